@@ -1,0 +1,146 @@
+//! Which file lay where in whose memory, and when.
+
+use crate::{BuildId, Ticks};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+/// An executable mapping of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mapping {
+    /// The process.
+    pub pid: u32,
+    /// First address.
+    pub start: u64,
+    /// Address after the last.
+    pub end: u64,
+    /// Offset in the file that `start` shows, bytes.
+    pub file_offset: u64,
+    /// The file's path as the process saw it, or `[vdso]`, `//anon`, ...
+    pub path: String,
+    /// The file's identity, where it is known.
+    #[serde(default, skip_serializing_if = "BuildId::is_empty")]
+    pub build_id: BuildId,
+    /// When it was mapped; 0 for those that were there before the recording.
+    pub since: Ticks,
+}
+
+/// The executable mappings of all processes over time.
+///
+/// Filled in any order, then [sealed](Self::seal), then asked.
+#[derive(Clone, Debug, Default)]
+pub struct AddressSpaces {
+    /// By process, in order of `since`.
+    mappings: FxHashMap<u32, Vec<Mapping>>,
+    /// By process: when it got an empty address space (exec) or the copy of another (fork).
+    resets: FxHashMap<u32, Vec<(Ticks, Option<u32>)>>,
+}
+
+impl AddressSpaces {
+    /// Adds a mapping.
+    pub fn map(&mut self, mapping: Mapping) {
+        self.mappings.entry(mapping.pid).or_default().push(mapping);
+    }
+
+    /// From `at` on, `pid` runs another program: what was mapped before is gone.
+    pub fn exec(&mut self, pid: u32, at: Ticks) {
+        self.resets.entry(pid).or_default().push((at, None));
+    }
+
+    /// From `at` on, `child` begins with what `parent` has mapped.
+    pub fn fork(&mut self, parent: u32, child: u32, at: Ticks) {
+        self.resets.entry(child).or_default().push((at, Some(parent)));
+    }
+
+    /// Sorts what was added; to be called before the first look-up.
+    pub fn seal(&mut self) {
+        for list in self.mappings.values_mut() {
+            list.sort_by_key(|mapping| mapping.since);
+        }
+        for list in self.resets.values_mut() {
+            list.sort_by_key(|(at, _)| *at);
+        }
+    }
+
+    /// The mapping that showed `address` in process `pid` at `at`: the newest
+    /// one not newer than `at`, since the process's last exec, or what it
+    /// inherited from the process that forked it.
+    pub fn lookup(&self, pid: u32, at: Ticks, address: u64) -> Option<&Mapping> {
+        let (mut pid, mut at) = (pid, at);
+        // A chain of forks is as long as the tree is deep; the limit ends a
+        // cycle that damaged input could describe.
+        for _ in 0..64 {
+            let reset = self.resets.get(&pid).and_then(|list| list.iter().rev().find(|(since, _)| *since <= at));
+            let since = reset.map_or(Ticks(0), |(since, _)| *since);
+            let found = self.mappings.get(&pid).and_then(|list| {
+                list.iter().rev().find(|m| m.since <= at && m.since >= since && (m.start..m.end).contains(&address))
+            });
+            if found.is_some() {
+                return found;
+            }
+            match reset {
+                Some((forked, Some(parent))) => (pid, at) = (*parent, *forked),
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    /// Every mapping, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = &Mapping> {
+        self.mappings.values().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapping(pid: u32, start: u64, path: &str, since: u64) -> Mapping {
+        Mapping {
+            pid,
+            start,
+            end: start + 0x1000,
+            file_offset: 0,
+            path: path.into(),
+            build_id: BuildId::default(),
+            since: Ticks(since),
+        }
+    }
+
+    #[test]
+    fn an_address_belongs_to_the_newest_mapping_of_its_time() {
+        let mut spaces = AddressSpaces::default();
+        spaces.map(mapping(1, 0x1000, "new", 50));
+        spaces.map(mapping(1, 0x1000, "old", 0));
+        spaces.seal();
+        let path = |at| spaces.lookup(1, Ticks(at), 0x1800).map(|m| m.path.as_str());
+        assert_eq!(path(49), Some("old"));
+        assert_eq!(path(50), Some("new"));
+        assert_eq!(spaces.lookup(1, Ticks(60), 0x2000), None, "the end is not part of it");
+    }
+
+    #[test]
+    fn a_child_sees_what_its_parent_had_until_it_runs_another_program() {
+        let mut spaces = AddressSpaces::default();
+        spaces.map(mapping(1, 0x1000, "parent", 0));
+        spaces.map(mapping(1, 0x9000, "after the fork", 20));
+        spaces.fork(1, 2, Ticks(10));
+        spaces.exec(2, Ticks(30));
+        spaces.map(mapping(2, 0x1000, "child", 31));
+        spaces.seal();
+        let path = |at, address| spaces.lookup(2, Ticks(at), address).map(|m| m.path.as_str());
+        assert_eq!(path(15, 0x1000), Some("parent"));
+        assert_eq!(path(25, 0x9000), None);
+        assert_eq!(path(30, 0x1000), None);
+        assert_eq!(path(31, 0x1000), Some("child"));
+    }
+
+    #[test]
+    fn a_circle_of_forks_ends() {
+        let mut spaces = AddressSpaces::default();
+        spaces.fork(1, 2, Ticks(1));
+        spaces.fork(2, 1, Ticks(1));
+        spaces.seal();
+        assert_eq!(spaces.lookup(1, Ticks(5), 0), None);
+    }
+}

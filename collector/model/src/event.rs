@@ -1,0 +1,169 @@
+//! What happens on the timeline, and who receives it.
+
+use crate::{Loss, ProcessId, RecorderSummary, SessionInfo, StackId, StringId, Tables, ThreadId, Time, TrackId};
+
+/// Something that happened at a [`Time`], the same whatever recorded it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A CPU went from one thread to another.
+    Switch(Switch),
+    /// A thread was made runnable.
+    Wakeup(Wakeup),
+    /// A thread was moved to another CPU's run queue.
+    Migration(Migration),
+    /// A CPU was seen executing.
+    Sample(Sample),
+    /// A process began; its row in [`Tables`] says what is known of it.
+    ProcessStart(ProcessId),
+    /// A process replaced its program; the new name.
+    ProcessExec(ProcessId, StringId),
+    /// A process ended.
+    ProcessEnd(ProcessId),
+    /// A thread began.
+    ThreadStart(ThreadId),
+    /// A thread has this name from now on.
+    ThreadName(ThreadId, StringId),
+    /// A thread ended.
+    ThreadEnd(ThreadId),
+    /// A counter track has this value from now on, in the track's unit.
+    Counter(TrackId, f64),
+    /// A slice begins on a slice track; slices of one track nest.
+    SliceBegin(TrackId, StringId),
+    /// The innermost open slice of the track ends.
+    SliceEnd(TrackId),
+    /// Something without a duration happened.
+    Instant(TrackId, StringId),
+    /// Events are missing; [`Loss`] says how many, where and why.
+    Loss(Loss),
+}
+
+/// A context switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Switch {
+    /// The CPU that switched.
+    pub cpu: u32,
+    /// The thread that leaves the CPU; `None` where that was lost or is not yet known.
+    pub previous: Option<ThreadId>,
+    /// Priority of the leaving thread, kernel numbering (lower runs first).
+    pub previous_priority: i32,
+    /// Why the previous thread leaves.
+    pub off_cpu: OffCpu,
+    /// The thread that runs from now on; idle is a thread too ([`Tables::IDLE_THREAD`]).
+    pub next: ThreadId,
+    /// Priority of the coming thread.
+    pub next_priority: i32,
+}
+
+/// How and why a thread left its CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OffCpu {
+    /// The state it goes to.
+    pub state: SleepState,
+    /// It was preempted rather than blocked.
+    pub preempted: bool,
+    /// It waits for I/O.
+    pub io_wait: bool,
+    /// The function it waits in: its first kernel frame outside the scheduler.
+    pub blocked_in: Option<StringId>,
+    /// Where it left off, kernel frames first.
+    pub stack: Option<StackId>,
+}
+
+/// State of a thread that is not on a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SleepState {
+    /// Runnable: it waits for a CPU.
+    Runnable,
+    /// Interruptible sleep.
+    Interruptible,
+    /// Uninterruptible sleep.
+    Uninterruptible,
+    /// An idle kernel thread: uninterruptible, but no load.
+    Idle,
+    /// Stopped by a signal.
+    Stopped,
+    /// Stopped by a debugger or tracer.
+    Traced,
+    /// Exiting, not yet reaped.
+    Dead,
+    /// Exited, waiting for its parent.
+    Zombie,
+    /// A parked kernel thread.
+    Parked,
+}
+
+/// A wakeup: `waker` makes `wakee` runnable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wakeup {
+    /// The CPU the waker ran on.
+    pub cpu: u32,
+    /// The thread that was current there; `None` where that was lost.
+    pub waker: Option<ThreadId>,
+    /// The waker was interrupt code that happened to run over the current thread.
+    pub from_interrupt: bool,
+    /// The thread that becomes runnable.
+    pub wakee: ThreadId,
+    /// Its priority.
+    pub priority: i32,
+    /// The CPU it last ran on.
+    pub target_cpu: u32,
+    /// The thread is new and was never runnable before.
+    pub new: bool,
+    /// The waker's stack, kernel frames first.
+    pub stack: Option<StackId>,
+}
+
+/// A move to another run queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Migration {
+    /// The thread moved.
+    pub thread: ThreadId,
+    /// Where it was.
+    pub from_cpu: u32,
+    /// Where it goes.
+    pub to_cpu: u32,
+}
+
+/// A CPU sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// The CPU.
+    pub cpu: u32,
+    /// What ran; [`Tables::IDLE_THREAD`] when the CPU idled.
+    pub thread: ThreadId,
+    /// Kernel frames first, then user frames; `None` where no stack was taken or it was lost.
+    pub stack: Option<StackId>,
+    /// The CPU executed kernel code.
+    pub in_kernel: bool,
+}
+
+/// Receives a session in time order and writes it somewhere.
+///
+/// Everything an event points to is in `tables` when it arrives; tables only
+/// grow, so a writer may remember which ids it has already written.
+pub trait Exporter {
+    /// What can go wrong while writing.
+    type Error;
+
+    /// Called once, before the first event.
+    ///
+    /// # Errors
+    ///
+    /// Whatever keeps the writer from writing.
+    fn begin(&mut self, session: &SessionInfo, tables: &Tables) -> Result<(), Self::Error>;
+
+    /// Called for each event; `time` never decreases.
+    ///
+    /// # Errors
+    ///
+    /// Whatever keeps the writer from writing.
+    fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), Self::Error>;
+
+    /// Called once, after the last event, with every loss of the session
+    /// (those that came as events included) and what the recorder said of itself.
+    ///
+    /// # Errors
+    ///
+    /// Whatever keeps the writer from writing.
+    fn end(&mut self, losses: &[Loss], recorder: Option<&RecorderSummary>, tables: &Tables) -> Result<(), Self::Error>;
+}

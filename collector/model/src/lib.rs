@@ -1,0 +1,35 @@
+//! The shapes that every part of syscollect shares.
+//!
+//! **Duties.** Time ([`Ticks`], [`Time`] and the one conversion between them,
+//! [`ClockMap`]); the events of a session ([`Event`]) and the tables they point
+//! into ([`Tables`]: strings, frames, stacks, processes, threads, tracks);
+//! what was lost ([`Loss`]); what is known of the machine ([`SessionInfo`]);
+//! and [`Exporter`], the interface of everything that writes them.
+//!
+//! **Non-goals.** No source and no format: nothing here knows eBPF, ETW or
+//! Perfetto. No I/O. No dependency on another crate of the workspace.
+//!
+//! ```
+//! use syscollect_model::{ClockMap, ClockPair, Ticks};
+//!
+//! let pair = |ticks, ns| ClockPair { ticks: Ticks(ticks), boottime: ns, monotonic: ns, monotonic_raw: ns, realtime: ns, uncertainty: 0 };
+//! let clock = ClockMap::new(vec![pair(0, 0), pair(3_000, 1_000)]).unwrap();
+//! assert_eq!(clock.time(Ticks(1_500)).0, 500);
+//! ```
+
+mod address_space;
+mod clock;
+mod event;
+mod loss;
+mod session;
+mod tables;
+
+pub use address_space::{AddressSpaces, Mapping};
+pub use clock::{ClockError, ClockMap, ClockPair, Ticks, Time};
+pub use event::{Event, Exporter, Migration, OffCpu, Sample, SleepState, Switch, Wakeup};
+pub use loss::{Loss, LossCause};
+pub use session::{ClockSource, CpuClock, CpuInfo, KernelModule, RecorderSummary, SessionInfo};
+pub use tables::{
+    BuildId, Frame, FrameId, Module, ModuleId, Process, ProcessId, Scope, StackId, StringId, Strings, Tables, Thread,
+    ThreadId, Track, TrackId, TrackKind,
+};

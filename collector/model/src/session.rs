@@ -1,0 +1,129 @@
+//! What is known of the machine and the recording as a whole.
+
+use serde::{Deserialize, Serialize};
+
+/// The machine, the kernel and the way of recording, as noted at the start.
+///
+/// Stored as JSON in the capture; unknown fields are ignored and missing ones
+/// take their default, so that old and new versions read each other.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SessionInfo {
+    /// The recorder and its version: `"syscollect 0.1.0"`.
+    pub recorder: String,
+    /// The recorder's own command line.
+    pub recorder_command: Vec<String>,
+    /// The recorder's process id.
+    pub recorder_pid: u32,
+    /// `uname`: system name, release, version, machine, node.
+    pub os: String,
+    /// Kernel release.
+    pub kernel_release: String,
+    /// Kernel version line.
+    pub kernel_version: String,
+    /// Machine type: `"x86_64"`.
+    pub machine: String,
+    /// Host name.
+    pub hostname: String,
+    /// Boot id, changes with every boot.
+    pub boot_id: String,
+    /// CPU model name.
+    pub cpu_model: String,
+    /// The CPUs.
+    pub cpus: Vec<CpuInfo>,
+    /// Bytes of memory.
+    pub memory_bytes: u64,
+    /// Loaded kernel modules.
+    pub kernel_modules: Vec<KernelModule>,
+    /// The kernel's build id, hexadecimal.
+    pub kernel_build_id: String,
+    /// Where ticks come from.
+    pub clock_source: ClockSource,
+    /// Ticks per second as far as it was known at the start.
+    pub tick_rate_hz: f64,
+    /// The error bound of each CPU's stamps.
+    pub clocks: Vec<CpuClock>,
+    /// Sampling rate asked for, Hz; 0 is none.
+    pub sample_rate_hz: u32,
+    /// What drives the samples: `"cycles"` or `"cpu-clock"`.
+    pub sample_event: String,
+    /// Stacks asked for: `"samples"`, `"offcpu"`, `"wakers"`.
+    pub stacks: Vec<String>,
+    /// Only these processes were recorded, if not empty.
+    pub filter_pids: Vec<u32>,
+    /// Process id namespace and others that change how ids read; empty on the host.
+    pub notes: Vec<String>,
+}
+
+/// One CPU.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CpuInfo {
+    /// Its number.
+    pub cpu: u32,
+    /// Physical package.
+    pub package: u32,
+    /// Core within the package.
+    pub core: u32,
+    /// Highest frequency in kHz, if the kernel tells.
+    pub max_frequency_khz: Option<u64>,
+}
+
+/// A loaded kernel module.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct KernelModule {
+    /// Its name.
+    pub name: String,
+    /// Where its code begins.
+    pub address: u64,
+    /// Bytes.
+    pub size: u64,
+}
+
+/// Where [`crate::Ticks`] come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClockSource {
+    /// The CPU's invariant time stamp counter.
+    #[default]
+    Tsc,
+    /// CLOCK_MONOTONIC in nanoseconds, read by the kernel programs.
+    Monotonic,
+    /// QueryPerformanceCounter (Windows).
+    Qpc,
+}
+
+/// The clock of one CPU.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CpuClock {
+    /// The CPU.
+    pub cpu: u32,
+    /// How far a stamp may be from the true time at which it was taken, nanoseconds.
+    pub error_bound_ns: f64,
+    /// How that was found.
+    pub method: String,
+}
+
+/// What the recorder says of itself when it stops.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RecorderSummary {
+    /// Why the recording ended: `"interrupt"`, `"duration"`, `"command"`, ...
+    pub stop_reason: String,
+    /// CPU time of the recorder itself while recording, nanoseconds, user and system.
+    pub recorder_cpu_ns: u64,
+    /// Run time of the kernel programs, nanoseconds, where the kernel counts it.
+    pub kernel_program_ns: Option<u64>,
+    /// Peak resident memory of the recorder, bytes.
+    pub recorder_peak_bytes: u64,
+    /// From the start of the program to the first recorded event, nanoseconds.
+    pub startup_ns: u64,
+    /// Duration of the recording, nanoseconds.
+    pub duration_ns: u64,
+    /// Sums of the kernel programs' statistics over all lanes, by name.
+    pub statistics: std::collections::BTreeMap<String, u64>,
+    /// What was missing on this machine, each said once.
+    pub missing: Vec<String>,
+}

@@ -1,0 +1,359 @@
+//! The tables that events point into. Rows are only ever added.
+
+use crate::Time;
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u32);
+
+        impl $name {
+            /// The row's index.
+            pub fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+    };
+}
+
+id!(
+    /// A row of [`Tables::strings`].
+    StringId
+);
+id!(
+    /// A module: an executable file, a library, the kernel.
+    ModuleId
+);
+id!(
+    /// A place in code.
+    FrameId
+);
+id!(
+    /// A deduplicated stack.
+    StackId
+);
+id!(
+    /// A process; a process id that was used twice is two processes.
+    ProcessId
+);
+id!(
+    /// A thread; a thread id that was used twice is two threads.
+    ThreadId
+);
+id!(
+    /// A track.
+    TrackId
+);
+
+/// Deduplicated strings.
+#[derive(Clone, Debug, Default)]
+pub struct Strings {
+    rows: Vec<Box<str>>,
+    ids: FxHashMap<Box<str>, StringId>,
+}
+
+impl Strings {
+    /// The id of `text`, added if it is new.
+    pub fn intern(&mut self, text: &str) -> StringId {
+        if let Some(id) = self.ids.get(text) {
+            return *id;
+        }
+        let id = StringId(self.rows.len() as u32);
+        self.rows.push(text.into());
+        self.ids.insert(text.into(), id);
+        id
+    }
+
+    /// The text of an id.
+    pub fn get(&self, id: StringId) -> &str {
+        &self.rows[id.index()]
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+}
+
+/// The identity of a binary: the linker's build id, up to 20 bytes.
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct BuildId(Vec<u8>);
+
+impl BuildId {
+    /// From bytes; trailing zeros beyond the note's length must be cut by the caller.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        Self(bytes.to_vec())
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Display for BuildId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for BuildId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl From<BuildId> for String {
+    fn from(id: BuildId) -> Self {
+        id.to_string()
+    }
+}
+
+impl TryFrom<String> for BuildId {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        if !text.is_ascii() || text.len() % 2 != 0 {
+            return Err(format!("{text:?} is not a build id: pairs of hexadecimal digits are expected"));
+        }
+        let digits = |at: usize| u8::from_str_radix(&text[at..at + 2], 16);
+        (0..text.len())
+            .step_by(2)
+            .map(digits)
+            .collect::<Result<_, _>>()
+            .map(Self)
+            .map_err(|error| format!("{text:?} is not a build id: {error}"))
+    }
+}
+
+/// A file of code.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Module {
+    /// Its path as the process saw it; `[kernel.kallsyms]`, `[vdso]` or `[name]` for a kernel module.
+    pub path: StringId,
+    /// Its identity; empty where it has none.
+    pub build_id: BuildId,
+    /// It is kernel code.
+    pub kernel: bool,
+}
+
+/// A place in code, named as far as names were found.
+///
+/// An address inside inlined functions becomes several frames, the innermost
+/// first; all but the outermost have `inlined` set.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Frame {
+    /// The module; `None` where no mapping is known (JIT code, a lost mapping).
+    pub module: Option<ModuleId>,
+    /// Offset in the module's file, or the address itself where there is no module or it is the kernel.
+    pub offset: u64,
+    /// The function's demangled name; `None` where there is no symbol.
+    pub function: Option<StringId>,
+    /// Start of the function, in the same terms as `offset`.
+    pub function_start: u64,
+    /// The function's size in bytes; 0 where it is not known.
+    pub function_size: u64,
+    /// Source file.
+    pub file: Option<StringId>,
+    /// Source line, from 1; 0 where it is not known.
+    pub line: u32,
+    /// Inlined into the frame that follows.
+    pub inlined: bool,
+}
+
+/// A process.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Process {
+    /// The kernel's process id, in the initial namespace.
+    pub pid: u32,
+    /// The process that created it, if known.
+    pub parent_pid: Option<u32>,
+    /// The last name it had.
+    pub name: StringId,
+    /// Its command line, if it could be read.
+    pub command_line: Vec<String>,
+    /// When it started, if that is within the recording.
+    pub start: Option<Time>,
+    /// When it ended, if that is within the recording.
+    pub end: Option<Time>,
+    /// A kernel thread.
+    pub kernel: bool,
+}
+
+/// A thread.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Thread {
+    /// The kernel's thread id, in the initial namespace.
+    pub tid: u32,
+    /// Its process.
+    pub process: ProcessId,
+    /// The last name it had.
+    pub name: StringId,
+    /// When it started, if that is within the recording.
+    pub start: Option<Time>,
+    /// When it ended, if that is within the recording.
+    pub end: Option<Time>,
+}
+
+/// What a track belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// The machine as a whole.
+    Machine,
+    /// One CPU.
+    Cpu(u32),
+    /// One process.
+    Process(ProcessId),
+    /// One thread.
+    Thread(ThreadId),
+}
+
+/// What lies on a track.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TrackKind {
+    /// Slices and instants.
+    Slices,
+    /// A counter, in this unit (`"%"`, `"bytes"`, `"kHz"`, `"W"`, ...).
+    Counter {
+        /// The unit.
+        unit: StringId,
+    },
+}
+
+/// A line of the timeline with a name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Track {
+    /// What it belongs to.
+    pub scope: Scope,
+    /// Its name.
+    pub name: StringId,
+    /// What lies on it.
+    pub kind: TrackKind,
+}
+
+/// All tables of a session.
+#[derive(Clone, Debug)]
+pub struct Tables {
+    /// Every text.
+    pub strings: Strings,
+    /// Modules by [`ModuleId`].
+    pub modules: Vec<Module>,
+    /// Frames by [`FrameId`].
+    pub frames: Vec<Frame>,
+    /// Processes by [`ProcessId`]; row 0 is the idle process.
+    pub processes: Vec<Process>,
+    /// Threads by [`ThreadId`]; row 0 is the idle thread, one for all CPUs.
+    pub threads: Vec<Thread>,
+    /// Tracks by [`TrackId`].
+    pub tracks: Vec<Track>,
+    stack_frames: Vec<FrameId>,
+    stack_ends: Vec<u32>,
+    stack_ids: FxHashMap<Box<[FrameId]>, StackId>,
+}
+
+impl Default for Tables {
+    fn default() -> Self {
+        let mut strings = Strings::default();
+        let name = strings.intern("swapper");
+        let process =
+            Process { pid: 0, parent_pid: None, name, command_line: Vec::new(), start: None, end: None, kernel: true };
+        let thread = Thread { tid: 0, process: Self::IDLE_PROCESS, name, start: None, end: None };
+        Self {
+            strings,
+            modules: Vec::new(),
+            frames: Vec::new(),
+            processes: vec![process],
+            threads: vec![thread],
+            tracks: Vec::new(),
+            stack_frames: Vec::new(),
+            stack_ends: Vec::new(),
+            stack_ids: FxHashMap::default(),
+        }
+    }
+}
+
+impl Tables {
+    /// The process that stands for idle CPUs.
+    pub const IDLE_PROCESS: ProcessId = ProcessId(0);
+    /// The thread that stands for idle CPUs.
+    pub const IDLE_THREAD: ThreadId = ThreadId(0);
+
+    /// The stack with these frames, innermost first, added if it is new.
+    pub fn intern_stack(&mut self, frames: &[FrameId]) -> StackId {
+        if let Some(id) = self.stack_ids.get(frames) {
+            return *id;
+        }
+        let id = StackId(self.stack_ends.len() as u32);
+        self.stack_frames.extend_from_slice(frames);
+        self.stack_ends.push(self.stack_frames.len() as u32);
+        self.stack_ids.insert(frames.into(), id);
+        id
+    }
+
+    /// The frames of a stack, innermost first.
+    pub fn stack(&self, id: StackId) -> &[FrameId] {
+        let start = id.index().checked_sub(1).map_or(0, |before| self.stack_ends[before] as usize);
+        &self.stack_frames[start..self.stack_ends[id.index()] as usize]
+    }
+
+    /// How many stacks there are.
+    pub fn stack_count(&self) -> usize {
+        self.stack_ends.len()
+    }
+
+    /// A process's row.
+    pub fn process(&self, id: ProcessId) -> &Process {
+        &self.processes[id.index()]
+    }
+
+    /// A thread's row.
+    pub fn thread(&self, id: ThreadId) -> &Thread {
+        &self.threads[id.index()]
+    }
+
+    /// A frame's row.
+    pub fn frame(&self, id: FrameId) -> &Frame {
+        &self.frames[id.index()]
+    }
+
+    /// A module's row.
+    pub fn module(&self, id: ModuleId) -> &Module {
+        &self.modules[id.index()]
+    }
+
+    /// A track's row.
+    pub fn track(&self, id: TrackId) -> &Track {
+        &self.tracks[id.index()]
+    }
+
+    /// Adds a track.
+    pub fn add_track(&mut self, track: Track) -> TrackId {
+        self.tracks.push(track);
+        TrackId(self.tracks.len() as u32 - 1)
+    }
+
+    /// What to show for a frame: its function, or `module+0x1234`, or the address.
+    pub fn frame_label(&self, id: FrameId) -> String {
+        let frame = self.frame(id);
+        match (frame.function, frame.module) {
+            (Some(function), _) => self.strings.get(function).to_owned(),
+            (None, Some(module)) => format!("{}+{:#x}", self.strings.get(self.module(module).path), frame.offset),
+            (None, None) => format!("{:#x}", frame.offset),
+        }
+    }
+}
