@@ -22,6 +22,7 @@ mod clock;
 mod event;
 mod loss;
 mod session;
+mod symbols;
 mod tables;
 
 pub use address_space::{AddressSpaces, Mapping};
@@ -29,6 +30,7 @@ pub use clock::{ClockError, ClockMap, ClockPair, Ticks, Time};
 pub use event::{Event, Exporter, Migration, OffCpu, Sample, SleepState, Switch, Wakeup};
 pub use loss::{Loss, LossCause};
 pub use session::{ClockSource, CpuClock, CpuInfo, KernelModule, RecorderSummary, SessionInfo};
+pub use symbols::{Symbol, SymbolFrame, SymbolTable};
 pub use tables::{
     BuildId, Frame, FrameId, Module, ModuleId, Process, ProcessId, Scope, StackId, StringId, Strings, Tables, Thread,
     ThreadId, Track, TrackId, TrackKind,

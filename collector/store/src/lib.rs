@@ -11,6 +11,4 @@ mod chunk;
 mod definition;
 
 pub use chunk::{Chunk, ChunkHeader, Lane, LaneKind};
-pub use definition::{
-    CounterDefinition, Definition, KnownProcess, KnownThread, LaneLoss, Symbol, SymbolFrame, SymbolTable,
-};
+pub use definition::{CounterDefinition, Definition, KnownProcess, KnownThread, LaneLoss};
