@@ -1,2 +1,54 @@
-//! x
-fn main() {}
+//! `cargo xtask`: what developers and `.ci/run` call besides `cargo test`.
+//!
+//! **Duties.** Generated files (`layouts`, `bpf`) and their freshness, the
+//! whole check (`ci`), the tests that need root (`privileged`), the comparison
+//! with other tracers (`bench`), and the load programs that both record.
+//!
+//! **Non-goals.** Nothing here is part of the product; a user of syscollect
+//! never needs this crate, nor clang.
+
+mod bpf;
+mod layouts;
+mod process;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Developer commands of syscollect.
+#[derive(Parser)]
+#[command(name = "cargo xtask", disable_version_flag = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Write bpf/include/records.h from the layouts in bpf/records.
+    Layouts {
+        /// Compare with the committed file; write nothing.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Compile bpf/src/syscollect.bpf.c into the committed object (needs clang-19).
+    Bpf {
+        /// Build aside and compare with the committed object; write nothing.
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Layouts { check } => layouts::run(check),
+        Command::Bpf { check } => bpf::run(check),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
+/* Generated from bpf/records/src by `cargo xtask layouts`; do not edit. */
+/* The includer defines __u8, __u16, __u32 and __u64. */
+#ifndef SYSCOLLECT_RECORDS_H
+#define SYSCOLLECT_RECORDS_H
+
+/* What a record describes: the low byte of its stamp. */
+enum record_kind {
+	KIND_SWITCH = 1,
+	KIND_WAKING = 2,
+	KIND_WAKEUP_NEW = 3,
+	KIND_MIGRATE = 4,
+	KIND_FREQUENCY = 5,
+	KIND_RESUME = 6,
+	KIND_SAMPLE = 8,
+	KIND_FORK = 9,
+	KIND_EXEC = 10,
+	KIND_EXIT = 11,
+	KIND_RENAME = 12,
+	KIND_STACK = 13,
+	KIND_COUNTER = 16,
+	KIND_CLOCK = 17,
+};
+
+#define SCHED_PREEMPTED 1
+#define SCHED_IO_WAIT 2
+#define SCHED_FROM_INTERRUPT 4
+#define STATE_IDLE 128
+#define STACK_NONE 0
+#define STACK_LOST 4294967295U
+#define STACK_USER 0
+#define STACK_KERNEL 1
+#define STATISTIC_WRITTEN 0
+#define STATISTIC_STACKS 1
+#define STATISTIC_STACKS_SENT 2
+#define STATISTIC_STACKS_LOST 3
+#define STATISTIC_SLOT_HITS 4
+#define STATISTIC_SLOT_MISSES 5
+#define STATISTIC_CROSS_CHECKED 6
+#define STATISTIC_CROSS_DIFFERENT 7
+#define STATISTIC_CLOCK_UNREADABLE 8
+#define STATISTIC_NESTED 9
+#define STATISTIC_USER_UNREADABLE 10
+#define LANE_HEADER_SIZE 4096
+#define LANE_SLACK 4096
+#define MAX_FRAMES 127
+
+struct SchedRecord {
+	__u64 stamp;
+	__u32 tid;
+	__u8 state;
+	__u8 prio;
+	__u8 next_prio;
+	__u8 flags;
+};
+_Static_assert(sizeof(struct SchedRecord) == 16, "size of SchedRecord");
+_Static_assert(__builtin_offsetof(struct SchedRecord, stamp) == 0, "SchedRecord.stamp");
+_Static_assert(__builtin_offsetof(struct SchedRecord, tid) == 8, "SchedRecord.tid");
+_Static_assert(__builtin_offsetof(struct SchedRecord, state) == 12, "SchedRecord.state");
+_Static_assert(__builtin_offsetof(struct SchedRecord, prio) == 13, "SchedRecord.prio");
+_Static_assert(__builtin_offsetof(struct SchedRecord, next_prio) == 14, "SchedRecord.next_prio");
+_Static_assert(__builtin_offsetof(struct SchedRecord, flags) == 15, "SchedRecord.flags");
+
+struct SchedStackRecord {
+	struct SchedRecord event;
+	__u32 user_stack;
+	__u32 kernel_stack;
+};
+_Static_assert(sizeof(struct SchedStackRecord) == 24, "size of SchedStackRecord");
+_Static_assert(__builtin_offsetof(struct SchedStackRecord, event) == 0, "SchedStackRecord.event");
+_Static_assert(__builtin_offsetof(struct SchedStackRecord, user_stack) == 16, "SchedStackRecord.user_stack");
+_Static_assert(__builtin_offsetof(struct SchedStackRecord, kernel_stack) == 20, "SchedStackRecord.kernel_stack");
+
+struct SampleRecord {
+	__u64 stamp;
+	__u32 tid;
+	__u32 lost_before;
+	__u32 user_stack;
+	__u32 kernel_stack;
+};
+_Static_assert(sizeof(struct SampleRecord) == 24, "size of SampleRecord");
+_Static_assert(__builtin_offsetof(struct SampleRecord, stamp) == 0, "SampleRecord.stamp");
+_Static_assert(__builtin_offsetof(struct SampleRecord, tid) == 8, "SampleRecord.tid");
+_Static_assert(__builtin_offsetof(struct SampleRecord, lost_before) == 12, "SampleRecord.lost_before");
+_Static_assert(__builtin_offsetof(struct SampleRecord, user_stack) == 16, "SampleRecord.user_stack");
+_Static_assert(__builtin_offsetof(struct SampleRecord, kernel_stack) == 20, "SampleRecord.kernel_stack");
+
+struct TaskRecord {
+	__u64 stamp;
+	__u32 tid;
+	__u32 tgid;
+	__u32 parent_tid;
+	__u32 parent_tgid;
+	__u8 comm[16];
+	__u64 start_time;
+	__u32 exit_code;
+	__u32 lost_before;
+};
+_Static_assert(sizeof(struct TaskRecord) == 56, "size of TaskRecord");
+_Static_assert(__builtin_offsetof(struct TaskRecord, stamp) == 0, "TaskRecord.stamp");
+_Static_assert(__builtin_offsetof(struct TaskRecord, tid) == 8, "TaskRecord.tid");
+_Static_assert(__builtin_offsetof(struct TaskRecord, tgid) == 12, "TaskRecord.tgid");
+_Static_assert(__builtin_offsetof(struct TaskRecord, parent_tid) == 16, "TaskRecord.parent_tid");
+_Static_assert(__builtin_offsetof(struct TaskRecord, parent_tgid) == 20, "TaskRecord.parent_tgid");
+_Static_assert(__builtin_offsetof(struct TaskRecord, comm) == 24, "TaskRecord.comm");
+_Static_assert(__builtin_offsetof(struct TaskRecord, start_time) == 40, "TaskRecord.start_time");
+_Static_assert(__builtin_offsetof(struct TaskRecord, exit_code) == 48, "TaskRecord.exit_code");
+_Static_assert(__builtin_offsetof(struct TaskRecord, lost_before) == 52, "TaskRecord.lost_before");
+
+struct StackHeader {
+	__u64 stamp;
+	__u32 id;
+	__u32 tgid;
+	__u16 frames;
+	__u16 space;
+	__u32 truncated;
+};
+_Static_assert(sizeof(struct StackHeader) == 24, "size of StackHeader");
+_Static_assert(__builtin_offsetof(struct StackHeader, stamp) == 0, "StackHeader.stamp");
+_Static_assert(__builtin_offsetof(struct StackHeader, id) == 8, "StackHeader.id");
+_Static_assert(__builtin_offsetof(struct StackHeader, tgid) == 12, "StackHeader.tgid");
+_Static_assert(__builtin_offsetof(struct StackHeader, frames) == 16, "StackHeader.frames");
+_Static_assert(__builtin_offsetof(struct StackHeader, space) == 18, "StackHeader.space");
+_Static_assert(__builtin_offsetof(struct StackHeader, truncated) == 20, "StackHeader.truncated");
+
+struct CounterRecord {
+	__u64 stamp;
+	__u64 counter;
+	__u64 value;
+};
+_Static_assert(sizeof(struct CounterRecord) == 24, "size of CounterRecord");
+_Static_assert(__builtin_offsetof(struct CounterRecord, stamp) == 0, "CounterRecord.stamp");
+_Static_assert(__builtin_offsetof(struct CounterRecord, counter) == 8, "CounterRecord.counter");
+_Static_assert(__builtin_offsetof(struct CounterRecord, value) == 16, "CounterRecord.value");
+
+struct LaneHeader {
+	__u64 head;
+	__u64 head_padding[7];
+	__u64 tail;
+	__u64 tail_padding[7];
+	__u64 clock_base;
+	__u64 lost_pending;
+	__u64 busy;
+	__u64 last_stack;
+	__u64 statistics[28];
+	__u64 lost[32];
+};
+_Static_assert(sizeof(struct LaneHeader) == 640, "size of LaneHeader");
+_Static_assert(__builtin_offsetof(struct LaneHeader, head) == 0, "LaneHeader.head");
+_Static_assert(__builtin_offsetof(struct LaneHeader, head_padding) == 8, "LaneHeader.head_padding");
+_Static_assert(__builtin_offsetof(struct LaneHeader, tail) == 64, "LaneHeader.tail");
+_Static_assert(__builtin_offsetof(struct LaneHeader, tail_padding) == 72, "LaneHeader.tail_padding");
+_Static_assert(__builtin_offsetof(struct LaneHeader, clock_base) == 128, "LaneHeader.clock_base");
+_Static_assert(__builtin_offsetof(struct LaneHeader, lost_pending) == 136, "LaneHeader.lost_pending");
+_Static_assert(__builtin_offsetof(struct LaneHeader, busy) == 144, "LaneHeader.busy");
+_Static_assert(__builtin_offsetof(struct LaneHeader, last_stack) == 152, "LaneHeader.last_stack");
+_Static_assert(__builtin_offsetof(struct LaneHeader, statistics) == 160, "LaneHeader.statistics");
+_Static_assert(__builtin_offsetof(struct LaneHeader, lost) == 384, "LaneHeader.lost");
+
+#endif /* SYSCOLLECT_RECORDS_H */
