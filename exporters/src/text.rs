@@ -1,0 +1,241 @@
+//! Readable lines, for golden tests and for looking at a session without a viewer.
+//!
+//! One line per event: microseconds since the first event, where, what. Strings
+//! of the recorded machine are escaped, so that a name with a line break in it
+//! still makes one line.
+
+use crate::ExportError;
+use rustc_hash::FxHashMap;
+use std::io::Write;
+use syscollect_model::{
+    Event, Exporter, Loss, OffCpu, ProcessId, RecorderSummary, Sample, Scope, SessionInfo, SleepState, StackId,
+    StringId, Switch, Tables, ThreadId, Time, TrackId, Wakeup,
+};
+
+/// Writes a session as readable lines.
+pub struct TextExporter<W> {
+    out: W,
+    line: String,
+    origin: Option<Time>,
+    /// Open slices by track, for the indentation.
+    depth: FxHashMap<TrackId, usize>,
+}
+
+impl<W: Write> TextExporter<W> {
+    /// A writer to `out`; it writes line by line, so `out` should buffer.
+    pub fn new(out: W) -> Self {
+        Self { out, line: String::new(), origin: None, depth: FxHashMap::default() }
+    }
+
+    /// Flushes and gives the output back.
+    ///
+    /// # Errors
+    ///
+    /// [`ExportError::Write`] when the last bytes cannot be written.
+    pub fn finish(mut self) -> Result<W, ExportError> {
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    fn write_line(&mut self) -> Result<(), ExportError> {
+        self.line.push('\n');
+        self.out.write_all(self.line.as_bytes())?;
+        self.line.clear();
+        Ok(())
+    }
+
+    /// The words of an event on a slice track, indented by the open slices.
+    fn slice(&mut self, event: &Event, tables: &Tables) -> String {
+        let indent = |depth: usize| "  ".repeat(depth);
+        match *event {
+            Event::SliceBegin(track, name) => {
+                let depth = self.depth.entry(track).or_default();
+                *depth += 1;
+                format!("{} {}BEGIN {}", track_name(track, tables), indent(*depth - 1), text(name, tables))
+            }
+            Event::SliceEnd(track) => {
+                let depth = self.depth.entry(track).or_default();
+                *depth = depth.saturating_sub(1);
+                format!("{} {}END", track_name(track, tables), indent(*depth))
+            }
+            Event::Instant(track, name) => {
+                let depth = self.depth.get(&track).copied().unwrap_or_default();
+                format!("{} {}* {}", track_name(track, tables), indent(depth), text(name, tables))
+            }
+            _ => String::new(),
+        }
+    }
+}
+
+impl<W: Write> Exporter for TextExporter<W> {
+    type Error = ExportError;
+
+    fn begin(&mut self, session: &SessionInfo, _tables: &Tables) -> Result<(), ExportError> {
+        self.line = format!(
+            "session: {}, {} {} {}, {} CPUs",
+            session.recorder.escape_debug(),
+            session.os.escape_debug(),
+            session.kernel_release.escape_debug(),
+            session.machine.escape_debug(),
+            session.cpus.len()
+        );
+        self.write_line()
+    }
+
+    fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), ExportError> {
+        let origin = *self.origin.get_or_insert(time);
+        let words = match event {
+            Event::SliceBegin(..) | Event::SliceEnd(..) | Event::Instant(..) => self.slice(event, tables),
+            other => describe(other, tables),
+        };
+        let nanoseconds = time.0.saturating_sub(origin.0);
+        self.line = format!("{:>9}.{:03} {words}", nanoseconds / 1000, nanoseconds % 1000);
+        self.write_line()
+    }
+
+    fn end(&mut self, losses: &[Loss], recorder: Option<&RecorderSummary>, _: &Tables) -> Result<(), ExportError> {
+        for loss in losses {
+            self.line = format!("lost: {}", loss_words(loss));
+            self.write_line()?;
+        }
+        if let Some(summary) = recorder {
+            self.line = format!(
+                "recorder: stopped by {} after {} us",
+                summary.stop_reason.escape_debug(),
+                summary.duration_ns / 1000
+            );
+            self.write_line()?;
+        }
+        Ok(())
+    }
+}
+
+/// An event in words, without its time.
+fn describe(event: &Event, tables: &Tables) -> String {
+    match event {
+        Event::Switch(switch) => switch_words(switch, tables),
+        Event::Wakeup(wakeup) => wakeup_words(wakeup, tables),
+        Event::Sample(sample) => sample_words(sample, tables),
+        Event::Migration(m) => format!("migrate {} cpu{} -> cpu{}", thread(m.thread, tables), m.from_cpu, m.to_cpu),
+        Event::ProcessStart(id) => format!("process start {}", process_words(*id, tables)),
+        Event::ProcessExec(id, name) => format!("exec {} as {}", process(*id, tables), text(*name, tables)),
+        Event::ProcessEnd(id) => format!("process end {}", process(*id, tables)),
+        Event::ThreadStart(id) => {
+            format!("thread start {} of {}", thread(*id, tables), process(tables.thread(*id).process, tables))
+        }
+        Event::ThreadName(id, name) => {
+            format!("thread name {} is {}", tables.thread(*id).tid, text(*name, tables))
+        }
+        Event::ThreadEnd(id) => format!("thread end {}", thread(*id, tables)),
+        Event::Counter(track, value) => format!("{} = {value}", track_name(*track, tables)),
+        Event::Loss(loss) => format!("lost {}", loss_words(loss)),
+        Event::SliceBegin(..) | Event::SliceEnd(..) | Event::Instant(..) => String::new(),
+    }
+}
+
+fn switch_words(switch: &Switch, tables: &Tables) -> String {
+    let previous = switch.previous.map_or_else(|| "?".to_owned(), |id| thread(id, tables));
+    format!(
+        "cpu{} switch {previous} [{}] {} -> {} [{}]{}",
+        switch.cpu,
+        switch.previous_priority,
+        off_cpu_words(&switch.off_cpu, tables),
+        thread(switch.next, tables),
+        switch.next_priority,
+        stack_words(switch.off_cpu.stack, tables)
+    )
+}
+
+fn off_cpu_words(off_cpu: &OffCpu, tables: &Tables) -> String {
+    let preempted = if off_cpu.preempted { ", preempted" } else { "" };
+    let io_wait = if off_cpu.io_wait { ", waits for I/O" } else { "" };
+    let function = off_cpu.blocked_in.map_or_else(String::new, |id| format!(", in {}", text(id, tables)));
+    format!("({}{preempted}{io_wait}{function})", state(off_cpu.state))
+}
+
+fn wakeup_words(wakeup: &Wakeup, tables: &Tables) -> String {
+    let waker = wakeup.waker.map_or_else(|| "?".to_owned(), |id| thread(id, tables));
+    let interrupt = if wakeup.from_interrupt { " (interrupt)" } else { "" };
+    format!(
+        "cpu{} {waker}{interrupt} {} {} [{}] on cpu{}{}",
+        wakeup.cpu,
+        if wakeup.new { "wakes new" } else { "wakes" },
+        thread(wakeup.wakee, tables),
+        wakeup.priority,
+        wakeup.target_cpu,
+        stack_words(wakeup.stack, tables)
+    )
+}
+
+fn sample_words(sample: &Sample, tables: &Tables) -> String {
+    format!(
+        "cpu{} sample {} ({}){}",
+        sample.cpu,
+        thread(sample.thread, tables),
+        if sample.in_kernel { "kernel" } else { "user" },
+        stack_words(sample.stack, tables)
+    )
+}
+
+fn process_words(id: ProcessId, tables: &Tables) -> String {
+    let row = tables.process(id);
+    let parent = row.parent_pid.map_or_else(String::new, |pid| format!(", child of {pid}"));
+    let command = match row.command_line.join(" ") {
+        line if line.is_empty() => String::new(),
+        line => format!(": {}", line.escape_debug()),
+    };
+    format!("{}{parent}{command}", process(id, tables))
+}
+
+fn loss_words(loss: &Loss) -> String {
+    let cpu = loss.cpu.map_or_else(String::new, |cpu| format!(" of cpu{cpu}"));
+    format!("{} from {}{cpu}: {}", loss.count, loss.lane.escape_debug(), loss.cause.name())
+}
+
+fn stack_words(stack: Option<StackId>, tables: &Tables) -> String {
+    let Some(id) = stack else { return String::new() };
+    let label = |frame: &_| {
+        let inlined = if tables.frame(*frame).inlined { " (inlined)" } else { "" };
+        format!("{}{inlined}", tables.frame_label(*frame).escape_debug())
+    };
+    format!(" | {}", tables.stack(id).iter().map(label).collect::<Vec<_>>().join(" < "))
+}
+
+fn track_name(id: TrackId, tables: &Tables) -> String {
+    let track = tables.track(id);
+    let name = text(track.name, tables);
+    match track.scope {
+        Scope::Machine => name,
+        Scope::Cpu(cpu) => format!("cpu{cpu} {name}"),
+        Scope::Process(id) => format!("{} {name}", process(id, tables)),
+        Scope::Thread(id) => format!("{} {name}", thread(id, tables)),
+    }
+}
+
+fn thread(id: ThreadId, tables: &Tables) -> String {
+    let row = tables.thread(id);
+    format!("{}/{}", text(row.name, tables), row.tid)
+}
+
+fn process(id: ProcessId, tables: &Tables) -> String {
+    let row = tables.process(id);
+    format!("{}/{}", text(row.name, tables), row.pid)
+}
+
+fn text(id: StringId, tables: &Tables) -> String {
+    tables.strings.get(id).escape_debug().to_string()
+}
+
+fn state(state: SleepState) -> &'static str {
+    match state {
+        SleepState::Runnable => "runnable",
+        SleepState::Interruptible => "sleeps",
+        SleepState::Uninterruptible => "uninterruptible",
+        SleepState::Idle => "idle",
+        SleepState::Stopped => "stopped",
+        SleepState::Traced => "traced",
+        SleepState::Dead => "dead",
+        SleepState::Zombie => "zombie",
+        SleepState::Parked => "parked",
+    }
+}
