@@ -1,0 +1,56 @@
+//! `syscollect-load NAME ARGS`: programs whose behaviour is known.
+//!
+//! **Duties.** Each load does a counted amount of work and prints, as lines of
+//! JSON on standard output, what really happened, by means that have nothing
+//! to do with tracing: TSC brackets, `/proc/PID/status`, `wait4`, the thread's
+//! CPU clock. The privileged tests and the benchmark compare recordings with it.
+//!
+//! **Non-goals.** No comparison here, and nothing that knows syscollect. It is
+//! a program of its own because it is built with frame pointers.
+
+mod bracket;
+mod callers;
+mod ping_pong;
+mod stacks;
+mod system;
+mod wrap;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+
+const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROUNDS [CPU] | callers SECONDS | \
+                     stacks THREADS UNITS | wrap LOG CMD ARGS...";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("syscollect-load: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[String]) -> Result<ExitCode> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["bracket", count, cpus @ ..] if !cpus.is_empty() => bracket::run(number(count)?, &numbers(cpus)?)?,
+        ["ping-pong", rounds] => ping_pong::run(number(rounds)?, None)?,
+        ["ping-pong", rounds, cpu] => ping_pong::run(number(rounds)?, Some(number(cpu)? as usize))?,
+        ["callers", seconds] => callers::run(number(seconds)?)?,
+        ["stacks", threads, units] => stacks::run(number(threads)?, number(units)?)?,
+        ["wrap", log, program, rest @ ..] => return wrap::run(log, program, rest),
+        _ => bail!("{USAGE}"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn number(word: &str) -> Result<u64> {
+    word.parse().with_context(|| format!("`{word}` is not a number; {USAGE}"))
+}
+
+fn numbers(words: &[&str]) -> Result<Vec<usize>> {
+    words.iter().map(|word| Ok(number(word)? as usize)).collect()
+}

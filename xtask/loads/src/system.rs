@@ -1,0 +1,83 @@
+//! The few system calls that the loads make.
+
+use std::fs;
+use std::io;
+
+use anyhow::{Context, Result};
+
+/// The time stamp counter, with everything before done and nothing after begun.
+pub(crate) fn ticks() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: both instructions are part of every x86-64 processor.
+    unsafe {
+        use core::arch::x86_64::{_mm_lfence, _rdtsc};
+        _mm_lfence();
+        let ticks = _rdtsc();
+        _mm_lfence();
+        ticks
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    compile_error!("the loads read the TSC");
+}
+
+/// Binds the calling thread to one CPU.
+pub(crate) fn pin(cpu: usize) -> Result<()> {
+    // SAFETY: an all-zero cpu_set_t is the empty set; CPU_SET checks the index
+    // against the set's size; sched_setaffinity reads the set only.
+    let status = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
+    };
+    if status == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error()).with_context(|| format!("cannot run on CPU {cpu}"))
+    }
+}
+
+/// CPU time in nanoseconds by one of the CPU clocks (`CLOCK_THREAD_CPUTIME_ID`, ...).
+pub(crate) fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is valid for writing; a constant clock id cannot fail.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// User and system time of `RUSAGE_SELF` or `RUSAGE_CHILDREN`, nanoseconds.
+pub(crate) fn usage_ns(who: libc::c_int) -> u64 {
+    // SAFETY: rusage is plain data, and `usage` is valid for writing.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(who, &mut usage);
+        usage
+    };
+    rusage_ns(&usage)
+}
+
+/// User and system time of a filled `rusage`, nanoseconds.
+pub(crate) fn rusage_ns(usage: &libc::rusage) -> u64 {
+    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
+    ns(usage.ru_utime) + ns(usage.ru_stime)
+}
+
+/// Voluntary and involuntary context switches of the calling process so far.
+fn switches() -> Result<u64> {
+    let status = fs::read_to_string("/proc/self/status").context("cannot read /proc/self/status")?;
+    let counts = status.lines().filter(|line| line.contains("ctxt_switches:"));
+    counts.map(|line| line.split_whitespace().last().unwrap_or("").parse::<u64>().context("an odd count")).sum()
+}
+
+/// A moment at which the process's number of context switches is known exactly:
+/// the counts read before and after it agree.
+pub(crate) fn switches_now() -> Result<(u64, u64)> {
+    let mut before = switches()?;
+    loop {
+        let at = ticks();
+        let after = switches()?;
+        if before == after {
+            return Ok((at, after));
+        }
+        before = after;
+    }
+}
