@@ -38,9 +38,7 @@ enum record_kind {
 #define STATISTIC_SLOT_MISSES 5
 #define STATISTIC_CROSS_CHECKED 6
 #define STATISTIC_CROSS_DIFFERENT 7
-#define STATISTIC_CLOCK_UNREADABLE 8
-#define STATISTIC_NESTED 9
-#define STATISTIC_USER_UNREADABLE 10
+#define STATISTIC_USER_UNREADABLE 8
 #define LANE_HEADER_SIZE 4096
 #define LANE_SLACK 4096
 #define MAX_FRAMES 127
@@ -142,10 +140,13 @@ struct LaneHeader {
 	__u64 lost_pending;
 	__u64 busy;
 	__u64 last_stack;
+	__u64 current;
 	__u64 statistics[28];
 	__u64 lost[32];
+	__u64 nested[32];
+	__u64 unclocked[32];
 };
-_Static_assert(sizeof(struct LaneHeader) == 640, "size of LaneHeader");
+_Static_assert(sizeof(struct LaneHeader) == 1160, "size of LaneHeader");
 _Static_assert(__builtin_offsetof(struct LaneHeader, head) == 0, "LaneHeader.head");
 _Static_assert(__builtin_offsetof(struct LaneHeader, head_padding) == 8, "LaneHeader.head_padding");
 _Static_assert(__builtin_offsetof(struct LaneHeader, tail) == 64, "LaneHeader.tail");
@@ -154,7 +155,10 @@ _Static_assert(__builtin_offsetof(struct LaneHeader, clock_base) == 128, "LaneHe
 _Static_assert(__builtin_offsetof(struct LaneHeader, lost_pending) == 136, "LaneHeader.lost_pending");
 _Static_assert(__builtin_offsetof(struct LaneHeader, busy) == 144, "LaneHeader.busy");
 _Static_assert(__builtin_offsetof(struct LaneHeader, last_stack) == 152, "LaneHeader.last_stack");
-_Static_assert(__builtin_offsetof(struct LaneHeader, statistics) == 160, "LaneHeader.statistics");
-_Static_assert(__builtin_offsetof(struct LaneHeader, lost) == 384, "LaneHeader.lost");
+_Static_assert(__builtin_offsetof(struct LaneHeader, current) == 160, "LaneHeader.current");
+_Static_assert(__builtin_offsetof(struct LaneHeader, statistics) == 168, "LaneHeader.statistics");
+_Static_assert(__builtin_offsetof(struct LaneHeader, lost) == 392, "LaneHeader.lost");
+_Static_assert(__builtin_offsetof(struct LaneHeader, nested) == 648, "LaneHeader.nested");
+_Static_assert(__builtin_offsetof(struct LaneHeader, unclocked) == 904, "LaneHeader.unclocked");
 
 #endif /* SYSCOLLECT_RECORDS_H */

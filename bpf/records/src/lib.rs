@@ -376,12 +376,8 @@ pub mod statistic {
     pub const CROSS_CHECKED: usize = 6;
     /// Of these, the ones that differed.
     pub const CROSS_DIFFERENT: usize = 7;
-    /// Records lost because the clock could not be read (a CPU coming up).
-    pub const CLOCK_UNREADABLE: usize = 8;
-    /// Records lost because the lane was busy (a nested event).
-    pub const NESTED: usize = 9;
-    /// User stacks where the frame-pointer walk ended early on unreadable memory.
-    pub const USER_UNREADABLE: usize = 10;
+    /// User stacks whose frame-pointer walk ended at unreadable memory.
+    pub const USER_UNREADABLE: usize = 8;
 }
 
 /// Bytes before the data of a mapped lane; [`LaneHeader`] is their start.
@@ -398,7 +394,7 @@ record! {
     /// grow; the position in the data is their remainder by its size. Each
     /// lies on a cache line of its own: the kernel writes `head`, the
     /// collector `tail`.
-    LaneHeader, 640 {
+    LaneHeader, 1160 {
         /// End of the written data; published after the record is complete.
         head: u64 as "__u64 head",
         /// Keeps `tail` off the kernel's cache line.
@@ -415,9 +411,16 @@ record! {
         busy: u64 as "__u64 busy",
         /// The last stack id given out.
         last_stack: u64 as "__u64 last_stack",
+        /// The task that the reader takes to be current after the last record;
+        /// `u64::MAX` before the first.
+        current: u64 as "__u64 current",
         /// Counters of the programs, see [`statistic`].
         statistics: [u64; 28] as "__u64 statistics[28]",
-        /// Lost records by kind number.
+        /// Records lost because the lane was full, by kind number.
         lost: [u64; 32] as "__u64 lost[32]",
+        /// Records lost because they happened inside the writing of another, by kind number.
+        nested: [u64; 32] as "__u64 nested[32]",
+        /// Records lost because the clock of a CPU coming up could not be read, by kind number.
+        unclocked: [u64; 32] as "__u64 unclocked[32]",
     }
 }

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * The few kernel types that the programs read. CO-RE relocates every field
+ * access to the running kernel's layout, so that only names must be right
+ * here; a suffix after three underscores names an older or newer shape of the
+ * same type.
+ */
+#ifndef SYSCOLLECT_KERNEL_H
+#define SYSCOLLECT_KERNEL_H
+
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef signed char __s8;
+typedef short __s16;
+typedef int __s32;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u64 __be64;
+typedef __u32 __wsum;
+typedef _Bool bool;
+#define true 1
+#define false 0
+
+enum bpf_map_type {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERF_EVENT_ARRAY = 4,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+};
+
+enum {
+	BPF_F_USER_STACK = 1ULL << 8,
+	BPF_F_MMAPABLE = 1U << 10,
+};
+#define BPF_F_CURRENT_CPU 0xffffffffULL
+
+/* Flags of task_struct.flags, include/linux/sched.h, unchanged from 5.10 to 7.2. */
+#define PF_KTHREAD 0x00200000
+
+/* All accesses below are relocated. */
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct pt_regs {
+	unsigned long bp;
+	unsigned long orig_ax;
+	unsigned long ip;
+	unsigned long sp;
+};
+
+struct task_struct {
+	unsigned int __state;
+	void *stack;
+	unsigned int flags;
+	int prio;
+	int wake_cpu;
+	int pid;
+	int tgid;
+	unsigned in_iowait : 1;
+	int exit_code;
+	struct task_struct *real_parent;
+	struct task_struct *group_leader;
+	__u64 start_time;
+	__u64 self_exec_id;
+	char comm[16];
+};
+
+/* Before 5.14 the state had this name and type. */
+struct task_struct___before_5_14 {
+	long state;
+};
+
+struct file {
+	void *private_data;
+};
+
+/* A 64-bit counter in a structure; what it is called within does not matter. */
+typedef struct {
+	__u64 value;
+} local64_t;
+
+struct hw_perf_event {
+	local64_t prev_count;
+};
+
+struct perf_event {
+	local64_t count;
+	struct hw_perf_event hw;
+};
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__task_file {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	__u32 fd;
+	struct file *file;
+};
+
+#pragma clang attribute pop
+
+/*
+ * The context of a perf_event program: the registers as user space knows them
+ * (arch/x86/include/uapi/asm/ptrace.h), never relocated.
+ */
+struct sample_context {
+	__u64 r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di;
+	__u64 orig_ax, ip, cs, flags, sp, ss;
+};
+
+#endif

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * Stacks are sent once: walk, hash, and if a stack with that hash went out
+ * before, send its id only.
+ *
+ * The memory of what went out is a direct-mapped cache per CPU and context; a
+ * stack that another one pushed out is sent again under a new id. An id is
+ * given out only after the frames are in the stack lane, and the collector
+ * reads the events' lane first: it never sees an id without its frames.
+ */
+#ifndef SYSCOLLECT_STACK_H
+#define SYSCOLLECT_STACK_H
+
+#include "clock.h"
+
+#include <bpf/bpf_core_read.h>
+
+#define USER_WINDOW_BYTES 1024
+#define KNOWN_STACKS 8192
+/* A frame is at most this far above the one it called, bytes. */
+#define MAX_FRAME_BYTES (1u << 20)
+#define HASH_MULTIPLIER 0x9E3779B97F4A7C15ULL
+
+/* Working memory, one per CPU and context. */
+struct scratch {
+	__u64 frames[MAX_FRAMES + 1];
+	__u64 window[256];
+	/* What `window` shows of the user's memory. It is kept here and not in
+	 * registers so that the verifier knows nothing of it: every turn of the
+	 * walk then looks the same to it, and it need not follow each path. */
+	__u64 window_start;
+	__u64 window_bytes;
+};
+
+struct known_stack {
+	__u64 hash;
+	__u32 id;
+	__u32 unused;
+};
+
+#define DEFINE_STACK_CACHE(context)                                    \
+	struct {                                                       \
+		__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);               \
+		__uint(key_size, 4);                                   \
+		__uint(value_size, sizeof(struct scratch));            \
+		__uint(max_entries, 1);                                \
+	} context##_scratch SEC(".maps");                              \
+	struct {                                                       \
+		__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);               \
+		__uint(key_size, 4);                                   \
+		__uint(value_size, sizeof(struct known_stack));        \
+		__uint(max_entries, KNOWN_STACKS);                     \
+	} context##_stacks SEC(".maps");
+
+DEFINE_STACK_CACHE(sched)
+DEFINE_STACK_CACHE(sample)
+
+/* Everything that walking and sending needs, of one context. */
+struct stack_writer {
+	struct LaneHeader *lane;
+	__u8 *data;
+	struct scratch *scratch;
+	void *known;
+	__u64 ticks;
+};
+
+static __always_inline __u64 mix(__u64 hash, __u64 word)
+{
+	hash = (hash ^ word) * HASH_MULTIPLIER;
+	return hash ^ hash >> 29;
+}
+
+/* Two words that tell address spaces apart: the process, and which program it runs. */
+static __always_inline __u64 address_space_hash(__u32 tgid, __u64 exec_id)
+{
+	return mix(mix(HASH_MULTIPLIER, tgid), exec_id);
+}
+
+/* Writes the scratch's first `count` frames as a definition; its id, or STACK_LOST. */
+static __always_inline __u32 send_stack(struct stack_writer *w, __u32 count, __u32 tgid, __u16 space, bool truncated)
+{
+	__u32 bytes = sizeof(struct StackHeader) + count * 8;
+
+	if (!lane_has_room(w->lane, STACK_LANE_BYTES, bytes)) {
+		w->lane->statistics[STATISTIC_STACKS_LOST]++;
+		lane_count_full(w->lane, KIND_STACK);
+		return STACK_LOST;
+	}
+	__u64 head = w->lane->head;
+	struct StackHeader *header = lane_at(w->data, head, STACK_LANE_BYTES);
+	__u32 id = w->lane->last_stack + 1;
+
+	header->stamp = stamp(w->ticks, KIND_STACK);
+	header->id = id;
+	header->tgid = tgid;
+	header->frames = count;
+	header->space = space;
+	header->truncated = truncated;
+	count &= 127;
+	bpf_probe_read_kernel(header + 1, count * 8, w->scratch->frames);
+	w->lane->last_stack = id;
+	w->lane->statistics[STATISTIC_STACKS_SENT]++;
+	lane_publish(w->lane, head + bytes);
+	return id;
+}
+
+/* The id of the stack in the scratch, sent if it is not known. */
+static __always_inline __u32 stack_id(struct stack_writer *w, __u64 hash, __u32 count, __u32 tgid, __u16 space,
+				      bool truncated)
+{
+	__u32 slot = (hash >> 32) & (KNOWN_STACKS - 1);
+	struct known_stack *known = bpf_map_lookup_elem(w->known, &slot);
+
+	if (!known)
+		return STACK_NONE;
+	w->lane->statistics[STATISTIC_STACKS]++;
+	if (known->hash == hash)
+		return known->id;
+	__u32 id = send_stack(w, count, tgid, space, truncated);
+
+	if (id != STACK_LOST) {
+		known->hash = hash;
+		known->id = id;
+	}
+	return id;
+}
+
+/* Reads the window at `start`: up to 1 KiB, up to the page's end. */
+static __always_inline bool read_window(struct scratch *s, __u64 start)
+{
+	__u64 bytes = 4096 - (start & 4095);
+
+	if (bytes > USER_WINDOW_BYTES)
+		bytes = USER_WINDOW_BYTES;
+	if (bytes < 16)
+		bytes = 16;
+	barrier_var(bytes);
+	if (bytes > USER_WINDOW_BYTES)
+		return false;
+	s->window_start = start;
+	s->window_bytes = bytes;
+	return !bpf_probe_read_user(s->window, bytes, (void *)start);
+}
+
+/* Walks a user stack by frame pointers, in windows so that few reads do. A
+ * chain that does not rise, is not aligned or jumps too far has ended. */
+static __always_inline __u32 user_stack_walked(struct stack_writer *w, __u64 ip, __u64 sp, __u64 bp, __u32 tgid,
+					       __u64 exec_id)
+{
+	struct scratch *s = w->scratch;
+	__u64 hash = mix(address_space_hash(tgid, exec_id), ip);
+	__u64 lowest = sp;
+	__u32 count = 1;
+
+	s->frames[0] = ip;
+	s->window_bytes = 0;
+	for (int i = 1; i < MAX_FRAMES; i++) {
+		if (bp < lowest || bp - lowest > MAX_FRAME_BYTES || bp & 7)
+			break;
+		__u64 offset = bp - s->window_start;
+
+		if (offset + 16 > s->window_bytes || offset > USER_WINDOW_BYTES) {
+			offset = 0;
+			if (!read_window(s, bp)) {
+				w->lane->statistics[STATISTIC_USER_UNREADABLE]++;
+				break;
+			}
+		}
+		offset >>= 3;
+		offset &= USER_WINDOW_BYTES / 8 - 1;
+		barrier_var(offset);
+		__u64 caller_bp = s->window[offset];
+		__u64 return_address = s->window[offset + 1];
+
+		if (!return_address)
+			break;
+		s->frames[i] = return_address;
+		hash = mix(hash, return_address);
+		count++;
+		lowest = bp + 16;
+		bp = caller_bp;
+	}
+	return stack_id(w, hash, count, tgid, STACK_USER, count == MAX_FRAMES);
+}
+
+/* The kernel's own walk, for kernels where the one above cannot be had, for
+ * kernel stacks, and as the cross-check. `hash_seed` tells spaces apart.
+ * Returns how many frames are in the scratch. */
+static __always_inline __u32 walk_with_helper(void *context, struct scratch *s, __u64 flags)
+{
+	long bytes = bpf_get_stack(context, s->frames, MAX_FRAMES * 8, flags);
+
+	return bytes <= 0 ? 0 : (__u64)bytes >> 3;
+}
+
+static __always_inline __u64 hash_frames(struct scratch *s, __u32 count, __u64 hash)
+{
+	for (__u32 i = 0; i < MAX_FRAMES; i++) {
+		if (i >= count)
+			break;
+		hash = mix(hash, s->frames[i]);
+	}
+	return hash;
+}
+
+static __always_inline __u32 user_stack_helped(void *context, struct stack_writer *w, __u32 tgid, __u64 exec_id)
+{
+	__u32 count = walk_with_helper(context, w->scratch, BPF_F_USER_STACK);
+
+	if (!count)
+		return STACK_NONE;
+	__u64 hash = hash_frames(w->scratch, count, address_space_hash(tgid, exec_id));
+
+	return stack_id(w, hash, count, tgid, STACK_USER, count == MAX_FRAMES);
+}
+
+static __always_inline __u32 kernel_stack_helped(void *context, struct stack_writer *w)
+{
+	__u32 count = walk_with_helper(context, w->scratch, 0);
+
+	if (!count)
+		return STACK_NONE;
+	return stack_id(w, hash_frames(w->scratch, count, 0), count, 0, STACK_KERNEL, count == MAX_FRAMES);
+}
+
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * CPU samples: what runs when the sampling event of a CPU overflows.
+ *
+ * Runs in an interrupt, or in an NMI where a PMU drives it, over whatever the
+ * other programs do; so it has a lane, a scratch and a cache of its own.
+ */
+#include "stack.h"
+
+static __always_inline bool sample_stack_writer(struct stack_writer *w, __u64 ticks)
+{
+	__u32 zero = 0;
+	struct sample_stack_lane *lane = this_sample_stack_lane();
+
+	w->scratch = bpf_map_lookup_elem(&sample_scratch, &zero);
+	if (!lane || !w->scratch)
+		return false;
+	w->lane = &lane->header;
+	w->data = lane->data;
+	w->known = &sample_stacks;
+	w->ticks = ticks;
+	return true;
+}
+
+/* User mode is ring 3: the low bits of the code segment. */
+static __always_inline bool in_user_mode(const struct sample_context *context)
+{
+	return context->cs & 3;
+}
+
+static __always_inline void sample_stacks_of(struct sample_context *context, struct SampleRecord *record,
+					     struct task_struct *task, __u64 ticks, bool direct)
+{
+	struct stack_writer w;
+
+	if (!sample_stack_writer(&w, ticks))
+		return;
+	if (!in_user_mode(context))
+		record->kernel_stack = kernel_stack_helped(context, &w);
+	if (READ(direct, task, flags) & PF_KTHREAD)
+		return;
+	__u32 tgid = READ(direct, task, tgid);
+	__u64 exec_id = READ(direct, task, self_exec_id);
+
+	if (in_user_mode(context)) {
+		record->user_stack = user_stack_walked(&w, context->ip, context->sp, context->bp, tgid, exec_id);
+	} else if (direct) {
+		struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
+
+		record->user_stack = user_stack_walked(&w, regs->ip, regs->sp, regs->bp, tgid, exec_id);
+	} else {
+		record->user_stack = user_stack_helped(context, &w, tgid, exec_id);
+	}
+}
+
+static __always_inline void write_sample(struct sample_context *context, struct sample_lane *lane,
+					 struct task_struct *task, bool direct)
+{
+	struct LaneHeader *header = &lane->header;
+
+	if (!lane_has_room(header, SAMPLE_LANE_BYTES, sizeof(struct SampleRecord))) {
+		lane_count_full(header, KIND_SAMPLE);
+		return;
+	}
+	__u64 ticks = clock_ticks(header);
+
+	if (!ticks) {
+		lane_count_unclocked(header, KIND_SAMPLE);
+		return;
+	}
+	__u64 head = header->head;
+	struct SampleRecord *record = lane_at(lane->data, head, SAMPLE_LANE_BYTES);
+
+	record->stamp = stamp(ticks, KIND_SAMPLE);
+	record->tid = READ(direct, task, pid);
+	record->lost_before = header->lost_pending;
+	record->user_stack = STACK_NONE;
+	record->kernel_stack = STACK_NONE;
+	if (SAMPLE_STACKS && record->tid)
+		sample_stacks_of(context, record, task, ticks, direct);
+	header->lost_pending = 0;
+	header->statistics[STATISTIC_WRITTEN]++;
+	lane_publish(header, head + sizeof(struct SampleRecord));
+}
+
+static __always_inline int on_sample(struct sample_context *context, struct task_struct *task, bool direct)
+{
+	if (FILTER && !is_recorded(READ(direct, task, tgid)))
+		return 0;
+	struct sample_lane *lane = this_sample_lane();
+
+	if (!lane || !lane_enter(&lane->header, KIND_SAMPLE))
+		return 0;
+	write_sample(context, lane, task, direct);
+	lane_leave(&lane->header);
+	return 0;
+}
+
+SEC("perf_event")
+int sample_direct(struct sample_context *context)
+{
+	return on_sample(context, bpf_get_current_task_btf(), true);
+}
+
+/* Before 5.15: no bpf_task_pt_regs. */
+SEC("perf_event")
+int sample_probing(struct sample_context *context)
+{
+	return on_sample(context, (void *)bpf_get_current_task(), false);
+}

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * Scheduling: switches, wakeups, migrations, CPU frequency.
+ *
+ * The same handlers serve BTF tracepoints, which may read fields directly, and
+ * raw tracepoints, which must use the probing reads (`direct` is a constant).
+ */
+#include "kernel_stack.h"
+
+/* Processes to record when FILTER is on; the collector adds the first ones,
+ * on_fork their children. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(key_size, 4);
+	__uint(value_size, 4);
+	__uint(max_entries, 65536);
+} recorded_processes SEC(".maps");
+
+static __always_inline bool is_recorded(__u32 tgid)
+{
+	return !FILTER || bpf_map_lookup_elem(&recorded_processes, &tgid);
+}
+
+#define READ(direct, task, field) ((direct) ? (task)->field : BPF_CORE_READ(task, field))
+
+/* TASK_* and EXIT_* of include/linux/sched.h to the states of records.h. */
+#define KERNEL_TASK_DEAD 0x80
+#define KERNEL_TASK_NOLOAD 0x400
+#define KERNEL_TASK_OTHER_WAITS 0x9000 /* RTLOCK_WAIT, FROZEN */
+
+static __always_inline __u8 record_state(__u64 state)
+{
+	if ((state & (2 | KERNEL_TASK_NOLOAD)) == (2 | KERNEL_TASK_NOLOAD))
+		return STATE_IDLE;
+	if (state & KERNEL_TASK_DEAD)
+		return 16;
+	if (state & KERNEL_TASK_OTHER_WAITS && !(state & 0x7f))
+		return 2;
+	state &= 0x7f;
+	return state & -state;
+}
+
+static __always_inline __u64 kernel_state(struct task_struct *task, bool direct)
+{
+	if (bpf_core_field_exists(task->__state))
+		return READ(direct, task, __state);
+	struct task_struct___before_5_14 *old = (void *)task;
+
+	return direct ? old->state : BPF_CORE_READ(old, state);
+}
+
+/* Starts the writer of this CPU's sched stacks; false only where a map is missing. */
+static __always_inline bool sched_stack_writer(struct stack_writer *w, __u64 ticks)
+{
+	__u32 zero = 0;
+	struct sched_stack_lane *lane = this_sched_stack_lane();
+
+	w->scratch = bpf_map_lookup_elem(&sched_scratch, &zero);
+	if (!lane || !w->scratch)
+		return false;
+	w->lane = &lane->header;
+	w->data = lane->data;
+	w->known = &sched_stacks;
+	w->ticks = ticks;
+	return true;
+}
+
+#define HAVE_STACKS (OFFCPU_STACKS || WAKER_STACKS)
+#define SCHED_STRIDE (HAVE_STACKS ? sizeof(struct SchedStackRecord) : sizeof(struct SchedRecord))
+
+static __always_inline void put_event(struct sched_lane *lane, __u64 head, __u64 stamp, __u64 fields, __u64 stacks)
+{
+	__u64 *words = lane_at(lane->data, head, SCHED_LANE_BYTES);
+
+	words[0] = stamp;
+	words[1] = fields;
+	if (HAVE_STACKS)
+		words[2] = stacks;
+}
+
+/* The second word of a SchedRecord. */
+static __always_inline __u64 event_fields(__u32 tid, __u8 state, __u8 prio, __u8 next_prio, __u8 flags)
+{
+	return tid | (__u64)state << 32 | (__u64)prio << 40 | (__u64)next_prio << 48 | (__u64)flags << 56;
+}
+
+/* Where the next event goes, after a record that restates the current task if
+ * the reader would take it for another one: at the start, after a loss, after
+ * events that were filtered out. The caller has made sure of room for both. */
+static __always_inline __u64 resumed_head(struct sched_lane *lane, __u32 current, __u64 ticks)
+{
+	struct LaneHeader *header = &lane->header;
+	__u64 head = header->head;
+
+	if (header->current == current && !header->lost_pending)
+		return head;
+	__u64 lost = header->lost_pending;
+
+	if (lost > 0xffffff)
+		lost = 0xffffff;
+	put_event(lane, head, stamp(ticks, KIND_RESUME),
+		  event_fields(current, lost, lost >> 8, lost >> 16, 0), 0);
+	header->current = current;
+	header->lost_pending = 0;
+	return head + SCHED_STRIDE;
+}
+
+/* Room for an event and a resume record, and a clock: the ticks, or 0 if the event is lost. */
+static __always_inline __u64 begin_event(struct sched_lane *lane, __u32 kind)
+{
+	if (!lane_has_room(&lane->header, SCHED_LANE_BYTES, 2 * SCHED_STRIDE)) {
+		lane_count_full(&lane->header, kind);
+		return 0;
+	}
+	__u64 ticks = clock_ticks(&lane->header);
+
+	if (!ticks)
+		lane_count_unclocked(&lane->header, kind);
+	return ticks;
+}
+
+static __always_inline void end_event(struct sched_lane *lane, __u64 head)
+{
+	lane->header.statistics[STATISTIC_WRITTEN]++;
+	lane_publish(&lane->header, head + SCHED_STRIDE);
+}
+
+/* The stacks of a task of this CPU: user id in the low half, kernel id in the high. */
+static __always_inline __u64 stacks_of(void *context, struct task_struct *task, __u64 ticks, __u64 frame, bool direct,
+				       __u32 site)
+{
+	struct stack_writer w;
+
+	if (!sched_stack_writer(&w, ticks))
+		return 0;
+	__u32 user = STACK_NONE, kernel;
+
+	if (!(READ(direct, task, flags) & PF_KTHREAD)) {
+		__u32 tgid = READ(direct, task, tgid);
+		__u64 exec_id = READ(direct, task, self_exec_id);
+
+		if (direct) {
+			struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
+
+			user = user_stack_walked(&w, regs->ip, regs->sp, regs->bp, tgid, exec_id);
+		} else {
+			user = user_stack_helped(context, &w, tgid, exec_id);
+		}
+	}
+	if (direct && VERIFIED_SLOTS)
+		kernel = kernel_stack_cached(context, &w, task, frame, site);
+	else
+		kernel = kernel_stack_helped(context, &w);
+	return user | (__u64)kernel << 32;
+}
+
+static __always_inline int on_switch(void *context, bool preempted, struct task_struct *previous,
+				     struct task_struct *next, __u64 state, __u64 frame, bool direct)
+{
+	if (FILTER && !is_recorded(READ(direct, previous, tgid)) && !is_recorded(READ(direct, next, tgid)))
+		return 0;
+	struct sched_lane *lane = this_sched_lane();
+
+	if (!lane || !lane_enter(&lane->header, KIND_SWITCH))
+		return 0;
+	__u64 ticks = begin_event(lane, KIND_SWITCH);
+
+	if (ticks) {
+		__u32 previous_tid = READ(direct, previous, pid), next_tid = READ(direct, next, pid);
+		__u64 head = resumed_head(lane, previous_tid, ticks), stacks = 0;
+		__u8 left = preempted ? 0 : record_state(state);
+		__u8 flags = preempted ? SCHED_PREEMPTED : 0;
+
+		if (left && BPF_CORE_READ_BITFIELD_PROBED(previous, in_iowait))
+			flags |= SCHED_IO_WAIT;
+		if (OFFCPU_STACKS && left && previous_tid)
+			stacks = stacks_of(context, previous, ticks, frame, direct, 1);
+		put_event(lane, head, stamp(ticks, KIND_SWITCH),
+			  event_fields(next_tid, left, READ(direct, previous, prio), READ(direct, next, prio), flags),
+			  stacks);
+		lane->header.current = next_tid;
+		end_event(lane, head);
+	}
+	lane_leave(&lane->header);
+	return 0;
+}
+
+static __always_inline int on_wakeup(void *context, struct task_struct *current, struct task_struct *woken, __u32 kind,
+				     __u64 frame, bool direct)
+{
+	if (FILTER && !is_recorded(READ(direct, current, tgid)) && !is_recorded(READ(direct, woken, tgid)))
+		return 0;
+	struct sched_lane *lane = this_sched_lane();
+
+	if (!lane || !lane_enter(&lane->header, kind))
+		return 0;
+	__u64 ticks = begin_event(lane, kind);
+
+	if (ticks) {
+		__u32 cpu = READ(direct, woken, wake_cpu);
+		__u32 current_tid = READ(direct, current, pid);
+		__u64 head = resumed_head(lane, current_tid, ticks), stacks = 0;
+		/* Interrupts have stacks of their own: not within the task's, not the task's doing. */
+		bool in_task = lane_number(&lane->header, frame) - (__u64)READ(direct, current, stack) <
+			       KERNEL_STACK_SIZE;
+
+		if (WAKER_STACKS && in_task && current_tid)
+			stacks = stacks_of(context, current, ticks, frame, direct, 2);
+		put_event(lane, head, stamp(ticks, kind),
+			  event_fields(READ(direct, woken, pid), cpu, READ(direct, woken, prio), cpu >> 8,
+				       in_task ? 0 : SCHED_FROM_INTERRUPT),
+			  stacks);
+		end_event(lane, head);
+	}
+	lane_leave(&lane->header);
+	return 0;
+}
+
+static __always_inline int on_migrate(struct task_struct *current, struct task_struct *task, __u32 to, bool direct)
+{
+	if (FILTER && !is_recorded(READ(direct, task, tgid)))
+		return 0;
+	struct sched_lane *lane = this_sched_lane();
+
+	if (!lane || !lane_enter(&lane->header, KIND_MIGRATE))
+		return 0;
+	__u64 ticks = begin_event(lane, KIND_MIGRATE);
+
+	if (ticks) {
+		__u32 from = READ(direct, task, wake_cpu);
+		__u64 head = resumed_head(lane, READ(direct, current, pid), ticks);
+
+		put_event(lane, head, stamp(ticks, KIND_MIGRATE),
+			  event_fields(READ(direct, task, pid), from, to, to >> 8, from >> 8), 0);
+		end_event(lane, head);
+	}
+	lane_leave(&lane->header);
+	return 0;
+}
+
+static __always_inline int on_frequency(__u32 khz, __u32 cpu)
+{
+	struct sched_lane *lane = this_sched_lane();
+
+	if (!lane || !lane_enter(&lane->header, KIND_FREQUENCY))
+		return 0;
+	__u64 ticks = begin_event(lane, KIND_FREQUENCY);
+
+	if (ticks) {
+		__u64 head = resumed_head(lane, (__u32)bpf_get_current_pid_tgid(), ticks);
+
+		put_event(lane, head, stamp(ticks, KIND_FREQUENCY), event_fields(khz, cpu, cpu >> 8, 0, 0), 0);
+		end_event(lane, head);
+	}
+	lane_leave(&lane->header);
+	return 0;
+}
+
+/*
+ * From 6.13 on a program may have a stack of its own, off the kernel's, so the
+ * frame that tells where the kernel stack is must be taken in the entry
+ * program and handed to a function that is not inlined.
+ */
+#define FRAME_POINTER                          \
+	({                                     \
+		__u64 frame;                   \
+		asm volatile("%0 = r10" : "=r"(frame)); \
+		frame;                         \
+	})
+
+static __noinline int switch_direct(__u64 *context, struct task_struct *previous, struct task_struct *next, __u64 frame)
+{
+	__u64 state = STATE_IS_ARGUMENT ? (__u32)context[3] : kernel_state(previous, true);
+
+	return on_switch(context, context[0], previous, next, state, frame, true);
+}
+
+SEC("tp_btf/sched_switch")
+int sched_switch_btf(__u64 *context)
+{
+	return switch_direct(context, (void *)context[1], (void *)context[2], FRAME_POINTER);
+}
+
+SEC("raw_tp/sched_switch")
+int sched_switch_raw(__u64 *context)
+{
+	struct task_struct *previous = (void *)context[1], *next = (void *)context[2];
+
+	return on_switch(context, context[0], previous, next, kernel_state(previous, false), FRAME_POINTER, false);
+}
+
+static __noinline int wakeup_direct(__u64 *context, struct task_struct *woken, __u32 kind, __u64 frame)
+{
+	return on_wakeup(context, bpf_get_current_task_btf(), woken, kind, frame, true);
+}
+
+SEC("tp_btf/sched_waking")
+int sched_waking_btf(__u64 *context)
+{
+	return wakeup_direct(context, (void *)context[0], KIND_WAKING, FRAME_POINTER);
+}
+
+SEC("tp_btf/sched_wakeup_new")
+int sched_wakeup_new_btf(__u64 *context)
+{
+	return wakeup_direct(context, (void *)context[0], KIND_WAKEUP_NEW, FRAME_POINTER);
+}
+
+static __noinline int wakeup_probing(__u64 *context, struct task_struct *woken, __u32 kind, __u64 frame)
+{
+	return on_wakeup(context, (void *)bpf_get_current_task(), woken, kind, frame, false);
+}
+
+SEC("raw_tp/sched_waking")
+int sched_waking_raw(__u64 *context)
+{
+	return wakeup_probing(context, (void *)context[0], KIND_WAKING, FRAME_POINTER);
+}
+
+SEC("raw_tp/sched_wakeup_new")
+int sched_wakeup_new_raw(__u64 *context)
+{
+	return wakeup_probing(context, (void *)context[0], KIND_WAKEUP_NEW, FRAME_POINTER);
+}
+
+SEC("raw_tp/sched_migrate_task")
+int sched_migrate_task_raw(__u64 *context)
+{
+	struct task_struct *current = (void *)bpf_get_current_task();
+
+	return on_migrate(current, (void *)context[0], context[1], false);
+}
+
+SEC("raw_tp/cpu_frequency")
+int cpu_frequency_raw(__u64 *context)
+{
+	return on_frequency(context[0], context[1]);
+}
