@@ -85,6 +85,14 @@ impl AddressSpaces {
         None
     }
 
+    /// A number that changes whenever `pid`'s own mappings do: two look-ups of
+    /// one address in the same epoch have the same answer.
+    pub fn epoch(&self, pid: u32, at: Ticks) -> usize {
+        let mappings = self.mappings.get(&pid).map_or(0, |list| list.partition_point(|m| m.since <= at));
+        let resets = self.resets.get(&pid).map_or(0, |list| list.partition_point(|(since, _)| *since <= at));
+        mappings + resets
+    }
+
     /// Every mapping, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &Mapping> {
         self.mappings.values().flatten()
@@ -133,6 +141,7 @@ mod tests {
         assert_eq!(path(25, 0x9000), None);
         assert_eq!(path(30, 0x1000), None);
         assert_eq!(path(31, 0x1000), Some("child"));
+        assert_eq!([9, 10, 29, 30, 31].map(|at| spaces.epoch(2, Ticks(at))), [0, 1, 1, 2, 3]);
     }
 
     #[test]

@@ -26,7 +26,7 @@ mod symbols;
 mod tables;
 
 pub use address_space::{AddressSpaces, Mapping};
-pub use clock::{ClockError, ClockMap, ClockPair, Ticks, Time};
+pub use clock::{ClockError, ClockMap, ClockPair, Ticks, Time, TimeCursor};
 pub use event::{Event, Exporter, Migration, OffCpu, Sample, SleepState, Switch, Wakeup};
 pub use loss::{Loss, LossCause};
 pub use session::{ClockSource, CpuClock, CpuInfo, KernelModule, RecorderSummary, SessionInfo};

@@ -1,0 +1,166 @@
+//! A k-way merge, without I/O and without knowledge of what it merges.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+
+/// A sequence of items in ascending order of their keys.
+pub trait Cursor {
+    /// What the items are ordered by.
+    type Key: Copy + Ord;
+    /// What comes out.
+    type Item;
+
+    /// The key of the next item; `None` at the end, and from then on.
+    fn key(&self) -> Option<Self::Key>;
+
+    /// Takes the next item. Called only after [`Self::key`] gave a key.
+    fn take(&mut self) -> Self::Item;
+}
+
+/// Several cursors read as one, in order of the keys.
+///
+/// - Stable: of equal keys the item of the earlier lane comes first, and a lane
+///   never changes its own order.
+/// - A lane that is slightly unordered costs no item and no panic: an item
+///   whose key steps back comes out as soon as it is seen, which is after the
+///   larger ones that hid it. The other lanes keep their order among each
+///   other, and whoever needs keys that never fall limits them to the last.
+/// - While a lane's next key is not above the smallest key of all others,
+///   one comparison per item is all that is paid; only a change of lane costs
+///   the logarithm of their number.
+///
+/// ```
+/// use syscollect_merge::order::{Cursor, Merge};
+///
+/// struct List(Vec<u32>); // the next item last
+/// impl Cursor for List {
+///     type Key = u32;
+///     type Item = u32;
+///     fn key(&self) -> Option<u32> { self.0.last().copied() }
+///     fn take(&mut self) -> u32 { self.0.pop().unwrap() }
+/// }
+/// let merge = Merge::new(vec![List(vec![7, 1]), List(vec![5, 2])]);
+/// assert_eq!(merge.map(|(lane, item)| (lane, item)).collect::<Vec<_>>(), [(0, 1), (1, 2), (1, 5), (0, 7)]);
+/// ```
+#[derive(Debug)]
+pub struct Merge<C: Cursor> {
+    lanes: Vec<C>,
+    /// The lane that gave the last item; it is not in `others`.
+    current: Option<usize>,
+    /// Next key and index of the other lanes that have one.
+    others: BinaryHeap<Reverse<(C::Key, usize)>>,
+}
+
+impl<C: Cursor> Merge<C> {
+    /// Merges these lanes.
+    pub fn new(lanes: Vec<C>) -> Self {
+        let mut others: BinaryHeap<_> =
+            lanes.iter().enumerate().filter_map(|(lane, cursor)| Some(Reverse((cursor.key()?, lane)))).collect();
+        let current = others.pop().map(|Reverse((_, lane))| lane);
+        Self { lanes, current, others }
+    }
+
+    /// The lanes, for what they have to tell after the merge.
+    pub fn lanes(&self) -> &[C] {
+        &self.lanes
+    }
+
+    /// Makes the lane with the smallest next key the current one.
+    #[inline]
+    fn settle(&mut self, current: usize) {
+        let Some(key) = self.lanes[current].key() else {
+            self.current = self.others.pop().map(|Reverse((_, lane))| lane);
+            return;
+        };
+        let Some(mut least) = self.others.peek_mut() else { return };
+        if (key, current) > least.0 {
+            self.current = Some(least.0.1);
+            *least = Reverse((key, current));
+            // Sifts the heap once, where a pop and a push would do it twice.
+            drop::<PeekMut<'_, _>>(least);
+        }
+    }
+}
+
+impl<C: Cursor> Iterator for Merge<C> {
+    /// The index of the lane and its item.
+    type Item = (usize, C::Item);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let current = self.current?;
+        let item = self.lanes[current].take();
+        self.settle(current);
+        Some((current, item))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    struct List {
+        items: Vec<(u8, usize)>,
+        at: usize,
+    }
+
+    impl Cursor for List {
+        type Key = u8;
+        type Item = (u8, usize);
+
+        fn key(&self) -> Option<u8> {
+            self.items.get(self.at).map(|(key, _)| *key)
+        }
+
+        fn take(&mut self) -> (u8, usize) {
+            self.at += 1;
+            self.items[self.at - 1]
+        }
+    }
+
+    /// Lanes whose items carry their position in the lane.
+    fn lanes(keys: &[Vec<u8>]) -> Vec<List> {
+        let list = |keys: &Vec<u8>| List { items: keys.iter().enumerate().map(|(i, key)| (*key, i)).collect(), at: 0 };
+        keys.iter().map(list).collect()
+    }
+
+    #[test]
+    fn no_lanes_and_empty_lanes_give_nothing() {
+        assert_eq!(Merge::new(lanes(&[])).count(), 0);
+        assert_eq!(Merge::new(lanes(&[vec![], vec![]])).count(), 0);
+    }
+
+    #[test]
+    fn an_item_that_steps_back_comes_late_but_comes() {
+        let merged: Vec<u8> = Merge::new(lanes(&[vec![1, 9, 2], vec![3, 10]])).map(|(_, (key, _))| key).collect();
+        assert_eq!(merged, [1, 3, 9, 2, 10]);
+    }
+
+    proptest! {
+        #[test]
+        fn merging_is_a_stable_sort(mut keys in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..6)) {
+            keys.iter_mut().for_each(|lane| lane.sort_unstable());
+            let mut expected: Vec<(u8, usize, usize)> = keys
+                .iter()
+                .enumerate()
+                .flat_map(|(lane, keys)| keys.iter().enumerate().map(move |(i, key)| (*key, lane, i)))
+                .collect();
+            expected.sort_unstable();
+            let merged: Vec<_> = Merge::new(lanes(&keys)).map(|(lane, (key, i))| (key, lane, i)).collect();
+            prop_assert_eq!(merged, expected);
+        }
+
+        #[test]
+        fn unordered_lanes_lose_nothing_and_keep_their_own_order(
+            keys in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..6)
+        ) {
+            let merged: Vec<_> = Merge::new(lanes(&keys)).collect();
+            for (lane, list) in keys.iter().enumerate() {
+                let own: Vec<u8> = merged.iter().filter(|(of, _)| *of == lane).map(|(_, (key, _))| *key).collect();
+                prop_assert_eq!(&own, list);
+            }
+        }
+    }
+}
