@@ -1,1 +1,40 @@
-//! placeholder
+//! Addresses to functions, files and lines.
+//!
+//! **Duties.** Hold the files of mapped code open while their processes live
+//! ([`HeldFiles`]), so that what was deleted, replaced or only visible in a
+//! container can still be read when recording stops; read build ids
+//! ([`build_id_of`]); name file offsets of user code and addresses of kernel
+//! code ([`Symbolizer`]): function with start and size, inlined callers, file
+//! and line, demangled. A file whose build id is not the mapping's is never
+//! asked: no name is better than a wrong one, and the table's note says why.
+//!
+//! **Non-goals.** No captures, no events, no processes' address spaces: who asks
+//! has turned addresses into modules and offsets. No unwinding. No names for
+//! code without a file (JIT): that is a later step, and the note says so. No
+//! downloads of debug files.
+//!
+//! ```
+//! use syscollect_model::BuildId;
+//! use syscollect_symbolize::{HeldFiles, Symbolizer, build_id_of};
+//!
+//! let path = std::env::current_exe().unwrap();
+//! let build_id = build_id_of(&std::fs::File::open(&path).unwrap()).unwrap_or_default();
+//! let mut symbolizer = Symbolizer::new(HeldFiles::new());
+//! let table = symbolizer.name_module(path.to_str().unwrap(), &build_id, &[0]);
+//! assert!(table.symbols.is_empty(), "the ELF header is not code");
+//! let other = symbolizer.name_module(path.to_str().unwrap(), &BuildId::from_bytes(&[1; 20]), &[0]);
+//! assert!(other.note.contains("build id"), "{}", other.note);
+//! ```
+
+mod elf;
+mod held;
+mod kallsyms;
+mod kernel;
+mod module;
+mod source;
+mod symbolizer;
+mod vdso;
+
+pub use elf::build_id_of;
+pub use held::HeldFiles;
+pub use symbolizer::{ModuleRequest, Options, Symbolizer};

@@ -1,0 +1,240 @@
+//! Files of mapped code, held open from when they are seen until they are named.
+
+use crate::{build_id_of, vdso};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use syscollect_model::{BuildId, Mapping};
+
+/// At most so many files are held; a desktop has about 1,500 executable files mapped.
+const HELD_MAX: usize = 4096;
+/// Descriptors left to everything else in the process.
+const OTHERS: u64 = 512;
+
+/// A file by what never changes with its name: device, inode, size, time of last write.
+type FileIdentity = (u64, u64, u64, i64, i64);
+
+/// Files of mapped modules, held open, by path and build id.
+///
+/// [`new`](Self::new) raises this process's limit of open files (RLIMIT_NOFILE);
+/// programs that are started afterwards inherit that, unless the starter resets it.
+#[derive(Debug, Default)]
+pub struct HeldFiles {
+    modules: FxHashMap<String, Vec<(BuildId, Held)>>,
+    /// What is known of files seen before: most mappings show the same few libraries.
+    seen: FxHashMap<FileIdentity, BuildId>,
+    count: usize,
+    capacity: usize,
+    missing: FxHashSet<(String, BuildId)>,
+}
+
+#[derive(Debug)]
+enum Held {
+    File(File, FileIdentity),
+    /// Two files without a build id had this path: whose offsets are whose cannot be told.
+    Ambiguous,
+}
+
+impl HeldFiles {
+    /// Holds nothing yet.
+    pub fn new() -> Self {
+        let capacity = raise_descriptor_limit(HELD_MAX as u64 + OTHERS).saturating_sub(OTHERS);
+        Self { capacity: HELD_MAX.min(capacity as usize), ..Self::default() }
+    }
+
+    /// Opens and keeps the file of `mapping` and fills in its build id, if that is missing.
+    ///
+    /// To be called while the process lives: `/proc/PID/map_files` leads to the
+    /// very file that is mapped, even if it was deleted or replaced (needs
+    /// CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE); next best is the path in the
+    /// process's root. After the process has ended, the path on the host is
+    /// taken if its build id is the recorded one. What cannot be held is
+    /// counted in [`not_held`](Self::not_held).
+    pub fn hold(&mut self, mapping: &mut Mapping) {
+        if !names_a_file(&mapping.path) && mapping.path != vdso::PATH {
+            return;
+        }
+        if !mapping.build_id.is_empty() && self.entry(&mapping.path, &mapping.build_id).is_some() {
+            return;
+        }
+        let kept = if mapping.path == vdso::PATH { self.hold_vdso(mapping) } else { self.hold_file(mapping) };
+        let key = (mapping.path.clone(), mapping.build_id.clone());
+        if kept {
+            self.missing.remove(&key);
+        } else {
+            self.missing.insert(key);
+        }
+    }
+
+    /// The file that `path` named when it had this build id, if it is held.
+    pub fn file(&self, path: &str, build_id: &BuildId) -> Option<&File> {
+        match self.entry(path, build_id)? {
+            Held::File(file, _) => Some(file),
+            Held::Ambiguous => None,
+        }
+    }
+
+    /// Modules that were seen and are not held: their process was gone, or too many files were open.
+    pub fn not_held(&self) -> u64 {
+        self.missing.len() as u64
+    }
+
+    /// Whether different files without a build id had this path.
+    pub(crate) fn is_ambiguous(&self, path: &str, build_id: &BuildId) -> bool {
+        matches!(self.entry(path, build_id), Some(Held::Ambiguous))
+    }
+
+    fn entry(&self, path: &str, build_id: &BuildId) -> Option<&Held> {
+        self.modules.get(path)?.iter().find(|(id, _)| id == build_id).map(|(_, held)| held)
+    }
+
+    fn hold_vdso(&mut self, mapping: &mut Mapping) -> bool {
+        if !vdso::is_ours(mapping.start) {
+            return false;
+        }
+        let Ok(file) = vdso::own() else { return false };
+        mapping.build_id = build_id_of(&file).unwrap_or_default();
+        if self.entry(&mapping.path, &mapping.build_id).is_some() {
+            return true;
+        }
+        let Ok(identity) = file.metadata().map(|data| identity(&data)) else { return false };
+        self.keep(mapping, file, identity)
+    }
+
+    fn hold_file(&mut self, mapping: &mut Mapping) -> bool {
+        candidates(mapping).iter().any(|candidate| self.hold_candidate(mapping, candidate))
+    }
+
+    /// Takes `candidate` if it is the file of `mapping`; whether the module is held now.
+    fn hold_candidate(&mut self, mapping: &mut Mapping, candidate: &Candidate) -> bool {
+        let Ok((place, data)) = regular_file(&candidate.path) else { return false };
+        let identity = identity(&data);
+        let mut file = None;
+        let build_id = match self.seen.get(&identity) {
+            Some(build_id) => build_id.clone(),
+            None => {
+                let Ok(opened) = reopen(&place) else { return false };
+                let build_id = build_id_of(&opened).unwrap_or_default();
+                self.seen.insert(identity, build_id.clone());
+                file = Some(opened);
+                build_id
+            }
+        };
+        let recorded = !mapping.build_id.is_empty();
+        if (recorded && build_id != mapping.build_id) || (!recorded && candidate.only_by_build_id) {
+            return false;
+        }
+        mapping.build_id = build_id;
+        match self.entry(&mapping.path, &mapping.build_id) {
+            Some(Held::Ambiguous) => return true,
+            Some(Held::File(_, held)) if !mapping.build_id.is_empty() || *held == identity => return true,
+            Some(Held::File(..)) => {
+                self.mark_ambiguous(mapping);
+                return true;
+            }
+            None => {}
+        }
+        let Some(file) = file.or_else(|| reopen(&place).ok()) else { return false };
+        self.keep(mapping, file, identity)
+    }
+
+    fn keep(&mut self, mapping: &Mapping, file: File, identity: FileIdentity) -> bool {
+        if self.count >= self.capacity {
+            return false;
+        }
+        self.count += 1;
+        let module = self.modules.entry(mapping.path.clone()).or_default();
+        module.push((mapping.build_id.clone(), Held::File(file, identity)));
+        true
+    }
+
+    fn mark_ambiguous(&mut self, mapping: &Mapping) {
+        let module = self.modules.get_mut(&mapping.path);
+        if let Some((_, held)) = module.and_then(|files| files.iter_mut().find(|(id, _)| *id == mapping.build_id)) {
+            *held = Held::Ambiguous;
+            self.count -= 1;
+        }
+    }
+}
+
+/// Whether `path` can be looked up at all: no anonymous memory, no device.
+///
+/// Opening a device can do things; a mapping of one holds no functions.
+pub(crate) fn names_a_file(path: &str) -> bool {
+    let device = path.starts_with("/dev/") && !path.starts_with("/dev/shm/");
+    let memory = path.starts_with("/memfd:") || path.starts_with("/SYSV") || path.starts_with("//");
+    path.starts_with('/') && !device && !memory
+}
+
+/// The path without what the kernel adds to those of deleted files.
+pub(crate) fn plain_path(path: &str) -> &str {
+    path.strip_suffix(" (deleted)").unwrap_or(path)
+}
+
+/// A way to a mapping's file.
+struct Candidate {
+    path: PathBuf,
+    /// It may be another file of that name, so only the build id can tell.
+    only_by_build_id: bool,
+}
+
+fn candidates(mapping: &Mapping) -> Vec<Candidate> {
+    let Mapping { pid, start, end, .. } = mapping;
+    let path = plain_path(&mapping.path);
+    let mut found = Vec::with_capacity(3);
+    let exact = PathBuf::from(format!("/proc/{pid}/map_files/{start:x}-{end:x}"));
+    // The range may show another file by now; the names' last parts are the same in every mount namespace.
+    let same_name = |link: &Path| {
+        let shown = link.to_string_lossy();
+        Path::new(plain_path(&shown)).file_name() == Path::new(path).file_name()
+    };
+    if std::fs::read_link(&exact).is_ok_and(|link| same_name(&link)) {
+        found.push(Candidate { path: exact, only_by_build_id: false });
+    }
+    let deleted = path.len() != mapping.path.len();
+    let in_root = PathBuf::from(format!("/proc/{pid}/root{path}"));
+    found.push(Candidate { path: in_root, only_by_build_id: deleted });
+    found.push(Candidate { path: PathBuf::from(path), only_by_build_id: true });
+    found
+}
+
+/// Looks at what lies at `path` without opening it: opening a FIFO blocks, and a device may act.
+fn regular_file(path: &Path) -> io::Result<(File, Metadata)> {
+    let place = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)?;
+    let data = place.metadata()?;
+    if data.is_file() { Ok((place, data)) } else { Err(io::ErrorKind::InvalidInput.into()) }
+}
+
+/// Opens for reading what [`regular_file`] found, whatever its name shows by now.
+fn reopen(place: &File) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(format!("/proc/self/fd/{}", place.as_raw_fd()))
+}
+
+/// Opens `path` for reading if it is a regular file.
+pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
+    reopen(&regular_file(path)?.0)
+}
+
+fn identity(data: &Metadata) -> FileIdentity {
+    (data.dev(), data.ino(), data.size(), data.mtime(), data.mtime_nsec())
+}
+
+/// Raises the soft limit of open files towards `wanted`; what it is then.
+fn raise_descriptor_limit(wanted: u64) -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is writable for the whole call.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } != 0 {
+        return 0;
+    }
+    let before = limit.rlim_cur;
+    limit.rlim_cur = before.max(wanted.min(limit.rlim_max));
+    // SAFETY: `limit` is readable for the whole call.
+    let raised = limit.rlim_cur == before || unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) } == 0;
+    if raised { limit.rlim_cur } else { before }
+}

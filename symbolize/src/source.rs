@@ -1,0 +1,78 @@
+//! One ELF file asked for the names of virtual addresses: the only place that knows blazesym.
+
+use blazesym::symbolize::source::{Elf, Source};
+use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use syscollect_model::SymbolFrame;
+
+/// A function at a virtual address, as an ELF file has it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Named {
+    /// Its first virtual address; 0 if unknown.
+    pub(crate) start: u64,
+    /// Its bytes; 0 if unknown.
+    pub(crate) size: u64,
+    /// Innermost first.
+    pub(crate) frames: Vec<SymbolFrame>,
+}
+
+/// An ELF file's names.
+///
+/// Parsed data lives as long as this; to be made anew for every module, so that
+/// memory does not grow with their number.
+pub(crate) struct ElfSource {
+    symbolizer: Symbolizer,
+    path: PathBuf,
+}
+
+impl ElfSource {
+    /// `path` leads to the file; separate debug information is looked for in `debug_dirs` and beside it.
+    pub(crate) fn new(path: &Path, debug_dirs: &[PathBuf]) -> Self {
+        let symbolizer = Symbolizer::builder().enable_auto_reload(false).set_debug_dirs(Some(debug_dirs)).build();
+        Self { symbolizer, path: path.to_path_buf() }
+    }
+
+    /// The names of virtual `addresses`, one result each; with `lines` also inlined functions, files and lines.
+    ///
+    /// # Errors
+    ///
+    /// In words, if the file as a whole cannot be read so. A file may be built to
+    /// trip its reader up: a panic in there is an error too.
+    pub(crate) fn names(&self, addresses: &[u64], lines: bool) -> Result<Vec<Option<Named>>, String> {
+        let mut elf = Elf::new(&self.path);
+        elf.debug_syms = lines;
+        let source = Source::Elf(elf);
+        let look_up = || {
+            let found = self.symbolizer.symbolize(&source, Input::VirtOffset(addresses));
+            found.map(|symbols| symbols.iter().map(named).collect()).map_err(|error| describe(&error))
+        };
+        catch_unwind(AssertUnwindSafe(look_up)).unwrap_or_else(|_| Err("its reader gave up on it".into()))
+    }
+}
+
+fn describe(error: &blazesym::Error) -> String {
+    // The alternate form has the causes, on one line.
+    format!("{error:#}")
+}
+
+fn named(symbolized: &Symbolized<'_>) -> Option<Named> {
+    let Symbolized::Sym(symbol) = symbolized else { return None };
+    if symbol.name.is_empty() {
+        return None;
+    }
+    Some(Named { start: symbol.addr, size: symbol.size.unwrap_or(0) as u64, frames: frames(symbol) })
+}
+
+fn frames(symbol: &Sym<'_>) -> Vec<SymbolFrame> {
+    let inlined = symbol.inlined.iter().rev().map(|inlined| frame(&inlined.name, inlined.code_info.as_ref()));
+    inlined.chain([frame(&symbol.name, symbol.code_info.as_deref())]).collect()
+}
+
+fn frame(function: &str, code: Option<&CodeInfo<'_>>) -> SymbolFrame {
+    SymbolFrame {
+        function: function.to_owned(),
+        file: code.map(|code| code.to_path().to_string_lossy().into_owned()).unwrap_or_default(),
+        line: code.and_then(|code| code.line).unwrap_or(0),
+    }
+}
