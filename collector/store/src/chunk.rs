@@ -11,6 +11,12 @@ pub struct Lane {
     pub cpu: u16,
 }
 
+impl std::fmt::Display for Lane {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} of cpu {}", self.kind.name(), self.cpu)
+    }
+}
+
 /// What the records of a lane are. Numbers are part of the file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u16)]

@@ -3,6 +3,7 @@
 //! Readers ignore unknown fields and unknown definitions; fields are only
 //! added, with a default. That is the compatibility promise of the format.
 
+use crate::{ChunkHeader, Lane, LaneKind};
 use serde::{Deserialize, Serialize};
 use syscollect_model::{LossCause, Mapping, RecorderSummary, SessionInfo, SymbolTable};
 
@@ -20,11 +21,75 @@ pub enum Definition {
     Counters(Vec<CounterDefinition>),
     /// Cumulative losses; the last one of the file counts.
     Losses(Vec<LaneLoss>),
-    /// Names of addresses.
+    /// Names of addresses. A module may have several tables, which add up.
     Symbols(SymbolTable),
     /// What the recorder says of itself; written last, so its absence means
     /// that the recording was cut off.
     Summary(Box<RecorderSummary>),
+    /// What each lane produced in all. The writer adds it at the end, so that
+    /// chunks that are missing there are noticed too; the last one counts.
+    Lanes(Vec<LaneEnd>),
+}
+
+/// What a lane produced, whether or not it reached the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LaneEnd {
+    /// Number of the lane's kind.
+    pub kind: u16,
+    /// Its CPU.
+    pub cpu: u16,
+    /// Chunks: the number that the next one would have.
+    pub chunks: u64,
+    /// Records in them, as far as they were counted.
+    pub records: u64,
+}
+
+impl LaneEnd {
+    /// The end of a lane whose last chunk this is.
+    pub fn after(header: &ChunkHeader) -> Self {
+        Self {
+            kind: header.lane.kind as u16,
+            cpu: header.lane.cpu,
+            chunks: header.sequence.saturating_add(1),
+            records: header.records_before.saturating_add(u64::from(header.records)),
+        }
+    }
+
+    /// The lane, if its kind is known here.
+    pub fn lane(&self) -> Option<Lane> {
+        Some(Lane { kind: LaneKind::from_number(self.kind)?, cpu: self.cpu })
+    }
+
+    /// Moves the end to where the later of the two lies.
+    pub fn extend(&mut self, other: &Self) {
+        self.chunks = self.chunks.max(other.chunks);
+        self.records = self.records.max(other.records);
+    }
+}
+
+impl Definition {
+    /// The variant's names in JSON, for telling unknown definitions from broken ones.
+    pub(crate) const NAMES: [&str; 8] =
+        ["session", "processes", "mappings", "counters", "losses", "symbols", "summary", "lanes"];
+
+    /// The same in two halves; `None` for what cannot be divided.
+    pub(crate) fn halves(&self) -> Option<[Self; 2]> {
+        fn split<T: Clone>(list: &[T], whole: impl Fn(Vec<T>) -> Definition) -> Option<[Definition; 2]> {
+            let (a, b) = list.split_at(list.len() / 2);
+            (!a.is_empty()).then(|| [whole(a.to_vec()), whole(b.to_vec())])
+        }
+        match self {
+            Self::Processes(list) => split(list, Self::Processes),
+            Self::Mappings(list) => split(list, Self::Mappings),
+            Self::Counters(list) => split(list, Self::Counters),
+            Self::Symbols(table) => split(&table.symbols, |symbols| {
+                let (path, build_id, note) = (table.path.clone(), table.build_id.clone(), table.note.clone());
+                Self::Symbols(SymbolTable { path, build_id, symbols, note })
+            }),
+            Self::Session(_) | Self::Losses(_) | Self::Summary(_) | Self::Lanes(_) => None,
+        }
+    }
 }
 
 /// A process as read from the kernel when the recording began.

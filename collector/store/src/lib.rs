@@ -7,8 +7,56 @@
 //!
 //! **Non-goals.** No record is decoded here (that is `syscollect-merge`), and
 //! no kernel interface is opened (that is `syscollect-capture`).
-mod chunk;
-mod definition;
+//!
+//! ```
+//! use syscollect_model::Ticks;
+//! use syscollect_store::{CaptureReader, CaptureWriter, Chunk, ChunkHeader, Definition, Lane, LaneKind};
+//!
+//! let lane = Lane { kind: LaneKind::Sample, cpu: 3 };
+//! let data = vec![7; 240];
+//! let header = ChunkHeader {
+//!     lane,
+//!     sequence: 0,
+//!     first: Ticks(100),
+//!     last: Ticks(900),
+//!     current_tid: 0,
+//!     stride: 24,
+//!     records_before: 0,
+//!     records: 10,
+//!     length: 240,
+//! };
+//! let mut writer = CaptureWriter::create(Vec::new())?;
+//! writer.write(&Chunk { header, data: data.clone() })?;
+//! writer.define(&Definition::Counters(Vec::new()))?;
+//! let file = writer.finish()?;
+//!
+//! let reader = CaptureReader::from_bytes(file)?;
+//! let entry = &reader.chunks(lane)[0];
+//! assert_eq!(reader.read(entry)?.data, data);
+//! assert!(reader.damage().is_empty());
+//! assert!(!reader.is_complete(), "no summary was written");
+//! # Ok::<(), syscollect_store::StoreError>(())
+//! ```
 
+mod buffer;
+mod chunk;
+mod codec;
+mod definition;
+mod error;
+mod format;
+mod index;
+mod reader;
+mod scan;
+mod source;
+mod transpose;
+mod writer;
+
+pub use buffer::{BufferMode, Popped, TraceBuffer, drain_to};
 pub use chunk::{Chunk, ChunkHeader, Lane, LaneKind};
-pub use definition::{CounterDefinition, Definition, KnownProcess, KnownThread, LaneLoss};
+pub use codec::ReadBuffer;
+pub use definition::{CounterDefinition, Definition, KnownProcess, KnownThread, LaneEnd, LaneLoss};
+pub use error::StoreError;
+pub use format::MAX_CHUNK;
+pub use index::{Damage, IndexEntry};
+pub use reader::CaptureReader;
+pub use writer::CaptureWriter;

@@ -1,0 +1,146 @@
+//! What a reader keeps of each chunk, and what it misses.
+
+use crate::format::StoredHeader;
+use crate::{ChunkHeader, Lane, LaneEnd};
+use syscollect_model::Ticks;
+
+/// No second copy.
+const NO_COPY: u64 = u64::MAX;
+
+/// A chunk that [`crate::CaptureReader::read`] can read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexEntry {
+    /// Its lane.
+    pub lane: Lane,
+    /// Counts the chunks of the lane, from 0.
+    pub sequence: u64,
+    /// Ticks of the first record.
+    pub first: Ticks,
+    /// Ticks of the last record.
+    pub last: Ticks,
+    /// Records of the lane before this chunk.
+    pub records_before: u64,
+    /// Records in the chunk; 0 is unknown.
+    pub records: u32,
+    /// Bytes of the records.
+    pub length: u32,
+    /// Bytes of the payload in the file.
+    pub(crate) stored: u32,
+    /// Where it lies in the file.
+    pub(crate) offset: u64,
+    copy: u64,
+}
+
+const _: () = assert!(size_of::<IndexEntry>() <= 64);
+
+impl IndexEntry {
+    pub(crate) fn new(offset: u64, stored: &StoredHeader) -> Self {
+        let ChunkHeader { lane, sequence, first, last, records_before, records, length, .. } = stored.chunk;
+        let stored = stored.stored;
+        Self { lane, sequence, first, last, records_before, records, length, stored, offset, copy: NO_COPY }
+    }
+
+    /// Where its copies lie.
+    pub(crate) fn offsets(&self) -> impl Iterator<Item = u64> + use<> {
+        [self.offset, self.copy].into_iter().filter(|offset| *offset != NO_COPY)
+    }
+
+    /// Whether it is the same chunk, wherever that lies.
+    pub(crate) fn is_copy_of(&self, other: &Self) -> bool {
+        let Self { offset, copy, .. } = *other;
+        Self { offset, copy, ..*self } == *other
+    }
+
+    fn end(&self) -> LaneEnd {
+        LaneEnd {
+            kind: self.lane.kind as u16,
+            cpu: self.lane.cpu,
+            chunks: self.sequence.saturating_add(1),
+            records: self.records_before.saturating_add(u64::from(self.records)),
+        }
+    }
+}
+
+/// Something that a capture should hold and does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// Bytes that belong to no chunk: overwritten, or a write that was cut off.
+    Skipped {
+        /// Where they begin.
+        offset: u64,
+        /// How many.
+        bytes: u64,
+    },
+    /// The file ends in something that is no whole chunk, as after a kill or a
+    /// power cut.
+    Truncated {
+        /// Where the last whole chunk ends.
+        offset: u64,
+        /// Bytes after it.
+        bytes: u64,
+    },
+    /// Chunks are missing from a lane: damaged, or dropped on the way to the
+    /// file (the trace buffer was full or overwrote them, the disk was full).
+    Gap {
+        /// The lane.
+        lane: Lane,
+        /// The number of the first missing chunk.
+        sequence: u64,
+        /// How many are missing.
+        chunks: u64,
+        /// Records in them, exactly; `None` where the lane's records are not counted.
+        records: Option<u64>,
+        /// Last tick before, where there is a chunk before.
+        after: Option<Ticks>,
+        /// First tick after, where there is a chunk after.
+        before: Option<Ticks>,
+    },
+    /// Two different chunks have the same number; the first one counts.
+    Conflict {
+        /// Their lane.
+        lane: Lane,
+        /// Their number.
+        sequence: u64,
+        /// Where the one that is ignored lies.
+        offset: u64,
+    },
+}
+
+/// Orders the chunks of a lane and joins copies.
+pub(crate) fn join_copies(entries: &mut Vec<IndexEntry>, damage: &mut Vec<Damage>) {
+    entries.sort_unstable_by_key(|entry| (entry.sequence, entry.offset));
+    entries.dedup_by(|later, kept| {
+        if later.sequence != kept.sequence {
+            return false;
+        }
+        if !later.is_copy_of(kept) {
+            damage.push(Damage::Conflict { lane: later.lane, sequence: later.sequence, offset: later.offset });
+        } else if kept.copy == NO_COPY {
+            kept.copy = later.offset;
+        }
+        true
+    });
+    entries.shrink_to_fit();
+}
+
+/// Notes what is missing between the chunks of a lane, before the first, and
+/// after the last as far as `end` tells.
+pub(crate) fn find_gaps(lane: Lane, entries: &[IndexEntry], end: Option<&LaneEnd>, damage: &mut Vec<Damage>) {
+    let mut at = LaneEnd::default();
+    let mut after = None;
+    let mut gap = |at: &LaneEnd, (sequence, records_before): (u64, u64), after, before| {
+        let chunks = sequence.saturating_sub(at.chunks);
+        let records = Some(records_before.saturating_sub(at.records)).filter(|records| *records > 0);
+        if chunks > 0 || records.is_some() {
+            damage.push(Damage::Gap { lane, sequence: at.chunks, chunks, records, after, before });
+        }
+    };
+    for entry in entries {
+        gap(&at, (entry.sequence, entry.records_before), after, Some(entry.first));
+        at.extend(&entry.end());
+        after = Some(entry.last);
+    }
+    if let Some(end) = end {
+        gap(&at, (end.chunks, end.records), after, None);
+    }
+}
