@@ -8,6 +8,7 @@ use object::read::elf::{CompressionHeader, FileHeader, NoteIterator, ProgramHead
 use object::{Endianness, ReadCache, ReadRef};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use syscollect_model::BuildId;
 
@@ -52,7 +53,10 @@ pub fn build_id_of(file: &File) -> Option<BuildId> {
 #[derive(Debug, Default)]
 pub(crate) struct Layout {
     segments: Vec<Segment>,
-    /// Bytes of its DWARF once inflated.
+    /// Sections of code, by address.
+    code_sections: Vec<Range<u64>>,
+    /// What its DWARF costs in bytes of memory at most: inflated sections are copies,
+    /// mapped ones can be dropped, so the former count four times.
     pub(crate) debug_bytes: u64,
     /// Bytes of its symbol tables.
     pub(crate) symbol_bytes: u64,
@@ -66,6 +70,7 @@ struct Segment {
     offset: u64,
     address: u64,
     size: u64,
+    code: bool,
 }
 
 impl Layout {
@@ -78,15 +83,22 @@ impl Layout {
         }
     }
 
-    /// The virtual address at which the file's byte `offset` is meant to be loaded.
-    pub(crate) fn address(&self, offset: u64) -> Option<u64> {
-        let segment = self.segments.iter().find(|s| offset.checked_sub(s.offset).is_some_and(|at| at < s.size))?;
+    /// The virtual address at which the code at the file's byte `offset` is meant to be loaded; `None` for data.
+    pub(crate) fn code_address(&self, offset: u64) -> Option<u64> {
+        let holds = |s: &&Segment| s.code && offset.checked_sub(s.offset).is_some_and(|at| at < s.size);
+        let segment = self.segments.iter().find(holds)?;
         segment.address.checked_add(offset - segment.offset)
     }
 
-    /// The reverse of [`address`](Self::address).
-    pub(crate) fn offset(&self, address: u64) -> Option<u64> {
-        let segment = self.segments.iter().find(|s| address.checked_sub(s.address).is_some_and(|at| at < s.size))?;
+    /// Whether no border of sections lies between two addresses of code.
+    pub(crate) fn in_one_section(&self, one: u64, other: u64) -> bool {
+        self.code_sections.iter().any(|section| section.contains(&one) && section.contains(&other))
+    }
+
+    /// The reverse of [`code_address`](Self::code_address).
+    pub(crate) fn code_offset(&self, address: u64) -> Option<u64> {
+        let holds = |s: &&Segment| s.code && address.checked_sub(s.address).is_some_and(|at| at < s.size);
+        let segment = self.segments.iter().find(holds)?;
         segment.offset.checked_add(address - segment.address)
     }
 }
@@ -160,6 +172,7 @@ fn layout<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(data: R) -> Re
                 offset: segment.p_offset(endian).into(),
                 address: segment.p_vaddr(endian).into(),
                 size: segment.p_filesz(endian).into(),
+                code: segment.p_flags(endian).contains(elf::PF_X),
             });
         }
     }
@@ -172,10 +185,17 @@ fn layout<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(data: R) -> Re
         let inflated: Option<u64> =
             section.compression(endian, data)?.map(|(header, ..)| header.ch_size(endian).into());
         let size = inflated.unwrap_or_else(|| section.sh_size(endian).into());
+        if section.sh_flags(endian).contains(elf::SHF_EXECINSTR) {
+            let start = section.sh_addr(endian).into();
+            layout.code_sections.push(start..start.saturating_add(section.sh_size(endian).into()));
+        }
         match section.sh_type(endian) {
             elf::SHT_SYMTAB | elf::SHT_DYNSYM => layout.symbol_bytes = layout.symbol_bytes.saturating_add(size),
             elf::SHT_NOBITS => continue,
-            _ if debug => layout.debug_bytes = layout.debug_bytes.saturating_add(size),
+            _ if debug => {
+                let cost = if inflated.is_some() { size.saturating_mul(4) } else { size };
+                layout.debug_bytes = layout.debug_bytes.saturating_add(cost);
+            }
             _ => {}
         }
         layout.odd_compression |= inflated.is_some() && !debug;

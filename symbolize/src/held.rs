@@ -69,12 +69,15 @@ impl HeldFiles {
         }
     }
 
-    /// The file that `path` named when it had this build id, if it is held.
+    /// The file that `path` named when it had this build id, if it is held and was not overwritten since.
     pub fn file(&self, path: &str, build_id: &BuildId) -> Option<&File> {
-        match self.entry(path, build_id)? {
-            Held::File(file, _) => Some(file),
-            Held::Ambiguous => None,
-        }
+        let Held::File(file, then) = self.entry(path, build_id)? else { return None };
+        // A build id stays with its bytes; without one, a write since then is all that can be seen.
+        let same = match build_id_of(file) {
+            Some(now) => now == *build_id,
+            None => build_id.is_empty() && file.metadata().is_ok_and(|data| identity(&data) == *then),
+        };
+        same.then_some(file)
     }
 
     /// Modules that were seen and are not held: their process was gone, or too many files were open.

@@ -11,6 +11,8 @@ use syscollect_model::{BuildId, Symbol, SymbolTable};
 
 /// Larger symbol tables are no linker's work; reading one would take as much memory again.
 const SYMBOL_BYTES_MAX: u64 = 512 << 20;
+/// Functions in assembly are not longer.
+const SIZELESS_MAX: u64 = 4096;
 
 /// Names what `request` asks for.
 pub(crate) fn name(held: &HeldFiles, options: &Options, request: &ModuleRequest) -> SymbolTable {
@@ -96,16 +98,19 @@ fn symbols(
     let mut offsets = offsets.to_vec();
     offsets.sort_unstable();
     offsets.dedup();
-    // An offset outside the loaded parts is no code.
     let (offsets, addresses): (Vec<u64>, Vec<u64>) =
-        offsets.into_iter().filter_map(|offset| Some((offset, layout.address(offset)?))).unzip();
+        offsets.into_iter().filter_map(|offset| Some((offset, layout.code_address(offset)?))).unzip();
     let names = names(file, &layout, options, build_id, &addresses, notes);
     let symbol = |(offset, named): (u64, Option<Named>)| {
         let Named { start, size, frames } = named?;
-        let start = layout.offset(start).filter(|_| start != 0).unwrap_or(0);
+        let start = layout.code_offset(start).unwrap_or(0);
         Some(Symbol { offset, start, size, kernel_module: String::new(), frames })
     };
-    offsets.into_iter().zip(names).filter_map(symbol).collect()
+    let symbols: Vec<Symbol> = offsets.iter().copied().zip(names).filter_map(symbol).collect();
+    if symbols.is_empty() && !offsets.is_empty() && notes.is_empty() {
+        notes.push("it has no symbols for this code, and no debug file with its build id was found".into());
+    }
+    symbols
 }
 
 /// One result per address: first from a separate debug file, then from the file itself.
@@ -121,7 +126,7 @@ fn names(
     if let Some((path, debug)) = debug_file(options, build_id) {
         match Layout::read(&debug) {
             Ok(layout) if !layout.odd_compression && layout.symbol_bytes <= SYMBOL_BYTES_MAX => {
-                fill(&mut names, addresses, &ElfSource::new(&path, &[]), &layout, options, notes);
+                fill(&mut names, addresses, &ElfSource::new(&path, &options.debug_dirs), &layout, options, notes);
             }
             Ok(_) => notes.push(format!("{} is damaged", path.display())),
             Err(error) => notes.push(format!("{}: {error}", path.display())),
@@ -156,30 +161,57 @@ fn fill(
     options: &Options,
     notes: &mut Vec<String>,
 ) {
-    if options.lines && layout.debug_bytes <= options.debug_bytes_max {
-        if let Err(error) = fill_with(names, addresses, source, true) {
+    if options.lines && layout.debug_bytes > options.debug_bytes_max {
+        let (size, limit) = (layout.debug_bytes, options.debug_bytes_max);
+        notes.push(format!("no inlined functions and lines: debug information of {size} bytes, the limit is {limit}"));
+    } else if options.lines {
+        let missing = |named: &Option<Named>| named.is_none();
+        let take = |named: &mut Option<Named>, address: u64, found: Option<Named>| {
+            *named = found.filter(|found| found.start == 0 || covers(layout, found, address));
+        };
+        let result = look_up(names, addresses, source, true, missing, take);
+        if let Err(error) = result {
             notes.push(format!("no inlined functions and lines: {error}"));
         }
-    } else if options.lines {
-        notes.push(format!(
-            "no inlined functions and lines: {} bytes of debug information, the limit is {}",
-            layout.debug_bytes, options.debug_bytes_max
-        ));
     }
-    // Also what DWARF left open: it may be damaged in places, or not cover all code.
-    if let Err(error) = fill_with(names, addresses, source, false) {
+    // Also what DWARF left open: it may be damaged in places, not cover all code, or know no
+    // single start of a function in several pieces.
+    let incomplete = |named: &Option<Named>| named.as_ref().is_none_or(|named| named.start == 0);
+    let complete = |named: &mut Option<Named>, address: u64, found: Option<Named>| match (
+        named,
+        found.filter(|found| covers(layout, found, address)),
+    ) {
+        (Some(named), Some(found)) => (named.start, named.size) = (found.start, found.size),
+        (named, found) => *named = named.take().or(found),
+    };
+    if let Err(error) = look_up(names, addresses, source, false, incomplete, complete) {
         notes.push(format!("not named: {error}"));
     }
 }
 
-fn fill_with(names: &mut [Option<Named>], addresses: &[u64], source: &ElfSource, lines: bool) -> Result<(), String> {
-    let (places, wanted): (Vec<usize>, Vec<u64>) =
-        addresses.iter().copied().enumerate().filter(|(place, _)| names[*place].is_none()).unzip();
-    if wanted.is_empty() {
+/// Whether a symbol can be believed to hold `address`: one without a size (assembly) seems to reach to
+/// the next symbol, wherever that is.
+fn covers(layout: &Layout, symbol: &Named, address: u64) -> bool {
+    let near = address.saturating_sub(symbol.start) <= SIZELESS_MAX;
+    symbol.size != 0 || (near && layout.in_one_section(symbol.start, address))
+}
+
+/// Asks `source` for those of `names` that are `wanted` and hands each to `take`.
+fn look_up(
+    names: &mut [Option<Named>],
+    addresses: &[u64],
+    source: &ElfSource,
+    lines: bool,
+    wanted: impl Fn(&Option<Named>) -> bool,
+    take: impl Fn(&mut Option<Named>, u64, Option<Named>),
+) -> Result<(), String> {
+    let (places, asked): (Vec<usize>, Vec<u64>) =
+        addresses.iter().copied().enumerate().filter(|(place, _)| wanted(&names[*place])).unzip();
+    if asked.is_empty() {
         return Ok(());
     }
-    for (place, named) in places.into_iter().zip(source.names(&wanted, lines)?) {
-        names[place] = named;
+    for (place, found) in places.into_iter().zip(source.names(&asked, lines)?) {
+        take(&mut names[place], addresses[place], found);
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use syscollect_model::SymbolFrame;
 /// A function at a virtual address, as an ELF file has it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Named {
-    /// Its first virtual address; 0 if unknown.
+    /// Its first virtual address; 0 if it has several pieces.
     pub(crate) start: u64,
     /// Its bytes; 0 if unknown.
     pub(crate) size: u64,
@@ -58,10 +58,12 @@ fn describe(error: &blazesym::Error) -> String {
 
 fn named(symbolized: &Symbolized<'_>) -> Option<Named> {
     let Symbolized::Sym(symbol) = symbolized else { return None };
-    if symbol.name.is_empty() {
-        return None;
-    }
-    Some(Named { start: symbol.addr, size: symbol.size.unwrap_or(0) as u64, frames: frames(symbol) })
+    let size = symbol.size.unwrap_or(0) as u64;
+    // The linker moves the DWARF of functions that it dropped to address 0, where no code is. With no
+    // size it is a function in several pieces, for which blazesym has no address.
+    let dropped = symbol.addr == 0 && size != 0;
+    let usable = !symbol.name.is_empty() && !dropped;
+    usable.then(|| Named { start: symbol.addr, size, frames: frames(symbol) })
 }
 
 fn frames(symbol: &Sym<'_>) -> Vec<SymbolFrame> {

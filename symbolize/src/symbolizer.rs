@@ -25,7 +25,8 @@ pub struct ModuleRequest {
 pub struct Options {
     /// Whether to add inlined functions, files and lines where there is DWARF.
     pub lines: bool,
-    /// Modules with more DWARF than this, in bytes after inflation, are named without lines.
+    /// Modules with more DWARF than this, in bytes, are named without lines; compressed sections
+    /// count four times their inflated size, for they are copied to memory.
     pub debug_bytes_max: u64,
     /// Where separate debug files are looked for.
     pub debug_dirs: Vec<PathBuf>,
@@ -33,7 +34,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { lines: true, debug_bytes_max: 1 << 30, debug_dirs: vec!["/usr/lib/debug".into(), "/lib/debug".into()] }
+        Self { lines: true, debug_bytes_max: 512 << 20, debug_dirs: vec!["/usr/lib/debug".into(), "/lib/debug".into()] }
     }
 }
 
