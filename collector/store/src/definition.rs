@@ -5,7 +5,7 @@
 
 use crate::{ChunkHeader, Lane, LaneKind};
 use serde::{Deserialize, Serialize};
-use syscollect_model::{LossCause, Mapping, RecorderSummary, SessionInfo, SymbolTable};
+use syscollect_model::{LossCause, Mapping, RecorderSummary, SessionInfo, SymbolTable, Ticks};
 
 /// One definition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -106,6 +106,8 @@ pub struct KnownProcess {
     pub kernel: bool,
     /// Its threads, the main one included.
     pub threads: Vec<KnownThread>,
+    /// When it was read; 0 for what was there when the recording began.
+    pub noted: Ticks,
 }
 
 /// A thread as read from the kernel when the recording began.
