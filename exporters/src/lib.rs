@@ -9,8 +9,10 @@
 
 mod error;
 mod format;
+mod perfetto;
 mod text;
 
 pub use error::ExportError;
 pub use format::{Format, FormatError};
+pub use perfetto::PerfettoExporter;
 pub use text::TextExporter;

@@ -43,6 +43,10 @@ pub struct SessionInfo {
     pub tick_rate_hz: f64,
     /// The error bound of each CPU's stamps.
     pub clocks: Vec<CpuClock>,
+    /// The clock readings of the whole recording, filled in when a session is
+    /// played; in the capture they have definitions of their own.
+    #[serde(skip)]
+    pub clock_pairs: Vec<crate::ClockPair>,
     /// Sampling rate asked for, Hz; 0 is none.
     pub sample_rate_hz: u32,
     /// What drives the samples: `"cycles"` or `"cpu-clock"`.

@@ -1,0 +1,182 @@
+//! Interned data: every name, frame and stack is written once per sequence.
+
+use super::fields::interned;
+use super::proto::{Message, push_varint};
+use syscollect_model::{FrameId, Module, ModuleId, StackId, StringId, Tables};
+
+/// Which ids of one kind were written already.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    words: Vec<u64>,
+}
+
+impl Written {
+    /// Notes `id`; whether it is new.
+    #[inline]
+    pub(crate) fn insert(&mut self, id: u32) -> bool {
+        let (word, bit) = (id as usize / 64, 1u64 << (id % 64));
+        if word >= self.words.len() {
+            self.words.resize(word + 1, 0);
+        }
+        let new = self.words[word] & bit == 0;
+        self.words[word] |= bit;
+        new
+    }
+
+    /// Whether `id` was noted.
+    pub(crate) fn contains(&self, id: u32) -> bool {
+        self.words.get(id as usize / 64).is_some_and(|word| word >> (id % 64) & 1 == 1)
+    }
+}
+
+/// Writes an `InternedString`, or any message of the same shape.
+pub(crate) fn interned_string(data: &mut Vec<u8>, field: u32, iid: u64, text: &[u8]) {
+    Message::new(data).message(field, |message| {
+        message.uint(interned::IID, iid);
+        message.bytes(interned::STRING, text);
+    });
+}
+
+/// The id that stands for a string; 0 is no valid interning id.
+pub(crate) fn string_iid(id: StringId) -> u64 {
+    u64::from(id.0) + 1
+}
+
+/// Labels made for unnamed frames share the name space of functions with the strings, above them.
+const LABELS: u64 = 1 << 32;
+/// The name of the root frame, likewise.
+const ROOT: u64 = 1 << 33;
+/// The mapping of code that belongs to no known file.
+const UNKNOWN_MAPPING: u64 = 1;
+
+/// The stacks of one sequence of samples.
+#[derive(Debug, Default)]
+pub(crate) struct Stacks {
+    /// A frame that is put below every stack, to tell the samples of this
+    /// sequence from others in a viewer that mixes them in one flame graph.
+    root: Option<&'static str>,
+    started: bool,
+    stacks: Written,
+    frames: Written,
+    functions: Written,
+    sources: Written,
+    modules: Written,
+    paths: Written,
+    scratch: Vec<u8>,
+}
+
+impl Stacks {
+    /// Stacks that stand on `root`, where that is given.
+    pub(crate) fn new(root: Option<&'static str>) -> Self {
+        Self { root, ..Self::default() }
+    }
+
+    /// The id that stands for a stack. What a reader needs for it and has not
+    /// seen yet is appended to `data`, the fields of an `InternedData`.
+    #[inline]
+    pub(crate) fn stack(&mut self, id: StackId, tables: &Tables, data: &mut Vec<u8>) -> u64 {
+        if self.stacks.insert(id.0) {
+            self.write_stack(id, tables, data);
+        }
+        u64::from(id.0) + 1
+    }
+
+    #[cold]
+    fn write_stack(&mut self, id: StackId, tables: &Tables, data: &mut Vec<u8>) {
+        if !self.started {
+            self.started = true;
+            self.write_fixed(data);
+        }
+        let mut frames = std::mem::take(&mut self.scratch);
+        frames.clear();
+        if self.root.is_some() {
+            push_varint(&mut frames, ROOT);
+        }
+        // The model's stacks begin with the innermost frame, Perfetto's with the outermost.
+        for frame in tables.stack(id).iter().rev() {
+            if self.frames.insert(frame.0) {
+                self.write_frame(*frame, tables, data);
+            }
+            push_varint(&mut frames, u64::from(frame.0) + 1);
+        }
+        Message::new(data).message(interned::CALLSTACKS, |message| {
+            message.uint(interned::IID, u64::from(id.0) + 1);
+            message.bytes(interned::CALLSTACK_FRAME_IDS, &frames);
+        });
+        self.scratch = frames;
+    }
+
+    /// The unknown mapping and the root frame.
+    fn write_fixed(&mut self, data: &mut Vec<u8>) {
+        interned_string(data, interned::MAPPING_PATHS, LABELS, b"[unknown]");
+        Message::new(data).message(interned::MAPPINGS, |message| {
+            message.uint(interned::IID, UNKNOWN_MAPPING);
+            message.uint(interned::MAPPING_PATH_STRING_IDS, LABELS);
+        });
+        if let Some(root) = self.root {
+            interned_string(data, interned::FUNCTION_NAMES, ROOT, root.as_bytes());
+            Message::new(data).message(interned::FRAMES, |message| {
+                message.uint(interned::IID, ROOT);
+                message.uint(interned::FRAME_FUNCTION_NAME_ID, ROOT);
+                message.uint(interned::FRAME_MAPPING_ID, UNKNOWN_MAPPING);
+                message.uint(interned::FRAME_REL_PC, 0);
+            });
+        }
+    }
+
+    fn write_frame(&mut self, id: FrameId, tables: &Tables, data: &mut Vec<u8>) {
+        let frame = tables.frame(id);
+        let mapping = frame.module.map_or(UNKNOWN_MAPPING, |module| self.mapping(module, tables, data));
+        let function = match frame.function {
+            Some(name) => self.function(name, tables, data),
+            None => {
+                let iid = LABELS + u64::from(id.0);
+                interned_string(data, interned::FUNCTION_NAMES, iid, tables.frame_label(id).as_bytes());
+                iid
+            }
+        };
+        if let Some(file) = frame.file
+            && self.sources.insert(file.0)
+        {
+            interned_string(data, interned::SOURCE_PATHS, string_iid(file), tables.strings.get(file).as_bytes());
+        }
+        Message::new(data).message(interned::FRAMES, |message| {
+            message.uint(interned::IID, u64::from(id.0) + 1);
+            message.uint(interned::FRAME_FUNCTION_NAME_ID, function);
+            message.uint(interned::FRAME_MAPPING_ID, mapping);
+            message.uint(interned::FRAME_REL_PC, frame.offset);
+            if let Some(file) = frame.file {
+                message.uint(interned::FRAME_SOURCE_PATH_IID, string_iid(file));
+                message.uint(interned::FRAME_LINE_NUMBER, u64::from(frame.line));
+            }
+        });
+    }
+
+    fn function(&mut self, name: StringId, tables: &Tables, data: &mut Vec<u8>) -> u64 {
+        if self.functions.insert(name.0) {
+            interned_string(data, interned::FUNCTION_NAMES, string_iid(name), tables.strings.get(name).as_bytes());
+        }
+        string_iid(name)
+    }
+
+    fn mapping(&mut self, id: ModuleId, tables: &Tables, data: &mut Vec<u8>) -> u64 {
+        let iid = UNKNOWN_MAPPING + 1 + u64::from(id.0);
+        if self.modules.insert(id.0) {
+            let Module { path, build_id, .. } = tables.module(id);
+            if self.paths.insert(path.0) {
+                interned_string(data, interned::MAPPING_PATHS, string_iid(*path), tables.strings.get(*path).as_bytes());
+            }
+            if !build_id.is_empty() {
+                interned_string(data, interned::BUILD_IDS, iid, build_id.as_bytes());
+            }
+            Message::new(data).message(interned::MAPPINGS, |message| {
+                message.uint(interned::IID, iid);
+                if !build_id.is_empty() {
+                    message.uint(interned::MAPPING_BUILD_ID, iid);
+                }
+                message.uint(interned::MAPPING_PATH_STRING_IDS, string_iid(*path));
+            });
+        }
+        iid
+    }
+}

@@ -1,0 +1,221 @@
+//! The scheduling events of one CPU until they are written as one bundle.
+
+use super::fields::{bundle, compact_sched as compact, ftrace, packet};
+use super::packets::Sequence;
+use super::proto::{Message, push_varint};
+use super::stream::Stream;
+use crate::ExportError;
+use rustc_hash::FxHashMap;
+use std::io::Write;
+use syscollect_model::{StringId, Strings, ThreadId, Time};
+
+/// Events in a bundle: many, so that its fixed part and its table of names weigh little.
+const BUNDLE_EVENTS: usize = 4096;
+/// Bytes of full events in a bundle, so that its packet stays well under Perfetto's 512 KB.
+const BUNDLE_BYTES: usize = 128 << 10;
+
+/// Packed times: each is written as the distance to the one before.
+#[derive(Debug, Default)]
+struct Times {
+    column: Vec<u8>,
+    last: u64,
+}
+
+impl Times {
+    #[inline]
+    fn push(&mut self, time: Time) {
+        // Times never decrease by contract; a distance cannot be negative, so one that did would stand still.
+        push_varint(&mut self.column, time.0.saturating_sub(self.last));
+        self.last = self.last.max(time.0);
+    }
+
+    fn clear(&mut self) {
+        self.column.clear();
+        self.last = 0;
+    }
+}
+
+/// A switch from what ran to `tid`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CompactSwitch {
+    pub(crate) time: Time,
+    pub(crate) previous_state: u64,
+    pub(crate) tid: u32,
+    pub(crate) priority: i32,
+    pub(crate) name: StringId,
+}
+
+/// A wakeup of `tid` by what runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CompactWaking {
+    pub(crate) time: Time,
+    pub(crate) tid: u32,
+    pub(crate) target_cpu: u32,
+    pub(crate) priority: i32,
+    pub(crate) name: StringId,
+    pub(crate) flags: u64,
+}
+
+/// One CPU.
+#[derive(Debug, Default)]
+pub(crate) struct Lane {
+    /// What a reader of the file believes to run; `None` before the first switch.
+    pub(crate) current: Option<ThreadId>,
+    /// The last switch.
+    pub(crate) last_switch: Time,
+    /// The last full switch. A reader takes the compact events of a bundle
+    /// before its full ones, so none at the same time may follow as a compact one.
+    pub(crate) last_full_switch: Option<Time>,
+    /// Records of this CPU have been lost since then, from this time on.
+    pub(crate) gap: Option<Time>,
+
+    switch_times: Times,
+    switch_states: Vec<u8>,
+    switch_tids: Vec<u8>,
+    switch_priorities: Vec<u8>,
+    switch_names: Vec<u8>,
+    waking_times: Times,
+    waking_tids: Vec<u8>,
+    waking_cpus: Vec<u8>,
+    waking_priorities: Vec<u8>,
+    waking_names: Vec<u8>,
+    waking_flags: Vec<u8>,
+    /// Full events, as fields of the bundle.
+    events: Vec<u8>,
+    count: usize,
+    name_indexes: FxHashMap<StringId, u32>,
+    /// The names by index, as fields of the compact part.
+    names: Vec<u8>,
+}
+
+impl Lane {
+    #[inline]
+    fn name_index(&mut self, name: StringId, strings: &Strings) -> u64 {
+        let next = self.name_indexes.len() as u32;
+        let names = &mut self.names;
+        u64::from(*self.name_indexes.entry(name).or_insert_with(|| {
+            Message::new(names).string(compact::INTERN_TABLE, strings.get(name));
+            next
+        }))
+    }
+
+    /// Whether `thread` is what a compact event at `time` would be taken to come from.
+    #[inline]
+    pub(crate) fn runs(&self, thread: Option<ThreadId>, time: Time) -> bool {
+        self.current.is_some() && self.current == thread && self.last_full_switch != Some(time)
+    }
+
+    /// Adds a switch away from [`Self::current`].
+    #[inline]
+    pub(crate) fn push_switch(&mut self, switch: CompactSwitch, strings: &Strings) {
+        let name = self.name_index(switch.name, strings);
+        self.switch_times.push(switch.time);
+        push_varint(&mut self.switch_states, switch.previous_state);
+        push_varint(&mut self.switch_tids, u64::from(switch.tid));
+        push_varint(&mut self.switch_priorities, i64::from(switch.priority) as u64);
+        push_varint(&mut self.switch_names, name);
+        self.count += 1;
+    }
+
+    /// Adds a wakeup by [`Self::current`].
+    #[inline]
+    pub(crate) fn push_waking(&mut self, waking: CompactWaking, strings: &Strings) {
+        let name = self.name_index(waking.name, strings);
+        self.waking_times.push(waking.time);
+        push_varint(&mut self.waking_tids, u64::from(waking.tid));
+        push_varint(&mut self.waking_cpus, u64::from(waking.target_cpu));
+        push_varint(&mut self.waking_priorities, i64::from(waking.priority) as u64);
+        push_varint(&mut self.waking_names, name);
+        push_varint(&mut self.waking_flags, waking.flags);
+        self.count += 1;
+    }
+
+    /// Adds a full event: `tid` was current, `fill` adds the event itself.
+    #[inline]
+    pub(crate) fn push_event(&mut self, time: Time, tid: u32, fill: impl FnOnce(&mut Message<'_>)) {
+        Message::new(&mut self.events).message(bundle::EVENT, |event| {
+            event.uint(ftrace::TIMESTAMP, time.0);
+            event.uint(ftrace::PID, u64::from(tid));
+            fill(event);
+        });
+        self.count += 1;
+    }
+
+    /// Whether it is time to write the bundle.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.count >= BUNDLE_EVENTS || self.events.len() >= BUNDLE_BYTES || self.names.len() >= BUNDLE_BYTES
+    }
+
+    /// Writes the bundle of CPU `cpu`, with `interned` beside it, and begins a new one.
+    #[cold]
+    pub(crate) fn flush<W: Write>(
+        &mut self,
+        stream: &mut Stream<W>,
+        sequence: &mut Sequence,
+        cpu: u32,
+        interned: &mut Vec<u8>,
+    ) -> Result<(), ExportError> {
+        if self.count == 0 {
+            return Ok(());
+        }
+        stream.packet(|message| {
+            sequence.head(message, None);
+            if !interned.is_empty() {
+                message.bytes(packet::INTERNED_DATA, interned);
+            }
+            message.message(packet::FTRACE_EVENTS, |message| {
+                message.uint(bundle::CPU, u64::from(cpu));
+                message.message(bundle::COMPACT_SCHED, |message| self.write_columns(message));
+                message.encoded(&self.events);
+            });
+        })?;
+        interned.clear();
+        self.clear();
+        Ok(())
+    }
+
+    fn write_columns(&self, message: &mut Message<'_>) {
+        message.encoded(&self.names);
+        let columns = [
+            (compact::SWITCH_TIMESTAMP, &self.switch_times.column),
+            (compact::SWITCH_PREV_STATE, &self.switch_states),
+            (compact::SWITCH_NEXT_PID, &self.switch_tids),
+            (compact::SWITCH_NEXT_PRIO, &self.switch_priorities),
+            (compact::SWITCH_NEXT_COMM_INDEX, &self.switch_names),
+            (compact::WAKING_TIMESTAMP, &self.waking_times.column),
+            (compact::WAKING_PID, &self.waking_tids),
+            (compact::WAKING_TARGET_CPU, &self.waking_cpus),
+            (compact::WAKING_PRIO, &self.waking_priorities),
+            (compact::WAKING_COMM_INDEX, &self.waking_names),
+            (compact::WAKING_COMMON_FLAGS, &self.waking_flags),
+        ];
+        for (field, column) in columns {
+            if !column.is_empty() {
+                message.bytes(field, column);
+            }
+        }
+    }
+
+    fn clear(&mut self) {
+        self.switch_times.clear();
+        self.waking_times.clear();
+        for column in [
+            &mut self.switch_states,
+            &mut self.switch_tids,
+            &mut self.switch_priorities,
+            &mut self.switch_names,
+            &mut self.waking_tids,
+            &mut self.waking_cpus,
+            &mut self.waking_priorities,
+            &mut self.waking_names,
+            &mut self.waking_flags,
+            &mut self.events,
+            &mut self.names,
+        ] {
+            column.clear();
+        }
+        self.name_indexes.clear();
+        self.count = 0;
+    }
+}

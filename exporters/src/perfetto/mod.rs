@@ -1,0 +1,247 @@
+//! Perfetto traces, for ui.perfetto.dev and trace_processor.
+//!
+//! What a session becomes:
+//!
+//! | model | trace |
+//! |---|---|
+//! | switches, wakeups | `FtraceEventBundle.compact_sched`, full events where that cannot say it |
+//! | why a thread sleeps | `sched_blocked_reason` with interned kernel symbols |
+//! | new wakeups, moves, starts, names, ends | ftrace events |
+//! | processes and threads | `ProcessTree`, `task_newtask`, `sched_process_free` |
+//! | CPU samples | `PerfSample`, perf session "CPU samples" |
+//! | stacks of switches and wakeups | `PerfSample`, sessions of their own, on root frames `[off-CPU]` and `[waker]` |
+//! | counters in kHz on a CPU | `cpu_frequency` |
+//! | other counters, slices, instants | `TrackEvent` |
+//! | losses | instants on the track "Losses"; exact totals in the statistics of severity `data_loss` |
+//! | the session, the recorder's summary | `SystemInfo`, `CpuInfo`, metadata `trace_attribute.syscollect.*` |
+//!
+//! Facts, all seen with trace_processor v55.3 and the UI v52: everything is in
+//! CLOCK_BOOTTIME, which needs no conversion; the UI draws one flame graph over
+//! all perf sessions, hence the root frames; samples without a stack are shown
+//! without one.
+
+mod fields;
+mod intern;
+mod lane;
+mod packets;
+mod proto;
+mod samples;
+mod sched;
+mod session;
+mod stream;
+mod threads;
+mod tracks;
+
+use crate::ExportError;
+use packets::{Sequence, Timebase};
+use samples::{CpuMode, Samples};
+use sched::Scheduling;
+use std::io::Write;
+use stream::Stream;
+use syscollect_model::{Event, Exporter, Loss, RecorderSummary, Sample, SessionInfo, Switch, Tables, Time, Wakeup};
+use threads::Threads;
+use tracks::{Kind, Tracks};
+
+/// Linux knows no more CPUs (NR_CPUS at its largest); a larger number is damage
+/// and must not make a table of that size.
+const MAX_CPUS: usize = 8192;
+
+/// Where a CPU's data lies.
+#[inline]
+fn cpu_index(cpu: u32) -> usize {
+    (cpu as usize).min(MAX_CPUS - 1)
+}
+
+/// Writes a session as a Perfetto trace, as a stream.
+///
+/// ```
+/// use syscollect_exporters::PerfettoExporter;
+/// use syscollect_model::{Exporter, SessionInfo, Tables};
+///
+/// let tables = Tables::default();
+/// let mut exporter = PerfettoExporter::new(Vec::new());
+/// exporter.begin(&SessionInfo::default(), &tables)?;
+/// exporter.end(&[], None, &tables)?;
+/// let file: Vec<u8> = exporter.finish()?;
+/// assert_eq!(file[0], 0x0a, "packets are field 1 of the trace");
+/// # Ok::<(), syscollect_exporters::ExportError>(())
+/// ```
+pub struct PerfettoExporter<W: Write> {
+    stream: Stream<W>,
+    system: Sequence,
+    threads: Threads,
+    sched: Scheduling,
+    samples: Samples,
+    off_cpu: Samples,
+    wakers: Samples,
+    tracks: Tracks,
+    /// The last event; `None` before the first.
+    last: Option<Time>,
+}
+
+impl<W: Write> PerfettoExporter<W> {
+    /// A writer to `out`, which gets large pieces and needs no buffer. One
+    /// thread is started that compresses.
+    pub fn new(out: W) -> Self {
+        Self {
+            stream: Stream::new(out, 1),
+            system: Sequence::new(1),
+            threads: Threads::new(Sequence::new(2)),
+            sched: Scheduling::new(Sequence::new(3)),
+            tracks: Tracks::new(Sequence::new(4)),
+            samples: Samples::new(5, sample_timebase(&SessionInfo::default()), None),
+            off_cpu: Samples::new(6, event_timebase("off-CPU stacks"), Some("[off-CPU]")),
+            wakers: Samples::new(7, event_timebase("waker stacks"), Some("[waker]")),
+            last: None,
+        }
+    }
+
+    /// Writes what is still held and gives the output back.
+    ///
+    /// # Errors
+    ///
+    /// [`ExportError::Write`] when the output refuses the last bytes.
+    pub fn finish(self) -> Result<W, ExportError> {
+        self.stream.finish()
+    }
+
+    #[inline]
+    fn switch(&mut self, time: Time, switch: &Switch, tables: &Tables) -> Result<(), ExportError> {
+        let Self { stream, threads, sched, .. } = self;
+        if let Some(previous) = switch.previous {
+            threads.ensure(stream, sched, time, previous, tables)?;
+        }
+        threads.ensure(stream, sched, time, switch.next, tables)?;
+        sched.switch(stream, time, switch, &threads.names, tables)?;
+        let Some(previous) = switch.previous else { return Ok(()) };
+        threads.left(stream, sched, (time, switch.cpu), (previous, &switch.off_cpu), tables)?;
+        match switch.off_cpu.stack {
+            Some(_) if !switch.off_cpu.preempted => {
+                let stack = switch.off_cpu.stack;
+                self.off_cpu.write(stream, tables, (time, switch.cpu, previous), CpuMode::Kernel, stack)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    #[inline]
+    fn wakeup(&mut self, time: Time, wakeup: &Wakeup, tables: &Tables) -> Result<(), ExportError> {
+        let Self { stream, threads, sched, .. } = self;
+        if let Some(waker) = wakeup.waker {
+            threads.ensure(stream, sched, time, waker, tables)?;
+        }
+        if wakeup.new {
+            let creator = wakeup.waker.map(|waker| (wakeup.cpu, waker));
+            threads.first_wakeup(stream, sched, wakeup.wakee, creator, tables)?;
+        }
+        threads.ensure(stream, sched, time, wakeup.wakee, tables)?;
+        sched.wakeup(stream, time, wakeup, &threads.names, tables)?;
+        match (wakeup.waker, wakeup.stack) {
+            (Some(waker), Some(_)) => {
+                self.wakers.write(stream, tables, (time, wakeup.cpu, waker), CpuMode::Kernel, wakeup.stack)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    #[inline]
+    fn sample(&mut self, time: Time, sample: &Sample, tables: &Tables) -> Result<(), ExportError> {
+        let Self { stream, threads, sched, .. } = self;
+        threads.ensure(stream, sched, time, sample.thread, tables)?;
+        let mode = if sample.in_kernel { CpuMode::Kernel } else { CpuMode::User };
+        self.samples.write(stream, tables, (time, sample.cpu, sample.thread), mode, sample.stack)
+    }
+
+    /// The events that are rare.
+    fn other(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), ExportError> {
+        let Self { stream, threads, sched, tracks, .. } = self;
+        match *event {
+            Event::Migration(ref migration) => {
+                threads.ensure(stream, sched, time, migration.thread, tables)?;
+                sched.migrate(stream, time, migration, &threads.names, tables)
+            }
+            Event::ProcessStart(process) => {
+                threads.start_process(time, process, tables);
+                Ok(())
+            }
+            Event::ThreadStart(thread) => {
+                threads.start(time, thread);
+                Ok(())
+            }
+            Event::ProcessExec(process, name) => threads.exec(stream, sched, time, (process, name), tables),
+            Event::ThreadName(thread, name) => threads.rename(stream, sched, time, (thread, name), tables),
+            Event::ThreadEnd(thread) => threads.end(stream, sched, time, thread, tables),
+            Event::ProcessEnd(process) => threads.end_process(stream, sched, process, tables),
+            Event::Counter(track, value) => tracks.counter(stream, sched, time, (track, value), tables),
+            Event::SliceBegin(track, name) => tracks.slice(stream, time, Kind::Begin, (track, Some(name)), tables),
+            Event::SliceEnd(track) => tracks.slice(stream, time, Kind::End, (track, None), tables),
+            Event::Instant(track, name) => tracks.slice(stream, time, Kind::Instant, (track, Some(name)), tables),
+            Event::Loss(ref loss) => {
+                if let Some(cpu) = loss.cpu {
+                    sched.gap(cpu, loss.between.map_or(time, |(from, _)| from));
+                }
+                tracks.loss(stream, time, loss)
+            }
+            Event::Switch(_) | Event::Wakeup(_) | Event::Sample(_) => Ok(()),
+        }
+    }
+
+    /// The exact totals: per CPU where a loss has one, else one by one.
+    fn write_losses(&mut self, time: Time, losses: &[Loss]) -> Result<(), ExportError> {
+        let mut of_no_cpu = Vec::new();
+        for loss in losses.iter().filter(|loss| loss.count > 0) {
+            match loss.cpu {
+                Some(cpu) => self.samples.write_lost(&mut self.stream, time, cpu, loss.count)?,
+                None => of_no_cpu.push(loss.count),
+            }
+        }
+        session::write_losses(&mut self.stream, &mut self.system, time, &of_no_cpu)
+    }
+}
+
+impl<W: Write> Exporter for PerfettoExporter<W> {
+    type Error = ExportError;
+
+    fn begin(&mut self, session: &SessionInfo, _tables: &Tables) -> Result<(), ExportError> {
+        self.samples = Samples::new(5, sample_timebase(session), None);
+        session::write_session(&mut self.stream, &mut self.system, session)
+    }
+
+    #[inline]
+    fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), ExportError> {
+        if self.last.is_none() {
+            self.threads.begin(&mut self.stream, time, tables)?;
+        }
+        self.last = Some(time);
+        match event {
+            Event::Switch(switch) => self.switch(time, switch, tables),
+            Event::Wakeup(wakeup) => self.wakeup(time, wakeup, tables),
+            Event::Sample(sample) => self.sample(time, sample, tables),
+            other => self.other(time, other, tables),
+        }
+    }
+
+    fn end(&mut self, losses: &[Loss], recorder: Option<&RecorderSummary>, tables: &Tables) -> Result<(), ExportError> {
+        let time = self.last.unwrap_or_default();
+        self.threads.finish(&mut self.stream, &mut self.sched, tables)?;
+        self.sched.flush(&mut self.stream)?;
+        if let Some(summary) = recorder {
+            session::write_summary(&mut self.stream, &mut self.system, summary)?;
+        }
+        self.write_losses(time, losses)
+    }
+}
+
+fn sample_timebase(session: &SessionInfo) -> Timebase {
+    // `PerfEvents.Counter`: SW_CPU_CLOCK, HW_CPU_CYCLES.
+    let counter = match session.sample_event.as_str() {
+        "cpu-clock" => 1,
+        "cycles" => 10,
+        _ => 0,
+    };
+    Timebase { name: "CPU samples", counter, frequency: u64::from(session.sample_rate_hz) }
+}
+
+fn event_timebase(name: &'static str) -> Timebase {
+    Timebase { name, counter: 0, frequency: 0 }
+}

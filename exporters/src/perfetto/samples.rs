@@ -1,0 +1,99 @@
+//! CPU samples, and the stacks at which threads left a CPU or woke another.
+
+use super::fields::{packet, perf};
+use super::intern::Stacks;
+use super::packets::{Sequence, Timebase};
+use super::stream::Stream;
+use crate::ExportError;
+use std::io::Write;
+use syscollect_model::{StackId, Tables, ThreadId, Time};
+
+/// `Profiling.CpuMode`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum CpuMode {
+    /// Not known: stacks of switches and wakeups.
+    Kernel = 1,
+    /// User code.
+    User = 2,
+}
+
+/// One perf session of the trace: its sequence, its stacks, its counts.
+pub(crate) struct Samples {
+    sequence: Sequence,
+    stacks: Stacks,
+    /// Samples so far by CPU: the value of the timebase.
+    counts: Vec<u64>,
+    interned: Vec<u8>,
+}
+
+impl Samples {
+    /// The session on sequence `id`.
+    pub(crate) fn new(id: u64, timebase: Timebase, root: Option<&'static str>) -> Self {
+        Self {
+            sequence: Sequence::of_samples(id, timebase),
+            stacks: Stacks::new(root),
+            counts: Vec::new(),
+            interned: Vec::new(),
+        }
+    }
+
+    /// Writes one sample.
+    #[inline]
+    pub(crate) fn write<W: Write>(
+        &mut self,
+        stream: &mut Stream<W>,
+        tables: &Tables,
+        (time, cpu, thread): (Time, u32, ThreadId),
+        mode: CpuMode,
+        stack: Option<StackId>,
+    ) -> Result<(), ExportError> {
+        self.interned.clear();
+        let stack = stack.map(|id| self.stacks.stack(id, tables, &mut self.interned));
+        let count = self.count(cpu);
+        let row = tables.thread(thread);
+        let (tid, pid) = (row.tid, tables.process(row.process).pid);
+        let Self { sequence, interned, .. } = self;
+        stream.packet(|message| {
+            sequence.head(message, Some(time));
+            if !interned.is_empty() {
+                message.bytes(packet::INTERNED_DATA, interned);
+            }
+            message.message(packet::PERF_SAMPLE, |sample| {
+                sample.uint(perf::CPU, u64::from(cpu));
+                sample.uint(perf::PID, u64::from(pid));
+                sample.uint(perf::TID, u64::from(tid));
+                sample.uint(perf::CPU_MODE, mode as u64);
+                sample.uint(perf::TIMEBASE_COUNT, count);
+                if let Some(iid) = stack {
+                    sample.uint(perf::CALLSTACK_IID, iid);
+                }
+            });
+        })
+    }
+
+    /// Says that `count` records of `cpu` were lost.
+    pub(crate) fn write_lost<W: Write>(
+        &mut self,
+        stream: &mut Stream<W>,
+        time: Time,
+        cpu: u32,
+        count: u64,
+    ) -> Result<(), ExportError> {
+        stream.packet(|message| {
+            self.sequence.head(message, Some(time));
+            message.message(packet::PERF_SAMPLE, |sample| {
+                sample.uint(perf::CPU, u64::from(cpu));
+                sample.uint(perf::KERNEL_RECORDS_LOST, count);
+            });
+        })
+    }
+
+    fn count(&mut self, cpu: u32) -> u64 {
+        let index = super::cpu_index(cpu);
+        if index >= self.counts.len() {
+            self.counts.resize(index + 1, 0);
+        }
+        self.counts[index] += 1;
+        self.counts[index]
+    }
+}

@@ -1,0 +1,305 @@
+//! Scheduling: what ran where, who woke whom, why threads slept.
+//!
+//! Rules of trace_processor (v55.3) that shape this file:
+//! - a compact switch says only what comes; what leaves is what came before, so
+//!   each CPU begins with a full `sched_switch`, and so does each gap;
+//! - a compact waking's waker is what runs on the CPU; any other waker needs a
+//!   full `sched_waking`;
+//! - `sched_blocked_reason` counts only between the switch away and the wakeup;
+//!   among events of one CPU at one time the order of the file is kept.
+
+use super::cpu_index;
+use super::fields::{ftrace, interned};
+use super::intern::{Written, interned_string, string_iid};
+use super::lane::{CompactSwitch, CompactWaking, Lane};
+use super::packets::Sequence;
+use super::proto::Message;
+use super::stream::Stream;
+use super::threads::{Names, UNRECORDED_NAME, UNRECORDED_TID};
+use crate::ExportError;
+use std::io::Write;
+use syscollect_model::{Migration, OffCpu, SleepState, StringId, Switch, Tables, ThreadId, Time, Wakeup};
+
+/// `TRACE_FLAG_HARDIRQ` of the kernel's trace records: the waker was an interrupt.
+/// Soft and hard interrupts are not told apart; viewers show both alike.
+const IN_INTERRUPT: u64 = 0x08;
+/// A state that the kernel does not have, which viewers show as unknown.
+const UNKNOWN_STATE: u64 = 0x1000;
+
+/// A thread as an event names it.
+#[derive(Clone, Copy)]
+struct Task<'a> {
+    tid: u32,
+    name: &'a str,
+    priority: i32,
+}
+
+/// Stands for whatever ran while nothing was recorded.
+const UNRECORDED: Task<'static> = Task { tid: UNRECORDED_TID, name: UNRECORDED_NAME, priority: 0 };
+
+/// The scheduling events of all CPUs.
+pub(crate) struct Scheduling {
+    sequence: Sequence,
+    lanes: Vec<Lane>,
+    symbols: Written,
+    /// Names of kernel functions that no bundle has carried yet, as fields of `InternedData`.
+    /// They go with the next bundle of any CPU, and so before or with their first user.
+    new_symbols: Vec<u8>,
+}
+
+impl Scheduling {
+    pub(crate) fn new(sequence: Sequence) -> Self {
+        Self { sequence, lanes: Vec::new(), symbols: Written::default(), new_symbols: Vec::new() }
+    }
+
+    #[inline]
+    fn lane(&mut self, cpu: u32) -> &mut Lane {
+        let index = cpu_index(cpu);
+        if index >= self.lanes.len() {
+            self.lanes.resize_with(index + 1, Lane::default);
+        }
+        &mut self.lanes[index]
+    }
+
+    /// The CPU on which a thread runs, as far as it is known.
+    pub(crate) fn cpu_of(&self, thread: ThreadId) -> Option<u32> {
+        self.lanes.iter().position(|lane| lane.current == Some(thread)).map(|index| index as u32)
+    }
+
+    /// Notes that records of a CPU are missing from `since` on.
+    pub(crate) fn gap(&mut self, cpu: u32, since: Time) {
+        let lane = self.lane(cpu);
+        let since = since.max(lane.last_switch);
+        lane.gap.get_or_insert(since);
+    }
+
+    /// A context switch.
+    #[inline]
+    pub(crate) fn switch<W: Write>(
+        &mut self,
+        stream: &mut Stream<W>,
+        time: Time,
+        switch: &Switch,
+        names: &Names,
+        tables: &Tables,
+    ) -> Result<(), ExportError> {
+        let lane = self.lane(switch.cpu);
+        if lane.runs(switch.previous, time) {
+            let compact = CompactSwitch {
+                time,
+                previous_state: state(&switch.off_cpu),
+                tid: tables.thread(switch.next).tid,
+                priority: switch.next_priority,
+                name: names.name(switch.next),
+            };
+            lane.push_switch(compact, &tables.strings);
+        } else {
+            resume(lane, time, switch, names, tables);
+        }
+        lane.current = Some(switch.next);
+        lane.last_switch = time;
+        lane.gap = None;
+        if !switch.off_cpu.preempted && (switch.off_cpu.io_wait || switch.off_cpu.blocked_in.is_some()) {
+            self.blocked(time, switch, tables);
+        }
+        self.flush_if_full(stream, switch.cpu)
+    }
+
+    /// Says why the thread that left sleeps.
+    #[inline]
+    fn blocked(&mut self, time: Time, switch: &Switch, tables: &Tables) {
+        let Some(previous) = switch.previous else { return };
+        let caller = switch.off_cpu.blocked_in.map(|name| self.symbol(name, tables));
+        let tid = tables.thread(previous).tid;
+        let next = tables.thread(switch.next).tid;
+        self.lane(switch.cpu).push_event(time, next, |event| {
+            event.message(ftrace::SCHED_BLOCKED_REASON, |blocked| {
+                blocked.uint(ftrace::BLOCKED_PID, u64::from(tid));
+                if let Some(iid) = caller {
+                    blocked.uint(ftrace::BLOCKED_CALLER, iid);
+                }
+                blocked.uint(ftrace::BLOCKED_IO_WAIT, u64::from(switch.off_cpu.io_wait));
+            });
+        });
+    }
+
+    fn symbol(&mut self, name: StringId, tables: &Tables) -> u64 {
+        if self.symbols.insert(name.0) {
+            let text = tables.strings.get(name).as_bytes();
+            interned_string(&mut self.new_symbols, interned::KERNEL_SYMBOLS, string_iid(name), text);
+        }
+        string_iid(name)
+    }
+
+    /// A wakeup of a thread that slept, or the first one of a new thread.
+    #[inline]
+    pub(crate) fn wakeup<W: Write>(
+        &mut self,
+        stream: &mut Stream<W>,
+        time: Time,
+        wakeup: &Wakeup,
+        names: &Names,
+        tables: &Tables,
+    ) -> Result<(), ExportError> {
+        let flags = if wakeup.from_interrupt { IN_INTERRUPT } else { 0 };
+        let tid = tables.thread(wakeup.wakee).tid;
+        let lane = self.lane(wakeup.cpu);
+        if !wakeup.new && lane.runs(wakeup.waker, time) {
+            let compact = CompactWaking {
+                time,
+                tid,
+                target_cpu: wakeup.target_cpu,
+                priority: wakeup.priority,
+                name: names.name(wakeup.wakee),
+                flags,
+            };
+            lane.push_waking(compact, &tables.strings);
+        } else {
+            let waker = wakeup.waker.map_or(UNRECORDED_TID, |id| tables.thread(id).tid);
+            let name = tables.strings.get(names.name(wakeup.wakee));
+            lane.push_event(time, waker, |event| {
+                event.uint(ftrace::COMMON_FLAGS, flags);
+                let field = if wakeup.new { ftrace::SCHED_WAKEUP_NEW } else { ftrace::SCHED_WAKING };
+                event.message(field, |waking| {
+                    waking.string(ftrace::WAKING_COMM, name);
+                    waking.uint(ftrace::WAKING_PID, u64::from(tid));
+                    waking.int(ftrace::WAKING_PRIO, i64::from(wakeup.priority));
+                    waking.uint(ftrace::WAKING_SUCCESS, 1);
+                    waking.uint(ftrace::WAKING_TARGET_CPU, u64::from(wakeup.target_cpu));
+                });
+            });
+        }
+        self.flush_if_full(stream, wakeup.cpu)
+    }
+
+    /// A move to another run queue.
+    pub(crate) fn migrate<W: Write>(
+        &mut self,
+        stream: &mut Stream<W>,
+        time: Time,
+        migration: &Migration,
+        names: &Names,
+        tables: &Tables,
+    ) -> Result<(), ExportError> {
+        let tid = tables.thread(migration.thread).tid;
+        let name = tables.strings.get(names.name(migration.thread));
+        // Where the moving code ran is not told; the thread's old CPU is the place to look for it.
+        self.event(stream, time, migration.from_cpu, 0, |event| {
+            event.message(ftrace::SCHED_MIGRATE_TASK, |fields| {
+                fields.string(ftrace::MIGRATE_COMM, name);
+                fields.uint(ftrace::MIGRATE_PID, u64::from(tid));
+                fields.uint(ftrace::MIGRATE_ORIG_CPU, u64::from(migration.from_cpu));
+                fields.uint(ftrace::MIGRATE_DEST_CPU, u64::from(migration.to_cpu));
+            });
+        })
+    }
+
+    /// A CPU's frequency from now on.
+    pub(crate) fn frequency<W: Write>(
+        &mut self,
+        stream: &mut Stream<W>,
+        time: Time,
+        cpu: u32,
+        kilohertz: u64,
+    ) -> Result<(), ExportError> {
+        self.event(stream, time, cpu, 0, |event| {
+            event.message(ftrace::CPU_FREQUENCY, |fields| {
+                fields.uint(ftrace::CPU_FREQUENCY_STATE, kilohertz);
+                fields.uint(ftrace::CPU_FREQUENCY_CPU_ID, u64::from(cpu));
+            });
+        })
+    }
+
+    /// Any other event of `cpu`, where `tid` was current.
+    pub(crate) fn event<W: Write>(
+        &mut self,
+        stream: &mut Stream<W>,
+        time: Time,
+        cpu: u32,
+        tid: u32,
+        fill: impl FnOnce(&mut Message<'_>),
+    ) -> Result<(), ExportError> {
+        self.lane(cpu).push_event(time, tid, fill);
+        self.flush_if_full(stream, cpu)
+    }
+
+    #[inline]
+    fn flush_if_full<W: Write>(&mut self, stream: &mut Stream<W>, cpu: u32) -> Result<(), ExportError> {
+        let index = cpu_index(cpu);
+        let lane = &mut self.lanes[index];
+        if !lane.is_full() {
+            return Ok(());
+        }
+        lane.flush(stream, &mut self.sequence, index as u32, &mut self.new_symbols)
+    }
+
+    /// Writes what is still held.
+    pub(crate) fn flush<W: Write>(&mut self, stream: &mut Stream<W>) -> Result<(), ExportError> {
+        for (cpu, lane) in (0..).zip(&mut self.lanes) {
+            lane.flush(stream, &mut self.sequence, cpu, &mut self.new_symbols)?;
+        }
+        Ok(())
+    }
+}
+
+/// The first switch of a CPU, and the first after switches that are missing
+/// (lost, or left out by a filter): what leaves is not what a reader believes to run.
+///
+/// The time in between is given to a thread of its own, so that nobody is
+/// charged for it; then the thread that leaves appears for no time at all, so
+/// that its state is right from there on.
+#[cold]
+fn resume(lane: &mut Lane, time: Time, switch: &Switch, names: &Names, tables: &Tables) {
+    let task = |id: ThreadId, priority| Task {
+        tid: tables.thread(id).tid,
+        name: tables.strings.get(names.name(id)),
+        priority,
+    };
+    let previous = switch.previous.map(|id| task(id, switch.previous_priority));
+    if let Some(current) = lane.current
+        && switch.previous != Some(current)
+    {
+        let since = lane.gap.unwrap_or(lane.last_switch).min(time);
+        push_full(lane, since, (task(current, 0), UNKNOWN_STATE), UNRECORDED);
+        if let Some(previous) = previous {
+            push_full(lane, time, (UNRECORDED, 0), previous);
+        }
+    }
+    let leaves = previous.unwrap_or(UNRECORDED);
+    push_full(lane, time, (leaves, state(&switch.off_cpu)), task(switch.next, switch.next_priority));
+}
+
+fn push_full(lane: &mut Lane, time: Time, (previous, state): (Task<'_>, u64), next: Task<'_>) {
+    lane.last_full_switch = Some(time);
+    lane.push_event(time, previous.tid, |event| {
+        event.message(ftrace::SCHED_SWITCH, |fields| {
+            fields.string(ftrace::SWITCH_PREV_COMM, previous.name);
+            fields.uint(ftrace::SWITCH_PREV_PID, u64::from(previous.tid));
+            fields.int(ftrace::SWITCH_PREV_PRIO, i64::from(previous.priority));
+            fields.uint(ftrace::SWITCH_PREV_STATE, state);
+            fields.string(ftrace::SWITCH_NEXT_COMM, next.name);
+            fields.uint(ftrace::SWITCH_NEXT_PID, u64::from(next.tid));
+            fields.int(ftrace::SWITCH_NEXT_PRIO, i64::from(next.priority));
+        });
+    });
+}
+
+/// The state as the kernel's `sched_switch` reports it since 4.14
+/// (include/linux/sched.h: `TASK_*`, `TASK_REPORT_IDLE`, `TASK_REPORT_MAX` for preempted).
+#[inline]
+fn state(off_cpu: &OffCpu) -> u64 {
+    if off_cpu.preempted {
+        return 0x100;
+    }
+    match off_cpu.state {
+        SleepState::Runnable => 0,
+        SleepState::Interruptible => 0x01,
+        SleepState::Uninterruptible => 0x02,
+        SleepState::Stopped => 0x04,
+        SleepState::Traced => 0x08,
+        SleepState::Dead => 0x10,
+        SleepState::Zombie => 0x20,
+        SleepState::Parked => 0x40,
+        SleepState::Idle => 0x80,
+    }
+}

@@ -1,0 +1,448 @@
+//! Processes and threads: what a reader of the file knows of them, and when.
+//!
+//! Rules of trace_processor (v55.3) that shape this file:
+//! - `ProcessTree` names processes (the first word of the command line is the
+//!   name shown) and says which thread belongs to which;
+//! - `task_newtask` sets `start_ts` and the parent, and makes the thread
+//!   runnable with the creator as its waker; `sched_process_free` sets `end_ts`
+//!   and gives the id back, of the process too if it is the first thread;
+//! - `task_rename` names the thread, and the process with its first thread;
+//! - `sched_process_exit` and `sched_process_exec` are shown as events only.
+
+use super::fields::{ftrace, packet, process_tree as tree};
+use super::intern::Written;
+use super::packets::Sequence;
+use super::proto::Message;
+use super::sched::Scheduling;
+use super::stream::Stream;
+use crate::ExportError;
+use rustc_hash::FxHashMap;
+use std::io::Write;
+use syscollect_model::{OffCpu, ProcessId, SleepState, StringId, Tables, ThreadId, Time};
+
+/// The thread id that stands for whatever ran while nothing was recorded; no kernel gives out one so high.
+pub(crate) const UNRECORDED_TID: u32 = i32::MAX as u32;
+/// Its name.
+pub(crate) const UNRECORDED_NAME: &str = "[not recorded]";
+
+/// `CLONE_THREAD`: the new task is a thread of its creator's process.
+const CLONE_THREAD: u64 = 0x10000;
+/// Rows in one `ProcessTree`, so that its packet stays well under Perfetto's 512 KB.
+const TREE_ROWS: usize = 256;
+
+/// The names that threads have at the moment.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    /// By thread; `None` where the reader does not know the thread yet.
+    rows: Vec<Option<StringId>>,
+}
+
+impl Names {
+    /// The name of a thread that the reader knows.
+    #[inline]
+    pub(crate) fn name(&self, thread: ThreadId) -> StringId {
+        // Every thread is made known before its name is asked for; string 0 exists in every session.
+        self.rows.get(thread.index()).copied().flatten().unwrap_or(StringId(0))
+    }
+
+    #[inline]
+    fn knows(&self, thread: ThreadId) -> bool {
+        self.rows.get(thread.index()).is_some_and(Option::is_some)
+    }
+
+    fn set(&mut self, thread: ThreadId, name: StringId) {
+        if thread.index() >= self.rows.len() {
+            self.rows.resize(thread.index() + 1, None);
+        }
+        self.rows[thread.index()] = Some(name);
+    }
+}
+
+/// A thread that has begun to exit.
+#[derive(Clone, Copy, Debug)]
+struct Ending {
+    /// Its last sign of life.
+    last: Time,
+    /// It has left its CPU for the last time.
+    left: bool,
+}
+
+/// All processes and threads.
+pub(crate) struct Threads {
+    pub(crate) names: Names,
+    sequence: Sequence,
+    known_processes: Written,
+    ended_processes: Written,
+    /// Whose thread id it is at the moment.
+    owners: FxHashMap<u32, ThreadId>,
+    /// Threads that have started, until it is known who started them.
+    starting: FxHashMap<ThreadId, Time>,
+    ending: FxHashMap<ThreadId, Ending>,
+}
+
+impl Threads {
+    pub(crate) fn new(sequence: Sequence) -> Self {
+        Self {
+            names: Names::default(),
+            sequence,
+            known_processes: Written::default(),
+            ended_processes: Written::default(),
+            owners: FxHashMap::default(),
+            starting: FxHashMap::default(),
+            ending: FxHashMap::default(),
+        }
+    }
+
+    /// Writes everything that was there before the first event.
+    pub(crate) fn begin<W: Write>(
+        &mut self,
+        stream: &mut Stream<W>,
+        time: Time,
+        tables: &Tables,
+    ) -> Result<(), ExportError> {
+        let threads: Vec<ThreadId> = (0..tables.threads.len() as u32)
+            .map(ThreadId)
+            .filter(|id| {
+                let row = tables.thread(*id);
+                row.start.is_none() && tables.process(row.process).start.is_none()
+            })
+            .collect();
+        for some in threads.chunks(TREE_ROWS) {
+            self.write_tree(stream, time, some, tables)?;
+        }
+        Ok(())
+    }
+
+    /// Sees to it that the reader knows a thread before an event names it.
+    #[inline]
+    pub(crate) fn ensure<W: Write>(
+        &mut self,
+        stream: &mut Stream<W>,
+        sched: &mut Scheduling,
+        time: Time,
+        thread: ThreadId,
+        tables: &Tables,
+    ) -> Result<(), ExportError> {
+        if self.names.knows(thread) {
+            return Ok(());
+        }
+        self.introduce(stream, sched, time, thread, tables)
+    }
+
+    #[cold]
+    fn introduce<W: Write>(
+        &mut self,
+        stream: &mut Stream<W>,
+        sched: &mut Scheduling,
+        time: Time,
+        thread: ThreadId,
+        tables: &Tables,
+    ) -> Result<(), ExportError> {
+        if self.starting.contains_key(&thread) {
+            return self.started_by(stream, sched, thread, None, tables);
+        }
+        self.free_former_owner(stream, sched, tables.thread(thread).tid, tables)?;
+        self.write_tree(stream, time, &[thread], tables)
+    }
+
+    /// Writes threads, and processes that are new, as a `ProcessTree`.
+    fn write_tree<W: Write>(
+        &mut self,
+        stream: &mut Stream<W>,
+        time: Time,
+        threads: &[ThreadId],
+        tables: &Tables,
+    ) -> Result<(), ExportError> {
+        stream.packet(|message| {
+            self.sequence.head(message, Some(time));
+            message.message(packet::PROCESS_TREE, |message| {
+                for id in threads {
+                    let row = tables.thread(*id);
+                    if self.known_processes.insert(row.process.0) {
+                        message.message(tree::PROCESSES, |fields| write_process(fields, row.process, tables));
+                    }
+                    message.message(tree::THREADS, |fields| {
+                        fields.uint(tree::THREAD_TID, u64::from(row.tid));
+                        fields.uint(tree::THREAD_TGID, u64::from(tables.process(row.process).pid));
+                        fields.string(tree::THREAD_NAME, tables.strings.get(row.name));
+                    });
+                }
+            });
+        })?;
+        for id in threads {
+            self.names.set(*id, tables.thread(*id).name);
+            self.owners.insert(tables.thread(*id).tid, *id);
+        }
+        Ok(())
+    }
+
+    /// A thread has started; that is written when its first wakeup tells by whom.
+    pub(crate) fn start(&mut self, time: Time, thread: ThreadId) {
+        if !self.names.knows(thread) {
+            self.starting.entry(thread).or_insert(time);
+        }
+    }
+
+    /// A process has started: its first thread has, whichever event of the two comes first.
+    pub(crate) fn start_process(&mut self, time: Time, process: ProcessId, tables: &Tables) {
+        let pid = tables.process(process).pid;
+        // Rows are added as they are met, so the first thread is among the newest, if it is there yet.
+        let newest = tables.threads.iter().enumerate().rev().take(64);
+        let found = newest.into_iter().find(|(_, row)| row.process == process && row.tid == pid);
+        if let Some((index, _)) = found {
+            self.start(time, ThreadId(index as u32));
+        }
+    }
+
+    /// The first wakeup of a thread: writes its start, if that was recorded, as the work of `creator`.
+    #[inline]
+    pub(crate) fn first_wakeup<W: Write>(
+        &mut self,
+        stream: &mut Stream<W>,
+        sched: &mut Scheduling,
+        thread: ThreadId,
+        creator: Option<(u32, ThreadId)>,
+        tables: &Tables,
+    ) -> Result<(), ExportError> {
+        if self.starting.contains_key(&thread) {
+            self.started_by(stream, sched, thread, creator, tables)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the start of a thread. Where `creator`, the thread and the CPU it
+    /// ran on, is not known, it is the first thread of the creating process.
+    fn started_by<W: Write>(
+        &mut self,
+        stream: &mut Stream<W>,
+        sched: &mut Scheduling,
+        thread: ThreadId,
+        creator: Option<(u32, ThreadId)>,
+        tables: &Tables,
+    ) -> Result<(), ExportError> {
+        let Some(time) = self.starting.remove(&thread) else { return Ok(()) };
+        let row = tables.thread(thread);
+        self.free_former_owner(stream, sched, row.tid, tables)?;
+        let process = tables.process(row.process);
+        let first = row.tid == process.pid;
+        let (cpu, creator) = match creator {
+            Some((cpu, id)) => (cpu, tables.thread(id).tid),
+            None if first => (0, process.parent_pid.unwrap_or(0)),
+            None => (0, process.pid),
+        };
+        let name = tables.strings.get(row.name);
+        sched.event(stream, time, cpu, creator, |event| {
+            event.message(ftrace::TASK_NEWTASK, |fields| {
+                fields.uint(ftrace::NEWTASK_PID, u64::from(row.tid));
+                fields.string(ftrace::NEWTASK_COMM, name);
+                fields.uint(ftrace::NEWTASK_CLONE_FLAGS, if first { 0 } else { CLONE_THREAD });
+            });
+        })?;
+        self.known_processes.insert(row.process.0);
+        self.names.set(thread, row.name);
+        self.owners.insert(row.tid, thread);
+        Ok(())
+    }
+
+    /// A thread has a new name.
+    pub(crate) fn rename<W: Write>(
+        &mut self,
+        stream: &mut Stream<W>,
+        sched: &mut Scheduling,
+        time: Time,
+        (thread, name): (ThreadId, StringId),
+        tables: &Tables,
+    ) -> Result<(), ExportError> {
+        self.ensure(stream, sched, time, thread, tables)?;
+        let tid = tables.thread(thread).tid;
+        let old = tables.strings.get(self.names.name(thread));
+        let cpu = sched.cpu_of(thread).unwrap_or(0);
+        sched.event(stream, time, cpu, tid, |event| {
+            event.message(ftrace::TASK_RENAME, |fields| {
+                fields.uint(ftrace::RENAME_PID, u64::from(tid));
+                fields.string(ftrace::RENAME_OLDCOMM, old);
+                fields.string(ftrace::RENAME_NEWCOMM, tables.strings.get(name));
+            });
+        })?;
+        self.names.set(thread, name);
+        Ok(())
+    }
+
+    /// A process runs another program.
+    pub(crate) fn exec<W: Write>(
+        &mut self,
+        stream: &mut Stream<W>,
+        sched: &mut Scheduling,
+        time: Time,
+        (process, name): (ProcessId, StringId),
+        tables: &Tables,
+    ) -> Result<(), ExportError> {
+        let row = tables.process(process);
+        let pid = u64::from(row.pid);
+        let first = self.owners.get(&row.pid).copied();
+        let cpu = first.and_then(|thread| sched.cpu_of(thread)).unwrap_or(0);
+        sched.event(stream, time, cpu, row.pid, |event| {
+            event.message(ftrace::SCHED_PROCESS_EXEC, |fields| {
+                fields.string(ftrace::EXEC_FILENAME, tables.strings.get(name));
+                fields.uint(ftrace::EXEC_PID, pid);
+                fields.uint(ftrace::EXEC_OLD_PID, pid);
+            });
+        })?;
+        if row.command_line.is_empty() {
+            return Ok(());
+        }
+        stream.packet(|message| {
+            self.sequence.head(message, Some(time));
+            message.message(packet::PROCESS_TREE, |message| {
+                message.message(tree::PROCESSES, |fields| write_process(fields, process, tables));
+            });
+        })
+    }
+
+    /// A thread begins to exit.
+    pub(crate) fn end<W: Write>(
+        &mut self,
+        stream: &mut Stream<W>,
+        sched: &mut Scheduling,
+        time: Time,
+        thread: ThreadId,
+        tables: &Tables,
+    ) -> Result<(), ExportError> {
+        self.ensure(stream, sched, time, thread, tables)?;
+        let row = tables.thread(thread);
+        let cpu = sched.cpu_of(thread).unwrap_or(0);
+        let name = tables.strings.get(self.names.name(thread));
+        sched.event(stream, time, cpu, row.tid, |event| {
+            event.message(ftrace::SCHED_PROCESS_EXIT, |fields| {
+                fields.string(ftrace::EXIT_COMM, name);
+                fields.uint(ftrace::EXIT_PID, u64::from(row.tid));
+                fields.uint(ftrace::EXIT_TGID, u64::from(tables.process(row.process).pid));
+            });
+        })?;
+        self.ending.insert(thread, Ending { last: time, left: false });
+        Ok(())
+    }
+
+    /// A process has ended: its first thread's id may go.
+    pub(crate) fn end_process<W: Write>(
+        &mut self,
+        stream: &mut Stream<W>,
+        sched: &mut Scheduling,
+        process: ProcessId,
+        tables: &Tables,
+    ) -> Result<(), ExportError> {
+        self.ended_processes.insert(process.0);
+        let pid = tables.process(process).pid;
+        let Some(thread) = self.owners.get(&pid).copied() else { return Ok(()) };
+        match self.ending.get(&thread) {
+            Some(ending) if ending.left => self.free(stream, sched, thread, 0, tables),
+            _ => Ok(()),
+        }
+    }
+
+    /// A thread left a CPU: for the last time, if it is about to exit and dead.
+    #[inline]
+    pub(crate) fn left<W: Write>(
+        &mut self,
+        stream: &mut Stream<W>,
+        sched: &mut Scheduling,
+        (time, cpu): (Time, u32),
+        (thread, off_cpu): (ThreadId, &OffCpu),
+        tables: &Tables,
+    ) -> Result<(), ExportError> {
+        if self.ending.is_empty() {
+            return Ok(());
+        }
+        let Some(ending) = self.ending.get_mut(&thread) else { return Ok(()) };
+        ending.last = time;
+        ending.left = !off_cpu.preempted && matches!(off_cpu.state, SleepState::Dead | SleepState::Zombie);
+        if ending.left && self.may_go(thread, tables) {
+            return self.free(stream, sched, thread, cpu, tables);
+        }
+        Ok(())
+    }
+
+    /// A process is there as long as any of its threads: its first one waits for all.
+    fn may_go(&self, thread: ThreadId, tables: &Tables) -> bool {
+        let row = tables.thread(thread);
+        row.tid != tables.process(row.process).pid || self.ended_processes.contains(row.process.0)
+    }
+
+    /// Writes that a thread's id is free again.
+    fn free<W: Write>(
+        &mut self,
+        stream: &mut Stream<W>,
+        sched: &mut Scheduling,
+        thread: ThreadId,
+        cpu: u32,
+        tables: &Tables,
+    ) -> Result<(), ExportError> {
+        let Some(ending) = self.ending.remove(&thread) else { return Ok(()) };
+        let tid = tables.thread(thread).tid;
+        if self.owners.get(&tid) != Some(&thread) {
+            return Ok(());
+        }
+        self.owners.remove(&tid);
+        let name = tables.strings.get(self.names.name(thread));
+        sched.event(stream, ending.last, cpu, 0, |event| {
+            event.message(ftrace::SCHED_PROCESS_FREE, |fields| {
+                fields.string(ftrace::FREE_COMM, name);
+                fields.uint(ftrace::FREE_PID, u64::from(tid));
+            });
+        })
+    }
+
+    /// Before a thread id is used again: its former owner is gone, if it was about to.
+    fn free_former_owner<W: Write>(
+        &mut self,
+        stream: &mut Stream<W>,
+        sched: &mut Scheduling,
+        tid: u32,
+        tables: &Tables,
+    ) -> Result<(), ExportError> {
+        match self.owners.get(&tid).copied() {
+            Some(former) => self.free(stream, sched, former, 0, tables),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes what was still waited for: starts without a wakeup, ends without a last switch.
+    pub(crate) fn finish<W: Write>(
+        &mut self,
+        stream: &mut Stream<W>,
+        sched: &mut Scheduling,
+        tables: &Tables,
+    ) -> Result<(), ExportError> {
+        let mut starting: Vec<_> = self.starting.iter().map(|(thread, time)| (*time, *thread)).collect();
+        starting.sort_unstable();
+        for (_, thread) in starting {
+            self.started_by(stream, sched, thread, None, tables)?;
+        }
+        let mut ending: Vec<_> = self.ending.iter().map(|(thread, ending)| (ending.last, *thread)).collect();
+        ending.sort_unstable();
+        for (_, thread) in ending {
+            if self.may_go(thread, tables) {
+                self.free(stream, sched, thread, 0, tables)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn write_process(fields: &mut Message<'_>, id: ProcessId, tables: &Tables) {
+    let row = tables.process(id);
+    fields.uint(tree::PROCESS_PID, u64::from(row.pid));
+    if let Some(parent) = row.parent_pid {
+        fields.uint(tree::PROCESS_PPID, u64::from(parent));
+    }
+    for word in &row.command_line {
+        fields.string(tree::PROCESS_CMDLINE, word);
+    }
+    if row.command_line.is_empty() {
+        fields.string(tree::PROCESS_CMDLINE, tables.strings.get(row.name));
+        fields.uint(tree::PROCESS_CMDLINE_IS_COMM, 1);
+    }
+    if row.kernel {
+        fields.uint(tree::PROCESS_IS_KTHREAD, 1);
+    }
+}
