@@ -7,9 +7,15 @@
 //! **Non-goals.** Nothing here is part of the product; a user of syscollect
 //! never needs this crate, nor clang.
 
+mod bench;
 mod bpf;
+mod ci;
+mod engine;
 mod layouts;
+mod privileged;
 mod process;
+mod report;
+mod tidy;
 
 use std::process::ExitCode;
 
@@ -37,12 +43,31 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Everything that .ci/run does after `cargo test`.
+    Ci,
+    /// Look for habits that no other tool checks: long files, marks of unfinished work.
+    Tidy,
+    /// The tests that need root and a real kernel.
+    Privileged {
+        /// Only these tests.
+        names: Vec<String>,
+    },
+    /// Compare the cost of tracing with other tracers; prints tables.
+    Bench {
+        /// Pairs of runs, without and with the tracer.
+        #[arg(long, default_value_t = 7)]
+        pairs: usize,
+    },
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Layouts { check } => layouts::run(check),
         Command::Bpf { check } => bpf::run(check),
+        Command::Ci => ci::run(),
+        Command::Tidy => tidy::run(),
+        Command::Privileged { names } => privileged::run(&names),
+        Command::Bench { pairs } => bench::run(pairs),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,40 @@
+//! The loads of the benchmark, and which tracers each is run under.
+
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::tracer::{FTRACE, PERF_SAMPLES, PERF_SCHED, PERF_SCHED_STACKS, SAMPLES, SCHED, SCHED_STACKS, Tracer};
+use crate::privileged::context::{Context, finish, json_lines, number};
+
+/// A fixed amount of work.
+pub(super) struct Load {
+    pub(super) title: &'static str,
+    arguments: &'static [&'static str],
+    pub(super) tracers: &'static [Tracer],
+}
+
+/// Switching and computing.
+pub(super) const LOADS: [Load; 2] = [
+    Load {
+        title: "200,000 switches on one CPU",
+        arguments: &["ping-pong", "100000", "1"],
+        tracers: &[PERF_SCHED, FTRACE, SCHED, PERF_SCHED_STACKS, SCHED_STACKS],
+    },
+    Load {
+        title: "CPU-bound, two threads, stacks of 24 frames",
+        arguments: &["stacks", "2", "400000"],
+        tracers: &[PERF_SAMPLES, SAMPLES],
+    },
+];
+
+impl Load {
+    /// Runs it; its own CPU time, user and system.
+    pub(super) fn cpu_seconds(&self, context: &Context) -> Result<f64> {
+        let said = finish(Command::new(&context.load).args(self.arguments))?;
+        ensure!(said.status.success(), "the load failed:\n{}", said.stderr);
+        let lines = json_lines(&said.stdout)?;
+        let line = lines.iter().find(|line| line["cpu_ns"].is_u64()).context("the load told no CPU time")?;
+        Ok(number(line, "cpu_ns")? as f64 / 1e9)
+    }
+}

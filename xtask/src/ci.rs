@@ -1,0 +1,74 @@
+//! `cargo xtask ci`: everything that `.ci/run` does after `cargo test`.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::privileged::context::cargo;
+use crate::process::{output_of, root};
+use crate::report::{Outcome, Report};
+use crate::{bpf, layouts, privileged, tidy};
+
+/// Seconds of fuzzing; enough to meet a mistake that is easy to meet.
+const FUZZ_SECONDS: u32 = 30;
+
+/// Runs every step, also after one that failed.
+pub(crate) fn run() -> Result<()> {
+    let mut report = Report::default();
+    report.step("format", || quiet(&["fmt", "--all", "--check"]));
+    report.step("tidy", tidy::run);
+    report.step("layouts", || layouts::run(true));
+    report.step("kernel object", || bpf::run(true));
+    report.step("clippy", || quiet(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]));
+    report.step("documentation", documentation);
+    report.step("release build", || quiet(&["build", "--quiet", "--release", "-p", "syscollect"]));
+    report.step("fuzz the capture reader", fuzz);
+    privileged::steps(&mut report);
+    report.finish("ci")
+}
+
+fn quiet(arguments: &[&str]) -> Result<()> {
+    output_of(cargo().args(arguments)).map(|_| ())
+}
+
+fn documentation() -> Result<()> {
+    let arguments = ["doc", "--quiet", "--workspace", "--no-deps", "--document-private-items"];
+    output_of(cargo().args(arguments).env("RUSTDOCFLAGS", "-D warnings")).map(|_| ())
+}
+
+/// Runs libFuzzer on the capture reader for a short while.
+///
+/// The flags are those of cargo-fuzz without its sanitizers, which need a
+/// nightly compiler; arithmetic and bounds are checked all the same.
+fn fuzz() -> Result<Outcome> {
+    let folder = root().join("fuzz");
+    if !folder.join("Cargo.toml").exists() {
+        return Ok(Outcome::Skipped("there is no fuzz target".to_owned()));
+    }
+    if Command::new("c++").arg("--version").output().is_err() {
+        return Ok(Outcome::Skipped("libFuzzer is C++, and there is no c++ here".to_owned()));
+    }
+    let flags = "--cfg fuzzing -C passes=sancov-module -C codegen-units=1 -C debug-assertions=on -C overflow-checks=on \
+                 -C llvm-args=-sanitizer-coverage-level=4 -C llvm-args=-sanitizer-coverage-inline-8bit-counters \
+                 -C llvm-args=-sanitizer-coverage-pc-table -C llvm-args=-sanitizer-coverage-trace-compares";
+    // With a target given, build scripts and macros are built without the flags.
+    let host = host_target()?;
+    let arguments = ["build", "--quiet", "--release", "--target", &host];
+    output_of(cargo().current_dir(&folder).args(arguments).env("RUSTFLAGS", flags))?;
+    let corpus = folder.join("corpus/capture");
+    fs::create_dir_all(&corpus).context("cannot create the corpus")?;
+    let program = folder.join("target").join(&host).join("release/capture");
+    let seconds = format!("-max_total_time={FUZZ_SECONDS}");
+    let said = output_of(Command::new(program).args([&seconds, "-rss_limit_mb=1024", "-timeout=10"]).arg(corpus))?;
+    let log = String::from_utf8_lossy(&said.stderr).into_owned();
+    let done = log.lines().rev().find(|line| line.starts_with("Done ")).unwrap_or_default().to_owned();
+    Ok(Outcome::Passed(done))
+}
+
+fn host_target() -> Result<String> {
+    let version = output_of(Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into())).arg("-vV"))?;
+    let text = String::from_utf8_lossy(&version.stdout).into_owned();
+    let host = text.lines().find_map(|line| line.strip_prefix("host: ")).map(str::to_owned);
+    host.context("rustc -vV names no host")
+}

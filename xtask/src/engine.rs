@@ -1,0 +1,87 @@
+//! Perfetto's own engine, trace_processor, as the judge of exported files.
+//!
+//! The engine is not part of this repository: `perfetto-sql` lies in
+//! `shared/tools` beside the checkout, or `PERFETTO_SQL` names another program
+//! that takes a trace and queries and prints tab-separated rows with a header,
+//! an empty line after each result.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::process::{output_of, root};
+
+/// A way to run SQL over a trace.
+pub(crate) struct Engine {
+    program: PathBuf,
+}
+
+impl Engine {
+    /// The engine, or why there is none.
+    pub(crate) fn find() -> Result<Self, String> {
+        let program = match std::env::var_os("PERFETTO_SQL") {
+            Some(program) => PathBuf::from(program),
+            None => root().join("../shared/tools/perfetto-sql"),
+        };
+        if !program.is_file() {
+            return Err("no perfetto-sql beside the checkout, and PERFETTO_SQL is not set".to_owned());
+        }
+        // The first use fetches the engine; where that fails, nothing can be judged.
+        let fetcher = program.with_file_name("get-viewers");
+        if fetcher.is_file()
+            && let Err(error) = output_of(&mut Command::new(&fetcher))
+        {
+            return Err(format!("the viewers' engines cannot be fetched: {}", format!("{error:#}").replace('\n', " ")));
+        }
+        Ok(Self { program })
+    }
+
+    /// The rows of each query.
+    pub(crate) fn query(&self, trace: &Path, queries: &[&str]) -> Result<Vec<Vec<Vec<String>>>> {
+        let output = output_of(Command::new(&self.program).arg(trace).args(queries))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        if let Some(error) = text.lines().find(|line| line.starts_with("ERROR")) {
+            bail!("trace_processor refuses a query: {error}");
+        }
+        let tables: Vec<_> = text.split_terminator("\n\n").map(rows).collect();
+        if tables.len() != queries.len() {
+            bail!("trace_processor answered {} of {} queries:\n{text}", tables.len(), queries.len());
+        }
+        Ok(tables)
+    }
+
+    /// The single number that each query gives.
+    pub(crate) fn numbers<const N: usize>(&self, trace: &Path, queries: [&str; N]) -> Result<[i64; N]> {
+        let tables = self.query(trace, &queries)?;
+        let mut numbers = [0; N];
+        for ((number, table), query) in numbers.iter_mut().zip(tables).zip(queries) {
+            let cell = table.first().and_then(|row| row.first()).with_context(|| format!("no row from `{query}`"))?;
+            *number = cell.parse().with_context(|| format!("`{query}` gave {cell:?}"))?;
+        }
+        Ok(numbers)
+    }
+
+    /// What the engine itself found wrong with a trace: its stats of severity `error`.
+    pub(crate) fn errors(&self, trace: &Path) -> Result<Vec<String>> {
+        let query = "select name, value from stats where severity = 'error' and value > 0";
+        let tables = self.query(trace, &[query])?;
+        Ok(tables.iter().flatten().map(|row| row.join(" = ")).collect())
+    }
+}
+
+fn rows(table: &str) -> Vec<Vec<String>> {
+    let table = table.trim_start_matches('\n');
+    table.lines().skip(1).map(|line| line.split('\t').map(str::to_owned).collect()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rows;
+
+    #[test]
+    fn rows_come_without_their_header() {
+        assert_eq!(rows("a\tb\n1\t2\n3\t4"), [["1", "2"], ["3", "4"]]);
+        assert_eq!(rows("a"), Vec::<Vec<String>>::new());
+    }
+}

@@ -1,0 +1,214 @@
+//! What every privileged test starts from: the programs, a folder, and ways to run them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+
+use crate::engine::Engine;
+use crate::process::{output_of, root, words};
+
+/// No single recording or export of these tests takes as long.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The programs under test and a folder for what they write.
+pub(crate) struct Context {
+    /// The release build of `syscollect`.
+    pub(crate) syscollect: PathBuf,
+    /// The loads, built with frame pointers.
+    pub(crate) load: PathBuf,
+    /// Perfetto's engine, or why it cannot be used.
+    pub(crate) engine: Result<Engine, String>,
+    folder: tempfile::TempDir,
+}
+
+/// How a program ended and what it said.
+pub(crate) struct Said {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Context {
+    /// Builds what is to be tested.
+    pub(crate) fn new() -> Result<Self> {
+        output_of(cargo().args(["build", "--quiet", "--release", "-p", "syscollect"]))?;
+        Ok(Self {
+            syscollect: root().join("target/release/syscollect"),
+            load: build_loads()?,
+            engine: Engine::find(),
+            folder: tempfile::Builder::new().prefix("syscollect-test-").tempdir().context("cannot create a folder")?,
+        })
+    }
+
+    /// A path in the tests' own folder, with nothing there.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        let path = self.folder.path().join(name);
+        let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
+        path
+    }
+
+    /// The engine; the reason to skip where there is none.
+    pub(crate) fn engine(&self) -> Option<&Engine> {
+        self.engine.as_ref().ok()
+    }
+
+    /// `syscollect ARGUMENTS`, not yet started.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.syscollect);
+        command.args(arguments).stdin(Stdio::null()).current_dir(self.folder.path());
+        command
+    }
+
+    /// Runs `syscollect ARGUMENTS`, whatever its exit status.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Result<Said> {
+        finish(&mut self.command(arguments))
+    }
+
+    /// Runs `syscollect ARGUMENTS`, which has to succeed.
+    pub(crate) fn succeed(&self, arguments: &[&str]) -> Result<Said> {
+        let said = self.run(arguments)?;
+        if !said.status.success() {
+            bail!("`syscollect {}` ended with {}:\n{}{}", arguments.join(" "), said.status, said.stdout, said.stderr);
+        }
+        Ok(said)
+    }
+
+    /// Records the whole machine while a load runs; returns the lines of JSON that the load printed.
+    pub(crate) fn record(&self, output: &Path, options: &[&str], load: &[&str]) -> Result<Vec<Value>> {
+        let (output, program) = (text(output)?, text(&self.load)?);
+        let mut arguments = vec!["record", "-o", output];
+        arguments.extend_from_slice(options);
+        arguments.extend_from_slice(&["--", program]);
+        arguments.extend_from_slice(load);
+        json_lines(&self.succeed(&arguments)?.stdout)
+    }
+
+    /// Starts `syscollect record -o OUTPUT OPTIONS`; returns once it records.
+    pub(crate) fn start(&self, output: &Path, options: &[&str]) -> Result<Child> {
+        let mut arguments = vec!["record", "-o", text(output)?];
+        arguments.extend_from_slice(options);
+        let mut recorder = self.command(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let places = [output.to_path_buf(), output.with_extension("syscap.partial")];
+        let begun = until("the recording to begin", || {
+            let begun = places.iter().any(|path| fs::metadata(path).is_ok_and(|file| file.len() > 0));
+            (begun || !matches!(recorder.try_wait(), Ok(None))).then_some(begun)
+        })?;
+        if !begun {
+            bail!("the recorder ended at once:\n{}", wait(recorder)?.stderr);
+        }
+        // The file is there before the kernel programs are attached.
+        std::thread::sleep(Duration::from_secs(1));
+        Ok(recorder)
+    }
+
+    /// Stops a recorder as Ctrl-C does; it has to succeed.
+    pub(crate) fn stop(&self, recorder: Child) -> Result<Said> {
+        signal(recorder.id(), libc::SIGINT);
+        let said = wait(recorder)?;
+        if !said.status.success() {
+            bail!("the recorder ended with {}:\n{}", said.status, said.stderr);
+        }
+        Ok(said)
+    }
+
+    /// Exports a capture beside itself.
+    pub(crate) fn export(&self, capture: &Path) -> Result<PathBuf> {
+        let output = capture.with_extension("pftrace");
+        self.succeed(&["export", text(capture)?, "-o", text(&output)?, "--force"])?;
+        Ok(output)
+    }
+
+    /// `syscollect info --json`.
+    pub(crate) fn info(&self, capture: &Path) -> Result<Value> {
+        let said = self.succeed(&["info", "--json", text(capture)?])?;
+        serde_json::from_str(&said.stdout).with_context(|| format!("info --json printed no JSON: {}", said.stdout))
+    }
+}
+
+/// Builds the loads with frame pointers, apart from the product's own objects.
+pub(crate) fn build_loads() -> Result<PathBuf> {
+    let target = root().join("target/loads");
+    output_of(
+        cargo()
+            .args(["build", "--quiet", "--release", "-p", "syscollect-load", "--target-dir"])
+            .arg(&target)
+            .env("RUSTFLAGS", "-C force-frame-pointers=yes"),
+    )?;
+    Ok(target.join("release/syscollect-load"))
+}
+
+/// `cargo` in the workspace, as the one that runs this.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}
+
+/// A path as text for a command line.
+pub(crate) fn text(path: &Path) -> Result<&str> {
+    path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))
+}
+
+/// The lines of JSON among what a load printed.
+pub(crate) fn json_lines(printed: &str) -> Result<Vec<Value>> {
+    let lines = printed.lines().filter(|line| line.starts_with("{\""));
+    lines.map(|line| serde_json::from_str(line).with_context(|| format!("the load printed {line}"))).collect()
+}
+
+/// A whole number of a JSON value.
+pub(crate) fn number(value: &Value, key: &str) -> Result<u64> {
+    value[key].as_u64().with_context(|| format!("no number \"{key}\" in {value}"))
+}
+
+/// Runs a command to its end, with patience.
+pub(crate) fn finish(command: &mut Command) -> Result<Said> {
+    let line = words(command);
+    let child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot start `{line}`"))?;
+    wait(child).with_context(|| format!("`{line}`"))
+}
+
+/// Waits for a child whose output is piped; kills it when it takes too long.
+pub(crate) fn wait(child: Child) -> Result<Said> {
+    let pid = child.id();
+    let (done, ended) = std::sync::mpsc::channel::<()>();
+    let guard = std::thread::spawn(move || {
+        if ended.recv_timeout(PATIENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            signal(pid, libc::SIGKILL);
+        }
+    });
+    let output = child.wait_with_output();
+    drop(done);
+    let _ = guard.join();
+    let output = output.context("cannot read its output")?;
+    Ok(Said {
+        status: output.status,
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    })
+}
+
+/// Sends a signal to a process that these tests started and have not waited for yet.
+pub(crate) fn signal(pid: u32, signal: libc::c_int) {
+    // SAFETY: kill takes plain numbers.
+    unsafe { libc::kill(pid as libc::pid_t, signal) };
+}
+
+/// Waits until `done` gives something; fails after ten seconds.
+pub(crate) fn until<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> Result<T> {
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(10) {
+        if let Some(value) = done() {
+            return Ok(value);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    bail!("waited ten seconds in vain: {what}")
+}

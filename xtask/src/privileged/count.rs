@@ -1,0 +1,151 @@
+//! Recorded switches and on-CPU time against the kernel's own counts.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use super::context::{Context, finish, json_lines, number, text};
+use super::recorded::Recorded;
+use crate::report::Outcome;
+
+/// The recorded switches away from each process between the moments at which it read its own counts.
+fn compare(recorded: &Recorded, lines: &[Value]) -> Result<u64> {
+    let mut total = 0;
+    for line in lines.iter().filter(|line| line["switches"].is_u64()) {
+        let (pid, begin, end) = (number(line, "pid")? as u32, number(line, "begin")?, number(line, "end")?);
+        let truth = number(line, "switches")?;
+        let leaves = |switch: &&super::recorded::Switch| switch.previous == pid && (begin..end).contains(&switch.ticks);
+        let count = recorded.switches.iter().filter(leaves).count() as u64;
+        ensure!(count == truth, "{}: {count} switches recorded, {truth} counted in /proc", line["name"]);
+        total += count;
+    }
+    Ok(total)
+}
+
+/// Two processes on one CPU, 100,000 times there and back.
+pub(crate) fn ping_pong(context: &Context) -> Result<String> {
+    let capture = context.path("count.syscap");
+    let lines = context.record(&capture, &["--stacks", "none", "--freq", "0"], &["ping-pong", "100000", "0"])?;
+    let recorded = Recorded::read(&capture)?;
+    let switches = compare(&recorded, &lines)?;
+    ensure!(switches >= 200_000, "only {switches} switches");
+    let info = context.info(&capture)?;
+    ensure!(number(&info, "lost")? == 0, "lost: {}", info["losses"]);
+    let bytes = fs::metadata(&capture)?.len() as f64 / number(&info, "events")? as f64;
+    Ok(format!("{switches} of {switches} switches, none lost, {bytes:.1} bytes per event"))
+}
+
+/// The same through trace_processor, with thread states for everyone who switched or woke.
+pub(crate) fn through_perfetto(context: &Context) -> Result<Outcome> {
+    let Some(engine) = context.engine() else {
+        return Ok(Outcome::Skipped(context.engine.as_ref().err().cloned().unwrap_or_default()));
+    };
+    let capture = context.path("sql.syscap");
+    context.record(&capture, &["--stacks", "samples,offcpu,wakers"], &["ping-pong", "50000"])?;
+    let info = context.info(&capture)?;
+    let types = &info["events_by_type"];
+    let trace = context.export(&capture)?;
+    let errors = engine.errors(&trace)?;
+    ensure!(errors.is_empty(), "stats of severity error: {errors:?}");
+    let [switches, wakings, samples, stateless] = engine.numbers(
+        &trace,
+        [
+            "select count(*) from ftrace_event where name = 'sched_switch'",
+            "select count(*) from ftrace_event where name in ('sched_waking', 'sched_wakeup_new')",
+            "select count(*) from perf_sample",
+            "select count(*) from thread where utid in \
+             (select utid from sched union select extract_arg(arg_set_id, 'pid') from ftrace_event where 0) \
+             and utid not in (select utid from thread_state) and not is_idle",
+        ],
+    )?;
+    let expected = (number(types, "switch")?, number(types, "waking")? + types["wakeup_new"].as_u64().unwrap_or(0));
+    ensure!(switches as u64 == expected.0, "{switches} switches by SQL, {} by info", expected.0);
+    ensure!(wakings as u64 == expected.1, "{wakings} wakeups by SQL, {} by info", expected.1);
+    ensure!(samples > 0, "no samples by SQL");
+    ensure!(stateless == 0, "{stateless} threads that ran have no thread_state row");
+    Ok(Outcome::Passed(format!("{switches} switches, {wakings} wakeups, {samples} samples by SQL as by info")))
+}
+
+/// A build of a generated crate: every compiler's on-CPU time against `wait4`.
+pub(crate) fn build(context: &Context) -> Result<String> {
+    let folder = context.path("build");
+    write_crates(&folder)?;
+    let (capture, log) = (context.path("build.syscap"), context.path("build.log"));
+    let wrapper = folder.join("wrapper");
+    fs::write(&wrapper, format!("#!/bin/sh\nexec {} wrap {} \"$@\"\n", text(&context.load)?, text(&log)?))?;
+    fs::set_permissions(&wrapper, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    let mut command = context.command(&["record", "-o", text(&capture)?, "--stacks", "none", "--freq", "0", "--"]);
+    command.args(["cargo", "build", "--offline", "--quiet", "--release"]);
+    command.current_dir(&folder).env("RUSTC_WRAPPER", &wrapper).env("CARGO_TARGET_DIR", folder.join("target"));
+    let said = finish(&mut command)?;
+    ensure!(said.status.success(), "the build or its recording failed:\n{}", said.stderr);
+
+    let recorded = Recorded::read(&capture)?;
+    let families = recorded.families();
+    let on_cpu = recorded.on_cpu_ns();
+    let truths = json_lines(&fs::read_to_string(&log).context("the wrapper noted nothing")?)?;
+    let (mut compared, mut worst) = (0, 0.0_f64);
+    for line in &truths {
+        let (pid, truth) = (number(line, "pid")? as u32, number(line, "cpu_ns")? as f64);
+        // The kernel's scheduler clock and ours differ by far less than this in absolute terms; one per
+        // cent of a few milliseconds would be.
+        if truth < 50e6 {
+            continue;
+        }
+        let own = family_time(pid, &families, &on_cpu);
+        worst = worst.max((own / truth - 1.0).abs());
+        ensure!(
+            (own / truth - 1.0).abs() <= 0.01,
+            "process {pid}: {own:.0} ns on CPU recorded, {truth:.0} ns by wait4"
+        );
+        compared += 1;
+    }
+    ensure!(compared >= 3, "only {compared} of {} processes ran long enough to compare", truths.len());
+    let info = context.info(&capture)?;
+    let bytes = fs::metadata(&capture)?.len() as f64 / number(&info, "events")? as f64;
+    Ok(format!("{compared} processes, worst difference {:.2} %, {bytes:.1} bytes per event", worst * 100.0))
+}
+
+/// On-CPU time of a process and its descendants: `wait4` counts those too.
+fn family_time(pid: u32, families: &HashMap<u32, Vec<u32>>, on_cpu: &HashMap<u32, f64>) -> f64 {
+    let (mut seen, mut open, mut total) = (HashSet::new(), vec![pid], 0.0);
+    while let Some(process) = open.pop() {
+        if seen.insert(process) {
+            total += on_cpu.get(&process).copied().unwrap_or(0.0);
+            open.extend(families.get(&process).into_iter().flatten());
+        }
+    }
+    total
+}
+
+/// Three libraries with work for the compiler, and a program.
+fn write_crates(folder: &Path) -> Result<()> {
+    let mut dependencies = String::new();
+    for library in ["one", "two", "three"] {
+        let path = folder.join(library);
+        fs::create_dir_all(path.join("src"))?;
+        let manifest = format!("[package]\nname = \"{library}\"\nversion = \"0.1.0\"\nedition = \"2021\"\n");
+        fs::write(path.join("Cargo.toml"), manifest)?;
+        fs::write(path.join("src/lib.rs"), source(250))?;
+        dependencies += &format!("{library} = {{ path = \"{library}\" }}\n");
+    }
+    fs::create_dir_all(folder.join("src"))?;
+    let manifest =
+        "[package]\nname = \"program\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n[dependencies]\n";
+    fs::write(folder.join("Cargo.toml"), format!("{manifest}{dependencies}"))?;
+    fs::write(folder.join("src/main.rs"), "fn main() { println!(\"{}\", one::f0(1) + two::f0(2) + three::f0(3)); }\n")?;
+    Ok(())
+}
+
+fn source(functions: usize) -> String {
+    let one = |index| {
+        format!(
+            "pub fn f{index}(x: u64) -> u64 {{ let mut v: Vec<u64> = (0..x + {index}).map(|i| i * {index}).collect(); \
+             v.sort(); v.iter().map(|i| i.to_string()).collect::<String>().len() as u64 }}\n"
+        )
+    };
+    (0..functions).map(one).collect()
+}

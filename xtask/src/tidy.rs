@@ -1,0 +1,77 @@
+//! `cargo xtask tidy`: habits that no other tool checks.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::process::{output_of, root};
+
+/// Lines of code and comments in one file; longer ones hide several subjects.
+const LONGEST_FILE: usize = 600;
+/// Marks of unfinished work. Written in two parts, so that this file does not find itself.
+const UNFINISHED: [&str; 4] =
+    [concat!("to", "do!("), concat!("unimple", "mented!("), concat!("FIX", "ME"), concat!("db", "g!(")];
+
+/// Looks at every tracked or new source file.
+pub(crate) fn run() -> Result<()> {
+    let listed = output_of(Command::new("git").current_dir(root()).args([
+        "ls-files",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+        "*.rs",
+        "*.c",
+        "*.h",
+        "*.toml",
+        "*.md",
+    ]))?;
+    let mut found = Vec::new();
+    for name in String::from_utf8_lossy(&listed.stdout).lines() {
+        if let Ok(text) = fs::read_to_string(root().join(name)) {
+            look(name, &text, &mut found);
+        }
+    }
+    if !found.is_empty() {
+        bail!("{}", found.join("\n"));
+    }
+    Ok(())
+}
+
+fn look(name: &str, text: &str, found: &mut Vec<String>) {
+    let extension = Path::new(name).extension().and_then(|extension| extension.to_str()).unwrap_or("");
+    let lines = text.lines().count();
+    if matches!(extension, "rs" | "c") && lines > LONGEST_FILE {
+        found.push(format!("{name}: {lines} lines; split it by subject (the limit is {LONGEST_FILE})"));
+    }
+    if !text.is_empty() && !text.ends_with('\n') {
+        found.push(format!("{name}: the last line has no end"));
+    }
+    for (index, line) in text.lines().enumerate() {
+        let at = format!("{name}:{}", index + 1);
+        if line.ends_with([' ', '\t']) && extension != "md" {
+            found.push(format!("{at}: blanks at the end"));
+        }
+        if let Some(mark) = UNFINISHED.iter().find(|mark| line.contains(**mark)) {
+            found.push(format!("{at}: {mark}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::look;
+
+    #[test]
+    fn unfinished_work_and_long_files_are_found() {
+        let mut found = Vec::new();
+        look("a.rs", "fn a() {}\n", &mut found);
+        assert_eq!(found, Vec::<String>::new());
+        look("a.rs", concat!("fn a() { to", "do!() } \n"), &mut found);
+        assert_eq!(found.len(), 2, "{found:?}");
+        found.clear();
+        look("long.rs", &"//\n".repeat(601), &mut found);
+        assert_eq!(found.len(), 1, "{found:?}");
+    }
+}
