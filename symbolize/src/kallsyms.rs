@@ -110,3 +110,83 @@ fn fields(line: &str) -> Option<(u64, u8, &str, &str)> {
     let kind = *kind.as_bytes().first()?;
     (!name.is_empty()).then_some((address, kind, name, module))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIST: &str = "\
+0000000000000000 A fixed_percpu_data
+ffffffff81000000 T _stext
+ffffffff81000000 T _text
+ffffffff81000100 t local_name
+ffffffff81000100 T global_name
+ffffffff81000100 W weak_name
+ffffffff81000180 d some_data
+ffffffff81000200 T schedule
+ffffffff81000340 T _etext
+not a line
+ffffffff8100034g T bad
+ffffffffc0200000 t ext4_sync_file\t[ext4]
+ffffffffc0200080 t ext4_end\t[ext4]
+ffffffffc0100000 t bpf_prog_6deef7357e7b4530_count\t[bpf]
+ffffffffc0100040 t bpf_prog_0123456789abcdef_next\t[bpf]
+";
+
+    fn list() -> Kallsyms {
+        Kallsyms::parse(LIST.into()).unwrap()
+    }
+
+    fn name_at(address: u64) -> Option<(String, u64, u64)> {
+        list().lookup(address).map(|found| (found.name.to_owned(), found.start, found.size))
+    }
+
+    #[test]
+    fn a_function_reaches_to_the_next_symbol() {
+        assert_eq!(name_at(0xffff_ffff_8100_0200), Some(("schedule".into(), 0xffff_ffff_8100_0200, 0x140)));
+        assert_eq!(name_at(0xffff_ffff_8100_033f), Some(("schedule".into(), 0xffff_ffff_8100_0200, 0x140)));
+    }
+
+    #[test]
+    fn of_several_names_the_global_one_is_taken_and_data_is_no_function() {
+        assert_eq!(name_at(0xffff_ffff_8100_0110), Some(("global_name".into(), 0xffff_ffff_8100_0100, 0x80)));
+        assert_eq!(name_at(0xffff_ffff_8100_0190), None);
+    }
+
+    #[test]
+    fn modules_and_bpf_programs_are_told_though_the_list_is_not_in_order() {
+        let list = list();
+        let found = list.lookup(0xffff_ffff_c020_0010).unwrap();
+        assert_eq!((found.name, found.module, found.size), ("ext4_sync_file", "ext4", 0x80));
+        let found = list.lookup(0xffff_ffff_c010_0001).unwrap();
+        assert_eq!((found.name, found.module, found.size), ("bpf_prog_6deef7357e7b4530_count", "bpf", 0x40));
+    }
+
+    #[test]
+    fn addresses_beyond_any_function_have_no_name() {
+        assert_eq!(name_at(0), None);
+        assert_eq!(name_at(0xffff_ffff_80ff_ffff), None);
+        assert_eq!(name_at(0xffff_ffff_8100_0340 + FUNCTION_MAX), None);
+        assert_eq!(name_at(u64::MAX), None);
+        // The last function of a region: it is near, but where it ends cannot be known.
+        assert_eq!(name_at(0xffff_ffff_8100_0350), Some(("_etext".into(), 0xffff_ffff_8100_0340, 0)));
+    }
+
+    #[test]
+    fn hidden_addresses_are_told_from_a_missing_list() {
+        let hidden = "0000000000000000 T _stext\n0000000000000000 t foo\t[bar]\n";
+        assert_eq!(Kallsyms::parse(hidden.into()).unwrap_err(), KallsymsError::Hidden);
+        assert_eq!(Kallsyms::parse(String::new()).unwrap_err(), KallsymsError::Empty);
+    }
+
+    #[test]
+    fn nonsense_is_skipped() {
+        for text in
+            ["\n\n", "ffff", "ffff T", "ffff  x", "ffff T \t[", "1 T é\t[é", "1 é é\t]", "ffffffffffffffffff T x"]
+        {
+            if let Ok(list) = Kallsyms::parse(text.into()) {
+                let _ = list.lookup(u64::MAX);
+            }
+        }
+    }
+}

@@ -167,3 +167,85 @@ fn linked_address(path: &Path, name: &str) -> Result<u64, String> {
     let symbol = found.first().and_then(|symbols| symbols.first());
     symbol.map(|symbol| symbol.addr).ok_or_else(|| format!("{} has no symbol {name}", path.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    /// Stands for the kernel's first function: this test program stands for its image.
+    #[unsafe(no_mangle)]
+    extern "C" fn _stext() -> u32 {
+        line!()
+    }
+
+    fn kernel(folder: &Path, kallsyms: &str) -> Kernel {
+        let (kallsyms_path, notes_path) = (folder.join("kallsyms"), folder.join("notes"));
+        std::fs::write(&kallsyms_path, kallsyms).unwrap();
+        let options = Options::default();
+        Kernel { options, kallsyms_path, notes_path, images: Vec::new(), loaded: None }
+    }
+
+    #[test]
+    fn names_come_in_order_of_addresses_with_start_and_size() {
+        let folder = tempfile::tempdir().unwrap();
+        let list = "ffffffff81000000 T first\nffffffff81000040 T second\nffffffff81000080 T end\n";
+        let table = kernel(folder.path(), list).name(&[0xffff_ffff_8100_0041, 0xffff_ffff_8100_0001, 5]);
+        let names: Vec<_> = table.symbols.iter().map(|s| (s.frames[0].function.as_str(), s.start, s.size)).collect();
+        assert_eq!(names, [("first", 0xffff_ffff_8100_0000, 0x40), ("second", 0xffff_ffff_8100_0040, 0x40)]);
+        assert_eq!((table.path.as_str(), table.note.as_str()), (PATH, ""));
+    }
+
+    #[test]
+    fn a_hidden_list_names_nothing_and_tells_the_remedy() {
+        let folder = tempfile::tempdir().unwrap();
+        let table = kernel(folder.path(), "0000000000000000 T first\n").name(&[0xffff_ffff_8100_0001]);
+        assert_eq!(table.symbols, []);
+        assert!(table.note.contains("sysctl kernel.kptr_restrict=0"), "{}", table.note);
+    }
+
+    #[test]
+    fn a_missing_list_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut kernel = kernel(folder.path(), "");
+        kernel.kallsyms_path = folder.path().join("none");
+        let table = kernel.name(&[1]);
+        assert!(table.note.contains("none cannot be read"), "{}", table.note);
+    }
+
+    #[test]
+    fn an_image_of_the_same_build_adds_lines_whatever_its_addresses_were_moved_by() {
+        let folder = tempfile::tempdir().unwrap();
+        let image = std::env::current_exe().unwrap();
+        let linked = linked_address(&image, "_stext").unwrap();
+        let slide = 0xffff_ffff_8000_0000;
+        let loaded = linked + slide;
+        let list = format!("{loaded:x} T _stext\n{:x} T _etext\n{:x} t _stext\t[module]\n", loaded + 64, loaded + 64);
+        let mut kernel = kernel(folder.path(), &list);
+        kernel.images = vec![folder.path().join("none"), image.clone()];
+        let id = crate::build_id_of(&File::open(&image).unwrap()).unwrap_or_else(|| BuildId::from_bytes(&[9]));
+        write_notes(&kernel.notes_path, &id);
+        let has_id = id.as_bytes() != [9];
+        let table = kernel.name(&[loaded]);
+        assert_eq!(table.build_id, id);
+        let frame = &table.symbols[0].frames[0];
+        // A linker that writes no build id leaves nothing to know the image by.
+        let line = if has_id { _stext() } else { 0 };
+        assert_eq!((frame.line, frame.file.ends_with("kernel.rs")), (line, has_id), "{table:?}");
+
+        write_notes(&kernel.notes_path, &BuildId::from_bytes(&[1; 20]));
+        kernel.loaded = None;
+        let table = kernel.name(&[loaded]);
+        assert_eq!(table.symbols[0].frames[0].line, 0, "another build's image is not asked: {table:?}");
+    }
+
+    fn write_notes(path: &Path, id: &BuildId) {
+        let note = |name: &[u8; 4], kind: u32, description: &[u8]| {
+            let padding = vec![0; description.len().next_multiple_of(4) - description.len()];
+            let sizes = [name.len() as u32, description.len() as u32, kind];
+            [&sizes.map(u32::to_ne_bytes).concat(), name.as_slice(), description, &padding].concat()
+        };
+        let other = note(b"Xen\0", 3, &[1, 2, 3, 4, 5]);
+        std::fs::write(path, [other, note(b"GNU\0", 3, id.as_bytes())].concat()).unwrap();
+    }
+}

@@ -1,0 +1,154 @@
+//! Files that change while they are held.
+
+use crate::common::{Running, mapped, replace};
+use std::path::{Path, PathBuf};
+use syscollect_model::{BuildId, SymbolTable};
+use syscollect_symbolize::{HeldFiles, Symbolizer};
+
+/// libc is everywhere, has a build id, and exports this.
+fn a_function() -> (PathBuf, u64) {
+    let address = libc::getpid as *const () as u64;
+    let libc = mapped(address);
+    (libc.path.clone().into(), libc.offset(address))
+}
+
+fn copy_to(folder: &Path) -> PathBuf {
+    let path = folder.join("lib.so");
+    std::fs::copy(a_function().0, &path).unwrap();
+    path
+}
+
+fn name(held: HeldFiles, path: &str, build_id: &BuildId) -> SymbolTable {
+    Symbolizer::new(held).name_module(path, build_id, &[a_function().1])
+}
+
+fn has_the_name(table: &SymbolTable) -> bool {
+    table.symbols.iter().any(|s| s.frames.iter().any(|frame| frame.function.contains("getpid")))
+}
+
+#[test]
+fn a_file_that_is_replaced_or_deleted_is_named_from_what_is_held() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = copy_to(folder.path());
+    let mut running = Running::map(&path);
+    let mut held = HeldFiles::new();
+    held.hold(&mut running.mapping);
+    let build_id = running.mapping.build_id.clone();
+    assert!(!build_id.is_empty() && held.not_held() == 0, "{:?}", running.mapping);
+    replace(&path, b"something else");
+    let unheld = name(HeldFiles::new(), &running.mapping.path, &build_id);
+    assert!(unheld.symbols.is_empty() && unheld.note.contains("another build"), "{}", unheld.note);
+    std::fs::remove_file(&path).unwrap();
+    let table = name(held, &running.mapping.path, &build_id);
+    assert!(has_the_name(&table), "{table:?}");
+    assert_eq!(table.note, "");
+}
+
+#[test]
+fn a_file_that_was_replaced_before_it_is_held_is_found_through_its_mapping() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = copy_to(folder.path());
+    let mut running = Running::map(&path);
+    std::fs::remove_file(&path).unwrap();
+    let mut held = HeldFiles::new();
+    held.hold(&mut running.mapping);
+    // Without the capability to follow map_files it cannot be found, and is counted.
+    let privileged = std::fs::metadata(format!("/proc/self/map_files/{}", range(&running))).is_ok();
+    assert_eq!(held.not_held(), u64::from(!privileged));
+    let table = name(held, &running.mapping.path, &running.mapping.build_id);
+    assert_eq!(has_the_name(&table), privileged, "{table:?}");
+}
+
+fn range(running: &Running) -> String {
+    format!("{:x}-{:x}", running.mapping.start, running.mapping.end)
+}
+
+#[test]
+fn a_file_that_is_overwritten_in_place_gives_no_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = copy_to(folder.path());
+    let mut running = Running::map(&path);
+    let mut held = HeldFiles::new();
+    held.hold(&mut running.mapping);
+    // Same file, other bytes: this test program in libc's place.
+    let other = std::fs::read("/proc/self/exe").unwrap();
+    std::fs::write(&path, other).unwrap();
+    let table = name(held, &running.mapping.path, &running.mapping.build_id);
+    assert!(table.symbols.is_empty() && table.note.contains("another build"), "{table:?}");
+}
+
+#[test]
+fn after_the_process_only_the_recorded_build_is_taken_from_the_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = copy_to(folder.path());
+    let running = Running::map(&path);
+    let mut seen = running.mapping.clone();
+    HeldFiles::new().hold(&mut seen);
+    // No process has this id: the kernel's limit is lower.
+    let gone = |build_id: &BuildId| {
+        let mut mapping = running.mapping.clone();
+        (mapping.pid, mapping.build_id) = (1 << 30, build_id.clone());
+        mapping
+    };
+    let mut held = HeldFiles::new();
+    held.hold(&mut gone(&seen.build_id));
+    assert!(held.file(&seen.path, &seen.build_id).is_some());
+    held.hold(&mut gone(&BuildId::default()));
+    assert_eq!(held.not_held(), 1, "what had no build id could be any file by now");
+    held.hold(&mut gone(&BuildId::from_bytes(&[3; 20])));
+    assert_eq!(held.not_held(), 2);
+}
+
+#[test]
+fn two_files_of_one_path_are_told_apart_by_build_id_or_not_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("lib.so");
+    let whole = std::fs::read(a_function().0).unwrap();
+    // The build id's note loses its type, so there is none.
+    let id = build_id_in(&whole, folder.path());
+    let place = whole.windows(id.as_bytes().len()).position(|bytes| bytes == id.as_bytes()).unwrap();
+    let mut anonymous = whole.clone();
+    anonymous[place - 8] = 0x55;
+    let mut held = HeldFiles::new();
+    let mut hold = |bytes: &[u8]| {
+        replace(&path, bytes);
+        let mut running = Running::map(&path);
+        held.hold(&mut running.mapping);
+        running.mapping.build_id.clone()
+    };
+    assert_eq!(hold(&whole), id);
+    assert_eq!(hold(&anonymous), BuildId::default());
+    assert_eq!(hold(&[anonymous.as_slice(), b"longer"].concat()), BuildId::default());
+    let path = path.to_str().unwrap();
+    assert!(held.file(path, &id).is_some());
+    assert!(held.file(path, &BuildId::default()).is_none());
+    let table = name(held, path, &BuildId::default());
+    assert!(table.symbols.is_empty() && table.note.contains("several files"), "{}", table.note);
+}
+
+fn build_id_in(bytes: &[u8], folder: &Path) -> BuildId {
+    let path = folder.join("probe");
+    std::fs::write(&path, bytes).unwrap();
+    syscollect_symbolize::build_id_of(&std::fs::File::open(path).unwrap()).expect("libc has a build id")
+}
+
+#[test]
+fn the_vdso_of_programs_of_other_bitness_is_not_ours() {
+    let mut mapping = crate::common::mapped_path("[vdso]").in_process(std::process::id());
+    (mapping.start, mapping.end) = (0xf7fc_5000, 0xf7fc_7000);
+    let mut held = HeldFiles::new();
+    held.hold(&mut mapping);
+    assert!(mapping.build_id.is_empty());
+    assert_eq!(held.not_held(), 1);
+}
+
+#[test]
+fn memory_without_a_file_is_neither_held_nor_missing() {
+    let mut mapping = crate::common::mapped_path("[vdso]").in_process(std::process::id());
+    let mut held = HeldFiles::new();
+    for path in ["//anon", "[heap]", "/dev/zero", "/memfd:jit (deleted)"] {
+        mapping.path = path.into();
+        held.hold(&mut mapping);
+    }
+    assert_eq!(held.not_held(), 0);
+}

@@ -1,0 +1,9 @@
+//! Naming code of this very program, of libc and of the vDSO, whatever happens to the files.
+// Helpers of tests may panic, too.
+#![allow(clippy::unwrap_used, unreachable_pub)]
+
+mod build_id;
+mod common;
+mod held;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod modules;
