@@ -1,1 +1,56 @@
-//! placeholder
+//! Recording a machine into a capture file.
+//!
+//! **Duties.** Everything that opens a kernel interface: loading and attaching
+//! the kernel programs (`bpf/`), perf events, /proc and /sys; draining the
+//! lanes into chunks in time; noting what would be gone later (processes,
+//! mappings, files held open); reading all clocks; and [`support`], which
+//! tells what this machine can do and why not.
+//!
+//! **Non-goals.** No record is decoded, sorted or named here: a recording is
+//! bytes on their way from lane to file. No format besides the capture's.
+//!
+//! ```no_run
+//! use std::{fs::File, thread, time::{Duration, Instant}};
+//! use syscollect_capture::{RecordOptions, Recording, Stacks};
+//! use syscollect_store::BufferMode;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let options = RecordOptions {
+//!     pids: Vec::new(),
+//!     sample_rate_hz: 999,
+//!     stacks: Stacks { samples: true, offcpu: true, wakers: false },
+//!     buffer_bytes: 64 << 20,
+//!     mode: BufferMode::Discard,
+//!     cross_check_every: 0,
+//!     program_start: Instant::now(),
+//!     command_line: Vec::new(),
+//! };
+//! let recording = Recording::start(options, File::create("machine.syscap")?)?;
+//! thread::sleep(Duration::from_secs(1));
+//! let recorded = recording.stop("duration")?;
+//! println!("{} events, {} losses", recorded.records, recorded.losses.len());
+//! # Ok(())
+//! # }
+//! ```
+
+mod affinity;
+mod clock;
+mod collector;
+mod counters;
+mod ebpf;
+mod error;
+mod host;
+mod lane;
+mod notes;
+mod options;
+mod perf;
+mod recording;
+mod snapshot;
+mod stage;
+mod support;
+mod usage;
+
+pub use error::CaptureError;
+pub use options::{RecordOptions, Stacks};
+pub use recording::{Progress, Recorded, Recording};
+pub use support::{Capability, Machine, support};

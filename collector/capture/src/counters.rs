@@ -1,0 +1,182 @@
+//! Counters that are polled: CPU usage, memory, power.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use syscollect_records::{CounterRecord, RecordKind, Stamp};
+use syscollect_store::CounterDefinition;
+
+use crate::host::kilobytes;
+
+/// What is polled, and the last readings that rates need.
+pub(crate) struct Counters {
+    stat: Option<File>,
+    memory: Option<File>,
+    power: Vec<PowerZone>,
+    cpus: u32,
+    last_usage: Vec<Option<CpuTimes>>,
+    buffer: Vec<u8>,
+}
+
+#[derive(Clone, Copy)]
+struct CpuTimes {
+    busy: u64,
+    total: u64,
+}
+
+/// A RAPL zone below /sys/class/powercap.
+struct PowerZone {
+    name: String,
+    energy: File,
+    /// Microjoules at which the counter starts again.
+    range: u64,
+    last: Option<(u64, u64)>,
+}
+
+/// Numbers of the counters: CPU n is n, then memory, then the power zones.
+const MEMORY: u64 = 1 << 16;
+const POWER: u64 = MEMORY + 1;
+
+impl Counters {
+    /// Opens what can be read on this machine.
+    pub(crate) fn open(root: &Path, cpus: u32) -> Self {
+        Self {
+            stat: File::open(root.join("proc/stat")).ok(),
+            memory: File::open(root.join("proc/meminfo")).ok(),
+            power: power_zones(root),
+            cpus,
+            last_usage: vec![None; cpus as usize],
+            buffer: vec![0; 64 << 10],
+        }
+    }
+
+    /// What the numbers in the records mean.
+    pub(crate) fn definitions(&self) -> Vec<CounterDefinition> {
+        let define = |counter, name: &str, unit: &str, cpu| CounterDefinition {
+            counter,
+            name: name.to_owned(),
+            unit: unit.to_owned(),
+            cpu,
+        };
+        let cpus = (0..self.cpus).map(|cpu| define(u64::from(cpu), "CPU usage", "%", Some(cpu)));
+        let memory = define(MEMORY, "Memory used", "bytes", None);
+        let power =
+            self.power.iter().zip(POWER..).map(|(zone, n)| define(n, &format!("Power {}", zone.name), "W", None));
+        cpus.chain([memory]).chain(power).collect()
+    }
+
+    /// Reads everything once and hands a record for each value to `sink`.
+    /// `nanoseconds` is the time now, for rates.
+    pub(crate) fn poll(&mut self, ticks: u64, nanoseconds: u64, sink: &mut dyn FnMut(CounterRecord)) {
+        let mut put = |counter: u64, value: f64| {
+            sink(CounterRecord { stamp: Stamp::new(ticks, RecordKind::Counter), counter, value: value.to_bits() });
+        };
+        if let Some(text) = read(self.stat.as_ref(), &mut self.buffer) {
+            for (cpu, now) in cpu_times(text) {
+                let Some(last) = self.last_usage.get_mut(cpu as usize) else { continue };
+                if let Some(before) = last.replace(now)
+                    && now.total > before.total
+                {
+                    let busy = now.busy.saturating_sub(before.busy) as f64 / (now.total - before.total) as f64;
+                    put(u64::from(cpu), (busy * 100.0).min(100.0));
+                }
+            }
+        }
+        if let Some(text) = read(self.memory.as_ref(), &mut self.buffer) {
+            let used = kilobytes(text, "MemTotal").saturating_sub(kilobytes(text, "MemAvailable"));
+            put(MEMORY, (used * 1024) as f64);
+        }
+        for (zone, counter) in self.power.iter_mut().zip(POWER..) {
+            let Some(energy) = read(Some(&zone.energy), &mut self.buffer).and_then(|t| t.trim().parse().ok()) else {
+                continue;
+            };
+            if let Some(watts) = zone.watts(energy, nanoseconds) {
+                put(counter, watts);
+            }
+        }
+    }
+}
+
+impl PowerZone {
+    /// Power since the last reading. The counter starts again at `range`.
+    fn watts(&mut self, energy: u64, nanoseconds: u64) -> Option<f64> {
+        let (last_energy, last_time) = self.last.replace((energy, nanoseconds))?;
+        let spent = energy.checked_sub(last_energy).unwrap_or_else(|| energy + self.range.saturating_sub(last_energy));
+        let elapsed = nanoseconds.checked_sub(last_time).filter(|time| *time > 0)?;
+        Some(spent as f64 * 1e3 / elapsed as f64)
+    }
+}
+
+fn power_zones(root: &Path) -> Vec<PowerZone> {
+    let entries = std::fs::read_dir(root.join("sys/class/powercap")).into_iter().flatten().flatten();
+    let mut zones: Vec<PowerZone> = entries
+        .filter_map(|entry| {
+            let path = entry.path();
+            Some(PowerZone {
+                name: std::fs::read_to_string(path.join("name")).ok()?.trim().to_owned(),
+                energy: File::open(path.join("energy_uj")).ok()?,
+                range: std::fs::read_to_string(path.join("max_energy_range_uj")).ok()?.trim().parse().ok()?,
+                last: None,
+            })
+        })
+        .collect();
+    zones.sort_by(|a, b| a.name.cmp(&b.name));
+    zones
+}
+
+/// The file from its start, as far as the buffer goes.
+fn read<'a>(file: Option<&File>, buffer: &'a mut [u8]) -> Option<&'a str> {
+    let length = file?.read_at(buffer, 0).ok()?;
+    std::str::from_utf8(&buffer[..length]).ok()
+}
+
+/// Busy and total time of each CPU, in the kernel's clock ticks: the `cpuN` lines of /proc/stat.
+fn cpu_times(stat: &str) -> impl Iterator<Item = (u32, CpuTimes)> {
+    stat.lines().filter_map(|line| {
+        let (name, rest) = line.split_once(' ')?;
+        let cpu = name.strip_prefix("cpu")?.parse().ok()?;
+        // user nice system idle iowait irq softirq steal; guest times are in user already.
+        let times: Vec<u64> = rest.split_ascii_whitespace().take(8).map_while(|word| word.parse().ok()).collect();
+        let total = times.iter().sum();
+        let idle = times.get(3)? + times.get(4).copied().unwrap_or(0);
+        Some((cpu, CpuTimes { busy: total - idle, total }))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn rates_come_from_two_readings() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("proc/stat", "cpu  1 1 1 1\ncpu0 10 0 10 80 0 0 0 0 0 0\ncpu1 0 0 0 100 0 0 0 0 0 0\n");
+        write("proc/meminfo", "MemTotal:  1000 kB\nMemAvailable:  400 kB\n");
+        write("sys/class/powercap/intel-rapl:0/name", "package-0\n");
+        write("sys/class/powercap/intel-rapl:0/energy_uj", "900\n");
+        write("sys/class/powercap/intel-rapl:0/max_energy_range_uj", "1000\n");
+        let mut counters = Counters::open(root.path(), 2);
+        let names: Vec<_> = counters.definitions().iter().map(|d| (d.name.clone(), d.cpu)).collect();
+        assert_eq!(names.last().unwrap().0, "Power package-0");
+        assert_eq!(names[1], ("CPU usage".into(), Some(1)));
+
+        let mut seen = Vec::new();
+        let mut poll = |counters: &mut Counters, time| {
+            seen.clear();
+            counters.poll(time, time, &mut |r| seen.push((r.counter, f64::from_bits(r.value))));
+            seen.clone()
+        };
+        assert_eq!(poll(&mut counters, 0), [(MEMORY, 614_400.0)]);
+        write("proc/stat", "cpu0 40 0 10 150 0 0 0 0 0 0\ncpu1 0 0 0 200 0 0 0 0 0 0\n");
+        write("sys/class/powercap/intel-rapl:0/energy_uj", "100\n");
+        let second = poll(&mut counters, 100_000);
+        assert_eq!(second, [(0, 30.0), (1, 0.0), (MEMORY, 614_400.0), (POWER, 2.0)]);
+    }
+}

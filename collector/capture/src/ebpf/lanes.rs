@@ -1,0 +1,204 @@
+//! The lanes of all CPUs: maps of the kernel programs, mapped into the
+//! collector's memory and drained into chunks.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::ptr::NonNull;
+
+use aya::Ebpf;
+use aya::maps::{Map, MapData};
+use syscollect_model::{LossCause, Ticks};
+use syscollect_records::{
+    LANE_HEADER_SIZE, LANE_SLACK, LaneHeader, RecordKind, SampleRecord, SchedRecord, SchedStackRecord, StackHeader,
+    TaskRecord,
+};
+use syscollect_store::{Chunk, Lane, LaneKind, LaneLoss};
+
+use crate::error::CaptureError;
+use crate::lane::{LaneMemory, RecordSize};
+use crate::stage::Stage;
+
+/// The maps that are lanes, in the order in which they are drained: events
+/// before the stacks they refer to, so that no event is seen without its stack.
+const MAPS: [(&str, LaneKind); 5] = [
+    ("sched_lanes", LaneKind::Sched),
+    ("sample_lanes", LaneKind::Sample),
+    ("task_lanes", LaneKind::Task),
+    ("sched_stack_lanes", LaneKind::SchedStack),
+    ("sample_stack_lanes", LaneKind::SampleStack),
+];
+
+/// A map in memory. Dropping it unmaps; the kernel keeps the map as long.
+struct MappedMap {
+    base: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: plain memory that only this value unmaps.
+unsafe impl Send for MappedMap {}
+
+impl Drop for MappedMap {
+    fn drop(&mut self) {
+        // SAFETY: exactly what was mapped; the lanes that point into it are
+        // dropped with the same `Lanes`.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.length) };
+    }
+}
+
+fn map_memory(map: &MapData, length: usize) -> io::Result<MappedMap> {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping of a map made with BPF_F_MMAPABLE; the kernel
+    // checks that the length is not more than the map's.
+    let base =
+        unsafe { libc::mmap(std::ptr::null_mut(), length, access, libc::MAP_SHARED, map.fd().as_fd().as_raw_fd(), 0) };
+    match NonNull::new(base.cast::<u8>()) {
+        Some(base) if base.as_ptr().cast::<libc::c_void>() != libc::MAP_FAILED => Ok(MappedMap { base, length }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// One lane of one CPU and where the collector stands in it.
+struct CpuLane {
+    kind: LaneKind,
+    cpu: u32,
+    memory: LaneMemory,
+    size: RecordSize,
+    tail: u64,
+    stage: Stage,
+}
+
+/// All lanes of the kernel programs.
+pub(super) struct Lanes {
+    lanes: Vec<CpuLane>,
+    /// Declared after the lanes that point into it.
+    _maps: Vec<MappedMap>,
+}
+
+impl Lanes {
+    /// Maps the lanes of `cpus` CPUs. `long_records` says that scheduling
+    /// records carry stacks.
+    pub(super) fn map(ebpf: &Ebpf, cpus: u32, long_records: bool) -> Result<Self, CaptureError> {
+        let (mut lanes, mut maps) = (Vec::new(), Vec::new());
+        for (name, kind) in MAPS {
+            let Some(Map::Array(map)) = ebpf.map(name) else {
+                let reason = format!("the object has no array map {name}");
+                return Err(CaptureError::Program { program: "syscollect.bpf.o".into(), reason });
+            };
+            let failed = |error| CaptureError::system(format!("cannot map the lanes {name} into memory"), error);
+            let value_bytes = map.info().map_err(|error| failed(io::Error::other(error)))?.value_size() as usize;
+            let memory = map_memory(map, value_bytes * cpus as usize).map_err(failed)?;
+            let size = record_size(kind, long_records);
+            for cpu in 0..cpus {
+                // SAFETY: element `cpu` of the array: the kernel lays values out
+                // at multiples of their size rounded up to 8, which it is.
+                let lane = unsafe {
+                    let base = memory.base.add(cpu as usize * value_bytes);
+                    LaneMemory::new(base, value_bytes - LANE_HEADER_SIZE - LANE_SLACK)
+                };
+                lane.forget_current();
+                lanes.push(CpuLane {
+                    kind,
+                    cpu,
+                    memory: lane,
+                    size,
+                    tail: 0,
+                    stage: Stage::new(id(kind, cpu), stride(size)),
+                });
+            }
+            maps.push(memory);
+        }
+        Ok(Self { lanes, _maps: maps })
+    }
+
+    /// Sets where the CPU's clock event counted zero.
+    pub(super) fn set_clock_base(&self, cpu: u32, base: u64) {
+        self.lanes.iter().filter(|lane| lane.cpu == cpu).for_each(|lane| lane.memory.set_clock_base(base));
+    }
+
+    /// Moves what the lanes hold into chunks; with `all` nothing stays waiting
+    /// for company. Returns how full the fullest lane was, 0 to 1.
+    pub(super) fn drain(&mut self, now: Ticks, all: bool, sink: &mut dyn FnMut(Chunk)) -> f64 {
+        let mut fullest: f64 = 0.0;
+        for lane in &mut self.lanes {
+            fullest = fullest.max(lane.memory.fill(lane.tail));
+            lane.collect();
+        }
+        // Stacks first: in the file, too, they come before what refers to them.
+        for lane in self.lanes.iter_mut().filter(|lane| lane.kind.is_definition()) {
+            lane.stage.flush(now, count_stacks, sink);
+        }
+        for lane in self.lanes.iter_mut().filter(|lane| all || lane.stage.is_due()) {
+            lane.stage.flush(now, count_stacks, sink);
+        }
+        fullest
+    }
+
+    /// The headers of all lanes, with their kind and CPU.
+    pub(super) fn headers(&self) -> impl Iterator<Item = (LaneKind, u32, LaneHeader)> {
+        self.lanes.iter().map(|lane| (lane.kind, lane.cpu, lane.memory.header()))
+    }
+
+    /// What the programs could not write, by lane, kind of record and cause.
+    pub(super) fn losses(&self) -> Vec<LaneLoss> {
+        let mut losses = Vec::new();
+        for (lane, cpu, header) in self.headers() {
+            let causes = [
+                (LossCause::LaneFull, header.lost),
+                (LossCause::Nested, header.nested),
+                (LossCause::ClockUnreadable, header.unclocked),
+            ];
+            for (cause, counts) in causes {
+                let lost = counts.iter().enumerate().filter(|(_, count)| **count > 0);
+                losses.extend(lost.map(|(kind, count)| LaneLoss {
+                    lane: lane.name().to_owned(),
+                    cpu: Some(cpu),
+                    record: RecordKind::from_number(kind as u8).map_or("unknown", RecordKind::name).to_owned(),
+                    cause,
+                    count: *count,
+                }));
+            }
+        }
+        losses
+    }
+}
+
+impl CpuLane {
+    fn collect(&mut self) {
+        let head = self.memory.head();
+        while self.tail < head {
+            self.tail = self.memory.copy_run(self.tail, head, self.size, self.stage.data());
+            self.memory.release(self.tail);
+        }
+    }
+}
+
+fn id(kind: LaneKind, cpu: u32) -> Lane {
+    Lane { kind, cpu: cpu as u16 }
+}
+
+fn record_size(kind: LaneKind, long_records: bool) -> RecordSize {
+    match kind {
+        LaneKind::Sched if long_records => RecordSize::Fixed(SchedStackRecord::SIZE),
+        LaneKind::Sched => RecordSize::Fixed(SchedRecord::SIZE),
+        LaneKind::Sample => RecordSize::Fixed(SampleRecord::SIZE),
+        LaneKind::Task => RecordSize::Fixed(TaskRecord::SIZE),
+        _ => RecordSize::Stacks,
+    }
+}
+
+fn stride(size: RecordSize) -> usize {
+    match size {
+        RecordSize::Fixed(stride) => stride,
+        RecordSize::Stacks => 0,
+    }
+}
+
+/// Number of stack definitions in a run of them.
+fn count_stacks(mut data: &[u8]) -> u32 {
+    let mut count = 0;
+    while let Some(header) = StackHeader::from_bytes(data) {
+        count += 1;
+        data = data.get(StackHeader::SIZE + usize::from(header.frames) * 8..).unwrap_or(&[]);
+    }
+    count
+}

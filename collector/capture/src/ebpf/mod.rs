@@ -1,0 +1,217 @@
+//! The kernel programs: loading the variants that this kernel takes, attaching
+//! them, draining their lanes.
+
+mod lanes;
+mod programs;
+mod sampling;
+mod sys;
+mod tsc;
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+
+use aya::maps::Map;
+use aya::{Btf, Ebpf, EbpfLoader};
+use syscollect_model::{ClockSource, CpuClock, LossCause, Ticks};
+use syscollect_records::statistic;
+use syscollect_store::{Chunk, LaneKind, LaneLoss};
+
+use crate::error::CaptureError;
+use crate::host::Host;
+use crate::options::RecordOptions;
+use lanes::Lanes;
+use sampling::Sampling;
+use sys::ProgramCounts;
+use tsc::TscEvents;
+
+/// The committed object of the kernel programs, built by `cargo xtask bpf`.
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../../bpf/syscollect.bpf.o");
+
+/// The kernel programs at work. Dropping it detaches them.
+pub(crate) struct EbpfSource {
+    ebpf: Ebpf,
+    lanes: Lanes,
+    tsc: Option<TscEvents>,
+    sampling: Option<Sampling>,
+    /// The programs' counts when they were detached.
+    last_counts: Option<Vec<(String, ProgramCounts)>>,
+    /// The clock of each CPU's stamps; error bounds in ticks.
+    pub(crate) clocks: Vec<CpuClock>,
+    /// Where the stamps come from.
+    pub(crate) clock_source: ClockSource,
+    /// What this machine lacks, in words, each said once.
+    pub(crate) missing: Vec<String>,
+}
+
+impl EbpfSource {
+    /// Loads the programs and starts their clocks; nothing is recorded yet.
+    pub(crate) fn load(options: &RecordOptions, host: &Host) -> Result<Self, CaptureError> {
+        let btf = Btf::from_sys_fs().map_err(|error| CaptureError::NoBtf(error.to_string()))?;
+        let mut missing = Vec::new();
+        let pmu = if host.has_invariant_tsc() { tsc::msr_pmu() } else { Err("the TSC is not invariant".to_owned()) };
+        let pmu = pmu.map_err(|why| missing.push(format!("stamps are CLOCK_MONOTONIC, not TSC: {why}"))).ok();
+        let possible = host.possible_cpus();
+        let mut ebpf = load_object(options, &btf, possible, pmu.is_some())?;
+        let lanes = Lanes::map(&ebpf, possible, options.stacks.any_sched())?;
+        if let Err(why) = tsc::load_iterator(&mut ebpf, &btf) {
+            missing.push(format!("the clocks' starts are only bracketed: {why}"));
+        }
+        let mut source = Self {
+            ebpf,
+            lanes,
+            tsc: pmu.map(TscEvents::new),
+            sampling: None,
+            last_counts: None,
+            clocks: Vec::new(),
+            clock_source: if pmu.is_some() { ClockSource::Tsc } else { ClockSource::Monotonic },
+            missing,
+        };
+        source.start_clocks(&host.online_cpus())?;
+        source.filter(&options.pids)?;
+        programs::load(&mut source.ebpf, &btf, options, &mut source.missing)?;
+        Ok(source)
+    }
+
+    fn start_clocks(&mut self, cpus: &[u32]) -> Result<(), CaptureError> {
+        if let Some(tsc) = &mut self.tsc {
+            let clocks = tsc.add_cpus(cpus, &mut self.ebpf, &self.lanes)?;
+            self.clocks.retain(|known| !cpus.contains(&known.cpu));
+            self.clocks.extend(clocks);
+            return Ok(());
+        }
+        let method = "bpf_ktime_get_ns (CLOCK_MONOTONIC)";
+        self.clocks.extend(cpus.iter().map(|cpu| CpuClock {
+            cpu: *cpu,
+            error_bound_ns: 0.0,
+            method: method.to_owned(),
+        }));
+        Ok(())
+    }
+
+    /// Adds processes to those that are recorded.
+    pub(crate) fn filter(&self, pids: &[u32]) -> Result<(), CaptureError> {
+        let Some(Map::HashMap(map)) = self.ebpf.map("recorded_processes") else { return Ok(()) };
+        for &pid in pids {
+            sys::update_map(map.fd().as_fd(), pid, 1)
+                .map_err(|error| CaptureError::system(format!("cannot record process {pid} alone"), error))?;
+        }
+        Ok(())
+    }
+
+    /// Attaches the programs: the recording begins.
+    pub(crate) fn attach(&mut self, options: &RecordOptions, cpus: &[u32]) -> Result<(), CaptureError> {
+        programs::attach(&mut self.ebpf, &mut self.missing)?;
+        if options.sample_rate_hz == 0 {
+            return Ok(());
+        }
+        let Some(program) = programs::sampling_program(&self.ebpf) else { return Ok(()) };
+        let mut sampling = Sampling::new(options.sample_rate_hz, program, cpus.first().copied().unwrap_or(0));
+        for &cpu in cpus {
+            sampling.add_cpu(cpu).map_err(|error| CaptureError::system(format!("cannot sample CPU {cpu}"), error))?;
+        }
+        self.sampling = Some(sampling);
+        Ok(())
+    }
+
+    /// What drives the samples; `None` when there are none.
+    pub(crate) fn sample_event(&self) -> Option<&'static str> {
+        self.sampling.as_ref().map(Sampling::event_name)
+    }
+
+    /// Records on a CPU that came up during the recording.
+    pub(crate) fn add_cpu(&mut self, cpu: u32) -> Result<(), CaptureError> {
+        self.start_clocks(&[cpu])?;
+        if let Some(sampling) = &mut self.sampling {
+            sampling.add_cpu(cpu).map_err(|error| CaptureError::system(format!("cannot sample CPU {cpu}"), error))?;
+        }
+        Ok(())
+    }
+
+    /// Moves what the lanes hold into chunks; returns how full the fullest was.
+    pub(crate) fn drain(&mut self, now: Ticks, all: bool, sink: &mut dyn FnMut(Chunk)) -> f64 {
+        self.lanes.drain(now, all, sink)
+    }
+
+    /// What the programs lost so far.
+    pub(crate) fn losses(&self) -> Vec<LaneLoss> {
+        let mut losses = self.lanes.losses();
+        let skipped = |(program, counts): &(String, ProgramCounts)| LaneLoss {
+            lane: LaneKind::Sched.name().to_owned(),
+            cpu: None,
+            record: program.clone(),
+            cause: LossCause::Nested,
+            count: counts.recursion_misses,
+        };
+        losses.extend(self.counts().iter().filter(|(_, counts)| counts.recursion_misses > 0).map(skipped));
+        losses
+    }
+
+    /// The kernel's counts of the programs, now or when they were detached.
+    fn counts(&self) -> Vec<(String, ProgramCounts)> {
+        self.last_counts.clone().unwrap_or_else(|| programs::counts(&self.ebpf))
+    }
+
+    /// Sums of the lanes' statistics by name, and of the programs' run time
+    /// and runs where the kernel counts them.
+    pub(crate) fn statistics(&self) -> BTreeMap<String, u64> {
+        const NAMES: [(usize, &str); 9] = [
+            (statistic::WRITTEN, "records_written"),
+            (statistic::STACKS, "stacks_looked_up"),
+            (statistic::STACKS_SENT, "stacks_sent"),
+            (statistic::STACKS_LOST, "stacks_lost"),
+            (statistic::SLOT_HITS, "kernel_stacks_verified"),
+            (statistic::SLOT_MISSES, "kernel_stacks_walked"),
+            (statistic::CROSS_CHECKED, "kernel_stacks_cross_checked"),
+            (statistic::CROSS_DIFFERENT, "kernel_stacks_different"),
+            (statistic::USER_UNREADABLE, "user_stacks_cut_short"),
+        ];
+        let mut sums = BTreeMap::new();
+        for (_, _, header) in self.lanes.headers() {
+            for (index, name) in NAMES {
+                *sums.entry(name.to_owned()).or_default() += header.statistics[index];
+            }
+        }
+        for (program, counts) in self.counts().iter().filter(|(_, counts)| counts.run_count > 0) {
+            sums.insert(format!("{program}_run_ns"), counts.run_time_ns);
+            sums.insert(format!("{program}_runs"), counts.run_count);
+        }
+        sums
+    }
+
+    /// Detaches all programs and waits until none runs any more: they are not
+    /// preemptible, so a visit to each CPU sees the end of the last one.
+    pub(crate) fn detach(&mut self, cpus: &[u32]) {
+        self.sampling = None;
+        self.last_counts = Some(programs::counts(&self.ebpf));
+        programs::detach(&mut self.ebpf);
+        for &cpu in cpus {
+            drop(crate::affinity::run_on(cpu));
+        }
+    }
+}
+
+/// Loads the object with its constants set for this recording.
+fn load_object(options: &RecordOptions, btf: &Btf, cpus: u32, tsc: bool) -> Result<Ebpf, CaptureError> {
+    let flags = [
+        ("USE_TSC", tsc),
+        ("STATE_IS_ARGUMENT", programs::kernel_at_least(5, 18)),
+        ("OFFCPU_STACKS", options.stacks.offcpu),
+        ("WAKER_STACKS", options.stacks.wakers),
+        ("SAMPLE_STACKS", options.stacks.samples),
+        ("FILTER", !options.pids.is_empty()),
+    ]
+    .map(|(name, on)| (name, u8::from(on)));
+    let numbers = [("CROSS_CHECK", options.cross_check_every), ("COLLECTOR_TGID", std::process::id())];
+    let mut loader = EbpfLoader::new();
+    loader.btf(Some(btf));
+    for (name, flag) in &flags {
+        loader.override_global(name, flag, true);
+    }
+    for (name, number) in &numbers {
+        loader.override_global(name, number, true);
+    }
+    for map in ["sched_lanes", "sched_stack_lanes", "sample_lanes", "sample_stack_lanes", "task_lanes", "tsc_events"] {
+        loader.map_max_entries(map, cpus);
+    }
+    loader.load(OBJECT).map_err(|error| programs::load_error("syscollect.bpf.o", &error))
+}

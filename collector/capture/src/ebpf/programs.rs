@@ -1,0 +1,157 @@
+//! Which programs a kernel takes: BTF tracepoints where it has them, else raw
+//! tracepoints; direct reads where the helpers are there, else probing ones.
+
+use std::error::Error;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use aya::programs::{BtfTracePoint, PerfEvent, Program, ProgramError, RawTracePoint};
+use aya::{Btf, Ebpf};
+
+use super::sys::{self, ProgramCounts};
+use crate::error::CaptureError;
+use crate::options::RecordOptions;
+
+/// Tracepoints with a fast program and one for older kernels.
+const SCHED: [(&str, &str, &str); 3] = [
+    ("sched_switch", "sched_switch_btf", "sched_switch_raw"),
+    ("sched_waking", "sched_waking_btf", "sched_waking_raw"),
+    ("sched_wakeup_new", "sched_wakeup_new_btf", "sched_wakeup_new_raw"),
+];
+
+/// Rare tracepoints, always raw, and whether a recording is of use without.
+const RARE: [(&str, &str); 6] = [
+    ("sched_process_fork", "sched_process_fork_raw"),
+    ("sched_process_exec", "sched_process_exec_raw"),
+    ("sched_process_exit", "sched_process_exit_raw"),
+    ("task_rename", "task_rename_raw"),
+    ("sched_migrate_task", "sched_migrate_task_raw"),
+    ("cpu_frequency", "cpu_frequency_raw"),
+];
+
+const SAMPLERS: [&str; 2] = ["sample_direct", "sample_probing"];
+
+/// Whether the running kernel's release is at least this.
+pub(super) fn kernel_at_least(major: u32, minor: u32) -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut parts = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= (major, minor)
+}
+
+/// Loads the variants that the kernel takes; what it does not take is noted in `missing`.
+pub(super) fn load(
+    ebpf: &mut Ebpf,
+    btf: &Btf,
+    options: &RecordOptions,
+    missing: &mut Vec<String>,
+) -> Result<(), CaptureError> {
+    for (tracepoint, fast, raw) in SCHED {
+        if let Err(why) = load_btf(ebpf, fast, tracepoint, btf) {
+            missing.push(format!("{tracepoint} is read through a raw tracepoint: {}", first_line(&why)));
+            load_raw(ebpf, raw).map_err(|error| load_error(raw, &error))?;
+        }
+    }
+    for (_, program) in RARE {
+        load_raw(ebpf, program).map_err(|error| load_error(program, &error))?;
+    }
+    if options.sample_rate_hz > 0 && load_sampler(ebpf, SAMPLERS[0]).is_err() {
+        load_sampler(ebpf, SAMPLERS[1]).map_err(|error| load_error(SAMPLERS[1], &error))?;
+    }
+    Ok(())
+}
+
+/// Attaches what was loaded, switches last, so that the first switch finds all
+/// else at work.
+pub(super) fn attach(ebpf: &mut Ebpf, missing: &mut Vec<String>) -> Result<(), CaptureError> {
+    for (tracepoint, program) in RARE {
+        if let Err(error) = attach_raw(ebpf, program, tracepoint) {
+            missing.push(format!("there is no tracepoint {tracepoint} ({})", first_line(&error)));
+        }
+    }
+    for (tracepoint, fast, raw) in SCHED.iter().rev() {
+        let attached = if is_loaded(ebpf, fast) { attach_btf(ebpf, fast) } else { attach_raw(ebpf, raw, tracepoint) };
+        attached.map_err(|error| load_error(tracepoint, &error))?;
+    }
+    Ok(())
+}
+
+/// Ends everything that is attached.
+pub(super) fn detach(ebpf: &mut Ebpf) {
+    for (_, program) in ebpf.programs_mut() {
+        // What was not loaded cannot be unloaded; there is nothing to do about it.
+        let _ = match program {
+            Program::BtfTracePoint(program) => program.unload(),
+            Program::RawTracePoint(program) => program.unload(),
+            Program::PerfEvent(program) => program.unload(),
+            _ => Ok(()),
+        };
+    }
+}
+
+/// The loaded sampling program.
+pub(super) fn sampling_program(ebpf: &Ebpf) -> Option<OwnedFd> {
+    SAMPLERS.iter().find_map(|name| ebpf.program(name)?.fd().ok()?.as_fd().try_clone_to_owned().ok())
+}
+
+/// The kernel's counts of all loaded programs, by name.
+pub(super) fn counts(ebpf: &Ebpf) -> Vec<(String, ProgramCounts)> {
+    let count = |(name, program): (&str, &Program)| {
+        Some((name.to_owned(), sys::program_counts(program.fd().ok()?.as_fd()).ok()?))
+    };
+    ebpf.programs().filter_map(count).collect()
+}
+
+fn is_loaded(ebpf: &Ebpf, name: &str) -> bool {
+    ebpf.program(name).is_some_and(|program| program.fd().is_ok())
+}
+
+/// The program of that name as its type; the object is ours, so it is there.
+fn program<'a, T>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut T, ProgramError>
+where
+    &'a mut T: TryFrom<&'a mut Program, Error = ProgramError>,
+{
+    ebpf.program_mut(name).ok_or(ProgramError::NotLoaded)?.try_into()
+}
+
+fn load_btf(ebpf: &mut Ebpf, name: &str, tracepoint: &str, btf: &Btf) -> Result<(), ProgramError> {
+    program::<BtfTracePoint>(ebpf, name)?.load(tracepoint, btf)
+}
+
+fn load_raw(ebpf: &mut Ebpf, name: &str) -> Result<(), ProgramError> {
+    program::<RawTracePoint>(ebpf, name)?.load()
+}
+
+fn load_sampler(ebpf: &mut Ebpf, name: &str) -> Result<(), ProgramError> {
+    program::<PerfEvent>(ebpf, name)?.load()
+}
+
+fn attach_btf(ebpf: &mut Ebpf, name: &str) -> Result<(), ProgramError> {
+    program::<BtfTracePoint>(ebpf, name)?.attach().map(drop)
+}
+
+fn attach_raw(ebpf: &mut Ebpf, name: &str, tracepoint: &str) -> Result<(), ProgramError> {
+    program::<RawTracePoint>(ebpf, name)?.attach(tracepoint).map(drop)
+}
+
+/// An error of aya with permission told apart and the verifier's log cut to its end.
+pub(super) fn load_error(program: &str, error: &(dyn Error + 'static)) -> CaptureError {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(system) = error.downcast_ref::<io::Error>()
+            && system.kind() == io::ErrorKind::PermissionDenied
+        {
+            let source = io::Error::from_raw_os_error(system.raw_os_error().unwrap_or(libc::EPERM));
+            return CaptureError::NotPermitted { what: format!("loading {program}"), source };
+        }
+        cause = error.source();
+    }
+    let text = error.to_string();
+    let lines: Vec<&str> = text.lines().collect();
+    let end = lines.len().saturating_sub(8);
+    CaptureError::Program { program: program.to_owned(), reason: lines[end..].join("\n") }
+}
+
+fn first_line(error: &ProgramError) -> String {
+    let text = error.to_string();
+    text.lines().next().unwrap_or_default().chars().take(160).collect()
+}

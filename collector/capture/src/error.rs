@@ -1,0 +1,55 @@
+//! Why a recording could not start or go on.
+
+use std::io;
+
+/// What keeps a recording from starting.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// The kernel refuses this process what the recording needs.
+    #[error(
+        "the kernel does not permit {what} ({source}); run as root, or give the program CAP_BPF and CAP_PERFMON: \
+         `syscollect doctor` tells what is missing"
+    )]
+    NotPermitted {
+        /// What was tried.
+        what: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The kernel carries no type information.
+    #[error(
+        "the kernel has no type information at /sys/kernel/btf/vmlinux ({0}); \
+         it must be built with CONFIG_DEBUG_INFO_BTF, as those of Debian 12, Ubuntu 20.10, Fedora 34 and later are"
+    )]
+    NoBtf(String),
+    /// A kernel program was refused.
+    #[error("the kernel refused the program {program}: {reason}")]
+    Program {
+        /// Its name.
+        program: String,
+        /// The end of the verifier's log, or the error.
+        reason: String,
+    },
+    /// Something else that the recording stands on failed.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The output cannot be written.
+    #[error("cannot write the capture: {0}")]
+    Store(#[from] syscollect_store::StoreError),
+}
+
+impl CaptureError {
+    /// The error of a system call, with permission told apart.
+    pub(crate) fn system(what: impl Into<String>, source: io::Error) -> Self {
+        let what = what.into();
+        match source.kind() {
+            io::ErrorKind::PermissionDenied => Self::NotPermitted { what, source },
+            _ => Self::System { what, source },
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What would be gone later: processes and mappings that are there when the
+//! recording begins, and the files that are mapped while it goes on.
+//!
+//! A thread of its own, because reading /proc and opening files takes its
+//! time, and the lanes must be drained meanwhile.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use syscollect_model::{Mapping, Ticks};
+use syscollect_store::{Chunk, ChunkHeader, Definition, Lane, LaneKind, TraceBuffer};
+use syscollect_symbolize::HeldFiles;
+
+/// Rows of one definition, so that no chunk grows beyond what the store takes.
+const PROCESSES_AT_ONCE: usize = 256;
+const MAPPINGS_AT_ONCE: usize = 4096;
+
+/// The thread that takes notes, while there is something to note.
+pub(crate) struct Notes {
+    mapped: Sender<Mapping>,
+    thread: JoinHandle<HeldFiles>,
+}
+
+impl Notes {
+    /// Starts with what is there now.
+    pub(crate) fn start(buffer: Arc<TraceBuffer>) -> std::io::Result<Self> {
+        let (mapped, received) = channel();
+        let thread = std::thread::Builder::new().name("notes".into()).spawn(move || take_notes(&buffer, &received))?;
+        Ok(Self { mapped, thread })
+    }
+
+    /// A file was mapped.
+    pub(crate) fn mapped(&self, mapping: Mapping) {
+        // The thread ends only when this sender does.
+        let _ = self.mapped.send(mapping);
+    }
+
+    /// Waits until everything is noted; the files that are held open.
+    pub(crate) fn finish(self) -> HeldFiles {
+        drop(self.mapped);
+        self.thread.join().unwrap_or_default()
+    }
+}
+
+fn take_notes(buffer: &TraceBuffer, mapped: &Receiver<Mapping>) -> HeldFiles {
+    let root = Path::new("/");
+    let mut held = HeldFiles::new();
+    let processes = crate::snapshot::processes(root);
+    for some in processes.chunks(PROCESSES_AT_ONCE) {
+        buffer.push(definition_chunk(&Definition::Processes(some.to_vec())));
+    }
+    let mut mappings = Vec::new();
+    for process in processes.iter().filter(|process| !process.kernel) {
+        for mut mapping in crate::snapshot::mappings(root, process.pid) {
+            held.hold(&mut mapping);
+            mappings.push(mapping);
+        }
+        if mappings.len() >= MAPPINGS_AT_ONCE {
+            buffer.push(definition_chunk(&Definition::Mappings(std::mem::take(&mut mappings))));
+        }
+    }
+    buffer.push(definition_chunk(&Definition::Mappings(mappings)));
+    for mut mapping in mapped {
+        held.hold(&mut mapping);
+    }
+    held
+}
+
+/// A definition as the chunk that the writer numbers.
+pub(crate) fn definition_chunk(definition: &Definition) -> Chunk {
+    // Definitions are plain data with text keys: JSON can hold all of them.
+    let data = serde_json::to_vec(definition).unwrap_or_default();
+    let header = ChunkHeader {
+        lane: Lane { kind: LaneKind::Definition, cpu: 0 },
+        sequence: 0,
+        first: Ticks(0),
+        last: Ticks(0),
+        current_tid: u32::MAX,
+        stride: 0,
+        records_before: 0,
+        records: 1,
+        length: data.len() as u32,
+    };
+    Chunk { header, data }
+}

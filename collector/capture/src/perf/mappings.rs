@@ -1,0 +1,174 @@
+//! Executable mappings as they are made: per-CPU perf events, whose records go
+//! into the capture as they are. The only look into them is for files that
+//! must be held open before their process ends.
+
+use std::io;
+
+use syscollect_model::{BuildId, LossCause, Mapping, Ticks};
+use syscollect_store::{Chunk, Lane, LaneKind, LaneLoss};
+
+use super::event::PerfEvent;
+use super::ring::PerfRing;
+use crate::stage::Stage;
+
+/// Pages of each CPU's ring: some 1,500 mappings between two polls.
+const RING_PAGES: usize = 64;
+const PAGE: u32 = 4096;
+
+const PERF_RECORD_LOST: u32 = 2;
+const PERF_RECORD_MMAP2: u32 = 10;
+const PERF_RECORD_MISC_MMAP_BUILD_ID: u16 = 1 << 14;
+
+/// The mapping events of all CPUs.
+pub(crate) struct MappingRings {
+    build_ids: bool,
+    cpus: Vec<CpuRing>,
+}
+
+struct CpuRing {
+    cpu: u32,
+    ring: PerfRing,
+    stage: Stage,
+    lost: u64,
+}
+
+impl MappingRings {
+    /// Starts on the given CPUs.
+    ///
+    /// # Errors
+    ///
+    /// What perf_event_open or mmap said for the first CPU that failed.
+    pub(crate) fn open(cpus: &[u32]) -> io::Result<Self> {
+        // Before 5.12 the kernel refuses the attribute: build ids are then read
+        // from the files.
+        let probe = cpus.first().map(|cpu| PerfEvent::mappings(*cpu, 1, true).is_ok());
+        let mut rings = Self { build_ids: probe.unwrap_or(false), cpus: Vec::new() };
+        cpus.iter().try_for_each(|cpu| rings.add_cpu(*cpu))?;
+        Ok(rings)
+    }
+
+    /// Starts on a CPU that came up.
+    pub(crate) fn add_cpu(&mut self, cpu: u32) -> io::Result<()> {
+        let event = PerfEvent::mappings(cpu, RING_PAGES as u32 * PAGE / 2, self.build_ids)?;
+        let ring = PerfRing::map(event, RING_PAGES)?;
+        match self.cpus.iter_mut().find(|entry| entry.cpu == cpu) {
+            Some(entry) => entry.ring = ring,
+            None => {
+                let lane = Lane { kind: LaneKind::Mapping, cpu: cpu as u16 };
+                self.cpus.push(CpuRing { cpu, ring, stage: Stage::new(lane, 0), lost: 0 });
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes the records on to `sink`, and each mapping to `mapped`.
+    pub(crate) fn drain(&mut self, now: Ticks, mapped: &mut dyn FnMut(Mapping), sink: &mut dyn FnMut(Chunk)) {
+        for entry in &mut self.cpus {
+            let data = entry.stage.data();
+            let start = data.len();
+            entry.ring.read(data);
+            for record in records(&data[start..]) {
+                match record.kind {
+                    PERF_RECORD_LOST => entry.lost += record.word(8).unwrap_or(0),
+                    PERF_RECORD_MMAP2 => record.mapping().into_iter().for_each(&mut *mapped),
+                    _ => {}
+                }
+            }
+            // These records start with their kind, not with a stamp: the ticks
+            // of such a chunk are only when it was drained.
+            entry.stage.flush(now, |data| records(data).count() as u32, sink);
+        }
+    }
+
+    /// What the kernel says it dropped.
+    pub(crate) fn losses(&self) -> Vec<LaneLoss> {
+        let loss = |entry: &CpuRing| LaneLoss {
+            lane: LaneKind::Mapping.name().to_owned(),
+            cpu: Some(entry.cpu),
+            record: "mapping".to_owned(),
+            cause: LossCause::LaneFull,
+            count: entry.lost,
+        };
+        self.cpus.iter().filter(|entry| entry.lost > 0).map(loss).collect()
+    }
+}
+
+/// One record of a perf ring, `perf_event_header` included.
+struct Record<'a> {
+    kind: u32,
+    misc: u16,
+    bytes: &'a [u8],
+}
+
+/// The records in `bytes`; ends at the first that is cut or malformed.
+fn records(mut bytes: &[u8]) -> impl Iterator<Item = Record<'_>> {
+    std::iter::from_fn(move || {
+        let header = bytes.get(..8)?;
+        let size = u16::from_le_bytes([header[6], header[7]]) as usize;
+        let record = bytes.get(..size.max(8))?;
+        bytes = &bytes[record.len()..];
+        Some(Record {
+            kind: u32::from_le_bytes([header[0], header[1], header[2], header[3]]),
+            misc: u16::from_le_bytes([header[4], header[5]]),
+            bytes: record,
+        })
+    })
+}
+
+impl Record<'_> {
+    /// The 64-bit word at an offset behind the header.
+    fn word(&self, offset: usize) -> Option<u64> {
+        let bytes = self.bytes.get(8 + offset..16 + offset)?;
+        Some(u64::from_le_bytes(bytes.try_into().ok()?))
+    }
+
+    /// What `PERF_RECORD_MMAP2` says (include/uapi/linux/perf_event.h): pid,
+    /// tid, address, length, page offset, 24 bytes of build id or inode,
+    /// protection and flags, name.
+    fn mapping(&self) -> Option<Mapping> {
+        let (start, length) = (self.word(8)?, self.word(16)?);
+        let name = self.bytes.get(72..)?;
+        let name = &name[..name.iter().position(|byte| *byte == 0)?];
+        let mut build_id = BuildId::default();
+        if self.misc & PERF_RECORD_MISC_MMAP_BUILD_ID != 0 {
+            let size = usize::from(*self.bytes.get(40)?).min(20);
+            build_id = BuildId::from_bytes(self.bytes.get(44..44 + size)?);
+        }
+        Some(Mapping {
+            pid: self.word(0)? as u32,
+            start,
+            end: start.checked_add(length)?,
+            file_offset: self.word(24)?,
+            path: String::from_utf8_lossy(name).into_owned(),
+            build_id,
+            since: Ticks(0),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapping_record_is_read() {
+        let mut bytes = Vec::new();
+        bytes.extend(PERF_RECORD_MMAP2.to_le_bytes());
+        bytes.extend((2 | PERF_RECORD_MISC_MMAP_BUILD_ID).to_le_bytes());
+        bytes.extend(0u16.to_le_bytes());
+        bytes.extend([7u32, 8].map(u32::to_le_bytes).concat());
+        bytes.extend([0x1000u64, 0x2000, 0x3000].map(u64::to_le_bytes).concat());
+        bytes.extend([4, 0, 0, 0]);
+        bytes.extend([0xaa; 20]);
+        bytes.extend([5u32, 2].map(u32::to_le_bytes).concat());
+        bytes.extend(b"/bin/x\0\0");
+        bytes.extend([0; 24]);
+        let size = bytes.len() as u16;
+        bytes[6..8].copy_from_slice(&size.to_le_bytes());
+
+        let found = records(&bytes).next().unwrap().mapping().unwrap();
+        assert_eq!((found.pid, found.start, found.end, found.file_offset), (7, 0x1000, 0x3000, 0x3000));
+        assert_eq!((found.path.as_str(), found.build_id.to_string().as_str()), ("/bin/x", "aaaaaaaa"));
+        assert_eq!(records(&bytes[..40]).count(), 0, "a record that is cut is none");
+    }
+}

@@ -1,0 +1,128 @@
+//! The processes and mappings that are there when the recording begins.
+
+use std::fs;
+use std::path::Path;
+
+use syscollect_model::{BuildId, Mapping, Ticks};
+use syscollect_store::{KnownProcess, KnownThread};
+
+/// Arguments are cut after so many bytes; they are there to recognise a process by.
+const LONGEST_COMMAND_LINE: usize = 4096;
+
+/// Every process below `root`/proc with its threads. One that ends while it is
+/// read is left out, or described as far as it was read.
+pub(crate) fn processes(root: &Path) -> Vec<KnownProcess> {
+    let mut found: Vec<_> = numbered_folders(&root.join("proc")).filter_map(|pid| process(root, pid)).collect();
+    found.sort_by_key(|process| process.pid);
+    found
+}
+
+fn numbered_folders(path: &Path) -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+fn process(root: &Path, pid: u32) -> Option<KnownProcess> {
+    let folder = root.join(format!("proc/{pid}"));
+    let stat = fs::read(folder.join("stat")).ok()?;
+    let (_, parent_pid, flags) = parse_stat(&stat)?;
+    const PF_KTHREAD: u32 = 0x0020_0000;
+    let tasks = folder.join("task");
+    let threads = numbered_folders(&tasks).filter_map(|tid| {
+        let stat = fs::read(folder.join(format!("task/{tid}/stat"))).ok()?;
+        Some(KnownThread { tid, name: parse_stat(&stat)?.0 })
+    });
+    Some(KnownProcess {
+        pid,
+        parent_pid,
+        command_line: command_line(&folder),
+        kernel: flags & PF_KTHREAD != 0,
+        threads: threads.collect(),
+        ..KnownProcess::default()
+    })
+}
+
+/// The arguments of the process whose folder this is.
+pub(crate) fn command_line(folder: &Path) -> Vec<String> {
+    let mut bytes = fs::read(folder.join("cmdline")).unwrap_or_default();
+    bytes.truncate(LONGEST_COMMAND_LINE);
+    let words = bytes.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
+    let mut words: Vec<_> = words.collect();
+    if words.last().is_some_and(String::is_empty) {
+        words.pop();
+    }
+    words
+}
+
+/// Name, parent and flags of /proc/PID/stat. The name stands in brackets and
+/// may itself hold brackets and spaces.
+fn parse_stat(stat: &[u8]) -> Option<(String, u32, u32)> {
+    let open = stat.iter().position(|byte| *byte == b'(')?;
+    let close = stat.iter().rposition(|byte| *byte == b')')?;
+    let name = String::from_utf8_lossy(stat.get(open + 1..close)?).into_owned();
+    let rest = std::str::from_utf8(stat.get(close + 1..)?).ok()?;
+    let mut fields = rest.split_ascii_whitespace().skip(1);
+    let parent = fields.next()?.parse().ok()?;
+    let flags = fields.nth(4)?.parse().ok()?;
+    Some((name, parent, flags))
+}
+
+/// The executable mappings of a process.
+pub(crate) fn mappings(root: &Path, pid: u32) -> Vec<Mapping> {
+    let text = fs::read(root.join(format!("proc/{pid}/maps"))).unwrap_or_default();
+    text.split(|byte| *byte == b'\n').filter_map(|line| parse_mapping(pid, line)).collect()
+}
+
+fn parse_mapping(pid: u32, line: &[u8]) -> Option<Mapping> {
+    let line = String::from_utf8_lossy(line);
+    let mut fields = line.splitn(6, ' ');
+    let (start, end) = fields.next()?.split_once('-')?;
+    let executable = fields.next()?.as_bytes().get(2) == Some(&b'x');
+    let file_offset = u64::from_str_radix(fields.next()?, 16).ok()?;
+    let path = fields.nth(2).unwrap_or("").trim_start();
+    executable.then_some(())?;
+    Some(Mapping {
+        pid,
+        start: u64::from_str_radix(start, 16).ok()?,
+        end: u64::from_str_radix(end, 16).ok()?,
+        file_offset,
+        path: if path.is_empty() { "//anon".to_owned() } else { path.trim_end_matches(" (deleted)").to_owned() },
+        build_id: BuildId::default(),
+        since: Ticks(0),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_may_hold_brackets_and_spaces() {
+        let stat = b"42 (tmux: ) (x) S 7 42 42 0 -1 4194560 1 2";
+        assert_eq!(parse_stat(stat), Some(("tmux: ) (x".into(), 7, 4_194_560)));
+        assert_eq!(parse_stat(b"42 (cut"), None);
+    }
+
+    #[test]
+    fn executable_mappings_are_read_with_their_paths() {
+        let map = |line: &str| parse_mapping(1, line.as_bytes());
+        let found = map("7f00-8f00 r-xp 00001000 fe:00 123                       /opt/a b (deleted)").unwrap();
+        assert_eq!(
+            (found.start, found.end, found.file_offset, found.path.as_str()),
+            (0x7f00, 0x8f00, 0x1000, "/opt/a b")
+        );
+        assert_eq!(map("7f00-8f00 rw-p 00001000 fe:00 123 /opt/a"), None);
+        assert_eq!(map("7f00-8f00 rwxp 00000000 00:00 0").unwrap().path, "//anon");
+        assert_eq!(map("garbage"), None);
+    }
+
+    #[test]
+    fn this_test_is_a_process_with_a_main_thread() {
+        let me = std::process::id();
+        let all = processes(Path::new("/"));
+        let found = all.iter().find(|process| process.pid == me).unwrap();
+        assert!(found.threads.iter().any(|thread| thread.tid == me));
+        assert!(!found.command_line.is_empty());
+        assert!(mappings(Path::new("/"), me).iter().any(|mapping| mapping.path == "[vdso]"));
+    }
+}

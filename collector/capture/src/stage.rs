@@ -1,0 +1,144 @@
+//! Records on their way from a lane to the trace buffer: gathered until they
+//! make a chunk worth its header.
+
+use std::time::{Duration, Instant};
+
+use syscollect_model::Ticks;
+use syscollect_records::{RecordKind, Stamp};
+use syscollect_store::{Chunk, ChunkHeader, Lane, LaneKind};
+
+/// Bytes at which a chunk is full. LZ4 looks back 64 KiB.
+pub(crate) const CHUNK_BYTES: usize = 64 << 10;
+/// Records wait at most this long for others to share a chunk with; what waits
+/// is lost if the collector is killed.
+const LONGEST_WAIT: Duration = Duration::from_millis(500);
+
+/// The chunk of one lane that is being filled.
+pub(crate) struct Stage {
+    lane: Lane,
+    stride: usize,
+    sequence: u64,
+    records_before: u64,
+    current_tid: u32,
+    data: Vec<u8>,
+    since: Instant,
+}
+
+impl Stage {
+    /// An empty stage; `stride` is 0 where records have sizes of their own.
+    pub(crate) fn new(lane: Lane, stride: usize) -> Self {
+        let data = Vec::new();
+        Self { lane, stride, sequence: 0, records_before: 0, current_tid: u32::MAX, data, since: Instant::now() }
+    }
+
+    /// Where the lane's bytes go; whole records only.
+    pub(crate) fn data(&mut self) -> &mut Vec<u8> {
+        if self.data.is_empty() {
+            self.since = Instant::now();
+            self.data.reserve(CHUNK_BYTES);
+        }
+        &mut self.data
+    }
+
+    /// Whether what waits should go on now.
+    pub(crate) fn is_due(&self) -> bool {
+        self.data.len() >= CHUNK_BYTES || (!self.data.is_empty() && self.since.elapsed() >= LONGEST_WAIT)
+    }
+
+    /// Hands what waits to `sink`, in chunks of at most [`CHUNK_BYTES`] (or one
+    /// whole chunk where records have sizes of their own). `records` counts
+    /// them where the stride does not; `now` completes the 56-bit stamps.
+    pub(crate) fn flush(&mut self, now: Ticks, records: impl Fn(&[u8]) -> u32, sink: &mut dyn FnMut(Chunk)) {
+        if self.data.is_empty() {
+            return;
+        }
+        let mut data = std::mem::take(&mut self.data);
+        // The trace buffer counts capacities.
+        data.shrink_to_fit();
+        if self.stride == 0 || data.len() <= CHUNK_BYTES {
+            return self.emit(data, now, &records, sink);
+        }
+        let whole = CHUNK_BYTES / self.stride * self.stride;
+        for part in data.chunks(whole) {
+            self.emit(part.to_vec(), now, &records, sink);
+        }
+    }
+
+    fn emit(&mut self, data: Vec<u8>, now: Ticks, count: &impl Fn(&[u8]) -> u32, sink: &mut dyn FnMut(Chunk)) {
+        let records = if self.stride == 0 { count(&data) } else { (data.len() / self.stride) as u32 };
+        let last_start = if self.stride == 0 { 0 } else { data.len() - self.stride };
+        let header = ChunkHeader {
+            lane: self.lane,
+            sequence: self.sequence,
+            first: ticks_at(&data, 0, now),
+            last: ticks_at(&data, last_start, now),
+            current_tid: self.current_tid,
+            stride: self.stride as u32,
+            records_before: self.records_before,
+            records,
+            length: data.len() as u32,
+        };
+        if self.lane.kind == LaneKind::Sched {
+            self.current_tid = current_after(&data, self.stride).unwrap_or(self.current_tid);
+        }
+        self.sequence += 1;
+        self.records_before += u64::from(records);
+        sink(Chunk { header, data });
+    }
+}
+
+fn stamp_at(data: &[u8], at: usize) -> Option<Stamp> {
+    let bytes = data.get(at..at + 8)?;
+    Some(Stamp(u64::from_le_bytes(bytes.try_into().ok()?)))
+}
+
+fn ticks_at(data: &[u8], at: usize, now: Ticks) -> Ticks {
+    stamp_at(data, at).map_or(now, |stamp| Ticks(stamp.ticks_near(now.0)))
+}
+
+/// The task that is current after the last record: what the last switch or
+/// resume record says. Looks back only as far as that one.
+fn current_after(data: &[u8], stride: usize) -> Option<u32> {
+    let says =
+        |record: &&[u8]| matches!(RecordKind::from_number(record[0]), Some(RecordKind::Switch | RecordKind::Resume));
+    let record = data.chunks_exact(stride).rev().find(says)?;
+    Some(u32::from_le_bytes(record.get(8..12)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use syscollect_records::SchedRecord;
+
+    fn record(ticks: u64, kind: RecordKind, tid: u32) -> SchedRecord {
+        SchedRecord { stamp: Stamp::new(ticks, kind), tid, ..Default::default() }
+    }
+
+    #[test]
+    fn each_chunk_says_which_task_was_current_before_it() {
+        let mut stage = Stage::new(Lane { kind: LaneKind::Sched, cpu: 3 }, 16);
+        let mut chunks = Vec::new();
+        for records in [
+            [record(10, RecordKind::Resume, 7), record(20, RecordKind::Switch, 8)],
+            [record(30, RecordKind::Waking, 9), record(40, RecordKind::Waking, 9)],
+            [record(50, RecordKind::Switch, 9), record(60, RecordKind::Waking, 7)],
+        ] {
+            records.iter().for_each(|record| stage.data().extend(record.as_bytes()));
+            stage.flush(Ticks(100), |_| 0, &mut |chunk| chunks.push(chunk.header));
+        }
+        let seen: Vec<_> =
+            chunks.iter().map(|c| (c.sequence, c.current_tid, c.records_before, c.first.0, c.last.0)).collect();
+        assert_eq!(seen, [(0, u32::MAX, 0, 10, 20), (1, 8, 2, 30, 40), (2, 8, 4, 50, 60)]);
+    }
+
+    #[test]
+    fn much_waiting_becomes_several_chunks_of_whole_records() {
+        let mut stage = Stage::new(Lane { kind: LaneKind::Sample, cpu: 0 }, 24);
+        stage.data().extend(std::iter::repeat_n(0, 24 * 10_000));
+        assert!(stage.is_due());
+        let mut lengths = Vec::new();
+        stage.flush(Ticks(0), |_| 0, &mut |chunk| lengths.push(chunk.data.len()));
+        assert!(lengths.iter().all(|length| length % 24 == 0 && *length <= CHUNK_BYTES));
+        assert_eq!(lengths.iter().sum::<usize>(), 240_000);
+    }
+}

@@ -1,0 +1,114 @@
+//! What this machine can record, and why not: what `syscollect doctor` prints.
+//!
+//! Everything is tried rather than told from the kernel's version: events are
+//! opened and small programs are loaded, and both are closed at once. The
+//! attempts go through [`Probe`], and files through [`Machine`], so that tests
+//! describe machines that are not here.
+
+mod bpf;
+mod btf;
+mod limits;
+mod machine;
+mod probe;
+mod sources;
+
+use probe::{Probe, try_on_this_kernel};
+use serde::Serialize;
+use std::io;
+
+pub use machine::Machine;
+
+/// Something that recording uses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Capability {
+    /// A short name that never changes: `"btf"`.
+    pub name: &'static str,
+    /// Whether it is there.
+    pub available: bool,
+    /// Whether nothing can be recorded without it.
+    pub required: bool,
+    /// What was found; if it is missing, what recording does without it.
+    pub reason: String,
+    /// The command that mends it, if there is one.
+    pub remedy: Option<String>,
+}
+
+impl Capability {
+    fn yes(name: &'static str, reason: impl Into<String>) -> Self {
+        Self { name, available: true, required: false, reason: reason.into(), remedy: None }
+    }
+
+    fn no(name: &'static str, reason: impl Into<String>) -> Self {
+        Self { name, available: false, required: false, reason: reason.into(), remedy: None }
+    }
+
+    fn required(mut self) -> Self {
+        self.required = true;
+        self
+    }
+
+    /// How to mend it, unless it is there.
+    fn mend(mut self, remedy: impl Into<String>) -> Self {
+        if !self.available {
+            self.remedy = Some(remedy.into());
+        }
+        self
+    }
+}
+
+/// What a kernel without permission answers is no word on what it can do.
+const AS_ROOT: &str = "sudo syscollect doctor";
+
+/// Every capability of this machine.
+pub fn support() -> Vec<Capability> {
+    support_of(&Machine::this(), &try_on_this_kernel)
+}
+
+/// How a kernel answers to attempts.
+type Try<'a> = &'a dyn Fn(&Probe) -> io::Result<()>;
+
+fn support_of(machine: &Machine, attempt: Try<'_>) -> Vec<Capability> {
+    let mut all = Vec::new();
+    all.extend(limits::privileges(machine));
+    all.extend(sources::kernel_programs(machine, attempt));
+    all.extend(sources::clocks(machine, attempt));
+    all.extend(sources::sampling(machine, attempt));
+    all.extend(limits::limits(machine, attempt));
+    all.extend(sources::names(machine, attempt));
+    all.push(sources::power(machine));
+    all
+}
+
+/// Tells one attempt: `yes` and `without` are the reasons, `remedy` mends what
+/// the kernel lacks; what it forbids is mended by being root.
+fn tried(
+    name: &'static str,
+    result: io::Result<()>,
+    yes: impl Into<String>,
+    without: &str,
+    remedy: Option<&str>,
+) -> Capability {
+    let Err(error) = result else { return Capability::yes(name, yes) };
+    let capability = Capability::no(name, format!("{without} ({})", describe(&error)));
+    match (is_forbidden(&error), remedy) {
+        (true, _) => capability.mend(AS_ROOT),
+        (false, Some(remedy)) => capability.mend(remedy),
+        (false, None) => capability,
+    }
+}
+
+fn is_forbidden(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES))
+}
+
+/// The system's word for an error, without the number that io::Error adds.
+fn describe(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.find(" (os error") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,227 @@
+//! The bpf() calls that attempts need. The layouts are those of `union
+//! bpf_attr` in include/uapi/linux/bpf.h; the kernel takes shorter ones and
+//! requires what it does not know to be zero.
+
+use std::ffi::{CString, c_void};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+const MAP_CREATE: i64 = 0;
+const PROG_LOAD: i64 = 5;
+const RAW_TRACEPOINT_OPEN: i64 = 17;
+const LINK_CREATE: i64 = 28;
+
+const PROG_TYPE_KPROBE: u32 = 2;
+const PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
+const PROG_TYPE_TRACING: u32 = 26;
+const MAP_TYPE_ARRAY: u32 = 2;
+
+/// `expected_attach_type` of a tracepoint with BTF arguments.
+pub(super) const TRACE_RAW_TP: u32 = 23;
+/// `expected_attach_type` of an iterator.
+pub(super) const TRACE_ITER: u32 = 28;
+const TRACE_UPROBE_MULTI: u32 = 48;
+
+/// One instruction: opcode, registers, offset, immediate.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Instruction {
+    opcode: u8,
+    registers: u8,
+    offset: i16,
+    immediate: i32,
+}
+
+/// `register = 0`.
+const fn zero(register: u8) -> Instruction {
+    Instruction { opcode: 0xb7, registers: register, offset: 0, immediate: 0 }
+}
+
+const EXIT: Instruction = Instruction { opcode: 0x95, registers: 0, offset: 0, immediate: 0 };
+
+const fn call(helper: u32) -> Instruction {
+    Instruction { opcode: 0x85, registers: 0, offset: 0, immediate: helper as i32 }
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct ProgLoad {
+    prog_type: u32,
+    insn_cnt: u32,
+    insns: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log_buf: u64,
+    kern_version: u32,
+    prog_flags: u32,
+    prog_name: [u8; 16],
+    prog_ifindex: u32,
+    expected_attach_type: u32,
+    prog_btf_fd: u32,
+    func_info_rec_size: u32,
+    func_info: u64,
+    func_info_cnt: u32,
+    line_info_rec_size: u32,
+    line_info: u64,
+    line_info_cnt: u32,
+    attach_btf_id: u32,
+    attach_prog_fd: u32,
+    core_relo_cnt: u32,
+}
+
+const _: () = assert!(size_of::<ProgLoad>() == 120);
+const _: () = assert!(std::mem::offset_of!(ProgLoad, expected_attach_type) == 68);
+const _: () = assert!(std::mem::offset_of!(ProgLoad, attach_btf_id) == 108);
+
+#[repr(C)]
+struct MapCreate {
+    map_type: u32,
+    key_size: u32,
+    value_size: u32,
+    max_entries: u32,
+}
+
+#[repr(C)]
+struct RawTracepointOpen {
+    name: u64,
+    prog_fd: u32,
+    padding: u32,
+}
+
+#[repr(C)]
+struct LinkCreateUprobeMulti {
+    prog_fd: u32,
+    target_fd: u32,
+    attach_type: u32,
+    flags: u32,
+    path: u64,
+    offsets: u64,
+    ref_ctr_offsets: u64,
+    cookies: u64,
+    count: u32,
+    multi_flags: u32,
+    pid: u32,
+    padding: u32,
+}
+
+const _: () = assert!(size_of::<LinkCreateUprobeMulti>() == 64);
+
+/// Calls bpf() with one of the structures above.
+fn bpf<T>(command: i64, attr: &mut T) -> io::Result<OwnedFd> {
+    // SAFETY: `attr` is initialized without padding, its size is its own, and
+    // what its fields point to is alive while the caller's frame is.
+    let result =
+        unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attr).cast::<c_void>(), size_of::<T>()) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: these commands return a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(result as i32) })
+}
+
+/// Loads a program. `log` receives what the verifier says, as far as there is room.
+fn load(instructions: &[Instruction], mut attr: ProgLoad, log: &mut [u8]) -> io::Result<OwnedFd> {
+    attr.insns = instructions.as_ptr() as u64;
+    attr.insn_cnt = instructions.len() as u32;
+    attr.license = c"GPL".as_ptr() as u64;
+    if !log.is_empty() {
+        (attr.log_level, attr.log_size, attr.log_buf) = (1, log.len() as u32, log.as_mut_ptr() as u64);
+    }
+    bpf(PROG_LOAD, &mut attr)
+}
+
+/// Loads an empty program for a kernel function or type of the kernel's BTF.
+pub(super) fn load_tracing(expected_attach_type: u32, attach_btf_id: u32) -> io::Result<OwnedFd> {
+    let attr = ProgLoad { prog_type: PROG_TYPE_TRACING, expected_attach_type, attach_btf_id, ..Default::default() };
+    load(&[zero(0), EXIT], attr, &mut [])
+}
+
+/// Attaches an empty program to a raw tracepoint for a moment.
+pub(super) fn attach_raw_tracepoint(name: &str) -> io::Result<()> {
+    let attr = ProgLoad { prog_type: PROG_TYPE_RAW_TRACEPOINT, ..Default::default() };
+    let program = load(&[zero(0), EXIT], attr, &mut [])?;
+    let name = CString::new(name)?;
+    let mut attr = RawTracepointOpen { name: name.as_ptr() as u64, prog_fd: program.as_raw_fd() as u32, padding: 0 };
+    bpf(RAW_TRACEPOINT_OPEN, &mut attr).map(drop)
+}
+
+/// Loads a program that calls a helper with zeros. The verifier refuses the
+/// arguments of most; only its complaint about the helper itself means that
+/// there is none.
+pub(super) fn load_with_helper(number: u32) -> io::Result<()> {
+    let program = [zero(1), zero(2), zero(3), zero(4), zero(5), call(number), zero(0), EXIT];
+    let attr = ProgLoad { prog_type: PROG_TYPE_RAW_TRACEPOINT, ..Default::default() };
+    let mut log = vec![0; 4096];
+    let Err(error) = load(&program, attr, &mut log) else { return Ok(()) };
+    judge_helper(&String::from_utf8_lossy(&log), error)
+}
+
+/// "invalid func" and "unknown func" are what kernels up to 6.10 and later say.
+fn judge_helper(log: &str, error: io::Error) -> io::Result<()> {
+    let absent = ["invalid func", "unknown func", "cannot use helper"].iter().any(|complaint| log.contains(complaint));
+    let silent = log.trim_matches('\0').trim().is_empty();
+    match (absent, silent) {
+        (true, _) => Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
+        // The verifier did not get to speak: no permission, no memory, ...
+        (false, true) => Err(error),
+        (false, false) => Ok(()),
+    }
+}
+
+/// Whether several user functions can be attached to with one link (6.6). The
+/// folder `/` is no program, and a kernel that knows the link says so.
+pub(super) fn try_uprobe_multi() -> io::Result<()> {
+    let attr = ProgLoad { prog_type: PROG_TYPE_KPROBE, expected_attach_type: TRACE_UPROBE_MULTI, ..Default::default() };
+    let program = load(&[zero(0), EXIT], attr, &mut [])?;
+    let offset = 0u64;
+    let mut attr = LinkCreateUprobeMulti {
+        prog_fd: program.as_raw_fd() as u32,
+        target_fd: 0,
+        attach_type: TRACE_UPROBE_MULTI,
+        flags: 0,
+        path: c"/".as_ptr() as u64,
+        offsets: std::ptr::from_ref(&offset) as u64,
+        ref_ctr_offsets: 0,
+        cookies: 0,
+        count: 1,
+        multi_flags: 0,
+        pid: 0,
+        padding: 0,
+    };
+    match bpf(LINK_CREATE, &mut attr) {
+        Ok(_) => Ok(()),
+        Err(error) if error.raw_os_error() == Some(libc::EBADF) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Creates an array map of so many bytes for a moment.
+pub(super) fn create_map(bytes: u32) -> io::Result<()> {
+    let value_size = 64 << 10;
+    let max_entries = bytes.div_ceil(value_size);
+    bpf(MAP_CREATE, &mut MapCreate { map_type: MAP_TYPE_ARRAY, key_size: 4, value_size, max_entries }).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused() -> io::Error {
+        io::Error::from_raw_os_error(libc::EINVAL)
+    }
+
+    #[test]
+    fn a_helper_is_absent_only_when_the_verifier_says_so() {
+        let absent = |log: &str| judge_helper(log, refused()).unwrap_err().raw_os_error() == Some(libc::EOPNOTSUPP);
+        assert!(absent("5: (85) call unknown#999\ninvalid func unknown#999\n"));
+        assert!(absent("program of this type cannot use helper bpf_bind#64\n"));
+        assert!(judge_helper("R1 type=scalar expected=fp\n", refused()).is_ok());
+    }
+
+    #[test]
+    fn a_silent_verifier_leaves_the_systems_own_answer() {
+        let forbidden = io::Error::from_raw_os_error(libc::EPERM);
+        assert_eq!(judge_helper("\0\0\0", forbidden).unwrap_err().raw_os_error(), Some(libc::EPERM));
+    }
+}

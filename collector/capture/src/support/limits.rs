@@ -1,0 +1,112 @@
+//! What this process may do, and how much of it.
+
+use super::machine::{
+    CAP_BPF, CAP_CHECKPOINT_RESTORE, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE, CAP_SYSLOG, Machine, Privilege,
+};
+use super::probe::Probe;
+use super::{Capability, Try, is_forbidden};
+
+/// About what the lanes of a small machine take.
+const MAP_PROBE_BYTES: u32 = 16 << 20;
+/// A desktop has about 1,500 executable files mapped, and each is held open.
+const ENOUGH_FILES: u64 = 2048;
+
+/// The namespace and the capabilities of the process.
+pub(super) fn privileges(machine: &Machine) -> Vec<Capability> {
+    let namespace = match machine.foreign_pid_namespace() {
+        None => Capability::yes("pid_namespace", "process ids are the machine's own"),
+        Some(namespace) => Capability::no(
+            "pid_namespace",
+            format!("a namespace of its own ({namespace}): the kernel reports ids that mean nothing here"),
+        )
+        .mend("record on the host, or start the container with --pid=host"),
+    };
+    let mut all = vec![namespace.required()];
+    let held = machine.capabilities();
+    let mut add = |privilege: Privilege, required: bool| {
+        let holds = held.is_none_or(|held| held.holds(privilege));
+        let mut capability = match holds {
+            true => Capability::yes(privilege.name, privilege.purpose),
+            false => Capability::no(privilege.name, format!("not held; it {}", privilege.purpose)).mend(format!(
+                "sudo, or once: sudo setcap {}+ep \"$(command -v syscollect)\"",
+                Machine::CAPABILITIES_FOR_SETCAP
+            )),
+        };
+        capability.required = required;
+        all.push(capability);
+    };
+    add(CAP_BPF, true);
+    add(CAP_PERFMON, true);
+    add(CAP_SYS_PTRACE, false);
+    add(CAP_SYSLOG, false);
+    add(CAP_CHECKPOINT_RESTORE, false);
+    // It is only ever a stand-in for the others, never asked for by itself.
+    if held.is_some_and(|held| held.holds(CAP_SYS_ADMIN)) {
+        all.push(Capability::yes(CAP_SYS_ADMIN.name, CAP_SYS_ADMIN.purpose));
+    }
+    all
+}
+
+/// Settings that bound what the process may take.
+pub(super) fn limits(machine: &Machine, attempt: Try<'_>) -> Vec<Capability> {
+    vec![paranoid(machine), memory(machine, attempt), open_files(machine)]
+}
+
+fn paranoid(machine: &Machine) -> Capability {
+    const NAME: &str = "perf_event_paranoid";
+    let Some(value) = machine.read("proc/sys/kernel/perf_event_paranoid").and_then(|text| text.parse::<i32>().ok())
+    else {
+        return Capability::no(NAME, "this kernel has no perf events: no clock in hardware, no samples, no mappings");
+    };
+    let privileged = machine.capabilities().is_some_and(|held| held.holds(CAP_PERFMON));
+    match (privileged, value) {
+        (true, _) => Capability::yes(NAME, format!("{value}, which cap_perfmon overrides")),
+        (false, ..=-1) => Capability::yes(NAME, format!("{value}: everybody may use all events")),
+        (false, _) => Capability::no(NAME, format!("{value}: events of the whole machine need cap_perfmon"))
+            .mend("sudo sysctl kernel.perf_event_paranoid=-1, or record with sudo"),
+    }
+}
+
+fn memory(machine: &Machine, attempt: Try<'_>) -> Capability {
+    const NAME: &str = "memory_limit";
+    let limit = machine.limit("Max locked memory").map_or("unknown".into(), |(soft, _)| match soft {
+        u64::MAX => "unlimited".into(),
+        bytes => format!("{} KiB", bytes >> 10),
+    });
+    match attempt(&Probe::MapMemory(MAP_PROBE_BYTES)) {
+        Ok(()) => Capability::yes(NAME, format!("a map of 16 MiB can be made; locked memory: {limit}")),
+        Err(error) if is_forbidden(&error) && !machine.missing_to_record().is_empty() => {
+            Capability::no(NAME, "maps need cap_bpf, so this cannot be tried").mend(super::AS_ROOT)
+        }
+        Err(error) => {
+            let why = super::describe(&error);
+            Capability::no(NAME, format!("a map of 16 MiB was refused ({why}); locked memory: {limit}"))
+                .mend("ulimit -l unlimited, or give the control group more memory")
+        }
+    }
+}
+
+fn open_files(machine: &Machine) -> Capability {
+    const NAME: &str = "open_files";
+    match machine.limit("Max open files") {
+        Some((_, hard)) if hard < ENOUGH_FILES => {
+            Capability::no(NAME, format!("at most {hard}: files of ended processes may stay without names"))
+                .mend("ulimit -n 65536")
+        }
+        Some((soft, hard)) => Capability::yes(NAME, format!("{soft}, raised up to {hard} while recording")),
+        None => Capability::yes(NAME, "no limit is known"),
+    }
+}
+
+impl Machine {
+    /// Soft and hard limit of this process, from /proc/self/limits.
+    fn limit(&self, name: &str) -> Option<(u64, u64)> {
+        let limits = self.read("proc/self/limits")?;
+        let mut values = limits.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace();
+        let mut next = || match values.next()? {
+            "unlimited" => Some(u64::MAX),
+            number => number.parse().ok(),
+        };
+        Some((next()?, next()?))
+    }
+}

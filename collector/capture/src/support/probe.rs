@@ -1,0 +1,92 @@
+//! Attempts on the running kernel.
+
+use super::{bpf, btf};
+use perf_event_open_sys::bindings::{
+    PERF_COUNT_HW_CPU_CYCLES, PERF_COUNT_SW_CPU_CLOCK, PERF_FLAG_FD_CLOEXEC, PERF_TYPE_HARDWARE, PERF_TYPE_SOFTWARE,
+    perf_event_attr,
+};
+use std::fs::File;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::path::Path;
+
+/// Something to try.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Probe {
+    /// Open the TSC event of the msr PMU with this type number.
+    TscEvent(u32),
+    /// Open a sampling event on the PMU's cycles.
+    CycleSampling,
+    /// Open a sampling event on the CPU clock.
+    ClockSampling,
+    /// Load a program for this tracepoint with BTF arguments.
+    BtfTracepoint(&'static str),
+    /// Attach an empty program to this raw tracepoint.
+    RawTracepoint(&'static str),
+    /// Load a program for this iterator.
+    Iterator(&'static str),
+    /// Load a program that calls the helper of this number.
+    Helper(u32),
+    /// Attach to several user functions at once.
+    UprobeMulti,
+    /// Create a map of so many bytes.
+    MapMemory(u32),
+    /// Open a mapped file through /proc/self/map_files.
+    MappedFile,
+}
+
+/// Tries it on this kernel and takes it back at once.
+pub(super) fn try_on_this_kernel(probe: &Probe) -> io::Result<()> {
+    match probe {
+        Probe::TscEvent(pmu_type) => open_event(*pmu_type, 0, false),
+        Probe::CycleSampling => open_event(PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES.into(), true),
+        Probe::ClockSampling => open_event(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK.into(), true),
+        Probe::BtfTracepoint(name) => {
+            let id = btf::id_in_kernel(&format!("btf_trace_{name}"), btf::TYPEDEF)?;
+            bpf::load_tracing(bpf::TRACE_RAW_TP, id).map(drop)
+        }
+        Probe::Iterator(name) => {
+            let id = btf::id_in_kernel(&format!("bpf_iter_{name}"), btf::FUNCTION)?;
+            bpf::load_tracing(bpf::TRACE_ITER, id).map(drop)
+        }
+        Probe::RawTracepoint(name) => bpf::attach_raw_tracepoint(name),
+        Probe::Helper(number) => bpf::load_with_helper(*number),
+        Probe::UprobeMulti => bpf::try_uprobe_multi(),
+        Probe::MapMemory(bytes) => bpf::create_map(*bytes),
+        Probe::MappedFile => open_mapped_file(),
+    }
+}
+
+/// Opens an event for all tasks on the current CPU.
+fn open_event(kind: u32, config: u64, sampling: bool) -> io::Result<()> {
+    let mut attr = perf_event_attr { type_: kind, config, ..Default::default() };
+    attr.size = size_of::<perf_event_attr>() as u32;
+    attr.set_disabled(1);
+    if sampling {
+        attr.__bindgen_anon_1.sample_freq = 99;
+        attr.set_freq(1);
+    }
+    // SAFETY: sched_getcpu has no preconditions.
+    let cpu = unsafe { libc::sched_getcpu() }.max(0);
+    // SAFETY: `attr` is initialized, and its size is its own.
+    let fd = unsafe { perf_event_open_sys::perf_event_open(&mut attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC.into()) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call succeeded, so this is a new descriptor that nobody else owns.
+    drop(unsafe { OwnedFd::from_raw_fd(fd) });
+    Ok(())
+}
+
+/// This program's own file, the way a deleted file of another process is opened.
+fn open_mapped_file() -> io::Result<()> {
+    let maps = std::fs::read_to_string("/proc/self/maps")?;
+    let range = maps.lines().find(|line| line.contains(" r-xp ") && line.contains(" /")).and_then(|line| {
+        let (start, end) = line.split_once(' ')?.0.split_once('-')?;
+        // The names in map_files have no leading zeros, unlike the lines of maps.
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        Some(format!("{:x}-{:x}", number(start)?, number(end)?))
+    });
+    let range = range.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+    File::open(Path::new("/proc/self/map_files").join(range)).map(drop)
+}

@@ -1,0 +1,207 @@
+use super::*;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+/// A /proc and /sys on disk. What a test changes is the story it tells.
+struct Fake {
+    root: tempfile::TempDir,
+}
+
+impl Fake {
+    /// Root on a bare machine with everything.
+    fn complete() -> Self {
+        let fake = Self { root: tempfile::tempdir().unwrap() };
+        fake.write("proc/self/status", "Name:\tsyscollect\nCapEff:\t000001ffffffffff\n");
+        fake.write("proc/self/limits", LIMITS);
+        fake.write("proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu constant_tsc nonstop_tsc\n");
+        fake.write("proc/sys/kernel/perf_event_paranoid", "2\n");
+        fake.write("proc/sys/kernel/kptr_restrict", "1\n");
+        fake.write("proc/kallsyms", "0000000000000000 D fixed_percpu_data\nffffffff81000000 T _text\n");
+        fake.write("sys/bus/event_source/devices/msr/type", "9\n");
+        fake.write("sys/class/powercap/intel-rapl:0/energy_uj", "12345\n");
+        fs::create_dir_all(fake.path("sys/kernel/btf")).unwrap();
+        fs::write(fake.path("sys/kernel/btf/vmlinux"), 0xeb9f_u16.to_ne_bytes()).unwrap();
+        fs::create_dir_all(fake.path("proc/self/ns")).unwrap();
+        symlink("pid:[4026531836]", fake.path("proc/self/ns/pid")).unwrap();
+        fake
+    }
+
+    fn path(&self, path: &str) -> std::path::PathBuf {
+        self.root.path().join(path)
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        fs::create_dir_all(self.path(path).parent().unwrap()).unwrap();
+        fs::write(self.path(path), text).unwrap();
+    }
+
+    fn remove(&self, path: &str) {
+        fs::remove_file(self.path(path)).unwrap();
+    }
+
+    /// What a kernel that answers `attempt` supports, by name.
+    fn support(&self, attempt: Try<'_>) -> impl Fn(&str) -> Capability + use<> {
+        let all = support_of(&Machine::at(self.root.path()), attempt);
+        move |name| all.iter().find(|capability| capability.name == name).expect(name).clone()
+    }
+}
+
+const LIMITS: &str = "\
+Limit                     Soft Limit           Hard Limit           Units
+Max locked memory         8388608              unlimited            bytes
+Max open files            1024                 524288               files
+";
+
+fn works(_: &Probe) -> io::Result<()> {
+    Ok(())
+}
+
+fn error(number: i32) -> io::Result<()> {
+    Err(io::Error::from_raw_os_error(number))
+}
+
+#[test]
+fn a_complete_machine_has_everything_and_nothing_to_mend() {
+    let fake = Fake::complete();
+    for capability in support_of(&Machine::at(fake.root.path()), &works) {
+        assert!(capability.available, "{capability:?}");
+        assert_eq!(capability.remedy, None, "{capability:?}");
+        assert!(!capability.reason.is_empty());
+    }
+}
+
+#[test]
+fn names_are_used_once() {
+    let fake = Fake::complete();
+    let mut names: Vec<_> = support_of(&Machine::at(fake.root.path()), &works).iter().map(|c| c.name).collect();
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), count);
+}
+
+#[test]
+fn a_kernel_without_btf_cannot_record_and_the_remedy_names_the_option() {
+    let fake = Fake::complete();
+    fake.remove("sys/kernel/btf/vmlinux");
+    let btf = fake.support(&works)("btf");
+    assert!(!btf.available && btf.required);
+    assert!(btf.remedy.unwrap().contains("CONFIG_DEBUG_INFO_BTF"));
+}
+
+#[test]
+fn a_virtual_machine_without_a_pmu_samples_by_a_timer() {
+    let fake = Fake::complete();
+    fake.write("proc/cpuinfo", "flags\t\t: fpu constant_tsc hypervisor nonstop_tsc\n");
+    let support = fake.support(&|probe| match probe {
+        Probe::CycleSampling => error(libc::ENOENT),
+        _ => Ok(()),
+    });
+    let cycles = support("hardware_cycles");
+    assert!(!cycles.available && !cycles.required);
+    assert!(cycles.reason.contains("timer instead"), "{}", cycles.reason);
+    assert!(cycles.remedy.unwrap().contains("pmu=on"));
+    assert!(support("cpu_clock").available && support("invariant_tsc").available);
+}
+
+#[test]
+fn a_plain_user_is_led_to_sudo_wherever_the_kernel_forbids() {
+    let fake = Fake::complete();
+    fake.write("proc/self/status", "CapEff:\t0000000000000000\n");
+    let support = fake.support(&|_| error(libc::EPERM));
+    for name in ["cap_bpf", "cap_perfmon"] {
+        let capability = support(name);
+        assert!(!capability.available && capability.required);
+        assert!(capability.remedy.unwrap().contains("setcap"));
+    }
+    for name in ["tp_btf", "raw_tracepoints", "msr_tsc", "cpu_clock", "bpf_loop", "memory_limit"] {
+        assert!(support(name).remedy.unwrap().contains("sudo"), "{name}");
+    }
+    assert!(support("perf_event_paranoid").remedy.unwrap().contains("paranoid=-1"));
+}
+
+#[test]
+fn an_old_kernel_lacks_helpers_and_iterators_but_records() {
+    let fake = Fake::complete();
+    let support = fake.support(&|probe| match probe {
+        Probe::Helper(175 | 181) | Probe::UprobeMulti => error(libc::EOPNOTSUPP),
+        Probe::Iterator("task_vma") => error(libc::ENOENT),
+        _ => Ok(()),
+    });
+    assert!(support("bpf_get_current_task_btf").available);
+    for name in ["bpf_loop", "bpf_task_pt_regs", "uprobe_multi", "iter_task_vma"] {
+        let capability = support(name);
+        assert!(!capability.available && !capability.required, "{capability:?}");
+        assert!(capability.remedy.unwrap().contains("kernel"));
+    }
+}
+
+#[test]
+fn a_missing_tracepoint_is_named_and_only_scheduling_is_indispensable() {
+    let fake = Fake::complete();
+    let without = |name: &'static str| {
+        fake.support(&move |probe| match probe {
+            Probe::RawTracepoint(tracepoint) if *tracepoint == name => error(libc::ENOENT),
+            _ => Ok(()),
+        })("raw_tracepoints")
+    };
+    let frequency = without("cpu_frequency");
+    assert!(!frequency.available && !frequency.required);
+    assert!(frequency.reason.contains("cpu_frequency"), "{}", frequency.reason);
+    assert!(without("sched_switch").required);
+}
+
+#[test]
+fn hidden_kernel_symbols_name_the_setting() {
+    let fake = Fake::complete();
+    fake.write("proc/sys/kernel/kptr_restrict", "2\n");
+    fake.write("proc/kallsyms", "0000000000000000 T _text\n0000000000000000 t start\n");
+    let symbols = fake.support(&works)("kernel_symbols");
+    assert!(!symbols.available && symbols.reason.contains("kptr_restrict 2"), "{}", symbols.reason);
+    assert!(symbols.remedy.unwrap().contains("kptr_restrict=1"));
+}
+
+#[test]
+fn limits_are_told_with_their_figures() {
+    let fake = Fake::complete();
+    let support = fake.support(&|probe| match probe {
+        Probe::MapMemory(_) => error(libc::EPERM),
+        _ => Ok(()),
+    });
+    let memory = support("memory_limit");
+    assert!(!memory.available && memory.reason.contains("8192 KiB"), "{}", memory.reason);
+    assert!(memory.remedy.unwrap().contains("ulimit -l"));
+    assert!(support("open_files").reason.contains("524288"));
+
+    fake.write("proc/self/limits", &LIMITS.replace("524288", "1024"));
+    let files = fake.support(&works)("open_files");
+    assert!(!files.available && files.remedy.unwrap().contains("ulimit -n"));
+}
+
+#[test]
+fn a_container_is_sent_to_the_host() {
+    let fake = Fake::complete();
+    fake.remove("proc/self/ns/pid");
+    symlink("pid:[4026532500]", fake.path("proc/self/ns/pid")).unwrap();
+    let namespace = fake.support(&works)("pid_namespace");
+    assert!(!namespace.available && namespace.required);
+    assert!(namespace.remedy.unwrap().contains("--pid=host"));
+}
+
+#[test]
+fn a_machine_without_energy_counters_or_msr_pmu_says_what_it_does_without() {
+    let fake = Fake::complete();
+    fake.remove("sys/class/powercap/intel-rapl:0/energy_uj");
+    fake.remove("sys/bus/event_source/devices/msr/type");
+    let support = fake.support(&works);
+    assert!(support("rapl").reason.contains("no power track"));
+    assert!(support("msr_tsc").reason.contains("monotonic clock"));
+}
+
+#[test]
+fn this_machine_answers_without_a_panic_whoever_asks() {
+    let all = support();
+    let named = |name: &str| all.iter().find(|capability| capability.name == name).unwrap();
+    assert_eq!(named("btf").available, Path::new("/sys/kernel/btf/vmlinux").exists());
+}
