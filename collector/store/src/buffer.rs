@@ -191,29 +191,34 @@ fn size_of_chunk(chunk: &Chunk) -> usize {
 ///
 /// After the output failed (a full disk), it takes chunks on and counts their
 /// records as [`LossCause::DiskFull`], so that the recording ends in its usual
-/// way; what is on disk stays readable.
+/// way; what is on disk stays readable. A chunk that cannot be written for a
+/// reason of its own (its size) is counted the same way, and the rest goes on.
 ///
 /// # Errors
 ///
 /// The first error of the writer, once the buffer is closed and empty.
 pub fn drain_to<W: Write>(buffer: &TraceBuffer, writer: &mut CaptureWriter<W>) -> Result<(), StoreError> {
-    let mut result = Ok(());
+    let mut first_error = None;
+    let mut output_failed = false;
     loop {
         let chunk = match buffer.pop(Duration::from_millis(200)) {
             Popped::Chunk(chunk) => chunk,
             Popped::Empty => continue,
             Popped::Closed => break,
         };
-        if result.is_ok() {
-            result = writer.write(&chunk);
-            if result.is_ok() {
-                continue;
+        let result = if output_failed { None } else { Some(writer.write(&chunk)) };
+        match result {
+            Some(Ok(())) => continue,
+            Some(Err(error)) => {
+                output_failed |= matches!(error, StoreError::Write { .. });
+                first_error = first_error.or(Some(error));
             }
+            None => {}
         }
         buffer.lose(&chunk.header, LossCause::DiskFull);
     }
     for end in buffer.ends() {
         writer.note_end(end);
     }
-    result
+    first_error.map_or(Ok(()), Err)
 }

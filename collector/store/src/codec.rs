@@ -1,5 +1,9 @@
-//! Compression of payloads: records are transposed so that equal columns lie
-//! side by side, then pass through LZ4.
+//! Compression of payloads: stamps become distances, records are transposed so
+//! that equal bytes lie side by side, then LZ4 takes the runs.
+//!
+//! Of 16-byte scheduling records LZ4 alone leaves 8.0 to 9.0 bytes, transposed
+//! first 2.2 to 6.2, with distances 1.7 to 5.4 (2 to 2,000 threads), all at more
+//! than 1 GB/s: `cargo test -p syscollect-store --test size -- --nocapture`.
 
 use crate::format::Encoding;
 use crate::transpose::{columns, delta_stamps, records, undelta_stamps};
@@ -28,7 +32,7 @@ impl Encoder {
             delta_stamps(&mut self.deltas, stride);
             self.columns.resize(data.len(), 0);
             columns(&self.deltas, stride, &mut self.columns);
-            (Encoding::DeltaColumns, &self.columns[..])
+            (Encoding::Columns, &self.columns[..])
         } else {
             (Encoding::Lz4, data)
         };
@@ -64,16 +68,14 @@ impl ReadBuffer {
             Encoding::Raw if payload.len() == length => out.copy_from_slice(payload),
             Encoding::Raw => return Err("its length differs from what its header says"),
             Encoding::Lz4 => unpack(payload, out)?,
-            Encoding::Columns | Encoding::DeltaColumns => {
+            Encoding::Columns => {
                 if stride < 8 || !stride.is_multiple_of(8) || !length.is_multiple_of(stride) {
                     return Err("its length is no multiple of its records' size");
                 }
                 self.columns.resize(length, 0);
                 unpack(payload, &mut self.columns)?;
                 records(&self.columns, stride, out);
-                if encoding == Encoding::DeltaColumns {
-                    undelta_stamps(out, stride);
-                }
+                undelta_stamps(out, stride);
             }
         }
         Ok(())

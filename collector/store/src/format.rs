@@ -59,15 +59,14 @@ pub(crate) enum Encoding {
     Raw = 0,
     /// An LZ4 block.
     Lz4 = 1,
-    /// An LZ4 block of the transposed records.
+    /// An LZ4 block of the transposed records, after each stamp's ticks were
+    /// replaced by their distance from those before.
     Columns = 2,
-    /// The same, with each stamp replaced by its distance from the one before.
-    DeltaColumns = 3,
 }
 
 impl Encoding {
     pub(crate) fn from_number(number: u8) -> Option<Self> {
-        [Self::Raw, Self::Lz4, Self::Columns, Self::DeltaColumns].into_iter().find(|e| *e as u8 == number)
+        [Self::Raw, Self::Lz4, Self::Columns].into_iter().find(|e| *e as u8 == number)
     }
 }
 

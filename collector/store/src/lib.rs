@@ -44,6 +44,8 @@ mod codec;
 mod definition;
 mod error;
 mod format;
+#[cfg(test)]
+mod hostile;
 mod index;
 mod reader;
 mod scan;

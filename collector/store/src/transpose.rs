@@ -98,3 +98,45 @@ pub(crate) fn undelta_stamps(records: &mut [u8], stride: usize) {
 }
 
 const _: () = assert!(STAMP == size_of::<u64>());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn bytes_of_one_place_come_side_by_side() {
+        let data: Vec<u8> = (0..160).collect();
+        let mut out = vec![0; 160];
+        columns(&data, 16, &mut out);
+        assert_eq!(out[..10], [0, 16, 32, 48, 64, 80, 96, 112, 128, 144]);
+        assert_eq!(out[150..], [15, 31, 47, 63, 79, 95, 111, 127, 143, 159]);
+    }
+
+    #[test]
+    fn distances_keep_the_kind_and_cross_the_end_of_the_range() {
+        let stamps = [(u64::MAX << 8) | 3, 0x0000_0000_0000_0204, 0x0000_0000_0000_0105];
+        let mut bytes: Vec<u8> = stamps.iter().flat_map(|stamp| stamp.to_le_bytes()).collect();
+        let original = bytes.clone();
+        delta_stamps(&mut bytes, 8);
+        assert_eq!(load(&bytes, 8), 0x0304, "three ticks later");
+        assert_eq!(load(&bytes, 16), 0xFFFF_FFFF_FFFF_FF05, "one tick earlier");
+        undelta_stamps(&mut bytes, 8);
+        assert_eq!(bytes, original);
+    }
+
+    proptest! {
+        #[test]
+        fn both_are_undone_exactly(words in 1usize..8, count in 0usize..70, seed in any::<u64>()) {
+            let stride = words * 8;
+            let data: Vec<u8> = (0..stride * count).map(|at| (seed.wrapping_mul(at as u64 | 1) >> 40) as u8).collect();
+            let (mut work, mut matrix) = (data.clone(), vec![0; data.len()]);
+            delta_stamps(&mut work, stride);
+            columns(&work, stride, &mut matrix);
+            let mut back = vec![0; data.len()];
+            records(&matrix, stride, &mut back);
+            undelta_stamps(&mut back, stride);
+            prop_assert_eq!(back, data);
+        }
+    }
+}

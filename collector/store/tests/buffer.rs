@@ -1,0 +1,220 @@
+//! The trace buffer between lanes and disk: bounded, and every record is
+//! either written or counted.
+
+mod story;
+
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use story::chunk;
+use syscollect_model::LossCause;
+use syscollect_store::{
+    BufferMode, CaptureReader, CaptureWriter, Chunk, Damage, Lane, LaneKind, Popped, StoreError, TraceBuffer, drain_to,
+};
+
+const SCHED: Lane = Lane { kind: LaneKind::Sched, cpu: 1 };
+const STACK: Lane = Lane { kind: LaneKind::SchedStack, cpu: 1 };
+
+/// Bytes that one chunk of 64 records of 16 bytes takes in the buffer.
+const ONE: usize = size_of::<Chunk>() + 1024;
+
+fn event(sequence: u64) -> Chunk {
+    let mut chunk = chunk(SCHED, sequence, sequence * 64, 64, 16);
+    chunk.data.shrink_to_fit();
+    chunk
+}
+
+fn pop_all(buffer: &TraceBuffer) -> Vec<Chunk> {
+    std::iter::from_fn(|| match buffer.pop(Duration::ZERO) {
+        Popped::Chunk(chunk) => Some(chunk),
+        Popped::Empty | Popped::Closed => None,
+    })
+    .collect()
+}
+
+fn sequences(chunks: &[Chunk]) -> Vec<(LaneKind, u64)> {
+    chunks.iter().map(|chunk| (chunk.header.lane.kind, chunk.header.sequence)).collect()
+}
+
+#[test]
+fn discard_drops_the_newest_events_and_counts_them() {
+    let buffer = TraceBuffer::new(3 * ONE, BufferMode::Discard);
+    (0..5).for_each(|sequence| buffer.push(event(sequence)));
+    assert_eq!(buffer.held(), 3 * ONE);
+    assert_eq!(buffer.losses(), [(SCHED, LossCause::BufferFull, 128)]);
+    assert_eq!(sequences(&pop_all(&buffer)), [0, 1, 2].map(|n| (LaneKind::Sched, n)));
+    assert_eq!(buffer.held(), 0);
+    buffer.push(event(5));
+    assert_eq!(sequences(&pop_all(&buffer)), [(LaneKind::Sched, 5)], "there is room again");
+}
+
+#[test]
+fn overwrite_drops_the_oldest_events_and_keeps_the_rest_until_the_end() {
+    let buffer = TraceBuffer::new(3 * ONE, BufferMode::Overwrite);
+    (0..3).for_each(|sequence| buffer.push(event(sequence)));
+    buffer.push(chunk(STACK, 0, 0, 1, 72));
+    assert_eq!(buffer.losses(), [(SCHED, LossCause::Overwritten, 64)], "the definition took the oldest one's room");
+    assert_eq!(sequences(&pop_all(&buffer)), [(LaneKind::SchedStack, 0)], "only definitions come while recording");
+    (3..5).for_each(|sequence| buffer.push(event(sequence)));
+    assert_eq!(buffer.losses(), [(SCHED, LossCause::Overwritten, 128)]);
+    buffer.close();
+    assert_eq!(sequences(&pop_all(&buffer)), [2, 3, 4].map(|n| (LaneKind::Sched, n)));
+    assert!(matches!(buffer.pop(Duration::ZERO), Popped::Closed));
+}
+
+#[test]
+fn definitions_go_through_a_full_buffer_and_memory_keeps_its_bound() {
+    for mode in [BufferMode::Discard, BufferMode::Overwrite] {
+        let buffer = TraceBuffer::new(ONE, mode);
+        buffer.push(event(0));
+        let (records, mut most) = (4_096, 0);
+        for sequence in 0..200 {
+            buffer.push(chunk(STACK, sequence, sequence * u64::from(records), records, 32));
+            most = most.max(buffer.held());
+        }
+        assert!(most <= ONE + (16 << 20), "{most} bytes held");
+        let lost: BTreeMap<_, _> = buffer.losses().into_iter().map(|(lane, _, lost)| (lane, lost)).collect();
+        assert_eq!(lost[&SCHED], 64, "the event made room");
+        let there = pop_all(&buffer).len() as u64;
+        assert!(there > 120, "{there} definitions of 128 KiB fit into 16 MiB");
+        assert_eq!(there * u64::from(records) + lost[&STACK], 200 * u64::from(records));
+    }
+}
+
+#[test]
+fn what_comes_after_the_end_is_counted() {
+    let buffer = TraceBuffer::new(10 * ONE, BufferMode::Discard);
+    buffer.close();
+    buffer.push(event(0));
+    assert_eq!(buffer.losses(), [(SCHED, LossCause::BufferFull, 64)]);
+}
+
+#[test]
+fn pop_waits_no_longer_than_asked_and_wakes_for_a_chunk() {
+    let buffer = Arc::new(TraceBuffer::new(10 * ONE, BufferMode::Discard));
+    let start = Instant::now();
+    assert!(matches!(buffer.pop(Duration::from_millis(20)), Popped::Empty));
+    assert!(start.elapsed() >= Duration::from_millis(20));
+    let pusher = Arc::clone(&buffer);
+    let thread = std::thread::spawn(move || pusher.push(event(0)));
+    assert!(matches!(buffer.pop(Duration::from_secs(60)), Popped::Chunk(_)));
+    thread.join().unwrap();
+    assert!(start.elapsed() < Duration::from_secs(50));
+}
+
+/// A disk with room for so many bytes.
+struct SmallDisk {
+    bytes: Vec<u8>,
+    room: usize,
+}
+
+impl Write for SmallDisk {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = bytes.len().min(self.room - self.bytes.len());
+        if count == 0 {
+            return Err(io::Error::from(io::ErrorKind::StorageFull));
+        }
+        self.bytes.extend_from_slice(&bytes[..count]);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn on_a_full_disk_recording_ends_as_usual_and_the_file_reads_to_its_last_chunk() {
+    for room in (40..2_000).step_by(7) {
+        let mut disk = SmallDisk { bytes: Vec::new(), room };
+        let mut writer = CaptureWriter::create(&mut disk).unwrap();
+        let buffer = TraceBuffer::new(1 << 20, BufferMode::Discard);
+        (0..30).for_each(|sequence| buffer.push(event(sequence)));
+        buffer.close();
+        let error = drain_to(&buffer, &mut writer).unwrap_err();
+        assert!(matches!(error, StoreError::Write { .. }), "{error}");
+        assert!(writer.finish().is_err());
+        let [(SCHED, LossCause::DiskFull, lost)] = buffer.losses()[..] else { panic!("{:?}", buffer.losses()) };
+        let there: u32 = match CaptureReader::from_bytes(disk.bytes) {
+            Ok(reader) => reader.chunks(SCHED).iter().map(|entry| reader.read(entry).unwrap().header.records).sum(),
+            Err(error) => panic!("{room} bytes: {error}"),
+        };
+        assert_eq!(u64::from(there) + lost, 30 * 64, "{room} bytes");
+    }
+}
+
+#[test]
+fn a_chunk_that_is_too_large_stops_no_other() {
+    let buffer = TraceBuffer::new(64 << 20, BufferMode::Discard);
+    buffer.push(event(0));
+    buffer.push(chunk(SCHED, 1, 64, 300_000, 16));
+    buffer.push(chunk(SCHED, 2, 300_064, 64, 16));
+    buffer.close();
+    let mut writer = CaptureWriter::create(Vec::new()).unwrap();
+    assert!(matches!(drain_to(&buffer, &mut writer), Err(StoreError::ChunkTooLarge { .. })));
+    let reader = CaptureReader::from_bytes(writer.finish().unwrap()).unwrap();
+    assert_eq!(reader.chunks(SCHED).len(), 2);
+    assert_eq!(buffer.losses(), [(SCHED, LossCause::DiskFull, 300_000)]);
+    assert!(matches!(reader.damage(), [Damage::Gap { records: Some(300_000), sequence: 1, chunks: 1, .. }]));
+}
+
+/// What happens to a buffer next.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Push(u16, u32),
+    Define(u32),
+    Pop,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0u16..3, 1u32..200).prop_map(|(cpu, records)| Step::Push(cpu, records)),
+        1 => (1u32..20).prop_map(Step::Define),
+        2 => Just(Step::Pop),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn recorded_and_lost_are_what_was_produced_for_every_lane(
+        steps in prop::collection::vec(step(), 1..120),
+        limit in 0usize..20_000,
+        overwrite in any::<bool>(),
+    ) {
+        let mode = if overwrite { BufferMode::Overwrite } else { BufferMode::Discard };
+        let buffer = TraceBuffer::new(limit, mode);
+        let mut writer = CaptureWriter::create(Vec::new()).unwrap();
+        let mut produced: BTreeMap<Lane, (u64, u64)> = BTreeMap::new();
+        for step in steps {
+            let (lane, records, stride) = match step {
+                Step::Push(cpu, records) => (Lane { kind: LaneKind::Sched, cpu }, records, 16),
+                Step::Define(records) => (STACK, records, 40),
+                Step::Pop => {
+                    if let Popped::Chunk(chunk) = buffer.pop(Duration::ZERO) {
+                        writer.write(&chunk).unwrap();
+                    }
+                    continue;
+                }
+            };
+            let (sequence, before) = produced.entry(lane).or_default();
+            buffer.push(chunk(lane, *sequence, *before, records, stride));
+            *sequence += 1;
+            *before += u64::from(records);
+        }
+        buffer.close();
+        drain_to(&buffer, &mut writer).unwrap();
+        let reader = CaptureReader::from_bytes(writer.finish().unwrap()).unwrap();
+        for (lane, (_, produced)) in produced {
+            let there: u64 = reader.chunks(lane).iter().map(|entry| u64::from(entry.records)).sum();
+            let lost: u64 = buffer.losses().iter().filter(|(of, ..)| *of == lane).map(|(.., lost)| lost).sum();
+            prop_assert_eq!(there + lost, produced, "{}", lane);
+            let gaps: u64 = reader.damage().iter().map(|damage| match damage {
+                Damage::Gap { lane: of, records: Some(records), .. } if *of == lane => *records,
+                _ => 0,
+            }).sum();
+            prop_assert_eq!(gaps, lost, "the file itself tells what {} lost", lane);
+        }
+    }
+}

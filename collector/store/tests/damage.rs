@@ -1,0 +1,210 @@
+//! Damaged files: what can be read is true, and the rest is counted.
+
+mod story;
+mod synthetic;
+
+use proptest::prelude::*;
+use story::Story;
+use syscollect_model::LossCause;
+use syscollect_store::{CaptureReader, CaptureWriter, Damage, Definition, Lane, LaneKind, LaneLoss, StoreError};
+
+#[test]
+fn a_whole_file_gives_back_what_was_written() {
+    let story = Story::small();
+    let reader = CaptureReader::from_bytes(story.file.clone()).unwrap();
+    assert_eq!(reader.damage(), []);
+    assert!(reader.is_complete());
+    assert_eq!(reader.valid_length(), story.file.len() as u64);
+    for lane in story.lanes() {
+        assert_eq!(story.account(&reader, lane), (story.produced(lane), 0), "{lane}");
+    }
+    assert_eq!(Story::read_definitions(&reader), story.definitions);
+}
+
+#[test]
+fn any_flipped_byte_loses_no_name_and_every_lost_record_is_counted() {
+    let story = Story::small();
+    let mut chunks_lost = 0;
+    for (at, pattern) in (0..story.file.len()).flat_map(|at| [(at, 0x01), (at, 0x80), (at, 0xFF)]) {
+        let mut file = story.file.clone();
+        file[at] ^= pattern;
+        let reader = CaptureReader::from_bytes(file).unwrap_or_else(|error| panic!("byte {at}: {error}"));
+        for lane in story.lanes() {
+            let (there, lost) = story.account(&reader, lane);
+            assert_eq!(there + lost, story.produced(lane), "byte {at} ^ {pattern:#x}, {lane}");
+            assert!(lost == 0 || !lane.kind.is_definition(), "byte {at} ^ {pattern:#x} lost {lost} of {lane}");
+            chunks_lost += usize::from(lost > 0);
+        }
+        assert_eq!(Story::read_definitions(&reader), story.definitions, "byte {at} ^ {pattern:#x}");
+        assert!(reader.is_complete());
+    }
+    assert!(chunks_lost > 500, "the flips must reach chunks of events: {chunks_lost}");
+}
+
+#[test]
+fn a_file_cut_off_anywhere_reads_to_its_last_whole_chunk() {
+    let story = Story::small();
+    for cut in 32..=story.file.len() {
+        let opened = CaptureReader::from_bytes(story.file[..cut].to_vec());
+        let reader = opened.unwrap_or_else(|error| panic!("cut at {cut}: {error}"));
+        let whole = story.ends.iter().filter(|(_, end)| *end <= cut as u64).count();
+        let found: usize = story.lanes().iter().map(|lane| reader.chunks(*lane).len()).sum();
+        assert_eq!(found, whole, "cut at {cut}");
+        for lane in story.lanes() {
+            let (there, _) = story.account(&reader, lane);
+            let expected = story.ends.iter().filter(|(of, end)| *of == lane && *end <= cut as u64).count();
+            assert_eq!(expected, reader.chunks(lane).iter().filter(|entry| reader.read(entry).is_ok()).count());
+            assert!(there <= story.produced(lane));
+        }
+        let tail: Vec<_> = reader.damage().iter().filter(|damage| matches!(damage, Damage::Truncated { .. })).collect();
+        assert_eq!(tail.len(), usize::from(reader.valid_length() < cut as u64), "cut at {cut}: {tail:?}");
+    }
+}
+
+#[test]
+fn a_file_cut_off_within_its_header_is_refused() {
+    let story = Story::small();
+    for cut in 0..32 {
+        let error = CaptureReader::from_bytes(story.file[..cut].to_vec()).unwrap_err();
+        assert!(matches!(error, StoreError::NotACapture { .. }), "cut at {cut}: {error}");
+    }
+}
+
+#[test]
+fn a_chunk_lost_from_the_end_of_a_lane_is_counted_by_the_totals() {
+    let story = Story::small();
+    let lane = Lane { kind: LaneKind::Sched, cpu: 0 };
+    let last = story.ends.iter().rposition(|(of, _)| *of == lane).unwrap();
+    let mut file = story.file.clone();
+    file[story.ends[last - 1].1 as usize..story.ends[last].1 as usize].fill(0xAA);
+    let reader = CaptureReader::from_bytes(file).unwrap();
+    assert_eq!(story.account(&reader, lane), (13, 6));
+    let unreported = reader.unreported_losses(&[]);
+    let expected =
+        LaneLoss { lane: "sched".into(), cpu: Some(0), record: String::new(), cause: LossCause::Damaged, count: 6 };
+    assert_eq!(unreported, [expected.clone()]);
+    let reported = LaneLoss { cause: LossCause::BufferFull, count: 4, ..expected.clone() };
+    assert_eq!(reader.unreported_losses(&[reported]), [LaneLoss { count: 2, ..expected }]);
+}
+
+#[test]
+fn a_write_that_was_cut_off_does_not_swallow_the_chunks_after_it() {
+    let story = Story::small();
+    let lane = Lane { kind: LaneKind::Sched, cpu: 0 };
+    let (_, end) = story.ends.iter().find(|(of, _)| *of == lane).unwrap();
+    let mut file = story.file.clone();
+    // The first chunk of switches lost 5 bytes of its payload: its header's
+    // length now reaches into the second.
+    file.drain(*end as usize - 5..*end as usize);
+    let reader = CaptureReader::from_bytes(file).unwrap();
+    assert_eq!(story.account(&reader, lane), (10, 9));
+    assert_eq!(Story::read_definitions(&reader), story.definitions);
+}
+
+#[test]
+fn a_damaged_page_loses_no_definition_in_a_large_file() {
+    let mut writer = CaptureWriter::create(Vec::new()).unwrap();
+    let lane = Lane { kind: LaneKind::Sample, cpu: 0 };
+    let mut random = synthetic::Random(5);
+    for sequence in 0..48 {
+        writer.define(&Definition::Counters(vec![Default::default(); sequence as usize])).unwrap();
+        let mut chunk = story::chunk(lane, sequence, sequence * 2_730, 2_730, 24);
+        chunk.data.iter_mut().for_each(|byte| *byte = random.next() as u8);
+        writer.write(&chunk).unwrap();
+    }
+    let file = writer.finish().unwrap();
+    assert!(file.len() > 3 << 20, "the copies' distance must matter");
+    let whole: Vec<_> = CaptureReader::from_bytes(file.clone()).unwrap().definitions().map(Result::unwrap).collect();
+    assert_eq!(whole.len(), 49);
+    for start in (0..file.len()).step_by(16_411).chain((file.len() - 20_000..file.len()).step_by(509)) {
+        let mut damaged = file.clone();
+        let end = (start + 4096).min(file.len());
+        damaged[start..end].fill(0);
+        let reader = CaptureReader::from_bytes(damaged).unwrap();
+        let read: Vec<_> = reader.definitions().map(Result::unwrap).collect();
+        assert_eq!(read, whole, "page at {start}");
+    }
+}
+
+#[test]
+fn a_foreign_file_and_a_later_format_are_refused_with_reasons() {
+    let foreign = CaptureReader::from_bytes(vec![b'x'; 100_000]).unwrap_err().to_string();
+    assert!(foreign.contains("is not a syscollect capture"), "{foreign}");
+    let mut file = Story::small().file;
+    file[8] = 9;
+    let crc = crc32fast::hash(&file[..28]);
+    file[28..32].copy_from_slice(&crc.to_le_bytes());
+    let later = CaptureReader::from_bytes(file).unwrap_err().to_string();
+    assert!(later.contains("format 9") && later.contains("use a newer syscollect"), "{later}");
+}
+
+/// One thing that happens to a file.
+#[derive(Clone, Debug)]
+enum Accident {
+    Flip(prop::sample::Index, u8),
+    Remove(prop::sample::Index, usize),
+    Repeat(prop::sample::Index, usize, prop::sample::Index),
+    Zero(prop::sample::Index, usize),
+}
+
+fn accident() -> impl Strategy<Value = Accident> {
+    let index = any::<prop::sample::Index>;
+    prop_oneof![
+        (index(), 1u8..).prop_map(|(at, pattern)| Accident::Flip(at, pattern)),
+        (index(), 1usize..300).prop_map(|(at, length)| Accident::Remove(at, length)),
+        (index(), 1usize..300, index()).prop_map(|(from, length, to)| Accident::Repeat(from, length, to)),
+        (index(), 1usize..5000).prop_map(|(at, length)| Accident::Zero(at, length)),
+    ]
+}
+
+fn happen(accident: &Accident, file: &mut Vec<u8>) {
+    if file.is_empty() {
+        return;
+    }
+    let size = file.len();
+    let range = |at: &prop::sample::Index, length: usize| at.index(size)..(at.index(size) + length).min(size);
+    match accident {
+        Accident::Flip(at, pattern) => file[at.index(size)] ^= pattern,
+        Accident::Remove(at, length) => drop(file.drain(range(at, *length))),
+        Accident::Zero(at, length) => file[range(at, *length)].fill(0),
+        Accident::Repeat(from, length, to) => {
+            let bytes = file[range(from, *length)].to_vec();
+            file.splice(to.index(size)..to.index(size), bytes);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happens_to_a_file_nothing_in_it_becomes_something_else(
+        accidents in prop::collection::vec(accident(), 1..12),
+    ) {
+        let story = Story::small();
+        let mut file = story.file.clone();
+        accidents.iter().for_each(|accident| happen(accident, &mut file));
+        let Ok(reader) = CaptureReader::from_bytes(file) else { return Ok(()) };
+        for lane in story.lanes() {
+            let (there, lost) = story.account(&reader, lane);
+            prop_assert!(there + lost <= story.produced(lane));
+        }
+        for definition in Story::read_definitions(&reader) {
+            prop_assert!(story.definitions.contains(&definition));
+        }
+    }
+
+    #[test]
+    fn arbitrary_bytes_are_read_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..3000), at in 0usize..3000) {
+        let mut file = Story::small().file;
+        let at = at.min(file.len());
+        file.truncate(at);
+        file.extend_from_slice(&bytes);
+        for bytes in [bytes, file] {
+            if let Ok(reader) = CaptureReader::from_bytes(bytes) {
+                let entries = reader.lanes().into_iter().flat_map(|lane| reader.chunks(lane).to_vec());
+                prop_assert!(entries.filter(|entry| reader.read(entry).is_ok()).count() <= 15);
+            }
+        }
+    }
+}
