@@ -104,7 +104,6 @@ pub(crate) mod compact_sched {
 pub(crate) mod ftrace {
     pub(crate) const TIMESTAMP: u32 = 1;
     pub(crate) const PID: u32 = 2;
-    pub(crate) const COMMON_FLAGS: u32 = 5;
 
     pub(crate) const SCHED_SWITCH: u32 = 4;
     pub(crate) const SWITCH_PREV_COMM: u32 = 1;

@@ -1,7 +1,7 @@
 //! Interned data: every name, frame and stack is written once per sequence.
 
 use super::fields::interned;
-use super::proto::{Message, push_varint};
+use super::proto::Message;
 use syscollect_model::{FrameId, Module, ModuleId, StackId, StringId, Tables};
 
 /// Which ids of one kind were written already.
@@ -62,7 +62,6 @@ pub(crate) struct Stacks {
     sources: Written,
     modules: Written,
     paths: Written,
-    scratch: Vec<u8>,
 }
 
 impl Stacks {
@@ -87,23 +86,23 @@ impl Stacks {
             self.started = true;
             self.write_fixed(data);
         }
-        let mut frames = std::mem::take(&mut self.scratch);
-        frames.clear();
-        if self.root.is_some() {
-            push_varint(&mut frames, ROOT);
-        }
-        // The model's stacks begin with the innermost frame, Perfetto's with the outermost.
-        for frame in tables.stack(id).iter().rev() {
+        let frames = tables.stack(id);
+        for frame in frames {
             if self.frames.insert(frame.0) {
                 self.write_frame(*frame, tables, data);
             }
-            push_varint(&mut frames, u64::from(frame.0) + 1);
         }
         Message::new(data).message(interned::CALLSTACKS, |message| {
             message.uint(interned::IID, u64::from(id.0) + 1);
-            message.bytes(interned::CALLSTACK_FRAME_IDS, &frames);
+            // Not packed: trace_processor does not read packed frame ids.
+            if self.root.is_some() {
+                message.uint(interned::CALLSTACK_FRAME_IDS, ROOT);
+            }
+            // The model's stacks begin with the innermost frame, Perfetto's with the outermost.
+            for frame in frames.iter().rev() {
+                message.uint(interned::CALLSTACK_FRAME_IDS, u64::from(frame.0) + 1);
+            }
         });
-        self.scratch = frames;
     }
 
     /// The unknown mapping and the root frame.

@@ -23,8 +23,9 @@ use syscollect_model::{Migration, OffCpu, SleepState, StringId, Switch, Tables, 
 /// `TRACE_FLAG_HARDIRQ` of the kernel's trace records: the waker was an interrupt.
 /// Soft and hard interrupts are not told apart; viewers show both alike.
 const IN_INTERRUPT: u64 = 0x08;
-/// A state that the kernel does not have, which viewers show as unknown.
-const UNKNOWN_STATE: u64 = 0x1000;
+/// The state of a thread whose last switch was not recorded: asleep, which says
+/// least. (A state that the kernel does not have is an import error to viewers.)
+const UNKNOWN_STATE: u64 = 0x01;
 
 /// A thread as an event names it.
 #[derive(Clone, Copy)]
@@ -141,7 +142,6 @@ impl Scheduling {
         names: &Names,
         tables: &Tables,
     ) -> Result<(), ExportError> {
-        let flags = if wakeup.from_interrupt { IN_INTERRUPT } else { 0 };
         let tid = tables.thread(wakeup.wakee).tid;
         let lane = self.lane(wakeup.cpu);
         if !wakeup.new && lane.runs(wakeup.waker, time) {
@@ -151,14 +151,15 @@ impl Scheduling {
                 target_cpu: wakeup.target_cpu,
                 priority: wakeup.priority,
                 name: names.name(wakeup.wakee),
-                flags,
+                flags: if wakeup.from_interrupt { IN_INTERRUPT } else { 0 },
             };
             lane.push_waking(compact, &tables.strings);
         } else {
             let waker = wakeup.waker.map_or(UNRECORDED_TID, |id| tables.thread(id).tid);
             let name = tables.strings.get(names.name(wakeup.wakee));
             lane.push_event(time, waker, |event| {
-                event.uint(ftrace::COMMON_FLAGS, flags);
+                // No flags: trace_processor reads them in compact wakings only, and shows
+                // an event without a name for them here.
                 let field = if wakeup.new { ftrace::SCHED_WAKEUP_NEW } else { ftrace::SCHED_WAKING };
                 event.message(field, |waking| {
                     waking.string(ftrace::WAKING_COMM, name);

@@ -1,0 +1,27 @@
+//! Writes a synthetic session as a Perfetto trace:
+//! `cargo run --release -p syscollect-exporters --example synthetic -- FILE [EVENTS] [none]`
+//! (`none`: without stacks at switches and wakeups), and says how long it took.
+
+#[path = "../benches/synthetic/mod.rs"]
+mod synthetic;
+
+use std::fs::File;
+use std::time::Instant;
+use synthetic::Shape;
+use syscollect_exporters::PerfettoExporter;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().collect();
+    let path = arguments.get(1).ok_or("the output file is missing")?;
+    let events = arguments.get(2).map_or(Ok(100_000), |text| text.parse())?;
+    let event_stacks = arguments.get(3).is_none_or(|text| text != "none");
+    let shape = Shape { cpus: 4, threads: 64, stacks: 2_000, event_stacks };
+    let mut session = synthetic::tables(shape);
+    let began = Instant::now();
+    let mut exporter = PerfettoExporter::new(File::create(path)?);
+    synthetic::play(&mut exporter, &mut session, shape, events)?;
+    exporter.finish()?;
+    let (spent, size) = (began.elapsed(), std::fs::metadata(path)?.len());
+    println!("{events} events, {size} bytes, {spent:?}, {} ns/event", spent.as_nanos() as u64 / events.max(1));
+    Ok(())
+}
