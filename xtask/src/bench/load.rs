@@ -15,11 +15,17 @@ pub(super) struct Load {
 }
 
 /// Switching and computing.
-pub(super) const LOADS: [Load; 2] = [
+pub(super) const LOADS: [Load; 3] = [
     Load {
-        title: "200,000 switches on one CPU",
-        arguments: &["ping-pong", "100000", "1"],
+        title: "`perf bench sched pipe`, 200,000 switches on one CPU",
+        // By perf itself, so that others can compare; left out where perf is not installed.
+        arguments: &["wrap", "/dev/stdout", "taskset", "-c", "1", "perf", "bench", "sched", "pipe", "-l", "100000"],
         tracers: &[PERF_SCHED, FTRACE, SCHED, PERF_SCHED_STACKS, SCHED_STACKS],
+    },
+    Load {
+        title: "two processes and a pipe, no library between, 200,000 switches on one CPU",
+        arguments: &["ping-pong", "100000", "1"],
+        tracers: &[PERF_SCHED, FTRACE, SCHED, SCHED_STACKS],
     },
     Load {
         title: "CPU-bound, two threads, stacks of 24 frames",
@@ -29,6 +35,11 @@ pub(super) const LOADS: [Load; 2] = [
 ];
 
 impl Load {
+    /// Whether everything it runs is there.
+    pub(super) fn is_installed(&self) -> bool {
+        !self.arguments.contains(&"perf") || PERF_SCHED.is_installed()
+    }
+
     /// Runs it; its own CPU time, user and system.
     pub(super) fn cpu_seconds(&self, context: &Context) -> Result<f64> {
         let said = finish(Command::new(&context.load).args(self.arguments))?;

@@ -171,10 +171,17 @@ impl Process {
     }
 }
 
-/// Where tracefs is mounted.
+/// Where tracefs is mounted; mounts it, as perf does, where nobody has.
 fn tracefs() -> Option<PathBuf> {
     let places = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(PathBuf::from);
-    places.into_iter().find(|place| place.join("instances").is_dir())
+    let mounted = || places.iter().find(|place| place.join("instances").is_dir()).cloned();
+    mounted().or_else(|| {
+        // SAFETY: the strings are constants; no data is passed. A failure shows in the next look.
+        unsafe {
+            libc::mount(c"tracefs".as_ptr(), c"/sys/kernel/tracing".as_ptr(), c"tracefs".as_ptr(), 0, std::ptr::null())
+        };
+        mounted()
+    })
 }
 
 /// An ftrace instance of our own, removed when it is dropped.
@@ -182,8 +189,7 @@ struct Instance(PathBuf);
 
 impl Instance {
     fn create() -> Result<Self> {
-        let tracefs =
-            tracefs().context("tracefs is not mounted; `mount -t tracefs none /sys/kernel/tracing` does it")?;
+        let tracefs = tracefs().context("tracefs cannot be mounted")?;
         let folder = tracefs.join(format!("instances/syscollect-bench-{}", std::process::id()));
         fs::create_dir(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
         let instance = Self(folder);
