@@ -1,1 +1,49 @@
-//! placeholder
+//! Captures played as sessions: lanes merged by ticks, records turned into the
+//! model's events.
+//!
+//! **Duties.** [`Session::open`] reads what events refer to: the clock map,
+//! processes and threads with their lives, mappings, stacks, names, losses.
+//! [`Session::unresolved`] says which places have no name yet, for whoever can
+//! name them. [`Session::play`] merges all lanes ([`order`]) and gives every
+//! event, in order of time, to an [`Exporter`](syscollect_model::Exporter), with
+//! exact losses at the end.
+//!
+//! **Non-goals.** No file format (that is `syscollect-store`), no look-up of
+//! names (`syscollect-symbolize`), no output format (`syscollect-exporters`).
+//! Nothing after this crate sees ticks.
+//!
+//! Memory grows with definitions, not with events. Damaged input never panics:
+//! what cannot be read is counted.
+//!
+//! ```no_run
+//! use syscollect_merge::Session;
+//! use syscollect_store::CaptureReader;
+//!
+//! # fn play(exporter: &mut impl syscollect_model::Exporter) -> Result<(), Box<dyn std::error::Error>> {
+//! let mut session = Session::open(CaptureReader::open("load.syscap".as_ref())?)?;
+//! for module in session.unresolved() {
+//!     println!("{} places of {} have no name", module.offsets.len(), module.path);
+//! }
+//! # let Ok(played) = session.play(exporter) else { return Ok(()) };
+//! println!("{} events, {} lost", played.events, played.lost);
+//! # Ok(())
+//! # }
+//! ```
+
+mod definitions;
+mod error;
+mod kernel_functions;
+mod lane;
+mod losses;
+mod mappings;
+pub mod order;
+mod places;
+mod play;
+mod session;
+mod stacks;
+mod symbols;
+mod tasks;
+
+pub use error::MergeError;
+pub use play::Played;
+pub use session::{Session, UnresolvedModule};

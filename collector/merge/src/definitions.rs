@@ -1,0 +1,131 @@
+//! What a capture says once: read completely when a session is opened.
+
+use syscollect_model::{ClockError, ClockMap, ClockPair, Mapping, RecorderSummary, SessionInfo, SymbolTable, Ticks};
+use syscollect_records::ClockRecord;
+use syscollect_store::{
+    CaptureReader, CounterDefinition, Definition, KnownProcess, Lane, LaneKind, LaneLoss, ReadBuffer, StoreError,
+};
+
+/// All definitions of a capture, the last one of each where only one counts.
+#[derive(Debug, Default)]
+pub(crate) struct Definitions {
+    pub(crate) info: SessionInfo,
+    pub(crate) processes: Vec<KnownProcess>,
+    pub(crate) mappings: Vec<Mapping>,
+    pub(crate) counters: Vec<CounterDefinition>,
+    pub(crate) losses: Vec<LaneLoss>,
+    pub(crate) symbols: Vec<SymbolTable>,
+    pub(crate) summary: Option<RecorderSummary>,
+    /// Definitions that were read.
+    pub(crate) count: u64,
+    /// Definitions of which no copy verifies.
+    pub(crate) unreadable: u64,
+    /// Definitions that verify but are not of a shape known here.
+    pub(crate) undecodable: u64,
+}
+
+impl Definitions {
+    pub(crate) fn read(reader: &CaptureReader) -> Self {
+        let mut all = Self::default();
+        for definition in reader.definitions() {
+            match definition {
+                Ok(definition) => {
+                    all.count += 1;
+                    all.add(definition);
+                }
+                Err(StoreError::Definition { .. }) => all.undecodable += 1,
+                Err(_) => all.unreadable += 1,
+            }
+        }
+        all
+    }
+
+    fn add(&mut self, definition: Definition) {
+        match definition {
+            Definition::Session(info) => self.info = *info,
+            Definition::Processes(list) => self.processes.extend(list),
+            Definition::Mappings(list) => self.mappings.extend(list),
+            Definition::Counters(list) => self.counters.extend(list),
+            Definition::Losses(list) => self.losses = list,
+            Definition::Symbols(table) => self.symbols.push(table),
+            Definition::Summary(summary) => self.summary = Some(*summary),
+            // The reader has found the gaps that these tell of.
+            Definition::Lanes(_) => {}
+        }
+    }
+}
+
+/// What came of reading lanes whose chunks are read one by one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LaneCount {
+    pub(crate) records: u64,
+    pub(crate) unreadable: u64,
+    pub(crate) undecodable: u64,
+}
+
+/// Calls `each` with first ticks, stride and bytes of every chunk of the lane
+/// that verifies, and says how many records could not be read. `each` returns
+/// how many records it read and how many it could not decode.
+pub(crate) fn each_chunk(
+    reader: &CaptureReader,
+    lane: Lane,
+    mut each: impl FnMut(Ticks, usize, &[u8]) -> (u64, u64),
+) -> LaneCount {
+    let (mut data, mut buffer, mut count) = (Vec::new(), ReadBuffer::default(), LaneCount::default());
+    for entry in reader.chunks(lane) {
+        match reader.read_into(entry, &mut data, &mut buffer) {
+            Ok(header) => {
+                let (records, undecodable) = each(header.first, header.stride as usize, &data);
+                count.records += records;
+                count.undecodable += undecodable;
+            }
+            // Where records were not counted there was one at least.
+            Err(_) => count.unreadable += u64::from(entry.records.max(1)),
+        }
+    }
+    count
+}
+
+/// The clock readings of a capture and what their lanes lost.
+pub(crate) fn read_clock(reader: &CaptureReader, lane: Lane, into: &mut Vec<ClockPair>) -> LaneCount {
+    each_chunk(reader, lane, |first, stride, data| {
+        if stride < ClockRecord::SIZE {
+            return (0, 1);
+        }
+        let records = data.chunks_exact(stride).filter_map(ClockRecord::from_bytes);
+        let before = into.len();
+        into.extend(records.map(|record| ClockPair {
+            ticks: Ticks(record.stamp.ticks_near(first.0)),
+            monotonic: record.monotonic,
+            monotonic_raw: record.monotonic_raw,
+            boottime: record.boottime,
+            realtime: record.realtime,
+            uncertainty: record.uncertainty,
+        }));
+        ((into.len() - before) as u64, 0)
+    })
+}
+
+/// The clock map; with one reading only, the tick rate that was measured when
+/// the recording began stands in for the second.
+pub(crate) fn clock_map(mut readings: Vec<ClockPair>, info: &SessionInfo) -> Result<ClockMap, ClockError> {
+    if let [only] = readings[..]
+        && (1e3..1e12).contains(&info.tick_rate_hz)
+    {
+        let second = |clock: u64| clock.saturating_add(1_000_000_000);
+        readings.push(ClockPair {
+            ticks: Ticks(only.ticks.0.saturating_add(info.tick_rate_hz as u64)),
+            monotonic: second(only.monotonic),
+            monotonic_raw: second(only.monotonic_raw),
+            boottime: second(only.boottime),
+            realtime: second(only.realtime),
+            uncertainty: only.uncertainty,
+        });
+    }
+    ClockMap::new(readings)
+}
+
+/// The lanes of one kind.
+pub(crate) fn lanes_of(reader: &CaptureReader, kind: LaneKind) -> impl Iterator<Item = Lane> {
+    reader.lanes().into_iter().filter(move |lane| lane.kind == kind)
+}

@@ -1,0 +1,18 @@
+//! Why a session cannot be opened or played.
+
+use syscollect_model::ClockError;
+use syscollect_store::StoreError;
+
+/// Why a capture cannot be opened as a session.
+///
+/// Damage is no such reason: what can be read is read, and what is missing is
+/// counted in [`crate::Session::losses`].
+#[derive(Debug, thiserror::Error)]
+pub enum MergeError {
+    /// The capture cannot be read at all.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The events have no place in time.
+    #[error("{0}; the recording ended before its clocks were read a second time, or that part of the file is lost")]
+    Clock(#[from] ClockError),
+}

@@ -1,0 +1,208 @@
+//! Losses, each counted once although several places tell of them.
+//!
+//! What the recorder counted (`Definition::Losses`) is exact, but ends where the
+//! recorder was killed. Records in the lanes say that something was lost right
+//! before them; chunks that are missing show as jumps of the lane's numbers. So
+//! per lane:
+//!
+//! - lost before the collector: what was declared, or, if that is more, what the
+//!   lane's own records tell (the capture was cut off before the last count);
+//! - lost between collector and file: what was declared;
+//! - damaged: what is missing beyond that, and chunks that do not verify.
+
+use std::collections::BTreeMap;
+use syscollect_model::{Loss, LossCause};
+use syscollect_store::{CaptureReader, Damage, Lane, LaneKind, LaneLoss};
+
+type Key = (String, Option<u32>);
+
+/// Losses of one lane.
+#[derive(Clone, Debug, Default)]
+struct LaneLosses {
+    declared: BTreeMap<LossCause, u64>,
+    /// Told by records of the lane: lost before the collector.
+    told: u64,
+    /// Missing between the chunks that have headers.
+    missing: u64,
+    /// In chunks that have headers but do not verify.
+    unreadable: u64,
+    undecodable: u64,
+}
+
+/// All that is known of losses.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Losses {
+    lanes: BTreeMap<Key, LaneLosses>,
+}
+
+/// Causes that act between the collector and the file: whole chunks.
+fn drops_chunks(cause: LossCause) -> bool {
+    matches!(cause, LossCause::BufferFull | LossCause::Overwritten | LossCause::DiskFull | LossCause::Damaged)
+}
+
+/// How losses name a lane: lanes of the machine as a whole have no CPU.
+pub(crate) fn lane_key(lane: Lane) -> Key {
+    let machine = matches!(lane.kind, LaneKind::Counter | LaneKind::Clock | LaneKind::Definition);
+    (lane.kind.name().to_owned(), (!machine).then_some(u32::from(lane.cpu)))
+}
+
+impl Losses {
+    /// What the recorder declared and what the file's headers miss.
+    pub(crate) fn new(reader: &CaptureReader, declared: &[LaneLoss]) -> Self {
+        let mut losses = Self::default();
+        for loss in declared.iter().filter(|loss| loss.count > 0) {
+            let lane = losses.lanes.entry((loss.lane.clone(), loss.cpu)).or_default();
+            let count = lane.declared.entry(loss.cause).or_default();
+            *count = count.saturating_add(loss.count);
+        }
+        for damage in reader.damage() {
+            if let Damage::Gap { lane, records, chunks, .. } = damage {
+                let entry = losses.lane(*lane);
+                entry.missing = entry.missing.saturating_add(records.unwrap_or(*chunks));
+            }
+        }
+        losses
+    }
+
+    fn lane(&mut self, lane: Lane) -> &mut LaneLosses {
+        self.lanes.entry(lane_key(lane)).or_default()
+    }
+
+    /// Records of chunks that do not verify.
+    pub(crate) fn unreadable(&mut self, lane: Lane, count: u64) {
+        let entry = self.lane(lane);
+        entry.unreadable = entry.unreadable.saturating_add(count);
+    }
+
+    /// Records whose meaning is not known here.
+    pub(crate) fn undecodable(&mut self, lane: Lane, count: u64) {
+        let entry = self.lane(lane);
+        entry.undecodable = entry.undecodable.saturating_add(count);
+    }
+
+    /// Records that the lane's own records say were lost before them.
+    pub(crate) fn told(&mut self, lane: Lane, count: u64) {
+        let entry = self.lane(lane);
+        entry.told = entry.told.saturating_add(count);
+    }
+
+    /// Why records of the lane were lost before the collector: the cause that
+    /// was declared most often.
+    pub(crate) fn cause_before_collector(&self, lane: Lane) -> LossCause {
+        let declared = self.lanes.get(&lane_key(lane)).map(|lane| &lane.declared);
+        let causes = declared.into_iter().flatten().filter(|(cause, _)| !drops_chunks(**cause));
+        causes.max_by_key(|(_, count)| **count).map_or(LossCause::LaneFull, |(cause, _)| *cause)
+    }
+
+    /// What of the lane's missing chunks was declared, and for which cause.
+    pub(crate) fn declared_chunks(&self, lane: Lane) -> Vec<(LossCause, u64)> {
+        let declared = self.lanes.get(&lane_key(lane)).map(|lane| &lane.declared);
+        let causes = declared.into_iter().flatten().filter(|(cause, _)| drops_chunks(**cause));
+        causes.map(|(cause, count)| (*cause, *count)).collect()
+    }
+
+    /// The losses by lane and cause, without those of which there are none.
+    pub(crate) fn totals(&self) -> Vec<Loss> {
+        let mut totals = Vec::new();
+        for ((name, cpu), lane) in &self.lanes {
+            for (cause, count) in lane.totals() {
+                totals.push(Loss { lane: name.clone(), cpu: *cpu, cause, count, between: None });
+            }
+        }
+        totals
+    }
+}
+
+impl LaneLosses {
+    fn totals(&self) -> impl Iterator<Item = (LossCause, u64)> + use<> {
+        let mut by_cause = self.declared.clone();
+        let sum = |chunks: bool| {
+            let counts = self.declared.iter().filter(|(cause, _)| drops_chunks(**cause) == chunks);
+            counts.fold(0u64, |sum, (_, count)| sum.saturating_add(*count))
+        };
+        let mut add = |cause, count: u64| {
+            let entry = by_cause.entry(cause).or_default();
+            *entry = entry.saturating_add(count);
+        };
+        add(LossCause::LaneFull, self.told.saturating_sub(sum(false)));
+        add(LossCause::Damaged, self.missing.saturating_sub(sum(true)).saturating_add(self.unreadable));
+        add(LossCause::Undecodable, self.undecodable);
+        by_cause.into_iter().filter(|(_, count)| *count > 0)
+    }
+}
+
+/// Divides the gaps of a lane among the causes, in the order they come.
+#[derive(Debug, Default)]
+pub(crate) struct GapCauses {
+    declared: Vec<(LossCause, u64)>,
+}
+
+impl GapCauses {
+    pub(crate) fn new(declared: Vec<(LossCause, u64)>) -> Self {
+        Self { declared }
+    }
+
+    /// The parts of a gap of `count` records: what was declared, then damage.
+    pub(crate) fn divide(&mut self, mut count: u64) -> Vec<(LossCause, u64)> {
+        let mut parts = Vec::new();
+        for (cause, left) in &mut self.declared {
+            let part = count.min(*left);
+            if part > 0 {
+                parts.push((*cause, part));
+            }
+            (*left, count) = (*left - part, count - part);
+        }
+        if count > 0 {
+            parts.push((LossCause::Damaged, count));
+        }
+        parts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LANE: Lane = Lane { kind: LaneKind::Sched, cpu: 1 };
+
+    fn lane(declared: &[(LossCause, u64)]) -> Losses {
+        let mut losses = Losses::default();
+        losses.lane(LANE).declared = declared.iter().copied().collect();
+        losses
+    }
+
+    fn totals(losses: &Losses) -> Vec<(LossCause, u64)> {
+        losses.totals().into_iter().map(|loss| (loss.cause, loss.count)).collect()
+    }
+
+    #[test]
+    fn what_was_declared_is_not_counted_again_where_it_shows() {
+        let mut losses = lane(&[(LossCause::LaneFull, 10), (LossCause::BufferFull, 100)]);
+        losses.told(LANE, 8);
+        losses.lane(LANE).missing = 100;
+        assert_eq!(totals(&losses), [(LossCause::LaneFull, 10), (LossCause::BufferFull, 100)]);
+    }
+
+    #[test]
+    fn a_recorder_that_was_killed_declared_too_little() {
+        let mut losses = lane(&[(LossCause::Nested, 10)]);
+        losses.told(LANE, 25);
+        assert_eq!(totals(&losses), [(LossCause::LaneFull, 15), (LossCause::Nested, 10)]);
+    }
+
+    #[test]
+    fn what_is_missing_beyond_the_declared_is_damage() {
+        let mut losses = lane(&[(LossCause::BufferFull, 100)]);
+        losses.lane(LANE).missing = 140;
+        losses.unreadable(LANE, 5);
+        assert_eq!(totals(&losses), [(LossCause::BufferFull, 100), (LossCause::Damaged, 45)]);
+    }
+
+    #[test]
+    fn a_gap_is_explained_until_the_declared_is_used_up() {
+        let mut causes = GapCauses::new(vec![(LossCause::BufferFull, 30)]);
+        assert_eq!(causes.divide(20), [(LossCause::BufferFull, 20)]);
+        assert_eq!(causes.divide(25), [(LossCause::BufferFull, 10), (LossCause::Damaged, 15)]);
+        assert_eq!(causes.divide(0), []);
+    }
+}

@@ -1,0 +1,188 @@
+//! Places in code: addresses as module and offset, before they have names.
+
+use rustc_hash::FxHashMap;
+use syscollect_model::{AddressSpaces, BuildId, Mapping, Ticks};
+
+/// The path under which all kernel code is looked up.
+pub(crate) const KERNEL: &str = "[kernel.kallsyms]";
+/// What executable memory without a file is shown as: code made at run time.
+pub(crate) const ANONYMOUS: &str = "[anonymous]";
+
+/// A row of [`Places`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PlaceId(pub(crate) u32);
+
+/// Where an address leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Place {
+    /// Index of the module; `None` where no mapping is known.
+    pub(crate) module: Option<u32>,
+    /// Offset in the module's file; the address for the kernel, for anonymous
+    /// memory and without a module.
+    pub(crate) offset: u64,
+}
+
+/// A file of code, as mappings name it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ModuleKey {
+    pub(crate) path: String,
+    pub(crate) build_id: BuildId,
+}
+
+impl ModuleKey {
+    /// All kernel code is one module here, whatever its build id.
+    pub(crate) fn new(path: &str, build_id: &BuildId) -> Self {
+        let build_id = if path == KERNEL { BuildId::default() } else { build_id.clone() };
+        Self { path: path.to_owned(), build_id }
+    }
+
+    pub(crate) fn is_kernel(&self) -> bool {
+        self.path == KERNEL
+    }
+
+    /// Whether there is a file (or the vDSO) in which offsets could be named.
+    pub(crate) fn has_names(&self) -> bool {
+        self.path != ANONYMOUS
+    }
+}
+
+/// Deduplicated places and modules.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    rows: Vec<Place>,
+    ids: FxHashMap<Place, PlaceId>,
+    modules: Vec<ModuleKey>,
+    module_ids: FxHashMap<ModuleKey, u32>,
+}
+
+impl Places {
+    pub(crate) fn get(&self, id: PlaceId) -> Place {
+        self.rows[id.0 as usize]
+    }
+
+    pub(crate) fn rows(&self) -> &[Place] {
+        &self.rows
+    }
+
+    pub(crate) fn module(&self, index: u32) -> &ModuleKey {
+        &self.modules[index as usize]
+    }
+
+    fn intern(&mut self, place: Place) -> PlaceId {
+        *self.ids.entry(place).or_insert_with(|| {
+            self.rows.push(place);
+            PlaceId(self.rows.len() as u32 - 1)
+        })
+    }
+
+    fn intern_module(&mut self, key: ModuleKey) -> u32 {
+        if let Some(index) = self.module_ids.get(&key) {
+            return *index;
+        }
+        let index = self.modules.len() as u32;
+        self.modules.push(key.clone());
+        self.module_ids.insert(key, index);
+        index
+    }
+}
+
+/// Turns addresses into places, at the time they were seen.
+pub(crate) struct Locator<'a> {
+    spaces: &'a AddressSpaces,
+    /// Answers by process, epoch of its mappings, and address: the same few
+    /// addresses come again in thousands of stacks.
+    known: FxHashMap<(u32, usize, u64), PlaceId>,
+    pub(crate) places: &'a mut Places,
+}
+
+impl<'a> Locator<'a> {
+    pub(crate) fn new(spaces: &'a AddressSpaces, places: &'a mut Places) -> Self {
+        Self { spaces, known: FxHashMap::default(), places }
+    }
+
+    /// The place of a kernel address.
+    pub(crate) fn kernel(&mut self, address: u64) -> PlaceId {
+        let module = self.places.intern_module(ModuleKey { path: KERNEL.to_owned(), build_id: BuildId::default() });
+        self.places.intern(Place { module: Some(module), offset: address })
+    }
+
+    /// The number to give to [`Self::user`] for addresses of one stack.
+    pub(crate) fn epoch(&self, pid: u32, at: Ticks) -> usize {
+        self.spaces.epoch(pid, at)
+    }
+
+    /// The place of an address of process `pid`.
+    pub(crate) fn user(&mut self, pid: u32, at: Ticks, epoch: usize, address: u64) -> PlaceId {
+        if let Some(place) = self.known.get(&(pid, epoch, address)) {
+            return *place;
+        }
+        let place = match self.spaces.lookup(pid, at, address) {
+            Some(mapping) => self.in_mapping(mapping, address),
+            None => Place { module: None, offset: address },
+        };
+        let id = self.places.intern(place);
+        self.known.insert((pid, epoch, address), id);
+        id
+    }
+
+    fn in_mapping(&mut self, mapping: &Mapping, address: u64) -> Place {
+        // `//anon`, and names that processes give to such memory.
+        let has_file =
+            mapping.path.starts_with('[') || (mapping.path.starts_with('/') && !mapping.path.starts_with("//"));
+        let unnamed = ["[heap]", "[stack]"].contains(&mapping.path.as_str()) || mapping.path.starts_with("[anon");
+        if !has_file || unnamed {
+            let module = self.places.intern_module(ModuleKey { path: ANONYMOUS.into(), build_id: BuildId::default() });
+            return Place { module: Some(module), offset: address };
+        }
+        let offset = (address - mapping.start).wrapping_add(mapping.file_offset);
+        let module = self.places.intern_module(ModuleKey::new(&mapping.path, &mapping.build_id));
+        Place { module: Some(module), offset }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spaces() -> AddressSpaces {
+        let mapping = |path: &str, start, since| Mapping {
+            pid: 1,
+            start,
+            end: start + 0x1000,
+            file_offset: 0x400,
+            path: path.into(),
+            build_id: BuildId::default(),
+            since: Ticks(since),
+        };
+        let mut spaces = AddressSpaces::default();
+        spaces.map(mapping("/bin/old", 0x1000, 0));
+        spaces.map(mapping("/bin/new", 0x1000, 50));
+        spaces.map(mapping("//anon", 0x9000, 0));
+        spaces.seal();
+        spaces
+    }
+
+    #[test]
+    fn an_address_is_an_offset_in_the_file_of_its_time() {
+        let (spaces, mut places) = (spaces(), Places::default());
+        let mut locator = Locator::new(&spaces, &mut places);
+        let mut at = |ticks| {
+            let epoch = locator.epoch(1, Ticks(ticks));
+            let id = locator.user(1, Ticks(ticks), epoch, 0x1010);
+            let place = locator.places.get(id);
+            (locator.places.module(place.module.unwrap()).path.clone(), place.offset)
+        };
+        assert_eq!(at(10), ("/bin/old".to_owned(), 0x410));
+        assert_eq!(at(60), ("/bin/new".to_owned(), 0x410), "the answer of another epoch is not remembered");
+    }
+
+    #[test]
+    fn memory_without_a_file_keeps_its_addresses() {
+        let (spaces, mut places) = (spaces(), Places::default());
+        let mut locator = Locator::new(&spaces, &mut places);
+        let (anonymous, nowhere) = (locator.user(1, Ticks(1), 0, 0x9abc), locator.user(1, Ticks(1), 0, 0x5555));
+        let anonymous = places.get(anonymous);
+        assert_eq!((anonymous.offset, places.module(anonymous.module.unwrap()).path.as_str()), (0x9abc, ANONYMOUS));
+        assert_eq!(places.get(nowhere), Place { module: None, offset: 0x5555 });
+    }
+}

@@ -1,0 +1,544 @@
+//! Records in, events out.
+
+use crate::lane::{ChunkStart, LaneCursor, Record};
+use crate::losses::{GapCauses, Losses, lane_key};
+use crate::order::{Cursor, Merge};
+use crate::session::{Session, Timed};
+use crate::stacks::{Resolved, Resolver, StackCache};
+use crate::tasks::{Step, add_process, add_thread, unknown_name};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use syscollect_model::{
+    Event, Exporter, Loss, Migration, OffCpu, Sample, Scope, SleepState, Switch, Tables, ThreadId, Ticks, Time,
+    TimeCursor, Track, TrackId, TrackKind, Wakeup,
+};
+use syscollect_records::{CounterRecord, RecordKind, SampleRecord, SchedRecord, sched_flags, stack_id, task_state};
+use syscollect_store::{Lane, LaneKind};
+
+/// What was played.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Played {
+    /// Everything decoded, definitions included.
+    pub records: u64,
+    /// Occurrences: switches, wakeups, samples and so on, no definitions.
+    pub events: u64,
+    /// The same by name of the kind of record.
+    pub events_by_type: BTreeMap<String, u64>,
+    /// Time of the first event.
+    pub first: Option<Time>,
+    /// Time of the last event.
+    pub last: Option<Time>,
+    /// Records that were produced and are not in the capture, or cannot be read.
+    pub lost: u64,
+    /// Events whose stack was taken and lost, or whose definition is lost.
+    pub missing_stacks: u64,
+}
+
+/// Rows that playing adds for what nothing announced.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Found {
+    threads: FxHashMap<u32, ThreadId>,
+    frequencies: FxHashMap<u32, TrackId>,
+}
+
+/// A source of the merge: the steps of tasks, or a lane.
+enum Source<'a> {
+    Steps(std::iter::Peekable<std::iter::Copied<std::slice::Iter<'a, (u64, Step)>>>, Option<u64>),
+    Lane(Timed<'a>),
+}
+
+enum Item {
+    Step(Step),
+    Record(Record),
+}
+
+impl<'a> Source<'a> {
+    fn steps(steps: &'a [(u64, Step)]) -> Self {
+        let mut steps = steps.iter().copied().peekable();
+        let head = steps.peek().map(|(ticks, _)| *ticks);
+        Self::Steps(steps, head)
+    }
+}
+
+impl Cursor for Source<'_> {
+    type Key = u64;
+    type Item = (u64, Item);
+
+    #[inline]
+    fn key(&self) -> Option<u64> {
+        match self {
+            Self::Lane(lane) => lane.key(),
+            Self::Steps(_, head) => *head,
+        }
+    }
+
+    #[inline]
+    fn take(&mut self) -> (u64, Item) {
+        match self {
+            Self::Lane(lane) => {
+                let (ticks, record) = lane.take();
+                (ticks, Item::Record(record))
+            }
+            Self::Steps(steps, head) => {
+                // `take` follows a `key`, so there is one; else the step changes nothing.
+                let (ticks, step) = steps.next().unwrap_or((u64::MAX, Step::Bind(0, Tables::IDLE_THREAD)));
+                *head = steps.peek().map(|(ticks, _)| *ticks);
+                (ticks, Item::Step(step))
+            }
+        }
+    }
+}
+
+/// Thread ids below this have a place in a table; it is the kernel's own limit
+/// (`PID_MAX_LIMIT` in `include/linux/threads.h`).
+const DENSE: usize = 4 << 20;
+/// A place without a thread.
+const NOBODY: ThreadId = ThreadId(u32::MAX);
+
+/// What thread ids mean at the moment.
+struct ThreadIds {
+    dense: Vec<ThreadId>,
+    /// Ids that no kernel gives out: only damage could name them.
+    sparse: FxHashMap<u32, ThreadId>,
+}
+
+impl ThreadIds {
+    #[inline]
+    fn get(&self, tid: u32) -> Option<ThreadId> {
+        match self.dense.get(tid as usize) {
+            Some(thread) => (*thread != NOBODY).then_some(*thread),
+            None => self.sparse.get(&tid).copied(),
+        }
+    }
+
+    fn bind(&mut self, tid: u32, thread: ThreadId) {
+        let index = tid as usize;
+        if index >= DENSE {
+            self.sparse.insert(tid, thread);
+            return;
+        }
+        if index >= self.dense.len() {
+            self.dense.resize((index + 1).next_power_of_two(), NOBODY);
+        }
+        self.dense[index] = thread;
+    }
+}
+
+/// A lane while it is played.
+struct LaneState {
+    lane: Lane,
+    current: Option<ThreadId>,
+    stacks: StackCache,
+    gaps: GapCauses,
+    /// Time of its last record.
+    last: Option<Time>,
+}
+
+/// A session on its way into an exporter.
+pub(crate) struct Player<'a, E> {
+    exporter: &'a mut E,
+    range: Range<Time>,
+    tables: &'a mut Tables,
+    resolver: &'a mut Resolver,
+    counters: &'a FxHashMap<u64, TrackId>,
+    found: &'a mut Found,
+    clock: TimeCursor<'a>,
+    threads: ThreadIds,
+    lanes: Vec<LaneState>,
+    losses: Losses,
+    counts: [u64; 256],
+    records: u64,
+    missing_stacks: u64,
+    first: Option<Time>,
+    now: Time,
+}
+
+impl<'a, E: Exporter> Player<'a, E> {
+    /// Plays everything; gives what was played and what is now known of losses.
+    pub(crate) fn run(
+        session: &'a mut Session,
+        exporter: &'a mut E,
+        range: Range<Time>,
+    ) -> Result<(Played, Losses), E::Error> {
+        let reader = &session.reader;
+        let event_lane = |lane: &Lane| matches!(lane.kind, LaneKind::Sched | LaneKind::Sample | LaneKind::Counter);
+        let lanes: Vec<Lane> = reader.lanes().into_iter().filter(event_lane).collect();
+        // Steps come first, so that of equal ticks a task is born before it runs.
+        let mut sources = vec![Source::steps(&session.history.steps)];
+        sources.extend(lanes.iter().map(|lane| Source::Lane(Timed(LaneCursor::new(reader, *lane)))));
+        let mut threads = ThreadIds { dense: Vec::new(), sparse: FxHashMap::default() };
+        threads.bind(0, Tables::IDLE_THREAD);
+        let initial = session.found.threads.iter().map(|(tid, thread)| (*tid, *thread));
+        initial.chain(session.history.initial.iter().copied()).for_each(|(tid, thread)| threads.bind(tid, thread));
+        let mut player = Self {
+            exporter,
+            range,
+            tables: &mut session.tables,
+            resolver: &mut session.resolver,
+            counters: &session.counters,
+            found: &mut session.found,
+            clock: session.clock.cursor(),
+            threads,
+            lanes: Vec::new(),
+            losses: session.known_losses.clone(),
+            counts: [0; 256],
+            records: session.definition_records,
+            missing_stacks: 0,
+            first: None,
+            now: Time(0),
+        };
+        player.lanes = lanes.iter().map(|lane| player.lane_state(*lane)).collect();
+        player.name_threads(sources.iter().filter_map(Source::key).min(), &session.history.first_names)?;
+        player.merge(sources)?;
+        Ok(player.finish())
+    }
+
+    fn lane_state(&self, lane: Lane) -> LaneState {
+        let gaps = GapCauses::new(self.losses.declared_chunks(lane));
+        LaneState { lane, current: None, stacks: StackCache::default(), gaps, last: None }
+    }
+
+    /// Tells the first names of threads that get others later.
+    fn name_threads(
+        &mut self,
+        first_ticks: Option<u64>,
+        names: &[(ThreadId, syscollect_model::StringId)],
+    ) -> Result<(), E::Error> {
+        let Some(ticks) = first_ticks else { return Ok(()) };
+        self.advance(ticks);
+        names.iter().try_for_each(|(thread, name)| self.emit(&Event::ThreadName(*thread, *name)))
+    }
+
+    fn merge(&mut self, sources: Vec<Source<'a>>) -> Result<(), E::Error> {
+        let mut merge = Merge::new(sources);
+        // Lanes of tasks have no state here, so they are made when they are first seen.
+        let mut task_lanes = Vec::new();
+        while let Some((index, (ticks, item))) = merge.next() {
+            self.advance(ticks);
+            match item {
+                Item::Record(record) => self.record(index - 1, record)?,
+                Item::Step(step) => self.step(step, &mut task_lanes)?,
+            }
+        }
+        for source in merge.lanes() {
+            if let Source::Lane(Timed(cursor)) = source {
+                self.losses.unreadable(cursor.lane(), cursor.unreadable());
+                self.losses.undecodable(cursor.lane(), cursor.undecodable());
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> (Played, Losses) {
+        let name = |number: usize| RecordKind::from_number(number as u8).map_or("unknown", RecordKind::name);
+        let kinds = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        let events_by_type: BTreeMap<_, _> = kinds.map(|(number, count)| (name(number).to_owned(), *count)).collect();
+        let events = events_by_type.values().sum();
+        let played = Played {
+            records: self.records,
+            events,
+            events_by_type,
+            first: self.first,
+            last: self.first.map(|_| self.now),
+            lost: 0,
+            missing_stacks: self.missing_stacks,
+        };
+        (played, self.losses)
+    }
+
+    /// Moves the present to `ticks`; it never goes back.
+    #[inline]
+    fn advance(&mut self, ticks: u64) {
+        self.now = self.now.max(self.clock.time(Ticks(ticks)));
+    }
+
+    #[inline]
+    fn count(&mut self, kind: RecordKind) {
+        self.counts[kind as usize] += 1;
+        self.records += 1;
+        if self.first.is_none() {
+            self.first = Some(self.now);
+        }
+    }
+
+    #[inline]
+    fn emit(&mut self, event: &Event) -> Result<(), E::Error> {
+        if !self.range.contains(&self.now) {
+            return Ok(());
+        }
+        self.exporter.event(self.now, event, self.tables)
+    }
+
+    /// The thread that an id means now; if nothing announced it, a new row.
+    #[inline]
+    fn thread(&mut self, tid: u32) -> ThreadId {
+        match self.threads.get(tid) {
+            Some(thread) => thread,
+            None => self.unannounced(tid),
+        }
+    }
+
+    #[cold]
+    fn unannounced(&mut self, tid: u32) -> ThreadId {
+        let name = unknown_name(tid);
+        let process = add_process(self.tables, tid, None, &name, None);
+        let thread = add_thread(self.tables, tid, process, &name, None);
+        self.found.threads.insert(tid, thread);
+        self.threads.bind(tid, thread);
+        thread
+    }
+
+    #[inline]
+    fn record(&mut self, lane: usize, record: Record) -> Result<(), E::Error> {
+        match record {
+            Record::Sched { event, user_stack, kernel_stack } => self.sched(lane, &event, user_stack, kernel_stack)?,
+            Record::Sample(sample) => self.sample(lane, &sample)?,
+            Record::Counter(counter) => self.counter(lane, &counter)?,
+            Record::Chunk(start) => self.chunk(lane, start)?,
+            Record::Task(_) | Record::Unknown => self.unknown(lane),
+        }
+        self.lanes[lane].last = Some(self.now);
+        Ok(())
+    }
+
+    fn unknown(&mut self, lane: usize) {
+        self.losses.undecodable(self.lanes[lane].lane, 1);
+    }
+
+    /// What a chunk restates holds whatever was lost before it.
+    fn chunk(&mut self, lane: usize, start: ChunkStart) -> Result<(), E::Error> {
+        let state = &mut self.lanes[lane];
+        let parts = state.gaps.divide(start.missing.records);
+        let (lane_name, between) = (state.lane, state.last.map(|last| (last, self.now)));
+        for (cause, count) in parts {
+            self.emit(&loss(lane_name, cause, count, between))?;
+        }
+        if lane_name.kind != LaneKind::Sched {
+            return Ok(());
+        }
+        let current = self.lanes[lane].current;
+        let unchanged = current.is_some_and(|thread| self.tables.thread(thread).tid == start.current_tid);
+        if start.current_tid == u32::MAX {
+            self.lanes[lane].current = None;
+        } else if !unchanged {
+            self.lanes[lane].current = Some(self.thread(start.current_tid));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn sched(&mut self, lane: usize, record: &SchedRecord, user: u32, kernel: u32) -> Result<(), E::Error> {
+        const SWITCH: u8 = RecordKind::Switch as u8;
+        const WAKING: u8 = RecordKind::Waking as u8;
+        const WAKEUP_NEW: u8 = RecordKind::WakeupNew as u8;
+        const MIGRATE: u8 = RecordKind::Migrate as u8;
+        const FREQUENCY: u8 = RecordKind::Frequency as u8;
+        const RESUME: u8 = RecordKind::Resume as u8;
+        match record.stamp.split().1 {
+            SWITCH => self.switch(lane, record, user, kernel),
+            WAKING => self.wakeup(lane, record, user, kernel, RecordKind::Waking),
+            WAKEUP_NEW => self.wakeup(lane, record, user, kernel, RecordKind::WakeupNew),
+            MIGRATE => self.migrate(record),
+            FREQUENCY => self.frequency(record),
+            RESUME => self.resume(lane, record),
+            _ => {
+                self.unknown(lane);
+                Ok(())
+            }
+        }
+    }
+
+    #[inline]
+    fn stack(&mut self, lane: usize, user: u32, kernel: u32) -> Resolved {
+        let state = &mut self.lanes[lane];
+        let resolved = self.resolver.resolve(&mut state.stacks, state.lane, user, kernel, self.tables);
+        self.missing_stacks += u64::from(resolved.missing);
+        resolved
+    }
+
+    #[inline]
+    fn switch(&mut self, lane: usize, record: &SchedRecord, user: u32, kernel: u32) -> Result<(), E::Error> {
+        self.count(RecordKind::Switch);
+        let next = self.thread(record.tid);
+        let stack = self.stack(lane, user, kernel);
+        let state = sleep_state(record.state);
+        let preempted = record.flags & sched_flags::PREEMPTED != 0;
+        let blocked = state != SleepState::Runnable && !preempted;
+        let lane = &mut self.lanes[lane];
+        let previous = lane.current.replace(next);
+        let event = Event::Switch(Switch {
+            cpu: u32::from(lane.lane.cpu),
+            previous,
+            previous_priority: i32::from(record.prio),
+            off_cpu: OffCpu {
+                state,
+                preempted,
+                io_wait: record.flags & sched_flags::IO_WAIT != 0,
+                blocked_in: stack.blocked_in.filter(|_| blocked),
+                stack: stack.stack,
+            },
+            next,
+            next_priority: i32::from(record.next_prio),
+        });
+        self.emit(&event)
+    }
+
+    #[inline]
+    fn wakeup(
+        &mut self,
+        lane: usize,
+        record: &SchedRecord,
+        user: u32,
+        kernel: u32,
+        kind: RecordKind,
+    ) -> Result<(), E::Error> {
+        self.count(kind);
+        let wakee = self.thread(record.tid);
+        let stack = self.stack(lane, user, kernel);
+        let lane = &self.lanes[lane];
+        let event = Event::Wakeup(Wakeup {
+            cpu: u32::from(lane.lane.cpu),
+            waker: lane.current,
+            from_interrupt: record.flags & sched_flags::FROM_INTERRUPT != 0,
+            wakee,
+            priority: i32::from(record.prio),
+            target_cpu: u16_of(record.state, record.next_prio),
+            new: kind == RecordKind::WakeupNew,
+            stack: stack.stack,
+        });
+        self.emit(&event)
+    }
+
+    fn migrate(&mut self, record: &SchedRecord) -> Result<(), E::Error> {
+        self.count(RecordKind::Migrate);
+        let thread = self.thread(record.tid);
+        let (from_cpu, to_cpu) = (u16_of(record.state, record.flags), u16_of(record.prio, record.next_prio));
+        self.emit(&Event::Migration(Migration { thread, from_cpu, to_cpu }))
+    }
+
+    fn frequency(&mut self, record: &SchedRecord) -> Result<(), E::Error> {
+        self.count(RecordKind::Frequency);
+        let cpu = u16_of(record.state, record.prio);
+        let track = match self.found.frequencies.get(&cpu) {
+            Some(track) => *track,
+            None => {
+                let name = self.tables.strings.intern("cpufreq");
+                let kind = TrackKind::Counter { unit: self.tables.strings.intern("kHz") };
+                let track = self.tables.add_track(Track { scope: Scope::Cpu(cpu), name, kind });
+                self.found.frequencies.insert(cpu, track);
+                track
+            }
+        };
+        self.emit(&Event::Counter(track, f64::from(record.tid)))
+    }
+
+    fn resume(&mut self, lane: usize, record: &SchedRecord) -> Result<(), E::Error> {
+        self.records += 1;
+        let count = u64::from(record.state) | u64::from(record.prio) << 8 | u64::from(record.next_prio) << 16;
+        self.lanes[lane].current = Some(self.thread(record.tid));
+        self.told(lane, count)
+    }
+
+    /// The lane says that records were lost right before the present one.
+    fn told(&mut self, lane: usize, count: u64) -> Result<(), E::Error> {
+        if count == 0 {
+            return Ok(());
+        }
+        let LaneState { lane, last, .. } = self.lanes[lane];
+        self.losses.told(lane, count);
+        let cause = self.losses.cause_before_collector(lane);
+        self.emit(&loss(lane, cause, count, last.map(|last| (last, self.now))))
+    }
+
+    fn sample(&mut self, lane: usize, record: &SampleRecord) -> Result<(), E::Error> {
+        self.told(lane, u64::from(record.lost_before))?;
+        self.count(RecordKind::Sample);
+        let thread = self.thread(record.tid);
+        let stack = self.stack(lane, record.user_stack, record.kernel_stack);
+        let cpu = u32::from(self.lanes[lane].lane.cpu);
+        let in_kernel = record.kernel_stack != stack_id::NONE;
+        self.emit(&Event::Sample(Sample { cpu, thread, stack: stack.stack, in_kernel }))
+    }
+
+    fn counter(&mut self, lane: usize, record: &CounterRecord) -> Result<(), E::Error> {
+        let value = f64::from_bits(record.value);
+        match self.counters.get(&record.counter).copied().filter(|_| value.is_finite()) {
+            Some(track) => {
+                self.count(RecordKind::Counter);
+                self.emit(&Event::Counter(track, value))
+            }
+            None => {
+                self.unknown(lane);
+                Ok(())
+            }
+        }
+    }
+
+    /// A step in the life of tasks.
+    fn step(&mut self, step: Step, task_lanes: &mut Vec<(Lane, GapCauses)>) -> Result<(), E::Error> {
+        let event = match step {
+            Step::Record(kind) => {
+                self.count(kind);
+                return Ok(());
+            }
+            Step::Bind(tid, thread) => {
+                self.threads.bind(tid, thread);
+                return Ok(());
+            }
+            Step::Replace { old, new } => {
+                let running = self.lanes.iter_mut().filter(|lane| lane.current == Some(old));
+                running.for_each(|lane| lane.current = Some(new));
+                return Ok(());
+            }
+            Step::Lost(lane, count) => loss(lane, self.losses.cause_before_collector(lane), count, None),
+            Step::Missing(lane, count) => return self.missing_tasks(lane, count, task_lanes),
+            Step::ProcessStart(process) => Event::ProcessStart(process),
+            Step::ProcessExec(process, name) => Event::ProcessExec(process, name),
+            Step::ProcessEnd(process) => Event::ProcessEnd(process),
+            Step::ThreadStart(thread) => Event::ThreadStart(thread),
+            Step::ThreadName(thread, name) => Event::ThreadName(thread, name),
+            Step::ThreadEnd(thread) => Event::ThreadEnd(thread),
+        };
+        self.emit(&event)
+    }
+
+    fn missing_tasks(
+        &mut self,
+        lane: Lane,
+        count: u64,
+        task_lanes: &mut Vec<(Lane, GapCauses)>,
+    ) -> Result<(), E::Error> {
+        let index = task_lanes.iter().position(|(of, _)| *of == lane).unwrap_or_else(|| {
+            task_lanes.push((lane, GapCauses::new(self.losses.declared_chunks(lane))));
+            task_lanes.len() - 1
+        });
+        let parts = task_lanes[index].1.divide(count);
+        parts.into_iter().try_for_each(|(cause, count)| self.emit(&loss(lane, cause, count, None)))
+    }
+}
+
+fn loss(lane: Lane, cause: syscollect_model::LossCause, count: u64, between: Option<(Time, Time)>) -> Event {
+    let (lane, cpu) = lane_key(lane);
+    Event::Loss(Loss { lane, cpu, cause, count, between })
+}
+
+fn u16_of(low: u8, high: u8) -> u32 {
+    u32::from(u16::from_le_bytes([low, high]))
+}
+
+/// The lowest bit counts, as in the kernel.
+#[inline]
+fn sleep_state(state: u8) -> SleepState {
+    match state & state.wrapping_neg() {
+        task_state::INTERRUPTIBLE => SleepState::Interruptible,
+        task_state::UNINTERRUPTIBLE => SleepState::Uninterruptible,
+        task_state::STOPPED => SleepState::Stopped,
+        task_state::TRACED => SleepState::Traced,
+        task_state::DEAD => SleepState::Dead,
+        task_state::ZOMBIE => SleepState::Zombie,
+        task_state::PARKED => SleepState::Parked,
+        task_state::IDLE => SleepState::Idle,
+        _ => SleepState::Runnable,
+    }
+}

@@ -1,0 +1,336 @@
+//! A capture opened for playing.
+
+use crate::MergeError;
+use crate::definitions::{Definitions, LaneCount, clock_map, each_chunk, lanes_of, read_clock};
+use crate::lane::{LaneCursor, Record};
+use crate::losses::Losses;
+use crate::mappings::{MappingRecord, MappingRecords};
+use crate::order::{Cursor, Merge};
+use crate::play::{Played, Player};
+use crate::stacks::{Resolver, Stacks};
+use crate::tasks::{TaskBuilder, TaskHistory};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+use syscollect_model::{
+    AddressSpaces, BuildId, ClockMap, Exporter, Loss, Mapping, RecorderSummary, Scope, SessionInfo, SymbolTable,
+    Tables, Time, Track, TrackId, TrackKind,
+};
+use syscollect_store::{CaptureReader, CounterDefinition, Lane, LaneKind};
+
+const DEFINITIONS: Lane = Lane { kind: LaneKind::Definition, cpu: 0 };
+
+/// Places of one module that have no name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnresolvedModule {
+    /// The module's path, as in its mappings.
+    pub path: String,
+    /// Its build id, as in its mappings; empty for the kernel.
+    pub build_id: BuildId,
+    /// It is all kernel code, and `offsets` are addresses.
+    pub kernel: bool,
+    /// What to look up, ascending: offsets in the file, as in
+    /// [`Symbol::offset`](syscollect_model::Symbol::offset).
+    pub offsets: Vec<u64>,
+}
+
+/// A capture with everything read that events refer to, ready to be played.
+///
+/// Memory is bounded by the definitions (processes, mappings, stacks, names)
+/// and one chunk per lane; it does not grow with the number of events.
+#[derive(Debug)]
+pub struct Session {
+    pub(crate) reader: CaptureReader,
+    pub(crate) info: SessionInfo,
+    pub(crate) clock: ClockMap,
+    pub(crate) tables: Tables,
+    pub(crate) resolver: Resolver,
+    pub(crate) history: TaskHistory,
+    /// Counter tracks by the number that records carry.
+    pub(crate) counters: FxHashMap<u64, TrackId>,
+    /// What is known of losses without reading the events.
+    pub(crate) known_losses: Losses,
+    /// Records of definition lanes.
+    pub(crate) definition_records: u64,
+    pub(crate) summary: Option<RecorderSummary>,
+    /// Rows that an earlier play added, so that the next one finds them.
+    pub(crate) found: crate::play::Found,
+    losses: Vec<Loss>,
+}
+
+impl Session {
+    /// Opens a capture: reads all its definition lanes.
+    ///
+    /// # Errors
+    ///
+    /// [`MergeError::Clock`] when the capture holds no clock readings, so that
+    /// nothing has a time. Damage is no error, see [`Self::losses`].
+    pub fn open(reader: CaptureReader) -> Result<Self, MergeError> {
+        let definitions = Definitions::read(&reader);
+        let mut opening = Opening::new(&reader, &definitions);
+        let clock = opening.clock(&definitions)?;
+        let (mut spaces, execs) = opening.mappings(&clock, definitions.mappings);
+        let mut tables = Tables::default();
+        let builder = TaskBuilder::new(&mut tables, &mut spaces, &clock, &execs, &definitions.processes);
+        let history = opening.tasks(builder);
+        spaces.seal();
+        let stacks = opening.stacks(&spaces);
+        let counters = counter_tracks(&definitions.counters, &mut tables);
+        let mut resolver = Resolver::new(&definitions.info, stacks);
+        resolver.add_names(definitions.symbols);
+        let Opening { losses: known_losses, records: definition_records, .. } = opening;
+        Ok(Self {
+            losses: known_losses.totals(),
+            info: definitions.info,
+            summary: definitions.summary,
+            found: crate::play::Found::default(),
+            reader,
+            clock,
+            tables,
+            resolver,
+            history,
+            counters,
+            known_losses,
+            definition_records,
+        })
+    }
+
+    /// The machine and the recording.
+    pub fn info(&self) -> &SessionInfo {
+        &self.info
+    }
+
+    /// What events point into. Processes and threads that were announced are
+    /// there from the start; frames and stacks are added as they are played.
+    pub fn tables(&self) -> &Tables {
+        &self.tables
+    }
+
+    /// How ticks become times.
+    pub fn clock(&self) -> &ClockMap {
+        &self.clock
+    }
+
+    /// The capture.
+    pub fn reader(&self) -> &CaptureReader {
+        &self.reader
+    }
+
+    /// What is missing, by lane and cause. Exact once the session was played:
+    /// before, chunks of events that do not verify are not known yet, nor what
+    /// the lanes of a recorder that was killed tell of losses.
+    pub fn losses(&self) -> &[Loss] {
+        &self.losses
+    }
+
+    /// What the recorder said of itself; `None` when it did not come to its end.
+    pub fn summary(&self) -> Option<&RecorderSummary> {
+        self.summary.as_ref()
+    }
+
+    /// Whether the recording came to its end.
+    pub fn is_complete(&self) -> bool {
+        self.summary.is_some()
+    }
+
+    /// The places that stacks use and that have no name yet, by module: what a
+    /// symbolizer should look up. Code without a file (JIT) is not among them.
+    pub fn unresolved(&self) -> Vec<UnresolvedModule> {
+        let (places, names) = (&self.resolver.stacks.places, self.resolver.names());
+        let mut by_module: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+        for place in places.rows() {
+            let Some(module) = place.module else { continue };
+            let key = places.module(module);
+            if key.has_names() && names.get(key, place.offset).is_none() {
+                by_module.entry(module).or_default().push(place.offset);
+            }
+        }
+        let mut modules: Vec<_> = by_module
+            .into_iter()
+            .map(|(module, mut offsets)| {
+                offsets.sort_unstable();
+                let key = places.module(module);
+                let (path, build_id, kernel) = (key.path.clone(), key.build_id.clone(), key.is_kernel());
+                UnresolvedModule { path, build_id, kernel, offsets }
+            })
+            .collect();
+        modules.sort_by(|a, b| (&a.path, &a.build_id).cmp(&(&b.path, &b.build_id)));
+        modules
+    }
+
+    /// Adds names; a name for a place that has one already replaces it.
+    pub fn add_symbols(&mut self, tables: Vec<SymbolTable>) {
+        self.resolver.add_names(tables);
+    }
+
+    /// Plays all events in order of time into the exporter, from its `begin` to its `end`.
+    ///
+    /// # Errors
+    ///
+    /// The exporter's.
+    pub fn play<E: Exporter>(&mut self, exporter: &mut E) -> Result<Played, E::Error> {
+        self.play_range(exporter, None, None)
+    }
+
+    /// The same for the events from `from` on and before `to`. What the
+    /// capture lost is told as a whole.
+    ///
+    /// # Errors
+    ///
+    /// The exporter's.
+    pub fn play_range<E: Exporter>(
+        &mut self,
+        exporter: &mut E,
+        from: Option<Time>,
+        to: Option<Time>,
+    ) -> Result<Played, E::Error> {
+        exporter.begin(&self.info, &self.tables)?;
+        let range = from.unwrap_or(Time(0))..to.unwrap_or(Time(u64::MAX));
+        let (mut played, losses) = Player::run(self, exporter, range)?;
+        self.losses = losses.totals();
+        played.lost = self.losses.iter().fold(0, |sum: u64, loss| sum.saturating_add(loss.count));
+        exporter.end(&self.losses, self.summary.as_ref(), &self.tables)?;
+        Ok(played)
+    }
+}
+
+/// Reads definition lanes, counting records and losses on the way.
+struct Opening<'a> {
+    reader: &'a CaptureReader,
+    losses: Losses,
+    records: u64,
+}
+
+impl<'a> Opening<'a> {
+    fn new(reader: &'a CaptureReader, definitions: &Definitions) -> Self {
+        let mut losses = Losses::new(reader, &definitions.losses);
+        losses.unreadable(DEFINITIONS, definitions.unreadable);
+        losses.undecodable(DEFINITIONS, definitions.undecodable);
+        Self { reader, losses, records: definitions.count }
+    }
+
+    fn count(&mut self, lane: Lane, count: LaneCount) {
+        self.records += count.records;
+        self.losses.unreadable(lane, count.unreadable);
+        self.losses.undecodable(lane, count.undecodable);
+    }
+
+    fn clock(&mut self, definitions: &Definitions) -> Result<ClockMap, MergeError> {
+        let mut readings = Vec::new();
+        for lane in lanes_of(self.reader, LaneKind::Clock) {
+            let count = read_clock(self.reader, lane, &mut readings);
+            self.count(lane, count);
+        }
+        Ok(clock_map(readings, &definitions.info)?)
+    }
+
+    /// What was mapped, and when each process began a new program.
+    fn mappings(&mut self, clock: &ClockMap, known: Vec<Mapping>) -> (AddressSpaces, FxHashMap<u32, Vec<u64>>) {
+        let (mut spaces, mut execs) = (AddressSpaces::default(), FxHashMap::<u32, Vec<u64>>::default());
+        known.into_iter().filter(|mapping| mapping.start < mapping.end).for_each(|mapping| spaces.map(mapping));
+        for lane in lanes_of(self.reader, LaneKind::Mapping) {
+            let mut lost = 0u64;
+            let count = each_chunk(self.reader, lane, |_, _, data| {
+                let (mut records, mut undecodable) = (0, 0);
+                for record in MappingRecords::new(data) {
+                    match record {
+                        Some(MappingRecord::Lost(count)) => lost = lost.saturating_add(count),
+                        Some(record) => add_mapping(record, clock, &mut spaces, &mut execs),
+                        None => undecodable += 1,
+                    }
+                    records += 1;
+                }
+                (records - undecodable, undecodable)
+            });
+            self.losses.told(lane, lost);
+            self.count(lane, count);
+        }
+        execs.values_mut().for_each(|list| list.sort_unstable());
+        (spaces, execs)
+    }
+
+    fn tasks(&mut self, mut builder: TaskBuilder<'_>) -> TaskHistory {
+        let cursors = lanes_of(self.reader, LaneKind::Task).map(|lane| LaneCursor::new(self.reader, lane));
+        let mut merge = Merge::new(cursors.map(Timed).collect());
+        while let Some((index, (ticks, record))) = merge.next() {
+            let lane = merge.lanes()[index].0.lane();
+            match record {
+                Record::Chunk(start) => builder.missing(ticks, lane, start.missing.records),
+                Record::Task(task) => {
+                    self.losses.told(lane, u64::from(task.lost_before));
+                    if !builder.record(ticks, lane, &task) {
+                        self.losses.undecodable(lane, 1);
+                    }
+                }
+                _ => self.losses.undecodable(lane, 1),
+            }
+        }
+        for Timed(cursor) in merge.lanes() {
+            self.losses.unreadable(cursor.lane(), cursor.unreadable());
+            self.losses.undecodable(cursor.lane(), cursor.undecodable());
+        }
+        builder.finish()
+    }
+
+    fn stacks(&mut self, spaces: &AddressSpaces) -> Stacks {
+        let mut stacks = Stacks::default();
+        let mut reader = stacks.reader(spaces);
+        let lanes = lanes_of(self.reader, LaneKind::SchedStack).chain(lanes_of(self.reader, LaneKind::SampleStack));
+        for lane in lanes {
+            let count = each_chunk(self.reader, lane, |first, _, data| {
+                let read = reader.read(lane, first, data);
+                (read.stacks, u64::from(read.cut))
+            });
+            self.count(lane, count);
+        }
+        stacks
+    }
+}
+
+/// A lane that gives the ticks with each record.
+pub(crate) struct Timed<'a>(pub(crate) LaneCursor<'a>);
+
+impl Cursor for Timed<'_> {
+    type Key = u64;
+    type Item = (u64, Record);
+
+    fn key(&self) -> Option<u64> {
+        self.0.key()
+    }
+
+    fn take(&mut self) -> (u64, Record) {
+        (self.0.key().unwrap_or(u64::MAX), self.0.take())
+    }
+}
+
+fn add_mapping(
+    record: MappingRecord,
+    clock: &ClockMap,
+    spaces: &mut AddressSpaces,
+    execs: &mut FxHashMap<u32, Vec<u64>>,
+) {
+    match record {
+        MappingRecord::Map { pid, start, length, file_offset, path, build_id, raw_ns } => {
+            let Some(end) = start.checked_add(length).filter(|end| *end > start) else { return };
+            let since = clock.ticks_at_monotonic_raw(raw_ns);
+            spaces.map(Mapping { pid, start, end, file_offset, path, build_id, since });
+        }
+        MappingRecord::Exec { pid, raw_ns } => {
+            let at = clock.ticks_at_monotonic_raw(raw_ns);
+            spaces.exec(pid, at);
+            execs.entry(pid).or_default().push(at.0);
+        }
+        MappingRecord::Lost(_) | MappingRecord::Other => {}
+    }
+}
+
+fn counter_tracks(definitions: &[CounterDefinition], tables: &mut Tables) -> FxHashMap<u64, TrackId> {
+    let mut tracks = FxHashMap::default();
+    for definition in definitions {
+        let name = tables.strings.intern(&definition.name);
+        let kind = TrackKind::Counter { unit: tables.strings.intern(&definition.unit) };
+        let scope = definition.cpu.map_or(Scope::Machine, Scope::Cpu);
+        // The definitions may be there twice; the number is what counts.
+        tracks.entry(definition.counter).or_insert_with(|| tables.add_track(Track { scope, name, kind }));
+    }
+    tracks
+}

@@ -1,0 +1,174 @@
+//! Names of places, and the frames made of them.
+
+use crate::places::{KERNEL, ModuleKey, Place, PlaceId, Places};
+use rustc_hash::FxHashMap;
+use std::ops::Range;
+use syscollect_model::{
+    BuildId, Frame, FrameId, KernelModule, Module, ModuleId, SessionInfo, Symbol, SymbolFrame, SymbolTable, Tables,
+};
+
+/// All names of a session, by module and offset.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    /// Each list sorted by offset, without duplicates.
+    modules: FxHashMap<ModuleKey, Vec<Symbol>>,
+}
+
+impl Names {
+    /// Adds names; the later of two for one place counts.
+    pub(crate) fn add(&mut self, tables: Vec<SymbolTable>) {
+        for table in tables {
+            let list = self.modules.entry(ModuleKey::new(&table.path, &table.build_id)).or_default();
+            // Behind the old ones, reversed: the stable sort and dedup keep the latest.
+            let mut all: Vec<Symbol> = table.symbols.into_iter().filter(|s| !s.frames.is_empty()).collect();
+            all.reverse();
+            all.append(list);
+            all.sort_by_key(|symbol| symbol.offset);
+            all.dedup_by_key(|symbol| symbol.offset);
+            *list = all;
+        }
+    }
+
+    pub(crate) fn get(&self, module: &ModuleKey, offset: u64) -> Option<&Symbol> {
+        let list = self.modules.get(module)?;
+        list.binary_search_by_key(&offset, |symbol| symbol.offset).ok().map(|index| &list[index])
+    }
+}
+
+/// Makes rows of the frames table, once per place.
+#[derive(Debug, Default)]
+pub(crate) struct Framer {
+    /// First row and number of rows by place.
+    frames: Vec<Option<(u32, u32)>>,
+    /// By path and build id, and whether it is kernel code.
+    modules: FxHashMap<(ModuleKey, bool), ModuleId>,
+    kernel_modules: Vec<KernelModule>,
+    kernel_build_id: BuildId,
+}
+
+impl Framer {
+    pub(crate) fn new(info: &SessionInfo) -> Self {
+        let mut kernel_modules = info.kernel_modules.clone();
+        kernel_modules.sort_by_key(|module| module.address);
+        let kernel_build_id = BuildId::try_from(info.kernel_build_id.clone()).unwrap_or_default();
+        Self { kernel_modules, kernel_build_id, ..Self::default() }
+    }
+
+    /// Forgets the rows made so far: names have changed.
+    pub(crate) fn renew(&mut self) {
+        self.frames.clear();
+    }
+
+    /// The frames of a place, innermost first.
+    pub(crate) fn frames(
+        &mut self,
+        id: PlaceId,
+        places: &Places,
+        names: &Names,
+        tables: &mut Tables,
+    ) -> impl Iterator<Item = FrameId> + use<> {
+        let index = id.0 as usize;
+        if self.frames.len() <= index {
+            self.frames.resize(places.rows().len(), None);
+        }
+        let (start, count) = match self.frames[index] {
+            Some(rows) => rows,
+            None => {
+                let rows = self.add(places.get(id), places, names, tables);
+                let rows = (rows.start as u32, rows.len() as u32);
+                self.frames[index] = Some(rows);
+                rows
+            }
+        };
+        (start..start + count).map(FrameId)
+    }
+
+    fn add(&mut self, place: Place, places: &Places, names: &Names, tables: &mut Tables) -> Range<usize> {
+        let first = tables.frames.len();
+        let key = place.module.map(|index| places.module(index));
+        let symbol = key.and_then(|key| names.get(key, place.offset));
+        let module = key.map(|key| self.module(key, place, symbol, tables));
+        let unnamed = [SymbolFrame::default()];
+        let frames = symbol.map_or(&unnamed[..], |symbol| &symbol.frames);
+        for (index, frame) in frames.iter().enumerate() {
+            let mut intern = |text: &str| (!text.is_empty()).then(|| tables.strings.intern(text));
+            let (function, file) = (intern(&frame.function), intern(&frame.file));
+            tables.frames.push(Frame {
+                module,
+                offset: place.offset,
+                function,
+                function_start: symbol.map_or(0, |symbol| symbol.start),
+                function_size: symbol.map_or(0, |symbol| symbol.size),
+                file,
+                line: frame.line,
+                inlined: index + 1 < frames.len(),
+            });
+        }
+        first..tables.frames.len()
+    }
+
+    /// The row of a place's module; kernel modules have rows of their own.
+    fn module(&mut self, key: &ModuleKey, place: Place, symbol: Option<&Symbol>, tables: &mut Tables) -> ModuleId {
+        let kernel = key.is_kernel();
+        let key = match self.kernel_module(key, place, symbol) {
+            Some(name) => ModuleKey { path: format!("[{name}]"), build_id: BuildId::default() },
+            None => key.clone(),
+        };
+        let key = (key, kernel);
+        if let Some(id) = self.modules.get(&key) {
+            return *id;
+        }
+        let build_id = if key.0.path == KERNEL { self.kernel_build_id.clone() } else { key.0.build_id.clone() };
+        let path = tables.strings.intern(&key.0.path);
+        tables.modules.push(Module { path, build_id, kernel });
+        let id = ModuleId(tables.modules.len() as u32 - 1);
+        self.modules.insert(key, id);
+        id
+    }
+
+    fn kernel_module<'a>(&'a self, key: &ModuleKey, place: Place, symbol: Option<&'a Symbol>) -> Option<&'a str> {
+        if !key.is_kernel() {
+            return None;
+        }
+        if let Some(symbol) = symbol.filter(|symbol| !symbol.kernel_module.is_empty()) {
+            return Some(&symbol.kernel_module);
+        }
+        let before = self.kernel_modules.partition_point(|module| module.address <= place.offset);
+        let module = &self.kernel_modules[before.checked_sub(1)?];
+        (place.offset - module.address < module.size).then_some(&module.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn symbol(offset: u64, name: &str) -> Symbol {
+        Symbol {
+            offset,
+            frames: vec![SymbolFrame { function: name.into(), ..SymbolFrame::default() }],
+            ..Symbol::default()
+        }
+    }
+
+    #[test]
+    fn tables_of_one_module_add_up_and_the_later_name_counts() {
+        let table = |symbols| SymbolTable { path: "/bin/a".into(), symbols, ..SymbolTable::default() };
+        let mut names = Names::default();
+        names.add(vec![
+            table(vec![symbol(1, "one"), symbol(2, "two")]),
+            table(vec![symbol(2, "zwei"), symbol(3, "three")]),
+        ]);
+        let key = ModuleKey::new("/bin/a", &BuildId::default());
+        let name = |offset| names.get(&key, offset).map(|symbol| symbol.frames[0].function.as_str());
+        assert_eq!([1, 2, 3, 4].map(name), [Some("one"), Some("zwei"), Some("three"), None]);
+    }
+
+    #[test]
+    fn a_symbol_without_frames_names_nothing() {
+        let mut names = Names::default();
+        let empty = Symbol { offset: 1, ..Symbol::default() };
+        names.add(vec![SymbolTable { path: "/bin/a".into(), symbols: vec![empty], ..SymbolTable::default() }]);
+        assert_eq!(names.get(&ModuleKey::new("/bin/a", &BuildId::default()), 1), None);
+    }
+}

@@ -1,0 +1,405 @@
+//! Who lived when: processes and threads, from what was there when the
+//! recording began and from the records of fork, exec, exit and rename.
+
+use crate::mappings::text;
+use rustc_hash::{FxHashMap, FxHashSet};
+use syscollect_model::{AddressSpaces, ClockMap, Process, ProcessId, StringId, Tables, Thread, ThreadId, Ticks, Time};
+use syscollect_records::{RecordKind, TaskRecord};
+use syscollect_store::{KnownProcess, Lane};
+
+/// One step in the life of the machine's tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A record of this kind begins; what follows comes from it.
+    Record(RecordKind),
+    /// From now on this thread id means this thread.
+    Bind(u32, ThreadId),
+    /// The thread goes on as another one: an exec gave it the id of its process.
+    Replace {
+        old: ThreadId,
+        new: ThreadId,
+    },
+    ProcessStart(ProcessId),
+    ProcessExec(ProcessId, StringId),
+    ProcessEnd(ProcessId),
+    ThreadStart(ThreadId),
+    ThreadName(ThreadId, StringId),
+    ThreadEnd(ThreadId),
+    /// Records of the lane were lost before the collector.
+    Lost(Lane, u64),
+    /// Records of the lane are missing from the capture.
+    Missing(Lane, u64),
+}
+
+/// What [`TaskHistory`] is told at the end.
+#[derive(Debug, Default)]
+pub(crate) struct TaskHistory {
+    /// What each thread id means before the first step.
+    pub(crate) initial: Vec<(u32, ThreadId)>,
+    /// The first names of threads that were there before and got others later.
+    pub(crate) first_names: Vec<(ThreadId, StringId)>,
+    /// The steps, in the order of the merged lanes.
+    pub(crate) steps: Vec<(u64, Step)>,
+}
+
+/// The kinds of records that tell of tasks.
+const KINDS: [RecordKind; 4] = [RecordKind::Fork, RecordKind::Exec, RecordKind::Exit, RecordKind::Rename];
+
+/// A thread id's present meaning.
+#[derive(Clone, Copy, Debug)]
+struct Life {
+    thread: ThreadId,
+    /// Its beginning was seen, or at least something after it.
+    seen: bool,
+    ended: bool,
+}
+
+/// Builds the rows and the history of tasks, one record after the other.
+pub(crate) struct TaskBuilder<'a> {
+    tables: &'a mut Tables,
+    spaces: &'a mut AddressSpaces,
+    clock: &'a ClockMap,
+    /// When a mapping lane saw a process begin a new program, ticks, ascending.
+    execs: &'a FxHashMap<u32, Vec<u64>>,
+    /// When each process last got other memory by a task record, ticks.
+    resets: FxHashMap<u32, u64>,
+    /// What was read of processes while the recording ran, latest last.
+    notes: Vec<KnownProcess>,
+    threads: FxHashMap<u32, Life>,
+    processes: FxHashMap<u32, ProcessId>,
+    /// Threads of the process that are known to live.
+    living: FxHashMap<ProcessId, u32>,
+    /// Processes whose main thread has ended.
+    headless: FxHashSet<ProcessId>,
+    /// Threads whose first name is in the history.
+    named: FxHashSet<ThreadId>,
+    history: TaskHistory,
+}
+
+impl<'a> TaskBuilder<'a> {
+    pub(crate) fn new(
+        tables: &'a mut Tables,
+        spaces: &'a mut AddressSpaces,
+        clock: &'a ClockMap,
+        execs: &'a FxHashMap<u32, Vec<u64>>,
+        known: &[KnownProcess],
+    ) -> Self {
+        let mut builder = Self {
+            tables,
+            spaces,
+            clock,
+            execs,
+            resets: FxHashMap::default(),
+            notes: known.iter().filter(|process| process.noted > Ticks(0)).cloned().collect(),
+            threads: FxHashMap::default(),
+            processes: FxHashMap::default(),
+            living: FxHashMap::default(),
+            headless: FxHashSet::default(),
+            named: FxHashSet::default(),
+            history: TaskHistory::default(),
+        };
+        builder.notes.sort_by_key(|process| std::cmp::Reverse(process.noted));
+        known.iter().filter(|process| process.noted == Ticks(0)).for_each(|process| builder.known(process));
+        builder
+    }
+
+    /// The history, once every record was given.
+    pub(crate) fn finish(mut self) -> TaskHistory {
+        self.apply_notes(u64::MAX);
+        self.history
+    }
+
+    /// Notes that records of the lane are missing from the capture here.
+    pub(crate) fn missing(&mut self, ticks: u64, lane: Lane, count: u64) {
+        if count > 0 {
+            self.step(ticks, Step::Missing(lane, count));
+        }
+    }
+
+    /// Takes a record of the lane; records come in the merged order. `false`
+    /// when it is of no kind that tells of tasks.
+    pub(crate) fn record(&mut self, ticks: u64, lane: Lane, record: &TaskRecord) -> bool {
+        self.apply_notes(ticks);
+        let (_, number) = record.stamp.split();
+        let Some(kind) = RecordKind::from_number(number).filter(|kind| KINDS.contains(kind)) else { return false };
+        if record.lost_before > 0 {
+            self.step(ticks, Step::Lost(lane, u64::from(record.lost_before)));
+        }
+        self.step(ticks, Step::Record(kind));
+        // The idle tasks, all of thread id 0, are forked when a CPU comes up.
+        if record.tid == 0 {
+            return true;
+        }
+        let time = self.clock.time(Ticks(ticks));
+        match kind {
+            RecordKind::Fork => self.fork(ticks, time, record),
+            RecordKind::Exec => self.exec(ticks, time, record),
+            RecordKind::Exit => self.exit(ticks, time, record),
+            _ => {
+                let thread = self.existing(ticks, record);
+                self.rename(ticks, thread, &text(&record.comm));
+            }
+        }
+        true
+    }
+
+    fn step(&mut self, ticks: u64, step: Step) {
+        self.history.steps.push((ticks, step));
+    }
+
+    /// A process that was there when the recording began.
+    fn known(&mut self, known: &KnownProcess) {
+        let main = known.threads.iter().find(|thread| thread.tid == known.pid);
+        let name = main.or(known.threads.first()).map_or_else(|| unknown_name(known.pid), |thread| thread.name.clone());
+        let process = match self.processes.get(&known.pid) {
+            Some(process) => *process,
+            None => self.add_process(known.pid, Some(known.parent_pid), &name, None),
+        };
+        let row = &mut self.tables.processes[process.index()];
+        row.command_line.clone_from(&known.command_line);
+        row.kernel = known.kernel;
+        for thread in known.threads.iter().filter(|thread| thread.tid != 0) {
+            if !self.threads.contains_key(&thread.tid) {
+                let id = self.add_thread(thread.tid, process, &thread.name, None, false);
+                self.history.initial.push((thread.tid, id));
+            }
+        }
+    }
+
+    /// Command lines that were read before `ticks` belong to the processes of that time.
+    fn apply_notes(&mut self, ticks: u64) {
+        while let Some(note) = self.notes.pop_if(|note| note.noted.0 <= ticks) {
+            if let Some(process) = self.processes.get(&note.pid) {
+                let row = &mut self.tables.processes[process.index()];
+                row.command_line = note.command_line;
+                row.kernel = note.kernel;
+            } else {
+                self.known(&note);
+            }
+        }
+    }
+
+    fn fork(&mut self, ticks: u64, time: Time, record: &TaskRecord) {
+        let name = text(&record.comm);
+        let new_process = record.tid == record.tgid;
+        if let Some(life) = self.threads.get_mut(&record.tid).filter(|life| !life.seen) {
+            // The list of tasks was read after this fork: it is the same thread.
+            life.seen = true;
+            let thread = life.thread;
+            let process = self.tables.thread(thread).process;
+            self.tables.threads[thread.index()].start = Some(time);
+            if new_process {
+                let row = &mut self.tables.processes[process.index()];
+                (row.start, row.parent_pid) = (Some(time), Some(record.parent_tgid));
+            }
+            return self.begin(ticks, record, process, thread, &name);
+        }
+        let process = if new_process {
+            let process = self.add_process(record.tgid, Some(record.parent_tgid), &name, Some(time));
+            let parent = self.processes.get(&record.parent_tgid);
+            let kernel = parent.is_some_and(|parent| self.tables.process(*parent).kernel);
+            self.tables.processes[process.index()].kernel = kernel;
+            process
+        } else {
+            self.process_of(record, "")
+        };
+        let thread = self.add_thread(record.tid, process, &name, Some(time), true);
+        self.begin(ticks, record, process, thread, &name);
+    }
+
+    /// The events of a task's beginning, and the memory it begins with.
+    fn begin(&mut self, ticks: u64, record: &TaskRecord, process: ProcessId, thread: ThreadId, name: &str) {
+        self.step(ticks, Step::Bind(record.tid, thread));
+        if record.tid == record.tgid {
+            self.spaces.fork(record.parent_tgid, record.tgid, Ticks(ticks));
+            self.resets.insert(record.tgid, ticks);
+            self.step(ticks, Step::ProcessStart(process));
+        }
+        self.step(ticks, Step::ThreadStart(thread));
+        let name = self.tables.strings.intern(name);
+        self.named.insert(thread);
+        self.step(ticks, Step::ThreadName(thread, name));
+    }
+
+    fn exec(&mut self, ticks: u64, time: Time, record: &TaskRecord) {
+        let before = if record.parent_tid == 0 { record.tid } else { record.parent_tid };
+        let thread =
+            if before == record.tid { self.existing(ticks, record) } else { self.take_over(ticks, time, record) };
+        let process = self.tables.thread(thread).process;
+        let comm = text(&record.comm);
+        let name = self.tables.strings.intern(&comm);
+        let row = &mut self.tables.processes[process.index()];
+        row.command_line.clear();
+        row.kernel = false;
+        self.empty_memory(ticks, record.tgid);
+        self.step(ticks, Step::ProcessExec(process, name));
+        self.rename(ticks, thread, &comm);
+    }
+
+    /// A thread other than the main one calls exec: all others end, and it gets
+    /// the id of the process. That is another thread here, so that each row has one id.
+    fn take_over(&mut self, ticks: u64, time: Time, record: &TaskRecord) -> ThreadId {
+        let before = TaskRecord { tid: record.parent_tid, ..*record };
+        let old = self.existing(ticks, &before);
+        let process = self.tables.thread(old).process;
+        self.first_name(old);
+        self.end_thread(ticks, time, record.parent_tid, old);
+        self.headless.remove(&process);
+        let name = self.tables.strings.get(self.tables.thread(old).name).to_owned();
+        let new = self.add_thread(record.tid, process, &name, Some(time), true);
+        self.step(ticks, Step::Bind(record.tid, new));
+        self.step(ticks, Step::Replace { old, new });
+        self.step(ticks, Step::ThreadStart(new));
+        new
+    }
+
+    /// What was mapped before an exec is gone. The mapping lane says so more
+    /// exactly, because the new program's mappings come before the record of
+    /// exec; where it has lost that, unnamed is better than wrongly named.
+    fn empty_memory(&mut self, ticks: u64, pid: u32) {
+        let before = self.resets.insert(pid, ticks).unwrap_or(0);
+        let noted = self.execs.get(&pid).is_some_and(|list| {
+            let at = list.partition_point(|at| *at <= ticks);
+            at.checked_sub(1).is_some_and(|last| list[last] > before)
+        });
+        if !noted {
+            self.spaces.exec(pid, Ticks(ticks));
+        }
+    }
+
+    fn exit(&mut self, ticks: u64, time: Time, record: &TaskRecord) {
+        let comm = text(&record.comm);
+        let unseen = self.threads.get(&record.tid).filter(|life| !life.seen).map(|life| life.thread);
+        if let Some(thread) = unseen.filter(|_| !comm.is_empty()) {
+            // The list of tasks was read while the recording ran and may show
+            // who came after; the name in the record is certain.
+            self.set_name(thread, &comm);
+        }
+        let thread = self.existing(ticks, record);
+        self.end_thread(ticks, time, record.tid, thread);
+        let process = self.tables.thread(thread).process;
+        if record.tid == record.tgid {
+            self.headless.insert(process);
+        }
+        if self.headless.contains(&process) && self.living.get(&process).is_none_or(|count| *count == 0) {
+            self.headless.remove(&process);
+            self.tables.processes[process.index()].end = Some(time);
+            self.step(ticks, Step::ProcessEnd(process));
+        }
+    }
+
+    fn end_thread(&mut self, ticks: u64, time: Time, tid: u32, thread: ThreadId) {
+        if let Some(life) = self.threads.get_mut(&tid) {
+            life.ended = true;
+        }
+        let row = &mut self.tables.threads[thread.index()];
+        row.end = Some(time);
+        if let Some(living) = self.living.get_mut(&row.process) {
+            *living = living.saturating_sub(1);
+        }
+        self.step(ticks, Step::ThreadEnd(thread));
+    }
+
+    fn rename(&mut self, ticks: u64, thread: ThreadId, name: &str) {
+        self.first_name(thread);
+        let id = self.set_name(thread, name);
+        self.step(ticks, Step::ThreadName(thread, id));
+    }
+
+    /// Puts a thread's first name into the history, before it gets another.
+    fn first_name(&mut self, thread: ThreadId) {
+        if self.named.insert(thread) && self.tables.thread(thread).start.is_none() {
+            self.history.first_names.push((thread, self.tables.thread(thread).name));
+        }
+    }
+
+    fn set_name(&mut self, thread: ThreadId, name: &str) -> StringId {
+        let id = self.tables.strings.intern(name);
+        let row = &mut self.tables.threads[thread.index()];
+        row.name = id;
+        let process = &mut self.tables.processes[row.process.index()];
+        if process.pid == row.tid {
+            process.name = id;
+        }
+        id
+    }
+
+    /// The thread of a record that is not its beginning.
+    fn existing(&mut self, ticks: u64, record: &TaskRecord) -> ThreadId {
+        if let Some(life) = self.threads.get_mut(&record.tid).filter(|life| !life.ended) {
+            life.seen = true;
+            return life.thread;
+        }
+        let first = !self.threads.contains_key(&record.tid);
+        let name = text(&record.comm);
+        let process = self.process_of(record, &name);
+        let thread = self.add_thread(record.tid, process, &name, None, true);
+        self.named.insert(thread);
+        if first {
+            // It was there all the time, so its earlier events belong to it.
+            self.history.initial.push((record.tid, thread));
+        } else {
+            self.step(ticks, Step::Bind(record.tid, thread));
+        }
+        thread
+    }
+
+    fn process_of(&mut self, record: &TaskRecord, name: &str) -> ProcessId {
+        match self.processes.get(&record.tgid) {
+            Some(process) => *process,
+            None if record.tid == record.tgid => self.add_process(record.tgid, None, name, None),
+            None => self.add_process(record.tgid, None, &unknown_name(record.tgid), None),
+        }
+    }
+
+    fn add_process(&mut self, pid: u32, parent_pid: Option<u32>, name: &str, start: Option<Time>) -> ProcessId {
+        let id = add_process(self.tables, pid, parent_pid, name, start);
+        self.processes.insert(pid, id);
+        id
+    }
+
+    fn add_thread(&mut self, tid: u32, process: ProcessId, name: &str, start: Option<Time>, seen: bool) -> ThreadId {
+        let thread = add_thread(self.tables, tid, process, name, start);
+        *self.living.entry(process).or_default() += 1;
+        let before = self.threads.insert(tid, Life { thread, seen, ended: false });
+        if let Some(before) = before.filter(|life| !life.ended) {
+            // Its end was lost, but it cannot live any more.
+            let process = self.tables.thread(before.thread).process;
+            if let Some(living) = self.living.get_mut(&process) {
+                *living = living.saturating_sub(1);
+            }
+        }
+        thread
+    }
+}
+
+/// What a task is called of which nothing but its id is known.
+pub(crate) fn unknown_name(id: u32) -> String {
+    format!("<{id}>")
+}
+
+/// Adds a process's row.
+pub(crate) fn add_process(
+    tables: &mut Tables,
+    pid: u32,
+    parent_pid: Option<u32>,
+    name: &str,
+    start: Option<Time>,
+) -> ProcessId {
+    let name = tables.strings.intern(name);
+    tables.processes.push(Process { pid, parent_pid, name, command_line: Vec::new(), start, end: None, kernel: false });
+    ProcessId(tables.processes.len() as u32 - 1)
+}
+
+/// Adds a thread's row.
+pub(crate) fn add_thread(
+    tables: &mut Tables,
+    tid: u32,
+    process: ProcessId,
+    name: &str,
+    start: Option<Time>,
+) -> ThreadId {
+    let name = tables.strings.intern(name);
+    tables.threads.push(Thread { tid, process, name, start, end: None });
+    ThreadId(tables.threads.len() as u32 - 1)
+}
