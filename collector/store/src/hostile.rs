@@ -47,8 +47,7 @@ fn read_all(file: Vec<u8>) -> usize {
             let _ = reader.read_into(entry, &mut data, &mut buffer);
         }
     }
-    let _ = (reader.definitions().count(), reader.is_complete(), reader.unreported_losses(&[]));
-    let _ = reader.next_definition_sequence();
+    let _ = (reader.definitions().count(), reader.is_complete(), reader.next_definition_sequence());
     data.capacity()
 }
 

@@ -5,11 +5,10 @@ use crate::format::{CHUNK_HEADER, Encoding, StoredHeader};
 use crate::index::{find_gaps, join_copies};
 use crate::scan::Scanner;
 use crate::source::Source;
-use crate::{Chunk, Damage, Definition, IndexEntry, Lane, LaneEnd, LaneKind, LaneLoss, StoreError};
+use crate::{Chunk, Damage, Definition, IndexEntry, Lane, LaneEnd, LaneKind, StoreError};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
-use syscollect_model::LossCause;
 
 /// Reads a capture file, whole or damaged.
 ///
@@ -169,35 +168,6 @@ impl CaptureReader {
     /// Chunks whose payload is damaged show when they are read.
     pub fn damage(&self) -> &[Damage] {
         &self.damage
-    }
-
-    /// Records that are missing by the chunks' headers beyond those that the
-    /// recorder `reported` as dropped or overwritten between lane and file:
-    /// what damage took, and in a file that was cut off what the last report
-    /// did not know yet. By lane; the cause is [`LossCause::Damaged`].
-    pub fn unreported_losses(&self, reported: &[LaneLoss]) -> Vec<LaneLoss> {
-        let mut missing: BTreeMap<Lane, u64> = BTreeMap::new();
-        for damage in &self.damage {
-            if let Damage::Gap { lane, records: Some(records), .. } = damage {
-                let sum = missing.entry(*lane).or_default();
-                *sum = sum.saturating_add(*records);
-            }
-        }
-        let known = |lane: &Lane| {
-            let on_the_way = [LossCause::BufferFull, LossCause::Overwritten, LossCause::DiskFull];
-            let of_lane = |loss: &&LaneLoss| {
-                loss.lane == lane.kind.name()
-                    && loss.cpu == Some(u32::from(lane.cpu))
-                    && on_the_way.contains(&loss.cause)
-            };
-            reported.iter().filter(of_lane).fold(0u64, |sum, loss| sum.saturating_add(loss.count))
-        };
-        let loss = |lane: Lane, count| {
-            let cpu = Some(u32::from(lane.cpu));
-            LaneLoss { lane: lane.kind.name().to_owned(), cpu, record: String::new(), cause: LossCause::Damaged, count }
-        };
-        let rest = missing.into_iter().map(|(lane, count)| (lane, count.saturating_sub(known(&lane))));
-        rest.filter(|(_, count)| *count > 0).map(|(lane, count)| loss(lane, count)).collect()
     }
 
     /// Whether the recording came to its end: a summary is there.

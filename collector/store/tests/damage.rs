@@ -5,8 +5,8 @@ mod synthetic;
 
 use proptest::prelude::*;
 use story::Story;
-use syscollect_model::LossCause;
-use syscollect_store::{CaptureReader, CaptureWriter, Damage, Definition, Lane, LaneKind, LaneLoss, StoreError};
+use syscollect_model::Ticks;
+use syscollect_store::{CaptureReader, CaptureWriter, Damage, Definition, Lane, LaneKind, StoreError};
 
 #[test]
 fn a_whole_file_gives_back_what_was_written() {
@@ -79,12 +79,9 @@ fn a_chunk_lost_from_the_end_of_a_lane_is_counted_by_the_totals() {
     file[story.ends[last - 1].1 as usize..story.ends[last].1 as usize].fill(0xAA);
     let reader = CaptureReader::from_bytes(file).unwrap();
     assert_eq!(story.account(&reader, lane), (13, 6));
-    let unreported = reader.unreported_losses(&[]);
-    let expected =
-        LaneLoss { lane: "sched".into(), cpu: Some(0), record: String::new(), cause: LossCause::Damaged, count: 6 };
-    assert_eq!(unreported, [expected.clone()]);
-    let reported = LaneLoss { cause: LossCause::BufferFull, count: 4, ..expected.clone() };
-    assert_eq!(reader.unreported_losses(&[reported]), [LaneLoss { count: 2, ..expected }]);
+    let gap = reader.damage().iter().find(|damage| matches!(damage, Damage::Gap { .. }));
+    let (after, records) = (Some(Ticks(2_900)), Some(6));
+    assert_eq!(gap, Some(&Damage::Gap { lane, sequence: 2, chunks: 1, records, after, before: None }));
 }
 
 #[test]

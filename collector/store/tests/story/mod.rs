@@ -1,6 +1,7 @@
 //! A small capture whose content is known, and the question that every test of
 //! damage asks: is what can be read true, and is the rest counted?
 #![allow(dead_code, reason = "each test needs a part of it")]
+#![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
 use std::collections::BTreeMap;
 use syscollect_model::{RecorderSummary, SessionInfo, Ticks};

@@ -18,7 +18,7 @@ impl Random {
 
     /// A number below `limit`.
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        (u128::from(self.next()) * u128::from(limit) >> 64) as u64
+        ((u128::from(self.next()) * u128::from(limit)) >> 64) as u64
     }
 
     /// Ticks between two events: exponential around `mean`, after a fixed minimum.
