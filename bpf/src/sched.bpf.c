@@ -126,14 +126,15 @@ static __always_inline void end_event(struct sched_lane *lane, __u64 head)
 }
 
 /* The stacks of a task of this CPU: user id in the low half, kernel id in the high. */
-static __always_inline __u64 stacks_of(void *context, struct task_struct *task, __u64 ticks, __u64 frame, bool direct,
-				       __u32 site)
+static __always_inline __u64 stacks_of(void *context, struct LaneHeader *lane, struct task_struct *task, __u64 ticks,
+				       __u64 frame, bool direct, __u32 site)
 {
 	struct stack_writer w;
 
 	if (!sched_stack_writer(&w, ticks))
 		return 0;
 	__u32 user = STACK_NONE, kernel;
+	__u64 frame_number = lane_number(lane, frame);
 
 	if (!(READ(direct, task, flags) & PF_KTHREAD)) {
 		__u32 tgid = READ(direct, task, tgid);
@@ -148,7 +149,7 @@ static __always_inline __u64 stacks_of(void *context, struct task_struct *task, 
 		}
 	}
 	if (direct && VERIFIED_SLOTS)
-		kernel = kernel_stack_cached(context, &w, task, frame, site);
+		kernel = kernel_stack_cached(context, &w, task, frame_number, site);
 	else
 		kernel = kernel_stack_helped(context, &w);
 	return user | (__u64)kernel << 32;
@@ -174,7 +175,7 @@ static __always_inline int on_switch(void *context, bool preempted, struct task_
 		if (left && BPF_CORE_READ_BITFIELD_PROBED(previous, in_iowait))
 			flags |= SCHED_IO_WAIT;
 		if (OFFCPU_STACKS && left && previous_tid)
-			stacks = stacks_of(context, previous, ticks, frame, direct, 1);
+			stacks = stacks_of(context, &lane->header, previous, ticks, frame, direct, 1);
 		put_event(lane, head, stamp(ticks, KIND_SWITCH),
 			  event_fields(next_tid, left, READ(direct, previous, prio), READ(direct, next, prio), flags),
 			  stacks);
@@ -205,7 +206,7 @@ static __always_inline int on_wakeup(void *context, struct task_struct *current,
 			       KERNEL_STACK_SIZE;
 
 		if (WAKER_STACKS && in_task && current_tid)
-			stacks = stacks_of(context, current, ticks, frame, direct, 2);
+			stacks = stacks_of(context, &lane->header, current, ticks, frame, direct, 2);
 		put_event(lane, head, stamp(ticks, kind),
 			  event_fields(READ(direct, woken, pid), cpu, READ(direct, woken, prio), cpu >> 8,
 				       in_task ? 0 : SCHED_FROM_INTERRUPT),
