@@ -5,6 +5,7 @@
 //! that takes a trace and queries and prints tab-separated rows with a header,
 //! an empty line after each result.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -15,6 +16,7 @@ use crate::process::{output_of, root};
 /// A way to run SQL over a trace.
 pub(crate) struct Engine {
     program: PathBuf,
+    path: OsString,
 }
 
 impl Engine {
@@ -27,19 +29,24 @@ impl Engine {
         if !program.is_file() {
             return Err("no perfetto-sql beside the checkout, and PERFETTO_SQL is not set".to_owned());
         }
-        // The first use fetches the engine; where that fails, nothing can be judged.
+        // The first use fetches the engines, and a Node.js of their own; where that fails, nothing can be judged.
+        let mut path = std::env::var_os("PATH").unwrap_or_default();
         let fetcher = program.with_file_name("get-viewers");
-        if fetcher.is_file()
-            && let Err(error) = output_of(&mut Command::new(&fetcher))
-        {
-            return Err(format!("the viewers' engines cannot be fetched: {}", format!("{error:#}").replace('\n', " ")));
+        if fetcher.is_file() {
+            let fetched = output_of(&mut Command::new(&fetcher)).map_err(|error| {
+                format!("the viewers' engines cannot be fetched: {}", format!("{error:#}").replace('\n', " "))
+            })?;
+            let folder = String::from_utf8_lossy(&fetched.stdout).lines().last().unwrap_or_default().to_owned();
+            let mut places = OsString::from(format!("{folder}/node_modules/.bin:"));
+            places.push(path);
+            path = places;
         }
-        Ok(Self { program })
+        Ok(Self { program, path })
     }
 
     /// The rows of each query.
     pub(crate) fn query(&self, trace: &Path, queries: &[&str]) -> Result<Vec<Vec<Vec<String>>>> {
-        let output = output_of(Command::new(&self.program).arg(trace).args(queries))?;
+        let output = output_of(Command::new(&self.program).env("PATH", &self.path).arg(trace).args(queries))?;
         let text = String::from_utf8_lossy(&output.stdout);
         if let Some(error) = text.lines().find(|line| line.starts_with("ERROR")) {
             bail!("trace_processor refuses a query: {error}");

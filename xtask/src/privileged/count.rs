@@ -55,17 +55,19 @@ pub(crate) fn through_perfetto(context: &Context) -> Result<Outcome> {
         [
             "select count(*) from ftrace_event where name = 'sched_switch'",
             "select count(*) from ftrace_event where name in ('sched_waking', 'sched_wakeup_new')",
-            "select count(*) from perf_sample",
-            "select count(*) from thread where utid in \
-             (select utid from sched union select extract_arg(arg_set_id, 'pid') from ftrace_event where 0) \
-             and utid not in (select utid from thread_state) and not is_idle",
+            "select count(*) from perf_sample where perf_session_id in \
+             (select perf_session_id from perf_counter_track where name = 'CPU samples')",
+            "select count(*) from thread where not is_idle and utid not in (select utid from thread_state) and \
+             (utid in (select utid from sched) or tid in (select extract_arg(arg_set_id, 'pid') \
+             from ftrace_event where name in ('sched_waking', 'sched_wakeup_new')))",
         ],
     )?;
     let expected = (number(types, "switch")?, number(types, "waking")? + types["wakeup_new"].as_u64().unwrap_or(0));
     ensure!(switches as u64 == expected.0, "{switches} switches by SQL, {} by info", expected.0);
     ensure!(wakings as u64 == expected.1, "{wakings} wakeups by SQL, {} by info", expected.1);
-    ensure!(samples > 0, "no samples by SQL");
-    ensure!(stateless == 0, "{stateless} threads that ran have no thread_state row");
+    let taken = number(types, "sample")?;
+    ensure!(samples as u64 == taken && taken > 0, "{samples} samples by SQL, {taken} by info");
+    ensure!(stateless == 0, "{stateless} threads that switched or woke have no thread_state row");
     Ok(Outcome::Passed(format!("{switches} switches, {wakings} wakeups, {samples} samples by SQL as by info")))
 }
 

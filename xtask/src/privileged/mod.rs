@@ -10,7 +10,7 @@ pub(crate) mod context;
 mod count;
 mod loss;
 mod recorded;
-// mod samples;
+mod samples;
 mod survival;
 
 use anyhow::{Result, bail};
@@ -35,8 +35,8 @@ const TESTS: &[(&str, Test)] = &[
     ("build", test!(count::build)),
     ("loss-lanes", test!(loss::full_lanes)),
     ("loss-buffer", test!(loss::full_buffer)),
-    // ("callers", test!(samples::callers)),
-    // ("stacks", test!(samples::stacks)),
+    ("callers", test!(samples::callers)),
+    ("stacks", test!(samples::stacks)),
     ("killed", test!(survival::killed)),
     ("hidden-files", test!(survival::hidden_files)),
     ("hotplug", test!(clock::hotplug)),

@@ -1,7 +1,6 @@
 //! Samples and their stacks against a program that knows where it spent its time.
 
 use std::convert::Infallible;
-use std::fs::File;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
@@ -57,9 +56,8 @@ impl Exporter for Split {
 }
 
 fn split(capture: &Path, pid: u32) -> Result<Split> {
-    let file = File::open(capture).with_context(|| format!("cannot open {}", capture.display()))?;
     let mut split = Split { pid, ..Split::default() };
-    Session::open(CaptureReader::open(file)?)?.play(&mut split)?;
+    Session::open(CaptureReader::open(capture)?)?.play(&mut split)?;
     Ok(split)
 }
 
