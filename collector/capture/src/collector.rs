@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use syscollect_model::{ClockSource, SessionInfo, Ticks};
+use syscollect_model::{ClockPair, ClockSource, CpuClock, SessionInfo, Ticks};
 use syscollect_store::{Chunk, Definition, Lane, LaneKind, LaneLoss, TraceBuffer};
 use syscollect_symbolize::HeldFiles;
 
@@ -42,6 +42,7 @@ pub(crate) struct Collector {
     online: Vec<u32>,
     session: SessionInfo,
     last_losses: Vec<LaneLoss>,
+    first_reading: ClockPair,
 }
 
 /// Where chunks go.
@@ -86,7 +87,7 @@ impl Collector {
         let first = read_clocks(ebpf.clock_source);
         clock.data().extend_from_slice(clock_record(&first).as_bytes());
         ebpf.attach(options, &online)?;
-        let session = describe(options, &host, &ebpf);
+        let session = describe(options, &host, &ebpf, tick_rate(&first, ebpf.clock_source));
         let notes = Notes::start(buffer).map_err(|error| CaptureError::system("cannot start a thread", error))?;
         let counters = Counters::open(Path::new("/"), host.possible_cpus());
         output.push(definition_chunk(&Definition::Session(Box::new(session.clone()))));
@@ -105,6 +106,7 @@ impl Collector {
             online,
             session,
             last_losses: Vec::new(),
+            first_reading: first,
         })
     }
 
@@ -199,6 +201,15 @@ impl Collector {
         self.last_losses = losses;
     }
 
+    /// The session as it is known in the end: the exact tick rate, the clocks
+    /// of CPUs that came up, what turned out to be missing.
+    fn describe_again(&mut self) {
+        self.session.tick_rate_hz = tick_rate(&self.first_reading, self.ebpf.clock_source);
+        self.session.clocks = clocks_in_nanoseconds(&self.ebpf, self.session.tick_rate_hz);
+        self.session.notes.clone_from(&self.ebpf.missing);
+        self.output.push(definition_chunk(&Definition::Session(Box::new(self.session.clone()))));
+    }
+
     fn losses(&self) -> Vec<LaneLoss> {
         let mut losses = self.ebpf.losses();
         losses.extend(self.mappings.iter().flat_map(MappingRings::losses));
@@ -211,6 +222,7 @@ impl Collector {
         self.read_clocks_and_counters();
         self.flush_readings(true);
         self.note_losses();
+        self.describe_again();
         let statistics = self.ebpf.statistics();
         Ended { losses: self.losses(), statistics, missing: self.ebpf.missing, held: self.notes.finish() }
     }
@@ -230,17 +242,12 @@ fn go_first() {
 }
 
 /// Everything that is known at the start.
-fn describe(options: &RecordOptions, host: &Host, ebpf: &EbpfSource) -> SessionInfo {
-    let tick_rate_hz = tick_rate(ebpf.clock_source);
-    let mut clocks = ebpf.clocks.clone();
-    if ebpf.clock_source == ClockSource::Tsc {
-        clocks.iter_mut().for_each(|clock| clock.error_bound_ns *= 1e9 / tick_rate_hz);
-    }
+fn describe(options: &RecordOptions, host: &Host, ebpf: &EbpfSource, tick_rate_hz: f64) -> SessionInfo {
     SessionInfo {
         recorder_command: options.command_line.clone(),
         clock_source: ebpf.clock_source,
         tick_rate_hz,
-        clocks,
+        clocks: clocks_in_nanoseconds(ebpf, tick_rate_hz),
         sample_rate_hz: options.sample_rate_hz,
         sample_event: ebpf.sample_event().unwrap_or_default().to_owned(),
         stacks: options.stacks.names(),
@@ -250,13 +257,18 @@ fn describe(options: &RecordOptions, host: &Host, ebpf: &EbpfSource) -> SessionI
     }
 }
 
-/// Ticks per second, roughly: two readings a millisecond apart. The clock
-/// readings of the whole recording tell it exactly.
-fn tick_rate(source: ClockSource) -> f64 {
-    let first = read_clocks(source);
-    std::thread::sleep(Duration::from_millis(1));
-    let second = read_clocks(source);
-    (second.ticks.0 - first.ticks.0) as f64 * 1e9 / (second.monotonic_raw - first.monotonic_raw).max(1) as f64
+/// The clocks' error bounds, which were found in ticks, in nanoseconds.
+fn clocks_in_nanoseconds(ebpf: &EbpfSource, tick_rate_hz: f64) -> Vec<CpuClock> {
+    let mut clocks = ebpf.clocks.clone();
+    clocks.iter_mut().for_each(|clock| clock.error_bound_ns *= 1e9 / tick_rate_hz);
+    clocks
+}
+
+/// Ticks per second between an earlier reading and now.
+fn tick_rate(earlier: &ClockPair, source: ClockSource) -> f64 {
+    let now = read_clocks(source);
+    let nanoseconds = now.monotonic_raw.saturating_sub(earlier.monotonic_raw).max(1);
+    now.ticks.0.saturating_sub(earlier.ticks.0).max(1) as f64 * 1e9 / nanoseconds as f64
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ impl LaneMemory {
     }
 
     fn word(&self, offset: usize) -> &AtomicU64 {
-        debug_assert!(offset % 8 == 0 && offset + 8 <= LANE_HEADER_SIZE);
+        debug_assert!(offset.is_multiple_of(8) && offset + 8 <= LANE_HEADER_SIZE);
         // SAFETY: within the header by the assertion, aligned because the base
         // is, and accessed as an atomic by everybody on this side.
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn stacks_of_different_depth_come_out_whole() {
         let mut fake = FakeLane::new();
-        let (mut tail, mut read, mut written) = (0, Vec::new(), Vec::new());
+        let (mut tail, mut read, mut written) = (0, Vec::new(), Vec::<u8>::new());
         for id in 1..20u32 {
             let frames = id % 4;
             let header = StackHeader {

@@ -65,13 +65,13 @@ impl Stage {
     }
 
     fn emit(&mut self, data: Vec<u8>, now: Ticks, count: &impl Fn(&[u8]) -> u32, sink: &mut dyn FnMut(Chunk)) {
-        let records = if self.stride == 0 { count(&data) } else { (data.len() / self.stride) as u32 };
+        let records = data.len().checked_div(self.stride).map_or_else(|| count(&data), |records| records as u32);
         let last_start = if self.stride == 0 { 0 } else { data.len() - self.stride };
         let header = ChunkHeader {
             lane: self.lane,
             sequence: self.sequence,
-            first: ticks_at(&data, 0, now),
-            last: ticks_at(&data, last_start, now),
+            first: self.ticks_at(&data, 0, now),
+            last: self.ticks_at(&data, last_start, now),
             current_tid: self.current_tid,
             stride: self.stride as u32,
             records_before: self.records_before,
@@ -85,15 +85,20 @@ impl Stage {
         self.records_before += u64::from(records);
         sink(Chunk { header, data });
     }
+
+    /// The full ticks of the record at this offset; for records that begin with
+    /// no stamp, when they were drained.
+    fn ticks_at(&self, data: &[u8], at: usize, now: Ticks) -> Ticks {
+        match stamp_at(data, at) {
+            Some(stamp) if self.lane.kind != LaneKind::Mapping => Ticks(stamp.ticks_near(now.0)),
+            _ => now,
+        }
+    }
 }
 
 fn stamp_at(data: &[u8], at: usize) -> Option<Stamp> {
     let bytes = data.get(at..at + 8)?;
     Some(Stamp(u64::from_le_bytes(bytes.try_into().ok()?)))
-}
-
-fn ticks_at(data: &[u8], at: usize, now: Ticks) -> Ticks {
-    stamp_at(data, at).map_or(now, |stamp| Ticks(stamp.ticks_near(now.0)))
 }
 
 /// The task that is current after the last record: what the last switch or

@@ -128,7 +128,7 @@ impl TryFrom<String> for BuildId {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        if !text.is_ascii() || text.len() % 2 != 0 {
+        if !text.is_ascii() || !text.len().is_multiple_of(2) {
             return Err(format!("{text:?} is not a build id: pairs of hexadecimal digits are expected"));
         }
         let digits = |at: usize| u8::from_str_radix(&text[at..at + 2], 16);

@@ -85,12 +85,16 @@ impl PerfEvent {
 
     /// Runs a BPF program at each overflow, from now on.
     pub(crate) fn run_program(&self, program: BorrowedFd<'_>) -> io::Result<()> {
+        let event = self.fd.as_raw_fd();
         // SAFETY: both descriptors are open; the ioctl takes the program's by value.
-        let set = unsafe { perf_event_open_sys::ioctls::SET_BPF(self.fd.as_raw_fd(), program.as_raw_fd() as u32) };
+        if unsafe { perf_event_open_sys::ioctls::SET_BPF(event, program.as_raw_fd() as u32) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
         // SAFETY: the descriptor is a perf event.
-        let enabled =
-            if set < 0 { set } else { unsafe { perf_event_open_sys::ioctls::ENABLE(self.fd.as_raw_fd(), 0) } };
-        if enabled < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        if unsafe { perf_event_open_sys::ioctls::ENABLE(event, 0) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
     }
 
     /// The counter's value.

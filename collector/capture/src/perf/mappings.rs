@@ -74,8 +74,6 @@ impl MappingRings {
                     _ => {}
                 }
             }
-            // These records start with their kind, not with a stamp: the ticks
-            // of such a chunk are only when it was drained.
             entry.stage.flush(now, |data| records(data).count() as u32, sink);
         }
     }
