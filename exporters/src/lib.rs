@@ -1,11 +1,33 @@
 //! Writers of the viewers' formats.
 //!
-//! **Duties.** Turning the model's events into a file that a viewer opens:
-//! [`TextExporter`] writes readable lines. [`Format`] knows the formats by
-//! their extensions.
+//! **Duties.** Turning the model's events into a file that a viewer opens, as a
+//! stream: memory does not grow with the number of events. [`PerfettoExporter`]
+//! writes Perfetto traces, [`TextExporter`] readable lines for tests and for
+//! looking closely; [`Format`] knows the formats by their file extensions.
 //!
-//! **Non-goals.** Nothing here knows where events come from, reads captures,
-//! sorts events or names addresses.
+//! **Non-goals.** Nothing here knows where events come from: no captures, no
+//! decoding, no order to make, no addresses to name. A new source needs no
+//! change here. Nothing opens files: writers get an [`std::io::Write`].
+//!
+//! ```
+//! use std::path::Path;
+//! use syscollect_exporters::{Format, TextExporter};
+//! use syscollect_model::{Event, Exporter, Scope, SessionInfo, Tables, Time, Track, TrackKind};
+//!
+//! let mut tables = Tables::default();
+//! let name = tables.strings.intern("frames");
+//! let mark = tables.strings.intern("dropped");
+//! let track = tables.add_track(Track { scope: Scope::Machine, name, kind: TrackKind::Slices });
+//!
+//! assert_eq!(Format::from_path(Path::new("a.txt"))?, Format::Text);
+//! let mut exporter = TextExporter::new(Vec::new());
+//! exporter.begin(&SessionInfo::default(), &tables)?;
+//! exporter.event(Time(7_000), &Event::Instant(track, mark), &tables)?;
+//! exporter.end(&[], None, &tables)?;
+//! let text = String::from_utf8(exporter.finish()?)?;
+//! assert_eq!(text.lines().last(), Some("        0.000 frames * dropped"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod error;
 mod format;

@@ -263,7 +263,7 @@ fn resume(lane: &mut Lane, time: Time, switch: &Switch, names: &Names, tables: &
         let since = lane.gap.unwrap_or(lane.last_switch).min(time);
         push_full(lane, since, (task(current, 0), UNKNOWN_STATE), UNRECORDED);
         if let Some(previous) = previous {
-            push_full(lane, time, (UNRECORDED, 0), previous);
+            push_full(lane, time, (UNRECORDED, UNKNOWN_STATE), previous);
         }
     }
     let leaves = previous.unwrap_or(UNRECORDED);

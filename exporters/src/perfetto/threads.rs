@@ -156,7 +156,8 @@ impl Threads {
         stream.packet(|message| {
             self.sequence.head(message, Some(time));
             message.message(packet::PROCESS_TREE, |message| {
-                for id in threads {
+                // Viewers know idle by themselves, and would show it as a process if it were written.
+                for id in threads.iter().filter(|id| **id != Tables::IDLE_THREAD) {
                     let row = tables.thread(*id);
                     if self.known_processes.insert(row.process.0) {
                         message.message(tree::PROCESSES, |fields| write_process(fields, row.process, tables));

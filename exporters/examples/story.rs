@@ -1,0 +1,29 @@
+//! Writes a short session in which everything happens once:
+//! `cargo run -p syscollect-exporters --example story -- FILE.pftrace` (or `.txt`).
+
+#[path = "../tests/exporters/story.rs"]
+mod story;
+
+use std::fs::File;
+use std::path::Path;
+use syscollect_exporters::{Format, PerfettoExporter, TextExporter};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let path = std::env::args().nth(1).ok_or("the output file is missing")?;
+    let format = Format::from_path(Path::new(&path))?;
+    let (story, session, losses, summary) = (story::story(), story::session(), story::losses(), story::summary());
+    let file = File::create(&path)?;
+    match format {
+        Format::Perfetto => {
+            let mut exporter = PerfettoExporter::new(file);
+            story.play(&mut exporter, &session, &losses, Some(&summary))?;
+            exporter.finish()?;
+        }
+        Format::Text => {
+            let mut exporter = TextExporter::new(file);
+            story.play(&mut exporter, &session, &losses, Some(&summary))?;
+            exporter.finish()?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,8 @@
+//! Whole sessions through the exporters.
+#![allow(clippy::unwrap_used, reason = "a test's helpers fail the test, as its body does")]
+
+mod decode;
+mod golden;
+mod perfetto;
+mod replay;
+mod story;

@@ -1,0 +1,249 @@
+//! What the Perfetto writer promises, whatever happens in the session.
+
+use crate::replay::{Replay, UNRECORDED, replay};
+use crate::story::{self, IDLE, Story, off, preempted};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use syscollect_exporters::{ExportError, PerfettoExporter};
+use syscollect_model::{
+    Event, Exporter, Loss, LossCause, Migration, OffCpu, ProcessId, Sample, Scope, SessionInfo, SleepState, StackId,
+    StringId, Switch, Tables, ThreadId, Time, TrackId, Wakeup,
+};
+
+fn export(story: &Story, losses: &[Loss]) -> Vec<u8> {
+    let mut exporter = PerfettoExporter::new(Vec::new());
+    story.play(&mut exporter, &story::session(), losses, None).unwrap();
+    exporter.finish().unwrap()
+}
+
+#[test]
+fn a_session_without_events_is_a_whole_file() {
+    let mut exporter = PerfettoExporter::new(Vec::new());
+    exporter.begin(&SessionInfo::default(), &Tables::default()).unwrap();
+    exporter.end(&[], None, &Tables::default()).unwrap();
+    let told = replay(&exporter.finish().unwrap());
+    assert!(told.switches.is_empty() && told.samples.is_empty());
+}
+
+#[test]
+fn every_loss_is_counted_once() {
+    let told = replay(&export(&story::story(), &story::losses()));
+    assert_eq!(told.lost, (BTreeMap::from([(1, 42)]), 12));
+}
+
+#[test]
+fn lost_switches_charge_nobody() {
+    let mut story = Story::new();
+    let (_, a) = story.process(10, 1, "a", &[]);
+    let (_, b) = story.process(20, 1, "b", &[]);
+    story.switch(0, IDLE, off(SleepState::Runnable), a);
+    story.wait(500);
+    let since = Time(story::START + 100_000);
+    let loss =
+        Loss { lane: "x".into(), cpu: Some(0), cause: LossCause::Damaged, count: 3, between: Some((since, since)) };
+    story.then(Event::Loss(loss));
+    story.switch(0, b, off(SleepState::Interruptible), IDLE);
+    let told = replay(&export(&story, &[]));
+    let [began, lost, back] = [0, 100_000, 502_000].map(|at| story::START + at);
+    let expected = [(began, 0, 10), (lost, 10, UNRECORDED), (back, UNRECORDED, 20), (back, 20, 0)];
+    assert_eq!(told.switches[&0], expected);
+}
+
+#[test]
+fn two_switches_at_one_time_stay_in_order() {
+    let mut story = Story::new();
+    let (_, a) = story.process(10, 1, "a", &[]);
+    let (_, b) = story.process(20, 1, "b", &[]);
+    story.switch(0, IDLE, off(SleepState::Runnable), a);
+    story.switch(0, a, preempted(), b);
+    story.switch(0, b, preempted(), a);
+    let time = Time(story::START);
+    story.events.iter_mut().for_each(|(at, _)| *at = time);
+    let tids: Vec<_> = replay(&export(&story, &[])).switches[&0].iter().map(|(_, from, to)| (*from, *to)).collect();
+    assert_eq!(tids, [(0, 10), (10, 20), (20, 10)]);
+}
+
+#[test]
+fn stacks_of_switches_and_wakeups_stand_on_frames_of_their_own() {
+    let told = replay(&export(&story::story(), &[]));
+    let stacks: Vec<_> = told.samples.iter().map(|(_, sequence, stack)| (*sequence, stack.join(" > "))).collect();
+    assert_eq!(
+        stacks[..4],
+        [
+            (6, "[off-CPU] > main > ext4_file_read_iter".to_owned()),
+            (7, "[waker] > main > parse<T> > next_token".to_owned()),
+            (5, "main > parse<T> > next_token".to_owned()),
+            (5, "main > parse<T> > next_token".to_owned()),
+        ]
+    );
+    assert_eq!(stacks[4..6], [(5, "/usr/bin/cc+0x9999 > 0x7f00deadbeef".to_owned()), (5, String::new())]);
+}
+
+#[test]
+fn names_of_any_length_and_letters_survive() {
+    let mut story = Story::new();
+    let long = "n".repeat(64 << 10);
+    let odd = "a\u{0}b\u{1b}[31m\n\u{202e}\"\u{fffd}";
+    let (_, a) = story.process(10, 1, &long, &[&long, odd]);
+    let (_, b) = story.process(20, 1, odd, &[]);
+    let function = story.name(&"f".repeat(100_000));
+    let frame = story.frame(None, 1, Some(odd));
+    let stack = Some(story.tables.intern_stack(&[frame]));
+    let blocked = OffCpu { blocked_in: Some(function), stack, ..off(SleepState::Uninterruptible) };
+    story.switch(0, IDLE, off(SleepState::Runnable), a);
+    story.switch(0, a, blocked, b);
+    story.switch(0, b, preempted(), IDLE);
+    let told = replay(&export(&story, &[]));
+    assert_eq!(told.switches[&0].len(), 3);
+    assert_eq!(told.samples[0].2, ["[off-CPU]", odd]);
+}
+
+#[test]
+fn an_id_used_twice_is_given_back_in_between() {
+    let mut story = Story::new();
+    let (first, a) = story.process(10, 1, "first", &[]);
+    story.switch(0, IDLE, off(SleepState::Runnable), a);
+    story.then(Event::ThreadEnd(a));
+    story.then(Event::ProcessEnd(first));
+    story.switch(0, a, preempted(), IDLE);
+    story.switch(0, IDLE, off(SleepState::Runnable), a);
+    story.switch(0, a, off(SleepState::Zombie), IDLE);
+    let (second, b) = story.process(10, 1, "second", &[]);
+    story.starts(b);
+    story.then(Event::ThreadStart(b));
+    story.then(Event::ProcessStart(second));
+    story.switch(0, IDLE, off(SleepState::Runnable), b);
+    let told = replay(&export(&story, &[]));
+    assert_eq!((told.events[&240], told.events[&235]), (1, 1), "one end, then one start");
+}
+
+#[test]
+fn a_full_disk_is_an_error_and_ends_the_threads() {
+    struct Full;
+    impl std::io::Write for Full {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+            Err(std::io::ErrorKind::StorageFull.into())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut exporter = PerfettoExporter::new(Full);
+    story::story().play(&mut exporter, &story::session(), &[], None).unwrap();
+    let error = exporter.finish().map(drop).unwrap_err();
+    assert!(matches!(&error, ExportError::Write(io) if io.kind() == std::io::ErrorKind::StorageFull), "{error}");
+}
+
+/// A cast of processes, threads, stacks and tracks for events in any order.
+fn cast() -> Story {
+    let mut story = Story::new();
+    let (process, first) = story.process(10, 1, "ten", &["/bin/ten"]);
+    story.thread(11, process, "eleven");
+    let (_, twenty) = story.process(20, 10, "twenty", &[]);
+    story.starts(twenty);
+    // The same ids again: a thread and a process that come later.
+    story.process(20, 10, "twenty again", &["/bin/twenty"]);
+    story.thread(11, process, "eleven again");
+    let frame = story.frame(None, 0x10, None);
+    let other = story.frame(None, 0x20, Some("f"));
+    story.tables.intern_stack(&[frame]);
+    story.tables.intern_stack(&[other, frame]);
+    story.track(Scope::Machine, "counter", Some("%"));
+    story.track(Scope::Cpu(1), "frequency", Some("kHz"));
+    story.track(Scope::Thread(first), "slices", None);
+    story
+}
+
+/// One event out of numbers: each below 256, used as far as the event needs them.
+fn event(kind: u8, a: u8, b: u8, c: u8, flags: u8) -> Event {
+    let thread = |n: u8| ThreadId(u32::from(n % 6));
+    let maybe = |n: u8| (n % 7 < 6).then(|| thread(n % 7));
+    let process = ProcessId(u32::from(a % 4));
+    let name = StringId(u32::from(b % 6));
+    let stack = (flags & 1 != 0).then(|| StackId(u32::from(c % 2)));
+    let cpu = u32::from(c % 3);
+    match kind % 16 {
+        0..=4 => {
+            let states = [SleepState::Interruptible, SleepState::Dead, SleepState::Zombie, SleepState::Uninterruptible];
+            let off_cpu = OffCpu {
+                state: states[usize::from(flags >> 6)],
+                preempted: flags & 2 != 0,
+                io_wait: flags & 4 != 0,
+                blocked_in: (flags & 8 != 0).then_some(name),
+                stack,
+            };
+            let (previous, next) = (maybe(a), thread(b));
+            Event::Switch(Switch { cpu, previous, previous_priority: -1, off_cpu, next, next_priority: 120 })
+        }
+        5..=7 => Event::Wakeup(Wakeup {
+            cpu,
+            waker: maybe(a),
+            from_interrupt: flags & 2 != 0,
+            wakee: thread(b),
+            priority: 120,
+            target_cpu: cpu,
+            new: flags & 4 != 0,
+            stack,
+        }),
+        8 => Event::Sample(Sample { cpu, thread: thread(a), stack, in_kernel: flags & 2 != 0 }),
+        9 => Event::Migration(Migration { thread: thread(a), from_cpu: cpu, to_cpu: u32::from(b) }),
+        10 => Event::ThreadStart(thread(a)),
+        11 => Event::ThreadEnd(thread(a)),
+        12 if flags & 1 == 0 => Event::ProcessStart(process),
+        12 => Event::ProcessEnd(process),
+        13 if flags & 1 == 0 => Event::ThreadName(thread(a), name),
+        13 => Event::ProcessExec(process, name),
+        14 => match flags % 4 {
+            0 => Event::Counter(TrackId(u32::from(a % 2)), f64::from(b) - 10.0),
+            1 => Event::SliceBegin(TrackId(2), name),
+            2 => Event::SliceEnd(TrackId(2)),
+            _ => Event::Instant(TrackId(2), name),
+        },
+        _ => Event::Loss(Loss {
+            lane: "lane".into(),
+            cpu: (flags & 1 != 0).then_some(cpu),
+            cause: LossCause::Nested,
+            count: u64::from(a),
+            between: (flags & 2 != 0).then_some((Time(u64::from(b)), Time(u64::MAX))),
+        }),
+    }
+}
+
+/// Every switch of the session is in the trace, and what is more is time without records.
+fn check_switches(story: &Story, told: &Replay) {
+    let tid = |id: ThreadId| u64::from(story.tables.thread(id).tid);
+    let mut expected: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
+    for (time, event) in &story.events {
+        if let Event::Switch(switch) = event {
+            expected.entry(u64::from(switch.cpu)).or_default().push((time.0, tid(switch.next)));
+        }
+    }
+    for (cpu, expected) in expected {
+        let mut found = told.switches[&cpu].iter();
+        for switch in expected {
+            assert!(found.any(|(time, _, next)| (*time, *next) == switch), "{switch:?} of CPU {cpu}");
+        }
+    }
+    let extra = |next: u64| told.switches.values().flatten().filter(|switch| switch.2 == next).count();
+    let total = told.switches.values().flatten().count();
+    let switches = story.events.iter().filter(|(_, event)| matches!(event, Event::Switch(_))).count();
+    assert!(total - switches <= 2 * extra(UNRECORDED), "at most two more per gap");
+}
+
+proptest! {
+    #[test]
+    fn any_order_of_events_makes_a_trace_without_contradictions(
+        events in prop::collection::vec((any::<(u8, u8, u8, u8, u8)>(), 0u64..3), 0..300),
+    ) {
+        let mut story = cast();
+        let mut time = story::START;
+        for ((kind, a, b, c, flags), pause) in events {
+            time += pause;
+            story.events.push((Time(time), event(kind, a, b, c, flags)));
+        }
+        let told = replay(&export(&story, &[]));
+        check_switches(&story, &told);
+        let wakeups = story.events.iter().filter(|(_, event)| matches!(event, Event::Wakeup(_))).count();
+        prop_assert_eq!(told.wakeups.len(), wakeups);
+    }
+}

@@ -1,0 +1,147 @@
+//! Takes a trace as trace_processor does, and insists on what it would count as an error.
+
+use crate::decode::{Fields, packets};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// The thread that stands for time without records.
+pub(crate) const UNRECORDED: u64 = i32::MAX as u64;
+
+/// A switch as a reader sees it: time, what leaves, what comes.
+pub(crate) type Switch = (u64, u64, u64);
+
+/// What a trace tells.
+#[derive(Debug, Default)]
+pub(crate) struct Replay {
+    /// Switches by CPU, in time order.
+    pub(crate) switches: BTreeMap<u64, Vec<Switch>>,
+    /// Wakeups: time, woken thread.
+    pub(crate) wakeups: Vec<(u64, u64)>,
+    /// Samples: time, sequence, names of the frames from the outermost on.
+    pub(crate) samples: Vec<(u64, u64, Vec<String>)>,
+    /// Lost records by CPU, and those of no CPU.
+    pub(crate) lost: (BTreeMap<u64, u64>, u64),
+    /// Full events by field number.
+    pub(crate) events: BTreeMap<u32, usize>,
+}
+
+/// What one sequence has interned.
+#[derive(Default)]
+struct Interned {
+    strings: HashMap<(u32, u64), String>,
+    mappings: BTreeSet<u64>,
+    frames: HashMap<u64, u64>,
+    stacks: HashMap<u64, Vec<u64>>,
+}
+
+impl Interned {
+    fn add(&mut self, data: &Fields) {
+        for field in [2, 5, 17, 18, 26] {
+            for string in data.messages(field) {
+                let iid = string.number(1).unwrap();
+                let known = self.strings.insert((field, iid), string.text(2).unwrap());
+                assert!(known.is_none(), "string {field}/{iid} is interned twice");
+            }
+        }
+        for mapping in data.messages(19) {
+            assert!(self.strings.contains_key(&(17, mapping.number(7).unwrap())));
+            assert!(self.mappings.insert(mapping.number(1).unwrap()));
+        }
+        for frame in data.messages(6) {
+            assert!(self.mappings.contains(&frame.number(3).unwrap()), "a frame's mapping comes before it");
+            assert!(frame.number(5).is_none_or(|path| self.strings.contains_key(&(18, path))));
+            assert!(self.frames.insert(frame.number(1).unwrap(), frame.number(2).unwrap()).is_none());
+        }
+        for stack in data.messages(7) {
+            assert!(self.stacks.insert(stack.number(1).unwrap(), stack.numbers(2)).is_none());
+        }
+    }
+
+    fn stack(&self, iid: u64) -> Vec<String> {
+        let name = |frame: &u64| self.strings[&(5, self.frames[frame])].clone();
+        self.stacks[&iid].iter().map(name).collect()
+    }
+}
+
+/// Replays a whole trace.
+pub(crate) fn replay(trace: &[u8]) -> Replay {
+    let mut replay = Replay::default();
+    let mut sequences: HashMap<u64, Interned> = HashMap::new();
+    for bytes in packets(trace) {
+        let packet = Fields::parse(&bytes);
+        let sequence = packet.number(10).expect("every packet has a sequence");
+        let first = !sequences.contains_key(&sequence);
+        assert_eq!(packet.number(13), Some(if first { 1 } else { 2 }), "the state is cleared once, then needed");
+        assert_eq!(packet.number(87), first.then_some(1));
+        let interned = sequences.entry(sequence).or_default();
+        interned.add(&packet.message(12));
+        for bundle in packet.messages(1) {
+            replay.bundle(&bundle, interned);
+        }
+        for sample in packet.messages(66) {
+            match sample.number(17) {
+                Some(count) => *replay.lost.0.entry(sample.number(1).unwrap()).or_default() += count,
+                None => {
+                    let stack = sample.number(4).map(|iid| interned.stack(iid)).unwrap_or_default();
+                    replay.samples.push((packet.number(8).unwrap(), sequence, stack));
+                }
+            }
+        }
+        replay.lost.1 += packet.message(35).messages(1).iter().filter_map(|buffer| buffer.number(19)).sum::<u64>();
+    }
+    replay.check();
+    replay
+}
+
+impl Replay {
+    /// Full switches carry both sides; of compact ones the leaving side is filled in by [`Self::check`].
+    fn bundle(&mut self, bundle: &Fields, interned: &Interned) {
+        let cpu = bundle.number(1).unwrap();
+        let compact = bundle.message(4);
+        let names = compact.all(5).count() as u64;
+        assert!(compact.packed(6).iter().chain(&compact.packed(11)).all(|index| *index < names));
+        let switches = self.switches.entry(cpu).or_default();
+        let times = absolute(&compact.packed(1));
+        assert_eq!(times.len(), compact.packed(2).len());
+        switches.extend(times.into_iter().zip(compact.packed(3)).map(|(time, next)| (time, u64::MAX, next)));
+        let times = absolute(&compact.packed(7));
+        assert_eq!(times.len(), compact.packed(12).len());
+        self.wakeups.extend(times.into_iter().zip(compact.packed(8)));
+        for event in bundle.messages(2) {
+            let time = event.number(1).unwrap();
+            let kind = event.0.last().unwrap().0;
+            let fields = event.message(kind);
+            *self.events.entry(kind).or_default() += 1;
+            match kind {
+                4 => switches.push((time, fields.number(2).unwrap(), fields.number(6).unwrap())),
+                18 => assert!(fields.number(2).is_none_or(|iid| interned.strings.contains_key(&(26, iid)))),
+                20 | 114 => self.wakeups.push((time, fields.number(2).unwrap())),
+                _ => {}
+            }
+        }
+    }
+
+    /// What leaves a CPU is what came to it.
+    fn check(&mut self) {
+        for (cpu, switches) in &mut self.switches {
+            switches.sort_by_key(|(time, ..)| *time);
+            let mut current = None;
+            for (time, previous, next) in switches {
+                if *previous == u64::MAX {
+                    *previous = current.unwrap_or_else(|| panic!("CPU {cpu} begins with a compact switch"));
+                }
+                assert_eq!(*previous, current.unwrap_or(*previous), "CPU {cpu} at {time}");
+                current = Some(*next);
+            }
+        }
+    }
+}
+
+fn absolute(distances: &[u64]) -> Vec<u64> {
+    distances
+        .iter()
+        .scan(0, |time, distance| {
+            *time += distance;
+            Some(*time)
+        })
+        .collect()
+}

@@ -1,0 +1,365 @@
+//! A short recording in which everything happens once: the golden tests tell
+//! it, and the example `story` writes it for a look with a viewer.
+
+use std::collections::BTreeMap;
+use syscollect_model::{
+    BuildId, ClockPair, CpuClock, CpuInfo, Event, Exporter, Frame, FrameId, Loss, LossCause, Migration, Module,
+    ModuleId, OffCpu, Process, ProcessId, RecorderSummary, Sample, Scope, SessionInfo, SleepState, StackId, StringId,
+    Switch, Tables, Thread, ThreadId, Ticks, Time, Track, TrackId, TrackKind, Wakeup,
+};
+
+/// When it begins, nanoseconds.
+pub(crate) const START: u64 = 5_000_000_000;
+
+pub(crate) const IDLE: ThreadId = Tables::IDLE_THREAD;
+
+/// The tables of a session and the time that passes in it.
+pub(crate) struct Story {
+    pub(crate) tables: Tables,
+    pub(crate) events: Vec<(Time, Event)>,
+    time: u64,
+}
+
+impl Story {
+    pub(crate) fn new() -> Self {
+        Self { tables: Tables::default(), events: Vec::new(), time: START }
+    }
+
+    pub(crate) fn name(&mut self, text: &str) -> StringId {
+        self.tables.strings.intern(text)
+    }
+
+    /// A process with its first thread.
+    pub(crate) fn process(&mut self, pid: u32, parent: u32, name: &str, command: &[&str]) -> (ProcessId, ThreadId) {
+        let name = self.name(name);
+        let id = ProcessId(self.tables.processes.len() as u32);
+        self.tables.processes.push(Process {
+            pid,
+            parent_pid: Some(parent),
+            name,
+            command_line: command.iter().map(|word| (*word).to_owned()).collect(),
+            start: None,
+            end: None,
+            kernel: false,
+        });
+        (id, self.thread_named(pid, id, name))
+    }
+
+    pub(crate) fn thread(&mut self, tid: u32, process: ProcessId, name: &str) -> ThreadId {
+        let name = self.name(name);
+        self.thread_named(tid, process, name)
+    }
+
+    fn thread_named(&mut self, tid: u32, process: ProcessId, name: StringId) -> ThreadId {
+        self.tables.threads.push(Thread { tid, process, name, start: None, end: None });
+        ThreadId(self.tables.threads.len() as u32 - 1)
+    }
+
+    pub(crate) fn frame(&mut self, module: Option<ModuleId>, offset: u64, function: Option<&str>) -> FrameId {
+        let function = function.map(|name| self.name(name));
+        self.tables.frames.push(Frame {
+            module,
+            offset,
+            function,
+            function_start: offset & !0xff,
+            function_size: 0x100,
+            file: None,
+            line: 0,
+            inlined: false,
+        });
+        FrameId(self.tables.frames.len() as u32 - 1)
+    }
+
+    pub(crate) fn track(&mut self, scope: Scope, name: &str, unit: Option<&str>) -> TrackId {
+        let name = self.name(name);
+        let kind = unit.map_or(TrackKind::Slices, |unit| TrackKind::Counter { unit: self.name(unit) });
+        self.tables.add_track(Track { scope, name, kind })
+    }
+
+    /// A thread, and its process if that is new, start now: their rows say so.
+    pub(crate) fn starts(&mut self, thread: ThreadId) {
+        let now = Some(Time(self.time));
+        let row = &mut self.tables.threads[thread.index()];
+        row.start = now;
+        let process = &mut self.tables.processes[row.process.index()];
+        if process.pid == row.tid {
+            process.start = now;
+        }
+    }
+
+    /// The next thing happens a microsecond later.
+    pub(crate) fn then(&mut self, event: Event) {
+        self.events.push((Time(self.time), event));
+        self.time += 1_000;
+    }
+
+    /// Time passes, microseconds.
+    pub(crate) fn wait(&mut self, microseconds: u64) {
+        self.time += microseconds * 1_000;
+    }
+
+    pub(crate) fn switch(&mut self, cpu: u32, previous: ThreadId, off_cpu: OffCpu, next: ThreadId) {
+        let previous = Some(previous);
+        self.then(Event::Switch(Switch { cpu, previous, previous_priority: 120, off_cpu, next, next_priority: 120 }));
+    }
+
+    pub(crate) fn wakeup(&mut self, cpu: u32, waker: ThreadId, wakee: ThreadId, stack: Option<StackId>) {
+        let from_interrupt = waker == IDLE;
+        self.then(Event::Wakeup(Wakeup {
+            cpu,
+            waker: Some(waker),
+            from_interrupt,
+            wakee,
+            priority: 120,
+            target_cpu: cpu,
+            new: false,
+            stack,
+        }));
+    }
+
+    /// Plays it into an exporter.
+    pub(crate) fn play<E: Exporter>(
+        &self,
+        exporter: &mut E,
+        session: &SessionInfo,
+        losses: &[Loss],
+        summary: Option<&RecorderSummary>,
+    ) -> Result<(), E::Error> {
+        exporter.begin(session, &self.tables)?;
+        for (time, event) in &self.events {
+            exporter.event(*time, event, &self.tables)?;
+        }
+        exporter.end(losses, summary, &self.tables)
+    }
+}
+
+/// Off the CPU in this state, without more to say.
+pub(crate) fn off(state: SleepState) -> OffCpu {
+    OffCpu { state, preempted: false, io_wait: false, blocked_in: None, stack: None }
+}
+
+/// Preempted.
+pub(crate) fn preempted() -> OffCpu {
+    OffCpu { preempted: true, ..off(SleepState::Runnable) }
+}
+
+/// The machine of the story.
+pub(crate) fn session() -> SessionInfo {
+    let pair = |at: u64| ClockPair {
+        ticks: Ticks(at * 3),
+        monotonic: at,
+        monotonic_raw: at + 7,
+        boottime: at,
+        realtime: 1_700_000_000_000_000_000 + at,
+        uncertainty: 20,
+    };
+    SessionInfo {
+        recorder: "syscollect 0.1.0".into(),
+        recorder_command: vec!["syscollect".into(), "-d".into(), "5".into()],
+        os: "Linux".into(),
+        kernel_release: "6.12.1".into(),
+        kernel_version: "#1 SMP".into(),
+        machine: "x86_64".into(),
+        hostname: "story".into(),
+        boot_id: "0f".into(),
+        cpu_model: "A CPU".into(),
+        cpus: (0..2).map(|cpu| CpuInfo { cpu, max_frequency_khz: Some(3_000_000), ..CpuInfo::default() }).collect(),
+        memory_bytes: 8 << 30,
+        clocks: vec![CpuClock { cpu: 0, error_bound_ns: 12.5, method: "bracket".into() }],
+        clock_pairs: vec![pair(START), pair(START + 1_000), pair(START + 200_000_000)],
+        sample_rate_hz: 999,
+        sample_event: "cpu-clock".into(),
+        stacks: vec!["samples".into(), "offcpu".into()],
+        ..SessionInfo::default()
+    }
+}
+
+/// What the recorder of the story says of itself.
+pub(crate) fn summary() -> RecorderSummary {
+    RecorderSummary {
+        stop_reason: "duration".into(),
+        recorder_cpu_ns: 40_000_000,
+        kernel_program_ns: Some(3_000_000),
+        recorder_peak_bytes: 30 << 20,
+        startup_ns: 90_000_000,
+        duration_ns: 5_000_000_000,
+        statistics: BTreeMap::from([("stacks_sent".to_owned(), 17)]),
+        missing: vec!["RAPL is not readable".into()],
+    }
+}
+
+/// All losses of the story.
+pub(crate) fn losses() -> Vec<Loss> {
+    let loss = |lane: &str, cpu, cause, count| Loss { lane: lane.into(), cpu, cause, count, between: None };
+    vec![
+        loss("sched", Some(1), LossCause::LaneFull, 40),
+        loss("samples", Some(1), LossCause::Nested, 2),
+        loss("trace-buffer", None, LossCause::BufferFull, 5),
+        loss("trace-buffer", None, LossCause::DiskFull, 0),
+        loss("file", None, LossCause::Damaged, 7),
+    ]
+}
+
+/// A shell starts a compiler, which reads a file, works with a second thread, and ends.
+pub(crate) fn story() -> Story {
+    let mut story = Story::new();
+    let (_, init) = story.process(1, 0, "init", &["/sbin/init"]);
+    let (shell_process, shell) = story.process(100, 1, "sh", &["/bin/sh", "-c", "cc x.c"]);
+    let stacks = stacks(&mut story);
+    story.switch(0, IDLE, off(SleepState::Runnable), shell);
+    story.switch(1, init, off(SleepState::Interruptible), IDLE);
+    let (compiler_process, compiler) = compiler_starts(&mut story, shell);
+    compiler_reads(&mut story, (shell, compiler), &stacks);
+    let worker = compiler_works(&mut story, (compiler_process, compiler), &stacks);
+    tracks(&mut story, (shell_process, shell));
+    switches_are_lost(&mut story, worker);
+    compiler_ends(&mut story, (compiler_process, compiler));
+    id_is_used_again(&mut story, shell);
+    story
+}
+
+struct Stacks {
+    kernel: StackId,
+    user: StackId,
+    unnamed: StackId,
+}
+
+fn stacks(story: &mut Story) -> Stacks {
+    let (program, kernel) = (story.name("/usr/bin/cc"), story.name("[kernel.kallsyms]"));
+    story.tables.modules = vec![
+        Module { path: program, build_id: BuildId::from_bytes(&[0xab; 20]), kernel: false },
+        Module { path: kernel, build_id: BuildId::default(), kernel: true },
+    ];
+    let (program, kernel) = (Some(ModuleId(0)), Some(ModuleId(1)));
+    let main = story.frame(program, 0x1234, Some("main"));
+    let parse = story.frame(program, 0x2345, Some("parse<T>"));
+    let inlined = story.frame(program, 0x2345, Some("next_token"));
+    let file = story.name("/src/parse.c");
+    for (frame, line) in [(parse, 30), (inlined, 10)] {
+        let row = &mut story.tables.frames[frame.index()];
+        (row.file, row.line, row.inlined) = (Some(file), line, frame == inlined);
+    }
+    let read = story.frame(kernel, 0xffff_ffff_8100_1230, Some("ext4_file_read_iter"));
+    let unnamed = story.frame(program, 0x9999, None);
+    let nowhere = story.frame(None, 0x7f00_dead_beef, None);
+    Stacks {
+        kernel: story.tables.intern_stack(&[read, main]),
+        user: story.tables.intern_stack(&[inlined, parse, main]),
+        unnamed: story.tables.intern_stack(&[nowhere, unnamed]),
+    }
+}
+
+fn compiler_starts(story: &mut Story, shell: ThreadId) -> (ProcessId, ThreadId) {
+    let (process, thread) = story.process(200, 100, "sh", &[]);
+    story.starts(thread);
+    story.then(Event::ProcessStart(process));
+    story.then(Event::ThreadStart(thread));
+    let new = Wakeup {
+        cpu: 0,
+        waker: Some(shell),
+        from_interrupt: false,
+        wakee: thread,
+        priority: 120,
+        target_cpu: 0,
+        new: true,
+        stack: None,
+    };
+    story.then(Event::Wakeup(new));
+    story.switch(0, shell, off(SleepState::Interruptible), thread);
+    let name = story.name("cc");
+    story.then(Event::ThreadName(thread, name));
+    let path = story.name("cc");
+    story.then(Event::ProcessExec(process, path));
+    (process, thread)
+}
+
+fn compiler_reads(story: &mut Story, (shell, compiler): (ThreadId, ThreadId), stacks: &Stacks) {
+    let function = story.name("ext4_file_read_iter");
+    let reads = OffCpu {
+        io_wait: true,
+        blocked_in: Some(function),
+        stack: Some(stacks.kernel),
+        ..off(SleepState::Uninterruptible)
+    };
+    story.switch(0, compiler, reads, IDLE);
+    story.wait(100);
+    story.wakeup(0, IDLE, compiler, None);
+    story.switch(0, IDLE, off(SleepState::Runnable), compiler);
+    story.wakeup(0, compiler, shell, Some(stacks.user));
+    story.then(Event::Migration(Migration { thread: shell, from_cpu: 0, to_cpu: 1 }));
+    story.switch(1, IDLE, off(SleepState::Runnable), shell);
+}
+
+fn compiler_works(story: &mut Story, (process, compiler): (ProcessId, ThreadId), stacks: &Stacks) -> ThreadId {
+    let worker = story.thread(201, process, "cc-worker");
+    story.starts(worker);
+    story.then(Event::ThreadStart(worker));
+    for stack in [Some(stacks.user), Some(stacks.user), Some(stacks.unnamed), None] {
+        story.then(Event::Sample(Sample { cpu: 0, thread: compiler, stack, in_kernel: false }));
+    }
+    let stack = Some(stacks.kernel);
+    story.then(Event::Sample(Sample { cpu: 1, thread: IDLE, stack, in_kernel: true }));
+    story.switch(0, compiler, preempted(), worker);
+    story.switch(0, worker, off(SleepState::Interruptible), compiler);
+    worker
+}
+
+fn tracks(story: &mut Story, (process, thread): (ProcessId, ThreadId)) {
+    let frequency = story.track(Scope::Cpu(1), "frequency", Some("kHz"));
+    let usage = story.track(Scope::Cpu(1), "CPU usage", Some("%"));
+    let memory = story.track(Scope::Machine, "memory", Some("bytes"));
+    let resident = story.track(Scope::Process(process), "resident", Some("bytes"));
+    let zones = story.track(Scope::Thread(thread), "zones", None);
+    for (track, value) in [(frequency, 2_400_000.0), (usage, 62.5), (memory, 1e9), (resident, 4096.0), (usage, 1.0)] {
+        story.then(Event::Counter(track, value));
+    }
+    let (outer, inner, mark) = (story.name("outer"), story.name("inner"), story.name("mark"));
+    story.then(Event::SliceBegin(zones, outer));
+    story.then(Event::SliceBegin(zones, inner));
+    story.then(Event::Instant(zones, mark));
+    story.then(Event::SliceEnd(zones));
+    story.then(Event::SliceEnd(zones));
+}
+
+/// On CPU 1 switches are lost: the shell was seen last, the worker comes off.
+fn switches_are_lost(story: &mut Story, worker: ThreadId) {
+    story.wait(50);
+    let since = Time(story.time);
+    story.wait(50);
+    story.then(Event::Loss(Loss {
+        lane: "sched".into(),
+        cpu: Some(1),
+        cause: LossCause::LaneFull,
+        count: 40,
+        between: Some((since, Time(story.time))),
+    }));
+    let dead = off(SleepState::Dead);
+    story.then(Event::ThreadEnd(worker));
+    story.switch(1, worker, dead, IDLE);
+}
+
+fn compiler_ends(story: &mut Story, (process, compiler): (ProcessId, ThreadId)) {
+    story.then(Event::ThreadEnd(compiler));
+    story.then(Event::ProcessEnd(process));
+    story.switch(0, compiler, off(SleepState::Zombie), IDLE);
+}
+
+/// The compiler's process id goes to another program.
+fn id_is_used_again(story: &mut Story, shell: ThreadId) {
+    story.wait(10);
+    let (process, linker) = story.process(200, 100, "ld", &[]);
+    story.starts(linker);
+    story.then(Event::ProcessStart(process));
+    let waker = Some(shell);
+    story.then(Event::Wakeup(Wakeup {
+        cpu: 1,
+        waker,
+        from_interrupt: false,
+        wakee: linker,
+        priority: 120,
+        target_cpu: 1,
+        new: true,
+        stack: None,
+    }));
+    story.switch(1, IDLE, off(SleepState::Runnable), linker);
+}
