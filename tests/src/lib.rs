@@ -1,1 +1,24 @@
-//! placeholder
+//! End-to-end tests without a kernel: chunks in, readable text out.
+//!
+//! **Duties.** [`FakeMachine`] writes captures of a machine whose every event
+//! is told by the test; [`golden`] plays them into text and compares it with
+//! the files in `golden/`. Set `UPDATE_GOLDEN=1` to write these anew, and read
+//! the difference before it is committed.
+//!
+//! **Non-goals.** Nothing here needs root, BPF or the machine it runs on; tests
+//! of the real kernel are `cargo xtask privileged`.
+//!
+//! ```
+//! use syscollect_tests::{FakeMachine, golden};
+//!
+//! let mut machine = FakeMachine::new(1);
+//! machine.switch(0, 1, 0, 42);
+//! let (lines, played) = golden::text(&mut golden::open(machine.finish()));
+//! assert!(lines.contains("cpu0 switch ? [0] (runnable) -> <42>/42 [0]"));
+//! assert_eq!(played.events, 1);
+//! ```
+
+pub mod golden;
+mod machine;
+
+pub use machine::{FIRST_BOOTTIME, FIRST_RAW, FIRST_TICKS, FakeMachine, Stacks, TICKS_PER_US, ticks};

@@ -185,6 +185,22 @@ impl Cursor for LaneCursor<'_> {
     }
 }
 
+/// A lane that gives the ticks with each record.
+pub(crate) struct Timed<'a>(pub(crate) LaneCursor<'a>);
+
+impl Cursor for Timed<'_> {
+    type Key = u64;
+    type Item = (u64, Record);
+
+    fn key(&self) -> Option<u64> {
+        self.0.key()
+    }
+
+    fn take(&mut self) -> (u64, Record) {
+        (self.0.key().unwrap_or(u64::MAX), self.0.take())
+    }
+}
+
 /// Bytes that the records of a lane have at least.
 fn least_stride(kind: LaneKind) -> usize {
     match kind {

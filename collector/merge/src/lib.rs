@@ -40,9 +40,11 @@ pub mod order;
 mod places;
 mod play;
 mod session;
+mod source;
 mod stacks;
 mod symbols;
 mod tasks;
+mod thread_ids;
 
 pub use error::MergeError;
 pub use play::Played;

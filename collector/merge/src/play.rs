@@ -1,11 +1,13 @@
 //! Records in, events out.
 
-use crate::lane::{ChunkStart, LaneCursor, Record};
+use crate::lane::{ChunkStart, LaneCursor, Record, Timed};
 use crate::losses::{GapCauses, Losses, lane_key};
 use crate::order::{Cursor, Merge};
-use crate::session::{Session, Timed};
+use crate::session::Session;
+use crate::source::{Item, Source};
 use crate::stacks::{Resolved, Resolver, StackCache};
 use crate::tasks::{Step, add_process, add_thread, unknown_name};
+use crate::thread_ids::ThreadIds;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -40,89 +42,6 @@ pub struct Played {
 pub(crate) struct Found {
     threads: FxHashMap<u32, ThreadId>,
     frequencies: FxHashMap<u32, TrackId>,
-}
-
-/// A source of the merge: the steps of tasks, or a lane.
-enum Source<'a> {
-    Steps(std::iter::Peekable<std::iter::Copied<std::slice::Iter<'a, (u64, Step)>>>, Option<u64>),
-    Lane(Timed<'a>),
-}
-
-enum Item {
-    Step(Step),
-    Record(Record),
-}
-
-impl<'a> Source<'a> {
-    fn steps(steps: &'a [(u64, Step)]) -> Self {
-        let mut steps = steps.iter().copied().peekable();
-        let head = steps.peek().map(|(ticks, _)| *ticks);
-        Self::Steps(steps, head)
-    }
-}
-
-impl Cursor for Source<'_> {
-    type Key = u64;
-    type Item = (u64, Item);
-
-    #[inline]
-    fn key(&self) -> Option<u64> {
-        match self {
-            Self::Lane(lane) => lane.key(),
-            Self::Steps(_, head) => *head,
-        }
-    }
-
-    #[inline]
-    fn take(&mut self) -> (u64, Item) {
-        match self {
-            Self::Lane(lane) => {
-                let (ticks, record) = lane.take();
-                (ticks, Item::Record(record))
-            }
-            Self::Steps(steps, head) => {
-                // `take` follows a `key`, so there is one; else the step changes nothing.
-                let (ticks, step) = steps.next().unwrap_or((u64::MAX, Step::Bind(0, Tables::IDLE_THREAD)));
-                *head = steps.peek().map(|(ticks, _)| *ticks);
-                (ticks, Item::Step(step))
-            }
-        }
-    }
-}
-
-/// Thread ids below this have a place in a table; it is the kernel's own limit
-/// (`PID_MAX_LIMIT` in `include/linux/threads.h`).
-const DENSE: usize = 4 << 20;
-/// A place without a thread.
-const NOBODY: ThreadId = ThreadId(u32::MAX);
-
-/// What thread ids mean at the moment.
-struct ThreadIds {
-    dense: Vec<ThreadId>,
-    /// Ids that no kernel gives out: only damage could name them.
-    sparse: FxHashMap<u32, ThreadId>,
-}
-
-impl ThreadIds {
-    #[inline]
-    fn get(&self, tid: u32) -> Option<ThreadId> {
-        match self.dense.get(tid as usize) {
-            Some(thread) => (*thread != NOBODY).then_some(*thread),
-            None => self.sparse.get(&tid).copied(),
-        }
-    }
-
-    fn bind(&mut self, tid: u32, thread: ThreadId) {
-        let index = tid as usize;
-        if index >= DENSE {
-            self.sparse.insert(tid, thread);
-            return;
-        }
-        if index >= self.dense.len() {
-            self.dense.resize((index + 1).next_power_of_two(), NOBODY);
-        }
-        self.dense[index] = thread;
-    }
 }
 
 /// A lane while it is played.
@@ -167,7 +86,7 @@ impl<'a, E: Exporter> Player<'a, E> {
         // Steps come first, so that of equal ticks a task is born before it runs.
         let mut sources = vec![Source::steps(&session.history.steps)];
         sources.extend(lanes.iter().map(|lane| Source::Lane(Timed(LaneCursor::new(reader, *lane)))));
-        let mut threads = ThreadIds { dense: Vec::new(), sparse: FxHashMap::default() };
+        let mut threads = ThreadIds::default();
         threads.bind(0, Tables::IDLE_THREAD);
         let initial = session.found.threads.iter().map(|(tid, thread)| (*tid, *thread));
         initial.chain(session.history.initial.iter().copied()).for_each(|(tid, thread)| threads.bind(tid, thread));
@@ -214,18 +133,16 @@ impl<'a, E: Exporter> Player<'a, E> {
         let mut merge = Merge::new(sources);
         // Lanes of tasks have no state here, so they are made when they are first seen.
         let mut task_lanes = Vec::new();
-        while let Some((index, (ticks, item))) = merge.next() {
+        for (index, (ticks, item)) in merge.by_ref() {
             self.advance(ticks);
             match item {
                 Item::Record(record) => self.record(index - 1, record)?,
                 Item::Step(step) => self.step(step, &mut task_lanes)?,
             }
         }
-        for source in merge.lanes() {
-            if let Source::Lane(Timed(cursor)) = source {
-                self.losses.unreadable(cursor.lane(), cursor.unreadable());
-                self.losses.undecodable(cursor.lane(), cursor.undecodable());
-            }
+        for cursor in merge.lanes().iter().filter_map(Source::lane) {
+            self.losses.unreadable(cursor.lane(), cursor.unreadable());
+            self.losses.undecodable(cursor.lane(), cursor.undecodable());
         }
         Ok(())
     }

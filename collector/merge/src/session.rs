@@ -2,10 +2,10 @@
 
 use crate::MergeError;
 use crate::definitions::{Definitions, LaneCount, clock_map, each_chunk, lanes_of, read_clock};
-use crate::lane::{LaneCursor, Record};
+use crate::lane::{LaneCursor, Record, Timed};
 use crate::losses::Losses;
 use crate::mappings::{MappingRecord, MappingRecords};
-use crate::order::{Cursor, Merge};
+use crate::order::Merge;
 use crate::play::{Played, Player};
 use crate::stacks::{Resolver, Stacks};
 use crate::tasks::{TaskBuilder, TaskHistory};
@@ -283,22 +283,6 @@ impl<'a> Opening<'a> {
             self.count(lane, count);
         }
         stacks
-    }
-}
-
-/// A lane that gives the ticks with each record.
-pub(crate) struct Timed<'a>(pub(crate) LaneCursor<'a>);
-
-impl Cursor for Timed<'_> {
-    type Key = u64;
-    type Item = (u64, Record);
-
-    fn key(&self) -> Option<u64> {
-        self.0.key()
-    }
-
-    fn take(&mut self) -> (u64, Record) {
-        (self.0.key().unwrap_or(u64::MAX), self.0.take())
     }
 }
 

@@ -242,7 +242,6 @@ impl<'a> TaskBuilder<'a> {
         let before = TaskRecord { tid: record.parent_tid, ..*record };
         let old = self.existing(ticks, &before);
         let process = self.tables.thread(old).process;
-        self.first_name(old);
         self.end_thread(ticks, time, record.parent_tid, old);
         self.headless.remove(&process);
         let name = self.tables.strings.get(self.tables.thread(old).name).to_owned();

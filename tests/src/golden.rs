@@ -1,0 +1,50 @@
+//! Captures as text, and text compared with files.
+
+use std::path::PathBuf;
+use syscollect_exporters::TextExporter;
+use syscollect_merge::{Played, Session};
+use syscollect_store::CaptureReader;
+
+/// Opens a capture that lies in memory.
+pub fn open(capture: Vec<u8>) -> Session {
+    let reader = CaptureReader::from_bytes(capture).expect("it is a capture");
+    Session::open(reader).expect("it has clock readings")
+}
+
+/// A session as readable lines, and what was played.
+pub fn text(session: &mut Session) -> (String, Played) {
+    let mut exporter = TextExporter::new(Vec::new());
+    let played = session.play(&mut exporter).expect("memory takes every byte");
+    let bytes = exporter.finish().expect("memory takes every byte");
+    (String::from_utf8(bytes).expect("lines are UTF-8"), played)
+}
+
+/// Compares a session's lines, and what it says of itself, with `golden/NAME.txt`.
+///
+/// With `UPDATE_GOLDEN=1` in the environment the file is written instead.
+///
+/// # Panics
+///
+/// When they differ.
+pub fn check(name: &str, session: &mut Session) {
+    let (mut lines, played) = text(session);
+    let kinds: Vec<String> = played.events_by_type.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    lines += &format!(
+        "played: {} records, {} events ({}), {} lost, {} stacks missing\n",
+        played.records,
+        played.events,
+        kinds.join(", "),
+        played.lost,
+        played.missing_stacks
+    );
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden").join(format!("{name}.txt"));
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, lines).expect("the golden file can be written");
+        return;
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    if let Some((line, (got, want))) = (1..).zip(lines.lines().zip(expected.lines())).find(|(_, (a, b))| a != b) {
+        panic!("{name}.txt differs in line {line}:\n  got  {got}\n  want {want}\nall that came:\n{lines}");
+    }
+    assert_eq!(lines, expected, "{name}.txt has another number of lines");
+}
