@@ -67,6 +67,7 @@ pub struct FakeMachine {
     losses: Vec<LaneLoss>,
     last_us: u64,
     chunk_bytes: usize,
+    sched_stride: usize,
 }
 
 impl FakeMachine {
@@ -81,6 +82,7 @@ impl FakeMachine {
             losses: Vec::new(),
             last_us: 0,
             chunk_bytes: 64 << 10,
+            sched_stride: SchedStackRecord::SIZE,
         };
         let info = SessionInfo {
             recorder: "fake 1.0".into(),
@@ -100,6 +102,12 @@ impl FakeMachine {
         self.chunk_bytes = bytes;
     }
 
+    /// Makes records of the scheduling lanes that long: shorter than a record
+    /// with stacks cuts these off, longer adds what no reader knows yet.
+    pub fn sched_stride(&mut self, bytes: usize) {
+        self.sched_stride = bytes;
+    }
+
     /// Writes a definition.
     pub fn define(&mut self, definition: &Definition) {
         self.writer.define(definition).expect("memory takes every byte");
@@ -114,6 +122,13 @@ impl FakeMachine {
         let process =
             KnownProcess { pid, parent_pid, threads: threads.iter().map(thread).collect(), ..KnownProcess::default() };
         self.define(&Definition::Processes(vec![process]));
+    }
+
+    /// A process whose command line is read while the recording runs.
+    pub fn note(&mut self, us: u64, pid: u32, command_line: &[&str]) {
+        let command_line = command_line.iter().map(|&word| word.to_owned()).collect();
+        let noted = Ticks(ticks(us));
+        self.define(&Definition::Processes(vec![KnownProcess { pid, command_line, noted, ..KnownProcess::default() }]));
     }
 
     /// A file mapped into a process before the recording began.
@@ -159,11 +174,14 @@ impl FakeMachine {
         self.sched(cpu, us, RecordKind::Waking, record, stacks);
     }
 
-    /// A scheduling record of any kind. The lane has stacks in every record.
+    /// A scheduling record of any kind. The lane has stacks in every
+    /// record, unless [`Self::sched_stride`] says otherwise.
     pub fn sched(&mut self, cpu: u16, us: u64, kind: RecordKind, record: SchedRecord, stacks: Stacks) {
         let event = SchedRecord { stamp: Stamp::new(ticks(us), kind), ..record };
         let record = SchedStackRecord { event, user_stack: stacks.user, kernel_stack: stacks.kernel };
-        self.push(Lane { kind: LaneKind::Sched, cpu }, us, SchedStackRecord::SIZE, record.as_bytes());
+        let mut bytes = record.as_bytes().to_vec();
+        bytes.resize(self.sched_stride, 0xEE);
+        self.push(Lane { kind: LaneKind::Sched, cpu }, us, self.sched_stride, &bytes);
     }
 
     /// A stack that scheduling events of the CPU may use; its id.

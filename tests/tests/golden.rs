@@ -319,6 +319,8 @@ fn a_part_of_the_time_is_played_alone() {
     let mut machine = FakeMachine::new(1);
     machine.process(100, 1, "ping", &[]);
     (1..=5).for_each(|us| machine.switch(0, us, task_state::RUNNABLE, 100 * (us % 2) as u32));
+    machine.task(0, 1, RecordKind::Rename, "early", TaskRecord { tid: 100, tgid: 100, ..Default::default() });
+    machine.task(0, 5, RecordKind::Rename, "late", TaskRecord { tid: 100, tgid: 100, ..Default::default() });
     let mut session = golden::open(machine.finish());
     let mut exporter = TextExporter::new(Vec::new());
     let at = |us: u64| Some(Time(FIRST_BOOTTIME + us * 1_000));
@@ -326,5 +328,49 @@ fn a_part_of_the_time_is_played_alone() {
     let lines = String::from_utf8(exporter.finish().unwrap()).unwrap();
     let switches: Vec<&str> = lines.lines().filter(|line| line.contains("switch")).collect();
     assert_eq!(switches.len(), 2, "from microsecond 2 on, before 4: {lines}");
-    assert!(switches[0].contains("switch ping/100"), "who ran before is known: {lines}");
+    assert!(switches[0].contains("switch late/100"), "who ran before is known: {lines}");
+    assert!(lines.contains("thread name 100 is early"), "its name at that time comes first: {lines}");
+}
+
+#[test]
+fn tasks_that_were_listed_while_they_came_and_went_keep_their_own_names() {
+    let mut machine = FakeMachine::new(1);
+    // The list was read late: 90 had been forked by then, and 91 was used anew.
+    machine.process(2, 0, "shell", &[]);
+    machine.process(90, 2, "child", &[]);
+    machine.process(91, 2, "second", &[]);
+    machine.fork(0, 10, 2, (90, 90), "child");
+    machine.switch(0, 11, task_state::RUNNABLE, 91);
+    machine.exit(0, 20, (91, 91), "first");
+    machine.switch(0, 21, task_state::DEAD, 90);
+    machine.fork(0, 30, 2, (91, 91), "second");
+    // 95 shows up by a name of its own only; it was there all the time.
+    machine.switch(0, 40, task_state::RUNNABLE, 95);
+    machine.task(0, 41, RecordKind::Rename, "quiet", TaskRecord { tid: 95, tgid: 94, ..Default::default() });
+    // A command line that was read while the first 91 lived is not the second's.
+    machine.note(15, 91, &["first", "--one"]);
+    machine.note(35, 91, &["second", "--two"]);
+    let mut session = golden::open(machine.finish());
+    let tables = session.tables();
+    let command_lines: Vec<_> =
+        tables.processes.iter().filter(|p| p.pid == 91).map(|p| p.command_line.join(" ")).collect();
+    assert_eq!(command_lines, ["first --one", "second --two"]);
+    golden::check("listed_late", &mut session);
+}
+
+#[test]
+fn records_without_stacks_and_records_of_a_later_version_are_read() {
+    let play = |stride| {
+        let mut machine = FakeMachine::new(1);
+        machine.sched_stride(stride);
+        machine.switch(0, 10, task_state::RUNNABLE, 100);
+        machine.switch(0, 20, task_state::INTERRUPTIBLE, 0);
+        golden::text(&mut golden::open(machine.finish()))
+    };
+    let (with_stacks, _) = play(24);
+    assert_eq!(play(16).0, with_stacks);
+    assert_eq!(play(40).0, with_stacks, "what is not known is passed over");
+    let (lines, played) = play(8);
+    assert_eq!((played.events, played.lost), (0, 2), "records that are too short are counted: {lines}");
+    assert!(lines.contains("lost: 2 from sched of cpu0: undecodable"));
 }

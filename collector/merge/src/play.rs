@@ -12,13 +12,13 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use syscollect_model::{
-    Event, Exporter, Loss, Migration, OffCpu, Sample, Scope, SleepState, Switch, Tables, ThreadId, Ticks, Time,
-    TimeCursor, Track, TrackId, TrackKind, Wakeup,
+    Event, Exporter, Loss, LossCause, Migration, OffCpu, Sample, Scope, SleepState, StringId, Switch, Tables, ThreadId,
+    Ticks, Time, TimeCursor, Track, TrackId, TrackKind, Wakeup,
 };
 use syscollect_records::{CounterRecord, RecordKind, SampleRecord, SchedRecord, sched_flags, stack_id, task_state};
 use syscollect_store::{Lane, LaneKind};
 
-/// What was played.
+/// What was played; of a part of the time too, this counts the whole capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Played {
     /// Everything decoded, definitions included.
@@ -58,6 +58,8 @@ struct LaneState {
 pub(crate) struct Player<'a, E> {
     exporter: &'a mut E,
     range: Range<Time>,
+    /// Names that threads got before the range.
+    names: BTreeMap<ThreadId, StringId>,
     tables: &'a mut Tables,
     resolver: &'a mut Resolver,
     counters: &'a FxHashMap<u64, TrackId>,
@@ -93,6 +95,7 @@ impl<'a, E: Exporter> Player<'a, E> {
         let mut player = Self {
             exporter,
             range,
+            names: BTreeMap::new(),
             tables: &mut session.tables,
             resolver: &mut session.resolver,
             counters: &session.counters,
@@ -119,11 +122,7 @@ impl<'a, E: Exporter> Player<'a, E> {
     }
 
     /// Tells the first names of threads that get others later.
-    fn name_threads(
-        &mut self,
-        first_ticks: Option<u64>,
-        names: &[(ThreadId, syscollect_model::StringId)],
-    ) -> Result<(), E::Error> {
+    fn name_threads(&mut self, first_ticks: Option<u64>, names: &[(ThreadId, StringId)]) -> Result<(), E::Error> {
         let Some(ticks) = first_ticks else { return Ok(()) };
         self.advance(ticks);
         names.iter().try_for_each(|(thread, name)| self.emit(&Event::ThreadName(*thread, *name)))
@@ -182,9 +181,30 @@ impl<'a, E: Exporter> Player<'a, E> {
     #[inline]
     fn emit(&mut self, event: &Event) -> Result<(), E::Error> {
         if !self.range.contains(&self.now) {
+            self.outside(event);
             return Ok(());
         }
+        if !self.names.is_empty() {
+            self.tell_names()?;
+        }
         self.exporter.event(self.now, event, self.tables)
+    }
+
+    /// Of what comes before the range only the names last.
+    #[cold]
+    fn outside(&mut self, event: &Event) {
+        if let Event::ThreadName(thread, name) = event
+            && self.now < self.range.start
+        {
+            self.names.insert(*thread, *name);
+        }
+    }
+
+    #[cold]
+    fn tell_names(&mut self) -> Result<(), E::Error> {
+        let mut names = std::mem::take(&mut self.names).into_iter();
+        names
+            .try_for_each(|(thread, name)| self.exporter.event(self.now, &Event::ThreadName(thread, name), self.tables))
     }
 
     /// The thread that an id means now; if nothing announced it, a new row.
@@ -435,7 +455,7 @@ impl<'a, E: Exporter> Player<'a, E> {
     }
 }
 
-fn loss(lane: Lane, cause: syscollect_model::LossCause, count: u64, between: Option<(Time, Time)>) -> Event {
+fn loss(lane: Lane, cause: LossCause, count: u64, between: Option<(Time, Time)>) -> Event {
     let (lane, cpu) = lane_key(lane);
     Event::Loss(Loss { lane, cpu, cause, count, between })
 }

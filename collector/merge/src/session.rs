@@ -171,8 +171,9 @@ impl Session {
         self.play_range(exporter, None, None)
     }
 
-    /// The same for the events from `from` on and before `to`. What the
-    /// capture lost is told as a whole.
+    /// The same for the events from `from` on and before `to`. The names that
+    /// threads got before come first; losses are told, and all that is counted
+    /// in [`Played`], of the whole capture.
     ///
     /// # Errors
     ///
