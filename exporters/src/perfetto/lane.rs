@@ -63,9 +63,9 @@ pub(crate) struct Lane {
     pub(crate) current: Option<ThreadId>,
     /// The last switch.
     pub(crate) last_switch: Time,
-    /// The last full switch. A reader takes the compact events of a bundle
-    /// before its full ones, so none at the same time may follow as a compact one.
-    pub(crate) last_full_switch: Option<Time>,
+    /// The last switch of each form, as written: see [`Lane::full_time`].
+    last_compact: Time,
+    last_full: Time,
     /// Records of this CPU have been lost since then, from this time on.
     pub(crate) gap: Option<Time>,
 
@@ -99,17 +99,35 @@ impl Lane {
         }))
     }
 
-    /// Whether `thread` is what a compact event at `time` would be taken to come from.
+    /// Whether `thread` is what a compact event would be taken to come from.
     #[inline]
-    pub(crate) fn runs(&self, thread: Option<ThreadId>, time: Time) -> bool {
-        self.current.is_some() && self.current == thread && self.last_full_switch != Some(time)
+    pub(crate) fn runs(&self, thread: Option<ThreadId>) -> bool {
+        self.current.is_some() && self.current == thread
+    }
+
+    /// The time to write for a full switch at `time`.
+    ///
+    /// A reader (trace_processor v55.3) takes compact and full events of one
+    /// nanosecond in any order. No CPU switches twice in one, but a coarse clock
+    /// can say so; then the later one is written a nanosecond later.
+    pub(crate) fn full_time(&mut self, time: Time) -> Time {
+        self.last_full = self.last_full.max(time).max(Time(self.last_compact.0.saturating_add(1)));
+        self.last_full
+    }
+
+    /// The time to write for a compact switch at `time`, likewise.
+    #[inline]
+    fn compact_time(&mut self, time: Time) -> Time {
+        self.last_compact = self.last_compact.max(time).max(Time(self.last_full.0.saturating_add(1)));
+        self.last_compact
     }
 
     /// Adds a switch away from [`Self::current`].
     #[inline]
     pub(crate) fn push_switch(&mut self, switch: CompactSwitch, strings: &Strings) {
         let name = self.name_index(switch.name, strings);
-        self.switch_times.push(switch.time);
+        let time = self.compact_time(switch.time);
+        self.switch_times.push(time);
         push_varint(&mut self.switch_states, switch.previous_state);
         push_varint(&mut self.switch_tids, u64::from(switch.tid));
         push_varint(&mut self.switch_priorities, i64::from(switch.priority) as u64);

@@ -6,7 +6,7 @@
 //! - a compact waking's waker is what runs on the CPU; any other waker needs a
 //!   full `sched_waking`;
 //! - `sched_blocked_reason` counts only between the switch away and the wakeup;
-//!   among events of one CPU at one time the order of the file is kept.
+//! - compact and full events of one nanosecond come in any order.
 
 use super::cpu_index;
 use super::fields::{ftrace, interned};
@@ -85,7 +85,7 @@ impl Scheduling {
         tables: &Tables,
     ) -> Result<(), ExportError> {
         let lane = self.lane(switch.cpu);
-        if lane.runs(switch.previous, time) {
+        if lane.runs(switch.previous) {
             let compact = CompactSwitch {
                 time,
                 previous_state: state(&switch.off_cpu),
@@ -113,7 +113,8 @@ impl Scheduling {
         let caller = switch.off_cpu.blocked_in.map(|name| self.symbol(name, tables));
         let tid = tables.thread(previous).tid;
         let next = tables.thread(switch.next).tid;
-        self.lane(switch.cpu).push_event(time, next, |event| {
+        // A nanosecond after the switch, which it must not precede.
+        self.lane(switch.cpu).push_event(Time(time.0.saturating_add(1)), next, |event| {
             event.message(ftrace::SCHED_BLOCKED_REASON, |blocked| {
                 blocked.uint(ftrace::BLOCKED_PID, u64::from(tid));
                 if let Some(iid) = caller {
@@ -144,7 +145,7 @@ impl Scheduling {
     ) -> Result<(), ExportError> {
         let tid = tables.thread(wakeup.wakee).tid;
         let lane = self.lane(wakeup.cpu);
-        if !wakeup.new && lane.runs(wakeup.waker, time) {
+        if !wakeup.new && lane.runs(wakeup.waker) {
             let compact = CompactWaking {
                 time,
                 tid,
@@ -257,9 +258,7 @@ fn resume(lane: &mut Lane, time: Time, switch: &Switch, names: &Names, tables: &
         priority,
     };
     let previous = switch.previous.map(|id| task(id, switch.previous_priority));
-    if let Some(current) = lane.current
-        && switch.previous != Some(current)
-    {
+    if let Some(current) = lane.current {
         let since = lane.gap.unwrap_or(lane.last_switch).min(time);
         push_full(lane, since, (task(current, 0), UNKNOWN_STATE), UNRECORDED);
         if let Some(previous) = previous {
@@ -271,7 +270,7 @@ fn resume(lane: &mut Lane, time: Time, switch: &Switch, names: &Names, tables: &
 }
 
 fn push_full(lane: &mut Lane, time: Time, (previous, state): (Task<'_>, u64), next: Task<'_>) {
-    lane.last_full_switch = Some(time);
+    let time = lane.full_time(time);
     lane.push_event(time, previous.tid, |event| {
         event.message(ftrace::SCHED_SWITCH, |fields| {
             fields.string(ftrace::SWITCH_PREV_COMM, previous.name);

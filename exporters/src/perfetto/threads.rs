@@ -385,7 +385,8 @@ impl Threads {
         }
         self.owners.remove(&tid);
         let name = tables.strings.get(self.names.name(thread));
-        sched.event(stream, ending.last, cpu, 0, |event| {
+        // A nanosecond after the last switch, which must still find its thread.
+        sched.event(stream, Time(ending.last.0.saturating_add(1)), cpu, 0, |event| {
             event.message(ftrace::SCHED_PROCESS_FREE, |fields| {
                 fields.string(ftrace::FREE_COMM, name);
                 fields.uint(ftrace::FREE_PID, u64::from(tid));

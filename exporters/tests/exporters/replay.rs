@@ -124,6 +124,10 @@ impl Replay {
     fn check(&mut self) {
         for (cpu, switches) in &mut self.switches {
             switches.sort_by_key(|(time, ..)| *time);
+            let mixed = switches
+                .windows(2)
+                .find(|two| two[0].0 == two[1].0 && (two[0].1 == u64::MAX) != (two[1].1 == u64::MAX));
+            assert_eq!(mixed, None, "the order of compact and full switches of one time is not defined");
             let mut current = None;
             for (time, previous, next) in switches {
                 if *previous == u64::MAX {
