@@ -88,7 +88,8 @@ impl Collector {
         clock.data().extend_from_slice(clock_record(&first).as_bytes());
         ebpf.attach(options, &online)?;
         let session = describe(options, &host, &ebpf, tick_rate(&first, ebpf.clock_source));
-        let notes = Notes::start(buffer).map_err(|error| CaptureError::system("cannot start a thread", error))?;
+        let notes = Notes::start(buffer, ebpf.clock_source)
+            .map_err(|error| CaptureError::system("cannot start a thread", error))?;
         let counters = Counters::open(Path::new("/"), host.possible_cpus());
         output.push(definition_chunk(&Definition::Session(Box::new(session.clone()))));
         output.push(definition_chunk(&Definition::Counters(counters.definitions())));
@@ -148,7 +149,7 @@ impl Collector {
         let Self { ebpf, mappings, notes, output, .. } = self;
         let fullest = ebpf.drain(now, all, &mut |chunk| output.push(chunk));
         if let Some(mappings) = mappings {
-            mappings.drain(now, &mut |mapping| notes.mapped(mapping), &mut |chunk| output.push(chunk));
+            mappings.drain(now, &mut |seen| notes.seen(seen), &mut |chunk| output.push(chunk));
         }
         fullest
     }

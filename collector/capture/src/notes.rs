@@ -9,9 +9,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use syscollect_model::{Mapping, Ticks};
-use syscollect_store::{Chunk, ChunkHeader, Definition, Lane, LaneKind, TraceBuffer};
+use syscollect_model::{ClockSource, Ticks};
+use syscollect_store::{Chunk, ChunkHeader, Definition, KnownProcess, Lane, LaneKind, TraceBuffer};
 use syscollect_symbolize::HeldFiles;
+
+use crate::clock::ticks_now;
+use crate::perf::mappings::Seen;
 
 /// Rows of one definition, so that no chunk grows beyond what the store takes.
 const PROCESSES_AT_ONCE: usize = 256;
@@ -19,32 +22,33 @@ const MAPPINGS_AT_ONCE: usize = 4096;
 
 /// The thread that takes notes, while there is something to note.
 pub(crate) struct Notes {
-    mapped: Sender<Mapping>,
+    seen: Sender<Seen>,
     thread: JoinHandle<HeldFiles>,
 }
 
 impl Notes {
     /// Starts with what is there now.
-    pub(crate) fn start(buffer: Arc<TraceBuffer>) -> std::io::Result<Self> {
-        let (mapped, received) = channel();
-        let thread = std::thread::Builder::new().name("notes".into()).spawn(move || take_notes(&buffer, &received))?;
-        Ok(Self { mapped, thread })
+    pub(crate) fn start(buffer: Arc<TraceBuffer>, clock: ClockSource) -> std::io::Result<Self> {
+        let (seen, received) = channel();
+        let thread =
+            std::thread::Builder::new().name("notes".into()).spawn(move || take_notes(&buffer, &received, clock))?;
+        Ok(Self { seen, thread })
     }
 
-    /// A file was mapped.
-    pub(crate) fn mapped(&self, mapping: Mapping) {
+    /// A file was mapped or a program begun.
+    pub(crate) fn seen(&self, seen: Seen) {
         // The thread ends only when this sender does.
-        let _ = self.mapped.send(mapping);
+        let _ = self.seen.send(seen);
     }
 
     /// Waits until everything is noted; the files that are held open.
     pub(crate) fn finish(self) -> HeldFiles {
-        drop(self.mapped);
+        drop(self.seen);
         self.thread.join().unwrap_or_default()
     }
 }
 
-fn take_notes(buffer: &TraceBuffer, mapped: &Receiver<Mapping>) -> HeldFiles {
+fn take_notes(buffer: &TraceBuffer, seen: &Receiver<Seen>, clock: ClockSource) -> HeldFiles {
     let root = Path::new("/");
     let mut held = HeldFiles::new();
     let processes = crate::snapshot::processes(root);
@@ -62,8 +66,16 @@ fn take_notes(buffer: &TraceBuffer, mapped: &Receiver<Mapping>) -> HeldFiles {
         }
     }
     buffer.push(definition_chunk(&Definition::Mappings(mappings)));
-    for mut mapping in mapped {
-        held.hold(&mut mapping);
+    for seen in seen {
+        match seen {
+            Seen::Mapping(mut mapping) => held.hold(&mut mapping),
+            Seen::Exec { pid } => {
+                if let Some(process) = crate::snapshot::process(root, pid) {
+                    let process = KnownProcess { noted: ticks_now(clock), ..process };
+                    buffer.push(definition_chunk(&Definition::Processes(vec![process])));
+                }
+            }
+        }
     }
     held
 }

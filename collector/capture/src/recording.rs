@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use syscollect_model::{LossCause, RecorderSummary, SessionInfo};
-use syscollect_store::{CaptureWriter, Definition, Lane, LaneLoss, StoreError, TraceBuffer, drain_to};
+use syscollect_store::{CaptureWriter, Definition, Lane, LaneKind, LaneLoss, StoreError, TraceBuffer, drain_to};
 use syscollect_symbolize::HeldFiles;
 
 use crate::collector::{Collector, Ended};
@@ -159,7 +159,10 @@ fn write(buffer: &TraceBuffer, mut writer: CaptureWriter<File>) -> (CaptureWrite
 }
 
 fn buffer_loss(lane: Lane, cause: LossCause, count: u64) -> LaneLoss {
-    LaneLoss { lane: lane.kind.name().to_owned(), cpu: Some(u32::from(lane.cpu)), record: String::new(), cause, count }
+    // The collector's own lanes belong to no CPU; readers add losses up by lane and CPU.
+    let machine = matches!(lane.kind, LaneKind::Counter | LaneKind::Clock | LaneKind::Definition);
+    let cpu = (!machine).then_some(u32::from(lane.cpu));
+    LaneLoss { lane: lane.kind.name().to_owned(), cpu, record: String::new(), cause, count }
 }
 
 fn panicked(thread: &str) -> CaptureError {

@@ -22,7 +22,8 @@ fn numbered_folders(path: &Path) -> impl Iterator<Item = u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-fn process(root: &Path, pid: u32) -> Option<KnownProcess> {
+/// One process; `None` if it has ended.
+pub(crate) fn process(root: &Path, pid: u32) -> Option<KnownProcess> {
     let folder = root.join(format!("proc/{pid}"));
     let stat = fs::read(folder.join("stat")).ok()?;
     let (_, parent_pid, flags) = parse_stat(&stat)?;
@@ -43,7 +44,7 @@ fn process(root: &Path, pid: u32) -> Option<KnownProcess> {
 }
 
 /// The arguments of the process whose folder this is.
-pub(crate) fn command_line(folder: &Path) -> Vec<String> {
+fn command_line(folder: &Path) -> Vec<String> {
     let mut bytes = fs::read(folder.join("cmdline")).unwrap_or_default();
     bytes.truncate(LONGEST_COMMAND_LINE);
     let words = bytes.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());

@@ -16,8 +16,22 @@ const RING_PAGES: usize = 64;
 const PAGE: u32 = 4096;
 
 const PERF_RECORD_LOST: u32 = 2;
+const PERF_RECORD_COMM: u32 = 3;
 const PERF_RECORD_MMAP2: u32 = 10;
+const PERF_RECORD_MISC_COMM_EXEC: u16 = 1 << 13;
 const PERF_RECORD_MISC_MMAP_BUILD_ID: u16 = 1 << 14;
+
+/// What should be noted while its process lives.
+#[derive(Debug)]
+pub(crate) enum Seen {
+    /// A file was mapped.
+    Mapping(Mapping),
+    /// A process began to run another program.
+    Exec {
+        /// The process.
+        pid: u32,
+    },
+}
 
 /// The mapping events of all CPUs.
 pub(crate) struct MappingRings {
@@ -61,18 +75,17 @@ impl MappingRings {
         Ok(())
     }
 
-    /// Passes the records on to `sink`, and each mapping to `mapped`.
-    pub(crate) fn drain(&mut self, now: Ticks, mapped: &mut dyn FnMut(Mapping), sink: &mut dyn FnMut(Chunk)) {
+    /// Passes the records on to `sink`, and what should be noted to `seen`.
+    pub(crate) fn drain(&mut self, now: Ticks, seen: &mut dyn FnMut(Seen), sink: &mut dyn FnMut(Chunk)) {
         for entry in &mut self.cpus {
             let data = entry.stage.data();
             let start = data.len();
             entry.ring.read(data);
             for record in records(&data[start..]) {
-                match record.kind {
-                    PERF_RECORD_LOST => entry.lost += record.word(8).unwrap_or(0),
-                    PERF_RECORD_MMAP2 => record.mapping().into_iter().for_each(&mut *mapped),
-                    _ => {}
+                if record.kind == PERF_RECORD_LOST {
+                    entry.lost += record.word(8).unwrap_or(0);
                 }
+                record.seen().into_iter().for_each(&mut *seen);
             }
             entry.stage.flush(now, |data| records(data).count() as u32, sink);
         }
@@ -118,6 +131,17 @@ impl Record<'_> {
     fn word(&self, offset: usize) -> Option<u64> {
         let bytes = self.bytes.get(8 + offset..16 + offset)?;
         Some(u64::from_le_bytes(bytes.try_into().ok()?))
+    }
+
+    /// What of the record should be noted.
+    fn seen(&self) -> Option<Seen> {
+        match self.kind {
+            PERF_RECORD_MMAP2 => self.mapping().map(Seen::Mapping),
+            PERF_RECORD_COMM if self.misc & PERF_RECORD_MISC_COMM_EXEC != 0 => {
+                Some(Seen::Exec { pid: self.word(0)? as u32 })
+            }
+            _ => None,
+        }
     }
 
     /// What `PERF_RECORD_MMAP2` says (include/uapi/linux/perf_event.h): pid,
