@@ -135,6 +135,24 @@ fn a_full_disk_is_an_error_and_ends_the_threads() {
     assert!(matches!(&error, ExportError::Write(io) if io.kind() == std::io::ErrorKind::StorageFull), "{error}");
 }
 
+#[test]
+fn many_blocks_come_out_whole_and_in_order() {
+    let mut story = cast();
+    let (a, b) = (ThreadId(1), ThreadId(2));
+    let sleeps = OffCpu { stack: Some(StackId(1)), ..off(SleepState::Interruptible) };
+    for _ in 0..20_000 {
+        story.switch(0, a, sleeps, b);
+        story.switch(0, b, sleeps, a);
+    }
+    let trace = export(&story, &[]);
+    assert!(crate::decode::Fields::parse(&trace).all(1).count() > 5, "the blocks are smaller than the trace");
+    let told = replay(&trace);
+    check_switches(&story, &told, 0);
+    assert_eq!(told.switches[&0].len(), 40_000);
+    assert!(told.samples.windows(2).all(|two| two[0].0 + 1_000 == two[1].0), "samples lie in the file as they came");
+    assert_eq!(told.samples.len(), 40_000);
+}
+
 /// A cast of processes, threads, stacks and tracks for events in any order.
 fn cast() -> Story {
     let mut story = Story::new();
