@@ -1,0 +1,156 @@
+//! A capture named and exported: what `record` does at its end, and `export` on its own.
+
+use crate::signals::Abandon;
+use crate::terminal::{Bar, Terminal};
+use anyhow::{Context, Result, bail};
+use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
+use syscollect_exporters::PerfettoExporter;
+use syscollect_merge::{Played, Session, UnresolvedModule};
+use syscollect_model::{Event, Exporter, Loss, RecorderSummary, SessionInfo, SymbolTable, Tables, Time};
+use syscollect_store::{CaptureReader, CaptureWriter, Definition, Lane};
+use syscollect_symbolize::{HeldFiles, ModuleRequest, Symbolizer};
+
+/// Events between two looks at whether to go on.
+const EVENTS_PER_LOOK: u64 = 8192;
+
+/// The user gave up; what is there is kept.
+#[derive(Debug, thiserror::Error)]
+#[error("abandoned, as Ctrl-C asked")]
+pub(crate) struct Abandoned;
+
+/// Names of all places that have none yet.
+///
+/// `same_kernel` says that addresses of the kernel mean today's kernel, and
+/// `same_files` that a file without a build id is still the one recorded.
+/// No name is better than a wrong one.
+pub(crate) fn name(
+    session: &Session,
+    held: HeldFiles,
+    (same_kernel, same_files): (bool, bool),
+    terminal: &Terminal,
+) -> Vec<SymbolTable> {
+    let unresolved = session.unresolved();
+    let _busy = terminal.busy("naming functions");
+    let mut symbolizer = Symbolizer::new(held);
+    let (kernel, user): (Vec<_>, Vec<_>) = unresolved.into_iter().partition(|module| module.kernel);
+    let requests: Vec<_> =
+        user.into_iter().filter(|module| same_files || !module.build_id.is_empty()).map(request).collect();
+    let mut tables = symbolizer.name_modules(&requests);
+    if same_kernel {
+        tables.extend(kernel.iter().map(|module| symbolizer.name_kernel(&module.offsets)));
+    }
+    tables
+}
+
+fn request(module: UnresolvedModule) -> ModuleRequest {
+    let UnresolvedModule { path, build_id, offsets, .. } = module;
+    ModuleRequest { path, build_id, offsets }
+}
+
+/// Whether the capture's kernel addresses are those of the kernel that runs
+/// now: it moves to other addresses with every boot.
+pub(crate) fn is_this_boot(info: &SessionInfo) -> bool {
+    let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    !info.boot_id.is_empty() && info.boot_id == boot_id.trim()
+}
+
+/// Whether somebody has named this capture's places before.
+pub(crate) fn has_names(reader: &CaptureReader) -> bool {
+    reader.definitions().any(|definition| matches!(definition, Ok(Definition::Symbols(_))))
+}
+
+/// Adds names to the end of a capture file, where `reader` says that it is.
+pub(crate) fn append_names(
+    mut file: File,
+    (valid_length, next_definition): (u64, u64),
+    tables: &[SymbolTable],
+) -> Result<()> {
+    file.set_len(valid_length).context("cannot cut the capture behind its last chunk")?;
+    file.seek(SeekFrom::Start(valid_length)).context("cannot go to the end of the capture")?;
+    let mut writer = CaptureWriter::append(file, next_definition);
+    for table in tables {
+        writer.define(&Definition::Symbols(table.clone())).context("cannot add names to the capture")?;
+    }
+    writer.finish().context("cannot add names to the capture")?;
+    Ok(())
+}
+
+/// Writes the session as a Perfetto trace.
+///
+/// # Errors
+///
+/// [`Abandoned`], or what the output says.
+pub(crate) fn write_pftrace<W: Write>(
+    session: &mut Session,
+    out: W,
+    abandon: &Abandon,
+    terminal: &Terminal,
+) -> Result<(Played, W)> {
+    let bar = terminal.work("exporting", expected_events(session.reader()));
+    let mut watched = Watched { inner: PerfettoExporter::new(out), events: 0, bar, abandon };
+    let played = session.play(&mut watched)?;
+    let out = watched.inner.finish()?;
+    Ok((played, out))
+}
+
+/// Records in the lanes of events, for the progress bar.
+fn expected_events(reader: &CaptureReader) -> u64 {
+    let lanes = reader.lanes().into_iter().filter(|lane: &Lane| !lane.kind.is_definition());
+    lanes.flat_map(|lane| reader.chunks(lane)).map(|chunk| u64::from(chunk.records)).sum()
+}
+
+/// An exporter that shows how far it is and may be abandoned.
+struct Watched<'a, E> {
+    inner: E,
+    events: u64,
+    bar: Bar,
+    abandon: &'a Abandon,
+}
+
+impl<E> Exporter for Watched<'_, E>
+where
+    E: Exporter,
+    E::Error: std::error::Error + Send + Sync + 'static,
+{
+    type Error = anyhow::Error;
+
+    fn begin(&mut self, session: &SessionInfo, tables: &Tables) -> Result<()> {
+        Ok(self.inner.begin(session, tables)?)
+    }
+
+    #[inline]
+    fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<()> {
+        if self.events.is_multiple_of(EVENTS_PER_LOOK) {
+            if self.abandon.wanted() {
+                bail!(Abandoned);
+            }
+            self.bar.position(self.events);
+        }
+        self.events += 1;
+        Ok(self.inner.event(time, event, tables)?)
+    }
+
+    fn end(&mut self, losses: &[Loss], recorder: Option<&RecorderSummary>, tables: &Tables) -> Result<()> {
+        Ok(self.inner.end(losses, recorder, tables)?)
+    }
+}
+
+/// An exporter that writes nothing: playing into it counts what a capture holds.
+pub(crate) struct Nowhere;
+
+impl Exporter for Nowhere {
+    type Error = std::convert::Infallible;
+
+    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    fn event(&mut self, _: Time, _: &Event, _: &Tables) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    fn end(&mut self, _: &[Loss], _: Option<&RecorderSummary>, _: &Tables) -> Result<(), Self::Error> {
+        Ok(())
+    }
+}

@@ -1,0 +1,146 @@
+//! `syscollect record`: from the checks before it to the summary after it.
+
+mod checks;
+mod command;
+mod finish;
+mod options;
+mod place;
+mod watch;
+
+use crate::backend::{Backend, KernelBackend, Recorder};
+use crate::output::Draft;
+use crate::owner::Owner;
+use crate::signals::{self, Abandon, Happening, Stop};
+use crate::summary::{self, Outcome};
+use crate::terminal::Terminal;
+use anyhow::{Context, Result, anyhow};
+use command::{Gated, Launched};
+use options::Options;
+use place::Place;
+use std::process::ExitCode;
+use std::sync::mpsc::{self, Receiver};
+use std::time::Instant;
+use syscollect_capture::{Machine, Recorded};
+use watch::{Ended, Watch};
+
+pub(crate) use options::{Args, usage};
+
+/// Exit code when records were lost and `--fail-on-loss` is given.
+const LOSS: u8 = 3;
+
+/// Runs the sub-command. `program_start` is when this program began, from
+/// which the start-up time is measured.
+pub(crate) fn run(args: Args, program_start: Instant) -> Result<ExitCode> {
+    let options = args.finish()?;
+    let machine = Machine::this();
+    checks::may_record(&machine)?;
+    checks::processes_exist(&machine, &options.pids)?;
+    let session = Surroundings { backend: &KernelBackend, terminal: Terminal::stderr(), owner: Owner::behind_sudo() };
+    record(&options, &session, program_start)
+}
+
+/// What a recording meets outside, which tests replace.
+struct Surroundings<'a> {
+    backend: &'a dyn Backend,
+    terminal: Terminal,
+    owner: Option<Owner>,
+}
+
+/// A recording from its output's checks to its summary, with any backend.
+fn record(options: &Options, around: &Surroundings<'_>, program_start: Instant) -> Result<ExitCode> {
+    let Surroundings { backend, terminal, owner } = *around;
+    let place = Place::choose(options, owner)?;
+    let (sender, happenings) = mpsc::channel();
+    // Before signals are watched, so that Ctrl-C ends a command that waits.
+    let gated = command::prepare(&options.command, owner, place.is_standard_output(), sender.clone())?;
+    let abandon = signals::watch(sender)?;
+    let draft = place.capture_draft()?;
+
+    let settings = options.settings(gated.as_ref().filter(|_| options.only).map(Gated::pid), program_start);
+    let recorder = backend.start(settings, draft.file().try_clone()?)?;
+    for missing in recorder.missing() {
+        eprintln!("syscollect: {missing}");
+    }
+    let (ended, command) = run_until_the_end(options, recorder.as_ref(), gated, &happenings, &terminal);
+    abandon.writing();
+
+    let recorded = match (recorder.stop(ended.reason()), ended.is_failure()) {
+        // A command that could not be run made nothing worth keeping.
+        (_, true) => return Err(ended.into_error()),
+        (Ok(recorded), false) => recorded,
+        (Err(error), false) => {
+            let path = draft.keep();
+            return Err(error.context(format!("the recording broke off; what it has is in {}", path.display())));
+        }
+    };
+    conclude(options, &place, draft, recorded, &Ending { ended, command, abandon, terminal })
+}
+
+/// How a recording ended, for what comes after it.
+struct Ending {
+    ended: Ended,
+    command: Option<Launched>,
+    abandon: Abandon,
+    terminal: Terminal,
+}
+
+/// Starts the command, if there is one, and waits for whatever ends the recording.
+fn run_until_the_end(
+    options: &Options,
+    recorder: &dyn Recorder,
+    gated: Option<Gated>,
+    happenings: &Receiver<Happening>,
+    terminal: &Terminal,
+) -> (Ended, Option<Launched>) {
+    let mut launched = gated.map(Gated::start);
+    let watch = Watch {
+        recorder,
+        happenings,
+        terminal,
+        duration: options.duration,
+        watch_processes: !options.pids.is_empty() && launched.is_none(),
+    };
+    let ended = watch.until_the_end(launched.as_ref());
+    if let Ended::Signal(Stop::Terminate | Stop::HangUp) = ended {
+        // The terminal sends Ctrl-C to the command too; these come to us alone.
+        if let Some(command) = &mut launched {
+            command.terminate();
+        }
+    }
+    (ended, launched)
+}
+
+/// Names, exports, says what came of it, and chooses the exit code.
+fn conclude(options: &Options, place: &Place, draft: Draft, recorded: Recorded, ending: &Ending) -> Result<ExitCode> {
+    let Recorded { held, summary, losses, records, error } = recorded;
+    let finished = finish::finish(place, draft, held, &ending.abandon, &ending.terminal)?;
+    let outcome = Outcome {
+        output: finished.output,
+        bytes: finished.bytes,
+        capture: finished.capture,
+        events: finished.played.map_or(records, |played| played.events),
+        recorder: summary,
+        losses,
+        buffer_bytes: options.buffer_bytes,
+    };
+    eprint!("{}", summary::text(&outcome, ending.terminal.style()));
+    if let Some(command) = ending.command.as_ref().filter(|_| !matches!(ending.ended, Ended::Command(_))) {
+        eprintln!("syscollect: {} (PID {}) may still be running", command.name(), command.pid());
+    }
+    if let Some(error) = error {
+        return Err(anyhow!("{error}")).context("the recording is incomplete");
+    }
+    Ok(exit_code(options, &ending.ended, outcome.lost()))
+}
+
+/// The command's own failure goes first: a script that wraps a command asks for that.
+fn exit_code(options: &Options, ended: &Ended, lost: u64) -> ExitCode {
+    match ended {
+        Ended::Command(status) if command::exit_code(*status) != 0 => ExitCode::from(command::exit_code(*status)),
+        _ if options.fail_on_loss && lost > 0 => ExitCode::from(LOSS),
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+#[cfg(test)]
+mod tests;

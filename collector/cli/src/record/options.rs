@@ -1,0 +1,283 @@
+//! The arguments of `record`, and the finished options that they become.
+
+use crate::args::{parse_seconds, parse_size};
+use crate::format::Format;
+use anyhow::Result;
+use clap::CommandFactory;
+use clap::error::ErrorKind;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use syscollect_capture::{RecordOptions, Stacks};
+use syscollect_store::BufferMode;
+
+const EXAMPLES: &str = "\
+Examples:
+  sudo syscollect record                            until Ctrl-C, into ./syscollect-DATE-TIME.pftrace
+  sudo syscollect record -d 10 -o boot.pftrace      ten seconds
+  sudo syscollect record -o build.pftrace -- make   while make runs (as you, not as root)
+  sudo syscollect record --only -- ./server         only the server and its children
+  sudo syscollect record -p 1234 -p 5678            two processes, their threads and children
+  sudo syscollect record --stacks none --freq 0     scheduling only, the cheapest
+  sudo syscollect record --overwrite --buffer 256M  keep the last 256 MiB until Ctrl-C
+  sudo syscollect record -d 5 -o x.syscap           the raw capture, to export on another machine
+
+Exit codes: 0; 1 error; 2 usage; 3 loss with --fail-on-loss; after a launched
+command that failed, its own status.";
+
+/// The arguments as they are written.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Stop after this many seconds
+    #[arg(short = 'd', long, value_name = "SECONDS", value_parser = parse_seconds)]
+    pub(crate) duration: Option<Duration>,
+
+    /// Write to this file (.pftrace or .syscap; `-` is standard output) [default: ./syscollect-DATE-TIME.pftrace]
+    #[arg(short = 'o', long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Record only these processes, their threads, and children from now on
+    #[arg(short = 'p', long, value_name = "PID", num_args = 1.., value_delimiter = ',',
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pid: Vec<u32>,
+
+    /// Samples per second on every CPU; 0 takes none
+    #[arg(long, value_name = "HZ", default_value_t = 999, value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    freq: u32,
+
+    /// Which events carry stacks: a list of samples, offcpu and wakers, or none
+    #[arg(long, value_name = "LIST", default_value = "samples,offcpu", value_parser = parse_stacks)]
+    stacks: Stacks,
+
+    /// Memory between the kernel's lanes and the disk
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_buffer)]
+    buffer: usize,
+
+    /// Stream to the file; when the disk lags, drop the newest and count it (the default)
+    #[arg(long, conflicts_with = "overwrite")]
+    discard: bool,
+
+    /// Keep only the last --buffer of events, and write them when the recording stops
+    #[arg(long)]
+    overwrite: bool,
+
+    /// Keep the raw capture (.syscap) beside the exported file
+    #[arg(long)]
+    keep_capture: bool,
+
+    /// Replace the output if it exists
+    #[arg(long)]
+    force: bool,
+
+    /// Record only the launched command and its children
+    #[arg(long, requires = "command")]
+    only: bool,
+
+    /// Exit with 3 if any event was lost
+    #[arg(long)]
+    fail_on_loss: bool,
+
+    /// The format, where the file's extension does not tell
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Format>,
+
+    /// Check the quick kernel stack walk: walk every Nth stack in full as well and count differences
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    cross_check: u32,
+
+    /// Record while this command runs, as the user who called sudo
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Where the user wants the output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Output {
+    /// A new file in the current folder, named by date and time.
+    Default,
+    /// This file.
+    File(PathBuf),
+    /// Standard output.
+    Standard,
+}
+
+/// The arguments checked and completed.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) duration: Option<Duration>,
+    pub(crate) output: Output,
+    pub(crate) format: Format,
+    pub(crate) keep_capture: bool,
+    pub(crate) force: bool,
+    pub(crate) fail_on_loss: bool,
+    pub(crate) pids: Vec<u32>,
+    pub(crate) only: bool,
+    pub(crate) command: Vec<OsString>,
+    pub(crate) sample_rate_hz: u32,
+    pub(crate) stacks: Stacks,
+    pub(crate) buffer_bytes: usize,
+    pub(crate) mode: BufferMode,
+    pub(crate) cross_check_every: u32,
+}
+
+impl Args {
+    /// Checks what clap cannot.
+    ///
+    /// # Errors
+    ///
+    /// A `clap::Error`, which prints the usage and exits with 2.
+    pub(crate) fn finish(self) -> Result<Options> {
+        let output = match self.output {
+            None => Output::Default,
+            Some(path) if path.as_os_str() == "-" => Output::Standard,
+            Some(path) => Output::File(path),
+        };
+        let format = match &output {
+            Output::Default => Ok(self.format.unwrap_or(Format::Pftrace)),
+            Output::File(path) => Format::of_output(path, self.format),
+            Output::Standard => Format::of_output("-".as_ref(), self.format),
+        }
+        .map_err(usage)?;
+        let mut pids = self.pid;
+        pids.sort_unstable();
+        pids.dedup();
+        Ok(Options {
+            duration: self.duration,
+            output,
+            format,
+            keep_capture: self.keep_capture,
+            force: self.force,
+            fail_on_loss: self.fail_on_loss,
+            pids,
+            only: self.only,
+            command: self.command,
+            sample_rate_hz: self.freq,
+            stacks: self.stacks,
+            buffer_bytes: self.buffer,
+            mode: if self.overwrite { BufferMode::Overwrite } else { BufferMode::Discard },
+            cross_check_every: self.cross_check,
+        })
+    }
+}
+
+impl Options {
+    /// What the backend is told; `only` is the launched command to limit the recording to.
+    pub(crate) fn settings(&self, only: Option<u32>, program_start: Instant) -> RecordOptions {
+        RecordOptions {
+            pids: self.pids.iter().copied().chain(only).collect(),
+            sample_rate_hz: self.sample_rate_hz,
+            stacks: self.stacks,
+            buffer_bytes: self.buffer_bytes,
+            mode: self.mode,
+            cross_check_every: self.cross_check_every,
+            program_start,
+            command_line: std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect(),
+        }
+    }
+}
+
+/// A usage error in clap's style: exit code 2.
+pub(crate) fn usage(message: String) -> clap::Error {
+    crate::args::Cli::command().error(ErrorKind::ValueValidation, message)
+}
+
+fn parse_stacks(text: &str) -> Result<Stacks, String> {
+    let mut stacks = Stacks { samples: false, offcpu: false, wakers: false };
+    if text == "none" {
+        return Ok(stacks);
+    }
+    for name in text.split(',') {
+        match name {
+            "samples" => stacks.samples = true,
+            "offcpu" => stacks.offcpu = true,
+            "wakers" => stacks.wakers = true,
+            other => return Err(format!("{other:?} is none of samples, offcpu, wakers; or write none alone")),
+        }
+    }
+    Ok(stacks)
+}
+
+fn parse_buffer(text: &str) -> Result<usize, String> {
+    let bytes = parse_size(text)?;
+    // A number without a unit is more often meant in megabytes than in bytes.
+    if bytes < 4096 { Err(format!("{text} is less than 4 KiB; is a unit missing, as in 64M?")) } else { Ok(bytes) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Cli;
+    use clap::Parser;
+
+    fn finish(arguments: &[&str]) -> Result<Options> {
+        let cli = Cli::try_parse_from(["syscollect"].iter().chain(arguments))?;
+        cli.record.finish()
+    }
+
+    fn is_usage_error(arguments: &[&str]) -> bool {
+        finish(arguments).is_err_and(|error| error.downcast_ref::<clap::Error>().is_some_and(|e| e.exit_code() == 2))
+    }
+
+    #[test]
+    fn the_defaults_are_the_whole_machine_at_999_hertz_with_sample_and_off_cpu_stacks() {
+        let options = finish(&[]).unwrap();
+        assert_eq!((options.output, options.format), (Output::Default, Format::Pftrace));
+        assert_eq!(options.sample_rate_hz, 999);
+        assert_eq!(options.stacks, Stacks { samples: true, offcpu: true, wakers: false });
+        assert_eq!((options.buffer_bytes, options.mode), (64 << 20, BufferMode::Discard));
+        assert_eq!((options.pids.len(), options.duration, options.cross_check_every), (0, None, 0));
+    }
+
+    #[test]
+    fn processes_are_named_several_times_or_in_a_list() {
+        for arguments in [&["-p", "7", "-p", "5"][..], &["-p", "7,5"], &["-p", "5", "7", "5"]] {
+            assert_eq!(finish(arguments).unwrap().pids, [5, 7], "{arguments:?}");
+        }
+        assert!(is_usage_error(&["-p", "0"]));
+        assert!(is_usage_error(&["-p", "firefox"]));
+    }
+
+    #[test]
+    fn stacks_are_a_list_or_none() {
+        let wakers = finish(&["--stacks", "offcpu,wakers"]).unwrap().stacks;
+        assert_eq!(wakers, Stacks { samples: false, offcpu: true, wakers: true });
+        let none = finish(&["--stacks", "none"]).unwrap().stacks;
+        assert_eq!(none, Stacks { samples: false, offcpu: false, wakers: false });
+        assert!(is_usage_error(&["--stacks", "all"]));
+        assert!(is_usage_error(&["--stacks", "none,samples"]));
+    }
+
+    #[test]
+    fn only_needs_a_command_and_limits_the_recording_to_it() {
+        assert!(is_usage_error(&["--only"]));
+        let options = finish(&["--only", "--", "make", "-j8"]).unwrap();
+        assert_eq!(options.command, ["make", "-j8"]);
+        assert_eq!(options.settings(Some(77), Instant::now()).pids, [77]);
+    }
+
+    #[test]
+    fn the_output_tells_the_format_and_a_wrong_one_is_a_usage_error() {
+        let options = finish(&["-o", "a/x.syscap"]).unwrap();
+        assert_eq!((options.output, options.format), (Output::File("a/x.syscap".into()), Format::Syscap));
+        let options = finish(&["-o", "-", "--format", "pftrace"]).unwrap();
+        assert_eq!((options.output, options.format), (Output::Standard, Format::Pftrace));
+        assert!(is_usage_error(&["-o", "-"]));
+        assert!(is_usage_error(&["-o", "x.json"]));
+    }
+
+    #[test]
+    fn the_buffer_either_streams_or_overwrites() {
+        assert_eq!(finish(&["--overwrite", "--buffer", "2M"]).unwrap().mode, BufferMode::Overwrite);
+        assert_eq!(finish(&["--discard"]).unwrap().mode, BufferMode::Discard);
+        assert!(is_usage_error(&["--discard", "--overwrite"]));
+        assert!(is_usage_error(&["--buffer", "64"]), "64 bytes are a forgotten unit");
+    }
+
+    #[test]
+    fn impossible_rates_are_usage_errors() {
+        assert_eq!(finish(&["--freq", "0"]).unwrap().sample_rate_hz, 0);
+        assert!(is_usage_error(&["--freq", "1000000"]));
+        assert!(is_usage_error(&["-d", "0"]));
+    }
+}

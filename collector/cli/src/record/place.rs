@@ -1,0 +1,204 @@
+//! Where a recording goes: decided, and checked, before it begins.
+
+use super::options::{Options, Output};
+use crate::format::Format;
+use crate::output::{Draft, Target};
+use crate::owner::Owner;
+use anyhow::{Context, Result, bail};
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+/// The files of a recording: `x.syscap.partial` while it runs; then `x.pftrace`,
+/// `x.syscap`, or both.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// The exported file; `None` for standard output, or when the capture is the output.
+    pub(crate) export: Option<Target>,
+    /// The capture under its final name. Without `keep_capture` it only takes it when the export fails.
+    pub(crate) capture: Target,
+    /// Whether the capture stays.
+    pub(crate) keep_capture: bool,
+    /// The output goes to standard output, in this format.
+    pub(crate) standard_output: Option<Format>,
+    force: bool,
+}
+
+impl Place {
+    /// Decides and checks.
+    ///
+    /// # Errors
+    ///
+    /// A message that names what is in the way and how to go on.
+    pub(crate) fn choose(options: &Options, owner: Option<Owner>) -> Result<Self> {
+        let place = match &options.output {
+            Output::File(path) => Self::named(path.clone(), options, owner)?,
+            Output::Default => Self::default_name(options, owner)?,
+            Output::Standard => {
+                if std::io::stdout().is_terminal() {
+                    bail!("standard output is a terminal: send it to a file or a program, or name a file with -o");
+                }
+                let place = Self::default_name(options, owner)?;
+                Self {
+                    export: None,
+                    standard_output: Some(options.format),
+                    keep_capture: options.keep_capture,
+                    ..place
+                }
+            }
+        };
+        Ok(place)
+    }
+
+    fn named(path: PathBuf, options: &Options, owner: Option<Owner>) -> Result<Self> {
+        let output = Target::new(&path, options.force, owner)?;
+        let (export, capture, keep_capture) = match options.format {
+            Format::Syscap => (None, output, true),
+            Format::Pftrace => {
+                let capture = capture_beside(&output, options.keep_capture)?;
+                (Some(output), capture, options.keep_capture)
+            }
+        };
+        Ok(Self { export, capture, keep_capture, standard_output: None, force: options.force })
+    }
+
+    /// `./syscollect-20261231-235959.pftrace`, or with `-2` and so on where
+    /// another recording began in the same second.
+    fn default_name(options: &Options, owner: Option<Owner>) -> Result<Self> {
+        let stem = format!("syscollect-{}", local_time());
+        let extension = if options.format == Format::Syscap { "syscap" } else { "pftrace" };
+        let free = |stem: &str| {
+            [extension, "syscap", "syscap.partial"]
+                .iter()
+                .all(|extension| std::fs::symlink_metadata(format!("{stem}.{extension}")).is_err())
+        };
+        let numbered = (2..100).map(|number| format!("{stem}-{number}"));
+        let stem = std::iter::once(stem.clone()).chain(numbered).find(|stem| free(stem)).unwrap_or(stem);
+        Self::named(PathBuf::from(format!("{stem}.{extension}")), options, owner)
+    }
+
+    /// Whether the launched command must keep off standard output.
+    pub(crate) fn is_standard_output(&self) -> bool {
+        self.standard_output.is_some()
+    }
+
+    /// Creates the capture under the name that it has while it is recorded.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be created, or an unfinished recording lies there.
+    pub(crate) fn capture_draft(&self) -> Result<Draft> {
+        let mut name: OsString = self.capture.stem();
+        name.push(".syscap.partial");
+        let path = self.capture.path().with_file_name(&name);
+        match self.capture.draft_named(name.clone()) {
+            Err(error) if is_existing(&error) && self.force => {
+                std::fs::remove_file(&path).with_context(|| format!("cannot replace {}", path.display()))?;
+                self.capture.draft_named(name)
+            }
+            Err(error) if is_existing(&error) => bail!(
+                "{} exists: a recording that was cut off, or one that still runs. Export it with syscollect export {0} \
+                 -o FILE.pftrace, remove it, or add --force to replace it",
+                path.display()
+            ),
+            other => other,
+        }
+    }
+}
+
+/// The capture beside an exported file; only one that stays must have its name free.
+fn capture_beside(output: &Target, stays: bool) -> Result<Target> {
+    let mut name = output.stem();
+    name.push(".syscap");
+    if stays { output.beside(name) } else { Ok(output.beside_unchecked(name)) }
+}
+
+fn is_existing(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::AlreadyExists)
+}
+
+/// Now, in local time, as `20261231-235959`.
+fn local_time() -> String {
+    let mut fields = std::mem::MaybeUninit::<libc::tm>::zeroed();
+    // SAFETY: a null argument asks for the result only.
+    let now = unsafe { libc::time(std::ptr::null_mut()) };
+    // SAFETY: both pointers are valid; zero bytes are a valid `tm`, so even a failure leaves one.
+    let tm = unsafe {
+        libc::localtime_r(&now, fields.as_mut_ptr());
+        fields.assume_init()
+    };
+    format!(
+        "{:04}{:02}{:02}-{:02}{:02}{:02}",
+        tm.tm_year + 1900,
+        tm.tm_mon + 1,
+        tm.tm_mday,
+        tm.tm_hour,
+        tm.tm_min,
+        tm.tm_sec
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Cli;
+    use clap::Parser;
+    use std::fs;
+    use std::path::Path;
+
+    fn choose(folder: &Path, arguments: &[&str]) -> Result<Place> {
+        let path = |argument: &str| match argument.strip_prefix("./") {
+            Some(name) => folder.join(name).to_str().unwrap().to_owned(),
+            None => argument.to_owned(),
+        };
+        let arguments = std::iter::once("syscollect".to_owned()).chain(arguments.iter().map(|a| path(a)));
+        Place::choose(&Cli::try_parse_from(arguments)?.record.finish()?, None)
+    }
+
+    #[test]
+    fn an_exported_recording_is_captured_beside_its_output() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = choose(folder.path(), &["-o", "./x.v2.pftrace"]).unwrap();
+        assert_eq!(place.export.as_ref().unwrap().path(), folder.path().join("x.v2.pftrace"));
+        assert_eq!(place.capture_draft().unwrap().path(), folder.path().join("x.v2.syscap.partial"));
+        assert!(!place.keep_capture);
+    }
+
+    #[test]
+    fn a_capture_is_its_own_output() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = choose(folder.path(), &["-o", "./x.syscap"]).unwrap();
+        assert!(place.export.is_none() && place.keep_capture);
+        assert_eq!(place.capture.path(), folder.path().join("x.syscap"));
+    }
+
+    #[test]
+    fn a_kept_capture_must_have_its_name_free_and_another_need_not() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("x.syscap"), "older").unwrap();
+        choose(folder.path(), &["-o", "./x.pftrace"]).unwrap();
+        let message = choose(folder.path(), &["-o", "./x.pftrace", "--keep-capture"]).unwrap_err().to_string();
+        assert!(message.contains("x.syscap exists"), "{message}");
+    }
+
+    #[test]
+    fn what_a_killed_recording_left_is_kept_unless_force_is_given() {
+        let folder = tempfile::tempdir().unwrap();
+        let left = folder.path().join("x.syscap.partial");
+        fs::write(&left, "precious").unwrap();
+        let place = choose(folder.path(), &["-o", "./x.pftrace"]).unwrap();
+        let message = place.capture_draft().unwrap_err().to_string();
+        assert!(message.contains("x.syscap.partial exists") && message.contains("export"), "{message}");
+        assert_eq!(fs::read(&left).unwrap(), b"precious");
+
+        let place = choose(folder.path(), &["-o", "./x.pftrace", "--force"]).unwrap();
+        assert_eq!(fs::read(place.capture_draft().unwrap().keep()).unwrap(), b"");
+    }
+
+    #[test]
+    fn the_default_name_holds_date_and_time() {
+        let text = local_time();
+        assert_eq!(text.len(), 15, "{text}");
+        assert!(text.starts_with("20") && text.as_bytes()[8] == b'-', "{text}");
+    }
+}
