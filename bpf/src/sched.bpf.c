@@ -102,6 +102,7 @@ static __always_inline __u64 resumed_head(struct sched_lane *lane, __u32 current
 		  event_fields(current, lost, lost >> 8, lost >> 16, 0), 0);
 	header->current = current;
 	header->lost_pending = 0;
+	header->statistics[STATISTIC_WRITTEN]++; /* A record like others: dropping its chunk counts it, too. */
 	return head + SCHED_STRIDE;
 }
 

@@ -6,8 +6,9 @@
 //! an empty line after each result.
 
 use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
@@ -46,8 +47,15 @@ impl Engine {
 
     /// The rows of each query.
     pub(crate) fn query(&self, trace: &Path, queries: &[&str]) -> Result<Vec<Vec<Vec<String>>>> {
-        let output = output_of(Command::new(&self.program).env("PATH", &self.path).arg(trace).args(queries))?;
-        let text = String::from_utf8_lossy(&output.stdout);
+        // Into a file: the engine ends without waiting until a pipe has taken what it printed.
+        let printed = tempfile::NamedTempFile::new().context("cannot create a file")?;
+        let mut command = Command::new(&self.program);
+        command.env("PATH", &self.path).arg(trace).args(queries).stdout(printed.reopen()?).stderr(Stdio::piped());
+        let ended = command.spawn().and_then(Child::wait_with_output).context("cannot run perfetto-sql")?;
+        let text = fs::read_to_string(printed.path())?;
+        if !ended.status.success() {
+            bail!("trace_processor failed:\n{text}{}", String::from_utf8_lossy(&ended.stderr));
+        }
         if let Some(error) = text.lines().find(|line| line.starts_with("ERROR")) {
             bail!("trace_processor refuses a query: {error}");
         }

@@ -131,7 +131,7 @@ fn write_crates(folder: &Path) -> Result<()> {
         fs::create_dir_all(path.join("src"))?;
         let manifest = format!("[package]\nname = \"{library}\"\nversion = \"0.1.0\"\nedition = \"2021\"\n");
         fs::write(path.join("Cargo.toml"), manifest)?;
-        fs::write(path.join("src/lib.rs"), source(250))?;
+        fs::write(path.join("src/lib.rs"), source(100))?;
         dependencies += &format!("{library} = {{ path = \"{library}\" }}\n");
     }
     fs::create_dir_all(folder.join("src"))?;

@@ -95,7 +95,7 @@ pub(crate) fn stacks(context: &Context) -> Result<String> {
         let value = info.pointer(&format!("/recorder/statistics/{name}")).and_then(serde_json::Value::as_u64);
         value.with_context(|| format!("info has no statistic {name}"))
     };
-    let (checked, different) = (statistic("cross_checked")?, statistic("cross_different")?);
+    let (checked, different) = (statistic("kernel_stacks_cross_checked")?, statistic("kernel_stacks_different")?);
     ensure!(checked > 0, "no kernel stack was walked both ways");
     ensure!(different == 0, "{different} of {checked} kernel stacks differ from a real walk");
     let sent = recorded.stacks.len();
