@@ -256,4 +256,3 @@ fn cost(recorder: &RecorderSummary) -> String {
         bytes(recorder.recorder_peak_bytes)
     )
 }
-

@@ -36,7 +36,7 @@ pub(crate) fn run(args: Args, program_start: Instant) -> Result<ExitCode> {
     checks::may_record(&machine)?;
     checks::processes_exist(&machine, &options.pids)?;
     let session = Surroundings { backend: &KernelBackend, terminal: Terminal::stderr(), owner: Owner::behind_sudo() };
-    record(&options, &session, program_start)
+    record(&options, &session, program_start).map(ExitCode::from)
 }
 
 /// What a recording meets outside, which tests replace.
@@ -47,7 +47,7 @@ struct Surroundings<'a> {
 }
 
 /// A recording from its output's checks to its summary, with any backend.
-fn record(options: &Options, around: &Surroundings<'_>, program_start: Instant) -> Result<ExitCode> {
+fn record(options: &Options, around: &Surroundings<'_>, program_start: Instant) -> Result<u8> {
     let Surroundings { backend, terminal, owner } = *around;
     let place = Place::choose(options, owner)?;
     let (sender, happenings) = mpsc::channel();
@@ -111,7 +111,7 @@ fn run_until_the_end(
 }
 
 /// Names, exports, says what came of it, and chooses the exit code.
-fn conclude(options: &Options, place: &Place, draft: Draft, recorded: Recorded, ending: &Ending) -> Result<ExitCode> {
+fn conclude(options: &Options, place: &Place, draft: Draft, recorded: Recorded, ending: &Ending) -> Result<u8> {
     let Recorded { held, summary, losses, records, error } = recorded;
     let finished = finish::finish(place, draft, held, &ending.abandon, &ending.terminal)?;
     let outcome = Outcome {
@@ -134,11 +134,11 @@ fn conclude(options: &Options, place: &Place, draft: Draft, recorded: Recorded, 
 }
 
 /// The command's own failure goes first: a script that wraps a command asks for that.
-fn exit_code(options: &Options, ended: &Ended, lost: u64) -> ExitCode {
+fn exit_code(options: &Options, ended: &Ended, lost: u64) -> u8 {
     match ended {
-        Ended::Command(status) if command::exit_code(*status) != 0 => ExitCode::from(command::exit_code(*status)),
-        _ if options.fail_on_loss && lost > 0 => ExitCode::from(LOSS),
-        _ => ExitCode::SUCCESS,
+        Ended::Command(status) if command::exit_code(*status) != 0 => command::exit_code(*status),
+        _ if options.fail_on_loss && lost > 0 => LOSS,
+        _ => 0,
     }
 }
 

@@ -1,1 +1,206 @@
+//! Recordings with a recorder made by hand.
 
+use super::*;
+use crate::args::Cli;
+use clap::Parser;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use syscollect_capture::{Progress, RecordOptions};
+use syscollect_merge::Session;
+use syscollect_model::LossCause;
+use syscollect_store::{CaptureReader, LaneLoss};
+use syscollect_symbolize::HeldFiles;
+
+#[path = "../../tests/fake/mod.rs"]
+mod fake;
+
+/// A recorder that always has the same to tell.
+#[derive(Clone, Default)]
+struct Fake {
+    lost: u64,
+    /// What keeps it from starting.
+    start_error: Option<&'static str>,
+    /// What breaks it when it stops.
+    stop_error: Option<&'static str>,
+    /// The processes it is limited to have ended.
+    processes_gone: bool,
+    /// Something puts this file in the way while it records.
+    intruder: Option<PathBuf>,
+}
+
+struct Running {
+    fake: Fake,
+    out: File,
+}
+
+impl Backend for Fake {
+    fn start(&self, _: RecordOptions, out: File) -> Result<Box<dyn Recorder>> {
+        match self.start_error {
+            Some(error) => Err(anyhow!(error)),
+            None => Ok(Box::new(Running { fake: self.clone(), out })),
+        }
+    }
+}
+
+impl Recorder for Running {
+    fn progress(&self) -> Progress {
+        Progress::default()
+    }
+
+    fn missing(&self) -> &[String] {
+        &[]
+    }
+
+    fn pids_alive(&self) -> bool {
+        !self.fake.processes_gone
+    }
+
+    fn stop(self: Box<Self>, reason: &str) -> Result<Recorded> {
+        let Fake { lost, stop_error, intruder, .. } = self.fake;
+        let loss = LaneLoss {
+            lane: "sched".into(),
+            cpu: Some(0),
+            record: String::new(),
+            cause: LossCause::LaneFull,
+            count: lost,
+        };
+        let losses: Vec<_> = (lost > 0).then_some(loss).into_iter().collect();
+        let summary = fake::summary(reason);
+        fake::write_capture(&self.out, &losses, Some(summary.clone()));
+        if let Some(path) = intruder {
+            fs::write(path, "precious")?;
+        }
+        match stop_error {
+            Some(error) => Err(anyhow!(error)),
+            None => Ok(Recorded { held: HeldFiles::new(), summary, losses, records: fake::SWITCHES, error: None }),
+        }
+    }
+}
+
+struct Story {
+    folder: tempfile::TempDir,
+}
+
+impl Story {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Records with these arguments; `@` stands for the folder.
+    fn record(&self, fake: &Fake, arguments: &[&str]) -> Result<u8> {
+        let folder = format!("{}/", self.folder.path().display());
+        let arguments = arguments.iter().map(|argument| argument.replace('@', &folder));
+        let cli = Cli::try_parse_from(std::iter::once("syscollect".to_owned()).chain(arguments))?;
+        let around = Surroundings { backend: fake, terminal: Terminal::hidden(), owner: None };
+        record(&cli.record.finish()?, &around, Instant::now())
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.folder.path()).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    fn stop_reason(&self, name: &str) -> String {
+        let session = Session::open(CaptureReader::open(&self.path(name)).unwrap()).unwrap();
+        session.summary().unwrap().stop_reason.clone()
+    }
+}
+
+#[test]
+fn a_recording_becomes_one_exported_file() {
+    let story = Story::new();
+    assert_eq!(story.record(&Fake::default(), &["-d", "0.01", "-o", "@x.pftrace"]).unwrap(), 0);
+    assert_eq!(story.names(), ["x.pftrace"]);
+    assert!(fs::metadata(story.path("x.pftrace")).unwrap().len() > 100);
+}
+
+#[test]
+fn the_capture_stays_where_it_is_asked_for() {
+    let story = Story::new();
+    story.record(&Fake::default(), &["-d", "0.01", "-o", "@x.pftrace", "--keep-capture"]).unwrap();
+    story.record(&Fake::default(), &["-d", "0.01", "-o", "@y.syscap"]).unwrap();
+    assert_eq!(story.names(), ["x.pftrace", "x.syscap", "y.syscap"]);
+    assert_eq!(story.stop_reason("y.syscap"), "duration");
+}
+
+#[test]
+fn a_recording_ends_with_its_command_and_a_failure_is_passed_on() {
+    let story = Story::new();
+    let code = story.record(&Fake::default(), &["-o", "@x.syscap", "--", "/bin/sh", "-c", "exit 9"]).unwrap();
+    assert_eq!(code, 9);
+    assert_eq!(story.stop_reason("x.syscap"), "command");
+    let code = story.record(&Fake::default(), &["-o", "@y.syscap", "--", "/bin/true"]).unwrap();
+    assert_eq!(code, 0);
+}
+
+#[test]
+fn a_recording_ends_with_the_processes_it_is_limited_to() {
+    let story = Story::new();
+    let gone = Fake { processes_gone: true, ..Fake::default() };
+    story.record(&gone, &["-p", "1", "-o", "@x.syscap"]).unwrap();
+    assert_eq!(story.stop_reason("x.syscap"), "processes-ended");
+}
+
+#[test]
+fn a_loss_fails_only_where_that_is_asked_for_and_after_the_commands_own_failure() {
+    let story = Story::new();
+    let lossy = Fake { lost: 5, ..Fake::default() };
+    assert_eq!(story.record(&lossy, &["-d", "0.01", "-o", "@a.syscap"]).unwrap(), 0);
+    assert_eq!(story.record(&lossy, &["-d", "0.01", "-o", "@b.pftrace", "--fail-on-loss"]).unwrap(), LOSS);
+    let both = ["--fail-on-loss", "-o", "@c.syscap", "--", "/bin/sh", "-c", "exit 9"];
+    assert_eq!(story.record(&lossy, &both).unwrap(), 9);
+    assert_eq!(story.record(&Fake::default(), &["-d", "0.01", "-o", "@d.syscap", "--fail-on-loss"]).unwrap(), 0);
+}
+
+#[test]
+fn a_recording_that_cannot_start_leaves_nothing_and_never_runs_the_command() {
+    let story = Story::new();
+    let broken = Fake { start_error: Some("no BTF here"), ..Fake::default() };
+    let touch = format!("touch {}", story.path("ran").display());
+    let error = story.record(&broken, &["-o", "@x.pftrace", "--", "/bin/sh", "-c", &touch]).unwrap_err();
+    assert!(error.to_string().contains("no BTF here"));
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(story.names().is_empty(), "{:?}", story.names());
+}
+
+#[test]
+fn a_recording_that_breaks_off_keeps_what_it_has_and_says_where() {
+    let story = Story::new();
+    let broken = Fake { stop_error: Some("a thread panicked"), ..Fake::default() };
+    let error = format!("{:#}", story.record(&broken, &["-d", "0.01", "-o", "@x.pftrace"]).unwrap_err());
+    assert!(error.contains("x.syscap.partial") && error.contains("a thread panicked"), "{error}");
+    assert_eq!(story.names(), ["x.syscap.partial"]);
+}
+
+#[test]
+fn a_file_that_comes_in_the_way_is_kept_and_so_is_the_recording() {
+    let story = Story::new();
+    let fake = Fake { intruder: Some(story.path("x.pftrace")), ..Fake::default() };
+    let error = format!("{:#}", story.record(&fake, &["-d", "0.01", "-o", "@x.pftrace"]).unwrap_err());
+    assert!(error.contains("x.pftrace exists"), "{error}");
+    assert_eq!(fs::read(story.path("x.pftrace")).unwrap(), b"precious");
+    assert_eq!(story.stop_reason("x.syscap"), "duration");
+}
+
+#[test]
+fn the_command_that_cannot_be_run_is_named_and_nothing_is_kept() {
+    let story = Story::new();
+    let script = story.path("script");
+    fs::write(&script, "#!/no/such/interpreter\n").unwrap();
+    make_executable(&script);
+    let error = story.record(&Fake::default(), &["-o", "@x.pftrace", "--", "@script"]).unwrap_err();
+    assert!(format!("{error:#}").contains("cannot run"), "{error:#}");
+    assert_eq!(story.names(), ["script"]);
+}
+
+fn make_executable(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}

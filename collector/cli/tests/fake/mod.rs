@@ -1,0 +1,87 @@
+//! A small recording made by hand: one CPU, a worker that runs twice.
+
+use std::io::Write;
+use syscollect_model::{CpuClock, CpuInfo, RecorderSummary, SessionInfo, Ticks};
+use syscollect_records::{ClockRecord, RecordKind, SchedRecord, Stamp};
+use syscollect_store::{
+    CaptureWriter, Chunk, ChunkHeader, Definition, KnownProcess, KnownThread, Lane, LaneKind, LaneLoss,
+};
+
+/// Switches in the recording.
+pub(crate) const SWITCHES: u64 = 4;
+
+fn chunk(kind: LaneKind, stride: u32, ticks: &[u64], data: Vec<u8>) -> Chunk {
+    let header = ChunkHeader {
+        lane: Lane { kind, cpu: 0 },
+        sequence: 0,
+        first: Ticks(ticks[0]),
+        last: Ticks(ticks[ticks.len() - 1]),
+        current_tid: 0,
+        stride,
+        records_before: 0,
+        records: ticks.len() as u32,
+        length: data.len() as u32,
+    };
+    Chunk { header, data }
+}
+
+/// Clocks that agree, at one tick a nanosecond.
+fn clock() -> Chunk {
+    let ticks = [1_000_000, 9_000_000];
+    let record = |ns| ClockRecord {
+        stamp: Stamp::new(ns, RecordKind::Clock),
+        monotonic: ns,
+        monotonic_raw: ns,
+        boottime: ns,
+        realtime: ns,
+        uncertainty: 10,
+    };
+    let data = ticks.iter().flat_map(|ns| record(*ns).as_bytes().to_vec()).collect();
+    chunk(LaneKind::Clock, ClockRecord::SIZE as u32, &ticks, data)
+}
+
+/// The worker, thread 70, comes and goes twice.
+fn switches() -> Chunk {
+    let ticks = [2_000_000, 3_000_000, 4_000_000, 5_000_000];
+    let records = ticks.iter().zip([70, 0, 70, 0]).map(|(ticks, tid)| SchedRecord {
+        stamp: Stamp::new(*ticks, RecordKind::Switch),
+        tid,
+        state: 1,
+        prio: 120,
+        next_prio: 120,
+        flags: 0,
+    });
+    let data = records.flat_map(|record| record.as_bytes().to_vec()).collect();
+    chunk(LaneKind::Sched, SchedRecord::SIZE as u32, &ticks, data)
+}
+
+fn session() -> SessionInfo {
+    SessionInfo {
+        recorder: "syscollect test".into(),
+        kernel_release: "6.18.0".into(),
+        cpus: vec![CpuInfo::default()],
+        clocks: vec![CpuClock { cpu: 0, error_bound_ns: 42.0, method: "by hand".into() }],
+        ..Default::default()
+    }
+}
+
+/// What the recorder says of itself.
+pub(crate) fn summary(stop_reason: &str) -> RecorderSummary {
+    RecorderSummary { stop_reason: stop_reason.into(), duration_ns: 8_000_000, ..Default::default() }
+}
+
+/// Writes the recording; `end` is its summary, or nothing when it is cut off.
+pub(crate) fn write_capture<W: Write>(out: W, losses: &[LaneLoss], end: Option<RecorderSummary>) {
+    let mut writer = CaptureWriter::create(out).unwrap();
+    let thread = KnownThread { tid: 70, name: "worker".into() };
+    let process = KnownProcess { pid: 70, parent_pid: 1, threads: vec![thread], ..Default::default() };
+    writer.define(&Definition::Session(Box::new(session()))).unwrap();
+    writer.define(&Definition::Processes(vec![process])).unwrap();
+    writer.write(&clock()).unwrap();
+    writer.write(&switches()).unwrap();
+    if let Some(summary) = end {
+        writer.define(&Definition::Losses(losses.to_vec())).unwrap();
+        writer.define(&Definition::Summary(Box::new(summary))).unwrap();
+    }
+    writer.finish().unwrap();
+}

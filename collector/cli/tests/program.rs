@@ -1,0 +1,250 @@
+//! The program as it is run: what it prints, leaves behind and exits with. No root needed.
+
+mod fake;
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use syscollect_model::LossCause;
+use syscollect_store::LaneLoss;
+
+struct Workplace {
+    folder: tempfile::TempDir,
+}
+
+impl Workplace {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_syscollect"));
+        // Whoever runs the tests through sudo is not part of them.
+        command.args(arguments).current_dir(self.folder.path()).env_remove("SUDO_UID").env_remove("SUDO_GID");
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// Runs what must fail, and gives its message.
+    fn fails(&self, code: i32, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {message}");
+        assert!(!message.contains("panicked"), "{message}");
+        message
+    }
+
+    fn succeeds(&self, arguments: &[&str]) -> (String, String) {
+        let output = self.run(arguments);
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{arguments:?}: {message}");
+        (String::from_utf8_lossy(&output.stdout).into_owned(), message)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.folder.path()).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    fn capture(&self, name: &str, losses: &[LaneLoss]) -> PathBuf {
+        let path = self.path(name);
+        fake::write_capture(File::create(&path).unwrap(), losses, Some(fake::summary("duration")));
+        path
+    }
+}
+
+fn loss(count: u64) -> LaneLoss {
+    LaneLoss { lane: "sched".into(), cpu: Some(0), record: "switch".into(), cause: LossCause::LaneFull, count }
+}
+
+#[test]
+fn usage_errors_exit_with_2_and_leave_nothing_behind() {
+    let place = Workplace::new();
+    for arguments in [
+        &["record", "--only"][..],
+        &["-d", "soon"],
+        &["-o", "trace.exe"],
+        &["-o", "trace"],
+        &["-o", "-"],
+        &["--stacks", "everything"],
+        &["--no-such-option"],
+        &["export", "x.syscap", "-o", "y.syscap"],
+        &["info"],
+    ] {
+        let message = place.fails(2, arguments);
+        assert!(message.contains("error:"), "{message}");
+    }
+    assert!(place.fails(2, &["-o", "trace.exe"]).contains(".pftrace"), "the formats are listed");
+    assert!(place.names().is_empty());
+}
+
+#[test]
+fn without_capabilities_the_message_says_what_to_run_and_nothing_is_left_behind() {
+    let place = Workplace::new();
+    let mut command = place.command(&["-d", "1", "-o", "x.pftrace"]);
+    // SAFETY: prctl is async-signal-safe and no memory is involved. A root
+    // without any capability in its bounding set gains none on exec; others
+    // may not do this, and have none anyway.
+    unsafe {
+        command.pre_exec(|| {
+            for capability in 0..64 {
+                libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0);
+            }
+            Ok(())
+        })
+    };
+    let output = command.output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    for part in ["cap_bpf and cap_perfmon", "sudo ", " -d 1 -o x.pftrace", "setcap"] {
+        assert!(message.contains(part), "{part:?} is not in {message}");
+    }
+    assert!(place.names().is_empty());
+}
+
+#[test]
+fn files_that_are_no_captures_get_one_clear_message() {
+    let place = Workplace::new();
+    fs::write(place.path("foreign.syscap"), "this is a shopping list").unwrap();
+    fs::write(place.path("empty.syscap"), "").unwrap();
+    for name in ["foreign.syscap", "empty.syscap"] {
+        for arguments in [&["info", name][..], &["export", name, "-o", "x.pftrace"]] {
+            let message = place.fails(1, arguments);
+            assert!(message.contains(name) && message.contains("is not a syscollect capture"), "{message}");
+            assert_eq!(message.trim().lines().count(), 1, "{message}");
+        }
+    }
+    assert!(place.fails(1, &["info", "missing.syscap"]).contains("missing.syscap"));
+    assert!(!place.path("x.pftrace").exists());
+}
+
+#[test]
+fn a_capture_cut_anywhere_is_read_as_far_as_it_goes_or_refused_in_one_line() {
+    let place = Workplace::new();
+    let whole = fs::read(place.capture("whole.syscap", &[])).unwrap();
+    let mut read = 0;
+    for length in (0..whole.len()).step_by(whole.len() / 40) {
+        fs::write(place.path("cut.syscap"), &whole[..length]).unwrap();
+        let output = place.run(&["info", "--json", "cut.syscap"]);
+        let message = String::from_utf8(output.stderr).unwrap();
+        match output.status.code() {
+            Some(0) => read += 1,
+            Some(1) => assert_eq!(message.trim().lines().count(), 1, "{message}"),
+            other => panic!("{other:?} at {length}: {message}"),
+        }
+    }
+    assert!(read > 0, "a file without its last bytes is read");
+}
+
+#[test]
+fn info_tells_the_contract_in_json() {
+    let place = Workplace::new();
+    place.capture("x.syscap", &[loss(1_234)]);
+    let (json, _) = place.succeeds(&["info", "x.syscap", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["schema_version"], 1);
+    assert_eq!(json["events"], fake::SWITCHES);
+    assert_eq!(json["events_by_type"]["switch"], fake::SWITCHES);
+    assert!(json["records"].as_u64().unwrap() > fake::SWITCHES, "definitions are records too");
+    assert_eq!(json["lost"], 1_234);
+    let losses = serde_json::json!([{"lane": "sched", "cpu": 0, "cause": "lane-full", "count": 1_234}]);
+    assert_eq!(json["losses"], losses);
+    assert_eq!(json["cpus"], 1);
+    assert_eq!(json["duration_ns"], 8_000_000);
+    assert_eq!(json["clock"]["source"], "tsc");
+    assert_eq!(json["clock"]["cpus"][0]["error_bound_ns"], 42.0);
+    assert_eq!(json["complete"], true);
+}
+
+#[test]
+fn info_for_people_shows_losses_first_of_all() {
+    let place = Workplace::new();
+    place.capture("x.syscap", &[loss(1_234)]);
+    let (text, _) = place.succeeds(&["info", "x.syscap"]);
+    assert!(text.contains("*** 1,234 ***") && text.contains("1,234 sched records of CPU 0: lane-full"), "{text}");
+    assert!(text.contains("4 switch") && text.contains("6.18.0") && text.contains("off by at most 42 ns"), "{text}");
+    place.capture("y.syscap", &[]);
+    assert!(place.succeeds(&["info", "y.syscap"]).0.contains("nothing"));
+}
+
+#[test]
+fn an_export_keeps_what_was_there_unless_it_is_forced() {
+    let place = Workplace::new();
+    place.capture("x.syscap", &[]);
+    let (_, message) = place.succeeds(&["export", "x.syscap", "-o", "x.pftrace"]);
+    assert!(message.contains("Wrote x.pftrace") && message.contains("ui.perfetto.dev"), "{message}");
+    let first = fs::read(place.path("x.pftrace")).unwrap();
+    assert!(!first.is_empty());
+
+    fs::write(place.path("x.pftrace"), "precious").unwrap();
+    assert!(place.fails(1, &["export", "x.syscap", "-o", "x.pftrace"]).contains("--force"));
+    assert_eq!(fs::read(place.path("x.pftrace")).unwrap(), b"precious");
+    place.succeeds(&["export", "x.syscap", "-o", "x.pftrace", "--force"]);
+    assert_eq!(fs::read(place.path("x.pftrace")).unwrap(), first, "the same capture makes the same file");
+    assert_eq!(place.names(), ["x.pftrace", "x.syscap"]);
+}
+
+#[test]
+fn standard_output_receives_the_same_bytes_as_a_file() {
+    let place = Workplace::new();
+    place.capture("x.syscap", &[]);
+    place.succeeds(&["export", "x.syscap", "-o", "x.pftrace"]);
+    let output = place.run(&["export", "x.syscap", "-o", "-", "--format", "pftrace"]);
+    assert_eq!(output.stdout, fs::read(place.path("x.pftrace")).unwrap());
+}
+
+#[test]
+fn a_recording_that_was_cut_off_exports_and_says_so() {
+    let place = Workplace::new();
+    fake::write_capture(File::create(place.path("x.syscap.partial")).unwrap(), &[], None);
+    let before = fs::read(place.path("x.syscap.partial")).unwrap();
+    let (_, message) = place.succeeds(&["export", "x.syscap.partial", "-o", "x.pftrace"]);
+    assert!(message.contains("4 events") && message.contains("cut off"), "{message}");
+    assert_eq!(fs::read(place.path("x.syscap.partial")).unwrap(), before, "the capture is not changed");
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_told_before_any_work() {
+    let place = Workplace::new();
+    let capture = place.capture("x.syscap", &[]);
+    let message = place.fails(1, &["export", capture.to_str().unwrap(), "-o", "missing/x.pftrace"]);
+    assert!(message.contains("folder missing"), "{message}");
+    std::os::unix::fs::symlink(Path::new("victim"), place.path("link.pftrace")).unwrap();
+    assert!(place.fails(1, &["export", "x.syscap", "-o", "link.pftrace", "--force"]).contains("symbolic link"));
+    assert!(!place.path("victim").exists());
+}
+
+#[test]
+fn doctor_prints_json_that_agrees_with_its_exit_code() {
+    let place = Workplace::new();
+    let output = place.run(&["doctor", "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["can_record"].as_bool(), Some(output.status.success()));
+    let names: Vec<_> = json["capabilities"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
+    for name in ["btf", "tp_btf", "raw_tracepoints", "msr_tsc", "uprobe_multi", "cap_bpf", "memory_limit"] {
+        assert!(names.contains(&name), "{name} is not among {names:?}");
+    }
+}
+
+#[test]
+fn completions_and_the_manual_page_know_every_sub_command() {
+    let place = Workplace::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let (text, _) = place.succeeds(&["completions", shell]);
+        assert!(text.contains("export") && text.contains("cross-check"), "{shell}");
+    }
+    let (page, _) = place.succeeds(&["man"]);
+    for title in [".TH syscollect ", ".TH syscollect-record ", ".TH syscollect-export "] {
+        assert!(page.contains(title), "{title}");
+    }
+}
