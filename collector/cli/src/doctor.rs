@@ -76,7 +76,9 @@ fn text(capabilities: &[Capability], style: Style) -> String {
     let missing = capabilities.iter().filter(|capability| !capability.available).count();
     let verdict = match (can_record(capabilities), missing) {
         (true, 0) => style.good("This machine can record everything."),
-        (true, missing) => style.good(&format!("This machine can record, without what {missing} lines above say.")),
+        (true, missing) => {
+            style.good(&format!("This machine can record; what it does without is told above ({missing})."))
+        }
         (false, _) => style.alarm("This process cannot record here: see each NO above."),
     };
     let _ = writeln!(text, "\n{verdict}");
@@ -105,7 +107,7 @@ mod tests {
              no  cycles  about cycles\n            \
              to mend it: mend cycles\n\
              \n\
-             This machine can record, without what 1 lines above say.\n"
+             This machine can record; what it does without is told above (1).\n"
         );
     }
 

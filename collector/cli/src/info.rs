@@ -1,7 +1,7 @@
 //! `syscollect info`: what a capture holds, and what it lost.
 
 use crate::convert::Nowhere;
-use crate::summary::loss_text;
+use crate::summary::{cpu_time, loss_text};
 use crate::terminal::{Style, Terminal, bytes, duration, grouped};
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -246,13 +246,8 @@ impl ClockReport {
 }
 
 fn cost(recorder: &RecorderSummary) -> String {
-    let share = recorder.recorder_cpu_ns as f64 * 100.0 / recorder.duration_ns.max(1) as f64;
     let programs = recorder
         .kernel_program_ns
         .map_or(String::new(), |time| format!(", kernel programs {} of CPU time", duration(time)));
-    format!(
-        "recorder {} of CPU time ({share:.1} % of one CPU), {} of memory{programs}",
-        duration(recorder.recorder_cpu_ns),
-        bytes(recorder.recorder_peak_bytes)
-    )
+    format!("recorder {}, {} of memory{programs}", cpu_time(recorder), bytes(recorder.recorder_peak_bytes))
 }

@@ -57,7 +57,33 @@ fn exit_code(result: anyhow::Result<ExitCode>) -> ExitCode {
         .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
         .any(|cause| cause.kind() == std::io::ErrorKind::BrokenPipe);
     if !closed_pipe {
-        eprintln!("syscollect: {error:#}");
+        eprintln!("syscollect: {}", message(&error));
     }
     ExitCode::from(1)
+}
+
+/// The error and its causes in one line. Libraries often repeat a cause in
+/// their own text; it is told once.
+fn message(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |told, cause| match told.as_str() {
+        "" => cause,
+        told if told.contains(&cause) => told.to_owned(),
+        told => format!("{told}: {cause}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_that_the_text_has_already_is_not_told_twice() {
+        let full = || std::io::Error::from_raw_os_error(libc::ENOSPC);
+        let repeated = anyhow::Error::new(full()).context(format!("cannot write after 12 bytes: {}", full()));
+        let text = message(&repeated.context("cannot export to x.pftrace"));
+        assert_eq!(
+            text,
+            "cannot export to x.pftrace: cannot write after 12 bytes: No space left on device (os error 28)"
+        );
+    }
 }

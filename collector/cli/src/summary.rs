@@ -11,6 +11,9 @@ use syscollect_store::LaneLoss;
 /// Most lines about losses; a machine has many lanes, and all are in `info`.
 const LOSS_LINES: usize = 8;
 
+/// A recording of less than this, nanoseconds, is too short for rates.
+const SHORT_NS: u64 = 500_000_000;
+
 /// What came of a recording.
 #[derive(Debug)]
 pub(crate) struct Outcome {
@@ -60,11 +63,10 @@ pub(crate) fn text(outcome: &Outcome, style: Style) -> String {
         let _ = writeln!(text, "Kept {}, the raw capture", capture.display());
     }
     text.push_str(&losses_text(outcome, style));
-    let share = recorder.recorder_cpu_ns as f64 * 100.0 / recorder.duration_ns.max(1) as f64;
     let _ = writeln!(
         text,
-        "Recorder: {} of CPU time ({share:.1} % of one CPU), {} of memory, recording {} after its start",
-        duration(recorder.recorder_cpu_ns),
+        "Recorder: {}, {} of memory, recording {} after its start",
+        cpu_time(recorder),
         bytes(recorder.recorder_peak_bytes),
         duration(recorder.startup_ns)
     );
@@ -72,6 +74,16 @@ pub(crate) fn text(outcome: &Outcome, style: Style) -> String {
         let _ = writeln!(text, "Look at it: {}", format.how_to_open(path));
     }
     text
+}
+
+/// `0.31 s of CPU time (3.1 % of one CPU)`.
+pub(crate) fn cpu_time(recorder: &RecorderSummary) -> String {
+    let time = format!("{} of CPU time", duration(recorder.recorder_cpu_ns));
+    if recorder.duration_ns < SHORT_NS {
+        // Stopping costs more than such a recording; a share would mislead.
+        return time;
+    }
+    format!("{time} ({:.1} % of one CPU)", recorder.recorder_cpu_ns as f64 * 100.0 / recorder.duration_ns as f64)
 }
 
 fn losses_text(outcome: &Outcome, style: Style) -> String {
@@ -153,9 +165,8 @@ pub(crate) fn export_text(exported: &Exported<'_>, style: Style) -> String {
 fn advice(losses: &[&LaneLoss], buffer_bytes: usize) -> Option<String> {
     Some(match losses.first()?.cause {
         LossCause::BufferFull => format!(
-            "The disk was slower than the events: take a larger --buffer (now {} MiB), a faster disk, or fewer \
-             --stacks",
-            buffer_bytes >> 20
+            "The disk was slower than the events: take a larger --buffer (now {}), a faster disk, or fewer --stacks",
+            bytes(buffer_bytes as u64)
         ),
         LossCause::LaneFull => {
             "The recorder got the CPU too late: take fewer --stacks or a lower --freq, or give it a CPU".into()
@@ -213,7 +224,7 @@ mod tests {
         let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part:?} is not in {text}"));
         assert!(at("*** LOST 1,000 of 100,000 events (1.00 %) ***") < at("990 sched switch records of CPU 1"));
         assert!(at("buffer-full") < at("lane-full"), "the largest comes first");
-        assert!(text.contains("larger --buffer (now 64 MiB)"));
+        assert!(text.contains("larger --buffer (now 67.1 MB)"));
         assert!(!text.contains("Lost: nothing"));
     }
 

@@ -113,6 +113,11 @@ impl Launched {
         Path::new(&self.name).display()
     }
 
+    /// Whether it has not ended yet; its waiter leaves no zombie.
+    pub(crate) fn is_running(&self) -> bool {
+        Path::new(&format!("/proc/{}", self.pid)).exists()
+    }
+
     /// Asks the command to end.
     pub(crate) fn terminate(&mut self) {
         // SAFETY: no memory is involved. The process is our child and, as its

@@ -62,7 +62,7 @@ fn export(place: &Place, capture: &Draft, held: HeldFiles, abandon: &Abandon, te
     let tables = convert::name(&session, held, (true, true), terminal);
     if let Err(error) = convert::append_names(capture.file().try_clone()?, end, &tables) {
         // The export has them all the same; a capture that stays lacks them.
-        eprintln!("syscollect: {error:#}");
+        eprintln!("syscollect: {}", crate::message(&error));
     }
     session.add_symbols(tables);
     match (&place.export, place.standard_output) {

@@ -13,7 +13,7 @@ use crate::owner::Owner;
 use crate::signals::{self, Abandon, Happening, Stop};
 use crate::summary::{self, Outcome};
 use crate::terminal::Terminal;
-use anyhow::{Context, Result, anyhow};
+use anyhow::Result;
 use command::{Gated, Launched};
 use options::Options;
 use place::Place;
@@ -25,6 +25,8 @@ use watch::{Ended, Watch};
 
 pub(crate) use options::{Args, usage};
 
+/// Exit code of an error.
+const ERROR: u8 = 1;
 /// Exit code when records were lost and `--fail-on-loss` is given.
 const LOSS: u8 = 3;
 
@@ -113,6 +115,9 @@ fn run_until_the_end(
 /// Names, exports, says what came of it, and chooses the exit code.
 fn conclude(options: &Options, place: &Place, draft: Draft, recorded: Recorded, ending: &Ending) -> Result<u8> {
     let Recorded { held, summary, losses, records, error } = recorded;
+    if let Some(error) = &error {
+        eprintln!("syscollect: the recording is incomplete: {error}");
+    }
     let finished = finish::finish(place, draft, held, &ending.abandon, &ending.terminal)?;
     let outcome = Outcome {
         output: finished.output,
@@ -124,19 +129,17 @@ fn conclude(options: &Options, place: &Place, draft: Draft, recorded: Recorded, 
         buffer_bytes: options.buffer_bytes,
     };
     eprint!("{}", summary::text(&outcome, ending.terminal.style()));
-    if let Some(command) = ending.command.as_ref().filter(|_| !matches!(ending.ended, Ended::Command(_))) {
-        eprintln!("syscollect: {} (PID {}) may still be running", command.name(), command.pid());
+    if let Some(command) = ending.command.as_ref().filter(|command| command.is_running()) {
+        eprintln!("syscollect: {} (PID {}) goes on running", command.name(), command.pid());
     }
-    if let Some(error) = error {
-        return Err(anyhow!("{error}")).context("the recording is incomplete");
-    }
-    Ok(exit_code(options, &ending.ended, outcome.lost()))
+    Ok(exit_code(options, &ending.ended, outcome.lost(), error.is_some()))
 }
 
 /// The command's own failure goes first: a script that wraps a command asks for that.
-fn exit_code(options: &Options, ended: &Ended, lost: u64) -> u8 {
+fn exit_code(options: &Options, ended: &Ended, lost: u64, incomplete: bool) -> u8 {
     match ended {
         Ended::Command(status) if command::exit_code(*status) != 0 => command::exit_code(*status),
+        _ if incomplete => ERROR,
         _ if options.fail_on_loss && lost > 0 => LOSS,
         _ => 0,
     }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::args::Cli;
+use anyhow::anyhow;
 use clap::Parser;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -23,6 +24,8 @@ struct Fake {
     start_error: Option<&'static str>,
     /// What breaks it when it stops.
     stop_error: Option<&'static str>,
+    /// Why the end is not in the file.
+    incomplete: Option<&'static str>,
     /// The processes it is limited to have ended.
     processes_gone: bool,
     /// Something puts this file in the way while it records.
@@ -57,7 +60,8 @@ impl Recorder for Running {
     }
 
     fn stop(self: Box<Self>, reason: &str) -> Result<Recorded> {
-        let Fake { lost, stop_error, intruder, .. } = self.fake;
+        let Fake { lost, stop_error, intruder, incomplete, .. } = self.fake;
+        let error = incomplete.map(str::to_owned);
         let loss = LaneLoss {
             lane: "sched".into(),
             cpu: Some(0),
@@ -73,7 +77,7 @@ impl Recorder for Running {
         }
         match stop_error {
             Some(error) => Err(anyhow!(error)),
-            None => Ok(Recorded { held: HeldFiles::new(), summary, losses, records: fake::SWITCHES, error: None }),
+            None => Ok(Recorded { held: HeldFiles::new(), summary, losses, records: fake::SWITCHES, error }),
         }
     }
 }
@@ -203,4 +207,12 @@ fn the_command_that_cannot_be_run_is_named_and_nothing_is_kept() {
 fn make_executable(path: &Path) {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn a_full_disk_is_an_error_though_what_there_is_exports() {
+    let story = Story::new();
+    let full = Fake { incomplete: Some("No space left on device"), ..Fake::default() };
+    assert_eq!(story.record(&full, &["-d", "0.01", "-o", "@x.pftrace"]).unwrap(), ERROR);
+    assert_eq!(story.names(), ["x.pftrace"]);
 }
