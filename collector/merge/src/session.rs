@@ -80,7 +80,7 @@ impl Session {
         let Opening { losses: known_losses, records: definition_records, .. } = opening;
         Ok(Self {
             losses: known_losses.totals(),
-            info: definitions.info,
+            info: SessionInfo { clock_pairs: clock.pairs().to_vec(), ..definitions.info },
             summary: definitions.summary,
             found: crate::play::Found::default(),
             reader,
