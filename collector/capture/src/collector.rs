@@ -87,12 +87,17 @@ impl Collector {
         let first = read_clocks(ebpf.clock_source);
         clock.data().extend_from_slice(clock_record(&first).as_bytes());
         ebpf.attach(options, &online)?;
-        let session = describe(options, &host, &ebpf, tick_rate(&first, ebpf.clock_source));
-        let notes = Notes::start(buffer, ebpf.clock_source)
-            .map_err(|error| CaptureError::system("cannot start a thread", error))?;
+        let second = read_clocks(ebpf.clock_source);
+        clock.data().extend_from_slice(clock_record(&second).as_bytes());
+        let session = describe(options, &host, &ebpf, tick_rate(&first, &second));
         let counters = Counters::open(Path::new("/"), host.possible_cpus());
+        // Two clock readings come first in the file: without them nothing has a
+        // time, however early the recorder is killed or the disk is full.
+        clock.flush(second.ticks, |_| 0, &mut |chunk| output.push(chunk));
         output.push(definition_chunk(&Definition::Session(Box::new(session.clone()))));
         output.push(definition_chunk(&Definition::Counters(counters.definitions())));
+        let notes = Notes::start(buffer, ebpf.clock_source)
+            .map_err(|error| CaptureError::system("cannot start a thread", error))?;
         let counter_stage =
             Stage::new(Lane { kind: LaneKind::Counter, cpu: 0 }, syscollect_records::CounterRecord::SIZE);
         Ok(Self {
@@ -205,7 +210,7 @@ impl Collector {
     /// The session as it is known in the end: the exact tick rate, the clocks
     /// of CPUs that came up, what turned out to be missing.
     fn describe_again(&mut self) {
-        self.session.tick_rate_hz = tick_rate(&self.first_reading, self.ebpf.clock_source);
+        self.session.tick_rate_hz = tick_rate(&self.first_reading, &read_clocks(self.ebpf.clock_source));
         self.session.clocks = clocks_in_nanoseconds(&self.ebpf, self.session.tick_rate_hz);
         self.session.notes.clone_from(&self.ebpf.missing);
         self.output.push(definition_chunk(&Definition::Session(Box::new(self.session.clone()))));
@@ -265,11 +270,10 @@ fn clocks_in_nanoseconds(ebpf: &EbpfSource, tick_rate_hz: f64) -> Vec<CpuClock> 
     clocks
 }
 
-/// Ticks per second between an earlier reading and now.
-fn tick_rate(earlier: &ClockPair, source: ClockSource) -> f64 {
-    let now = read_clocks(source);
-    let nanoseconds = now.monotonic_raw.saturating_sub(earlier.monotonic_raw).max(1);
-    now.ticks.0.saturating_sub(earlier.ticks.0).max(1) as f64 * 1e9 / nanoseconds as f64
+/// Ticks per second between two readings.
+fn tick_rate(earlier: &ClockPair, later: &ClockPair) -> f64 {
+    let nanoseconds = later.monotonic_raw.saturating_sub(earlier.monotonic_raw).max(1);
+    later.ticks.0.saturating_sub(earlier.ticks.0).max(1) as f64 * 1e9 / nanoseconds as f64
 }
 
 #[cfg(test)]

@@ -199,6 +199,8 @@ fn load_object(options: &RecordOptions, btf: &Btf, cpus: u32, tsc: bool) -> Resu
         ("WAKER_STACKS", options.stacks.wakers),
         ("SAMPLE_STACKS", options.stacks.samples),
         ("FILTER", !options.pids.is_empty()),
+        // The search for slots calls bpf_loop.
+        ("VERIFIED_SLOTS", programs::kernel_at_least(5, 17)),
     ]
     .map(|(name, on)| (name, u8::from(on)));
     let numbers = [("CROSS_CHECK", options.cross_check_every), ("COLLECTOR_TGID", std::process::id())];

@@ -47,7 +47,7 @@ pub(super) fn load(
 ) -> Result<(), CaptureError> {
     for (tracepoint, fast, raw) in SCHED {
         if let Err(why) = load_btf(ebpf, fast, tracepoint, btf) {
-            missing.push(format!("{tracepoint} is read through a raw tracepoint: {}", first_line(&why)));
+            missing.push(format!("{tracepoint} is read through a raw tracepoint: {}", short_reason(&why)));
             load_raw(ebpf, raw).map_err(|error| load_error(raw, &error))?;
         }
     }
@@ -65,7 +65,7 @@ pub(super) fn load(
 pub(super) fn attach(ebpf: &mut Ebpf, missing: &mut Vec<String>) -> Result<(), CaptureError> {
     for (tracepoint, program) in RARE {
         if let Err(error) = attach_raw(ebpf, program, tracepoint) {
-            missing.push(format!("there is no tracepoint {tracepoint} ({})", first_line(&error)));
+            missing.push(format!("there is no tracepoint {tracepoint} ({})", short_reason(&error)));
         }
     }
     for (tracepoint, fast, raw) in SCHED.iter().rev() {
@@ -151,7 +151,32 @@ pub(super) fn load_error(program: &str, error: &(dyn Error + 'static)) -> Captur
     CaptureError::Program { program: program.to_owned(), reason: lines[end..].join("\n") }
 }
 
-fn first_line(error: &ProgramError) -> String {
-    let text = error.to_string();
-    text.lines().next().unwrap_or_default().chars().take(160).collect()
+/// The error without the verifier's log, and of the log the line that says why:
+/// the last one that is not of its figures.
+fn short_reason(error: &ProgramError) -> String {
+    short_text(&error.to_string())
+}
+
+fn short_text(text: &str) -> String {
+    const FIGURES: [&str; 3] = ["processed ", "verification time ", "stack depth "];
+    let (error, log) = text.split_once(" Verifier output: ").unwrap_or((text, ""));
+    let says_why = |line: &&str| !line.trim().is_empty() && !FIGURES.iter().any(|figure| line.starts_with(figure));
+    let why = log.lines().rev().find(says_why).unwrap_or_default();
+    let line = error.lines().next().unwrap_or_default();
+    format!("{line} {why}").trim().chars().take(160).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::short_text;
+
+    #[test]
+    fn of_the_verifiers_log_only_the_reason_is_kept() {
+        let text = "the BPF_PROG_LOAD syscall returned Permission denied (os error 13). Verifier output: reg type \
+                    unsupported for arg#0\n0: (79) r2 = *(u64 *)(r2 +0)\nR2 unbounded memory access\nverification \
+                    time 3 usec\nstack depth 0+208\nprocessed 711 insns (limit 1000000)\n";
+        let reason = "the BPF_PROG_LOAD syscall returned Permission denied (os error 13). R2 unbounded memory access";
+        assert_eq!(short_text(text), reason);
+        assert_eq!(short_text("the program is not loaded"), "the program is not loaded");
+    }
 }
