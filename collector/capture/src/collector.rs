@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use syscollect_model::{ClockPair, ClockSource, CpuClock, SessionInfo, Ticks};
+use syscollect_model::{ClockPair, CpuClock, SessionInfo, Ticks};
 use syscollect_store::{Chunk, Definition, Lane, LaneKind, LaneLoss, TraceBuffer};
 use syscollect_symbolize::HeldFiles;
 
