@@ -21,9 +21,10 @@ impl Row {
         self.figures.push(figures);
     }
 
+    /// The median of a figure over the runs that tell it.
     fn of(&self, figure: impl Fn(&Figures) -> Option<f64>) -> Option<f64> {
-        let values: Option<Vec<f64>> = self.figures.iter().map(figure).collect();
-        values.filter(|values| !values.is_empty()).map(median)
+        let values: Vec<f64> = self.figures.iter().filter_map(figure).collect();
+        (!values.is_empty()).then(|| median(values))
     }
 }
 
