@@ -148,7 +148,11 @@ static __always_inline bool find_slots(struct kernel_path *path, struct scratch 
 	bpf_loop(WINDOW_WORDS, visit_word, &search, 0);
 	if (search.found < search.awaited || search.count > MAX_SLOTS || !search.count)
 		return false;
-	if (user_task && below != s->frames[(frames - 1) & 31])
+	/* The barrier keeps the mask, which older verifiers must see (6.1). */
+	__u64 last = frames - 1;
+
+	barrier_var(last);
+	if (user_task && below != s->frames[last & 31])
 		return false;
 	path->count = search.count;
 	path->extent = 0;
