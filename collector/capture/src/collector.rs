@@ -1,25 +1,27 @@
 //! The collector thread: it empties the lanes in time, and notes clocks,
 //! counters and losses now and then. Between, it sleeps; nothing wakes it.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use syscollect_model::{ClockPair, CpuClock, SessionInfo, Ticks};
-use syscollect_store::{Chunk, Definition, Lane, LaneKind, LaneLoss, TraceBuffer};
+use syscollect_model::{ClockSource, SessionInfo};
+use syscollect_store::{Chunk, Definition, LaneKind, LaneLoss, TraceBuffer};
 use syscollect_symbolize::HeldFiles;
 
-use crate::clock::{clock_record, read_clocks, ticks_now};
-use crate::counters::Counters;
+use crate::clock::ticks_now;
 use crate::ebpf::EbpfSource;
 use crate::error::CaptureError;
 use crate::host::Host;
 use crate::notes::{Notes, definition_chunk};
 use crate::options::RecordOptions;
 use crate::perf::mappings::MappingRings;
+use crate::readings::Readings;
 use crate::recording::Shared;
-use crate::stage::Stage;
+use crate::replay::Replay;
+use crate::source::{Drained, Source};
 
 /// Clocks and counters are read this often.
 const READING_INTERVAL: Duration = Duration::from_millis(100);
@@ -31,18 +33,22 @@ const WANTED_FILL: f64 = 0.25;
 
 /// What the collector thread works with.
 pub(crate) struct Collector {
-    ebpf: EbpfSource,
-    mappings: Option<MappingRings>,
-    notes: Notes,
+    sources: Vec<Box<dyn Source>>,
+    clock_source: ClockSource,
     output: Output,
-    clock: Stage,
-    counters: Counters,
-    counter_stage: Stage,
-    host: Host,
-    online: Vec<u32>,
+    /// What only a live machine has; a replay brings its own.
+    machine: Option<Machine>,
+    missing: Vec<String>,
     session: SessionInfo,
     last_losses: Vec<LaneLoss>,
-    first_reading: ClockPair,
+}
+
+/// What is read and followed beside the sources.
+struct Machine {
+    host: Host,
+    online: Vec<u32>,
+    readings: Readings,
+    notes: Notes,
 }
 
 /// Where chunks go.
@@ -55,7 +61,7 @@ struct Output {
 pub(crate) struct Ended {
     pub(crate) held: HeldFiles,
     pub(crate) losses: Vec<LaneLoss>,
-    pub(crate) statistics: std::collections::BTreeMap<String, u64>,
+    pub(crate) statistics: BTreeMap<String, u64>,
     pub(crate) missing: Vec<String>,
 }
 
@@ -66,6 +72,10 @@ impl Output {
             self.shared.records.fetch_add(u64::from(chunk.header.records), Ordering::Relaxed);
         }
         self.buffer.push(chunk);
+    }
+
+    fn define(&self, definition: &Definition) {
+        self.push(definition_chunk(definition));
     }
 }
 
@@ -78,47 +88,46 @@ impl Collector {
     ) -> Result<Self, CaptureError> {
         let host = Host::at(Path::new("/"));
         let online = host.online_cpus();
-        let mut ebpf = EbpfSource::load(options, &host)?;
-        let mappings = MappingRings::open(&online)
-            .inspect_err(|error| ebpf.missing.push(format!("mappings of new files are not recorded: {error}")))
-            .ok();
+        let programs = EbpfSource::load(options, &host)?;
+        let clock_source = programs.clock_source;
+        // Mappings first: of what runs later they know the files.
+        let mut sources: Vec<Box<dyn Source>> = vec![Box::new(MappingRings::default()), Box::new(programs)];
+        let mut readings = Readings::start(clock_source, host.possible_cpus());
+        for source in &mut sources {
+            source.attach(&online)?;
+        }
+        readings.read();
+        let missing: Vec<String> = sources.iter().flat_map(|source| source.missing()).cloned().collect();
+        let session =
+            SessionInfo { notes: missing.clone(), ..describe(options, &host, &sources, readings.tick_rate_hz()) };
         let output = Output { buffer: buffer.clone(), shared };
-        let mut clock = Stage::new(Lane { kind: LaneKind::Clock, cpu: 0 }, syscollect_records::ClockRecord::SIZE);
-        let first = read_clocks(ebpf.clock_source);
-        clock.data().extend_from_slice(clock_record(&first).as_bytes());
-        ebpf.attach(options, &online)?;
-        let second = read_clocks(ebpf.clock_source);
-        clock.data().extend_from_slice(clock_record(&second).as_bytes());
-        let session = describe(options, &host, &ebpf, tick_rate(&first, &second));
-        let counters = Counters::open(Path::new("/"), host.possible_cpus());
-        // Two clock readings come first in the file: without them nothing has a
+        // Clock readings come first in the file: without them nothing has a
         // time, however early the recorder is killed or the disk is full.
-        clock.flush(second.ticks, |_| 0, &mut |chunk| output.push(chunk));
-        output.push(definition_chunk(&Definition::Session(Box::new(session.clone()))));
-        output.push(definition_chunk(&Definition::Counters(counters.definitions())));
-        let notes = Notes::start(buffer, ebpf.clock_source)
-            .map_err(|error| CaptureError::system("cannot start a thread", error))?;
-        let counter_stage =
-            Stage::new(Lane { kind: LaneKind::Counter, cpu: 0 }, syscollect_records::CounterRecord::SIZE);
-        Ok(Self {
-            ebpf,
-            mappings,
-            notes,
-            output,
-            clock,
-            counters,
-            counter_stage,
-            host,
-            online,
-            session,
+        readings.flush(true, &mut |chunk| output.push(chunk));
+        output.define(&Definition::Session(Box::new(session.clone())));
+        output.define(&Definition::Counters(readings.definitions()));
+        let notes =
+            Notes::start(buffer, clock_source).map_err(|error| CaptureError::system("cannot start a thread", error))?;
+        let machine = Some(Machine { host, online, readings, notes });
+        Ok(Self { sources, clock_source, output, machine, missing, session, last_losses: Vec::new() })
+    }
+
+    /// Replays chunks instead of recording a machine.
+    pub(crate) fn replay(chunks: Vec<Chunk>, buffer: Arc<TraceBuffer>, shared: Arc<Shared>) -> Self {
+        Self {
+            sources: vec![Box::new(Replay::new(chunks))],
+            clock_source: ClockSource::Monotonic,
+            output: Output { buffer, shared },
+            machine: None,
+            missing: Vec::new(),
+            session: SessionInfo::default(),
             last_losses: Vec::new(),
-            first_reading: first,
-        })
+        }
     }
 
     /// What this machine lacks.
     pub(crate) fn missing(&self) -> &[String] {
-        &self.ebpf.missing
+        &self.missing
     }
 
     /// What the capture says of the machine.
@@ -135,7 +144,7 @@ impl Collector {
             let fullest = self.drain(false);
             if last_reading.is_none_or(|at| at.elapsed() >= READING_INTERVAL) {
                 last_reading = Some(Instant::now());
-                self.read_clocks_and_counters();
+                self.read_machine(false);
                 self.follow_cpus();
                 self.note_losses();
             }
@@ -145,54 +154,40 @@ impl Collector {
         self.end()
     }
 
-    fn now(&self) -> Ticks {
-        ticks_now(self.ebpf.clock_source)
-    }
-
     fn drain(&mut self, all: bool) -> f64 {
-        let now = self.now();
-        let Self { ebpf, mappings, notes, output, .. } = self;
-        let fullest = ebpf.drain(now, all, &mut |chunk| output.push(chunk));
-        if let Some(mappings) = mappings {
-            mappings.drain(now, &mut |seen| notes.seen(seen), &mut |chunk| output.push(chunk));
-        }
-        fullest
+        let now = ticks_now(self.clock_source);
+        let Self { sources, output, machine, .. } = self;
+        let mut out = Drained {
+            chunk: &mut |chunk| output.push(chunk),
+            seen: &mut |seen| {
+                if let Some(machine) = &*machine {
+                    machine.notes.seen(seen);
+                }
+            },
+        };
+        sources.iter_mut().map(|source| source.drain(now, all, &mut out)).fold(0.0, f64::max)
     }
 
-    fn read_clocks_and_counters(&mut self) {
-        let pair = read_clocks(self.ebpf.clock_source);
-        self.clock.data().extend_from_slice(clock_record(&pair).as_bytes());
-        let data = self.counter_stage.data();
-        self.counters.poll(pair.ticks.0, pair.monotonic, &mut |record| data.extend_from_slice(record.as_bytes()));
-        self.flush_readings(false);
-    }
-
-    fn flush_readings(&mut self, all: bool) {
-        let now = self.now();
-        let output = &self.output;
-        for stage in [&mut self.clock, &mut self.counter_stage] {
-            if all || stage.is_due() {
-                stage.flush(now, |_| 0, &mut |chunk| output.push(chunk));
-            }
-        }
+    fn read_machine(&mut self, all: bool) {
+        let Some(machine) = &mut self.machine else { return };
+        machine.readings.read();
+        machine.readings.flush(all, &mut |chunk| self.output.push(chunk));
     }
 
     /// CPUs that came up since the last look are recorded too; the events of
     /// CPUs that went away died with them.
     fn follow_cpus(&mut self) {
-        let online = self.host.online_cpus();
-        if online.is_empty() || online == self.online {
+        let Some(machine) = &mut self.machine else { return };
+        let online = machine.host.online_cpus();
+        if online.is_empty() || online == machine.online {
             return;
         }
-        for cpu in online.iter().filter(|cpu| !self.online.contains(cpu)) {
-            if let Err(error) = self.ebpf.add_cpu(*cpu) {
-                self.ebpf.missing.push(format!("CPU {cpu} came up and is not recorded: {error}"));
-            }
-            if let Some(Err(error)) = self.mappings.as_mut().map(|mappings| mappings.add_cpu(*cpu)) {
-                self.ebpf.missing.push(format!("mappings made on CPU {cpu} are not recorded: {error}"));
+        for cpu in online.iter().filter(|cpu| !machine.online.contains(cpu)) {
+            for error in self.sources.iter_mut().filter_map(|source| source.add_cpu(*cpu).err()) {
+                self.missing.push(format!("CPU {cpu} came up and is not recorded in full: {error}"));
             }
         }
-        self.online = online;
+        machine.online = online;
     }
 
     /// Tells the capture what was lost, when that changed, so that a recorder
@@ -203,34 +198,35 @@ impl Collector {
             return;
         }
         self.output.shared.lost.store(losses.iter().map(|loss| loss.count).sum(), Ordering::Relaxed);
-        self.output.push(definition_chunk(&Definition::Losses(losses.clone())));
+        self.output.define(&Definition::Losses(losses.clone()));
         self.last_losses = losses;
+    }
+
+    fn losses(&self) -> Vec<LaneLoss> {
+        self.sources.iter().flat_map(|source| source.losses()).collect()
     }
 
     /// The session as it is known in the end: the exact tick rate, the clocks
     /// of CPUs that came up, what turned out to be missing.
     fn describe_again(&mut self) {
-        self.session.tick_rate_hz = tick_rate(&self.first_reading, &read_clocks(self.ebpf.clock_source));
-        self.session.clocks = clocks_in_nanoseconds(&self.ebpf, self.session.tick_rate_hz);
-        self.session.notes.clone_from(&self.ebpf.missing);
-        self.output.push(definition_chunk(&Definition::Session(Box::new(self.session.clone()))));
-    }
-
-    fn losses(&self) -> Vec<LaneLoss> {
-        let mut losses = self.ebpf.losses();
-        losses.extend(self.mappings.iter().flat_map(MappingRings::losses));
-        losses
+        let Some(machine) = &self.machine else { return };
+        self.session.tick_rate_hz = machine.readings.tick_rate_hz();
+        self.sources.iter().for_each(|source| source.describe(&mut self.session));
+        self.session.notes.clone_from(&self.missing);
+        self.output.define(&Definition::Session(Box::new(self.session.clone())));
     }
 
     fn end(mut self) -> Ended {
-        self.ebpf.detach(&self.online);
+        let online = self.machine.as_ref().map(|machine| machine.online.clone()).unwrap_or_default();
+        self.sources.iter_mut().for_each(|source| source.detach(&online));
         self.drain(true);
-        self.read_clocks_and_counters();
-        self.flush_readings(true);
+        self.read_machine(true);
         self.note_losses();
         self.describe_again();
-        let statistics = self.ebpf.statistics();
-        Ended { losses: self.losses(), statistics, missing: self.ebpf.missing, held: self.notes.finish() }
+        let statistics = self.sources.iter().flat_map(|source| source.statistics()).collect();
+        let losses = self.losses();
+        let held = self.machine.map_or_else(HeldFiles::default, |machine| machine.notes.finish());
+        Ended { losses, statistics, missing: self.missing, held }
     }
 }
 
@@ -248,32 +244,17 @@ fn go_first() {
 }
 
 /// Everything that is known at the start.
-fn describe(options: &RecordOptions, host: &Host, ebpf: &EbpfSource, tick_rate_hz: f64) -> SessionInfo {
-    SessionInfo {
+fn describe(options: &RecordOptions, host: &Host, sources: &[Box<dyn Source>], tick_rate_hz: f64) -> SessionInfo {
+    let mut session = SessionInfo {
         recorder_command: options.command_line.clone(),
-        clock_source: ebpf.clock_source,
         tick_rate_hz,
-        clocks: clocks_in_nanoseconds(ebpf, tick_rate_hz),
         sample_rate_hz: options.sample_rate_hz,
-        sample_event: ebpf.sample_event().unwrap_or_default().to_owned(),
         stacks: options.stacks.names(),
         filter_pids: options.pids.clone(),
-        notes: ebpf.missing.clone(),
         ..host.session()
-    }
-}
-
-/// The clocks' error bounds, which were found in ticks, in nanoseconds.
-fn clocks_in_nanoseconds(ebpf: &EbpfSource, tick_rate_hz: f64) -> Vec<CpuClock> {
-    let mut clocks = ebpf.clocks.clone();
-    clocks.iter_mut().for_each(|clock| clock.error_bound_ns *= 1e9 / tick_rate_hz);
-    clocks
-}
-
-/// Ticks per second between two readings.
-fn tick_rate(earlier: &ClockPair, later: &ClockPair) -> f64 {
-    let nanoseconds = later.monotonic_raw.saturating_sub(earlier.monotonic_raw).max(1);
-    later.ticks.0.saturating_sub(earlier.ticks.0).max(1) as f64 * 1e9 / nanoseconds as f64
+    };
+    sources.iter().for_each(|source| source.describe(&mut session));
+    session
 }
 
 #[cfg(test)]

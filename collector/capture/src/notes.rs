@@ -14,7 +14,7 @@ use syscollect_store::{Chunk, ChunkHeader, Definition, KnownProcess, Lane, LaneK
 use syscollect_symbolize::HeldFiles;
 
 use crate::clock::ticks_now;
-use crate::perf::mappings::Seen;
+use crate::source::Seen;
 
 /// Rows of one definition, so that no chunk grows beyond what the store takes.
 const PROCESSES_AT_ONCE: usize = 256;

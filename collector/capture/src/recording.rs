@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use syscollect_model::{LossCause, RecorderSummary, SessionInfo};
-use syscollect_store::{CaptureWriter, Definition, Lane, LaneKind, LaneLoss, StoreError, TraceBuffer, drain_to};
+use syscollect_store::{CaptureWriter, Chunk, Definition, Lane, LaneKind, LaneLoss, StoreError, TraceBuffer, drain_to};
 use syscollect_symbolize::HeldFiles;
 
 use crate::collector::{Collector, Ended};
@@ -70,10 +70,30 @@ impl Recording {
     /// [`CaptureError`] says what is not permitted or not there; then nothing
     /// is left behind.
     pub fn start(options: RecordOptions, out: File) -> Result<Self, CaptureError> {
+        let start = |options: &_, buffer, shared| Collector::start(options, buffer, shared);
+        Self::with(options, out, start)
+    }
+
+    /// Replays recorded chunks as if a machine produced them: the trace buffer,
+    /// the writer and the accounts of losses work as in a recording, without a
+    /// kernel. The clock, the session and all else must be among the chunks.
+    ///
+    /// # Errors
+    ///
+    /// [`CaptureError::Store`] when `out` refuses the first bytes.
+    pub fn replay(options: RecordOptions, chunks: Vec<Chunk>, out: File) -> Result<Self, CaptureError> {
+        Self::with(options, out, |_, buffer, shared| Ok(Collector::replay(chunks, buffer, shared)))
+    }
+
+    fn with(
+        options: RecordOptions,
+        out: File,
+        start: impl FnOnce(&RecordOptions, Arc<TraceBuffer>, Arc<Shared>) -> Result<Collector, CaptureError>,
+    ) -> Result<Self, CaptureError> {
         let writer = CaptureWriter::create(out)?;
         let buffer = Arc::new(TraceBuffer::new(options.buffer_bytes, options.mode));
         let shared = Arc::new(Shared::default());
-        let collector = Collector::start(&options, buffer.clone(), shared.clone())?;
+        let collector = start(&options, buffer.clone(), shared.clone())?;
         let startup = options.program_start.elapsed();
         let failed = |error| CaptureError::system("cannot start a thread", error);
         let to_write = buffer.clone();

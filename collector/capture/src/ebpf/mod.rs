@@ -12,13 +12,14 @@ use std::os::fd::AsFd;
 
 use aya::maps::Map;
 use aya::{Btf, Ebpf, EbpfLoader};
-use syscollect_model::{ClockSource, CpuClock, LossCause, Ticks};
+use syscollect_model::{ClockSource, CpuClock, LossCause, SessionInfo, Ticks};
 use syscollect_records::statistic;
-use syscollect_store::{Chunk, LaneKind, LaneLoss};
+use syscollect_store::{LaneKind, LaneLoss};
 
 use crate::error::CaptureError;
 use crate::host::Host;
 use crate::options::RecordOptions;
+use crate::source::{Drained, Source};
 use lanes::Lanes;
 use sampling::Sampling;
 use sys::ProgramCounts;
@@ -35,12 +36,12 @@ pub(crate) struct EbpfSource {
     sampling: Option<Sampling>,
     /// The programs' counts when they were detached.
     last_counts: Option<Vec<(String, ProgramCounts)>>,
+    sample_rate_hz: u32,
     /// The clock of each CPU's stamps; error bounds in ticks.
-    pub(crate) clocks: Vec<CpuClock>,
+    clocks: Vec<CpuClock>,
     /// Where the stamps come from.
     pub(crate) clock_source: ClockSource,
-    /// What this machine lacks, in words, each said once.
-    pub(crate) missing: Vec<String>,
+    missing: Vec<String>,
 }
 
 impl EbpfSource {
@@ -62,6 +63,7 @@ impl EbpfSource {
             tsc: pmu.map(TscEvents::new),
             sampling: None,
             last_counts: None,
+            sample_rate_hz: options.sample_rate_hz,
             clocks: Vec::new(),
             clock_source: if pmu.is_some() { ClockSource::Tsc } else { ClockSource::Monotonic },
             missing,
@@ -89,7 +91,7 @@ impl EbpfSource {
     }
 
     /// Adds processes to those that are recorded.
-    pub(crate) fn filter(&self, pids: &[u32]) -> Result<(), CaptureError> {
+    fn filter(&self, pids: &[u32]) -> Result<(), CaptureError> {
         let Some(Map::HashMap(map)) = self.ebpf.map("recorded_processes") else { return Ok(()) };
         for &pid in pids {
             sys::update_map(map.fd().as_fd(), pid, 1)
@@ -98,42 +100,49 @@ impl EbpfSource {
         Ok(())
     }
 
-    /// Attaches the programs: the recording begins.
-    pub(crate) fn attach(&mut self, options: &RecordOptions, cpus: &[u32]) -> Result<(), CaptureError> {
+    fn sample(&mut self, cpu: u32) -> Result<(), CaptureError> {
+        let Some(sampling) = &mut self.sampling else { return Ok(()) };
+        sampling.add_cpu(cpu).map_err(|error| CaptureError::system(format!("cannot sample CPU {cpu}"), error))
+    }
+
+    /// The kernel's counts of the programs, now or when they were detached.
+    fn counts(&self) -> Vec<(String, ProgramCounts)> {
+        self.last_counts.clone().unwrap_or_else(|| programs::counts(&self.ebpf))
+    }
+}
+
+impl Source for EbpfSource {
+    fn attach(&mut self, cpus: &[u32]) -> Result<(), CaptureError> {
         programs::attach(&mut self.ebpf, &mut self.missing)?;
-        if options.sample_rate_hz == 0 {
+        if self.sample_rate_hz == 0 {
             return Ok(());
         }
         let Some(program) = programs::sampling_program(&self.ebpf) else { return Ok(()) };
-        let mut sampling = Sampling::new(options.sample_rate_hz, program, cpus.first().copied().unwrap_or(0));
-        for &cpu in cpus {
-            sampling.add_cpu(cpu).map_err(|error| CaptureError::system(format!("cannot sample CPU {cpu}"), error))?;
-        }
-        self.sampling = Some(sampling);
-        Ok(())
+        self.sampling = Some(Sampling::new(self.sample_rate_hz, program, cpus.first().copied().unwrap_or(0)));
+        cpus.iter().try_for_each(|cpu| self.sample(*cpu))
     }
 
-    /// What drives the samples; `None` when there are none.
-    pub(crate) fn sample_event(&self) -> Option<&'static str> {
-        self.sampling.as_ref().map(Sampling::event_name)
-    }
-
-    /// Records on a CPU that came up during the recording.
-    pub(crate) fn add_cpu(&mut self, cpu: u32) -> Result<(), CaptureError> {
+    fn add_cpu(&mut self, cpu: u32) -> Result<(), CaptureError> {
         self.start_clocks(&[cpu])?;
-        if let Some(sampling) = &mut self.sampling {
-            sampling.add_cpu(cpu).map_err(|error| CaptureError::system(format!("cannot sample CPU {cpu}"), error))?;
+        self.sample(cpu)
+    }
+
+    fn drain(&mut self, now: Ticks, all: bool, out: &mut Drained<'_>) -> f64 {
+        self.lanes.drain(now, all, out.chunk)
+    }
+
+    /// Detaches all programs and waits until none runs any more: they are not
+    /// preemptible, so a visit to each CPU sees the end of the last one.
+    fn detach(&mut self, cpus: &[u32]) {
+        self.sampling = None;
+        self.last_counts = Some(programs::counts(&self.ebpf));
+        programs::detach(&mut self.ebpf);
+        for &cpu in cpus {
+            drop(crate::affinity::run_on(cpu));
         }
-        Ok(())
     }
 
-    /// Moves what the lanes hold into chunks; returns how full the fullest was.
-    pub(crate) fn drain(&mut self, now: Ticks, all: bool, sink: &mut dyn FnMut(Chunk)) -> f64 {
-        self.lanes.drain(now, all, sink)
-    }
-
-    /// What the programs lost so far.
-    pub(crate) fn losses(&self) -> Vec<LaneLoss> {
+    fn losses(&self) -> Vec<LaneLoss> {
         let mut losses = self.lanes.losses();
         let skipped = |(program, counts): &(String, ProgramCounts)| LaneLoss {
             lane: LaneKind::Sched.name().to_owned(),
@@ -146,28 +155,12 @@ impl EbpfSource {
         losses
     }
 
-    /// The kernel's counts of the programs, now or when they were detached.
-    fn counts(&self) -> Vec<(String, ProgramCounts)> {
-        self.last_counts.clone().unwrap_or_else(|| programs::counts(&self.ebpf))
-    }
-
     /// Sums of the lanes' statistics by name, and of the programs' run time
     /// and runs where the kernel counts them.
-    pub(crate) fn statistics(&self) -> BTreeMap<String, u64> {
-        const NAMES: [(usize, &str); 9] = [
-            (statistic::WRITTEN, "records_written"),
-            (statistic::STACKS, "stacks_looked_up"),
-            (statistic::STACKS_SENT, "stacks_sent"),
-            (statistic::STACKS_LOST, "stacks_lost"),
-            (statistic::SLOT_HITS, "kernel_stacks_verified"),
-            (statistic::SLOT_MISSES, "kernel_stacks_walked"),
-            (statistic::CROSS_CHECKED, "kernel_stacks_cross_checked"),
-            (statistic::CROSS_DIFFERENT, "kernel_stacks_different"),
-            (statistic::USER_UNREADABLE, "user_stacks_cut_short"),
-        ];
+    fn statistics(&self) -> BTreeMap<String, u64> {
         let mut sums = BTreeMap::new();
         for (_, _, header) in self.lanes.headers() {
-            for (index, name) in NAMES {
+            for (index, name) in STATISTICS {
                 *sums.entry(name.to_owned()).or_default() += header.statistics[index];
             }
         }
@@ -178,17 +171,32 @@ impl EbpfSource {
         sums
     }
 
-    /// Detaches all programs and waits until none runs any more: they are not
-    /// preemptible, so a visit to each CPU sees the end of the last one.
-    pub(crate) fn detach(&mut self, cpus: &[u32]) {
-        self.sampling = None;
-        self.last_counts = Some(programs::counts(&self.ebpf));
-        programs::detach(&mut self.ebpf);
-        for &cpu in cpus {
-            drop(crate::affinity::run_on(cpu));
-        }
+    fn describe(&self, session: &mut SessionInfo) {
+        session.clock_source = self.clock_source;
+        session.clocks = self.clocks.clone();
+        // Found in ticks; the session has nanoseconds.
+        session.clocks.iter_mut().for_each(|clock| clock.error_bound_ns *= 1e9 / session.tick_rate_hz);
+        session.sample_event =
+            self.sampling.as_ref().map_or(String::new(), |sampling| sampling.event_name().to_owned());
+    }
+
+    fn missing(&self) -> &[String] {
+        &self.missing
     }
 }
+
+/// Names of the lanes' statistics.
+const STATISTICS: [(usize, &str); 9] = [
+    (statistic::WRITTEN, "records_written"),
+    (statistic::STACKS, "stacks_looked_up"),
+    (statistic::STACKS_SENT, "stacks_sent"),
+    (statistic::STACKS_LOST, "stacks_lost"),
+    (statistic::SLOT_HITS, "kernel_stacks_verified"),
+    (statistic::SLOT_MISSES, "kernel_stacks_walked"),
+    (statistic::CROSS_CHECKED, "kernel_stacks_cross_checked"),
+    (statistic::CROSS_DIFFERENT, "kernel_stacks_different"),
+    (statistic::USER_UNREADABLE, "user_stacks_cut_short"),
+];
 
 /// Loads the object with its constants set for this recording.
 fn load_object(options: &RecordOptions, btf: &Btf, cpus: u32, tsc: bool) -> Result<Ebpf, CaptureError> {

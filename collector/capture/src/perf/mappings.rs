@@ -2,13 +2,16 @@
 //! into the capture as they are. The only look into them is for files that
 //! must be held open before their process ends.
 
+use std::collections::BTreeMap;
 use std::io;
 
-use syscollect_model::{BuildId, LossCause, Mapping, Ticks};
-use syscollect_store::{Chunk, Lane, LaneKind, LaneLoss};
+use syscollect_model::{BuildId, LossCause, Mapping, SessionInfo, Ticks};
+use syscollect_store::{Lane, LaneKind, LaneLoss};
 
 use super::event::PerfEvent;
 use super::ring::PerfRing;
+use crate::error::CaptureError;
+use crate::source::{Drained, Seen, Source};
 use crate::stage::Stage;
 
 /// Pages of each CPU's ring: some 1,500 mappings between two polls.
@@ -21,22 +24,12 @@ const PERF_RECORD_MMAP2: u32 = 10;
 const PERF_RECORD_MISC_COMM_EXEC: u16 = 1 << 13;
 const PERF_RECORD_MISC_MMAP_BUILD_ID: u16 = 1 << 14;
 
-/// What should be noted while its process lives.
-#[derive(Debug)]
-pub(crate) enum Seen {
-    /// A file was mapped.
-    Mapping(Mapping),
-    /// A process began to run another program.
-    Exec {
-        /// The process.
-        pid: u32,
-    },
-}
-
 /// The mapping events of all CPUs.
+#[derive(Default)]
 pub(crate) struct MappingRings {
     build_ids: bool,
     cpus: Vec<CpuRing>,
+    missing: Vec<String>,
 }
 
 struct CpuRing {
@@ -47,22 +40,7 @@ struct CpuRing {
 }
 
 impl MappingRings {
-    /// Starts on the given CPUs.
-    ///
-    /// # Errors
-    ///
-    /// What perf_event_open or mmap said for the first CPU that failed.
-    pub(crate) fn open(cpus: &[u32]) -> io::Result<Self> {
-        // Before 5.12 the kernel refuses the attribute: build ids are then read
-        // from the files.
-        let probe = cpus.first().map(|cpu| PerfEvent::mappings(*cpu, 1, true).is_ok());
-        let mut rings = Self { build_ids: probe.unwrap_or(false), cpus: Vec::new() };
-        cpus.iter().try_for_each(|cpu| rings.add_cpu(*cpu))?;
-        Ok(rings)
-    }
-
-    /// Starts on a CPU that came up.
-    pub(crate) fn add_cpu(&mut self, cpu: u32) -> io::Result<()> {
+    fn open(&mut self, cpu: u32) -> io::Result<()> {
         let event = PerfEvent::mappings(cpu, RING_PAGES as u32 * PAGE / 2, self.build_ids)?;
         let ring = PerfRing::map(event, RING_PAGES)?;
         match self.cpus.iter_mut().find(|entry| entry.cpu == cpu) {
@@ -74,9 +52,26 @@ impl MappingRings {
         }
         Ok(())
     }
+}
 
-    /// Passes the records on to `sink`, and what should be noted to `seen`.
-    pub(crate) fn drain(&mut self, now: Ticks, seen: &mut dyn FnMut(Seen), sink: &mut dyn FnMut(Chunk)) {
+impl Source for MappingRings {
+    /// Never fails: a recording without mappings of new files is still one.
+    fn attach(&mut self, cpus: &[u32]) -> Result<(), CaptureError> {
+        // Before 5.12 the kernel refuses the attribute: build ids are then read
+        // from the files.
+        self.build_ids = cpus.first().is_some_and(|cpu| PerfEvent::mappings(*cpu, 1, true).is_ok());
+        if let Err(error) = cpus.iter().try_for_each(|cpu| self.open(*cpu)) {
+            self.missing.push(format!("mappings of new files are not recorded: {error}"));
+            self.cpus.clear();
+        }
+        Ok(())
+    }
+
+    fn add_cpu(&mut self, cpu: u32) -> Result<(), CaptureError> {
+        self.open(cpu).map_err(|error| CaptureError::system(format!("cannot record mappings on CPU {cpu}"), error))
+    }
+
+    fn drain(&mut self, now: Ticks, _all: bool, out: &mut Drained<'_>) -> f64 {
         for entry in &mut self.cpus {
             let data = entry.stage.data();
             let start = data.len();
@@ -85,14 +80,18 @@ impl MappingRings {
                 if record.kind == PERF_RECORD_LOST {
                     entry.lost += record.word(8).unwrap_or(0);
                 }
-                record.seen().into_iter().for_each(&mut *seen);
+                record.seen().into_iter().for_each(&mut *out.seen);
             }
-            entry.stage.flush(now, |data| records(data).count() as u32, sink);
+            entry.stage.flush(now, |data| records(data).count() as u32, out.chunk);
         }
+        // Its rings are small and their records rare: the lanes set the pace.
+        0.0
     }
 
-    /// What the kernel says it dropped.
-    pub(crate) fn losses(&self) -> Vec<LaneLoss> {
+    /// The rings stay mapped, so that the last records can be drained.
+    fn detach(&mut self, _cpus: &[u32]) {}
+
+    fn losses(&self) -> Vec<LaneLoss> {
         let loss = |entry: &CpuRing| LaneLoss {
             lane: LaneKind::Mapping.name().to_owned(),
             cpu: Some(entry.cpu),
@@ -101,6 +100,16 @@ impl MappingRings {
             count: entry.lost,
         };
         self.cpus.iter().filter(|entry| entry.lost > 0).map(loss).collect()
+    }
+
+    fn statistics(&self) -> BTreeMap<String, u64> {
+        BTreeMap::new()
+    }
+
+    fn describe(&self, _session: &mut SessionInfo) {}
+
+    fn missing(&self) -> &[String] {
+        &self.missing
     }
 }
 

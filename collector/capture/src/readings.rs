@@ -1,0 +1,68 @@
+//! What the collector itself reads every 100 ms: all clocks, and the counters.
+
+use std::path::Path;
+
+use syscollect_model::{ClockPair, ClockSource};
+use syscollect_records::{ClockRecord, CounterRecord};
+use syscollect_store::{Chunk, CounterDefinition, Lane, LaneKind};
+
+use crate::clock::{clock_record, read_clocks, ticks_now};
+use crate::counters::Counters;
+use crate::stage::Stage;
+
+/// The collector's own two lanes.
+pub(crate) struct Readings {
+    source: ClockSource,
+    first: ClockPair,
+    last: ClockPair,
+    clock: Stage,
+    counters: Counters,
+    counter: Stage,
+}
+
+impl Readings {
+    /// Takes the first clock reading.
+    pub(crate) fn start(source: ClockSource, cpus: u32) -> Self {
+        let first = read_clocks(source);
+        let mut clock = Stage::new(Lane { kind: LaneKind::Clock, cpu: 0 }, ClockRecord::SIZE);
+        clock.data().extend_from_slice(clock_record(&first).as_bytes());
+        Self {
+            source,
+            first,
+            last: first,
+            clock,
+            counters: Counters::open(Path::new("/"), cpus),
+            counter: Stage::new(Lane { kind: LaneKind::Counter, cpu: 0 }, CounterRecord::SIZE),
+        }
+    }
+
+    /// What the counters' numbers mean.
+    pub(crate) fn definitions(&self) -> Vec<CounterDefinition> {
+        self.counters.definitions()
+    }
+
+    /// Reads everything once.
+    pub(crate) fn read(&mut self) {
+        self.last = read_clocks(self.source);
+        self.clock.data().extend_from_slice(clock_record(&self.last).as_bytes());
+        let data = self.counter.data();
+        let (ticks, nanoseconds) = (self.last.ticks.0, self.last.monotonic);
+        self.counters.poll(ticks, nanoseconds, &mut |record| data.extend_from_slice(record.as_bytes()));
+    }
+
+    /// Passes on what is worth a chunk, or with `all` everything.
+    pub(crate) fn flush(&mut self, all: bool, sink: &mut dyn FnMut(Chunk)) {
+        let now = ticks_now(self.source);
+        for stage in [&mut self.clock, &mut self.counter] {
+            if all || stage.is_due() {
+                stage.flush(now, |_| 0, sink);
+            }
+        }
+    }
+
+    /// Ticks per second between the first reading and the last.
+    pub(crate) fn tick_rate_hz(&self) -> f64 {
+        let nanoseconds = self.last.monotonic_raw.saturating_sub(self.first.monotonic_raw).max(1);
+        self.last.ticks.0.saturating_sub(self.first.ticks.0).max(1) as f64 * 1e9 / nanoseconds as f64
+    }
+}

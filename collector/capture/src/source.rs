@@ -1,0 +1,56 @@
+//! What delivers records: the kernel programs, perf events, a recorded capture.
+
+use std::collections::BTreeMap;
+
+use syscollect_model::{Mapping, SessionInfo, Ticks};
+use syscollect_store::{Chunk, LaneLoss};
+
+use crate::error::CaptureError;
+
+/// A source of records. The collector drains all sources in turn, on one thread.
+pub(crate) trait Source: Send {
+    /// Begins to record on these CPUs.
+    fn attach(&mut self, cpus: &[u32]) -> Result<(), CaptureError>;
+
+    /// Records on a CPU that came up, too.
+    fn add_cpu(&mut self, cpu: u32) -> Result<(), CaptureError>;
+
+    /// Moves what is there into chunks; with `all` nothing stays waiting for
+    /// company. Returns how full the fullest lane was, 0 to 1.
+    fn drain(&mut self, now: Ticks, all: bool, out: &mut Drained<'_>) -> f64;
+
+    /// Ends recording. What was recorded before can still be drained.
+    fn detach(&mut self, cpus: &[u32]);
+
+    /// What was lost so far.
+    fn losses(&self) -> Vec<LaneLoss>;
+
+    /// Counts of what the source did, by name.
+    fn statistics(&self) -> BTreeMap<String, u64>;
+
+    /// Adds what the source knows of the session: its clock, what drives samples.
+    fn describe(&self, session: &mut SessionInfo);
+
+    /// What this machine lacks, in words, each said once.
+    fn missing(&self) -> &[String];
+}
+
+/// Where a source puts what it has.
+pub(crate) struct Drained<'a> {
+    /// Takes chunks.
+    pub(crate) chunk: &'a mut dyn FnMut(Chunk),
+    /// Takes what should be noted while its process lives.
+    pub(crate) seen: &'a mut dyn FnMut(Seen),
+}
+
+/// What should be noted while its process lives.
+#[derive(Debug)]
+pub(crate) enum Seen {
+    /// A file was mapped.
+    Mapping(Mapping),
+    /// A process began to run another program.
+    Exec {
+        /// The process.
+        pid: u32,
+    },
+}
