@@ -25,7 +25,7 @@ pub struct IndexEntry {
     /// Bytes of the records.
     pub length: u32,
     /// Bytes of the payload in the file.
-    pub(crate) stored: u32,
+    pub stored: u32,
     /// Where it lies in the file.
     pub(crate) offset: u64,
     copy: u64,

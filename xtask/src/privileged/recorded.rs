@@ -28,6 +28,8 @@ pub(crate) struct Recorded {
     pub(crate) clock: ClockMap,
     /// Decoded records by lane kind.
     pub(crate) counts: BTreeMap<LaneKind, u64>,
+    /// Bytes in the file by lane kind, second copies not counted.
+    pub(crate) bytes: BTreeMap<LaneKind, u64>,
     /// Stacks that were sent, by the kind of the lane they lie in and their CPU: the first ticks of each id.
     pub(crate) stacks: HashMap<(LaneKind, u16, u32), u64>,
     /// Uses of stacks by events, in the same terms, with the event's ticks.
@@ -53,15 +55,22 @@ impl Recorded {
     /// Reads a whole capture.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let reader = CaptureReader::open(path)?;
-        let mut collected = Collected::default();
+        let (mut collected, mut bytes) = (Collected::default(), BTreeMap::new());
         for lane in reader.lanes() {
             for entry in reader.chunks(lane) {
+                *bytes.entry(lane.kind).or_default() += u64::from(entry.stored);
                 collected.chunk(&reader.read(entry)?);
             }
         }
         let Collected { switches, counts, renames, tasks, processes, mut pairs, stacks, uses } = collected;
         pairs.sort_by_key(|pair| pair.ticks);
-        Ok(Self { switches, clock: ClockMap::new(pairs)?, counts, stacks, uses, renames, tasks, processes })
+        Ok(Self { switches, clock: ClockMap::new(pairs)?, counts, bytes, stacks, uses, renames, tasks, processes })
+    }
+
+    /// Bytes of scheduling records in the file for each of them.
+    pub(crate) fn bytes_per_switch_or_wakeup(&self) -> f64 {
+        let of = |map: &BTreeMap<LaneKind, u64>| map.get(&LaneKind::Sched).copied().unwrap_or(0) as f64;
+        of(&self.bytes) / of(&self.counts)
     }
 
     /// The stamp of the rename to that name.

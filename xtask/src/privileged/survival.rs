@@ -52,6 +52,11 @@ pub(crate) fn hidden_files(context: &Context) -> Result<String> {
     if !said.status.success() {
         bail!("the export without the recorded files ended with {}:\n{}", said.status, said.stderr);
     }
+    if let Some(engine) = context.engine() {
+        let query = "select count(*) from stack_profile_frame where name glob '*caller_seventy*'";
+        let [named] = engine.numbers(&away, [query])?;
+        ensure!(named > 0, "the export without the recorded files has lost the names");
+    }
     let (here, away) = (fs::read(here)?, fs::read(away)?);
     ensure!(here == away, "the exports differ ({} and {} bytes)", here.len(), away.len());
     Ok(format!("{} bytes, identical with {} files hidden", here.len(), hidden.len()))
