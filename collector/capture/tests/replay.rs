@@ -1,5 +1,6 @@
 //! Recordings of replayed chunks: the way from source to file, without a kernel.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 use std::path::Path;
 use std::time::Instant;
 
