@@ -3,7 +3,8 @@
 //! **Duties.** Turning the model's events into a file that a viewer opens, as a
 //! stream: memory does not grow with the number of events. [`PerfettoExporter`]
 //! writes Perfetto traces, [`TextExporter`] readable lines for tests and for
-//! looking closely; [`Format`] knows the formats by their file extensions.
+//! looking closely; [`report`] sums a session up for the terminal; [`Format`]
+//! knows the formats by their file extensions.
 //!
 //! **Non-goals.** Nothing here knows where events come from: no captures, no
 //! decoding, no order to make, no addresses to name. A new source needs no
@@ -32,6 +33,7 @@
 mod error;
 mod format;
 mod perfetto;
+pub mod report;
 mod text;
 
 pub use error::ExportError;

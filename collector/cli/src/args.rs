@@ -1,6 +1,6 @@
 //! The command line as a whole, and the values that several sub-commands take.
 
-use crate::{completions, doctor, export, info, record};
+use crate::{completions, doctor, export, info, record, report};
 use clap::{Parser, Subcommand};
 
 const EXAMPLES: &str = "\
@@ -35,6 +35,8 @@ pub(crate) enum Command {
     Export(export::Args),
     /// Say what a capture holds, and what it lost
     Info(info::Args),
+    /// Sum a capture up: the busiest, the slowest, the most waited for
+    Report(report::Args),
     /// Say what this machine can record, what is missing, and how to mend it
     Doctor(doctor::Args),
     /// Print the completions of a shell

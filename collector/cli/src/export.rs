@@ -84,11 +84,10 @@ fn to_standard_output(capture: &Path, abandon: &Abandon, terminal: &Terminal) ->
 }
 
 /// Opens a capture and names what nobody has named.
-fn open(path: &Path, terminal: &Terminal) -> Result<Session> {
+pub(crate) fn open(path: &Path, terminal: &Terminal) -> Result<Session> {
     let reader = CaptureReader::open(path)?;
     let named = convert::has_names(&reader);
-    let mut session =
-        Session::open(reader).with_context(|| format!("nothing in {} can be exported", path.display()))?;
+    let mut session = Session::open(reader).with_context(|| format!("nothing in {} can be read", path.display()))?;
     if !named {
         let same_kernel = convert::is_this_boot(session.info());
         let tables = convert::name(&session, HeldFiles::new(), (same_kernel, false), terminal);

@@ -17,6 +17,7 @@ mod man;
 mod output;
 mod owner;
 mod record;
+mod report;
 mod signals;
 mod summary;
 mod terminal;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Some(Command::Record(args)) => record::run(args, program_start),
         Some(Command::Export(args)) => export::run(args),
         Some(Command::Info(args)) => info::run(&args),
+        Some(Command::Report(args)) => report::run(args),
         Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::Completions(args)) => completions::run(&args),
         Some(Command::Man) => man::run(),

@@ -1,0 +1,122 @@
+//! The books of one thread.
+
+use super::data::{Counts, Times};
+use super::gaps::Gaps;
+use syscollect_model::{OffCpu, ProcessId};
+
+/// The state of a thread, as far as events tell it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum State {
+    /// Nothing tells.
+    Unknown,
+    /// On this CPU.
+    Running(u32),
+    /// Runnable, waiting for a CPU.
+    Waiting(Wait),
+    /// Asleep.
+    Blocked(OffCpu),
+    /// It left the CPU for the last time.
+    Ended,
+}
+
+/// What a wait for a CPU began with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    Wakeup,
+    Preemption,
+}
+
+/// The time in a state that has ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stay {
+    pub(super) state: State,
+    /// How long the state is known to have lasted.
+    pub(super) known: u64,
+    /// Nothing is missing between its beginning and its end.
+    pub(super) complete: bool,
+}
+
+/// A thread's state and what was counted of it. Times are nanoseconds.
+#[derive(Debug)]
+pub(super) struct Account {
+    pub(super) process: ProcessId,
+    /// It belongs to what the report is about.
+    pub(super) chosen: bool,
+    pub(super) state: State,
+    /// Since when.
+    pub(super) since: u64,
+    /// It was woken while it was still on the CPU.
+    pub(super) woken_early: bool,
+    /// Its end was told; it may still run for a moment.
+    pub(super) exiting: bool,
+    pub(super) times: Times,
+    pub(super) counts: Counts,
+    pub(super) longest_wait: u64,
+}
+
+impl Account {
+    pub(super) fn new(process: ProcessId, chosen: bool, since: u64) -> Self {
+        Self {
+            process,
+            chosen,
+            state: State::Unknown,
+            since,
+            woken_early: false,
+            exiting: false,
+            times: Times::default(),
+            counts: Counts::default(),
+            longest_wait: 0,
+        }
+    }
+
+    /// Whether any event tells of what it did.
+    pub(super) fn is_active(&self) -> bool {
+        let Counts { switches, preemptions, wakeups, migrations, samples } = self.counts;
+        switches + preemptions + wakeups + migrations + samples > 0
+            || self.times.on_cpu_ns + self.times.waiting_ns + self.times.blocked_ns > 0
+    }
+
+    /// The state ends now, as an event tells.
+    ///
+    /// A thread off the CPU may have been woken, run and blocked again by
+    /// records that are missing; from there on its state is not known. What
+    /// runs is told by its CPU alone, which [`super::scheduling`] stops at gaps.
+    #[inline]
+    pub(super) fn change(&mut self, state: State, now: u64, gaps: &Gaps) -> Stay {
+        let now = now.max(self.since);
+        let known_until = match self.state {
+            State::Waiting(_) | State::Blocked(_) => gaps.known_until(self.since, now),
+            State::Unknown | State::Running(_) | State::Ended => now,
+        };
+        self.end(state, known_until, now)
+    }
+
+    /// Something was seen that does not follow from the state: an event is
+    /// missing. The state is known up to the first gap, if there is one.
+    pub(super) fn lose_track(&mut self, now: u64, gaps: &Gaps) -> Stay {
+        let now = now.max(self.since);
+        let known_until = match self.state {
+            State::Waiting(_) | State::Blocked(_) => gaps.first(self.since).map_or(self.since, |start| start.min(now)),
+            State::Unknown | State::Running(_) | State::Ended => self.since,
+        };
+        self.end(State::Unknown, known_until.max(self.since), now)
+    }
+
+    #[inline]
+    fn end(&mut self, next: State, known_until: u64, now: u64) -> Stay {
+        let known = known_until - self.since;
+        let stay = Stay { state: self.state, known, complete: known_until == now };
+        match self.state {
+            State::Unknown => self.times.unknown_ns += known,
+            State::Running(_) => self.times.on_cpu_ns += known,
+            State::Waiting(_) => self.times.waiting_ns += known,
+            State::Blocked(_) => self.times.blocked_ns += known,
+            State::Ended => {}
+        }
+        if self.state != State::Ended {
+            self.times.unknown_ns += now - known_until;
+        }
+        (self.state, self.since) = (next, now);
+        stay
+    }
+}

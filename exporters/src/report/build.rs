@@ -1,0 +1,288 @@
+//! The report, from what was summed up.
+
+use super::account::Account;
+use super::capped::Capped;
+use super::data::*;
+use super::durations::Durations;
+use super::off_cpu::state_name;
+use super::samples::{Function, by_function};
+use super::unresolved;
+use super::{ReportExporter, Waker};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use syscollect_model::{BuildId, Loss, ModuleId, ProcessId, Tables, ThreadId};
+
+/// What stands for code without a name.
+const UNNAMED: &str = "[unnamed]";
+
+impl ReportExporter {
+    pub(super) fn build(&self, losses: &[Loss], tables: &Tables) -> Report {
+        let start_ns = self.first.unwrap_or_default();
+        let duration_ns = self.last.saturating_sub(start_ns);
+        Report {
+            schema_version: REPORT_SCHEMA_VERSION,
+            recording: self.recording.clone(),
+            process: self.options.process.as_ref().map(ToString::to_string),
+            start_ns,
+            duration_ns,
+            events: self.counts,
+            cpus: self.cpus(duration_ns),
+            processes: self.processes(tables),
+            threads: self.threads(tables),
+            functions: self.functions(tables),
+            off_cpu: self.off_cpu(tables),
+            wakeups: self.wakeups(tables),
+            run_queue: self.run_queue(),
+            migrations: self.cpu_pairs(),
+            slices: self.slice_rows(tables),
+            instants: self.instant_rows(tables),
+            lost: losses.iter().fold(0, |sum: u64, loss| sum.saturating_add(loss.count)),
+            losses: losses.iter().map(loss_row).collect(),
+            unresolved: self.unresolved(tables),
+        }
+    }
+
+    /// The first rows in the order of `key`.
+    fn table<T, K: Ord>(&self, mut rows: Vec<T>, key: impl Fn(&T) -> K) -> Table<T> {
+        rows.sort_by_cached_key(key);
+        let total = rows.len();
+        rows.truncate(self.options.rows);
+        Table { total, rows }
+    }
+
+    fn cpus(&self, duration_ns: u64) -> Vec<CpuRow> {
+        let row = |cpu: u32, busy_ns, idle_ns, switches| CpuRow {
+            cpu,
+            busy_ns,
+            idle_ns,
+            unknown_ns: duration_ns.saturating_sub(busy_ns + idle_ns),
+            switches,
+        };
+        self.scheduling.cpus().iter().map(|(number, cpu)| row(number, cpu.busy, cpu.idle, cpu.switches)).collect()
+    }
+
+    /// The threads that did something and are asked for.
+    fn active(&self) -> impl Iterator<Item = (ThreadId, &Account)> {
+        self.scheduling.accounts().filter(|(_, account)| account.chosen && account.is_active())
+    }
+
+    fn threads(&self, tables: &Tables) -> Table<ThreadRow> {
+        let row = |(thread, account): (ThreadId, &Account)| {
+            let (row, process) = (tables.thread(thread), tables.process(account.process));
+            ThreadRow {
+                tid: row.tid,
+                name: tables.strings.get(row.name).to_owned(),
+                pid: process.pid,
+                process: tables.strings.get(process.name).to_owned(),
+                times: account.times,
+                longest_wait_ns: account.longest_wait,
+                counts: account.counts,
+            }
+        };
+        // Equal rows stay in the order of the tables.
+        self.table(self.active().map(row).collect(), |row| (busiest(&row.times), row.tid))
+    }
+
+    fn processes(&self, tables: &Tables) -> Table<ProcessRow> {
+        let mut rows = BTreeMap::<ProcessId, ProcessRow>::new();
+        for (_, account) in self.active() {
+            let row = rows.entry(account.process).or_default();
+            row.threads += 1;
+            add(&mut row.times, &account.times);
+            add_counts(&mut row.counts, &account.counts);
+            row.longest_wait_ns = row.longest_wait_ns.max(account.longest_wait);
+        }
+        for (process, row) in &mut rows {
+            let process = tables.process(*process);
+            row.pid = process.pid;
+            tables.strings.get(process.name).clone_into(&mut row.name);
+        }
+        self.table(rows.into_values().collect(), |row| (busiest(&row.times), row.pid))
+    }
+
+    fn functions(&self, tables: &Tables) -> Functions {
+        let rows: Vec<FunctionRow> = by_function(&self.samples, tables)
+            .into_iter()
+            .map(|(Function { module, name }, hits)| FunctionRow {
+                function: name.map_or(UNNAMED, |name| tables.strings.get(name)).to_owned(),
+                module: module_path(module, tables).to_owned(),
+                kernel: module.is_some_and(|module| tables.module(module).kernel),
+                self_samples: hits.own,
+                total: hits.total,
+            })
+            .collect();
+        let named = |row: &FunctionRow| (row.function.clone(), row.module.clone());
+        let hit = rows.iter().filter(|row| row.self_samples > 0).cloned().collect();
+        Functions {
+            samples: self.samples.all,
+            kernel_samples: self.samples.in_kernel,
+            idle_samples: self.samples.idle,
+            without_stack: self.samples.without_stack,
+            by_self: self.table(hit, |row| (Reverse((row.self_samples, row.total)), named(row))),
+            by_total: self.table(rows, |row| (Reverse((row.total, row.self_samples)), named(row))),
+        }
+    }
+
+    fn off_cpu(&self, tables: &Tables) -> OffCpuReport {
+        let times = &self.scheduling.off_cpu;
+        let reason = |(reason, total): (&super::off_cpu::Reason, &super::off_cpu::Total)| ReasonRow {
+            blocked_in: reason.blocked_in.map(|name| tables.strings.get(name).to_owned()),
+            state: state_name(reason.state).to_owned(),
+            io_wait: reason.io_wait,
+            count: total.count,
+            blocked_ns: total.sum,
+            max_ns: total.most,
+        };
+        let reasons = times.reasons.iter().map(reason).collect();
+        OffCpuReport {
+            blocked_ns: times.all.sum,
+            reasons: self.table(reasons, |row| {
+                (Reverse((row.blocked_ns, row.count)), row.blocked_in.clone(), row.state.clone(), row.io_wait)
+            }),
+            without_stack_ns: times.without_stack.sum,
+            stacks: self.off_cpu_stacks(tables),
+        }
+    }
+
+    fn off_cpu_stacks(&self, tables: &Tables) -> Table<StackRow> {
+        let stacks = self.scheduling.off_cpu.stacks.iter().map(|(key, total)| (*key, *total)).collect();
+        // Only the rows that are shown get their text.
+        let sorted = self.table(stacks, |((process, stack), total)| {
+            (Reverse((total.sum, total.count)), tables.process(*process).pid, *process, *stack)
+        });
+        let row = |((process, stack), total): ((ProcessId, _), super::off_cpu::Total)| {
+            let process = tables.process(process);
+            StackRow {
+                pid: process.pid,
+                process: tables.strings.get(process.name).to_owned(),
+                count: total.count,
+                blocked_ns: total.sum,
+                max_ns: total.most,
+                frames: tables.stack(stack).iter().map(|frame| tables.frame_label(*frame)).collect(),
+            }
+        };
+        Table { total: sorted.total, rows: sorted.rows.into_iter().map(row).collect() }
+    }
+
+    fn wakeups(&self, tables: &Tables) -> Wakeups {
+        let pairs = self.wakes.iter().map(|(pair, count)| (*pair, *count)).collect();
+        let tid = |thread: ThreadId| tables.thread(thread).tid;
+        let sorted = self.table(pairs, |((waker, wakee), count)| {
+            let (kind, waker_tid, _) = waker_names(*waker, tables);
+            (Reverse(*count), kind, waker_tid, tid(*wakee), *waker, *wakee)
+        });
+        let row = |((waker, wakee), count): ((Waker, ThreadId), u64)| {
+            let (kind, waker_tid, waker) = waker_names(waker, tables);
+            WakeRow {
+                waker_kind: kind.to_owned(),
+                waker: waker.to_owned(),
+                waker_tid,
+                wakee: tables.strings.get(tables.thread(wakee).name).to_owned(),
+                wakee_tid: tid(wakee),
+                count,
+            }
+        };
+        let pairs = Table { total: sorted.total, rows: sorted.rows.into_iter().map(row).collect() };
+        Wakeups { count: self.wake_count, by_interrupt: self.interrupt_wakes, pairs }
+    }
+
+    fn run_queue(&self) -> RunQueueReport {
+        let (wakeup, preemption) = (&self.scheduling.after_wakeup, &self.scheduling.after_preemption);
+        let mut all = Durations::new(3);
+        all.merge(wakeup);
+        all.merge(preemption);
+        RunQueueReport {
+            all: all.distribution(),
+            after_wakeup: wakeup.distribution(),
+            after_preemption: preemption.distribution(),
+            histogram: all.buckets(),
+        }
+    }
+
+    fn cpu_pairs(&self) -> Table<MigrationRow> {
+        let row = |(&(from_cpu, to_cpu), &count): (&(u32, u32), &u64)| MigrationRow { from_cpu, to_cpu, count };
+        self.table(self.migrations.iter().map(row).collect(), |row| (Reverse(row.count), row.from_cpu, row.to_cpu))
+    }
+
+    fn slice_rows(&self, tables: &Tables) -> Table<SliceRow> {
+        let names = &self.slices.names;
+        let row = |name: &str, named: &super::slices::Named| SliceRow {
+            name: name.to_owned(),
+            durations: named.durations.distribution(),
+            unfinished: named.unfinished,
+        };
+        let mut rows: Vec<_> = names.iter().map(|(name, named)| row(tables.strings.get(*name), named)).collect();
+        let others = row(OTHERS, names.left_out());
+        if others.durations.count + others.unfinished > 0 {
+            rows.push(others);
+        }
+        self.table(rows, |row| (Reverse((row.durations.total_ns, row.durations.count)), row.name.clone()))
+    }
+
+    fn instant_rows(&self, tables: &Tables) -> Table<InstantRow> {
+        let instants: &Capped<_, u64> = &self.slices.instants;
+        let row = |name: &str, count| InstantRow { name: name.to_owned(), count };
+        let mut rows: Vec<_> = instants.iter().map(|(name, count)| row(tables.strings.get(*name), *count)).collect();
+        if *instants.left_out() > 0 {
+            rows.push(row(OTHERS, *instants.left_out()));
+        }
+        self.table(rows, |row| (Reverse(row.count), row.name.clone()))
+    }
+
+    fn unresolved(&self, tables: &Tables) -> Table<UnresolvedRow> {
+        let modules = unresolved::by_module(&self.samples, &self.scheduling.off_cpu, tables);
+        let row = |(module, found): (Option<ModuleId>, unresolved::Unresolved)| UnresolvedRow {
+            module: module_path(module, tables).to_owned(),
+            build_id: module.map_or_else(BuildId::default, |id| tables.module(id).build_id.clone()).to_string(),
+            places: found.places.len() as u64,
+            samples: found.samples,
+            blocked_ns: found.blocked,
+        };
+        self.table(modules.into_iter().map(row).collect(), |row| {
+            (Reverse((row.samples, row.blocked_ns)), row.module.clone(), row.build_id.clone())
+        })
+    }
+}
+
+/// What stands for the names for which there was no room.
+const OTHERS: &str = "(other names)";
+
+/// Descending: on CPU, then waiting, then blocked.
+fn busiest(times: &Times) -> Reverse<(u64, u64, u64)> {
+    Reverse((times.on_cpu_ns, times.waiting_ns, times.blocked_ns))
+}
+
+/// The times of many threads may be more than a damaged clock's one.
+fn add(to: &mut Times, times: &Times) {
+    to.on_cpu_ns = to.on_cpu_ns.saturating_add(times.on_cpu_ns);
+    to.waiting_ns = to.waiting_ns.saturating_add(times.waiting_ns);
+    to.blocked_ns = to.blocked_ns.saturating_add(times.blocked_ns);
+    to.unknown_ns = to.unknown_ns.saturating_add(times.unknown_ns);
+}
+
+fn add_counts(to: &mut Counts, counts: &Counts) {
+    to.switches += counts.switches;
+    to.preemptions += counts.preemptions;
+    to.wakeups += counts.wakeups;
+    to.migrations += counts.migrations;
+    to.samples += counts.samples;
+}
+
+fn module_path(module: Option<ModuleId>, tables: &Tables) -> &str {
+    module.map_or("", |module| tables.strings.get(tables.module(module).path))
+}
+
+fn waker_names(waker: Waker, tables: &Tables) -> (&'static str, u32, &str) {
+    match waker {
+        Waker::Thread(thread) => {
+            let row = tables.thread(thread);
+            ("thread", row.tid, tables.strings.get(row.name))
+        }
+        Waker::Interrupt => ("interrupt", 0, ""),
+        Waker::Unknown => ("unknown", 0, ""),
+    }
+}
+
+fn loss_row(loss: &Loss) -> LossRow {
+    LossRow { lane: loss.lane.clone(), cpu: loss.cpu, cause: loss.cause.name().to_owned(), count: loss.count }
+}

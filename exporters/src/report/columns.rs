@@ -1,0 +1,137 @@
+//! Text in columns, and figures that read easily.
+
+use std::fmt::Write as _;
+
+/// What a column of names gets at least, however narrow the terminal.
+const LEAST_NAME: usize = 16;
+
+/// Lines of right-aligned figures, with a name at the end that is cut where
+/// the line would not fit into `width` characters.
+pub(super) fn table<const N: usize>(
+    text: &mut String,
+    width: usize,
+    heads: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+) {
+    let mut rows: Vec<[String; N]> = rows.into_iter().collect();
+    rows.insert(0, heads.map(str::to_owned));
+    let widths: [usize; N] =
+        std::array::from_fn(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0));
+    for row in rows {
+        let mut line = String::new();
+        for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
+            // Writing to a String never fails.
+            let _ = match column + 1 == N {
+                true => write!(line, "  {cell}"),
+                false => write!(line, "  {cell:>width$}"),
+            };
+        }
+        let figures = widths[..N - 1].iter().map(|width| width + 2).sum::<usize>() + 2;
+        text.push_str(clipped(line.trim_end(), width.max(figures + LEAST_NAME)).as_str());
+        text.push('\n');
+    }
+}
+
+/// The text, its end replaced by an ellipsis where it is longer than `width` characters.
+pub(super) fn clipped(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// Words in lines of at most `width` characters, indented, at most `lines` of them.
+pub(super) fn wrapped(text: &mut String, width: usize, indent: usize, lines: usize, words: &[String]) {
+    let room = width.saturating_sub(indent).max(LEAST_NAME);
+    let mut written = vec![String::new()];
+    for word in words {
+        let full = written.len() >= lines;
+        let Some(line) = written.last_mut() else { break };
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= room {
+            let _ = write!(line, " {word}");
+        } else if !full {
+            written.push(word.clone());
+        } else {
+            line.push_str(" …");
+            break;
+        }
+    }
+    for line in written.iter().filter(|line| !line.is_empty()) {
+        let _ = writeln!(text, "{:indent$}{}", "", clipped(line, room));
+    }
+}
+
+/// `1,234,567`.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let groups = digits.as_bytes().rchunks(3).rev().map(|group| String::from_utf8_lossy(group).into_owned());
+    groups.collect::<Vec<_>>().join(",")
+}
+
+/// Three digits and a unit: `1.23 s`, `45.6 ms`, `789 us`, `0`.
+pub(super) fn duration(nanoseconds: u64) -> String {
+    let value = nanoseconds as f64;
+    let (value, unit) = match nanoseconds {
+        0 => return "0".to_owned(),
+        1..1_000 => return format!("{nanoseconds} ns"),
+        1_000..999_500 => (value / 1e3, "us"),
+        999_500..999_500_000 => (value / 1e6, "ms"),
+        _ => (value / 1e9, "s"),
+    };
+    let decimals = match value {
+        ..9.995 => 2,
+        ..99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$} {unit}")
+}
+
+/// A share of a whole in percent: `12.3`.
+pub(super) fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "-".to_owned();
+    }
+    format!("{:.1}", part as f64 * 100.0 / whole as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_three_digits() {
+        let texts =
+            [0, 999, 1_000, 9_994, 9_995, 99_950, 999_499, 999_500, 1_500_000_000, 123_456_000_000].map(duration);
+        let expected =
+            ["0", "999 ns", "1.00 us", "9.99 us", "10.0 us", "100 us", "999 us", "1.00 ms", "1.50 s", "123 s"];
+        assert_eq!(texts.each_ref().map(String::as_str), expected);
+    }
+
+    #[test]
+    fn figures_are_grouped_and_shares_are_of_something() {
+        assert_eq!(
+            [0, 999, 1_000, 1_234_567].map(grouped).each_ref().map(|s| &**s),
+            ["0", "999", "1,000", "1,234,567"]
+        );
+        assert_eq!(percent(1, 8), "12.5");
+        assert_eq!(percent(1, 0), "-");
+    }
+
+    #[test]
+    fn names_are_cut_to_the_width_and_figures_never() {
+        let mut text = String::new();
+        let row = ["1,234,567".to_owned(), "a name that is far too long".to_owned()];
+        table(&mut text, 30, ["count", "name"], [row]);
+        assert_eq!(text, "      count  name\n  1,234,567  a name that is f…\n");
+    }
+
+    #[test]
+    fn long_stacks_take_few_lines() {
+        let words: Vec<String> = ["aaaa", "bbbb", "cccc", "dddd", "eeee", "ffff", "gggg"].map(str::to_owned).into();
+        let mut text = String::new();
+        wrapped(&mut text, 18, 2, 2, &words); // 16 characters of text
+        assert_eq!(text, "  aaaa bbbb cccc\n  dddd eeee ffff …\n");
+    }
+}

@@ -1,0 +1,407 @@
+//! The report as data. Its JSON is a contract: fields are added, not changed.
+//!
+//! All times are nanoseconds.
+
+use serde::{Deserialize, Serialize};
+
+/// The version of [`Report`]'s JSON; it grows when a field changes its meaning.
+pub const REPORT_SCHEMA_VERSION: u32 = 1;
+
+/// What a session amounts to.
+///
+/// Rows are ordered by what matters most in them, and those that are equal by
+/// number and name, so that one session always makes the same report.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// [`REPORT_SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// Where and how it was recorded.
+    pub recording: Recording,
+    /// The process asked for, as it was asked for; `None` is the whole machine.
+    pub process: Option<String>,
+    /// Time of the first event, nanoseconds of the session's clock.
+    pub start_ns: u64,
+    /// From the first event to the last.
+    pub duration_ns: u64,
+    /// Events of the whole machine, whatever process was asked for.
+    pub events: EventCounts,
+    /// CPUs by number, whatever process was asked for.
+    pub cpus: Vec<CpuRow>,
+    /// Processes, the most time on CPU first.
+    pub processes: Table<ProcessRow>,
+    /// Threads, the most time on CPU first.
+    pub threads: Table<ThreadRow>,
+    /// Functions, from samples.
+    pub functions: Functions,
+    /// Why threads were blocked.
+    pub off_cpu: OffCpuReport,
+    /// Who woke whom.
+    pub wakeups: Wakeups,
+    /// How long runnable threads waited for a CPU.
+    pub run_queue: RunQueueReport,
+    /// Moves from CPU to CPU, the most frequent first.
+    pub migrations: Table<MigrationRow>,
+    /// Slices (zones) by name, the largest total first.
+    pub slices: Table<SliceRow>,
+    /// Instants (messages) by name, the most frequent first.
+    pub instants: Table<InstantRow>,
+    /// Records lost, of the whole machine.
+    pub lost: u64,
+    /// The same by lane, CPU and cause, as the session tells them.
+    pub losses: Vec<LossRow>,
+    /// Code without names, by module, the most samples first.
+    pub unresolved: Table<UnresolvedRow>,
+}
+
+/// The first rows of a table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Table<T> {
+    /// How many rows there are in all.
+    pub total: usize,
+    /// The first of them.
+    pub rows: Vec<T>,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self { total: 0, rows: Vec::new() }
+    }
+}
+
+/// Where and how the session was recorded.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Recording {
+    /// The recorder and its version.
+    pub recorder: String,
+    /// Host name.
+    pub hostname: String,
+    /// Kernel release.
+    pub kernel_release: String,
+    /// CPUs of the machine.
+    pub cpus: usize,
+    /// Sampling rate asked for, Hz; 0 is none.
+    pub sample_rate_hz: u32,
+    /// What drives the samples.
+    pub sample_event: String,
+    /// Stacks asked for.
+    pub stacks: Vec<String>,
+    /// Only these processes were recorded, if not empty: all figures of others are partial.
+    pub filter_pids: Vec<u32>,
+}
+
+/// Events by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventCounts {
+    /// Context switches.
+    pub switches: u64,
+    /// Wakeups, those of new threads included.
+    pub wakeups: u64,
+    /// Moves to another run queue.
+    pub migrations: u64,
+    /// CPU samples, those of idle CPUs included.
+    pub samples: u64,
+    /// Slices begun.
+    pub slices: u64,
+    /// Instants.
+    pub instants: u64,
+    /// Counter values.
+    pub counters: u64,
+}
+
+/// One CPU.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CpuRow {
+    /// Its number.
+    pub cpu: u32,
+    /// Time in which it ran threads.
+    pub busy_ns: u64,
+    /// Time in which it idled.
+    pub idle_ns: u64,
+    /// Time of which it is not known: before its first event, and where records were lost.
+    pub unknown_ns: u64,
+    /// Context switches.
+    pub switches: u64,
+}
+
+/// What time went to. The sum is the time that the thread was there, within the session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Times {
+    /// On a CPU.
+    pub on_cpu_ns: u64,
+    /// Runnable, waiting for a CPU.
+    pub waiting_ns: u64,
+    /// Blocked: asleep until something wakes it.
+    pub blocked_ns: u64,
+    /// In a state that is not known.
+    pub unknown_ns: u64,
+}
+
+/// What was counted of a thread, or of all threads of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// How often it came onto a CPU.
+    pub switches: u64,
+    /// How often it left the CPU though it could have run on.
+    pub preemptions: u64,
+    /// How often it was woken.
+    pub wakeups: u64,
+    /// How often it was moved to another run queue.
+    pub migrations: u64,
+    /// CPU samples.
+    pub samples: u64,
+}
+
+/// A process: the sum of its threads.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProcessRow {
+    /// Its process id.
+    pub pid: u32,
+    /// The last name it had.
+    pub name: String,
+    /// Its threads that did something.
+    pub threads: usize,
+    /// What the time of all its threads went to.
+    #[serde(flatten)]
+    pub times: Times,
+    /// The longest wait for a CPU of any of its threads.
+    pub longest_wait_ns: u64,
+    /// What was counted.
+    #[serde(flatten)]
+    pub counts: Counts,
+}
+
+/// A thread.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ThreadRow {
+    /// Its thread id.
+    pub tid: u32,
+    /// The last name it had.
+    pub name: String,
+    /// Its process's id.
+    pub pid: u32,
+    /// Its process's last name.
+    pub process: String,
+    /// What its time went to.
+    #[serde(flatten)]
+    pub times: Times,
+    /// Its longest wait for a CPU.
+    pub longest_wait_ns: u64,
+    /// What was counted.
+    #[serde(flatten)]
+    pub counts: Counts,
+}
+
+/// Functions, from the samples of CPUs that did not idle.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Functions {
+    /// Samples of threads.
+    pub samples: u64,
+    /// Of these, how many hit kernel code.
+    pub kernel_samples: u64,
+    /// Samples of idle CPUs (of the whole machine, whatever process was asked for).
+    pub idle_samples: u64,
+    /// Samples of threads without a stack; they are in no row.
+    pub without_stack: u64,
+    /// By samples in the function itself.
+    pub by_self: Table<FunctionRow>,
+    /// By samples in the function and in what it calls.
+    pub by_total: Table<FunctionRow>,
+}
+
+/// A function.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FunctionRow {
+    /// Its name; `[unnamed]` stands for all code of the module without a name.
+    pub function: String,
+    /// Its module's path; empty where the code belongs to no file.
+    pub module: String,
+    /// It is kernel code.
+    pub kernel: bool,
+    /// Samples that hit it: it, or an inlined copy of it, is the innermost frame.
+    #[serde(rename = "self")]
+    pub self_samples: u64,
+    /// Samples that have it anywhere in their stack, each counted once.
+    pub total: u64,
+}
+
+/// Why threads were blocked.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OffCpuReport {
+    /// Time blocked in all; time waiting for a CPU is not in it.
+    pub blocked_ns: u64,
+    /// By what was waited for.
+    pub reasons: Table<ReasonRow>,
+    /// Of the time blocked, how much has no stack.
+    pub without_stack_ns: u64,
+    /// By process and stack.
+    pub stacks: Table<StackRow>,
+}
+
+/// What threads waited for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReasonRow {
+    /// The kernel function they slept in; `None` where it is not known.
+    pub blocked_in: Option<String>,
+    /// The kind of sleep: `interruptible`, `uninterruptible`, `idle`, `stopped`, `traced`, `parked`.
+    pub state: String,
+    /// They waited for I/O.
+    pub io_wait: bool,
+    /// How often.
+    pub count: u64,
+    /// How long in all.
+    pub blocked_ns: u64,
+    /// The longest time.
+    pub max_ns: u64,
+}
+
+/// Where a process's threads were blocked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StackRow {
+    /// The process's id.
+    pub pid: u32,
+    /// The process's last name.
+    pub process: String,
+    /// How often.
+    pub count: u64,
+    /// How long in all.
+    pub blocked_ns: u64,
+    /// The longest time.
+    pub max_ns: u64,
+    /// The frames, innermost first.
+    pub frames: Vec<String>,
+}
+
+/// Who woke whom.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Wakeups {
+    /// Wakeups in all: of a process asked for, those it did and those it got.
+    pub count: u64,
+    /// Of these, how many interrupts did.
+    pub by_interrupt: u64,
+    /// By waker and woken thread, the most frequent first.
+    pub pairs: Table<WakeRow>,
+}
+
+/// A thread that wakes another.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WakeRow {
+    /// `thread`, `interrupt` or `unknown`.
+    pub waker_kind: String,
+    /// The waking thread's name; empty where it is none.
+    pub waker: String,
+    /// Its thread id; 0 for idle, interrupts and the unknown.
+    pub waker_tid: u32,
+    /// The woken thread's name.
+    pub wakee: String,
+    /// Its thread id.
+    pub wakee_tid: u32,
+    /// How often.
+    pub count: u64,
+}
+
+/// How long runnable threads waited for a CPU.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunQueueReport {
+    /// All waits that began and ended within the session, with nothing missing between.
+    pub all: Distribution,
+    /// Those that began with a wakeup.
+    pub after_wakeup: Distribution,
+    /// Those that began with a preemption (or a yield).
+    pub after_preemption: Distribution,
+    /// All waits, by powers of two.
+    pub histogram: Vec<Bucket>,
+}
+
+/// A distribution of durations: exact, but for percentiles.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Distribution {
+    /// How many.
+    pub count: u64,
+    /// Their sum.
+    pub total_ns: u64,
+    /// Their mean, rounded down.
+    pub mean_ns: u64,
+    /// The shortest.
+    pub min_ns: u64,
+    /// 50 % are no longer.
+    pub p50_ns: u64,
+    /// 90 % are no longer.
+    pub p90_ns: u64,
+    /// 99 % are no longer.
+    pub p99_ns: u64,
+    /// 99.9 % are no longer.
+    pub p999_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
+/// A bar of a histogram.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bucket {
+    /// From here on.
+    pub from_ns: u64,
+    /// Up to here, exclusive.
+    pub to_ns: u64,
+    /// How many.
+    pub count: u64,
+}
+
+/// Moves from one CPU to another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MigrationRow {
+    /// The old CPU.
+    pub from_cpu: u32,
+    /// The new CPU.
+    pub to_cpu: u32,
+    /// How often.
+    pub count: u64,
+}
+
+/// Slices of one name.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SliceRow {
+    /// The name.
+    pub name: String,
+    /// Those that began and ended within the session.
+    #[serde(flatten)]
+    pub durations: Distribution,
+    /// Those that did not end; they are not in the durations.
+    pub unfinished: u64,
+}
+
+/// Instants of one name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstantRow {
+    /// The name.
+    pub name: String,
+    /// How many.
+    pub count: u64,
+}
+
+/// Lost records.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LossRow {
+    /// The lane.
+    pub lane: String,
+    /// Its CPU, if it has one.
+    pub cpu: Option<u32>,
+    /// Why, as [`syscollect_model::LossCause::name`] says it.
+    pub cause: String,
+    /// How many.
+    pub count: u64,
+}
+
+/// Code of a module that has no names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnresolvedRow {
+    /// The module's path; empty for code that belongs to no file.
+    pub module: String,
+    /// The module's build id; empty where it is not known.
+    pub build_id: String,
+    /// Different places without a name, in the stacks of samples and of blocked threads.
+    pub places: u64,
+    /// Samples with at least one of them.
+    pub samples: u64,
+    /// Blocked time with at least one of them in its stack.
+    pub blocked_ns: u64,
+}

@@ -1,0 +1,296 @@
+//! What a session amounts to: the busiest, the slowest, the most waited for.
+//!
+//! # Definitions
+//!
+//! **The session** lasts from its first event to its last.
+//!
+//! **Thread states.** A thread is *on CPU* from the switch to it until the
+//! switch from it. From a switch away with the state runnable, or by
+//! preemption, it *waits* for a CPU; from any other it is *blocked*, and from
+//! the wakeup on it waits, until the switch to it. A new thread waits from its
+//! first wakeup on. After a switch away as dead or zombie it is gone. What
+//! fits none of these is *unknown*; the four add up to the time that the
+//! thread was there within the session.
+//!
+//! - At the beginning every thread and every CPU is unknown, until the first
+//!   event that tells: a switch, a wakeup (of the thread, or by it), a sample.
+//! - What lasts at the end of the session counts up to there. Of a thread that
+//!   has ended and whose last switch is missing, the time after what was last
+//!   known of it is not counted.
+//! - A wakeup of a thread on CPU changes nothing. If the thread then leaves as
+//!   blocked and comes back without another wakeup, that wakeup met it on its
+//!   way: it waited all the time.
+//! - A thread that comes back without any wakeup was blocked all the time.
+//!
+//! **Losses.** Where scheduling records of a CPU are lost, what runs there is
+//! unknown from the last record before to the first one after. Threads off the
+//! CPU may have been woken, run and slept again meanwhile: each is unknown from
+//! the loss's beginning to the next event about it. What was counted before
+//! the loss became known stays. An event that contradicts what is known (a
+//! thread comes onto a second CPU, another one leaves than the one that ran)
+//! makes the contradicted state unknown from its beginning, or from the
+//! beginning of a loss within it.
+//!
+//! **Idle** is no thread here: its time is the CPUs' idle time. A thread id
+//! that was used twice is two threads. A thread that calls exec and takes over
+//! the main thread's id is two threads too; the second runs on from the first.
+//!
+//! **Run-queue latency** is the length of a wait from its beginning (wakeup or
+//! preemption) to its end (on CPU), where nothing is missing between. Waits
+//! that do not end within the session are not in it.
+//!
+//! **Off-CPU time** by stack and by reason is the time blocked; waiting is not
+//! in it.
+//!
+//! **Functions.** Samples of idle CPUs are left out. A sample counts for the
+//! function of its innermost frame (inlined ones included) as self, and once
+//! for each function in its stack as total. A function is a name in a module;
+//! all code of a module without names is one.
+//!
+//! **Slices** that begin and end within the session are measured.
+//!
+//! **One process.** With a filter, processes, threads, functions, off-CPU
+//! time, latencies, migrations, slices (of the process and its threads) and
+//! unresolved code are those of the chosen processes; wakeups are those that
+//! they did or got. CPUs, counts of events and losses stay the machine's.
+//!
+//! **Memory** grows with threads, stacks and names, never with the number of
+//! events; tables of pairs stop growing at some hundred thousand rows.
+
+mod account;
+mod build;
+mod capped;
+mod columns;
+mod cpu;
+mod data;
+mod durations;
+mod filter;
+mod gaps;
+mod off_cpu;
+mod samples;
+mod scheduling;
+mod slices;
+mod text;
+mod unresolved;
+
+pub use data::*;
+pub use filter::ProcessFilter;
+
+use capped::Capped;
+use samples::Samples;
+use scheduling::Scheduling;
+use slices::Slices;
+use std::convert::Infallible;
+use syscollect_model::{
+    Event, Exporter, Loss, Migration, RecorderSummary, Sample, Scope, SessionInfo, Tables, ThreadId, Time, TrackId,
+    Wakeup,
+};
+
+/// The lane whose losses make thread states unknown, see [`Loss::lane`].
+const SCHEDULING_LANE: &str = "sched";
+/// Pairs of threads that wake each other.
+const MAX_WAKE_PAIRS: usize = 1 << 19;
+/// Pairs of CPUs.
+const MAX_CPU_PAIRS: usize = 1 << 16;
+
+/// What a report is to show.
+#[derive(Clone, Debug)]
+pub struct ReportOptions {
+    /// Only these processes.
+    pub process: Option<ProcessFilter>,
+    /// Rows of each table; their full number is told.
+    pub rows: usize,
+}
+
+impl Default for ReportOptions {
+    fn default() -> Self {
+        Self { process: None, rows: 15 }
+    }
+}
+
+/// Who made a thread runnable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Waker {
+    Thread(ThreadId),
+    Interrupt,
+    Unknown,
+}
+
+/// Sums up a session; the definitions are in [the module's documentation](self).
+///
+/// ```
+/// use syscollect_exporters::report::{ReportExporter, ReportOptions};
+/// use syscollect_model::{Exporter, SessionInfo, Tables};
+///
+/// let (tables, info) = (Tables::default(), SessionInfo::default());
+/// let mut exporter = ReportExporter::new(ReportOptions::default());
+/// exporter.begin(&info, &tables)?;
+/// exporter.end(&[], None, &tables)?;
+/// let report = exporter.finish();
+/// assert_eq!(report.duration_ns, 0);
+/// assert!(report.text(100).contains("Lost"));
+/// # Ok::<(), std::convert::Infallible>(())
+/// ```
+pub struct ReportExporter {
+    options: ReportOptions,
+    recording: Recording,
+    counts: EventCounts,
+    first: Option<u64>,
+    last: u64,
+    scheduling: Scheduling,
+    samples: Samples,
+    wakes: Capped<(Waker, ThreadId), u64>,
+    wake_count: u64,
+    interrupt_wakes: u64,
+    migrations: Capped<(u32, u32), u64>,
+    slices: Slices,
+    report: Report,
+}
+
+impl ReportExporter {
+    /// A report of a session that is to be played into it.
+    pub fn new(options: ReportOptions) -> Self {
+        Self {
+            scheduling: Scheduling::new(options.process.clone()),
+            options,
+            recording: Recording::default(),
+            counts: EventCounts::default(),
+            first: None,
+            last: 0,
+            samples: Samples::default(),
+            wakes: Capped::new(MAX_WAKE_PAIRS),
+            wake_count: 0,
+            interrupt_wakes: 0,
+            migrations: Capped::new(MAX_CPU_PAIRS),
+            slices: Slices::default(),
+            report: Report::default(),
+        }
+    }
+
+    /// The report; empty if the session was not played to its end.
+    pub fn finish(self) -> Report {
+        self.report
+    }
+
+    #[inline]
+    fn wakeup(&mut self, now: u64, wakeup: &Wakeup, tables: &Tables) {
+        self.counts.wakeups += 1;
+        self.scheduling.wakeup(now, wakeup, tables);
+        let waker = match wakeup.waker {
+            _ if wakeup.from_interrupt => Waker::Interrupt,
+            Some(waker) => Waker::Thread(waker),
+            None => Waker::Unknown,
+        };
+        let chosen = self.is_chosen(wakeup.wakee, tables)
+            || matches!(waker, Waker::Thread(waker) if self.is_chosen(waker, tables));
+        if chosen {
+            self.wake_count += 1;
+            self.interrupt_wakes += u64::from(wakeup.from_interrupt);
+            *self.wakes.row((waker, wakeup.wakee)) += 1;
+        }
+    }
+
+    /// Whether the report is about the thread. Idle belongs to the whole machine only.
+    #[inline]
+    fn is_chosen(&mut self, thread: ThreadId, tables: &Tables) -> bool {
+        self.options.process.is_none() || self.scheduling.account(thread, tables).chosen
+    }
+
+    fn sample(&mut self, now: u64, sample: &Sample, tables: &Tables) {
+        self.counts.samples += 1;
+        self.scheduling.seen_running(now, sample.cpu, sample.thread, tables);
+        match sample.thread {
+            Tables::IDLE_THREAD => self.samples.idle += 1,
+            thread => self.samples.add(sample, self.scheduling.account(thread, tables)),
+        }
+    }
+
+    fn migration(&mut self, migration: &Migration, tables: &Tables) {
+        self.counts.migrations += 1;
+        let account = self.scheduling.account(migration.thread, tables);
+        account.counts.migrations += 1;
+        if account.chosen {
+            *self.migrations.row((migration.from_cpu, migration.to_cpu)) += 1;
+        }
+    }
+
+    fn track_is_chosen(&mut self, track: TrackId, tables: &Tables) -> bool {
+        match tables.track(track).scope {
+            Scope::Machine | Scope::Cpu(_) => self.options.process.is_none(),
+            Scope::Process(process) => self.options.process.as_ref().is_none_or(|one| one.matches(process, tables)),
+            Scope::Thread(thread) => self.is_chosen(thread, tables),
+        }
+    }
+
+    fn other(&mut self, now: u64, event: &Event, tables: &Tables) {
+        match event {
+            Event::SliceBegin(track, name) => {
+                self.counts.slices += 1;
+                if self.track_is_chosen(*track, tables) {
+                    self.slices.begin(now, *track, *name);
+                }
+            }
+            Event::SliceEnd(track) => self.slices.end(now, *track),
+            Event::Instant(track, name) => {
+                self.counts.instants += 1;
+                if self.track_is_chosen(*track, tables) {
+                    self.slices.instant(*name);
+                }
+            }
+            Event::ThreadStart(thread) => self.scheduling.thread_start(now, *thread, tables),
+            Event::ThreadEnd(thread) => self.scheduling.thread_end(now, *thread, tables),
+            Event::Loss(loss) if loss.lane == SCHEDULING_LANE && loss.count > 0 => {
+                let since = loss.between.map(|(last, _)| last.0);
+                self.scheduling.gap(now, loss.cpu, since, tables);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Exporter for ReportExporter {
+    type Error = Infallible;
+
+    fn begin(&mut self, session: &SessionInfo, _: &Tables) -> Result<(), Infallible> {
+        self.recording = Recording {
+            recorder: session.recorder.clone(),
+            hostname: session.hostname.clone(),
+            kernel_release: session.kernel_release.clone(),
+            cpus: session.cpus.len(),
+            sample_rate_hz: session.sample_rate_hz,
+            sample_event: session.sample_event.clone(),
+            stacks: session.stacks.clone(),
+            filter_pids: session.filter_pids.clone(),
+        };
+        Ok(())
+    }
+
+    #[inline]
+    fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), Infallible> {
+        let now = time.0;
+        if self.first.is_none() {
+            self.first = Some(now);
+            self.scheduling.begin(now);
+        }
+        self.last = now;
+        match event {
+            Event::Switch(switch) => {
+                self.counts.switches += 1;
+                self.scheduling.switch(now, switch, tables);
+            }
+            Event::Wakeup(wakeup) => self.wakeup(now, wakeup, tables),
+            Event::Sample(sample) => self.sample(now, sample, tables),
+            Event::Migration(migration) => self.migration(migration, tables),
+            Event::Counter(..) => self.counts.counters += 1,
+            other => self.other(now, other, tables),
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, losses: &[Loss], _: Option<&RecorderSummary>, tables: &Tables) -> Result<(), Infallible> {
+        self.scheduling.end(self.last, tables);
+        self.slices.finish();
+        self.report = self.build(losses, tables);
+        Ok(())
+    }
+}

@@ -1,0 +1,80 @@
+//! Time blocked, by what was waited for and by stack.
+
+use super::capped::Capped;
+use syscollect_model::{OffCpu, ProcessId, SleepState, StackId, StringId};
+
+/// Rows of each table.
+const MAX_ROWS: usize = 1 << 19;
+
+/// What a thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Reason {
+    pub(super) blocked_in: Option<StringId>,
+    pub(super) state: SleepState,
+    pub(super) io_wait: bool,
+}
+
+/// How often, how long in all and at most, nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Total {
+    pub(super) count: u64,
+    pub(super) sum: u64,
+    pub(super) most: u64,
+}
+
+impl Total {
+    #[inline]
+    fn add(&mut self, nanoseconds: u64) {
+        self.count += 1;
+        self.sum = self.sum.saturating_add(nanoseconds);
+        self.most = self.most.max(nanoseconds);
+    }
+}
+
+/// The time that threads were blocked.
+#[derive(Debug)]
+pub(super) struct OffCpuTimes {
+    pub(super) all: Total,
+    pub(super) without_stack: Total,
+    pub(super) reasons: Capped<Reason, Total>,
+    pub(super) stacks: Capped<(ProcessId, StackId), Total>,
+}
+
+impl Default for OffCpuTimes {
+    fn default() -> Self {
+        Self {
+            all: Total::default(),
+            without_stack: Total::default(),
+            reasons: Capped::new(MAX_ROWS),
+            stacks: Capped::new(MAX_ROWS),
+        }
+    }
+}
+
+impl OffCpuTimes {
+    #[inline]
+    pub(super) fn add(&mut self, process: ProcessId, off_cpu: &OffCpu, nanoseconds: u64) {
+        let reason = Reason { blocked_in: off_cpu.blocked_in, state: off_cpu.state, io_wait: off_cpu.io_wait };
+        self.all.add(nanoseconds);
+        self.reasons.row(reason).add(nanoseconds);
+        match off_cpu.stack {
+            Some(stack) => self.stacks.row((process, stack)).add(nanoseconds),
+            None => self.without_stack.add(nanoseconds),
+        }
+    }
+}
+
+/// The kind of sleep, as the report calls it.
+pub(super) fn state_name(state: SleepState) -> &'static str {
+    match state {
+        SleepState::Runnable => "runnable",
+        SleepState::Interruptible => "interruptible",
+        SleepState::Uninterruptible => "uninterruptible",
+        SleepState::Idle => "idle",
+        SleepState::Stopped => "stopped",
+        SleepState::Traced => "traced",
+        SleepState::Dead => "dead",
+        SleepState::Zombie => "zombie",
+        SleepState::Parked => "parked",
+    }
+}

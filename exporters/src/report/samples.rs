@@ -1,0 +1,80 @@
+//! Samples by stack while they come, and by function once they are all there.
+
+use super::account::Account;
+use rustc_hash::FxHashMap;
+use syscollect_model::{FrameId, ModuleId, Sample, StackId, StringId, Tables};
+
+/// Samples, counted.
+#[derive(Debug, Default)]
+pub(super) struct Samples {
+    pub(super) all: u64,
+    pub(super) in_kernel: u64,
+    pub(super) idle: u64,
+    pub(super) without_stack: u64,
+    /// By [`StackId`].
+    stacks: Vec<u64>,
+}
+
+impl Samples {
+    /// Counts a sample of a thread.
+    pub(super) fn add(&mut self, sample: &Sample, account: &mut Account) {
+        account.counts.samples += 1;
+        if !account.chosen {
+            return;
+        }
+        self.all += 1;
+        self.in_kernel += u64::from(sample.in_kernel);
+        let Some(StackId(stack)) = sample.stack else {
+            self.without_stack += 1;
+            return;
+        };
+        let index = stack as usize;
+        if index >= self.stacks.len() {
+            self.stacks.resize(index + 1, 0);
+        }
+        self.stacks[index] += 1;
+    }
+
+    /// The stacks that were sampled and how often.
+    pub(super) fn stacks(&self) -> impl Iterator<Item = (StackId, u64)> {
+        (0..).map(StackId).zip(self.stacks.iter().copied()).filter(|(_, count)| *count > 0)
+    }
+}
+
+/// What makes places in code one function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Function {
+    pub(super) module: Option<ModuleId>,
+    /// `None` is all code of the module that has no name.
+    pub(super) name: Option<StringId>,
+}
+
+/// Samples of a function.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Hits {
+    pub(super) own: u64,
+    pub(super) total: u64,
+    /// The last stack counted in `total`, so that recursion counts once.
+    last: Option<StackId>,
+}
+
+/// The samples of each function.
+pub(super) fn by_function(samples: &Samples, tables: &Tables) -> FxHashMap<Function, Hits> {
+    let mut functions = FxHashMap::<Function, Hits>::default();
+    for (stack, count) in samples.stacks() {
+        for (depth, frame) in tables.stack(stack).iter().enumerate() {
+            let hits = functions.entry(function(*frame, tables)).or_default();
+            hits.own += if depth == 0 { count } else { 0 };
+            if hits.last != Some(stack) {
+                hits.total += count;
+                hits.last = Some(stack);
+            }
+        }
+    }
+    functions
+}
+
+fn function(frame: FrameId, tables: &Tables) -> Function {
+    let row = tables.frame(frame);
+    Function { module: row.module, name: row.function }
+}

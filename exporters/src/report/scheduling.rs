@@ -1,0 +1,303 @@
+//! Who was in which state for how long, from switches and wakeups.
+//!
+//! The definitions are in the documentation of [`super`].
+
+use super::account::{Account, State, Stay, Wait};
+use super::cpu::Cpus;
+use super::durations::Durations;
+use super::filter::ProcessFilter;
+use super::gaps::Gaps;
+use super::off_cpu::OffCpuTimes;
+use syscollect_model::{OffCpu, SleepState, Switch, Tables, ThreadId, Wakeup};
+
+/// Digits of the percentiles of waits.
+const WAIT_DIGITS: u8 = 3;
+
+/// The states of all threads and CPUs. Times are nanoseconds.
+pub(super) struct Scheduling {
+    /// When the session begins.
+    origin: u64,
+    filter: Option<ProcessFilter>,
+    accounts: Vec<Account>,
+    cpus: Cpus,
+    gaps: Gaps,
+    /// The last end of a thread: when, and who.
+    last_end: Option<(u64, ThreadId)>,
+    pub(super) off_cpu: OffCpuTimes,
+    pub(super) after_wakeup: Durations,
+    pub(super) after_preemption: Durations,
+}
+
+impl Scheduling {
+    pub(super) fn new(filter: Option<ProcessFilter>) -> Self {
+        Self {
+            origin: 0,
+            filter,
+            accounts: Vec::new(),
+            cpus: Cpus::default(),
+            gaps: Gaps::default(),
+            last_end: None,
+            off_cpu: OffCpuTimes::default(),
+            after_wakeup: Durations::new(WAIT_DIGITS),
+            after_preemption: Durations::new(WAIT_DIGITS),
+        }
+    }
+
+    /// The session begins; called before any event.
+    pub(super) fn begin(&mut self, now: u64) {
+        self.origin = now;
+    }
+
+    pub(super) fn cpus(&self) -> &Cpus {
+        &self.cpus
+    }
+
+    /// The books of all threads but idle that were heard of.
+    pub(super) fn accounts(&self) -> impl Iterator<Item = (ThreadId, &Account)> {
+        (0..).map(ThreadId).zip(&self.accounts).skip(1)
+    }
+
+    /// The thread's books. Those of threads that began later begin there.
+    #[inline]
+    pub(super) fn account(&mut self, thread: ThreadId, tables: &Tables) -> &mut Account {
+        if thread.index() >= self.accounts.len() {
+            self.add_accounts(thread, tables);
+        }
+        &mut self.accounts[thread.index()]
+    }
+
+    #[cold]
+    fn add_accounts(&mut self, up_to: ThreadId, tables: &Tables) {
+        for index in self.accounts.len()..=up_to.index() {
+            let row = tables.thread(ThreadId(index as u32));
+            let since = row.start.map_or(self.origin, |start| start.0.max(self.origin));
+            let chosen = self.filter.as_ref().is_none_or(|filter| filter.matches(row.process, tables));
+            self.accounts.push(Account::new(row.process, chosen, since));
+        }
+    }
+
+    #[inline]
+    pub(super) fn switch(&mut self, now: u64, switch: &Switch, tables: &Tables) {
+        self.cpus.get(switch.cpu).switches += 1;
+        match switch.previous {
+            Some(previous) => self.leave(now, switch.cpu, previous, &switch.off_cpu, tables),
+            None => self.lose_current(now, switch.cpu, tables),
+        }
+        self.enter(now, switch.cpu, switch.next, tables);
+    }
+
+    #[inline]
+    fn leave(&mut self, now: u64, cpu: u32, thread: ThreadId, off_cpu: &OffCpu, tables: &Tables) {
+        let state = self.cpus.get(cpu);
+        match (state.current, state.resumed) {
+            (None, Some(at)) => self.runs_since(at, cpu, thread, tables),
+            (Some(current), _) if current != thread => self.lose_current(now, cpu, tables),
+            _ => {}
+        }
+        let state = self.cpus.get(cpu);
+        let expected = state.current == Some(thread);
+        state.settle(now);
+        if thread == Tables::IDLE_THREAD {
+            return;
+        }
+        if !expected {
+            self.lose_track(now, thread, tables);
+        }
+        let preempted = off_cpu.preempted || off_cpu.state == SleepState::Runnable;
+        let next = match off_cpu.state {
+            _ if preempted => State::Waiting(Wait::Preemption),
+            SleepState::Dead | SleepState::Zombie => State::Ended,
+            _ => State::Blocked(*off_cpu),
+        };
+        self.account(thread, tables).counts.preemptions += u64::from(preempted);
+        self.change(now, thread, next, tables);
+    }
+
+    #[inline]
+    fn enter(&mut self, now: u64, cpu: u32, thread: ThreadId, tables: &Tables) {
+        let state = self.cpus.get(cpu);
+        (state.current, state.since, state.resumed) = (Some(thread), now, None);
+        if thread == Tables::IDLE_THREAD {
+            return;
+        }
+        let account = self.account(thread, tables);
+        account.counts.switches += 1;
+        let (before, since) = (account.state, account.since);
+        let woken_early = std::mem::take(&mut account.woken_early);
+        match before {
+            // It left another CPU, and that is missing.
+            State::Running(_) => self.lose_track(now, thread, tables),
+            // The wakeup came while it was on its way off the CPU.
+            State::Blocked(_) if woken_early && self.gaps.known_until(since, now) == now => {
+                self.account(thread, tables).state = State::Waiting(Wait::Wakeup);
+            }
+            _ => {}
+        }
+        self.change(now, thread, State::Running(cpu), tables);
+    }
+
+    #[inline]
+    pub(super) fn wakeup(&mut self, now: u64, wakeup: &Wakeup, tables: &Tables) {
+        if let Some(waker) = wakeup.waker {
+            self.seen_running(now, wakeup.cpu, waker, tables);
+        }
+        let account = self.account(wakeup.wakee, tables);
+        account.counts.wakeups += 1;
+        match account.state {
+            State::Unknown | State::Blocked(_) => {}
+            State::Running(_) => {
+                account.woken_early = true;
+                return;
+            }
+            State::Ended => return,
+            // It was runnable already, unless records are missing.
+            State::Waiting(_) => {
+                let since = account.since;
+                if self.gaps.known_until(since, now) == now {
+                    return;
+                }
+            }
+        }
+        self.change(now, wakeup.wakee, State::Waiting(Wait::Wakeup), tables);
+    }
+
+    /// A sample or a wakeup shows what runs on a CPU: news only where that is not known.
+    #[inline]
+    pub(super) fn seen_running(&mut self, now: u64, cpu: u32, thread: ThreadId, tables: &Tables) {
+        let state = self.cpus.get(cpu);
+        if state.current.is_none() {
+            let since = state.resumed.unwrap_or(now);
+            self.runs_since(since, cpu, thread, tables);
+        }
+    }
+
+    /// The thread is found on a CPU of which nothing was known.
+    #[cold]
+    fn runs_since(&mut self, since: u64, cpu: u32, thread: ThreadId, tables: &Tables) {
+        let state = self.cpus.get(cpu);
+        (state.current, state.since, state.resumed) = (Some(thread), since, None);
+        if thread != Tables::IDLE_THREAD {
+            self.lose_track(since, thread, tables);
+            self.account(thread, tables).state = State::Running(cpu);
+        }
+    }
+
+    /// Something else than what was known runs on the CPU, or nothing is known any more.
+    #[cold]
+    fn lose_current(&mut self, now: u64, cpu: u32, tables: &Tables) {
+        let state = self.cpus.get(cpu);
+        state.resumed = None;
+        let Some(thread) = state.current.take() else { return };
+        if thread != Tables::IDLE_THREAD && self.account(thread, tables).state == State::Running(cpu) {
+            self.lose_track(now, thread, tables);
+        }
+    }
+
+    #[cold]
+    fn lose_track(&mut self, now: u64, thread: ThreadId, tables: &Tables) {
+        self.account(thread, tables);
+        let stay = self.accounts[thread.index()].lose_track(now, &self.gaps);
+        if let State::Running(cpu) = stay.state {
+            let state = self.cpus.get(cpu);
+            if state.current == Some(thread) {
+                (state.current, state.resumed) = (None, None);
+            }
+        }
+        self.book(thread, &stay);
+    }
+
+    #[inline]
+    fn change(&mut self, now: u64, thread: ThreadId, next: State, tables: &Tables) {
+        self.account(thread, tables);
+        let stay = self.accounts[thread.index()].change(next, now, &self.gaps);
+        if let State::Waiting(wait) = stay.state
+            && stay.complete
+            && matches!(next, State::Running(_))
+        {
+            self.waited(thread, wait, stay.known);
+        }
+        self.book(thread, &stay);
+    }
+
+    /// Books why a thread was blocked.
+    #[inline]
+    fn book(&mut self, thread: ThreadId, stay: &Stay) {
+        let account = &self.accounts[thread.index()];
+        if let State::Blocked(off_cpu) = &stay.state
+            && account.chosen
+        {
+            self.off_cpu.add(account.process, off_cpu, stay.known);
+        }
+    }
+
+    #[inline]
+    fn waited(&mut self, thread: ThreadId, wait: Wait, nanoseconds: u64) {
+        let account = &mut self.accounts[thread.index()];
+        account.longest_wait = account.longest_wait.max(nanoseconds);
+        if !account.chosen {
+            return;
+        }
+        match wait {
+            Wait::Wakeup => self.after_wakeup.add(nanoseconds),
+            Wait::Preemption => self.after_preemption.add(nanoseconds),
+        }
+    }
+
+    /// Scheduling records of a CPU (`None`: of any) are missing from `since` until now.
+    pub(super) fn gap(&mut self, now: u64, cpu: Option<u32>, since: Option<u64>, tables: &Tables) {
+        let since = since.unwrap_or(self.origin).clamp(self.origin, now);
+        self.gaps.add(since, now);
+        match cpu {
+            Some(cpu) => self.stop(now, cpu, since, tables),
+            None => (0..self.cpus.count()).for_each(|cpu| self.stop(now, cpu, since, tables)),
+        }
+    }
+
+    /// What runs on the CPU is known up to `since` and from now on.
+    fn stop(&mut self, now: u64, cpu: u32, since: u64, tables: &Tables) {
+        let state = self.cpus.get(cpu);
+        state.settle(since);
+        state.resumed = Some(now);
+        let Some(thread) = state.current.take() else { return };
+        if thread != Tables::IDLE_THREAD && self.account(thread, tables).state == State::Running(cpu) {
+            self.change(since, thread, State::Unknown, tables);
+        }
+    }
+
+    pub(super) fn thread_end(&mut self, now: u64, thread: ThreadId, tables: &Tables) {
+        self.account(thread, tables).exiting = true;
+        self.last_end = Some((now, thread));
+    }
+
+    /// A thread begins. One that takes the place of another of its process,
+    /// which ends at the same moment, is the same task after an exec: it runs on.
+    pub(super) fn thread_start(&mut self, now: u64, thread: ThreadId, tables: &Tables) {
+        let process = self.account(thread, tables).process;
+        let Some((at, old)) = self.last_end else { return };
+        let main = tables.thread(thread).tid == tables.process(process).pid;
+        let old = &self.accounts[old.index()];
+        let State::Running(cpu) = old.state else { return };
+        if at != now || old.process != process || !main {
+            return;
+        }
+        if let Some((_, old)) = self.last_end.take() {
+            self.change(now, old, State::Ended, tables);
+            self.change(now, thread, State::Running(cpu), tables);
+            self.cpus.get(cpu).current = Some(thread);
+        }
+    }
+
+    /// The session ends: what lasts, lasts until now.
+    pub(super) fn end(&mut self, now: u64, tables: &Tables) {
+        for cpu in 0..self.cpus.count() {
+            self.cpus.get(cpu).settle(now);
+        }
+        for index in 1..self.accounts.len() as u32 {
+            let account = &self.accounts[index as usize];
+            // A thread that has ended is not waiting for anything; its last switch is missing.
+            if !account.exiting || matches!(account.state, State::Running(_)) {
+                self.change(now, ThreadId(index), State::Ended, tables);
+            }
+        }
+    }
+}

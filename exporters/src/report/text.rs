@@ -1,0 +1,330 @@
+//! The report in words, for a terminal.
+//!
+//! Names come from the recorded machine: control characters in them are
+//! escaped, so that they cannot do anything to the terminal.
+
+use super::columns::{clipped, duration, grouped, percent, table, wrapped};
+use super::data::*;
+
+/// Lines that a stack may take.
+const STACK_LINES: usize = 3;
+/// Characters of the longest bar of the histogram.
+const BAR: usize = 40;
+
+impl Report {
+    /// The report as text in lines of `width` characters, as far as that is
+    /// possible without cutting figures.
+    pub fn text(&self, width: usize) -> String {
+        let mut out = Text { text: String::new(), width };
+        out.head(self);
+        out.cpus(&self.cpus);
+        out.processes(self);
+        out.threads(self);
+        out.functions(&self.functions);
+        out.off_cpu(&self.off_cpu);
+        out.wakeups(&self.wakeups);
+        out.run_queue(&self.run_queue);
+        out.migrations(&self.migrations);
+        out.slices(&self.slices);
+        out.instants(&self.instants);
+        out.unresolved(&self.unresolved);
+        out.losses(self);
+        out.text
+    }
+}
+
+struct Text {
+    text: String,
+    width: usize,
+}
+
+impl Text {
+    fn line(&mut self, line: &str) {
+        self.text.push_str(&clipped(line, self.width.max(40)));
+        self.text.push('\n');
+    }
+
+    /// A section's title; what it says of the number of rows.
+    fn title(&mut self, title: &str) {
+        self.text.push('\n');
+        self.line(title);
+    }
+
+    fn table<const N: usize>(&mut self, heads: [&str; N], rows: impl IntoIterator<Item = [String; N]>) {
+        table(&mut self.text, self.width, heads, rows);
+    }
+
+    fn head(&mut self, report: &Report) {
+        let Recording { recorder, hostname, kernel_release, cpus, filter_pids, .. } = &report.recording;
+        let machine = format!("{}, Linux {}, {cpus} CPUs", shown(hostname), shown(kernel_release));
+        self.line(&format!("{:<10} {machine}; {}", "Recorded", shown(recorder)));
+        self.line(&format!("{:<10} {}", "Duration", duration(report.duration_ns)));
+        let EventCounts { switches, wakeups, migrations, samples, slices, instants, counters } = report.events;
+        let counts = [
+            (switches, "switches"),
+            (wakeups, "wakeups"),
+            (migrations, "migrations"),
+            (samples, "samples"),
+            (slices, "slices"),
+            (instants, "instants"),
+            (counters, "counter values"),
+        ];
+        let words = counts.into_iter().filter(|(count, _)| *count > 0);
+        let words: Vec<_> = words.map(|(count, what)| format!("{} {what}", grouped(count))).collect();
+        self.line(&format!("{:<10} {}", "Events", words.join(", ")));
+        if let Some(process) = &report.process {
+            self.line(&format!("{:<10} only {}, but for CPUs and losses", "Process", shown(process)));
+        }
+        if !filter_pids.is_empty() {
+            let pids: Vec<_> = filter_pids.iter().map(u32::to_string).collect();
+            let pids = pids.join(", ");
+            self.line(&format!("{:<10} recorded with -p {pids}: other processes are partial", "Note"));
+        }
+        let lost = if report.lost == 0 { "nothing".to_owned() } else { format!("*** {} ***", grouped(report.lost)) };
+        self.line(&format!("{:<10} {lost}", "Lost"));
+    }
+
+    fn cpus(&mut self, cpus: &[CpuRow]) {
+        if cpus.is_empty() {
+            return;
+        }
+        self.title("CPUs");
+        let rows = cpus.iter().map(|row| {
+            let whole = row.busy_ns + row.idle_ns + row.unknown_ns;
+            let times = [row.busy_ns, row.idle_ns, row.unknown_ns].map(duration);
+            let [busy, idle, unknown] = times;
+            [busy, percent(row.busy_ns, whole), idle, unknown, grouped(row.switches), format!("cpu{}", row.cpu)]
+        });
+        self.table(["busy", "%", "idle", "unknown", "switches", "CPU"], rows);
+    }
+
+    fn processes(&mut self, report: &Report) {
+        let Table { total, rows } = &report.processes;
+        self.title(&some_of("Processes by time on CPU", rows.len(), *total));
+        let rows = rows.iter().map(|row| {
+            let [on_cpu, waiting, blocked] = states(&row.times);
+            let name = format!("{} ({}, {})", shown(&row.name), row.pid, count(row.threads as u64, "thread"));
+            let share = percent(row.times.on_cpu_ns, report.duration_ns);
+            let Counts { switches, preemptions, samples, .. } = row.counts;
+            [on_cpu, share, waiting, blocked, grouped(switches), grouped(preemptions), grouped(samples), name]
+        });
+        self.table(TASK_HEADS, rows);
+    }
+
+    fn threads(&mut self, report: &Report) {
+        let Table { total, rows } = &report.threads;
+        self.title(&some_of("Threads by time on CPU", rows.len(), *total));
+        let rows = rows.iter().map(|row| {
+            let [on_cpu, waiting, blocked] = states(&row.times);
+            let process = if row.tid == row.pid { String::new() } else { format!(" of {}", shown(&row.process)) };
+            let name = format!("{} ({}){process}", shown(&row.name), row.tid);
+            let share = percent(row.times.on_cpu_ns, report.duration_ns);
+            let Counts { switches, preemptions, samples, .. } = row.counts;
+            [on_cpu, share, waiting, blocked, grouped(switches), grouped(preemptions), grouped(samples), name]
+        });
+        self.table(TASK_HEADS, rows);
+    }
+
+    fn functions(&mut self, functions: &Functions) {
+        let Functions { samples, kernel_samples, idle_samples, without_stack, by_self, by_total } = functions;
+        let [samples_text, kernel, idle] = [samples, kernel_samples, idle_samples].map(|count| grouped(*count));
+        self.title(&format!(
+            "Functions: {samples_text} samples, {kernel} of them in the kernel ({idle} of idle CPUs are left out)"
+        ));
+        if *without_stack > 0 {
+            self.line(&format!("  {} have no stack and are in no row", grouped(*without_stack)));
+        }
+        for (order, Table { total, rows }) in [("self", by_self), ("total", by_total)] {
+            if rows.is_empty() {
+                continue;
+            }
+            self.title(&some_of(&format!("Functions by {order} samples"), rows.len(), *total));
+            let rows = rows.iter().map(|row| {
+                let FunctionRow { self_samples, total, kernel, .. } = *row;
+                let place = if kernel { "kernel" } else { "user" };
+                let [own, all] = [self_samples, total].map(grouped);
+                [own, percent(self_samples, *samples), all, percent(total, *samples), place.to_owned(), function(row)]
+            });
+            self.table(["self", "%", "total", "%", "code", "function"], rows);
+        }
+    }
+
+    fn off_cpu(&mut self, off_cpu: &OffCpuReport) {
+        let OffCpuReport { blocked_ns, reasons, without_stack_ns, stacks } = off_cpu;
+        if reasons.rows.is_empty() {
+            return;
+        }
+        let title = some_of("Blocked, by what was waited for", reasons.rows.len(), reasons.total);
+        self.title(&format!("{title} ({} in all)", duration(*blocked_ns)));
+        let rows = reasons.rows.iter().map(|row| {
+            let place = row.blocked_in.as_deref().map_or("?".into(), shown);
+            let io = if row.io_wait { ", for I/O" } else { "" };
+            let [sum, mean, most] = total(row.blocked_ns, row.count, row.max_ns);
+            [sum, grouped(row.count), mean, most, format!("{place} ({}{io})", row.state)]
+        });
+        self.table(["blocked", "times", "mean", "max", "in"], rows);
+        if stacks.rows.is_empty() {
+            return;
+        }
+        self.title(&some_of("Blocked, by process and stack", stacks.rows.len(), stacks.total));
+        if *without_stack_ns > 0 {
+            self.line(&format!("  {} have no stack", duration(*without_stack_ns)));
+        }
+        for row in &stacks.rows {
+            self.stack(row);
+        }
+    }
+
+    fn stack(&mut self, row: &StackRow) {
+        let [sum, mean, most] = total(row.blocked_ns, row.count, row.max_ns);
+        let process = format!("{} ({})", shown(&row.process), row.pid);
+        let times = if row.count == 1 { "once".into() } else { format!("{} times", grouped(row.count)) };
+        self.line(&format!("  {sum:>7}  {times}, mean {mean}, max {most}: {process}"));
+        let last = row.frames.len().saturating_sub(1);
+        let words = row.frames.iter().enumerate().map(|(index, frame)| match index == last {
+            true => shown(frame),
+            false => format!("{} <", shown(frame)),
+        });
+        wrapped(&mut self.text, self.width, 11, STACK_LINES, &words.collect::<Vec<_>>());
+    }
+
+    fn wakeups(&mut self, wakeups: &Wakeups) {
+        let Wakeups { count, by_interrupt, pairs } = wakeups;
+        if *count == 0 {
+            return;
+        }
+        let title = some_of("Who wakes whom", pairs.rows.len(), pairs.total);
+        self.title(&format!("{title} ({} wakeups, {} by interrupts)", grouped(*count), grouped(*by_interrupt)));
+        let rows = pairs.rows.iter().map(|row| {
+            let waker = match row.waker_kind.as_str() {
+                "thread" => format!("{} ({})", shown(&row.waker), row.waker_tid),
+                other => format!("[{other}]"),
+            };
+            [
+                grouped(row.count),
+                percent(row.count, *count),
+                format!("{waker} -> {} ({})", shown(&row.wakee), row.wakee_tid),
+            ]
+        });
+        self.table(["times", "%", "waker -> woken"], rows);
+    }
+
+    fn run_queue(&mut self, run_queue: &RunQueueReport) {
+        if run_queue.all.count == 0 {
+            return;
+        }
+        self.title("Run-queue latency: runnable until on CPU");
+        let kinds = [
+            (&run_queue.all, "all waits"),
+            (&run_queue.after_wakeup, "after a wakeup"),
+            (&run_queue.after_preemption, "after a preemption"),
+        ];
+        let rows = kinds.into_iter().filter(|(all, _)| all.count > 0).map(|(all, name)| {
+            let [mean, p50, p90, p99, p999, max] =
+                [all.mean_ns, all.p50_ns, all.p90_ns, all.p99_ns, all.p999_ns, all.max_ns].map(duration);
+            [grouped(all.count), mean, p50, p90, p99, p999, max, name.to_owned()]
+        });
+        self.table(["waits", "mean", "p50", "p90", "p99", "p99.9", "max", ""], rows);
+        let most = run_queue.histogram.iter().map(|bucket| bucket.count).max().unwrap_or(0).max(1);
+        let rows = run_queue.histogram.iter().map(|bucket| {
+            let bar = (bucket.count as f64 * BAR as f64 / most as f64).ceil() as usize;
+            [duration(bucket.from_ns), duration(bucket.to_ns), grouped(bucket.count), "#".repeat(bar)]
+        });
+        self.table(["from", "to", "waits", ""], rows);
+    }
+
+    fn migrations(&mut self, migrations: &Table<MigrationRow>) {
+        if migrations.rows.is_empty() {
+            return;
+        }
+        self.title(&some_of("Migrations", migrations.rows.len(), migrations.total));
+        let row = |row: &MigrationRow| [grouped(row.count), format!("cpu{} -> cpu{}", row.from_cpu, row.to_cpu)];
+        self.table(["times", "move"], migrations.rows.iter().map(row));
+    }
+
+    fn slices(&mut self, slices: &Table<SliceRow>) {
+        if slices.rows.is_empty() {
+            return;
+        }
+        self.title(&some_of("Slices by total time", slices.rows.len(), slices.total));
+        let rows = slices.rows.iter().map(|row| {
+            let all = &row.durations;
+            let [total, mean, p50, p99, max] =
+                [all.total_ns, all.mean_ns, all.p50_ns, all.p99_ns, all.max_ns].map(duration);
+            let open = if row.unfinished > 0 { format!(" ({} unfinished)", row.unfinished) } else { String::new() };
+            [total, grouped(all.count), mean, p50, p99, max, shown(&row.name) + &open]
+        });
+        self.table(["total", "times", "mean", "p50", "p99", "max", "slice"], rows);
+    }
+
+    fn instants(&mut self, instants: &Table<InstantRow>) {
+        if instants.rows.is_empty() {
+            return;
+        }
+        self.title(&some_of("Instants", instants.rows.len(), instants.total));
+        self.table(["times", "instant"], instants.rows.iter().map(|row| [grouped(row.count), shown(&row.name)]));
+    }
+
+    fn unresolved(&mut self, unresolved: &Table<UnresolvedRow>) {
+        if unresolved.rows.is_empty() {
+            return;
+        }
+        self.title(&some_of("Code without names, by module", unresolved.rows.len(), unresolved.total));
+        let rows = unresolved.rows.iter().map(|row| {
+            let module = if row.module.is_empty() {
+                "[no file: generated, or its mapping is missing]".into()
+            } else {
+                shown(&row.module)
+            };
+            [grouped(row.samples), duration(row.blocked_ns), grouped(row.places), module]
+        });
+        self.table(["samples", "blocked", "places", "module"], rows);
+    }
+
+    fn losses(&mut self, report: &Report) {
+        if report.lost == 0 {
+            return;
+        }
+        self.title(&format!("Lost: {} records", grouped(report.lost)));
+        let rows = report.losses.iter().filter(|loss| loss.count > 0).map(|loss| {
+            let cpu = loss.cpu.map_or_else(String::new, |cpu| format!(" of cpu{cpu}"));
+            [grouped(loss.count), format!("{}{cpu}: {}", shown(&loss.lane), loss.cause)]
+        });
+        self.table(["records", "from"], rows);
+    }
+}
+
+const TASK_HEADS: [&str; 8] = ["on CPU", "%", "waiting", "blocked", "switches", "preempted", "samples", "name"];
+
+fn states(times: &Times) -> [String; 3] {
+    [times.on_cpu_ns, times.waiting_ns, times.blocked_ns].map(duration)
+}
+
+/// Sum, mean and maximum.
+fn total(sum: u64, count: u64, most: u64) -> [String; 3] {
+    [sum, sum / count.max(1), most].map(duration)
+}
+
+/// The function and the file name of its module.
+fn function(row: &FunctionRow) -> String {
+    let file = row.module.rsplit('/').next().unwrap_or_default();
+    match file {
+        "" => format!("{} (no file)", shown(&row.function)),
+        // All plain kernel code has the same module.
+        "[kernel.kallsyms]" => shown(&row.function),
+        file => format!("{} ({})", shown(&row.function), shown(file)),
+    }
+}
+
+/// The title, with the number of rows where not all are shown.
+fn some_of(title: &str, shown: usize, total: usize) -> String {
+    if shown == total { title.to_owned() } else { format!("{title}: {shown} of {}", grouped(total as u64)) }
+}
+
+fn count(number: u64, what: &str) -> String {
+    if number == 1 { format!("1 {what}") } else { format!("{} {what}s", grouped(number)) }
+}
+
+fn shown(text: &str) -> String {
+    text.escape_debug().to_string()
+}

@@ -1,0 +1,50 @@
+//! Code without names, by module.
+
+use super::off_cpu::OffCpuTimes;
+use super::samples::Samples;
+use rustc_hash::{FxHashMap, FxHashSet};
+use syscollect_model::{FrameId, ModuleId, StackId, Tables};
+
+/// A module's code without names.
+#[derive(Debug, Default)]
+pub(super) struct Unresolved {
+    pub(super) places: FxHashSet<FrameId>,
+    pub(super) samples: u64,
+    pub(super) blocked: u64,
+}
+
+/// What has no name in the stacks of samples and of blocked threads.
+pub(super) fn by_module(
+    samples: &Samples,
+    off_cpu: &OffCpuTimes,
+    tables: &Tables,
+) -> FxHashMap<Option<ModuleId>, Unresolved> {
+    let mut modules = FxHashMap::default();
+    for (stack, count) in samples.stacks() {
+        each_module(stack, tables, &mut modules, |module| module.samples += count);
+    }
+    for ((_, stack), total) in off_cpu.stacks.iter() {
+        each_module(*stack, tables, &mut modules, |module| module.blocked += total.sum);
+    }
+    modules
+}
+
+/// Adds the stack's places without names, and what the stack stands for once per module.
+fn each_module(
+    stack: StackId,
+    tables: &Tables,
+    modules: &mut FxHashMap<Option<ModuleId>, Unresolved>,
+    add: impl Fn(&mut Unresolved),
+) {
+    let frames = tables.stack(stack);
+    let unnamed = |frame: &FrameId| tables.frame(*frame).function.is_none();
+    for (depth, frame) in frames.iter().enumerate().filter(|(_, frame)| unnamed(frame)) {
+        let module = tables.frame(*frame).module;
+        let row = modules.entry(module).or_default();
+        row.places.insert(*frame);
+        let seen = frames[..depth].iter().any(|before| unnamed(before) && tables.frame(*before).module == module);
+        if !seen {
+            add(row);
+        }
+    }
+}
