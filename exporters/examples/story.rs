@@ -6,7 +6,7 @@ mod story;
 
 use std::fs::File;
 use std::path::Path;
-use syscollect_exporters::{Format, PerfettoExporter, TextExporter};
+use syscollect_exporters::{Format, PerfettoExporter, TextExporter, TracyExporter};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args().nth(1).ok_or("the output file is missing")?;
@@ -16,6 +16,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     match format {
         Format::Perfetto => {
             let mut exporter = PerfettoExporter::new(file);
+            story.play(&mut exporter, &session, &losses, Some(&summary))?;
+            exporter.finish()?;
+        }
+        Format::Tracy => {
+            let mut exporter = TracyExporter::new(file);
             story.play(&mut exporter, &session, &losses, Some(&summary))?;
             exporter.finish()?;
         }

@@ -1,4 +1,4 @@
-//! Writes a synthetic session as a Perfetto trace:
+//! Writes a synthetic session as a Perfetto trace, or for Tracy if FILE ends in `.tracy`:
 //! `cargo run --release -p syscollect-exporters --example synthetic -- FILE [EVENTS] [none]`
 //! (`none`: without stacks at switches and wakeups), and says how long it took.
 
@@ -8,7 +8,7 @@ mod synthetic;
 use std::fs::File;
 use std::time::Instant;
 use synthetic::Shape;
-use syscollect_exporters::PerfettoExporter;
+use syscollect_exporters::{PerfettoExporter, TracyExporter};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().collect();
@@ -18,9 +18,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let shape = Shape { cpus: 4, threads: 64, stacks: 2_000, event_stacks };
     let mut session = synthetic::tables(shape);
     let began = Instant::now();
-    let mut exporter = PerfettoExporter::new(File::create(path)?);
-    synthetic::play(&mut exporter, &mut session, shape, events)?;
-    exporter.finish()?;
+    let file = File::create(path)?;
+    if path.ends_with(".tracy") {
+        let mut exporter = TracyExporter::new(file);
+        synthetic::play(&mut exporter, &mut session, shape, events)?;
+        exporter.finish()?;
+    } else {
+        let mut exporter = PerfettoExporter::new(file);
+        synthetic::play(&mut exporter, &mut session, shape, events)?;
+        exporter.finish()?;
+    }
     let (spent, size) = (began.elapsed(), std::fs::metadata(path)?.len());
     println!("{events} events, {size} bytes, {spent:?}, {} ns/event", spent.as_nanos() as u64 / events.max(1));
     Ok(())

@@ -9,6 +9,8 @@ use std::str::FromStr;
 pub enum Format {
     /// A Perfetto trace, `.pftrace`: [`crate::PerfettoExporter`].
     Perfetto,
+    /// A Tracy file, `.tracy`: [`crate::TracyExporter`].
+    Tracy,
     /// Readable lines, `.txt`: [`crate::TextExporter`].
     Text,
 }
@@ -32,12 +34,13 @@ pub enum FormatError {
 
 impl Format {
     /// Every format, in the order in which help lists them.
-    pub const ALL: [Self; 2] = [Self::Perfetto, Self::Text];
+    pub const ALL: [Self; 3] = [Self::Perfetto, Self::Tracy, Self::Text];
 
     /// The extension, without its dot; also the format's name on the command line.
     pub fn extension(self) -> &'static str {
         match self {
             Self::Perfetto => "pftrace",
+            Self::Tracy => "tracy",
             Self::Text => "txt",
         }
     }
@@ -96,7 +99,7 @@ mod tests {
     fn any_other_extension_is_told_the_known_ones() {
         for path in ["trace.exe", "trace", "pftrace", "", "dir.pftrace/x"] {
             let message = Format::from_path(Path::new(path)).unwrap_err().to_string();
-            assert!(message.contains(path) && message.contains(".pftrace, .txt"), "{message}");
+            assert!(message.contains(path) && message.contains(".pftrace, .tracy, .txt"), "{message}");
         }
     }
 

@@ -1,8 +1,9 @@
 //! Writers of the viewers' formats.
 //!
 //! **Duties.** Turning the model's events into a file that a viewer opens, as a
-//! stream: memory does not grow with the number of events. [`PerfettoExporter`]
-//! writes Perfetto traces, [`TextExporter`] readable lines for tests and for
+//! stream where the format allows: memory does not grow with the number of
+//! events. [`PerfettoExporter`] writes Perfetto traces, [`TracyExporter`] files
+//! for Tracy (which must be held until they end), [`TextExporter`] readable lines for tests and for
 //! looking closely; [`report`] sums a session up for the terminal; [`Format`]
 //! knows the formats by their file extensions.
 //!
@@ -35,8 +36,10 @@ mod format;
 mod perfetto;
 pub mod report;
 mod text;
+mod tracy;
 
 pub use error::ExportError;
 pub use format::{Format, FormatError};
 pub use perfetto::PerfettoExporter;
 pub use text::TextExporter;
+pub use tracy::TracyExporter;

@@ -1,0 +1,283 @@
+//! The file from its first byte to its last, in the order that the format wants.
+
+use super::code::Code;
+use super::header::{self, Span};
+use super::messages::{self, Message, Words};
+use super::plots::{self, Plot, Plots};
+use super::rows::{self, Row, Rows, Sample};
+use super::sched::{self, Cpus};
+use super::texts::{Texts, pointer};
+use super::wire::Payload;
+use super::zones::Locations;
+use std::io::{self, Write};
+use syscollect_model::{SessionInfo, Tables};
+
+/// All that was collected.
+pub(crate) struct Contents<'a> {
+    pub(crate) session: &'a SessionInfo,
+    pub(crate) span: Span,
+    pub(crate) rows: &'a Rows,
+    pub(crate) cpus: &'a Cpus,
+    pub(crate) messages: &'a [Message],
+    pub(crate) plots: &'a Plots,
+    pub(crate) locations: &'a Locations,
+    pub(crate) code: &'a mut Code,
+    pub(crate) notes: Vec<u32>,
+}
+
+/// Numbers and names of the rows as threads.
+struct Threads {
+    numbers: Vec<u64>,
+    /// The whole name; of the process; of the thread.
+    names: Vec<[u32; 3]>,
+    /// Indices in the table of external threads; 0 for those that never ran.
+    externals: Vec<u16>,
+}
+
+impl Threads {
+    fn new(rows: &Rows, texts: &mut Texts, tables: &Tables) -> Self {
+        let mut named = |row: &Row| {
+            let (process, thread) = rows::names(row.owner, tables);
+            [&format!("{process} / {thread}"), &process, &thread].map(|name| texts.intern(name))
+        };
+        let names = rows.all().iter().map(&mut named).collect();
+        let mut next = 0;
+        let external = |row: &Row| {
+            next += u16::from(!row.intervals.is_empty());
+            if row.intervals.is_empty() { 0 } else { next }
+        };
+        let externals = rows.all().iter().map(external).collect();
+        Self { numbers: rows.numbers(tables), names, externals }
+    }
+
+    fn externals(&self) -> impl Iterator<Item = (u64, [u32; 3])> {
+        let rows = self.numbers.iter().zip(&self.names).zip(&self.externals);
+        rows.filter(|(_, external)| **external != 0).map(|((number, names), _)| (*number, *names))
+    }
+
+    fn write<W: Write>(&self, out: &mut Payload<W>) -> io::Result<()> {
+        out.count(self.numbers.len())?;
+        for (number, [name, ..]) in self.numbers.iter().zip(&self.names) {
+            out.u64(*number)?;
+            out.u64(pointer(*name))?;
+        }
+        // The viewer's list of CPUs asks here for the processes.
+        out.count(self.externals().count())?;
+        for (number, [_, process, thread]) in self.externals() {
+            out.u64(number)?;
+            out.u64(pointer(process))?;
+            out.u64(pointer(thread))?;
+        }
+        // Every thread is local, so that the viewer shows it; index 0 is thread 0 in both tables.
+        out.count(1 + self.numbers.len())?;
+        out.u64(0)?;
+        self.numbers.iter().try_for_each(|number| out.u64(*number))?;
+        out.count(1 + self.externals().count())?;
+        out.u64(0)?;
+        self.externals().try_for_each(|(number, _)| out.u64(number))
+    }
+}
+
+/// Writes everything.
+pub(crate) fn write<W: Write>(
+    out: &mut Payload<W>,
+    contents: Contents<'_>,
+    texts: &mut Texts,
+    tables: &Tables,
+) -> io::Result<()> {
+    let Contents { session, span, rows, cpus, messages, plots, locations, code, notes } = contents;
+    let threads = Threads::new(rows, texts, tables);
+    let words: Vec<u32> = messages.iter().map(|message| word(&message.words, texts, tables)).collect();
+    let usage = plots::usage(rows.all(), session.cpus.len(), span.last);
+    let plots = plots.named(&usage, texts, tables);
+    let callstacks = name_stacks(rows, code, texts, tables);
+
+    header::write(out, session, &span)?;
+    out.bytes(&[0; 28])?; // no crash
+    frame_set(out)?;
+    strings(out, texts, &plots)?;
+    threads.write(out)?;
+    locations.write(out)?;
+    out.count(0)?; // locks
+    messages::write(out, messages, &words)?;
+    locations.write_extras(out)?;
+    timelines(out, rows.all(), &threads.numbers, locations, &callstacks)?;
+    [0; 3].into_iter().try_for_each(|none| out.count(none))?; // GPU zones, their children, contexts
+    plots::write(out, &plots)?;
+    [0; 2].into_iter().try_for_each(|none| out.count(none))?; // memory pools, their events
+    write_code(out, code)?;
+    out.count(notes.len())?;
+    notes.iter().try_for_each(|note| out.string_ref(Some(*note)))?;
+    out.u32(0)?; // dictionary of frame images
+    out.count(0)?; // frame images
+    cpus.write(out, rows.all(), (&threads.numbers, &threads.externals))?;
+    process_ids(out, rows, &threads, tables)?;
+    sched::write_totals(out, rows.all(), &threads.numbers)?;
+    symbols(out, code)?;
+    // Code of symbols, code to symbols, hardware samples, source files.
+    [0; 4].into_iter().try_for_each(|none| out.count(none))
+}
+
+/// The frame set that every file has, with the one frame that begins with it.
+fn frame_set<W: Write>(out: &mut Payload<W>) -> io::Result<()> {
+    out.count(1)?;
+    out.u64(0)?;
+    out.u8(1)?;
+    out.count(1)?;
+    out.i64(0)?;
+    out.u32(u32::MAX)
+}
+
+fn strings<W: Write>(out: &mut Payload<W>, texts: &Texts, plots: &[Plot<'_>]) -> io::Result<()> {
+    out.count(texts.rows().len())?;
+    for (text, index) in texts.rows().iter().zip(0..) {
+        out.u64(pointer(index))?;
+        out.text(text)?;
+    }
+    // Names of plots are the only ones that are looked up by pointer.
+    out.count(plots.len())?;
+    for plot in plots {
+        out.u64(pointer(plot.name()))?;
+        out.u64(pointer(plot.name()))?;
+    }
+    Ok(())
+}
+
+fn word(words: &Words, texts: &mut Texts, tables: &Tables) -> u32 {
+    let text = |id| tables.strings.get(id);
+    match words {
+        Words::Instant(name) => texts.intern(text(*name)),
+        Words::Starts => texts.intern("starts"),
+        Words::Ends => texts.intern("ends"),
+        Words::Runs(name) => texts.intern(&format!("runs {}", text(*name))),
+        Words::Named(name) => texts.intern(&format!("is named {}", text(*name))),
+        Words::Other(words) => texts.intern(words),
+    }
+}
+
+/// The call stack of each sample, in the order of rows and samples.
+fn name_stacks(rows: &Rows, code: &mut Code, texts: &mut Texts, tables: &Tables) -> Vec<u32> {
+    let samples = rows.all().iter().flat_map(|row| &row.samples);
+    samples.map(|sample| code.callstack(sample.stack(), texts, tables)).collect()
+}
+
+fn timelines<W: Write>(
+    out: &mut Payload<W>,
+    rows: &[Row],
+    numbers: &[u64],
+    locations: &Locations,
+    callstacks: &[u32],
+) -> io::Result<()> {
+    out.count(rows.iter().map(|row| row.zones.len()).sum())?;
+    out.count(rows.iter().map(|row| row.zones.parents()).sum())?;
+    out.count(rows.len())?;
+    let mut rest = callstacks;
+    for (row, number) in rows.iter().zip(numbers) {
+        let (callstacks, next) = rest.split_at(row.samples.len());
+        rest = next;
+        out.u64(*number)?;
+        out.count(row.zones.len())?;
+        out.count(row.samples.iter().filter(|sample| sample.kernel).count())?;
+        out.u8(0)?;
+        row.zones.write(out, locations)?;
+        out.count(row.messages.len())?;
+        row.messages.iter().try_for_each(|message| out.u64(messages::key(*message)))?;
+        let times = sample_times(&row.samples);
+        let samples = || row.samples.iter().zip(&times).zip(callstacks);
+        let of_switches = || samples().filter(|((sample, _), _)| sample.off_cpu);
+        write_samples(out, of_switches().count(), of_switches().map(|((_, time), stack)| (*time, *stack)))?;
+        write_samples(out, samples().len(), samples().map(|((_, time), stack)| (*time, *stack)))?;
+    }
+    Ok(())
+}
+
+/// The viewer tells the two kinds of samples apart by their times, so a sample
+/// of a CPU in the nanosecond of the switch is moved before it.
+fn sample_times(samples: &[Sample]) -> Vec<i64> {
+    let mut times: Vec<i64> = samples.iter().map(|sample| sample.time).collect();
+    for index in 1..samples.len() {
+        let [before, after] = [&samples[index - 1], &samples[index]];
+        if before.time == after.time && after.off_cpu && !before.off_cpu {
+            times[index - 1] -= 1;
+        } else if before.time == after.time && before.off_cpu && !after.off_cpu {
+            // Told after the switch: it belongs to what comes next.
+            times[index] += 1;
+        }
+    }
+    times
+}
+
+fn write_samples<W: Write>(
+    out: &mut Payload<W>,
+    count: usize,
+    samples: impl Iterator<Item = (i64, u32)>,
+) -> io::Result<()> {
+    out.count(count)?;
+    let mut reference = 0;
+    for (time, callstack) in samples {
+        out.i64(time - reference)?;
+        out.int24(callstack)?;
+        reference = time;
+    }
+    Ok(())
+}
+
+fn write_code<W: Write>(out: &mut Payload<W>, code: &Code) -> io::Result<()> {
+    out.count(code.callstacks().len())?;
+    for frames in code.callstacks() {
+        out.u16(frames.len() as u16)?;
+        for id in frames {
+            out.u64(id)?;
+        }
+    }
+    out.count(code.places.len())?;
+    for place in &code.places {
+        out.u64(place.id)?;
+        out.u8(place.lines.len() as u8)?;
+        out.string_index(place.image)?;
+        for line in &place.lines {
+            out.string_index(line.name)?;
+            out.string_index(line.file)?;
+            out.u32(line.line)?;
+            out.u64(line.symbol)?;
+        }
+    }
+    Ok(())
+}
+
+fn process_ids<W: Write>(out: &mut Payload<W>, rows: &Rows, threads: &Threads, tables: &Tables) -> io::Result<()> {
+    let pids = || {
+        let rows = rows.all().iter().zip(&threads.numbers);
+        rows.filter_map(|(row, number)| Some((*number, rows::pid(row.owner, tables)?)))
+    };
+    out.count(pids().count())?;
+    for (number, pid) in pids() {
+        out.u64(number)?;
+        out.u64(pid.into())?;
+    }
+    Ok(())
+}
+
+fn symbols<W: Write>(out: &mut Payload<W>, code: &Code) -> io::Result<()> {
+    let inlined = code.symbols.iter().filter(|symbol| symbol.call.is_some()).count();
+    out.count(code.symbols.len() - inlined)?;
+    out.count(inlined)?;
+    out.count(code.symbols.len())?;
+    for symbol in &code.symbols {
+        out.u64(symbol.address)?;
+        out.string_index(symbol.name)?;
+        out.string_index(symbol.file)?;
+        out.u32(symbol.line)?;
+        out.string_index(symbol.image)?;
+        match symbol.call {
+            Some((file, line)) => {
+                out.string_index(file)?;
+                out.u32(line)?;
+                out.u8(1)?;
+            }
+            None => out.bytes(&[0; 8])?,
+        }
+        out.int24(symbol.size)?;
+    }
+    Ok(())
+}

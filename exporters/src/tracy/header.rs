@@ -1,0 +1,142 @@
+//! What stands before the events: the machine and the recording.
+
+use super::texts::{Texts, clean, cut};
+use super::wire::Payload;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use syscollect_model::{RecorderSummary, SessionInfo};
+
+/// The oldest layout that every viewer since 0.11 reads.
+const LAYOUT: [u8; 3] = [0, 11, 0];
+/// Texts of the header are shorter than 1024 bytes.
+const MAX_TEXT: usize = 1023;
+
+/// The numbers of the header that the events decide.
+pub(crate) struct Span {
+    /// The file's zero on CLOCK_BOOTTIME, nanoseconds.
+    pub(crate) origin: u64,
+    /// Time of the last event.
+    pub(crate) last: i64,
+}
+
+/// Writes everything up to the CPU topology.
+pub(crate) fn write<W: Write>(out: &mut Payload<W>, session: &SessionInfo, span: &Span) -> io::Result<()> {
+    out.bytes(b"tracy")?;
+    out.bytes(&LAYOUT)?;
+    // The delay of the profiled program's clock, then how its ticks become nanoseconds: they are nanoseconds.
+    out.u64(0)?;
+    out.u64(1)?;
+    out.f64(1.0)?;
+    // The viewer divides by the whole: it must not be 0.
+    out.i64(span.last.max(1))?;
+    out.u64(0)?;
+    // No process is the profiled one, unless one alone was recorded.
+    out.u64(match session.filter_pids[..] {
+        [pid] => pid.into(),
+        _ => 0,
+    })?;
+    out.i64(1_000_000_000i64.checked_div(session.sample_rate_hz.into()).unwrap_or(0))?;
+    out.u8(architecture(&session.machine))?;
+    out.u32(0)?;
+    out.bytes(&vendor(&session.cpu_model))?;
+    out.u8(0)?;
+    let short = |text: &str| cut(&clean(text), MAX_TEXT).to_owned();
+    out.text(&short(&format!("{} ({})", session.hostname, session.recorder)))?;
+    out.text(&short(&match session.filter_pids[..] {
+        [] => "whole machine".to_owned(),
+        _ => format!("processes {:?}", session.filter_pids),
+    }))?;
+    out.u64(capture_time(session, span.origin))?;
+    out.u64(0)?;
+    // Its lines are drawn as lines, so it is cleaned line by line.
+    out.text(cut(&host_info(session), MAX_TEXT))?;
+    topology(out, session)
+}
+
+/// The wall clock at the file's zero, seconds since 1970.
+fn capture_time(session: &SessionInfo, origin: u64) -> u64 {
+    let Some(pair) = session.clock_pairs.first() else { return 0 };
+    let nanoseconds = i128::from(pair.realtime) + i128::from(origin) - i128::from(pair.boottime);
+    u64::try_from(nanoseconds / 1_000_000_000).unwrap_or(0)
+}
+
+/// `CpuArchitecture`.
+fn architecture(machine: &str) -> u8 {
+    match machine {
+        "i386" | "i586" | "i686" => 1,
+        "x86_64" => 2,
+        "arm" | "armv6l" | "armv7l" => 3,
+        "aarch64" => 4,
+        _ => 0,
+    }
+}
+
+/// The vendor as CPUID spells it.
+fn vendor(cpu_model: &str) -> [u8; 12] {
+    if cpu_model.contains("Intel") {
+        *b"GenuineIntel"
+    } else if cpu_model.contains("AMD") {
+        *b"AuthenticAMD"
+    } else {
+        [0; 12]
+    }
+}
+
+fn host_info(session: &SessionInfo) -> String {
+    let line = |name: &str, value: &str| match value.trim() {
+        "" => String::new(),
+        value => format!("{name}: {}\n", clean(value)),
+    };
+    let number = |value: u64| if value == 0 { String::new() } else { value.to_string() };
+    [
+        line("OS", &format!("{} {}", session.os, session.kernel_release)),
+        line("Kernel", &session.kernel_version),
+        line("Host", &session.hostname),
+        line("Arch", &session.machine),
+        line("CPU", &session.cpu_model),
+        line("CPU cores", &number(session.cpus.len() as u64)),
+        line("RAM (MB)", &number(session.memory_bytes >> 20)),
+        line("Recorder", &session.recorder),
+    ]
+    .concat()
+}
+
+/// Packages, their cores, and what the viewer calls threads: our CPUs.
+fn topology<W: Write>(out: &mut Payload<W>, session: &SessionInfo) -> io::Result<()> {
+    let mut packages: BTreeMap<u32, BTreeMap<u32, Vec<u32>>> = BTreeMap::new();
+    for cpu in &session.cpus {
+        packages.entry(cpu.package).or_default().entry(cpu.core).or_default().push(cpu.cpu);
+    }
+    out.count(packages.len())?;
+    for (package, cores) in packages {
+        out.u32(package)?;
+        out.count(cores.len())?;
+        for (core, cpus) in cores {
+            out.u32(core)?;
+            out.count(cpus.len())?;
+            cpus.into_iter().try_for_each(|cpu| out.u32(cpu))?;
+        }
+    }
+    Ok(())
+}
+
+/// Lines for the viewer's page on the program: how the recording came about.
+pub(crate) fn notes(
+    session: &SessionInfo,
+    recorder: Option<&RecorderSummary>,
+    cuts: &[String],
+    texts: &mut Texts,
+) -> Vec<u32> {
+    let mut lines = vec![format!("Recorded by {}: {}", session.recorder, session.recorder_command.join(" "))];
+    if session.sample_rate_hz > 0 {
+        lines.push(format!("Samples: {} Hz of {}", session.sample_rate_hz, session.sample_event));
+    }
+    lines.extend(session.notes.iter().cloned());
+    if let Some(summary) = recorder {
+        let seconds = summary.duration_ns as f64 / 1e9;
+        lines.push(format!("Recorded for {seconds:.3} s, stopped by {}", summary.stop_reason));
+        lines.extend(summary.missing.iter().map(|missing| format!("Missing on this machine: {missing}")));
+    }
+    lines.extend(cuts.iter().map(|cut| format!("Not in this file: {cut}")));
+    lines.iter().map(|line| texts.intern(line)).collect()
+}

@@ -1,0 +1,201 @@
+//! The threads of the file: those of the machine, and others that stand for
+//! what belongs to no thread.
+
+use super::zones::Zones;
+use rustc_hash::FxHashMap;
+use syscollect_model::{Scope, StackId, Tables, ThreadId, TrackId};
+
+/// The index of a thread has 16 bits, and index 0 is taken by thread 0.
+const MAX_ROWS: usize = (1 << 16) - 1;
+/// Nothing: no row, no stack.
+const NONE: u32 = u32::MAX;
+
+/// What a thread of the file stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Owner {
+    /// A thread.
+    Thread(ThreadId),
+    /// Samples of an idle CPU: thread 0 is on all of them.
+    IdleCpu(u32),
+    /// Slices and instants that have no thread, or share one with another track.
+    Track(TrackId),
+    /// Messages of losses.
+    Losses,
+}
+
+/// A time on a CPU. Times are nanoseconds since the file's zero; -1 is never.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Interval {
+    pub(crate) wakeup: i64,
+    pub(crate) start: i64,
+    pub(crate) end: i64,
+    pub(crate) cpu: u8,
+    pub(crate) state: i8,
+}
+
+/// A stack at a time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    pub(crate) time: i64,
+    stack: u32,
+    /// Taken when the thread left its CPU.
+    pub(crate) off_cpu: bool,
+    pub(crate) kernel: bool,
+}
+
+impl Sample {
+    pub(crate) fn new(time: i64, stack: Option<StackId>, off_cpu: bool, kernel: bool) -> Self {
+        Self { time, stack: stack.map_or(NONE, |id| id.0), off_cpu, kernel }
+    }
+
+    pub(crate) fn stack(&self) -> Option<StackId> {
+        (self.stack != NONE).then_some(StackId(self.stack))
+    }
+}
+
+/// A thread of the file with all that it has.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) owner: Owner,
+    pub(crate) intervals: Vec<Interval>,
+    /// The last interval has not ended.
+    pub(crate) running: bool,
+    /// When it was woken for the interval to come; -1 where nobody has.
+    pub(crate) woken: i64,
+    pub(crate) samples: Vec<Sample>,
+    pub(crate) zones: Zones,
+    /// Indices of messages, in their order.
+    pub(crate) messages: Vec<u32>,
+}
+
+/// A row's index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RowId(pub(crate) u32);
+
+/// All rows, in the order in which they were first seen.
+#[derive(Default)]
+pub(crate) struct Rows {
+    rows: Vec<Row>,
+    threads: Vec<u32>,
+    others: FxHashMap<Owner, u32>,
+    /// Events that found no row left.
+    pub(crate) refused: u64,
+}
+
+impl Rows {
+    /// The row of a thread; `None`, and counted, when there are too many.
+    #[inline]
+    pub(crate) fn thread(&mut self, thread: ThreadId) -> Option<RowId> {
+        match self.threads.get(thread.index()) {
+            Some(row) if *row != NONE => Some(RowId(*row)),
+            _ => self.new_thread(thread),
+        }
+    }
+
+    #[cold]
+    fn new_thread(&mut self, thread: ThreadId) -> Option<RowId> {
+        let row = self.add(Owner::Thread(thread))?;
+        if thread.index() >= self.threads.len() {
+            self.threads.resize(thread.index() + 1, NONE);
+        }
+        self.threads[thread.index()] = row.0;
+        Some(row)
+    }
+
+    /// The row of something that is no thread.
+    pub(crate) fn other(&mut self, owner: Owner) -> Option<RowId> {
+        if let Some(row) = self.others.get(&owner) {
+            return Some(RowId(*row));
+        }
+        let row = self.add(owner)?;
+        self.others.insert(owner, row.0);
+        Some(row)
+    }
+
+    fn add(&mut self, owner: Owner) -> Option<RowId> {
+        if self.rows.len() == MAX_ROWS {
+            self.refused += 1;
+            return None;
+        }
+        self.rows.push(Row {
+            owner,
+            intervals: Vec::new(),
+            running: false,
+            woken: -1,
+            samples: Vec::new(),
+            zones: Zones::default(),
+            messages: Vec::new(),
+        });
+        Some(RowId(self.rows.len() as u32 - 1))
+    }
+
+    #[inline]
+    pub(crate) fn get(&mut self, row: RowId) -> &mut Row {
+        &mut self.rows[row.0 as usize]
+    }
+
+    pub(crate) fn all(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// The number that each row has as a thread of the file.
+    ///
+    /// A thread id that was used again is another thread, so its later owners
+    /// get a number above 32 bits: the count of former owners there, the id below.
+    pub(crate) fn numbers(&self, tables: &Tables) -> Vec<u64> {
+        let mut owners: FxHashMap<u32, u64> = FxHashMap::default();
+        let number = |row: &Row| match row.owner {
+            Owner::Thread(thread) => {
+                let tid = tables.thread(thread).tid;
+                let former = owners.entry(tid).or_default();
+                *former += 1;
+                (*former - 1) << 32 | u64::from(tid)
+            }
+            Owner::IdleCpu(cpu) => 1 << 60 | u64::from(cpu),
+            Owner::Track(track) => 2 << 60 | u64::from(track.0),
+            Owner::Losses => 3 << 60,
+        };
+        self.rows.iter().map(number).collect()
+    }
+}
+
+/// The names of a row: of its process, and its own.
+pub(crate) fn names(owner: Owner, tables: &Tables) -> (String, String) {
+    let text = |id| tables.strings.get(id).to_owned();
+    let of_thread = |thread: ThreadId| {
+        let row = tables.thread(thread);
+        (text(tables.process(row.process).name), text(row.name))
+    };
+    match owner {
+        Owner::Thread(thread) => of_thread(thread),
+        Owner::IdleCpu(cpu) => ("idle".into(), format!("CPU {cpu}")),
+        Owner::Losses => ("syscollect".into(), "losses".into()),
+        Owner::Track(id) => {
+            let track = tables.track(id);
+            let name = text(track.name);
+            match track.scope {
+                Scope::Machine => ("machine".into(), name),
+                Scope::Cpu(cpu) => ("machine".into(), format!("CPU {cpu} {name}")),
+                Scope::Process(process) => (text(tables.process(process).name), name),
+                Scope::Thread(thread) => {
+                    let (process, thread) = of_thread(thread);
+                    (process, format!("{thread} {name}"))
+                }
+            }
+        }
+    }
+}
+
+/// The process id of a row, where it has a process.
+pub(crate) fn pid(owner: Owner, tables: &Tables) -> Option<u32> {
+    let process = match owner {
+        Owner::Thread(thread) => tables.thread(thread).process,
+        Owner::Track(track) => match tables.track(track).scope {
+            Scope::Process(process) => process,
+            Scope::Thread(thread) => tables.thread(thread).process,
+            Scope::Machine | Scope::Cpu(_) => return None,
+        },
+        Owner::IdleCpu(_) | Owner::Losses => return None,
+    };
+    Some(tables.process(process).pid)
+}

@@ -1,0 +1,212 @@
+//! Switches and wakeups as intervals: of each thread, and of each CPU.
+
+use super::rows::{Interval, Owner, Row, RowId, Rows};
+use super::wire::Payload;
+use std::io::{self, Write};
+use syscollect_model::{SleepState, Switch, Tables};
+
+/// The file always has this many lists.
+const MAX_CPUS: usize = 256;
+/// `ContextSwitchData::NoState`: the reason of every switch on Linux, which has states instead.
+const REASON: i8 = 100;
+/// How a thread left its CPU was lost; the viewer shows nothing.
+const UNKNOWN_STATE: i8 = -1;
+
+/// A CPU: which intervals it ran, by row and index.
+#[derive(Default)]
+struct Cpu {
+    ran: Vec<(u32, u32)>,
+    current: Option<RowId>,
+    /// Whether it has switched, or lost switches.
+    seen: bool,
+}
+
+/// All CPUs.
+#[derive(Default)]
+pub(crate) struct Cpus {
+    cpus: Vec<Cpu>,
+    /// Switches on CPUs that the file has no room for.
+    pub(crate) refused: u64,
+}
+
+impl Cpus {
+    fn get(&mut self, cpu: u32) -> Option<&mut Cpu> {
+        let index = cpu as usize;
+        if index >= MAX_CPUS {
+            return None;
+        }
+        if index >= self.cpus.len() {
+            self.cpus.resize_with(index + 1, Cpu::default);
+        }
+        self.cpus.get_mut(index)
+    }
+
+    /// Records of a CPU were lost: who ran on it is told by its next switch only.
+    pub(crate) fn lost(&mut self, cpu: u32) {
+        if let Some(cpu) = self.get(cpu) {
+            cpu.seen = true;
+        }
+    }
+
+    #[inline]
+    pub(crate) fn switch(&mut self, rows: &mut Rows, time: i64, switch: &Switch) {
+        let Some(cpu) = self.get(switch.cpu) else {
+            self.refused += 1;
+            return;
+        };
+        let previous = switch.previous.filter(|thread| *thread != Tables::IDLE_THREAD);
+        let previous = previous.and_then(|thread| rows.thread(thread));
+        let first = !std::mem::replace(&mut cpu.seen, true);
+        match (cpu.current.take(), previous) {
+            (Some(current), _) => {
+                let known = previous == Some(current);
+                let state = if known { state(switch) } else { UNKNOWN_STATE };
+                rows.get(current).leave(time, state);
+            }
+            (None, Some(previous)) if first => Self::ran_before(cpu, rows.get(previous), previous, time, switch),
+            (None, _) => (),
+        }
+        let next = (switch.next != Tables::IDLE_THREAD).then_some(switch.next);
+        let Some(next) = next.and_then(|thread| rows.thread(thread)) else { return };
+        let row = rows.get(next);
+        if row.running {
+            // Its switch away from the other CPU was lost.
+            let before = row.intervals.last().map(|interval| usize::from(interval.cpu));
+            row.leave(time, UNKNOWN_STATE);
+            before.and_then(|before| self.cpus.get_mut(before)).into_iter().for_each(|cpu| cpu.current = None);
+        }
+        let Some(cpu) = self.get(switch.cpu) else { return };
+        cpu.ran.push((next.0, row.intervals.len() as u32));
+        cpu.current = Some(next);
+        row.run(time, switch.cpu as u8);
+    }
+
+    /// The thread that a CPU's first switch ends ran since the recording began.
+    fn ran_before(cpu: &mut Cpu, row: &mut Row, id: RowId, time: i64, switch: &Switch) {
+        let start = row.intervals.last().map_or(1, |interval| interval.end);
+        if row.running || start >= time {
+            return;
+        }
+        cpu.ran.push((id.0, row.intervals.len() as u32));
+        row.woken = -1;
+        row.run(start, switch.cpu as u8);
+        row.leave(time, state(switch));
+    }
+
+    /// Writes the context switches of every thread, then of every CPU.
+    pub(crate) fn write<W: Write>(
+        &self,
+        out: &mut Payload<W>,
+        rows: &[Row],
+        (numbers, externals): (&[u64], &[u16]),
+    ) -> io::Result<()> {
+        out.count(rows.iter().filter(|row| !row.intervals.is_empty()).count())?;
+        for (row, number) in rows.iter().zip(numbers).filter(|(row, _)| !row.intervals.is_empty()) {
+            out.u64(*number)?;
+            out.count(row.intervals.len())?;
+            let mut reference = 0;
+            for interval in &row.intervals {
+                write_interval(out, interval, &mut reference)?;
+            }
+        }
+        out.count(self.cpus.iter().map(|cpu| cpu.ran.len()).sum())?;
+        for index in 0..MAX_CPUS {
+            let ran = self.cpus.get(index).map_or(&[][..], |cpu| &cpu.ran);
+            out.count(ran.len())?;
+            let mut reference = 0;
+            for (row, interval) in ran {
+                let Interval { start, end, .. } = rows[*row as usize].intervals[*interval as usize];
+                out.i64(start - reference)?;
+                out.i64(end - start)?;
+                out.u16(externals[*row as usize])?;
+                reference = end;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[inline]
+fn write_interval<W: Write>(out: &mut Payload<W>, interval: &Interval, reference: &mut i64) -> io::Result<()> {
+    let Interval { wakeup, start, end, cpu, state } = *interval;
+    let mut bytes = [0; 35];
+    bytes[..8].copy_from_slice(&(wakeup - *reference).to_le_bytes());
+    bytes[8..16].copy_from_slice(&(start - wakeup).to_le_bytes());
+    bytes[16..24].copy_from_slice(&(end - start).to_le_bytes());
+    bytes[24..27].copy_from_slice(&[cpu, if end < 0 { -1 } else { REASON } as u8, state as u8]);
+    *reference = end;
+    out.bytes(&bytes)
+}
+
+impl Row {
+    fn run(&mut self, time: i64, cpu: u8) {
+        let woken = std::mem::replace(&mut self.woken, -1);
+        let wakeup = if woken >= 0 { woken } else { time };
+        self.intervals.push(Interval { wakeup, start: time, end: -1, cpu, state: UNKNOWN_STATE });
+        self.running = true;
+    }
+
+    fn leave(&mut self, time: i64, state: i8) {
+        if let Some(last) = self.intervals.last_mut() {
+            (last.end, last.state) = (time, state);
+        }
+        self.running = false;
+    }
+
+    /// The thread is woken. A wakeup may come while the thread is still on its
+    /// way to sleep, and counts then; the first one counts once it sleeps.
+    #[inline]
+    pub(crate) fn wake(&mut self, time: i64) {
+        let asleep_since = self.intervals.last().map_or(0, |interval| interval.end);
+        if self.running || self.woken < asleep_since {
+            self.woken = time;
+        }
+    }
+
+    /// Time on CPUs that has ended, how often it ran, how often on another CPU than before.
+    fn totals(&self) -> (i64, u32, u32) {
+        let running = self.intervals.iter().filter(|interval| interval.end >= 0).map(|i| i.end - i.start).sum();
+        let ended = self.intervals.iter().filter(|interval| interval.end >= 0).count();
+        let migrations = self.intervals.windows(2).filter(|two| two[0].cpu != two[1].cpu).count();
+        (running, ended as u32, migrations as u32)
+    }
+
+    /// What makes a thread visible that would only switch: the viewer hides it.
+    pub(crate) fn summary(&self) -> Option<(i64, String)> {
+        let hidden = self.samples.is_empty() && self.messages.is_empty() && self.zones.is_empty();
+        let first = self.intervals.first().filter(|_| hidden && matches!(self.owner, Owner::Thread(_)))?;
+        let (running, ..) = self.totals();
+        let times = self.intervals.len();
+        let milliseconds = running as f64 / 1e6;
+        Some((first.start, format!("runs {times} times, {milliseconds:.3} ms in all; no stack of it was taken")))
+    }
+}
+
+/// Writes the sums of every thread.
+pub(crate) fn write_totals<W: Write>(out: &mut Payload<W>, rows: &[Row], numbers: &[u64]) -> io::Result<()> {
+    out.count(rows.iter().filter(|row| !row.intervals.is_empty()).count())?;
+    for (row, number) in rows.iter().zip(numbers).filter(|(row, _)| !row.intervals.is_empty()) {
+        let (running, regions, migrations) = row.totals();
+        out.u64(*number)?;
+        out.i64(running)?;
+        out.u32(regions)?;
+        out.u32(migrations)?;
+    }
+    Ok(())
+}
+
+/// The state as the viewer numbers it.
+fn state(switch: &Switch) -> i8 {
+    match switch.off_cpu.state {
+        _ if switch.off_cpu.preempted => 103,
+        SleepState::Uninterruptible => 101,
+        SleepState::Idle => 102,
+        SleepState::Runnable => 103,
+        SleepState::Interruptible => 104,
+        SleepState::Stopped => 105,
+        SleepState::Traced => 106,
+        SleepState::Dead => 108,
+        SleepState::Zombie => 109,
+        SleepState::Parked => 110,
+    }
+}

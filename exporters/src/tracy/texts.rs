@@ -1,0 +1,96 @@
+//! The file's strings.
+
+use rustc_hash::FxHashMap;
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// An index of 24 bits, one of which values means none.
+const MAX_TEXTS: usize = (1 << 24) - 2;
+
+/// Every string of the file, once.
+#[derive(Default)]
+pub(crate) struct Texts {
+    rows: Vec<Box<str>>,
+    ids: FxHashMap<Box<str>, u32>,
+    /// Strings that found no room.
+    pub(crate) refused: u64,
+}
+
+impl Texts {
+    /// The index of a text, made fit for the viewer. The last index stands for all that find no room.
+    pub(crate) fn intern(&mut self, text: &str) -> u32 {
+        let clean = clean(text);
+        if let Some(id) = self.ids.get(clean.as_ref()) {
+            return *id;
+        }
+        let id = self.rows.len() as u32;
+        let row: Box<str> = if self.rows.len() < MAX_TEXTS {
+            clean.into()
+        } else {
+            self.refused += 1;
+            if self.rows.len() > MAX_TEXTS {
+                return MAX_TEXTS as u32;
+            }
+            "[too many strings]".into()
+        };
+        self.rows.push(row.clone());
+        self.ids.insert(row, id);
+        id
+    }
+
+    pub(crate) fn rows(&self) -> &[Box<str>] {
+        &self.rows
+    }
+}
+
+/// What stands for a string where the file wants a pointer: any number that differs, and not 0.
+pub(crate) fn pointer(text: u32) -> u64 {
+    u64::from(text) + 1
+}
+
+/// The viewer's strings end at the first NUL and are drawn as they are: a line
+/// break in a name would fall over its neighbours.
+pub(crate) fn clean(text: &str) -> Cow<'_, str> {
+    if !text.contains(char::is_control) {
+        return text.into();
+    }
+    let mut clean = String::with_capacity(text.len() + 8);
+    for character in text.chars() {
+        if character.is_control() {
+            let _ = write!(clean, "{}", character.escape_default());
+        } else {
+            clean.push(character);
+        }
+    }
+    clean.into()
+}
+
+/// The longest beginning of `text` that has at most `bytes` bytes.
+pub(crate) fn cut(text: &str, bytes: usize) -> &str {
+    let end = (0..=bytes.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or(0)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_told_and_others_kept() {
+        assert_eq!(clean("a\0b\nc"), "a\\u{0}b\\nc");
+        assert_eq!(clean("żółw \\ \u{fffd}"), "żółw \\ \u{fffd}");
+    }
+
+    #[test]
+    fn a_text_is_cut_between_characters() {
+        assert_eq!(cut("ab", 5), "ab");
+        assert_eq!(cut("aé", 2), "a");
+    }
+
+    #[test]
+    fn a_string_is_stored_once() {
+        let mut texts = Texts::default();
+        assert_eq!([texts.intern("a"), texts.intern("b"), texts.intern("a")], [0, 1, 0]);
+        assert_eq!(texts.rows().len(), 2);
+    }
+}

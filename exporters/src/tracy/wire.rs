@@ -1,0 +1,125 @@
+//! The container (blocks of 64 KiB, compressed) and the payload's primitives.
+
+use std::io::{self, Write};
+
+/// `tr\xfdP`, LZ4.
+const MAGIC: [u8; 5] = [0x74, 0x72, 0xfd, 0x50, 0];
+/// Blocks go to the streams in turn, and the viewer decompresses each stream on
+/// a thread of its own.
+const STREAMS: u8 = 4;
+/// Bytes of payload in every block but the last.
+const BLOCK: usize = 64 << 10;
+
+/// A payload on its way into the container.
+///
+/// Blocks are compressed one by one, without the history of their stream, which
+/// readers accept and which costs little: a block is as long as the history.
+pub(crate) struct Payload<W> {
+    out: W,
+    block: Vec<u8>,
+    compressed: Vec<u8>,
+}
+
+impl<W: Write> Payload<W> {
+    /// Begins the container.
+    pub(crate) fn new(mut out: W) -> io::Result<Self> {
+        out.write_all(&MAGIC)?;
+        out.write_all(&[STREAMS])?;
+        let compressed = vec![0; 4 + lz4_flex::block::get_maximum_output_size(BLOCK)];
+        Ok(Self { out, block: Vec::with_capacity(BLOCK), compressed })
+    }
+
+    /// Writes what is left and gives the output back.
+    pub(crate) fn finish(mut self) -> io::Result<W> {
+        if !self.block.is_empty() {
+            self.write_block()?;
+        }
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    #[inline]
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.block.len() + bytes.len() < BLOCK {
+            self.block.extend_from_slice(bytes);
+            return Ok(());
+        }
+        self.split(bytes)
+    }
+
+    #[cold]
+    fn split(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while self.block.len() + bytes.len() >= BLOCK {
+            let (fits, rest) = bytes.split_at(BLOCK - self.block.len());
+            self.block.extend_from_slice(fits);
+            self.write_block()?;
+            bytes = rest;
+        }
+        self.block.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn write_block(&mut self) -> io::Result<()> {
+        let length =
+            lz4_flex::block::compress_into(&self.block, &mut self.compressed[4..]).map_err(io::Error::other)?;
+        self.compressed[..4].copy_from_slice(&(length as u32).to_le_bytes());
+        self.out.write_all(&self.compressed[..4 + length])?;
+        self.block.clear();
+        Ok(())
+    }
+
+    pub(crate) fn u8(&mut self, value: u8) -> io::Result<()> {
+        self.bytes(&[value])
+    }
+
+    pub(crate) fn u16(&mut self, value: u16) -> io::Result<()> {
+        self.bytes(&value.to_le_bytes())
+    }
+
+    #[inline]
+    pub(crate) fn u32(&mut self, value: u32) -> io::Result<()> {
+        self.bytes(&value.to_le_bytes())
+    }
+
+    #[inline]
+    pub(crate) fn u64(&mut self, value: u64) -> io::Result<()> {
+        self.bytes(&value.to_le_bytes())
+    }
+
+    #[inline]
+    pub(crate) fn i64(&mut self, value: i64) -> io::Result<()> {
+        self.bytes(&value.to_le_bytes())
+    }
+
+    pub(crate) fn f64(&mut self, value: f64) -> io::Result<()> {
+        self.bytes(&value.to_le_bytes())
+    }
+
+    /// `Int24`; larger values become the largest.
+    #[inline]
+    pub(crate) fn int24(&mut self, value: u32) -> io::Result<()> {
+        self.bytes(&value.min((1 << 24) - 1).to_le_bytes()[..3])
+    }
+
+    /// The count before the items of a section.
+    pub(crate) fn count(&mut self, items: usize) -> io::Result<()> {
+        self.u64(items as u64)
+    }
+
+    /// `StringIdx`.
+    pub(crate) fn string_index(&mut self, text: u32) -> io::Result<()> {
+        self.int24(text + 1)
+    }
+
+    /// `StringRef` by index.
+    pub(crate) fn string_ref(&mut self, text: Option<u32>) -> io::Result<()> {
+        self.u64(text.unwrap_or_default().into())?;
+        self.u8(if text.is_some() { 3 } else { 0 })
+    }
+
+    /// A text with its length before it.
+    pub(crate) fn text(&mut self, text: &str) -> io::Result<()> {
+        self.count(text.len())?;
+        self.bytes(text.as_bytes())
+    }
+}
