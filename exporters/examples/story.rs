@@ -1,12 +1,15 @@
 //! Writes a short session in which everything happens once:
-//! `cargo run -p syscollect-exporters --example story -- FILE.pftrace` (or `.txt`).
+//! `cargo run -p syscollect-exporters --example story -- FILE.pftrace` (or another format's extension).
 
 #[path = "../tests/exporters/story.rs"]
 mod story;
 
 use std::fs::File;
 use std::path::Path;
-use syscollect_exporters::{Format, PerfettoExporter, TextExporter, TracyExporter};
+use syscollect_exporters::{
+    FirefoxExporter, FirefoxOptions, FlamegraphExporter, FoldedExporter, Format, PerfettoExporter, PprofExporter,
+    StackOptions, TextExporter,
+};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args().nth(1).ok_or("the output file is missing")?;
@@ -19,8 +22,25 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             story.play(&mut exporter, &session, &losses, Some(&summary))?;
             exporter.finish()?;
         }
-        Format::Tracy => {
-            let mut exporter = TracyExporter::new(file);
+        Format::Firefox | Format::FirefoxGzip => {
+            let gzip = format == Format::FirefoxGzip;
+            let mut exporter =
+                FirefoxExporter::new(file, FirefoxOptions { gzip, sched_markers: true, ..FirefoxOptions::default() });
+            story.play(&mut exporter, &session, &losses, Some(&summary))?;
+            exporter.finish()?;
+        }
+        Format::Pprof => {
+            let mut exporter = PprofExporter::new(file, None);
+            story.play(&mut exporter, &session, &losses, Some(&summary))?;
+            exporter.finish()?;
+        }
+        Format::Flamegraph => {
+            let mut exporter = FlamegraphExporter::new(file, StackOptions::default());
+            story.play(&mut exporter, &session, &losses, Some(&summary))?;
+            exporter.finish()?;
+        }
+        Format::Folded => {
+            let mut exporter = FoldedExporter::new(file, StackOptions::default());
             story.play(&mut exporter, &session, &losses, Some(&summary))?;
             exporter.finish()?;
         }

@@ -9,8 +9,16 @@ use std::str::FromStr;
 pub enum Format {
     /// A Perfetto trace, `.pftrace`: [`crate::PerfettoExporter`].
     Perfetto,
-    /// A Tracy file, `.tracy`: [`crate::TracyExporter`].
-    Tracy,
+    /// A profile for the Firefox Profiler, `.json.gz`: [`crate::FirefoxExporter`].
+    FirefoxGzip,
+    /// The same uncompressed, `.json`.
+    Firefox,
+    /// A profile for pprof, `.pb.gz`: [`crate::PprofExporter`].
+    Pprof,
+    /// A flame graph, `.svg`: [`crate::FlamegraphExporter`].
+    Flamegraph,
+    /// Folded stacks, `.folded`: [`crate::FoldedExporter`].
+    Folded,
     /// Readable lines, `.txt`: [`crate::TextExporter`].
     Text,
 }
@@ -34,13 +42,18 @@ pub enum FormatError {
 
 impl Format {
     /// Every format, in the order in which help lists them.
-    pub const ALL: [Self; 3] = [Self::Perfetto, Self::Tracy, Self::Text];
+    pub const ALL: [Self; 7] =
+        [Self::Perfetto, Self::FirefoxGzip, Self::Firefox, Self::Pprof, Self::Flamegraph, Self::Folded, Self::Text];
 
     /// The extension, without its dot; also the format's name on the command line.
     pub fn extension(self) -> &'static str {
         match self {
             Self::Perfetto => "pftrace",
-            Self::Tracy => "tracy",
+            Self::FirefoxGzip => "json.gz",
+            Self::Firefox => "json",
+            Self::Pprof => "pb.gz",
+            Self::Flamegraph => "svg",
+            Self::Folded => "folded",
             Self::Text => "txt",
         }
     }
@@ -93,13 +106,18 @@ mod tests {
         assert_eq!(Format::from_path(Path::new("a/b.pftrace")), Ok(Format::Perfetto));
         assert_eq!(Format::from_path(Path::new("B.PFTRACE")), Ok(Format::Perfetto));
         assert_eq!(Format::from_path(Path::new("x.y.txt")), Ok(Format::Text));
+        assert_eq!(Format::from_path(Path::new("x.json.gz")), Ok(Format::FirefoxGzip));
+        assert_eq!(Format::from_path(Path::new("x.gz.json")), Ok(Format::Firefox));
     }
 
     #[test]
     fn any_other_extension_is_told_the_known_ones() {
         for path in ["trace.exe", "trace", "pftrace", "", "dir.pftrace/x"] {
             let message = Format::from_path(Path::new(path)).unwrap_err().to_string();
-            assert!(message.contains(path) && message.contains(".pftrace, .tracy, .txt"), "{message}");
+            assert!(
+                message.contains(path) && message.contains(".pftrace, .json.gz, .json, .pb.gz, .svg, .folded, .txt"),
+                "{message}"
+            );
         }
     }
 

@@ -2,10 +2,11 @@
 //!
 //! **Duties.** Turning the model's events into a file that a viewer opens, as a
 //! stream where the format allows: memory does not grow with the number of
-//! events. [`PerfettoExporter`] writes Perfetto traces, [`TracyExporter`] files
-//! for Tracy (which must be held until they end), [`TextExporter`] readable lines for tests and for
-//! looking closely; [`report`] sums a session up for the terminal; [`Format`]
-//! knows the formats by their file extensions.
+//! events. [`PerfettoExporter`] writes Perfetto traces, [`FirefoxExporter`]
+//! profiles for the Firefox Profiler (which must be held until they end),
+//! [`FoldedExporter`], [`FlamegraphExporter`] and [`PprofExporter`] added-up
+//! stacks, [`TextExporter`] readable lines for tests and for
+//! looking closely; [`Format`] knows the formats by their file extensions.
 //!
 //! **Non-goals.** Nothing here knows where events come from: no captures, no
 //! decoding, no order to make, no addresses to name. A new source needs no
@@ -32,14 +33,21 @@
 //! ```
 
 mod error;
+mod filter;
+mod firefox;
 mod format;
 mod perfetto;
-pub mod report;
+// The wire format has one writer; the Perfetto exporter keeps it beside its own use.
+#[allow(dead_code, clippy::duplicate_mod, reason = "pprof needs less of it")]
+#[path = "perfetto/proto.rs"]
+mod proto;
+mod stacks;
 mod text;
-mod tracy;
 
 pub use error::ExportError;
+pub use filter::ProcessFilter;
+pub use firefox::{FirefoxExporter, FirefoxOptions};
 pub use format::{Format, FormatError};
 pub use perfetto::PerfettoExporter;
+pub use stacks::{FlamegraphExporter, FoldedExporter, PprofExporter, StackKind, StackOptions};
 pub use text::TextExporter;
-pub use tracy::TracyExporter;

@@ -1,0 +1,92 @@
+//! Counters, each a graph track under its process.
+
+use serde_json::{Value, json};
+use syscollect_model::{Scope, Tables, TrackId, TrackKind};
+
+/// The values of one counter.
+#[derive(Debug, Default)]
+pub(super) struct Counter {
+    /// Nanoseconds of the session, and the value from then on.
+    pub(super) values: Vec<(u64, f64)>,
+}
+
+impl Counter {
+    /// Adds a value; one that is no number would make the file no JSON.
+    pub(super) fn push(&mut self, time: u64, value: f64) {
+        if value.is_finite() {
+            self.values.push((time, value));
+        }
+    }
+
+    /// The rows of the file: a time and by how much the value grew.
+    ///
+    /// The viewer adds the growth up, takes the first row for zero, and draws
+    /// from the smallest sum: a row before the first value makes that zero.
+    pub(super) fn rows(&self, scale: f64) -> impl Iterator<Item = (u64, f64)> + Clone + '_ {
+        let first = self.values.first().map(|(time, _)| (*time, 0.0));
+        let mut last = 0.0;
+        first.into_iter().chain(self.values.iter().map(move |(time, value)| {
+            let growth = value * scale - last;
+            last += growth;
+            (*time, growth)
+        }))
+    }
+}
+
+/// How the viewer shows a counter.
+pub(super) struct Display {
+    pub(super) name: String,
+    pub(super) category: &'static str,
+    /// What the format's value is, as a multiple of the model's.
+    pub(super) scale: f64,
+    pub(super) config: Value,
+}
+
+/// By its unit; `index` keeps the counters of a process in order.
+pub(super) fn display(track: TrackId, index: usize, tables: &Tables) -> Display {
+    let row = tables.track(track);
+    let unit = match row.kind {
+        TrackKind::Counter { unit } => tables.strings.get(unit),
+        TrackKind::Slices => "",
+    };
+    let text = tables.strings.get(row.name);
+    let name = match row.scope {
+        Scope::Cpu(cpu) => format!("CPU {cpu} {}", text.strip_prefix("CPU ").unwrap_or(text)),
+        _ => text.to_owned(),
+    };
+    let (category, format, color, scale) = match unit {
+        "bytes" => ("Memory", "bytes", "orange", 1.0),
+        "%" => ("CPU", "percent", "blue", 0.01),
+        "W" => ("Power", "number", "green", 1.0),
+        _ => ("Counter", "number", "purple", 1.0),
+    };
+    // Units that the format lacks go into the name.
+    let label = match format {
+        "number" if !unit.is_empty() => format!("{name} ({unit})"),
+        _ => name,
+    };
+    let config = json!({
+        "graphType": "line-accumulated", "unit": if format == "number" { "" } else { format }, "color": color,
+        "markerSchemaLocation": null, "sortWeight": 100 + index, "label": label,
+        "tooltipRows": [
+            {"type": "value", "source": "accumulated", "format": {"unit": format}, "label": label},
+            {"type": "value", "source": "count-range", "format": {"unit": format}, "label": "range shown"},
+        ],
+    });
+    Display { name: label, category, scale, config }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_become_growth_from_zero() {
+        let mut counter = Counter::default();
+        for (time, value) in [(5, 50.0), (6, f64::NAN), (7, 20.0), (9, 100.0)] {
+            counter.push(time, value);
+        }
+        assert_eq!(counter.rows(0.5).collect::<Vec<_>>(), [(5, 0.0), (5, 25.0), (7, -15.0), (9, 40.0)]);
+        assert_eq!(Counter::default().rows(1.0).count(), 0);
+    }
+}

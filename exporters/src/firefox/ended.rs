@@ -1,0 +1,126 @@
+//! A session at its end: its threads in the file's order, with the names and ids they go by.
+
+use super::counters::{Counter, display};
+use super::meta::Span;
+use super::threads::ThreadState;
+use rustc_hash::FxHashMap;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use syscollect_model::{ProcessId, Scope, SessionInfo, Tables, ThreadId, Time, TrackId};
+
+/// Everything that is written, besides the shared tables.
+#[derive(Default)]
+pub(super) struct Ended {
+    pub(super) span: Span,
+    pub(super) meta: Value,
+    pub(super) threads: Vec<EndedThread>,
+    pub(super) counters: Vec<EndedCounter>,
+}
+
+/// A thread with what the format says of it.
+pub(super) struct EndedThread {
+    pub(super) state: Box<ThreadState>,
+    process: ProcessId,
+    pub(super) name: String,
+    pub(super) process_name: String,
+    pub(super) pid: String,
+    pub(super) tid: String,
+    pub(super) main: bool,
+    /// Start and end, nanoseconds since the origin; of the process, and of the thread.
+    pub(super) process_life: (u64, Option<u64>),
+    pub(super) life: (u64, Option<u64>),
+}
+
+/// A counter with what the format says of it.
+pub(super) struct EndedCounter {
+    pub(super) name: String,
+    pub(super) category: &'static str,
+    pub(super) display: Value,
+    pub(super) pid: String,
+    pub(super) main_thread: usize,
+    /// Nanoseconds of the session, and the growth since the row before.
+    pub(super) rows: Vec<(u64, f64)>,
+}
+
+/// Ids by number: one that was used twice gets `.1` and so on, as the viewer takes them for identities.
+#[derive(Default)]
+struct Ids(FxHashMap<u32, u32>);
+
+impl Ids {
+    fn take(&mut self, id: u32) -> String {
+        let used = self.0.entry(id).or_default();
+        *used += 1;
+        match *used {
+            1 => id.to_string(),
+            times => format!("{id}.{}", times - 1),
+        }
+    }
+}
+
+/// The threads that have a state: process 0 first, then by process, each one's first thread first.
+pub(super) fn threads(
+    states: Vec<Option<Box<ThreadState>>>,
+    session: &SessionInfo,
+    span: Span,
+    tables: &Tables,
+) -> Vec<EndedThread> {
+    let mut ids: Vec<(ThreadId, Box<ThreadState>)> =
+        (0u32..).zip(states).filter_map(|(index, state)| state.map(|state| (ThreadId(index), state))).collect();
+    ids.sort_by_key(|(id, _)| {
+        let row = tables.thread(*id);
+        (row.process, row.tid != tables.process(row.process).pid, *id)
+    });
+    let life = |start: Option<Time>, end: Option<Time>| {
+        let since = |time: Time| time.0.saturating_sub(span.origin);
+        (start.map_or(0, since), end.map(since))
+    };
+    let machine = if session.hostname.is_empty() { "Machine" } else { &session.hostname };
+    let (mut pids, mut tids) = (Ids::default(), Ids::default());
+    let mut list: Vec<EndedThread> = Vec::with_capacity(ids.len());
+    for (id, state) in ids {
+        let row = tables.thread(id);
+        let process = tables.process(row.process);
+        let before = list.last().filter(|before| before.process == row.process);
+        let (pid, main) = before.map_or_else(|| (pids.take(process.pid), true), |before| (before.pid.clone(), false));
+        let idle = row.process == Tables::IDLE_PROCESS;
+        list.push(EndedThread {
+            state,
+            process: row.process,
+            name: if idle { "idle" } else { tables.strings.get(row.name) }.to_owned(),
+            process_name: if idle { machine } else { tables.strings.get(process.name) }.to_owned(),
+            pid,
+            tid: tids.take(row.tid),
+            main,
+            process_life: life(process.start, process.end),
+            life: life(row.start, row.end),
+        });
+    }
+    list
+}
+
+/// The counters, each at the first thread of its process; those of processes that are left out are too.
+pub(super) fn counters(
+    counters: &BTreeMap<TrackId, Counter>,
+    threads: &[EndedThread],
+    tables: &Tables,
+) -> Vec<EndedCounter> {
+    let mut list = Vec::new();
+    for (track, counter) in counters {
+        let process = match tables.track(*track).scope {
+            Scope::Machine | Scope::Cpu(_) => Tables::IDLE_PROCESS,
+            Scope::Process(id) => id,
+            Scope::Thread(id) => tables.thread(id).process,
+        };
+        let Some(main_thread) = threads.iter().position(|thread| thread.process == process) else { continue };
+        let display = display(*track, list.len(), tables);
+        list.push(EndedCounter {
+            name: display.name,
+            category: display.category,
+            display: display.config,
+            pid: threads[main_thread].pid.clone(),
+            main_thread,
+            rows: counter.rows(display.scale).collect(),
+        });
+    }
+    list
+}

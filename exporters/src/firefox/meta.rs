@@ -1,0 +1,136 @@
+//! What is said of the machine and of the recording as a whole.
+
+use super::markers::schemas;
+use super::tables::categories;
+use super::{Config, VERSION};
+use rustc_hash::FxHashSet;
+use serde_json::{Value, json};
+use syscollect_model::{ClockSource, Loss, RecorderSummary, SessionInfo};
+
+/// The times that the file begins and ends at, nanoseconds of the session.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Span {
+    pub(super) origin: u64,
+    pub(super) end: u64,
+}
+
+/// Milliseconds, the unit of all times in the format.
+pub(super) fn milliseconds(nanoseconds: u64) -> f64 {
+    nanoseconds as f64 / 1e6
+}
+
+pub(super) fn meta(config: &Config, span: Span, losses: &[Loss], summary: Option<&RecorderSummary>) -> Value {
+    let session = &config.session;
+    let cores: FxHashSet<(u32, u32)> = session.cpus.iter().map(|cpu| (cpu.package, cpu.core)).collect();
+    let product = if session.hostname.is_empty() { "machine" } else { &session.hostname };
+    let system = format!("{} {} {}", session.os, session.kernel_release, session.machine);
+    let mut meta = json!({
+        "interval": milliseconds(config.interval),
+        "startTime": start_time(session, span.origin),
+        "profilingStartTime": 0.0,
+        "profilingEndTime": milliseconds(span.end - span.origin),
+        "processType": 0,
+        "extensions": {"length": 0, "baseURL": [], "id": [], "name": []},
+        "categories": categories(),
+        "product": product,
+        "importedFrom": session.recorder,
+        "stackwalk": 1,
+        "debug": false,
+        "version": 24,
+        "preprocessedProfileVersion": VERSION,
+        "oscpu": system,
+        "abi": session.machine,
+        "arguments": session.recorder_command.join(" "),
+        "CPUName": session.cpu_model,
+        "symbolicated": true,
+        "symbolicationNotSupported": true,
+        "markerSchema": schemas(),
+        "sampleUnits": {"time": "ms", "eventDelay": "ms", "threadCPUDelta": "ns"},
+        "usesOnlyOneStackType": true,
+        "sourceCodeIsNotOnSearchfox": true,
+        "extra": extra(session, losses, summary),
+    });
+    // Unknown is said by leaving it out.
+    if !session.cpus.is_empty() {
+        meta["logicalCPUs"] = json!(session.cpus.len());
+        meta["physicalCPUs"] = json!(cores.len());
+    }
+    if session.memory_bytes > 0 {
+        meta["mainMemory"] = json!(session.memory_bytes);
+    }
+    meta
+}
+
+/// Milliseconds since 1970 at `origin`; 0 where the clocks were not read.
+fn start_time(session: &SessionInfo, origin: u64) -> f64 {
+    let before = session.clock_pairs.iter().rev().find(|pair| pair.boottime <= origin);
+    let Some(pair) = before.or(session.clock_pairs.first()) else { return 0.0 };
+    let realtime = i128::from(pair.realtime) + i128::from(origin) - i128::from(pair.boottime);
+    realtime as f64 / 1e6
+}
+
+/// The rows of the viewer's panel about the profile, by section.
+fn extra(session: &SessionInfo, losses: &[Loss], summary: Option<&RecorderSummary>) -> Vec<Value> {
+    let mut sections = vec![section("Recording", recording(session))];
+    let lost = losses.iter().filter(|loss| loss.count > 0);
+    let lost: Vec<Value> = lost.map(|loss| row(&loss_label(loss), "integer", json!(loss.count))).collect();
+    if !lost.is_empty() {
+        sections.push(section("Lost records", lost));
+    }
+    if let Some(summary) = summary {
+        sections.push(section("Recorder", recorder(summary)));
+    }
+    sections
+}
+
+fn section(label: &str, entries: Vec<Value>) -> Value {
+    json!({"label": label, "entries": entries})
+}
+
+fn row(label: &str, format: &str, value: Value) -> Value {
+    json!({"label": label, "format": format, "value": value})
+}
+
+fn loss_label(loss: &Loss) -> String {
+    let cpu = loss.cpu.map_or_else(String::new, |cpu| format!(" of CPU {cpu}"));
+    format!("{}{cpu}: {}", loss.lane, loss.cause.name())
+}
+
+fn recording(session: &SessionInfo) -> Vec<Value> {
+    let clock = match session.clock_source {
+        ClockSource::Tsc => "time stamp counter",
+        ClockSource::Monotonic => "CLOCK_MONOTONIC",
+        ClockSource::Qpc => "QueryPerformanceCounter",
+    };
+    let bound = session.clocks.iter().map(|clock| clock.error_bound_ns).fold(0.0, f64::max).ceil();
+    let texts = [
+        ("Kernel", session.kernel_version.clone()),
+        ("Kernel build id", session.kernel_build_id.clone()),
+        ("Boot id", session.boot_id.clone()),
+        ("Sampled event", session.sample_event.clone()),
+        ("Stacks", session.stacks.join(", ")),
+        ("Clock", clock.to_owned()),
+        ("Notes", session.notes.join("; ")),
+    ];
+    let texts = texts.into_iter().filter(|(_, text)| !text.is_empty());
+    let mut rows: Vec<Value> = texts.map(|(label, text)| row(label, "string", json!(text))).collect();
+    rows.push(row("Sampling rate asked for, Hz", "integer", json!(session.sample_rate_hz)));
+    rows.push(row("Clock error bound", "nanoseconds", json!(bound)));
+    rows
+}
+
+fn recorder(summary: &RecorderSummary) -> Vec<Value> {
+    let mut rows = vec![
+        row("Stopped by", "string", json!(summary.stop_reason)),
+        row("Duration", "milliseconds", json!(milliseconds(summary.duration_ns))),
+        row("CPU time", "milliseconds", json!(milliseconds(summary.recorder_cpu_ns))),
+        row("Peak memory", "bytes", json!(summary.recorder_peak_bytes)),
+    ];
+    if let Some(time) = summary.kernel_program_ns {
+        rows.push(row("Run time of the kernel programs", "milliseconds", json!(milliseconds(time))));
+    }
+    if !summary.missing.is_empty() {
+        rows.push(row("Missing on this machine", "string", json!(summary.missing.join("; "))));
+    }
+    rows
+}

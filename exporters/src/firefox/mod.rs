@@ -1,0 +1,424 @@
+//! Profiles for the Firefox Profiler, profiler.firefox.com.
+//!
+//! What a session becomes:
+//!
+//! | model | profile |
+//! |---|---|
+//! | processes and threads with events | a thread each, grouped by process; an id used twice gets `.1` |
+//! | CPU samples | samples of weight 1; idle ones on the thread of process 0, named after the machine |
+//! | time off the CPU | samples whose innermost frame, of category Off-CPU, is the reason, one for each sampling interval |
+//! | switches | CPU time between samples, to the nanosecond |
+//! | inlined frames, files, lines, modules | frames with depth, source and line; libraries with build ids |
+//! | counters | counter tracks, those of the machine and of CPUs under process 0 |
+//! | slices, instants, losses, programs | typed markers |
+//! | switches and wakeups one by one | markers with their stacks, by [`FirefoxOptions::sched_markers`] |
+//! | the session, the recorder's summary, exact losses | the panel about the profile |
+//!
+//! **Written here, not through the crate `fxprof-processed-profile`** (0.8.1):
+//! that one writes constants for source files, lines and inline depth, so the
+//! names found could not be shown with their places, and it keeps stacks,
+//! frames and strings for each thread, where one kernel stack would be stored
+//! hundreds of times. Version 63 of the format shares these tables, and says
+//! how counters are shown.
+//!
+//! Source of fact: `src/types/profile.ts` and `docs-developer/CHANGELOG-formats.md`
+//! of the Firefox Profiler; the tests' figures were compared with its engine.
+//!
+//! The format is grouped by thread, so everything is held until the end: about
+//! 32 bytes for each sample and 100 for each marker.
+
+mod counters;
+mod ended;
+mod markers;
+mod meta;
+mod tables;
+mod threads;
+mod write;
+
+use crate::{ExportError, ProcessFilter};
+use counters::Counter;
+use ended::Ended;
+use markers::{Cause, Data, LossData, Marker, Timing};
+use meta::Span;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+use std::io::Write;
+use syscollect_model::{
+    Event, Exporter, Loss, ProcessId, RecorderSummary, Sample, Scope, SessionInfo, Switch, Tables, ThreadId, Time,
+    TrackId, Wakeup,
+};
+use tables::{Category, OffReason, Shared};
+use threads::ThreadState;
+
+/// The version of the format.
+const VERSION: u32 = 63;
+
+/// The interval where no samples were taken, nanoseconds: the grain of time off the CPU.
+const DEFAULT_INTERVAL: u64 = 1_000_000;
+
+/// What to write.
+#[derive(Clone, Debug, Default)]
+pub struct FirefoxOptions {
+    /// Compress with gzip: `.json.gz`.
+    pub gzip: bool,
+    /// Each switch and each wakeup as a marker: hundreds of megabytes for a long recording.
+    pub sched_markers: bool,
+    /// Only the threads of these processes.
+    pub process: Option<ProcessFilter>,
+}
+
+/// What is known before the first event.
+#[derive(Default)]
+struct Config {
+    session: SessionInfo,
+    /// Nanoseconds between samples.
+    interval: u64,
+}
+
+/// A slice that has not ended.
+#[derive(Clone, Copy, Debug)]
+struct OpenSlice {
+    name: u32,
+    since: u64,
+}
+
+/// Writes a session as a profile for the Firefox Profiler.
+///
+/// Nothing is written before [`finish`](Self::finish), because the format is
+/// grouped by thread; [`expected_bytes`](Self::expected_bytes) says how much
+/// it will be.
+///
+/// ```
+/// use syscollect_exporters::{FirefoxExporter, FirefoxOptions};
+/// use syscollect_model::{Exporter, SessionInfo, Tables};
+///
+/// let tables = Tables::default();
+/// let mut exporter = FirefoxExporter::new(Vec::new(), FirefoxOptions::default());
+/// exporter.begin(&SessionInfo::default(), &tables)?;
+/// exporter.end(&[], None, &tables)?;
+/// assert!(exporter.expected_bytes() < 10_000);
+/// let file: Vec<u8> = exporter.finish()?;
+/// assert!(file.starts_with(b"{\"meta\":{"));
+/// # Ok::<(), syscollect_exporters::ExportError>(())
+/// ```
+pub struct FirefoxExporter<W> {
+    out: W,
+    options: FirefoxOptions,
+    config: Config,
+    shared: Shared,
+    /// By thread; boxed, as most threads of a machine do nothing.
+    threads: Vec<Option<Box<ThreadState>>>,
+    /// By CPU: what runs there.
+    running: FxHashMap<u32, ThreadId>,
+    counters: BTreeMap<TrackId, Counter>,
+    slices: FxHashMap<TrackId, Vec<OpenSlice>>,
+    main_threads: FxHashMap<ProcessId, ThreadId>,
+    origin: Option<Time>,
+    last: Time,
+    /// What was known at the end.
+    ended: Ended,
+}
+
+impl<W: Write> FirefoxExporter<W> {
+    /// A writer to `out`, which gets large pieces and needs no buffer.
+    pub fn new(out: W, options: FirefoxOptions) -> Self {
+        Self {
+            out,
+            options,
+            config: Config::default(),
+            shared: Shared::default(),
+            threads: Vec::new(),
+            running: FxHashMap::default(),
+            counters: BTreeMap::new(),
+            slices: FxHashMap::default(),
+            main_threads: FxHashMap::default(),
+            origin: None,
+            last: Time(0),
+            ended: Ended::default(),
+        }
+    }
+
+    /// About how long the JSON will be, before compression: what a browser
+    /// must hold several times over. Known after the session's end.
+    pub fn expected_bytes(&self) -> u64 {
+        let states = || self.ended.threads.iter().map(|thread| &thread.state);
+        let samples: usize = states().map(|state| state.samples.len()).sum();
+        let markers: usize = states().map(|state| state.markers.len()).sum();
+        let values: usize = self.ended.counters.iter().map(|counter| counter.rows.len()).sum();
+        let strings: usize = self.shared.strings.iter().map(|text| text.len() + 3).sum();
+        let tables = self.shared.stacks.len() * 12 + self.shared.frames.len() * 50 + self.shared.funcs.len() * 40;
+        // Bytes of a row, as measured on recordings.
+        let rows = samples * 26 + markers * 130 + values * 30 + self.ended.threads.len() * 700;
+        (4_000 + rows + strings + tables) as u64
+    }
+
+    /// Writes the profile and gives the output back.
+    ///
+    /// # Errors
+    ///
+    /// [`ExportError::Write`] when the output refuses bytes.
+    pub fn finish(self) -> Result<W, ExportError> {
+        let Self { out, options, shared, ended, .. } = self;
+        write::write(out, options.gzip, &shared, &ended)
+    }
+
+    /// The state of a thread; `None` if it is not among those wanted.
+    #[inline]
+    fn thread(&mut self, id: ThreadId, tables: &Tables) -> Option<&mut ThreadState> {
+        if let Some(filter) = &self.options.process {
+            let process = tables.thread(id).process;
+            // Process 0 also stands for the machine, whose tracks are always there.
+            if process != Tables::IDLE_PROCESS && !filter.keeps(process, tables) {
+                return None;
+            }
+        }
+        if id.index() >= self.threads.len() {
+            self.threads.resize_with(id.index() + 1, || None);
+        }
+        Some(self.threads[id.index()].get_or_insert_default())
+    }
+
+    #[inline]
+    fn switch(&mut self, time: u64, switch: &Switch, tables: &Tables) {
+        let interval = self.config.interval;
+        self.running.insert(switch.cpu, switch.next);
+        if let Some(previous) = switch.previous.filter(|id| *id != Tables::IDLE_THREAD) {
+            let stack = switch.off_cpu.stack.and_then(|stack| self.shared.stack(stack, tables));
+            let reason = OffReason::of(&switch.off_cpu);
+            let came = self.thread(previous, tables).and_then(|state| state.leaves(time, stack, reason));
+            if self.options.sched_markers {
+                self.running_marker((came, time), (previous, switch), (stack, reason), tables);
+            }
+        }
+        if switch.next != Tables::IDLE_THREAD {
+            self.with_shared(switch.next, tables, |state, shared| state.comes(time, interval, shared));
+        }
+    }
+
+    /// What needs a thread and the shared tables at once.
+    #[inline]
+    fn with_shared(&mut self, id: ThreadId, tables: &Tables, act: impl FnOnce(&mut ThreadState, &mut Shared)) {
+        // Taken out and put back, which moves a pointer.
+        if self.thread(id, tables).is_none() {
+            return;
+        }
+        if let Some(mut state) = self.threads[id.index()].take() {
+            act(&mut state, &mut self.shared);
+            self.threads[id.index()] = Some(state);
+        }
+    }
+
+    #[inline]
+    fn wakeup(&mut self, time: u64, wakeup: &Wakeup, tables: &Tables) {
+        let interval = self.config.interval;
+        self.with_shared(wakeup.wakee, tables, |state, shared| state.wakes(time, interval, shared));
+        if self.options.sched_markers {
+            let waker = match wakeup.waker {
+                _ if wakeup.from_interrupt => "an interrupt".to_owned(),
+                Some(id) => {
+                    let row = tables.thread(id);
+                    format!("{} ({})", tables.strings.get(row.name), row.tid)
+                }
+                None => "an unknown thread".to_owned(),
+            };
+            let waker = self.shared.string(&waker);
+            let stack = wakeup.stack.and_then(|stack| self.shared.stack(stack, tables));
+            let cause = stack.map(|stack| Cause { stack });
+            let data = Data::Wakeup { waker, cpu: wakeup.cpu, target: wakeup.target_cpu, cause };
+            self.marker(wakeup.wakee, "Wakeup", (Category::Scheduling, Timing::Instant(time)), data, tables);
+        }
+    }
+
+    #[inline]
+    fn sample(&mut self, time: u64, sample: &Sample, tables: &Tables) {
+        let category = if sample.in_kernel { Category::Kernel } else { Category::User };
+        let known = sample.stack.and_then(|stack| self.shared.stack(stack, tables));
+        let stack = known.unwrap_or_else(|| self.shared.labelled(None, "[no stack]", category, 0));
+        let idle = sample.thread == Tables::IDLE_THREAD;
+        if let Some(state) = self.thread(sample.thread, tables) {
+            state.sample(time, stack, idle);
+        }
+    }
+
+    fn running_marker(
+        &mut self,
+        (came, left): (Option<u64>, u64),
+        (thread, switch): (ThreadId, &Switch),
+        (stack, reason): (Option<u32>, Option<OffReason>),
+        tables: &Tables,
+    ) {
+        let next = self.shared.string(reason.map_or("ends", OffReason::name));
+        let function = switch.off_cpu.blocked_in.map(|id| self.shared.string(tables.strings.get(id)));
+        let data = Data::Running { cpu: switch.cpu, next, function, cause: stack.map(|stack| Cause { stack }) };
+        // One that ran when the recording began came at an unknown time.
+        let timing = came.map_or(Timing::Instant(left), |came| Timing::Interval(came, left));
+        self.marker(thread, "Running", (Category::Scheduling, timing), data, tables);
+    }
+
+    fn marker(
+        &mut self,
+        thread: ThreadId,
+        name: &str,
+        (category, timing): (Category, Timing),
+        data: Data,
+        tables: &Tables,
+    ) {
+        let name = self.shared.string(name);
+        if let Some(state) = self.thread(thread, tables) {
+            state.markers.push(Marker { name, category, timing, data });
+        }
+    }
+
+    /// The thread under which a track's markers lie.
+    fn track_thread(&mut self, scope: Scope, tables: &Tables) -> ThreadId {
+        match scope {
+            Scope::Machine | Scope::Cpu(_) => Tables::IDLE_THREAD,
+            Scope::Thread(id) => id,
+            Scope::Process(id) => *self.main_threads.entry(id).or_insert_with(|| main_thread(id, tables)),
+        }
+    }
+
+    fn slice(&mut self, time: u64, event: &Event, tables: &Tables) {
+        match *event {
+            Event::SliceBegin(track, name) => {
+                let name = self.shared.string(tables.strings.get(name));
+                self.slices.entry(track).or_default().push(OpenSlice { name, since: time });
+            }
+            Event::SliceEnd(track) => {
+                if let Some(open) = self.slices.get_mut(&track).and_then(Vec::pop) {
+                    self.slice_marker(track, open.name, Timing::Interval(open.since, time), tables);
+                }
+            }
+            Event::Instant(track, name) => {
+                let name = self.shared.string(tables.strings.get(name));
+                self.slice_marker(track, name, Timing::Instant(time), tables);
+            }
+            _ => {}
+        }
+    }
+
+    fn slice_marker(&mut self, track: TrackId, name: u32, timing: Timing, tables: &Tables) {
+        let row = tables.track(track);
+        let data = Data::Slice { track: self.shared.string(tables.strings.get(row.name)) };
+        let thread = self.track_thread(row.scope, tables);
+        if let Some(state) = self.thread(thread, tables) {
+            state.markers.push(Marker { name, category: Category::Other, timing, data });
+        }
+    }
+
+    fn close_slices(&mut self, tables: &Tables) {
+        let mut open: Vec<(TrackId, OpenSlice)> =
+            self.slices.drain().flat_map(|(track, list)| list.into_iter().map(move |slice| (track, slice))).collect();
+        open.sort_by_key(|(track, slice)| (slice.since, *track));
+        for (track, slice) in open {
+            self.slice_marker(track, slice.name, Timing::Start(slice.since), tables);
+        }
+    }
+
+    fn loss(&mut self, time: u64, loss: &Loss, tables: &Tables) {
+        let timing = match loss.between {
+            Some((from, to)) => Timing::Interval(from.0, to.0.max(from.0)),
+            None => Timing::Instant(time),
+        };
+        if let Some(thread) = loss.cpu.and_then(|cpu| self.running.remove(&cpu)) {
+            let since = loss.between.map_or(time, |(from, _)| from.0);
+            if let Some(state) = self.thread(thread, tables) {
+                state.unknown(since);
+            }
+        }
+        let data = Data::Loss(LossData::new(loss));
+        self.marker(Tables::IDLE_THREAD, "Lost records", (Category::Loss, timing), data, tables);
+    }
+
+    /// One marker for each process that is written: what it was started as.
+    fn describe_processes(&mut self, tables: &Tables) {
+        let origin = self.origin.unwrap_or_default().0;
+        let mut seen: Vec<bool> = vec![false; tables.processes.len()];
+        for index in 0..self.threads.len() {
+            let process = tables.threads[index].process;
+            if self.threads[index].is_none() || process == Tables::IDLE_PROCESS || seen[process.index()] {
+                continue;
+            }
+            seen[process.index()] = true;
+            let row = tables.process(process);
+            let main = main_thread(process, tables);
+            if !row.command_line.is_empty() {
+                let data = Data::Process { command: row.command_line.join(" "), parent: row.parent_pid };
+                let at = row.start.map_or(origin, |time| time.0.max(origin));
+                self.marker(main, "Process", (Category::Other, Timing::Instant(at)), data, tables);
+            } else {
+                // Its track needs its first thread all the same.
+                let _ = self.thread(main, tables);
+            }
+        }
+    }
+}
+
+/// The first thread of a process, or whichever of its threads is known.
+fn main_thread(process: ProcessId, tables: &Tables) -> ThreadId {
+    let pid = tables.process(process).pid;
+    let mut found = Tables::IDLE_THREAD;
+    for (index, row) in tables.threads.iter().enumerate().filter(|(_, row)| row.process == process) {
+        if row.tid == pid {
+            return ThreadId(index as u32);
+        }
+        if found == Tables::IDLE_THREAD {
+            found = ThreadId(index as u32);
+        }
+    }
+    found
+}
+
+impl<W: Write> Exporter for FirefoxExporter<W> {
+    type Error = ExportError;
+
+    fn begin(&mut self, session: &SessionInfo, tables: &Tables) -> Result<(), ExportError> {
+        let rate = u64::from(session.sample_rate_hz);
+        let interval = 1_000_000_000u64.checked_div(rate).unwrap_or(DEFAULT_INTERVAL).max(1);
+        self.config = Config { session: session.clone(), interval };
+        self.shared.arch.clone_from(&session.machine);
+        // The machine is always there, for its counters and its losses.
+        let _ = self.thread(Tables::IDLE_THREAD, tables);
+        Ok(())
+    }
+
+    #[inline]
+    fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), ExportError> {
+        self.origin.get_or_insert(time);
+        self.last = time;
+        let time = time.0;
+        match event {
+            Event::Switch(switch) => self.switch(time, switch, tables),
+            Event::Wakeup(wakeup) => self.wakeup(time, wakeup, tables),
+            Event::Sample(sample) => self.sample(time, sample, tables),
+            Event::SliceBegin(..) | Event::SliceEnd(..) | Event::Instant(..) => self.slice(time, event, tables),
+            Event::Counter(track, value) => self.counters.entry(*track).or_default().push(time, *value),
+            Event::Loss(loss) => self.loss(time, loss, tables),
+            Event::ThreadStart(thread) | Event::ThreadEnd(thread) => {
+                let _ = self.thread(*thread, tables);
+            }
+            // Threads and processes have their last names and their times from the tables.
+            Event::Migration(_)
+            | Event::ProcessStart(_)
+            | Event::ProcessExec(..)
+            | Event::ProcessEnd(_)
+            | Event::ThreadName(..) => {}
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, losses: &[Loss], recorder: Option<&RecorderSummary>, tables: &Tables) -> Result<(), ExportError> {
+        let (end, interval) = (self.last.0, self.config.interval);
+        for state in self.threads.iter_mut().flatten() {
+            state.finish(end, interval, &mut self.shared);
+        }
+        self.close_slices(tables);
+        self.describe_processes(tables);
+        let origin = self.origin.unwrap_or_default().0;
+        let span = Span { origin, end: end.max(origin) };
+        let threads = ended::threads(std::mem::take(&mut self.threads), &self.config.session, span, tables);
+        let counters = ended::counters(&self.counters, &threads, tables);
+        self.ended = Ended { span, meta: meta::meta(&self.config, span, losses, recorder), threads, counters };
+        Ok(())
+    }
+}

@@ -1,0 +1,159 @@
+//! Folded stacks: a line for each stack, `process;outermost;...;innermost COUNT`.
+
+use super::totals::{Total, Totals};
+use super::{StackKind, StackOptions};
+use crate::ExportError;
+use std::collections::BTreeMap;
+use std::io::{BufWriter, Write};
+use syscollect_model::{
+    Event, Exporter, FrameId, Loss, ProcessId, RecorderSummary, SessionInfo, StackId, Tables, Time,
+};
+
+/// The lines of a session, counted while it is played.
+pub(super) struct Folding {
+    kind: StackKind,
+    totals: Totals,
+    pub(super) lines: Vec<String>,
+}
+
+impl Folding {
+    pub(super) fn new(options: StackOptions) -> Self {
+        Self { kind: options.kind, totals: Totals::new(options.process), lines: Vec::new() }
+    }
+
+    #[inline]
+    pub(super) fn event(&mut self, time: Time, event: &Event, tables: &Tables) {
+        self.totals.event(time, event, tables);
+    }
+
+    /// Makes the lines, sorted, threads of a process together, and processes of one name too.
+    pub(super) fn end(&mut self, tables: &Tables) {
+        let mut by_process: BTreeMap<(ProcessId, Option<StackId>), u64> = BTreeMap::new();
+        for ((thread, stack), total) in self.totals.finish(tables) {
+            let count = self.count(&total);
+            *by_process.entry((tables.thread(thread).process, stack)).or_default() += count;
+        }
+        let mut lines: BTreeMap<String, u64> = BTreeMap::new();
+        for ((process, stack), count) in by_process {
+            let count = match self.kind {
+                StackKind::OffCpu => count / 1000,
+                StackKind::OnCpu | StackKind::Wakers => count,
+            };
+            if count > 0 {
+                *lines.entry(line(process, stack, tables)).or_default() += count;
+            }
+        }
+        self.lines = lines.into_iter().map(|(stack, count)| format!("{stack} {count}")).collect();
+    }
+
+    /// Nanoseconds off the CPU, so that short stays of several threads add up before they are cut.
+    fn count(&self, total: &Total) -> u64 {
+        match self.kind {
+            StackKind::OnCpu => total.samples,
+            StackKind::OffCpu => total.off_cpu_ns,
+            StackKind::Wakers => total.wakeups,
+        }
+    }
+}
+
+fn line(process: ProcessId, stack: Option<StackId>, tables: &Tables) -> String {
+    let mut line = clean(tables.strings.get(tables.process(process).name));
+    match stack {
+        None => line.push_str(";[no stack]"),
+        Some(id) => {
+            for frame in tables.stack(id).iter().rev() {
+                line.push(';');
+                line.push_str(&frame_name(*frame, tables));
+            }
+        }
+    }
+    line
+}
+
+/// The suffixes are those that flame graph tools colour by.
+fn frame_name(id: FrameId, tables: &Tables) -> String {
+    let frame = tables.frame(id);
+    let kernel = frame.module.map_or(frame.offset >> 63 == 1, |module| tables.module(module).kernel);
+    let mut name = clean(&tables.frame_label(id));
+    if frame.inlined {
+        name.push_str("_[i]");
+    } else if kernel {
+        name.push_str("_[k]");
+    }
+    name
+}
+
+/// `;` separates frames, and a line is a stack.
+fn clean(name: &str) -> String {
+    name.chars()
+        .map(|c| {
+            if c == ';' {
+                ':'
+            } else if c.is_control() {
+                ' '
+            } else {
+                c
+            }
+        })
+        .collect()
+}
+
+/// Writes the session's stacks folded, one line each.
+///
+/// ```
+/// use syscollect_exporters::{FoldedExporter, StackOptions};
+/// use syscollect_model::{Event, Exporter, Sample, SessionInfo, Tables, Time};
+///
+/// let tables = Tables::default();
+/// let mut exporter = FoldedExporter::new(Vec::new(), StackOptions::default());
+/// exporter.begin(&SessionInfo::default(), &tables)?;
+/// let sample = Sample { cpu: 0, thread: Tables::IDLE_THREAD, stack: None, in_kernel: true };
+/// exporter.event(Time(1), &Event::Sample(sample), &tables)?;
+/// exporter.end(&[], None, &tables)?;
+/// assert_eq!(exporter.finish()?, b"swapper;[no stack] 1\n");
+/// # Ok::<(), syscollect_exporters::ExportError>(())
+/// ```
+pub struct FoldedExporter<W> {
+    out: W,
+    folding: Folding,
+}
+
+impl<W: Write> FoldedExporter<W> {
+    /// A writer to `out`, which gets large pieces and needs no buffer.
+    pub fn new(out: W, options: StackOptions) -> Self {
+        Self { out, folding: Folding::new(options) }
+    }
+
+    /// Writes the lines and gives the output back.
+    ///
+    /// # Errors
+    ///
+    /// [`ExportError::Write`] when the output refuses bytes.
+    pub fn finish(self) -> Result<W, ExportError> {
+        let mut out = BufWriter::with_capacity(1 << 16, self.out);
+        for line in &self.folding.lines {
+            writeln!(out, "{line}")?;
+        }
+        out.flush()?;
+        Ok(out.into_inner().map_err(std::io::IntoInnerError::into_error)?)
+    }
+}
+
+impl<W: Write> Exporter for FoldedExporter<W> {
+    type Error = ExportError;
+
+    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), ExportError> {
+        Ok(())
+    }
+
+    #[inline]
+    fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), ExportError> {
+        self.folding.event(time, event, tables);
+        Ok(())
+    }
+
+    fn end(&mut self, _: &[Loss], _: Option<&RecorderSummary>, tables: &Tables) -> Result<(), ExportError> {
+        self.folding.end(tables);
+        Ok(())
+    }
+}

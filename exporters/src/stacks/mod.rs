@@ -1,0 +1,53 @@
+//! Stacks added up: what flame graphs, folded stacks and pprof profiles are made of.
+
+mod flamegraph;
+mod folded;
+mod pprof;
+mod totals;
+
+pub use flamegraph::FlamegraphExporter;
+pub use folded::FoldedExporter;
+pub use pprof::PprofExporter;
+
+use crate::ProcessFilter;
+
+/// Which stacks are counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum StackKind {
+    /// CPU samples, by number.
+    #[default]
+    OnCpu,
+    /// Where threads blocked, by microseconds until they ran again.
+    OffCpu,
+    /// Where threads woke others, by number.
+    Wakers,
+}
+
+impl StackKind {
+    /// In words, for titles.
+    fn title(self) -> &'static str {
+        match self {
+            Self::OnCpu => "On-CPU samples",
+            Self::OffCpu => "Off-CPU time",
+            Self::Wakers => "Wakeups by the waker's stack",
+        }
+    }
+
+    /// What is counted.
+    fn unit(self) -> &'static str {
+        match self {
+            Self::OnCpu => "samples",
+            Self::OffCpu => "microseconds",
+            Self::Wakers => "wakeups",
+        }
+    }
+}
+
+/// What a picture of stacks shows.
+#[derive(Clone, Debug, Default)]
+pub struct StackOptions {
+    /// Which stacks.
+    pub kind: StackKind,
+    /// Of these processes only.
+    pub process: Option<ProcessFilter>,
+}
