@@ -8,7 +8,7 @@ use std::fs::File;
 use std::path::Path;
 use syscollect_exporters::{
     FirefoxExporter, FirefoxOptions, FlamegraphExporter, FoldedExporter, Format, PerfettoExporter, PprofExporter,
-    StackOptions, TextExporter,
+    StackOptions, TextExporter, TracyExporter,
 };
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -41,6 +41,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         Format::Folded => {
             let mut exporter = FoldedExporter::new(file, StackOptions::default());
+            story.play(&mut exporter, &session, &losses, Some(&summary))?;
+            exporter.finish()?;
+        }
+        Format::Tracy => {
+            let mut exporter = TracyExporter::new(file);
             story.play(&mut exporter, &session, &losses, Some(&summary))?;
             exporter.finish()?;
         }

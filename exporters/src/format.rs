@@ -9,6 +9,8 @@ use std::str::FromStr;
 pub enum Format {
     /// A Perfetto trace, `.pftrace`: [`crate::PerfettoExporter`].
     Perfetto,
+    /// A Tracy file, `.tracy`: [`crate::TracyExporter`].
+    Tracy,
     /// A profile for the Firefox Profiler, `.json.gz`: [`crate::FirefoxExporter`].
     FirefoxGzip,
     /// The same uncompressed, `.json`.
@@ -42,13 +44,22 @@ pub enum FormatError {
 
 impl Format {
     /// Every format, in the order in which help lists them.
-    pub const ALL: [Self; 7] =
-        [Self::Perfetto, Self::FirefoxGzip, Self::Firefox, Self::Pprof, Self::Flamegraph, Self::Folded, Self::Text];
+    pub const ALL: [Self; 8] = [
+        Self::Perfetto,
+        Self::Tracy,
+        Self::FirefoxGzip,
+        Self::Firefox,
+        Self::Pprof,
+        Self::Flamegraph,
+        Self::Folded,
+        Self::Text,
+    ];
 
     /// The extension, without its dot; also the format's name on the command line.
     pub fn extension(self) -> &'static str {
         match self {
             Self::Perfetto => "pftrace",
+            Self::Tracy => "tracy",
             Self::FirefoxGzip => "json.gz",
             Self::Firefox => "json",
             Self::Pprof => "pb.gz",
@@ -105,6 +116,7 @@ mod tests {
     fn the_extension_decides() {
         assert_eq!(Format::from_path(Path::new("a/b.pftrace")), Ok(Format::Perfetto));
         assert_eq!(Format::from_path(Path::new("B.PFTRACE")), Ok(Format::Perfetto));
+        assert_eq!(Format::from_path(Path::new("x.tracy")), Ok(Format::Tracy));
         assert_eq!(Format::from_path(Path::new("x.y.txt")), Ok(Format::Text));
         assert_eq!(Format::from_path(Path::new("x.json.gz")), Ok(Format::FirefoxGzip));
         assert_eq!(Format::from_path(Path::new("x.gz.json")), Ok(Format::Firefox));
@@ -115,7 +127,8 @@ mod tests {
         for path in ["trace.exe", "trace", "pftrace", "", "dir.pftrace/x"] {
             let message = Format::from_path(Path::new(path)).unwrap_err().to_string();
             assert!(
-                message.contains(path) && message.contains(".pftrace, .json.gz, .json, .pb.gz, .svg, .folded, .txt"),
+                message.contains(path)
+                    && message.contains(".pftrace, .tracy, .json.gz, .json, .pb.gz, .svg, .folded, .txt"),
                 "{message}"
             );
         }

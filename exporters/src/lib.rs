@@ -3,10 +3,12 @@
 //! **Duties.** Turning the model's events into a file that a viewer opens, as a
 //! stream where the format allows: memory does not grow with the number of
 //! events. [`PerfettoExporter`] writes Perfetto traces, [`FirefoxExporter`]
-//! profiles for the Firefox Profiler (which must be held until they end),
+//! profiles for the Firefox Profiler and [`TracyExporter`] files for Tracy (which
+//! both must be held until they end),
 //! [`FoldedExporter`], [`FlamegraphExporter`] and [`PprofExporter`] added-up
 //! stacks, [`TextExporter`] readable lines for tests and for
-//! looking closely; [`Format`] knows the formats by their file extensions.
+//! looking closely; [`report`] sums a session up for the terminal; [`Format`]
+//! knows the formats by their file extensions.
 //!
 //! **Non-goals.** Nothing here knows where events come from: no captures, no
 //! decoding, no order to make, no addresses to name. A new source needs no
@@ -41,8 +43,10 @@ mod perfetto;
 #[allow(dead_code, clippy::duplicate_mod, reason = "pprof needs less of it")]
 #[path = "perfetto/proto.rs"]
 mod proto;
+pub mod report;
 mod stacks;
 mod text;
+mod tracy;
 
 pub use error::ExportError;
 pub use filter::ProcessFilter;
@@ -51,3 +55,4 @@ pub use format::{Format, FormatError};
 pub use perfetto::PerfettoExporter;
 pub use stacks::{FlamegraphExporter, FoldedExporter, PprofExporter, StackKind, StackOptions};
 pub use text::TextExporter;
+pub use tracy::TracyExporter;
