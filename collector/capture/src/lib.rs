@@ -3,7 +3,7 @@
 //! **Duties.** Everything that opens a kernel interface: loading and attaching
 //! the kernel programs (`bpf/`), perf events, /proc and /sys; draining the
 //! lanes into chunks in time; noting what would be gone later (processes,
-//! mappings, files held open); reading all clocks; and [`support`], which
+//! mappings, files held open); reading all clocks; and [`support()`], which
 //! tells what this machine can do and why not.
 //!
 //! **Non-goals.** No record is decoded, sorted or named here: a recording is
