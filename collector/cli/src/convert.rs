@@ -1,11 +1,12 @@
 //! A capture named and exported: what `record` does at its end, and `export` on its own.
 
+use crate::format::Format;
 use crate::signals::Abandon;
 use crate::terminal::{Bar, Terminal};
 use anyhow::{Context, Result, bail};
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
-use syscollect_exporters::PerfettoExporter;
+use syscollect_exporters::{PerfettoExporter, TracyExporter};
 use syscollect_merge::{Played, Session, UnresolvedModule};
 use syscollect_model::{Event, Exporter, Loss, RecorderSummary, SessionInfo, SymbolTable, Tables, Time};
 use syscollect_store::{CaptureReader, CaptureWriter, Definition, Lane};
@@ -76,22 +77,43 @@ pub(crate) fn append_names(
     Ok(())
 }
 
-/// Writes the session as a Perfetto trace.
+/// Writes the session in a viewer's format.
 ///
 /// # Errors
 ///
 /// [`Abandoned`], or what the output says.
-pub(crate) fn write_pftrace<W: Write>(
+pub(crate) fn export<W: Write>(
     session: &mut Session,
-    out: W,
+    (format, out): (Format, W),
     abandon: &Abandon,
     terminal: &Terminal,
 ) -> Result<(Played, W)> {
+    match format {
+        Format::Syscap => bail!("a capture is exported from, not to"),
+        Format::Pftrace => {
+            let (played, exporter) = play(session, PerfettoExporter::new(out), abandon, terminal)?;
+            Ok((played, exporter.finish()?))
+        }
+        Format::Tracy => {
+            let (played, exporter) = play(session, TracyExporter::new(out), abandon, terminal)?;
+            for cut in exporter.cuts() {
+                eprintln!("syscollect: not in the file: {cut}");
+            }
+            Ok((played, exporter.finish()?))
+        }
+    }
+}
+
+/// Plays the session into an exporter, as far as the user wants.
+fn play<E>(session: &mut Session, inner: E, abandon: &Abandon, terminal: &Terminal) -> Result<(Played, E)>
+where
+    E: Exporter,
+    E::Error: std::error::Error + Send + Sync + 'static,
+{
     let bar = terminal.work("exporting", expected_events(session.reader()));
-    let mut watched = Watched { inner: PerfettoExporter::new(out), events: 0, bar, abandon };
+    let mut watched = Watched { inner, events: 0, bar, abandon };
     let played = session.play(&mut watched)?;
-    let out = watched.inner.finish()?;
-    Ok((played, out))
+    Ok((played, watched.inner))
 }
 
 /// Records in the lanes of events, for the progress bar.

@@ -20,6 +20,7 @@ use syscollect_symbolize::HeldFiles;
 const EXAMPLES: &str = "\
 Examples:
   syscollect export x.syscap -o x.pftrace             for ui.perfetto.dev
+  syscollect export x.syscap -o x.tracy               for the Tracy Profiler
   syscollect export x.syscap.partial -o x.pftrace     what a killed recording left
   syscollect export x.syscap -o - --format pftrace | gzip > x.pftrace.gz
 
@@ -34,7 +35,7 @@ pub(crate) struct Args {
     #[arg(value_name = "CAPTURE")]
     capture: PathBuf,
 
-    /// Write to this file (.pftrace; `-` is standard output)
+    /// Write to this file (.pftrace or .tracy; `-` is standard output)
     #[arg(short = 'o', long, value_name = "FILE")]
     output: PathBuf,
 
@@ -51,7 +52,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let format = Format::of_output(&args.output, args.format).map_err(usage)?;
     if format == Format::Syscap {
-        return Err(usage("a capture is exported from, not to; the output must be a .pftrace".into()).into());
+        return Err(usage("a capture is exported from, not to; the output must be a viewer's file".into()).into());
     }
     // Signals stop at once what has written nothing yet.
     let (sender, _) = mpsc::channel();
@@ -59,12 +60,12 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     abandon.writing_only();
     let terminal = Terminal::stderr();
     if args.output.as_os_str() == "-" {
-        return to_standard_output(&args.capture, &abandon, &terminal);
+        return to_standard_output(&args.capture, format, &abandon, &terminal);
     }
     let target = Target::new(&args.output, args.force, Owner::behind_sudo())?;
     let mut session = open(&args.capture, &terminal)?;
     let draft = target.draft()?;
-    let (played, _) = write(&mut session, draft.file(), &abandon, &terminal)
+    let (played, _) = write(&mut session, (format, draft.file()), &abandon, &terminal)
         .with_context(|| format!("cannot export to {}", target.path().display()))?;
     let bytes = draft.file().metadata()?.len();
     let path = draft.publish(&target)?;
@@ -73,12 +74,12 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn to_standard_output(capture: &Path, abandon: &Abandon, terminal: &Terminal) -> Result<ExitCode> {
+fn to_standard_output(capture: &Path, format: Format, abandon: &Abandon, terminal: &Terminal) -> Result<ExitCode> {
     if std::io::stdout().is_terminal() {
         bail!("standard output is a terminal: send it to a file or a program, or name a file with -o");
     }
     let mut session = open(capture, terminal)?;
-    let (_, mut out) = write(&mut session, std::io::stdout().lock(), abandon, terminal)?;
+    let (_, mut out) = write(&mut session, (format, std::io::stdout().lock()), abandon, terminal)?;
     out.flush()?;
     Ok(ExitCode::SUCCESS)
 }
@@ -96,8 +97,13 @@ pub(crate) fn open(path: &Path, terminal: &Terminal) -> Result<Session> {
     Ok(session)
 }
 
-fn write<W: Write>(session: &mut Session, out: W, abandon: &Abandon, terminal: &Terminal) -> Result<(Played, W)> {
-    convert::write_pftrace(session, out, abandon, terminal).map_err(|error| match error.is::<Abandoned>() {
+fn write<W: Write>(
+    session: &mut Session,
+    out: (Format, W),
+    abandon: &Abandon,
+    terminal: &Terminal,
+) -> Result<(Played, W)> {
+    convert::export(session, out, abandon, terminal).map_err(|error| match error.is::<Abandoned>() {
         true => anyhow!("abandoned; the unfinished file was removed"),
         false => error,
     })

@@ -9,11 +9,13 @@ pub(crate) enum Format {
     Syscap,
     /// Perfetto's trace, for ui.perfetto.dev
     Pftrace,
+    /// Tracy's file, for its viewer
+    Tracy,
 }
 
 impl Format {
     /// All formats, as messages list them.
-    const LIST: &str = ".syscap (the raw capture), .pftrace (Perfetto)";
+    const LIST: &str = ".syscap (the raw capture), .pftrace (Perfetto), .tracy (Tracy)";
 
     /// The format of an output: `asked` by `--format`, else told by the extension.
     pub(crate) fn of_output(path: &Path, asked: Option<Self>) -> Result<Self, String> {
@@ -28,6 +30,7 @@ impl Format {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("syscap") => Ok(Self::Syscap),
             Some("pftrace") => Ok(Self::Pftrace),
+            Some("tracy") => Ok(Self::Tracy),
             Some(other) => Err(format!(
                 "no format has the extension .{other}; there are {}. Change the name or add --format",
                 Self::LIST
@@ -40,10 +43,20 @@ impl Format {
         }
     }
 
+    /// The extension of its files, without the dot.
+    pub(crate) fn extension(self) -> &'static str {
+        match self {
+            Self::Syscap => "syscap",
+            Self::Pftrace => "pftrace",
+            Self::Tracy => "tracy",
+        }
+    }
+
     /// How to look at a finished file.
     pub(crate) fn how_to_open(self, path: &Path) -> String {
         match self {
             Self::Pftrace => format!("open https://ui.perfetto.dev and drop {} into it", path.display()),
+            Self::Tracy => format!("open {} in the Tracy Profiler, 0.11 or newer", path.display()),
             Self::Syscap => {
                 format!("syscollect export {} -o {}", path.display(), path.with_extension("pftrace").display())
             }
@@ -59,6 +72,7 @@ mod tests {
     fn the_extension_tells_the_format_unless_it_is_asked_for() {
         assert_eq!(Format::of_output(Path::new("a/b.pftrace"), None), Ok(Format::Pftrace));
         assert_eq!(Format::of_output(Path::new("b.c.syscap"), None), Ok(Format::Syscap));
+        assert_eq!(Format::of_output(Path::new("b.tracy"), None), Ok(Format::Tracy));
         assert_eq!(Format::of_output(Path::new("b"), Some(Format::Pftrace)), Ok(Format::Pftrace));
     }
 
@@ -66,7 +80,10 @@ mod tests {
     fn another_extension_lists_the_formats() {
         for name in ["trace.json", "trace"] {
             let message = Format::of_output(Path::new(name), None).unwrap_err();
-            assert!(message.contains(".syscap") && message.contains(".pftrace"), "{message}");
+            assert!(
+                message.contains(".syscap") && message.contains(".pftrace") && message.contains(".tracy"),
+                "{message}"
+            );
         }
         assert!(Format::of_output(Path::new("-"), None).unwrap_err().contains("--format"));
     }

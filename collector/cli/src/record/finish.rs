@@ -66,23 +66,23 @@ fn export(place: &Place, capture: &Draft, held: HeldFiles, abandon: &Abandon, te
     }
     session.add_symbols(tables);
     match (&place.export, place.standard_output) {
-        (Some(target), _) => {
+        (Some((target, format)), _) => {
             let draft = target.draft()?;
-            let (played, _) = convert::write_pftrace(&mut session, draft.file(), abandon, terminal)
+            let (played, _) = convert::export(&mut session, (*format, draft.file()), abandon, terminal)
                 .with_context(|| format!("cannot export to {}", target.path().display()))?;
             let bytes = draft.file().metadata()?.len();
             Ok(Export { draft: Some(draft), bytes, played: Some(played) })
-        }
-        (None, Some(Format::Pftrace)) => {
-            let out = Counted { inner: std::io::stdout().lock(), bytes: 0 };
-            let (played, out) = convert::write_pftrace(&mut session, out, abandon, terminal)?;
-            Ok(Export { draft: None, bytes: out.bytes, played: Some(played) })
         }
         (None, Some(Format::Syscap)) => {
             let mut file = capture.file();
             file.seek(SeekFrom::Start(0))?;
             let bytes = std::io::copy(&mut file, &mut std::io::stdout().lock())?;
             Ok(Export { draft: None, bytes, played: None })
+        }
+        (None, Some(format)) => {
+            let out = Counted { inner: std::io::stdout().lock(), bytes: 0 };
+            let (played, out) = convert::export(&mut session, (format, out), abandon, terminal)?;
+            Ok(Export { draft: None, bytes: out.bytes, played: Some(played) })
         }
         (None, None) => Ok(Export { draft: None, bytes: capture.file().metadata()?.len(), played: None }),
     }
@@ -92,8 +92,8 @@ fn export(place: &Place, capture: &Draft, held: HeldFiles, abandon: &Abandon, te
 fn publish(place: &Place, capture: Draft, export: Export) -> Result<Finished> {
     let Export { draft, bytes, played } = export;
     let exported = match (draft, &place.export) {
-        (Some(draft), Some(target)) => match draft.publish(target) {
-            Ok(path) => Some((path, Format::Pftrace)),
+        (Some(draft), Some((target, format))) => match draft.publish(target) {
+            Ok(path) => Some((path, *format)),
             Err(error) => {
                 let path = keep(place, capture);
                 return Err(error.context(format!("the capture is {}", path.display())));

@@ -33,7 +33,7 @@ pub(crate) struct Args {
     #[arg(short = 'd', long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) duration: Option<Duration>,
 
-    /// Write to this file (.pftrace or .syscap; `-` is standard output) [default: ./syscollect-DATE-TIME.pftrace]
+    /// Write to this file (.pftrace, .tracy or .syscap; `-` is standard output) [default: ./syscollect-DATE-TIME.pftrace]
     #[arg(short = 'o', long, value_name = "FILE")]
     output: Option<PathBuf>,
 

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 #[derive(Debug)]
 pub(crate) struct Place {
     /// The exported file; `None` for standard output, or when the capture is the output.
-    pub(crate) export: Option<Target>,
+    pub(crate) export: Option<(Target, Format)>,
     /// The capture under its final name. Without `keep_capture` it only takes it when the export fails.
     pub(crate) capture: Target,
     /// Whether the capture stays.
@@ -54,9 +54,9 @@ impl Place {
         let output = Target::new(&path, options.force, owner)?;
         let (export, capture, keep_capture) = match options.format {
             Format::Syscap => (None, output, true),
-            Format::Pftrace => {
+            format => {
                 let capture = capture_beside(&output, options.keep_capture)?;
-                (Some(output), capture, options.keep_capture)
+                (Some((output, format)), capture, options.keep_capture)
             }
         };
         Ok(Self { export, capture, keep_capture, standard_output: None, force: options.force })
@@ -66,7 +66,7 @@ impl Place {
     /// another recording began in the same second.
     fn default_name(options: &Options, owner: Option<Owner>) -> Result<Self> {
         let stem = format!("syscollect-{}", local_time());
-        let extension = if options.format == Format::Syscap { "syscap" } else { "pftrace" };
+        let extension = options.format.extension();
         let free = |stem: &str| {
             [extension, "syscap", "syscap.partial"]
                 .iter()
@@ -159,7 +159,7 @@ mod tests {
     fn an_exported_recording_is_captured_beside_its_output() {
         let folder = tempfile::tempdir().unwrap();
         let place = choose(folder.path(), &["-o", "./x.v2.pftrace"]).unwrap();
-        assert_eq!(place.export.as_ref().unwrap().path(), folder.path().join("x.v2.pftrace"));
+        assert_eq!(place.export.as_ref().unwrap().0.path(), folder.path().join("x.v2.pftrace"));
         assert_eq!(place.capture_draft().unwrap().path(), folder.path().join("x.v2.syscap.partial"));
         assert!(!place.keep_capture);
     }
