@@ -2,7 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail the test, as its body does")]
 
 mod decode;
+mod firefox;
+mod firefox_reader;
 mod golden;
 mod perfetto;
 mod replay;
+mod stacks;
 mod story;

@@ -1,0 +1,164 @@
+//! Folded stacks, flame graphs and pprof profiles of the story.
+
+use crate::decode::Fields;
+use crate::story::{self, Story};
+use flate2::read::GzDecoder;
+use std::collections::BTreeMap;
+use std::io::Read;
+use syscollect_exporters::{FlamegraphExporter, FoldedExporter, PprofExporter, StackKind, StackOptions};
+use syscollect_model::{Event, Sample, SessionInfo, SleepState};
+
+fn folded(story: &Story, options: StackOptions) -> String {
+    let mut exporter = FoldedExporter::new(Vec::new(), options);
+    story.play(&mut exporter, &story::session(), &[], None).unwrap();
+    String::from_utf8(exporter.finish().unwrap()).unwrap()
+}
+
+fn kind(kind: StackKind) -> StackOptions {
+    StackOptions { kind, process: None }
+}
+
+#[test]
+fn samples_fold_into_a_line_for_each_stack() {
+    assert_eq!(
+        folded(&story::story(), kind(StackKind::OnCpu)),
+        "sh;/usr/bin/cc+0x9999;0x7f00deadbeef 1\n\
+         sh;[no stack] 1\n\
+         sh;main;parse<T>;next_token_[i] 2\n\
+         swapper;main;ext4_file_read_iter_[k] 1\n"
+    );
+}
+
+#[test]
+fn blocked_time_is_counted_until_the_thread_runs_again() {
+    let text = folded(&story::story(), kind(StackKind::OffCpu));
+    // The compiler reads for 100 us, between two switches with a wakeup between them.
+    assert!(text.contains("sh;main;ext4_file_read_iter_[k] 102\n"), "{text}");
+    // Whoever was preempted or has exited is not blocked.
+    let mut gone = Story::new();
+    let (_, one) = gone.process(7, 1, "one", &[]);
+    gone.switch(0, one, story::preempted(), story::IDLE);
+    gone.switch(0, story::IDLE, story::off(SleepState::Runnable), one);
+    gone.switch(0, one, story::off(SleepState::Dead), story::IDLE);
+    assert_eq!(folded(&gone, kind(StackKind::OffCpu)), "");
+}
+
+#[test]
+fn waker_stacks_are_counted_by_wakeups() {
+    assert_eq!(folded(&story::story(), kind(StackKind::Wakers)), "sh;main;parse<T>;next_token_[i] 1\n");
+}
+
+#[test]
+fn one_process_can_be_asked_for() {
+    let options = StackOptions { process: "0".parse().ok(), ..StackOptions::default() };
+    assert_eq!(folded(&story::story(), options), "swapper;main;ext4_file_read_iter_[k] 1\n");
+}
+
+#[test]
+fn names_cannot_break_a_line_or_a_frame() {
+    let mut story = Story::new();
+    let (_, thread) = story.process(7, 1, "a;b\nc", &[]);
+    let frame = story.frame(None, 5, Some("f(x; y)\0"));
+    let stack = Some(story.tables.intern_stack(&[frame]));
+    story.then(Event::Sample(Sample { cpu: 0, thread, stack, in_kernel: false }));
+    assert_eq!(folded(&story, StackOptions::default()), "a:b c;f(x: y)  1\n");
+}
+
+fn picture(story: &Story, options: StackOptions) -> String {
+    let mut exporter = FlamegraphExporter::new(Vec::new(), options);
+    story.play(&mut exporter, &story::session(), &[], None).unwrap();
+    String::from_utf8(exporter.finish().unwrap()).unwrap()
+}
+
+#[test]
+fn the_flame_graph_shows_functions_with_their_shares() {
+    let picture = picture(&story::story(), StackOptions::default());
+    assert!(picture.contains("On-CPU samples of story"));
+    assert!(picture.contains("<title>parse&lt;T&gt; (2 samples, 40.00%)</title>"), "{picture}");
+    assert!(picture.trim_end().ends_with("</svg>"));
+}
+
+#[test]
+fn an_empty_session_is_a_picture_that_says_so() {
+    let mut exporter = FlamegraphExporter::new(Vec::new(), kind(StackKind::Wakers));
+    Story::new().play(&mut exporter, &SessionInfo::default(), &[], None).unwrap();
+    let picture = String::from_utf8(exporter.finish().unwrap()).unwrap();
+    assert!(picture.contains("nothing to show") && picture.trim_end().ends_with("</svg>"));
+}
+
+/// Functions with lines, innermost first.
+type Lines = Vec<(String, u64)>;
+
+/// A pprof profile, decoded by the field numbers of `profile.proto`.
+struct Pprof {
+    fields: Fields,
+    strings: Vec<String>,
+}
+
+impl Pprof {
+    fn of(story: &Story) -> Self {
+        let mut exporter = PprofExporter::new(Vec::new(), None);
+        story.play(&mut exporter, &story::session(), &[], None).unwrap();
+        let mut bytes = Vec::new();
+        GzDecoder::new(&exporter.finish().unwrap()[..]).read_to_end(&mut bytes).unwrap();
+        let fields = Fields::parse(&bytes);
+        let strings = fields.all(6).map(|text| String::from_utf8(text.to_vec()).unwrap()).collect();
+        Self { fields, strings }
+    }
+
+    fn string(&self, fields: &Fields, number: u32) -> String {
+        self.strings[fields.number(number).unwrap_or(0) as usize].clone()
+    }
+
+    /// Messages by their id.
+    fn by_id(&self, number: u32) -> BTreeMap<u64, Fields> {
+        self.fields.messages(number).into_iter().map(|fields| (fields.number(1).unwrap(), fields)).collect()
+    }
+
+    /// Stacks and values.
+    fn samples(&self) -> Vec<(Lines, Vec<u64>)> {
+        let (locations, functions) = (self.by_id(4), self.by_id(5));
+        let line = |line: &Fields| {
+            let function = &functions[&line.number(1).unwrap()];
+            (self.string(function, 2), line.number(2).unwrap_or(0))
+        };
+        let stack = |sample: &Fields| {
+            let ids = sample.packed(1);
+            ids.iter().flat_map(|id| locations[id].messages(4)).map(|fields| line(&fields)).collect()
+        };
+        self.fields.messages(2).iter().map(|sample| (stack(sample), sample.packed(2))).collect()
+    }
+}
+
+#[test]
+fn pprof_gets_samples_with_inlined_lines_and_blocked_time() {
+    let pprof = Pprof::of(&story::story());
+    assert_eq!(pprof.strings[0], "", "as the format demands");
+    let types: Vec<_> =
+        pprof.fields.messages(1).iter().map(|kind| (pprof.string(kind, 1), pprof.string(kind, 2))).collect();
+    let nanoseconds = |name: &str| (name.to_owned(), "nanoseconds".to_owned());
+    assert_eq!(types, [("samples".into(), "count".into()), nanoseconds("cpu"), nanoseconds("off-cpu")]);
+
+    let samples = pprof.samples();
+    let period = 1_000_000_000 / 999;
+    let parse = [("next_token", 10), ("parse<T>", 30), ("main", 0)].map(|(name, line)| (name.to_owned(), line));
+    let found = samples.iter().find(|(stack, _)| stack[..] == parse).unwrap();
+    assert_eq!(found.1, [2, 2 * period, 0]);
+    assert_eq!(samples.iter().map(|(_, values)| values[0]).sum::<u64>(), 5, "as many as were taken");
+    assert!(samples.iter().any(|(stack, _)| stack[..] == [("[no stack]".to_owned(), 0)]));
+    let read = samples.iter().find(|(stack, values)| values[2] > 0 && stack[0].0 == "ext4_file_read_iter").unwrap();
+    assert_eq!(read.1, [0, 0, 102_000]);
+}
+
+#[test]
+fn pprof_mappings_have_build_ids_and_hold_their_addresses() {
+    let pprof = Pprof::of(&story::story());
+    let mappings = pprof.by_id(3);
+    let program = mappings.values().find(|mapping| pprof.string(mapping, 5) == "/usr/bin/cc").unwrap();
+    assert_eq!(pprof.string(program, 6), "ab".repeat(20));
+    for location in pprof.fields.messages(4) {
+        let Some(mapping) = mappings.get(&location.number(2).unwrap()) else { continue };
+        let address = location.number(3).unwrap();
+        assert!((mapping.number(2).unwrap()..mapping.number(3).unwrap()).contains(&address));
+    }
+}
