@@ -35,7 +35,6 @@
 //! ```
 
 mod error;
-mod filter;
 mod firefox;
 mod format;
 mod perfetto;
@@ -49,10 +48,10 @@ mod text;
 mod tracy;
 
 pub use error::ExportError;
-pub use filter::ProcessFilter;
 pub use firefox::{FirefoxExporter, FirefoxOptions};
 pub use format::{Format, FormatError};
 pub use perfetto::PerfettoExporter;
+pub use report::ProcessFilter;
 pub use stacks::{FlamegraphExporter, FoldedExporter, PprofExporter, StackKind, StackOptions};
 pub use text::TextExporter;
 pub use tracy::TracyExporter;

@@ -1,6 +1,6 @@
 //! The command line as a whole, and the values that several sub-commands take.
 
-use crate::{completions, doctor, export, info, record, report};
+use crate::{completions, doctor, export, flamegraph, info, record, report};
 use clap::{Parser, Subcommand};
 
 const EXAMPLES: &str = "\
@@ -37,6 +37,8 @@ pub(crate) enum Command {
     Info(info::Args),
     /// Sum a capture up: the busiest, the slowest, the most waited for
     Report(report::Args),
+    /// Draw the stacks of a capture as a flame graph
+    Flamegraph(flamegraph::Args),
     /// Say what this machine can record, what is missing, and how to mend it
     Doctor(doctor::Args),
     /// Print the completions of a shell

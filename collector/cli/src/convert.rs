@@ -6,10 +6,14 @@ use crate::terminal::{Bar, Terminal};
 use anyhow::{Context, Result, bail};
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
-use syscollect_exporters::{PerfettoExporter, TracyExporter};
+use std::time::Duration;
+use syscollect_exporters::{
+    FirefoxExporter, FirefoxOptions, FlamegraphExporter, FoldedExporter, PerfettoExporter, PprofExporter,
+    ProcessFilter, StackKind, StackOptions, TracyExporter,
+};
 use syscollect_merge::{Played, Session, UnresolvedModule};
 use syscollect_model::{Event, Exporter, Loss, RecorderSummary, SessionInfo, SymbolTable, Tables, Time};
-use syscollect_store::{CaptureReader, CaptureWriter, Definition, Lane};
+use syscollect_store::{CaptureReader, CaptureWriter, Definition, Lane, LaneKind};
 use syscollect_symbolize::{HeldFiles, ModuleRequest, Symbolizer};
 
 /// Events between two looks at whether to go on.
@@ -77,6 +81,37 @@ pub(crate) fn append_names(
     Ok(())
 }
 
+/// A larger profile is more than browsers take: their longest text has half a gigabyte.
+const LARGEST_JSON: u64 = 500_000_000;
+
+/// Which part of a session is exported, and how.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Selection {
+    /// From this time of the recording on.
+    pub(crate) from: Option<Duration>,
+    /// Before this time of the recording.
+    pub(crate) to: Option<Duration>,
+    /// Only these processes, where the format can leave others out.
+    pub(crate) process: Option<ProcessFilter>,
+    /// In Firefox profiles, each switch and wakeup as a marker.
+    pub(crate) sched_markers: bool,
+    /// The stacks of a picture.
+    pub(crate) stacks: StackKind,
+}
+
+impl Selection {
+    fn stack_options(&self) -> StackOptions {
+        StackOptions { kind: self.stacks, process: self.process.clone() }
+    }
+
+    /// Times of the session. Clocks are read when a recording begins.
+    fn range(&self, session: &Session) -> (Option<Time>, Option<Time>) {
+        let began = session.clock().pairs().first().map_or(0, |pair| pair.boottime);
+        let time = |after: Duration| Time(began.saturating_add(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX)));
+        (self.from.map(time), self.to.map(time))
+    }
+}
+
 /// Writes the session in a viewer's format.
 ///
 /// # Errors
@@ -85,17 +120,41 @@ pub(crate) fn append_names(
 pub(crate) fn export<W: Write>(
     session: &mut Session,
     (format, out): (Format, W),
+    selection: &Selection,
     abandon: &Abandon,
     terminal: &Terminal,
 ) -> Result<(Played, W)> {
+    let range = selection.range(session);
     match format {
         Format::Syscap => bail!("a capture is exported from, not to"),
         Format::Pftrace => {
-            let (played, exporter) = play(session, PerfettoExporter::new(out), abandon, terminal)?;
+            let (played, exporter) = play(session, PerfettoExporter::new(out), range, abandon, terminal)?;
+            Ok((played, exporter.finish()?))
+        }
+        Format::JsonGz | Format::Json => {
+            let Selection { sched_markers, process, .. } = selection.clone();
+            let options = FirefoxOptions { gzip: format == Format::JsonGz, sched_markers, process };
+            let (played, exporter) = play(session, FirefoxExporter::new(out, options), range, abandon, terminal)?;
+            announce_size(exporter.expected_bytes(), selection);
+            Ok((played, exporter.finish()?))
+        }
+        Format::PbGz => {
+            let exporter = PprofExporter::new(out, selection.process.clone());
+            let (played, exporter) = play(session, exporter, range, abandon, terminal)?;
+            Ok((played, exporter.finish()?))
+        }
+        Format::Svg => {
+            let exporter = FlamegraphExporter::new(out, selection.stack_options());
+            let (played, exporter) = play(session, exporter, range, abandon, terminal)?;
+            Ok((played, exporter.finish()?))
+        }
+        Format::Folded => {
+            let exporter = FoldedExporter::new(out, selection.stack_options());
+            let (played, exporter) = play(session, exporter, range, abandon, terminal)?;
             Ok((played, exporter.finish()?))
         }
         Format::Tracy => {
-            let (played, exporter) = play(session, TracyExporter::new(out), abandon, terminal)?;
+            let (played, exporter) = play(session, TracyExporter::new(out), range, abandon, terminal)?;
             for cut in exporter.cuts() {
                 eprintln!("syscollect: not in the file: {cut}");
             }
@@ -104,16 +163,43 @@ pub(crate) fn export<W: Write>(
     }
 }
 
+/// Says how long a Firefox profile will be, before one is written that no browser opens.
+fn announce_size(bytes: u64, selection: &Selection) {
+    if bytes > LARGEST_JSON {
+        let markers = if selection.sched_markers { "leave out --sched-markers, or " } else { "" };
+        eprintln!(
+            "syscollect: the profile will have about {} of JSON, and browsers open no more than about {}: {markers}cut \
+             it with --from, --to or --process",
+            crate::terminal::bytes(bytes),
+            crate::terminal::bytes(LARGEST_JSON)
+        );
+    }
+}
+
 /// Plays the session into an exporter, as far as the user wants.
-fn play<E>(session: &mut Session, inner: E, abandon: &Abandon, terminal: &Terminal) -> Result<(Played, E)>
+fn play<E>(
+    session: &mut Session,
+    inner: E,
+    (from, to): (Option<Time>, Option<Time>),
+    abandon: &Abandon,
+    terminal: &Terminal,
+) -> Result<(Played, E)>
 where
     E: Exporter,
     E::Error: std::error::Error + Send + Sync + 'static,
 {
     let bar = terminal.work("exporting", expected_events(session.reader()));
     let mut watched = Watched { inner, events: 0, bar, abandon };
-    let played = session.play(&mut watched)?;
+    let played = session.play_range(&mut watched, from, to)?;
     Ok((played, watched.inner))
+}
+
+/// Events that a capture holds, as its chunks count them: with the records that
+/// restate the current task, so a few more than playing it finds.
+pub(crate) fn stored_events(reader: &CaptureReader) -> u64 {
+    let kinds = [LaneKind::Sched, LaneKind::Sample, LaneKind::Task, LaneKind::Counter];
+    let lanes = reader.lanes().into_iter().filter(|lane: &Lane| kinds.contains(&lane.kind));
+    lanes.flat_map(|lane| reader.chunks(lane)).map(|chunk| u64::from(chunk.records)).sum()
 }
 
 /// Records in the lanes of events, for the progress bar.

@@ -1,6 +1,7 @@
 //! `syscollect export`: a capture becomes a file that a viewer opens.
 
-use crate::convert::{self, Abandoned};
+use crate::args::parse_seconds;
+use crate::convert::{self, Abandoned, Selection};
 use crate::format::Format;
 use crate::output::Target;
 use crate::owner::Owner;
@@ -13,6 +14,8 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc;
+use std::time::Duration;
+use syscollect_exporters::ProcessFilter;
 use syscollect_merge::{Played, Session};
 use syscollect_store::CaptureReader;
 use syscollect_symbolize::HeldFiles;
@@ -21,6 +24,9 @@ const EXAMPLES: &str = "\
 Examples:
   syscollect export x.syscap -o x.pftrace             for ui.perfetto.dev
   syscollect export x.syscap -o x.tracy               for the Tracy Profiler
+  syscollect export x.syscap -o x.json.gz             for profiler.firefox.com
+  syscollect export x.syscap -o x.json.gz --from 2 --to 2.5 --process cargo --sched-markers
+  syscollect export x.syscap -o x.pb.gz               for pprof
   syscollect export x.syscap.partial -o x.pftrace     what a killed recording left
   syscollect export x.syscap -o - --format pftrace | gzip > x.pftrace.gz
 
@@ -35,7 +41,7 @@ pub(crate) struct Args {
     #[arg(value_name = "CAPTURE")]
     capture: PathBuf,
 
-    /// Write to this file (.pftrace or .tracy; `-` is standard output)
+    /// Write to this file (.pftrace, .tracy, .json.gz, .json, .pb.gz, .svg or .folded; `-` is standard output)
     #[arg(short = 'o', long, value_name = "FILE")]
     output: PathBuf,
 
@@ -43,43 +49,97 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
 
+    /// Leave out what was before this time, in seconds of the recording
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    from: Option<Duration>,
+
+    /// Leave out what was from this time on
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    to: Option<Duration>,
+
+    /// Only this process (by its id), or these (by name); not for .pftrace and .tracy
+    #[arg(long, value_name = "NAME|PID")]
+    process: Option<ProcessFilter>,
+
+    /// In a Firefox profile, each switch and wakeup as a marker with its stack: hundreds of megabytes
+    #[arg(long)]
+    sched_markers: bool,
+
     /// Replace the output if it exists
     #[arg(long)]
     force: bool,
 }
 
+/// An export, with all that was asked for.
+pub(crate) struct Request {
+    pub(crate) capture: PathBuf,
+    pub(crate) output: PathBuf,
+    pub(crate) format: Format,
+    pub(crate) force: bool,
+    pub(crate) selection: Selection,
+}
+
+impl Args {
+    fn request(self) -> Result<Request, clap::Error> {
+        let Self { capture, output, from, to, process, sched_markers, force, .. } = self;
+        let format = Format::of_output(&output, self.format).map_err(usage)?;
+        if format == Format::Syscap {
+            return Err(usage("a capture is exported from, not to; the output must be a viewer's file".into()));
+        }
+        if process.is_some() && !format.takes_process() {
+            return Err(usage(
+                "--process is for .json.gz, .json, .pb.gz, .svg and .folded; the other viewers show the \
+                              whole machine and can search it"
+                    .into(),
+            ));
+        }
+        if sched_markers && !matches!(format, Format::JsonGz | Format::Json) {
+            return Err(usage("--sched-markers is for .json.gz and .json; the other viewers show all switches".into()));
+        }
+        if let (Some(from), Some(to)) = (from, to)
+            && from >= to
+        {
+            return Err(usage("--to must be later than --from".into()));
+        }
+        let selection = Selection { from, to, process, sched_markers, ..Selection::default() };
+        Ok(Request { capture, output, format, force, selection })
+    }
+}
+
 /// Runs the sub-command.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    let format = Format::of_output(&args.output, args.format).map_err(usage)?;
-    if format == Format::Syscap {
-        return Err(usage("a capture is exported from, not to; the output must be a viewer's file".into()).into());
-    }
+    export(&args.request()?)
+}
+
+/// Writes what was asked for, and says so.
+pub(crate) fn export(request: &Request) -> Result<ExitCode> {
     // Signals stop at once what has written nothing yet.
     let (sender, _) = mpsc::channel();
     let abandon = signals::watch(sender)?;
     abandon.writing_only();
     let terminal = Terminal::stderr();
-    if args.output.as_os_str() == "-" {
-        return to_standard_output(&args.capture, format, &abandon, &terminal);
+    if request.output.as_os_str() == "-" {
+        return to_standard_output(request, &abandon, &terminal);
     }
-    let target = Target::new(&args.output, args.force, Owner::behind_sudo())?;
-    let mut session = open(&args.capture, &terminal)?;
+    let target = Target::new(&request.output, request.force, Owner::behind_sudo())?;
+    let mut session = open(&request.capture, &terminal)?;
     let draft = target.draft()?;
-    let (played, _) = write(&mut session, (format, draft.file()), &abandon, &terminal)
+    let (played, _) = write(&mut session, request, draft.file(), &abandon, &terminal)
         .with_context(|| format!("cannot export to {}", target.path().display()))?;
     let bytes = draft.file().metadata()?.len();
     let path = draft.publish(&target)?;
+    let format = request.format;
     let exported = Exported { path, format, bytes, played, losses: session.losses(), complete: session.is_complete() };
     eprint!("{}", summary::export_text(&exported, terminal.style()));
     Ok(ExitCode::SUCCESS)
 }
 
-fn to_standard_output(capture: &Path, format: Format, abandon: &Abandon, terminal: &Terminal) -> Result<ExitCode> {
+fn to_standard_output(request: &Request, abandon: &Abandon, terminal: &Terminal) -> Result<ExitCode> {
     if std::io::stdout().is_terminal() {
         bail!("standard output is a terminal: send it to a file or a program, or name a file with -o");
     }
-    let mut session = open(capture, terminal)?;
-    let (_, mut out) = write(&mut session, (format, std::io::stdout().lock()), abandon, terminal)?;
+    let mut session = open(&request.capture, terminal)?;
+    let (_, mut out) = write(&mut session, request, std::io::stdout().lock(), abandon, terminal)?;
     out.flush()?;
     Ok(ExitCode::SUCCESS)
 }
@@ -99,12 +159,15 @@ pub(crate) fn open(path: &Path, terminal: &Terminal) -> Result<Session> {
 
 fn write<W: Write>(
     session: &mut Session,
-    out: (Format, W),
+    request: &Request,
+    out: W,
     abandon: &Abandon,
     terminal: &Terminal,
 ) -> Result<(Played, W)> {
-    convert::export(session, out, abandon, terminal).map_err(|error| match error.is::<Abandoned>() {
-        true => anyhow!("abandoned; the unfinished file was removed"),
-        false => error,
+    convert::export(session, (request.format, out), &request.selection, abandon, terminal).map_err(|error| {
+        match error.is::<Abandoned>() {
+            true => anyhow!("abandoned; the unfinished file was removed"),
+            false => error,
+        }
     })
 }

@@ -1,5 +1,6 @@
 //! The formats of recordings, told by extension or by `--format`.
 
+use clap::ValueEnum;
 use std::path::Path;
 
 /// A format that a recording is written in.
@@ -11,11 +12,24 @@ pub(crate) enum Format {
     Pftrace,
     /// Tracy's file, for its viewer
     Tracy,
+    /// The Firefox Profiler's profile, compressed
+    #[value(name = "json.gz")]
+    JsonGz,
+    /// The Firefox Profiler's profile
+    Json,
+    /// A profile for pprof
+    #[value(name = "pb.gz")]
+    PbGz,
+    /// A flame graph
+    Svg,
+    /// Folded stacks, a line each
+    Folded,
 }
 
 impl Format {
     /// All formats, as messages list them.
-    const LIST: &str = ".syscap (the raw capture), .pftrace (Perfetto), .tracy (Tracy)";
+    const LIST: &str = ".syscap (the raw capture), .pftrace (Perfetto), .tracy (Tracy), .json.gz or .json (Firefox \
+                        Profiler), .pb.gz (pprof), .svg (flame graph), .folded (folded stacks)";
 
     /// The format of an output: `asked` by `--format`, else told by the extension.
     pub(crate) fn of_output(path: &Path, asked: Option<Self>) -> Result<Self, String> {
@@ -27,10 +41,13 @@ impl Format {
                         syscap"
                 .into());
         }
+        // At the end of the name, because some extensions have two parts.
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let has = |format: &Self| name.strip_suffix(format.extension()).is_some_and(|stem| stem.ends_with('.'));
+        if let Some(format) = Self::value_variants().iter().find(|format| has(format)) {
+            return Ok(*format);
+        }
         match path.extension().and_then(|extension| extension.to_str()) {
-            Some("syscap") => Ok(Self::Syscap),
-            Some("pftrace") => Ok(Self::Pftrace),
-            Some("tracy") => Ok(Self::Tracy),
             Some(other) => Err(format!(
                 "no format has the extension .{other}; there are {}. Change the name or add --format",
                 Self::LIST
@@ -49,7 +66,17 @@ impl Format {
             Self::Syscap => "syscap",
             Self::Pftrace => "pftrace",
             Self::Tracy => "tracy",
+            Self::JsonGz => "json.gz",
+            Self::Json => "json",
+            Self::PbGz => "pb.gz",
+            Self::Svg => "svg",
+            Self::Folded => "folded",
         }
+    }
+
+    /// Whether such a file can be limited to some processes; Perfetto and Tracy show a machine as a whole.
+    pub(crate) fn takes_process(self) -> bool {
+        !matches!(self, Self::Syscap | Self::Pftrace | Self::Tracy)
     }
 
     /// How to look at a finished file.
@@ -57,6 +84,14 @@ impl Format {
         match self {
             Self::Pftrace => format!("open https://ui.perfetto.dev and drop {} into it", path.display()),
             Self::Tracy => format!("open {} in the Tracy Profiler, 0.11 or newer", path.display()),
+            Self::JsonGz | Self::Json => {
+                format!("open https://profiler.firefox.com and drop {} into it", path.display())
+            }
+            Self::PbGz => format!("go tool pprof -http : {}", path.display()),
+            Self::Svg => format!("open {} in a browser", path.display()),
+            Self::Folded => {
+                format!("drop {} into https://speedscope.app, or draw it with a flame graph tool", path.display())
+            }
             Self::Syscap => {
                 format!("syscollect export {} -o {}", path.display(), path.with_extension("pftrace").display())
             }
@@ -73,12 +108,17 @@ mod tests {
         assert_eq!(Format::of_output(Path::new("a/b.pftrace"), None), Ok(Format::Pftrace));
         assert_eq!(Format::of_output(Path::new("b.c.syscap"), None), Ok(Format::Syscap));
         assert_eq!(Format::of_output(Path::new("b.tracy"), None), Ok(Format::Tracy));
+        assert_eq!(Format::of_output(Path::new("b.json.gz"), None), Ok(Format::JsonGz));
+        assert_eq!(Format::of_output(Path::new("b.gz.json"), None), Ok(Format::Json));
+        assert_eq!(Format::of_output(Path::new("b.pb.gz"), None), Ok(Format::PbGz));
+        assert_eq!(Format::of_output(Path::new("b.svg"), None), Ok(Format::Svg));
+        assert_eq!(Format::of_output(Path::new("b.folded"), None), Ok(Format::Folded));
         assert_eq!(Format::of_output(Path::new("b"), Some(Format::Pftrace)), Ok(Format::Pftrace));
     }
 
     #[test]
     fn another_extension_lists_the_formats() {
-        for name in ["trace.json", "trace"] {
+        for name in ["trace.gz", "trace"] {
             let message = Format::of_output(Path::new(name), None).unwrap_err();
             assert!(
                 message.contains(".syscap") && message.contains(".pftrace") && message.contains(".tracy"),

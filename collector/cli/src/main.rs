@@ -11,6 +11,7 @@ mod completions;
 mod convert;
 mod doctor;
 mod export;
+mod flamegraph;
 mod format;
 mod info;
 mod man;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Some(Command::Export(args)) => export::run(args),
         Some(Command::Info(args)) => info::run(&args),
         Some(Command::Report(args)) => report::run(args),
+        Some(Command::Flamegraph(args)) => flamegraph::run(args),
         Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::Completions(args)) => completions::run(&args),
         Some(Command::Man) => man::run(),
@@ -54,14 +56,16 @@ fn exit_code(result: anyhow::Result<ExitCode>) -> ExitCode {
         usage.exit();
     }
     // `syscollect info x | head` closes the pipe early; that is no mistake.
-    let closed_pipe = error
-        .chain()
-        .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
-        .any(|cause| cause.kind() == std::io::ErrorKind::BrokenPipe);
-    if !closed_pipe {
+    if !is_closed_pipe(&error) {
         eprintln!("syscollect: {}", message(&error));
     }
     ExitCode::from(1)
+}
+
+/// Whether the reader of the output went away.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let systems = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
+    systems.into_iter().any(|cause| cause.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 /// The error and its causes in one line. Libraries often repeat a cause in

@@ -168,7 +168,7 @@ impl<W: Write> FirefoxExporter<W> {
         if let Some(filter) = &self.options.process {
             let process = tables.thread(id).process;
             // Process 0 also stands for the machine, whose tracks are always there.
-            if process != Tables::IDLE_PROCESS && !filter.keeps(process, tables) {
+            if process != Tables::IDLE_PROCESS && !filter.matches(process, tables) {
                 return None;
             }
         }

@@ -64,7 +64,7 @@ impl Totals {
 
     #[inline]
     fn add(&mut self, key: Key, tables: &Tables, change: impl FnOnce(&mut Total)) {
-        let wanted = |filter: &ProcessFilter| filter.keeps(tables.thread(key.0).process, tables);
+        let wanted = |filter: &ProcessFilter| filter.matches(tables.thread(key.0).process, tables);
         if self.process.as_ref().is_none_or(wanted) {
             change(self.totals.entry(key).or_default());
         }

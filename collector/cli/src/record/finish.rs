@@ -9,7 +9,7 @@ use crate::terminal::Terminal;
 use anyhow::{Context, Result};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::PathBuf;
-use syscollect_merge::{Played, Session};
+use syscollect_merge::Session;
 use syscollect_store::CaptureReader;
 use syscollect_symbolize::HeldFiles;
 
@@ -22,8 +22,8 @@ pub(crate) struct Finished {
     pub(crate) bytes: u64,
     /// The capture that was kept beside it.
     pub(crate) capture: Option<PathBuf>,
-    /// What the export counted.
-    pub(crate) played: Option<Played>,
+    /// Events in the output.
+    pub(crate) events: u64,
 }
 
 /// Names, exports and publishes. Whatever fails, the capture is kept.
@@ -42,6 +42,11 @@ pub(crate) fn finish(
                 "the export did not finish; the capture is {0} (syscollect export {0} -o FILE.pftrace)",
                 path.display()
             );
+            // The reader of standard output may leave early, which is no mistake and
+            // would be told to nobody; a file that stays is told all the same.
+            if crate::is_closed_pipe(&error) {
+                eprintln!("syscollect: {advice}");
+            }
             Err(error.context(advice))
         }
     }
@@ -51,13 +56,15 @@ pub(crate) fn finish(
 struct Export {
     draft: Option<Draft>,
     bytes: u64,
-    played: Option<Played>,
+    events: u64,
 }
 
 /// Names the capture and exports it, if that is wanted.
 fn export(place: &Place, capture: &Draft, held: HeldFiles, abandon: &Abandon, terminal: &Terminal) -> Result<Export> {
     let reader = CaptureReader::from_file(capture.file().try_clone()?)?;
     let end = (reader.valid_length(), reader.next_definition_sequence());
+    // What the trace buffer dropped was taken out of the lanes but is not in the file.
+    let stored = convert::stored_events(&reader);
     let mut session = Session::open(reader)?;
     let tables = convert::name(&session, held, (true, true), terminal);
     if let Err(error) = convert::append_names(capture.file().try_clone()?, end, &tables) {
@@ -68,29 +75,36 @@ fn export(place: &Place, capture: &Draft, held: HeldFiles, abandon: &Abandon, te
     match (&place.export, place.standard_output) {
         (Some((target, format)), _) => {
             let draft = target.draft()?;
-            let (played, _) = convert::export(&mut session, (*format, draft.file()), abandon, terminal)
-                .with_context(|| format!("cannot export to {}", target.path().display()))?;
+            let (played, _) = convert::export(
+                &mut session,
+                (*format, draft.file()),
+                &convert::Selection::default(),
+                abandon,
+                terminal,
+            )
+            .with_context(|| format!("cannot export to {}", target.path().display()))?;
             let bytes = draft.file().metadata()?.len();
-            Ok(Export { draft: Some(draft), bytes, played: Some(played) })
+            Ok(Export { draft: Some(draft), bytes, events: played.events })
         }
         (None, Some(Format::Syscap)) => {
             let mut file = capture.file();
             file.seek(SeekFrom::Start(0))?;
             let bytes = std::io::copy(&mut file, &mut std::io::stdout().lock())?;
-            Ok(Export { draft: None, bytes, played: None })
+            Ok(Export { draft: None, bytes, events: stored })
         }
         (None, Some(format)) => {
             let out = Counted { inner: std::io::stdout().lock(), bytes: 0 };
-            let (played, out) = convert::export(&mut session, (format, out), abandon, terminal)?;
-            Ok(Export { draft: None, bytes: out.bytes, played: Some(played) })
+            let (played, out) =
+                convert::export(&mut session, (format, out), &convert::Selection::default(), abandon, terminal)?;
+            Ok(Export { draft: None, bytes: out.bytes, events: played.events })
         }
-        (None, None) => Ok(Export { draft: None, bytes: capture.file().metadata()?.len(), played: None }),
+        (None, None) => Ok(Export { draft: None, bytes: capture.file().metadata()?.len(), events: stored }),
     }
 }
 
 /// Gives the files their final names.
 fn publish(place: &Place, capture: Draft, export: Export) -> Result<Finished> {
-    let Export { draft, bytes, played } = export;
+    let Export { draft, bytes, events } = export;
     let exported = match (draft, &place.export) {
         (Some(draft), Some((target, format))) => match draft.publish(target) {
             Ok(path) => Some((path, *format)),
@@ -106,8 +120,8 @@ fn publish(place: &Place, capture: Draft, export: Export) -> Result<Finished> {
         false => None,
     };
     Ok(match (exported, place.standard_output, capture) {
-        (None, None, Some(path)) => Finished { output: Some((path, Format::Syscap)), bytes, capture: None, played },
-        (output, _, capture) => Finished { output, bytes, capture, played },
+        (None, None, Some(path)) => Finished { output: Some((path, Format::Syscap)), bytes, capture: None, events },
+        (output, _, capture) => Finished { output, bytes, capture, events },
     })
 }
 

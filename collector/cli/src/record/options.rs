@@ -33,7 +33,8 @@ pub(crate) struct Args {
     #[arg(short = 'd', long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) duration: Option<Duration>,
 
-    /// Write to this file (.pftrace, .tracy or .syscap; `-` is standard output) [default: ./syscollect-DATE-TIME.pftrace]
+    /// Write to this file (.pftrace, .tracy, .json.gz, .syscap and others; `-` is standard output) [default:
+    /// ./syscollect-DATE-TIME.pftrace]
     #[arg(short = 'o', long, value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -263,7 +264,7 @@ mod tests {
         let options = finish(&["-o", "-", "--format", "pftrace"]).unwrap();
         assert_eq!((options.output, options.format), (Output::Standard, Format::Pftrace));
         assert!(is_usage_error(&["-o", "-"]));
-        assert!(is_usage_error(&["-o", "x.json"]));
+        assert!(is_usage_error(&["-o", "x.gz"]));
     }
 
     #[test]

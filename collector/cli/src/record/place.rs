@@ -55,7 +55,7 @@ impl Place {
         let (export, capture, keep_capture) = match options.format {
             Format::Syscap => (None, output, true),
             format => {
-                let capture = capture_beside(&output, options.keep_capture)?;
+                let capture = capture_beside(&output, format, options.keep_capture)?;
                 (Some((output, format)), capture, options.keep_capture)
             }
         };
@@ -107,8 +107,15 @@ impl Place {
 }
 
 /// The capture beside an exported file; only one that stays must have its name free.
-fn capture_beside(output: &Target, stays: bool) -> Result<Target> {
-    let mut name = output.stem();
+fn capture_beside(output: &Target, format: Format, stays: bool) -> Result<Target> {
+    let mut stem = output.stem();
+    // `x.json.gz` is recorded to `x.syscap`.
+    if let Some((first, _)) = format.extension().split_once('.')
+        && let Some(rest) = stem.to_str().and_then(|stem| stem.strip_suffix(first)?.strip_suffix('.'))
+    {
+        stem = OsString::from(rest);
+    }
+    let mut name = stem;
     name.push(".syscap");
     if stays { output.beside(name) } else { Ok(output.beside_unchecked(name)) }
 }

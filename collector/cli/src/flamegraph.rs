@@ -1,0 +1,76 @@
+//! `syscollect flamegraph`: the stacks of a capture as a picture.
+
+use crate::convert::Selection;
+use crate::export::{self, Request};
+use crate::format::Format;
+use crate::record::usage;
+use anyhow::Result;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use syscollect_exporters::{ProcessFilter, StackKind};
+
+const EXAMPLES: &str = "\
+Examples:
+  syscollect flamegraph x.syscap -o x.svg                      where CPU time went
+  syscollect flamegraph x.syscap -o x.svg --stacks off-cpu     where threads were blocked, and for how long
+  syscollect flamegraph x.syscap -o x.svg --stacks wakers      who woke others (recorded with --stacks wakers)
+  syscollect flamegraph x.syscap -o x.svg --process cargo      one program's processes
+  syscollect flamegraph x.syscap -o x.folded                   the same as lines, for other tools";
+
+/// The stacks that a picture shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Stacks {
+    /// CPU samples
+    OnCpu,
+    /// Blocked time, in microseconds
+    OffCpu,
+    /// Wakeups, by the stack of who woke
+    Wakers,
+}
+
+/// The arguments.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The capture (.syscap, or a .syscap.partial of a recording that was cut off)
+    #[arg(value_name = "CAPTURE")]
+    capture: PathBuf,
+
+    /// Write to this file (.svg or .folded; `-` is standard output, with --format)
+    #[arg(short = 'o', long, value_name = "FILE")]
+    output: PathBuf,
+
+    /// The format, where the file's extension does not tell
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Format>,
+
+    /// Which stacks
+    #[arg(long, value_name = "KIND", default_value = "on-cpu")]
+    stacks: Stacks,
+
+    /// Only this process (by its id), or these (by name)
+    #[arg(long, value_name = "NAME|PID")]
+    process: Option<ProcessFilter>,
+
+    /// Replace the output if it exists
+    #[arg(long)]
+    force: bool,
+}
+
+/// Runs the sub-command.
+pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    let Args { capture, output, format, stacks, process, force } = args;
+    let format = Format::of_output(&output, format).map_err(usage)?;
+    if !matches!(format, Format::Svg | Format::Folded) {
+        return Err(
+            usage("a flame graph is a .svg or a .folded file; for others there is `syscollect export`".into()).into()
+        );
+    }
+    let stacks = match stacks {
+        Stacks::OnCpu => StackKind::OnCpu,
+        Stacks::OffCpu => StackKind::OffCpu,
+        Stacks::Wakers => StackKind::Wakers,
+    };
+    let selection = Selection { process, stacks, ..Selection::default() };
+    export::export(&Request { capture, output, format, force, selection })
+}
