@@ -106,10 +106,9 @@ pub(crate) fn build(context: &Context) -> Result<String> {
         }
         let own = family_time(pid, &families, &on_cpu);
         worst = worst.max((own / truth - 1.0).abs());
-        ensure!(
-            (own / truth - 1.0).abs() <= 0.01,
-            "process {pid}: {own:.0} ns on CPU recorded, {truth:.0} ns by wait4"
-        );
+        // A task that is on a CPU is so while the hypervisor has that CPU elsewhere; wait4 leaves that time out.
+        let fits = own >= truth * 0.99 && own <= truth * 1.01 + stolen;
+        ensure!(fits, "process {pid}: {own:.0} ns on CPU recorded, {truth:.0} ns by wait4, {stolen:.0} ns stolen");
         compared += 1;
     }
     ensure!(compared >= 3, "only {compared} of {} processes ran long enough to compare", truths.len());
