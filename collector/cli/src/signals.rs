@@ -88,7 +88,12 @@ impl Abandon {
 /// Begins to watch for signals; those that ask for a stop go to `stops`.
 pub(crate) fn watch(stops: Sender<Happening>) -> Result<Abandon> {
     let abandon = Abandon::default();
-    let mut signals = SignalIterator::new([SIGINT, SIGTERM, SIGHUP]).context("cannot watch for signals")?;
+    let mut signals = vec![SIGINT, SIGTERM];
+    // nohup starts a program with SIGHUP ignored, so that it outlives its terminal.
+    if !is_ignored(SIGHUP) {
+        signals.push(SIGHUP);
+    }
+    let mut signals = SignalIterator::new(signals).context("cannot watch for signals")?;
     let watched = abandon.clone();
     std::thread::Builder::new()
         .name("signals".into())
@@ -109,6 +114,16 @@ pub(crate) fn watch(stops: Sender<Happening>) -> Result<Abandon> {
     Ok(abandon)
 }
 
+/// Whether whoever started this program wants it to ignore the signal.
+fn is_ignored(signal: i32) -> bool {
+    // SAFETY: all zeroes is a valid sigaction, which the call overwrites; with
+    // no new action it changes nothing.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a sigaction of ours; a null new action is allowed.
+    let result = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
+    result == 0 && action.sa_sigaction == libc::SIG_IGN
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,5 +140,13 @@ mod tests {
         assert!(!abandon.wanted(), "SIGTERM waits for the clean end");
         assert_eq!(abandon.signal(Stop::Interrupt), None);
         assert!(abandon.wanted());
+    }
+
+    #[test]
+    fn a_signal_that_the_starter_ignores_is_told_apart() {
+        // SAFETY: nothing in the tests waits for this signal.
+        unsafe { libc::signal(libc::SIGURG, libc::SIG_IGN) };
+        assert!(is_ignored(libc::SIGURG));
+        assert!(!is_ignored(libc::SIGWINCH));
     }
 }

@@ -114,7 +114,7 @@ fn run_until_the_end(
 
 /// Names, exports, says what came of it, and chooses the exit code.
 fn conclude(options: &Options, place: &Place, draft: Draft, recorded: Recorded, ending: &Ending) -> Result<u8> {
-    let Recorded { held, summary, losses, records, error } = recorded;
+    let Recorded { held, summary, losses, error, .. } = recorded;
     if let Some(error) = &error {
         eprintln!("syscollect: the recording is incomplete: {error}");
     }
@@ -123,7 +123,7 @@ fn conclude(options: &Options, place: &Place, draft: Draft, recorded: Recorded, 
         output: finished.output,
         bytes: finished.bytes,
         capture: finished.capture,
-        events: finished.played.map_or(records, |played| played.events),
+        events: finished.events,
         recorder: summary,
         losses,
         buffer_bytes: options.buffer_bytes,
