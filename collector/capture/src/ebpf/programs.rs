@@ -45,12 +45,14 @@ pub(super) fn load(
     options: &RecordOptions,
     missing: &mut Vec<String>,
 ) -> Result<(), CaptureError> {
+    let mut refused: Vec<(&str, String)> = Vec::new();
     for (tracepoint, fast, raw) in SCHED {
         if let Err(why) = load_btf(ebpf, fast, tracepoint, btf) {
-            missing.push(format!("{tracepoint} is read through a raw tracepoint: {}", short_reason(&why)));
+            refused.push((tracepoint, short_reason(&why)));
             load_raw(ebpf, raw).map_err(|error| load_error(raw, &error))?;
         }
     }
+    missing.extend(said_once(&refused));
     for (_, program) in RARE {
         load_raw(ebpf, program).map_err(|error| load_error(program, &error))?;
     }
@@ -157,6 +159,24 @@ fn short_reason(error: &ProgramError) -> String {
     short_text(&error.to_string())
 }
 
+/// What the refusals of the quicker programs mean; those with one reason in one line.
+fn said_once(refused: &[(&str, String)]) -> Vec<String> {
+    let mut lines: Vec<(Vec<&str>, &str)> = Vec::new();
+    for (tracepoint, reason) in refused {
+        match lines.iter_mut().find(|(_, said)| said == reason) {
+            Some((tracepoints, _)) => tracepoints.push(tracepoint),
+            None => lines.push((vec![tracepoint], reason)),
+        }
+    }
+    let say = |(tracepoints, reason): (Vec<&str>, &str)| {
+        let tracepoints = tracepoints.join(", ");
+        format!(
+            "{tracepoints}: raw tracepoints and slower stack walks, Linux 5.17 has what the quicker ones need: {reason}"
+        )
+    };
+    lines.into_iter().map(say).collect()
+}
+
 fn short_text(text: &str) -> String {
     const FIGURES: [&str; 3] = ["processed ", "verification time ", "stack depth "];
     let (error, log) = text.split_once(" Verifier output: ").unwrap_or((text, ""));
@@ -168,7 +188,7 @@ fn short_text(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::short_text;
+    use super::{said_once, short_text};
 
     #[test]
     fn of_the_verifiers_log_only_the_reason_is_kept() {
@@ -178,5 +198,13 @@ mod tests {
         let reason = "the BPF_PROG_LOAD syscall returned Permission denied (os error 13). R2 unbounded memory access";
         assert_eq!(short_text(text), reason);
         assert_eq!(short_text("the program is not loaded"), "the program is not loaded");
+    }
+
+    #[test]
+    fn refusals_with_one_reason_are_one_line() {
+        let refused = [("sched_switch", "no helper"), ("sched_waking", "no helper"), ("other", "no type")];
+        let lines = said_once(&refused.map(|(tracepoint, reason)| (tracepoint, reason.to_owned())));
+        assert_eq!(lines.len(), 2);
+        assert!(lines[0].starts_with("sched_switch, sched_waking: ") && lines[0].ends_with(": no helper"));
     }
 }

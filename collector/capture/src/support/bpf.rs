@@ -196,11 +196,48 @@ pub(super) fn try_uprobe_multi() -> io::Result<()> {
     }
 }
 
-/// Creates an array map of so many bytes for a moment.
+/// Creates an array map of so many bytes for a moment; with the limit on locked
+/// memory (which bounds maps before 5.11) raised, as the recorder raises it.
 pub(super) fn create_map(bytes: u32) -> io::Result<()> {
     let value_size = 64 << 10;
     let max_entries = bytes.div_ceil(value_size);
-    bpf(MAP_CREATE, &mut MapCreate { map_type: MAP_TYPE_ARRAY, key_size: 4, value_size, max_entries }).map(drop)
+    let create =
+        || bpf(MAP_CREATE, &mut MapCreate { map_type: MAP_TYPE_ARRAY, key_size: 4, value_size, max_entries }).map(drop);
+    let refused = match create() {
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => error,
+        other => return other,
+    };
+    let Ok(_raised) = RaisedMemoryLimit::new() else { return Err(refused) };
+    create()
+}
+
+/// No limit on locked memory until it is dropped.
+struct RaisedMemoryLimit {
+    before: libc::rlimit,
+}
+
+impl RaisedMemoryLimit {
+    fn new() -> io::Result<Self> {
+        let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        let raised = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+        // SAFETY: `before` is a live structure of the type that the call fills.
+        if unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut before) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: `raised` is a live structure of the type that the call reads.
+        if unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const raised) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self { before })
+    }
+}
+
+impl Drop for RaisedMemoryLimit {
+    fn drop(&mut self) {
+        // SAFETY: `before` is a live structure of the type that the call reads;
+        // lowering a limit cannot fail in a way that matters.
+        unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const self.before) };
+    }
 }
 
 #[cfg(test)]
