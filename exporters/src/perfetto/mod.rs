@@ -113,6 +113,7 @@ impl<W: Write> PerfettoExporter<W> {
         }
         threads.ensure(stream, sched, time, switch.next, tables)?;
         sched.switch(stream, time, switch, &threads.names, tables)?;
+        threads.arrived(time, switch.next);
         let Some(previous) = switch.previous else { return Ok(()) };
         threads.left(stream, sched, (time, switch.cpu), (previous, &switch.off_cpu), tables)?;
         match switch.off_cpu.stack {

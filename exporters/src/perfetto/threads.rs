@@ -78,6 +78,8 @@ pub(crate) struct Threads {
     /// Threads that have started, until it is known who started them.
     starting: FxHashMap<ThreadId, Time>,
     ending: FxHashMap<ThreadId, Ending>,
+    /// How many of them each process has.
+    ending_of: FxHashMap<ProcessId, u32>,
 }
 
 impl Threads {
@@ -90,6 +92,7 @@ impl Threads {
             owners: FxHashMap::default(),
             starting: FxHashMap::default(),
             ending: FxHashMap::default(),
+            ending_of: FxHashMap::default(),
         }
     }
 
@@ -320,7 +323,9 @@ impl Threads {
                 fields.uint(ftrace::EXIT_TGID, u64::from(tables.process(row.process).pid));
             });
         })?;
-        self.ending.insert(thread, Ending { last: time, left: false });
+        if self.ending.insert(thread, Ending { last: time, left: false }).is_none() {
+            *self.ending_of.entry(row.process).or_default() += 1;
+        }
         Ok(())
     }
 
@@ -336,8 +341,18 @@ impl Threads {
         let pid = tables.process(process).pid;
         let Some(thread) = self.owners.get(&pid).copied() else { return Ok(()) };
         match self.ending.get(&thread) {
-            Some(ending) if ending.left => self.free(stream, sched, thread, 0, tables),
+            Some(ending) if ending.left && self.may_go(thread, tables) => self.free(stream, sched, thread, 0, tables),
             _ => Ok(()),
+        }
+    }
+
+    /// A thread came onto a CPU: an exiting one lives still.
+    #[inline]
+    pub(crate) fn arrived(&mut self, time: Time, thread: ThreadId) {
+        if !self.ending.is_empty()
+            && let Some(ending) = self.ending.get_mut(&thread)
+        {
+            ending.last = time;
         }
     }
 
@@ -357,16 +372,46 @@ impl Threads {
         let Some(ending) = self.ending.get_mut(&thread) else { return Ok(()) };
         ending.last = time;
         ending.left = !off_cpu.preempted && matches!(off_cpu.state, SleepState::Dead | SleepState::Zombie);
-        if ending.left && self.may_go(thread, tables) {
-            return self.free(stream, sched, thread, cpu, tables);
+        if !ending.left || !self.may_go(thread, tables) {
+            return Ok(());
         }
-        Ok(())
+        self.free(stream, sched, thread, cpu, tables)?;
+        self.end_process_with_its_last_thread(stream, sched, thread, cpu, tables)
     }
 
-    /// A process is there as long as any of its threads: its first one waits for all.
+    /// The first thread of an ended process has waited for this one.
+    fn end_process_with_its_last_thread<W: Write>(
+        &mut self,
+        stream: &mut Stream<W>,
+        sched: &mut Scheduling,
+        thread: ThreadId,
+        cpu: u32,
+        tables: &Tables,
+    ) -> Result<(), ExportError> {
+        let Some(first) = self.first_thread(thread, tables).filter(|first| *first != thread) else { return Ok(()) };
+        match self.ending.get(&first) {
+            Some(ending) if ending.left && self.may_go(first, tables) => self.free(stream, sched, first, cpu, tables),
+            _ => Ok(()),
+        }
+    }
+
+    /// The first thread of a thread's process, as far as the reader knows it.
+    fn first_thread(&self, thread: ThreadId, tables: &Tables) -> Option<ThreadId> {
+        let process = tables.thread(thread).process;
+        let first = self.owners.get(&tables.process(process).pid).copied()?;
+        (tables.thread(first).process == process).then_some(first)
+    }
+
+    /// A process is there as long as any of its threads: its first one waits
+    /// until all others have left their CPUs for the last time. The reader
+    /// would make new threads, of no process, for what comes later.
     fn may_go(&self, thread: ThreadId, tables: &Tables) -> bool {
         let row = tables.thread(thread);
-        row.tid != tables.process(row.process).pid || self.ended_processes.contains(row.process.0)
+        if row.tid != tables.process(row.process).pid {
+            return true;
+        }
+        let all = self.ending_of.get(&row.process).copied().unwrap_or(0);
+        self.ended_processes.contains(row.process.0) && all <= u32::from(self.ending.contains_key(&thread))
     }
 
     /// Writes that a thread's id is free again.
@@ -379,7 +424,17 @@ impl Threads {
         tables: &Tables,
     ) -> Result<(), ExportError> {
         let Some(ending) = self.ending.remove(&thread) else { return Ok(()) };
-        let tid = tables.thread(thread).tid;
+        let row = tables.thread(thread);
+        let tid = row.tid;
+        match self.ending_of.get_mut(&row.process) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(self.ending_of.remove(&row.process)),
+        }
+        if let Some(first) = self.first_thread(thread, tables)
+            && let Some(waiting) = self.ending.get_mut(&first)
+        {
+            waiting.last = waiting.last.max(Time(ending.last.0.saturating_add(1)));
+        }
         if self.owners.get(&tid) != Some(&thread) {
             return Ok(());
         }
@@ -422,7 +477,11 @@ impl Threads {
         }
         let mut ending: Vec<_> = self.ending.iter().map(|(thread, ending)| (ending.last, *thread)).collect();
         ending.sort_unstable();
-        for (_, thread) in ending {
+        // Processes end with their first threads, so those go last.
+        let is_first =
+            |thread: ThreadId| tables.thread(thread).tid == tables.process(tables.thread(thread).process).pid;
+        let (first, others): (Vec<_>, Vec<_>) = ending.into_iter().partition(|(_, thread)| is_first(*thread));
+        for (_, thread) in others.into_iter().chain(first) {
             if self.may_go(thread, tables) {
                 self.free(stream, sched, thread, 0, tables)?;
             }

@@ -50,6 +50,36 @@ fn lost_switches_charge_nobody() {
 }
 
 #[test]
+fn a_process_is_freed_after_the_last_of_its_threads_has_left() {
+    let mut story = Story::new();
+    let (process, first) = story.process(10, 1, "a", &[]);
+    let second = story.thread(11, process, "b");
+    story.switch(0, IDLE, off(SleepState::Runnable), first);
+    story.switch(1, IDLE, off(SleepState::Runnable), second);
+    story.then(Event::ThreadEnd(first));
+    story.then(Event::ThreadEnd(second));
+    story.then(Event::ProcessEnd(process));
+    story.switch(0, first, off(SleepState::Dead), IDLE);
+    story.switch(1, second, off(SleepState::Dead), IDLE);
+    let told = replay(&export(&story, &[]));
+    let left = story::START + 6_000;
+    assert_eq!(told.freed, [(left + 1, 11), (left + 2, 10)]);
+}
+
+#[test]
+fn an_exiting_thread_whose_last_switch_is_not_told_lives_as_long_as_it_is_seen() {
+    let mut story = Story::new();
+    let (process, thread) = story.process(10, 1, "a", &[]);
+    story.switch(0, IDLE, off(SleepState::Runnable), thread);
+    story.then(Event::ThreadEnd(thread));
+    story.then(Event::ProcessEnd(process));
+    story.switch(0, thread, preempted(), IDLE);
+    story.switch(0, IDLE, off(SleepState::Runnable), thread);
+    let told = replay(&export(&story, &[]));
+    assert_eq!(told.freed, [(story::START + 4_001, 10)]);
+}
+
+#[test]
 fn two_switches_at_one_time_stay_in_order() {
     let mut story = Story::new();
     let (_, a) = story.process(10, 1, "a", &[]);

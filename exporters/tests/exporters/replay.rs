@@ -22,6 +22,8 @@ pub(crate) struct Replay {
     pub(crate) lost: (BTreeMap<u64, u64>, u64),
     /// Full events by field number.
     pub(crate) events: BTreeMap<u32, usize>,
+    /// Thread ids that became free, when.
+    pub(crate) freed: Vec<(u64, u64)>,
 }
 
 /// What one sequence has interned.
@@ -114,6 +116,7 @@ impl Replay {
             match kind {
                 4 => switches.push((time, fields.number(2).unwrap(), fields.number(6).unwrap())),
                 18 => assert!(fields.number(2).is_none_or(|iid| interned.strings.contains_key(&(26, iid)))),
+                240 => self.freed.push((time, fields.number(2).unwrap())),
                 20 | 114 => self.wakeups.push((time, fields.number(2).unwrap())),
                 _ => {}
             }
