@@ -76,36 +76,35 @@ impl Account {
             || self.times.on_cpu_ns + self.times.waiting_ns + self.times.blocked_ns > 0
     }
 
-    /// The state ends now, as an event tells.
+    /// The state ends now, with an event that follows from it: so it lasted all
+    /// the time, but for what may have happened in gaps.
     ///
-    /// A thread off the CPU may have been woken, run and blocked again by
-    /// records that are missing; from there on its state is not known. What
-    /// runs is told by its CPU alone, which [`super::scheduling`] stops at gaps.
+    /// What runs is told by its CPU alone, which [`super::scheduling`] stops at gaps.
     #[inline]
     pub(super) fn change(&mut self, state: State, now: u64, gaps: &Gaps) -> Stay {
         let now = now.max(self.since);
-        let known_until = match self.state {
-            State::Waiting(_) | State::Blocked(_) => gaps.known_until(self.since, now),
-            State::Unknown | State::Running(_) | State::Ended => now,
+        let missing = match self.state {
+            State::Waiting(_) | State::Blocked(_) => gaps.missing(self.since, now),
+            State::Unknown | State::Running(_) | State::Ended => 0,
         };
-        self.end(state, known_until, now)
+        self.end(state, now - self.since - missing, now)
     }
 
-    /// Something was seen that does not follow from the state: an event is
-    /// missing. The state is known up to the first gap, if there is one.
+    /// Something was seen that does not follow from the state: it ended unseen.
+    /// It is known up to the first gap, if there is one.
     pub(super) fn lose_track(&mut self, now: u64, gaps: &Gaps) -> Stay {
         let now = now.max(self.since);
         let known_until = match self.state {
             State::Waiting(_) | State::Blocked(_) => gaps.first(self.since).map_or(self.since, |start| start.min(now)),
             State::Unknown | State::Running(_) | State::Ended => self.since,
         };
-        self.end(State::Unknown, known_until.max(self.since), now)
+        self.end(State::Unknown, known_until.saturating_sub(self.since), now)
     }
 
     #[inline]
-    fn end(&mut self, next: State, known_until: u64, now: u64) -> Stay {
-        let known = known_until - self.since;
-        let stay = Stay { state: self.state, known, complete: known_until == now };
+    fn end(&mut self, next: State, known: u64, now: u64) -> Stay {
+        let elapsed = now - self.since;
+        let stay = Stay { state: self.state, known, complete: known == elapsed };
         match self.state {
             State::Unknown => self.times.unknown_ns += known,
             State::Running(_) => self.times.on_cpu_ns += known,
@@ -114,7 +113,7 @@ impl Account {
             State::Ended => {}
         }
         if self.state != State::Ended {
-            self.times.unknown_ns += now - known_until;
+            self.times.unknown_ns += elapsed - known;
         }
         (self.state, self.since) = (next, now);
         stay

@@ -37,6 +37,7 @@ impl ReportExporter {
             slices: self.slice_rows(tables),
             instants: self.instant_rows(tables),
             lost: losses.iter().fold(0, |sum: u64, loss| sum.saturating_add(loss.count)),
+            untold_gaps: self.scheduling.untold_gaps,
             losses: losses.iter().map(loss_row).collect(),
             unresolved: self.unresolved(tables),
         }

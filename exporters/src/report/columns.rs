@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 /// What a column of names gets at least, however narrow the terminal.
-const LEAST_NAME: usize = 16;
+const LEAST_NAME: usize = 12;
 
 /// Lines of right-aligned figures, with a name at the end that is cut where
 /// the line would not fit into `width` characters.

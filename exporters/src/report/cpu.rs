@@ -15,6 +15,8 @@ pub(super) struct Cpu {
     pub(super) since: u64,
     /// Nothing was known until then; what is seen next has run since.
     pub(super) resumed: Option<u64>,
+    /// Its last scheduling event: up to there it is known what ran.
+    pub(super) last_event: u64,
     pub(super) busy: u64,
     pub(super) idle: u64,
     pub(super) switches: u64,

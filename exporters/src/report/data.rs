@@ -47,7 +47,10 @@ pub struct Report {
     pub instants: Table<InstantRow>,
     /// Records lost, of the whole machine.
     pub lost: u64,
-    /// The same by lane, CPU and cause, as the session tells them.
+    /// How often events of a CPU contradict each other, so that some are
+    /// missing between them, though no loss tells of it.
+    pub untold_gaps: u64,
+    /// The losses by lane, CPU and cause, as the session tells them.
     pub losses: Vec<LossRow>,
     /// Code without names, by module, the most samples first.
     pub unresolved: Table<UnresolvedRow>,

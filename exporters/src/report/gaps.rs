@@ -3,41 +3,57 @@
 /// Windows are joined rather than kept apart beyond this many.
 const MAX_WINDOWS: usize = 1 << 16;
 
-/// The times, nanoseconds, in which scheduling records of some CPU were lost:
-/// apart from each other and ascending.
+/// A time in which scheduling records are missing, nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Window {
+    start: u64,
+    end: u64,
+    /// The length of all windows up to this one's end.
+    sum: u64,
+}
+
+/// The times in which scheduling records of some CPU are missing: apart from
+/// each other and ascending.
 #[derive(Debug, Default)]
 pub(super) struct Gaps {
-    windows: Vec<(u64, u64)>,
+    windows: Vec<Window>,
 }
 
 impl Gaps {
     /// Adds a window; windows come in the order of their ends.
     pub(super) fn add(&mut self, start: u64, end: u64) {
         let (mut start, mut end) = (start.min(end), end);
-        while let Some(&(last_start, last_end)) = self.windows.last() {
-            if last_end < start && self.windows.len() < MAX_WINDOWS {
+        while let Some(last) = self.windows.last() {
+            if last.end < start && self.windows.len() < MAX_WINDOWS {
                 break;
             }
-            (start, end) = (start.min(last_start), end.max(last_end));
+            (start, end) = (start.min(last.start), end.max(last.end));
             self.windows.pop();
         }
-        self.windows.push((start, end));
+        let before = self.windows.last().map_or(0, |last| last.sum);
+        self.windows.push(Window { start, end, sum: before + (end - start) });
     }
 
-    /// Until when what is known at `since` is known to hold: `now`, or where
-    /// the first window begins that reaches beyond `since`.
+    /// How much of the time from `since` to `now` records are missing for.
     #[inline]
-    pub(super) fn known_until(&self, since: u64, now: u64) -> u64 {
+    pub(super) fn missing(&self, since: u64, now: u64) -> u64 {
         match self.windows.last() {
-            Some((_, end)) if *end > since => self.first(since).map_or(now, |start| start.max(since).min(now)),
-            _ => now,
+            Some(last) if last.end > since => self.up_to(now).saturating_sub(self.up_to(since)),
+            _ => 0,
         }
     }
 
     /// Where the first window begins that reaches beyond `since`.
     pub(super) fn first(&self, since: u64) -> Option<u64> {
-        let index = self.windows.partition_point(|(_, end)| *end <= since);
-        self.windows.get(index).map(|(start, _)| *start)
+        let index = self.windows.partition_point(|window| window.end <= since);
+        self.windows.get(index).map(|window| window.start)
+    }
+
+    /// The length of all windows before `time`.
+    fn up_to(&self, time: u64) -> u64 {
+        let begun = self.windows.partition_point(|window| window.start < time);
+        let last = begun.checked_sub(1).and_then(|index| self.windows.get(index));
+        last.map_or(0, |last| last.sum - last.end.saturating_sub(time))
     }
 }
 
@@ -45,28 +61,35 @@ impl Gaps {
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_is_known_holds_until_records_are_missing() {
+    fn gaps(windows: &[(u64, u64)]) -> Gaps {
         let mut gaps = Gaps::default();
-        assert_eq!(gaps.known_until(5, 100), 100, "nothing is missing");
-        gaps.add(20, 30);
-        gaps.add(50, 60);
-        assert_eq!(gaps.known_until(5, 10), 10, "before the first");
-        assert_eq!(gaps.known_until(5, 100), 20);
-        assert_eq!(gaps.known_until(25, 100), 25, "inside one nothing is known");
-        assert_eq!(gaps.known_until(30, 100), 50, "its end is where knowledge begins again");
-        assert_eq!(gaps.known_until(60, 100), 100);
+        windows.iter().for_each(|(start, end)| gaps.add(*start, *end));
+        gaps
+    }
+
+    #[test]
+    fn what_is_missing_of_a_time_is_its_part_within_the_windows() {
+        assert_eq!(gaps(&[]).missing(5, 100), 0);
+        let gaps = gaps(&[(20, 30), (50, 65)]);
+        assert_eq!(gaps.missing(5, 10), 0, "before the first");
+        assert_eq!(gaps.missing(5, 100), 25);
+        assert_eq!(gaps.missing(25, 55), 5 + 5, "from within one to within the next");
+        assert_eq!(gaps.missing(22, 24), 2);
+        assert_eq!(gaps.missing(30, 50), 0);
+        assert_eq!(gaps.missing(65, 100), 0);
+    }
+
+    #[test]
+    fn the_first_window_is_one_that_reaches_beyond() {
+        let gaps = gaps(&[(20, 30), (50, 60)]);
+        assert_eq!([0, 25, 30, 59, 60].map(|since| gaps.first(since)), [Some(20), Some(20), Some(50), Some(50), None]);
     }
 
     #[test]
     fn windows_of_several_cpus_overlap() {
-        let mut gaps = Gaps::default();
-        gaps.add(20, 30);
-        gaps.add(40, 50);
-        gaps.add(25, 55);
-        assert_eq!(gaps.windows, [(20, 55)]);
-        gaps.add(60, 60);
-        assert_eq!(gaps.windows, [(20, 55), (60, 60)]);
+        let gaps = gaps(&[(20, 30), (40, 50), (25, 55), (60, 60), (70, 80)]);
+        assert_eq!(gaps.missing(0, 100), 35 + 10);
+        assert_eq!(gaps.first(56), Some(60), "an event may be missing within no time at all");
     }
 
     #[test]
@@ -74,6 +97,6 @@ mod tests {
         let mut gaps = Gaps::default();
         (0..2 * MAX_WINDOWS as u64).for_each(|index| gaps.add(index * 10, index * 10 + 1));
         assert!(gaps.windows.len() <= MAX_WINDOWS);
-        assert_eq!(gaps.known_until(2, 100), 10, "the early ones are still exact");
+        assert_eq!(gaps.missing(0, 100), 10, "the early ones are still exact");
     }
 }

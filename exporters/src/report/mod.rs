@@ -23,13 +23,20 @@
 //! - A thread that comes back without any wakeup was blocked all the time.
 //!
 //! **Losses.** Where scheduling records of a CPU are lost, what runs there is
-//! unknown from the last record before to the first one after. Threads off the
-//! CPU may have been woken, run and slept again meanwhile: each is unknown from
-//! the loss's beginning to the next event about it. What was counted before
-//! the loss became known stays. An event that contradicts what is known (a
-//! thread comes onto a second CPU, another one leaves than the one that ran)
-//! makes the contradicted state unknown from its beginning, or from the
-//! beginning of a loss within it.
+//! unknown from the last record before to the first one after, and so is every
+//! thread off the CPU, which may have been woken, run and slept again. Outside
+//! of the loss such a thread is taken to be in the state that the events
+//! before and after agree on (blocked, then woken; waiting, then on CPU; and
+//! any state that lasts to the end). Where they do not agree (blocked, then on
+//! CPU without a wakeup), it is unknown from the loss's beginning to the event
+//! after. What was counted before the loss became known stays.
+//!
+//! An event that contradicts what is known of its CPU (another thread leaves
+//! it, or wakes from it, than the one that ran) shows that events of the CPU
+//! are missing since the one before: that is a loss too, though no [`Loss`]
+//! tells of it, and counted ([`Report::untold_gaps`]). Where only some
+//! processes were recorded it is none: then just what ran is unknown from its
+//! beginning. So is what runs on a CPU when it comes onto another.
 //!
 //! **Idle** is no thread here: its time is the CPUs' idle time. A thread id
 //! that was used twice is two threads. A thread that calls exec and takes over
@@ -252,6 +259,7 @@ impl Exporter for ReportExporter {
     type Error = Infallible;
 
     fn begin(&mut self, session: &SessionInfo, _: &Tables) -> Result<(), Infallible> {
+        self.scheduling.partial = !session.filter_pids.is_empty();
         self.recording = Recording {
             recorder: session.recorder.clone(),
             hostname: session.hostname.clone(),

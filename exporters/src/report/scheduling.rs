@@ -23,6 +23,10 @@ pub(super) struct Scheduling {
     gaps: Gaps,
     /// The last end of a thread: when, and who.
     last_end: Option<(u64, ThreadId)>,
+    /// The recorder left events of other processes out: what contradicts is no sign of a loss.
+    pub(super) partial: bool,
+    /// How often something else ran than the events before say.
+    pub(super) untold_gaps: u64,
     pub(super) off_cpu: OffCpuTimes,
     pub(super) after_wakeup: Durations,
     pub(super) after_preemption: Durations,
@@ -37,6 +41,8 @@ impl Scheduling {
             cpus: Cpus::default(),
             gaps: Gaps::default(),
             last_end: None,
+            partial: false,
+            untold_gaps: 0,
             off_cpu: OffCpuTimes::default(),
             after_wakeup: Durations::new(WAIT_DIGITS),
             after_preemption: Durations::new(WAIT_DIGITS),
@@ -78,21 +84,24 @@ impl Scheduling {
 
     #[inline]
     pub(super) fn switch(&mut self, now: u64, switch: &Switch, tables: &Tables) {
-        self.cpus.get(switch.cpu).switches += 1;
         match switch.previous {
             Some(previous) => self.leave(now, switch.cpu, previous, &switch.off_cpu, tables),
             None => self.lose_current(now, switch.cpu, tables),
         }
         self.enter(now, switch.cpu, switch.next, tables);
+        let cpu = self.cpus.get(switch.cpu);
+        cpu.switches += 1;
+        cpu.last_event = now;
     }
 
     #[inline]
     fn leave(&mut self, now: u64, cpu: u32, thread: ThreadId, off_cpu: &OffCpu, tables: &Tables) {
+        if self.cpus.get(cpu).current.is_some_and(|current| current != thread) {
+            self.contradicted(now, cpu, tables);
+        }
         let state = self.cpus.get(cpu);
-        match (state.current, state.resumed) {
-            (None, Some(at)) => self.runs_since(at, cpu, thread, tables),
-            (Some(current), _) if current != thread => self.lose_current(now, cpu, tables),
-            _ => {}
+        if let (None, Some(at)) = (state.current, state.resumed) {
+            self.runs_since(at, cpu, thread, tables);
         }
         let state = self.cpus.get(cpu);
         let expected = state.current == Some(thread);
@@ -127,8 +136,10 @@ impl Scheduling {
         match before {
             // It left another CPU, and that is missing.
             State::Running(_) => self.lose_track(now, thread, tables),
+            // It was woken where records are missing.
+            State::Blocked(_) if self.is_doubtful(since) => self.lose_track(now, thread, tables),
             // The wakeup came while it was on its way off the CPU.
-            State::Blocked(_) if woken_early && self.gaps.known_until(since, now) == now => {
+            State::Blocked(_) if woken_early => {
                 self.account(thread, tables).state = State::Waiting(Wait::Wakeup);
             }
             _ => {}
@@ -139,7 +150,7 @@ impl Scheduling {
     #[inline]
     pub(super) fn wakeup(&mut self, now: u64, wakeup: &Wakeup, tables: &Tables) {
         if let Some(waker) = wakeup.waker {
-            self.seen_running(now, wakeup.cpu, waker, tables);
+            self.wakes(now, wakeup.cpu, waker, tables);
         }
         let account = self.account(wakeup.wakee, tables);
         account.counts.wakeups += 1;
@@ -150,15 +161,26 @@ impl Scheduling {
                 return;
             }
             State::Ended => return,
-            // It was runnable already, unless records are missing.
             State::Waiting(_) => {
                 let since = account.since;
-                if self.gaps.known_until(since, now) == now {
+                // It was runnable already, unless it ran and slept where records are missing.
+                if !self.is_doubtful(since) {
                     return;
                 }
+                self.lose_track(now, wakeup.wakee, tables);
             }
         }
         self.change(now, wakeup.wakee, State::Waiting(Wait::Wakeup), tables);
+    }
+
+    /// The waker is what runs on its CPU.
+    #[inline]
+    fn wakes(&mut self, now: u64, cpu: u32, waker: ThreadId, tables: &Tables) {
+        if self.cpus.get(cpu).current.is_some_and(|current| current != waker) {
+            self.contradicted(now, cpu, tables);
+        }
+        self.seen_running(now, cpu, waker, tables);
+        self.cpus.get(cpu).last_event = now;
     }
 
     /// A sample or a wakeup shows what runs on a CPU: news only where that is not known.
@@ -171,18 +193,39 @@ impl Scheduling {
         }
     }
 
+    /// Whether records are missing since then.
+    #[inline]
+    fn is_doubtful(&self, since: u64) -> bool {
+        self.gaps.first(since).is_some()
+    }
+
     /// The thread is found on a CPU of which nothing was known.
     #[cold]
     fn runs_since(&mut self, since: u64, cpu: u32, thread: ThreadId, tables: &Tables) {
-        let state = self.cpus.get(cpu);
-        (state.current, state.since, state.resumed) = (Some(thread), since, None);
+        let mut since = since;
         if thread != Tables::IDLE_THREAD {
             self.lose_track(since, thread, tables);
-            self.account(thread, tables).state = State::Running(cpu);
+            let account = self.account(thread, tables);
+            account.state = State::Running(cpu);
+            since = account.since;
         }
+        let state = self.cpus.get(cpu);
+        (state.current, state.since, state.resumed) = (Some(thread), since, None);
     }
 
-    /// Something else than what was known runs on the CPU, or nothing is known any more.
+    /// Something else runs on the CPU than was known: its events are missing
+    /// since the last one, though no loss tells of them.
+    #[cold]
+    fn contradicted(&mut self, now: u64, cpu: u32, tables: &Tables) {
+        if self.partial {
+            return self.lose_current(now, cpu, tables);
+        }
+        self.untold_gaps += 1;
+        let since = self.cpus.get(cpu).last_event;
+        self.gap(now, Some(cpu), Some(since), tables);
+    }
+
+    /// Nothing is known of the CPU any more.
     #[cold]
     fn lose_current(&mut self, now: u64, cpu: u32, tables: &Tables) {
         let state = self.cpus.get(cpu);
@@ -257,7 +300,7 @@ impl Scheduling {
     fn stop(&mut self, now: u64, cpu: u32, since: u64, tables: &Tables) {
         let state = self.cpus.get(cpu);
         state.settle(since);
-        state.resumed = Some(now);
+        (state.resumed, state.last_event) = (Some(now), now);
         let Some(thread) = state.current.take() else { return };
         if thread != Tables::IDLE_THREAD && self.account(thread, tables).state == State::Running(cpu) {
             self.change(since, thread, State::Unknown, tables);

@@ -8,6 +8,8 @@ use super::data::*;
 
 /// Lines that a stack may take.
 const STACK_LINES: usize = 3;
+/// Functions that every blocked stack begins with.
+const SCHEDULER: [&str; 2] = ["__schedule", "schedule"];
 /// Characters of the longest bar of the histogram.
 const BAR: usize = 40;
 
@@ -61,16 +63,18 @@ impl Text {
         self.line(&format!("{:<10} {}", "Duration", duration(report.duration_ns)));
         let EventCounts { switches, wakeups, migrations, samples, slices, instants, counters } = report.events;
         let counts = [
-            (switches, "switches"),
-            (wakeups, "wakeups"),
-            (migrations, "migrations"),
-            (samples, "samples"),
-            (slices, "slices"),
-            (instants, "instants"),
-            (counters, "counter values"),
+            (switches, "switch", "switches"),
+            (wakeups, "wakeup", "wakeups"),
+            (migrations, "migration", "migrations"),
+            (samples, "sample", "samples"),
+            (slices, "slice", "slices"),
+            (instants, "instant", "instants"),
+            (counters, "counter value", "counter values"),
         ];
-        let words = counts.into_iter().filter(|(count, _)| *count > 0);
-        let words: Vec<_> = words.map(|(count, what)| format!("{} {what}", grouped(count))).collect();
+        let words = counts.into_iter().filter(|(count, ..)| *count > 0);
+        let words =
+            words.map(|(count, one, many)| format!("{} {}", grouped(count), if count == 1 { one } else { many }));
+        let words: Vec<_> = words.collect();
         self.line(&format!("{:<10} {}", "Events", words.join(", ")));
         if let Some(process) = &report.process {
             self.line(&format!("{:<10} only {}, but for CPUs and losses", "Process", shown(process)));
@@ -82,6 +86,10 @@ impl Text {
         }
         let lost = if report.lost == 0 { "nothing".to_owned() } else { format!("*** {} ***", grouped(report.lost)) };
         self.line(&format!("{:<10} {lost}", "Lost"));
+        if report.untold_gaps > 0 {
+            let gaps = if report.untold_gaps == 1 { "once".to_owned() } else { count(report.untold_gaps, "time") };
+            self.line(&format!("{:<10} {gaps} a CPU ran something else than its events say: some are missing", ""));
+        }
     }
 
     fn cpus(&mut self, cpus: &[CpuRow]) {
@@ -180,8 +188,10 @@ impl Text {
         let process = format!("{} ({})", shown(&row.process), row.pid);
         let times = if row.count == 1 { "once".into() } else { format!("{} times", grouped(row.count)) };
         self.line(&format!("  {sum:>7}  {times}, mean {mean}, max {most}: {process}"));
+        // The way into the scheduler is the same for all.
+        let scheduler = row.frames.iter().take_while(|frame| SCHEDULER.contains(&frame.as_str())).count();
         let last = row.frames.len().saturating_sub(1);
-        let words = row.frames.iter().enumerate().map(|(index, frame)| match index == last {
+        let words = row.frames.iter().enumerate().skip(scheduler).map(|(index, frame)| match index == last {
             true => shown(frame),
             false => format!("{} <", shown(frame)),
         });

@@ -9,7 +9,7 @@ use crate::{decode, story};
 use std::path::Path;
 use syscollect_exporters::{PerfettoExporter, TextExporter};
 
-fn compare(name: &str, found: &str) {
+pub(crate) fn compare(name: &str, found: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
     if std::env::var_os("BLESS").is_some() {
         std::fs::write(&path, found).unwrap();

@@ -7,5 +7,6 @@ mod firefox_reader;
 mod golden;
 mod perfetto;
 mod replay;
+mod report;
 mod stacks;
 mod story;

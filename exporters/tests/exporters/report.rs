@@ -1,0 +1,106 @@
+//! Short stories whose figures are known beforehand, and what they are reported as.
+
+mod filter;
+mod golden;
+mod losses;
+mod random;
+mod samples;
+mod states;
+
+use crate::story::{START, Story, session};
+use syscollect_exporters::report::{ProcessRow, Report, ReportExporter, ReportOptions, ThreadRow, Times};
+use syscollect_model::{
+    Event, Loss, LossCause, OffCpu, SessionInfo, SleepState, StackId, Switch, ThreadId, Time, Wakeup,
+};
+
+/// Sleeps until it is woken.
+const SLEEPS: SleepState = SleepState::Interruptible;
+
+/// What happens at these microseconds of the story.
+trait At {
+    fn at(&mut self, microsecond: u64, event: Event);
+
+    /// The CPU goes from one thread to another.
+    fn switches(&mut self, at: u64, cpu: u32, previous: ThreadId, state: SleepState, next: ThreadId) {
+        self.switches_off(at, cpu, previous, OffCpu { state, ..off() }, next);
+    }
+
+    fn switches_off(&mut self, at: u64, cpu: u32, previous: ThreadId, off_cpu: OffCpu, next: ThreadId) {
+        let previous = Some(previous);
+        let switch = Switch { cpu, previous, previous_priority: 120, off_cpu, next, next_priority: 120 };
+        self.at(at, Event::Switch(switch));
+    }
+
+    /// A thread wakes another.
+    fn wakes(&mut self, at: u64, cpu: u32, waker: ThreadId, wakee: ThreadId) {
+        self.at(at, Event::Wakeup(Wakeup { waker: Some(waker), ..wakeup(cpu, wakee) }));
+    }
+
+    /// An interrupt wakes a thread.
+    fn interrupt_wakes(&mut self, at: u64, cpu: u32, current: ThreadId, wakee: ThreadId) {
+        let event = Wakeup { waker: Some(current), from_interrupt: true, ..wakeup(cpu, wakee) };
+        self.at(at, Event::Wakeup(event));
+    }
+
+    /// Scheduling records of a CPU are missing since a microsecond.
+    fn loses(&mut self, at: u64, cpu: u32, since: u64) {
+        self.at(at, Event::Loss(loss(cpu, since, at)));
+    }
+}
+
+impl At for Story {
+    fn at(&mut self, microsecond: u64, event: Event) {
+        self.events.push((Time(START + microsecond * 1_000), event));
+    }
+}
+
+fn off() -> OffCpu {
+    OffCpu { state: SleepState::Runnable, preempted: false, io_wait: false, blocked_in: None, stack: None::<StackId> }
+}
+
+fn preempted() -> OffCpu {
+    OffCpu { preempted: true, ..off() }
+}
+
+fn wakeup(cpu: u32, wakee: ThreadId) -> Wakeup {
+    Wakeup { cpu, waker: None, from_interrupt: false, wakee, priority: 120, target_cpu: cpu, new: false, stack: None }
+}
+
+fn loss(cpu: u32, since: u64, until: u64) -> Loss {
+    let between = Some((Time(START + since * 1_000), Time(START + until * 1_000)));
+    Loss { lane: "sched".into(), cpu: Some(cpu), cause: LossCause::LaneFull, count: 7, between }
+}
+
+/// Two programs of one thread each.
+fn two_programs() -> (Story, ThreadId, ThreadId) {
+    let mut story = Story::new();
+    let (_, a) = story.process(10, 1, "a", &["/bin/a"]);
+    let (_, b) = story.process(20, 1, "b", &["/bin/b"]);
+    (story, a, b)
+}
+
+fn report_with(story: &Story, options: ReportOptions, session: &SessionInfo, losses: &[Loss]) -> Report {
+    let mut exporter = ReportExporter::new(options);
+    let Ok(()) = story.play(&mut exporter, session, losses, None);
+    exporter.finish()
+}
+
+fn report(story: &Story) -> Report {
+    report_with(story, ReportOptions::default(), &session(), &[])
+}
+
+fn thread(report: &Report, tid: u32) -> &ThreadRow {
+    let rows: Vec<_> = report.threads.rows.iter().filter(|row| row.tid == tid).collect();
+    assert_eq!(rows.len(), 1, "threads {tid} in {:?}", report.threads);
+    rows[0]
+}
+
+fn process(report: &Report, pid: u32) -> &ProcessRow {
+    report.processes.rows.iter().find(|row| row.pid == pid).unwrap()
+}
+
+/// Microseconds on CPU, waiting, blocked, unknown.
+fn times(on_cpu: u64, waiting: u64, blocked: u64, unknown: u64) -> Times {
+    let [on_cpu_ns, waiting_ns, blocked_ns, unknown_ns] = [on_cpu, waiting, blocked, unknown].map(|us| us * 1_000);
+    Times { on_cpu_ns, waiting_ns, blocked_ns, unknown_ns }
+}

@@ -1,0 +1,46 @@
+//! The report of one process of many.
+
+use super::*;
+use crate::story::{IDLE, story};
+use syscollect_exporters::report::ProcessFilter;
+
+fn report_of(story: &Story, process: &str) -> Report {
+    let process = Some(process.parse::<ProcessFilter>().unwrap());
+    report_with(story, ReportOptions { process, ..ReportOptions::default() }, &session(), &[])
+}
+
+#[test]
+fn a_process_is_meant_by_its_id_its_name_or_its_program() {
+    let mut story = Story::new();
+    let (_, cut) = story.process(10, 1, "a-program-of-a-", &["/opt/bin/a-program-of-a-long-name"]);
+    let (_, unread) = story.process(20, 1, "another-long-na", &[]);
+    story.switches(0, 0, IDLE, SleepState::Runnable, cut);
+    story.switches(10, 0, cut, SLEEPS, unread);
+    for (filter, pids) in [
+        ("10", vec![10]),
+        ("a-program-of-a-", vec![10]),
+        ("a-program-of-a-long-name", vec![10]),
+        ("another-long-name", vec![20]),
+        ("another", vec![]),
+        ("swapper", vec![]),
+    ] {
+        let report = report_of(&story, filter);
+        let found: Vec<_> = report.processes.rows.iter().map(|row| row.pid).collect();
+        assert_eq!(found, pids, "{filter}");
+    }
+}
+
+#[test]
+fn all_tables_are_about_the_process_and_the_machine_is_whole() {
+    let story = story();
+    let (all, one) = (report(&story), report_of(&story, "100"));
+    assert_eq!(one.events, all.events);
+    assert_eq!(one.cpus, all.cpus);
+    assert_eq!(one.threads.rows, all.threads.rows.iter().filter(|row| row.pid == 100).cloned().collect::<Vec<_>>());
+    assert_eq!(one.functions.samples, 0, "the shell was never sampled");
+    assert_eq!(one.slices, all.slices, "they are on its track");
+    assert!(one.run_queue.all.count > 0 && one.run_queue.all.count < all.run_queue.all.count);
+    let touching = one.wakeups.pairs.rows.iter().all(|row| row.waker_tid == 100 || row.wakee_tid == 100);
+    assert!(touching && one.wakeups.count < all.wakeups.count);
+    assert_eq!(report_of(&story, "init").slices.total, 0);
+}

@@ -1,0 +1,47 @@
+//! The story as a report, as it is read and as it is parsed.
+//!
+//! After an intended change: `BLESS=1 cargo test -p syscollect-exporters --test exporters report`.
+
+use super::*;
+use crate::golden::compare;
+use crate::story::{losses, story};
+
+fn story_report() -> Report {
+    report_with(&story(), ReportOptions { rows: 4, process: None }, &session(), &losses())
+}
+
+#[test]
+fn a_compiler_run_reads_as_a_report() {
+    compare("story.report.txt", &story_report().text(100));
+}
+
+#[test]
+fn a_compiler_run_is_parsed_as_a_report() {
+    let report = story_report();
+    let json = serde_json::to_string_pretty(&report).unwrap() + "\n";
+    compare("story.report.json", &json);
+    assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), report);
+}
+
+#[test]
+fn lines_keep_to_the_width_and_names_do_nothing_to_the_terminal() {
+    let mut story = story();
+    let name = story.name(&format!("\u{1b}[2J\n{}", "long name ".repeat(20)));
+    story.tables.threads.iter_mut().for_each(|row| row.name = name);
+    story.tables.processes.iter_mut().for_each(|row| row.name = name);
+    let report = report(&story);
+    for width in [80, 100, 200] {
+        let text = report.text(width);
+        let long: Vec<_> = text.lines().filter(|line| line.chars().count() > width).collect();
+        assert!(long.is_empty(), "wider than {width}: {long:#?}");
+        assert!(!text.contains('\u{1b}') && text.contains("\\u{1b}[2J\\n"));
+    }
+    assert!(!report.text(0).is_empty());
+}
+
+#[test]
+fn a_session_without_events_is_an_empty_report() {
+    let report = report(&Story::new());
+    assert_eq!((report.duration_ns, report.threads.total, report.cpus.len()), (0, 0, 0));
+    assert!(report.text(80).contains("Lost       nothing"));
+}

@@ -1,0 +1,150 @@
+//! Where the time goes when records are missing: what is not known is not claimed.
+
+use super::*;
+use crate::story::IDLE;
+
+#[test]
+fn what_ran_is_unknown_while_its_cpus_records_are_missing() {
+    let (mut story, a, b) = two_programs();
+    story.switches(0, 0, IDLE, SleepState::Runnable, a);
+    story.loses(60, 0, 20);
+    // The first record after the loss says that b has run since.
+    story.switches(75, 0, b, SLEEPS, IDLE);
+    story.switches(100, 0, IDLE, SleepState::Runnable, a);
+    let report = report(&story);
+    assert_eq!(thread(&report, 10).times, times(20, 0, 0, 80), "up to the last record before the loss");
+    assert_eq!(thread(&report, 20).times, times(15, 0, 25, 60), "from the first record after it");
+    let cpu = &report.cpus[0];
+    assert_eq!((cpu.busy_ns, cpu.idle_ns, cpu.unknown_ns), (35_000, 25_000, 40_000));
+    assert_eq!(report.untold_gaps, 0);
+}
+
+#[test]
+fn who_slept_through_a_loss_slept_but_for_the_loss() {
+    let (mut story, a, b) = two_programs();
+    story.switches(0, 0, a, SLEEPS, IDLE);
+    story.switches(0, 1, IDLE, SleepState::Runnable, b);
+    story.loses(50, 1, 40);
+    story.interrupt_wakes(90, 0, IDLE, a);
+    story.switches(92, 0, IDLE, SleepState::Runnable, a);
+    let report = report(&story);
+    assert_eq!(thread(&report, 10).times, times(0, 2, 80, 10));
+    assert_eq!(report.run_queue.after_wakeup.max_ns, 2_000, "this wait is whole");
+    assert_eq!((report.off_cpu.blocked_ns, report.off_cpu.reasons.rows[0].max_ns), (80_000, 80_000));
+}
+
+#[test]
+fn a_wakeup_that_is_lost_leaves_the_rest_unknown() {
+    let (mut story, a, b) = two_programs();
+    story.switches(0, 0, a, SLEEPS, IDLE);
+    story.switches(0, 1, IDLE, SleepState::Runnable, b);
+    story.loses(50, 1, 40);
+    story.switches(70, 0, IDLE, SleepState::Runnable, a);
+    story.switches(100, 0, a, SLEEPS, IDLE);
+    let report = report(&story);
+    assert_eq!(thread(&report, 10).times, times(30, 0, 40, 30), "blocked or waiting, nobody knows");
+    assert_eq!(report.run_queue.all.count, 0);
+}
+
+#[test]
+fn a_wait_through_a_loss_is_no_latency() {
+    let (mut story, a, b) = two_programs();
+    story.switches(0, 0, IDLE, SleepState::Runnable, a);
+    story.switches_off(10, 0, a, preempted(), b);
+    story.loses(50, 1, 40);
+    story.switches(70, 0, b, SLEEPS, a);
+    let report = report(&story);
+    assert_eq!(thread(&report, 10).times, times(10, 50, 0, 10));
+    assert_eq!(report.run_queue.all.count, 0, "it may have run on the other CPU meanwhile");
+}
+
+#[test]
+fn a_wakeup_of_one_who_waits_shows_that_it_slept_in_the_loss() {
+    let (mut story, a, b) = two_programs();
+    story.switches(0, 0, IDLE, SleepState::Runnable, a);
+    story.switches_off(10, 0, a, preempted(), b);
+    story.loses(50, 1, 40);
+    story.wakes(60, 0, b, a);
+    story.switches(70, 0, b, SLEEPS, a);
+    let report = report(&story);
+    assert_eq!(thread(&report, 10).times, times(10, 30 + 10, 0, 20));
+    assert_eq!((report.run_queue.after_wakeup.count, report.run_queue.after_wakeup.max_ns), (1, 10_000));
+}
+
+#[test]
+fn events_that_contradict_each_other_are_a_loss_that_nobody_told() {
+    let (mut story, a, b) = two_programs();
+    let (_, c) = story.process(30, 1, "c", &[]);
+    story.switches(0, 0, IDLE, SleepState::Runnable, a);
+    story.switches(0, 1, b, SLEEPS, IDLE);
+    story.wakes(20, 0, a, b);
+    // Between 20 and 50 CPU 0 has gone from a to c.
+    story.wakes(50, 0, c, b);
+    story.switches(60, 1, IDLE, SleepState::Runnable, b);
+    story.switches(70, 0, c, SLEEPS, IDLE);
+    let report = report(&story);
+    assert_eq!(report.untold_gaps, 1);
+    assert_eq!(thread(&report, 10).times, times(20, 0, 0, 50));
+    assert_eq!(thread(&report, 30).times, times(20, 0, 0, 50));
+    assert_eq!(thread(&report, 20).times, times(10, 10, 20, 30), "blocked, woken, unknown, woken again, on CPU");
+    assert_eq!(report.cpus[0].unknown_ns, 30_000);
+    assert!(report.text(100).contains("once a CPU ran something else"));
+}
+
+#[test]
+fn events_of_others_that_a_filter_left_out_are_no_loss() {
+    let (mut story, a, b) = two_programs();
+    let session = SessionInfo { filter_pids: vec![20], ..session() };
+    story.switches(0, 0, b, SLEEPS, a);
+    // a was followed by others, of which idle wakes b.
+    story.interrupt_wakes(40, 0, IDLE, b);
+    story.switches(45, 0, IDLE, SleepState::Runnable, b);
+    story.switches(60, 0, b, SLEEPS, a);
+    let report = report_with(&story, ReportOptions::default(), &session, &[]);
+    assert_eq!(report.untold_gaps, 0);
+    assert_eq!(thread(&report, 20).times, times(15, 5, 40, 0), "of the process recorded everything is known");
+    assert_eq!(thread(&report, 10).times, times(0, 0, 0, 60), "of others it is not");
+    assert!(report.text(100).contains("recorded with -p 20: other processes are partial"));
+}
+
+#[test]
+fn a_thread_that_comes_onto_a_second_cpu_had_left_the_first() {
+    let (mut story, a, b) = two_programs();
+    story.switches(0, 0, IDLE, SleepState::Runnable, a);
+    story.switches(30, 1, b, SLEEPS, a);
+    story.switches(50, 1, a, SLEEPS, IDLE);
+    story.switches(60, 0, b, SLEEPS, IDLE);
+    let report = report(&story);
+    assert_eq!(thread(&report, 10).times, times(20, 0, 10, 30));
+    assert_eq!(report.cpus[0].unknown_ns, 60_000);
+}
+
+#[test]
+fn a_loss_without_a_cpu_or_a_time_may_be_anywhere() {
+    let (mut story, a, b) = two_programs();
+    story.switches(0, 0, a, SLEEPS, IDLE);
+    story.switches(0, 1, b, SLEEPS, IDLE);
+    story.at(40, Event::Loss(Loss { cpu: None, between: None, ..loss(0, 0, 0) }));
+    story.interrupt_wakes(50, 0, IDLE, a);
+    let report = report(&story);
+    assert_eq!(thread(&report, 10).times, times(0, 0, 10, 40));
+    assert_eq!(thread(&report, 20).times, times(0, 0, 10, 40));
+    let unknown: Vec<_> = report.cpus.iter().map(|cpu| cpu.unknown_ns).collect();
+    assert_eq!(unknown, [40_000, 50_000]);
+}
+
+#[test]
+fn losses_of_samples_and_of_nothing_leave_thread_states_alone() {
+    let (mut story, a, _) = two_programs();
+    story.switches(0, 0, IDLE, SleepState::Runnable, a);
+    story.at(20, Event::Loss(Loss { lane: "samples".into(), ..loss(0, 10, 20) }));
+    story.at(30, Event::Loss(Loss { count: 0, ..loss(0, 20, 30) }));
+    story.switches(50, 0, a, SLEEPS, IDLE);
+    let losses = [loss(0, 0, 0), Loss { lane: "samples".into(), cpu: None, count: 5, ..loss(0, 0, 0) }];
+    let report = report_with(&story, ReportOptions::default(), &session(), &losses);
+    assert_eq!(thread(&report, 10).times, times(50, 0, 0, 0));
+    assert_eq!(report.lost, 12);
+    let rows: Vec<_> =
+        report.losses.iter().map(|row| (row.lane.as_str(), row.cpu, row.cause.as_str(), row.count)).collect();
+    assert_eq!(rows, [("sched", Some(0), "lane-full", 7), ("samples", None, "lane-full", 5)]);
+}

@@ -1,0 +1,157 @@
+//! Functions, stacks, names, slices: what is counted by what it is called.
+
+use super::*;
+use crate::story::IDLE;
+use syscollect_model::{BuildId, FrameId, Migration, Module, ModuleId, Sample, Scope};
+
+/// A program, the kernel, and frames of both.
+fn code(story: &mut Story) -> impl FnMut(&mut Story, bool, u64, Option<&'static str>) -> FrameId + use<> {
+    let (program, kernel) = (story.name("/bin/a"), story.name("[kernel.kallsyms]"));
+    story.tables.modules = vec![
+        Module { path: program, build_id: BuildId::from_bytes(&[0xab; 2]), kernel: false },
+        Module { path: kernel, build_id: BuildId::default(), kernel: true },
+    ];
+    |story: &mut Story, kernel, offset, name| story.frame(Some(ModuleId(u32::from(kernel))), offset, name)
+}
+
+fn sampled(story: &mut Story, at: u64, thread: ThreadId, stack: Option<StackId>, in_kernel: bool) {
+    story.at(at, Event::Sample(Sample { cpu: 0, thread, stack, in_kernel }));
+}
+
+#[test]
+fn a_sample_counts_once_for_each_function_of_its_stack() {
+    let (mut story, a, b) = two_programs();
+    let mut frame = code(&mut story);
+    let main = frame(&mut story, false, 0x10, Some("main"));
+    let outer = frame(&mut story, false, 0x20, Some("walk"));
+    let again = frame(&mut story, false, 0x28, Some("walk"));
+    let read = frame(&mut story, true, 0x30, Some("vfs_read"));
+    let walk = story.tables.intern_stack(&[again, outer, main]);
+    let reads = story.tables.intern_stack(&[read, again, outer, main]);
+    let alone = story.tables.intern_stack(&[main]);
+    for (at, stack) in [(0, Some(walk)), (1, Some(walk)), (2, Some(reads)), (3, Some(alone)), (4, None)] {
+        sampled(&mut story, at, a, stack, stack == Some(reads));
+    }
+    sampled(&mut story, 5, b, Some(reads), true);
+    sampled(&mut story, 6, IDLE, Some(reads), true);
+    let report = report(&story);
+    let functions = &report.functions;
+    assert_eq!((functions.samples, functions.kernel_samples, functions.idle_samples), (6, 2, 1));
+    assert_eq!((functions.without_stack, report.events.samples), (1, 7));
+    let rows = |table: &syscollect_exporters::report::Table<syscollect_exporters::report::FunctionRow>| -> Vec<_> {
+        let row = |row: &syscollect_exporters::report::FunctionRow| {
+            (row.function.clone(), row.kernel, row.self_samples, row.total)
+        };
+        table.rows.iter().map(row).collect()
+    };
+    let (main, walk, read) =
+        (("main".into(), false, 1, 5), ("walk".into(), false, 2, 4), ("vfs_read".into(), true, 2, 2));
+    assert_eq!(rows(&functions.by_self), [walk.clone(), read.clone(), main.clone()], "recursion counts once");
+    assert_eq!(rows(&functions.by_total), [main, walk, read]);
+    assert_eq!((process(&report, 10).counts.samples, process(&report, 20).counts.samples), (5, 1));
+}
+
+#[test]
+fn code_without_names_is_told_by_module() {
+    let (mut story, a, _) = two_programs();
+    let mut frame = code(&mut story);
+    let named = frame(&mut story, false, 0x10, Some("main"));
+    let (one, two) = (frame(&mut story, false, 0x20, None), frame(&mut story, false, 0x30, None));
+    let generated = story.frame(None, 0x7f00_0000, None);
+    let both = story.tables.intern_stack(&[one, two, named]);
+    let first = story.tables.intern_stack(&[generated, one]);
+    let good = story.tables.intern_stack(&[named]);
+    for (at, stack) in [(0, both), (1, both), (2, first), (3, good)] {
+        sampled(&mut story, at, a, Some(stack), false);
+    }
+    story.switches_off(10, 0, a, OffCpu { state: SLEEPS, stack: Some(first), ..off() }, IDLE);
+    story.interrupt_wakes(35, 0, IDLE, a);
+    let report = report(&story);
+    let rows: Vec<_> =
+        report.unresolved.rows.iter().map(|row| (row.module.as_str(), row.places, row.samples)).collect();
+    assert_eq!(rows, [("/bin/a", 2, 3), ("", 1, 1)]);
+    let row = &report.unresolved.rows[0];
+    assert_eq!((row.build_id.as_str(), row.blocked_ns), ("abab", 25_000));
+    let own: Vec<_> =
+        report.functions.by_self.rows.iter().map(|row| (row.function.as_str(), row.self_samples)).collect();
+    assert_eq!(own, [("[unnamed]", 2), ("main", 1), ("[unnamed]", 1)]);
+}
+
+#[test]
+fn blocked_time_is_told_by_reason_and_by_stack() {
+    let (mut story, a, b) = two_programs();
+    let mut frame = code(&mut story);
+    let (read, main) = (frame(&mut story, true, 0x30, Some("vfs_read")), frame(&mut story, false, 0x10, Some("main")));
+    let stack = Some(story.tables.intern_stack(&[read, main]));
+    let place = Some(story.name("vfs_read"));
+    let disk = OffCpu { state: SleepState::Uninterruptible, io_wait: true, blocked_in: place, stack, ..off() };
+    story.switches_off(0, 0, a, disk, IDLE);
+    story.interrupt_wakes(30, 0, IDLE, a);
+    story.switches(30, 0, IDLE, SleepState::Runnable, a);
+    story.switches_off(40, 0, a, disk, b);
+    story.wakes(50, 0, b, a);
+    story.switches_off(50, 0, b, OffCpu { state: SLEEPS, ..off() }, a);
+    story.switches_off(65, 0, a, preempted(), IDLE);
+    let report = report(&story);
+    let off_cpu = &report.off_cpu;
+    assert_eq!((off_cpu.blocked_ns, off_cpu.without_stack_ns), (55_000, 15_000));
+    let rows: Vec<_> = off_cpu.reasons.rows.iter().collect();
+    assert_eq!(
+        (rows[0].blocked_in.as_deref(), rows[0].state.as_str(), rows[0].io_wait),
+        (Some("vfs_read"), "uninterruptible", true)
+    );
+    assert_eq!((rows[0].count, rows[0].blocked_ns, rows[0].max_ns), (2, 40_000, 30_000));
+    assert_eq!(
+        (rows[1].blocked_in.as_deref(), rows[1].state.as_str(), rows[1].blocked_ns),
+        (None, "interruptible", 15_000)
+    );
+    let stacks: Vec<_> =
+        off_cpu.stacks.rows.iter().map(|row| (row.pid, row.count, row.blocked_ns, row.frames.join(" "))).collect();
+    assert_eq!(stacks, [(10, 2, 40_000, "vfs_read main".to_owned())]);
+}
+
+#[test]
+fn slices_are_measured_from_begin_to_end() {
+    let (mut story, a, _) = two_programs();
+    let (first, second) = (story.track(Scope::Thread(a), "zones", None), story.track(Scope::Machine, "frames", None));
+    let (draw, load, mark) = (story.name("draw"), story.name("load"), story.name("mark"));
+    story.at(0, Event::SliceEnd(first));
+    for begin in [0, 100, 200] {
+        story.at(begin, Event::SliceBegin(first, draw));
+        story.at(begin + 10, Event::SliceBegin(first, load));
+        story.at(begin + 15, Event::SliceEnd(first));
+        story.at(begin + 20 + begin / 10, Event::SliceEnd(first));
+    }
+    story.at(300, Event::SliceBegin(second, load));
+    story.at(310, Event::Instant(second, mark));
+    story.at(310, Event::Instant(first, mark));
+    let report = report(&story);
+    let rows: Vec<_> =
+        report.slices.rows.iter().map(|row| (row.name.as_str(), row.durations, row.unfinished)).collect();
+    assert_eq!((rows[0].0, rows[0].1.count, rows[0].1.total_ns, rows[0].2), ("draw", 3, 90_000, 0));
+    assert_eq!((rows[0].1.min_ns, rows[0].1.mean_ns, rows[0].1.max_ns), (20_000, 30_000, 40_000));
+    assert!(rows[0].1.p50_ns.abs_diff(30_000) <= 300, "{:?}", rows[0].1);
+    assert_eq!((rows[1].0, rows[1].1.total_ns, rows[1].2), ("load", 15_000, 1));
+    assert_eq!((report.instants.rows[0].name.as_str(), report.instants.rows[0].count), ("mark", 2));
+    assert_eq!((report.events.slices, report.events.instants), (7, 2));
+}
+
+#[test]
+fn wakers_and_moves_are_counted_by_pair() {
+    let (mut story, a, b) = two_programs();
+    for (at, cpu) in [(0, 0), (1, 0), (2, 0)] {
+        story.wakes(at, cpu, a, b);
+    }
+    story.wakes(3, 1, b, a);
+    story.at(4, Event::Wakeup(wakeup(2, a)));
+    for (at, from_cpu, to_cpu) in [(5, 0, 1), (6, 1, 0), (7, 0, 1)] {
+        story.at(at, Event::Migration(Migration { thread: a, from_cpu, to_cpu }));
+    }
+    let report = report(&story);
+    let pairs = report.wakeups.pairs.rows.iter();
+    let pairs: Vec<_> = pairs.map(|row| (row.waker_kind.as_str(), row.waker_tid, row.wakee_tid, row.count)).collect();
+    assert_eq!(pairs, [("thread", 10, 20, 3), ("thread", 20, 10, 1), ("unknown", 0, 10, 1)]);
+    let moves: Vec<_> = report.migrations.rows.iter().map(|row| (row.from_cpu, row.to_cpu, row.count)).collect();
+    assert_eq!(moves, [(0, 1, 2), (1, 0, 1)]);
+    assert_eq!(thread(&report, 10).counts.migrations, 3);
+}

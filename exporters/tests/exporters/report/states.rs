@@ -1,0 +1,158 @@
+//! Where the time of threads goes while nothing is lost.
+
+use super::*;
+use crate::story::IDLE;
+
+#[test]
+fn a_thread_is_blocked_until_it_is_woken_and_waits_until_it_runs() {
+    let (mut story, a, b) = two_programs();
+    story.switches(0, 0, IDLE, SleepState::Runnable, a);
+    story.switches(10, 0, a, SLEEPS, b);
+    story.wakes(40, 0, b, a);
+    story.switches_off(45, 0, b, preempted(), a);
+    story.switches(60, 0, a, SLEEPS, b);
+    story.switches(100, 0, b, SLEEPS, IDLE);
+    let report = report(&story);
+    assert_eq!(thread(&report, 10).times, times(10 + 15, 5, 30 + 40, 0));
+    assert_eq!(thread(&report, 20).times, times(35 + 40, 15, 0, 10), "nothing is known before its first switch");
+    let counts = thread(&report, 10).counts;
+    assert_eq!((counts.switches, counts.preemptions, counts.wakeups), (2, 0, 1));
+    assert_eq!(thread(&report, 20).counts.preemptions, 1);
+    assert_eq!((report.duration_ns, report.cpus[0].busy_ns, report.cpus[0].unknown_ns), (100_000, 100_000, 0));
+    let waits = &report.run_queue;
+    assert_eq!((waits.all.count, waits.all.total_ns), (2, 20_000));
+    assert_eq!((waits.after_wakeup.count, waits.after_wakeup.max_ns), (1, 5_000));
+    assert_eq!((waits.after_preemption.count, waits.after_preemption.max_ns), (1, 15_000));
+    assert_eq!(thread(&report, 20).longest_wait_ns, 15_000);
+    assert_eq!(
+        (report.off_cpu.blocked_ns, report.off_cpu.reasons.rows[0].count),
+        (70_000, 3),
+        "twice a, and b that begins to at the end"
+    );
+}
+
+#[test]
+fn what_lasts_at_the_end_counts_up_to_it() {
+    let (mut story, a, b) = two_programs();
+    story.switches(0, 0, IDLE, SleepState::Runnable, a);
+    story.switches(0, 1, IDLE, SleepState::Runnable, b);
+    story.switches(30, 1, b, SLEEPS, IDLE);
+    let c = story.thread(11, story.tables.thread(a).process, "c");
+    story.wakes(50, 0, a, c);
+    story.wakes(90, 0, a, b);
+    story.wakes(100, 0, a, b);
+    let report = report(&story);
+    assert_eq!(thread(&report, 10).times, times(100, 0, 0, 0), "on CPU");
+    assert_eq!(thread(&report, 20).times, times(30, 10, 60, 0), "waiting; the second wakeup changes nothing");
+    assert_eq!(thread(&report, 11).times, times(0, 50, 0, 50), "woken, so it waits");
+    assert_eq!(report.run_queue.all.count, 0, "no wait has ended");
+    assert_eq!(report.cpus[1].idle_ns, 70_000);
+    assert_eq!((process(&report, 10).threads, process(&report, 10).times), (2, times(100, 50, 0, 50)));
+}
+
+#[test]
+fn a_new_thread_waits_from_its_first_wakeup() {
+    let (mut story, a, _) = two_programs();
+    story.switches(0, 0, IDLE, SleepState::Runnable, a);
+    let child = story.thread(11, story.tables.thread(a).process, "child");
+    story.tables.threads[child.index()].start = Some(Time(START + 20_000));
+    story.at(20, Event::ThreadStart(child));
+    story.at(23, Event::Wakeup(Wakeup { waker: Some(a), new: true, ..wakeup(0, child) }));
+    story.switches(31, 1, IDLE, SleepState::Runnable, child);
+    story.switches(40, 1, child, SLEEPS, IDLE);
+    let report = report(&story);
+    assert_eq!(thread(&report, 11).times, times(9, 8, 0, 3), "its time begins with it");
+    assert_eq!(report.run_queue.after_wakeup.max_ns, 8_000);
+}
+
+#[test]
+fn a_wakeup_that_meets_a_thread_on_its_way_off_the_cpu_makes_it_wait() {
+    let (mut story, a, b) = two_programs();
+    story.switches(0, 0, IDLE, SleepState::Runnable, a);
+    story.switches(0, 1, IDLE, SleepState::Runnable, b);
+    story.wakes(19, 1, b, a);
+    story.switches(20, 0, a, SLEEPS, IDLE);
+    story.switches(27, 0, IDLE, SleepState::Runnable, a);
+    story.switches(50, 0, a, SLEEPS, IDLE);
+    story.switches(80, 0, IDLE, SleepState::Runnable, a);
+    let report = report(&story);
+    let expected = times(20 + 23, 7, 30, 0);
+    assert_eq!(thread(&report, 10).times, expected, "the second time there was no wakeup: it was blocked");
+    assert_eq!((report.run_queue.after_wakeup.count, report.run_queue.after_wakeup.max_ns), (1, 7_000));
+}
+
+#[test]
+fn a_dead_thread_waits_for_nothing() {
+    let (mut story, a, b) = two_programs();
+    story.switches(0, 0, IDLE, SleepState::Runnable, a);
+    story.switches(0, 1, IDLE, SleepState::Runnable, b);
+    story.at(10, Event::ThreadEnd(a));
+    story.switches(12, 0, a, SleepState::Dead, IDLE);
+    story.switches(20, 1, b, SLEEPS, IDLE);
+    story.at(30, Event::ThreadEnd(b));
+    story.at(100, Event::ThreadEnd(a));
+    let report = report(&story);
+    assert_eq!(thread(&report, 10).times, times(12, 0, 0, 0));
+    assert_eq!(thread(&report, 20).times, times(20, 0, 0, 0), "its last switch is missing");
+}
+
+#[test]
+fn an_id_that_is_used_again_is_another_thread() {
+    let (mut story, a, b) = two_programs();
+    let (_, again) = story.process(10, 1, "again", &[]);
+    story.tables.threads[again.index()].start = Some(Time(START + 50_000));
+    story.switches(0, 0, IDLE, SleepState::Runnable, a);
+    story.switches(30, 0, a, SleepState::Dead, b);
+    story.switches(60, 0, b, SLEEPS, again);
+    story.switches(80, 0, again, SLEEPS, IDLE);
+    let report = report(&story);
+    let rows: Vec<_> = report.threads.rows.iter().map(|row| (row.tid, row.name.as_str(), row.times)).collect();
+    let expected = [(20, "b", times(30, 0, 20, 30)), (10, "a", times(30, 0, 0, 0)), (10, "again", times(20, 0, 0, 10))];
+    assert_eq!(rows, expected);
+    let pids: Vec<_> = report.processes.rows.iter().map(|row| (row.pid, row.name.as_str())).collect();
+    assert_eq!(pids, [(20, "b"), (10, "a"), (10, "again")]);
+}
+
+#[test]
+fn a_thread_that_takes_over_its_process_by_exec_runs_on() {
+    let (mut story, a, b) = two_programs();
+    let old = story.thread(11, story.tables.thread(a).process, "worker");
+    let new = story.thread(10, story.tables.thread(a).process, "worker");
+    story.tables.threads[new.index()].start = Some(Time(START + 40_000));
+    story.switches(0, 0, IDLE, SleepState::Runnable, old);
+    story.at(40, Event::ThreadEnd(old));
+    story.at(40, Event::ThreadStart(new));
+    story.switches(70, 0, new, SLEEPS, b);
+    let report = report(&story);
+    assert_eq!(thread(&report, 11).times, times(40, 0, 0, 0));
+    assert_eq!(thread(&report, 10).times, times(30, 0, 0, 0));
+    assert_eq!((report.untold_gaps, report.cpus[0].busy_ns), (0, 70_000));
+}
+
+#[test]
+fn samples_and_wakers_tell_what_ran_before_the_first_switch() {
+    let (mut story, a, b) = two_programs();
+    let sample = syscollect_model::Sample { cpu: 1, thread: b, stack: None, in_kernel: false };
+    story.at(0, Event::Sample(sample));
+    story.wakes(5, 0, a, b);
+    story.switches(20, 0, a, SLEEPS, IDLE);
+    let report = report(&story);
+    assert_eq!(thread(&report, 10).times, times(15, 0, 0, 5));
+    assert_eq!(thread(&report, 20).times, times(20, 0, 0, 0), "a CPU without any switch, too");
+    assert_eq!((report.cpus[0].busy_ns, report.cpus[0].unknown_ns), (15_000, 5_000));
+}
+
+#[test]
+fn idle_is_a_cpus_time_and_no_thread() {
+    let (mut story, a, _) = two_programs();
+    story.switches(0, 0, a, SLEEPS, IDLE);
+    story.interrupt_wakes(60, 0, IDLE, a);
+    story.switches(64, 0, IDLE, SleepState::Runnable, a);
+    let report = report(&story);
+    assert_eq!(report.threads.total, 1);
+    assert_eq!((report.cpus[0].idle_ns, report.cpus[0].busy_ns), (64_000, 0));
+    assert_eq!(thread(&report, 10).times, times(0, 4, 60, 0));
+    let wake = &report.wakeups;
+    assert_eq!((wake.count, wake.by_interrupt), (1, 1));
+    assert_eq!((wake.pairs.rows[0].waker_kind.as_str(), wake.pairs.rows[0].wakee_tid), ("interrupt", 10));
+}
