@@ -3,7 +3,8 @@
 //! **Duties.** [`FakeMachine`] writes captures of a machine whose every event
 //! is told by the test; [`golden`] plays them into text and compares it with
 //! the files in `golden/`. Set `UPDATE_GOLDEN=1` to write these anew, and read
-//! the difference before it is committed.
+//! the difference before it is committed. [`tracy_reader`] reads Tracy files as
+//! strictly as no viewer does.
 //!
 //! **Non-goals.** Nothing here needs root, BPF or the machine it runs on; tests
 //! of the real kernel are `cargo xtask privileged`.
@@ -20,5 +21,6 @@
 
 pub mod golden;
 mod machine;
+pub mod tracy_reader;
 
 pub use machine::{FIRST_BOOTTIME, FIRST_RAW, FIRST_TICKS, FakeMachine, Stacks, TICKS_PER_US, ticks};

@@ -182,42 +182,45 @@ fn timelines<W: Write>(
         row.zones.write(out, locations)?;
         out.count(row.messages.len())?;
         row.messages.iter().try_for_each(|message| out.u64(messages::key(*message)))?;
-        let times = sample_times(&row.samples);
-        let samples = || row.samples.iter().zip(&times).zip(callstacks);
-        let of_switches = || samples().filter(|((sample, _), _)| sample.off_cpu);
-        write_samples(out, of_switches().count(), of_switches().map(|((_, time), stack)| (*time, *stack)))?;
-        write_samples(out, samples().len(), samples().map(|((_, time), stack)| (*time, *stack)))?;
+        let samples = place_samples(&row.samples, callstacks);
+        let of_switches = || samples.iter().filter(|(.., off_cpu)| *off_cpu);
+        write_samples(out, of_switches().count(), of_switches())?;
+        write_samples(out, samples.len(), samples.iter())?;
     }
     Ok(())
 }
 
-/// The viewer tells the two kinds of samples apart by their times, so a sample
-/// of a CPU in the nanosecond of the switch is moved before it.
-fn sample_times(samples: &[Sample]) -> Vec<i64> {
-    let mut times: Vec<i64> = samples.iter().map(|sample| sample.time).collect();
-    for index in 1..samples.len() {
-        let [before, after] = [&samples[index - 1], &samples[index]];
-        if before.time == after.time && after.off_cpu && !before.off_cpu {
-            times[index - 1] -= 1;
-        } else if before.time == after.time && before.off_cpu && !after.off_cpu {
-            // Told after the switch: it belongs to what comes next.
-            times[index] += 1;
+/// Samples as the file has them: time, call stack, whether it is of a switch.
+///
+/// The viewer tells the two kinds apart by their times, so a sample of a CPU in
+/// the nanosecond of a switch is moved by one, before the switch if there is room.
+fn place_samples(samples: &[Sample], callstacks: &[u32]) -> Vec<(i64, u32, bool)> {
+    let placed = samples.iter().zip(callstacks).map(|(sample, stack)| (sample.time, *stack, sample.off_cpu));
+    let mut placed: Vec<_> = placed.collect();
+    let meets = |two: &[(i64, u32, bool)]| two[0].0 == two[1].0 && two[0].2 != two[1].2;
+    if placed.windows(2).any(meets) {
+        let taken: Vec<i64> = samples.iter().filter(|sample| sample.off_cpu).map(|sample| sample.time).collect();
+        let is_free = |time: &i64| taken.binary_search(time).is_err();
+        for (time, ..) in placed.iter_mut().filter(|(time, _, off_cpu)| !off_cpu && !is_free(time)) {
+            let before = (1..*time).rev().take(4).find(&is_free);
+            *time = before.or_else(|| (*time + 1..).find(&is_free)).unwrap_or(*time);
         }
+        placed.sort_by_key(|(time, ..)| *time);
     }
-    times
+    placed
 }
 
-fn write_samples<W: Write>(
+fn write_samples<'a, W: Write>(
     out: &mut Payload<W>,
     count: usize,
-    samples: impl Iterator<Item = (i64, u32)>,
+    samples: impl Iterator<Item = &'a (i64, u32, bool)>,
 ) -> io::Result<()> {
     out.count(count)?;
     let mut reference = 0;
-    for (time, callstack) in samples {
-        out.i64(time - reference)?;
-        out.int24(callstack)?;
-        reference = time;
+    for (time, callstack, _) in samples {
+        out.i64(*time - reference)?;
+        out.int24(*callstack)?;
+        reference = *time;
     }
     Ok(())
 }

@@ -41,7 +41,7 @@ impl Cuts {
                 "names of zones have no statistics of their own: a .tracy file has room for 32,767 source locations, \
                  and these share the last one",
             ),
-            (self.deep, "slices deeper than 1,000 levels, which a viewer would not survive"),
+            (self.deep, "slices deeper than 255 levels, the most that a viewer counts"),
             (
                 self.strings,
                 "names, each shown as [too many strings]: a .tracy file has room for 16,777,213 strings; record a \

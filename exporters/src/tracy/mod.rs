@@ -161,19 +161,24 @@ impl<W: Write> TracyExporter<W> {
         let Some(previous) = switch.previous else { return };
         if switch.off_cpu.stack.is_some()
             && !switch.off_cpu.preempted
-            && let Some(row) = self.rows.thread(previous)
+            && let Some(row) = self.sampled(previous, switch.cpu)
         {
             self.rows.get(row).samples.push(rows::Sample::new(time, switch.off_cpu.stack, true, true));
         }
     }
 
+    /// The row of a thread's samples.
+    #[inline]
+    fn sampled(&mut self, thread: ThreadId, cpu: u32) -> Option<RowId> {
+        match thread {
+            Tables::IDLE_THREAD => self.rows.other(Owner::IdleCpu(cpu)),
+            thread => self.rows.thread(thread),
+        }
+    }
+
     #[inline]
     fn sample(&mut self, time: i64, sample: &Sample) {
-        let row = match sample.thread {
-            Tables::IDLE_THREAD => self.rows.other(Owner::IdleCpu(sample.cpu)),
-            thread => self.rows.thread(thread),
-        };
-        if let Some(row) = row {
+        if let Some(row) = self.sampled(sample.thread, sample.cpu) {
             self.rows.get(row).samples.push(rows::Sample::new(time, sample.stack, false, sample.in_kernel));
         }
     }

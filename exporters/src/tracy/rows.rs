@@ -83,7 +83,8 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// The row of a thread; `None`, and counted, when there are too many.
+    /// The row of a thread; `None`, and counted, when there are too many. The
+    /// idle thread has none: it is on all CPUs at once.
     #[inline]
     pub(crate) fn thread(&mut self, thread: ThreadId) -> Option<RowId> {
         match self.threads.get(thread.index()) {
@@ -94,6 +95,9 @@ impl Rows {
 
     #[cold]
     fn new_thread(&mut self, thread: ThreadId) -> Option<RowId> {
+        if thread == Tables::IDLE_THREAD {
+            return None;
+        }
         let row = self.add(Owner::Thread(thread))?;
         if thread.index() >= self.threads.len() {
             self.threads.resize(thread.index() + 1, NONE);
@@ -143,7 +147,8 @@ impl Rows {
     /// A thread id that was used again is another thread, so its later owners
     /// get a number above 32 bits: the count of former owners there, the id below.
     pub(crate) fn numbers(&self, tables: &Tables) -> Vec<u64> {
-        let mut owners: FxHashMap<u32, u64> = FxHashMap::default();
+        // Number 0 stands for no thread.
+        let mut owners: FxHashMap<u32, u64> = FxHashMap::from_iter([(0, 1)]);
         let number = |row: &Row| match row.owner {
             Owner::Thread(thread) => {
                 let tid = tables.thread(thread).tid;

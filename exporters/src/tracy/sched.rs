@@ -3,7 +3,7 @@
 use super::rows::{Interval, Owner, Row, RowId, Rows};
 use super::wire::Payload;
 use std::io::{self, Write};
-use syscollect_model::{SleepState, Switch, Tables};
+use syscollect_model::{SleepState, Switch};
 
 /// The file always has this many lists.
 const MAX_CPUS: usize = 256;
@@ -54,8 +54,7 @@ impl Cpus {
             self.refused += 1;
             return;
         };
-        let previous = switch.previous.filter(|thread| *thread != Tables::IDLE_THREAD);
-        let previous = previous.and_then(|thread| rows.thread(thread));
+        let previous = switch.previous.and_then(|thread| rows.thread(thread));
         let first = !std::mem::replace(&mut cpu.seen, true);
         match (cpu.current.take(), previous) {
             (Some(current), _) => {
@@ -66,8 +65,7 @@ impl Cpus {
             (None, Some(previous)) if first => Self::ran_before(cpu, rows.get(previous), previous, time, switch),
             (None, _) => (),
         }
-        let next = (switch.next != Tables::IDLE_THREAD).then_some(switch.next);
-        let Some(next) = next.and_then(|thread| rows.thread(thread)) else { return };
+        let Some(next) = rows.thread(switch.next) else { return };
         let row = rows.get(next);
         if row.running {
             // Its switch away from the other CPU was lost.

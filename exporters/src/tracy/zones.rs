@@ -6,8 +6,8 @@ use rustc_hash::FxHashMap;
 use std::io::{self, Write};
 use syscollect_model::{StringId, Tables};
 
-/// The viewer reads zones by recursion, so there is a depth that it survives.
-const MAX_DEPTH: usize = 1_000;
+/// The viewer reads zones by recursion and counts in 8 bits how deep one nests in itself.
+const MAX_DEPTH: usize = 255;
 /// The index of a source location has 16 bits and a sign.
 const MAX_LOCATIONS: usize = i16::MAX as usize;
 

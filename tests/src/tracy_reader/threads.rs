@@ -1,0 +1,301 @@
+//! Threads with their zones, messages and samples; plots.
+
+use super::cursor::Cursor;
+use super::{Damage, Strings, TracyFile};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A message.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message {
+    /// When.
+    pub time: i64,
+    /// What.
+    pub text: String,
+    /// Alpha, blue, green, red from the highest byte on.
+    pub color: u32,
+    /// Whose: the thread's number.
+    pub thread: u64,
+}
+
+/// A zone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Zone {
+    /// Its own name, else that of its source location.
+    pub name: String,
+    /// When it begins.
+    pub start: i64,
+    /// When it ends.
+    pub end: i64,
+    /// Those inside.
+    pub children: Vec<Zone>,
+}
+
+/// A stack at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Sample {
+    /// When.
+    pub time: i64,
+    /// Index of the call stack.
+    pub callstack: u32,
+}
+
+/// A thread.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Thread {
+    /// Its number.
+    pub id: u64,
+    /// Samples of kernel code.
+    pub kernel_samples: u64,
+    /// Its outermost zones.
+    pub zones: Vec<Zone>,
+    /// Indices of its messages.
+    pub messages: Vec<usize>,
+    /// Samples of switches: they are among the samples too.
+    pub switch_samples: Vec<Sample>,
+    /// All samples.
+    pub samples: Vec<Sample>,
+}
+
+/// A plot.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plot {
+    /// Its name.
+    pub name: String,
+    /// 0 of the user, 2 the CPU usage.
+    pub kind: u8,
+    /// 0 number, 1 memory, 2 percentage, 3 watt.
+    pub format: u8,
+    /// Whether a value holds until the next.
+    pub steps: bool,
+    /// The values.
+    pub values: Vec<(i64, f64)>,
+}
+
+/// The two tables of threads.
+pub(super) struct Tables {
+    pub(super) local: BTreeSet<u64>,
+    pub(super) external: Vec<u64>,
+}
+
+/// The source locations of zones, by payload index, and how many zones each is said to have.
+pub(super) struct Locations {
+    names: Vec<String>,
+    counts: BTreeMap<i16, u64>,
+}
+
+pub(super) fn tables(cursor: &mut Cursor<'_>, strings: &Strings, trace: &mut TracyFile) -> Result<Tables, Damage> {
+    cursor.section("names of threads");
+    for (id, pointer) in cursor.list(16, |cursor| Ok((cursor.u64()?, cursor.u64()?)))? {
+        let former = trace.thread_names.insert(id, strings.pointer(cursor, pointer)?);
+        cursor.check(former.is_none(), || format!("thread {id} has two names"))?;
+    }
+    for (id, process, thread) in cursor.list(24, |cursor| Ok((cursor.u64()?, cursor.u64()?, cursor.u64()?)))? {
+        let names = (strings.pointer(cursor, process)?, strings.pointer(cursor, thread)?);
+        let former = trace.external_names.insert(id, names);
+        cursor.check(former.is_none(), || format!("external thread {id} has two names"))?;
+    }
+    cursor.section("tables of threads");
+    let mut table = || {
+        let list = cursor.list(8, Cursor::u64)?;
+        let set: BTreeSet<u64> = list.iter().copied().collect();
+        cursor.check(set.len() == list.len(), || "a thread is there twice".into())?;
+        cursor.check(list.len() <= 1 << 16, || format!("{} threads", list.len()))?;
+        // The viewer looks for the thread of a switch, which is 0, and would add it.
+        cursor.check(list.first() == Some(&0), || format!("{:?} is first", list.first()))?;
+        Ok((list, set))
+    };
+    let (_, local) = table()?;
+    let (external, _) = table()?;
+    Ok(Tables { local, external })
+}
+
+pub(super) fn locations(cursor: &mut Cursor<'_>, strings: &Strings) -> Result<Locations, Damage> {
+    cursor.section("source locations");
+    cursor.nothing()?;
+    let expand = cursor.list(8, Cursor::u64)?;
+    cursor.check(expand == [0], || format!("locations {expand:?} by pointer"))?;
+    let names = cursor.list(35, |cursor| {
+        let [name, function, file] = [cursor.string_ref()?, cursor.string_ref()?, cursor.string_ref()?];
+        let name = strings.reference(cursor, name)?;
+        let function = strings.reference(cursor, function)?;
+        strings.reference(cursor, file)?.ok_or_else(|| cursor.damage("a file is missing"))?;
+        cursor.u32()?; // line
+        cursor.u32()?; // colour
+        name.or(function).ok_or_else(|| cursor.damage("a source location has no name"))
+    })?;
+    cursor.check(names.len() <= i16::MAX as usize, || format!("{} locations", names.len()))?;
+    let counts = cursor.list(10, |cursor| Ok((cursor.i16()?, cursor.u64()?)))?;
+    cursor.nothing()?; // of GPU zones
+    Ok(Locations { names, counts: counts.into_iter().collect() })
+}
+
+pub(super) fn messages(
+    cursor: &mut Cursor<'_>,
+    strings: &Strings,
+    trace: &mut TracyFile,
+) -> Result<BTreeMap<u64, usize>, Damage> {
+    cursor.section("messages");
+    let mut keys = BTreeMap::new();
+    let mut reference = 0;
+    for index in 0..cursor.count(32)? {
+        let key = cursor.u64()?;
+        let before = reference;
+        let time = cursor.time(&mut reference)?;
+        cursor.check(time >= before, || "messages are out of order".into())?;
+        let text = cursor.string_ref()?;
+        let text = strings.reference(cursor, text)?.ok_or_else(|| cursor.damage("a message without words"))?;
+        let color = cursor.u32()?;
+        let callstack = cursor.int24()?;
+        cursor.check(callstack == 0, || format!("a message has call stack {callstack}"))?;
+        cursor.check(keys.insert(key, index).is_none(), || format!("two messages have the key {key}"))?;
+        trace.messages.push(Message { time, text, color, thread: u64::MAX });
+    }
+    Ok(keys)
+}
+
+/// The names that zones have of their own; the first extra is nobody's.
+pub(super) fn extras(cursor: &mut Cursor<'_>, strings: &Strings) -> Result<Vec<Option<String>>, Damage> {
+    cursor.section("zone extras");
+    let extras = cursor.list(12, |cursor| {
+        let callstack = cursor.int24()?;
+        cursor.check(callstack == 0, || format!("a zone has call stack {callstack}"))?;
+        let [text, name] = [cursor.string_index()?, cursor.string_index()?];
+        cursor.int24()?; // colour
+        cursor.check(text.is_none(), || "a zone has text".into())?;
+        name.map(|name| strings.index(cursor, Some(name))).transpose()
+    })?;
+    cursor.check(!extras.is_empty(), || "the first one is missing".into())?;
+    Ok(extras)
+}
+
+type Lookups<'a> = (&'a Tables, &'a Locations, &'a [Option<String>], &'a BTreeMap<u64, usize>);
+
+pub(super) fn threads(
+    cursor: &mut Cursor<'_>,
+    (tables, locations, extras, keys): Lookups<'_>,
+    trace: &mut TracyFile,
+) -> Result<(), Damage> {
+    cursor.section("threads");
+    let (zones, parents) = (cursor.u64()?, cursor.u64()?);
+    let mut timelines = Timelines { locations, extras, zones: 0, parents: 0, counts: BTreeMap::new() };
+    for _ in 0..cursor.count(53)? {
+        let thread = thread(cursor, &mut timelines, keys)?;
+        cursor.check(tables.local.contains(&thread.id), || format!("thread {} is not local", thread.id))?;
+        for index in &thread.messages {
+            let message = &mut trace.messages[*index];
+            cursor.check(message.thread == u64::MAX, || "a message is of two threads".into())?;
+            message.thread = thread.id;
+        }
+        trace.threads.push(thread);
+    }
+    cursor.check((timelines.zones, timelines.parents) == (zones, parents), || {
+        format!("{zones} zones, {parents} with others inside were told, and there are others")
+    })?;
+    cursor.check(timelines.counts == locations.counts, || "the counts of locations are wrong".into())?;
+    let mut ids = BTreeSet::new();
+    cursor.check(trace.threads.iter().all(|thread| ids.insert(thread.id)), || "a thread is there twice".into())?;
+    // The viewer leaves the thread of such a message as the memory was.
+    let orphans = trace.messages.iter().filter(|message| message.thread == u64::MAX).count();
+    cursor.check(orphans == 0, || format!("{orphans} messages are of no thread"))
+}
+
+fn thread(
+    cursor: &mut Cursor<'_>,
+    timelines: &mut Timelines<'_>,
+    keys: &BTreeMap<u64, usize>,
+) -> Result<Thread, Damage> {
+    let (id, count, kernel_samples) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
+    let fiber = cursor.u8()?;
+    cursor.check(fiber == 0, || "a fiber".into())?;
+    let before = timelines.zones;
+    let zones = timelines.read(cursor, &mut 0, 0)?;
+    cursor.check(timelines.zones - before == count, || format!("thread {id} is said to have {count} zones"))?;
+    let messages = cursor.list(8, |cursor| {
+        let key = cursor.u64()?;
+        keys.get(&key).copied().ok_or_else(|| cursor.damage(format!("no message has the key {key}")))
+    })?;
+    let [switch_samples, samples] = [samples(cursor)?, samples(cursor)?];
+    let all: BTreeSet<&Sample> = samples.iter().collect();
+    cursor.check(switch_samples.iter().all(|sample| all.contains(sample)), || {
+        "a sample of a switch is not among the samples".into()
+    })?;
+    cursor.check(kernel_samples <= samples.len() as u64, || format!("{kernel_samples} samples of the kernel"))?;
+    Ok(Thread { id, kernel_samples, zones, messages, switch_samples, samples })
+}
+
+fn samples(cursor: &mut Cursor<'_>) -> Result<Vec<Sample>, Damage> {
+    let mut reference = 0;
+    cursor.list(11, |cursor| {
+        let before = reference;
+        let time = cursor.time(&mut reference)?;
+        cursor.check(time > 0 && time >= before, || format!("a sample at {time} after one at {before}"))?;
+        Ok(Sample { time, callstack: cursor.int24()? })
+    })
+}
+
+struct Timelines<'a> {
+    locations: &'a Locations,
+    extras: &'a [Option<String>],
+    zones: u64,
+    parents: u64,
+    counts: BTreeMap<i16, u64>,
+}
+
+impl Timelines<'_> {
+    /// A list of zones; one time of reference goes through all of them.
+    fn read(&mut self, cursor: &mut Cursor<'_>, reference: &mut i64, depth: usize) -> Result<Vec<Zone>, Damage> {
+        cursor.check(depth <= 255, || "zones are too deep".into())?;
+        let count = cursor.u32()?;
+        let mut zones: Vec<Zone> = Vec::new();
+        for _ in 0..count {
+            let zone = self.zone(cursor, reference, depth)?;
+            if let Some(before) = zones.last() {
+                cursor.check(before.end <= zone.start && before.end >= 0, || "zones overlap".into())?;
+            }
+            zones.push(zone);
+        }
+        self.parents += u64::from(depth > 0 && count > 0);
+        Ok(zones)
+    }
+
+    fn zone(&mut self, cursor: &mut Cursor<'_>, reference: &mut i64, depth: usize) -> Result<Zone, Damage> {
+        let location = cursor.i16()?;
+        let start = cursor.time(reference)?;
+        let extra = cursor.u32()?;
+        let children = self.read(cursor, reference, depth + 1)?;
+        let end = cursor.time(reference)?;
+        cursor.check(location < 0, || format!("location {location} is by pointer"))?;
+        let name = self.locations.names.get((-1 - location) as usize);
+        let name = name.ok_or_else(|| cursor.damage(format!("there is no location {location}")))?;
+        let extra = self.extras.get(extra as usize);
+        let own = extra.ok_or_else(|| cursor.damage("there is no such zone extra"))?;
+        cursor.check(end < 0 || end >= start, || format!("a zone from {start} to {end}"))?;
+        let inside =
+            children.iter().all(|child| child.start >= start && (end < 0 || child.end <= end && child.end >= 0));
+        cursor.check(inside, || format!("zones reach out of the one from {start} to {end}"))?;
+        self.zones += 1;
+        *self.counts.entry(location).or_default() += 1;
+        Ok(Zone { name: own.clone().unwrap_or_else(|| name.clone()), start, end, children })
+    }
+}
+
+pub(super) fn plots(cursor: &mut Cursor<'_>, strings: &Strings, trace: &mut TracyFile) -> Result<(), Damage> {
+    cursor.section("plots");
+    trace.plots = cursor.list(48, |cursor| {
+        let [kind, format, steps, fill] = [cursor.u8()?, cursor.u8()?, cursor.u8()?, cursor.u8()?];
+        cursor.check(kind <= 3 && format <= 3 && steps <= 1 && fill <= 1, || "an unknown kind".into())?;
+        cursor.u32()?; // colour
+        let name = cursor.u64()?;
+        let name = strings.id(cursor, name)?;
+        let sums = [cursor.f64()?, cursor.f64()?, cursor.f64()?];
+        let mut reference = 0;
+        let values = cursor.list(16, |cursor| Ok((cursor.time(&mut reference)?, cursor.f64()?)))?;
+        cursor.check(values.is_sorted_by_key(|(time, _)| *time), || "values are out of order".into())?;
+        let numbers = || values.iter().map(|(_, value)| *value);
+        let min = numbers().fold(f64::INFINITY, f64::min);
+        let max = numbers().fold(f64::NEG_INFINITY, f64::max);
+        cursor.check(sums == [min, max, numbers().sum()], || format!("{sums:?} are the wrong sums"))?;
+        Ok(Plot { name, kind, format, steps: steps == 1, values })
+    })?;
+    Ok(())
+}

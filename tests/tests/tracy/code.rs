@@ -1,0 +1,160 @@
+//! Samples and what they point to.
+
+use crate::story::{Story, off, sleeps};
+use syscollect_model::{Event, Frame, FrameId, ModuleId, OffCpu, Sample, SleepState, StringId, Tables};
+use syscollect_tests::tracy_reader::{FrameLine, Sample as Read, TracyFile};
+
+fn lines(trace: &TracyFile, sample: &Read) -> Vec<Vec<(String, String, u32)>> {
+    let line = |line: &FrameLine| (line.name.clone(), line.file.clone(), line.line);
+    let ids = &trace.callstacks[sample.callstack as usize - 1];
+    ids.iter().map(|id| trace.frames[id].lines.iter().map(line).collect()).collect()
+}
+
+fn add(story: &mut Story, place: (ModuleId, u64, u64), names: (&str, &str, u32), inlined: bool) -> FrameId {
+    let (module, offset, function_start) = place;
+    let [function, file]: [Option<StringId>; 2] = [names.0, names.1].map(|t| Some(story.tables.strings.intern(t)));
+    story.tables.frames.push(Frame {
+        module: Some(module),
+        offset,
+        function,
+        function_start,
+        function_size: 0x100,
+        file,
+        line: names.2,
+        inlined,
+    });
+    FrameId(story.tables.frames.len() as u32 - 1)
+}
+
+#[test]
+fn inlined_functions_are_one_frame_and_symbols_within_their_function() {
+    let mut story = Story::new(1);
+    let thread = story.task(5, "app");
+    let app = story.module("/home/me/app", false);
+    let leaf = add(&mut story, (app, 0x1020, 0x1000), ("leaf", "leaf.h", 7), true);
+    let middle = add(&mut story, (app, 0x1020, 0x1000), ("middle", "mid.h", 9), true);
+    let outer = add(&mut story, (app, 0x1020, 0x1000), ("outer", "app.c", 30), false);
+    let other = add(&mut story, (app, 0x1040, 0x1000), ("outer", "app.c", 20), false);
+    let stacks = [&[leaf, middle, outer, other][..], &[other]].map(|frames| story.tables.intern_stack(frames));
+    story.sample(1, thread, Some(stacks[0]));
+    story.sample(2, thread, Some(stacks[1]));
+    let trace = story.read();
+
+    let samples = &trace.thread("app / app").unwrap().samples;
+    let named = |name: &str, file: &str, line| (name.to_owned(), file.to_owned(), line);
+    let inlined = vec![named("leaf", "leaf.h", 7), named("middle", "mid.h", 9), named("outer", "app.c", 30)];
+    assert_eq!(lines(&trace, &samples[0]), [inlined, vec![named("outer", "app.c", 20)]]);
+    assert_eq!(lines(&trace, &samples[1]), [[named("outer", "app.c", 20)]]);
+
+    let symbol = |name: &str| trace.symbols.iter().find(|(_, symbol)| symbol.name == name).unwrap();
+    let (start, function) = symbol("outer");
+    assert_eq!((&*function.file, function.line, function.size, &*function.image), ("app.c", 20, 0x100, "/home/me/app"));
+    for (name, call) in [("leaf", ("mid.h", 9)), ("middle", ("app.c", 30))] {
+        let (address, symbol) = symbol(name);
+        assert_eq!(symbol.call, Some((call.0.to_owned(), call.1)), "{name}");
+        assert!((start + 1..start + 0x100).contains(address), "the viewer looks for it in its function");
+    }
+}
+
+#[test]
+fn one_offset_of_two_modules_is_two_frames() {
+    let mut story = Story::new(1);
+    let thread = story.task(5, "app");
+    let modules = ["/usr/lib/a.so", "/usr/lib/b.so"].map(|path| story.module(path, false));
+    let far = story.module("/huge", false);
+    let frames = [
+        story.frame(Some(modules[0]), 0x1234, "of_a"),
+        story.frame(Some(modules[1]), 0x1234, "of_b"),
+        story.frame(Some(modules[1]), 0x1234, "of_b_by_another_name"),
+        story.frame(Some(far), u64::MAX, "far"),
+        story.frame(Some(far), u64::MAX - 1, "farther"),
+        story.frame(None, u64::MAX, "nowhere"),
+    ];
+    let stack = story.tables.intern_stack(&frames);
+    story.sample(1, thread, Some(stack));
+    let trace = story.read();
+    let sample = trace.threads[0].samples[0];
+    let names = ["of_a", "of_b", "of_b_by_another_name", "far", "farther", "nowhere"];
+    assert_eq!(trace.stack_names(sample.callstack), names);
+    let image = |index: usize| &*trace.frames[&trace.callstacks[sample.callstack as usize - 1][index]].image;
+    assert_eq!([image(0), image(1), image(5)], ["/usr/lib/a.so", "/usr/lib/b.so", "[unknown]"]);
+}
+
+#[test]
+fn kernel_code_keeps_its_addresses_and_code_without_names_its_place() {
+    let mut story = Story::new(1);
+    let thread = story.task(5, "app");
+    let kernel = story.module("[kernel.kallsyms]", true);
+    let library = story.module("/usr/lib/libc.so", false);
+    let frames = [
+        story.frame(Some(kernel), 0xffff_ffff_8100_0010, "vfs_read"),
+        story.frame(Some(library), 0x77, ""),
+        story.frame(Some(library), 0x99, ""),
+        story.frame(None, 0x7f00_dead_beef, ""),
+    ];
+    let stack = story.tables.intern_stack(&frames);
+    story.at(1, Event::Sample(Sample { cpu: 0, thread, stack: Some(stack), in_kernel: true }));
+    let trace = story.read();
+    let thread = &trace.threads[0];
+    assert_eq!(thread.kernel_samples, 1);
+    let names = ["vfs_read", "/usr/lib/libc.so+0x77", "/usr/lib/libc.so+0x99", "0x7f00deadbeef"];
+    assert_eq!(trace.stack_names(thread.samples[0].callstack), names);
+    let ids = &trace.callstacks[thread.samples[0].callstack as usize - 1];
+    assert_eq!(ids[0], 0x3fff_ffff_8100_0010, "the top two bits are the two below");
+    assert_eq!((&*trace.frames[&ids[0]].image, &*trace.frames[&ids[0]].lines[0].file), ("<kernel>", "<kernel>"));
+    assert_eq!(trace.symbols[&0xffff_ffff_8100_0000].name, "vfs_read");
+    let symbol = |index: usize| trace.frames[&ids[index]].lines[0].symbol;
+    assert_eq!(symbol(1), symbol(2), "all of a module's unnamed code adds up");
+    assert_eq!(trace.symbols[&symbol(1)].name, "[unknown in libc.so]");
+}
+
+#[test]
+fn a_sample_without_a_stack_is_there_and_says_so() {
+    let mut story = Story::new(1);
+    let thread = story.task(5, "app");
+    let empty = story.tables.intern_stack(&[]);
+    story.sample(1, thread, None);
+    story.sample(2, thread, Some(empty));
+    let trace = story.read();
+    let stacks: Vec<_> = trace.threads[0].samples.iter().map(|s| trace.stack_names(s.callstack)).collect();
+    assert_eq!(stacks, [["[no stack]"], ["[no stack]"]]);
+}
+
+#[test]
+fn samples_of_idle_cpus_are_those_of_their_cpu() {
+    let mut story = Story::new(2);
+    for cpu in [0, 1, 1] {
+        let sample = Sample { cpu, thread: Tables::IDLE_THREAD, stack: None, in_kernel: true };
+        story.at(1, Event::Sample(sample));
+    }
+    let trace = story.read();
+    assert_eq!(trace.thread("idle / CPU 0").unwrap().samples.len(), 1);
+    assert_eq!(trace.thread("idle / CPU 1").unwrap().samples.len(), 2);
+}
+
+#[test]
+fn the_stack_at_a_switch_is_a_sample_of_its_own_kind() {
+    let mut story = Story::new(1);
+    let thread = story.task(5, "app");
+    let (busy, waits) = (story.stack(&["busy", "main"]), story.stack(&["futex_wait", "main"]));
+    let leaves = OffCpu { stack: Some(waits), ..sleeps() };
+    story.switch(1, 0, Some(Tables::IDLE_THREAD), sleeps(), thread);
+    story.sample(40, thread, Some(busy));
+    story.sample(50, thread, Some(busy));
+    story.switch(50, 0, Some(thread), leaves, Tables::IDLE_THREAD);
+    story.switch(60, 0, Some(Tables::IDLE_THREAD), sleeps(), thread);
+    let preempted = OffCpu { preempted: true, stack: Some(waits), ..off(SleepState::Runnable) };
+    story.switch(70, 0, Some(thread), preempted, Tables::IDLE_THREAD);
+    let trace = story.read();
+
+    let own = trace.thread("app / app").unwrap();
+    let told = |samples: &[Read]| -> Vec<(i64, String)> {
+        samples.iter().map(|s| (s.time, trace.stack_names(s.callstack).join(" < "))).collect()
+    };
+    let wait = (50, "futex_wait < main".to_owned());
+    assert_eq!(told(&own.switch_samples), std::slice::from_ref(&wait), "a preempted thread does not wait");
+    let busy = "busy < main".to_owned();
+    // The viewer would take a sample of the switch's nanosecond for one of the switch.
+    assert_eq!(told(&own.samples), [(40, busy.clone()), (49, busy), wait]);
+    assert_eq!(trace.cpu_samples(), 2);
+}

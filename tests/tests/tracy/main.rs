@@ -1,0 +1,10 @@
+//! Sessions as Tracy files, read back by a reader that knows the format only.
+#![allow(clippy::unwrap_used, reason = "a test's helpers fail the test, as its body does")]
+
+mod captures;
+mod code;
+mod limits;
+mod random;
+mod sched;
+mod story;
+mod tracks;

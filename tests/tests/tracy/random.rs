@@ -1,0 +1,82 @@
+//! Sessions of any kind: the strict reader accepts them, and nothing is missing.
+
+use crate::story::{Story, off};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use syscollect_model::{Event, OffCpu, Scope, SleepState, StackId, Tables, ThreadId};
+
+const THREADS: u32 = 6;
+const STACKS: u32 = 5;
+
+fn story(steps: Vec<(u8, u64, u32, u32, u32)>) -> Story {
+    let mut story = Story::new(4);
+    for tid in 1..THREADS {
+        story.task(tid % 3 + 1, &format!("t{tid}"));
+    }
+    for index in 1..STACKS {
+        let names: Vec<String> = (0..index).map(|frame| format!("f{frame}")).collect();
+        story.stack(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+    let tracks = [story.track(Scope::Thread(ThreadId(1)), "own"), story.track(Scope::Machine, "all")];
+    let name = story.tables.strings.intern("slice");
+    let mut at = 1;
+    for (kind, delay, cpu, thread, other) in steps {
+        at += delay;
+        let (thread, other) = (ThreadId(thread), ThreadId(other));
+        let stack = (other.0 % STACKS).checked_sub(1).map(StackId);
+        let track = tracks[cpu as usize % 2];
+        match kind {
+            0 | 1 => {
+                let state = if kind == 0 { SleepState::Interruptible } else { SleepState::Runnable };
+                let leaves = OffCpu { stack, preempted: other.0 == 1, ..off(state) };
+                story.switch(at, cpu, (cpu < 3).then_some(thread), leaves, other);
+            }
+            2 => story.wake(at, thread),
+            3 => story.sample(at, thread, stack),
+            4 => story.at(at, Event::SliceBegin(track, name)),
+            5 => story.at(at, Event::SliceEnd(track)),
+            _ => story.at(at, Event::Instant(track, name)),
+        }
+    }
+    story
+}
+
+proptest! {
+    #[test]
+    fn whatever_happens_the_file_is_whole(
+        steps in prop::collection::vec((0u8..7, 0u64..3, 0u32..4, 0..THREADS, 0..THREADS), 0..120),
+    ) {
+        let story = story(steps);
+        let trace = story.read();
+        let count = |wanted: fn(&Event) -> bool| story.events.iter().filter(|(_, event)| wanted(event)).count();
+
+        prop_assert_eq!(trace.cpu_samples(), count(|event| matches!(event, Event::Sample(_))));
+        let waits = count(|event| matches!(event, Event::Switch(switch)
+            if switch.previous.is_some() && switch.off_cpu.stack.is_some() && !switch.off_cpu.preempted));
+        prop_assert_eq!(trace.switch_samples(), waits);
+        let instants = trace.messages.iter().filter(|message| message.text == "slice").count();
+        prop_assert_eq!(instants, count(|event| matches!(event, Event::Instant(..))));
+        let zones: u64 = trace.threads.iter().map(|thread| thread.zones.iter().map(size).sum::<u64>()).sum();
+        prop_assert_eq!(zones as usize, count(|event| matches!(event, Event::SliceBegin(..))));
+
+        // Every switch begins a time on its CPU, at its time; what ran before the first is at most one more.
+        for cpu in 0..4 {
+            let mut expected: BTreeMap<i64, usize> = BTreeMap::new();
+            let origin = story.events.first().map_or(0, |(at, _)| at - 1);
+            for (at, event) in &story.events {
+                if let Event::Switch(switch) = event && switch.cpu == cpu && switch.next != Tables::IDLE_THREAD {
+                    *expected.entry((at - origin) as i64).or_default() += 1;
+                }
+            }
+            let mut found: BTreeMap<i64, usize> = BTreeMap::new();
+            trace.cpus[cpu as usize].iter().for_each(|time| *found.entry(time.start).or_default() += 1);
+            let missing = expected.iter().filter(|(start, count)| found.get(start) < Some(count)).count();
+            prop_assert_eq!(missing, 0);
+            prop_assert!(trace.cpus[cpu as usize].len() <= expected.values().sum::<usize>() + 1);
+        }
+    }
+}
+
+fn size(zone: &syscollect_tests::tracy_reader::Zone) -> u64 {
+    1 + zone.children.iter().map(size).sum::<u64>()
+}

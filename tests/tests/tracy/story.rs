@@ -1,0 +1,172 @@
+//! A session told event by event.
+
+use syscollect_exporters::TracyExporter;
+use syscollect_model::{
+    ClockPair, CpuInfo, Event, Exporter, Frame, FrameId, Loss, Module, ModuleId, OffCpu, Process, ProcessId, Sample,
+    Scope, SessionInfo, SleepState, StackId, Switch, Tables, Thread, ThreadId, Ticks, Time, Track, TrackId, TrackKind,
+    Wakeup,
+};
+use syscollect_tests::tracy_reader::{self, TracyFile};
+
+/// CLOCK_BOOTTIME at the file's time 0: the first event is at 1.
+pub(crate) const ZERO: u64 = 7_000_000_000;
+
+pub(crate) struct Story {
+    pub(crate) info: SessionInfo,
+    pub(crate) tables: Tables,
+    pub(crate) events: Vec<(u64, Event)>,
+    pub(crate) losses: Vec<Loss>,
+}
+
+impl Story {
+    pub(crate) fn new(cpus: u32) -> Self {
+        let cpu = |cpu| CpuInfo { cpu, package: cpu / 4, core: cpu / 2, max_frequency_khz: None };
+        let pair = ClockPair {
+            ticks: Ticks(0),
+            monotonic: 0,
+            monotonic_raw: 0,
+            boottime: ZERO - 2_000_000_000,
+            realtime: 1_700_000_000_000_000_000,
+            uncertainty: 0,
+        };
+        let info = SessionInfo {
+            recorder: "story 1".into(),
+            os: "Linux".into(),
+            kernel_release: "6.18.0".into(),
+            machine: "x86_64".into(),
+            hostname: "host".into(),
+            cpu_model: "AMD EPYC".into(),
+            cpus: (0..cpus).map(cpu).collect(),
+            clock_pairs: vec![pair],
+            sample_rate_hz: 1_000,
+            ..SessionInfo::default()
+        };
+        Self { info, tables: Tables::default(), events: Vec::new(), losses: Vec::new() }
+    }
+
+    pub(crate) fn process(&mut self, pid: u32, name: &str) -> ProcessId {
+        let name = self.tables.strings.intern(name);
+        self.tables.processes.push(Process {
+            pid,
+            parent_pid: None,
+            name,
+            command_line: Vec::new(),
+            start: None,
+            end: None,
+            kernel: false,
+        });
+        ProcessId(self.tables.processes.len() as u32 - 1)
+    }
+
+    pub(crate) fn thread(&mut self, process: ProcessId, tid: u32, name: &str) -> ThreadId {
+        let name = self.tables.strings.intern(name);
+        self.tables.threads.push(Thread { tid, process, name, start: None, end: None });
+        ThreadId(self.tables.threads.len() as u32 - 1)
+    }
+
+    /// A process with one thread.
+    pub(crate) fn task(&mut self, pid: u32, name: &str) -> ThreadId {
+        let process = self.process(pid, name);
+        self.thread(process, pid, name)
+    }
+
+    pub(crate) fn at(&mut self, nanoseconds: u64, event: Event) {
+        self.events.push((nanoseconds, event));
+    }
+
+    pub(crate) fn switch(&mut self, at: u64, cpu: u32, previous: Option<ThreadId>, off: OffCpu, next: ThreadId) {
+        let (previous_priority, next_priority) = (120, 120);
+        let switch = Switch { cpu, previous, previous_priority, off_cpu: off, next, next_priority };
+        self.at(at, Event::Switch(switch));
+    }
+
+    pub(crate) fn wake(&mut self, at: u64, wakee: ThreadId) {
+        let wakeup = Wakeup {
+            cpu: 0,
+            waker: None,
+            from_interrupt: false,
+            wakee,
+            priority: 120,
+            target_cpu: 0,
+            new: false,
+            stack: None,
+        };
+        self.at(at, Event::Wakeup(wakeup));
+    }
+
+    pub(crate) fn sample(&mut self, at: u64, thread: ThreadId, stack: Option<StackId>) {
+        self.at(at, Event::Sample(Sample { cpu: 0, thread, stack, in_kernel: false }));
+    }
+
+    pub(crate) fn module(&mut self, path: &str, kernel: bool) -> ModuleId {
+        let path = self.tables.strings.intern(path);
+        self.tables.modules.push(Module { path, build_id: Default::default(), kernel });
+        ModuleId(self.tables.modules.len() as u32 - 1)
+    }
+
+    /// A frame of a function that begins 0x10 before the place.
+    pub(crate) fn frame(&mut self, module: Option<ModuleId>, offset: u64, function: &str) -> FrameId {
+        let function = (!function.is_empty()).then(|| self.tables.strings.intern(function));
+        self.tables.frames.push(Frame {
+            module,
+            offset,
+            function,
+            function_start: if function.is_some() { offset - 0x10 } else { 0 },
+            function_size: 0x40,
+            file: None,
+            line: 0,
+            inlined: false,
+        });
+        FrameId(self.tables.frames.len() as u32 - 1)
+    }
+
+    pub(crate) fn stack(&mut self, functions: &[&str]) -> StackId {
+        let frames: Vec<FrameId> =
+            (1..).zip(functions).map(|(index, name)| self.frame(None, index * 0x1000, name)).collect();
+        self.tables.intern_stack(&frames)
+    }
+
+    pub(crate) fn track(&mut self, scope: Scope, name: &str) -> TrackId {
+        let name = self.tables.strings.intern(name);
+        self.tables.add_track(Track { scope, name, kind: TrackKind::Slices })
+    }
+
+    pub(crate) fn counter(&mut self, scope: Scope, name: &str, unit: &str) -> TrackId {
+        let (name, unit) = (self.tables.strings.intern(name), self.tables.strings.intern(unit));
+        self.tables.add_track(Track { scope, name, kind: TrackKind::Counter { unit } })
+    }
+
+    /// The file's bytes, and what was cut.
+    pub(crate) fn bytes(&self) -> (Vec<u8>, Vec<String>) {
+        let mut exporter = TracyExporter::new(Vec::new());
+        exporter.begin(&self.info, &self.tables).unwrap();
+        for (at, event) in &self.events {
+            exporter.event(Time(ZERO + at), event, &self.tables).unwrap();
+        }
+        exporter.end(&self.losses, None, &self.tables).unwrap();
+        let cuts = exporter.cuts();
+        (exporter.finish().unwrap(), cuts)
+    }
+
+    /// The file as the reader sees it, and what was cut.
+    pub(crate) fn read_cut(&self) -> (TracyFile, Vec<String>) {
+        let (bytes, cuts) = self.bytes();
+        (tracy_reader::read(&bytes).unwrap(), cuts)
+    }
+
+    /// The file as the reader sees it; nothing was cut.
+    pub(crate) fn read(&self) -> TracyFile {
+        let (trace, cuts) = self.read_cut();
+        assert_eq!(cuts, [""; 0]);
+        trace
+    }
+}
+
+/// Leaves its CPU for that state.
+pub(crate) fn off(state: SleepState) -> OffCpu {
+    OffCpu { state, preempted: false, io_wait: false, blocked_in: None, stack: None }
+}
+
+pub(crate) fn sleeps() -> OffCpu {
+    off(SleepState::Interruptible)
+}

@@ -1,0 +1,150 @@
+//! Slices, instants, counters, losses.
+
+use crate::story::Story;
+use syscollect_model::{Event, Loss, LossCause, Scope};
+use syscollect_tests::tracy_reader::{Plot, TracyFile, Zone};
+
+fn zone(name: &str, start: i64, end: i64, children: Vec<Zone>) -> Zone {
+    Zone { name: name.into(), start, end, children }
+}
+
+fn messages(trace: &TracyFile) -> Vec<(i64, &str, &str)> {
+    let name = |thread| trace.thread_names[&thread].as_str();
+    trace.messages.iter().map(|message| (message.time, name(message.thread), message.text.as_str())).collect()
+}
+
+#[test]
+fn slices_are_zones_that_nest() {
+    let mut story = Story::new(1);
+    let thread = story.task(5, "app");
+    let (own, second) = (story.track(Scope::Thread(thread), "calls"), story.track(Scope::Thread(thread), "locks"));
+    let cpu = story.track(Scope::Cpu(3), "irq");
+    let name = |story: &mut Story, text: &str| story.tables.strings.intern(text);
+    let [a, b, c] = ["a", "b", "c"].map(|text| name(&mut story, text));
+    story.at(1, Event::SliceEnd(own));
+    story.at(2, Event::SliceBegin(own, a));
+    story.at(3, Event::SliceBegin(own, b));
+    story.at(4, Event::SliceBegin(second, c));
+    story.at(5, Event::SliceEnd(own));
+    story.at(6, Event::SliceBegin(own, b));
+    story.at(7, Event::SliceEnd(own));
+    story.at(8, Event::SliceEnd(own));
+    story.at(9, Event::SliceEnd(second));
+    story.at(10, Event::SliceBegin(own, c));
+    story.at(11, Event::SliceBegin(own, a));
+    story.at(12, Event::SliceEnd(own));
+    story.at(13, Event::SliceBegin(cpu, a));
+    let trace = story.read();
+
+    let inside = vec![zone("b", 3, 5, vec![]), zone("b", 6, 7, vec![])];
+    let open = zone("c", 10, -1, vec![zone("a", 11, 12, vec![])]);
+    assert_eq!(trace.thread("app / app").unwrap().zones, [zone("a", 2, 8, inside), open]);
+    assert_eq!(trace.thread("app / app locks").unwrap().zones, [zone("c", 4, 9, vec![])], "it does not nest");
+    assert_eq!(trace.thread("machine / CPU 3 irq").unwrap().zones, [zone("a", 13, -1, vec![])]);
+    assert_eq!(trace.pids.values().copied().collect::<Vec<_>>(), [5, 5], "a CPU has no process");
+}
+
+#[test]
+fn instants_are_messages_of_their_thread() {
+    let mut story = Story::new(1);
+    let process = story.process(5, "app");
+    let thread = story.thread(process, 5, "main");
+    let scopes = [(Scope::Machine, "boot"), (Scope::Process(process), "gc"), (Scope::Thread(thread), "log")];
+    for (at, (scope, name)) in (1..).zip(scopes) {
+        let (track, text) = (story.track(scope, name), story.tables.strings.intern(&format!("{name}!")));
+        story.at(at, Event::Instant(track, text));
+    }
+    let trace = story.read();
+    let expected = [(1, "machine / boot", "boot!"), (2, "app / gc", "gc!"), (3, "app / main", "log!")];
+    assert_eq!(messages(&trace), expected);
+    assert!(trace.messages.iter().all(|message| message.color == 0xffff_ffff));
+}
+
+#[test]
+fn what_happens_to_threads_is_told_by_them() {
+    let mut story = Story::new(1);
+    let process = story.process(5, "make");
+    let thread = story.thread(process, 5, "make");
+    let [cc, worker] = ["cc", "worker"].map(|text| story.tables.strings.intern(text));
+    story.at(1, Event::ProcessStart(process));
+    story.at(1, Event::ThreadStart(thread));
+    story.at(2, Event::ProcessExec(process, cc));
+    story.at(3, Event::ThreadName(thread, worker));
+    story.at(4, Event::ThreadEnd(thread));
+    story.at(4, Event::ProcessEnd(process));
+    let trace = story.read();
+    let texts: Vec<_> = messages(&trace).iter().map(|(time, _, text)| (*time, *text)).collect();
+    assert_eq!(texts, [(1, "starts"), (2, "runs cc"), (3, "is named worker"), (4, "ends")]);
+}
+
+#[test]
+fn every_loss_is_told_once() {
+    let mut story = Story::new(1);
+    let loss = |count, cause| Loss { lane: "sched".into(), cpu: Some(1), cause, count, between: None };
+    let other = Loss { lane: "file".into(), cpu: None, cause: LossCause::DiskFull, count: 9, between: None };
+    story.at(1, Event::Loss(loss(3, LossCause::LaneFull)));
+    story.at(7, Event::Loss(loss(4, LossCause::LaneFull)));
+    story.losses = vec![loss(7, LossCause::LaneFull), loss(2, LossCause::Nested), other];
+    let trace = story.read();
+    let told: Vec<_> = messages(&trace).iter().map(|(time, _, text)| (*time, *text)).collect();
+    let expected = [
+        (1, "3 records lost from sched of CPU 1: lane-full"),
+        (7, "4 records lost from sched of CPU 1: lane-full"),
+        (7, "2 records lost from sched of CPU 1: nested, at some time"),
+        (7, "9 records lost from file: disk-full, at some time"),
+    ];
+    assert_eq!(told, expected);
+    assert!(messages(&trace).iter().all(|(_, thread, _)| *thread == "syscollect / losses"));
+}
+
+#[test]
+fn counters_are_plots_and_units_that_the_viewer_lacks_are_in_their_names() {
+    let mut story = Story::new(1);
+    let thread = story.task(5, "app");
+    let process = story.tables.thread(thread).process;
+    let tracks = [
+        story.counter(Scope::Cpu(1), "frequency", "kHz"),
+        story.counter(Scope::Machine, "memory", "bytes"),
+        story.counter(Scope::Process(process), "share", "%"),
+        story.counter(Scope::Machine, "package", "W"),
+        story.counter(Scope::Machine, "things", ""),
+        story.counter(Scope::Machine, "never", "bytes"),
+    ];
+    for (at, value) in [(1, 5.0), (2, -1.5), (3, f64::NAN)] {
+        tracks[..5].iter().for_each(|track| story.at(at, Event::Counter(*track, value)));
+    }
+    story.at(4, Event::Counter(tracks[5], f64::INFINITY));
+    let plot = |name: &str, format| Plot {
+        name: name.into(),
+        kind: 0,
+        format,
+        steps: true,
+        values: vec![(1, 5.0), (2, -1.5)],
+    };
+    let expected = [
+        plot("CPU 1 frequency (kHz)", 0),
+        plot("memory", 1),
+        plot("app (5) share", 2),
+        plot("package", 3),
+        plot("things", 0),
+    ];
+    assert_eq!(story.read().plots, expected);
+}
+
+#[test]
+fn the_load_of_all_cpus_is_a_plot() {
+    let mut story = Story::new(2);
+    let thread = story.task(5, "app");
+    let idle = syscollect_model::Tables::IDLE_THREAD;
+    let mut at = |ms: u64, cpu, from, to| {
+        story.switch(ms * 1_000_000 + 1, cpu, Some(from), crate::story::sleeps(), to);
+    };
+    at(0, 0, idle, thread);
+    at(150, 0, thread, idle);
+    at(310, 1, idle, thread);
+    let trace = story.read();
+    let usage = trace.plots.iter().find(|plot| plot.kind == 2).unwrap();
+    assert_eq!((&*usage.name, usage.format), ("CPU usage", 2));
+    let rounded: Vec<_> = usage.values.iter().map(|(time, value)| (*time, (value * 100.0).round() / 100.0)).collect();
+    assert_eq!(rounded, [(100_000_000, 50.0), (200_000_000, 25.0), (300_000_000, 0.0)]);
+}
