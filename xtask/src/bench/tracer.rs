@@ -114,6 +114,9 @@ impl Running<'_> {
                 figures.events = Some(number(&info, "events")? as f64);
                 figures.lost = Some(number(&info, "lost")? as f64);
                 figures.bytes = Some(fs::metadata(&output)?.len() as f64);
+                // What it says of itself leaves its start out, which the load does not meet.
+                let of = |name| info.pointer(&format!("/recorder/{name}")).and_then(serde_json::Value::as_f64);
+                figures.cpu_share = of("recorder_cpu_ns").zip(of("duration_ns")).map(|(cpu, time)| 100.0 * cpu / time);
             }
         }
         Ok(figures)
@@ -238,16 +241,17 @@ pub(super) struct Finished {
     pub(super) trace_bytes: u64,
 }
 
-/// Records ten seconds of switching with all stacks to `trace`.
-pub(super) fn finish_time(context: &Context, trace: &Path, load: &Path) -> Result<Finished> {
+/// Records ten seconds with all stacks to `trace`, in which two pairs of processes
+/// switch `rounds` times there and back.
+pub(super) fn finish_time(context: &Context, trace: &Path, rounds: &str) -> Result<Finished> {
     let arguments = ["record", "-o", text(trace)?, "--stacks", "offcpu,wakers", "--freq", "0", "--keep-capture"];
     let recorder = Process::start(context.command(&arguments))?;
     std::thread::sleep(Duration::from_millis(1_500));
     let mut loads = Vec::new();
     for _ in 0..2 {
-        loads.push(
-            Command::new(load).args(["ping-pong", "100000000"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?,
-        );
+        let mut load = Command::new(&context.load);
+        load.args(["ping-pong", rounds]).stdout(Stdio::null()).stderr(Stdio::null());
+        loads.push(load.spawn().context("cannot start the load")?);
     }
     std::thread::sleep(Duration::from_secs(10));
     for mut load in loads {
