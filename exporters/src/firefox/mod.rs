@@ -181,7 +181,12 @@ impl<W: Write> FirefoxExporter<W> {
     #[inline]
     fn switch(&mut self, time: u64, switch: &Switch, tables: &Tables) {
         let interval = self.config.interval;
-        self.running.insert(switch.cpu, switch.next);
+        let current = self.running.insert(switch.cpu, switch.next);
+        if let Some(current) = current.filter(|id| Some(*id) != switch.previous)
+            && let Some(state) = self.thread(current, tables)
+        {
+            state.lose();
+        }
         if let Some(previous) = switch.previous.filter(|id| *id != Tables::IDLE_THREAD) {
             let stack = switch.off_cpu.stack.and_then(|stack| self.shared.stack(stack, tables));
             let reason = OffReason::of(&switch.off_cpu);

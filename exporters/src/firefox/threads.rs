@@ -86,6 +86,11 @@ impl ThreadState {
         (self.running, self.came) = (None, None);
     }
 
+    /// Its CPU turns out to run another thread: it left at a time that nobody recorded.
+    pub(super) fn lose(&mut self) {
+        (self.running, self.came) = (None, None);
+    }
+
     /// The session ends.
     pub(super) fn finish(&mut self, time: u64, interval: u64, shared: &mut Shared) {
         self.count_cpu(time);

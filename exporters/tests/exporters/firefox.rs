@@ -80,6 +80,22 @@ fn cpu_time_is_that_of_the_switches() {
 }
 
 #[test]
+fn a_thread_that_was_not_seen_to_leave_does_not_run_on() {
+    let mut story = Story::new();
+    let (_, one) = story.process(7, 1, "one", &[]);
+    let (_, two) = story.process(8, 1, "two", &[]);
+    story.switch(0, IDLE, off(SleepState::Runnable), one);
+    story.wait(2_999);
+    story.then(Event::Sample(Sample { cpu: 0, thread: one, stack: None, in_kernel: false }));
+    story.wait(5_000);
+    story.switch(0, two, off(SleepState::Interruptible), IDLE);
+    story.wait(9_000);
+    let profile = plain(&story);
+    let cpu = |tid: &str| profile.samples(profile.thread(tid)).iter().map(|sample| sample.cpu_ns).sum::<u64>();
+    assert_eq!((cpu("7"), cpu("8")), (3_000_000, 0));
+}
+
+#[test]
 fn why_a_thread_waits_is_the_innermost_frame_of_what_it_left() {
     let mut story = Story::new();
     let (_, reader) = story.process(7, 1, "reader", &[]);
