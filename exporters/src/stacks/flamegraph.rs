@@ -3,7 +3,7 @@
 use super::folded::Folding;
 use super::{StackKind, StackOptions};
 use crate::ExportError;
-use inferno::flamegraph::{self, Options, Palette, color::MultiPalette};
+use inferno::flamegraph::{self, Options, Palette, TextTruncateDirection, color::MultiPalette};
 use std::io::{BufWriter, Write};
 use syscollect_model::{Event, Exporter, Loss, RecorderSummary, SessionInfo, Tables, Time};
 
@@ -45,6 +45,8 @@ impl<W: Write> FlamegraphExporter<W> {
         options.count_name = self.kind.unit().to_owned();
         // The same capture makes the same picture.
         options.deterministic = true;
+        // What tells functions apart is how their names begin.
+        options.text_truncate_direction = TextTruncateDirection::Right;
         options.colors = Palette::Multi(MultiPalette::Java);
         let mut lines: Vec<&str> = self.folding.lines.iter().map(String::as_str).collect();
         // The crate takes an empty input for an error; an empty recording is none.

@@ -1,4 +1,4 @@
-//! A story in, two files out, compared with what was checked by eye and with
+//! A story in, several files out, compared with what was checked by eye and with
 //! Perfetto's own engine when it was committed.
 //!
 //! After an intended change: `BLESS=1 cargo test -p syscollect-exporters --test exporters golden`,
@@ -6,8 +6,9 @@
 
 use crate::{decode, story};
 
+use serde_json::Value;
 use std::path::Path;
-use syscollect_exporters::{PerfettoExporter, TextExporter};
+use syscollect_exporters::{FirefoxExporter, FirefoxOptions, PerfettoExporter, TextExporter};
 
 pub(crate) fn compare(name: &str, found: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
@@ -26,6 +27,41 @@ fn a_compiler_run_reads_as_lines() {
     let mut exporter = TextExporter::new(Vec::new());
     story::story().play(&mut exporter, &story::session(), &story::losses(), Some(&story::summary())).unwrap();
     compare("story.txt", std::str::from_utf8(&exporter.finish().unwrap()).unwrap());
+}
+
+/// JSON with a line for each column or row, so that a difference can be read.
+fn lines(value: &Value, indent: usize, out: &mut String) {
+    let nested = |value: &Value| value.is_object() || value.is_array();
+    let margin = " ".repeat(indent);
+    match value {
+        Value::Object(map) if map.values().any(nested) => {
+            out.push_str("{\n");
+            for (key, value) in map {
+                out.push_str(&format!("{margin} {key}: "));
+                lines(value, indent + 1, out);
+            }
+            out.push_str(&format!("{margin}}}\n"));
+        }
+        Value::Array(list) if list.iter().any(nested) => {
+            out.push_str("[\n");
+            for value in list {
+                out.push_str(&format!("{margin} "));
+                lines(value, indent + 1, out);
+            }
+            out.push_str(&format!("{margin}]\n"));
+        }
+        flat => out.push_str(&format!("{flat}\n")),
+    }
+}
+
+#[test]
+fn a_compiler_run_becomes_a_profile() {
+    let options = FirefoxOptions { sched_markers: true, ..FirefoxOptions::default() };
+    let mut exporter = FirefoxExporter::new(Vec::new(), options);
+    story::story().play(&mut exporter, &story::session(), &story::losses(), Some(&story::summary())).unwrap();
+    let mut text = String::new();
+    lines(&serde_json::from_slice(&exporter.finish().unwrap()).unwrap(), 0, &mut text);
+    compare("story.json.txt", &text);
 }
 
 #[test]
