@@ -88,6 +88,8 @@ pub struct Recording {
     pub sample_event: String,
     /// Stacks asked for.
     pub stacks: Vec<String>,
+    /// Whether the recording came to its end.
+    pub complete: bool,
     /// Only these processes were recorded, if not empty: all figures of others are partial.
     pub filter_pids: Vec<u32>,
 }

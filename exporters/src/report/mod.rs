@@ -268,6 +268,7 @@ impl Exporter for ReportExporter {
             sample_rate_hz: session.sample_rate_hz,
             sample_event: session.sample_event.clone(),
             stacks: session.stacks.clone(),
+            complete: false,
             filter_pids: session.filter_pids.clone(),
         };
         Ok(())
@@ -295,7 +296,8 @@ impl Exporter for ReportExporter {
         Ok(())
     }
 
-    fn end(&mut self, losses: &[Loss], _: Option<&RecorderSummary>, tables: &Tables) -> Result<(), Infallible> {
+    fn end(&mut self, losses: &[Loss], recorder: Option<&RecorderSummary>, tables: &Tables) -> Result<(), Infallible> {
+        self.recording.complete = recorder.is_some();
         self.scheduling.end(self.last, tables);
         self.slices.finish();
         self.report = self.build(losses, tables);

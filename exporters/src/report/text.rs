@@ -60,7 +60,8 @@ impl Text {
         let Recording { recorder, hostname, kernel_release, cpus, filter_pids, .. } = &report.recording;
         let machine = format!("{}, Linux {}, {cpus} CPUs", shown(hostname), shown(kernel_release));
         self.line(&format!("{:<10} {machine}; {}", "Recorded", shown(recorder)));
-        self.line(&format!("{:<10} {}", "Duration", duration(report.duration_ns)));
+        let cut = if report.recording.complete { "" } else { ", of a recording that was cut off" };
+        self.line(&format!("{:<10} {}{cut}", "Duration", duration(report.duration_ns)));
         let EventCounts { switches, wakeups, migrations, samples, slices, instants, counters } = report.events;
         let counts = [
             (switches, "switch", "switches"),

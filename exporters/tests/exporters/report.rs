@@ -7,7 +7,7 @@ mod random;
 mod samples;
 mod states;
 
-use crate::story::{START, Story, session};
+use crate::story::{START, Story, session, summary};
 use syscollect_exporters::report::{ProcessRow, Report, ReportExporter, ReportOptions, ThreadRow, Times};
 use syscollect_model::{
     Event, Loss, LossCause, OffCpu, SessionInfo, SleepState, StackId, Switch, ThreadId, Time, Wakeup,
@@ -81,7 +81,7 @@ fn two_programs() -> (Story, ThreadId, ThreadId) {
 
 fn report_with(story: &Story, options: ReportOptions, session: &SessionInfo, losses: &[Loss]) -> Report {
     let mut exporter = ReportExporter::new(options);
-    let Ok(()) = story.play(&mut exporter, session, losses, None);
+    let Ok(()) = story.play(&mut exporter, session, losses, Some(&summary()));
     exporter.finish()
 }
 

@@ -40,6 +40,14 @@ fn lines_keep_to_the_width_and_names_do_nothing_to_the_terminal() {
 }
 
 #[test]
+fn a_recording_that_was_cut_off_is_told_so() {
+    let mut exporter = ReportExporter::new(ReportOptions::default());
+    let Ok(()) = story().play(&mut exporter, &session(), &[], None);
+    let report = exporter.finish();
+    assert!(!report.recording.complete && report.text(80).contains("of a recording that was cut off"));
+}
+
+#[test]
 fn a_session_without_events_is_an_empty_report() {
     let report = report(&Story::new());
     assert_eq!((report.duration_ns, report.threads.total, report.cpus.len()), (0, 0, 0));

@@ -1,0 +1,64 @@
+//! `syscollect report` as it is run. No root needed.
+
+// What a test cannot do without is not there: it fails, which is all it can do.
+#![allow(clippy::unwrap_used)]
+
+mod fake;
+
+use std::fs::File;
+use std::process::{Command, Output};
+use syscollect_model::LossCause;
+use syscollect_store::LaneLoss;
+
+/// Runs the program on the capture of one worker that runs twice for a millisecond.
+fn report(arguments: &[&str]) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("x.syscap");
+    let loss = LaneLoss {
+        lane: "samples".into(),
+        cpu: Some(0),
+        record: "sample".into(),
+        cause: LossCause::LaneFull,
+        count: 5,
+    };
+    fake::write_capture(File::create(&capture).unwrap(), &[loss], Some(fake::summary("duration")));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_syscollect"));
+    command.arg("report").args(arguments).current_dir(folder.path()).output().unwrap()
+}
+
+fn printed(arguments: &[&str]) -> String {
+    let output = report(arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_capture_is_summed_up_for_people() {
+    let text = printed(&["x.syscap"]);
+    for part in ["Duration   3.00 ms", "*** 5 ***", "worker (70, 1 thread)", "samples of cpu0: lane-full"] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+}
+
+#[test]
+fn a_capture_is_summed_up_for_machines() {
+    for filter in [&[][..], &["--process", "70"], &["--process", "worker"]] {
+        let json = printed(&[&["x.syscap", "--json"][..], filter].concat());
+        let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(report["schema_version"], 1);
+        assert_eq!(report["events"]["switches"], fake::SWITCHES);
+        let worker = &report["threads"]["rows"][0];
+        let times = ["on_cpu_ns", "waiting_ns", "blocked_ns", "unknown_ns"].map(|name| worker[name].as_u64().unwrap());
+        assert_eq!((worker["tid"].as_u64(), times), (Some(70), [2_000_000, 0, 1_000_000, 0]));
+        assert_eq!((&report["lost"], &report["cpus"][0]["idle_ns"]), (&5.into(), &1_000_000.into()));
+    }
+}
+
+#[test]
+fn a_process_that_is_not_there_is_an_error_that_shows_the_way() {
+    let output = report(&["x.syscap", "--process", "nobody"]);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(message.contains("no process nobody") && message.contains("syscollect report x.syscap"), "{message}");
+    assert!(output.stdout.is_empty());
+}
