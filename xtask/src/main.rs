@@ -16,7 +16,9 @@ mod privileged;
 mod process;
 mod report;
 mod tidy;
+mod vm;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -52,6 +54,12 @@ enum Command {
         /// Only these tests.
         names: Vec<String>,
     },
+    /// Record on other kernels, each in an emulated virtual machine.
+    Vm {
+        /// Packages of Debian kernels, as `apt-get download linux-image-VERSION` brings them.
+        #[arg(required = true)]
+        packages: Vec<PathBuf>,
+    },
     /// Compare the cost of tracing with other tracers; prints tables.
     Bench {
         /// Pairs of runs, without and with the tracer.
@@ -67,6 +75,7 @@ fn main() -> ExitCode {
         Command::Ci => ci::run(),
         Command::Tidy => tidy::run(),
         Command::Privileged { names } => privileged::run(&names),
+        Command::Vm { packages } => vm::run(&packages),
         Command::Bench { pairs } => bench::run(pairs),
     };
     match result {
