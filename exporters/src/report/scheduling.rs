@@ -315,18 +315,21 @@ impl Scheduling {
     /// A thread begins. One that takes the place of another of its process,
     /// which ends at the same moment, is the same task after an exec: it runs on.
     pub(super) fn thread_start(&mut self, now: u64, thread: ThreadId, tables: &Tables) {
-        let process = self.account(thread, tables).process;
+        let account = self.account(thread, tables);
+        let (process, unseen) = (account.process, account.state == State::Unknown);
         let Some((at, old)) = self.last_end else { return };
         let main = tables.thread(thread).tid == tables.process(process).pid;
         let old = &self.accounts[old.index()];
         let State::Running(cpu) = old.state else { return };
-        if at != now || old.process != process || !main {
+        if at != now || old.process != process || !main || !unseen {
             return;
         }
         if let Some((_, old)) = self.last_end.take() {
             self.change(now, old, State::Ended, tables);
             self.change(now, thread, State::Running(cpu), tables);
-            self.cpus.get(cpu).current = Some(thread);
+            let state = self.cpus.get(cpu);
+            state.settle(now);
+            state.current = Some(thread);
         }
     }
 
