@@ -175,7 +175,9 @@ static __always_inline int on_switch(void *context, bool preempted, struct task_
 
 		if (left && BPF_CORE_READ_BITFIELD_PROBED(previous, in_iowait))
 			flags |= SCHED_IO_WAIT;
-		if (OFFCPU_STACKS && left && previous_tid)
+		/* With a filter, a switch to a recorded process shows who left, but
+		 * not where: stacks are of the recorded processes only. */
+		if (OFFCPU_STACKS && left && previous_tid && is_recorded(READ(direct, previous, tgid)))
 			stacks = stacks_of(context, &lane->header, previous, ticks, frame, direct, 1);
 		put_event(lane, head, stamp(ticks, KIND_SWITCH),
 			  event_fields(next_tid, left, READ(direct, previous, prio), READ(direct, next, prio), flags),

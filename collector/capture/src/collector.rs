@@ -22,6 +22,7 @@ use crate::readings::Readings;
 use crate::recording::Shared;
 use crate::replay::Replay;
 use crate::source::{Drained, Source};
+use crate::support::lacking_for_names;
 
 /// Clocks and counters are read this often.
 const READING_INTERVAL: Duration = Duration::from_millis(100);
@@ -97,7 +98,8 @@ impl Collector {
             source.attach(&online)?;
         }
         readings.read();
-        let missing: Vec<String> = sources.iter().flat_map(|source| source.missing()).cloned().collect();
+        let mut missing: Vec<String> = sources.iter().flat_map(|source| source.missing()).cloned().collect();
+        missing.extend(lacking_for_names());
         let session =
             SessionInfo { notes: missing.clone(), ..describe(options, &host, &sources, readings.tick_rate_hz()) };
         let output = Output { buffer: buffer.clone(), shared };

@@ -64,6 +64,16 @@ pub fn support() -> Vec<Capability> {
     support_of(&Machine::this(), &try_on_this_kernel)
 }
 
+/// What this process lacks of what names and describes: in words, for a
+/// recording that goes on without it. Nothing as root.
+pub(crate) fn lacking_for_names() -> Vec<String> {
+    let machine = Machine::this();
+    let all = limits::privileges(&machine).into_iter().chain(sources::names(&machine, &try_on_this_kernel));
+    all.filter(|capability| !capability.available)
+        .map(|capability| format!("{}: {}", capability.name, capability.reason))
+        .collect()
+}
+
 /// How a kernel answers to attempts.
 type Try<'a> = &'a dyn Fn(&Probe) -> io::Result<()>;
 

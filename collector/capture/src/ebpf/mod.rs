@@ -118,7 +118,9 @@ impl Source for EbpfSource {
             return Ok(());
         }
         let Some(program) = programs::sampling_program(&self.ebpf) else { return Ok(()) };
-        self.sampling = Some(Sampling::new(self.sample_rate_hz, program, cpus.first().copied().unwrap_or(0)));
+        let (rate_hz, limited) = sampling::allowed_rate(self.sample_rate_hz);
+        self.missing.extend(limited);
+        self.sampling = Some(Sampling::new(rate_hz, program, cpus.first().copied().unwrap_or(0)));
         cpus.iter().try_for_each(|cpu| self.sample(*cpu))
     }
 

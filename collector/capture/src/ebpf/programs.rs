@@ -135,15 +135,27 @@ fn attach_raw(ebpf: &mut Ebpf, name: &str, tracepoint: &str) -> Result<(), Progr
     program::<RawTracePoint>(ebpf, name)?.attach(tracepoint).map(drop)
 }
 
+/// What is not the program's fault.
+fn limit_error(program: &str, number: i32) -> Option<CaptureError> {
+    let source = io::Error::from_raw_os_error(number);
+    match number {
+        libc::EPERM | libc::EACCES => Some(CaptureError::NotPermitted { what: format!("loading {program}"), source }),
+        libc::EMFILE => {
+            let what = format!("cannot load {program}, too few files may be open (`ulimit -n 2048` raises the limit)");
+            Some(CaptureError::System { what, source })
+        }
+        _ => None,
+    }
+}
+
 /// An error of aya with permission told apart and the verifier's log cut to its end.
 pub(super) fn load_error(program: &str, error: &(dyn Error + 'static)) -> CaptureError {
     let mut cause = Some(error);
     while let Some(error) = cause {
-        if let Some(system) = error.downcast_ref::<io::Error>()
-            && system.kind() == io::ErrorKind::PermissionDenied
+        if let Some(number) = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error)
+            && let Some(error) = limit_error(program, number)
         {
-            let source = io::Error::from_raw_os_error(system.raw_os_error().unwrap_or(libc::EPERM));
-            return CaptureError::NotPermitted { what: format!("loading {program}"), source };
+            return error;
         }
         cause = error.source();
     }
