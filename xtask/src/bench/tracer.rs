@@ -114,9 +114,6 @@ impl Running<'_> {
                 figures.events = Some(number(&info, "events")? as f64);
                 figures.lost = Some(number(&info, "lost")? as f64);
                 figures.bytes = Some(fs::metadata(&output)?.len() as f64);
-                // What it says of itself leaves its start out, which the load does not meet.
-                let of = |name| info.pointer(&format!("/recorder/{name}")).and_then(serde_json::Value::as_f64);
-                figures.cpu_share = of("recorder_cpu_ns").zip(of("duration_ns")).map(|(cpu, time)| 100.0 * cpu / time);
             }
         }
         Ok(figures)
@@ -236,6 +233,8 @@ pub(super) struct Finished {
     pub(super) events: u64,
     pub(super) lost: u64,
     pub(super) startup_ms: f64,
+    /// The recorder's CPU time while it recorded, its start left out, in per cent of one CPU.
+    pub(super) cpu_share: f64,
     pub(super) seconds: f64,
     pub(super) peak_bytes: u64,
     pub(super) trace_bytes: u64,
@@ -262,7 +261,10 @@ pub(super) fn finish_time(context: &Context, trace: &Path, rounds: &str) -> Resu
     let kept = ["syscap", "syscap.partial"].map(|extension| trace.with_extension(extension));
     let Some(capture) = kept.iter().find(|path| path.exists()) else { bail!("--keep-capture kept no capture") };
     let info = context.info(capture)?;
+    let recorder = |name: &str| info.pointer(&format!("/recorder/{name}")).and_then(serde_json::Value::as_f64);
+    let cpu_share = recorder("recorder_cpu_ns").zip(recorder("duration_ns")).map(|(cpu, time)| 100.0 * cpu / time);
     Ok(Finished {
+        cpu_share: cpu_share.unwrap_or(f64::NAN),
         events: number(&info, "events")?,
         lost: number(&info, "lost")?,
         startup_ms: info.pointer("/recorder/startup_ns").and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN) / 1e6,
