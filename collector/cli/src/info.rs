@@ -2,7 +2,7 @@
 
 use crate::convert::Nowhere;
 use crate::summary::{cpu_time, loss_text};
-use crate::terminal::{Style, Terminal, bytes, duration, grouped};
+use crate::terminal::{Style, Terminal, bytes, duration, grouped, printable};
 use anyhow::{Context, Result};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -171,7 +171,7 @@ impl Report {
         let mut text = String::new();
         // Writing to a String never fails.
         let mut line = |name: &str, value: String| {
-            let _ = writeln!(text, "{name:<10} {value}");
+            let _ = writeln!(text, "{name:<10} {}", printable(&value));
         };
         let cut = if self.complete { "" } else { ", of a recording that was cut off" };
         line("Capture", format!("{}, {}{cut}", self.file, bytes(self.bytes)));
@@ -194,7 +194,8 @@ impl Report {
                 line("Without", missing.clone());
             }
         }
-        for note in &self.recording.notes {
+        let told = self.recorder.as_ref().map_or(&[][..], |recorder| &recorder.missing);
+        for note in self.recording.notes.iter().filter(|note| !told.contains(note)) {
             line("Note", note.clone());
         }
         if self.missing_stacks > 0 {
@@ -220,7 +221,8 @@ impl Report {
         }
         let mut text = format!("{:<10} {}\n", "Lost", style.alarm(&format!("*** {} ***", grouped(self.lost))));
         for loss in &self.losses {
-            let _ = writeln!(text, "{:<10} {}", "", loss_text(&loss.lane, loss.cpu, loss.cause, loss.count));
+            let _ =
+                writeln!(text, "{:<10} {}", "", printable(&loss_text(&loss.lane, loss.cpu, loss.cause, loss.count)));
         }
         text
     }

@@ -43,6 +43,13 @@ impl Terminal {
     }
 
     /// Somewhere nobody watches.
+
+    /// Text of a capture, which may come from anywhere, without what would move the
+    /// cursor or change the terminal.
+    pub(crate) fn printable(text: &str) -> String {
+        text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
+    }
+
     #[cfg(test)]
     pub(crate) fn hidden() -> Self {
         Self::new(false, "", "")
@@ -209,5 +216,11 @@ mod tests {
         assert_eq!(duration(1_500_000_000), "1.50 s");
         assert_eq!(duration(12_340_000), "12.3 ms");
         assert_eq!(duration(4_000), "4 us");
+    }
+
+    #[test]
+    fn a_name_does_nothing_to_the_terminal() {
+        assert_eq!(printable("a\u{1b}[2Jb\n"), "a\\u{1b}[2Jb\\n");
+        assert_eq!(printable("\"plain\" text, ünïcode"), "\"plain\" text, ünïcode");
     }
 }
