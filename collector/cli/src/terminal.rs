@@ -43,13 +43,6 @@ impl Terminal {
     }
 
     /// Somewhere nobody watches.
-
-    /// Text of a capture, which may come from anywhere, without what would move the
-    /// cursor or change the terminal.
-    pub(crate) fn printable(text: &str) -> String {
-        text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
-    }
-
     #[cfg(test)]
     pub(crate) fn hidden() -> Self {
         Self::new(false, "", "")
@@ -189,6 +182,12 @@ pub(crate) fn duration(nanoseconds: u64) -> String {
         1_000_000..1_000_000_000 => format!("{:.1} ms", value / 1e6),
         _ => format!("{:.2} s", value / 1e9),
     }
+}
+
+/// Text of a capture, which may come from anywhere, without what would move the
+/// cursor or change the terminal.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
 #[cfg(test)]
