@@ -25,6 +25,8 @@ enum record_kind {
 #define SCHED_PREEMPTED 1
 #define SCHED_IO_WAIT 2
 #define SCHED_FROM_INTERRUPT 4
+#define STATE_UNINTERRUPTIBLE 2
+#define STATE_DEAD 16
 #define STATE_IDLE 128
 #define STACK_NONE 0
 #define STACK_LOST 4294967295U

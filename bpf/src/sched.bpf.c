@@ -33,9 +33,9 @@ static __always_inline __u8 record_state(__u64 state)
 	if ((state & (2 | KERNEL_TASK_NOLOAD)) == (2 | KERNEL_TASK_NOLOAD))
 		return STATE_IDLE;
 	if (state & KERNEL_TASK_DEAD)
-		return 16;
+		return STATE_DEAD;
 	if (state & KERNEL_TASK_OTHER_WAITS && !(state & 0x7f))
-		return 2;
+		return STATE_UNINTERRUPTIBLE;
 	state &= 0x7f;
 	return state & -state;
 }
@@ -47,6 +47,12 @@ static __always_inline __u64 kernel_state(struct task_struct *task, bool direct)
 	struct task_struct___before_5_14 *old = (void *)task;
 
 	return direct ? old->state : BPF_CORE_READ(old, state);
+}
+
+/* io_schedule sets the bit around its sleep, which is uninterruptible. */
+static __always_inline bool waits_for_io(struct task_struct *task, bool direct)
+{
+	return direct ? BPF_CORE_READ_BITFIELD(task, in_iowait) : BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait);
 }
 
 /* Starts the writer of this CPU's sched stacks; false only where a map is missing. */
@@ -173,7 +179,7 @@ static __always_inline int on_switch(void *context, bool preempted, struct task_
 		__u8 left = preempted ? 0 : record_state(state);
 		__u8 flags = preempted ? SCHED_PREEMPTED : 0;
 
-		if (left && BPF_CORE_READ_BITFIELD_PROBED(previous, in_iowait))
+		if (left == STATE_UNINTERRUPTIBLE && waits_for_io(previous, direct))
 			flags |= SCHED_IO_WAIT;
 		/* With a filter, a switch to a recorded process shows who left, but
 		 * not where: stacks are of the recorded processes only. */

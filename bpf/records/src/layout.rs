@@ -43,6 +43,8 @@ pub const CONSTANTS: &[(&str, u64)] = &[
     ("SCHED_PREEMPTED", sched_flags::PREEMPTED as u64),
     ("SCHED_IO_WAIT", sched_flags::IO_WAIT as u64),
     ("SCHED_FROM_INTERRUPT", sched_flags::FROM_INTERRUPT as u64),
+    ("STATE_UNINTERRUPTIBLE", task_state::UNINTERRUPTIBLE as u64),
+    ("STATE_DEAD", task_state::DEAD as u64),
     ("STATE_IDLE", task_state::IDLE as u64),
     ("STACK_NONE", stack_id::NONE as u64),
     ("STACK_LOST", stack_id::LOST as u64),
