@@ -6,8 +6,9 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use syscollect_model::{ClockSource, Ticks};
 use syscollect_store::{Chunk, ChunkHeader, Definition, KnownProcess, Lane, LaneKind, TraceBuffer};
@@ -19,6 +20,8 @@ use crate::source::Seen;
 /// Rows of one definition, so that no chunk grows beyond what the store takes.
 const PROCESSES_AT_ONCE: usize = 256;
 const MAPPINGS_AT_ONCE: usize = 4096;
+/// What was noted of programs waits at most this long for others.
+const LONGEST_WAIT: Duration = Duration::from_millis(500);
 
 /// The thread that takes notes, while there is something to note.
 pub(crate) struct Notes {
@@ -66,18 +69,36 @@ fn take_notes(buffer: &TraceBuffer, seen: &Receiver<Seen>, clock: ClockSource) -
         }
     }
     buffer.push(definition_chunk(&Definition::Mappings(mappings)));
-    for seen in seen {
-        match seen {
-            Seen::Mapping(mut mapping) => held.hold(&mut mapping),
-            Seen::Exec { pid } => {
-                if let Some(process) = crate::snapshot::process(root, pid) {
-                    let process = KnownProcess { noted: ticks_now(clock), ..process };
-                    buffer.push(definition_chunk(&Definition::Processes(vec![process])));
-                }
+    follow(buffer, seen, clock, &mut held);
+    held
+}
+
+/// Notes what is seen as soon as it is; what was noted of programs goes to the
+/// file in batches, which compress better than each alone.
+fn follow(buffer: &TraceBuffer, seen: &Receiver<Seen>, clock: ClockSource, held: &mut HeldFiles) {
+    let mut begun: Vec<KnownProcess> = Vec::new();
+    let mut last_batch = Instant::now();
+    loop {
+        let next = seen.recv_timeout(LONGEST_WAIT);
+        let ended = matches!(next, Err(RecvTimeoutError::Disconnected));
+        match next {
+            Ok(Seen::Mapping(mut mapping)) => held.hold(&mut mapping),
+            Ok(Seen::Exec { pid }) => begun.extend(
+                crate::snapshot::process(Path::new("/"), pid)
+                    .map(|process| KnownProcess { noted: ticks_now(clock), ..process }),
+            ),
+            Err(_) => {}
+        }
+        if ended || begun.len() >= PROCESSES_AT_ONCE || last_batch.elapsed() >= LONGEST_WAIT {
+            last_batch = Instant::now();
+            if !begun.is_empty() {
+                buffer.push(definition_chunk(&Definition::Processes(std::mem::take(&mut begun))));
             }
         }
+        if ended {
+            return;
+        }
     }
-    held
 }
 
 /// A definition as the chunk that the writer numbers.

@@ -123,8 +123,11 @@ impl Lanes {
             fullest = fullest.max(lane.memory.fill(lane.tail));
             lane.collect();
         }
+        if !all && !self.lanes.iter().any(|lane| lane.stage.is_due()) {
+            return fullest;
+        }
         // Stacks first: in the file, too, they come before what refers to them.
-        for lane in self.lanes.iter_mut().filter(|lane| lane.kind.is_definition()) {
+        for lane in self.lanes.iter_mut().filter(|lane| lane.size == RecordSize::Stacks) {
             lane.stage.flush(now, count_stacks, sink);
         }
         for lane in self.lanes.iter_mut().filter(|lane| all || lane.stage.is_due()) {

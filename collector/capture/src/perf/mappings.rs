@@ -71,7 +71,7 @@ impl Source for MappingRings {
         self.open(cpu).map_err(|error| CaptureError::system(format!("cannot record mappings on CPU {cpu}"), error))
     }
 
-    fn drain(&mut self, now: Ticks, _all: bool, out: &mut Drained<'_>) -> f64 {
+    fn drain(&mut self, now: Ticks, all: bool, out: &mut Drained<'_>) -> f64 {
         for entry in &mut self.cpus {
             let data = entry.stage.data();
             let start = data.len();
@@ -82,7 +82,9 @@ impl Source for MappingRings {
                 }
                 record.seen().into_iter().for_each(&mut *out.seen);
             }
-            entry.stage.flush(now, |data| records(data).count() as u32, out.chunk);
+            if all || entry.stage.is_due() {
+                entry.stage.flush(now, |data| records(data).count() as u32, out.chunk);
+            }
         }
         // Its rings are small and their records rare: the lanes set the pace.
         0.0
