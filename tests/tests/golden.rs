@@ -1,10 +1,10 @@
 //! Stories of a fake machine, told again as text.
 
 use syscollect_exporters::TextExporter;
-use syscollect_model::{LossCause, Symbol, SymbolFrame, SymbolTable, Time};
+use syscollect_model::{LossCause, Symbol, SymbolFrame, SymbolTable, Ticks, Time};
 use syscollect_records::{RecordKind, SchedRecord, TaskRecord, sched_flags, stack_id, task_state};
-use syscollect_store::{CounterDefinition, Lane, LaneKind};
-use syscollect_tests::{FIRST_BOOTTIME, FIRST_RAW, FakeMachine, Stacks, golden};
+use syscollect_store::{CounterDefinition, Definition, KnownProcess, KnownThread, Lane, LaneKind};
+use syscollect_tests::{FIRST_BOOTTIME, FIRST_RAW, FakeMachine, Stacks, golden, ticks};
 
 const SCHED0: Lane = Lane { kind: LaneKind::Sched, cpu: 0 };
 
@@ -373,4 +373,27 @@ fn records_without_stacks_and_records_of_a_later_version_are_read() {
     let (lines, played) = play(8);
     assert_eq!((played.events, played.lost), (0, 2), "records that are too short are counted: {lines}");
     assert!(lines.contains("lost: 2 from sched of cpu0: undecodable"));
+}
+
+#[test]
+fn a_name_that_was_read_after_a_rename_is_not_put_before_it() {
+    let text = |names_read| {
+        let mut machine = FakeMachine::new(1);
+        let thread = KnownThread { tid: 70, name: "third".into() };
+        machine.define(&Definition::Processes(vec![KnownProcess {
+            pid: 70,
+            parent_pid: 1,
+            threads: vec![thread],
+            names_read,
+            ..KnownProcess::default()
+        }]));
+        let task = TaskRecord { tid: 70, tgid: 70, ..TaskRecord::default() };
+        machine.task(0, 20, RecordKind::Rename, "second", task);
+        machine.task(0, 30, RecordKind::Rename, "third", task);
+        machine.task(0, 50, RecordKind::Rename, "fourth", task);
+        golden::text(&mut golden::open(machine.finish())).0
+    };
+    let told = |text: &str| text.matches("third").count();
+    let (early, late) = (text(Ticks(ticks(10))), text(Ticks(ticks(40))));
+    assert_eq!(told(&early), told(&late) + 1, "{early}\n--- and ---\n{late}");
 }

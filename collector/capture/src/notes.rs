@@ -54,7 +54,9 @@ impl Notes {
 fn take_notes(buffer: &TraceBuffer, seen: &Receiver<Seen>, clock: ClockSource) -> HeldFiles {
     let root = Path::new("/");
     let mut held = HeldFiles::new();
-    let processes = crate::snapshot::processes(root);
+    let mut processes = crate::snapshot::processes(root);
+    let names_read = ticks_now(clock);
+    processes.iter_mut().for_each(|process| process.names_read = names_read);
     for some in processes.chunks(PROCESSES_AT_ONCE) {
         buffer.push(definition_chunk(&Definition::Processes(some.to_vec())));
     }
@@ -83,10 +85,14 @@ fn follow(buffer: &TraceBuffer, seen: &Receiver<Seen>, clock: ClockSource, held:
         let ended = matches!(next, Err(RecvTimeoutError::Disconnected));
         match next {
             Ok(Seen::Mapping(mut mapping)) => held.hold(&mut mapping),
-            Ok(Seen::Exec { pid }) => begun.extend(
-                crate::snapshot::process(Path::new("/"), pid)
-                    .map(|process| KnownProcess { noted: ticks_now(clock), ..process }),
-            ),
+            Ok(Seen::Exec { pid }) => {
+                // Before it is read: a process that ends meanwhile is not to be
+                // noted after its end, when its id may be another's.
+                let noted = ticks_now(clock);
+                begun.extend(
+                    crate::snapshot::process(Path::new("/"), pid).map(|process| KnownProcess { noted, ..process }),
+                );
+            }
             Err(_) => {}
         }
         if ended || begun.len() >= PROCESSES_AT_ONCE || last_batch.elapsed() >= LONGEST_WAIT {

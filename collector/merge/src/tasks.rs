@@ -73,6 +73,8 @@ pub(crate) struct TaskBuilder<'a> {
     headless: FxHashSet<ProcessId>,
     /// Threads whose first name is in the history.
     named: FxHashSet<ThreadId>,
+    /// When the names of threads that were there had been read at the latest, ticks.
+    names_read: FxHashMap<ThreadId, u64>,
     history: TaskHistory,
 }
 
@@ -96,6 +98,7 @@ impl<'a> TaskBuilder<'a> {
             living: FxHashMap::default(),
             headless: FxHashSet::default(),
             named: FxHashSet::default(),
+            names_read: FxHashMap::default(),
             history: TaskHistory::default(),
         };
         builder.notes.sort_by_key(|process| std::cmp::Reverse(process.noted));
@@ -161,6 +164,7 @@ impl<'a> TaskBuilder<'a> {
         for thread in known.threads.iter().filter(|thread| thread.tid != 0) {
             if !self.threads.contains_key(&thread.tid) {
                 let id = self.add_thread(thread.tid, process, &thread.name, None, false);
+                self.names_read.insert(id, known.names_read.0);
                 self.history.initial.push((thread.tid, id));
             }
         }
@@ -300,14 +304,16 @@ impl<'a> TaskBuilder<'a> {
     }
 
     fn rename(&mut self, ticks: u64, thread: ThreadId, name: &str) {
-        self.first_name(thread);
+        self.first_name(ticks, thread);
         let id = self.set_name(thread, name);
         self.step(ticks, Step::ThreadName(thread, id));
     }
 
-    /// Puts a thread's first name into the history, before it gets another.
-    fn first_name(&mut self, thread: ThreadId) {
-        if self.named.insert(thread) && self.tables.thread(thread).start.is_none() {
+    /// Puts a thread's first name into the history, before it gets another at
+    /// `ticks`; unless its name was read after that, and so is not the first.
+    fn first_name(&mut self, ticks: u64, thread: ThreadId) {
+        let known_before = self.names_read.get(&thread).is_none_or(|read| ticks > *read);
+        if self.named.insert(thread) && known_before && self.tables.thread(thread).start.is_none() {
             self.history.first_names.push((thread, self.tables.thread(thread).name));
         }
     }

@@ -108,6 +108,10 @@ pub struct KnownProcess {
     pub threads: Vec<KnownThread>,
     /// When it was read; 0 for what was there when the recording began.
     pub noted: Ticks,
+    /// When the names of its threads had been read at the latest, for what was
+    /// there when the recording began: a thread renamed before that may have
+    /// had another name at the beginning.
+    pub names_read: Ticks,
 }
 
 /// A thread as read from the kernel when the recording began.
