@@ -149,6 +149,7 @@ impl<W: Write> PerfettoExporter<W> {
     fn sample(&mut self, time: Time, sample: &Sample, tables: &Tables) -> Result<(), ExportError> {
         let Self { stream, threads, sched, .. } = self;
         threads.ensure(stream, sched, time, sample.thread, tables)?;
+        let time = threads.while_known(time, sample.thread);
         let mode = if sample.in_kernel { CpuMode::Kernel } else { CpuMode::User };
         self.samples.write(stream, tables, (time, sample.cpu, sample.thread), mode, sample.stack)
     }

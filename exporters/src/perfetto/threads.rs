@@ -80,6 +80,8 @@ pub(crate) struct Threads {
     ending: FxHashMap<ThreadId, Ending>,
     /// How many of them each process has.
     ending_of: FxHashMap<ProcessId, u32>,
+    /// When threads whose id was given back were there for the last time.
+    gone: FxHashMap<ThreadId, Time>,
 }
 
 impl Threads {
@@ -93,6 +95,18 @@ impl Threads {
             starting: FxHashMap::default(),
             ending: FxHashMap::default(),
             ending_of: FxHashMap::default(),
+            gone: FxHashMap::default(),
+        }
+    }
+
+    /// `time`, or the last moment at which the reader knows the thread. A
+    /// sample may fall between the record of a thread's last switch and the end
+    /// of that switch; for a later one the reader would make another thread.
+    #[inline]
+    pub(crate) fn while_known(&self, time: Time, thread: ThreadId) -> Time {
+        match self.gone.get(&thread) {
+            Some(last) => time.min(*last),
+            None => time,
         }
     }
 
@@ -439,6 +453,7 @@ impl Threads {
             return Ok(());
         }
         self.owners.remove(&tid);
+        self.gone.insert(thread, ending.last);
         let name = tables.strings.get(self.names.name(thread));
         // A nanosecond after the last switch, which must still find its thread.
         sched.event(stream, Time(ending.last.0.saturating_add(1)), cpu, 0, |event| {

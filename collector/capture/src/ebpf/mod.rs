@@ -34,6 +34,8 @@ pub(crate) struct EbpfSource {
     lanes: Lanes,
     tsc: Option<TscEvents>,
     sampling: Option<Sampling>,
+    /// What drives the samples, once they began.
+    sample_event: Option<&'static str>,
     /// The programs' counts when they were detached.
     last_counts: Option<Vec<(String, ProgramCounts)>>,
     sample_rate_hz: u32,
@@ -62,6 +64,7 @@ impl EbpfSource {
             lanes,
             tsc: pmu.map(TscEvents::new),
             sampling: None,
+            sample_event: None,
             last_counts: None,
             sample_rate_hz: options.sample_rate_hz,
             clocks: Vec::new(),
@@ -120,7 +123,9 @@ impl Source for EbpfSource {
         let Some(program) = programs::sampling_program(&self.ebpf) else { return Ok(()) };
         let (rate_hz, limited) = sampling::allowed_rate(self.sample_rate_hz);
         self.missing.extend(limited);
-        self.sampling = Some(Sampling::new(rate_hz, program, cpus.first().copied().unwrap_or(0)));
+        let sampling = Sampling::new(rate_hz, program, cpus.first().copied().unwrap_or(0));
+        self.sample_event = Some(sampling.event_name());
+        self.sampling = Some(sampling);
         cpus.iter().try_for_each(|cpu| self.sample(*cpu))
     }
 
@@ -178,8 +183,7 @@ impl Source for EbpfSource {
         session.clocks = self.clocks.clone();
         // Found in ticks; the session has nanoseconds.
         session.clocks.iter_mut().for_each(|clock| clock.error_bound_ns *= 1e9 / session.tick_rate_hz);
-        session.sample_event =
-            self.sampling.as_ref().map_or(String::new(), |sampling| sampling.event_name().to_owned());
+        self.sample_event.unwrap_or_default().clone_into(&mut session.sample_event);
     }
 
     fn missing(&self) -> &[String] {
