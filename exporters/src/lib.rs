@@ -38,9 +38,6 @@ mod error;
 mod firefox;
 mod format;
 mod perfetto;
-// The wire format has one writer; the Perfetto exporter keeps it beside its own use.
-#[allow(dead_code, clippy::duplicate_mod, reason = "pprof needs less of it")]
-#[path = "perfetto/proto.rs"]
 mod proto;
 pub mod report;
 mod stacks;

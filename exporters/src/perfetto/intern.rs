@@ -1,7 +1,7 @@
 //! Interned data: every name, frame and stack is written once per sequence.
 
 use super::fields::interned;
-use super::proto::Message;
+use crate::proto::Message;
 use syscollect_model::{FrameId, Module, ModuleId, StackId, StringId, Tables};
 
 /// Which ids of one kind were written already.

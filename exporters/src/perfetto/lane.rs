@@ -2,9 +2,9 @@
 
 use super::fields::{bundle, compact_sched as compact, ftrace, packet};
 use super::packets::Sequence;
-use super::proto::{Message, push_varint};
 use super::stream::Stream;
 use crate::ExportError;
+use crate::proto::{Message, push_varint};
 use rustc_hash::FxHashMap;
 use std::io::Write;
 use syscollect_model::{StringId, Strings, ThreadId, Time};

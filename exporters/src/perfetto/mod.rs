@@ -24,7 +24,6 @@ mod fields;
 mod intern;
 mod lane;
 mod packets;
-mod proto;
 mod samples;
 mod sched;
 mod session;

@@ -1,7 +1,7 @@
 //! Packet sequences: what every packet says of itself.
 
 use super::fields::{defaults, packet, perf};
-use super::proto::Message;
+use crate::proto::Message;
 use syscollect_model::Time;
 
 /// CLOCK_BOOTTIME, as ftrace events are read by default; every time in the file is in it.

@@ -13,10 +13,10 @@ use super::fields::{ftrace, interned};
 use super::intern::{Written, interned_string, string_iid};
 use super::lane::{CompactSwitch, CompactWaking, Lane};
 use super::packets::Sequence;
-use super::proto::Message;
 use super::stream::Stream;
 use super::threads::{Names, UNRECORDED_NAME, UNRECORDED_TID};
 use crate::ExportError;
+use crate::proto::Message;
 use std::io::Write;
 use syscollect_model::{Migration, OffCpu, SleepState, StringId, Switch, Tables, ThreadId, Time, Wakeup};
 

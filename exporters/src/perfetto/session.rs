@@ -3,9 +3,9 @@
 
 use super::fields::{attributes, clock_snapshot, cpu_info, packet, system_info, trace_stats};
 use super::packets::{BOOTTIME, Sequence};
-use super::proto::Message;
 use super::stream::Stream;
 use crate::ExportError;
+use crate::proto::Message;
 use std::io::Write;
 use syscollect_model::{ClockPair, ClockSource, RecorderSummary, SessionInfo, Time};
 

@@ -2,8 +2,8 @@
 //! own and written in order.
 
 use super::fields::{packet, trace};
-use super::proto::Message;
 use crate::ExportError;
+use crate::proto::Message;
 use crossbeam::channel::{Receiver, Sender, bounded};
 use flate2::{Compress, Compression, FlushCompress};
 use std::collections::VecDeque;

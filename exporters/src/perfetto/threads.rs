@@ -12,10 +12,10 @@
 use super::fields::{ftrace, packet, process_tree as tree};
 use super::intern::Written;
 use super::packets::Sequence;
-use super::proto::Message;
 use super::sched::Scheduling;
 use super::stream::Stream;
 use crate::ExportError;
+use crate::proto::Message;
 use rustc_hash::FxHashMap;
 use std::io::Write;
 use syscollect_model::{OffCpu, ProcessId, SleepState, StringId, Tables, ThreadId, Time};

@@ -3,10 +3,10 @@
 use super::fields::{interned, packet, track, track_event};
 use super::intern::{Written, interned_string, string_iid};
 use super::packets::Sequence;
-use super::proto::Message;
 use super::sched::Scheduling;
 use super::stream::Stream;
 use crate::ExportError;
+use crate::proto::Message;
 use std::io::Write;
 use syscollect_model::{Loss, ProcessId, Scope, StringId, Tables, ThreadId, Time, TrackId, TrackKind};
 
