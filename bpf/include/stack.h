@@ -184,7 +184,7 @@ static __always_inline __u32 user_stack_walked(struct stack_writer *w, __u64 ip,
 }
 
 /* The kernel's own walk, for kernels where the one above cannot be had, for
- * kernel stacks, and as the cross-check. `hash_seed` tells spaces apart.
+ * kernel stacks that no slots answer, and as the cross-check of those that did.
  * Returns how many frames are in the scratch. */
 static __always_inline __u32 walk_with_helper(void *context, struct scratch *s, __u64 flags)
 {
