@@ -20,6 +20,8 @@ enum record_kind {
 	KIND_STACK = 13,
 	KIND_COUNTER = 16,
 	KIND_CLOCK = 17,
+	KIND_PROBE = 18,
+	KIND_RING = 19,
 };
 
 #define SCHED_PREEMPTED 1
@@ -132,6 +134,46 @@ _Static_assert(sizeof(struct CounterRecord) == 24, "size of CounterRecord");
 _Static_assert(__builtin_offsetof(struct CounterRecord, stamp) == 0, "CounterRecord.stamp");
 _Static_assert(__builtin_offsetof(struct CounterRecord, counter) == 8, "CounterRecord.counter");
 _Static_assert(__builtin_offsetof(struct CounterRecord, value) == 16, "CounterRecord.value");
+
+struct ProbeRecord {
+	__u64 stamp;
+	__u32 tid;
+	__u32 tgid;
+	__u32 probe;
+	__u16 size;
+	__u8 arguments;
+	__u8 texts;
+	__u64 stack_pointer;
+	__u32 unreadable;
+	__u32 cpu;
+};
+_Static_assert(sizeof(struct ProbeRecord) == 40, "size of ProbeRecord");
+_Static_assert(__builtin_offsetof(struct ProbeRecord, stamp) == 0, "ProbeRecord.stamp");
+_Static_assert(__builtin_offsetof(struct ProbeRecord, tid) == 8, "ProbeRecord.tid");
+_Static_assert(__builtin_offsetof(struct ProbeRecord, tgid) == 12, "ProbeRecord.tgid");
+_Static_assert(__builtin_offsetof(struct ProbeRecord, probe) == 16, "ProbeRecord.probe");
+_Static_assert(__builtin_offsetof(struct ProbeRecord, size) == 20, "ProbeRecord.size");
+_Static_assert(__builtin_offsetof(struct ProbeRecord, arguments) == 22, "ProbeRecord.arguments");
+_Static_assert(__builtin_offsetof(struct ProbeRecord, texts) == 23, "ProbeRecord.texts");
+_Static_assert(__builtin_offsetof(struct ProbeRecord, stack_pointer) == 24, "ProbeRecord.stack_pointer");
+_Static_assert(__builtin_offsetof(struct ProbeRecord, unreadable) == 32, "ProbeRecord.unreadable");
+_Static_assert(__builtin_offsetof(struct ProbeRecord, cpu) == 36, "ProbeRecord.cpu");
+
+struct RingRecord {
+	__u64 stamp;
+	__u32 tid;
+	__u32 tgid;
+	__u64 descriptor;
+	__u64 ring;
+	__u64 arena_bytes;
+};
+_Static_assert(sizeof(struct RingRecord) == 40, "size of RingRecord");
+_Static_assert(__builtin_offsetof(struct RingRecord, stamp) == 0, "RingRecord.stamp");
+_Static_assert(__builtin_offsetof(struct RingRecord, tid) == 8, "RingRecord.tid");
+_Static_assert(__builtin_offsetof(struct RingRecord, tgid) == 12, "RingRecord.tgid");
+_Static_assert(__builtin_offsetof(struct RingRecord, descriptor) == 16, "RingRecord.descriptor");
+_Static_assert(__builtin_offsetof(struct RingRecord, ring) == 24, "RingRecord.ring");
+_Static_assert(__builtin_offsetof(struct RingRecord, arena_bytes) == 32, "RingRecord.arena_bytes");
 
 struct LaneHeader {
 	__u64 head;

@@ -27,7 +27,7 @@
 //! assert_eq!(Format::from_path(Path::new("a.txt"))?, Format::Text);
 //! let mut exporter = TextExporter::new(Vec::new());
 //! exporter.begin(&SessionInfo::default(), &tables)?;
-//! exporter.event(Time(7_000), &Event::Instant(track, mark), &tables)?;
+//! exporter.event(Time(7_000), &Event::Instant(track, mark.into()), &tables)?;
 //! exporter.end(&[], None, &tables)?;
 //! let text = String::from_utf8(exporter.finish()?)?;
 //! assert_eq!(text.lines().last(), Some("        0.000 frames * dropped"));

@@ -48,19 +48,19 @@ impl<W: Write> TextExporter<W> {
     fn slice(&mut self, event: &Event, tables: &Tables) -> String {
         let indent = |depth: usize| "  ".repeat(depth);
         match *event {
-            Event::SliceBegin(track, name) => {
+            Event::SliceBegin(track, ref slice) => {
                 let depth = self.depth.entry(track).or_default();
                 *depth += 1;
-                format!("{} {}BEGIN {}", track_name(track, tables), indent(*depth - 1), text(name, tables))
+                format!("{} {}BEGIN {}", track_name(track, tables), indent(*depth - 1), text(slice.name, tables))
             }
             Event::SliceEnd(track) => {
                 let depth = self.depth.entry(track).or_default();
                 *depth = depth.saturating_sub(1);
                 format!("{} {}END", track_name(track, tables), indent(*depth))
             }
-            Event::Instant(track, name) => {
+            Event::Instant(track, ref slice) => {
                 let depth = self.depth.get(&track).copied().unwrap_or_default();
-                format!("{} {}* {}", track_name(track, tables), indent(depth), text(name, tables))
+                format!("{} {}* {}", track_name(track, tables), indent(depth), text(slice.name, tables))
             }
             _ => String::new(),
         }
@@ -85,7 +85,9 @@ impl<W: Write> Exporter for TextExporter<W> {
     fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), ExportError> {
         let origin = *self.origin.get_or_insert(time);
         let words = match event {
-            Event::SliceBegin(..) | Event::SliceEnd(..) | Event::Instant(..) => self.slice(event, tables),
+            Event::SliceBegin(..) | Event::SliceMore(..) | Event::SliceEnd(..) | Event::Instant(..) => {
+                self.slice(event, tables)
+            }
             other => describe(other, tables),
         };
         let nanoseconds = time.0.saturating_sub(origin.0);
@@ -129,7 +131,8 @@ fn describe(event: &Event, tables: &Tables) -> String {
         Event::ThreadEnd(id) => format!("thread end {}", thread(*id, tables)),
         Event::Counter(track, value) => format!("{} = {value}", track_name(*track, tables)),
         Event::Loss(loss) => format!("lost {}", loss_words(loss)),
-        Event::SliceBegin(..) | Event::SliceEnd(..) | Event::Instant(..) => String::new(),
+        Event::SliceBegin(..) | Event::SliceMore(..) | Event::SliceEnd(..) | Event::Instant(..) => String::new(),
+        Event::Lock(_) | Event::Memory(_) | Event::Crash(_) => String::new(),
     }
 }
 

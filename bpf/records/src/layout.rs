@@ -1,8 +1,8 @@
 //! The tables from which `cargo xtask layouts` writes `bpf/include/records.h`.
 
 use crate::{
-    CounterRecord, LANE_HEADER_SIZE, LANE_SLACK, LaneHeader, MAX_FRAMES, SampleRecord, SchedRecord, SchedStackRecord,
-    StackHeader, TaskRecord, sched_flags, stack_id, stack_space, statistic, task_state,
+    CounterRecord, LANE_HEADER_SIZE, LANE_SLACK, LaneHeader, MAX_FRAMES, ProbeRecord, RingRecord, SampleRecord,
+    SchedRecord, SchedStackRecord, StackHeader, TaskRecord, sched_flags, stack_id, stack_space, statistic, task_state,
 };
 
 /// One field of a [`StructLayout`].
@@ -35,6 +35,8 @@ pub const LAYOUTS: &[StructLayout] = &[
     TaskRecord::LAYOUT,
     StackHeader::LAYOUT,
     CounterRecord::LAYOUT,
+    ProbeRecord::LAYOUT,
+    RingRecord::LAYOUT,
     LaneHeader::LAYOUT,
 ];
 

@@ -64,6 +64,10 @@ pub enum RecordKind {
     Counter = 16,
     /// One reading of all clocks ([`ClockRecord`]).
     Clock = 17,
+    /// A hit of a probe ([`ProbeRecord`]).
+    Probe = 18,
+    /// A thread of a marked program announced its ring ([`RingRecord`]).
+    Ring = 19,
 }
 
 impl RecordKind {
@@ -83,6 +87,8 @@ impl RecordKind {
         (Self::Stack, "stack"),
         (Self::Counter, "counter"),
         (Self::Clock, "clock"),
+        (Self::Probe, "probe"),
+        (Self::Ring, "ring"),
     ];
 
     /// The kind of that number, if it is known to this version.
@@ -355,6 +361,77 @@ record! {
         realtime: u64 as "__u64 realtime",
         /// Half the width of the bracket that the reading took, ticks.
         uncertainty: u64 as "__u64 uncertainty",
+    }
+}
+
+record! {
+    /// A hit of a probe; `arguments` words of 8 bytes follow, then the texts,
+    /// each `u16` bytes with `u16` 0, the bytes, and padding to 8.
+    ProbeRecord, 40 {
+        /// Ticks and kind.
+        stamp: Stamp as "__u64 stamp",
+        /// The thread, in the initial pid namespace.
+        tid: u32 as "__u32 tid",
+        /// Its process.
+        tgid: u32 as "__u32 tgid",
+        /// Which probe: the number of its definition.
+        probe: u32 as "__u32 probe",
+        /// Bytes of the record with all that follows, a multiple of 8.
+        size: u16 as "__u16 size",
+        /// Words that follow.
+        arguments: u8 as "__u8 arguments",
+        /// Bit n: argument n was read as a text too; the texts lie in this order.
+        texts: u8 as "__u8 texts",
+        /// The stack pointer at the hit: tells which calls have returned.
+        stack_pointer: u64 as "__u64 stack_pointer",
+        /// Bit n: argument n could not be read.
+        unreadable: u32 as "__u32 unreadable",
+        /// The CPU.
+        cpu: u32 as "__u32 cpu",
+    }
+}
+
+record! {
+    /// A thread of a marked program announced its ring.
+    RingRecord, 40 {
+        /// Ticks and kind.
+        stamp: Stamp as "__u64 stamp",
+        /// The thread, in the initial pid namespace.
+        tid: u32 as "__u32 tid",
+        /// Its process.
+        tgid: u32 as "__u32 tgid",
+        /// The arena's file descriptor in the process.
+        descriptor: u64 as "__u64 descriptor",
+        /// The ring's number.
+        ring: u64 as "__u64 ring",
+        /// Bytes of the arena.
+        arena_bytes: u64 as "__u64 arena_bytes",
+    }
+}
+
+record! {
+    /// Begins every chunk of a thread's zones; items follow.
+    ZoneChunk, 16 {
+        /// The program's number, as its definition has it.
+        client: u32 as "__u32 client",
+        /// The thread, in the initial pid namespace.
+        tid: u32 as "__u32 tid",
+        /// Counts the threads that a lane has served: another number is another thread.
+        owner: u32 as "__u32 owner",
+        /// 0.
+        reserved: u32 as "__u32 reserved",
+    }
+}
+
+record! {
+    /// Begins every chunk of a program's log; entries follow.
+    ZoneLogChunk, 16 {
+        /// The program's number, as its definition has it.
+        client: u32 as "__u32 client",
+        /// Where the first entry lies in the log, bytes.
+        position: u32 as "__u32 position",
+        /// 0.
+        reserved: u64 as "__u64 reserved",
     }
 }
 

@@ -3,7 +3,8 @@
 use syscollect_model::{ClockError, ClockMap, ClockPair, Mapping, RecorderSummary, SessionInfo, SymbolTable, Ticks};
 use syscollect_records::ClockRecord;
 use syscollect_store::{
-    CaptureReader, CounterDefinition, Definition, KnownProcess, Lane, LaneKind, LaneLoss, ReadBuffer, StoreError,
+    CaptureReader, ClientDefinition, CounterDefinition, Definition, KnownProcess, Lane, LaneKind, LaneLoss,
+    ProbeDefinition, ReadBuffer, StoreError,
 };
 
 /// All definitions of a capture, the last one of each where only one counts.
@@ -16,6 +17,8 @@ pub(crate) struct Definitions {
     pub(crate) losses: Vec<LaneLoss>,
     pub(crate) symbols: Vec<SymbolTable>,
     pub(crate) summary: Option<RecorderSummary>,
+    pub(crate) clients: Vec<ClientDefinition>,
+    pub(crate) probes: Vec<ProbeDefinition>,
     /// Definitions that were read.
     pub(crate) count: u64,
     /// Definitions of which no copy verifies.
@@ -49,6 +52,8 @@ impl Definitions {
             Definition::Losses(list) => self.losses = list,
             Definition::Symbols(table) => self.symbols.push(table),
             Definition::Summary(summary) => self.summary = Some(*summary),
+            Definition::Clients(list) => self.clients.extend(list),
+            Definition::Probes(list) => self.probes.extend(list),
             // The reader has found the gaps that these tell of.
             Definition::Lanes(_) => {}
         }

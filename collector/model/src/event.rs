@@ -1,6 +1,9 @@
 //! What happens on the timeline, and who receives it.
 
-use crate::{Loss, ProcessId, RecorderSummary, SessionInfo, StackId, StringId, Tables, ThreadId, Time, TrackId};
+use crate::{
+    Crash, LockEvent, Loss, MemoryEvent, ProcessId, RecorderSummary, SessionInfo, Slice, SliceMore, StackId, StringId,
+    Tables, ThreadId, Time, TrackId,
+};
 
 /// Something that happened at a [`Time`], the same whatever recorded it.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,11 +31,20 @@ pub enum Event {
     /// A counter track has this value from now on, in the track's unit.
     Counter(TrackId, f64),
     /// A slice begins on a slice track; slices of one track nest.
-    SliceBegin(TrackId, StringId),
+    SliceBegin(TrackId, Slice),
+    /// More is known of the innermost open slice of the track. What is named
+    /// here replaces what was said; a text or field of a new name is added.
+    SliceMore(TrackId, SliceMore),
     /// The innermost open slice of the track ends.
     SliceEnd(TrackId),
     /// Something without a duration happened.
-    Instant(TrackId, StringId),
+    Instant(TrackId, Slice),
+    /// Something happened to a lock.
+    Lock(LockEvent),
+    /// Memory was allocated or freed.
+    Memory(MemoryEvent),
+    /// A thread took its process down.
+    Crash(Crash),
     /// Events are missing; [`Loss`] says how many, where and why.
     Loss(Loss),
 }

@@ -21,7 +21,9 @@ mod address_space;
 mod clock;
 mod event;
 mod loss;
+mod resources;
 mod session;
+mod slice;
 mod symbols;
 mod tables;
 
@@ -29,9 +31,11 @@ pub use address_space::{AddressSpaces, Mapping};
 pub use clock::{ClockError, ClockMap, ClockPair, Ticks, Time, TimeCursor};
 pub use event::{Event, Exporter, Migration, OffCpu, Sample, SleepState, Switch, Wakeup};
 pub use loss::{Loss, LossCause};
+pub use resources::{Crash, Lock, LockAction, LockEvent, MemoryEvent};
 pub use session::{ClockSource, CpuClock, CpuInfo, KernelModule, RecorderSummary, SessionInfo};
+pub use slice::{Field, FieldFormat, Fields, Location, Schema, SchemaField, Slice, SliceMore, Value};
 pub use symbols::{Symbol, SymbolFrame, SymbolTable};
 pub use tables::{
-    BuildId, Frame, FrameId, Module, ModuleId, Process, ProcessId, Scope, StackId, StringId, Strings, Tables, Thread,
-    ThreadId, Track, TrackId, TrackKind,
+    BuildId, Frame, FrameId, LocationId, LockId, Module, ModuleId, Process, ProcessId, SchemaId, Scope, StackId,
+    StringId, Strings, Tables, Thread, ThreadId, Track, TrackId, TrackKind,
 };

@@ -1,6 +1,6 @@
 //! The tables that events point into. Rows are only ever added.
 
-use crate::Time;
+use crate::{Location, Lock, Schema, Time};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -47,6 +47,18 @@ id!(
 id!(
     /// A track.
     TrackId
+);
+id!(
+    /// A place in the source.
+    LocationId
+);
+id!(
+    /// A kind of marker.
+    SchemaId
+);
+id!(
+    /// A lock of a program.
+    LockId
 );
 
 /// Deduplicated strings.
@@ -228,6 +240,12 @@ pub enum Scope {
 pub enum TrackKind {
     /// Slices and instants.
     Slices,
+    /// Frames: each is a slice from its mark to the next one, or, where the set
+    /// is not `continuous`, from its beginning to its end.
+    Frames {
+        /// One frame ends where the next begins.
+        continuous: bool,
+    },
     /// A counter, in this unit (`"%"`, `"bytes"`, `"kHz"`, `"W"`, ...).
     Counter {
         /// The unit.
@@ -259,8 +277,15 @@ pub struct Tables {
     pub processes: Vec<Process>,
     /// Threads by [`ThreadId`]; row 0 is the idle thread, one for all CPUs.
     pub threads: Vec<Thread>,
-    /// Tracks by [`TrackId`].
+    /// Tracks by [`TrackId`]. Tracks of one scope that have the same name are
+    /// rows of one track: they hold what overlaps in time (async zones).
     pub tracks: Vec<Track>,
+    /// Places in the source by [`LocationId`].
+    pub locations: Vec<Location>,
+    /// Kinds of markers by [`SchemaId`].
+    pub schemas: Vec<Schema>,
+    /// Locks by [`LockId`].
+    pub locks: Vec<Lock>,
     stack_frames: Vec<FrameId>,
     stack_ends: Vec<u32>,
     stack_ids: FxHashMap<Box<[FrameId]>, StackId>,
@@ -280,6 +305,9 @@ impl Default for Tables {
             processes: vec![process],
             threads: vec![thread],
             tracks: Vec::new(),
+            locations: Vec::new(),
+            schemas: Vec::new(),
+            locks: Vec::new(),
             stack_frames: Vec::new(),
             stack_ends: Vec::new(),
             stack_ids: FxHashMap::default(),
@@ -339,6 +367,21 @@ impl Tables {
     /// A track's row.
     pub fn track(&self, id: TrackId) -> &Track {
         &self.tracks[id.index()]
+    }
+
+    /// A location's row.
+    pub fn location(&self, id: LocationId) -> &Location {
+        &self.locations[id.index()]
+    }
+
+    /// A schema's row.
+    pub fn schema(&self, id: SchemaId) -> &Schema {
+        &self.schemas[id.index()]
+    }
+
+    /// A lock's row.
+    pub fn lock(&self, id: LockId) -> &Lock {
+        &self.locks[id.index()]
     }
 
     /// Adds a track.

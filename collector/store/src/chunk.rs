@@ -39,11 +39,20 @@ pub enum LaneKind {
     Clock = 8,
     /// One [`crate::Definition`] per chunk, JSON, stride 0. Definitions.
     Definition = 9,
+    /// What marked programs wrote: a `ZoneChunk` prefix, then items of
+    /// `syscollect_usdt_client::protocol`, stride 0. The lane's number is the
+    /// collector's for the thread; `current_tid` is the thread.
+    Zone = 10,
+    /// What zones refer to: a `ZoneLogChunk` prefix, then entries of
+    /// `syscollect_usdt_client::protocol`, stride 0. Definitions.
+    ZoneLog = 11,
+    /// Probe hits: `ProbeRecord`s of sizes of their own, stride 0.
+    Probe = 12,
 }
 
 impl LaneKind {
     /// Every kind with the name that messages and `info` print.
-    pub const ALL: [(Self, &'static str); 9] = [
+    pub const ALL: [(Self, &'static str); 12] = [
         (Self::Sched, "sched"),
         (Self::Sample, "samples"),
         (Self::Task, "tasks"),
@@ -53,6 +62,9 @@ impl LaneKind {
         (Self::Counter, "counters"),
         (Self::Clock, "clock"),
         (Self::Definition, "definitions"),
+        (Self::Zone, "zones"),
+        (Self::ZoneLog, "zone definitions"),
+        (Self::Probe, "probes"),
     ];
 
     /// The kind of that number, if this version knows it.
@@ -68,7 +80,7 @@ impl LaneKind {
     /// Whether others refer to what lies there, so that it is written twice
     /// and never dropped or overwritten.
     pub fn is_definition(self) -> bool {
-        !matches!(self, Self::Sched | Self::Sample | Self::Counter)
+        !matches!(self, Self::Sched | Self::Sample | Self::Counter | Self::Zone | Self::Probe)
     }
 }
 

@@ -29,6 +29,90 @@ pub enum Definition {
     /// What each lane produced in all. The writer adds it at the end, so that
     /// chunks that are missing there are noticed too; the last one counts.
     Lanes(Vec<LaneEnd>),
+    /// Programs that are marked and were recorded.
+    Clients(Vec<ClientDefinition>),
+    /// What the numbers in probe records mean.
+    Probes(Vec<ProbeDefinition>),
+}
+
+/// A marked program whose zones are recorded.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClientDefinition {
+    /// The number that chunks of zones carry.
+    pub client: u32,
+    /// Its process, in the initial pid namespace.
+    pub pid: u32,
+    /// What its ticks are: `"tsc"` or `"monotonic"`.
+    pub clock: String,
+    /// When it was taken over.
+    pub since: Ticks,
+}
+
+/// A probe that was attached: one place in one file, or several with the same meaning.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProbeDefinition {
+    /// The number that records carry.
+    pub probe: u32,
+    /// What a hit means.
+    pub role: ProbeRole,
+    /// The number that a begin and its end have in common; each such number nests by itself on a thread's track.
+    pub pair: u32,
+    /// The track's name; empty for the thread's own track.
+    pub track: String,
+    /// What the hit, or the zone, is called: `"python:function__entry"`, a function's demangled name.
+    pub name: String,
+    /// Its arguments, in the order of the record's words.
+    pub arguments: Vec<ProbeArgument>,
+    /// The argument that names the zone or the hit instead.
+    pub named_by: Option<u8>,
+    /// The file that was probed, as one process saw it.
+    pub path: String,
+}
+
+/// What a hit of a probe means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProbeRole {
+    /// Something happened.
+    #[default]
+    Point,
+    /// A zone of the pair begins.
+    ZoneBegin,
+    /// The innermost zone of the pair ends.
+    ZoneEnd,
+    /// A function is entered: like a zone, but what a longer jump left is told by the stack pointer.
+    FunctionEntry,
+    /// It returns.
+    FunctionReturn,
+    /// The zones of a marked program that could not share memory: arguments are
+    /// name, function, file (texts), line, color.
+    ClientZoneBegin,
+    /// The end of these: the depth that is left.
+    ClientZoneEnd,
+    /// A message of such a program: its text, color.
+    ClientMessage,
+    /// A value of a plot of such a program: name (text), bits of a double.
+    ClientPlot,
+    /// A frame mark of such a program: the set's name (text).
+    ClientFrame,
+}
+
+/// An argument of a probe.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProbeArgument {
+    /// Its name: `"arg0"` where nobody gave it one.
+    pub name: String,
+    /// Bytes: 1, 2, 4 or 8.
+    pub size: u8,
+    /// It is a signed number.
+    pub signed: bool,
+    /// It is an IEEE number of `size` bytes.
+    pub float: bool,
+    /// `Some(true)`: a text. `Some(false)`: a number. `None`: a text where what was read looks like one.
+    pub text: Option<bool>,
 }
 
 /// What a lane produced, whether or not it reached the file.
@@ -70,8 +154,8 @@ impl LaneEnd {
 
 impl Definition {
     /// The variant's names in JSON, for telling unknown definitions from broken ones.
-    pub(crate) const NAMES: [&str; 8] =
-        ["session", "processes", "mappings", "counters", "losses", "symbols", "summary", "lanes"];
+    pub(crate) const NAMES: [&str; 10] =
+        ["session", "processes", "mappings", "counters", "losses", "symbols", "summary", "lanes", "clients", "probes"];
 
     /// The same in two halves; `None` for what cannot be divided.
     pub(crate) fn halves(&self) -> Option<[Self; 2]> {
@@ -83,6 +167,8 @@ impl Definition {
             Self::Processes(list) => split(list, Self::Processes),
             Self::Mappings(list) => split(list, Self::Mappings),
             Self::Counters(list) => split(list, Self::Counters),
+            Self::Clients(list) => split(list, Self::Clients),
+            Self::Probes(list) => split(list, Self::Probes),
             Self::Symbols(table) => split(&table.symbols, |symbols| {
                 let (path, build_id, note) = (table.path.clone(), table.build_id.clone(), table.note.clone());
                 Self::Symbols(SymbolTable { path, build_id, symbols, note })

@@ -56,7 +56,10 @@ mod writer;
 pub use buffer::{BufferMode, Popped, TraceBuffer, drain_to};
 pub use chunk::{Chunk, ChunkHeader, Lane, LaneKind};
 pub use codec::ReadBuffer;
-pub use definition::{CounterDefinition, Definition, KnownProcess, KnownThread, LaneEnd, LaneLoss};
+pub use definition::{
+    ClientDefinition, CounterDefinition, Definition, KnownProcess, KnownThread, LaneEnd, LaneLoss, ProbeArgument,
+    ProbeDefinition, ProbeRole,
+};
 pub use error::StoreError;
 pub use format::MAX_CHUNK;
 pub use index::{Damage, IndexEntry};

@@ -285,8 +285,8 @@ impl<W: Write> FirefoxExporter<W> {
 
     fn slice(&mut self, time: u64, event: &Event, tables: &Tables) {
         match *event {
-            Event::SliceBegin(track, name) => {
-                let name = self.shared.string(tables.strings.get(name));
+            Event::SliceBegin(track, ref slice) => {
+                let name = self.shared.string(tables.strings.get(slice.name));
                 self.slices.entry(track).or_default().push(OpenSlice { name, since: time });
             }
             Event::SliceEnd(track) => {
@@ -294,8 +294,8 @@ impl<W: Write> FirefoxExporter<W> {
                     self.slice_marker(track, open.name, Timing::Interval(open.since, time), tables);
                 }
             }
-            Event::Instant(track, name) => {
-                let name = self.shared.string(tables.strings.get(name));
+            Event::Instant(track, ref slice) => {
+                let name = self.shared.string(tables.strings.get(slice.name));
                 self.slice_marker(track, name, Timing::Instant(time), tables);
             }
             _ => {}
@@ -396,7 +396,9 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
             Event::Switch(switch) => self.switch(time, switch, tables),
             Event::Wakeup(wakeup) => self.wakeup(time, wakeup, tables),
             Event::Sample(sample) => self.sample(time, sample, tables),
-            Event::SliceBegin(..) | Event::SliceEnd(..) | Event::Instant(..) => self.slice(time, event, tables),
+            Event::SliceBegin(..) | Event::SliceMore(..) | Event::SliceEnd(..) | Event::Instant(..) => {
+                self.slice(time, event, tables)
+            }
             Event::Counter(track, value) => self.counters.entry(*track).or_default().push(time, *value),
             Event::Loss(loss) => self.loss(time, loss, tables),
             Event::ThreadStart(thread) | Event::ThreadEnd(thread) => {
@@ -404,6 +406,9 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
             }
             // Threads and processes have their last names and their times from the tables.
             Event::Migration(_)
+            | Event::Lock(_)
+            | Event::Memory(_)
+            | Event::Crash(_)
             | Event::ProcessStart(_)
             | Event::ProcessExec(..)
             | Event::ProcessEnd(_)

@@ -174,15 +174,20 @@ impl<W: Write> PerfettoExporter<W> {
             Event::ThreadEnd(thread) => threads.end(stream, sched, time, thread, tables),
             Event::ProcessEnd(process) => threads.end_process(stream, sched, process, tables),
             Event::Counter(track, value) => tracks.counter(stream, sched, time, (track, value), tables),
-            Event::SliceBegin(track, name) => tracks.slice(stream, time, Kind::Begin, (track, Some(name)), tables),
+            Event::SliceBegin(track, ref slice) => {
+                tracks.slice(stream, time, Kind::Begin, (track, Some(slice.name)), tables)
+            }
             Event::SliceEnd(track) => tracks.slice(stream, time, Kind::End, (track, None), tables),
-            Event::Instant(track, name) => tracks.slice(stream, time, Kind::Instant, (track, Some(name)), tables),
+            Event::Instant(track, ref slice) => {
+                tracks.slice(stream, time, Kind::Instant, (track, Some(slice.name)), tables)
+            }
             Event::Loss(ref loss) => {
                 if let Some(cpu) = loss.cpu {
                     sched.gap(cpu, loss.between.map_or(time, |(from, _)| from));
                 }
                 tracks.loss(stream, time, loss)
             }
+            Event::SliceMore(..) | Event::Lock(_) | Event::Memory(_) | Event::Crash(_) => Ok(()),
             Event::Switch(_) | Event::Wakeup(_) | Event::Sample(_) => Ok(()),
         }
     }

@@ -231,17 +231,17 @@ impl ReportExporter {
 
     fn other(&mut self, now: u64, event: &Event, tables: &Tables) {
         match event {
-            Event::SliceBegin(track, name) => {
+            Event::SliceBegin(track, slice) => {
                 self.counts.slices += 1;
                 if self.track_is_chosen(*track, tables) {
-                    self.slices.begin(now, *track, *name);
+                    self.slices.begin(now, *track, slice.name);
                 }
             }
             Event::SliceEnd(track) => self.slices.end(now, *track),
-            Event::Instant(track, name) => {
+            Event::Instant(track, slice) => {
                 self.counts.instants += 1;
                 if self.track_is_chosen(*track, tables) {
-                    self.slices.instant(*name);
+                    self.slices.instant(slice.name);
                 }
             }
             Event::ThreadStart(thread) => self.scheduling.thread_start(now, *thread, tables),

@@ -292,9 +292,9 @@ impl<W: Write> Exporter for TracyExporter<W> {
             }
             Event::Sample(sample) => self.sample(at, sample),
             Event::Counter(track, value) => self.plots.add(*track, at, *value),
-            Event::SliceBegin(track, name) => {
+            Event::SliceBegin(track, slice) => {
                 if let Some(row) = self.track(*track, tables) {
-                    self.cuts.deep += u64::from(!self.rows.get(row).zones.begin(at, *name));
+                    self.cuts.deep += u64::from(!self.rows.get(row).zones.begin(at, slice.name));
                 }
             }
             Event::SliceEnd(track) => {
@@ -302,9 +302,9 @@ impl<W: Write> Exporter for TracyExporter<W> {
                     self.rows.get(row).zones.end(at);
                 }
             }
-            Event::Instant(track, name) => {
+            Event::Instant(track, slice) => {
                 let row = self.track(*track, tables);
-                self.message(row, at, messages::WHITE, Words::Instant(*name));
+                self.message(row, at, messages::WHITE, Words::Instant(slice.name));
             }
             Event::Loss(loss) => self.loss(at, loss),
             Event::ThreadStart(thread) => self.life(*thread, at, Words::Starts),
@@ -317,6 +317,7 @@ impl<W: Write> Exporter for TracyExporter<W> {
             }
             // Their first threads tell; moves are told by the next CPU.
             Event::ProcessStart(_) | Event::ProcessEnd(_) | Event::Migration(_) => (),
+            Event::SliceMore(..) | Event::Lock(_) | Event::Memory(_) | Event::Crash(_) => (),
         }
         Ok(())
     }

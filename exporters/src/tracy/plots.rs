@@ -71,7 +71,7 @@ fn describe(track: TrackId, tables: &Tables) -> (u8, String) {
     };
     let unit = match row.kind {
         TrackKind::Counter { unit } => text(unit),
-        TrackKind::Slices => "",
+        TrackKind::Slices | TrackKind::Frames { .. } => "",
     };
     let format = match unit {
         "bytes" | "B" => MEMORY,

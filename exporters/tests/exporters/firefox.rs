@@ -164,7 +164,7 @@ fn a_slice_that_never_ends_has_a_start_only() {
     let track = story.track(Scope::Thread(thread), "zones", None);
     let name = story.name("endless");
     story.then(Event::SliceEnd(track));
-    story.then(Event::SliceBegin(track, name));
+    story.then(Event::SliceBegin(track, name.into()));
     let profile = plain(&story);
     assert_eq!(profile.markers("slice").len(), 1, "an end without a beginning is none");
     assert_eq!(profile.thread("7")["markers"]["phase"][0], 2);
@@ -281,7 +281,7 @@ proptest! {
                 0 | 1 => story.switch(cpu, thread, off(SleepState::Interruptible), ThreadId((thread.0 + 1) % 4)),
                 2 => story.switch(cpu, thread, preempted(), IDLE),
                 3 => story.wakeup(cpu, IDLE, thread, stack),
-                4 => story.then(Event::SliceBegin(track, name)),
+                4 => story.then(Event::SliceBegin(track, name.into())),
                 5 => story.then(Event::SliceEnd(track)),
                 _ => {
                     samples += 1;

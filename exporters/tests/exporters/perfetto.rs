@@ -244,9 +244,9 @@ fn event(kind: u8, a: u8, b: u8, c: u8, flags: u8) -> Event {
         13 => Event::ProcessExec(process, name),
         14 => match flags % 4 {
             0 => Event::Counter(TrackId(u32::from(a % 2)), f64::from(b) - 10.0),
-            1 => Event::SliceBegin(TrackId(2), name),
+            1 => Event::SliceBegin(TrackId(2), name.into()),
             2 => Event::SliceEnd(TrackId(2)),
-            _ => Event::Instant(TrackId(2), name),
+            _ => Event::Instant(TrackId(2), name.into()),
         },
         _ => Event::Loss(Loss {
             lane: "lane".into(),

@@ -314,9 +314,9 @@ fn tracks(story: &mut Story, (process, thread): (ProcessId, ThreadId)) {
         story.then(Event::Counter(track, value));
     }
     let (outer, inner, mark) = (story.name("outer"), story.name("inner"), story.name("mark"));
-    story.then(Event::SliceBegin(zones, outer));
-    story.then(Event::SliceBegin(zones, inner));
-    story.then(Event::Instant(zones, mark));
+    story.then(Event::SliceBegin(zones, outer.into()));
+    story.then(Event::SliceBegin(zones, inner.into()));
+    story.then(Event::Instant(zones, mark.into()));
     story.then(Event::SliceEnd(zones));
     story.then(Event::SliceEnd(zones));
 }

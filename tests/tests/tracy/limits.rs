@@ -52,7 +52,7 @@ fn zones_of_too_many_names_keep_their_names() {
     let count = 32_767 + 5;
     for index in 0..count {
         let name = story.tables.strings.intern(&format!("f{index}"));
-        story.at(2 * index + 1, Event::SliceBegin(track, name));
+        story.at(2 * index + 1, Event::SliceBegin(track, name.into()));
         story.at(2 * index + 2, Event::SliceEnd(track));
     }
     let (trace, cuts) = story.read_cut();
@@ -68,7 +68,7 @@ fn slices_too_deep_are_told_and_the_others_nest() {
     let thread = story.task(5, "app");
     let track = story.track(Scope::Thread(thread), "calls");
     let name = story.tables.strings.intern("f");
-    (1..=258).for_each(|at| story.at(at, Event::SliceBegin(track, name)));
+    (1..=258).for_each(|at| story.at(at, Event::SliceBegin(track, name.into())));
     (2_001..=2_258).for_each(|at| story.at(at, Event::SliceEnd(track)));
     let (trace, cuts) = story.read_cut();
     let (mut zone, mut depth) = (&trace.threads[0].zones[0], 1);

@@ -33,9 +33,9 @@ fn story(steps: Vec<(u8, u64, u32, u32, u32)>) -> Story {
             }
             2 => story.wake(at, thread),
             3 => story.sample(at, thread, stack),
-            4 => story.at(at, Event::SliceBegin(track, name)),
+            4 => story.at(at, Event::SliceBegin(track, name.into())),
             5 => story.at(at, Event::SliceEnd(track)),
-            _ => story.at(at, Event::Instant(track, name)),
+            _ => story.at(at, Event::Instant(track, name.into())),
         }
     }
     story

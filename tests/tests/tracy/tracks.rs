@@ -22,18 +22,18 @@ fn slices_are_zones_that_nest() {
     let name = |story: &mut Story, text: &str| story.tables.strings.intern(text);
     let [a, b, c] = ["a", "b", "c"].map(|text| name(&mut story, text));
     story.at(1, Event::SliceEnd(own));
-    story.at(2, Event::SliceBegin(own, a));
-    story.at(3, Event::SliceBegin(own, b));
-    story.at(4, Event::SliceBegin(second, c));
+    story.at(2, Event::SliceBegin(own, a.into()));
+    story.at(3, Event::SliceBegin(own, b.into()));
+    story.at(4, Event::SliceBegin(second, c.into()));
     story.at(5, Event::SliceEnd(own));
-    story.at(6, Event::SliceBegin(own, b));
+    story.at(6, Event::SliceBegin(own, b.into()));
     story.at(7, Event::SliceEnd(own));
     story.at(8, Event::SliceEnd(own));
     story.at(9, Event::SliceEnd(second));
-    story.at(10, Event::SliceBegin(own, c));
-    story.at(11, Event::SliceBegin(own, a));
+    story.at(10, Event::SliceBegin(own, c.into()));
+    story.at(11, Event::SliceBegin(own, a.into()));
     story.at(12, Event::SliceEnd(own));
-    story.at(13, Event::SliceBegin(cpu, a));
+    story.at(13, Event::SliceBegin(cpu, a.into()));
     let trace = story.read();
 
     let inside = vec![zone("b", 3, 5, vec![]), zone("b", 6, 7, vec![])];
@@ -52,7 +52,7 @@ fn instants_are_messages_of_their_thread() {
     let scopes = [(Scope::Machine, "boot"), (Scope::Process(process), "gc"), (Scope::Thread(thread), "log")];
     for (at, (scope, name)) in (1..).zip(scopes) {
         let (track, text) = (story.track(scope, name), story.tables.strings.intern(&format!("{name}!")));
-        story.at(at, Event::Instant(track, text));
+        story.at(at, Event::Instant(track, text.into()));
     }
     let trace = story.read();
     let expected = [(1, "machine / boot", "boot!"), (2, "app / gc", "gc!"), (3, "app / main", "log!")];

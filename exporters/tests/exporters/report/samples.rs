@@ -117,14 +117,14 @@ fn slices_are_measured_from_begin_to_end() {
     let (draw, load, mark) = (story.name("draw"), story.name("load"), story.name("mark"));
     story.at(0, Event::SliceEnd(first));
     for begin in [0, 100, 200] {
-        story.at(begin, Event::SliceBegin(first, draw));
-        story.at(begin + 10, Event::SliceBegin(first, load));
+        story.at(begin, Event::SliceBegin(first, draw.into()));
+        story.at(begin + 10, Event::SliceBegin(first, load.into()));
         story.at(begin + 15, Event::SliceEnd(first));
         story.at(begin + 20 + begin / 10, Event::SliceEnd(first));
     }
-    story.at(300, Event::SliceBegin(second, load));
-    story.at(310, Event::Instant(second, mark));
-    story.at(310, Event::Instant(first, mark));
+    story.at(300, Event::SliceBegin(second, load.into()));
+    story.at(310, Event::Instant(second, mark.into()));
+    story.at(310, Event::Instant(first, mark.into()));
     let report = report(&story);
     let rows: Vec<_> =
         report.slices.rows.iter().map(|row| (row.name.as_str(), row.durations, row.unfinished)).collect();

@@ -1,0 +1,3 @@
+//! Marks zones, messages and plots in a program for syscollect.
+
+pub mod protocol;
