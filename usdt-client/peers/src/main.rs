@@ -1,0 +1,2 @@
+//! What a zone costs here and elsewhere.
+fn main() {}
