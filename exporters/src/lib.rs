@@ -43,6 +43,7 @@ pub mod report;
 mod stacks;
 mod text;
 mod tracy;
+mod words;
 
 pub use error::ExportError;
 pub use firefox::{FirefoxExporter, FirefoxOptions};

@@ -2,13 +2,16 @@
 
 use super::code::Code;
 use super::header::{self, Span};
-use super::messages::{self, Message, Words};
-use super::plots::{self, Plot, Plots};
+use super::locks::{self, Locks};
+use super::memory::{self, Memory};
+use super::messages::{self, Crash, Message};
+use super::plots::{self, Plots};
 use super::rows::{self, Row, Rows, Sample};
 use super::sched::{self, Cpus};
+use super::slices::Slices;
 use super::texts::{Texts, pointer};
 use super::wire::Payload;
-use super::zones::Locations;
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use syscollect_model::{SessionInfo, Tables};
 
@@ -20,8 +23,11 @@ pub(crate) struct Contents<'a> {
     pub(crate) cpus: &'a Cpus,
     pub(crate) messages: &'a [Message],
     pub(crate) plots: &'a Plots,
-    pub(crate) locations: &'a Locations,
+    pub(crate) slices: &'a mut Slices,
+    pub(crate) locks: &'a Locks,
+    pub(crate) memory: &'a Memory,
     pub(crate) code: &'a mut Code,
+    pub(crate) crash: Option<Crash>,
     pub(crate) notes: Vec<u32>,
 }
 
@@ -85,26 +91,33 @@ pub(crate) fn write<W: Write>(
     texts: &mut Texts,
     tables: &Tables,
 ) -> io::Result<()> {
-    let Contents { session, span, rows, cpus, messages, plots, locations, code, notes } = contents;
+    let Contents { session, span, rows, cpus, messages, plots, slices, locks, memory, code, crash, notes } = contents;
+    // All texts come first: they stand before what points to them.
     let threads = Threads::new(rows, texts, tables);
-    let words: Vec<u32> = messages.iter().map(|message| word(&message.words, texts, tables)).collect();
     let usage = plots::usage(rows.all(), session.cpus.len(), span.last);
     let plots = plots.named(&usage, texts, tables);
+    let frames = slices.frames.named(texts, tables);
+    let locks = locks.named(&mut slices.shared.locations, texts, tables);
     let callstacks = name_stacks(rows, code, texts, tables);
+    let of_messages = messages::callstacks(messages, code, texts, tables);
+    let of_zones = slices.shared.callstacks(code, texts, tables);
+    let pools = memory.named(code, texts, tables);
+    let mut pointers: BTreeSet<u32> = plots.iter().map(plots::Plot::name).chain(frames.names()).collect();
+    pointers.extend(pools.iter().filter_map(|pool| pool.name).chain(crash.map(|crash| crash.text)));
 
-    header::write(out, session, &span)?;
-    out.bytes(&[0; 28])?; // no crash
-    frame_set(out)?;
-    strings(out, texts, &plots)?;
+    header::write(out, session, &Span { first_frame: frames.offset(), ..span })?;
+    messages::write_crash(out, crash)?;
+    frames.write(out)?;
+    strings(out, texts, &pointers)?;
     threads.write(out)?;
-    locations.write(out)?;
-    out.count(0)?; // locks
-    messages::write(out, messages, &words)?;
-    locations.write_extras(out)?;
-    timelines(out, rows.all(), &threads.numbers, locations, &callstacks)?;
+    slices.shared.locations.write(out)?;
+    locks::write(out, &locks, &threads.numbers)?;
+    messages::write(out, messages, &of_messages)?;
+    slices.shared.write_extras(out, &of_zones)?;
+    timelines(out, rows.all(), &threads.numbers, &callstacks)?;
     [0; 3].into_iter().try_for_each(|none| out.count(none))?; // GPU zones, their children, contexts
     plots::write(out, &plots)?;
-    [0; 2].into_iter().try_for_each(|none| out.count(none))?; // memory pools, their events
+    memory::write(out, &pools)?;
     write_code(out, code)?;
     out.count(notes.len())?;
     notes.iter().try_for_each(|note| out.string_ref(Some(*note)))?;
@@ -118,41 +131,19 @@ pub(crate) fn write<W: Write>(
     [0; 4].into_iter().try_for_each(|none| out.count(none))
 }
 
-/// The frame set that every file has, with the one frame that begins with it.
-fn frame_set<W: Write>(out: &mut Payload<W>) -> io::Result<()> {
-    out.count(1)?;
-    out.u64(0)?;
-    out.u8(1)?;
-    out.count(1)?;
-    out.i64(0)?;
-    out.u32(u32::MAX)
-}
-
-fn strings<W: Write>(out: &mut Payload<W>, texts: &Texts, plots: &[Plot<'_>]) -> io::Result<()> {
+fn strings<W: Write>(out: &mut Payload<W>, texts: &Texts, pointers: &BTreeSet<u32>) -> io::Result<()> {
     out.count(texts.rows().len())?;
     for (text, index) in texts.rows().iter().zip(0..) {
         out.u64(pointer(index))?;
         out.text(text)?;
     }
-    // Names of plots are the only ones that are looked up by pointer.
-    out.count(plots.len())?;
-    for plot in plots {
-        out.u64(pointer(plot.name()))?;
-        out.u64(pointer(plot.name()))?;
+    // Names of plots, frame sets and pools, and the words of the crash, are looked up by pointer.
+    out.count(pointers.len())?;
+    for text in pointers {
+        out.u64(pointer(*text))?;
+        out.u64(pointer(*text))?;
     }
     Ok(())
-}
-
-fn word(words: &Words, texts: &mut Texts, tables: &Tables) -> u32 {
-    let text = |id| tables.strings.get(id);
-    match words {
-        Words::Instant(name) => texts.intern(text(*name)),
-        Words::Starts => texts.intern("starts"),
-        Words::Ends => texts.intern("ends"),
-        Words::Runs(name) => texts.intern(&format!("runs {}", text(*name))),
-        Words::Named(name) => texts.intern(&format!("is named {}", text(*name))),
-        Words::Other(words) => texts.intern(words),
-    }
 }
 
 /// The call stack of each sample, in the order of rows and samples.
@@ -161,13 +152,7 @@ fn name_stacks(rows: &Rows, code: &mut Code, texts: &mut Texts, tables: &Tables)
     samples.map(|sample| code.callstack(sample.stack(), texts, tables)).collect()
 }
 
-fn timelines<W: Write>(
-    out: &mut Payload<W>,
-    rows: &[Row],
-    numbers: &[u64],
-    locations: &Locations,
-    callstacks: &[u32],
-) -> io::Result<()> {
+fn timelines<W: Write>(out: &mut Payload<W>, rows: &[Row], numbers: &[u64], callstacks: &[u32]) -> io::Result<()> {
     out.count(rows.iter().map(|row| row.zones.len()).sum())?;
     out.count(rows.iter().map(|row| row.zones.parents()).sum())?;
     out.count(rows.len())?;
@@ -179,7 +164,7 @@ fn timelines<W: Write>(
         out.count(row.zones.len())?;
         out.count(row.samples.iter().filter(|sample| sample.kernel).count())?;
         out.u8(0)?;
-        row.zones.write(out, locations)?;
+        row.zones.write(out)?;
         out.count(row.messages.len())?;
         row.messages.iter().try_for_each(|message| out.u64(messages::key(*message)))?;
         let samples = place_samples(&row.samples, callstacks);

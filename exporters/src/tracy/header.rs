@@ -17,6 +17,8 @@ pub(crate) struct Span {
     pub(crate) origin: u64,
     /// Time of the last event.
     pub(crate) last: i64,
+    /// The number of the first frame of the main set; 0 where frames have none.
+    pub(crate) first_frame: u64,
 }
 
 /// Writes everything up to the CPU topology.
@@ -29,7 +31,7 @@ pub(crate) fn write<W: Write>(out: &mut Payload<W>, session: &SessionInfo, span:
     out.f64(1.0)?;
     // The viewer divides by the whole: it must not be 0.
     out.i64(span.last.max(1))?;
-    out.u64(0)?;
+    out.u64(span.first_frame)?;
     // No process is the profiled one, unless one alone was recorded.
     out.u64(match session.filter_pids[..] {
         [pid] => pid.into(),

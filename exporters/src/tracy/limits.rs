@@ -9,7 +9,7 @@ pub(crate) struct Cuts {
     pub(crate) threads: u64,
     /// Events later than 2^47 ns.
     pub(crate) late: u64,
-    /// Names of zones that share a source location.
+    /// Zones that share the last source location.
     pub(crate) locations: u64,
     /// Slices too deep.
     pub(crate) deep: u64,
@@ -19,6 +19,12 @@ pub(crate) struct Cuts {
     pub(crate) stacks: u64,
     /// Stacks longer than 65,535 frames.
     pub(crate) frames: u64,
+    /// Events of threads beyond the 64th of a lock.
+    pub(crate) lock_threads: u64,
+    /// Memory that was freed and whose allocation is not known.
+    pub(crate) unknown_memory: u64,
+    /// Allocations beyond the 2^32nd of a pool, or above address 2^55.
+    pub(crate) memory: u64,
 }
 
 impl Cuts {
@@ -38,7 +44,7 @@ impl Cuts {
             ),
             (
                 self.locations,
-                "names of zones have no statistics of their own: a .tracy file has room for 32,767 source locations, \
+                "zones have no statistics under their own names: a .tracy file has room for 32,767 source locations, \
                  and these share the last one",
             ),
             (self.deep, "slices deeper than 255 levels, the most that a viewer counts"),
@@ -53,6 +59,20 @@ impl Cuts {
                  (-d), fewer processes (-p) or --stacks samples",
             ),
             (self.frames, "call stacks were cut to 65,535 frames"),
+            (
+                self.lock_threads,
+                "events of locks by threads beyond the first 64 of a lock, all that a .tracy file has room for",
+            ),
+            (
+                self.unknown_memory,
+                "times memory was freed that was allocated before the recording, or whose allocation is lost: a .tracy \
+                 file has room for both together only",
+            ),
+            (
+                self.memory,
+                "allocations beyond 4,294,967,295 of a pool, or above address 2^55, all that a .tracy file has room \
+                 for: record a shorter time (-d)",
+            ),
         ];
         said.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}")).collect()
     }

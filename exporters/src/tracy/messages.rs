@@ -1,41 +1,44 @@
-//! Messages: instants, losses, and what happens to threads.
+//! Messages: instants, losses, and what happens to threads; the crash.
 
+use super::code::Code;
+use super::texts::{Texts, pointer};
 use super::wire::Payload;
 use std::io::{self, Write};
-use syscollect_model::StringId;
+use syscollect_model::{StackId, Tables};
 
 /// Colours as the file has them: alpha, blue, green, red from the highest byte on.
-pub(crate) const WHITE: u32 = 0xffff_ffff;
-pub(crate) const GREY: u32 = 0xffaa_aaaa;
-pub(crate) const RED: u32 = 0xff55_55ff;
-
-/// What a message says.
-#[derive(Clone, Debug)]
-pub(crate) enum Words {
-    /// The name of an instant.
-    Instant(StringId),
-    /// A thread begins.
-    Starts,
-    /// A thread ends.
-    Ends,
-    /// A process runs another program.
-    Runs(StringId),
-    /// A thread has this name from now on.
-    Named(StringId),
-    /// Whatever else.
-    Other(Box<str>),
-}
+pub(crate) const WHITE: u32 = OPAQUE | 0xff_ffff;
+pub(crate) const GREY: u32 = OPAQUE | 0xaa_aaaa;
+pub(crate) const RED: u32 = OPAQUE | 0x55_55ff;
+pub(crate) const OPAQUE: u32 = 0xff << 24;
 
 /// A message. Which thread has it is noted there.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub(crate) time: i64,
     pub(crate) color: u32,
-    pub(crate) words: Words,
+    pub(crate) text: u32,
+    pub(crate) stack: Option<StackId>,
 }
 
-/// Writes all messages; `texts` are their words.
-pub(crate) fn write<W: Write>(out: &mut Payload<W>, messages: &[Message], texts: &[u32]) -> io::Result<()> {
+/// What took a process down: the file has room for one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Crash {
+    pub(crate) time: i64,
+    /// The thread's number.
+    pub(crate) thread: u64,
+    pub(crate) text: u32,
+    pub(crate) callstack: u32,
+}
+
+/// The call stacks of messages; 0 is none.
+pub(crate) fn callstacks(messages: &[Message], code: &mut Code, texts: &mut Texts, tables: &Tables) -> Vec<u32> {
+    let mut index = |stack: StackId| code.callstack(Some(stack), texts, tables);
+    messages.iter().map(|message| message.stack.map_or(0, &mut index)).collect()
+}
+
+/// Writes all messages.
+pub(crate) fn write<W: Write>(out: &mut Payload<W>, messages: &[Message], callstacks: &[u32]) -> io::Result<()> {
     // The viewer expects them in the order of time; their keys are their places in the list.
     let mut order: Vec<u32> = (0..messages.len() as u32).collect();
     order.sort_by_key(|index| messages[*index as usize].time);
@@ -45,12 +48,21 @@ pub(crate) fn write<W: Write>(out: &mut Payload<W>, messages: &[Message], texts:
         let message = &messages[index as usize];
         out.u64(key(index))?;
         out.i64(message.time - reference)?;
-        out.string_ref(Some(texts[index as usize]))?;
+        out.string_ref(Some(message.text))?;
         out.u32(message.color)?;
-        out.int24(0)?;
+        out.int24(callstacks[index as usize])?;
         reference = message.time;
     }
     Ok(())
+}
+
+/// Writes the crash, or that there was none.
+pub(crate) fn write_crash<W: Write>(out: &mut Payload<W>, crash: Option<Crash>) -> io::Result<()> {
+    let Some(crash) = crash else { return out.bytes(&[0; 28]) };
+    out.u64(crash.thread)?;
+    out.i64(crash.time)?;
+    out.u64(pointer(crash.text))?;
+    out.u32(crash.callstack)
 }
 
 /// What stands for a message where the file wants a pointer.

@@ -8,49 +8,61 @@
 //! | CPU samples | samples; without a stack on a call stack `[no stack]`; of idle CPUs on threads of their own |
 //! | stacks of threads that left their CPU by themselves | context switch samples |
 //! | frames, inlined ones | call stack frames and symbols |
-//! | slices | zones, on a thread of their own where no thread has them |
+//! | slices | zones with source location, text, colour and call stack; all tracks of a thread on it as far as they nest, others on threads of their own |
+//! | frames | frame sets; the first set named "Frames" is the main one |
 //! | instants, losses, starts, names and ends of threads, new programs | messages |
 //! | counters | plots; one more is the load of all CPUs |
+//! | locks | locks; who gives up waiting says so in a message |
+//! | memory events | memory pools: one for each process and pool |
+//! | crashes | the first is the crash; each is a message |
 //! | processes and threads | threads named "process / thread" |
 //! | the session, the recorder's summary | host information, CPU topology, application information |
 //!
-//! Migrations, priorities, wakers and what a thread waits for have no place in
-//! the format. Written is layout 0.11.0, which every viewer since then opens.
+//! Migrations, priorities, wakers, what a thread waits for, categories and kinds
+//! of markers have no place in the format. Written is layout 0.11.0, which every viewer since then opens.
 //!
 //! The format groups everything by kind and by thread, so nothing is written
 //! before the end: **memory** is about 40 bytes for each switch, 16 for each
-//! sample or counter value, 24 for each slice, and the strings and stacks of
-//! the tables once more.
+//! sample, counter value, frame or lock event, 32 for each slice (and 32 more
+//! where it says something), 72 for each piece of memory, every text once, and
+//! the stacks of the tables once more.
 
 mod code;
 mod file;
+mod frames;
 mod header;
 mod limits;
+mod locations;
+mod locks;
+mod memory;
 mod messages;
 mod plots;
 mod rows;
 mod sched;
+mod slices;
 mod texts;
 mod wire;
 mod zones;
 
-use crate::ExportError;
+use crate::{ExportError, words};
 use code::Code;
 use header::Span;
 use limits::Cuts;
-use messages::{Message, Words};
+use locks::Locks;
+use memory::Memory;
+use messages::{Crash, Message};
 use plots::Plots;
 use rows::{Owner, RowId, Rows};
 use rustc_hash::FxHashMap;
 use sched::Cpus;
+use slices::Slices;
 use std::io::Write;
 use syscollect_model::{
-    Event, Exporter, Loss, LossCause, ProcessId, RecorderSummary, Sample, Scope, SessionInfo, Switch, Tables, ThreadId,
-    Time, TrackId,
+    Event, Exporter, LockEvent, Loss, LossCause, MemoryEvent, ProcessId, RecorderSummary, Sample, Scope, SessionInfo,
+    Slice, StackId, Switch, Tables, ThreadId, Time, TrackId,
 };
 use texts::Texts;
 use wire::Payload;
-use zones::Locations;
 
 /// Times have 48 bits and a sign.
 const MAX_TIME: i64 = (1 << 47) - 1;
@@ -78,12 +90,14 @@ pub struct TracyExporter<W> {
     last: i64,
     rows: Rows,
     cpus: Cpus,
+    texts: Texts,
     messages: Vec<Message>,
     plots: Plots,
-    /// Which row has the slices and instants of a track.
-    tracks: FxHashMap<TrackId, Option<RowId>>,
-    /// The track that a thread's own row has.
-    track_of_thread: FxHashMap<ThreadId, TrackId>,
+    slices: Slices,
+    locks: Locks,
+    memory: Memory,
+    /// The first crash: when, and its thread, message and stack.
+    crash: Option<(i64, RowId, u32, Option<StackId>)>,
     first_threads: FirstThreads,
     told_losses: FxHashMap<(String, Option<u32>, LossCause), u64>,
     cuts: Cuts,
@@ -116,10 +130,13 @@ impl<W: Write> TracyExporter<W> {
             last: 0,
             rows: Rows::default(),
             cpus: Cpus::default(),
+            texts: Texts::default(),
             messages: Vec::new(),
             plots: Plots::default(),
-            tracks: FxHashMap::default(),
-            track_of_thread: FxHashMap::default(),
+            slices: Slices::default(),
+            locks: Locks::default(),
+            memory: Memory::default(),
+            crash: None,
             first_threads: FirstThreads::default(),
             told_losses: FxHashMap::default(),
             cuts: Cuts::default(),
@@ -183,31 +200,57 @@ impl<W: Write> TracyExporter<W> {
         }
     }
 
-    fn message(&mut self, row: Option<RowId>, time: i64, color: u32, words: Words) {
+    fn message(&mut self, row: Option<RowId>, time: i64, color: u32, text: &str) {
+        self.message_from(row, (time, color), text, None);
+    }
+
+    fn message_from(&mut self, row: Option<RowId>, (time, color): (i64, u32), text: &str, stack: Option<StackId>) {
         let Some(row) = row else { return };
         self.rows.get(row).messages.push(self.messages.len() as u32);
-        self.messages.push(Message { time, color, words });
+        let text = self.texts.intern(text);
+        self.messages.push(Message { time, color, text, stack });
     }
 
-    fn life(&mut self, thread: ThreadId, time: i64, words: Words) {
+    fn life(&mut self, thread: ThreadId, time: i64, text: &str) {
         let row = self.rows.thread(thread);
-        self.message(row, time, messages::GREY, words);
+        self.message(row, time, messages::GREY, text);
     }
 
-    /// The row of a track's slices. A thread has those of its first track;
-    /// tracks do not nest in each other, so others get rows of their own.
-    fn track(&mut self, id: TrackId, tables: &Tables) -> Option<RowId> {
-        if let Some(row) = self.tracks.get(&id) {
-            return *row;
-        }
-        let row = match tables.track(id).scope {
-            Scope::Thread(thread) if *self.track_of_thread.entry(thread).or_insert(id) == id => {
-                self.rows.thread(thread)
-            }
-            _ => self.rows.other(Owner::Track(id)),
+    fn instant(&mut self, track: TrackId, time: i64, slice: &Slice, tables: &Tables) {
+        let row = match tables.track(track).scope {
+            Scope::Thread(thread) if thread != Tables::IDLE_THREAD => self.rows.thread(thread),
+            _ => self.rows.other(Owner::Track(track)),
         };
-        self.tracks.insert(id, row);
-        row
+        let color = slice.color.map_or(messages::WHITE, |color| messages::OPAQUE | locations::bgr(color));
+        self.message_from(row, (time, color), &words::instant(slice, tables), slice.stack);
+    }
+
+    fn lock(&mut self, time: i64, event: &LockEvent, tables: &Tables) {
+        let Some(row) = self.rows.thread(event.thread) else { return };
+        let locations = &mut self.slices.shared.locations;
+        let location = event.location.map(|id| locations.place(Some(id), &mut self.texts, tables));
+        if let Some(since) = self.locks.add(time, event, row, location) {
+            let name = tables.strings.get(tables.lock(event.lock).name);
+            let waited = words::duration((time - since).unsigned_abs());
+            self.message(Some(row), time, messages::GREY, &format!("gives up on lock {name} after {waited}"));
+        }
+    }
+
+    fn memory(&mut self, time: i64, event: &MemoryEvent, tables: &Tables) {
+        if let Some(row) = self.rows.thread(event.thread) {
+            self.memory.add(time, event, row, tables.thread(event.thread).process);
+        }
+    }
+
+    fn crash(&mut self, time: i64, crash: &syscollect_model::Crash, tables: &Tables) {
+        let Some(row) = self.rows.thread(crash.thread) else { return };
+        let mut text = tables.strings.get(crash.signal).to_owned();
+        if crash.address != 0 {
+            text += &format!(" at address {:#x}", crash.address);
+        }
+        let text_index = self.texts.intern(&text);
+        self.crash.get_or_insert((time, row, text_index, crash.stack));
+        self.message_from(Some(row), (time, messages::RED), &text, crash.stack);
     }
 
     fn loss(&mut self, time: i64, loss: &Loss) {
@@ -216,7 +259,7 @@ impl<W: Write> TracyExporter<W> {
         }
         *self.told_losses.entry((loss.lane.clone(), loss.cpu, loss.cause)).or_default() += loss.count;
         let row = self.rows.other(Owner::Losses);
-        self.message(row, time, messages::RED, Words::Other(loss_words(loss, loss.count).into()));
+        self.message(row, time, messages::RED, &loss_words(loss, loss.count));
     }
 
     /// Losses that no event told.
@@ -228,7 +271,7 @@ impl<W: Write> TracyExporter<W> {
             if rest > 0 {
                 let row = self.rows.other(Owner::Losses);
                 let words = format!("{}, at some time", loss_words(loss, rest));
-                self.message(row, self.last.max(1), messages::RED, Words::Other(words.into()));
+                self.message(row, self.last.max(1), messages::RED, &words);
             }
         }
     }
@@ -238,31 +281,45 @@ impl<W: Write> TracyExporter<W> {
         let hidden = self.rows.all().iter().zip(0..);
         let hidden: Vec<_> = hidden.filter_map(|(row, id)| Some((RowId(id), row.summary()?))).collect();
         for (row, (time, words)) in hidden {
-            self.message(Some(row), time, messages::GREY, Words::Other(words.into()));
+            self.message(Some(row), time, messages::GREY, &words);
         }
     }
 
+    fn count_cuts(&mut self) {
+        self.cuts.cpus = self.cpus.refused;
+        self.cuts.threads = self.rows.refused;
+        self.cuts.locations = self.slices.shared.locations.refused;
+        self.cuts.deep = self.slices.deep;
+        self.cuts.lock_threads = self.locks.refused;
+        (self.cuts.unknown_memory, self.cuts.memory) = (self.memory.unknown, self.memory.refused);
+    }
+
     fn write(&mut self, recorder: Option<&RecorderSummary>, tables: &Tables) -> Result<(), ExportError> {
-        let mut texts = Texts::default();
-        let mut code = Code::new(&mut texts);
-        let mut locations = Locations::default();
-        self.rows.all().iter().for_each(|row| locations.add(&row.zones, &mut texts, tables));
-        (self.cuts.cpus, self.cuts.threads) = (self.cpus.refused, self.rows.refused);
-        self.cuts.locations = locations.shared();
-        let notes = header::notes(&self.session, recorder, &self.cuts.sentences(), &mut texts);
+        self.count_cuts();
+        let texts = &mut self.texts;
+        let mut code = Code::new(texts);
+        let numbers = self.rows.numbers(tables);
+        let crash = self.crash.map(|(time, row, text, stack)| {
+            let callstack = stack.map_or(0, |stack| code.callstack(Some(stack), texts, tables));
+            Crash { time, thread: numbers[row.0 as usize], text, callstack }
+        });
+        let notes = header::notes(&self.session, recorder, &self.cuts.sentences(), texts);
         let contents = file::Contents {
             session: &self.session,
-            span: Span { origin: self.origin.unwrap_or_default(), last: self.last },
+            span: Span { origin: self.origin.unwrap_or_default(), last: self.last, first_frame: 0 },
             rows: &self.rows,
             cpus: &self.cpus,
             messages: &self.messages,
             plots: &self.plots,
-            locations: &locations,
+            slices: &mut self.slices,
+            locks: &self.locks,
+            memory: &self.memory,
             code: &mut code,
+            crash,
             notes,
         };
         let mut payload = Payload::new(&mut self.out)?;
-        file::write(&mut payload, contents, &mut texts, tables)?;
+        file::write(&mut payload, contents, texts, tables)?;
         payload.finish()?;
         (self.cuts.strings, self.cuts.stacks, self.cuts.frames) = (texts.refused, code.refused, code.cut);
         Ok(())
@@ -293,37 +350,38 @@ impl<W: Write> Exporter for TracyExporter<W> {
             Event::Sample(sample) => self.sample(at, sample),
             Event::Counter(track, value) => self.plots.add(*track, at, *value),
             Event::SliceBegin(track, slice) => {
-                if let Some(row) = self.track(*track, tables) {
-                    self.cuts.deep += u64::from(!self.rows.get(row).zones.begin(at, slice.name));
+                // The thread gets its row now, so that rows are in the order in which they were seen.
+                if let Scope::Thread(thread) = tables.track(*track).scope {
+                    let _ = self.rows.thread(thread);
                 }
+                self.slices.begin(*track, (at, slice), &mut self.texts, tables);
             }
-            Event::SliceEnd(track) => {
-                if let Some(row) = self.track(*track, tables) {
-                    self.rows.get(row).zones.end(at);
-                }
-            }
-            Event::Instant(track, slice) => {
-                let row = self.track(*track, tables);
-                self.message(row, at, messages::WHITE, Words::Instant(slice.name));
-            }
+            Event::SliceMore(track, more) => self.slices.more(*track, more, &mut self.texts, tables),
+            Event::SliceEnd(track) => self.slices.end(*track, at, &mut self.texts, tables),
+            Event::Instant(track, slice) => self.instant(*track, at, slice, tables),
             Event::Loss(loss) => self.loss(at, loss),
-            Event::ThreadStart(thread) => self.life(*thread, at, Words::Starts),
-            Event::ThreadName(thread, name) => self.life(*thread, at, Words::Named(*name)),
-            Event::ThreadEnd(thread) => self.life(*thread, at, Words::Ends),
+            Event::ThreadStart(thread) => self.life(*thread, at, "starts"),
+            Event::ThreadName(thread, name) => {
+                self.life(*thread, at, &format!("is named {}", tables.strings.get(*name)));
+            }
+            Event::ThreadEnd(thread) => self.life(*thread, at, "ends"),
             Event::ProcessExec(process, name) => {
                 if let Some(thread) = self.first_threads.of(*process, tables) {
-                    self.life(thread, at, Words::Runs(*name));
+                    self.life(thread, at, &format!("runs {}", tables.strings.get(*name)));
                 }
             }
+            Event::Lock(event) => self.lock(at, event, tables),
+            Event::Memory(event) => self.memory(at, event, tables),
+            Event::Crash(crash) => self.crash(at, crash, tables),
             // Their first threads tell; moves are told by the next CPU.
             Event::ProcessStart(_) | Event::ProcessEnd(_) | Event::Migration(_) => (),
-            Event::SliceMore(..) | Event::Lock(_) | Event::Memory(_) | Event::Crash(_) => (),
         }
         Ok(())
     }
 
     fn end(&mut self, losses: &[Loss], recorder: Option<&RecorderSummary>, tables: &Tables) -> Result<(), ExportError> {
         self.remaining_losses(losses);
+        self.slices.place(&mut self.rows, &mut self.texts, tables);
         self.make_visible();
         self.write(recorder, tables)
     }

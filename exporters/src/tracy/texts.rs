@@ -6,6 +6,8 @@ use std::fmt::Write;
 
 /// An index of 24 bits, one of which values means none.
 const MAX_TEXTS: usize = (1 << 24) - 2;
+/// Names of locks, pools and frame sets: the viewer prints them into 1024 bytes.
+const MAX_SHORT: usize = 900;
 
 /// Every string of the file, once.
 #[derive(Default)]
@@ -19,7 +21,22 @@ pub(crate) struct Texts {
 impl Texts {
     /// The index of a text, made fit for the viewer. The last index stands for all that find no room.
     pub(crate) fn intern(&mut self, text: &str) -> u32 {
+        self.intern_clean(clean(text))
+    }
+
+    /// The same for what is drawn as lines.
+    pub(crate) fn intern_lines(&mut self, text: &str) -> u32 {
+        self.intern_clean(clean_but(text, |character| character == '\n'))
+    }
+
+    /// The same for what the viewer puts into a buffer of a fixed size, without asking for its length.
+    pub(crate) fn intern_short(&mut self, text: &str) -> u32 {
         let clean = clean(text);
+        let short = cut(&clean, MAX_SHORT);
+        if short.len() < clean.len() { self.intern(&format!("{short}...")) } else { self.intern_clean(clean) }
+    }
+
+    fn intern_clean(&mut self, clean: Cow<'_, str>) -> u32 {
         if let Some(id) = self.ids.get(clean.as_ref()) {
             return *id;
         }
@@ -51,12 +68,18 @@ pub(crate) fn pointer(text: u32) -> u64 {
 /// The viewer's strings end at the first NUL and are drawn as they are: a line
 /// break in a name would fall over its neighbours.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
-    if !text.contains(char::is_control) {
+    clean_but(text, |_| false)
+}
+
+/// The same, but for some control characters that may stay.
+fn clean_but(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
+    let goes = |character: char| character.is_control() && !stays(character);
+    if !text.contains(goes) {
         return text.into();
     }
     let mut clean = String::with_capacity(text.len() + 8);
     for character in text.chars() {
-        if character.is_control() {
+        if goes(character) {
             let _ = write!(clean, "{}", character.escape_default());
         } else {
             clean.push(character);
@@ -79,6 +102,21 @@ mod tests {
     fn control_characters_are_told_and_others_kept() {
         assert_eq!(clean("a\0b\nc"), "a\\u{0}b\\nc");
         assert_eq!(clean("żółw \\ \u{fffd}"), "żółw \\ \u{fffd}");
+    }
+
+    #[test]
+    fn lines_stay_lines_where_they_are_drawn_so() {
+        let mut texts = Texts::default();
+        texts.intern_lines("a\0b\nc");
+        assert_eq!(*texts.rows()[0], *"a\\u{0}b\nc");
+    }
+
+    #[test]
+    fn what_goes_into_a_buffer_is_short() {
+        let mut texts = Texts::default();
+        texts.intern_short(&"é".repeat(1_000));
+        texts.intern_short("lock");
+        assert_eq!((texts.rows()[0].len(), &*texts.rows()[1]), (903, "lock"));
     }
 
     #[test]

@@ -91,6 +91,10 @@ impl<W: Write> Payload<W> {
         self.bytes(&value.to_le_bytes())
     }
 
+    pub(crate) fn i16(&mut self, value: i16) -> io::Result<()> {
+        self.bytes(&value.to_le_bytes())
+    }
+
     pub(crate) fn f64(&mut self, value: f64) -> io::Result<()> {
         self.bytes(&value.to_le_bytes())
     }
@@ -109,6 +113,11 @@ impl<W: Write> Payload<W> {
     /// `StringIdx`.
     pub(crate) fn string_index(&mut self, text: u32) -> io::Result<()> {
         self.int24(text + 1)
+    }
+
+    /// `StringIdx` that may be none.
+    pub(crate) fn optional_string_index(&mut self, text: Option<u32>) -> io::Result<()> {
+        self.int24(text.map_or(0, |text| text + 1))
     }
 
     /// `StringRef` by index.

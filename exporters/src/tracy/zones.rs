@@ -1,15 +1,17 @@
-//! Slices as zones: a timeline of nested zones per thread, and where they come from.
+//! Slices as zones: a timeline of nested zones per thread.
 
+use super::code::Code;
+use super::locations::{Locations, Place, bgr};
 use super::texts::Texts;
 use super::wire::Payload;
-use rustc_hash::FxHashMap;
+use crate::words;
 use std::io::{self, Write};
-use syscollect_model::{StringId, Tables};
+use syscollect_model::{Fields, Slice, SliceMore, StackId, Tables};
 
 /// The viewer reads zones by recursion and counts in 8 bits how deep one nests in itself.
 const MAX_DEPTH: usize = 255;
-/// The index of a source location has 16 bits and a sign.
-const MAX_LOCATIONS: usize = i16::MAX as usize;
+/// The last line of a zone that its program did not end.
+const UNFINISHED: &str = "[unfinished]";
 
 /// A zone; those inside follow it.
 #[derive(Clone, Copy, Debug)]
@@ -17,43 +19,128 @@ pub(crate) struct Zone {
     start: i64,
     /// -1 while it is open.
     end: i64,
-    name: StringId,
+    /// What else is said of it: a row of [`Extras`]; 0 is nothing.
+    extra: u32,
     children: u32,
+    location: i16,
 }
 
-/// The zones of one thread, each followed by those inside.
+impl Zone {
+    /// The end; an open zone ends after all others.
+    fn until(&self) -> i64 {
+        if self.end < 0 { i64::MAX } else { self.end }
+    }
+}
+
+/// What is said of a zone that has not ended.
+#[derive(Debug)]
+struct Open {
+    zone: u32,
+    name: Option<u32>,
+    color: u32,
+    stack: Option<StackId>,
+    fields: Fields,
+    unfinished: bool,
+}
+
+/// What a zone says beyond its location.
+#[derive(Debug)]
+struct Extra {
+    name: Option<u32>,
+    text: Option<u32>,
+    color: u32,
+    stack: Option<StackId>,
+}
+
+/// What all zones share.
+#[derive(Default)]
+pub(crate) struct Shared {
+    pub(crate) locations: Locations,
+    extras: Vec<Extra>,
+}
+
+/// The zones of one track, each followed by those inside.
 #[derive(Debug, Default)]
 pub(crate) struct Zones {
     list: Vec<Zone>,
-    open: Vec<u32>,
-    roots: u32,
+    open: Vec<Open>,
     /// Open zones that were too deep.
     skipped: u32,
 }
 
 impl Zones {
     /// Begins a zone; `false` where it is too deep.
-    pub(crate) fn begin(&mut self, time: i64, name: StringId) -> bool {
+    pub(crate) fn begin(
+        &mut self,
+        (time, slice): (i64, &Slice),
+        shared: &mut Shared,
+        texts: &mut Texts,
+        tables: &Tables,
+    ) -> bool {
         if self.open.len() >= MAX_DEPTH {
             self.skipped += 1;
             return false;
         }
-        match self.open.last() {
-            Some(parent) => self.list[*parent as usize].children += 1,
-            None => self.roots += 1,
+        if let Some(parent) = self.open.last() {
+            self.list[parent.zone as usize].children += 1;
         }
-        self.open.push(self.list.len() as u32);
-        self.list.push(Zone { start: time, end: -1, name, children: 0 });
+        let place = shared.locations.zone(slice.name, (slice.location, slice.color), texts, tables);
+        let own_name = place.shared || slice.number.is_some();
+        self.open.push(Open {
+            zone: self.list.len() as u32,
+            name: own_name.then(|| texts.intern(&words::numbered(slice.name, slice.number, tables))),
+            // A location that is shared may have another colour.
+            color: slice.color.filter(|_| place.shared).map_or(0, bgr),
+            stack: slice.stack,
+            fields: slice.fields.clone(),
+            unfinished: false,
+        });
+        self.list.push(Zone { start: time, end: -1, extra: 0, children: 0, location: Place::index(place) });
         true
     }
 
+    /// More is known of the innermost zone.
+    pub(crate) fn more(&mut self, more: &SliceMore, texts: &mut Texts, tables: &Tables) {
+        let Some(open) = self.open.last_mut().filter(|_| self.skipped == 0) else { return };
+        if let Some((name, number)) = more.name {
+            open.name = Some(texts.intern(&words::numbered(name, number, tables)));
+        }
+        if let Some(color) = more.color {
+            open.color = bgr(color);
+        }
+        words::amend(&mut open.fields, &more.fields);
+        open.unfinished |= more.unfinished;
+    }
+
     /// Ends the innermost zone, if one is open.
-    pub(crate) fn end(&mut self, time: i64) {
+    pub(crate) fn end(&mut self, time: i64, shared: &mut Shared, texts: &mut Texts, tables: &Tables) {
         if self.skipped > 0 {
             self.skipped -= 1;
-        } else if let Some(zone) = self.open.pop() {
-            self.list[zone as usize].end = time;
+        } else if let Some(open) = self.open.pop() {
+            self.list[open.zone as usize].end = time;
+            self.say(open, shared, texts, tables);
         }
+    }
+
+    /// No more comes: zones that are open stay so.
+    pub(crate) fn finish(&mut self, shared: &mut Shared, texts: &mut Texts, tables: &Tables) {
+        for open in std::mem::take(&mut self.open) {
+            self.say(open, shared, texts, tables);
+        }
+    }
+
+    fn say(&mut self, open: Open, shared: &mut Shared, texts: &mut Texts, tables: &Tables) {
+        let Open { zone, name, color, stack, fields, unfinished } = open;
+        if (name, color, stack, unfinished) == (None, 0, None, false) && fields.is_empty() {
+            return;
+        }
+        let mut text = words::lines(&fields, tables);
+        if unfinished {
+            text += if text.is_empty() { UNFINISHED } else { "\n[unfinished]" };
+        }
+        let text = (!text.is_empty()).then(|| texts.intern_lines(&text));
+        shared.extras.push(Extra { name, text, color, stack });
+        self.list[zone as usize].extra = shared.extras.len() as u32;
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -68,17 +155,32 @@ impl Zones {
         self.list.iter().filter(|zone| zone.children > 0).count()
     }
 
+    /// Takes in the zones of another track, if each lies wholly inside or outside of every other; else gives them back.
+    pub(crate) fn nest(&mut self, other: Self) -> Result<(), Self> {
+        if self.is_empty() {
+            *self = other;
+            return Ok(());
+        }
+        match nested(&self.list, &other.list) {
+            Some(list) => {
+                self.list = list;
+                Ok(())
+            }
+            None => Err(other),
+        }
+    }
+
     /// Writes the timeline. One time of reference goes through the whole tree.
-    pub(crate) fn write<W: Write>(&self, out: &mut Payload<W>, locations: &Locations) -> io::Result<()> {
-        out.u32(self.roots)?;
+    pub(crate) fn write<W: Write>(&self, out: &mut Payload<W>) -> io::Result<()> {
+        let inside: u32 = self.list.iter().map(|zone| zone.children).sum();
+        out.u32(self.list.len() as u32 - inside)?;
         let mut reference = 0;
         let mut open: Vec<(u32, i64)> = Vec::new();
         for zone in &self.list {
-            let place = locations.places[&zone.name];
-            out.bytes(&place.location.to_le_bytes())?;
+            out.i16(zone.location)?;
             out.i64(zone.start - reference)?;
             reference = zone.start;
-            out.u32(place.extra)?;
+            out.u32(zone.extra)?;
             out.u32(zone.children)?;
             open.push((zone.children, zone.end));
             while let Some((0, end)) = open.last().copied() {
@@ -94,94 +196,135 @@ impl Zones {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    /// The index of the source location, as zones have it.
-    location: i16,
-    /// The index of the zone extra; 0 is none.
-    extra: u32,
-}
-
-/// The source locations of all zones: one per name.
-#[derive(Default)]
-pub(crate) struct Locations {
-    places: FxHashMap<StringId, Place>,
-    /// The name of each location, and how many zones it has.
-    rows: Vec<(u32, u64)>,
-    /// Names of zones that found no location of their own.
-    extras: Vec<u32>,
-    function: u32,
-}
-
-impl Locations {
-    /// Names the zones of one thread.
-    pub(crate) fn add(&mut self, zones: &Zones, texts: &mut Texts, tables: &Tables) {
-        if self.rows.is_empty() {
-            self.function = texts.intern("");
-        }
-        for zone in &zones.list {
-            let place = match self.places.get(&zone.name) {
-                Some(place) => *place,
-                None => self.new_place(zone.name, texts, tables),
-            };
-            self.rows[(-1 - place.location) as usize].1 += 1;
-        }
-    }
-
-    fn new_place(&mut self, name: StringId, texts: &mut Texts, tables: &Tables) -> Place {
-        let text = texts.intern(tables.strings.get(name));
-        let place = if self.rows.len() < MAX_LOCATIONS - 1 {
-            self.rows.push((text, 0));
-            Place { location: -(self.rows.len() as i16), extra: 0 }
-        } else {
-            // The last location is for all others, whose names are their own.
-            if self.rows.len() < MAX_LOCATIONS {
-                self.rows.push((texts.intern("[other zones]"), 0));
-            }
-            self.extras.push(text);
-            Place { location: -(MAX_LOCATIONS as i16), extra: self.extras.len() as u32 }
+/// Two timelines as one; `None` where zones would overlap or be too deep.
+fn nested(one: &[Zone], other: &[Zone]) -> Option<Vec<Zone>> {
+    let mut list: Vec<Zone> = Vec::with_capacity(one.len() + other.len());
+    let mut open: Vec<usize> = Vec::new();
+    let (mut one, mut other) = (one.iter().peekable(), other.iter().peekable());
+    loop {
+        // The earlier zone comes first, and of two that begin together the longer one.
+        let key = |zone: &&Zone| (zone.start, -zone.until());
+        let zone = match (one.peek(), other.peek()) {
+            (Some(a), Some(b)) if key(b) < key(a) => other.next()?,
+            (Some(_), _) => one.next()?,
+            (None, Some(_)) => other.next()?,
+            (None, None) => return Some(list),
         };
-        self.places.insert(name, place);
-        place
-    }
-
-    /// Names that share the last location.
-    pub(crate) fn shared(&self) -> u64 {
-        self.extras.len() as u64
-    }
-
-    /// Writes the source locations and how many zones each has.
-    pub(crate) fn write<W: Write>(&self, out: &mut Payload<W>) -> io::Result<()> {
-        out.count(0)?;
-        // Zones with an index above 0 would be looked up here; index 0 is taken.
-        out.count(1)?;
-        out.u64(0)?;
-        out.count(self.rows.len())?;
-        for (name, _) in &self.rows {
-            out.string_ref(Some(*name))?;
-            out.string_ref(Some(self.function))?;
-            out.string_ref(Some(self.function))?;
-            out.u32(0)?;
-            out.u32(0)?;
+        // A zone without length at the end of another one may be inside it.
+        let over = |open: &Zone| open.until() < zone.start || open.until() == zone.start && zone.until() > zone.start;
+        while open.last().is_some_and(|last| over(&list[*last])) {
+            open.pop();
         }
-        out.count(self.rows.len())?;
-        for (index, (_, count)) in self.rows.iter().enumerate() {
-            out.bytes(&(-1 - index as i16).to_le_bytes())?;
-            out.u64(*count)?;
+        if let Some(parent) = open.last().map(|last| &mut list[*last]) {
+            if zone.until() > parent.until() || open.len() >= MAX_DEPTH {
+                return None;
+            }
+            parent.children += 1;
         }
-        out.count(0)
+        open.push(list.len());
+        list.push(Zone { children: 0, ..*zone });
+    }
+}
+
+impl Shared {
+    /// The call stacks that zones have, by row; 0 is none.
+    pub(crate) fn callstacks(&self, code: &mut Code, texts: &mut Texts, tables: &Tables) -> Vec<u32> {
+        let mut index = |stack: StackId| code.callstack(Some(stack), texts, tables);
+        self.extras.iter().map(|extra| extra.stack.map_or(0, &mut index)).collect()
     }
 
     /// Writes the zone extras; the first is nobody's.
-    pub(crate) fn write_extras<W: Write>(&self, out: &mut Payload<W>) -> io::Result<()> {
+    pub(crate) fn write_extras<W: Write>(&self, out: &mut Payload<W>, callstacks: &[u32]) -> io::Result<()> {
         out.count(1 + self.extras.len())?;
         out.bytes(&[0; 12])?;
-        for name in &self.extras {
-            out.int24(0)?;
-            out.int24(0)?;
-            out.string_index(*name)?;
-            out.int24(0)?;
+        for (extra, callstack) in self.extras.iter().zip(callstacks) {
+            out.int24(*callstack)?;
+            out.optional_string_index(extra.text)?;
+            out.optional_string_index(extra.name)?;
+            out.int24(extra.color)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn zone(start: i64, end: i64, children: u32) -> Zone {
+        Zone { start, end, extra: 0, children, location: -1 }
+    }
+
+    fn shape(list: &[Zone]) -> Vec<(i64, i64, u32)> {
+        list.iter().map(|zone| (zone.start, zone.end, zone.children)).collect()
+    }
+
+    #[test]
+    fn timelines_that_fit_into_each_other_become_one() {
+        let one = [zone(1, 9, 1), zone(2, 5, 0), zone(20, -1, 0)];
+        let other = [zone(2, 4, 0), zone(6, 9, 1), zone(7, 7, 0), zone(15, 20, 0), zone(21, 22, 0)];
+        let list = nested(&one, &other).unwrap();
+        let expected = [(1, 9, 2), (2, 5, 1), (2, 4, 0), (6, 9, 1), (7, 7, 0), (15, 20, 0), (20, -1, 1), (21, 22, 0)];
+        assert_eq!(shape(&list), expected);
+    }
+
+    #[test]
+    fn timelines_that_overlap_do_not() {
+        assert!(nested(&[zone(1, 5, 0)], &[zone(3, 7, 0)]).is_none());
+        assert!(nested(&[zone(1, 5, 0)], &[zone(3, -1, 0)]).is_none());
+        let deep: Vec<Zone> = (0..255).map(|at| zone(at, 1_000 - at, u32::from(at < 254))).collect();
+        assert!(nested(&deep, &[zone(300, 301, 0)]).is_none());
+        assert!(nested(&deep, &[zone(2_000, 2_001, 0)]).is_some());
+    }
+
+    /// A timeline of brackets: the times between them, and whether each opens or closes.
+    fn timeline(steps: &[(i64, bool)]) -> Vec<Zone> {
+        let (mut list, mut open, mut time): (Vec<Zone>, Vec<usize>, i64) = (Vec::new(), Vec::new(), 0);
+        for (wait, opens) in steps {
+            time += wait;
+            if *opens {
+                if let Some(parent) = open.last() {
+                    list[*parent].children += 1;
+                }
+                open.push(list.len());
+                list.push(zone(time, -1, 0));
+            } else if let Some(last) = open.pop() {
+                list[last].end = time;
+            }
+        }
+        list
+    }
+
+    proptest! {
+        #[test]
+        fn one_timeline_has_all_zones_of_two_and_every_zone_lies_in_its_parent(
+            one in prop::collection::vec((0i64..4, any::<bool>()), 0..30),
+            other in prop::collection::vec((0i64..40, any::<bool>()), 0..6),
+        ) {
+            let (one, other) = (timeline(&one), timeline(&other));
+            let Some(list) = nested(&one, &other) else { return Ok(()) };
+            prop_assert_eq!(list.len(), one.len() + other.len());
+            let mut open: Vec<(i64, u32)> = Vec::new();
+            let mut before = 0;
+            for zone in &list {
+                while open.last().is_some_and(|(_, left)| *left == 0) {
+                    open.pop();
+                }
+                if let Some((end, left)) = open.last_mut() {
+                    prop_assert!(zone.until() <= *end);
+                    *left -= 1;
+                }
+                prop_assert!(zone.start >= before);
+                before = zone.start;
+                open.push((zone.until(), zone.children));
+            }
+        }
+
+        #[test]
+        fn a_timeline_and_nothing_are_that_timeline(steps in prop::collection::vec((1i64..4, any::<bool>()), 0..30)) {
+            let list = timeline(&steps);
+            prop_assert_eq!(shape(&nested(&list, &[]).unwrap()), shape(&list));
+        }
     }
 }

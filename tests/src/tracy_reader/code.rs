@@ -96,7 +96,8 @@ pub(super) fn symbols(cursor: &mut Cursor<'_>, strings: &Strings, trace: &mut Tr
 }
 
 /// Every stack leads to frames, and every frame to symbols.
-pub(super) fn check_stacks(trace: &TracyFile) -> Result<(), Damage> {
+/// `zones` are the call stacks of zones; 0 is none.
+pub(super) fn check_stacks(trace: &TracyFile, zones: impl Iterator<Item = u32>) -> Result<(), Damage> {
     let missing = trace.callstacks.iter().flatten().find(|id| !trace.frames.contains_key(id));
     if let Some(id) = missing {
         return Err(Damage(format!("a call stack has the frame {id:#x}, which is not there")));
@@ -111,8 +112,12 @@ pub(super) fn check_stacks(trace: &TracyFile) -> Result<(), Damage> {
             }
         }
     }
-    let samples = trace.threads.iter().flat_map(|thread| &thread.samples);
-    let strange =
-        samples.map(|sample| sample.callstack as usize).find(|index| !(1..=trace.callstacks.len()).contains(index));
-    strange.map_or(Ok(()), |index| Err(Damage(format!("a sample has call stack {index}, which is not there"))))
+    let samples = trace.threads.iter().flat_map(|thread| &thread.samples).map(|sample| sample.callstack);
+    let has = |index: u32| (1..=trace.callstacks.len()).contains(&(index as usize));
+    let of_messages = trace.messages.iter().map(|message| message.callstack);
+    let of_memory = trace.pools.iter().flat_map(|pool| &pool.pieces).flat_map(|piece| piece.callstacks);
+    let may_be_none = of_messages.chain(of_memory).chain(trace.crash.iter().map(|crash| crash.callstack)).chain(zones);
+    let mut strange =
+        samples.filter(|index| !has(*index)).chain(may_be_none.filter(|index| *index != 0 && !has(*index)));
+    strange.next().map_or(Ok(()), |index| Err(Damage(format!("call stack {index} is not there"))))
 }

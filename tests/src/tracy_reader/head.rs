@@ -15,6 +15,8 @@ pub struct Header {
     pub timer_multiplier: f64,
     /// The last time.
     pub last_time: i64,
+    /// The number of the main set's first frame; 0 where it has none.
+    pub first_frame: u64,
     /// Process id of the profiled program.
     pub pid: u64,
     /// Nanoseconds between two samples.
@@ -43,7 +45,7 @@ pub(super) fn header(cursor: &mut Cursor<'_>) -> Result<Header, Damage> {
     cursor.u64()?; // delay
     let (resolution, timer_multiplier, last_time) = (cursor.u64()?, cursor.f64()?, cursor.i64()?);
     cursor.check(last_time > 0, || format!("the last time is {last_time}"))?;
-    cursor.u64()?; // offset of frames
+    let first_frame = cursor.u64()?;
     let (pid, sampling_period, architecture) = (cursor.u64()?, cursor.i64()?, cursor.u8()?);
     cursor.u32()?; // CPU id
     let mut vendor = [0; 12];
@@ -55,13 +57,12 @@ pub(super) fn header(cursor: &mut Cursor<'_>) -> Result<Header, Damage> {
     cursor.u64()?; // time of the executable
     let host = cursor.text(1024)?;
     let topology = topology(cursor)?;
-    let crash = cursor.take(28)?;
-    cursor.check(crash.iter().all(|byte| *byte == 0), || "there is a crash".into())?;
     Ok(Header {
         version,
         resolution,
         timer_multiplier,
         last_time,
+        first_frame,
         pid,
         sampling_period,
         architecture,
@@ -84,25 +85,100 @@ fn topology(cursor: &mut Cursor<'_>) -> Result<BTreeMap<u32, BTreeMap<u32, Vec<u
     Ok(packages.into_iter().collect())
 }
 
-/// The first set must have the name 0, and a frame: the viewer looks at it.
-pub(super) fn frame_sets(cursor: &mut Cursor<'_>) -> Result<(), Damage> {
+/// A crash whose message is not looked up yet.
+pub(super) struct RawCrash {
+    thread: u64,
+    time: i64,
+    message: u64,
+    callstack: u32,
+}
+
+/// What took a process down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Crash {
+    /// The thread's number.
+    pub thread: u64,
+    /// When.
+    pub time: i64,
+    /// What.
+    pub message: String,
+    /// Index of the call stack; 0 is none.
+    pub callstack: u32,
+}
+
+pub(super) fn crash(cursor: &mut Cursor<'_>) -> Result<Option<RawCrash>, Damage> {
+    cursor.section("crash");
+    let crash =
+        RawCrash { thread: cursor.u64()?, time: cursor.i64()?, message: cursor.u64()?, callstack: cursor.u32()? };
+    let nothing = (crash.time, crash.message, crash.callstack) == (0, 0, 0);
+    cursor.check(crash.thread != 0 || nothing, || "a crash of no thread".into())?;
+    Ok((crash.thread != 0).then_some(crash))
+}
+
+impl RawCrash {
+    pub(super) fn named(self, cursor: &Cursor<'_>, strings: &Strings) -> Result<Crash, Damage> {
+        let Self { thread, time, message, callstack } = self;
+        Ok(Crash { thread, time, message: strings.id(cursor, message)?, callstack })
+    }
+}
+
+/// Frames of one name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FrameSet {
+    /// Its name; the main set has none.
+    pub name: Option<String>,
+    /// Each frame ends where the next begins.
+    pub continuous: bool,
+    /// Start and end; the end is -1 in sets that are continuous, and of a frame that is open.
+    pub frames: Vec<(i64, i64)>,
+}
+
+/// The first set must have the name 0, and a frame: the viewer looks at it. Names are looked up later.
+pub(super) fn frame_sets(cursor: &mut Cursor<'_>) -> Result<Vec<(u64, FrameSet)>, Damage> {
     cursor.section("frame sets");
     let sets = cursor.list(17, |cursor| {
         let (name, continuous) = (cursor.u64()?, cursor.u8()?);
-        cursor.check(continuous == 1, || "frames with ends".into())?;
-        let mut reference = 0;
+        cursor.check(continuous <= 1, || format!("{continuous} is neither continuous nor not"))?;
+        let (mut reference, mut last) = (0, 0);
         let frames = cursor.list(12, |cursor| {
+            cursor.check(last >= 0, || "a frame before was open".into())?;
             let start = cursor.time(&mut reference)?;
+            cursor.check(start >= last, || format!("a frame at {start} after {last}"))?;
+            last = start;
+            let mut end = -1;
+            if continuous == 0 {
+                end = cursor.time(&mut reference)?;
+                cursor.check(end < 0 || end >= start, || format!("a frame from {start} to {end}"))?;
+                last = end;
+            }
             let image = cursor.i32()?;
             cursor.check(image == -1, || format!("frame image {image}"))?;
-            Ok(start)
+            Ok((start, end))
         })?;
-        Ok((name, frames))
+        // The viewer looks at the last one.
+        cursor.check(!frames.is_empty(), || format!("set {name:#x} has no frames"))?;
+        Ok((name, FrameSet { name: None, continuous: continuous == 1, frames }))
     })?;
     match sets.first() {
-        Some((0, frames)) if !frames.is_empty() => Ok(()),
+        Some((0, set)) if set.continuous => Ok(sets),
         other => Err(cursor.damage(format!("the first set is {other:?}"))),
     }
+}
+
+/// The sets with their names.
+pub(super) fn named_frame_sets(
+    cursor: &Cursor<'_>,
+    sets: Vec<(u64, FrameSet)>,
+    strings: &Strings,
+) -> Result<Vec<FrameSet>, Damage> {
+    let mut named: Vec<FrameSet> = Vec::new();
+    for (id, set) in sets {
+        let name = (id != 0).then(|| strings.id(cursor, id)).transpose()?;
+        cursor.check(named.iter().all(|other| other.name != name), || format!("two sets are named {name:?}"))?;
+        cursor.check(name.as_ref().is_none_or(|name| name.len() < 1_000), || "a name is too long".into())?;
+        named.push(FrameSet { name, ..set });
+    }
+    Ok(named)
 }
 
 pub(super) fn strings(cursor: &mut Cursor<'_>) -> Result<Strings, Damage> {

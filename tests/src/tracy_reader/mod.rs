@@ -3,19 +3,25 @@
 //!
 //! Whatever [`read`] accepts has every section, nothing behind them, no index
 //! that leads nowhere, and times in the order that the viewer relies on.
-//! Sections that syscollect does not write (locks, memory, images) must be empty.
+//! Sections that syscollect does not write (GPU, images) must be empty.
 
 mod code;
 mod container;
 mod cursor;
 mod head;
+mod locks;
+mod memory;
 mod sched;
 mod threads;
+mod zones;
 
 pub use code::{Frame, FrameLine, Symbol};
-pub use head::Header;
+pub use head::{Crash, FrameSet, Header};
+pub use locks::{Lock, LockEvent, LockStep};
+pub use memory::{Piece, Pool};
 pub use sched::{CpuTime, Switch, Totals};
-pub use threads::{Message, Plot, Sample, Thread, Zone};
+pub use threads::{Message, Plot, Sample, Thread};
+pub use zones::{SourceLocation, Zone};
 
 use cursor::{Cursor, StringRef};
 use std::collections::BTreeMap;
@@ -43,12 +49,20 @@ pub struct TracyFile {
     pub thread_names: BTreeMap<u64, String>,
     /// Names of the processes and threads that CPUs ran.
     pub external_names: BTreeMap<u64, (String, String)>,
+    /// What took a process down.
+    pub crash: Option<Crash>,
+    /// The frame sets; the main one comes first, and its first frame is what was before.
+    pub frame_sets: Vec<FrameSet>,
+    /// The locks.
+    pub locks: Vec<Lock>,
     /// All messages, in the order of time.
     pub messages: Vec<Message>,
     /// The threads, in the order of the file.
     pub threads: Vec<Thread>,
     /// The plots.
     pub plots: Vec<Plot>,
+    /// The memory.
+    pub pools: Vec<Pool>,
     /// Call stacks; the first has index 1.
     pub callstacks: Vec<Vec<u64>>,
     /// Frames by id.
@@ -111,20 +125,21 @@ pub fn read(file: &[u8]) -> Result<TracyFile, Damage> {
     let (payload, streams) = container::payload(file)?;
     let cursor = &mut Cursor::new(&payload);
     let mut trace = TracyFile { streams, header: head::header(cursor)?, ..TracyFile::default() };
-    head::frame_sets(cursor)?;
+    let crash = head::crash(cursor)?;
+    let frame_sets = head::frame_sets(cursor)?;
     let strings = head::strings(cursor)?;
+    trace.crash = crash.map(|crash| crash.named(cursor, &strings)).transpose()?;
+    trace.frame_sets = head::named_frame_sets(cursor, frame_sets, &strings)?;
     let tables = threads::tables(cursor, &strings, &mut trace)?;
-    let locations = threads::locations(cursor, &strings)?;
-    cursor.section("locks");
-    cursor.nothing()?;
+    let locations = zones::locations(cursor, &strings)?;
+    trace.locks = locks::locks(cursor, &strings, &locations)?;
     let keys = threads::messages(cursor, &strings, &mut trace)?;
-    let extras = threads::extras(cursor, &strings)?;
+    let extras = zones::extras(cursor, &strings)?;
     threads::threads(cursor, (&tables, &locations, &extras, &keys), &mut trace)?;
     cursor.section("GPU");
     (0..3).try_for_each(|_| cursor.nothing())?;
     threads::plots(cursor, &strings, &mut trace)?;
-    cursor.section("memory");
-    (0..2).try_for_each(|_| cursor.nothing())?;
+    trace.pools = memory::pools(cursor, &strings, &tables.local)?;
     code::callstacks(cursor, &strings, &mut trace)?;
     cursor.section("application information");
     trace.app_info = cursor.list(9, |cursor| {
@@ -141,9 +156,20 @@ pub fn read(file: &[u8]) -> Result<TracyFile, Damage> {
     code::symbols(cursor, &strings, &mut trace)?;
     (0..4).try_for_each(|_| cursor.nothing())?;
     cursor.end()?;
-    code::check_stacks(&trace)?;
+    code::check_stacks(&trace, extras.iter().map(|extra| extra.callstack))?;
     sched::check_times(&trace)?;
+    check_threads(&trace)?;
     Ok(trace)
+}
+
+/// Locks and crashes are of threads that are there.
+fn check_threads(trace: &TracyFile) -> Result<(), Damage> {
+    let of_locks = trace.locks.iter().flat_map(|lock| &lock.threads);
+    let mut used = of_locks.chain(trace.crash.iter().map(|crash| &crash.thread));
+    match used.find(|id| !trace.threads.iter().any(|thread| thread.id == **id)) {
+        Some(id) => Err(Damage(format!("a lock or crash is of thread {id}, which is not there"))),
+        None => Ok(()),
+    }
 }
 
 impl TracyFile {

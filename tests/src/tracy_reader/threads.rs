@@ -1,6 +1,7 @@
-//! Threads with their zones, messages and samples; plots.
+//! Threads with their messages and samples; plots.
 
 use super::cursor::Cursor;
+use super::zones::{Extra, Locations, Timelines, Zone};
 use super::{Damage, Strings, TracyFile};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,19 +16,8 @@ pub struct Message {
     pub color: u32,
     /// Whose: the thread's number.
     pub thread: u64,
-}
-
-/// A zone.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Zone {
-    /// Its own name, else that of its source location.
-    pub name: String,
-    /// When it begins.
-    pub start: i64,
-    /// When it ends.
-    pub end: i64,
-    /// Those inside.
-    pub children: Vec<Zone>,
+    /// Index of its call stack; 0 is none.
+    pub callstack: u32,
 }
 
 /// A stack at a time.
@@ -73,14 +63,8 @@ pub struct Plot {
 
 /// The two tables of threads.
 pub(super) struct Tables {
-    pub(super) local: BTreeSet<u64>,
+    pub(super) local: Vec<u64>,
     pub(super) external: Vec<u64>,
-}
-
-/// The source locations of zones, by payload index, and how many zones each is said to have.
-pub(super) struct Locations {
-    names: Vec<String>,
-    counts: BTreeMap<i16, u64>,
 }
 
 pub(super) fn tables(cursor: &mut Cursor<'_>, strings: &Strings, trace: &mut TracyFile) -> Result<Tables, Damage> {
@@ -102,31 +86,10 @@ pub(super) fn tables(cursor: &mut Cursor<'_>, strings: &Strings, trace: &mut Tra
         cursor.check(list.len() <= 1 << 16, || format!("{} threads", list.len()))?;
         // The viewer looks for the thread of a switch, which is 0, and would add it.
         cursor.check(list.first() == Some(&0), || format!("{:?} is first", list.first()))?;
-        Ok((list, set))
+        Ok(list)
     };
-    let (_, local) = table()?;
-    let (external, _) = table()?;
+    let (local, external) = (table()?, table()?);
     Ok(Tables { local, external })
-}
-
-pub(super) fn locations(cursor: &mut Cursor<'_>, strings: &Strings) -> Result<Locations, Damage> {
-    cursor.section("source locations");
-    cursor.nothing()?;
-    let expand = cursor.list(8, Cursor::u64)?;
-    cursor.check(expand == [0], || format!("locations {expand:?} by pointer"))?;
-    let names = cursor.list(35, |cursor| {
-        let [name, function, file] = [cursor.string_ref()?, cursor.string_ref()?, cursor.string_ref()?];
-        let name = strings.reference(cursor, name)?;
-        let function = strings.reference(cursor, function)?;
-        strings.reference(cursor, file)?.ok_or_else(|| cursor.damage("a file is missing"))?;
-        cursor.u32()?; // line
-        cursor.u32()?; // colour
-        name.or(function).ok_or_else(|| cursor.damage("a source location has no name"))
-    })?;
-    cursor.check(names.len() <= i16::MAX as usize, || format!("{} locations", names.len()))?;
-    let counts = cursor.list(10, |cursor| Ok((cursor.i16()?, cursor.u64()?)))?;
-    cursor.nothing()?; // of GPU zones
-    Ok(Locations { names, counts: counts.into_iter().collect() })
 }
 
 pub(super) fn messages(
@@ -146,29 +109,13 @@ pub(super) fn messages(
         let text = strings.reference(cursor, text)?.ok_or_else(|| cursor.damage("a message without words"))?;
         let color = cursor.u32()?;
         let callstack = cursor.int24()?;
-        cursor.check(callstack == 0, || format!("a message has call stack {callstack}"))?;
         cursor.check(keys.insert(key, index).is_none(), || format!("two messages have the key {key}"))?;
-        trace.messages.push(Message { time, text, color, thread: u64::MAX });
+        trace.messages.push(Message { time, text, color, thread: u64::MAX, callstack });
     }
     Ok(keys)
 }
 
-/// The names that zones have of their own; the first extra is nobody's.
-pub(super) fn extras(cursor: &mut Cursor<'_>, strings: &Strings) -> Result<Vec<Option<String>>, Damage> {
-    cursor.section("zone extras");
-    let extras = cursor.list(12, |cursor| {
-        let callstack = cursor.int24()?;
-        cursor.check(callstack == 0, || format!("a zone has call stack {callstack}"))?;
-        let [text, name] = [cursor.string_index()?, cursor.string_index()?];
-        cursor.int24()?; // colour
-        cursor.check(text.is_none(), || "a zone has text".into())?;
-        name.map(|name| strings.index(cursor, Some(name))).transpose()
-    })?;
-    cursor.check(!extras.is_empty(), || "the first one is missing".into())?;
-    Ok(extras)
-}
-
-type Lookups<'a> = (&'a Tables, &'a Locations, &'a [Option<String>], &'a BTreeMap<u64, usize>);
+type Lookups<'a> = (&'a Tables, &'a Locations, &'a [Extra], &'a BTreeMap<u64, usize>);
 
 pub(super) fn threads(
     cursor: &mut Cursor<'_>,
@@ -177,7 +124,7 @@ pub(super) fn threads(
 ) -> Result<(), Damage> {
     cursor.section("threads");
     let (zones, parents) = (cursor.u64()?, cursor.u64()?);
-    let mut timelines = Timelines { locations, extras, zones: 0, parents: 0, counts: BTreeMap::new() };
+    let mut timelines = Timelines::new(locations, extras);
     for _ in 0..cursor.count(53)? {
         let thread = thread(cursor, &mut timelines, keys)?;
         cursor.check(tables.local.contains(&thread.id), || format!("thread {} is not local", thread.id))?;
@@ -191,7 +138,7 @@ pub(super) fn threads(
     cursor.check((timelines.zones, timelines.parents) == (zones, parents), || {
         format!("{zones} zones, {parents} with others inside were told, and there are others")
     })?;
-    cursor.check(timelines.counts == locations.counts, || "the counts of locations are wrong".into())?;
+    timelines.check_counts(cursor)?;
     let mut ids = BTreeSet::new();
     cursor.check(trace.threads.iter().all(|thread| ids.insert(thread.id)), || "a thread is there twice".into())?;
     // The viewer leaves the thread of such a message as the memory was.
@@ -231,52 +178,6 @@ fn samples(cursor: &mut Cursor<'_>) -> Result<Vec<Sample>, Damage> {
         cursor.check(time > 0 && time >= before, || format!("a sample at {time} after one at {before}"))?;
         Ok(Sample { time, callstack: cursor.int24()? })
     })
-}
-
-struct Timelines<'a> {
-    locations: &'a Locations,
-    extras: &'a [Option<String>],
-    zones: u64,
-    parents: u64,
-    counts: BTreeMap<i16, u64>,
-}
-
-impl Timelines<'_> {
-    /// A list of zones; one time of reference goes through all of them.
-    fn read(&mut self, cursor: &mut Cursor<'_>, reference: &mut i64, depth: usize) -> Result<Vec<Zone>, Damage> {
-        cursor.check(depth <= 255, || "zones are too deep".into())?;
-        let count = cursor.u32()?;
-        let mut zones: Vec<Zone> = Vec::new();
-        for _ in 0..count {
-            let zone = self.zone(cursor, reference, depth)?;
-            if let Some(before) = zones.last() {
-                cursor.check(before.end <= zone.start && before.end >= 0, || "zones overlap".into())?;
-            }
-            zones.push(zone);
-        }
-        self.parents += u64::from(depth > 0 && count > 0);
-        Ok(zones)
-    }
-
-    fn zone(&mut self, cursor: &mut Cursor<'_>, reference: &mut i64, depth: usize) -> Result<Zone, Damage> {
-        let location = cursor.i16()?;
-        let start = cursor.time(reference)?;
-        let extra = cursor.u32()?;
-        let children = self.read(cursor, reference, depth + 1)?;
-        let end = cursor.time(reference)?;
-        cursor.check(location < 0, || format!("location {location} is by pointer"))?;
-        let name = self.locations.names.get((-1 - location) as usize);
-        let name = name.ok_or_else(|| cursor.damage(format!("there is no location {location}")))?;
-        let extra = self.extras.get(extra as usize);
-        let own = extra.ok_or_else(|| cursor.damage("there is no such zone extra"))?;
-        cursor.check(end < 0 || end >= start, || format!("a zone from {start} to {end}"))?;
-        let inside =
-            children.iter().all(|child| child.start >= start && (end < 0 || child.end <= end && child.end >= 0));
-        cursor.check(inside, || format!("zones reach out of the one from {start} to {end}"))?;
-        self.zones += 1;
-        *self.counts.entry(location).or_default() += 1;
-        Ok(Zone { name: own.clone().unwrap_or_else(|| name.clone()), start, end, children })
-    }
 }
 
 pub(super) fn plots(cursor: &mut Cursor<'_>, strings: &Strings, trace: &mut TracyFile) -> Result<(), Damage> {

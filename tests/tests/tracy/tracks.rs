@@ -2,10 +2,11 @@
 
 use crate::story::Story;
 use syscollect_model::{Event, Loss, LossCause, Scope};
-use syscollect_tests::tracy_reader::{Plot, TracyFile, Zone};
+use syscollect_tests::tracy_reader::{Plot, SourceLocation, TracyFile, Zone};
 
 fn zone(name: &str, start: i64, end: i64, children: Vec<Zone>) -> Zone {
-    Zone { name: name.into(), start, end, children }
+    let location = SourceLocation { name: Some(name.into()), ..SourceLocation::default() };
+    Zone { name: name.into(), start, end, location, children, ..Zone::default() }
 }
 
 fn messages(trace: &TracyFile) -> Vec<(i64, &str, &str)> {

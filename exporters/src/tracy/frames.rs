@@ -1,0 +1,124 @@
+//! Frame sets.
+
+use super::texts::{Texts, pointer};
+use super::wire::Payload;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::io::{self, Write};
+use syscollect_model::{Scope, Tables, TrackId};
+
+/// The name of the main set: the viewer shows it above everything.
+const MAIN: &str = "Frames";
+/// No image belongs to a frame.
+const NO_IMAGE: u32 = u32::MAX;
+
+/// The frames of one track.
+struct FrameSet {
+    track: TrackId,
+    continuous: bool,
+    /// Start and end; the end is -1 while it is open. Only sets that are not
+    /// continuous have ends: elsewhere a frame ends with the next one.
+    frames: Vec<(i64, i64)>,
+    first_number: Option<u64>,
+}
+
+/// All frames.
+#[derive(Default)]
+pub(crate) struct Frames {
+    indices: FxHashMap<TrackId, usize>,
+    sets: Vec<FrameSet>,
+}
+
+impl Frames {
+    /// A frame begins.
+    pub(crate) fn begin(&mut self, (track, continuous): (TrackId, bool), time: i64, number: Option<u64>) {
+        let index = *self.indices.entry(track).or_insert_with(|| {
+            self.sets.push(FrameSet { track, continuous, frames: Vec::new(), first_number: number });
+            self.sets.len() - 1
+        });
+        // The viewer knows one frame of a set at a time.
+        self.end(track, time);
+        self.sets[index].frames.push((time, -1));
+    }
+
+    /// The last frame of a track ends.
+    pub(crate) fn end(&mut self, track: TrackId, time: i64) {
+        let set = self.indices.get(&track).map(|index| &mut self.sets[*index]);
+        if let Some(frame) = set.and_then(|set| set.frames.last_mut()).filter(|(_, end)| *end < 0) {
+            frame.1 = time;
+        }
+    }
+
+    /// The sets with their names. The file has one main set: the first of that name.
+    pub(crate) fn named(&self, texts: &mut Texts, tables: &Tables) -> NamedFrames<'_> {
+        let name = |set: &FrameSet| tables.strings.get(tables.track(set.track).name);
+        let main = self.sets.iter().position(|set| set.continuous && name(set) == MAIN);
+        let scopes: FxHashSet<Scope> = self.sets.iter().map(|set| tables.track(set.track).scope).collect();
+        let mut used: FxHashMap<String, u32> = FxHashMap::default();
+        let mut named = |set: &FrameSet| {
+            let mut text = name(set).to_owned();
+            if let (Scope::Process(id), true) = (tables.track(set.track).scope, scopes.len() > 1) {
+                let process = tables.process(id);
+                text = format!("{} ({}) {text}", tables.strings.get(process.name), process.pid);
+            }
+            let times = used.entry(text.clone()).or_default();
+            *times += 1;
+            if *times > 1 {
+                text += &format!(" #{times}");
+            }
+            texts.intern_short(&text)
+        };
+        let others = self.sets.iter().enumerate().filter(|(index, _)| Some(*index) != main);
+        let others = others.map(|(_, set)| (named(set), set)).collect();
+        NamedFrames { main: main.map(|index| &self.sets[index]), others }
+    }
+}
+
+/// All frames with the names of their sets.
+pub(crate) struct NamedFrames<'a> {
+    main: Option<&'a FrameSet>,
+    others: Vec<(u32, &'a FrameSet)>,
+}
+
+impl NamedFrames<'_> {
+    /// The names that the file points to.
+    pub(crate) fn names(&self) -> impl Iterator<Item = u32> {
+        self.others.iter().map(|(name, _)| *name)
+    }
+
+    /// The number of the main set's first frame; 0 and 1 are the same to the viewer.
+    pub(crate) fn offset(&self) -> u64 {
+        self.main.and_then(|set| set.first_number).unwrap_or_default()
+    }
+
+    /// Writes the sets. The first is always there, and begins with what was
+    /// before the first frame.
+    pub(crate) fn write<W: Write>(&self, out: &mut Payload<W>) -> io::Result<()> {
+        out.count(1 + self.others.len())?;
+        let main = self.main.map_or(&[][..], |set| &set.frames);
+        let before = [(0, -1)];
+        write_set(out, 0, true, before.iter().chain(main))?;
+        self.others.iter().try_for_each(|(name, set)| write_set(out, pointer(*name), set.continuous, set.frames.iter()))
+    }
+}
+
+fn write_set<'a, W: Write>(
+    out: &mut Payload<W>,
+    name: u64,
+    continuous: bool,
+    frames: impl Iterator<Item = &'a (i64, i64)> + Clone,
+) -> io::Result<()> {
+    out.u64(name)?;
+    out.u8(continuous.into())?;
+    out.count(frames.clone().count())?;
+    let mut reference = 0;
+    for (start, end) in frames {
+        out.i64(start - reference)?;
+        reference = *start;
+        if !continuous {
+            out.i64(end - reference)?;
+            reference = *end;
+        }
+        out.u32(NO_IMAGE)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,181 @@
+//! Where zones and locks come from: the file's source locations.
+
+use super::texts::Texts;
+use super::wire::Payload;
+use rustc_hash::FxHashMap;
+use std::io::{self, Write};
+use syscollect_model::{LocationId, StringId, Tables};
+
+/// The index of a source location has 16 bits and a sign.
+const MAX_LOCATIONS: usize = i16::MAX as usize;
+/// Names that zones of one place in the source may have before they share its
+/// location: names that are made at run time must not use up all of them.
+const NAMES_OF_A_PLACE: u16 = 16;
+
+/// A colour as the file has it: blue, green, red from the third byte on. 0 is
+/// none, so black is nearly black.
+pub(crate) fn bgr(rgb: u32) -> u32 {
+    let [_, red, green, blue] = rgb.to_be_bytes();
+    u32::from_be_bytes([0, blue, green, red]).max(1)
+}
+
+/// What makes a source location.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    name: Option<StringId>,
+    location: Option<LocationId>,
+    /// As the file has it.
+    color: u32,
+}
+
+/// A source location as the file has it.
+struct Row {
+    name: Option<u32>,
+    function: u32,
+    file: u32,
+    line: u32,
+    color: u32,
+    zones: u64,
+}
+
+/// The row of a source location, and whether zones there need names of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    row: u16,
+    pub(crate) shared: bool,
+}
+
+impl Place {
+    /// The index as zones and locks have it.
+    pub(crate) fn index(self) -> i16 {
+        // There are at most `MAX_LOCATIONS` rows.
+        -1 - self.row as i16
+    }
+}
+
+/// All source locations.
+#[derive(Default)]
+pub(crate) struct Locations {
+    rows: Vec<Row>,
+    places: FxHashMap<Key, Place>,
+    /// How many names were met in a place.
+    names: FxHashMap<LocationId, u16>,
+    /// The row for all that finds no room.
+    others: Option<Place>,
+    /// Zones that have it.
+    pub(crate) refused: u64,
+}
+
+impl Locations {
+    /// Where a zone comes from; counts the zone.
+    pub(crate) fn zone(
+        &mut self,
+        name: StringId,
+        (location, color): (Option<LocationId>, Option<u32>),
+        texts: &mut Texts,
+        tables: &Tables,
+    ) -> Place {
+        let key = Key { name: Some(name), location, color: color.map_or(0, bgr) };
+        let place = match self.places.get(&key) {
+            Some(place) => *place,
+            None => self.named(key, texts, tables),
+        };
+        self.refused += u64::from(self.others == Some(place));
+        self.rows[usize::from(place.row)].zones += 1;
+        place
+    }
+
+    /// A place in the source without a name of its own.
+    pub(crate) fn place(&mut self, location: Option<LocationId>, texts: &mut Texts, tables: &Tables) -> Place {
+        self.row(Key { name: None, location, color: 0 }, texts, tables)
+    }
+
+    fn named(&mut self, key: Key, texts: &mut Texts, tables: &Tables) -> Place {
+        if let Some(location) = key.location {
+            let names = self.names.entry(location).or_default();
+            if *names == NAMES_OF_A_PLACE {
+                return self.row(Key { name: None, ..key }, texts, tables);
+            }
+            *names += 1;
+        }
+        self.row(key, texts, tables)
+    }
+
+    fn row(&mut self, key: Key, texts: &mut Texts, tables: &Tables) -> Place {
+        if let Some(place) = self.places.get(&key) {
+            return *place;
+        }
+        // The last row is for all others.
+        if self.rows.len() >= MAX_LOCATIONS - 1 {
+            return self.others(texts);
+        }
+        let text = |id| tables.strings.get(id);
+        let (function, file, line) = match key.location.map(|id| tables.location(id)) {
+            Some(location) => (text(location.function), text(location.file), location.line),
+            None => ("", "", 0),
+        };
+        let name = key.name.map(|name| texts.intern(text(name)));
+        let (function, file) = (texts.intern(function), texts.intern(file));
+        let place = Place { row: self.rows.len() as u16, shared: key.name.is_none() };
+        self.rows.push(Row { name, function, file, line, color: key.color, zones: 0 });
+        self.places.insert(key, place);
+        place
+    }
+
+    fn others(&mut self, texts: &mut Texts) -> Place {
+        let (rows, nothing) = (&mut self.rows, texts.intern(""));
+        *self.others.get_or_insert_with(|| {
+            let name = Some(texts.intern("[other zones]"));
+            rows.push(Row { name, function: nothing, file: nothing, line: 0, color: 0, zones: 0 });
+            Place { row: rows.len() as u16 - 1, shared: true }
+        })
+    }
+
+    /// Writes the source locations and how many zones each has.
+    pub(crate) fn write<W: Write>(&self, out: &mut Payload<W>) -> io::Result<()> {
+        out.count(0)?;
+        // Zones with an index above 0 would be looked up here; index 0 is taken.
+        out.count(1)?;
+        out.u64(0)?;
+        out.count(self.rows.len())?;
+        for row in &self.rows {
+            out.string_ref(row.name)?;
+            out.string_ref(Some(row.function))?;
+            out.string_ref(Some(row.file))?;
+            out.u32(row.line)?;
+            out.u32(row.color)?;
+        }
+        out.count(self.rows.len())?;
+        for (index, row) in self.rows.iter().enumerate() {
+            out.i16(-1 - index as i16)?;
+            out.u64(row.zones)?;
+        }
+        out.count(0) // of GPU zones
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use syscollect_model::Location;
+
+    #[test]
+    fn a_colour_is_told_from_the_other_end_and_black_is_not_none() {
+        assert_eq!([bgr(0x11_22_33), bgr(0), bgr(0xff_00_00)], [0x33_22_11, 1, 0xff]);
+    }
+
+    #[test]
+    fn a_place_with_many_names_has_few_locations() {
+        let (mut tables, mut texts, mut locations) = (Tables::default(), Texts::default(), Locations::default());
+        let [function, file] = ["run", "job.rs"].map(|text| tables.strings.intern(text));
+        tables.locations.push(Location { function, file, line: 5 });
+        let mut shared = 0;
+        for index in 0..100 {
+            let name = tables.strings.intern(&format!("job {index}"));
+            let place = locations.zone(name, (Some(LocationId(0)), None), &mut texts, &tables);
+            shared += u32::from(place.shared);
+        }
+        assert_eq!((locations.rows.len(), shared, locations.refused), (17, 84, 0));
+        assert_eq!(locations.rows[16].zones, 84);
+    }
+}

@@ -1,0 +1,284 @@
+//! Locks: who waits for them, who holds them.
+//!
+//! The viewer follows a lock's events with a counter of who holds it and a set
+//! of who waits, and checks nothing. So a lock's history is written as one that
+//! can have happened: nobody obtains without waiting, or releases what nobody
+//! holds, whatever was lost of it.
+
+use super::rows::RowId;
+use super::texts::Texts;
+use super::wire::Payload;
+use crate::tracy::locations::{Locations, Place};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use syscollect_model::{LockAction, LockEvent, LockId, Tables};
+
+/// The viewer keeps sets of threads in 64 bits.
+const MAX_THREADS: usize = 64;
+/// The viewer counts in 8 bits how often a lock is held.
+const MAX_HELD: u32 = 200;
+
+/// What happens, as the file numbers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Wait = 0,
+    Obtain = 1,
+    Release = 2,
+    WaitShared = 3,
+    ObtainShared = 4,
+    ReleaseShared = 5,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    time: i64,
+    /// Index of the source location; 0 is none.
+    location: i16,
+    thread: u8,
+    step: Step,
+    /// The wait that this was led to nothing.
+    void: bool,
+}
+
+/// How a thread stands to a lock.
+#[derive(Debug)]
+struct Standing {
+    row: RowId,
+    /// The entries with which it waits, to hold the lock alone or with others.
+    waits: [Option<usize>; 2],
+    /// How often it holds the lock together with others.
+    reads: u32,
+}
+
+/// The history of one lock.
+#[derive(Debug, Default)]
+struct History {
+    shared: bool,
+    standings: Vec<Standing>,
+    entries: Vec<Entry>,
+    /// Who holds it alone, and how often.
+    owner: Option<(u8, u32)>,
+}
+
+/// All locks.
+#[derive(Default)]
+pub(crate) struct Locks {
+    histories: BTreeMap<LockId, History>,
+    /// Events of threads that found no room in a lock's set.
+    pub(crate) refused: u64,
+}
+
+impl Locks {
+    /// Something happens to a lock. Gives the time since when the thread waited, if it gave up.
+    pub(crate) fn add(&mut self, time: i64, event: &LockEvent, row: RowId, location: Option<Place>) -> Option<i64> {
+        let history = self.histories.entry(event.lock).or_default();
+        history.shared |= event.shared;
+        let Some(thread) = history.thread(row) else {
+            self.refused += 1;
+            return None;
+        };
+        let at = (time, location.map_or(0, Place::index));
+        match (event.action, event.shared) {
+            (LockAction::Wait, shared) => history.wait(at, thread, shared),
+            (LockAction::Obtain, false) => history.obtain(at, thread),
+            (LockAction::Obtain, true) => history.obtain_shared(at, thread),
+            (LockAction::Release, false) => history.release(at),
+            (LockAction::Release, true) => history.release_shared(at, thread),
+            (LockAction::GiveUp, shared) => return history.give_up(thread, shared),
+        }
+        None
+    }
+
+    /// The locks with their names and places.
+    pub(crate) fn named<'a>(&'a self, locations: &mut Locations, texts: &mut Texts, tables: &Tables) -> Vec<NamedLock<'a>> {
+        let named = |(id, history): (&LockId, &'a History)| {
+            let lock = tables.lock(*id);
+            let name = match tables.strings.get(lock.name) {
+                "" => None,
+                name => Some(texts.intern_short(name)),
+            };
+            let place = locations.place(lock.location, texts, tables);
+            NamedLock { id: id.0, name, place, shared: lock.shared || history.shared, history }
+        };
+        self.histories.iter().filter(|(_, history)| !history.entries.is_empty()).map(named).collect()
+    }
+}
+
+impl History {
+    /// The number of a thread among those of the lock.
+    fn thread(&mut self, row: RowId) -> Option<u8> {
+        let known = self.standings.iter().position(|standing| standing.row == row);
+        let index = known.or_else(|| {
+            let room = self.standings.len() < MAX_THREADS;
+            room.then(|| self.standings.push(Standing { row, waits: [None; 2], reads: 0 }));
+            room.then(|| self.standings.len() - 1)
+        });
+        index.map(|index| index as u8)
+    }
+
+    fn push(&mut self, (time, location): (i64, i16), thread: u8, step: Step) {
+        self.entries.push(Entry { time, location, thread, step, void: false });
+    }
+
+    fn wait(&mut self, at: (i64, i16), thread: u8, shared: bool) {
+        let standing = &mut self.standings[usize::from(thread)];
+        // Who reads already does not wait to read.
+        if standing.waits[usize::from(shared)].is_none() && !(shared && standing.reads > 0) {
+            standing.waits[usize::from(shared)] = Some(self.entries.len());
+            self.push(at, thread, if shared { Step::WaitShared } else { Step::Wait });
+        }
+    }
+
+    fn obtain(&mut self, at: (i64, i16), thread: u8) {
+        let before = match self.owner {
+            Some((owner, times)) if owner != thread => {
+                // How that one let go is lost.
+                (0..times.min(MAX_HELD)).for_each(|_| self.push((at.0, 0), owner, Step::Release));
+                0
+            }
+            owner => owner.map_or(0, |(_, times)| times),
+        };
+        self.owner = Some((thread, before.saturating_add(1)));
+        self.wait(at, thread, false);
+        self.standings[usize::from(thread)].waits[0] = None;
+        if before < MAX_HELD {
+            self.push(at, thread, Step::Obtain);
+        }
+    }
+
+    fn release(&mut self, at: (i64, i16)) {
+        let Some((owner, times)) = self.owner else { return };
+        self.owner = (times > 1).then(|| (owner, times - 1));
+        if times <= MAX_HELD {
+            self.push(at, owner, Step::Release);
+        }
+    }
+
+    fn obtain_shared(&mut self, at: (i64, i16), thread: u8) {
+        self.wait(at, thread, true);
+        let standing = &mut self.standings[usize::from(thread)];
+        standing.waits[1] = None;
+        standing.reads = standing.reads.saturating_add(1);
+        if standing.reads == 1 {
+            self.push(at, thread, Step::ObtainShared);
+        }
+    }
+
+    fn release_shared(&mut self, at: (i64, i16), thread: u8) {
+        let standing = &mut self.standings[usize::from(thread)];
+        let before = standing.reads;
+        standing.reads = before.saturating_sub(1);
+        if before == 1 {
+            self.push(at, thread, Step::ReleaseShared);
+        }
+    }
+
+    /// The format knows no end of a wait but to obtain.
+    fn give_up(&mut self, thread: u8, shared: bool) -> Option<i64> {
+        let wait = self.standings[usize::from(thread)].waits[usize::from(shared)].take()?;
+        let entry = &mut self.entries[wait];
+        entry.void = true;
+        Some(entry.time)
+    }
+}
+
+/// A lock with what the file says of it.
+pub(crate) struct NamedLock<'a> {
+    id: u32,
+    name: Option<u32>,
+    place: Place,
+    shared: bool,
+    history: &'a History,
+}
+
+/// Writes all locks; `numbers` are those of the rows as threads.
+pub(crate) fn write<W: Write>(out: &mut Payload<W>, locks: &[NamedLock<'_>], numbers: &[u64]) -> io::Result<()> {
+    let entries = |lock: &NamedLock<'_>| -> Vec<Entry> {
+        lock.history.entries.iter().filter(|entry| !entry.void).copied().collect()
+    };
+    let locks: Vec<_> = locks.iter().map(|lock| (lock, entries(lock))).filter(|(_, list)| !list.is_empty()).collect();
+    out.count(locks.len())?;
+    for (lock, entries) in locks {
+        out.u32(lock.id)?;
+        out.optional_string_index(lock.name)?;
+        out.i16(lock.place.index())?;
+        out.u8(lock.shared.into())?;
+        out.u8(1)?; // valid
+        // When it was made is not known; the viewer then takes its first and last event.
+        out.i64(0)?;
+        out.i64(0)?;
+        out.count(lock.history.standings.len())?;
+        lock.history.standings.iter().try_for_each(|standing| out.u64(numbers[standing.row.0 as usize]))?;
+        out.count(entries.len())?;
+        let mut reference = 0;
+        for entry in entries {
+            out.i64(entry.time - reference)?;
+            reference = entry.time;
+            out.i16(entry.location)?;
+            out.u8(entry.thread)?;
+            out.u8(entry.step as u8)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Plays actions of threads, one a nanosecond; the steps that are written.
+    fn steps(actions: &[(u32, LockAction, bool)]) -> Vec<(i64, u8, Step)> {
+        let mut locks = Locks::default();
+        for (time, (thread, action, shared)) in (1..).zip(actions) {
+            let (lock, thread_id) = (LockId(0), syscollect_model::ThreadId(*thread));
+            let event = LockEvent { lock, thread: thread_id, action: *action, shared: *shared, location: None };
+            locks.add(time, &event, RowId(*thread), None);
+        }
+        let entries = locks.histories[&LockId(0)].entries.iter().filter(|entry| !entry.void);
+        entries.map(|entry| (entry.time, entry.thread, entry.step)).collect()
+    }
+
+    use LockAction::{GiveUp, Obtain, Release, Wait};
+
+    #[test]
+    fn who_obtains_has_waited_and_who_releases_has_held() {
+        let told = steps(&[(1, Release, false), (1, Obtain, false), (1, Release, false), (1, Release, false)]);
+        assert_eq!(told, [(2, 0, Step::Wait), (2, 0, Step::Obtain), (3, 0, Step::Release)]);
+    }
+
+    #[test]
+    fn a_release_that_is_lost_is_made_up_when_another_obtains() {
+        let told = steps(&[(1, Obtain, false), (2, Wait, false), (2, Obtain, false), (2, Release, false)]);
+        let own = [(1, 0, Step::Wait), (1, 0, Step::Obtain), (2, 1, Step::Wait), (3, 0, Step::Release)];
+        assert_eq!(told, [&own[..], &[(3, 1, Step::Obtain), (4, 1, Step::Release)]].concat());
+    }
+
+    #[test]
+    fn readers_hold_it_together_and_each_once() {
+        let twice = [(1, Obtain, true), (2, Obtain, true), (1, Obtain, true), (1, Release, true), (1, Release, true)];
+        let (wait, obtain) = (Step::WaitShared, Step::ObtainShared);
+        let expected = [(1, 0, wait), (1, 0, obtain), (2, 1, wait), (2, 1, obtain), (5, 0, Step::ReleaseShared)];
+        assert_eq!(steps(&twice), expected);
+    }
+
+    #[test]
+    fn a_wait_that_is_given_up_leaves_the_lock_as_it_was() {
+        let told = steps(&[(1, Obtain, false), (2, Wait, false), (2, GiveUp, false), (2, GiveUp, false)]);
+        assert_eq!(told, [(1, 0, Step::Wait), (1, 0, Step::Obtain)]);
+    }
+
+    #[test]
+    fn a_lock_has_64_threads() {
+        let many: Vec<_> = (0..70).map(|thread| (thread, Wait, false)).collect();
+        assert_eq!(steps(&many).len(), 64);
+    }
+
+    #[test]
+    fn a_lock_that_is_taken_a_thousand_times_is_let_go_as_often() {
+        let mut many = vec![(1, Obtain, false); 1_000];
+        many.extend([(1, Release, false)].repeat(1_000));
+        let told = steps(&many);
+        let count = |wanted| told.iter().filter(|(_, _, step)| *step == wanted).count();
+        assert_eq!((count(Step::Obtain), count(Step::Release)), (200, 200));
+    }
+}

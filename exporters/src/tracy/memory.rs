@@ -1,0 +1,151 @@
+//! Memory: what was allocated, when it was freed.
+
+use super::code::Code;
+use super::rows::RowId;
+use super::texts::{Texts, pointer};
+use super::wire::Payload;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use syscollect_model::{MemoryEvent, ProcessId, StackId, StringId, Tables};
+
+/// Sizes have 47 bits, addresses 55 and a sign.
+const MAX_SIZE: u64 = (1 << 47) - 1;
+const MAX_ADDRESS: u64 = (1 << 55) - 1;
+/// Indices have 32 bits.
+const MAX_EVENTS: usize = u32::MAX as usize;
+
+/// A piece of memory. Times are nanoseconds since the file's zero.
+#[derive(Debug)]
+struct Piece {
+    address: u64,
+    size: u64,
+    allocated: Moment,
+    freed: Option<Moment>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    time: i64,
+    row: RowId,
+    stack: Option<StackId>,
+}
+
+/// What is allocated and freed together: the addresses of one process.
+#[derive(Debug, Default)]
+struct Pool {
+    pieces: Vec<Piece>,
+    active: FxHashMap<u64, u32>,
+}
+
+/// All memory.
+#[derive(Default)]
+pub(crate) struct Memory {
+    pools: BTreeMap<(ProcessId, Option<StringId>), Pool>,
+    /// Memory that was freed and whose allocation is not known.
+    pub(crate) unknown: u64,
+    /// Pieces that found no room.
+    pub(crate) refused: u64,
+}
+
+impl Memory {
+    /// Memory of a process is allocated or freed.
+    pub(crate) fn add(&mut self, time: i64, event: &MemoryEvent, row: RowId, process: ProcessId) {
+        let pool = self.pools.entry((process, event.pool)).or_default();
+        let moment = Moment { time, row, stack: event.stack };
+        let known = pool.active.remove(&event.address);
+        if let Some(piece) = known.map(|index| &mut pool.pieces[index as usize]) {
+            // The viewer frees before it allocates in the same nanosecond. What
+            // is allocated again was freed meanwhile, and that is lost.
+            piece.freed = Some(Moment { time: time.max(piece.allocated.time + 1), ..moment });
+        } else if event.allocated.is_none() {
+            self.unknown += 1;
+        }
+        let Some(size) = event.allocated else { return };
+        if pool.pieces.len() >= MAX_EVENTS || event.address > MAX_ADDRESS {
+            self.refused += 1;
+            return;
+        }
+        pool.active.insert(event.address, pool.pieces.len() as u32);
+        let size = size.min(MAX_SIZE);
+        pool.pieces.push(Piece { address: event.address, size, allocated: moment, freed: None });
+    }
+
+    /// The pools with their names. The heap of the only process that has one is the viewer's own.
+    pub(crate) fn named(&self, code: &mut Code, texts: &mut Texts, tables: &Tables) -> Vec<NamedPool<'_>> {
+        let heaps = self.pools.keys().filter(|(_, pool)| pool.is_none()).count();
+        let pools = self.pools.iter().filter(|(_, pool)| !pool.pieces.is_empty());
+        pools
+            .map(|((process, name), pool)| {
+                let row = tables.process(*process);
+                let whose = format!("{} ({})", tables.strings.get(row.name), row.pid);
+                let name = match name {
+                    None if heaps == 1 => None,
+                    None => Some(texts.intern_short(&whose)),
+                    Some(name) => Some(texts.intern_short(&format!("{whose} {}", tables.strings.get(*name)))),
+                };
+                let mut callstack =
+                    |moment: &Moment| moment.stack.map_or(0, |stack| code.callstack(Some(stack), texts, tables));
+                let callstacks =
+                    |piece: &Piece| [callstack(&piece.allocated), piece.freed.as_ref().map_or(0, &mut callstack)];
+                let callstacks = pool.pieces.iter().map(callstacks).collect();
+                NamedPool { name, pool, callstacks }
+            })
+            .collect()
+    }
+}
+
+/// A pool with what the file says of it.
+pub(crate) struct NamedPool<'a> {
+    /// `None` is the viewer's own pool.
+    pub(crate) name: Option<u32>,
+    pool: &'a Pool,
+    /// Of the allocation and of the end of each piece; 0 is none.
+    callstacks: Vec<[u32; 2]>,
+}
+
+/// The index of a row in the file's table of threads.
+fn thread_index(row: RowId) -> u16 {
+    row.0 as u16 + 1
+}
+
+/// Writes all pools.
+pub(crate) fn write<W: Write>(out: &mut Payload<W>, pools: &[NamedPool<'_>]) -> io::Result<()> {
+    out.count(pools.len())?;
+    out.count(pools.iter().map(|pool| pool.pool.pieces.len()).sum())?;
+    for pool in pools {
+        let name = pool.name.map_or(0, pointer);
+        let pieces = &pool.pool.pieces;
+        let active = pieces.iter().filter(|piece| piece.freed.is_none());
+        out.u64(name)?;
+        out.count(pieces.len())?;
+        out.count(active.clone().count())?;
+        out.count(pieces.len() - active.clone().count())?;
+        let mut reference = 0;
+        for (piece, callstacks) in pieces.iter().zip(&pool.callstacks) {
+            write_piece(out, piece, callstacks, &mut reference)?;
+        }
+        out.u64(pieces.iter().map(|piece| piece.address.saturating_add(piece.size)).max().unwrap_or(0))?;
+        out.u64(pieces.iter().map(|piece| piece.address).min().unwrap_or(u64::MAX))?;
+        out.u64(active.map(|piece| piece.size).fold(0, u64::saturating_add))?;
+        out.u64(name)?;
+    }
+    Ok(())
+}
+
+fn write_piece<W: Write>(
+    out: &mut Payload<W>,
+    piece: &Piece,
+    callstacks: &[u32; 2],
+    reference: &mut i64,
+) -> io::Result<()> {
+    out.u64(piece.address)?;
+    out.u64(piece.size)?;
+    callstacks.iter().try_for_each(|callstack| out.int24(*callstack))?;
+    let allocated = piece.allocated;
+    out.i64(allocated.time - *reference)?;
+    *reference = allocated.time;
+    out.i64(piece.freed.map_or(-1, |freed| freed.time - allocated.time))?;
+    out.u16(thread_index(allocated.row))?;
+    out.u16(piece.freed.map_or(0, |freed| thread_index(freed.row)))
+}

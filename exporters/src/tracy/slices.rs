@@ -1,0 +1,72 @@
+//! Slices by track, until it is known which of them nest on their thread.
+
+use super::frames::Frames;
+use super::rows::{Owner, Rows};
+use super::texts::Texts;
+use super::zones::{Shared, Zones};
+use rustc_hash::FxHashMap;
+use syscollect_model::{Scope, Slice, SliceMore, Tables, TrackId, TrackKind};
+
+/// The track on which a thread marks what it does itself.
+const OWN_TRACK: &str = "Zones";
+
+/// All slices.
+#[derive(Default)]
+pub(crate) struct Slices {
+    zones: FxHashMap<TrackId, Zones>,
+    pub(crate) shared: Shared,
+    pub(crate) frames: Frames,
+    /// Slices too deep.
+    pub(crate) deep: u64,
+}
+
+impl Slices {
+    pub(crate) fn begin(&mut self, track: TrackId, (time, slice): (i64, &Slice), texts: &mut Texts, tables: &Tables) {
+        if let TrackKind::Frames { continuous } = tables.track(track).kind {
+            return self.frames.begin((track, continuous), time, slice.number);
+        }
+        let zones = self.zones.entry(track).or_default();
+        self.deep += u64::from(!zones.begin((time, slice), &mut self.shared, texts, tables));
+    }
+
+    pub(crate) fn more(&mut self, track: TrackId, more: &SliceMore, texts: &mut Texts, tables: &Tables) {
+        if let Some(zones) = self.zones.get_mut(&track) {
+            zones.more(more, texts, tables);
+        }
+    }
+
+    pub(crate) fn end(&mut self, track: TrackId, time: i64, texts: &mut Texts, tables: &Tables) {
+        match self.zones.get_mut(&track) {
+            Some(zones) => zones.end(time, &mut self.shared, texts, tables),
+            None => self.frames.end(track, time),
+        }
+    }
+
+    /// Puts the zones on rows: those of a thread on its own, as long as they
+    /// nest; what does not, and what has no thread, on rows of their own.
+    pub(crate) fn place(&mut self, rows: &mut Rows, texts: &mut Texts, tables: &Tables) {
+        let mut tracks: Vec<(TrackId, Zones)> = self.zones.drain().collect();
+        let other = |id: TrackId| tables.strings.get(tables.track(id).name) != OWN_TRACK;
+        tracks.sort_by_key(|(id, _)| (other(*id), *id));
+        for (id, mut zones) in tracks {
+            zones.finish(&mut self.shared, texts, tables);
+            if zones.is_empty() {
+                continue;
+            }
+            let thread = match tables.track(id).scope {
+                Scope::Thread(thread) if thread != Tables::IDLE_THREAD => Some(thread),
+                _ => None,
+            };
+            if let Some(row) = thread.and_then(|thread| rows.thread(thread)) {
+                match rows.get(row).zones.nest(zones) {
+                    Ok(()) => continue,
+                    Err(overlaps) => zones = overlaps,
+                }
+            }
+            match rows.other(Owner::Track(id)) {
+                Some(row) => rows.get(row).zones = zones,
+                None => rows.refused += zones.len() as u64 - 1,
+            }
+        }
+    }
+}
