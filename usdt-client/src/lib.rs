@@ -1,3 +1,96 @@
-//! Marks zones, messages and plots in a program for syscollect.
+//! Marks zones, messages and plots in a program for `syscollect record`.
+//!
+//! **Duties.** While nobody records, a mark is one load and one predicted
+//! branch; no thread, no socket, no memory. While somebody does, a thread writes
+//! its marks to a ring in shared memory, which the collector finds by a USDT
+//! probe and empties: a time stamp and a few stores each, no lock, no system
+//! call, no wait. What does not fit is counted. What a thread has open, and what
+//! things are called, is stated again to every collector that comes later.
+//!
+//! **Non-goals.** No I/O, no formats, no clock conversion: that is the collector's.
+//! Linux on x86-64 only.
+//!
+//! ```
+//! use syscollect_usdt_client::{frame_mark, message, plot, zone};
+//!
+//! fn load(count: u64) {
+//!     let zone = zone!("load");
+//!     zone.value(count);
+//!     for index in 0..count {
+//!         let _one = zone!("one", color = 0xff8000);
+//!         plot!("index", index);
+//!     }
+//!     message!("loaded {count}");
+//! }
+//!
+//! load(3);
+//! frame_mark!();
+//! ```
+//!
+//! # In somebody else's program
+//!
+//! - The heap of the application is never used, so marks may stand in its allocator.
+//!   (Two calls into the C library, made once per process, may use C's own: `pthread_atfork`
+//!   after 48 handlers, `pthread_setspecific` after 32 keys.)
+//! - Marks in signal handlers are recorded, unless they strike in the middle of another; then they are counted as lost.
+//! - Marks work before main and in destructors of thread-local values.
+//! - A forked child starts afresh; nothing is left after exec.
+//! - One file descriptor (close-on-exec) once something was recorded. A program that closes descriptors which are not
+//!   its own hides threads that were recorded before from collectors that come later.
+//! - An unloaded library (dlclose) leaves its names behind, since the log holds copies. Sampled [`Counter`]s must not be
+//!   in it, and no thread may be inside one of its marks.
+//! - An executable and a library that both hold this crate have an arena each.
+//!
+//! # Features
+//!
+//! `off` removes all marks at compile time.
 
+// The macros are used in the crate's own tests, too.
+extern crate self as syscollect_usdt_client;
+
+mod arena;
+mod clock;
+mod counter;
+pub mod crash;
+pub mod emit;
+mod fallback;
+mod fork;
+mod frame;
+mod location;
+mod log;
+mod marker;
+mod memory;
+pub mod message;
+mod plot;
+mod probe_site;
 pub mod protocol;
+#[doc(hidden)]
+pub mod ring;
+pub mod semaphore;
+mod stack;
+mod task;
+#[doc(hidden)]
+pub mod testing;
+mod text;
+mod thread;
+pub mod zone;
+
+pub use clock::{ordered_ticks, ticks};
+pub use counter::Counter;
+pub use emit::{StaticString, Value};
+pub use frame::{Frame, FrameSet};
+pub use location::{DynamicLocation, Location};
+pub use marker::{Field, FieldValue, MAX_FIELDS, Schema, When};
+pub use message::set_thread_name;
+pub use plot::Plot;
+pub use protocol::{FieldFormat, MarkerPhase, TextRole};
+pub use semaphore::enabled;
+pub use task::{AsyncZone, Task, Traced};
+pub use zone::{Zone, ZoneToken};
+
+/// What the macros use.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::location::function_around;
+    pub use crate::message::{CachedText, message_format};
+}

@@ -1,0 +1,348 @@
+//! Writing items: what every kind of event is built on.
+//!
+//! An event is a **group**: a stamped item and what belongs to it. [`group`]
+//! enters the calling thread's ring and guarantees room for so many bytes;
+//! items are then written without a check, and dropping the [`Group`] publishes
+//! them at once:
+//!
+//! ```ignore
+//! if !crate::enabled() { return; }                    // inline, at the caller
+//! // from here on in a #[cold] #[inline(never)] function
+//! let Ok(mut group) = emit::group(24 + emit::text_bytes(text)) else { return };
+//! let plot = PLOT.number(group.arena());                     // a number of the log
+//! group.stamped(ItemKind::Plot, [plot as u64 | 3 << 32, value]);
+//! group.text(TextRole::Message, 0, text);
+//! ```
+//!
+//! While a group is open the thread is *busy*: events of signal handlers and
+//! allocation hooks that come in between are counted as lost, so nothing called
+//! with an open group may emit. Whatever is refused is counted here already;
+//! [`Refused::Fallback`] is the only case in which a caller does something: it
+//! hits a probe, if there is one for this kind of event.
+//!
+//! Losses count events: a group counts one, whatever its number of items.
+
+use crate::arena::Arena;
+use crate::log::{self, CachedNumber, Entry};
+use crate::protocol::{EntryKind, ItemKind, STACK_ADDRESSES, TEXT_BYTES, TextRole, ValueType};
+use crate::ring::Entered;
+use crate::thread::{self, OPEN_ZONES, Prepared, RingMemory, ThreadState};
+use core::sync::atomic::Ordering;
+
+/// Bytes of text that one event may carry; the rest is cut.
+pub const MAX_TEXT: usize = 4080;
+/// Room for `Lost`, `Attached`, the name and the open zones.
+const RESTATE_BYTES: u64 = 16 + 16 + 96 + OPEN_ZONES as u64 * 24;
+
+/// Why nothing can be written.
+pub(crate) enum Refused {
+    /// No room; counted. The thread's depth goes on.
+    Lost(&'static ThreadState),
+    /// There is no shared memory: events go through probes.
+    Fallback(&'static ThreadState),
+    /// Nobody records, the thread has ended, or the event came within another; counted where it is a loss.
+    Nothing,
+}
+
+/// The right to write items, with room for them. Publishes on drop.
+pub(crate) struct Group {
+    pub(crate) state: &'static ThreadState,
+    memory: RingMemory,
+    entered: Entered,
+}
+
+/// Enters the calling thread's ring with room for `bytes`.
+#[inline(always)]
+pub(crate) fn group(bytes: u64) -> Result<Group, Refused> {
+    let state = thread::state();
+    if state.producer.has_room(bytes) {
+        // SAFETY: where there is room, there is a ring.
+        let attached = unsafe { state.header() }.attached.load(Ordering::Relaxed);
+        if attached == state.attached.get() {
+            return Ok(Group::enter(state));
+        }
+    }
+    group_slow(bytes)
+}
+
+/// The first event, a full ring, a new collector, an event within another.
+#[cold]
+#[inline(never)]
+fn group_slow(bytes: u64) -> Result<Group, Refused> {
+    let state = match thread::prepare() {
+        Prepared::Ring(state) => state,
+        Prepared::NoRing(state) if state.arena().is_some_and(Arena::is_fallback) => {
+            return Err(Refused::Fallback(state));
+        }
+        Prepared::NoRing(state) => {
+            thread::count_without_ring();
+            return Err(Refused::Lost(state));
+        }
+        Prepared::Nothing => {
+            if crate::enabled() {
+                thread::count_without_ring();
+            }
+            return Err(Refused::Nothing);
+        }
+    };
+    if state.producer.is_busy() {
+        state.count_nested();
+        return Err(Refused::Nothing);
+    }
+    let mut group = Group::enter(state);
+    group.entered.refresh(&group.memory);
+    // SAFETY: it has a ring.
+    let attached = unsafe { state.header() }.attached.load(Ordering::Acquire);
+    let restate = state.lossy.get() || attached != state.attached.get();
+    if group.entered.room() < bytes + if restate { RESTATE_BYTES } else { 0 } {
+        group.give_up();
+        return Err(Refused::Lost(state));
+    }
+    if restate {
+        state.attached.set(attached);
+        group.restate();
+    }
+    Ok(group)
+}
+
+/// States a thread to a collector that sees its ring for the first time.
+pub(crate) fn state_all(state: &'static ThreadState) {
+    let mut group = Group::enter(state);
+    if group.entered.room() < RESTATE_BYTES {
+        state.lossy.set(true);
+        return;
+    }
+    group.restate();
+}
+
+/// A stamped item of one word.
+pub(crate) fn plain_event(kind: ItemKind) {
+    if let Ok(mut group) = group(8) {
+        group.stamped(kind, []);
+    }
+}
+
+/// Bytes of the items for a text (an upper bound).
+pub(crate) fn text_bytes(text: &str) -> u64 {
+    let bytes = text.len().min(MAX_TEXT);
+    (bytes.div_ceil(TEXT_BYTES).max(1) * 32) as u64
+}
+
+/// Bytes of the items for a stack of so many addresses (an upper bound).
+pub(crate) fn stack_bytes(addresses: usize) -> u64 {
+    (addresses.div_ceil(STACK_ADDRESSES) * 32) as u64
+}
+
+impl Group {
+    #[inline(always)]
+    fn enter(state: &'static ThreadState) -> Self {
+        // SAFETY: where there is room, and after `prepare` has said so, there is a ring.
+        Self { state, memory: unsafe { state.ring() }, entered: state.producer.enter() }
+    }
+
+    /// The arena whose numbers items name.
+    pub(crate) fn arena(&self) -> &'static Arena {
+        self.state.arena().unwrap_or_else(|| unreachable!("a thread with a ring has an arena"))
+    }
+
+    /// Writes a stamped item with the time that it is now, and returns that time.
+    #[inline(always)]
+    pub(crate) fn stamped<const WORDS: usize>(&mut self, kind: ItemKind, words: [u64; WORDS]) -> u64 {
+        let ticks = self.state.ticks();
+        self.stamped_at(kind as u8, ticks, words);
+        ticks
+    }
+
+    /// Writes a stamped item.
+    #[inline(always)]
+    pub(crate) fn stamped_at<const WORDS: usize>(&mut self, kind: u8, ticks: u64, words: [u64; WORDS]) {
+        self.word(ticks << 8 | u64::from(kind));
+        for word in words {
+            self.word(word);
+        }
+    }
+
+    /// Writes an item without a stamp: the bits of the first word above the kind, and the words after it.
+    #[inline(always)]
+    pub(crate) fn plain<const WORDS: usize>(&mut self, kind: ItemKind, upper: u64, words: [u64; WORDS]) {
+        self.stamped_at(kind as u8, upper, words);
+    }
+
+    /// Writes a text, in as many items as it needs; at most [`MAX_TEXT`] bytes.
+    pub(crate) fn text(&mut self, role: TextRole, field: u32, text: &str) {
+        let bytes = log::cut(text, MAX_TEXT).as_bytes();
+        let mut rest = bytes;
+        loop {
+            let (here, more) = rest.split_at(rest.len().min(TEXT_BYTES));
+            let upper =
+                role as u64 | (here.len() as u64) << 8 | u64::from(!more.is_empty()) << 16 | u64::from(field) << 24;
+            let mut words = [0_u64; 4];
+            words[0] = upper << 8 | ItemKind::Text as u64;
+            for (word, bytes) in words[1..].iter_mut().zip(here.chunks(8)) {
+                let mut padded = [0_u8; 8];
+                padded[..bytes.len()].copy_from_slice(bytes);
+                *word = u64::from_le_bytes(padded);
+            }
+            self.words(&words[..1 + here.len().div_ceil(8)]);
+            rest = more;
+            if rest.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Writes a value of a zone (`field` is a string's number, or u32::MAX) or of a marker (the field's place).
+    pub(crate) fn value(&mut self, field: u32, value: Value) {
+        self.plain(ItemKind::Value, value.kind() as u64 | u64::from(field) << 24, [value.bits()]);
+    }
+
+    /// Writes a counted tag.
+    pub(crate) fn tag(&mut self, role: TextRole, text: &StaticString, number: u64) {
+        let text = text.number(self.arena());
+        self.plain(ItemKind::Tag, role as u64 | u64::from(text) << 24, [number]);
+    }
+
+    /// Writes return addresses, innermost first.
+    pub(crate) fn stack(&mut self, addresses: &[u64]) {
+        let mut rest = addresses;
+        while !rest.is_empty() {
+            let (here, more) = rest.split_at(rest.len().min(STACK_ADDRESSES));
+            let upper = here.len() as u64 | u64::from(!more.is_empty()) << 8;
+            let mut words = [0_u64; 1 + STACK_ADDRESSES];
+            words[0] = upper << 8 | ItemKind::Stack as u64;
+            words[1..1 + here.len()].copy_from_slice(here);
+            self.words(&words[..1 + here.len()]);
+            rest = more;
+        }
+    }
+
+    #[inline(always)]
+    fn word(&mut self, word: u64) {
+        self.words(&[word]);
+    }
+
+    #[inline(always)]
+    fn words(&mut self, words: &[u64]) {
+        debug_assert!(self.entered.room() >= words.len() as u64 * 8);
+        // SAFETY: whoever made the group asked for as much room as its items take.
+        unsafe { self.entered.write_slice(&self.memory, words) };
+    }
+
+    /// `Lost` if there was a loss, then all that a collector must know of this thread.
+    fn restate(&mut self) {
+        let state = self.state;
+        let lost = state.lost.swap(0, Ordering::Relaxed);
+        if lost != 0 {
+            self.stamped(ItemKind::Lost, [lost]);
+        }
+        state.lossy.set(false);
+        let depth = state.depth.get();
+        self.stamped(ItemKind::Attached, [u64::from(depth)]);
+        let name = thread::name();
+        if !name.text().is_empty() {
+            self.text(TextRole::ThreadName, 0, name.text());
+        }
+        for (depth, open) in state.open.iter().enumerate().take(depth as usize) {
+            let open = open.get();
+            self.stamped(ItemKind::OpenZone, [u64::from(open.location) | (depth as u64) << 32, open.ticks]);
+        }
+    }
+
+    /// Nothing fits: counts the event and goes the slow way until there is room.
+    fn give_up(self) {
+        self.state.lossy.set(true);
+        self.state.count_lost();
+        self.state.producer.leave_full(self.entered);
+        core::mem::forget(self);
+    }
+}
+
+impl Drop for Group {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.state.producer.leave(&self.memory, self.entered);
+    }
+}
+
+/// A number that an event carries.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value {
+    /// Unsigned.
+    Unsigned(u64),
+    /// Signed.
+    Signed(i64),
+    /// A double.
+    Float(f64),
+}
+
+impl Value {
+    /// How its bits are read.
+    pub fn kind(self) -> ValueType {
+        match self {
+            Self::Unsigned(_) => ValueType::Unsigned,
+            Self::Signed(_) => ValueType::Signed,
+            Self::Float(_) => ValueType::Float,
+        }
+    }
+
+    /// Its bits.
+    pub fn bits(self) -> u64 {
+        match self {
+            Self::Unsigned(value) => value,
+            Self::Signed(value) => value as u64,
+            Self::Float(value) => value.to_bits(),
+        }
+    }
+
+    /// The nearest double.
+    pub fn as_float(self) -> f64 {
+        match self {
+            Self::Unsigned(value) => value as f64,
+            Self::Signed(value) => value as f64,
+            Self::Float(value) => value,
+        }
+    }
+}
+
+macro_rules! value_from {
+    ($($variant:ident($wide:ty): $($narrow:ty),*;)*) => {$($(
+        impl From<$narrow> for Value {
+            fn from(value: $narrow) -> Self {
+                Self::$variant(value as $wide)
+            }
+        }
+    )*)*};
+}
+value_from! {
+    Unsigned(u64): u8, u16, u32, u64, usize, bool;
+    Signed(i64): i8, i16, i32, i64, isize;
+    Float(f64): f32, f64;
+}
+
+/// A text that is entered in the log once, at its first use.
+pub struct StaticString {
+    text: &'static str,
+    number: CachedNumber,
+}
+
+impl StaticString {
+    /// A text with no number yet.
+    pub const fn new(text: &'static str) -> Self {
+        Self { text, number: CachedNumber::new() }
+    }
+
+    /// The text.
+    pub fn text(&self) -> &'static str {
+        self.text
+    }
+
+    /// Its number in that arena's log, 0 if the log is full.
+    pub(crate) fn number(&self, arena: &Arena) -> u32 {
+        self.number.or_define(arena, || string(arena, self.text))
+    }
+}
+
+/// The number of a text that is known only now; the same text gets the same number.
+pub(crate) fn string(arena: &Arena, text: &str) -> u32 {
+    if text.is_empty() { 0 } else { Entry::new(EntryKind::String).raw(text).define(arena) }
+}

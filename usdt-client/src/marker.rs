@@ -1,0 +1,159 @@
+//! Markers: events with typed fields, of this thread or another, now or at another time.
+
+use crate::emit::{self, Group, Value};
+use crate::log::{CachedNumber, Entry};
+use crate::protocol::{EntryKind, FieldFormat, ItemKind, MarkerPhase, TextRole};
+
+/// Most fields of a marker.
+pub const MAX_FIELDS: usize = 16;
+
+/// One field of a [`Schema`].
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    /// The field's name.
+    pub name: &'static str,
+    /// What is shown to people.
+    pub label: &'static str,
+    /// How it is shown.
+    pub format: FieldFormat,
+}
+
+impl Field {
+    /// A field.
+    pub const fn new(name: &'static str, label: &'static str, format: FieldFormat) -> Self {
+        Self { name, label, format }
+    }
+}
+
+/// What markers of one kind look like: a static.
+///
+/// ```
+/// use syscollect_usdt_client::{Field, FieldFormat, FieldValue, Schema};
+///
+/// static REQUEST: Schema = Schema::new("request", "net", &[
+///     Field::new("url", "URL", FieldFormat::Text),
+///     Field::new("bytes", "Size", FieldFormat::Bytes),
+/// ]);
+///
+/// REQUEST.mark(&["http://example.org".into(), 512_u64.into()]);
+/// REQUEST.begin(&[]);                                          // two halves,
+/// REQUEST.end(&["http://example.org".into(), 512_u64.into()]); // on one thread
+/// ```
+pub struct Schema {
+    name: &'static str,
+    category: &'static str,
+    fields: &'static [Field],
+    number: CachedNumber,
+}
+
+/// A field's value.
+#[derive(Clone, Copy, Debug)]
+pub enum FieldValue<'a> {
+    /// A text.
+    Text(&'a str),
+    /// A number.
+    Number(Value),
+}
+
+impl<'a> From<&'a str> for FieldValue<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl<V: Into<Value>> From<V> for FieldValue<'_> {
+    fn from(value: V) -> Self {
+        Self::Number(value.into())
+    }
+}
+
+/// When and where a marker was that is recorded later or elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub struct When {
+    /// As [`crate::ticks`] gave it.
+    pub ticks: u64,
+    /// The thread's id as its pid namespace numbers it; 0 is the calling thread.
+    pub thread: u32,
+}
+
+impl Schema {
+    /// A kind of markers, with at most [`MAX_FIELDS`] fields.
+    pub const fn new(name: &'static str, category: &'static str, fields: &'static [Field]) -> Self {
+        Self { name, category, fields, number: CachedNumber::new() }
+    }
+
+    /// A moment, now, on this thread.
+    #[inline(always)]
+    pub fn mark(&'static self, fields: &[FieldValue<'_>]) {
+        self.record(MarkerPhase::Instant, None, fields);
+    }
+
+    /// The first half of a duration.
+    #[inline(always)]
+    pub fn begin(&'static self, fields: &[FieldValue<'_>]) {
+        self.record(MarkerPhase::Begin, None, fields);
+    }
+
+    /// The second half of a duration, on the same thread.
+    #[inline(always)]
+    pub fn end(&'static self, fields: &[FieldValue<'_>]) {
+        self.record(MarkerPhase::End, None, fields);
+    }
+
+    /// The same at another time or for another thread.
+    #[inline(always)]
+    pub fn at(&'static self, when: When, phase: MarkerPhase, fields: &[FieldValue<'_>]) {
+        self.record(phase, Some(when), fields);
+    }
+
+    #[inline(always)]
+    fn record(&'static self, phase: MarkerPhase, when: Option<When>, fields: &[FieldValue<'_>]) {
+        if crate::enabled() {
+            self.record_enabled(phase, when, fields);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn record_enabled(&'static self, phase: MarkerPhase, when: Option<When>, fields: &[FieldValue<'_>]) {
+        let fields = &fields[..fields.len().min(MAX_FIELDS)];
+        let bytes: u64 = fields.iter().map(field_bytes).sum();
+        let Ok(mut group) = emit::group(32 + bytes) else { return };
+        let word = u64::from(self.number(&group)) | (phase as u64) << 32;
+        match when {
+            None => group.stamped(ItemKind::Marker, [word]),
+            Some(when) => group.stamped(ItemKind::MarkerAt, [word, when.ticks, u64::from(when.thread)]),
+        };
+        for (index, field) in fields.iter().enumerate() {
+            match field {
+                FieldValue::Text(text) => group.text(TextRole::Field, index as u32, field_text(text)),
+                FieldValue::Number(value) => group.value(index as u32, *value),
+            }
+        }
+    }
+
+    fn number(&'static self, group: &Group) -> u32 {
+        let arena = group.arena();
+        self.number.or_define(arena, || {
+            let fields = &self.fields[..self.fields.len().min(MAX_FIELDS)];
+            let mut entry = Entry::new(EntryKind::Schema);
+            entry.number(fields.len() as u32).number(0).text(self.name).text(self.category);
+            for field in fields {
+                entry.short_text(field.name).short_text(field.label).byte_text(field.format as u8);
+            }
+            entry.define(arena)
+        })
+    }
+}
+
+/// A marker's text is at most 1000 bytes, so that all its fields fit a ring well.
+fn field_text(text: &str) -> &str {
+    crate::log::cut(text, 1000)
+}
+
+fn field_bytes(field: &FieldValue<'_>) -> u64 {
+    match field {
+        FieldValue::Text(text) => emit::text_bytes(field_text(text)),
+        FieldValue::Number(_) => 16,
+    }
+}

@@ -1,0 +1,68 @@
+//! Plots: a number over time.
+
+use crate::emit::{self, Refused, Value};
+use crate::fallback;
+use crate::log::{CachedNumber, Entry};
+use crate::protocol::{EntryKind, ItemKind};
+
+/// A plot: a static, as [`plot!`](crate::plot!) makes it.
+pub struct Plot {
+    name: &'static str,
+    unit: &'static str,
+    number: CachedNumber,
+}
+
+impl Plot {
+    /// A plot with that name and unit ("bytes", "ms", or nothing).
+    pub const fn new(name: &'static str, unit: &'static str) -> Self {
+        Self { name, unit, number: CachedNumber::new() }
+    }
+
+    /// Records what the number is now.
+    #[inline(always)]
+    pub fn set(&'static self, value: impl Into<Value>) {
+        if crate::enabled() {
+            self.set_enabled(value.into());
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn set_enabled(&'static self, value: Value) {
+        match emit::group(24) {
+            Ok(mut group) => {
+                let arena = group.arena();
+                let number = self.number.or_define(arena, || {
+                    let mut entry = Entry::new(EntryKind::Plot);
+                    entry.number(value.kind() as u32).number(0);
+                    entry.text(self.name).text(self.unit).define(arena)
+                });
+                let words = [u64::from(number) | (value.kind() as u64) << 32, value.bits()];
+                group.stamped(ItemKind::Plot, words);
+            }
+            Err(Refused::Fallback(_)) => fallback::plot(self.name, value.as_float()),
+            Err(_) => {}
+        }
+    }
+}
+
+/// Records what a number is now: an integer or a float.
+///
+/// ```
+/// use syscollect_usdt_client::plot;
+///
+/// plot!("queue", 3);
+/// plot!("heap", 4096_u64, unit = "bytes");
+/// ```
+#[macro_export]
+macro_rules! plot {
+    ($name:expr, $value:expr) => {
+        $crate::plot!($name, $value, unit = "")
+    };
+    ($name:expr, $value:expr, unit = $unit:expr) => {
+        if $crate::enabled() {
+            static PLOT: $crate::Plot = $crate::Plot::new($name, $unit);
+            PLOT.set($value);
+        }
+    };
+}

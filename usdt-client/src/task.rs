@@ -1,0 +1,142 @@
+//! Async zones: they belong to a task, may overlap, and may end on another thread.
+
+use crate::emit;
+use crate::location::{Location, Place};
+use crate::protocol::{ItemKind, TextRole};
+use core::future::Future;
+use core::pin::Pin;
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::task::{Context, Poll};
+
+/// Numbers tasks and async zones of the process; 0 is none.
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
+
+/// A task: what async zones belong to.
+///
+/// ```
+/// use syscollect_usdt_client::{AsyncZone, Task, location};
+///
+/// let task = Task::new("upload 7");
+/// let outer = AsyncZone::begin_in(&task, location!("send"));
+/// let inner = AsyncZone::begin_in(&task, location!("wait"));
+/// drop(outer); // zones of a task may overlap,
+/// std::thread::spawn(move || drop(inner)).join().unwrap(); // and move
+/// ```
+#[derive(Debug)]
+pub struct Task<'a> {
+    number: u64,
+    name: &'a str,
+}
+
+impl<'a> Task<'a> {
+    /// A task of that name. It is said with each of its zones, so that every collector knows it.
+    pub fn new(name: &'a str) -> Self {
+        Self { number: next_number(), name }
+    }
+}
+
+fn next_number() -> u64 {
+    if cfg!(feature = "off") { 0 } else { NEXT_NUMBER.fetch_add(1, Ordering::Relaxed) }
+}
+
+/// A zone that is not bound to a thread; ends when dropped.
+#[must_use = "the zone ends when it is dropped"]
+#[derive(Debug)]
+pub struct AsyncZone {
+    /// 0: not recorded.
+    number: u64,
+}
+
+impl AsyncZone {
+    /// Begins a zone that is a task of its own.
+    #[inline(always)]
+    pub fn begin(location: &'static Location) -> Self {
+        Self::begin_with(location, None, "")
+    }
+
+    /// Begins a zone of a task.
+    #[inline(always)]
+    pub fn begin_in(task: &Task<'_>, location: &'static Location) -> Self {
+        Self::begin_with(location, Some(task), "")
+    }
+
+    /// Begins a zone, of a task if one is given, with words if there are any.
+    #[inline(always)]
+    pub fn begin_with(location: &'static Location, task: Option<&Task<'_>>, text: &str) -> Self {
+        if crate::enabled() { Self::begin_enabled(location, task, text) } else { Self { number: 0 } }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_enabled(location: &'static Location, task: Option<&Task<'_>>, text: &str) -> Self {
+        let Ok(mut group) = emit::group(32 + 16 + emit::text_bytes(text)) else { return Self { number: 0 } };
+        let number = next_number();
+        let place = location.number(group.arena());
+        group.stamped(ItemKind::AsyncBegin, [u64::from(place), number, task.map_or(0, |task| task.number)]);
+        if let Some(task) = task {
+            let name = emit::string(group.arena(), task.name);
+            group.plain(ItemKind::TaskName, u64::from(name) << 24, [task.number]);
+        }
+        if !text.is_empty() {
+            group.text(TextRole::AsyncText, 0, text);
+        }
+        Self { number }
+    }
+
+    #[inline(always)]
+    fn is_active(&self) -> bool {
+        !cfg!(feature = "off") && self.number != 0
+    }
+}
+
+impl Drop for AsyncZone {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.is_active() {
+            end_active(self.number);
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn end_active(number: u64) {
+    if let Ok(mut group) = emit::group(16) {
+        group.stamped(ItemKind::AsyncEnd, [number]);
+    }
+}
+
+/// A future whose life is an async zone, from its first poll to its result (or
+/// until it is dropped), and whose polls are zones of the threads that poll it.
+pub struct Traced<F> {
+    location: &'static Location,
+    zone: Option<AsyncZone>,
+    future: F,
+}
+
+impl<F: Future> Traced<F> {
+    /// Wraps a future.
+    pub fn new(location: &'static Location, future: F) -> Self {
+        Self { location, zone: None, future }
+    }
+}
+
+impl<F: Future> Future for Traced<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        // SAFETY: `future` is not moved: it is pinned again below, and the other fields are not pinned.
+        let this = unsafe { self.get_unchecked_mut() };
+        let location = this.location;
+        if crate::enabled() && this.zone.is_none() {
+            this.zone = Some(AsyncZone::begin(location));
+        }
+        let _poll = crate::Zone::begin(location);
+        // SAFETY: `this` came from a pinned reference.
+        let result = unsafe { Pin::new_unchecked(&mut this.future) }.poll(context);
+        if result.is_ready() {
+            this.zone = None;
+        }
+        result
+    }
+}
