@@ -1,0 +1,96 @@
+//! The names of functions as their authors wrote them.
+
+use std::fmt::{self, Write};
+
+/// Longer names are of no use, and a short symbol can make a very long one.
+const NAME_MAX: usize = 4096;
+
+/// The name behind a symbol, with the types of its parameters where the language has
+/// them; the symbol itself where it is not mangled.
+pub(crate) fn demangle(symbol: &str) -> String {
+    rust(symbol).or_else(|| cpp(symbol, &cpp_demangle::DemangleOptions::new())).unwrap_or_else(|| symbol.to_owned())
+}
+
+/// Whether one of a function's names is as `is_it` says: the symbol, the name behind
+/// it, and for C++ that name without parameters and returned type.
+pub(crate) fn any_name(symbol: &str, is_it: impl Fn(&str) -> bool) -> bool {
+    if is_it(symbol) {
+        return true;
+    }
+    if let Some(name) = rust(symbol) {
+        return is_it(&name);
+    }
+    let plain = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
+    let found = |options| cpp(symbol, &options).is_some_and(|name| is_it(&name));
+    found(plain) || found(cpp_demangle::DemangleOptions::new())
+}
+
+fn rust(symbol: &str) -> Option<String> {
+    // Cheaper than to ask: most symbols are not mangled.
+    if !symbol.starts_with("_R") && !symbol.starts_with("_ZN") {
+        return None;
+    }
+    limited(|name| write!(name, "{:#}", rustc_demangle::try_demangle(symbol).map_err(|_| fmt::Error)?))
+}
+
+fn cpp(symbol: &str, options: &cpp_demangle::DemangleOptions) -> Option<String> {
+    if !symbol.starts_with("_Z") {
+        return None;
+    }
+    let symbol = cpp_demangle::Symbol::new(symbol).ok()?;
+    limited(|name| symbol.structured_demangle(name, options))
+}
+
+/// What is written, unless it is too long.
+fn limited(write: impl FnOnce(&mut Limited) -> fmt::Result) -> Option<String> {
+    let mut name = Limited(String::new());
+    write(&mut name).ok().map(|()| name.0)
+}
+
+struct Limited(String);
+
+impl Write for Limited {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.0.len() + text.len() > NAME_MAX {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_source() {
+        assert_eq!(demangle("_ZN3foo3barEi"), "foo::bar(int)");
+        assert_eq!(demangle("_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE"), "core::fmt::Write::write_fmt");
+        assert_eq!(demangle("_RNvC6_123foo3bar"), "123foo::bar");
+        for raw in ["fopen", "_ZN", "_Z", "_R", "", "_ZZZZ"] {
+            assert_eq!(demangle(raw), raw);
+        }
+    }
+
+    #[test]
+    fn a_function_answers_to_all_its_names() {
+        let answers = |wanted: &str| any_name("_ZN3foo3barIiEEvT_", |name| name == wanted);
+        assert!(answers("_ZN3foo3barIiEEvT_") && answers("void foo::bar<int>(int)") && answers("foo::bar<int>"));
+        assert!(!answers("foo::bar"));
+    }
+
+    #[test]
+    fn a_short_symbol_that_means_an_endless_name_stays_raw() {
+        // Every pair names the one before twice.
+        let nested = (0..40).fold("i".to_owned(), |inner, _| format!("St4pairI{inner}S_E"));
+        let doubled: String = (0..60).map(|n| format!("St4pairIS{0}_S{0}_E", to_base_36(n))).collect();
+        for symbol in [format!("_Z1f{nested}"), format!("_Z1fSt4pairIiiE{doubled}")] {
+            assert!(demangle(&symbol).len() <= NAME_MAX.max(symbol.len()));
+        }
+    }
+
+    fn to_base_36(number: u32) -> String {
+        char::from_digit(number % 36, 36).map(|digit| digit.to_ascii_uppercase().to_string()).unwrap_or_default()
+    }
+}

@@ -1,0 +1,115 @@
+//! The notes that tell of USDT probes.
+
+use crate::elf::{ENDIAN, Elf};
+use crate::error::ProbeError;
+use object::elf::{FileHeader64, PT_NOTE};
+use object::read::elf::{NoteIterator, SectionHeader as _};
+use object::{LittleEndian, ReadRef};
+use std::ops::Range;
+
+/// All notes together; the largest known file (OpenJDK's libjvm) has 100 KiB.
+const NOTES_MAX: u64 = 16 << 20;
+/// Linkers write one.
+const TABLES_MAX: usize = 64;
+/// A damaged file is told of in so many sentences.
+const WARNINGS_MAX: usize = 20;
+
+const OWNER: &[u8] = b"stapsdt";
+const KIND: u32 = 3;
+
+/// A probe as its note has it, with addresses as the rest of the file counts them.
+#[derive(Debug)]
+pub(crate) struct Note<'data> {
+    pub(crate) provider: &'data [u8],
+    pub(crate) name: &'data [u8],
+    pub(crate) arguments: &'data [u8],
+    /// Address of the site.
+    pub(crate) site: u64,
+    /// Address of the semaphore.
+    pub(crate) semaphore: Option<u64>,
+}
+
+/// Sentences about what could not be read, a bounded number.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Warnings {
+    list: Vec<String>,
+    more: usize,
+}
+
+impl Warnings {
+    pub(crate) fn add(&mut self, warning: String) {
+        match self.list.len() {
+            0..WARNINGS_MAX => self.list.push(warning),
+            _ => self.more += 1,
+        }
+    }
+
+    pub(crate) fn finish(mut self) -> Vec<String> {
+        if self.more > 0 {
+            self.list.push(format!("and {} more of this kind", self.more));
+        }
+        self.list
+    }
+}
+
+/// Reads all notes of probes: from the sections that are named so, or, in a file
+/// without sections, from the segments of notes.
+pub(crate) fn read<'data, R: ReadRef<'data>>(
+    elf: &Elf<'data, R>,
+    warnings: &mut Warnings,
+) -> Result<Vec<Note<'data>>, ProbeError> {
+    let ranges: Vec<(u64, u64)> = match elf.sections().is_empty() {
+        true => elf.segments_of(PT_NOTE).collect(),
+        false => elf.sections_named(".note.stapsdt").map(|s| (s.sh_offset(ENDIAN), s.sh_size(ENDIAN))).collect(),
+    };
+    // Prelink moves a file's addresses, but not those in these notes. This section's address tells by how much.
+    let base = elf.sections_named(".stapsdt.base").next().map(|section| section.sh_addr(ENDIAN));
+    let (mut notes, mut seen, mut left) = (Vec::new(), Vec::<Range<u64>>::new(), NOTES_MAX);
+    for (at, size) in ranges.into_iter().filter(|(_, size)| *size > 0).take(TABLES_MAX) {
+        let bytes = elf.bytes(at, size, "notes", left)?;
+        // A linker puts no note into two tables; a hostile file would do it to make its notes many.
+        if seen.iter().any(|other| other.start < at + size && at < other.end) {
+            continue;
+        }
+        seen.push(at..at + size);
+        left -= size;
+        read_table(bytes, base, &mut notes, warnings);
+    }
+    Ok(notes)
+}
+
+fn read_table<'data>(bytes: &'data [u8], base: Option<u64>, notes: &mut Vec<Note<'data>>, warnings: &mut Warnings) {
+    let Ok(mut table) = NoteIterator::<FileHeader64<LittleEndian>>::new(ENDIAN, 4, bytes) else { return };
+    for number in 1.. {
+        match table.next() {
+            Ok(None) => return,
+            Ok(Some(note)) if note.name() != OWNER || note.n_type(ENDIAN).0 != KIND => {}
+            Ok(Some(note)) => match Note::parse(note.desc(), base) {
+                Some(note) => notes.push(note),
+                None => warnings.add(format!("note {number} of a probe is malformed; the others are listed")),
+            },
+            Err(_) => return warnings.add(format!("note {number} goes past the end of its table, which ends there")),
+        }
+    }
+}
+
+impl<'data> Note<'data> {
+    /// Three addresses, then three texts that end with a zero.
+    fn parse(bytes: &'data [u8], base: Option<u64>) -> Option<Self> {
+        let (addresses, texts) = bytes.split_at_checked(24)?;
+        let word = |at: usize| addresses[at..at + 8].try_into().map(u64::from_le_bytes).ok();
+        let (site, base_then, semaphore) = (word(0)?, word(8)?, word(16)?);
+        let moved = base.filter(|_| base_then != 0).map_or(0, |base| base.wrapping_sub(base_then));
+        let mut texts = texts.split(|byte| *byte == 0);
+        let (provider, name, arguments) = (texts.next()?, texts.next()?, texts.next()?);
+        // What follows the last zero: it must have been there.
+        texts.next()?;
+        (!provider.is_empty() && !name.is_empty()).then(|| Self {
+            provider,
+            name,
+            arguments,
+            site: site.wrapping_add(moved),
+            semaphore: (semaphore != 0).then(|| semaphore.wrapping_add(moved)),
+        })
+    }
+}

@@ -1,0 +1,274 @@
+//! Reads what a user asked for: of the command line, and of a file of probes.
+
+use crate::glob::GlobError;
+use crate::nearest::{did_you_mean, nearest};
+use crate::preset::{known_arguments, known_name};
+use crate::spec::{
+    ArgumentKind, ArgumentSpec, FUNCTIONS_MAX_DEFAULT, FileSelector, FunctionSpec, ProbeSelector, Spec, ZoneSpec,
+};
+
+/// Why a text is no [`Spec`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    /// No provider, or no name.
+    #[error("{0:?} is not PROVIDER:NAME, such as python:line or python:*")]
+    NoProbe(String),
+    /// No `..`.
+    #[error("{0:?} is not BEGIN..END, such as python:function__entry..function__return")]
+    NoZone(String),
+    /// No library, or no function.
+    #[error("{0:?} is not LIBRARY:FUNCTION, such as libc.so.6:fopen*")]
+    NoFunction(String),
+    /// A pattern that is none.
+    #[error(transparent)]
+    Glob(#[from] GlobError),
+    /// A wildcard where one probe is meant.
+    #[error("{0:?} has wildcards, but the ends of a zone are one probe each")]
+    WildZone(String),
+    /// `(` without `)`, or text behind it.
+    #[error(
+        "{0:?}: the arguments' names stand in parentheses at the end, as in python:line(filename:str,function:str,line)"
+    )]
+    Parentheses(String),
+    /// A type that is none.
+    #[error("{0:?} is no type of an argument: write str, int or auto")]
+    Kind(String),
+    /// More than a probe can have.
+    #[error("{0:?} names more than {max} arguments", max = crate::ARGUMENTS_MAX)]
+    TooManyArguments(String),
+    /// An option of a zone that there is not.
+    #[error("{0:?} is no option of a zone: write name=ARGUMENT")]
+    Option(String),
+    /// `name=` of an argument that there is not.
+    #[error(
+        "{name:?} is no argument of {probe}: give its number, counting from 0, or name the arguments as in {probe}({name}:str){}",
+        did_you_mean(nearest)
+    )]
+    NoArgument {
+        /// What was asked for.
+        name: String,
+        /// Of which probe.
+        probe: String,
+        /// Arguments with nearly that name.
+        nearest: Vec<String>,
+    },
+    /// A line of a file of probes that begins with something else.
+    #[error("{0:?} is none of usdt, zone, function; a line is one of these and what the option of that name takes")]
+    Keyword(String),
+}
+
+/// What is wrong in a file of probes, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {error}")]
+pub struct LineError {
+    /// The line, counting from 1.
+    pub line: usize,
+    /// What is wrong.
+    #[source]
+    pub error: SpecError,
+}
+
+impl Spec {
+    /// Reads `[PATH:]PROVIDER:NAME[(ARGUMENT[:TYPE],...)]`, with wildcards.
+    ///
+    /// # Errors
+    ///
+    /// When it is something else.
+    pub fn usdt(text: &str) -> Result<Self, SpecError> {
+        let text = text.trim();
+        parse_selector(text, None).map(Self::Usdt)
+    }
+
+    /// Reads `BEGIN..END[,name=ARGUMENT]`, where both are as in [`usdt`](Self::usdt) without wildcards, and the end's
+    /// provider and path are the begin's where it has none.
+    ///
+    /// # Errors
+    ///
+    /// When it is something else.
+    pub fn zone(text: &str) -> Result<Self, SpecError> {
+        let text = text.trim();
+        let split = split_zone(text).filter(|(begin, end)| !begin.is_empty() && !end.is_empty());
+        let (begin, rest) = split.ok_or_else(|| SpecError::NoZone(text.to_owned()))?;
+        let mut parts = split_outside(rest, ',');
+        let end = parts.next().unwrap_or_default();
+        let begin = parse_selector(begin, None)?;
+        let end = parse_selector(end, Some(&begin))?;
+        for selector in [&begin, &end] {
+            if selector.provider.as_exact().is_none() || selector.name.as_exact().is_none() {
+                return Err(SpecError::WildZone(selector.to_string()));
+            }
+        }
+        let mut named_by = known_name(begin.provider.as_str(), begin.name.as_str());
+        for option in parts {
+            match option.trim().split_once('=') {
+                Some(("name", argument)) => named_by = Some(argument_number(&begin, argument.trim())?),
+                _ => return Err(SpecError::Option(option.trim().to_owned())),
+            }
+        }
+        Ok(Self::Zone(ZoneSpec { begin, end, named_by }))
+    }
+
+    /// Reads `LIBRARY:FUNCTION`, the latter with wildcards.
+    ///
+    /// # Errors
+    ///
+    /// When it is something else.
+    pub fn function(text: &str) -> Result<Self, SpecError> {
+        let text = text.trim();
+        let (library, function) = text
+            .split_once(':')
+            .filter(|(library, function)| !library.is_empty() && !function.is_empty() && !function.starts_with(':'))
+            .ok_or_else(|| SpecError::NoFunction(text.to_owned()))?;
+        let library = parse_file_selector(library)?;
+        Ok(Self::Function(FunctionSpec { library, function: function.parse()?, limit: FUNCTIONS_MAX_DEFAULT }))
+    }
+
+    /// Reads a line of a file of probes: `usdt`, `zone` or `function`, and what they take.
+    ///
+    /// # Errors
+    ///
+    /// When it is something else.
+    pub fn line(text: &str) -> Result<Self, SpecError> {
+        let text = text.trim();
+        let (keyword, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+        match keyword {
+            "usdt" => Self::usdt(rest),
+            "zone" => Self::zone(rest),
+            "function" => Self::function(rest),
+            other => Err(SpecError::Keyword(other.to_owned())),
+        }
+    }
+}
+
+/// Reads a file of probes: one on a line, empty lines, and comments from a `#` at the
+/// beginning of a line or after a space.
+///
+/// # Errors
+///
+/// The first line that is none of these.
+///
+/// ```
+/// use syscollect_probes::parse_file;
+/// let specs = parse_file("# interpreter\nusdt python:gc__*\n\nfunction libc.so.6:fopen*  # files\n").unwrap();
+/// assert_eq!(specs.len(), 2);
+/// assert!(parse_file("usdt python").unwrap_err().to_string().starts_with("line 1: "));
+/// ```
+pub fn parse_file(text: &str) -> Result<Vec<Spec>, LineError> {
+    let lines = text.lines().enumerate().map(|(before, line)| (before + 1, without_comment(line).trim()));
+    let lines = lines.filter(|(_, line)| !line.is_empty());
+    lines.map(|(number, line)| Spec::line(line).map_err(|error| LineError { line: number, error })).collect()
+}
+
+fn without_comment(line: &str) -> &str {
+    let is_comment = |(at, _): &(usize, &str)| line[..*at].chars().next_back().is_none_or(char::is_whitespace);
+    let start = line.match_indices('#').find(is_comment).map_or(line.len(), |(at, _)| at);
+    &line[..start]
+}
+
+/// Splits at the first `..` that is no part of a path, such as `../lib.so`.
+fn split_zone(text: &str) -> Option<(&str, &str)> {
+    let is_between = |at: usize| {
+        let before = text[..at].chars().next_back();
+        !matches!(before, Some('/' | ':' | '.')) && !text[at + 2..].starts_with('/')
+    };
+    let at = text.match_indices("..").map(|(at, _)| at).find(|at| *at > 0 && is_between(*at))?;
+    Some((text[..at].trim(), text[at + 2..].trim()))
+}
+
+/// Splits at every `separator` that is not in parentheses.
+fn split_outside(text: &str, separator: char) -> impl Iterator<Item = &str> {
+    let mut depth = 0i64;
+    text.split(move |character: char| {
+        depth += i64::from(character == '(') - i64::from(character == ')');
+        depth <= 0 && character == separator
+    })
+}
+
+/// Reads a probe; `begin` is where a zone's end takes its provider from.
+fn parse_selector(text: &str, begin: Option<&ProbeSelector>) -> Result<ProbeSelector, SpecError> {
+    let text = text.trim();
+    let (probe, arguments) = match text.split_once('(') {
+        None => (text, Vec::new()),
+        Some((probe, rest)) => {
+            let inner = rest.strip_suffix(')').filter(|inner| !inner.contains(['(', ')']));
+            let inner = inner.ok_or_else(|| SpecError::Parentheses(text.to_owned()))?;
+            (probe.trim(), parse_arguments(text, inner)?)
+        }
+    };
+    let no_probe = || SpecError::NoProbe(text.to_owned());
+    let (before, name) = match (probe.rsplit_once(':'), begin) {
+        (Some((before, name)), _) => (Some(before), name),
+        (None, Some(_)) => (None, probe),
+        (None, None) => return Err(no_probe()),
+    };
+    let (file, provider) = match (before, begin) {
+        (None, Some(begin)) => (begin.file.clone(), begin.provider.clone()),
+        (before, _) => {
+            let before = before.unwrap_or_default();
+            let (file, provider) = before.rsplit_once(':').map_or((None, before), |(f, provider)| (Some(f), provider));
+            if provider.is_empty() || provider.contains('/') || file == Some("") {
+                return Err(no_probe());
+            }
+            let file = file.map(parse_file_selector).transpose()?;
+            (file.or_else(|| begin.and_then(|begin| begin.file.clone())), provider.parse()?)
+        }
+    };
+    if name.is_empty() || name.contains(char::is_whitespace) {
+        return Err(no_probe());
+    }
+    Ok(ProbeSelector { file, provider, name: name.parse()?, arguments })
+}
+
+fn parse_file_selector(text: &str) -> Result<FileSelector, SpecError> {
+    Ok(match text.contains('/') {
+        true => FileSelector::Path(text.into()),
+        false => FileSelector::Name(text.parse()?),
+    })
+}
+
+/// Reads what stands in the parentheses of `whole`: `filename:str,,line`.
+fn parse_arguments(whole: &str, text: &str) -> Result<Vec<ArgumentSpec>, SpecError> {
+    if text.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    let arguments: Vec<ArgumentSpec> = text.split(',').map(parse_argument).collect::<Result<_, _>>()?;
+    match arguments.len() {
+        0..=crate::ARGUMENTS_MAX => Ok(arguments),
+        _ => Err(SpecError::TooManyArguments(whole.to_owned())),
+    }
+}
+
+fn parse_argument(text: &str) -> Result<ArgumentSpec, SpecError> {
+    let (name, kind) = text.split_once(':').unwrap_or((text, "auto"));
+    let kind = match kind.trim() {
+        "auto" => ArgumentKind::Auto,
+        "str" => ArgumentKind::Text,
+        "int" => ArgumentKind::Integer,
+        other => return Err(SpecError::Kind(other.to_owned())),
+    };
+    let name = name.trim();
+    Ok(ArgumentSpec { name: (!name.is_empty()).then(|| name.to_owned()), kind })
+}
+
+/// The number of the argument that `text` means: its number, `argN`, or its name as the user or a preset has it.
+fn argument_number(begin: &ProbeSelector, text: &str) -> Result<u8, SpecError> {
+    let known = known_arguments(begin.provider.as_str(), begin.name.as_str());
+    let names: Vec<String> = (0..begin.arguments.len().max(known.len()))
+        .map(|number| {
+            let name = |specs: &[ArgumentSpec]| specs.get(number).and_then(|spec| spec.name.clone());
+            name(&begin.arguments).or_else(|| name(&known)).unwrap_or_default()
+        })
+        .collect();
+    let by_name = names.iter().position(|name| !name.is_empty() && name == text);
+    let by_number = || text.strip_prefix("arg").unwrap_or(text).parse::<usize>().ok();
+    let number = by_name.or_else(by_number).filter(|number| *number < crate::ARGUMENTS_MAX);
+    number.and_then(|number| u8::try_from(number).ok()).ok_or_else(|| SpecError::NoArgument {
+        name: text.to_owned(),
+        probe: format!("{}:{}", begin.provider, begin.name),
+        nearest: nearest(text, names, 3),
+    })
+}
+
+#[cfg(test)]
+#[path = "spec_tests.rs"]
+mod tests;
