@@ -31,9 +31,9 @@ macro_rules! probe {
                 concat!(".asciz \"", $arguments, "\""),
                 "994: .balign 4",
                 ".popsection",
-                // Tools compare this section's address with the note's to undo prelinking.
+                // Tools compare its address with the note to undo prelinking. "R": nothing that is kept refers to it.
                 ".ifndef _.stapsdt.base",
-                ".pushsection .stapsdt.base, \"aG\", @progbits, .stapsdt.base, comdat",
+                ".pushsection .stapsdt.base, \"aGR\", @progbits, .stapsdt.base, comdat",
                 ".weak _.stapsdt.base",
                 ".hidden _.stapsdt.base",
                 "_.stapsdt.base: .space 1",

@@ -1,7 +1,10 @@
 //! For tests without a collector: raises the semaphore of this process alone
 //! and reads the process's own arena. No part of the stable interface.
 
-use crate::protocol::{ARENA_BYTES, ClockKind};
+use crate::protocol::{
+    ARENA_BYTES, ArenaHeader, ClockKind, LOG_BYTES, LOG_OFFSET, MAX_RINGS, PAGE, RING_BYTES, RING_STRIDE, RINGS_OFFSET,
+    RingHeader, item_words,
+};
 use crate::semaphore::SEMAPHORE;
 use crate::{arena, clock, memory};
 use core::sync::atomic::Ordering;
@@ -37,4 +40,80 @@ pub fn arena_descriptor() -> Option<i32> {
 /// Maps an arena as a collector does; the mapping stays.
 pub fn map_arena(descriptor: i32) -> Option<*mut u8> {
     memory::map_shared(descriptor, ARENA_BYTES).map(core::ptr::NonNull::as_ptr)
+}
+
+/// A reader of the process's own rings.
+pub struct Drain {
+    base: *mut u8,
+}
+
+// SAFETY: the arena is mapped as long as the process lives, and all of it that is used here is atomic.
+unsafe impl Send for Drain {}
+
+impl Drain {
+    /// Opens the process's arena, if it has made one.
+    pub fn open() -> Option<Self> {
+        map_arena(arena_descriptor()?).map(|base| Self { base })
+    }
+
+    /// The arena's header.
+    pub fn header(&self) -> &ArenaHeader {
+        // SAFETY: the mapping begins with it.
+        unsafe { &*self.base.cast::<ArenaHeader>() }
+    }
+
+    /// Rings that were ever used.
+    pub fn rings(&self) -> usize {
+        (self.header().rings.load(Ordering::Acquire) as usize).min(MAX_RINGS)
+    }
+
+    /// A ring's header.
+    pub fn ring(&self, number: usize) -> &RingHeader {
+        assert!(number < MAX_RINGS);
+        // SAFETY: within the mapping.
+        unsafe { &*self.base.add(RINGS_OFFSET + number * RING_STRIDE).cast::<RingHeader>() }
+    }
+
+    /// A part of the log.
+    pub fn log(&self) -> &[u8] {
+        let taken = (self.header().log_taken.load(Ordering::Acquire) as usize).min(LOG_BYTES);
+        // SAFETY: within the mapping; entries are complete by the time a test reads them.
+        unsafe { core::slice::from_raw_parts(self.base.add(LOG_OFFSET), taken) }
+    }
+
+    /// Takes the items of a ring: a copy of the words between tail and head, without the tails of items in the slack.
+    pub fn take(&mut self, number: usize) -> Vec<Vec<u64>> {
+        let ring = self.ring(number);
+        let head = ring.head.load(Ordering::Acquire);
+        let mut position = ring.tail.load(Ordering::Relaxed);
+        let mut items = Vec::new();
+        while position < head {
+            let words = item_words(self.word_at(number, position as usize % RING_BYTES)).expect("a known item");
+            // The words of an item lie one behind the other, beyond the end of the data if need be.
+            let start = position as usize % RING_BYTES;
+            items.push((0..words).map(|index| self.word_at(number, start + index * 8)).collect());
+            position += words as u64 * 8;
+        }
+        ring.tail.store(position, Ordering::Release);
+        items
+    }
+
+    fn word_at(&self, number: usize, offset: usize) -> u64 {
+        assert!(offset < RING_BYTES + PAGE);
+        // SAFETY: within the ring's data and slack.
+        unsafe { self.base.add(RINGS_OFFSET + number * RING_STRIDE + PAGE + offset).cast::<u64>().read_volatile() }
+    }
+
+    /// Empties all rings without looking.
+    pub fn discard(&mut self) {
+        for number in 0..self.rings() {
+            let ring = self.ring(number);
+            ring.tail.store(ring.head.load(Ordering::Acquire), Ordering::Release);
+        }
+    }
+
+    /// Events that all rings have lost.
+    pub fn lost(&self) -> u64 {
+        (0..self.rings()).map(|number| self.ring(number).lost.load(Ordering::Relaxed)).sum()
+    }
 }

@@ -1,0 +1,69 @@
+//! What a mark costs: off, and on with a reader that keeps up.
+//!
+//! `cargo run --release -p syscollect-usdt-client --example cost`
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+use syscollect_usdt_client::{message, plot, testing, zone};
+
+/// Nanoseconds per turn: the best of several runs.
+fn measure(turns: u64, mut turn: impl FnMut(u64)) -> f64 {
+    (0..15)
+        .map(|_| {
+            let start = Instant::now();
+            for index in 0..turns {
+                turn(black_box(index));
+            }
+            start.elapsed().as_nanos() as f64 / turns as f64
+        })
+        .fold(f64::MAX, f64::min)
+}
+
+fn two_readings(_: u64) {
+    // SAFETY: rdtsc has no preconditions on x86-64.
+    unsafe {
+        black_box(core::arch::x86_64::_rdtsc());
+        black_box(core::arch::x86_64::_rdtsc());
+    }
+}
+
+fn main() {
+    const OFF: u64 = 50_000_000;
+    const ON: u64 = 20_000;
+    let empty = measure(OFF, |_| {});
+    let off = measure(OFF, |_| {
+        let _zone = zone!("off");
+    });
+    println!("off: empty turn {empty:.3} ns, with a zone {off:.3} ns: {:.3} ns more", off - empty);
+
+    testing::raise();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        plot!("first", 1);
+        scope.spawn(|| {
+            let mut reader = testing::Drain::open().expect("an arena");
+            while !stop.load(Ordering::Relaxed) {
+                reader.discard();
+                std::thread::sleep(std::time::Duration::from_micros(50));
+            }
+        });
+        println!("on:  two rdtsc        {:.2} ns", measure(ON, two_readings));
+        let zone = measure(ON, |_| {
+            let _zone = zone!("on");
+        });
+        println!("     zone             {zone:.2} ns");
+        println!(
+            "     zone with value  {:.2} ns",
+            measure(ON, |index| {
+                let zone = zone!("on");
+                zone.value(index);
+            })
+        );
+        println!("     plot             {:.2} ns", measure(ON, |index| plot!("plot", index)));
+        println!("     message          {:.2} ns", measure(ON, |_| message!("a message")));
+        println!("     message, 1 word  {:.2} ns", measure(ON, |index| message!("number {index}")));
+        stop.store(true, Ordering::Relaxed);
+    });
+    println!("     lost             {}", testing::Drain::open().map_or(0, |reader| reader.lost()));
+}
