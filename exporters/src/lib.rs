@@ -37,6 +37,8 @@
 mod error;
 mod firefox;
 mod format;
+mod heap;
+mod locks;
 mod perfetto;
 mod proto;
 pub mod report;

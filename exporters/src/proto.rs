@@ -49,6 +49,11 @@ impl<'a> Message<'a> {
 
     /// A double.
     pub(crate) fn double(&mut self, field: u32, value: f64) {
+        self.fixed(field, value.to_bits());
+    }
+
+    /// An integer of eight bytes (fixed64).
+    pub(crate) fn fixed(&mut self, field: u32, value: u64) {
         self.tag(field, 1);
         self.out.extend_from_slice(&value.to_le_bytes());
     }

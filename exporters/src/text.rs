@@ -8,8 +8,9 @@ use crate::ExportError;
 use rustc_hash::FxHashMap;
 use std::io::Write;
 use syscollect_model::{
-    Event, Exporter, Loss, OffCpu, ProcessId, RecorderSummary, Sample, Scope, SessionInfo, SleepState, StackId,
-    StringId, Switch, Tables, ThreadId, Time, TrackId, Wakeup,
+    Event, Exporter, Field, Fields, LocationId, LockAction, LockEvent, Loss, MemoryEvent, OffCpu, ProcessId,
+    RecorderSummary, Sample, Scope, SessionInfo, SleepState, Slice, SliceMore, StackId, StringId, Switch, Tables,
+    ThreadId, Time, TrackId, Value, Wakeup,
 };
 
 /// Writes a session as readable lines.
@@ -51,7 +52,12 @@ impl<W: Write> TextExporter<W> {
             Event::SliceBegin(track, ref slice) => {
                 let depth = self.depth.entry(track).or_default();
                 *depth += 1;
-                format!("{} {}BEGIN {}", track_name(track, tables), indent(*depth - 1), text(slice.name, tables))
+                let words = slice_words(slice, tables);
+                format!("{} {}BEGIN {words}", track_name(track, tables), indent(*depth - 1))
+            }
+            Event::SliceMore(track, ref more) => {
+                let depth = self.depth.get(&track).copied().unwrap_or_default();
+                format!("{} {}+{}", track_name(track, tables), indent(depth), more_words(more, tables))
             }
             Event::SliceEnd(track) => {
                 let depth = self.depth.entry(track).or_default();
@@ -60,7 +66,7 @@ impl<W: Write> TextExporter<W> {
             }
             Event::Instant(track, ref slice) => {
                 let depth = self.depth.get(&track).copied().unwrap_or_default();
-                format!("{} {}* {}", track_name(track, tables), indent(depth), text(slice.name, tables))
+                format!("{} {}* {}", track_name(track, tables), indent(depth), slice_words(slice, tables))
             }
             _ => String::new(),
         }
@@ -132,8 +138,90 @@ fn describe(event: &Event, tables: &Tables) -> String {
         Event::Counter(track, value) => format!("{} = {value}", track_name(*track, tables)),
         Event::Loss(loss) => format!("lost {}", loss_words(loss)),
         Event::SliceBegin(..) | Event::SliceMore(..) | Event::SliceEnd(..) | Event::Instant(..) => String::new(),
-        Event::Lock(_) | Event::Memory(_) | Event::Crash(_) => String::new(),
+        Event::Lock(event) => lock_words(event, tables),
+        Event::Memory(event) => memory_words(event, tables),
+        Event::Crash(crash) => {
+            let address = if crash.address == 0 { String::new() } else { format!(" at {:#x}", crash.address) };
+            let signal = text(crash.signal, tables);
+            format!("crash {} {signal}{address}{}", thread(crash.thread, tables), stack_words(crash.stack, tables))
+        }
     }
+}
+
+/// The name, then what else is said, in the order of the model.
+fn slice_words(slice: &Slice, tables: &Tables) -> String {
+    let mut words = numbered(slice.name, slice.number, tables);
+    if let Some(category) = slice.category {
+        words += &format!(" [{}]", text(category, tables));
+    }
+    if let Some(schema) = slice.schema {
+        words += &format!(" <{}>", text(tables.schema(schema).name, tables));
+    }
+    words
+        + &fields_words(&slice.fields, tables)
+        + &location_words(slice.location, tables)
+        + &color_words(slice.color)
+        + &stack_words(slice.stack, tables)
+}
+
+fn more_words(more: &SliceMore, tables: &Tables) -> String {
+    let name = more.name.map_or_else(String::new, |(name, number)| format!(" is {}", numbered(name, number, tables)));
+    let unfinished = if more.unfinished { " unfinished" } else { "" };
+    format!("{name}{}{}{unfinished}", fields_words(&more.fields, tables), color_words(more.color))
+}
+
+fn numbered(name: StringId, number: Option<u64>, tables: &Tables) -> String {
+    let number = number.map_or_else(String::new, |number| format!(" {number}"));
+    text(name, tables) + &number
+}
+
+fn fields_words(fields: &Fields, tables: &Tables) -> String {
+    let words = |field: &Field| format!(" {}={}", text(field.name, tables), value_words(&field.value, tables));
+    fields.iter().map(words).collect()
+}
+
+fn value_words(value: &Value, tables: &Tables) -> String {
+    match value {
+        Value::Text(text) => format!("\"{}\"", text.escape_debug()),
+        Value::String(id) => format!("\"{}\"", text(*id, tables)),
+        Value::Unsigned(value) => value.to_string(),
+        Value::Signed(value) => value.to_string(),
+        Value::Float(value) => format!("{value:?}"),
+        Value::Address(value) => format!("{value:#x}"),
+        Value::Duration(value) => format!("{value}ns"),
+        Value::Bytes(value) => format!("{value}B"),
+        Value::Percentage(value) => format!("{}%", value * 100.0),
+    }
+}
+
+fn location_words(location: Option<LocationId>, tables: &Tables) -> String {
+    let Some(id) = location else { return String::new() };
+    let row = tables.location(id);
+    format!(" at {}:{} in {}", text(row.file, tables), row.line, text(row.function, tables))
+}
+
+fn color_words(color: Option<u32>) -> String {
+    color.map_or_else(String::new, |color| format!(" #{color:06x}"))
+}
+
+fn lock_words(event: &LockEvent, tables: &Tables) -> String {
+    let action = match event.action {
+        LockAction::Wait => "waits for",
+        LockAction::Obtain => "obtains",
+        LockAction::Release => "releases",
+        LockAction::GiveUp => "gives up",
+    };
+    let shared = if event.shared { " (shared)" } else { "" };
+    let name = text(tables.lock(event.lock).name, tables);
+    let place = location_words(event.location, tables);
+    format!("lock {} {action} {name}#{}{shared}{place}", thread(event.thread, tables), event.lock.0)
+}
+
+fn memory_words(event: &MemoryEvent, tables: &Tables) -> String {
+    let what = event.allocated.map_or_else(|| "frees".to_owned(), |bytes| format!("allocates {bytes}B at"));
+    let pool = event.pool.map_or_else(String::new, |pool| format!(" of {}", text(pool, tables)));
+    let stack = stack_words(event.stack, tables);
+    format!("memory {} {what} {:#x}{pool}{stack}", thread(event.thread, tables), event.address)
 }
 
 fn switch_words(switch: &Switch, tables: &Tables) -> String {

@@ -181,7 +181,10 @@ pub(crate) mod perf {
 
 /// `InternedData` and the messages in it
 pub(crate) mod interned {
+    pub(crate) const EVENT_CATEGORIES: u32 = 1;
     pub(crate) const EVENT_NAMES: u32 = 2;
+    pub(crate) const ANNOTATION_NAMES: u32 = 3;
+    pub(crate) const SOURCE_LOCATIONS: u32 = 4;
     pub(crate) const FUNCTION_NAMES: u32 = 5;
     pub(crate) const FRAMES: u32 = 6;
     pub(crate) const CALLSTACKS: u32 = 7;
@@ -190,11 +193,15 @@ pub(crate) mod interned {
     pub(crate) const SOURCE_PATHS: u32 = 18;
     pub(crate) const MAPPINGS: u32 = 19;
     pub(crate) const KERNEL_SYMBOLS: u32 = 26;
+    pub(crate) const ANNOTATION_STRINGS: u32 = 29;
 
     /// Of every interned message.
     pub(crate) const IID: u32 = 1;
     /// Of an interned string and of an event name.
     pub(crate) const STRING: u32 = 2;
+    pub(crate) const LOCATION_FILE: u32 = 2;
+    pub(crate) const LOCATION_FUNCTION: u32 = 3;
+    pub(crate) const LOCATION_LINE: u32 = 4;
     pub(crate) const FRAME_FUNCTION_NAME_ID: u32 = 2;
     pub(crate) const FRAME_MAPPING_ID: u32 = 3;
     pub(crate) const FRAME_REL_PC: u32 = 4;
@@ -213,6 +220,8 @@ pub(crate) mod track {
     pub(crate) const THREAD: u32 = 4;
     pub(crate) const PARENT_UUID: u32 = 5;
     pub(crate) const COUNTER: u32 = 8;
+    pub(crate) const SIBLING_MERGE_BEHAVIOR: u32 = 15;
+    pub(crate) const SIBLING_MERGE_KEY_INT: u32 = 17;
     pub(crate) const PROCESS_PID: u32 = 1;
     pub(crate) const THREAD_PID: u32 = 1;
     pub(crate) const THREAD_TID: u32 = 2;
@@ -222,16 +231,27 @@ pub(crate) mod track {
 
 /// `TrackEvent` and `DebugAnnotation`
 pub(crate) mod track_event {
+    pub(crate) const CATEGORY_IIDS: u32 = 3;
     pub(crate) const DEBUG_ANNOTATIONS: u32 = 4;
     pub(crate) const TYPE: u32 = 9;
     pub(crate) const NAME_IID: u32 = 10;
     pub(crate) const TRACK_UUID: u32 = 11;
     pub(crate) const NAME: u32 = 23;
+    pub(crate) const SOURCE_LOCATION_IID: u32 = 34;
     pub(crate) const DOUBLE_COUNTER_VALUE: u32 = 44;
+    pub(crate) const FLOW_IDS: u32 = 47;
+    pub(crate) const TERMINATING_FLOW_IDS: u32 = 48;
+    pub(crate) const CALLSTACK_IID: u32 = 56;
 
+    pub(crate) const ANNOTATION_NAME_IID: u32 = 1;
+    pub(crate) const ANNOTATION_BOOL: u32 = 2;
     pub(crate) const ANNOTATION_UINT: u32 = 3;
+    pub(crate) const ANNOTATION_INT: u32 = 4;
+    pub(crate) const ANNOTATION_DOUBLE: u32 = 5;
     pub(crate) const ANNOTATION_STRING: u32 = 6;
+    pub(crate) const ANNOTATION_POINTER: u32 = 7;
     pub(crate) const ANNOTATION_NAME: u32 = 10;
+    pub(crate) const ANNOTATION_STRING_IID: u32 = 17;
 }
 
 /// `TraceStats` and `TraceStats.BufferStats`

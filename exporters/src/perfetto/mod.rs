@@ -11,7 +11,13 @@
 //! | CPU samples | `PerfSample`, perf session "CPU samples" |
 //! | stacks of switches and wakeups | `PerfSample`, sessions of their own, on root frames `[off-CPU]` and `[waker]` |
 //! | counters in kHz on a CPU | `cpu_frequency` |
-//! | other counters, slices, instants | `TrackEvent` |
+//! | other counters, slices, instants | `TrackEvent`; a thread's track "Zones" is the thread's own, above its states |
+//! | numbers of slices, texts of messages | names |
+//! | fields, and what becomes known later | debug annotations |
+//! | locks | slices by holder on tracks below "Locks" of the process, "waiting for ..." below the thread |
+//! | memory | counters below "Memory" of the process |
+//! | crashes | instants on the thread and on "Crash" of the process |
+//! | colours | left out: there is no field for them |
 //! | losses | instants on the track "Losses"; exact totals in the statistics of severity `data_loss` |
 //! | the session, the recorder's summary | `SystemInfo`, `CpuInfo`, metadata `trace_attribute.syscollect.*` |
 //!
@@ -20,26 +26,38 @@
 //! all perf sessions, hence the root frames; samples without a stack are shown
 //! without one.
 
+mod context;
+mod details;
 mod fields;
 mod intern;
 mod lane;
+mod locks;
+mod memory;
 mod packets;
 mod samples;
 mod sched;
 mod session;
+mod slices;
 mod stream;
 mod threads;
 mod tracks;
 
 use crate::ExportError;
+use crate::heap::Heap;
+use context::Context;
+use locks::LockTracks;
 use packets::{Sequence, Timebase};
 use samples::{CpuMode, Samples};
 use sched::Scheduling;
+use slices::Slices;
 use std::io::Write;
 use stream::Stream;
-use syscollect_model::{Event, Exporter, Loss, RecorderSummary, Sample, SessionInfo, Switch, Tables, Time, Wakeup};
+use syscollect_model::{
+    Crash, Event, Exporter, LockEvent, Loss, MemoryEvent, RecorderSummary, Sample, Scope, SessionInfo, Switch, Tables,
+    ThreadId, Time, Wakeup,
+};
 use threads::Threads;
-use tracks::{Kind, Tracks};
+use tracks::Tracks;
 
 /// Linux knows no more CPUs (NR_CPUS at its largest); a larger number is damage
 /// and must not make a table of that size.
@@ -74,6 +92,9 @@ pub struct PerfettoExporter<W: Write> {
     off_cpu: Samples,
     wakers: Samples,
     tracks: Tracks,
+    slices: Slices,
+    locks: LockTracks,
+    heap: Heap,
     /// The last event; `None` before the first.
     last: Option<Time>,
 }
@@ -87,7 +108,10 @@ impl<W: Write> PerfettoExporter<W> {
             system: Sequence::new(1),
             threads: Threads::new(Sequence::new(2)),
             sched: Scheduling::new(Sequence::new(3)),
-            tracks: Tracks::new(Sequence::new(4)),
+            tracks: Tracks::new(Sequence::new(4), Sequence::new(8)),
+            slices: Slices::default(),
+            locks: LockTracks::default(),
+            heap: Heap::default(),
             samples: Samples::new(5, sample_timebase(&SessionInfo::default()), None),
             off_cpu: Samples::new(6, event_timebase("off-CPU stacks"), Some("[off-CPU]")),
             wakers: Samples::new(7, event_timebase("waker stacks"), Some("[waker]")),
@@ -153,9 +177,9 @@ impl<W: Write> PerfettoExporter<W> {
         self.samples.write(stream, tables, (time, sample.cpu, sample.thread), mode, sample.stack)
     }
 
-    /// The events that are rare.
-    fn other(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), ExportError> {
-        let Self { stream, threads, sched, tracks, .. } = self;
+    /// What happens to tasks, but for switches and wakeups.
+    fn task(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), ExportError> {
+        let Self { stream, threads, sched, .. } = self;
         match *event {
             Event::Migration(ref migration) => {
                 threads.ensure(stream, sched, time, migration.thread, tables)?;
@@ -171,24 +195,42 @@ impl<W: Write> PerfettoExporter<W> {
             }
             Event::ProcessExec(process, name) => threads.exec(stream, sched, time, (process, name), tables),
             Event::ThreadName(thread, name) => threads.rename(stream, sched, time, (thread, name), tables),
-            Event::ThreadEnd(thread) => threads.end(stream, sched, time, thread, tables),
+            Event::ThreadEnd(thread) => {
+                let at = &mut Context { stream, time, tables };
+                self.locks.thread_ended(&mut self.tracks, at, thread)?;
+                threads.end(&mut self.stream, sched, time, thread, tables)
+            }
             Event::ProcessEnd(process) => threads.end_process(stream, sched, process, tables),
-            Event::Counter(track, value) => tracks.counter(stream, sched, time, (track, value), tables),
-            Event::SliceBegin(track, ref slice) => {
-                tracks.slice(stream, time, Kind::Begin, (track, Some(slice.name)), tables)
+            _ => self.on_track(time, event, tables),
+        }
+    }
+
+    /// What lies on a track.
+    fn on_track(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), ExportError> {
+        if let Some(thread) = thread_of(event, tables) {
+            self.threads.ensure(&mut self.stream, &mut self.sched, time, thread, tables)?;
+        }
+        let Self { stream, sched, tracks, slices, locks, heap, .. } = self;
+        let at = &mut Context { stream, time, tables };
+        match *event {
+            Event::Counter(track, value) => tracks.counter(at, sched, (track, value)),
+            Event::SliceBegin(track, ref slice) => slices.begin(tracks, at, track, slice),
+            Event::SliceMore(track, ref more) => {
+                slices.more(track, more);
+                Ok(())
             }
-            Event::SliceEnd(track) => tracks.slice(stream, time, Kind::End, (track, None), tables),
-            Event::Instant(track, ref slice) => {
-                tracks.slice(stream, time, Kind::Instant, (track, Some(slice.name)), tables)
-            }
+            Event::SliceEnd(track) => slices.end(tracks, at, track),
+            Event::Instant(track, ref slice) => slices::instant(tracks, at, track, slice),
+            Event::Lock(ref event) => locks.event(tracks, at, event),
+            Event::Memory(ref event) => memory::event(heap, tracks, at, event),
+            Event::Crash(ref crash) => slices::crash(tracks, at, crash),
             Event::Loss(ref loss) => {
                 if let Some(cpu) = loss.cpu {
                     sched.gap(cpu, loss.between.map_or(time, |(from, _)| from));
                 }
-                tracks.loss(stream, time, loss)
+                tracks.loss(at, loss)
             }
-            Event::SliceMore(..) | Event::Lock(_) | Event::Memory(_) | Event::Crash(_) => Ok(()),
-            Event::Switch(_) | Event::Wakeup(_) | Event::Sample(_) => Ok(()),
+            _ => Ok(()),
         }
     }
 
@@ -223,7 +265,7 @@ impl<W: Write> Exporter for PerfettoExporter<W> {
             Event::Switch(switch) => self.switch(time, switch, tables),
             Event::Wakeup(wakeup) => self.wakeup(time, wakeup, tables),
             Event::Sample(sample) => self.sample(time, sample, tables),
-            other => self.other(time, other, tables),
+            other => self.task(time, other, tables),
         }
     }
 
@@ -235,6 +277,22 @@ impl<W: Write> Exporter for PerfettoExporter<W> {
             session::write_summary(&mut self.stream, &mut self.system, summary)?;
         }
         self.write_losses(time, losses)
+    }
+}
+
+/// The thread that an event on a track belongs to: the reader is to know it before.
+#[inline]
+fn thread_of(event: &Event, tables: &Tables) -> Option<ThreadId> {
+    match *event {
+        Event::SliceBegin(track, _) | Event::Instant(track, _) | Event::Counter(track, _) => {
+            match tables.track(track).scope {
+                Scope::Thread(thread) => Some(thread),
+                _ => None,
+            }
+        }
+        Event::Lock(LockEvent { thread, .. }) | Event::Memory(MemoryEvent { thread, .. }) => Some(thread),
+        Event::Crash(Crash { thread, .. }) => Some(thread),
+        _ => None,
     }
 }
 

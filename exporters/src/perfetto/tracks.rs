@@ -1,14 +1,25 @@
-//! Tracks of the model: slices, instants and counters as track events.
+//! Tracks of track events: what they are, what they belong to, and events on them.
+//!
+//! Rules of trace_processor (v55.3) that shape this file:
+//! - tracks of one parent and one name are shown as one, unless they have a
+//!   merge key: rows of one track of the model share both, and so become one;
+//! - the track of a thread itself stands above the thread's states; its zones
+//!   belong there;
+//! - a descriptor of a thread makes it the thread of its packet sequence, which
+//!   then appears in the arguments of other events: descriptors have a sequence
+//!   of their own.
 
-use super::fields::{interned, packet, track, track_event};
-use super::intern::{Written, interned_string, string_iid};
+use super::context::Context;
+use super::details::{Details, Note};
+use super::fields::{packet, track, track_event};
+use super::intern::Written;
 use super::packets::Sequence;
 use super::sched::Scheduling;
-use super::stream::Stream;
 use crate::ExportError;
 use crate::proto::Message;
+use rustc_hash::FxHashMap;
 use std::io::Write;
-use syscollect_model::{Loss, ProcessId, Scope, StringId, Tables, ThreadId, Time, TrackId, TrackKind};
+use syscollect_model::{Loss, ProcessId, Scope, StringId, ThreadId, TrackId, TrackKind};
 
 /// `TrackEvent.Type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,245 +32,258 @@ pub(crate) enum Kind {
 
 /// `CounterDescriptor.Unit`: bytes, which the viewer scales.
 const UNIT_BYTES: u64 = 3;
+/// `TrackDescriptor.SiblingMergeBehavior`: by the key.
+const MERGE_BY_KEY: u64 = 3;
+/// The name of a thread's track that is shown as the thread's own.
+const ZONES: &str = "Zones";
 
-// Ids of tracks are any numbers that differ; each kind has its own range.
-fn track_uuid(id: TrackId) -> u64 {
-    1 << 32 | u64::from(id.0)
+/// What a track of the file stands for; each has one id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Place {
+    Model(TrackId),
+    Thread(ThreadId),
+    Process(ProcessId),
+    /// The same track of all CPUs.
+    Cpus(StringId),
+    Losses,
+    /// A track that the writer adds to a process or a thread.
+    ProcessChild(ProcessId, &'static str),
+    ThreadChild(ThreadId, &'static str),
+    /// One row of a lock.
+    Lock(syscollect_model::LockId, usize),
+    /// A pool of memory.
+    Pool(ProcessId, Option<StringId>),
 }
-fn thread_uuid(id: ThreadId) -> u64 {
-    2 << 32 | u64::from(id.0)
+
+/// What a descriptor says beside its parent and name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Shape<'a> {
+    Slices,
+    /// Slices; rows of the same key are shown as one track, others are not, whatever their names.
+    Rows(u64),
+    Counter(&'a str),
 }
-fn process_uuid(id: ProcessId) -> u64 {
-    3 << 32 | u64::from(id.0)
-}
-fn group_uuid(name: StringId) -> u64 {
-    4 << 32 | u64::from(name.0)
-}
-const LOSSES_UUID: u64 = 5 << 32;
 
 /// The tracks written so far.
 pub(crate) struct Tracks {
-    sequence: Sequence,
-    tracks: Written,
-    threads: Written,
-    processes: Written,
-    groups: Written,
-    names: Written,
-    losses: bool,
-    interned: Vec<u8>,
+    /// What the next event says.
+    pub(crate) details: Details,
+    events: Sequence,
+    descriptors: Sequence,
+    uuids: FxHashMap<Place, u64>,
+    /// Of tracks of the model, by [`TrackId`], for speed; 0 is none.
+    models: Vec<u64>,
+    /// Threads whose own track is taken.
+    zones: Written,
 }
 
 impl Tracks {
-    pub(crate) fn new(sequence: Sequence) -> Self {
+    pub(crate) fn new(events: Sequence, descriptors: Sequence) -> Self {
         Self {
-            sequence,
-            tracks: Written::default(),
-            threads: Written::default(),
-            processes: Written::default(),
-            groups: Written::default(),
-            names: Written::default(),
-            losses: false,
-            interned: Vec::new(),
+            details: Details::default(),
+            events,
+            descriptors,
+            uuids: FxHashMap::default(),
+            models: Vec::new(),
+            zones: Written::default(),
         }
     }
 
     /// A counter's value from now on.
     pub(crate) fn counter<W: Write>(
         &mut self,
-        stream: &mut Stream<W>,
+        at: &mut Context<'_, W>,
         sched: &mut Scheduling,
-        time: Time,
         (id, value): (TrackId, f64),
-        tables: &Tables,
     ) -> Result<(), ExportError> {
         // A CPU's counter in kHz is its frequency; as such it is drawn with the CPU.
-        let row = tables.track(id);
+        let row = at.tables.track(id);
         if let (Scope::Cpu(cpu), TrackKind::Counter { unit }) = (row.scope, row.kind)
-            && tables.strings.get(unit) == "kHz"
+            && at.tables.strings.get(unit) == "kHz"
         {
-            return sched.frequency(stream, time, cpu, value as u64);
+            return sched.frequency(at.stream, at.time, cpu, value as u64);
         }
-        self.describe(stream, time, id, tables)?;
-        self.event(stream, time, Kind::Counter, track_uuid(id), |event| {
-            event.double(track_event::DOUBLE_COUNTER_VALUE, value);
-        })
-    }
-
-    /// The beginning of a slice, its end (without a name), or an instant.
-    pub(crate) fn slice<W: Write>(
-        &mut self,
-        stream: &mut Stream<W>,
-        time: Time,
-        kind: Kind,
-        (id, name): (TrackId, Option<StringId>),
-        tables: &Tables,
-    ) -> Result<(), ExportError> {
-        self.describe(stream, time, id, tables)?;
-        self.interned.clear();
-        if let Some(name) = name
-            && self.names.insert(name.0)
-        {
-            let text = tables.strings.get(name).as_bytes();
-            interned_string(&mut self.interned, interned::EVENT_NAMES, string_iid(name), text);
-        }
-        self.event(stream, time, kind, track_uuid(id), |event| {
-            if let Some(name) = name {
-                event.uint(track_event::NAME_IID, string_iid(name));
-            }
-        })
+        let uuid = self.model(at, id)?;
+        self.details.value(value);
+        self.event(at, Kind::Counter, uuid)
     }
 
     /// A loss, where it happened, on a track of its own.
-    pub(crate) fn loss<W: Write>(
-        &mut self,
-        stream: &mut Stream<W>,
-        time: Time,
-        loss: &Loss,
-    ) -> Result<(), ExportError> {
-        if !self.losses {
-            self.losses = true;
-            self.descriptor(stream, time, LOSSES_UUID, |fields| fields.string(track::NAME, "Losses"))?;
+    pub(crate) fn loss<W: Write>(&mut self, at: &mut Context<'_, W>, loss: &Loss) -> Result<(), ExportError> {
+        let uuid = self.place(at, Place::Losses, None, Some("Losses"), Shape::Slices)?;
+        let details = &mut self.details;
+        details.dynamic_name(&format!("{} lost: {}", loss.count, loss.cause.name()));
+        details.note("count", Note::Number(loss.count));
+        details.note("cause", Note::Text(loss.cause.name()));
+        details.note("lane", Note::Text(&loss.lane));
+        if let Some(cpu) = loss.cpu {
+            details.note("cpu", Note::Number(u64::from(cpu)));
         }
-        self.interned.clear();
-        self.event(stream, time, Kind::Instant, LOSSES_UUID, |event| {
-            event.string(track_event::NAME, &format!("{} lost: {}", loss.count, loss.cause.name()));
-            annotate(event, "count", &Value::Number(loss.count));
-            annotate(event, "cause", &Value::Text(loss.cause.name()));
-            annotate(event, "lane", &Value::Text(&loss.lane));
-            if let Some(cpu) = loss.cpu {
-                annotate(event, "cpu", &Value::Number(u64::from(cpu)));
-            }
-            if let Some((from, to)) = loss.between {
-                annotate(event, "after_ns", &Value::Number(from.0));
-                annotate(event, "before_ns", &Value::Number(to.0));
-            }
-        })
+        if let Some((from, to)) = loss.between {
+            details.note("after_ns", Note::Number(from.0));
+            details.note("before_ns", Note::Number(to.0));
+        }
+        self.event(at, Kind::Instant, uuid)
     }
 
-    fn event<W: Write>(
+    /// Writes an event with the details.
+    pub(crate) fn event<W: Write>(
         &mut self,
-        stream: &mut Stream<W>,
-        time: Time,
+        at: &mut Context<'_, W>,
         kind: Kind,
         uuid: u64,
-        fill: impl FnOnce(&mut Message<'_>),
     ) -> Result<(), ExportError> {
-        stream.packet(|message| {
-            self.sequence.head(message, Some(time));
-            if !self.interned.is_empty() {
-                message.bytes(packet::INTERNED_DATA, &self.interned);
-                self.interned.clear();
-            }
-            message.message(packet::TRACK_EVENT, |event| {
-                event.uint(track_event::TYPE, kind as u64);
-                event.uint(track_event::TRACK_UUID, uuid);
-                fill(event);
-            });
+        let (sequence, time) = (&mut self.events, at.time);
+        self.details.take(|fields, interned| {
+            at.stream.packet(|message| {
+                sequence.head(message, Some(time));
+                if !interned.is_empty() {
+                    message.bytes(packet::INTERNED_DATA, interned);
+                }
+                message.message(packet::TRACK_EVENT, |event| {
+                    event.uint(track_event::TYPE, kind as u64);
+                    event.uint(track_event::TRACK_UUID, uuid);
+                    event.encoded(fields);
+                });
+            })
         })
     }
 
-    fn descriptor<W: Write>(
+    /// The id of a track of the model.
+    #[inline]
+    pub(crate) fn model<W: Write>(&mut self, at: &mut Context<'_, W>, id: TrackId) -> Result<u64, ExportError> {
+        match self.models.get(id.index()) {
+            Some(uuid) if *uuid != 0 => Ok(*uuid),
+            _ => self.new_model(at, id),
+        }
+    }
+
+    #[cold]
+    fn new_model<W: Write>(&mut self, at: &mut Context<'_, W>, id: TrackId) -> Result<u64, ExportError> {
+        let row = at.tables.track(id);
+        let strings = &at.tables.strings;
+        let (name, cpu);
+        let shape = match row.kind {
+            TrackKind::Slices | TrackKind::Frames { .. } => Shape::Slices,
+            TrackKind::Counter { unit } => Shape::Counter(strings.get(unit)),
+        };
+        let parent = match row.scope {
+            Scope::Machine => None,
+            Scope::Cpu(_) => {
+                Some(self.place(at, Place::Cpus(row.name), None, Some(strings.get(row.name)), Shape::Slices)?)
+            }
+            Scope::Process(process) => Some(self.process(at, process)?),
+            Scope::Thread(thread) => Some(self.thread(at, thread)?),
+        };
+        let own = match row.scope {
+            Scope::Thread(thread) if row.kind == TrackKind::Slices && strings.get(row.name) == ZONES => Some(thread),
+            _ => None,
+        };
+        let uuid = match (own, parent) {
+            (Some(thread), Some(parent)) if self.zones.insert(thread.0) => parent,
+            _ => {
+                name = match row.scope {
+                    Scope::Cpu(number) => {
+                        cpu = format!("CPU {number}");
+                        &cpu
+                    }
+                    _ => strings.get(row.name),
+                };
+                self.place(at, Place::Model(id), parent, Some(name), shape)?
+            }
+        };
+        if id.index() >= self.models.len() {
+            self.models.resize(id.index() + 1, 0);
+        }
+        self.models[id.index()] = uuid;
+        Ok(uuid)
+    }
+
+    /// The id of a thread's own track.
+    pub(crate) fn thread<W: Write>(&mut self, at: &mut Context<'_, W>, id: ThreadId) -> Result<u64, ExportError> {
+        self.place(at, Place::Thread(id), None, None, Shape::Slices)
+    }
+
+    /// The id of a process's own track.
+    pub(crate) fn process<W: Write>(&mut self, at: &mut Context<'_, W>, id: ProcessId) -> Result<u64, ExportError> {
+        self.place(at, Place::Process(id), None, None, Shape::Slices)
+    }
+
+    /// A track of this name below a process.
+    pub(crate) fn of_process<W: Write>(
         &mut self,
-        stream: &mut Stream<W>,
-        time: Time,
-        uuid: u64,
-        fill: impl FnOnce(&mut Message<'_>),
-    ) -> Result<(), ExportError> {
-        stream.packet(|message| {
-            self.sequence.head(message, Some(time));
+        at: &mut Context<'_, W>,
+        id: ProcessId,
+        name: &'static str,
+    ) -> Result<u64, ExportError> {
+        let parent = self.process(at, id)?;
+        self.place(at, Place::ProcessChild(id, name), Some(parent), Some(name), Shape::Slices)
+    }
+
+    /// A track of this name below a thread.
+    pub(crate) fn of_thread<W: Write>(
+        &mut self,
+        at: &mut Context<'_, W>,
+        id: ThreadId,
+        name: &'static str,
+    ) -> Result<u64, ExportError> {
+        let parent = self.thread(at, id)?;
+        self.place(at, Place::ThreadChild(id, name), Some(parent), Some(name), Shape::Slices)
+    }
+
+    /// The id of a track, described if it is new.
+    pub(crate) fn place<W: Write>(
+        &mut self,
+        at: &mut Context<'_, W>,
+        place: Place,
+        parent: Option<u64>,
+        name: Option<&str>,
+        shape: Shape<'_>,
+    ) -> Result<u64, ExportError> {
+        if let Some(uuid) = self.uuids.get(&place) {
+            return Ok(*uuid);
+        }
+        let uuid = self.uuids.len() as u64 + 1;
+        self.uuids.insert(place, uuid);
+        let (sequence, time, tables) = (&mut self.descriptors, at.time, at.tables);
+        at.stream.packet(|message| {
+            sequence.head(message, Some(time));
             message.message(packet::TRACK_DESCRIPTOR, |fields| {
                 fields.uint(track::UUID, uuid);
-                fill(fields);
+                if let Some(parent) = parent {
+                    fields.uint(track::PARENT_UUID, parent);
+                }
+                if let Some(name) = name {
+                    fields.string(track::NAME, name);
+                }
+                match place {
+                    Place::Process(id) => fields.message(track::PROCESS, |fields| {
+                        fields.uint(track::PROCESS_PID, u64::from(tables.process(id).pid));
+                    }),
+                    Place::Thread(id) => fields.message(track::THREAD, |fields| {
+                        let row = tables.thread(id);
+                        fields.uint(track::THREAD_PID, u64::from(tables.process(row.process).pid));
+                        fields.uint(track::THREAD_TID, u64::from(row.tid));
+                    }),
+                    _ => {}
+                }
+                write_shape(fields, shape);
             });
-        })
-    }
-
-    /// Describes a track before its first event, and what it belongs to before that.
-    #[inline]
-    fn describe<W: Write>(
-        &mut self,
-        stream: &mut Stream<W>,
-        time: Time,
-        id: TrackId,
-        tables: &Tables,
-    ) -> Result<(), ExportError> {
-        if !self.tracks.insert(id.0) {
-            return Ok(());
-        }
-        let row = tables.track(id);
-        let parent = self.describe_parent(stream, time, id, tables)?;
-        self.descriptor(stream, time, track_uuid(id), |fields| {
-            if let Some(parent) = parent {
-                fields.uint(track::PARENT_UUID, parent);
-            }
-            match row.scope {
-                Scope::Cpu(cpu) => fields.string(track::NAME, &format!("CPU {cpu}")),
-                _ => fields.string(track::NAME, tables.strings.get(row.name)),
-            }
-            if let TrackKind::Counter { unit } = row.kind {
-                fields.message(track::COUNTER, |counter| match tables.strings.get(unit) {
-                    "bytes" => counter.uint(track::COUNTER_UNIT, UNIT_BYTES),
-                    other => counter.string_if(track::COUNTER_UNIT_NAME, other),
-                });
-            }
-        })
-    }
-
-    /// The track above: of the process or thread, or one that holds the same track of all CPUs.
-    fn describe_parent<W: Write>(
-        &mut self,
-        stream: &mut Stream<W>,
-        time: Time,
-        id: TrackId,
-        tables: &Tables,
-    ) -> Result<Option<u64>, ExportError> {
-        let row = tables.track(id);
-        match row.scope {
-            Scope::Machine => Ok(None),
-            Scope::Cpu(_) => {
-                if self.groups.insert(row.name.0) {
-                    let name = tables.strings.get(row.name);
-                    self.descriptor(stream, time, group_uuid(row.name), |fields| fields.string(track::NAME, name))?;
-                }
-                Ok(Some(group_uuid(row.name)))
-            }
-            Scope::Process(process) => {
-                if self.processes.insert(process.0) {
-                    let pid = u64::from(tables.process(process).pid);
-                    self.descriptor(stream, time, process_uuid(process), |fields| {
-                        fields.message(track::PROCESS, |fields| fields.uint(track::PROCESS_PID, pid));
-                    })?;
-                }
-                Ok(Some(process_uuid(process)))
-            }
-            Scope::Thread(thread) => {
-                if self.threads.insert(thread.0) {
-                    let row = tables.thread(thread);
-                    let pid = u64::from(tables.process(row.process).pid);
-                    self.descriptor(stream, time, thread_uuid(thread), |fields| {
-                        fields.message(track::THREAD, |fields| {
-                            fields.uint(track::THREAD_PID, pid);
-                            fields.uint(track::THREAD_TID, u64::from(row.tid));
-                        });
-                    })?;
-                }
-                Ok(Some(thread_uuid(thread)))
-            }
-        }
+        })?;
+        Ok(uuid)
     }
 }
 
-enum Value<'a> {
-    Number(u64),
-    Text(&'a str),
-}
-
-fn annotate(event: &mut Message<'_>, name: &str, value: &Value<'_>) {
-    event.message(track_event::DEBUG_ANNOTATIONS, |annotation| {
-        annotation.string(track_event::ANNOTATION_NAME, name);
-        match value {
-            Value::Number(number) => annotation.uint(track_event::ANNOTATION_UINT, *number),
-            Value::Text(text) => annotation.string(track_event::ANNOTATION_STRING, text),
+fn write_shape(fields: &mut Message<'_>, shape: Shape<'_>) {
+    match shape {
+        Shape::Slices => {}
+        Shape::Rows(key) => {
+            fields.uint(track::SIBLING_MERGE_BEHAVIOR, MERGE_BY_KEY);
+            fields.uint(track::SIBLING_MERGE_KEY_INT, key);
         }
-    });
+        Shape::Counter(unit) => fields.message(track::COUNTER, |counter| match unit {
+            "bytes" => counter.uint(track::COUNTER_UNIT, UNIT_BYTES),
+            other => counter.string_if(track::COUNTER_UNIT_NAME, other),
+        }),
+    }
 }

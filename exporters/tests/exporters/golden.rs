@@ -22,11 +22,20 @@ pub(crate) fn compare(name: &str, found: &str) {
     assert_eq!(found.lines().count(), expected.lines().count(), "lines of {name}");
 }
 
+fn text_of(story: &story::Story) -> String {
+    let mut exporter = TextExporter::new(Vec::new());
+    story.play(&mut exporter, &story::session(), &story::losses(), Some(&story::summary())).unwrap();
+    String::from_utf8(exporter.finish().unwrap()).unwrap()
+}
+
 #[test]
 fn a_compiler_run_reads_as_lines() {
-    let mut exporter = TextExporter::new(Vec::new());
-    story::story().play(&mut exporter, &story::session(), &story::losses(), Some(&story::summary())).unwrap();
-    compare("story.txt", std::str::from_utf8(&exporter.finish().unwrap()).unwrap());
+    compare("story.txt", &text_of(&story::story()));
+}
+
+#[test]
+fn what_a_game_says_of_itself_reads_as_lines() {
+    compare("game.txt", &text_of(&story::game()));
 }
 
 /// JSON with a line for each column or row, so that a difference can be read.
@@ -64,9 +73,18 @@ fn a_compiler_run_becomes_a_profile() {
     compare("story.json.txt", &text);
 }
 
+fn packets_of(story: &story::Story) -> String {
+    let mut exporter = PerfettoExporter::new(Vec::new());
+    story.play(&mut exporter, &story::session(), &story::losses(), Some(&story::summary())).unwrap();
+    decode::print(&exporter.finish().unwrap())
+}
+
 #[test]
 fn a_compiler_run_becomes_packets() {
-    let mut exporter = PerfettoExporter::new(Vec::new());
-    story::story().play(&mut exporter, &story::session(), &story::losses(), Some(&story::summary())).unwrap();
-    compare("story.pftrace.txt", &decode::print(&exporter.finish().unwrap()));
+    compare("story.pftrace.txt", &packets_of(&story::story()));
+}
+
+#[test]
+fn what_a_game_says_of_itself_becomes_packets() {
+    compare("game.pftrace.txt", &packets_of(&story::game()));
 }

@@ -37,7 +37,7 @@ struct Interned {
 
 impl Interned {
     fn add(&mut self, data: &Fields) {
-        for field in [2, 5, 17, 18, 26] {
+        for field in [1, 2, 3, 5, 17, 18, 26, 29] {
             for string in data.messages(field) {
                 let iid = string.number(1).unwrap();
                 let known = self.strings.insert((field, iid), string.text(2).unwrap());

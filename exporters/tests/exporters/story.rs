@@ -1,6 +1,9 @@
 //! A short recording in which everything happens once: the golden tests tell
 //! it, and the example `story` writes it for a look with a viewer.
 
+#[path = "marked.rs"]
+mod marked;
+
 use std::collections::BTreeMap;
 use syscollect_model::{
     BuildId, ClockPair, CpuClock, CpuInfo, Event, Exporter, Frame, FrameId, Loss, LossCause, Migration, Module,
@@ -215,6 +218,14 @@ pub(crate) fn story() -> Story {
     switches_are_lost(&mut story, worker);
     compiler_ends(&mut story, (compiler_process, compiler));
     id_is_used_again(&mut story, shell);
+    story
+}
+
+/// A game tells of its frames, zones, locks and memory while it runs, and crashes.
+pub(crate) fn game() -> Story {
+    let mut story = Story::new();
+    let stacks = stacks(&mut story);
+    marked::game(&mut story, stacks.user);
     story
 }
 

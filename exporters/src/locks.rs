@@ -1,0 +1,209 @@
+//! Who holds a lock and who waits for it, from what threads say of it.
+//!
+//! What they say may have holes: of a thread that waits anew, the wait before
+//! has ended; of a lock that somebody obtains, whoever cannot hold it at the
+//! same time has let go.
+
+use rustc_hash::FxHashMap;
+use syscollect_model::{LockAction, LockEvent, LockId, ThreadId, Time};
+
+/// Holds of one lock at one time; more are readers whose releases are missing.
+const MAX_HOLDS: usize = 256;
+
+/// What an event comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A thread begins to wait.
+    WaitBegins {
+        lock: LockId,
+        thread: ThreadId,
+        /// Who holds the lock, if that is known: one of them.
+        holder: Option<ThreadId>,
+    },
+    /// A thread stops waiting.
+    WaitEnds { lock: LockId, thread: ThreadId, since: Time, obtained: bool },
+    /// A thread has the lock.
+    HoldBegins {
+        lock: LockId,
+        thread: ThreadId,
+        /// The first number that no other hold of the lock has at this time.
+        row: usize,
+        shared: bool,
+    },
+    /// A thread lets go.
+    HoldEnds {
+        lock: LockId,
+        row: usize,
+        since: Time,
+        /// Somebody waits for the lock.
+        awaited: bool,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    thread: ThreadId,
+    since: Time,
+    shared: bool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By row.
+    holds: Vec<Option<Hold>>,
+    waiting: usize,
+}
+
+/// The locks of all processes.
+#[derive(Debug, Default)]
+pub(crate) struct Locks {
+    locks: FxHashMap<LockId, State>,
+    waits: FxHashMap<ThreadId, (LockId, Time)>,
+    steps: Vec<Step>,
+}
+
+impl Locks {
+    /// What the event comes to, in order.
+    pub(crate) fn event(&mut self, time: Time, event: &LockEvent) -> &[Step] {
+        self.steps.clear();
+        let LockEvent { lock, thread, action, shared, .. } = *event;
+        match action {
+            LockAction::Wait => {
+                self.stop_waiting(thread, None);
+                self.wait(time, lock, thread);
+            }
+            LockAction::Obtain => {
+                self.stop_waiting(thread, Some(lock));
+                self.obtain(time, lock, thread, shared);
+            }
+            LockAction::Release => self.release(lock, |hold| hold.thread == thread, 1),
+            LockAction::GiveUp => self.stop_waiting(thread, None),
+        }
+        &self.steps
+    }
+
+    /// A thread has ended: it waits for nothing. What it holds stays held.
+    pub(crate) fn thread_ended(&mut self, thread: ThreadId) -> &[Step] {
+        self.steps.clear();
+        self.stop_waiting(thread, None);
+        &self.steps
+    }
+
+    fn wait(&mut self, time: Time, lock: LockId, thread: ThreadId) {
+        let state = self.locks.entry(lock).or_default();
+        state.waiting += 1;
+        let holder = state.holds.iter().flatten().map(|hold| hold.thread).find(|holder| *holder != thread);
+        self.waits.insert(thread, (lock, time));
+        self.steps.push(Step::WaitBegins { lock, thread, holder });
+    }
+
+    fn stop_waiting(&mut self, thread: ThreadId, obtained: Option<LockId>) {
+        let Some((lock, since)) = self.waits.remove(&thread) else { return };
+        if let Some(state) = self.locks.get_mut(&lock) {
+            state.waiting = state.waiting.saturating_sub(1);
+        }
+        self.steps.push(Step::WaitEnds { lock, thread, since, obtained: obtained == Some(lock) });
+    }
+
+    fn obtain(&mut self, time: Time, lock: LockId, thread: ThreadId, shared: bool) {
+        self.release(lock, |hold| hold.thread != thread && !(shared && hold.shared), usize::MAX);
+        let holds = &self.locks.entry(lock).or_default().holds;
+        if holds.len() >= MAX_HOLDS && holds.iter().all(Option::is_some) {
+            self.release(lock, |_| true, 1);
+        }
+        let holds = &mut self.locks.entry(lock).or_default().holds;
+        let row = holds.iter().position(Option::is_none).unwrap_or_else(|| {
+            holds.push(None);
+            holds.len() - 1
+        });
+        holds[row] = Some(Hold { thread, since: time, shared });
+        self.steps.push(Step::HoldBegins { lock, thread, row, shared });
+    }
+
+    /// Ends the last `most` holds for which `ends` is true.
+    fn release(&mut self, lock: LockId, ends: impl Fn(&Hold) -> bool, most: usize) {
+        let Some(State { holds, waiting }) = self.locks.get_mut(&lock) else { return };
+        let ending = holds.iter_mut().enumerate().rev().filter(|(_, row)| row.as_ref().is_some_and(&ends));
+        for (row, hold) in ending.take(most) {
+            if let Some(Hold { since, .. }) = hold.take() {
+                self.steps.push(Step::HoldEnds { lock, row, since, awaited: *waiting > 0 });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LOCK: LockId = LockId(7);
+    const A: ThreadId = ThreadId(1);
+    const B: ThreadId = ThreadId(2);
+
+    fn event(thread: ThreadId, action: LockAction, shared: bool) -> LockEvent {
+        LockEvent { lock: LOCK, thread, action, shared, location: None }
+    }
+
+    #[test]
+    fn a_thread_waits_for_the_holder_and_has_the_lock_when_it_lets_go() {
+        let mut locks = Locks::default();
+        let mut steps = Vec::new();
+        let actions =
+            [(A, LockAction::Obtain), (B, LockAction::Wait), (A, LockAction::Release), (B, LockAction::Obtain)];
+        for (time, (thread, action)) in (1..).map(Time).zip(actions) {
+            steps.extend_from_slice(locks.event(time, &event(thread, action, false)));
+        }
+        let expected = [
+            Step::HoldBegins { lock: LOCK, thread: A, row: 0, shared: false },
+            Step::WaitBegins { lock: LOCK, thread: B, holder: Some(A) },
+            Step::HoldEnds { lock: LOCK, row: 0, since: Time(1), awaited: true },
+            Step::WaitEnds { lock: LOCK, thread: B, since: Time(2), obtained: true },
+            Step::HoldBegins { lock: LOCK, thread: B, row: 0, shared: false },
+        ];
+        assert_eq!(steps, expected);
+    }
+
+    #[test]
+    fn readers_hold_a_lock_together_and_a_writer_alone() {
+        let mut locks = Locks::default();
+        locks.event(Time(1), &event(A, LockAction::Obtain, true));
+        let second = locks.event(Time(2), &event(B, LockAction::Obtain, true));
+        assert_eq!(second, [Step::HoldBegins { lock: LOCK, thread: B, row: 1, shared: true }]);
+        let writer = locks.event(Time(3), &event(A, LockAction::Obtain, false)).to_vec();
+        assert_eq!(writer[0], Step::HoldEnds { lock: LOCK, row: 1, since: Time(2), awaited: false });
+    }
+
+    #[test]
+    fn a_release_nobody_obtained_and_an_end_of_no_wait_are_nothing() {
+        let mut locks = Locks::default();
+        assert!(locks.event(Time(1), &event(A, LockAction::Release, false)).is_empty());
+        assert!(locks.event(Time(2), &event(A, LockAction::GiveUp, false)).is_empty());
+        assert!(locks.thread_ended(B).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn what_begins_ends_once_and_rows_are_used_by_one_at_a_time(
+            events in prop::collection::vec((0u32..4, 0u32..3, 0u8..4, any::<bool>()), 0..200),
+        ) {
+            let mut locks = Locks::default();
+            let (mut holds, mut waits) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
+            for (time, (thread, lock, action, shared)) in (1..).map(Time).zip(events) {
+                let actions = [LockAction::Wait, LockAction::Obtain, LockAction::Release, LockAction::GiveUp];
+                let action = actions[usize::from(action)];
+                let (thread, lock) = (ThreadId(thread), LockId(lock));
+                for step in locks.event(time, &LockEvent { lock, thread, action, shared, location: None }) {
+                    match *step {
+                        Step::WaitBegins { thread, .. } => prop_assert!(waits.insert(thread)),
+                        Step::WaitEnds { thread, since, .. } => prop_assert!(waits.remove(&thread) && since < time),
+                        Step::HoldBegins { lock, row, .. } => prop_assert!(holds.insert((lock, row))),
+                        Step::HoldEnds { lock, row, since, .. } => {
+                            prop_assert!(holds.remove(&(lock, row)) && since < time);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Slices and instants of the model.
+//!
+//! Rules of trace_processor (v55.3) that shape this file:
+//! - the arguments of a slice's end are added to those of its beginning, and
+//!   replace those of the same name: what becomes known later goes with the end;
+//! - slices deeper than 512 are not taken, but their ends are, for others.
+
+use super::context::Context;
+use super::details::Note;
+use super::tracks::{Kind, Tracks};
+use crate::ExportError;
+use crate::words;
+use std::io::Write;
+use syscollect_model::{Crash, Field, Slice, SliceMore, Tables, TrackId, Value};
+
+/// Slices inside each other that are written.
+const MAX_DEPTH: usize = 500;
+/// Fields of one slice that become known after its beginning.
+const MAX_LATER_FIELDS: usize = 64;
+
+/// The open slices of one track.
+#[derive(Debug, Default)]
+struct Open {
+    /// What has become known of each, the innermost last.
+    slices: Vec<Option<Box<SliceMore>>>,
+    /// How many more are open that are too deep to be written.
+    deeper: u64,
+    /// How many there were inside of the innermost one that is written.
+    left_out: u64,
+}
+
+/// The open slices of all tracks, by [`TrackId`].
+#[derive(Debug, Default)]
+pub(crate) struct Slices {
+    tracks: Vec<Open>,
+}
+
+impl Slices {
+    fn open(&mut self, id: TrackId) -> &mut Open {
+        if id.index() >= self.tracks.len() {
+            self.tracks.resize_with(id.index() + 1, Open::default);
+        }
+        &mut self.tracks[id.index()]
+    }
+
+    pub(crate) fn begin<W: Write>(
+        &mut self,
+        tracks: &mut Tracks,
+        at: &mut Context<'_, W>,
+        id: TrackId,
+        slice: &Slice,
+    ) -> Result<(), ExportError> {
+        let open = self.open(id);
+        if open.slices.len() >= MAX_DEPTH {
+            open.deeper += 1;
+            open.left_out += 1;
+            return Ok(());
+        }
+        open.slices.push(None);
+        let uuid = tracks.model(at, id)?;
+        say(tracks, slice, at.tables);
+        tracks.event(at, Kind::Begin, uuid)
+    }
+
+    /// More is known of the innermost slice.
+    pub(crate) fn more(&mut self, id: TrackId, more: &SliceMore) {
+        let open = self.open(id);
+        if open.deeper > 0 {
+            return;
+        }
+        let Some(known) = open.slices.last_mut() else { return };
+        let known = known.get_or_insert_default();
+        known.name = more.name.or(known.name);
+        known.unfinished |= more.unfinished;
+        for field in &more.fields {
+            let room = known.fields.len() < MAX_LATER_FIELDS;
+            match known.fields.iter_mut().find(|row| row.name == field.name) {
+                Some(row) => row.clone_from(field),
+                None if room => known.fields.push(field.clone()),
+                None => {}
+            }
+        }
+    }
+
+    /// The innermost slice ends; an end without a beginning is not written.
+    pub(crate) fn end<W: Write>(
+        &mut self,
+        tracks: &mut Tracks,
+        at: &mut Context<'_, W>,
+        id: TrackId,
+    ) -> Result<(), ExportError> {
+        let open = self.open(id);
+        if open.deeper > 0 {
+            open.deeper -= 1;
+            return Ok(());
+        }
+        let Some(more) = open.slices.pop() else { return Ok(()) };
+        let left_out = std::mem::take(&mut open.left_out);
+        let uuid = tracks.model(at, id)?;
+        if let Some(more) = more {
+            say_more(tracks, &more, at.tables);
+        }
+        if left_out > 0 {
+            tracks.details.note("deeper slices left out", Note::Number(left_out));
+        }
+        tracks.event(at, Kind::End, uuid)
+    }
+}
+
+/// Writes an instant.
+pub(crate) fn instant<W: Write>(
+    tracks: &mut Tracks,
+    at: &mut Context<'_, W>,
+    id: TrackId,
+    slice: &Slice,
+) -> Result<(), ExportError> {
+    let uuid = tracks.model(at, id)?;
+    match message(slice, at.tables) {
+        Some(text) => {
+            tracks.details.dynamic_name(text);
+            say_rest(tracks, slice, |field| at.tables.strings.get(field.name) != words::TEXT, at.tables);
+        }
+        None => say(tracks, slice, at.tables),
+    }
+    tracks.event(at, Kind::Instant, uuid)
+}
+
+/// Writes a crash: on its thread's own track, and on a track of the process.
+pub(crate) fn crash<W: Write>(tracks: &mut Tracks, at: &mut Context<'_, W>, crash: &Crash) -> Result<(), ExportError> {
+    let tables = at.tables;
+    let row = tables.thread(crash.thread);
+    let places = [tracks.thread(at, crash.thread)?, tracks.of_process(at, row.process, "Crash")?];
+    for uuid in places {
+        let details = &mut tracks.details;
+        details.name(crash.signal, tables);
+        details.note("thread", Note::Text(tables.strings.get(row.name)));
+        details.note("tid", Note::Number(u64::from(row.tid)));
+        if crash.address != 0 {
+            details.note("address", Note::Address(crash.address));
+        }
+        if let Some(id) = crash.stack {
+            let frames: Vec<_> = tables.stack(id).iter().map(|frame| tables.frame_label(*frame)).collect();
+            details.note("stack", Note::Text(&frames.join(" < ")));
+            details.stack(id, tables);
+        }
+        tracks.event(at, Kind::Instant, uuid)?;
+    }
+    Ok(())
+}
+
+/// The text of a message; `None` for anything else.
+fn message<'a>(slice: &'a Slice, tables: &'a Tables) -> Option<&'a str> {
+    if !words::is_message(slice, tables) {
+        return None;
+    }
+    let field = slice.fields.iter().find(|field| tables.strings.get(field.name) == words::TEXT)?;
+    match &field.value {
+        Value::Text(text) => Some(text),
+        Value::String(id) => Some(tables.strings.get(*id)),
+        _ => None,
+    }
+}
+
+fn say(tracks: &mut Tracks, slice: &Slice, tables: &Tables) {
+    match slice.number {
+        Some(_) => tracks.details.dynamic_name(&words::numbered(slice.name, slice.number, tables)),
+        None => tracks.details.name(slice.name, tables),
+    }
+    say_rest(tracks, slice, |_| true, tables);
+}
+
+/// All but the name, and of the fields those that are wanted.
+fn say_rest(tracks: &mut Tracks, slice: &Slice, wanted: impl Fn(&Field) -> bool, tables: &Tables) {
+    let details = &mut tracks.details;
+    if let Some(category) = slice.category {
+        details.category(category, tables);
+    }
+    if let Some(location) = slice.location {
+        details.location(location, tables);
+    }
+    if let Some(schema) = slice.schema {
+        details.note("schema", Note::Text(tables.strings.get(tables.schema(schema).name)));
+    }
+    for field in slice.fields.iter().filter(|field| wanted(field)) {
+        details.field(field, slice.schema, tables);
+    }
+    if let Some(stack) = slice.stack {
+        details.stack(stack, tables);
+    }
+}
+
+fn say_more(tracks: &mut Tracks, more: &SliceMore, tables: &Tables) {
+    let details = &mut tracks.details;
+    if let Some((name, number)) = more.name {
+        details.note("name", Note::Text(&words::numbered(name, number, tables)));
+    }
+    for field in &more.fields {
+        details.field(field, None, tables);
+    }
+    if more.unfinished {
+        details.note("unfinished", Note::Yes);
+    }
+}
