@@ -3,8 +3,12 @@
 
 mod captures;
 mod code;
+mod frames;
 mod limits;
+mod locks;
+mod memory;
 mod random;
 mod sched;
 mod story;
 mod tracks;
+mod zones;

@@ -17,14 +17,15 @@ fn story(steps: Vec<(u8, u64, u32, u32, u32)>) -> Story {
         let names: Vec<String> = (0..index).map(|frame| format!("f{frame}")).collect();
         story.stack(&names.iter().map(String::as_str).collect::<Vec<_>>());
     }
-    let tracks = [story.track(Scope::Thread(ThreadId(1)), "own"), story.track(Scope::Machine, "all")];
+    let scopes = [Scope::Thread(ThreadId(1)), Scope::Machine, Scope::Thread(ThreadId(1))];
+    let tracks = [0, 1, 2].map(|index| story.track(scopes[index], ["Zones", "all", "probes"][index]));
     let name = story.tables.strings.intern("slice");
     let mut at = 1;
     for (kind, delay, cpu, thread, other) in steps {
         at += delay;
         let (thread, other) = (ThreadId(thread), ThreadId(other));
         let stack = (other.0 % STACKS).checked_sub(1).map(StackId);
-        let track = tracks[cpu as usize % 2];
+        let track = tracks[cpu as usize % 3];
         match kind {
             0 | 1 => {
                 let state = if kind == 0 { SleepState::Interruptible } else { SleepState::Runnable };

@@ -2,9 +2,9 @@
 
 use syscollect_exporters::TracyExporter;
 use syscollect_model::{
-    ClockPair, CpuInfo, Event, Exporter, Frame, FrameId, Loss, Module, ModuleId, OffCpu, Process, ProcessId, Sample,
-    Scope, SessionInfo, SleepState, StackId, Switch, Tables, Thread, ThreadId, Ticks, Time, Track, TrackId, TrackKind,
-    Wakeup,
+    ClockPair, CpuInfo, Event, Exporter, Field, Frame, FrameId, Location, LocationId, Lock, LockAction, LockEvent,
+    LockId, Loss, MemoryEvent, Module, ModuleId, OffCpu, Process, ProcessId, Sample, Scope, SessionInfo, SleepState,
+    Slice, StackId, StringId, Switch, Tables, Thread, ThreadId, Ticks, Time, Track, TrackId, TrackKind, Value, Wakeup,
 };
 use syscollect_tests::tracy_reader::{self, TracyFile};
 
@@ -134,6 +134,46 @@ impl Story {
     pub(crate) fn counter(&mut self, scope: Scope, name: &str, unit: &str) -> TrackId {
         let (name, unit) = (self.tables.strings.intern(name), self.tables.strings.intern(unit));
         self.tables.add_track(Track { scope, name, kind: TrackKind::Counter { unit } })
+    }
+
+    pub(crate) fn frames(&mut self, process: ProcessId, name: &str, continuous: bool) -> TrackId {
+        let (scope, name) = (Scope::Process(process), self.name(name));
+        self.tables.add_track(Track { scope, name, kind: TrackKind::Frames { continuous } })
+    }
+
+    pub(crate) fn name(&mut self, text: &str) -> StringId {
+        self.tables.strings.intern(text)
+    }
+
+    pub(crate) fn location(&mut self, function: &str, file: &str, line: u32) -> LocationId {
+        let (function, file) = (self.name(function), self.name(file));
+        self.tables.locations.push(Location { function, file, line });
+        LocationId(self.tables.locations.len() as u32 - 1)
+    }
+
+    pub(crate) fn field(&mut self, name: &str, value: Value) -> Field {
+        Field { name: self.name(name), value }
+    }
+
+    /// A slice of that name that says a text.
+    pub(crate) fn saying(&mut self, name: &str, text: &str) -> Slice {
+        let fields = vec![self.field("text", Value::Text(text.into()))];
+        Slice { fields, ..Slice::named(self.name(name)) }
+    }
+
+    pub(crate) fn lock(&mut self, process: ProcessId, name: &str, location: Option<LocationId>) -> LockId {
+        let name = self.name(name);
+        self.tables.locks.push(Lock { process, name, shared: false, location });
+        LockId(self.tables.locks.len() as u32 - 1)
+    }
+
+    pub(crate) fn locks(&mut self, at: u64, lock: LockId, thread: ThreadId, (action, shared): (LockAction, bool)) {
+        self.at(at, Event::Lock(LockEvent { lock, thread, action, shared, location: None }));
+    }
+
+    /// Memory of the heap is allocated, or freed where no size is given.
+    pub(crate) fn memory(&mut self, at: u64, thread: ThreadId, address: u64, allocated: Option<u64>) {
+        self.at(at, Event::Memory(MemoryEvent { thread, pool: None, address, allocated, stack: None }));
     }
 
     /// The file's bytes, and what was cut.
