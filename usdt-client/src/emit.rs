@@ -115,6 +115,14 @@ pub(crate) fn state_all(state: &'static ThreadState) {
     group.restate();
 }
 
+/// States the thread again because something of it changed.
+#[cold]
+pub(crate) fn restate_now() {
+    if let Ok(mut group) = group(RESTATE_BYTES) {
+        group.restate();
+    }
+}
+
 /// A stamped item of one word.
 pub(crate) fn plain_event(kind: ItemKind) {
     if let Ok(mut group) = group(8) {

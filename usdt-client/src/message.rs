@@ -117,12 +117,7 @@ pub fn set_thread_name(name: &str) {
     }
     thread::remember_name(name);
     if crate::enabled() {
-        // The first group of a thread says its name by itself; a second time does no harm.
-        if let Ok(mut group) = emit::group(16 + emit::text_bytes(name)) {
-            let depth = group.state.depth.get();
-            group.stamped(ItemKind::Attached, [u64::from(depth)]);
-            group.text(TextRole::ThreadName, 0, thread::name().text());
-        }
+        emit::restate_now();
     }
 }
 

@@ -107,7 +107,9 @@ pub struct RingHeader {
     pub identity: [AtomicU32; 13],
     /// Bytes written, ever; written by the thread.
     pub head: AtomicU64,
-    /// Items lost because the ring was full; written by the thread.
+    /// Events lost because the ring was full, or because they came within another event of the thread (a signal
+    /// handler's); an event is a stamped item with what belongs to it, or one thing said later of a zone. Written by
+    /// the thread; counts on when another thread takes the ring.
     pub lost: AtomicU64,
     /// Pads to a cache line.
     pub thread_line: [AtomicU64; 6],
@@ -166,9 +168,12 @@ numbered! {
         ZoneBegin = 0x01,
         /// 2 words: word 0 `kind | TextRole << 8 | string << 32`, word 1 a number: "Frame 1234".
         Tag = 0x03,
+        /// Of a zone, like `Tag`, `Value` and `Color`: it tells of the zone that is the innermost at this place, and
+        /// need not follow its beginning. `field` is the place of a marker's field in its schema, else 0.
         /// 1 to 4 words: word 0 `kind | TextRole << 8 | bytes here << 16 | more follows << 24 | field << 32`, then the bytes.
         Text = 0x04,
-        /// 2 words: word 0 `kind | ValueType << 8 | field << 32`, word 1 the value. `field` u32::MAX is the zone's value.
+        /// 2 words: word 0 `kind | ValueType << 8 | field << 32`, word 1 the value. Of a zone,
+        /// `field` is the number of the string that names it, u32::MAX for the zone's value; of a marker, the place in its schema.
         Value = 0x05,
         /// 1 word: `kind | 0xRRGGBB << 8`: the zone's colour.
         Color = 0x06,
@@ -197,14 +202,16 @@ numbered! {
         /// 2 to 4 words: word 0 `kind | addresses here << 8 | more follows << 16`, then return addresses, innermost
         /// first, of the stamped item before.
         Stack = 0x12,
-        /// Stamped with the first event that fit again, 2 words: how many items were lost before.
+        /// Stamped with the first event that fit again, 2 words: how many events were lost since the `Lost` before.
+        /// Those that came within another event are in `RingHeader::lost` only.
         Lost = 0x13,
         /// Stamped with now, 3 words: `location | depth << 32`, ticks of its beginning. After `Attached`.
         OpenZone = 0x14,
         /// Stamped, 4 words: `signal | code << 32`, faulting address, instruction. A stack follows.
         Crash = 0x15,
         /// Stamped, 2 words: how many zones are open now. The first item that a collector sees of a thread, and the
-        /// first after `Lost`; the thread's name and `OpenZone`s follow, outermost first.
+        /// first after `Lost`; the thread's name (if it was given one) and `OpenZone`s (the outermost 64) follow, outermost
+        /// first. It may come at any time and more than once: it repeats what the items before it said, if they were all seen.
         Attached = 0x16,
         /// Stamped, 1 word: the thread ends.
         ThreadEnd = 0x17,
@@ -318,7 +325,7 @@ numbered! {
     /// position in the log, in units of 8 bytes and plus 1, is the number by
     /// which items name it (0 is "none").
     EntryKind: u32 {
-        /// A text: its bytes.
+        /// A text: its bytes, padded with zeros.
         String = 1,
         /// line u32, color u32 (0xRRGGBB, 0 is none), then texts: name, function, file.
         Location = 2,

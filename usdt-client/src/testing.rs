@@ -117,3 +117,15 @@ impl Drain {
         (0..self.rings()).map(|number| self.ring(number).lost.load(Ordering::Relaxed)).sum()
     }
 }
+
+/// Takes the arena as a collector does, so that rings are not taken over, until the file is closed.
+pub fn lock_arena() -> Option<std::fs::File> {
+    let path = format!("/proc/self/fd/{}", arena_descriptor()?);
+    let file = std::fs::File::options().read(true).write(true).open(path).ok()?;
+    // SAFETY: plain numbers, for which zero is valid.
+    let mut lock: libc::flock = unsafe { core::mem::zeroed() };
+    lock.l_type = libc::F_WRLCK as libc::c_short;
+    // SAFETY: `lock` is a flock.
+    let locked = unsafe { libc::fcntl(std::os::fd::AsRawFd::as_raw_fd(&file), libc::F_OFD_SETLK, &raw mut lock) } == 0;
+    locked.then_some(file)
+}
