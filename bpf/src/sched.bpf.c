@@ -6,20 +6,7 @@
  * raw tracepoints, which must use the probing reads (`direct` is a constant).
  */
 #include "kernel_stack.h"
-
-/* Processes to record when FILTER is on; the collector adds the first ones,
- * on_fork their children. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(key_size, 4);
-	__uint(value_size, 4);
-	__uint(max_entries, 65536);
-} recorded_processes SEC(".maps");
-
-static __always_inline bool is_recorded(__u32 tgid)
-{
-	return !FILTER || bpf_map_lookup_elem(&recorded_processes, &tgid);
-}
+#include "recorded.h"
 
 #define READ(direct, task, field) ((direct) ? (task)->field : BPF_CORE_READ(task, field))
 

@@ -1,7 +1,7 @@
-//! `cargo xtask bpf`: the kernel programs' object file.
+//! `cargo xtask bpf`: the kernel programs' object files.
 //!
-//! The object is committed so that nobody who builds syscollect needs clang;
-//! `--check` proves that it belongs to the sources. The same clang gives the
+//! The objects are committed so that nobody who builds syscollect needs clang;
+//! `--check` proves that they belong to the sources. The same clang gives the
 //! same bytes in any folder: the debug sections are dropped after the compiler
 //! has made BTF out of them, and BTF's own file names are mapped.
 
@@ -13,28 +13,33 @@ use anyhow::{Context, Result, bail};
 
 use crate::process::{output_of, root};
 
-const SOURCE: &str = "bpf/src/syscollect.bpf.c";
-const OBJECT: &str = "bpf/syscollect.bpf.o";
+/// Sources and the objects that are built from them.
+const OBJECTS: [(&str, &str); 2] =
+    [("bpf/src/syscollect.bpf.c", "bpf/syscollect.bpf.o"), ("bpf/src/probes.bpf.c", "bpf/probes.bpf.o")];
 const INSTALL: &str = "on Debian or Ubuntu: apt-get install clang-19 llvm-19 libbpf-dev";
 
-/// Builds the object, or with `check` compares a fresh one with the committed one.
+/// Builds the objects, or with `check` compares fresh ones with the committed ones.
 pub(crate) fn run(check: bool) -> Result<()> {
+    OBJECTS.iter().try_for_each(|(source, object)| build(source, object, check))
+}
+
+fn build(source: &str, object: &str, check: bool) -> Result<()> {
     let aside = tempfile::tempdir().context("cannot create a temporary folder")?;
-    let fresh = aside.path().join("syscollect.bpf.o");
-    compile(&fresh)?;
+    let fresh = aside.path().join("fresh.bpf.o");
+    compile(source, &fresh)?;
     let bytes = fs::read(&fresh).with_context(|| format!("cannot read {}", fresh.display()))?;
-    let committed = root().join(OBJECT);
+    let committed = root().join(object);
     if !check {
         return fs::write(&committed, bytes).with_context(|| format!("cannot write {}", committed.display()));
     }
-    let present = fs::read(&committed).with_context(|| format!("cannot read {OBJECT}; `cargo xtask bpf` builds it"))?;
+    let present = fs::read(&committed).with_context(|| format!("cannot read {object}; `cargo xtask bpf` builds it"))?;
     if present != bytes {
-        bail!("{OBJECT} was not built from {SOURCE} as it is now; run `cargo xtask bpf` and commit the result");
+        bail!("{object} was not built from {source} as it is now; run `cargo xtask bpf` and commit the result");
     }
     Ok(())
 }
 
-fn compile(object: &Path) -> Result<()> {
+fn compile(source: &str, object: &Path) -> Result<()> {
     let root = root();
     let clang = tool("clang-19", "CLANG")?;
     let strip = tool("llvm-strip-19", "LLVM_STRIP")?;
@@ -46,7 +51,7 @@ fn compile(object: &Path) -> Result<()> {
             .args(["-I", "bpf/include"])
             .arg(format!("-ffile-prefix-map={}=.", root.display()))
             .arg("-fdebug-compilation-dir=.")
-            .args(["-c", SOURCE, "-o"])
+            .args(["-c", source, "-o"])
             .arg(object),
     )
     .context("the kernel programs do not compile")?;

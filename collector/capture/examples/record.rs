@@ -15,6 +15,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         buffer_bytes: 64 << 20,
         mode: BufferMode::Discard,
         cross_check_every: 0,
+        probes: Vec::new(),
+        launch: None,
         program_start: Instant::now(),
         command_line: std::env::args().collect(),
     };

@@ -18,10 +18,11 @@ use crate::host::Host;
 use crate::notes::{Notes, definition_chunk};
 use crate::options::RecordOptions;
 use crate::perf::mappings::MappingRings;
+use crate::probes::{MappedFiles, ProbeSource, Setup};
 use crate::readings::Readings;
 use crate::recording::Shared;
 use crate::replay::Replay;
-use crate::source::{Drained, Source};
+use crate::source::{Drained, Seen, Source};
 use crate::support::lacking_for_names;
 
 /// Clocks and counters are read this often.
@@ -50,6 +51,8 @@ struct Machine {
     online: Vec<u32>,
     readings: Readings,
     notes: Notes,
+    /// Who attaches to files that are mapped; `None` where that cannot be done.
+    mapped_files: Option<MappedFiles>,
 }
 
 /// Where chunks go.
@@ -91,6 +94,7 @@ impl Collector {
         let online = host.online_cpus();
         let programs = EbpfSource::load(options, &host)?;
         let clock_source = programs.clock_source;
+        let shared_maps = programs.shared_maps()?;
         // Mappings first: of what runs later they know the files.
         let mut sources: Vec<Box<dyn Source>> = vec![Box::new(MappingRings::default()), Box::new(programs)];
         let mut readings = Readings::start(clock_source, host.possible_cpus());
@@ -108,9 +112,30 @@ impl Collector {
         readings.flush(true, &mut |chunk| output.push(chunk));
         output.define(&Definition::Session(Box::new(session.clone())));
         output.define(&Definition::Counters(readings.definitions()));
-        let notes =
-            Notes::start(buffer, clock_source).map_err(|error| CaptureError::system("cannot start a thread", error))?;
-        let machine = Some(Machine { host, online, readings, notes });
+        let notes = Notes::start(buffer.clone(), clock_source)
+            .map_err(|error| CaptureError::system("cannot start a thread", error))?;
+        let (zones, _notices) = std::sync::mpsc::channel();
+        let setup = Setup {
+            options,
+            clock: clock_source,
+            possible_cpus: host.possible_cpus(),
+            shared: &shared_maps,
+            buffer,
+            zones,
+        };
+        let mapped_files = match start_probes(setup, &online) {
+            Ok(probes) => {
+                missing.extend(probes.missing().iter().cloned());
+                let mapped_files = probes.mapped_files();
+                sources.push(Box::new(probes));
+                Some(mapped_files)
+            }
+            Err(error) => {
+                missing.push(format!("neither marked programs nor probes are recorded: {error}"));
+                None
+            }
+        };
+        let machine = Some(Machine { host, online, readings, notes, mapped_files });
         Ok(Self { sources, clock_source, output, machine, missing, session, last_losses: Vec::new() })
     }
 
@@ -163,6 +188,9 @@ impl Collector {
             chunk: &mut |chunk| output.push(chunk),
             seen: &mut |seen| {
                 if let Some(machine) = &*machine {
+                    if let (Seen::Mapping(mapping), Some(files)) = (&seen, &machine.mapped_files) {
+                        files.mapped(mapping);
+                    }
                     machine.notes.seen(seen);
                 }
             },
@@ -230,6 +258,12 @@ impl Collector {
         let held = self.machine.map_or_else(HeldFiles::default, |machine| machine.notes.finish());
         Ended { losses, statistics, missing: self.missing, held }
     }
+}
+
+fn start_probes(setup: Setup<'_>, online: &[u32]) -> Result<ProbeSource, CaptureError> {
+    let mut probes = ProbeSource::start(setup)?;
+    probes.attach(online)?;
+    Ok(probes)
 }
 
 /// The next sleep, so that the fullest lane is found as full as wanted.

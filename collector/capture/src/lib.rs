@@ -22,6 +22,8 @@
 //!     buffer_bytes: 64 << 20,
 //!     mode: BufferMode::Discard,
 //!     cross_check_every: 0,
+//!     probes: Vec::new(),
+//!     launch: None,
 //!     program_start: Instant::now(),
 //!     command_line: Vec::new(),
 //! };
@@ -44,6 +46,7 @@ mod lane;
 mod notes;
 mod options;
 mod perf;
+mod probes;
 mod readings;
 mod recording;
 mod replay;
@@ -52,6 +55,16 @@ mod source;
 mod stage;
 mod support;
 mod usage;
+mod zones {
+    /// What the rest of the collector tells of marked programs.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[allow(dead_code)]
+    pub(crate) enum ZoneNotice {
+        Announcement { ticks: u64, pid: u32, tid: u32, descriptor: u64, ring: u64 },
+        ClientFile { pid: u32 },
+        Stop,
+    }
+}
 
 pub use error::CaptureError;
 pub use options::{RecordOptions, Stacks};

@@ -1,7 +1,9 @@
 //! What to record.
 
+use std::path::PathBuf;
 use std::time::Instant;
 
+use syscollect_probes::Spec;
 use syscollect_store::BufferMode;
 
 /// Finished options of a recording.
@@ -19,6 +21,11 @@ pub struct RecordOptions {
     pub mode: BufferMode,
     /// Check every so many cached kernel stacks against a walk; 0 for never.
     pub cross_check_every: u32,
+    /// Probes in user programs; the paths in them are absolute.
+    pub probes: Vec<Spec>,
+    /// The program that will be launched once the recording has begun, so that
+    /// its probes are attached before.
+    pub launch: Option<PathBuf>,
     /// When the program started, for the summary.
     pub program_start: Instant,
     /// The program's own arguments, for the capture.

@@ -44,7 +44,7 @@ pub(crate) struct Drained<'a> {
 }
 
 /// What should be noted while its process lives.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Seen {
     /// A file was mapped.
     Mapping(Mapping),

@@ -59,6 +59,11 @@ impl Capability {
 /// What a kernel without permission answers is no word on what it can do.
 const AS_ROOT: &str = "sudo syscollect doctor";
 
+/// Whether one link can attach a program to many user functions (6.6).
+pub(crate) fn try_uprobe_multi() -> io::Result<()> {
+    bpf::try_uprobe_multi()
+}
+
 /// Every capability of this machine.
 pub fn support() -> Vec<Capability> {
     support_of(&Machine::this(), &try_on_this_kernel)

@@ -43,6 +43,8 @@ fn record(chunks: Vec<Chunk>, path: &Path, mode: BufferMode, buffer_bytes: usize
         buffer_bytes,
         mode,
         cross_check_every: 0,
+        probes: Vec::new(),
+        launch: None,
         program_start: Instant::now(),
         command_line: Vec::new(),
     };

@@ -19,8 +19,10 @@ use syscollect_store::{LaneKind, LaneLoss};
 use crate::error::CaptureError;
 use crate::host::Host;
 use crate::options::RecordOptions;
+use crate::probes::SharedMaps;
 use crate::source::{Drained, Source};
 use lanes::Lanes;
+pub(crate) use programs::kernel_at_least;
 use sampling::Sampling;
 use sys::ProgramCounts;
 use tsc::TscEvents;
@@ -91,6 +93,22 @@ impl EbpfSource {
             method: method.to_owned(),
         }));
         Ok(())
+    }
+
+    /// The maps that the object of the probes uses too, by name.
+    pub(crate) fn shared_maps(&self) -> Result<SharedMaps, CaptureError> {
+        let mut shared = SharedMaps::new();
+        for (name, map) in self.ebpf.maps() {
+            let (Map::Array(map) | Map::HashMap(map) | Map::PerfEventArray(map)) = map else { continue };
+            // The constants and cached stacks of each object are its own.
+            if name.starts_with('.') {
+                continue;
+            }
+            let held = map.fd().as_fd().try_clone_to_owned();
+            let held = held.map_err(|error| CaptureError::system(format!("cannot hold the map {name}"), error))?;
+            shared.insert(name.to_owned(), held);
+        }
+        Ok(shared)
     }
 
     /// Adds processes to those that are recorded.

@@ -32,7 +32,7 @@ const RARE: [(&str, &str); 6] = [
 const SAMPLERS: [&str; 2] = ["sample_direct", "sample_probing"];
 
 /// Whether the running kernel's release is at least this.
-pub(super) fn kernel_at_least(major: u32, minor: u32) -> bool {
+pub(crate) fn kernel_at_least(major: u32, minor: u32) -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut parts = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= (major, minor)

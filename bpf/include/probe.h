@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * Probes: where a hit's arguments are, and the working memory of a hit.
+ *
+ * A uprobe's program runs in task context and may be preempted by another task
+ * whose program hits a probe on the same CPU. So nothing here is "one per CPU":
+ * a hit claims one of a few slots by an atomic exchange, counts by atomic
+ * additions, and hands its record to a ring buffer in one call. The program
+ * never changes its CPU meanwhile.
+ */
+#ifndef SYSCOLLECT_PROBE_H
+#define SYSCOLLECT_PROBE_H
+
+#include "clock.h"
+#include "recorded.h"
+
+#define PROBE_ARGUMENTS 12
+#define PROBE_TEXTS 8
+/* With the NUL that ends it. */
+#define PROBE_TEXT_BYTES 256
+#define PROBE_SCRATCH_SLOTS 4
+/* The largest record is 40 + 12 * 8 + 8 * 264 bytes. */
+#define PROBE_RECORD_BYTES 4096
+
+/* Index of a register in struct sample_context; that of none holds 0. */
+#define REGISTER_SP 19
+#define REGISTERS 21
+#define NO_REGISTER 31
+
+enum {
+	ARGUMENT_CONSTANT = 0,
+	ARGUMENT_REGISTER = 1,
+	ARGUMENT_MEMORY = 2,
+};
+
+enum {
+	TEXT_NEVER = 0,
+	TEXT_ALWAYS = 1,
+	/* A text if what the word points to looks like one. */
+	TEXT_LIKELY = 2,
+};
+
+/* value + base + (index << scale), as a number, a register or an address. */
+struct probe_argument {
+	__s64 value;
+	__u8 kind;
+	__u8 base;
+	__u8 index;
+	__u8 scale;
+	/* Bits of a register below the argument: 8 for ah. */
+	__u8 skip;
+	__u8 bytes;
+	__u8 is_signed;
+	__u8 text;
+};
+_Static_assert(sizeof(struct probe_argument) == 16, "size of probe_argument");
+
+struct probe_program {
+	__u32 arguments;
+	__u32 reserved;
+	struct probe_argument argument[PROBE_ARGUMENTS];
+};
+_Static_assert(sizeof(struct probe_program) == 200, "size of probe_program");
+
+/* By the upper half of a cookie, less 1. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(key_size, 4);
+	__uint(value_size, sizeof(struct probe_program));
+	__uint(max_entries, 1);
+} probe_programs SEC(".maps");
+
+/* What a CPU counted; the collector reads it, and sets `stopped`. */
+struct probe_cpu {
+	__u64 written;
+	__u64 full;
+	__u64 nested;
+	__u64 unclocked;
+	__u64 announced;
+	__u64 announcements_lost;
+	__u64 stopped;
+	__u64 reserved;
+};
+_Static_assert(sizeof(struct probe_cpu) == 64, "size of probe_cpu");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(key_size, 4);
+	__uint(value_size, sizeof(struct probe_cpu));
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+} probe_cpus SEC(".maps");
+
+/* A ring buffer for each CPU that is recorded; the collector polls them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(key_size, 4);
+	__uint(value_size, 4);
+	__uint(max_entries, 1);
+} probe_rings SEC(".maps");
+
+/* Rare, and somebody waits for them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 256 << 10);
+} announcements SEC(".maps");
+
+struct probe_scratch {
+	__u64 busy;
+	/* Bytes of the record so far. Here and not in a register, so that the
+	 * verifier knows nothing of it and need not follow each path. */
+	__u64 end;
+	__u64 unreadable;
+	__u64 texts;
+	__u64 registers[NO_REGISTER + 1];
+	union {
+		struct ProbeRecord hit;
+		__u8 bytes[PROBE_RECORD_BYTES];
+	};
+	__u8 slack[PROBE_TEXT_BYTES + 16];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(key_size, 4);
+	__uint(value_size, sizeof(struct probe_scratch));
+	__uint(max_entries, PROBE_SCRATCH_SLOTS);
+} probe_scratches SEC(".maps");
+
+#define count_one(counter) __sync_fetch_and_add(&(counter), 1)
+
+/* A slot that no other hit on this CPU uses, with the registers in it; NULL if
+ * all are taken. */
+static __always_inline struct probe_scratch *scratch_claim(struct sample_context *context)
+{
+	struct probe_scratch *s = 0;
+
+	for (__u32 i = 0; i < PROBE_SCRATCH_SLOTS; i++) {
+		__u32 slot = i;
+
+		s = bpf_map_lookup_elem(&probe_scratches, &slot);
+		if (!s)
+			return 0;
+		if (!__sync_lock_test_and_set(&s->busy, 1))
+			goto claimed;
+	}
+	return 0;
+claimed:
+	bpf_probe_read_kernel(s->registers, REGISTERS * 8, context);
+	s->registers[NO_REGISTER] = 0;
+	s->unreadable = 0;
+	s->texts = 0;
+	return s;
+}
+
+static __always_inline void scratch_release(struct probe_scratch *s)
+{
+	compiler_barrier();
+	*(volatile __u64 *)&s->busy = 0;
+}
+
+/* The argument's value; sets its bit in `unreadable` if it is in memory that
+ * cannot be read. */
+static __always_inline __u64 read_argument(struct probe_scratch *s, const struct probe_argument *a, __u32 number)
+{
+	__u64 value = a->value;
+	__u64 spare;
+
+	if (a->kind == ARGUMENT_CONSTANT)
+		return value;
+	value += s->registers[a->base & 31] + (s->registers[a->index & 31] << (a->scale & 3));
+	if (a->kind == ARGUMENT_MEMORY) {
+		__u64 address = value;
+		__u64 bytes = a->bytes;
+
+		value = 0;
+		if (bytes < 1 || bytes > 8 || bpf_probe_read_user(&value, bytes, (void *)address)) {
+			s->unreadable |= 1u << number;
+			return 0;
+		}
+	}
+	value >>= a->skip & 63;
+	spare = (64 - a->bytes * 8) & 63;
+	value <<= spare;
+	return a->is_signed ? (__u64)((__s64)value >> spare) : value >> spare;
+}
+
+#define EACH_BYTE(byte) (0x0101010101010101ULL * (byte))
+
+/* Whether the first 8 bytes, or as many as there are, can be printed. */
+static __always_inline bool looks_like_text(const __u8 *text, __u64 bytes)
+{
+	__u64 word;
+
+	if (bytes < 2)
+		return false;
+	__builtin_memcpy(&word, text, 8);
+	if (bytes < 8) {
+		__u64 unused = ~0ULL << (bytes * 8 & 63);
+
+		word = (word & ~unused) | (EACH_BYTE(0x20) & unused);
+	}
+	/* 0x80 and above, below 0x20, 0x7f. */
+	return !((word | ((word - EACH_BYTE(0x20)) & ~word) | (word + EACH_BYTE(0x01))) & EACH_BYTE(0x80));
+}
+
+/* Appends the text at this address; false if there is none. */
+static __always_inline bool append_text(struct probe_scratch *s, __u64 address, bool certain)
+{
+	__u64 end = s->end & (PROBE_RECORD_BYTES - 1);
+
+	barrier_var(end);
+	__u8 *to = s->bytes + end;
+	long length = bpf_probe_read_user_str(to + 4, PROBE_TEXT_BYTES, (void *)address);
+
+	if (length <= 0)
+		return false;
+	__u64 bytes = (length - 1) & (PROBE_TEXT_BYTES - 1);
+
+	barrier_var(bytes);
+	if (!certain && !looks_like_text(to + 4, bytes))
+		return false;
+	*(__u32 *)to = bytes;
+	/* The padding; nothing of older records. */
+	__u64 zero = 0;
+	__builtin_memcpy(to + 4 + bytes, &zero, 8);
+	s->end = end + ((4 + bytes + 7) & ~7ULL);
+	return true;
+}
+
+/* Reads words and texts of the hit into the scratch, behind `record_bytes`. */
+static __noinline int read_arguments(struct probe_scratch *s, const struct probe_program *program)
+{
+	__u32 count = program->arguments;
+
+	for (__u32 i = 0; i < PROBE_ARGUMENTS; i++) {
+		if (i >= count)
+			break;
+		*(__u64 *)(s->bytes + sizeof(struct ProbeRecord) + i * 8) = read_argument(s, &program->argument[i], i);
+	}
+	for (__u32 i = 0; i < PROBE_TEXTS; i++) {
+		if (i >= count)
+			break;
+		__u8 text = program->argument[i].text;
+		__u64 address = *(__u64 *)(s->bytes + sizeof(struct ProbeRecord) + i * 8);
+		bool certain = text == TEXT_ALWAYS;
+
+		if (text == TEXT_NEVER || s->unreadable & 1u << i)
+			continue;
+		if (!certain && (address < 4096 || address >> 47))
+			continue;
+		if (append_text(s, address, certain))
+			s->texts |= 1u << i;
+		else if (certain)
+			s->unreadable |= 1u << i;
+	}
+	return 0;
+}
+
+#endif

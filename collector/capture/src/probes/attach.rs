@@ -1,0 +1,182 @@
+//! Attaching the programs to places in files.
+//!
+//! One link for many places where the kernel has it (6.6); before that an event
+//! of the uprobe PMU for each. Both find the file through an open descriptor,
+//! so that it may lie in a container or be deleted; both attach to the file's
+//! inode: to processes that map it now, and to those that will.
+//!
+//! The kernel raises the semaphores, in every process, and lowers them when the
+//! descriptors are closed: also when the recorder is killed.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use super::sys::{self, Place};
+
+/// How programs are attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// A link to many places of a file.
+    Multi,
+    /// An event of the uprobe PMU, whose type number this is, for each place.
+    Events(u32),
+}
+
+/// Set to `events` to have the PMU's events used where links to many places are there, too.
+const WAY: &str = "SYSCOLLECT_UPROBES";
+
+impl Way {
+    /// The best way of this kernel; why there is none.
+    pub(crate) fn of_this_kernel() -> Result<Self, String> {
+        let forced = std::env::var_os(WAY).is_some_and(|way| way == "events");
+        let refused = match crate::support::try_uprobe_multi() {
+            Ok(()) if !forced => return Ok(Self::Multi),
+            Ok(()) => "not used".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        if !crate::ebpf::kernel_at_least(5, 15) {
+            return Err("the kernel has no cookies for programs at user probes; Linux 5.15 has them".to_owned());
+        }
+        match sys::uprobe_pmu() {
+            Ok(pmu) => Ok(Self::Events(pmu)),
+            Err(error) => Err(format!("links to many places: {refused}; the uprobe PMU: {error}")),
+        }
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Multi => f.write_str("one uprobe_multi link for each file"),
+            Self::Events(_) => f.write_str("a perf event of the uprobe PMU for each place"),
+        }
+    }
+}
+
+/// A place in a file at which a program is to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Point {
+    /// Where the instruction lies in the file.
+    pub(super) offset: u64,
+    /// Where its semaphore lies in the file, 16 bits; 0 for none.
+    pub(super) semaphore: u64,
+    /// What the program is told.
+    pub(super) cookie: u64,
+    /// It runs when the function that begins here returns.
+    pub(super) at_return: bool,
+}
+
+/// What is attached. Dropping it detaches, and lowers the semaphores.
+#[derive(Debug, Default)]
+pub(super) struct Attached {
+    links: Vec<OwnedFd>,
+}
+
+impl Attached {
+    /// Adds what `other` holds.
+    pub(super) fn absorb(&mut self, other: Self) {
+        self.links.extend(other.links);
+    }
+
+    /// How many descriptors hold it.
+    pub(super) fn links(&self) -> usize {
+        self.links.len()
+    }
+}
+
+/// Places that could not be attached to, and why.
+#[derive(Debug)]
+pub(super) struct Refused {
+    /// How many.
+    pub(super) places: usize,
+    /// What the kernel said.
+    pub(super) why: io::Error,
+}
+
+/// Attaches `program` to points of one file, in all processes or in one.
+/// Returns what is attached, and what was refused: a file may be attached in part.
+pub(super) fn attach(
+    way: Way,
+    program: BorrowedFd<'_>,
+    file: BorrowedFd<'_>,
+    points: &[Point],
+    pid: Option<u32>,
+) -> (Attached, Vec<Refused>) {
+    let (mut attached, mut refused) = (Attached::default(), Vec::new());
+    for at_return in [false, true] {
+        let places: Vec<Place> = points
+            .iter()
+            .filter(|point| point.at_return == at_return)
+            .map(|point| Place { offset: point.offset, semaphore: point.semaphore, cookie: point.cookie })
+            .collect();
+        if places.is_empty() {
+            continue;
+        }
+        match way {
+            Way::Multi => attach_all(program, file, &places, at_return, pid, &mut attached, &mut refused),
+            Way::Events(pmu) => {
+                let each = |place: &Place| attach_event(pmu, program, file, *place, at_return, pid);
+                collect(places.iter().map(each), &mut attached, &mut refused);
+            }
+        }
+    }
+    (attached, refused)
+}
+
+/// All places with one link. The kernel refuses all for one that it cannot
+/// probe, so then each half is tried by itself.
+fn attach_all(
+    program: BorrowedFd<'_>,
+    file: BorrowedFd<'_>,
+    places: &[Place],
+    at_return: bool,
+    pid: Option<u32>,
+    attached: &mut Attached,
+    refused: &mut Vec<Refused>,
+) {
+    match sys::link_uprobe_multi(program, &sys::path_of(file), places, at_return, pid) {
+        Ok(link) => attached.links.push(link),
+        Err(error) if places.len() > 1 && concerns_one_place(&error) => {
+            let (first, second) = places.split_at(places.len() / 2);
+            attach_all(program, file, first, at_return, pid, attached, refused);
+            attach_all(program, file, second, at_return, pid, attached, refused);
+        }
+        Err(why) => refused.push(Refused { places: places.len(), why }),
+    }
+}
+
+/// An instruction that cannot be probed, as opposed to a file or a kernel that cannot.
+fn concerns_one_place(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP | libc::EIO | 524))
+}
+
+fn attach_event(
+    pmu: u32,
+    program: BorrowedFd<'_>,
+    file: BorrowedFd<'_>,
+    place: Place,
+    at_return: bool,
+    pid: Option<u32>,
+) -> io::Result<[OwnedFd; 2]> {
+    let event = sys::open_uprobe_event(pmu, &sys::path_of(file), place, at_return, pid)?;
+    let link = sys::link_perf_event(program, event.as_fd(), place.cookie)?;
+    // The link goes first, so that no hit runs a program that is being taken away.
+    Ok([link, event])
+}
+
+fn collect(
+    results: impl Iterator<Item = io::Result<[OwnedFd; 2]>>,
+    attached: &mut Attached,
+    refused: &mut Vec<Refused>,
+) {
+    for result in results {
+        match result {
+            Ok(held) => attached.links.extend(held),
+            Err(why) => match refused.iter_mut().find(|refused| refused.why.raw_os_error() == why.raw_os_error()) {
+                Some(refused) => refused.places += 1,
+                None => refused.push(Refused { places: 1, why }),
+            },
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! The thread that finds files and attaches to them.
+//!
+//! Each file is looked at once, by where it lies and not by its name. At the
+//! start those that were asked for by their path, the one that will be
+//! launched, and all that are mapped; later those that mapping events tell of.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use rustc_hash::FxHashMap;
+use syscollect_model::Mapping;
+use syscollect_probes::Spec;
+use syscollect_store::TraceBuffer;
+
+use super::attach::Way;
+use super::files::{self, MapKey, MappedFile};
+use super::program::ArgumentPrograms;
+use super::scan::Scanner;
+use crate::error::CaptureError;
+use crate::zones::ZoneNotice;
+
+/// Notes that are kept; more would hide the others.
+const NOTES_MAX: usize = 32;
+
+/// What the manager works with.
+pub(super) struct Work {
+    pub(super) way: Way,
+    pub(super) on_probe: OwnedFd,
+    pub(super) on_ring: OwnedFd,
+    pub(super) arguments: ArgumentPrograms,
+    /// Processes that are recorded, by the kernel's own list; `None` for all.
+    pub(super) recorded: Option<OwnedFd>,
+    pub(super) specs: Vec<Spec>,
+    /// The program that will be launched.
+    pub(super) launch: Option<PathBuf>,
+    pub(super) buffer: Arc<TraceBuffer>,
+    pub(super) zones: Sender<ZoneNotice>,
+}
+
+/// What the thread tells.
+#[derive(Default)]
+pub(super) struct Told {
+    notes: Mutex<Vec<String>>,
+    pub(super) files: AtomicU64,
+    pub(super) places: AtomicU64,
+    pub(super) scanned: AtomicU64,
+    pub(super) detach_us: AtomicU64,
+    pub(super) stopping: std::sync::atomic::AtomicBool,
+}
+
+impl Told {
+    /// Says something to the user, once.
+    pub(super) fn note(&self, note: String) {
+        // A list of texts is whole even if a thread panicked.
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        if notes.len() < NOTES_MAX && !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+enum Message {
+    Mapped(Mapping),
+    Stop,
+}
+
+/// Tells the manager of files that were mapped.
+#[derive(Clone)]
+pub(crate) struct MappedFiles(Sender<Message>);
+
+impl MappedFiles {
+    /// A file was mapped.
+    pub(crate) fn mapped(&self, mapping: &Mapping) {
+        if files::is_file_name(&mapping.path) {
+            // Nobody listens after the stop.
+            let _ = self.0.send(Message::Mapped(mapping.clone()));
+        }
+    }
+}
+
+/// The thread. Dropping it detaches everything.
+pub(super) struct Manager {
+    messages: Sender<Message>,
+    first_done: Option<Receiver<()>>,
+    thread: Option<JoinHandle<()>>,
+    told: Arc<Told>,
+}
+
+impl Manager {
+    /// Starts the thread; it begins to attach at once.
+    pub(super) fn start(work: Work) -> Result<Self, CaptureError> {
+        let (messages, received) = channel();
+        let (done, first_done) = channel();
+        let told = Arc::new(Told::default());
+        let tell = told.clone();
+        let thread = std::thread::Builder::new()
+            .name("probes".into())
+            .spawn(move || manage(work, &received, &done, &tell))
+            .map_err(|error| CaptureError::system("cannot start a thread", error))?;
+        Ok(Self { messages, first_done: Some(first_done), thread: Some(thread), told })
+    }
+
+    /// Where to tell of files that are mapped.
+    pub(super) fn mapped_files(&self) -> MappedFiles {
+        MappedFiles(self.messages.clone())
+    }
+
+    /// Waits until what is there is attached; what to tell the user of it.
+    pub(super) fn attach_first(&mut self) -> Vec<String> {
+        if let Some(done) = self.first_done.take() {
+            // An error is the thread's end, which has been told.
+            let _ = done.recv();
+        }
+        self.told.notes()
+    }
+
+    /// Everything that was told so far.
+    pub(super) fn notes(&self) -> Vec<String> {
+        self.told.notes()
+    }
+
+    /// Begins to detach, and does not wait for it.
+    pub(super) fn stop(&self) {
+        let _ = self.messages.send(Message::Stop);
+    }
+
+    /// Counts of what the thread did.
+    pub(super) fn statistics(&self) -> BTreeMap<String, u64> {
+        let told = &self.told;
+        let counts = [
+            ("probe_files_scanned", &told.scanned),
+            ("probe_files_attached", &told.files),
+            ("probe_places_attached", &told.places),
+        ];
+        counts.map(|(name, count)| (name.to_owned(), count.load(Ordering::Relaxed))).into()
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        self.stop();
+        if let Some(thread) = self.thread.take() {
+            // A panic there has been printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn manage(work: Work, messages: &Receiver<Message>, done: &Sender<()>, told: &Told) {
+    let Work { launch, recorded, zones, specs, .. } = &work;
+    let (launch, recorded, zones, wait_for_all) =
+        (launch.clone(), recorded.as_ref().and_then(|map| map.try_clone().ok()), zones.clone(), !specs.is_empty());
+    let mut scanner = Scanner::new(work, told);
+    scanner.asked_for_by_path();
+    if let Some(launch) = launch {
+        scanner.program(&launch);
+    }
+    if !wait_for_all {
+        let _ = done.send(());
+    }
+    let mut mapped = Mapped { recorded, zones, known: FxHashMap::default() };
+    mapped.scan_processes(&mut scanner);
+    scanner.tell_unmatched();
+    let _ = done.send(());
+    while let Ok(Message::Mapped(mapping)) = messages.recv() {
+        mapped.scan_mapping(&mut scanner, mapping);
+    }
+    let began = std::time::Instant::now();
+    drop(scanner);
+    told.detach_us.store(began.elapsed().as_micros() as u64, Ordering::Relaxed);
+}
+
+/// What is known of mapped files.
+struct Mapped {
+    recorded: Option<OwnedFd>,
+    zones: Sender<ZoneNotice>,
+    /// Whether the file belongs to a marked program, as /proc names files.
+    known: FxHashMap<MapKey, bool>,
+}
+
+impl Mapped {
+    /// All files that run now.
+    fn scan_processes(&mut self, scanner: &mut Scanner<'_>) {
+        let root = Path::new("/");
+        for pid in files::processes(root) {
+            if !self.is_recorded(pid) {
+                continue;
+            }
+            let mut is_client = false;
+            for (key, mapped) in files::mapped_files(root, pid) {
+                is_client |= match self.known.get(&key) {
+                    Some(known) => *known,
+                    None => {
+                        let client = scanner.mapped(&mapped);
+                        self.known.insert(key, client);
+                        client
+                    }
+                };
+            }
+            if is_client {
+                self.tell_client(pid);
+            }
+        }
+    }
+
+    /// A file that was just mapped.
+    fn scan_mapping(&mut self, scanner: &mut Scanner<'_>, mapping: Mapping) {
+        if !self.is_recorded(mapping.pid) {
+            return;
+        }
+        let Mapping { pid, start, end, path, .. } = mapping;
+        if scanner.mapped(&MappedFile { pid, start, end, path }) {
+            self.tell_client(pid);
+        }
+    }
+
+    fn is_recorded(&self, pid: u32) -> bool {
+        use std::os::fd::AsFd;
+        self.recorded.as_ref().is_none_or(|map| super::sys::contains(map.as_fd(), pid))
+    }
+
+    fn tell_client(&self, pid: u32) {
+        // Nobody listens when zones cannot be recorded; that has been told.
+        let _ = self.zones.send(ZoneNotice::ClientFile { pid });
+    }
+}

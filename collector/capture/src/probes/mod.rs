@@ -1,0 +1,41 @@
+//! Probes in user programs: USDT probes, functions, marked programs that announce themselves.
+//!
+//! **Duties.** Loading `bpf/probes.bpf.o`; finding out which files hold what was
+//! asked for, and the probes of marked programs (`syscollect_usdt_client`), in
+//! processes that run and in those that come; attaching; draining the hits into
+//! chunks of [`LaneKind::Probe`](syscollect_store::LaneKind::Probe); telling
+//! `crate::zones` of announced rings.
+//!
+//! **Non-goals.** What a file holds is read by `syscollect-probes`; what a hit
+//! means is for `syscollect-merge`.
+//!
+//! Three threads share the work. The *manager* reads files and attaches, which
+//! takes milliseconds each; *announcements* waits for marked programs; the
+//! collector thread copies records out of mapped ring buffers.
+//!
+//! # Limits
+//!
+//! - Programs attach to a file, in every process that maps it: a filter by
+//!   process is applied when a probe is hit, which costs the others the hit.
+//! - A process that ends within the milliseconds between mapping a file and the
+//!   attaching is missed, once for each file: later ones find it attached.
+//! - The kernel follows returns of a thread to a depth of 64 calls.
+//! - A text that was not read into memory yet by its program cannot be read at
+//!   the hit; its argument is told as unreadable.
+//! - Kernels before 5.15 have no cookies: no probes there.
+
+mod announcements;
+mod attach;
+mod files;
+mod manager;
+mod object;
+mod plan;
+mod program;
+mod rings;
+mod scan;
+mod source;
+mod sys;
+
+pub(crate) use manager::MappedFiles;
+pub(crate) use object::SharedMaps;
+pub(crate) use source::{ProbeSource, Setup};

@@ -1,0 +1,303 @@
+//! What to attach in a file: which of its probes and functions were asked for,
+//! under which numbers, and what their arguments mean.
+
+use syscollect_probes::{Argument, ArgumentKind, ArgumentSpec, Function, ProbeSelector, Spec, UsdtProbe};
+use syscollect_store::{ProbeArgument, ProbeDefinition, ProbeRole};
+use syscollect_usdt_client::protocol::{PROBE_RING, PROVIDER};
+
+use super::program::{ARGUMENTS_MAX, Text};
+
+/// The pair of all functions: they nest among one another.
+const FUNCTIONS_PAIR: u32 = 1;
+/// The pair of the first spec of a zone; each has its own.
+const FIRST_ZONE_PAIR: u32 = 2;
+
+/// The probes by which a marked program reports without shared memory: name,
+/// meaning, and which arguments are texts.
+const CLIENT_PROBES: [(&str, ProbeRole, &[bool]); 5] = [
+    ("zone_begin", ProbeRole::ClientZoneBegin, &[true, true, true, false, false]),
+    ("zone_end", ProbeRole::ClientZoneEnd, &[false]),
+    ("message", ProbeRole::ClientMessage, &[true, false]),
+    ("plot", ProbeRole::ClientPlot, &[true, false]),
+    ("frame", ProbeRole::ClientFrame, &[true]),
+];
+
+/// A place to attach to.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Planned {
+    pub(super) offset: u64,
+    pub(super) semaphore: u64,
+    /// The number of its definition.
+    pub(super) probe: u32,
+    pub(super) arguments: Vec<(Argument, Text)>,
+    pub(super) at_return: bool,
+}
+
+/// What to attach in one file.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    /// What the numbers mean.
+    pub(super) definitions: Vec<ProbeDefinition>,
+    /// Where hits are recorded.
+    pub(super) points: Vec<Planned>,
+    /// Where rings are announced.
+    pub(super) rings: Vec<Planned>,
+    /// The specs that something here was asked for by, by their index.
+    pub(super) matched: Vec<usize>,
+}
+
+/// Gives out numbers.
+#[derive(Debug, Default)]
+pub(super) struct Planner {
+    next: u32,
+}
+
+/// What a probe is attached for.
+struct Meaning<'a> {
+    role: ProbeRole,
+    pair: u32,
+    name: String,
+    named_by: Option<u8>,
+    arguments: Vec<ArgumentSpec>,
+    path: &'a str,
+}
+
+impl Planner {
+    /// Adds the USDT probes of a file that `spec`, the one of this index, asks for.
+    /// `is_file` tells whether a selector means the file.
+    pub(super) fn usdt(
+        &mut self,
+        (index, spec): (usize, &Spec),
+        path: &str,
+        probes: &[UsdtProbe],
+        is_file: &dyn Fn(&ProbeSelector) -> bool,
+        plan: &mut Plan,
+    ) {
+        let zone_pair = FIRST_ZONE_PAIR + index as u32;
+        let mut add = |selector: &ProbeSelector, role, pair, named_by| {
+            if !is_file(selector) {
+                return;
+            }
+            for sites in sites_of(probes, |probe| selector.matches(&probe.provider, &probe.name)) {
+                let first = sites[0];
+                let meaning = Meaning {
+                    role,
+                    pair,
+                    name: format!("{}:{}", first.provider, first.name),
+                    named_by,
+                    arguments: first.argument_specs(Some(selector)),
+                    path,
+                };
+                self.add_usdt(&sites, meaning, plan);
+                if !plan.matched.contains(&index) {
+                    plan.matched.push(index);
+                }
+            }
+        };
+        match spec {
+            Spec::Usdt(selector) => add(selector, ProbeRole::Point, 0, None),
+            Spec::Zone(zone) => {
+                add(&zone.begin, ProbeRole::ZoneBegin, zone_pair, zone.named_by);
+                add(&zone.end, ProbeRole::ZoneEnd, zone_pair, None);
+            }
+            Spec::Function(_) => {}
+        }
+    }
+
+    /// Adds what a marked program has for the collector.
+    pub(super) fn client(&mut self, path: &str, probes: &[UsdtProbe], plan: &mut Plan) {
+        for probe in probes.iter().filter(|probe| probe.provider == PROVIDER && probe.name == PROBE_RING) {
+            let never = probe.arguments.iter().map(|argument| (argument.clone(), Text::Never));
+            let arguments = never.collect();
+            plan.rings.push(Planned {
+                offset: probe.offset,
+                semaphore: probe.semaphore.unwrap_or(0),
+                probe: 0,
+                arguments,
+                at_return: false,
+            });
+        }
+        for (name, role, texts) in CLIENT_PROBES {
+            for sites in sites_of(probes, |probe| probe.provider == PROVIDER && probe.name == name) {
+                let kind = |text: &bool| if *text { ArgumentKind::Text } else { ArgumentKind::Integer };
+                let arguments = texts.iter().map(|text| ArgumentSpec { name: None, kind: kind(text) }).collect();
+                let name = format!("{PROVIDER}:{name}");
+                self.add_usdt(&sites, Meaning { role, pair: 0, name, named_by: None, arguments, path }, plan);
+            }
+        }
+    }
+
+    fn add_usdt(&mut self, sites: &[&UsdtProbe], meaning: Meaning<'_>, plan: &mut Plan) {
+        let Some(first) = sites.first() else { return };
+        let probe = self.number();
+        let kind = |index: usize| meaning.arguments.get(index).map_or(ArgumentKind::Auto, |said| said.kind);
+        let name = |index: usize| meaning.arguments.get(index).and_then(|said| said.name.clone());
+        let argument = |(index, argument): (usize, &Argument)| ProbeArgument {
+            name: name(index).unwrap_or_else(|| format!("arg{index}")),
+            size: argument.size,
+            signed: argument.signed,
+            float: argument.float,
+            text: kind(index).text(),
+        };
+        let arguments = first.arguments.iter().take(ARGUMENTS_MAX).enumerate().map(argument).collect();
+        plan.definitions.push(ProbeDefinition {
+            probe,
+            role: meaning.role,
+            pair: meaning.pair,
+            track: String::new(),
+            name: meaning.name,
+            arguments,
+            named_by: meaning.named_by,
+            path: meaning.path.to_owned(),
+        });
+        plan.points.extend(sites.iter().map(|site| {
+            let read = |(index, argument): (usize, &Argument)| (argument.clone(), text(kind(index), argument));
+            Planned {
+                offset: site.offset,
+                semaphore: site.semaphore.unwrap_or(0),
+                probe,
+                arguments: site.arguments.iter().enumerate().map(read).collect(),
+                at_return: false,
+            }
+        }));
+    }
+
+    /// Adds functions that the spec of this index asks for.
+    pub(super) fn functions(&mut self, index: usize, path: &str, functions: &[Function], plan: &mut Plan) {
+        for function in functions {
+            for (role, at_return) in [(ProbeRole::FunctionEntry, false), (ProbeRole::FunctionReturn, true)] {
+                let probe = self.number();
+                plan.definitions.push(ProbeDefinition {
+                    probe,
+                    role,
+                    pair: FUNCTIONS_PAIR,
+                    name: function.name.clone(),
+                    path: path.to_owned(),
+                    ..Default::default()
+                });
+                plan.points.push(Planned {
+                    offset: function.offset,
+                    semaphore: 0,
+                    probe,
+                    arguments: Vec::new(),
+                    at_return,
+                });
+            }
+        }
+        if !functions.is_empty() && !plan.matched.contains(&index) {
+            plan.matched.push(index);
+        }
+    }
+
+    fn number(&mut self) -> u32 {
+        self.next += 1;
+        self.next
+    }
+}
+
+/// Whether to read an argument as a text. Only 8 bytes can point to one.
+fn text(kind: ArgumentKind, argument: &Argument) -> Text {
+    match kind {
+        ArgumentKind::Text => Text::Always,
+        ArgumentKind::Auto if argument.size == 8 && !argument.float => Text::Likely,
+        ArgumentKind::Auto | ArgumentKind::Integer => Text::Never,
+    }
+}
+
+/// The probes that are wanted, those that are one probe at several places
+/// together: of one name, and with arguments of the same types.
+fn sites_of(probes: &[UsdtProbe], wanted: impl Fn(&UsdtProbe) -> bool) -> Vec<Vec<&UsdtProbe>> {
+    let mut sites: Vec<Vec<&UsdtProbe>> = Vec::new();
+    for probe in probes.iter().filter(|probe| wanted(probe)) {
+        match sites.iter_mut().find(|group| is_same_probe(group[0], probe)) {
+            Some(group) => group.push(probe),
+            None => sites.push(vec![probe]),
+        }
+    }
+    sites
+}
+
+fn is_same_probe(one: &UsdtProbe, other: &UsdtProbe) -> bool {
+    let types = |probe: &UsdtProbe| -> Vec<_> {
+        probe.arguments.iter().map(|argument| (argument.size, argument.signed, argument.float)).collect()
+    };
+    one.provider == other.provider && one.name == other.name && types(one) == types(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn probe(provider: &str, name: &str, offset: u64, arguments: &str) -> UsdtProbe {
+        UsdtProbe {
+            provider: provider.to_owned(),
+            name: name.to_owned(),
+            offset,
+            semaphore: Some(0x4000),
+            arguments: arguments.split_whitespace().map(|argument| argument.parse().unwrap()).collect(),
+        }
+    }
+
+    fn planned(spec: &str, probes: &[UsdtProbe]) -> Plan {
+        let mut plan = Plan::default();
+        Planner::default().usdt((0, &Spec::usdt(spec).unwrap()), "/bin/x", probes, &|_| true, &mut plan);
+        plan
+    }
+
+    #[test]
+    fn a_probe_at_several_places_is_one_probe_unless_its_types_differ() {
+        let probes =
+            [("8@%rdi", 1), ("8@%rsi", 2), ("4@%eax", 3)].map(|(arguments, at)| probe("a", "b", at, arguments));
+        let plan = planned("a:b", &probes);
+        assert_eq!(plan.definitions.iter().map(|one| one.arguments[0].size).collect::<Vec<_>>(), [8, 4]);
+        let numbers: Vec<_> = plan.points.iter().map(|point| (point.offset, point.probe)).collect();
+        assert_eq!(numbers, [(1, 1), (2, 1), (3, 2)]);
+    }
+
+    #[test]
+    fn python_functions_become_zones_named_by_the_function() {
+        let probes = [
+            probe("python", "function__entry", 1, "8@%r12 8@%r13 -4@%eax"),
+            probe("python", "function__return", 2, "8@%r12 8@%r13 -4@%eax"),
+            probe("python", "line", 3, "8@%r12 8@%r13 -4@%eax"),
+        ];
+        let spec = Spec::zone("python:function__entry..function__return").unwrap();
+        let mut plan = Plan::default();
+        Planner::default().usdt((3, &spec), "/bin/python", &probes, &|_| true, &mut plan);
+        let roles: Vec<_> = plan.definitions.iter().map(|one| (one.role, one.pair, one.named_by)).collect();
+        assert_eq!(roles, [(ProbeRole::ZoneBegin, 5, Some(1)), (ProbeRole::ZoneEnd, 5, None)]);
+        let texts: Vec<_> = plan.points[0].arguments.iter().map(|(_, text)| *text).collect();
+        assert_eq!((texts, plan.matched), (vec![Text::Always, Text::Always, Text::Never], vec![3]));
+    }
+
+    #[test]
+    fn only_eight_bytes_may_turn_out_to_be_a_text() {
+        let plan = planned("a:*", &[probe("a", "b", 1, "8@%rdi 4@%esi 8f@%xmm0")]);
+        let texts: Vec<_> = plan.points[0].arguments.iter().map(|(_, text)| *text).collect();
+        assert_eq!(texts, [Text::Likely, Text::Never, Text::Never]);
+    }
+
+    #[test]
+    fn a_marked_program_is_attached_to_without_being_asked_for() {
+        let probes = [
+            probe("syscollect", "ring", 1, "8@%rdi 8@%rsi 8@%rdx"),
+            probe("syscollect", "zone_begin", 2, "8@%rdi 8@%rsi 8@%rdx 8@%rcx 8@%r8"),
+            probe("other", "ring", 3, ""),
+        ];
+        let mut plan = Plan::default();
+        Planner::default().client("/bin/x", &probes, &mut plan);
+        assert_eq!(plan.rings.iter().map(|ring| (ring.offset, ring.semaphore)).collect::<Vec<_>>(), [(1, 0x4000)]);
+        assert_eq!(plan.definitions.iter().map(|one| one.role).collect::<Vec<_>>(), [ProbeRole::ClientZoneBegin]);
+        assert_eq!(plan.definitions[0].arguments.iter().filter(|one| one.text == Some(true)).count(), 3);
+    }
+
+    #[test]
+    fn a_function_is_two_probes_of_one_pair() {
+        let mut plan = Plan::default();
+        let function = Function { name: "work".into(), symbol: "work".into(), offset: 64, size: 0 };
+        Planner::default().functions(0, "/bin/x", &[function], &mut plan);
+        let places: Vec<_> = plan.points.iter().map(|point| (point.offset, point.at_return)).collect();
+        assert_eq!(places, [(64, false), (64, true)]);
+        assert!(plan.definitions.iter().all(|one| one.pair == FUNCTIONS_PAIR && one.name == "work"));
+    }
+}

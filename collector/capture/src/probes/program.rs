@@ -1,0 +1,143 @@
+//! What the kernel program reads at a hit, as bpf/include/probe.h lays it out.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustc_hash::FxHashMap;
+use syscollect_probes::{Argument, Place};
+
+use super::sys;
+
+/// Arguments that the kernel program reads of one probe.
+pub(super) const ARGUMENTS_MAX: usize = 12;
+/// Arguments, counted from the first, that can be read as texts.
+pub(super) const TEXTS_MAX: usize = 8;
+
+const ARGUMENT_BYTES: usize = 16;
+const PROGRAM_BYTES: usize = 8 + ARGUMENTS_MAX * ARGUMENT_BYTES;
+/// The index of a register that is always 0.
+const NO_REGISTER: u8 = 31;
+
+const CONSTANT: u8 = 0;
+const REGISTER: u8 = 1;
+const MEMORY: u8 = 2;
+
+/// Whether an argument is also read as a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub(super) enum Text {
+    /// It is a number.
+    Never = 0,
+    /// It is the address of a text.
+    Always = 1,
+    /// It is one if what lies there looks like one.
+    Likely = 2,
+}
+
+/// What to read at a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ArgumentProgram([u8; PROGRAM_BYTES]);
+
+impl ArgumentProgram {
+    /// Reads these arguments, of which it takes the first [`ARGUMENTS_MAX`].
+    pub(super) fn new(arguments: &[(Argument, Text)]) -> Self {
+        let mut bytes = [0; PROGRAM_BYTES];
+        bytes[0] = arguments.len().min(ARGUMENTS_MAX) as u8;
+        for (index, (argument, text)) in arguments.iter().take(ARGUMENTS_MAX).enumerate() {
+            let at = 8 + index * ARGUMENT_BYTES;
+            let text = if index < TEXTS_MAX { *text } else { Text::Never };
+            bytes[at..at + ARGUMENT_BYTES].copy_from_slice(&encode(argument, text));
+        }
+        Self(bytes)
+    }
+}
+
+/// `struct probe_argument`.
+fn encode(argument: &Argument, text: Text) -> [u8; ARGUMENT_BYTES] {
+    let register = |register: syscollect_probes::Register| (register.pt_regs_offset() / 8) as u8;
+    let (kind, value, base, index, scale, skip) = match &argument.place {
+        Place::Constant(value) => (CONSTANT, *value, NO_REGISTER, NO_REGISTER, 0, 0),
+        Place::Register { register: name, shift } => (REGISTER, 0, register(*name), NO_REGISTER, 0, *shift),
+        Place::Memory { base, index, offset } => {
+            let base = base.map_or(NO_REGISTER, register);
+            let (index, scale) = index.map_or((NO_REGISTER, 1), |(name, scale)| (register(name), scale));
+            (MEMORY, *offset, base, index, scale.max(1).ilog2() as u8, 0)
+        }
+        // Memory of no bytes: what cannot be read is told as such.
+        Place::Unsupported(_) => (MEMORY, 0, NO_REGISTER, NO_REGISTER, 0, 0),
+    };
+    let size = if argument.is_supported() { argument.size } else { 0 };
+    let mut bytes = [0; ARGUMENT_BYTES];
+    bytes[..8].copy_from_slice(&value.to_ne_bytes());
+    bytes[8..].copy_from_slice(&[kind, base, index, scale, skip, size, u8::from(argument.signed), text as u8]);
+    bytes
+}
+
+/// The programs that the kernel knows, each once.
+pub(super) struct ArgumentPrograms {
+    map: OwnedFd,
+    room: u32,
+    known: FxHashMap<ArgumentProgram, u32>,
+}
+
+impl ArgumentPrograms {
+    /// None yet; `map` has room for so many.
+    pub(super) fn new(map: OwnedFd, room: u32) -> Self {
+        Self { map, room, known: FxHashMap::default() }
+    }
+
+    /// The cookie of a probe with these arguments.
+    pub(super) fn cookie(&mut self, probe: u32, arguments: &[(Argument, Text)]) -> io::Result<u64> {
+        if arguments.is_empty() {
+            return Ok(u64::from(probe));
+        }
+        let program = ArgumentProgram::new(arguments);
+        let index = match self.known.get(&program) {
+            Some(index) => *index,
+            None => {
+                let index = self.known.len() as u32;
+                if index >= self.room {
+                    return Err(io::Error::other(format!("more than {} different lists of arguments", self.room)));
+                }
+                sys::update_map(self.map.as_fd(), index, &program.0)?;
+                self.known.insert(program, index);
+                index
+            }
+        };
+        Ok(u64::from(index + 1) << 32 | u64::from(probe))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encoded(argument: &str, text: Text) -> [u8; ARGUMENT_BYTES] {
+        encode(&argument.parse().unwrap(), text)
+    }
+
+    #[test]
+    fn each_form_of_an_argument_becomes_what_the_kernel_program_reads() {
+        let memory = encoded("-4@112(%rsp)", Text::Never);
+        assert_eq!(memory, [112, 0, 0, 0, 0, 0, 0, 0, MEMORY, 19, NO_REGISTER, 0, 0, 4, 1, 0]);
+        let indexed = encoded("8@-80(%rbx,%rcx,8)", Text::Likely);
+        assert_eq!(indexed[..8], (-80i64).to_ne_bytes());
+        assert_eq!(indexed[8..], [MEMORY, 5, 11, 3, 0, 8, 0, 2]);
+        assert_eq!(encoded("1@%ah", Text::Never)[8..], [REGISTER, 10, NO_REGISTER, 0, 8, 1, 0, 0]);
+        assert_eq!(encoded("4@$-7", Text::Never)[..8], (-7i64).to_ne_bytes());
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_memory_of_no_bytes() {
+        let argument = Argument { size: 8, signed: false, float: true, place: Place::Unsupported("%xmm0".into()) };
+        assert_eq!(encode(&argument, Text::Never)[8..], [MEMORY, NO_REGISTER, NO_REGISTER, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn only_so_many_arguments_and_texts_as_a_record_has_room_for() {
+        let argument: Argument = "8@%rdi".parse().unwrap();
+        let program = ArgumentProgram::new(&vec![(argument, Text::Always); 20]);
+        let texts = program.0[8..].chunks(ARGUMENT_BYTES).filter(|argument| argument[15] == 1).count();
+        assert_eq!((program.0[0] as usize, texts), (ARGUMENTS_MAX, TEXTS_MAX));
+    }
+}

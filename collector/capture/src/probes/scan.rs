@@ -1,0 +1,235 @@
+//! Looking into files and attaching to what was asked for.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use object::ReadCache;
+use rustc_hash::FxHashMap;
+use syscollect_probes::{
+    FileSelector, Functions, ProbeSelector, Spec, UsdtProbes, did_you_mean, nearest, soname, usdt_probes,
+};
+use syscollect_store::Definition;
+use syscollect_usdt_client::protocol::PROVIDER;
+
+use super::attach::{Attached, Point, attach};
+use super::files::{Change, FileKey, MappedFile, OpenFile};
+use super::manager::{Told, Work};
+use super::plan::{Plan, Planned, Planner};
+use crate::notes::definition_chunk;
+
+/// Rows of one definition, so that no chunk grows beyond what the store takes.
+const DEFINITIONS_AT_ONCE: usize = 4096;
+/// Names of probes that are remembered, to tell what is near to one that is not there.
+const NAMES_MAX: usize = 20_000;
+const NEAREST: usize = 3;
+
+/// Looks into each file once. Dropping it detaches everything.
+pub(super) struct Scanner<'a> {
+    work: Work,
+    told: &'a Told,
+    planner: Planner,
+    known: FxHashMap<FileKey, Known>,
+    /// The files that specs name by their path.
+    named: Vec<(PathBuf, FileKey)>,
+    matched: BTreeSet<usize>,
+    names: BTreeSet<String>,
+    attached: Attached,
+}
+
+/// What a look into a file found.
+struct Known {
+    is_client: bool,
+    /// It is held in place by what is attached, so that no other gets its number.
+    attached: bool,
+    changed: Change,
+}
+
+impl<'a> Scanner<'a> {
+    pub(super) fn new(work: Work, told: &'a Told) -> Self {
+        Self {
+            work,
+            told,
+            planner: Planner::default(),
+            known: FxHashMap::default(),
+            named: Vec::new(),
+            matched: BTreeSet::new(),
+            names: BTreeSet::new(),
+            attached: Attached::default(),
+        }
+    }
+
+    /// The files that specs name by their path, whether or not they run.
+    pub(super) fn asked_for_by_path(&mut self) {
+        let path = |selector: Option<&FileSelector>| match selector {
+            Some(FileSelector::Path(path)) => Some(path.clone()),
+            _ => None,
+        };
+        let paths: BTreeSet<PathBuf> = self.work.specs.iter().flat_map(Spec::files).filter_map(path).collect();
+        let mut opened = Vec::new();
+        for path in paths {
+            match OpenFile::at(&path) {
+                Ok(file) => {
+                    self.named.push((path.clone(), file.key));
+                    opened.push((path, file));
+                }
+                Err(error) => self.told.note(format!(
+                    "probes in {}: {error}; they are recorded when a program maps a file of that path",
+                    path.display()
+                )),
+            }
+        }
+        for (path, file) in opened {
+            self.file(file, &path.to_string_lossy());
+        }
+    }
+
+    /// A program that will be run; whether it is a marked one.
+    pub(super) fn program(&mut self, path: &Path) -> bool {
+        // What is not there will not be run either.
+        OpenFile::at(path).is_ok_and(|file| self.file(file, &path.to_string_lossy()))
+    }
+
+    /// A file that a process has mapped; whether it belongs to a marked program.
+    pub(super) fn mapped(&mut self, mapped: &MappedFile) -> bool {
+        match mapped.open() {
+            Ok(file) => self.file(file, &mapped.path),
+            Err(error) => {
+                if error.kind() == io::ErrorKind::PermissionDenied && !self.work.specs.is_empty() {
+                    self.told.note(format!("files of other users' programs are not searched for probes: {error}"));
+                }
+                false
+            }
+        }
+    }
+
+    fn file(&mut self, file: OpenFile, path: &str) -> bool {
+        if let Some(known) = self.known.get(&file.key)
+            && (known.attached || known.changed == file.changed)
+        {
+            return known.is_client;
+        }
+        self.told.scanned.fetch_add(1, Ordering::Relaxed);
+        let (plan, is_client) = self.plan(&file, path);
+        let attached = self.attach(&file, path, plan);
+        self.known.insert(file.key, Known { is_client, attached, changed: file.changed });
+        is_client
+    }
+
+    /// What to attach in a file, and whether it belongs to a marked program.
+    fn plan(&mut self, file: &OpenFile, path: &str) -> (Plan, bool) {
+        let cache = ReadCache::new(&file.file);
+        let mut plan = Plan::default();
+        // Most files that are mapped are programs; what is wrong with one that
+        // nobody asked for is of no interest.
+        let Ok(UsdtProbes { probes, warnings }) = usdt_probes(&cache) else { return (plan, false) };
+        let is_client = probes.iter().any(|probe| probe.provider == PROVIDER);
+        if is_client {
+            self.planner.client(path, &probes, &mut plan);
+        }
+        if self.work.specs.is_empty() {
+            return (plan, is_client);
+        }
+        if self.names.len() < NAMES_MAX {
+            self.names.extend(probes.iter().map(|probe| format!("{}:{}", probe.provider, probe.name)));
+        }
+        let soname = soname(&cache).ok().flatten();
+        let Self { work, planner, named, .. } = self;
+        let is_file = |selector: &FileSelector| {
+            let by_key = |path: &Path| named.iter().any(|(own, key)| own == path && *key == file.key);
+            selector.matches(Path::new(path), soname.as_deref())
+                || matches!(selector, FileSelector::Path(own) if by_key(own))
+        };
+        let is_file_of = |selector: &ProbeSelector| selector.file.as_ref().is_none_or(is_file);
+        for (index, spec) in work.specs.iter().enumerate() {
+            planner.usdt((index, spec), path, &probes, &is_file_of, &mut plan);
+        }
+        for (index, spec) in work.specs.iter().enumerate() {
+            let Spec::Function(function) = spec else { continue };
+            if !is_file(&function.library) {
+                continue;
+            }
+            let found = Functions::read(&cache).and_then(|all| all.matching(&function.function, function.limit));
+            match found {
+                Ok(functions) => planner.functions(index, path, &functions, &mut plan),
+                Err(error) => {
+                    // It has been told why there is none.
+                    plan.matched.push(index);
+                    self.told.note(format!("{spec}: {path}: {error}"));
+                }
+            }
+        }
+        if !plan.matched.is_empty() {
+            warnings.into_iter().for_each(|warning| self.told.note(format!("{path}: {warning}")));
+        }
+        self.matched.extend(&plan.matched);
+        (plan, is_client)
+    }
+
+    /// Attaches; whether anything is.
+    fn attach(&mut self, file: &OpenFile, path: &str, plan: Plan) -> bool {
+        if plan.points.is_empty() && plan.rings.is_empty() {
+            return false;
+        }
+        for some in plan.definitions.chunks(DEFINITIONS_AT_ONCE) {
+            self.work.buffer.push(definition_chunk(&Definition::Probes(some.to_vec())));
+        }
+        let before = self.attached.links();
+        let (hits, rings) = (self.points(&plan.points), self.points(&plan.rings));
+        self.attach_to(file, path, hits, |work| work.on_probe.as_fd());
+        self.attach_to(file, path, rings, |work| work.on_ring.as_fd());
+        let attached = self.attached.links() > before;
+        self.told.files.fetch_add(u64::from(attached), Ordering::Relaxed);
+        attached
+    }
+
+    fn points(&mut self, planned: &[Planned]) -> io::Result<Vec<Point>> {
+        let point = |planned: &Planned| {
+            let cookie = self.work.arguments.cookie(planned.probe, &planned.arguments)?;
+            Ok(Point { offset: planned.offset, semaphore: planned.semaphore, cookie, at_return: planned.at_return })
+        };
+        planned.iter().map(point).collect()
+    }
+
+    fn attach_to(
+        &mut self,
+        file: &OpenFile,
+        path: &str,
+        points: io::Result<Vec<Point>>,
+        program: impl Fn(&Work) -> BorrowedFd<'_>,
+    ) {
+        let points = match points {
+            Ok(points) if points.is_empty() => return,
+            Ok(points) => points,
+            Err(error) => return self.told.note(format!("the probes in {path} are not recorded: {error}")),
+        };
+        let (attached, refused) = attach(self.work.way, program(&self.work), file.file.as_fd(), &points, None);
+        let lost: usize = refused.iter().map(|refused| refused.places).sum();
+        self.told.places.fetch_add((points.len() - lost) as u64, Ordering::Relaxed);
+        self.attached.absorb(attached);
+        for refused in refused {
+            let (places, all) = (refused.places, points.len());
+            self.told.note(format!("{places} of {all} places in {path} cannot be probed: {}", refused.why));
+        }
+    }
+
+    /// Says which specs match nothing in all that was looked at.
+    pub(super) fn tell_unmatched(&self) {
+        for (index, spec) in self.work.specs.iter().enumerate() {
+            if self.matched.contains(&index) {
+                continue;
+            }
+            let wanted = match spec {
+                Spec::Usdt(selector) => format!("{}:{}", selector.provider, selector.name),
+                Spec::Zone(zone) => format!("{}:{}", zone.begin.provider, zone.begin.name),
+                // What a function's library has instead has been told.
+                Spec::Function(_) => String::new(),
+            };
+            let near = did_you_mean(&nearest(&wanted, &self.names, NEAREST));
+            self.told
+                .note(format!("{spec} matches nothing that runs now{near}; programs that start later are watched"));
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! The source of probe hits: drains the ring buffers of all CPUs into chunks.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use syscollect_model::{ClockSource, LossCause, SessionInfo, Ticks};
+use syscollect_records::{ProbeRecord, RecordKind};
+use syscollect_store::{Chunk, ChunkHeader, Lane, LaneKind, LaneLoss, TraceBuffer};
+
+use super::announcements::Announcements;
+use super::attach::Way;
+use super::manager::{Manager, MappedFiles, Work};
+use super::object::{Loaded, Settings, SharedMaps};
+use super::program::ArgumentPrograms;
+use super::rings::{Counters, Counts, Ring};
+use crate::error::CaptureError;
+use crate::options::RecordOptions;
+use crate::source::{Drained, Source};
+use crate::stage::CHUNK_BYTES;
+use crate::zones::ZoneNotice;
+
+/// Records wait at most this long for others to share a chunk with.
+const LONGEST_WAIT: Duration = Duration::from_millis(500);
+
+/// Bytes of each CPU's ring buffer: what a CPU writes in the longest sleep of
+/// the collector where somebody asked for probes, which may be hit a million
+/// times a second.
+const RING_BYTES: usize = 4 << 20;
+/// The same where only marked programs without shared memory hit them.
+const SMALL_RING_BYTES: usize = 256 << 10;
+/// Memory of all ring buffers together.
+const RINGS_BYTES: usize = 256 << 20;
+/// Different lists of arguments that the kernel program can hold.
+const ARGUMENT_PROGRAMS: u32 = 4096;
+const FEW_ARGUMENT_PROGRAMS: u32 = 256;
+
+/// What the source is started with.
+pub(crate) struct Setup<'a> {
+    /// What was asked for.
+    pub(crate) options: &'a RecordOptions,
+    /// Where stamps come from.
+    pub(crate) clock: ClockSource,
+    /// CPUs that may come up.
+    pub(crate) possible_cpus: u32,
+    /// Maps of the other object.
+    pub(crate) shared: &'a SharedMaps,
+    /// Takes definitions.
+    pub(crate) buffer: Arc<TraceBuffer>,
+    /// Takes announcements, and processes of marked programs.
+    pub(crate) zones: Sender<ZoneNotice>,
+}
+
+/// Hits of probes.
+pub(crate) struct ProbeSource {
+    /// Before the links: what is announced until the end is still told.
+    _announcements: Announcements,
+    manager: Manager,
+    loaded: Loaded,
+    counters: Counters,
+    lanes: Vec<CpuRing>,
+    missing: Vec<String>,
+}
+
+impl ProbeSource {
+    /// Loads the programs and begins to attach.
+    pub(crate) fn start(setup: Setup<'_>) -> Result<Self, CaptureError> {
+        let Setup { options, clock, possible_cpus, shared, buffer, zones } = setup;
+        let unavailable = |why| CaptureError::system("cannot probe programs", std::io::Error::other(why));
+        let way = Way::of_this_kernel().map_err(unavailable)?;
+        let asked = !options.probes.is_empty();
+        let settings = Settings {
+            tsc: clock == ClockSource::Tsc,
+            filter: !options.pids.is_empty(),
+            possible_cpus,
+            programs: if asked { ARGUMENT_PROGRAMS } else { FEW_ARGUMENT_PROGRAMS },
+            ring_bytes: ring_bytes(asked, possible_cpus as usize),
+            multi: way == Way::Multi,
+        };
+        let loaded = Loaded::load(&settings, shared)?;
+        let counters = loaded.counters()?;
+        let (ring, ready) = loaded.announcements()?;
+        let thread = |error| CaptureError::system("cannot wait for marked programs", error);
+        let announcements = Announcements::start(ring, ready, zones.clone()).map_err(thread)?;
+        let hold = |fd: &OwnedFd| fd.try_clone().map_err(|error| CaptureError::system("cannot hold a program", error));
+        let recorded = shared.get("recorded_processes").filter(|_| settings.filter);
+        let manager = Manager::start(Work {
+            way,
+            on_probe: hold(&loaded.on_probe)?,
+            on_ring: hold(&loaded.on_ring)?,
+            arguments: ArgumentPrograms::new(loaded.argument_programs()?, settings.programs),
+            recorded: recorded.map(hold).transpose()?,
+            specs: options.probes.clone(),
+            launch: options.launch.clone(),
+            buffer,
+            zones,
+        })?;
+        Ok(Self { _announcements: announcements, manager, loaded, counters, lanes: Vec::new(), missing: Vec::new() })
+    }
+
+    /// Where to tell of files that are mapped from now on.
+    pub(crate) fn mapped_files(&self) -> MappedFiles {
+        self.manager.mapped_files()
+    }
+}
+
+/// A power of two, so that all rings together stay within bounds.
+fn ring_bytes(asked: bool, cpus: usize) -> usize {
+    let wanted = if asked { RING_BYTES } else { SMALL_RING_BYTES };
+    let share = RINGS_BYTES / cpus.max(1);
+    wanted.min(1 << share.max(64 << 10).ilog2())
+}
+
+/// The ring buffer of one CPU and the chunk that is being filled from it.
+struct CpuRing {
+    cpu: u32,
+    ring: Ring,
+    data: Vec<u8>,
+    records: u32,
+    first: u64,
+    last: u64,
+    since: Instant,
+    sequence: u64,
+    records_before: u64,
+}
+
+impl CpuRing {
+    fn new(cpu: u32, ring: Ring) -> Self {
+        let since = Instant::now();
+        Self {
+            cpu,
+            ring,
+            data: Vec::new(),
+            records: 0,
+            first: u64::MAX,
+            last: 0,
+            since,
+            sequence: 0,
+            records_before: 0,
+        }
+    }
+
+    /// Empties the ring into chunks; with `all` nothing stays waiting.
+    fn drain(&mut self, now: Ticks, all: bool, sink: &mut dyn FnMut(Chunk)) {
+        loop {
+            let Self { ring, data, records, first, last, since, .. } = self;
+            ring.read(|record| {
+                if data.is_empty() {
+                    *since = Instant::now();
+                    data.reserve(CHUNK_BYTES);
+                }
+                let stamp = ProbeRecord::from_bytes(record).map(|record| record.stamp.ticks_near(now.0));
+                // Hits that were preempted come later than those that preempted them.
+                *first = (*first).min(stamp.unwrap_or(now.0));
+                *last = (*last).max(stamp.unwrap_or(0));
+                data.extend_from_slice(record);
+                *records += 1;
+                data.len() < CHUNK_BYTES
+            });
+            let full = self.data.len() >= CHUNK_BYTES;
+            if full || (!self.data.is_empty() && (all || self.since.elapsed() >= LONGEST_WAIT)) {
+                sink(self.chunk());
+            }
+            if !full {
+                return;
+            }
+        }
+    }
+
+    fn chunk(&mut self) -> Chunk {
+        let mut data = std::mem::take(&mut self.data);
+        // The trace buffer counts capacities.
+        data.shrink_to_fit();
+        let header = ChunkHeader {
+            lane: Lane { kind: LaneKind::Probe, cpu: self.cpu as u16 },
+            sequence: self.sequence,
+            first: Ticks(self.first),
+            last: Ticks(self.last),
+            current_tid: u32::MAX,
+            stride: 0,
+            records_before: self.records_before,
+            records: self.records,
+            length: data.len() as u32,
+        };
+        self.sequence += 1;
+        self.records_before += u64::from(self.records);
+        (self.records, self.first, self.last) = (0, u64::MAX, 0);
+        Chunk { header, data }
+    }
+}
+
+impl Source for ProbeSource {
+    fn attach(&mut self, cpus: &[u32]) -> Result<(), CaptureError> {
+        cpus.iter().try_for_each(|cpu| self.add_cpu(*cpu))?;
+        self.missing.extend(self.manager.attach_first());
+        Ok(())
+    }
+
+    fn add_cpu(&mut self, cpu: u32) -> Result<(), CaptureError> {
+        if self.lanes.iter().any(|lane| lane.cpu == cpu) {
+            return Ok(());
+        }
+        let ring = self.loaded.add_cpu(cpu)?;
+        self.lanes.push(CpuRing::new(cpu, ring));
+        Ok(())
+    }
+
+    fn drain(&mut self, now: Ticks, all: bool, out: &mut Drained<'_>) -> f64 {
+        let fullest = self.lanes.iter().map(|lane| lane.ring.fill()).fold(0.0, f64::max);
+        self.lanes.iter_mut().for_each(|lane| lane.drain(now, all, out.chunk));
+        fullest
+    }
+
+    /// Hits end at once. Taking the breakpoints out of every process takes its
+    /// time, which the end of the recording need not wait for.
+    fn detach(&mut self, cpus: &[u32]) {
+        self.counters.stop();
+        self.manager.stop();
+        // A program that is running may be preempted, but not leave its CPU: it
+        // has ended before this thread, which goes before all others, has been
+        // on its CPU twice... unless it was preempted itself. What it writes
+        // then comes too late, and is not counted either.
+        for &cpu in cpus {
+            drop(crate::affinity::run_on(cpu));
+        }
+    }
+
+    fn losses(&self) -> Vec<LaneLoss> {
+        self.counters.all().flat_map(|(cpu, counts)| losses_of(cpu, counts)).collect()
+    }
+
+    fn statistics(&self) -> BTreeMap<String, u64> {
+        let mut sums = BTreeMap::new();
+        for (_, counts) in self.counters.all() {
+            *sums.entry("probe_hits_written".to_owned()).or_default() += counts.written;
+            *sums.entry("rings_announced".to_owned()).or_default() += counts.announced;
+        }
+        sums.extend(self.manager.statistics());
+        sums
+    }
+
+    fn describe(&self, session: &mut SessionInfo) {
+        session.notes.extend(self.manager.notes().into_iter().filter(|note| !self.missing.contains(note)));
+    }
+
+    fn missing(&self) -> &[String] {
+        &self.missing
+    }
+}
+
+fn losses_of(cpu: u32, counts: Counts) -> impl Iterator<Item = LaneLoss> {
+    let causes = [
+        (LossCause::LaneFull, RecordKind::Probe, counts.full),
+        (LossCause::Nested, RecordKind::Probe, counts.nested),
+        (LossCause::ClockUnreadable, RecordKind::Probe, counts.unclocked),
+        (LossCause::LaneFull, RecordKind::Ring, counts.announcements_lost),
+    ];
+    causes.into_iter().filter(|(_, _, count)| *count > 0).map(move |(cause, record, count)| LaneLoss {
+        lane: LaneKind::Probe.name().to_owned(),
+        cpu: Some(cpu),
+        record: record.name().to_owned(),
+        cause,
+        count,
+    })
+}

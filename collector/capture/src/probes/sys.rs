@@ -1,0 +1,294 @@
+//! The bpf() and perf calls that loading and attaching need. Layouts are those
+//! of `union bpf_attr` in include/uapi/linux/bpf.h; the kernel takes shorter
+//! ones and requires what it does not know to be zero.
+
+use std::ffi::{CStr, CString, c_void};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use perf_event_open_sys::bindings::{PERF_FLAG_FD_CLOEXEC, perf_event_attr};
+
+const MAP_CREATE: i64 = 0;
+const MAP_LOOKUP_ELEM: i64 = 1;
+const MAP_UPDATE_ELEM: i64 = 2;
+const PROG_LOAD: i64 = 5;
+const OBJ_GET_INFO_BY_FD: i64 = 15;
+const MAP_FREEZE: i64 = 22;
+const LINK_CREATE: i64 = 28;
+
+const PROG_TYPE_KPROBE: u32 = 2;
+/// `attach_type` of a link to a perf event.
+const ATTACH_PERF_EVENT: u32 = 41;
+/// `expected_attach_type` of programs that one link attaches to many places.
+pub(super) const TRACE_UPROBE_MULTI: u32 = 48;
+const UPROBE_MULTI_RETURN: u32 = 1;
+
+pub(super) const MAP_TYPE_ARRAY: u32 = 2;
+pub(super) const MAP_TYPE_ARRAY_OF_MAPS: u32 = 12;
+pub(super) const MAP_TYPE_RINGBUF: u32 = 27;
+
+/// What a map is created with.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct MapCreate {
+    pub(super) map_type: u32,
+    pub(super) key_size: u32,
+    pub(super) value_size: u32,
+    pub(super) max_entries: u32,
+    pub(super) map_flags: u32,
+    pub(super) inner_map_fd: u32,
+}
+
+#[repr(C)]
+struct UpdateElement {
+    map_fd: u32,
+    padding: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+#[repr(C)]
+struct MapFreeze {
+    map_fd: u32,
+}
+
+/// Up to `expected_attach_type`.
+#[repr(C)]
+#[derive(Default)]
+struct ProgLoad {
+    prog_type: u32,
+    insn_cnt: u32,
+    insns: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log_buf: u64,
+    kern_version: u32,
+    prog_flags: u32,
+    prog_name: [u8; 16],
+    prog_ifindex: u32,
+    expected_attach_type: u32,
+}
+
+const _: () = assert!(size_of::<ProgLoad>() == 72);
+
+#[repr(C)]
+struct LinkUprobeMulti {
+    prog_fd: u32,
+    target_fd: u32,
+    attach_type: u32,
+    flags: u32,
+    path: u64,
+    offsets: u64,
+    ref_ctr_offsets: u64,
+    cookies: u64,
+    count: u32,
+    multi_flags: u32,
+    pid: u32,
+    padding: u32,
+}
+
+const _: () = assert!(size_of::<LinkUprobeMulti>() == 64);
+
+#[repr(C)]
+struct LinkPerfEvent {
+    prog_fd: u32,
+    target_fd: u32,
+    attach_type: u32,
+    flags: u32,
+    cookie: u64,
+}
+
+const _: () = assert!(size_of::<LinkPerfEvent>() == 24);
+
+#[repr(C)]
+struct InfoByFd {
+    fd: u32,
+    length: u32,
+    info: u64,
+}
+
+/// Calls bpf() with one of the structures above; what it returns.
+fn bpf<T>(command: i64, attr: &mut T) -> io::Result<i32> {
+    // SAFETY: `attr` is initialized without padding, its size is its own, and
+    // what its fields point to is alive while the caller's frame is.
+    let result =
+        unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attr).cast::<c_void>(), size_of::<T>()) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
+}
+
+/// The same for commands that return a descriptor.
+fn bpf_fd<T>(command: i64, attr: &mut T) -> io::Result<OwnedFd> {
+    let fd = bpf(command, attr)?;
+    // SAFETY: these commands return a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Makes a map.
+pub(super) fn create_map(mut attr: MapCreate) -> io::Result<OwnedFd> {
+    bpf_fd(MAP_CREATE, &mut attr)
+}
+
+/// Sets an element of a map with 4-byte keys. `value` has the map's value size.
+pub(super) fn update_map(map: BorrowedFd<'_>, key: u32, value: &[u8]) -> io::Result<()> {
+    let mut attr = UpdateElement {
+        map_fd: map.as_raw_fd() as u32,
+        padding: 0,
+        key: (&raw const key) as u64,
+        value: value.as_ptr() as u64,
+        flags: 0,
+    };
+    bpf(MAP_UPDATE_ELEM, &mut attr).map(drop)
+}
+
+/// Makes a map unchangeable from user space: the verifier may then take its values as constants.
+pub(super) fn freeze_map(map: BorrowedFd<'_>) -> io::Result<()> {
+    bpf(MAP_FREEZE, &mut MapFreeze { map_fd: map.as_raw_fd() as u32 }).map(drop)
+}
+
+/// Loads a program of the probes' type from its instructions of 8 bytes. On
+/// refusal the error comes with the verifier's log.
+pub(super) fn load_program(
+    name: &str,
+    instructions: &[u8],
+    license: &CStr,
+    expected_attach_type: u32,
+) -> Result<OwnedFd, (io::Error, String)> {
+    let mut attr = ProgLoad {
+        prog_type: PROG_TYPE_KPROBE,
+        insn_cnt: (instructions.len() / 8) as u32,
+        insns: instructions.as_ptr() as u64,
+        license: license.as_ptr() as u64,
+        expected_attach_type,
+        ..Default::default()
+    };
+    let shown = name.len().min(attr.prog_name.len() - 1);
+    attr.prog_name[..shown].copy_from_slice(&name.as_bytes()[..shown]);
+    if let Ok(program) = bpf_fd(PROG_LOAD, &mut attr) {
+        return Ok(program);
+    }
+    // A log costs time, so only who failed asks for it.
+    let mut log = vec![0u8; 1 << 20];
+    (attr.log_level, attr.log_size, attr.log_buf) = (1, log.len() as u32, log.as_mut_ptr() as u64);
+    bpf_fd(PROG_LOAD, &mut attr).map_err(|error| {
+        let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
+        (error, String::from_utf8_lossy(&log[..end]).into_owned())
+    })
+}
+
+/// One place that a program is attached to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Where the instruction lies in the file.
+    pub(super) offset: u64,
+    /// Where the semaphore lies in the file; 0 for none.
+    pub(super) semaphore: u64,
+    /// What the program is told.
+    pub(super) cookie: u64,
+}
+
+/// Attaches a program to many places of one file with one link (6.6). `pid`
+/// restricts it to one process.
+pub(super) fn link_uprobe_multi(
+    program: BorrowedFd<'_>,
+    path: &CStr,
+    places: &[Place],
+    returns: bool,
+    pid: Option<u32>,
+) -> io::Result<OwnedFd> {
+    let column = |value: fn(&Place) -> u64| places.iter().map(value).collect::<Vec<_>>();
+    let offsets = column(|place| place.offset);
+    let semaphores = column(|place| place.semaphore);
+    let cookies = column(|place| place.cookie);
+    let with_semaphores = semaphores.iter().any(|offset| *offset != 0);
+    let mut attr = LinkUprobeMulti {
+        prog_fd: program.as_raw_fd() as u32,
+        target_fd: 0,
+        attach_type: TRACE_UPROBE_MULTI,
+        flags: 0,
+        path: path.as_ptr() as u64,
+        offsets: offsets.as_ptr() as u64,
+        ref_ctr_offsets: if with_semaphores { semaphores.as_ptr() as u64 } else { 0 },
+        cookies: cookies.as_ptr() as u64,
+        count: places.len() as u32,
+        multi_flags: if returns { UPROBE_MULTI_RETURN } else { 0 },
+        pid: pid.unwrap_or(0),
+        padding: 0,
+    };
+    bpf_fd(LINK_CREATE, &mut attr)
+}
+
+/// Opens an event of the uprobe PMU: one place in one file, of all processes or of one.
+pub(super) fn open_uprobe_event(
+    pmu: u32,
+    path: &CStr,
+    place: Place,
+    returns: bool,
+    pid: Option<u32>,
+) -> io::Result<OwnedFd> {
+    // Format of the PMU: bit 0 is a return probe, bits 32 to 63 the semaphore.
+    let config = u64::from(returns) | place.semaphore << 32;
+    let mut attr =
+        perf_event_attr { type_: pmu, config, size: size_of::<perf_event_attr>() as u32, ..Default::default() };
+    attr.__bindgen_anon_3.uprobe_path = path.as_ptr() as u64;
+    attr.__bindgen_anon_4.probe_offset = place.offset;
+    // For all processes the kernel wants a CPU, but runs the program on each.
+    let (pid, cpu) = pid.map_or((-1, 0), |pid| (pid as i32, -1));
+    // SAFETY: `attr` is a valid attribute of the size it states, and the path outlives the call.
+    let fd = unsafe { perf_event_open_sys::perf_event_open(&mut attr, pid, cpu, -1, u64::from(PERF_FLAG_FD_CLOEXEC)) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call returned a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Runs a program at each hit of a perf event, with a cookie (5.15).
+pub(super) fn link_perf_event(program: BorrowedFd<'_>, event: BorrowedFd<'_>, cookie: u64) -> io::Result<OwnedFd> {
+    let mut attr = LinkPerfEvent {
+        prog_fd: program.as_raw_fd() as u32,
+        target_fd: event.as_raw_fd() as u32,
+        attach_type: ATTACH_PERF_EVENT,
+        flags: 0,
+        cookie,
+    };
+    bpf_fd(LINK_CREATE, &mut attr)
+}
+
+/// How often the kernel left the program out because another was running.
+pub(super) fn recursion_misses(program: BorrowedFd<'_>) -> u64 {
+    // Offset in struct bpf_prog_info: recursion_misses (5.12).
+    const MISSES: usize = 208 / 8;
+    let mut info = [0u64; 232 / 8];
+    let mut attr =
+        InfoByFd { fd: program.as_raw_fd() as u32, length: size_of_val(&info) as u32, info: info.as_mut_ptr() as u64 };
+    // `info` has the length given; all zero, it asks for nothing more.
+    if bpf(OBJ_GET_INFO_BY_FD, &mut attr).is_ok() { info[MISSES] } else { 0 }
+}
+
+/// The path by which the kernel finds an open file, wherever it lies and even
+/// when it is deleted.
+pub(super) fn path_of(file: BorrowedFd<'_>) -> CString {
+    // A number has no NUL.
+    CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap_or_default()
+}
+
+/// The type number of the uprobe PMU.
+pub(super) fn uprobe_pmu() -> io::Result<u32> {
+    let number = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type")?;
+    number.trim().parse().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
+}
+
+/// Whether a map with 4-byte keys and values has this key.
+pub(super) fn contains(map: BorrowedFd<'_>, key: u32) -> bool {
+    let mut value = 0u32;
+    let mut attr = UpdateElement {
+        map_fd: map.as_raw_fd() as u32,
+        padding: 0,
+        key: (&raw const key) as u64,
+        value: (&raw mut value) as u64,
+        flags: 0,
+    };
+    bpf(MAP_LOOKUP_ELEM, &mut attr).is_ok()
+}
