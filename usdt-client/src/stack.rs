@@ -58,7 +58,7 @@ fn read_memory(address: u64, window: &mut [u64; WINDOW_WORDS]) -> usize {
     let first = 4096 - address % 4096;
     let remote = [
         libc::iovec { iov_base: address as *mut c_void, iov_len: first as usize },
-        libc::iovec { iov_base: (address + first) as *mut c_void, iov_len: WINDOW_WORDS * 8 - first as usize },
+        libc::iovec { iov_base: address.wrapping_add(first) as *mut c_void, iov_len: WINDOW_WORDS * 8 - first as usize },
     ];
     // SAFETY: the kernel writes to `window` alone and checks all it reads.
     let bytes = unsafe { libc::process_vm_readv(libc::getpid(), &raw const local, 1, remote.as_ptr(), 2, 0) };

@@ -1,0 +1,118 @@
+//! Collectors that come, go and come again, or never come.
+
+mod common;
+
+use common::{record, ring_of, story, story_of, thread_id};
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard};
+use syscollect_usdt_client::testing::{self, Drain};
+use syscollect_usdt_client::{enabled, message, set_thread_name, zone};
+
+/// What these tests change is the whole process's.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+#[test]
+fn a_later_collector_is_told_name_and_open_zones_of_a_thread_at_its_next_event() {
+    let _alone = alone();
+    record();
+    let lines = std::thread::spawn(|| {
+        set_thread_name("worker with a name that is longer than 24");
+        let _outer = zone!("outer");
+        let _inner = zone!("inner");
+        story();
+        Drain::open().expect("an arena").header().attached.fetch_add(1, Ordering::Relaxed);
+        message!("next");
+        story()
+    });
+    let expected = [
+        "attached 2",
+        "ThreadName \"worker with a name that is longer than 24\"",
+        "open outer at 0",
+        "open inner at 1",
+        "message next color 000000",
+    ];
+    assert_eq!(lines.join().unwrap(), expected);
+}
+
+#[test]
+fn a_zone_begun_while_nobody_recorded_is_not_ended_when_somebody_does() {
+    let _alone = alone();
+    record();
+    story();
+    testing::lower();
+    assert!(!enabled());
+    let off = zone!("off");
+    let token = off.token();
+    testing::raise();
+    drop(off);
+    assert!(!token.is_active());
+    assert!(story().is_empty());
+}
+
+#[test]
+fn a_zone_that_is_open_when_the_collector_goes_is_ended_for_the_next_one() {
+    let _alone = alone();
+    record();
+    story();
+    let open = zone!("open");
+    testing::lower();
+    drop(zone!("off"));
+    drop(open);
+    testing::raise();
+    drop(zone!("next"));
+    assert_eq!(story(), ["begin open at 0", "end 0", "begin next at 0", "end 0"]);
+}
+
+#[test]
+fn threads_that_come_and_go_without_a_reader_share_their_rings() {
+    let _alone = alone();
+    record();
+    common::stop_reading();
+    let rings: HashSet<usize> = (0..100).map(|_| ring_of_a_new_thread()).collect();
+    assert!(rings.len() <= 2, "{rings:?}");
+    let reused = rings.into_iter().max().unwrap();
+    let owner = Drain::open().expect("an arena").ring(reused).owner.load(Ordering::Relaxed);
+    assert!(owner >= 50, "each thread is another owner: {owner}");
+}
+
+#[test]
+fn a_ring_whose_reader_may_still_come_for_its_items_is_left_alone() {
+    let _alone = alone();
+    record();
+    let (first, second) = (ring_of_a_new_thread(), ring_of_a_new_thread());
+    assert_ne!(first, second);
+}
+
+fn ring_of_a_new_thread() -> usize {
+    std::thread::spawn(|| {
+        message!("short life");
+        ring_of(&Drain::open().expect("an arena"), thread_id()).expect("a ring")
+    })
+    .join()
+    .unwrap()
+}
+
+#[test]
+fn a_program_that_closes_all_descriptors_gets_another_arena_and_keeps_its_own_files() {
+    let _alone = alone();
+    record();
+    common::stop_reading();
+    let descriptor = testing::arena_descriptor().expect("an arena");
+    // SAFETY: what a daemon does that closes all it did not open.
+    unsafe { libc::close(descriptor) };
+    // The number is soon another file's, which must not be taken for the arena.
+    let file = std::fs::File::open("/dev/null").unwrap();
+    let tid = std::thread::spawn(|| {
+        drop(zone!("after"));
+        thread_id()
+    });
+    let tid = tid.join().unwrap();
+    assert_ne!(testing::arena_descriptor(), Some(descriptor));
+    assert_eq!(story_of(tid), ["attached 0", "begin after at 0", "end 0", "ThreadEnd"]);
+    drop(file);
+    record();
+}

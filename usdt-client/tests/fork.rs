@@ -1,0 +1,94 @@
+//! Forked children, in a process of its own because forking a test runner is a risk.
+
+mod common;
+
+use common::{record, ring_of, story, story_of, thread_id};
+use std::sync::atomic::Ordering;
+use syscollect_usdt_client::protocol::RingState;
+use syscollect_usdt_client::testing::{self, Drain};
+use syscollect_usdt_client::zone;
+
+/// Forks; the child exits with 0 if `child` returns true.
+fn in_child(child: impl FnOnce() -> bool) -> bool {
+    // SAFETY: the child touches no lock of another thread: there is no other that holds one here.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        let good = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(false);
+        // SAFETY: ends the child without the runner's own ending.
+        unsafe { libc::_exit(i32::from(!good)) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child just made.
+    unsafe { libc::waitpid(pid, &raw mut status, 0) };
+    libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
+}
+
+#[test]
+fn a_child_starts_afresh_and_its_parent_goes_on_untouched() {
+    record();
+    let outer = zone!("of the parent");
+    story();
+    let drain = Drain::open().expect("an arena");
+    let ring = drain.ring(ring_of(&drain, thread_id()).unwrap());
+    let head = ring.head.load(Ordering::Relaxed);
+    let parents_inode = inode(testing::arena_descriptor().unwrap());
+    let good = in_child(|| {
+        let before_first_event = testing::arena_descriptor();
+        let mut token = outer.token();
+        syscollect_usdt_client::zone::end(token);
+        {
+            let inner = zone!("of the child");
+            token = inner.token();
+        }
+        let own = testing::arena_descriptor().map(inode);
+        let lines = story();
+        before_first_event.is_none()
+            && own.is_some()
+            && own != Some(parents_inode)
+            && arenas() == 1
+            && token.is_active()
+            && lines == ["attached 0", "begin of the child at 0", "end 0"]
+            && Drain::open().is_some_and(|drain| drain.header().pid.load(Ordering::Relaxed) == std::process::id())
+    });
+    assert!(good, "the child saw what it should");
+    assert_eq!(ring.head.load(Ordering::Relaxed), head, "nothing was written to the parent's ring");
+    drop(outer);
+    assert_eq!(story(), ["end 0"]);
+    children_of_threads_and_of_children();
+}
+
+/// A thread's fork, and a fork's fork, and the parent's other threads' rings stay theirs.
+fn children_of_threads_and_of_children() {
+    let tid = std::thread::spawn(|| {
+        drop(zone!("thread"));
+        let good = in_child(|| {
+            drop(zone!("child"));
+            in_child(|| {
+                drop(zone!("grandchild"));
+                story() == ["attached 0", "begin grandchild at 0", "end 0"]
+            }) && story() == ["attached 0", "begin child at 0", "end 0"]
+        });
+        assert!(good);
+        thread_id()
+    });
+    let tid = tid.join().unwrap();
+    let drain = Drain::open().expect("an arena");
+    let number = ring_of(&drain, tid).unwrap();
+    assert_eq!(drain.ring(number).state.load(Ordering::Relaxed), RingState::Ended as u32);
+    assert_eq!(story_of(tid), ["attached 0", "begin thread at 0", "end 0", "ThreadEnd"]);
+}
+
+fn inode(descriptor: i32) -> u64 {
+    use std::os::linux::fs::MetadataExt;
+    std::fs::metadata(format!("/proc/self/fd/{descriptor}")).unwrap().st_ino()
+}
+
+/// Descriptors of arenas that this process has, a reader's lock not counted.
+fn arenas() -> usize {
+    common::stop_reading();
+    std::fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
+        .filter(|link| link.to_string_lossy().contains("syscollect-zones"))
+        .count()
+}
