@@ -21,8 +21,7 @@ struct Slot {
     number: CachedNumber,
 }
 
-static TABLE: [Slot; SLOTS] =
-    [const { Slot { identity: AtomicU64::new(0), number: CachedNumber::new() } }; SLOTS];
+static TABLE: [Slot; SLOTS] = [const { Slot { identity: AtomicU64::new(0), number: CachedNumber::new() } }; SLOTS];
 
 /// What something is known by.
 #[derive(Clone, Copy)]

@@ -48,6 +48,7 @@
 // The macros are used in the crate's own tests, too.
 extern crate self as syscollect_usdt_client;
 
+pub mod alloc;
 mod arena;
 mod clock;
 mod counter;
@@ -56,7 +57,9 @@ pub mod emit;
 mod fallback;
 mod fork;
 mod frame;
+mod identity;
 mod location;
+pub mod lock;
 mod log;
 mod marker;
 mod memory;

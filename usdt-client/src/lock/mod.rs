@@ -9,8 +9,7 @@
 //! A collector that comes while a lock is held or waited for did not see who
 //! has it. So a lock is reported from when it is next found uncontended: then
 //! all holders that follow are known. The reporter's mark says for which
-//! recording that holds; whoever takes the lock without reporting it, or
-//! cannot report it (a full ring), removes the mark.
+//! recording that holds; whoever takes the lock while nobody records removes it.
 //!
 //! A lock that is free is reported as obtained, without a wait before it.
 //! The recorder itself uses no lock at all, so wrapping any lock is safe.
@@ -19,12 +18,10 @@
 pub mod parking_lot;
 mod std_lock;
 
-pub use std_lock::{
-    Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, WaitTimeoutResult,
-};
+pub use std_lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, WaitTimeoutResult};
 
-use crate::arena::Arena;
-use crate::emit::{self, Group};
+use crate::arena::{self, Arena};
+use crate::emit;
 use crate::identity::Identity;
 use crate::location::{DynamicLocation, Place};
 use crate::log::{CachedNumber, Entry};
@@ -64,16 +61,6 @@ impl Access {
     }
 }
 
-/// The attempts by which a lock is taken.
-struct Attempts<Try, Probe, Block> {
-    /// Takes the lock if that takes no waiting.
-    attempt: Try,
-    /// Whether nobody at all has the lock at this moment; called only to begin reporting.
-    nobody_has_it: Probe,
-    /// Takes the lock, or stops waiting for it.
-    block: Block,
-}
-
 /// Reports one lock.
 #[derive(Debug)]
 struct Reporter {
@@ -100,108 +87,113 @@ impl Reporter {
         Self { name, kind, made_at, mark: AtomicU64::new(0), number: LockNumber(CachedNumber::new()) }
     }
 
-    /// Takes the lock, waiting if need be.
+    /// Takes the lock: by `attempt` if that goes without waiting, else by
+    /// `block`, of whose result `took` says whether it has the lock.
+    ///
+    /// `alone` is for shared access: it calls what it is given while nobody can
+    /// have the lock, if that can be had without waiting.
     #[inline]
     #[track_caller]
-    fn take<Guard>(
+    fn take<T>(
         &self,
         access: Access,
-        attempts: Attempts<impl FnOnce() -> Option<Guard>, impl FnOnce() -> bool, impl FnOnce() -> Guard>,
-    ) -> Guard {
+        attempt: impl FnOnce() -> Option<T>,
+        alone: impl FnOnce(&dyn Fn()),
+        block: impl FnOnce() -> T,
+        took: fn(&T) -> bool,
+    ) -> T {
+        let place = Location::caller();
         if crate::enabled() {
-            let block = attempts.block;
-            let taken =
-                self.take_reported(access, attempts.attempt, attempts.nobody_has_it, || Some(block()), Location::caller());
-            // `block` above always takes it.
-            return taken.unwrap_or_else(|| unreachable!("a wait without end ended without the lock"));
+            return match self.attempt_reported(access, attempt, alone, place) {
+                Some(taken) => taken,
+                None => self.block_reported(access, block, took, place),
+            };
         }
-        let guard = (attempts.block)();
-        self.taken_quietly();
-        guard
-    }
-
-    /// Takes the lock unless the time runs out or somebody has it.
-    #[inline]
-    #[track_caller]
-    fn try_take<Guard>(
-        &self,
-        access: Access,
-        attempts: Attempts<impl FnOnce() -> Option<Guard>, impl FnOnce() -> bool, impl FnOnce() -> Option<Guard>>,
-    ) -> Option<Guard> {
-        if crate::enabled() {
-            let Attempts { attempt, nobody_has_it, block } = attempts;
-            return self.take_reported(access, attempt, nobody_has_it, block, Location::caller());
-        }
-        let guard = (attempts.block)();
-        if guard.is_some() {
+        let result = block();
+        if took(&result) {
             self.taken_quietly();
         }
-        guard
+        result
+    }
+
+    /// Takes the lock if that goes without waiting.
+    #[inline]
+    #[track_caller]
+    fn try_take<T>(
+        &self,
+        access: Access,
+        attempt: impl FnOnce() -> Option<T>,
+        alone: impl FnOnce(&dyn Fn()),
+    ) -> Option<T> {
+        if crate::enabled() {
+            return self.attempt_reported(access, attempt, alone, Location::caller());
+        }
+        let taken = attempt();
+        if taken.is_some() {
+            self.taken_quietly();
+        }
+        taken
     }
 
     #[cold]
     #[inline(never)]
-    fn take_reported<Guard>(
+    fn attempt_reported<T>(
         &self,
         access: Access,
-        attempt: impl FnOnce() -> Option<Guard>,
-        nobody_has_it: impl FnOnce() -> bool,
-        block: impl FnOnce() -> Option<Guard>,
+        attempt: impl FnOnce() -> Option<T>,
+        alone: impl FnOnce(&dyn Fn()),
         place: &'static Location<'static>,
-    ) -> Option<Guard> {
-        if !self.is_marked() && (access == Access::Exclusive || nobody_has_it()) {
-            return self.take_first(access, attempt, block, place);
-        }
-        if let Some(guard) = attempt() {
-            self.report_if_marked(access.obtain(), place);
-            return Some(guard);
-        }
-        let waiting = self.report_if_marked(access.wait(), place);
-        let guard = block();
-        match &guard {
-            None if waiting => _ = self.report(LockAction::GiveUp, place),
-            None => {}
-            Some(_) => self.obtained_after_wait(access, waiting, place),
-        }
-        guard
-    }
-
-    /// Takes a lock that is not reported yet; reports it from now on if nobody had it.
-    fn take_first<Guard>(
-        &self,
-        access: Access,
-        attempt: impl FnOnce() -> Option<Guard>,
-        block: impl FnOnce() -> Option<Guard>,
-        place: &'static Location<'static>,
-    ) -> Option<Guard> {
-        if let Some(guard) = attempt() {
-            self.begin_reporting(access.obtain(), place);
-            return Some(guard);
-        }
-        let guard = block();
-        if guard.is_some() {
-            self.report_if_marked(access.obtain(), place);
-        }
-        guard
-    }
-
-    /// The holder whose wait was reported has the lock; in between somebody may have removed the mark.
-    fn obtained_after_wait(&self, access: Access, waiting: bool, place: &'static Location<'static>) {
-        if self.is_marked() {
-            self.report(access.obtain(), place);
-        } else if waiting && access == Access::Exclusive {
-            self.begin_reporting(access.obtain(), place);
-        } else if waiting {
-            // Who else has it is not known.
-            if let Ok(mut group) = emit::group(24) {
-                self.write(&mut group, LockAction::GiveUp, place);
+    ) -> Option<T> {
+        if !self.is_marked() {
+            // A thread's first event makes the arena, without which there is no recording to mark.
+            drop(emit::group(8));
+            if access == Access::Shared {
+                alone(&|| self.set_mark());
             }
         }
+        let taken = attempt()?;
+        if access == Access::Exclusive && !self.is_marked() {
+            self.set_mark();
+        }
+        self.report(access.obtain(), Some(place));
+        Some(taken)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn block_reported<T>(
+        &self,
+        access: Access,
+        block: impl FnOnce() -> T,
+        took: fn(&T) -> bool,
+        place: &'static Location<'static>,
+    ) -> T {
+        let waiting = self.report(access.wait(), Some(place));
+        let result = block();
+        if took(&result) {
+            self.obtained_after_wait(access, waiting, place);
+        } else if waiting {
+            self.write(LockAction::GiveUp, Some(place));
+        }
+        result
+    }
+
+    /// Somebody has the lock who had to wait; in between others may have removed the mark, or set it.
+    fn obtained_after_wait(&self, access: Access, waiting: bool, place: &'static Location<'static>) {
+        if waiting && !self.is_marked() {
+            if access == Access::Shared {
+                // Who else has it is not known.
+                self.write(LockAction::GiveUp, Some(place));
+                return;
+            }
+            self.set_mark();
+        }
+        self.report(access.obtain(), Some(place));
     }
 
     /// The holder is about to let go.
     #[inline]
-    fn release(&self, access: Access, place: &'static Location<'static>) {
+    fn release(&self, access: Access, place: Option<&'static Location<'static>>) {
         if self.mark.load(Ordering::Relaxed) != 0 {
             self.release_marked(access, place);
         }
@@ -209,11 +201,21 @@ impl Reporter {
 
     #[cold]
     #[inline(never)]
-    fn release_marked(&self, access: Access, place: &'static Location<'static>) {
+    fn release_marked(&self, access: Access, place: Option<&'static Location<'static>>) {
         if crate::enabled() {
-            self.report_if_marked(access.release(), place);
+            self.report(access.release(), place);
         } else {
             self.mark.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// The lock is had again after something gave it away for a while.
+    #[inline]
+    fn obtained_again(&self, access: Access, place: &'static Location<'static>) {
+        if crate::enabled() {
+            self.report(access.obtain(), Some(place));
+        } else {
+            self.taken_quietly();
         }
     }
 
@@ -231,32 +233,26 @@ impl Reporter {
         mark != 0 && is_of(mark, recording())
     }
 
-    fn report_if_marked(&self, action: LockAction, place: &'static Location<'static>) -> bool {
-        self.is_marked() && self.report(action, place)
-    }
-
-    /// Writes the event; a lock of which one event is missing is not reported until it is found uncontended.
-    fn report(&self, action: LockAction, place: &'static Location<'static>) -> bool {
-        let Ok(mut group) = emit::group(24) else {
-            self.mark.store(0, Ordering::Relaxed);
-            return false;
-        };
-        self.write(&mut group, action, place);
-        true
-    }
-
-    /// Reports the first event of a recording. The caller has the lock, and had it without anybody else.
-    fn begin_reporting(&self, action: LockAction, place: &'static Location<'static>) {
-        let Ok(mut group) = emit::group(24) else { return };
-        // With the group open, the thread has seen the newest collector.
+    /// From now on all holders are known. The caller has the lock and nobody else.
+    fn set_mark(&self) {
         self.mark.store(recording(), Ordering::Relaxed);
-        self.write(&mut group, action, place);
     }
 
-    fn write(&self, group: &mut Group, action: LockAction, place: &'static Location<'static>) {
+    /// Writes the event if all holders are known, and says whether they are.
+    fn report(&self, action: LockAction, place: Option<&'static Location<'static>>) -> bool {
+        let marked = self.is_marked();
+        if marked {
+            self.write(action, place);
+        }
+        marked
+    }
+
+    /// Writes the event. One that is lost is counted, and the next tell what is the case.
+    fn write(&self, action: LockAction, place: Option<&'static Location<'static>>) {
+        let Ok(mut group) = emit::group(24) else { return };
         let arena = group.arena();
         let lock = self.number.0.or_define(arena, || self.announce(arena));
-        let place = Caller(place).number(arena);
+        let place = place.map_or(0, |place| Caller(place).number(arena));
         group.stamped(ItemKind::Lock, [u64::from(lock) | (action as u64) << 32, u64::from(place)]);
     }
 
@@ -270,11 +266,13 @@ impl Reporter {
     }
 }
 
-/// The recording that the calling thread writes to: its arena and the number
-/// of the collector that has it. 0 before the thread's first event.
+/// The recording that runs now: the process's arena and the number of the
+/// collector that has it. 0 before the process's first event.
 fn recording() -> u64 {
-    let state = crate::thread::state();
-    u64::from(state.generation.get()) << 32 | u64::from(state.current_collector())
+    arena::existing().map_or(0, |arena| {
+        let collector = arena.header().map_or(0, |header| header.attached.load(Ordering::Relaxed));
+        u64::from(arena.generation()) << 32 | u64::from(collector)
+    })
 }
 
 /// Whether what was marked in one recording is known in the other. What was
