@@ -1,1 +1,111 @@
+use super::*;
+use crate::testing::{CODE, CODE_OFFSET, DATA, File};
 
+const FUNC: u8 = 2;
+const LOCAL: u8 = 0;
+const GLOBAL: u8 = 1;
+
+fn library() -> Vec<u8> {
+    File::with_symbols(&[
+        ("fopen@@GLIBC_2.2.5", FUNC, GLOBAL, CODE),
+        ("_IO_fopen", FUNC, GLOBAL, CODE),
+        ("fclose", FUNC, GLOBAL, CODE + 0x20),
+        ("init", FUNC, LOCAL, CODE + 0x40),
+        ("init", FUNC, LOCAL, CODE + 0x60),
+        ("_ZN3foo3barEi", FUNC, GLOBAL, CODE + 0x80),
+        ("_ZN3foo3barEi.cold", FUNC, LOCAL, CODE + 0xa0),
+        ("setjmp", FUNC, GLOBAL, CODE + 0xc0),
+        ("memcpy", 10, GLOBAL, CODE + 0xe0),
+        ("environ", 1, GLOBAL, DATA),
+        ("nowhere", FUNC, GLOBAL, 0x99_9999),
+    ])
+    .bytes()
+}
+
+fn matching(glob: &str) -> Result<Vec<Function>, ProbeError> {
+    let bytes = library();
+    Functions::read(&bytes[..]).unwrap().matching(&glob.parse().unwrap(), 3)
+}
+
+fn names(glob: &str) -> Vec<String> {
+    matching(glob).unwrap().into_iter().map(|function| function.name).collect()
+}
+
+#[test]
+fn a_function_of_several_names_is_one_and_has_its_best_name() {
+    assert_eq!(names("*fopen"), ["fopen"]);
+    assert_eq!(names("_IO_*"), ["_IO_fopen"], "the one that was asked for");
+    let function = &matching("fopen").unwrap()[0];
+    assert_eq!((function.offset, function.size), (CODE_OFFSET, 16));
+}
+
+#[test]
+fn functions_of_one_name_are_all_found() {
+    let offsets: Vec<u64> = matching("init").unwrap().iter().map(|function| function.offset).collect();
+    assert_eq!(offsets, [CODE_OFFSET + 0x40, CODE_OFFSET + 0x60]);
+}
+
+#[test]
+fn a_mangled_function_is_found_by_each_of_its_names() {
+    for glob in ["_ZN3foo*", "foo::bar", "foo::*", "foo::bar(int)"] {
+        assert_eq!(names(glob), ["foo::bar(int)"], "{glob}");
+    }
+}
+
+#[test]
+fn what_a_return_probe_would_break_is_left_out_and_said_to_who_names_it() {
+    let reason = |glob: &str| matching(glob).unwrap_err().to_string();
+    assert!(reason("setjmp").contains("returns twice"));
+    assert!(reason("memcpy").contains("IFUNC"));
+    assert!(reason("*.cold").contains("jumped to"));
+    let bytes = library();
+    let all: Vec<_> = Functions::read(&bytes[..]).unwrap().all().map(|function| function.name).collect();
+    assert_eq!(all, ["fopen", "fclose", "init", "init", "foo::bar(int)"]);
+}
+
+#[test]
+fn too_many_matches_are_counted_and_the_way_out_is_told() {
+    let reason = matching("*").unwrap_err().to_string();
+    assert_eq!(reason, "\"*\" matches 5 functions, more than 3: name fewer, or raise the limit with --max-functions 5");
+}
+
+#[test]
+fn a_name_that_no_function_has_tells_the_nearest() {
+    let reason = matching("fopem").unwrap_err().to_string();
+    assert_eq!(reason, "no function matches \"fopem\"; did you mean fopen?");
+}
+
+#[test]
+fn a_stripped_file_says_so() {
+    let bytes = File::with_notes(Vec::new()).bytes();
+    assert!(matches!(Functions::read(&bytes[..]), Err(ProbeError::Stripped)));
+}
+
+#[test]
+fn a_go_program_is_refused_since_its_stacks_move() {
+    let mut file = File::with_symbols(&[("main.main", FUNC, GLOBAL, CODE)]);
+    file.sections.push((".gopclntab", 1, 0, 0, vec![0]));
+    assert!(matches!(Functions::read(&file.bytes()[..]), Err(ProbeError::Go)));
+}
+
+#[test]
+fn symbols_that_share_one_long_name_a_thousand_times_are_refused_not_read_for_minutes() {
+    let long = "x".repeat(10_000);
+    let mut file = File::with_symbols(&[(&long, FUNC, GLOBAL, CODE)]);
+    let symbol = file.sections[0].4[24..].to_vec();
+    for _ in 0..1000 {
+        file.sections[0].4.extend(&symbol);
+    }
+    assert!(matches!(Functions::read(&file.bytes()[..]), Err(ProbeError::Damaged { .. })));
+}
+
+#[test]
+fn a_library_says_what_it_is_called() {
+    // DT_STRTAB, DT_SONAME, DT_NULL; the names lie in the data, where the file has zeros.
+    let entries = [5, DATA, 14, 3, 0, 0].iter().flat_map(|word: &u64| word.to_le_bytes()).collect();
+    let mut bytes = File { segments: vec![(2, entries)], ..File::default() }.bytes();
+    assert_eq!(soname(&bytes[..]).unwrap(), None);
+    let at = crate::testing::DATA_OFFSET as usize + 3;
+    bytes[at..at + 9].copy_from_slice(b"libc.so.6");
+    assert_eq!(soname(&bytes[..]).unwrap().as_deref(), Some("libc.so.6"));
+}

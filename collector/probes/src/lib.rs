@@ -32,6 +32,8 @@ mod register;
 mod spec;
 mod spec_parse;
 mod symbols;
+#[cfg(test)]
+mod testing;
 mod usdt;
 
 pub use argument::{ARGUMENTS_MAX, Argument, Place, Unreadable, evaluate};

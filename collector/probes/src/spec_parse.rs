@@ -165,13 +165,13 @@ fn without_comment(line: &str) -> &str {
     &line[..start]
 }
 
-/// Splits at the first `..` that is no part of a path, such as `../lib.so`.
+/// Splits at the first `..` that follows a provider and a name: others are parts of a path, such as `../lib.so`.
 fn split_zone(text: &str) -> Option<(&str, &str)> {
-    let is_between = |at: usize| {
-        let before = text[..at].chars().next_back();
-        !matches!(before, Some('/' | ':' | '.')) && !text[at + 2..].starts_with('/')
+    let follows_a_name = |at: &usize| {
+        let probe = text[..*at].split('(').next().unwrap_or_default();
+        probe.rsplit_once(':').is_some_and(|(_, name)| !name.is_empty() && !name.contains('/'))
     };
-    let at = text.match_indices("..").map(|(at, _)| at).find(|at| *at > 0 && is_between(*at))?;
+    let at = text.match_indices("..").map(|(at, _)| at).find(follows_a_name)?;
     Some((text[..at].trim(), text[at + 2..].trim()))
 }
 

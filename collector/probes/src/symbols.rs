@@ -40,10 +40,10 @@ pub(crate) fn symbols<'data, R: ReadRef<'data>>(
     Ok(())
 }
 
-fn table<'data, R: ReadRef<'data>>(
-    elf: &Elf<'data, R>,
-    kind: SectionType,
-) -> Result<Option<(&'data [Sym64<LittleEndian>], &'data [u8])>, ProbeError> {
+/// Symbols, and their names.
+type Table<'data> = (&'data [Sym64<LittleEndian>], &'data [u8]);
+
+fn table<'data, R: ReadRef<'data>>(elf: &Elf<'data, R>, kind: SectionType) -> Result<Option<Table<'data>>, ProbeError> {
     let Some(section) = elf.sections().iter().find(|section| section.sh_type(ENDIAN) == kind) else { return Ok(None) };
     let damaged = || ProbeError::Damaged { what: "table of symbols" };
     let names = elf.sections().get(section.sh_link(ENDIAN) as usize).ok_or_else(damaged)?;
