@@ -33,6 +33,7 @@ pub(crate) enum Step {
     /// A thread lets go.
     HoldEnds {
         lock: LockId,
+        thread: ThreadId,
         row: usize,
         since: Time,
         /// Somebody waits for the lock.
@@ -125,8 +126,8 @@ impl Locks {
         let Some(State { holds, waiting }) = self.locks.get_mut(&lock) else { return };
         let ending = holds.iter_mut().enumerate().rev().filter(|(_, row)| row.as_ref().is_some_and(&ends));
         for (row, hold) in ending.take(most) {
-            if let Some(Hold { since, .. }) = hold.take() {
-                self.steps.push(Step::HoldEnds { lock, row, since, awaited: *waiting > 0 });
+            if let Some(Hold { thread, since, .. }) = hold.take() {
+                self.steps.push(Step::HoldEnds { lock, thread, row, since, awaited: *waiting > 0 });
             }
         }
     }
@@ -157,7 +158,7 @@ mod tests {
         let expected = [
             Step::HoldBegins { lock: LOCK, thread: A, row: 0, shared: false },
             Step::WaitBegins { lock: LOCK, thread: B, holder: Some(A) },
-            Step::HoldEnds { lock: LOCK, row: 0, since: Time(1), awaited: true },
+            Step::HoldEnds { lock: LOCK, thread: A, row: 0, since: Time(1), awaited: true },
             Step::WaitEnds { lock: LOCK, thread: B, since: Time(2), obtained: true },
             Step::HoldBegins { lock: LOCK, thread: B, row: 0, shared: false },
         ];
@@ -171,7 +172,7 @@ mod tests {
         let second = locks.event(Time(2), &event(B, LockAction::Obtain, true));
         assert_eq!(second, [Step::HoldBegins { lock: LOCK, thread: B, row: 1, shared: true }]);
         let writer = locks.event(Time(3), &event(A, LockAction::Obtain, false)).to_vec();
-        assert_eq!(writer[0], Step::HoldEnds { lock: LOCK, row: 1, since: Time(2), awaited: false });
+        assert_eq!(writer[0], Step::HoldEnds { lock: LOCK, thread: B, row: 1, since: Time(2), awaited: false });
     }
 
     #[test]

@@ -69,6 +69,20 @@ impl Account {
         }
     }
 
+    /// What its time went to until now, if nothing is missing since its state began.
+    pub(super) fn times_at(&self, now: u64) -> Times {
+        let mut times = self.times;
+        let elapsed = now.saturating_sub(self.since);
+        match self.state {
+            State::Unknown => times.unknown_ns += elapsed,
+            State::Running(_) => times.on_cpu_ns += elapsed,
+            State::Waiting(_) => times.waiting_ns += elapsed,
+            State::Blocked(_) => times.blocked_ns += elapsed,
+            State::Ended => {}
+        }
+        times
+    }
+
     /// Whether any event tells of what it did.
     pub(super) fn is_active(&self) -> bool {
         let Counts { switches, preemptions, wakeups, migrations, samples } = self.counts;

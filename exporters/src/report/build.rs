@@ -1,7 +1,6 @@
 //! The report, from what was summed up.
 
 use super::account::Account;
-use super::capped::Capped;
 use super::data::*;
 use super::durations::Durations;
 use super::off_cpu::state_name;
@@ -36,6 +35,11 @@ impl ReportExporter {
             migrations: self.cpu_pairs(),
             slices: self.slice_rows(tables),
             instants: self.instant_rows(tables),
+            frames: self.frame_rows(tables),
+            locks: self.lock_rows(tables),
+            memory: self.pool_rows(tables),
+            crashes: self.crash_rows(tables),
+            counters: self.counter_rows(tables),
             lost: losses.iter().fold(0, |sum: u64, loss| sum.saturating_add(loss.count)),
             untold_gaps: self.scheduling.untold_gaps,
             losses: losses.iter().map(loss_row).collect(),
@@ -44,7 +48,7 @@ impl ReportExporter {
     }
 
     /// The first rows in the order of `key`.
-    fn table<T, K: Ord>(&self, mut rows: Vec<T>, key: impl Fn(&T) -> K) -> Table<T> {
+    pub(super) fn table<T, K: Ord>(&self, mut rows: Vec<T>, key: impl Fn(&T) -> K) -> Table<T> {
         rows.sort_by_cached_key(key);
         let total = rows.len();
         rows.truncate(self.options.rows);
@@ -205,31 +209,6 @@ impl ReportExporter {
         self.table(self.migrations.iter().map(row).collect(), |row| (Reverse(row.count), row.from_cpu, row.to_cpu))
     }
 
-    fn slice_rows(&self, tables: &Tables) -> Table<SliceRow> {
-        let names = &self.slices.names;
-        let row = |name: &str, named: &super::slices::Named| SliceRow {
-            name: name.to_owned(),
-            durations: named.durations.distribution(),
-            unfinished: named.unfinished,
-        };
-        let mut rows: Vec<_> = names.iter().map(|(name, named)| row(tables.strings.get(*name), named)).collect();
-        let others = row(OTHERS, names.left_out());
-        if others.durations.count + others.unfinished > 0 {
-            rows.push(others);
-        }
-        self.table(rows, |row| (Reverse((row.durations.total_ns, row.durations.count)), row.name.clone()))
-    }
-
-    fn instant_rows(&self, tables: &Tables) -> Table<InstantRow> {
-        let instants: &Capped<_, u64> = &self.slices.instants;
-        let row = |name: &str, count| InstantRow { name: name.to_owned(), count };
-        let mut rows: Vec<_> = instants.iter().map(|(name, count)| row(tables.strings.get(*name), *count)).collect();
-        if *instants.left_out() > 0 {
-            rows.push(row(OTHERS, *instants.left_out()));
-        }
-        self.table(rows, |row| (Reverse(row.count), row.name.clone()))
-    }
-
     fn unresolved(&self, tables: &Tables) -> Table<UnresolvedRow> {
         let modules = unresolved::by_module(&self.samples, &self.scheduling.off_cpu, tables);
         let row = |(module, found): (Option<ModuleId>, unresolved::Unresolved)| UnresolvedRow {
@@ -244,9 +223,6 @@ impl ReportExporter {
         })
     }
 }
-
-/// What stands for the names for which there was no room.
-const OTHERS: &str = "(other names)";
 
 /// Descending: on CPU, then waiting, then blocked.
 fn busiest(times: &Times) -> Reverse<(u64, u64, u64)> {

@@ -88,6 +88,29 @@ pub(super) fn duration(nanoseconds: u64) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
+/// Three digits and a unit: `1.23 MiB`, `512 B`.
+pub(super) fn bytes(count: u64) -> String {
+    let units = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let Some(power) = (count.max(1).ilog2() / 10).checked_sub(1) else { return format!("{count} B") };
+    let value = count as f64 / (1u64 << (10 * (power + 1))) as f64;
+    let decimals = match value {
+        ..9.995 => 2,
+        ..99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$} {}", units[power as usize])
+}
+
+/// A number of any size in a few characters: as it is, or with an exponent.
+pub(super) fn number(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        0.001..1e9 if value.fract() == 0.0 => format!("{value}"),
+        0.001..1e6 => format!("{value:.3}"),
+        _ => format!("{value:.3e}"),
+    }
+}
+
 /// A share of a whole in percent: `12.3`.
 pub(super) fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
@@ -107,6 +130,18 @@ mod tests {
         let expected =
             ["0", "999 ns", "1.00 us", "9.99 us", "10.0 us", "100 us", "999 us", "1.00 ms", "1.50 s", "123 s"];
         assert_eq!(texts.each_ref().map(String::as_str), expected);
+    }
+
+    #[test]
+    fn bytes_have_three_digits() {
+        let texts = [0, 1023, 1024, 1536, 10 << 20, 150 << 30, u64::MAX].map(bytes);
+        assert_eq!(texts, ["0 B", "1023 B", "1.00 KiB", "1.50 KiB", "10.0 MiB", "150 GiB", "16.0 EiB"]);
+    }
+
+    #[test]
+    fn numbers_of_any_size_are_short() {
+        let texts = [0.0, -7.0, 2_400_000.0, 62.5, 1.0 / 3.0, 1e-9, -1.5e300, f64::MAX].map(number);
+        assert_eq!(texts, ["0", "-7", "2400000", "62.500", "0.333", "1.000e-9", "-1.500e300", "1.798e308"]);
     }
 
     #[test]

@@ -4,6 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use super::programs::*;
+
 /// The version of [`Report`]'s JSON; it grows when a field changes its meaning.
 pub const REPORT_SCHEMA_VERSION: u32 = 1;
 
@@ -45,6 +47,21 @@ pub struct Report {
     pub slices: Table<SliceRow>,
     /// Instants (messages) by name, the most frequent first.
     pub instants: Table<InstantRow>,
+    /// Frames by set, those of the largest number first.
+    #[serde(default)]
+    pub frames: Table<FrameRow>,
+    /// Locks, the longest waited for first.
+    #[serde(default)]
+    pub locks: Table<LockRow>,
+    /// Memory by process and pool, the highest peak first.
+    #[serde(default)]
+    pub memory: Table<PoolRow>,
+    /// Crashes, the first one first.
+    #[serde(default)]
+    pub crashes: Table<CrashRow>,
+    /// Counters: those of programs first, then the machine's.
+    #[serde(default)]
+    pub counters: Table<CounterRow>,
     /// Records lost, of the whole machine.
     pub lost: u64,
     /// How often events of a CPU contradict each other, so that some are
@@ -111,6 +128,15 @@ pub struct EventCounts {
     pub instants: u64,
     /// Counter values.
     pub counters: u64,
+    /// Of the instants, messages.
+    #[serde(default)]
+    pub messages: u64,
+    /// Events of locks.
+    #[serde(default)]
+    pub locks: u64,
+    /// Allocations and frees.
+    #[serde(default)]
+    pub memory: u64,
 }
 
 /// One CPU.
@@ -359,27 +385,6 @@ pub struct MigrationRow {
     /// The new CPU.
     pub to_cpu: u32,
     /// How often.
-    pub count: u64,
-}
-
-/// Slices of one name.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct SliceRow {
-    /// The name.
-    pub name: String,
-    /// Those that began and ended within the session.
-    #[serde(flatten)]
-    pub durations: Distribution,
-    /// Those that did not end; they are not in the durations.
-    pub unfinished: u64,
-}
-
-/// Instants of one name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InstantRow {
-    /// The name.
-    pub name: String,
-    /// How many.
     pub count: u64,
 }
 

@@ -54,11 +54,20 @@
 //! for each function in its stack as total. A function is a name in a module;
 //! all code of a module without names is one.
 //!
-//! **Slices** that begin and end within the session are measured.
+//! **Slices** that begin and end within the session are measured; numbers are
+//! no part of their names, places in the source are. Of a slice on a thread's
+//! track it is told what the thread did from its beginning to its end, slices
+//! inside included; frames are told by set and are no slices here.
+//!
+//! **Locks.** A wait is contended if another thread is known to hold the lock
+//! when it begins. A thread that obtains a lock ends the holds that exclude it.
+//!
+//! **Memory** of programs that was there before the session is not known: a free
+//! of it is counted as one of unknown memory and makes nothing smaller.
 //!
 //! **One process.** With a filter, processes, threads, functions, off-CPU
-//! time, latencies, migrations, slices (of the process and its threads) and
-//! unresolved code are those of the chosen processes; wakeups are those that
+//! time, latencies, migrations, slices, counters (of the process and its
+//! threads), locks, memory, crashes and unresolved code are those of the chosen processes; wakeups are those that
 //! they did or got. CPUs, counts of events and losses stay the machine's.
 //!
 //! **Memory** grows with threads, stacks and names, never with the number of
@@ -66,6 +75,7 @@
 
 mod account;
 mod build;
+mod build_programs;
 mod capped;
 mod columns;
 mod cpu;
@@ -73,24 +83,32 @@ mod data;
 mod durations;
 mod filter;
 mod gaps;
+mod locks;
 mod off_cpu;
+mod plots;
+mod programs;
 mod samples;
 mod scheduling;
 mod slices;
 mod text;
+mod text_programs;
 mod unresolved;
 
 pub use data::*;
 pub use filter::ProcessFilter;
 
+use crate::heap::Heap;
+use crate::words;
 use capped::Capped;
+use locks::LockBooks;
+use plots::Plots;
 use samples::Samples;
 use scheduling::Scheduling;
 use slices::Slices;
 use std::convert::Infallible;
 use syscollect_model::{
-    Event, Exporter, Loss, Migration, RecorderSummary, Sample, Scope, SessionInfo, Tables, ThreadId, Time, TrackId,
-    Wakeup,
+    Crash, Event, Exporter, Loss, Migration, RecorderSummary, Sample, Scope, SessionInfo, Tables, ThreadId, Time,
+    TrackId, Wakeup,
 };
 
 /// The lane whose losses make thread states unknown, see [`Loss::lane`].
@@ -99,6 +117,8 @@ const SCHEDULING_LANE: &str = "sched";
 const MAX_WAKE_PAIRS: usize = 1 << 19;
 /// Pairs of CPUs.
 const MAX_CPU_PAIRS: usize = 1 << 16;
+/// Crashes that are told.
+const MAX_CRASHES: usize = 1 << 10;
 
 /// What a report is to show.
 #[derive(Clone, Debug)]
@@ -151,6 +171,11 @@ pub struct ReportExporter {
     interrupt_wakes: u64,
     migrations: Capped<(u32, u32), u64>,
     slices: Slices,
+    locks: LockBooks,
+    heap: Heap,
+    plots: Plots,
+    crashes: Vec<(u64, Crash)>,
+    crash_count: usize,
     report: Report,
 }
 
@@ -170,6 +195,11 @@ impl ReportExporter {
             interrupt_wakes: 0,
             migrations: Capped::new(MAX_CPU_PAIRS),
             slices: Slices::default(),
+            locks: LockBooks::default(),
+            heap: Heap::default(),
+            plots: Plots::default(),
+            crashes: Vec::new(),
+            crash_count: 0,
             report: Report::default(),
         }
     }
@@ -229,26 +259,76 @@ impl ReportExporter {
         }
     }
 
+    /// The thread of a track, and what it has done until now.
+    fn thread_times(&mut self, now: u64, track: TrackId, tables: &Tables) -> Option<(ThreadId, Times)> {
+        match tables.track(track).scope {
+            Scope::Thread(thread) => Some((thread, self.scheduling.account(thread, tables).times_at(now))),
+            _ => None,
+        }
+    }
+
+    /// A time blocked that ended with this event belongs to the slices that were open.
+    #[inline]
+    fn book_blocked(&mut self) {
+        if let Some((thread, function, nanoseconds)) = self.scheduling.was_blocked.take() {
+            self.slices.blocked(thread, function, nanoseconds);
+        }
+    }
+
     fn other(&mut self, now: u64, event: &Event, tables: &Tables) {
+        match event {
+            Event::ThreadStart(thread) => self.scheduling.thread_start(now, *thread, tables),
+            Event::ThreadEnd(thread) => {
+                self.locks.thread_ended(now, *thread, tables);
+                self.scheduling.thread_end(now, *thread, tables);
+            }
+            Event::Loss(loss) if loss.lane == SCHEDULING_LANE && loss.count > 0 => {
+                let since = loss.between.map(|(last, _)| last.0);
+                self.scheduling.gap(now, loss.cpu, since, tables);
+            }
+            event => self.of_program(now, event, tables),
+        }
+    }
+
+    /// What programs say of themselves.
+    fn of_program(&mut self, now: u64, event: &Event, tables: &Tables) {
         match event {
             Event::SliceBegin(track, slice) => {
                 self.counts.slices += 1;
                 if self.track_is_chosen(*track, tables) {
-                    self.slices.begin(now, *track, slice.name);
+                    let times = self.thread_times(now, *track, tables);
+                    self.slices.begin(now, *track, slice, times);
                 }
             }
-            Event::SliceEnd(track) => self.slices.end(now, *track),
+            Event::SliceMore(track, more) => self.slices.more(*track, more),
+            Event::SliceEnd(track) => {
+                let times = self.thread_times(now, *track, tables);
+                self.slices.end(now, *track, times.as_ref().map(|(_, times)| times), tables);
+            }
             Event::Instant(track, slice) => {
                 self.counts.instants += 1;
+                self.counts.messages += u64::from(words::is_message(slice, tables));
                 if self.track_is_chosen(*track, tables) {
                     self.slices.instant(slice.name);
                 }
             }
-            Event::ThreadStart(thread) => self.scheduling.thread_start(now, *thread, tables),
-            Event::ThreadEnd(thread) => self.scheduling.thread_end(now, *thread, tables),
-            Event::Loss(loss) if loss.lane == SCHEDULING_LANE && loss.count > 0 => {
-                let since = loss.between.map(|(last, _)| last.0);
-                self.scheduling.gap(now, loss.cpu, since, tables);
+            Event::Lock(event) => {
+                self.counts.locks += 1;
+                if self.is_chosen(event.thread, tables) {
+                    self.locks.event(now, event, tables);
+                }
+            }
+            Event::Memory(event) => {
+                self.counts.memory += 1;
+                if self.is_chosen(event.thread, tables) {
+                    self.heap.event(event, tables);
+                }
+            }
+            Event::Crash(crash) if self.is_chosen(crash.thread, tables) => {
+                self.crash_count += 1;
+                if self.crashes.len() < MAX_CRASHES {
+                    self.crashes.push((now, *crash));
+                }
             }
             _ => {}
         }
@@ -286,11 +366,20 @@ impl Exporter for ReportExporter {
             Event::Switch(switch) => {
                 self.counts.switches += 1;
                 self.scheduling.switch(now, switch, tables);
+                self.book_blocked();
             }
-            Event::Wakeup(wakeup) => self.wakeup(now, wakeup, tables),
+            Event::Wakeup(wakeup) => {
+                self.wakeup(now, wakeup, tables);
+                self.book_blocked();
+            }
             Event::Sample(sample) => self.sample(now, sample, tables),
             Event::Migration(migration) => self.migration(migration, tables),
-            Event::Counter(..) => self.counts.counters += 1,
+            Event::Counter(track, value) => {
+                self.counts.counters += 1;
+                if self.track_is_chosen(*track, tables) {
+                    self.plots.add(*track, *value);
+                }
+            }
             other => self.other(now, other, tables),
         }
         Ok(())
@@ -299,7 +388,7 @@ impl Exporter for ReportExporter {
     fn end(&mut self, losses: &[Loss], recorder: Option<&RecorderSummary>, tables: &Tables) -> Result<(), Infallible> {
         self.recording.complete = recorder.is_some();
         self.scheduling.end(self.last, tables);
-        self.slices.finish();
+        self.slices.finish(tables);
         self.report = self.build(losses, tables);
         Ok(())
     }

@@ -8,7 +8,7 @@ use super::durations::Durations;
 use super::filter::ProcessFilter;
 use super::gaps::Gaps;
 use super::off_cpu::OffCpuTimes;
-use syscollect_model::{OffCpu, SleepState, Switch, Tables, ThreadId, Wakeup};
+use syscollect_model::{OffCpu, SleepState, StringId, Switch, Tables, ThreadId, Wakeup};
 
 /// Digits of the percentiles of waits.
 const WAIT_DIGITS: u8 = 3;
@@ -28,6 +28,8 @@ pub(super) struct Scheduling {
     /// How often something else ran than the events before say.
     pub(super) untold_gaps: u64,
     pub(super) off_cpu: OffCpuTimes,
+    /// The last time that was blocked and has ended: who, in what, nanoseconds.
+    pub(super) was_blocked: Option<(ThreadId, Option<StringId>, u64)>,
     pub(super) after_wakeup: Durations,
     pub(super) after_preemption: Durations,
 }
@@ -44,6 +46,7 @@ impl Scheduling {
             partial: false,
             untold_gaps: 0,
             off_cpu: OffCpuTimes::default(),
+            was_blocked: None,
             after_wakeup: Durations::new(WAIT_DIGITS),
             after_preemption: Durations::new(WAIT_DIGITS),
         }
@@ -270,6 +273,7 @@ impl Scheduling {
             && account.chosen
         {
             self.off_cpu.add(account.process, off_cpu, stay.known);
+            self.was_blocked = Some((thread, off_cpu.blocked_in, stay.known));
         }
     }
 

@@ -1,34 +1,71 @@
-//! Slices and instants by name.
+//! Slices by name and place, frames by set, instants by name.
+//!
+//! Slices of a thread's tracks know what the thread did meanwhile: how long it
+//! was on a CPU, waited for one, was blocked, and in what. All of that includes
+//! what happened in slices inside.
 
 use super::capped::Capped;
+use super::data::Times;
 use super::durations::Durations;
 use rustc_hash::FxHashMap;
-use syscollect_model::{StringId, TrackId};
+use syscollect_model::{
+    LocationId, ProcessId, Scope, Slice, SliceMore, StringId, Tables, ThreadId, TrackId, TrackKind,
+};
 
 /// Names with durations of their own, at most 42 kB each.
 const MAX_NAMES: usize = 4096;
+/// Sets of frames, likewise.
+const MAX_FRAME_SETS: usize = 256;
+/// What slices of a name were blocked in.
+const MAX_REASONS: usize = 1 << 15;
 /// Slices open at one time on one track; deeper ones are not measured.
 const MAX_DEPTH: usize = 4096;
 /// Digits of the percentiles.
 const DIGITS: u8 = 2;
 
-/// Slices of one name.
+/// What makes slices one row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct SliceKey {
+    pub(super) name: StringId,
+    pub(super) location: Option<LocationId>,
+}
+
+/// A set of frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct FrameKey {
+    pub(super) process: Option<ProcessId>,
+    pub(super) name: StringId,
+}
+
+/// Slices of one name, or frames of one set.
 #[derive(Debug)]
 pub(super) struct Named {
     pub(super) durations: Durations,
     pub(super) unfinished: u64,
+    /// What their threads did meanwhile.
+    pub(super) times: Times,
 }
 
 impl Default for Named {
     fn default() -> Self {
-        Self { durations: Durations::new(DIGITS), unfinished: 0 }
+        Self { durations: Durations::new(DIGITS), unfinished: 0, times: Times::default() }
     }
+}
+
+/// A slice that has begun.
+#[derive(Debug)]
+struct Begun {
+    key: SliceKey,
+    since: u64,
+    /// What its thread had done until then.
+    times: Times,
+    unfinished: bool,
 }
 
 /// The open slices of a track.
 #[derive(Debug, Default)]
 struct Open {
-    slices: Vec<(StringId, u64)>,
+    slices: Vec<Begun>,
     /// Slices inside that are too deep to be kept.
     deeper: u64,
 }
@@ -37,33 +74,98 @@ struct Open {
 #[derive(Debug)]
 pub(super) struct Slices {
     open: FxHashMap<TrackId, Open>,
-    pub(super) names: Capped<StringId, Named>,
+    /// The tracks of threads that have slices.
+    tracks: FxHashMap<ThreadId, Vec<TrackId>>,
+    pub(super) names: Capped<SliceKey, Named>,
+    pub(super) reasons: Capped<(SliceKey, Option<StringId>), u64>,
+    pub(super) frames: Capped<FrameKey, Named>,
     pub(super) instants: Capped<StringId, u64>,
 }
 
 impl Default for Slices {
     fn default() -> Self {
-        Self { open: FxHashMap::default(), names: Capped::new(MAX_NAMES), instants: Capped::new(1 << 17) }
+        Self {
+            open: FxHashMap::default(),
+            tracks: FxHashMap::default(),
+            names: Capped::new(MAX_NAMES),
+            reasons: Capped::new(MAX_REASONS),
+            frames: Capped::new(MAX_FRAME_SETS),
+            instants: Capped::new(1 << 17),
+        }
     }
 }
 
 impl Slices {
-    pub(super) fn begin(&mut self, now: u64, track: TrackId, name: StringId) {
-        let open = self.open.entry(track).or_default();
+    /// A slice begins; `times` is what its thread has done until now, if it is a thread's.
+    pub(super) fn begin(&mut self, now: u64, track: TrackId, slice: &Slice, times: Option<(ThreadId, Times)>) {
+        let open = self.open.entry(track).or_insert_with(|| {
+            if let Some((thread, _)) = times {
+                self.tracks.entry(thread).or_default().push(track);
+            }
+            Open::default()
+        });
         if open.slices.len() < MAX_DEPTH {
-            open.slices.push((name, now));
+            let key = SliceKey { name: slice.name, location: slice.location };
+            let times = times.map_or_else(Times::default, |(_, times)| times);
+            open.slices.push(Begun { key, since: now, times, unfinished: false });
         } else {
             open.deeper += 1;
         }
     }
 
+    pub(super) fn more(&mut self, track: TrackId, more: &SliceMore) {
+        if let Some(Open { slices, deeper: 0 }) = self.open.get_mut(&track)
+            && let Some(slice) = slices.last_mut()
+        {
+            slice.unfinished |= more.unfinished;
+        }
+    }
+
     /// Ends the innermost slice; one that began before the session is not counted.
-    pub(super) fn end(&mut self, now: u64, track: TrackId) {
+    pub(super) fn end(&mut self, now: u64, track: TrackId, times: Option<&Times>, tables: &Tables) {
         let Some(open) = self.open.get_mut(&track) else { return };
         if open.deeper > 0 {
             open.deeper -= 1;
-        } else if let Some((name, since)) = open.slices.pop() {
-            self.names.row(name).durations.add(now.saturating_sub(since));
+            return;
+        }
+        let Some(slice) = open.slices.pop() else { return };
+        let row = self.row(track, slice.key, tables);
+        if slice.unfinished {
+            row.unfinished += 1;
+            return;
+        }
+        row.durations.add(now.saturating_sub(slice.since));
+        if let Some(times) = times {
+            // What was lost since may make a time smaller.
+            let add = |sum: &mut u64, now: u64, then: u64| *sum = sum.saturating_add(now.saturating_sub(then));
+            add(&mut row.times.on_cpu_ns, times.on_cpu_ns, slice.times.on_cpu_ns);
+            add(&mut row.times.waiting_ns, times.waiting_ns, slice.times.waiting_ns);
+            add(&mut row.times.blocked_ns, times.blocked_ns, slice.times.blocked_ns);
+            add(&mut row.times.unknown_ns, times.unknown_ns, slice.times.unknown_ns);
+        }
+    }
+
+    /// Where the slices of a track are counted: by set if they are frames.
+    fn row(&mut self, track: TrackId, key: SliceKey, tables: &Tables) -> &mut Named {
+        let track = tables.track(track);
+        let process = match track.scope {
+            Scope::Process(process) => Some(process),
+            Scope::Thread(thread) => Some(tables.thread(thread).process),
+            Scope::Machine | Scope::Cpu(_) => None,
+        };
+        match track.kind {
+            TrackKind::Frames { .. } => self.frames.row(FrameKey { process, name: track.name }),
+            _ => self.names.row(key),
+        }
+    }
+
+    /// A thread was blocked in a function for a time that ends now.
+    pub(super) fn blocked(&mut self, thread: ThreadId, function: Option<StringId>, nanoseconds: u64) {
+        for track in self.tracks.get(&thread).into_iter().flatten() {
+            for slice in self.open.get(track).into_iter().flat_map(|open| &open.slices) {
+                let sum = self.reasons.row((slice.key, function));
+                *sum = sum.saturating_add(nanoseconds);
+            }
         }
     }
 
@@ -72,9 +174,11 @@ impl Slices {
     }
 
     /// The session ends.
-    pub(super) fn finish(&mut self) {
-        for (name, _) in self.open.drain().flat_map(|(_, open)| open.slices) {
-            self.names.row(name).unfinished += 1;
+    pub(super) fn finish(&mut self, tables: &Tables) {
+        for (track, open) in std::mem::take(&mut self.open) {
+            for slice in open.slices {
+                self.row(track, slice.key, tables).unfinished += 1;
+            }
         }
     }
 }

@@ -27,32 +27,31 @@ impl Report {
         out.wakeups(&self.wakeups);
         out.run_queue(&self.run_queue);
         out.migrations(&self.migrations);
-        out.slices(&self.slices);
-        out.instants(&self.instants);
+        out.programs(self);
         out.unresolved(&self.unresolved);
         out.losses(self);
         out.text
     }
 }
 
-struct Text {
-    text: String,
-    width: usize,
+pub(super) struct Text {
+    pub(super) text: String,
+    pub(super) width: usize,
 }
 
 impl Text {
-    fn line(&mut self, line: &str) {
+    pub(super) fn line(&mut self, line: &str) {
         self.text.push_str(&clipped(line, self.width.max(40)));
         self.text.push('\n');
     }
 
     /// A section's title; what it says of the number of rows.
-    fn title(&mut self, title: &str) {
+    pub(super) fn title(&mut self, title: &str) {
         self.text.push('\n');
         self.line(title);
     }
 
-    fn table<const N: usize>(&mut self, heads: [&str; N], rows: impl IntoIterator<Item = [String; N]>) {
+    pub(super) fn table<const N: usize>(&mut self, heads: [&str; N], rows: impl IntoIterator<Item = [String; N]>) {
         table(&mut self.text, self.width, heads, rows);
     }
 
@@ -62,21 +61,7 @@ impl Text {
         self.line(&format!("{:<10} {machine}; {}", "Recorded", shown(recorder)));
         let cut = if report.recording.complete { "" } else { ", of a recording that was cut off" };
         self.line(&format!("{:<10} {}{cut}", "Duration", duration(report.duration_ns)));
-        let EventCounts { switches, wakeups, migrations, samples, slices, instants, counters } = report.events;
-        let counts = [
-            (switches, "switch", "switches"),
-            (wakeups, "wakeup", "wakeups"),
-            (migrations, "migration", "migrations"),
-            (samples, "sample", "samples"),
-            (slices, "slice", "slices"),
-            (instants, "instant", "instants"),
-            (counters, "counter value", "counter values"),
-        ];
-        let words = counts.into_iter().filter(|(count, ..)| *count > 0);
-        let words =
-            words.map(|(count, one, many)| format!("{} {}", grouped(count), if count == 1 { one } else { many }));
-        let words: Vec<_> = words.collect();
-        self.line(&format!("{:<10} {}", "Events", words.join(", ")));
+        self.events(&report.events);
         if let Some(process) = &report.process {
             self.line(&format!("{:<10} only {}, but for CPUs and losses", "Process", shown(process)));
         }
@@ -90,6 +75,36 @@ impl Text {
         if report.untold_gaps > 0 {
             let gaps = if report.untold_gaps == 1 { "once".to_owned() } else { count(report.untold_gaps, "time") };
             self.line(&format!("{:<10} {gaps} a CPU ran something else than its events say: some are missing", ""));
+        }
+    }
+
+    fn events(&mut self, events: &EventCounts) {
+        let EventCounts { switches, wakeups, migrations, samples, slices, instants, counters, .. } = *events;
+        let EventCounts { messages, locks, memory, .. } = *events;
+        let of_the_machine = [
+            (switches, "switch", "switches"),
+            (wakeups, "wakeup", "wakeups"),
+            (migrations, "migration", "migrations"),
+            (samples, "sample", "samples"),
+            (counters, "counter value", "counter values"),
+        ];
+        let of_programs = [
+            (slices, "slice", "slices"),
+            (instants - messages, "instant", "instants"),
+            (messages, "message", "messages"),
+            (locks, "lock event", "lock events"),
+            (memory, "allocation or free", "allocations and frees"),
+        ];
+        let words = |(count, one, many): &(u64, &str, &str)| match count {
+            0 => None,
+            1 => Some(format!("1 {one}")),
+            _ => Some(format!("{} {many}", grouped(*count))),
+        };
+        for (head, counts) in [("Events", of_the_machine), ("", of_programs)] {
+            let words: Vec<_> = counts.iter().filter_map(words).collect();
+            if !words.is_empty() {
+                self.line(&format!("{head:<10} {}", words.join(", ")));
+            }
         }
     }
 
@@ -189,10 +204,15 @@ impl Text {
         let process = format!("{} ({})", shown(&row.process), row.pid);
         let times = if row.count == 1 { "once".into() } else { format!("{} times", grouped(row.count)) };
         self.line(&format!("  {sum:>7}  {times}, mean {mean}, max {most}: {process}"));
+        self.frames_of_stack(&row.frames);
+    }
+
+    /// A stack in a few lines, innermost frame first.
+    pub(super) fn frames_of_stack(&mut self, frames: &[String]) {
         // The way into the scheduler is the same for all.
-        let scheduler = row.frames.iter().take_while(|frame| SCHEDULER.contains(&frame.as_str())).count();
-        let last = row.frames.len().saturating_sub(1);
-        let words = row.frames.iter().enumerate().skip(scheduler).map(|(index, frame)| match index == last {
+        let scheduler = frames.iter().take_while(|frame| SCHEDULER.contains(&frame.as_str())).count();
+        let last = frames.len().saturating_sub(1);
+        let words = frames.iter().enumerate().skip(scheduler).map(|(index, frame)| match index == last {
             true => shown(frame),
             false => format!("{} <", shown(frame)),
         });
@@ -253,29 +273,6 @@ impl Text {
         self.table(["times", "move"], migrations.rows.iter().map(row));
     }
 
-    fn slices(&mut self, slices: &Table<SliceRow>) {
-        if slices.rows.is_empty() {
-            return;
-        }
-        self.title(&some_of("Slices by total time", slices.rows.len(), slices.total));
-        let rows = slices.rows.iter().map(|row| {
-            let all = &row.durations;
-            let [total, mean, p50, p99, max] =
-                [all.total_ns, all.mean_ns, all.p50_ns, all.p99_ns, all.max_ns].map(duration);
-            let open = if row.unfinished > 0 { format!(" ({} unfinished)", row.unfinished) } else { String::new() };
-            [total, grouped(all.count), mean, p50, p99, max, shown(&row.name) + &open]
-        });
-        self.table(["total", "times", "mean", "p50", "p99", "max", "slice"], rows);
-    }
-
-    fn instants(&mut self, instants: &Table<InstantRow>) {
-        if instants.rows.is_empty() {
-            return;
-        }
-        self.title(&some_of("Instants", instants.rows.len(), instants.total));
-        self.table(["times", "instant"], instants.rows.iter().map(|row| [grouped(row.count), shown(&row.name)]));
-    }
-
     fn unresolved(&mut self, unresolved: &Table<UnresolvedRow>) {
         if unresolved.rows.is_empty() {
             return;
@@ -328,14 +325,14 @@ fn function(row: &FunctionRow) -> String {
 }
 
 /// The title, with the number of rows where not all are shown.
-fn some_of(title: &str, shown: usize, total: usize) -> String {
+pub(super) fn some_of(title: &str, shown: usize, total: usize) -> String {
     if shown == total { title.to_owned() } else { format!("{title}: {shown} of {}", grouped(total as u64)) }
 }
 
-fn count(number: u64, what: &str) -> String {
+pub(super) fn count(number: u64, what: &str) -> String {
     if number == 1 { format!("1 {what}") } else { format!("{} {what}s", grouped(number)) }
 }
 
-fn shown(text: &str) -> String {
+pub(super) fn shown(text: &str) -> String {
     text.escape_debug().to_string()
 }

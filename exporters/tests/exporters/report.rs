@@ -3,6 +3,7 @@
 mod filter;
 mod golden;
 mod losses;
+mod programs;
 mod random;
 mod samples;
 mod states;

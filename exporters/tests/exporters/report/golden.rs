@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::golden::compare;
-use crate::story::{losses, story};
+use crate::story::{game, losses, story};
 
 fn story_report() -> Report {
     report_with(&story(), ReportOptions { rows: 4, process: None }, &session(), &losses())
@@ -15,12 +15,22 @@ fn a_compiler_run_reads_as_a_report() {
     compare("story.report.txt", &story_report().text(100));
 }
 
+fn parses_as(file: &str, report: &Report) {
+    let json = serde_json::to_string_pretty(report).unwrap() + "\n";
+    compare(file, &json);
+    assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), *report);
+}
+
 #[test]
 fn a_compiler_run_is_parsed_as_a_report() {
-    let report = story_report();
-    let json = serde_json::to_string_pretty(&report).unwrap() + "\n";
-    compare("story.report.json", &json);
-    assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), report);
+    parses_as("story.report.json", &story_report());
+}
+
+#[test]
+fn what_a_game_says_of_itself_reads_and_is_parsed_as_a_report() {
+    let report = report_with(&game(), ReportOptions { rows: 8, process: None }, &session(), &[]);
+    compare("game.report.txt", &report.text(120));
+    parses_as("game.report.json", &report);
 }
 
 #[test]

@@ -1,0 +1,215 @@
+//! The report's part on what programs say of themselves.
+
+use super::ReportExporter;
+use super::data::*;
+use super::locks::{LockKey, LockTotals, Spans};
+use super::plots::Plot;
+use super::slices::{FrameKey, Named, SliceKey};
+use crate::heap::{Pool, PoolKey};
+use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
+use syscollect_model::{Crash, LocationId, ProcessId, Scope, StringId, Tables, ThreadId, TrackId, TrackKind};
+
+/// What stands for the names for which there was no room.
+const OTHERS: &str = "(other names)";
+/// Holders of a lock that are told.
+const HOLDERS: usize = 3;
+
+impl ReportExporter {
+    pub(super) fn slice_rows(&self, tables: &Tables) -> Table<SliceRow> {
+        let reasons = self.reasons();
+        let names = &self.slices.names;
+        let row = |name: &str, location, named: &Named, blocked_in| SliceRow {
+            name: name.to_owned(),
+            location: place(location, tables),
+            durations: named.durations.distribution(),
+            unfinished: named.unfinished,
+            thread: named.times,
+            blocked_in,
+        };
+        let of_key = |(key, named): (&SliceKey, &Named)| {
+            let longest = reasons.get(key).map(|(function, blocked_ns)| BlockedIn {
+                function: function.map(|name| tables.strings.get(name).to_owned()),
+                blocked_ns: *blocked_ns,
+            });
+            row(tables.strings.get(key.name), key.location, named, longest)
+        };
+        let mut rows: Vec<_> = names.iter().map(of_key).collect();
+        let others = row(OTHERS, None, names.left_out(), None);
+        if others.durations.count + others.unfinished > 0 {
+            rows.push(others);
+        }
+        self.table(rows, |row| {
+            (Reverse((row.durations.total_ns, row.durations.count)), row.name.clone(), row.location.clone())
+        })
+    }
+
+    /// What slices of each name were blocked in the longest.
+    fn reasons(&self) -> FxHashMap<SliceKey, (Option<StringId>, u64)> {
+        let mut longest: FxHashMap<SliceKey, (Option<StringId>, u64)> = FxHashMap::default();
+        for ((key, function), sum) in self.slices.reasons.iter() {
+            let row = longest.entry(*key).or_insert((*function, *sum));
+            if (*sum, Reverse(*function)) > (row.1, Reverse(row.0)) {
+                *row = (*function, *sum);
+            }
+        }
+        longest
+    }
+
+    pub(super) fn instant_rows(&self, tables: &Tables) -> Table<InstantRow> {
+        let instants = &self.slices.instants;
+        let row = |name: &str, count| InstantRow { name: name.to_owned(), count };
+        let mut rows: Vec<_> = instants.iter().map(|(name, count)| row(tables.strings.get(*name), *count)).collect();
+        if *instants.left_out() > 0 {
+            rows.push(row(OTHERS, *instants.left_out()));
+        }
+        self.table(rows, |row| (Reverse(row.count), row.name.clone()))
+    }
+
+    pub(super) fn frame_rows(&self, tables: &Tables) -> Table<FrameRow> {
+        let row = |(key, named): (&FrameKey, &Named)| {
+            let (pid, process) = key.process.map(|id| process(id, tables)).unzip();
+            FrameRow {
+                name: tables.strings.get(key.name).to_owned(),
+                pid,
+                process: process.unwrap_or_default(),
+                durations: named.durations.distribution(),
+                unfinished: named.unfinished,
+            }
+        };
+        self.table(self.slices.frames.iter().map(row).collect(), |row| {
+            (Reverse((row.durations.count, row.durations.total_ns)), row.name.clone(), row.pid)
+        })
+    }
+
+    pub(super) fn lock_rows(&self, tables: &Tables) -> Table<LockRow> {
+        let mut holders: FxHashMap<LockKey, Vec<HolderRow>> = FxHashMap::default();
+        for ((key, thread), spans) in self.locks.holders.iter() {
+            holders.entry(*key).or_default().push(holder(*thread, spans, tables));
+        }
+        let row = |(key, totals): (&LockKey, &LockTotals)| {
+            let (pid, process) = process(key.process, tables);
+            let LockTotals { waits, holds, contended, given_up } = *totals;
+            let mut holders = holders.remove(key).unwrap_or_default();
+            holders.sort_by_cached_key(|row| (Reverse(row.held_ns), row.tid, row.name.clone()));
+            holders.truncate(HOLDERS);
+            LockRow {
+                name: tables.strings.get(key.name).to_owned(),
+                pid,
+                process,
+                location: place(key.location, tables),
+                waits: waits.count,
+                contended,
+                given_up,
+                wait_ns: waits.total,
+                longest_wait_ns: waits.longest,
+                holds: holds.count,
+                held_ns: holds.total,
+                longest_hold_ns: holds.longest,
+                holders,
+            }
+        };
+        self.table(self.locks.rows.iter().map(row).collect(), |row| {
+            (Reverse((row.wait_ns, row.held_ns, row.holds)), row.name.clone(), row.pid, row.location.clone())
+        })
+    }
+
+    pub(super) fn pool_rows(&self, tables: &Tables) -> Table<PoolRow> {
+        let row = |((owner, pool), totals): &(PoolKey, Pool)| {
+            let (pid, process) = process(*owner, tables);
+            PoolRow {
+                pool: pool.map(|name| tables.strings.get(name).to_owned()),
+                pid,
+                process,
+                allocations: totals.allocations,
+                frees: totals.frees,
+                unknown_frees: totals.unknown_frees,
+                allocated_bytes: totals.allocated_bytes,
+                live_bytes: totals.live_bytes,
+                live_allocations: totals.live,
+                peak_bytes: totals.peak_bytes,
+            }
+        };
+        self.table(self.heap.pools().map(row).collect(), |row| {
+            (Reverse((row.peak_bytes, row.allocations)), row.pid, row.pool.clone())
+        })
+    }
+
+    pub(super) fn crash_rows(&self, tables: &Tables) -> Table<CrashRow> {
+        let start = self.first.unwrap_or_default();
+        let row = |(time, crash): &(u64, Crash)| {
+            let thread = tables.thread(crash.thread);
+            let (pid, process) = process(thread.process, tables);
+            let frames = crash.stack.map_or(&[][..], |stack| tables.stack(stack));
+            CrashRow {
+                at_ns: time.saturating_sub(start),
+                tid: thread.tid,
+                thread: tables.strings.get(thread.name).to_owned(),
+                pid,
+                process,
+                signal: tables.strings.get(crash.signal).to_owned(),
+                address: crash.address,
+                frames: frames.iter().map(|frame| tables.frame_label(*frame)).collect(),
+            }
+        };
+        Table { total: self.crash_count, rows: self.crashes.iter().take(self.options.rows).map(row).collect() }
+    }
+
+    pub(super) fn counter_rows(&self, tables: &Tables) -> Table<CounterRow> {
+        let row = |(track, plot): (&TrackId, &Plot)| {
+            let row = tables.track(*track);
+            let unit = match row.kind {
+                TrackKind::Counter { unit } => tables.strings.get(unit),
+                _ => "",
+            };
+            let Plot { count, least: min, mean, most: max, last } = *plot;
+            let (name, unit) = (tables.strings.get(row.name).to_owned(), unit.to_owned());
+            let row = CounterRow { name, owner: owner(row.scope, tables), unit, count, min, mean, max, last };
+            (order(tables.track(*track).scope), row)
+        };
+        let rows = self.plots.rows.iter().map(row).filter(|(_, row)| row.count > 0).collect();
+        let Table { total, rows } = self.table(rows, |(order, row)| (*order, row.name.clone(), row.owner.clone()));
+        Table { total, rows: rows.into_iter().map(|(_, row)| row).collect() }
+    }
+}
+
+/// What programs say stands before what the machine says.
+fn order(scope: Scope) -> (u8, u32) {
+    match scope {
+        Scope::Process(_) | Scope::Thread(_) => (0, 0),
+        Scope::Machine => (1, 0),
+        Scope::Cpu(cpu) => (2, cpu),
+    }
+}
+
+fn owner(scope: Scope, tables: &Tables) -> String {
+    let named = |name, id| format!("{} ({id})", tables.strings.get(name));
+    match scope {
+        Scope::Machine => "machine".to_owned(),
+        Scope::Cpu(cpu) => format!("cpu{cpu}"),
+        Scope::Process(id) => named(tables.process(id).name, tables.process(id).pid),
+        Scope::Thread(id) => named(tables.thread(id).name, tables.thread(id).tid),
+    }
+}
+
+fn holder(thread: ThreadId, spans: &Spans, tables: &Tables) -> HolderRow {
+    let row = tables.thread(thread);
+    HolderRow {
+        tid: row.tid,
+        name: tables.strings.get(row.name).to_owned(),
+        holds: spans.count,
+        held_ns: spans.total,
+        longest_hold_ns: spans.longest,
+    }
+}
+
+fn process(id: ProcessId, tables: &Tables) -> (u32, String) {
+    let row = tables.process(id);
+    (row.pid, tables.strings.get(row.name).to_owned())
+}
+
+fn place(location: Option<LocationId>, tables: &Tables) -> Option<Place> {
+    let row = tables.location(location?);
+    let text = |name| tables.strings.get(name).to_owned();
+    Some(Place { file: text(row.file), line: row.line, function: text(row.function) })
+}

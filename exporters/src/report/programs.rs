@@ -1,0 +1,183 @@
+//! What programs say of themselves, as data; see [`super::data`].
+
+use super::data::{Distribution, Times};
+use serde::{Deserialize, Serialize};
+
+/// Slices of one name, and of one place in the source where that is told.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SliceRow {
+    /// The name, without its number.
+    pub name: String,
+    /// Where they were marked.
+    #[serde(default)]
+    pub location: Option<Place>,
+    /// Those that began and ended within the session.
+    #[serde(flatten)]
+    pub durations: Distribution,
+    /// Those that did not end; they are not in the durations.
+    pub unfinished: u64,
+    /// Of those on tracks of threads: what their threads did from their beginnings to their ends.
+    #[serde(default)]
+    pub thread: Times,
+    /// What they were blocked in the longest.
+    #[serde(default)]
+    pub blocked_in: Option<BlockedIn>,
+}
+
+/// A place in the source.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Place {
+    /// The file.
+    pub file: String,
+    /// The line, from 1; 0 where it is not known.
+    pub line: u32,
+    /// The function.
+    pub function: String,
+}
+
+/// What a slice waited for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockedIn {
+    /// The kernel function; `None` where it is not known.
+    pub function: Option<String>,
+    /// How long in all.
+    pub blocked_ns: u64,
+}
+
+/// Frames of one set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FrameRow {
+    /// The set's name.
+    pub name: String,
+    /// The process; `None` if the frames are of none.
+    pub pid: Option<u32>,
+    /// Its name.
+    pub process: String,
+    /// Those that began and ended within the session.
+    #[serde(flatten)]
+    pub durations: Distribution,
+    /// Those that did not end.
+    pub unfinished: u64,
+}
+
+/// Instants of one name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstantRow {
+    /// The name.
+    pub name: String,
+    /// How many.
+    pub count: u64,
+}
+
+/// Locks of one name, made at one place.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LockRow {
+    /// The name.
+    pub name: String,
+    /// The process's id.
+    pub pid: u32,
+    /// Its name.
+    pub process: String,
+    /// Where they were made.
+    pub location: Option<Place>,
+    /// Waits that ended within the session.
+    pub waits: u64,
+    /// Waits that began while another thread was known to hold the lock.
+    pub contended: u64,
+    /// Waits that ended without the lock.
+    pub given_up: u64,
+    /// How long in all.
+    pub wait_ns: u64,
+    /// The longest wait.
+    pub longest_wait_ns: u64,
+    /// Holds that ended within the session.
+    pub holds: u64,
+    /// How long in all; readers that hold it together count each.
+    pub held_ns: u64,
+    /// The longest hold.
+    pub longest_hold_ns: u64,
+    /// Who held it, the longest in all first; the first few.
+    pub holders: Vec<HolderRow>,
+}
+
+/// A thread that held a lock.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HolderRow {
+    /// Its thread id.
+    pub tid: u32,
+    /// Its name.
+    pub name: String,
+    /// How often.
+    pub holds: u64,
+    /// How long in all.
+    pub held_ns: u64,
+    /// The longest hold.
+    pub longest_hold_ns: u64,
+}
+
+/// Memory of one pool of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolRow {
+    /// The pool's name; `None` is the heap.
+    pub pool: Option<String>,
+    /// The process's id.
+    pub pid: u32,
+    /// Its name.
+    pub process: String,
+    /// Allocations.
+    pub allocations: u64,
+    /// Frees.
+    pub frees: u64,
+    /// Of the frees, those of memory whose allocation is not in the session.
+    pub unknown_frees: u64,
+    /// Bytes allocated in all.
+    pub allocated_bytes: u64,
+    /// Bytes allocated within the session and not freed at its end.
+    pub live_bytes: u64,
+    /// Allocations not freed.
+    pub live_allocations: u64,
+    /// The most bytes there were at one time.
+    pub peak_bytes: u64,
+}
+
+/// A crash.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CrashRow {
+    /// When, since the first event.
+    pub at_ns: u64,
+    /// The thread's id.
+    pub tid: u32,
+    /// Its name.
+    pub thread: String,
+    /// The process's id.
+    pub pid: u32,
+    /// Its name.
+    pub process: String,
+    /// The signal.
+    pub signal: String,
+    /// The address it is about; 0 where it has none.
+    pub address: u64,
+    /// The stack, innermost frame first.
+    pub frames: Vec<String>,
+}
+
+/// The values of a counter.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CounterRow {
+    /// Its name.
+    pub name: String,
+    /// Whose it is: `machine`, `cpu0`, or a process's or thread's name and id.
+    pub owner: String,
+    /// The unit.
+    pub unit: String,
+    /// Values.
+    pub count: u64,
+    /// The least.
+    pub min: f64,
+    /// The mean of the values, however long each lasted.
+    pub mean: f64,
+    /// The largest.
+    pub max: f64,
+    /// The last.
+    pub last: f64,
+}

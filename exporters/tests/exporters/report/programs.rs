@@ -1,0 +1,67 @@
+//! What programs say of themselves, summed up.
+
+use super::*;
+use crate::story::game;
+use syscollect_exporters::ProcessFilter;
+use syscollect_exporters::report::SliceRow;
+use syscollect_model::{Location, LocationId, Scope, Slice};
+
+fn slice<'a>(report: &'a Report, name: &str) -> Vec<&'a SliceRow> {
+    report.slices.rows.iter().filter(|row| row.name == name).collect()
+}
+
+#[test]
+fn a_zone_that_waits_tells_how_long_and_in_what() {
+    let (mut story, a, b) = two_programs();
+    let zones = story.track(Scope::Thread(a), "Zones", None);
+    let [outer, inner, other, futex] = ["outer", "inner", "other", "futex_wait"].map(|name| story.name(name));
+    let sleeps = OffCpu { state: SLEEPS, blocked_in: Some(futex), ..off() };
+    story.switches(0, 0, ThreadId(0), SleepState::Runnable, a);
+    story.at(10, Event::SliceBegin(zones, outer.into()));
+    story.at(20, Event::SliceBegin(zones, inner.into()));
+    story.switches_off(30, 0, a, sleeps, b);
+    story.wakes(70, 0, b, a);
+    story.switches(75, 0, b, SLEEPS, a);
+    story.at(80, Event::SliceEnd(zones));
+    story.at(90, Event::SliceBegin(zones, other.into()));
+    story.at(95, Event::SliceEnd(zones));
+    story.at(100, Event::SliceEnd(zones));
+    let report = report(&story);
+    let found = ["outer", "inner", "other"].map(|name| {
+        let row = slice(&report, name)[0];
+        (row.thread, row.blocked_in.as_ref().and_then(|reason| reason.function.clone()))
+    });
+    let futex = Some("futex_wait".to_owned());
+    assert_eq!(found, [(times(45, 5, 40, 0), futex.clone()), (times(15, 5, 40, 0), futex), (times(5, 0, 0, 0), None)]);
+    assert!(report.text(100).contains("outer; 40.0 us in futex_wait"));
+}
+
+#[test]
+fn names_are_told_apart_by_place_and_not_by_number() {
+    let (mut story, a, _) = two_programs();
+    let zones = story.track(Scope::Thread(a), "Zones", None);
+    let (name, file) = (story.name("load"), story.name("/src/a.rs"));
+    story.tables.locations = [1, 2].map(|line| Location { function: name, file, line }).to_vec();
+    for (number, place) in [(1, 0), (2, 0), (1, 1)] {
+        let slice = Slice { number: Some(number), location: Some(LocationId(place)), ..Slice::named(name) };
+        story.at(number, Event::SliceBegin(zones, slice));
+        story.at(number, Event::SliceEnd(zones));
+    }
+    let report = report(&story);
+    let found = slice(&report, "load");
+    let lines = found.iter().map(|row| (row.location.as_ref().unwrap().line, row.durations.count));
+    assert_eq!(lines.collect::<Vec<_>>(), [(1, 2), (2, 1)]);
+}
+
+#[test]
+fn what_other_programs_say_is_left_out_of_a_report_on_one() {
+    let process = |name: &str| ReportOptions { process: Some(ProcessFilter::Name(name.into())), rows: 8 };
+    let report = |name| report_with(&game(), process(name), &session(), &[]);
+    let sizes = |report: &Report| {
+        let Report { slices, instants, frames, locks, memory, crashes, counters, .. } = report;
+        [slices.total, instants.total, frames.total, locks.total, memory.total, crashes.total, counters.total]
+    };
+    assert_eq!(sizes(&report("game")), [4, 2, 1, 2, 2, 1, 1]);
+    assert_eq!(sizes(&report("other")), [0; 7]);
+    assert_eq!(report("other").events.locks, 11, "events are of the whole machine");
+}
