@@ -54,7 +54,10 @@ int on_probe(struct sample_context *context)
 	__u64 ticks = clock_ticks(&lane->header);
 	__u64 task = bpf_get_current_pid_tgid();
 
-	if (!is_recorded(task >> 32) || here->stopped)
+	__u64 cookie = bpf_get_attach_cookie(context);
+
+	/* Number 0 only holds a semaphore up. */
+	if (!is_recorded(task >> 32) || here->stopped || !(__u32)cookie)
 		return 0;
 	void *ring = bpf_map_lookup_elem(&probe_rings, &cpu);
 
@@ -68,8 +71,6 @@ int on_probe(struct sample_context *context)
 		count_one(here->nested);
 		return 0;
 	}
-	__u64 cookie = bpf_get_attach_cookie(context);
-
 	s->hit.stamp = stamp(ticks, KIND_PROBE);
 	s->hit.tid = task;
 	s->hit.tgid = task >> 32;

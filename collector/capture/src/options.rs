@@ -23,8 +23,8 @@ pub struct RecordOptions {
     pub cross_check_every: u32,
     /// Probes in user programs; the paths in them are absolute.
     pub probes: Vec<Spec>,
-    /// The program that will be launched once the recording has begun, so that
-    /// its probes are attached before.
+    /// The program that will be launched once the recording has begun, as the
+    /// user names it, so that its probes are attached before.
     pub launch: Option<PathBuf>,
     /// When the program started, for the summary.
     pub program_start: Instant,

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -50,7 +50,7 @@ pub(super) struct Told {
     pub(super) places: AtomicU64,
     pub(super) scanned: AtomicU64,
     pub(super) detach_us: AtomicU64,
-    pub(super) stopping: std::sync::atomic::AtomicBool,
+    stopping: AtomicBool,
 }
 
 impl Told {
@@ -61,6 +61,11 @@ impl Told {
         if notes.len() < NOTES_MAX && !notes.contains(&note) {
             notes.push(note);
         }
+    }
+
+    /// Whether nothing more is to be attached.
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
     }
 
     fn notes(&self) -> Vec<String> {
@@ -130,6 +135,7 @@ impl Manager {
 
     /// Begins to detach, and does not wait for it.
     pub(super) fn stop(&self) {
+        self.told.stopping.store(true, Ordering::Relaxed);
         let _ = self.messages.send(Message::Stop);
     }
 
@@ -168,10 +174,13 @@ fn manage(work: Work, messages: &Receiver<Message>, done: &Sender<()>, told: &To
         let _ = done.send(());
     }
     let mut mapped = Mapped { recorded, zones, known: FxHashMap::default() };
-    mapped.scan_processes(&mut scanner);
+    mapped.scan_processes(&mut scanner, told);
     scanner.tell_unmatched();
     let _ = done.send(());
     while let Ok(Message::Mapped(mapping)) = messages.recv() {
+        if told.is_stopping() {
+            break;
+        }
         mapped.scan_mapping(&mut scanner, mapping);
     }
     let began = std::time::Instant::now();
@@ -189,9 +198,12 @@ struct Mapped {
 
 impl Mapped {
     /// All files that run now.
-    fn scan_processes(&mut self, scanner: &mut Scanner<'_>) {
+    fn scan_processes(&mut self, scanner: &mut Scanner<'_>, told: &Told) {
         let root = Path::new("/");
         for pid in files::processes(root) {
+            if told.is_stopping() {
+                return;
+            }
             if !self.is_recorded(pid) {
                 continue;
             }

@@ -26,7 +26,9 @@
 
 mod announcements;
 mod attach;
+mod companion;
 mod files;
+mod launch;
 mod manager;
 mod object;
 mod plan;

@@ -15,7 +15,9 @@ use syscollect_store::Definition;
 use syscollect_usdt_client::protocol::PROVIDER;
 
 use super::attach::{Attached, Point, attach};
+use super::companion;
 use super::files::{Change, FileKey, MappedFile, OpenFile};
+use super::launch::files_of;
 use super::manager::{Told, Work};
 use super::plan::{Plan, Planned, Planner};
 use crate::notes::definition_chunk;
@@ -86,10 +88,16 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// A program that will be run; whether it is a marked one.
-    pub(super) fn program(&mut self, path: &Path) -> bool {
-        // What is not there will not be run either.
-        OpenFile::at(path).is_ok_and(|file| self.file(file, &path.to_string_lossy()))
+    /// A program that will be run, with what belongs to it.
+    pub(super) fn program(&mut self, program: &Path) {
+        for path in files_of(program, std::env::var_os("PATH").as_deref()) {
+            // What is not there will not be run either.
+            if let Ok(file) = OpenFile::at(&path) {
+                // Links are followed when a file is mapped, too.
+                let path = std::fs::canonicalize(&path).unwrap_or(path);
+                self.file(file, &path.to_string_lossy());
+            }
+        }
     }
 
     /// A file that a process has mapped; whether it belongs to a marked program.
@@ -161,6 +169,7 @@ impl<'a> Scanner<'a> {
                 }
             }
         }
+        plan.points.extend(companion::for_python(&probes, &plan.points));
         if !plan.matched.is_empty() {
             warnings.into_iter().for_each(|warning| self.told.note(format!("{path}: {warning}")));
         }

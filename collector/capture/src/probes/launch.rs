@@ -1,0 +1,156 @@
+//! The files of a program that is about to be run, as far as they can be told
+//! before: itself, the interpreter of a script, the libraries it is linked
+//! with. A good guess is enough: what is really mapped is seen when it is.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use object::elf::{DT_NEEDED, DT_RPATH, DT_RUNPATH, FileHeader64};
+use object::read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader};
+use object::{Endianness, ReadCache};
+
+use super::files::OpenFile;
+
+/// More files than any program has.
+const FILES_MAX: usize = 1000;
+/// Scripts whose interpreters are scripts end here.
+const INTERPRETERS_MAX: usize = 4;
+/// Names in one file's list of libraries.
+const NAMES_MAX: usize = 1000;
+
+const LIBRARY_FOLDERS: [&str; 8] = [
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/local/lib/x86_64-linux-gnu",
+    "/lib64",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/lib",
+    "/usr/lib",
+];
+
+/// The files that running `program` will map, itself first. A name without a
+/// slash is looked for in `search` (as `$PATH` is written).
+pub(super) fn files_of(program: &Path, search: Option<&OsStr>) -> Vec<PathBuf> {
+    let Some(mut program) = find(program, search) else { return Vec::new() };
+    let mut files = Vec::new();
+    for _ in 0..INTERPRETERS_MAX {
+        let Some(interpreter) = interpreter(&program, search) else { break };
+        files.push(std::mem::replace(&mut program, interpreter));
+    }
+    let mut known = BTreeSet::new();
+    let mut waiting = vec![program];
+    while let Some(file) = waiting.pop() {
+        if known.len() >= FILES_MAX || !known.insert(file.clone()) {
+            continue;
+        }
+        waiting.extend(libraries(&file).unwrap_or_default());
+        files.push(file);
+    }
+    files
+}
+
+/// The program of that name.
+fn find(program: &Path, search: Option<&OsStr>) -> Option<PathBuf> {
+    if program.as_os_str().as_bytes().contains(&b'/') {
+        return Some(program.to_owned());
+    }
+    std::env::split_paths(search?).map(|folder| folder.join(program)).find(|path| path.is_file())
+}
+
+/// What runs a script: the program of its first line; after `env`, what that looks for.
+fn interpreter(script: &Path, search: Option<&OsStr>) -> Option<PathBuf> {
+    let mut start = [0; 256];
+    let length = OpenFile::at(script).ok()?.file.read(&mut start).ok()?;
+    let line = start[..length].strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let mut words = line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
+    let program = Path::new(OsStr::from_bytes(words.next()?));
+    if program.file_name() != Some(OsStr::new("env")) {
+        return Some(program.to_owned());
+    }
+    let named = words.find(|word| !word.starts_with(b"-") && !word.contains(&b'='))?;
+    find(Path::new(OsStr::from_bytes(named)), search)
+}
+
+/// The libraries that a file names, where they are found.
+fn libraries(path: &Path) -> Option<Vec<PathBuf>> {
+    let cache = ReadCache::new(OpenFile::at(path).ok()?.file);
+    let elf = ElfFile64::<Endianness, _>::parse(&cache).ok()?;
+    let header: &FileHeader64<Endianness> = elf.elf_header();
+    let endian = elf.endian();
+    let segments = header.program_headers(endian, &cache).ok()?;
+    let entries = segments.iter().find_map(|segment| segment.dynamic(endian, &cache).ok().flatten())?;
+    let sections = elf.elf_section_table();
+    let (_, link) = sections.dynamic(endian, &cache).ok().flatten()?;
+    let strings = sections.strings(endian, &cache, link).ok()?;
+    let text = |entry: &object::elf::Dyn64<Endianness>| {
+        let bytes = strings.get(u32::try_from(entry.d_val(endian)).ok()?).ok()?;
+        Some(OsStr::from_bytes(bytes).to_owned())
+    };
+    let (mut names, mut folders) = (Vec::new(), Vec::new());
+    for entry in entries.iter().take(NAMES_MAX) {
+        match entry.d_tag(endian) {
+            DT_NEEDED => names.extend(text(entry)),
+            DT_RPATH | DT_RUNPATH => folders.extend(text(entry)),
+            _ => {}
+        }
+    }
+    let folders = search_folders(path, &folders);
+    Some(
+        names
+            .iter()
+            .filter_map(|name| folders.iter().map(|folder| folder.join(name)).find(|at| at.is_file()))
+            .collect(),
+    )
+}
+
+/// Where a file's libraries are looked for: where it says, where the user says, where all lie.
+fn search_folders(path: &Path, said: &[std::ffi::OsString]) -> Vec<PathBuf> {
+    let own = path.parent().unwrap_or(Path::new("/")).to_string_lossy().into_owned();
+    let said = said.iter().flat_map(std::env::split_paths);
+    let said =
+        said.map(|folder| PathBuf::from(folder.to_string_lossy().replace("${ORIGIN}", &own).replace("$ORIGIN", &own)));
+    let user = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let user: Vec<PathBuf> = std::env::split_paths(&user).collect();
+    said.chain(user).chain(LIBRARY_FOLDERS.map(PathBuf::from)).filter(|folder| folder.is_absolute()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_brings_its_libraries() {
+        let files = files_of(&std::env::current_exe().unwrap(), None);
+        assert!(files.len() > 1, "{files:?}");
+        assert!(files.iter().any(|file| file.to_string_lossy().contains("libc.so")), "{files:?}");
+    }
+
+    #[test]
+    fn a_script_brings_its_interpreter_also_by_way_of_env() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("script");
+        for line in ["#!/bin/sh -e\n", "#!/usr/bin/env sh\n", "#!/usr/bin/env -S A=1 sh\n"] {
+            std::fs::write(&script, line).unwrap();
+            let files = files_of(&script, Some(OsStr::new("/nowhere:/bin")));
+            assert_eq!(files[..2], [script.clone(), PathBuf::from("/bin/sh")], "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_has_no_files_but_its_name() {
+        assert!(files_of(Path::new("no-such-program"), Some(OsStr::new("/bin"))).is_empty());
+        assert_eq!(files_of(Path::new("/no/such/program"), None), [PathBuf::from("/no/such/program")]);
+    }
+
+    #[test]
+    fn a_script_that_is_its_own_interpreter_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("script");
+        std::fs::write(&script, format!("#!{}\n", script.display())).unwrap();
+        assert!(!files_of(&script, None).is_empty());
+    }
+}
