@@ -3,7 +3,9 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, Once};
-use syscollect_usdt_client::protocol::{EntryKind, ItemKind, TextRole, ValueType, ZONE_END, ZONE_END_DEPTH};
+use syscollect_usdt_client::protocol::{
+    EntryKind, ItemKind, LockAction, TextRole, ValueType, ZONE_END, ZONE_END_DEPTH,
+};
 use syscollect_usdt_client::testing::{self, Drain};
 
 /// The reader's lock on the arena, so that threads do not take over each other's rings.
@@ -95,6 +97,10 @@ fn line(item: &[u64], log: &[u8]) -> String {
         ItemKind::Marker => format!("marker {} phase {high}", name(log, low)),
         ItemKind::MarkerAt => format!("marker {} phase {high} ticks {} thread {}", name(log, low), item[2], item[3]),
         ItemKind::Crash => format!("crash {low} address {:#x}", item[2]),
+        ItemKind::Lock => {
+            let action = LockAction::from_number(high as u8).expect("an action");
+            format!("{} {action:?}", name(log, low))
+        }
         kind => format!("{kind:?}"),
     }
 }
