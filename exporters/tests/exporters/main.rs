@@ -6,6 +6,7 @@ mod firefox;
 mod firefox_reader;
 mod golden;
 mod perfetto;
+mod perfetto_slices;
 mod replay;
 mod report;
 mod stacks;

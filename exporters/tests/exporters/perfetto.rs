@@ -6,8 +6,9 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use syscollect_exporters::{ExportError, PerfettoExporter};
 use syscollect_model::{
-    Event, Exporter, Loss, LossCause, Migration, OffCpu, ProcessId, Sample, Scope, SessionInfo, SleepState, StackId,
-    StringId, Switch, Tables, ThreadId, Time, TrackId, Wakeup,
+    Crash, Event, Exporter, Field, Location, LocationId, Lock, LockAction, LockEvent, LockId, Loss, LossCause,
+    MemoryEvent, Migration, OffCpu, ProcessId, Sample, Scope, SessionInfo, SleepState, Slice, SliceMore, StackId,
+    StringId, Switch, Tables, ThreadId, Time, TrackId, Value, Wakeup,
 };
 
 fn export(story: &Story, losses: &[Loss]) -> Vec<u8> {
@@ -200,7 +201,35 @@ fn cast() -> Story {
     story.track(Scope::Machine, "counter", Some("%"));
     story.track(Scope::Cpu(1), "frequency", Some("kHz"));
     story.track(Scope::Thread(first), "slices", None);
+    // Two rows of one track, and a thread's own track.
+    [(); 2].map(|()| story.track(Scope::Process(process), "rows", None));
+    story.track(Scope::Thread(first), "Zones", None);
+    let (function, file) = (story.name("f"), story.name("f.rs"));
+    story.tables.locations = [1, 2].map(|line| Location { function, file, line }).to_vec();
+    let lock = |shared| Lock { process, name: function, shared, location: None };
+    story.tables.locks = vec![lock(false), lock(true)];
     story
+}
+
+/// A slice out of numbers, with all that can be said of one.
+fn slice(name: u8, flags: u8, stack: Option<StackId>) -> Slice {
+    let name = StringId(u32::from(name % 6));
+    let values = [
+        Value::Text("text".into()),
+        Value::String(name),
+        Value::Signed(-1),
+        Value::Duration(u64::MAX),
+        Value::Percentage(f64::NAN),
+    ];
+    let value = values[usize::from(flags) % values.len()].clone();
+    Slice {
+        number: (flags & 4 != 0).then_some(u64::from(flags)),
+        category: (flags & 8 != 0).then_some(name),
+        location: (flags & 16 != 0).then_some(LocationId(u32::from(flags % 2))),
+        stack,
+        fields: if flags & 32 != 0 { vec![Field { name, value }] } else { Vec::new() },
+        ..Slice::named(name)
+    }
 }
 
 /// One event out of numbers: each below 256, used as far as the event needs them.
@@ -211,7 +240,8 @@ fn event(kind: u8, a: u8, b: u8, c: u8, flags: u8) -> Event {
     let name = StringId(u32::from(b % 6));
     let stack = (flags & 1 != 0).then(|| StackId(u32::from(c % 2)));
     let cpu = u32::from(c % 3);
-    match kind % 16 {
+    let track = TrackId(2 + u32::from(a % 4));
+    match kind % 20 {
         0..=4 => {
             let states = [SleepState::Interruptible, SleepState::Dead, SleepState::Zombie, SleepState::Uninterruptible];
             let off_cpu = OffCpu {
@@ -244,10 +274,28 @@ fn event(kind: u8, a: u8, b: u8, c: u8, flags: u8) -> Event {
         13 => Event::ProcessExec(process, name),
         14 => match flags % 4 {
             0 => Event::Counter(TrackId(u32::from(a % 2)), f64::from(b) - 10.0),
-            1 => Event::SliceBegin(TrackId(2), name.into()),
-            2 => Event::SliceEnd(TrackId(2)),
-            _ => Event::Instant(TrackId(2), name.into()),
+            1 => Event::SliceBegin(track, slice(b, flags, stack)),
+            2 => Event::SliceEnd(track),
+            _ => Event::Instant(track, slice(b, flags, stack)),
         },
+        15 if flags & 1 == 0 => Event::SliceEnd(track),
+        15 => Event::SliceBegin(track, slice(b, flags, stack)),
+        16 => {
+            let Slice { fields, number, .. } = slice(b, flags, None);
+            let name = (flags & 1 == 0).then_some((name, number));
+            Event::SliceMore(track, SliceMore { name, color: None, fields, unfinished: flags & 2 != 0 })
+        }
+        17 => {
+            let actions = [LockAction::Wait, LockAction::Obtain, LockAction::Release, LockAction::GiveUp];
+            let (lock, action) = (LockId(u32::from(b % 2)), actions[usize::from(flags % 4)]);
+            Event::Lock(LockEvent { lock, thread: thread(a), action, shared: flags & 4 != 0, location: None })
+        }
+        18 if flags & 1 == 0 => {
+            let allocated = (flags & 2 != 0).then_some(u64::from(c));
+            let pool = (flags & 4 != 0).then_some(name);
+            Event::Memory(MemoryEvent { thread: thread(a), pool, address: u64::from(b % 8), allocated, stack })
+        }
+        18 => Event::Crash(Crash { thread: thread(a), signal: name, address: u64::from(b), stack }),
         _ => Event::Loss(Loss {
             lane: "lane".into(),
             cpu: (flags & 1 != 0).then_some(cpu),
@@ -280,6 +328,25 @@ fn check_switches(story: &Story, told: &Replay, tolerance: u64) {
     assert!(total - switches <= 2 * extra(UNRECORDED), "at most two more per gap");
 }
 
+/// Every slice that begins and ends lasts as long in the trace.
+fn check_slices(story: &Story, told: &Replay) {
+    let (mut open, mut expected) = (BTreeMap::<TrackId, Vec<u64>>::new(), Vec::new());
+    for (time, event) in &story.events {
+        match event {
+            Event::SliceBegin(track, _) => open.entry(*track).or_default().push(time.0),
+            Event::SliceEnd(track) => {
+                expected.extend(open.entry(*track).or_default().pop().map(|begin| (begin, time.0)))
+            }
+            Event::Instant(..) => expected.push((time.0, time.0)),
+            _ => {}
+        }
+    }
+    let of_model = |track: &str| ["slices", "rows", "thread 10"].iter().any(|name| track.ends_with(name));
+    let found = told.slices.iter().filter(|slice| of_model(&slice.track) && !slice.arguments.contains_key("tid"));
+    let found: Vec<_> = found.map(|slice| (slice.begin, slice.end)).collect();
+    assert_eq!(found, expected);
+}
+
 proptest! {
     #[test]
     fn any_order_of_events_makes_a_trace_without_contradictions(
@@ -297,5 +364,6 @@ proptest! {
         check_switches(&story, &told, if coarse_clock { 2 * story.events.len() as u64 } else { 0 });
         let wakeups = story.events.iter().filter(|(_, event)| matches!(event, Event::Wakeup(_))).count();
         prop_assert_eq!(told.wakeups.len(), wakeups);
+        check_slices(&story, &told);
     }
 }

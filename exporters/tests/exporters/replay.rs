@@ -1,6 +1,6 @@
 //! Takes a trace as trace_processor does, and insists on what it would count as an error.
 
-use crate::decode::{Fields, packets};
+use crate::decode::{Fields, Value, packets};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The thread that stands for time without records.
@@ -24,6 +24,30 @@ pub(crate) struct Replay {
     pub(crate) events: BTreeMap<u32, usize>,
     /// Thread ids that became free, when.
     pub(crate) freed: Vec<(u64, u64)>,
+    /// Slices that ended, in the order of their ends; instants end when they begin.
+    pub(crate) slices: Vec<Slice>,
+    /// Values of counters: track, time, value.
+    pub(crate) counters: Vec<(String, u64, f64)>,
+    tracks: HashMap<u64, Track>,
+}
+
+/// A slice as a reader sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Slice {
+    /// The names of its track and those above it; of a thread or process, its id.
+    pub(crate) track: String,
+    pub(crate) name: String,
+    pub(crate) begin: u64,
+    pub(crate) end: u64,
+    /// Of the beginning, replaced and followed by those of the end.
+    pub(crate) arguments: BTreeMap<String, String>,
+}
+
+/// A track as its descriptor tells it, and its open slices.
+#[derive(Debug, Default)]
+struct Track {
+    path: String,
+    open: Vec<Slice>,
 }
 
 /// What one sequence has interned.
@@ -33,6 +57,7 @@ struct Interned {
     mappings: BTreeSet<u64>,
     frames: HashMap<u64, u64>,
     stacks: HashMap<u64, Vec<u64>>,
+    locations: HashMap<u64, String>,
 }
 
 impl Interned {
@@ -43,6 +68,10 @@ impl Interned {
                 let known = self.strings.insert((field, iid), string.text(2).unwrap());
                 assert!(known.is_none(), "string {field}/{iid} is interned twice");
             }
+        }
+        for location in data.messages(4) {
+            let words = format!("{}:{}", location.text(2).unwrap(), location.number(4).unwrap());
+            assert!(self.locations.insert(location.number(1).unwrap(), words).is_none());
         }
         for mapping in data.messages(19) {
             assert!(self.strings.contains_key(&(17, mapping.number(7).unwrap())));
@@ -88,6 +117,12 @@ pub(crate) fn replay(trace: &[u8]) -> Replay {
                 }
             }
         }
+        for descriptor in packet.messages(60) {
+            replay.track(&descriptor);
+        }
+        for event in packet.messages(11) {
+            replay.track_event(packet.number(8).unwrap(), &event, interned);
+        }
         replay.lost.1 += packet.message(35).messages(1).iter().filter_map(|buffer| buffer.number(19)).sum::<u64>();
     }
     replay.check();
@@ -123,6 +158,42 @@ impl Replay {
         }
     }
 
+    /// A track is described once, after the one above it.
+    fn track(&mut self, descriptor: &Fields) {
+        let above = descriptor.number(5).map(|uuid| self.tracks[&uuid].path.clone() + "/").unwrap_or_default();
+        let process = descriptor.message(3).number(1).map(|pid| format!("process {pid}"));
+        let thread = descriptor.message(4).number(2).map(|tid| format!("thread {tid}"));
+        let name = process.or(thread).or(descriptor.text(2)).unwrap();
+        let known = self.tracks.insert(descriptor.number(1).unwrap(), Track { path: above + &name, open: Vec::new() });
+        assert!(known.is_none(), "{name} is described twice");
+    }
+
+    fn track_event(&mut self, time: u64, event: &Fields, interned: &Interned) {
+        let track = self.tracks.get_mut(&event.number(11).unwrap()).expect("a track is described before its events");
+        let arguments = arguments(event, interned);
+        let name = || event.text(23).unwrap_or_else(|| interned.strings[&(2, event.number(10).unwrap())].clone());
+        let begins =
+            || Slice { track: track.path.clone(), name: name(), begin: time, end: time, arguments: arguments.clone() };
+        match event.number(9).unwrap() {
+            1 => track.open.push(begins()),
+            2 => {
+                let mut slice = track.open.pop().expect("what ends has begun");
+                slice.end = time;
+                slice.arguments.extend(arguments);
+                self.slices.push(slice);
+            }
+            3 => self.slices.push(begins()),
+            4 => {
+                let value = event.0.iter().find_map(|(number, value)| match value {
+                    Value::Fixed64(bits) if *number == 44 => Some(f64::from_bits(*bits)),
+                    _ => None,
+                });
+                self.counters.push((track.path.clone(), time, value.unwrap()));
+            }
+            other => panic!("an event of type {other}"),
+        }
+    }
+
     /// What leaves a CPU is what came to it.
     fn check(&mut self) {
         for (cpu, switches) in &mut self.switches {
@@ -141,6 +212,33 @@ impl Replay {
             }
         }
     }
+}
+
+/// What an event says beside its name; everything interned is known.
+fn arguments(event: &Fields, interned: &Interned) -> BTreeMap<String, String> {
+    let mut arguments = BTreeMap::new();
+    for category in event.numbers(3) {
+        arguments.insert("category".to_owned(), interned.strings[&(1, category)].clone());
+    }
+    if let Some(location) = event.number(34) {
+        arguments.insert("location".to_owned(), interned.locations[&location].clone());
+    }
+    if let Some(stack) = event.number(56) {
+        arguments.insert("callstack".to_owned(), interned.stack(stack).join(" > "));
+    }
+    for annotation in event.messages(4) {
+        let name = annotation.text(10).unwrap_or_else(|| interned.strings[&(3, annotation.number(1).unwrap())].clone());
+        let (kind, value) = annotation.0.iter().find(|(number, _)| ![1, 10].contains(number)).unwrap();
+        let value = match value {
+            Value::Varint(iid) if *kind == 17 => interned.strings[&(29, *iid)].clone(),
+            Value::Varint(number) if *kind == 4 => (*number as i64).to_string(),
+            Value::Varint(number) => number.to_string(),
+            Value::Fixed64(bits) => f64::from_bits(*bits).to_string(),
+            Value::Bytes(bytes) => String::from_utf8(bytes.clone()).unwrap(),
+        };
+        arguments.insert(name, value);
+    }
+    arguments
 }
 
 fn absolute(distances: &[u64]) -> Vec<u64> {

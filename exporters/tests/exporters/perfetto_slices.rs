@@ -1,0 +1,172 @@
+//! What programs say of themselves, in a trace.
+
+use crate::replay::{Replay, Slice, replay};
+use crate::story::{self, Story};
+use std::collections::BTreeMap;
+use syscollect_exporters::PerfettoExporter;
+use syscollect_model::{Event, Field, Scope, SliceMore, Time, TrackId, Value};
+
+fn export(story: &Story) -> Replay {
+    let mut exporter = PerfettoExporter::new(Vec::new());
+    story.play(&mut exporter, &story::session(), &[], None).unwrap();
+    replay(&exporter.finish().unwrap())
+}
+
+/// A program of one thread with a track for its zones.
+fn program() -> (Story, TrackId) {
+    let mut story = Story::new();
+    let (_, thread) = story.process(10, 1, "a", &["/bin/a"]);
+    let zones = story.track(Scope::Thread(thread), "Zones", None);
+    (story, zones)
+}
+
+fn find<'a>(told: &'a Replay, track: &str, name: &str) -> &'a Slice {
+    let found: Vec<_> = told.slices.iter().filter(|slice| slice.track == track && slice.name == name).collect();
+    assert_eq!(found.len(), 1, "{name} on {track}: {:#?}", told.slices);
+    found[0]
+}
+
+fn arguments(slice: &Slice) -> Vec<(&str, &str)> {
+    slice.arguments.iter().map(|(name, value)| (&**name, &**value)).collect()
+}
+
+#[test]
+fn a_zone_lies_on_its_threads_own_track_with_all_that_was_ever_said_of_it() {
+    let told = export(&story::game());
+    let zone = told.slices.iter().find(|slice| slice.name == "update" && slice.arguments.contains_key("name")).unwrap();
+    assert_eq!((&*zone.track, zone.end - zone.begin), ("thread 300", 29_000));
+    let expected = [
+        ("callstack", "main > parse<T> > next_token"),
+        ("category", "simulation"),
+        ("location", "src/game.rs:10"),
+        ("name", "update of 12"),
+        ("text", "level 1"),
+        ("value", "7"),
+    ];
+    assert_eq!(arguments(zone), expected);
+    assert_eq!(arguments(find(&told, "thread 300", "left open")), [("unfinished", "1")]);
+}
+
+#[test]
+fn a_message_is_its_text_and_a_marker_has_its_labels_and_units() {
+    let told = export(&story::game());
+    let message = find(&told, "thread 300", "loaded\t3 \u{1b}[1mlevels");
+    assert_eq!(arguments(message), [("category", "message"), ("level", "-1")]);
+    let expected = [
+        ("At", "3735928559"),
+        ("Path", "/maps/1"),
+        ("Ratio", "1.5"),
+        ("Share (%)", "25"),
+        ("Size (bytes)", "4096"),
+        ("Took (ns)", "1500"),
+        ("category", "assets"),
+        ("schema", "Load"),
+    ];
+    assert_eq!(arguments(find(&told, "thread 300", "map")), expected);
+}
+
+#[test]
+fn frames_have_their_numbers_on_a_track_of_the_process() {
+    let told = export(&story::game());
+    let frames: Vec<_> = told.slices.iter().filter(|slice| slice.track == "process 300/Frames").collect();
+    let frames: Vec<_> = frames.iter().map(|slice| (&*slice.name, slice.end - slice.begin)).collect();
+    assert_eq!(frames, [("Frame 1", 38_000), ("Frame 2", 21_000)], "the third did not end");
+}
+
+#[test]
+fn a_lock_shows_who_holds_it_and_a_thread_what_it_waits_for() {
+    let told = export(&story::game());
+    let of = |track: &str| -> Vec<_> {
+        let slices = told.slices.iter().filter(|slice| slice.track == track);
+        slices
+            .map(|slice| (&*slice.name, (slice.begin - story::START) / 1_000, (slice.end - slice.begin) / 1_000))
+            .collect()
+    };
+    assert_eq!(of("process 300/Locks/queue"), [("game (300)", 48, 2), ("loader (301)", 51, 3)]);
+    assert_eq!(of("thread 301/Waiting for locks"), [("waiting for queue", 49, 2)]);
+    let waits = told.slices.iter().filter(|slice| slice.name == "waiting for queue");
+    let holders: Vec<_> = waits.map(|slice| slice.arguments.get("held by").map(String::as_str)).collect();
+    assert_eq!(holders, [None, Some("game (300)"), Some("loader (301)")]);
+    assert_eq!(of("process 300/Locks/cache"), [("game (300)", 55, 2)], "the other reader keeps it");
+}
+
+#[test]
+fn memory_is_a_counter_of_each_pool() {
+    let told = export(&story::game());
+    let of = |track: &str| -> Vec<_> {
+        told.counters.iter().filter(|(name, ..)| name == track).map(|(.., value)| *value).collect()
+    };
+    assert_eq!(of("process 300/Memory/heap"), [64.0, 164.0, 100.0, 100.0]);
+    assert_eq!(of("process 300/Memory/textures"), [4096.0]);
+    assert_eq!(of("process 300/queue"), [3.5]);
+}
+
+#[test]
+fn a_crash_is_on_its_thread_and_its_process() {
+    let told = export(&story::game());
+    for track in ["thread 301", "process 300/Crash"] {
+        let crash = find(&told, track, "SIGSEGV");
+        assert_eq!(crash.arguments["stack"], "next_token < parse<T> < main");
+        assert_eq!((&*crash.arguments["address"], &*crash.arguments["tid"]), ("16", "301"));
+    }
+}
+
+#[test]
+fn ends_without_beginnings_are_left_out_and_slices_of_no_length_are_not() {
+    let (mut story, zones) = program();
+    let [first, second] = ["first", "second"].map(|name| story.name(name));
+    story.then(Event::SliceEnd(zones));
+    for name in [first, second] {
+        story.then(Event::SliceBegin(zones, name.into()));
+        story.then(Event::SliceEnd(zones));
+        story.then(Event::SliceEnd(zones));
+    }
+    story.events.iter_mut().for_each(|(time, _)| *time = Time(story::START));
+    let told = export(&story);
+    let names: Vec<_> = told.slices.iter().map(|slice| (&*slice.name, slice.end - slice.begin)).collect();
+    assert_eq!(names, [("first", 0), ("second", 0)]);
+}
+
+#[test]
+fn slices_deeper_than_a_reader_takes_are_counted_in_the_deepest_one() {
+    let (mut story, zones) = program();
+    let name = story.name("recursion");
+    (0..600).for_each(|_| story.then(Event::SliceBegin(zones, name.into())));
+    (0..600).for_each(|_| story.then(Event::SliceEnd(zones)));
+    let told = export(&story);
+    assert_eq!(told.slices.len(), 500);
+    assert_eq!(arguments(&told.slices[0]), [("deeper slices left out", "100")]);
+    assert!(told.slices[1..].iter().all(|slice| slice.arguments.is_empty()));
+    assert_eq!(told.slices[499].end - told.slices[499].begin, 1_199_000);
+}
+
+#[test]
+fn a_slice_that_says_more_and_more_keeps_a_bounded_number_of_fields() {
+    let (mut story, zones) = program();
+    let name = story.name("chatty");
+    story.then(Event::SliceBegin(zones, name.into()));
+    for number in 0..1_000 {
+        let field = Field { name: story.name(&format!("field {}", number % 100)), value: Value::Unsigned(number) };
+        story.then(Event::SliceMore(zones, SliceMore { fields: vec![field], ..SliceMore::default() }));
+    }
+    story.then(Event::SliceEnd(zones));
+    let told = export(&story);
+    let expected: BTreeMap<_, _> = (0..64).map(|n| (format!("field {n}"), format!("{}", 900 + n))).collect();
+    assert_eq!(told.slices[0].arguments, expected, "the first fields, with their last values");
+}
+
+#[test]
+fn names_and_texts_of_any_length_and_letters_survive() {
+    let (mut story, zones) = program();
+    let odd = "a\u{0}b\u{1b}[31m\n\u{202e}\"\u{fffd}".to_owned() + &"n".repeat(64 << 10);
+    let name = story.name(&odd);
+    let fields = [Value::Text(odd.as_str().into()), Value::String(name)].map(|value| Field { name, value });
+    for field in fields {
+        let slice = syscollect_model::Slice { fields: vec![field], ..name.into() };
+        story.then(Event::SliceBegin(zones, slice));
+        story.then(Event::SliceEnd(zones));
+    }
+    let told = export(&story);
+    assert_eq!(told.slices.len(), 2);
+    assert!(told.slices.iter().all(|slice| slice.name == odd && slice.arguments[&odd] == odd));
+}
