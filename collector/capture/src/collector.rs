@@ -24,6 +24,7 @@ use crate::recording::Shared;
 use crate::replay::Replay;
 use crate::source::{Drained, Seen, Source};
 use crate::support::lacking_for_names;
+use crate::zones::ZoneSource;
 
 /// Clocks and counters are read this often.
 const READING_INTERVAL: Duration = Duration::from_millis(100);
@@ -114,7 +115,8 @@ impl Collector {
         output.define(&Definition::Counters(readings.definitions()));
         let notes = Notes::start(buffer.clone(), clock_source)
             .map_err(|error| CaptureError::system("cannot start a thread", error))?;
-        let (zones, _notices) = std::sync::mpsc::channel();
+        let (marked, zones) =
+            ZoneSource::start().map_err(|error| CaptureError::system("cannot start a thread", error))?;
         let setup = Setup {
             options,
             clock: clock_source,
@@ -135,6 +137,8 @@ impl Collector {
                 None
             }
         };
+        // Behind the probes: when it is told to stop, all rings were announced.
+        sources.push(Box::new(marked));
         let machine = Some(Machine { host, online, readings, notes, mapped_files });
         Ok(Self { sources, clock_source, output, machine, missing, session, last_losses: Vec::new() })
     }
@@ -236,6 +240,15 @@ impl Collector {
         self.sources.iter().flat_map(|source| source.losses()).collect()
     }
 
+    /// What turned out to be missing while the recording went on.
+    fn collect_missing(&mut self) {
+        for note in self.sources.iter().flat_map(|source| source.missing()) {
+            if !self.missing.contains(note) {
+                self.missing.push(note.clone());
+            }
+        }
+    }
+
     /// The session as it is known in the end: the exact tick rate, the clocks
     /// of CPUs that came up, what turned out to be missing.
     fn describe_again(&mut self) {
@@ -252,6 +265,7 @@ impl Collector {
         self.drain(true);
         self.read_machine(true);
         self.note_losses();
+        self.collect_missing();
         self.describe_again();
         let statistics = self.sources.iter().flat_map(|source| source.statistics()).collect();
         let losses = self.losses();

@@ -55,16 +55,7 @@ mod source;
 mod stage;
 mod support;
 mod usage;
-mod zones {
-    /// What the rest of the collector tells of marked programs.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    #[allow(dead_code)]
-    pub(crate) enum ZoneNotice {
-        Announcement { ticks: u64, pid: u32, tid: u32, descriptor: u64, ring: u64 },
-        ClientFile { pid: u32 },
-        Stop,
-    }
-}
+mod zones;
 
 pub use error::CaptureError;
 pub use options::{RecordOptions, Stacks};

@@ -11,7 +11,7 @@ use syscollect_store::{Chunk, ChunkHeader, Lane, LaneKind};
 pub(crate) const CHUNK_BYTES: usize = 64 << 10;
 /// Records wait at most this long for others to share a chunk with; what waits
 /// is lost if the collector is killed.
-const LONGEST_WAIT: Duration = Duration::from_millis(500);
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_millis(500);
 
 /// The chunk of one lane that is being filled.
 pub(crate) struct Stage {

@@ -38,6 +38,8 @@ pub enum LossCause {
     Damaged,
     /// The records could not be decoded.
     Undecodable,
+    /// A program's memory could not be taken over: it ended before that.
+    NotTaken,
 }
 
 impl LossCause {
@@ -52,6 +54,7 @@ impl LossCause {
             Self::DiskFull => "disk-full",
             Self::Damaged => "damaged",
             Self::Undecodable => "undecodable",
+            Self::NotTaken => "not-taken",
         }
     }
 }

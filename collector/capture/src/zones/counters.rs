@@ -1,0 +1,192 @@
+//! Counters of an application: its threads add to atomics, and the collector
+//! reads their values out of its memory now and then.
+//!
+//! Reading another process's memory can take as long as that process likes
+//! (a page of it may lie in a file system of its own). So there is a thread
+//! for each program with counters; one that does not come back costs nothing
+//! but that program's counters.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use syscollect_model::ClockSource;
+use syscollect_usdt_client::protocol::ItemKind;
+
+use super::arena::ArenaId;
+use super::find::still_has;
+use super::log::CounterEntry;
+use crate::clock::ticks_now;
+
+/// Values are read this often.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// Most counters of a program: as many as one call reads.
+const MOST_COUNTERS: usize = 1024;
+/// Most programs whose counters are read at one time.
+const MOST_READERS: usize = 256;
+/// Words that wait for the collector, at most; it comes every 40 ms or sooner.
+const MOST_WORDS: usize = 64 << 10;
+
+/// Reader threads of this recorder.
+static READERS: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts a reader thread as long as it lives.
+struct Seat;
+
+impl Seat {
+    fn take() -> Self {
+        READERS.fetch_add(1, Ordering::Relaxed);
+        Self
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        READERS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Whose memory is read, and how to know that it still is the same program.
+#[derive(Clone)]
+pub(super) struct Subject {
+    /// Where /proc is found.
+    pub(super) root: PathBuf,
+    /// The process.
+    pub(super) pid: u32,
+    /// A path that leads to its arena.
+    pub(super) descriptor: PathBuf,
+    /// The arena.
+    pub(super) id: ArenaId,
+    /// The clock of its items.
+    pub(super) clock: ClockSource,
+}
+
+#[derive(Default)]
+struct Shared {
+    counters: Mutex<Vec<CounterEntry>>,
+    items: Mutex<Vec<u64>>,
+    stop: AtomicBool,
+}
+
+/// A program's counters and the thread that reads them.
+pub(super) struct ApplicationCounters {
+    shared: Arc<Shared>,
+    thread: std::thread::Thread,
+}
+
+impl ApplicationCounters {
+    /// Starts to read; why not, where that is not possible.
+    pub(super) fn start(subject: Subject) -> io::Result<Self> {
+        let seat = Seat::take();
+        if READERS.load(Ordering::Relaxed) > MOST_READERS {
+            return Err(io::Error::other(format!("{MOST_READERS} programs have counters already")));
+        }
+        let shared = Arc::new(Shared::default());
+        let of_thread = shared.clone();
+        let work = move || {
+            let _seat = seat;
+            read_until_stopped(&subject, &of_thread);
+        };
+        let thread = std::thread::Builder::new().name("counters".into()).stack_size(128 << 10).spawn(work)?;
+        Ok(Self { shared, thread: thread.thread().clone() })
+    }
+
+    /// Reads this counter, too. Returns whether there was room for it.
+    pub(super) fn add(&self, counter: CounterEntry) -> bool {
+        let mut counters = self.shared.counters.lock().unwrap_or_else(PoisonError::into_inner);
+        let fits = counters.len() < MOST_COUNTERS;
+        if fits {
+            counters.push(counter);
+        }
+        fits
+    }
+
+    /// Moves the values that were read to the end of `out`, as items.
+    pub(super) fn take(&self, out: &mut Vec<u64>) {
+        // Held for a copy only; whoever comes in between comes again.
+        if let Ok(mut items) = self.shared.items.try_lock() {
+            out.append(&mut items);
+        }
+    }
+}
+
+impl Drop for ApplicationCounters {
+    fn drop(&mut self) {
+        // Not joined: the thread may wait for the program.
+        self.shared.stop.store(true, Ordering::Release);
+        self.thread.unpark();
+    }
+}
+
+fn read_until_stopped(subject: &Subject, shared: &Shared) {
+    while !shared.stop.load(Ordering::Acquire) {
+        let counters = shared.counters.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (ticks, values) = (ticks_now(subject.clock).0, read_values(subject.pid, &counters));
+        // Looked at afterwards: then it was this program's memory.
+        if !still_has(&subject.root, subject.pid, &subject.descriptor, subject.id) {
+            return;
+        }
+        let mut items = shared.items.lock().unwrap_or_else(PoisonError::into_inner);
+        for (counter, value) in counters.iter().zip(values) {
+            if let Some(value) = value.filter(|_| items.len() < MOST_WORDS) {
+                items.extend(item(ticks, counter, value));
+            }
+        }
+        drop(items);
+        std::thread::park_timeout(INTERVAL);
+    }
+}
+
+fn item(ticks: u64, counter: &CounterEntry, value: u64) -> [u64; 3] {
+    let stamp = ticks << 8 | ItemKind::Plot as u64;
+    [stamp, u64::from(counter.number) | u64::from(counter.value_type) << 32, value]
+}
+
+/// The values in that process's memory, `None` where it cannot be read.
+fn read_values(pid: u32, counters: &[CounterEntry]) -> Vec<Option<u64>> {
+    let mut values = vec![None; counters.len()];
+    let mut buffer = vec![0u64; counters.len()];
+    let mut done = 0;
+    while done < counters.len() {
+        let local = libc::iovec { iov_base: buffer[done..].as_mut_ptr().cast(), iov_len: (counters.len() - done) * 8 };
+        let remote: Vec<libc::iovec> = counters[done..]
+            .iter()
+            .map(|counter| libc::iovec { iov_base: counter.address as usize as *mut libc::c_void, iov_len: 8 })
+            .collect();
+        // SAFETY: `local` is the rest of the buffer; the other addresses are
+        // the kernel's to check, in the other process.
+        let read = unsafe {
+            let count = remote.len() as libc::c_ulong;
+            libc::process_vm_readv(pid as libc::pid_t, &raw const local, 1, remote.as_ptr(), count, 0)
+        };
+        // Whole values up to the first that cannot be read: that one is left out.
+        let whole = usize::try_from(read).unwrap_or(0) / 8;
+        for index in done..done + whole {
+            values[index] = Some(buffer[index]);
+        }
+        done += whole + 1;
+    }
+    values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_at_an_address_that_is_not_there_does_not_hide_the_others() {
+        let values = [11u64, 22];
+        let entry = |number, address| CounterEntry { number, value_type: 1, address };
+        let counters =
+            [entry(1, &raw const values[0] as u64), entry(2, 8), entry(3, &raw const values[1] as u64), entry(4, 16)];
+        assert_eq!(read_values(std::process::id(), &counters), [Some(11), None, Some(22), None]);
+    }
+
+    #[test]
+    fn a_value_becomes_a_plot_with_the_number_of_its_counter() {
+        let counter = CounterEntry { number: 9, value_type: 2, address: 0 };
+        assert_eq!(item(5, &counter, 7), [5 << 8 | ItemKind::Plot as u64, 9 | 2 << 32, 7]);
+    }
+}

@@ -1,0 +1,178 @@
+//! A marked program for tests: an arena in this process, written by hand.
+
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use syscollect_usdt_client::protocol::{
+    ARENA_BYTES, ARENA_MAGIC, ClockKind, EntryKind, ItemKind, LOG_OFFSET, PAGE, RING_BYTES, RING_STRIDE, RINGS_OFFSET,
+    RingState, VERSION, ZONE_END,
+};
+
+use super::ZoneNotice;
+use super::memory::SharedMemory;
+use crate::clock::ticks_now;
+
+/// An arena as a program sees it.
+pub(super) struct FakeProgram {
+    file: File,
+    memory: SharedMemory,
+}
+
+/// What a test may do wrong when it makes an arena.
+#[derive(Clone, Copy)]
+pub(super) struct Making {
+    pub(super) sealed: bool,
+    pub(super) bytes: usize,
+    pub(super) magic: u64,
+    pub(super) version: u32,
+}
+
+impl Default for Making {
+    fn default() -> Self {
+        Self { sealed: true, bytes: ARENA_BYTES, magic: ARENA_MAGIC, version: VERSION }
+    }
+}
+
+impl FakeProgram {
+    /// A program that has just made its arena.
+    pub(super) fn new() -> Self {
+        Self::made(Making::default())
+    }
+
+    /// A program that made its arena so.
+    pub(super) fn made(making: Making) -> Self {
+        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+        // SAFETY: the name ends with a zero.
+        let descriptor = unsafe { libc::memfd_create(c"syscollect-zones".as_ptr(), flags) };
+        assert!(descriptor >= 0, "memfd_create: {}", std::io::Error::last_os_error());
+        // SAFETY: a new descriptor that nobody else owns.
+        let file = unsafe { File::from_raw_fd(descriptor) };
+        file.set_len(making.bytes as u64).unwrap();
+        if making.sealed {
+            // SAFETY: no memory is involved.
+            assert_eq!(unsafe { libc::fcntl(descriptor, libc::F_ADD_SEALS, libc::F_SEAL_SHRINK) }, 0);
+        }
+        let memory = SharedMemory::map(file.as_fd(), 0, making.bytes).unwrap();
+        let header = memory.arena();
+        header.version.store(making.version, Relaxed);
+        header.pid.store(std::process::id(), Relaxed);
+        header.clock.store(ClockKind::Tsc as u32, Relaxed);
+        header.magic.store(making.magic, Release);
+        Self { file, memory }
+    }
+
+    /// The process that it is in.
+    pub(super) fn pid(&self) -> u32 {
+        std::process::id()
+    }
+
+    /// The arena's descriptor.
+    pub(super) fn descriptor(&self) -> u64 {
+        self.file.as_raw_fd() as u64
+    }
+
+    /// The arena's memory.
+    pub(super) fn memory(&self) -> &SharedMemory {
+        &self.memory
+    }
+
+    /// What the kernel tells when a thread hits the probe.
+    pub(super) fn announcement(&self, ring: &FakeThread<'_>) -> ZoneNotice {
+        let (pid, tid, descriptor) = (self.pid(), ring.tid, self.descriptor());
+        ZoneNotice::Announcement { ticks: 0, pid, tid, descriptor, ring: u64::from(ring.number) }
+    }
+
+    /// A thread takes the first ring that is free.
+    pub(super) fn thread(&self, tid: u32) -> FakeThread<'_> {
+        for number in 0.. {
+            let ring = FakeThread { program: self, number, tid };
+            let header = ring.header();
+            if header.state.load(Acquire) != RingState::Free as u32 {
+                continue;
+            }
+            header.state.store(RingState::Used as u32, Relaxed);
+            header.tid.store(tid, Relaxed);
+            header.owner.fetch_add(1, Release);
+            self.memory.arena().rings.fetch_max(number + 1, Release);
+            return ring;
+        }
+        unreachable!("there are enough rings for a test")
+    }
+
+    fn write(&self, offset: usize, word: u64) {
+        self.memory.word_for_tests(offset).store(word, Relaxed);
+    }
+
+    /// Takes room in the log; the entry is not complete before [`Self::complete`]. Returns its place.
+    pub(super) fn reserve(&self, words: &[u64], kind: EntryKind) -> u64 {
+        let bytes = 8 + words.len() as u64 * 8;
+        let at = self.memory.arena().log_taken.fetch_add(bytes, Relaxed);
+        self.write(LOG_OFFSET + at as usize, (kind as u64) << 32);
+        for (index, word) in words.iter().enumerate() {
+            self.write(LOG_OFFSET + at as usize + 8 + index * 8, *word);
+        }
+        at
+    }
+
+    /// Completes an entry of so many words behind its header.
+    pub(super) fn complete(&self, at: u64, words: usize) {
+        let word = self.memory.word_for_tests(LOG_OFFSET + at as usize);
+        word.store(word.load(Relaxed) | (8 + words as u64 * 8), Release);
+    }
+
+    /// A whole entry; returns its number.
+    pub(super) fn define(&self, words: &[u64], kind: EntryKind) -> u32 {
+        let at = self.reserve(words, kind);
+        self.complete(at, words.len());
+        (at / 8 + 1) as u32
+    }
+}
+
+/// A thread with a ring.
+#[derive(Clone, Copy)]
+pub(super) struct FakeThread<'a> {
+    program: &'a FakeProgram,
+    pub(super) number: u32,
+    pub(super) tid: u32,
+}
+
+impl FakeThread<'_> {
+    fn base(&self) -> usize {
+        RINGS_OFFSET + self.number as usize * RING_STRIDE
+    }
+
+    /// The ring's header.
+    pub(super) fn header(&self) -> &syscollect_usdt_client::protocol::RingHeader {
+        self.program.memory.ring_for_tests(self.base())
+    }
+
+    /// Writes words behind the head and publishes them if there is room for
+    /// the whole; counts one lost item if not.
+    pub(super) fn write(&self, words: &[u64]) -> bool {
+        let header = self.header();
+        let head = header.head.load(Relaxed);
+        if head + words.len() as u64 * 8 - header.tail.load(Acquire) > RING_BYTES as u64 {
+            header.lost.fetch_add(1, Relaxed);
+            return false;
+        }
+        let start = head as usize % RING_BYTES;
+        for (index, word) in words.iter().enumerate() {
+            self.program.write(self.base() + PAGE + start + index * 8, *word);
+        }
+        header.head.store(head + words.len() as u64 * 8, Release);
+        true
+    }
+
+    /// Begins and ends a zone; returns whether both fit.
+    pub(super) fn zone(&self, location: u32) -> bool {
+        let now = || ticks_now(syscollect_model::ClockSource::Tsc).0 << 8;
+        self.write(&[now() | ItemKind::ZoneBegin as u64, u64::from(location)])
+            && self.write(&[now() | u64::from(ZONE_END)])
+    }
+
+    /// The thread ends.
+    pub(super) fn end(self) {
+        self.header().state.store(RingState::Ended as u32, Release);
+    }
+}

@@ -1,0 +1,140 @@
+//! Where arenas and threads are, as /proc tells.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use syscollect_usdt_client::protocol::ARENA_NAME;
+
+use super::arena::{Arena, ArenaId};
+
+/// Links, tasks and mappings of one process that are looked at, at most.
+const MOST_ENTRIES: usize = 65_536;
+
+/// Where a descriptor of a process may be found: a process whose first thread
+/// has ended shows its files only below its other threads.
+pub(super) fn descriptor_paths(root: &Path, pid: u32, tid: u32, descriptor: u64) -> [PathBuf; 2] {
+    let proc = root.join("proc");
+    [proc.join(format!("{pid}/fd/{descriptor}")), proc.join(format!("{pid}/task/{tid}/fd/{descriptor}"))]
+}
+
+/// The descriptors of a process that link to arenas.
+pub(super) fn arena_descriptors(root: &Path, pid: u32) -> Vec<PathBuf> {
+    links_to_arenas(&root.join(format!("proc/{pid}/fd")))
+}
+
+/// The mappings of a process that are arenas: they can be opened there, also
+/// when the program has closed its descriptor.
+pub(super) fn arena_mappings(root: &Path, pid: u32) -> Vec<PathBuf> {
+    links_to_arenas(&root.join(format!("proc/{pid}/map_files")))
+}
+
+fn links_to_arenas(folder: &Path) -> Vec<PathBuf> {
+    let target = format!("/memfd:{ARENA_NAME} (deleted)");
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(MOST_ENTRIES);
+    let paths = entries.map(|entry| entry.path());
+    paths.filter(|path| fs::read_link(path).is_ok_and(|link| link.as_os_str() == target.as_str())).collect()
+}
+
+/// Whether the process still has that arena: it lives, and runs the same program.
+pub(super) fn still_has(root: &Path, pid: u32, descriptor: &Path, id: ArenaId) -> bool {
+    let is = |path: &PathBuf| Arena::identify(path) == Some(id);
+    if is(&descriptor.to_path_buf()) {
+        return true;
+    }
+    let Some(name) = descriptor.file_name() else { return false };
+    let of_threads =
+        threads(root, pid).into_iter().map(|tid| root.join(format!("proc/{pid}/task/{tid}/fd")).join(name));
+    of_threads.take(MOST_ENTRIES).any(|path| is(&path)) || arena_mappings(root, pid).iter().any(is)
+}
+
+fn threads(root: &Path, pid: u32) -> Vec<u32> {
+    let entries = fs::read_dir(root.join(format!("proc/{pid}/task"))).into_iter().flatten().flatten();
+    entries.take(MOST_ENTRIES).filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// How the threads of a process are numbered.
+pub(super) enum Numbering {
+    /// As in the namespace of this recorder.
+    Same,
+    /// In a namespace of its own: threads by the number that they have there.
+    Own(HashMap<u32, u32>),
+}
+
+impl Numbering {
+    /// Reads it from /proc/PID/task/TID/status. `None` when the process is gone.
+    pub(super) fn of(root: &Path, pid: u32) -> Option<Self> {
+        if namespace_ids(&root.join(format!("proc/{pid}/status")))?.len() < 2 {
+            return Some(Self::Same);
+        }
+        let inner = |tid: &u32| namespace_ids(&root.join(format!("proc/{pid}/task/{tid}/status")))?.last().copied();
+        Some(Self::Own(threads(root, pid).into_iter().filter_map(|tid| Some((inner(&tid)?, tid))).collect()))
+    }
+
+    /// The thread that calls itself `tid`. One that is gone keeps its number
+    /// where that can only have been its own; never a thread of another process.
+    pub(super) fn host_tid(&self, root: &Path, pid: u32, tid: u32) -> Option<u32> {
+        match self {
+            Self::Own(threads) => threads.get(&tid).copied(),
+            Self::Same => {
+                let taken = process_of(&root.join(format!("proc/{tid}/status")));
+                (tid != 0 && taken.is_none_or(|process| process == pid)).then_some(tid)
+            }
+        }
+    }
+}
+
+/// The ids of a thread, from this recorder's namespace to its own: `NSpid` of its status.
+fn namespace_ids(status: &Path) -> Option<Vec<u32>> {
+    let status = fs::read_to_string(status).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    Some(line.split_ascii_whitespace().filter_map(|id| id.parse().ok()).collect())
+}
+
+fn process_of(status: &Path) -> Option<u32> {
+    let status = fs::read_to_string(status).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
+}
+
+/// What the process calls itself: the innermost of its ids.
+pub(super) fn own_id(root: &Path, pid: u32) -> Option<u32> {
+    namespace_ids(&root.join(format!("proc/{pid}/status")))?.last().copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn proc_of(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join("proc").join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        root
+    }
+
+    #[test]
+    fn threads_in_a_container_are_found_by_the_number_they_have_there() {
+        let root = proc_of(&[
+            ("70/status", "Name:\tx\nTgid:\t70\nNSpid:\t70\t1\n"),
+            ("70/task/70/status", "NSpid:\t70\t1\n"),
+            ("70/task/75/status", "NSpid:\t75\t6\n"),
+        ]);
+        let numbering = Numbering::of(root.path(), 70).unwrap();
+        assert_eq!(numbering.host_tid(root.path(), 70, 6), Some(75));
+        assert_eq!(numbering.host_tid(root.path(), 70, 75), None, "75 is nobody's number in there");
+        assert_eq!(own_id(root.path(), 70), Some(1));
+    }
+
+    #[test]
+    fn a_thread_may_claim_to_be_one_that_is_gone_but_not_one_of_another_process() {
+        let root = proc_of(&[("70/status", "Tgid:\t70\nNSpid:\t70\n"), ("80/status", "Tgid:\t80\nNSpid:\t80\n")]);
+        let numbering = Numbering::of(root.path(), 70).unwrap();
+        assert_eq!(numbering.host_tid(root.path(), 70, 80), None);
+        assert_eq!(numbering.host_tid(root.path(), 70, 79), Some(79));
+        assert_eq!(numbering.host_tid(root.path(), 70, 70), Some(70));
+        assert!(Numbering::of(root.path(), 90).is_none());
+    }
+}

@@ -1,0 +1,173 @@
+//! The lanes that the collector gives to threads, and the chunks they fill.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use syscollect_model::Ticks;
+use syscollect_records::{Stamp, ZoneChunk, ZoneLogChunk};
+use syscollect_store::{Chunk, ChunkHeader, Lane, LaneKind};
+
+use super::items::Piece;
+use crate::stage::{CHUNK_BYTES, LONGEST_WAIT};
+
+/// What a lane carries over from one thread to the next.
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    sequence: u64,
+    records_before: u64,
+    owners: u32,
+}
+
+/// The numbers of lanes.
+#[derive(Default)]
+pub(super) struct Lanes {
+    slots: Vec<Slot>,
+    free: BTreeSet<u16>,
+}
+
+impl Lanes {
+    /// A lane for a thread; `None` when all numbers are taken.
+    pub(super) fn open(&mut self, client: u32, tid: u32) -> Option<ThreadLane> {
+        let number = match self.free.pop_first() {
+            Some(number) => number,
+            None => {
+                let number = u16::try_from(self.slots.len()).ok()?;
+                self.slots.push(Slot::default());
+                number
+            }
+        };
+        let slot = &mut self.slots[usize::from(number)];
+        slot.owners = slot.owners.wrapping_add(1);
+        let prefix = ZoneChunk { client, tid, owner: slot.owners, reserved: 0 };
+        Some(ThreadLane { number, slot: *slot, prefix, staged: Staged::default() })
+    }
+
+    /// Takes a lane back, once its last chunk has gone on.
+    pub(super) fn close(&mut self, lane: ThreadLane) {
+        if let Some(slot) = self.slots.get_mut(usize::from(lane.number)) {
+            *slot = lane.slot;
+            self.free.insert(lane.number);
+        }
+    }
+}
+
+/// Bytes that wait for company.
+struct Staged {
+    data: Vec<u8>,
+    records: u32,
+    first: Option<Stamp>,
+    last: Option<Stamp>,
+    since: Instant,
+}
+
+impl Default for Staged {
+    fn default() -> Self {
+        Self { data: Vec::new(), records: 0, first: None, last: None, since: Instant::now() }
+    }
+}
+
+impl Staged {
+    fn begin(&mut self, prefix: &[u8]) {
+        if self.data.is_empty() {
+            self.since = Instant::now();
+            self.data.reserve(CHUNK_BYTES);
+            self.data.extend_from_slice(prefix);
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        self.data.len() >= CHUNK_BYTES || (!self.data.is_empty() && self.since.elapsed() >= LONGEST_WAIT)
+    }
+}
+
+/// A thread's lane.
+pub(super) struct ThreadLane {
+    number: u16,
+    slot: Slot,
+    prefix: ZoneChunk,
+    staged: Staged,
+}
+
+impl ThreadLane {
+    /// Whether what waits should go on now.
+    pub(super) fn is_due(&self) -> bool {
+        self.staged.is_due()
+    }
+
+    /// Adds items. What waits goes on first if there is no room for them, unless
+    /// they belong to it.
+    pub(super) fn append(&mut self, piece: Piece<'_>, now: Ticks, sink: &mut dyn FnMut(Chunk)) {
+        if piece.starts_stamped && self.staged.data.len() + size_of_val(piece.words) > CHUNK_BYTES {
+            self.flush(now, sink);
+        }
+        self.staged.begin(self.prefix.as_bytes());
+        // SAFETY: words have no padding and any alignment does for bytes; the
+        // slice covers exactly them.
+        let bytes = unsafe { std::slice::from_raw_parts(piece.words.as_ptr().cast::<u8>(), size_of_val(piece.words)) };
+        self.staged.data.extend_from_slice(bytes);
+        self.staged.records += piece.items;
+        self.staged.first = self.staged.first.or(piece.first);
+        self.staged.last = piece.last.or(self.staged.last);
+    }
+
+    /// Sends what waits. `now` is in the ticks of the client.
+    pub(super) fn flush(&mut self, now: Ticks, sink: &mut dyn FnMut(Chunk)) {
+        if self.staged.data.is_empty() {
+            return;
+        }
+        let Staged { mut data, records, first, last, .. } = std::mem::take(&mut self.staged);
+        data.shrink_to_fit();
+        let full = |stamp: Option<Stamp>| stamp.map_or(now, |stamp| Ticks(stamp.ticks_near(now.0)));
+        let header = ChunkHeader {
+            lane: Lane { kind: LaneKind::Zone, cpu: self.number },
+            sequence: self.slot.sequence,
+            first: full(first),
+            last: full(last),
+            current_tid: self.prefix.tid,
+            stride: 0,
+            records_before: self.slot.records_before,
+            records,
+            length: data.len() as u32,
+        };
+        self.slot.sequence += 1;
+        self.slot.records_before += u64::from(records);
+        sink(Chunk { header, data });
+    }
+}
+
+/// The one lane of all logs.
+#[derive(Default)]
+pub(super) struct LogLane {
+    sequence: u64,
+    records_before: u64,
+}
+
+impl LogLane {
+    /// Sends entries of a client that lie at `position` of its log.
+    pub(super) fn send(
+        &mut self,
+        client: u32,
+        position: u32,
+        entries: &[u8],
+        records: u32,
+        now: Ticks,
+        sink: &mut dyn FnMut(Chunk),
+    ) {
+        let prefix = ZoneLogChunk { client, position, reserved: 0 };
+        let data = [prefix.as_bytes(), entries].concat();
+        let header = ChunkHeader {
+            lane: Lane { kind: LaneKind::ZoneLog, cpu: 0 },
+            sequence: self.sequence,
+            first: now,
+            last: now,
+            current_tid: u32::MAX,
+            stride: 0,
+            records_before: self.records_before,
+            records,
+            length: data.len() as u32,
+        };
+        self.sequence += 1;
+        self.records_before += u64::from(records);
+        sink(Chunk { header, data });
+    }
+}

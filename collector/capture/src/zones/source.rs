@@ -1,0 +1,229 @@
+//! Marked programs as a source: what the watcher has found is drained here, on
+//! the collector thread.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use syscollect_model::{ClockSource, LossCause, SessionInfo, Ticks};
+use syscollect_store::{Chunk, ClientDefinition, Definition, LaneKind, LaneLoss};
+
+use super::ZoneNotice;
+use super::client::{Client, Losses, Output};
+use super::lanes::{Lanes, LogLane};
+use super::watch::{Found, Handle, Watcher};
+use crate::clock::ticks_now;
+use crate::error::CaptureError;
+use crate::notes::definition_chunk;
+use crate::source::{Drained, Source};
+
+/// A thread can write 100 MB a second, and its ring has 1 MiB: rings are
+/// emptied when they are less full than lanes.
+const HASTE: f64 = 4.0;
+/// Notes about programs that are kept; more are only counted.
+const MOST_NOTES: usize = 64;
+
+/// The zones of marked programs.
+pub(crate) struct ZoneSource {
+    found: Receiver<Found>,
+    watcher: Option<Handle>,
+    follower: Follower,
+}
+
+/// What is drained.
+pub(super) struct Follower {
+    clients: Vec<Client>,
+    lanes: Lanes,
+    log: LogLane,
+    scratch: Vec<u64>,
+    start: Start,
+    /// Losses of programs that are gone.
+    before: Losses,
+    counts: Counts,
+    notes: Vec<String>,
+    new_notes: Vec<String>,
+}
+
+/// When the recording began, in either clock.
+#[derive(Clone, Copy)]
+struct Start {
+    tsc: u64,
+    monotonic: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    programs: u64,
+    threads: u64,
+    items: u64,
+    held: u64,
+    not_taken: u64,
+}
+
+impl ZoneSource {
+    /// Begins to watch for marked programs. Comes before the probes are
+    /// attached: what is older than this call is left out. Where notices go
+    /// comes with it.
+    pub(crate) fn start() -> io::Result<(Self, Sender<ZoneNotice>)> {
+        let (send, found) = channel();
+        let watcher = Handle::start(Watcher::new(Path::new("/"), send))?;
+        let notices = watcher.notices();
+        Ok((Self { found, watcher: Some(watcher), follower: Follower::new() }, notices))
+    }
+}
+
+impl Source for ZoneSource {
+    fn attach(&mut self, _cpus: &[u32]) -> Result<(), CaptureError> {
+        Ok(())
+    }
+
+    fn add_cpu(&mut self, _cpu: u32) -> Result<(), CaptureError> {
+        Ok(())
+    }
+
+    fn drain(&mut self, now: Ticks, all: bool, out: &mut Drained<'_>) -> f64 {
+        for found in self.found.try_iter() {
+            self.follower.found(found, now, out.chunk);
+        }
+        self.follower.drain(all, out.chunk)
+    }
+
+    /// What was announced until now is still taken over.
+    fn detach(&mut self, _cpus: &[u32]) {
+        if let Some(watcher) = self.watcher.take() {
+            watcher.stop();
+        }
+    }
+
+    fn losses(&self) -> Vec<LaneLoss> {
+        self.follower.losses()
+    }
+
+    fn statistics(&self) -> BTreeMap<String, u64> {
+        self.follower.statistics()
+    }
+
+    fn describe(&self, _session: &mut SessionInfo) {}
+
+    fn missing(&self) -> &[String] {
+        &self.follower.notes
+    }
+}
+
+impl Follower {
+    /// Nobody is followed yet; the recording begins now.
+    pub(super) fn new() -> Self {
+        let now = |clock| ticks_now(clock).0;
+        Self {
+            clients: Vec::new(),
+            lanes: Lanes::default(),
+            log: LogLane::default(),
+            scratch: Vec::new(),
+            start: Start { tsc: now(ClockSource::Tsc), monotonic: now(ClockSource::Monotonic) },
+            before: Losses::default(),
+            counts: Counts::default(),
+            notes: Vec::new(),
+            new_notes: Vec::new(),
+        }
+    }
+
+    /// Takes in what the watcher found.
+    pub(super) fn found(&mut self, found: Found, now: Ticks, sink: &mut dyn FnMut(Chunk)) {
+        match found {
+            Found::Client { number, arena, subject } => {
+                let start = if arena.clock == ClockSource::Tsc { self.start.tsc } else { self.start.monotonic };
+                let client = Client::new(number, &arena, *subject, start);
+                self.counts.programs += 1;
+                sink(definition_chunk(&Definition::Clients(vec![define(&client, now)])));
+                self.clients.push(client);
+            }
+            Found::Ring { client, ring, memory } => self.of(client, |client| client.add_ring(ring, memory)),
+            Found::Thread { client, ring, owner, tid } => {
+                self.counts.threads += 1;
+                self.of(client, |client| client.tell(ring, owner, tid));
+            }
+            Found::Gone { client } => self.of(client, Client::end),
+            Found::NotTaken { why } => {
+                self.counts.not_taken += 1;
+                self.note(why);
+            }
+            Found::Held { pid } => {
+                self.counts.held += 1;
+                self.note(format!("process {pid}: another recorder reads its zones"));
+            }
+        }
+    }
+
+    fn of(&mut self, number: u32, act: impl FnOnce(&mut Client)) {
+        if let Some(client) = self.clients.iter_mut().find(|client| client.number() == number) {
+            act(client);
+        }
+    }
+
+    /// Notes are kept as they are, each once; there may be as many as there are hostile programs.
+    fn note(&mut self, note: String) {
+        if self.notes.len() < MOST_NOTES && !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    /// Drains all clients; returns how full the fullest ring was, for the pace.
+    pub(super) fn drain(&mut self, all: bool, sink: &mut dyn FnMut(Chunk)) -> f64 {
+        let mut fullest: f64 = 0.0;
+        let Self { clients, lanes, log, scratch, new_notes, .. } = self;
+        let mut out = Output { lanes, log, scratch, chunk: sink, notes: new_notes };
+        for client in clients.iter_mut() {
+            fullest = fullest.max(client.drain(all, &mut out));
+        }
+        for client in self.clients.extract_if(.., |client| client.is_done()) {
+            self.counts.items += client.items();
+            self.before.add(&client.close(&mut self.lanes));
+        }
+        for note in std::mem::take(&mut self.new_notes) {
+            self.note(note);
+        }
+        (fullest * HASTE).min(1.0)
+    }
+
+    /// What was lost so far.
+    pub(super) fn losses(&self) -> Vec<LaneLoss> {
+        let mut sum = self.before;
+        self.clients.iter().for_each(|client| sum.add(&client.losses()));
+        let (zones, log) = (LaneKind::Zone.name(), LaneKind::ZoneLog.name());
+        let all = [
+            (zones, "item", LossCause::LaneFull, sum.ring_full),
+            (zones, "event of a thread without a ring", LossCause::LaneFull, sum.without_ring),
+            (log, "definition", LossCause::LaneFull, sum.definitions),
+            (zones, "ring", LossCause::Undecodable, sum.broken),
+            (zones, "item of an unknown thread", LossCause::NotTaken, sum.nobodys),
+            (zones, "ring", LossCause::NotTaken, self.counts.not_taken),
+        ];
+        let lost = all.into_iter().filter(|(.., count)| *count > 0);
+        let loss = |(lane, record, cause, count): (&str, &str, _, _)| LaneLoss {
+            lane: lane.to_owned(),
+            cpu: None,
+            record: record.to_owned(),
+            cause,
+            count,
+        };
+        lost.map(loss).collect()
+    }
+
+    /// Counts of what was done; none where no program was marked.
+    pub(super) fn statistics(&self) -> BTreeMap<String, u64> {
+        let items = self.counts.items + self.clients.iter().map(Client::items).sum::<u64>();
+        let counts = [
+            ("marked_programs", self.counts.programs),
+            ("marked_programs_held_by_others", self.counts.held),
+            ("marked_threads", self.counts.threads),
+            ("zone_items", items),
+        ];
+        counts.into_iter().filter(|(_, count)| *count > 0).map(|(name, count)| (name.to_owned(), count)).collect()
+    }
+}
+
+fn define(client: &Client, since: Ticks) -> ClientDefinition {
+    let clock = if client.clock() == ClockSource::Tsc { "tsc" } else { "monotonic" };
+    ClientDefinition { client: client.number(), pid: client.pid(), clock: clock.to_owned(), since }
+}
