@@ -1,6 +1,8 @@
 //! What an event costs to export: synthetic sessions into a sink, compression included.
 
 mod synthetic;
+#[path = "synthetic/zones.rs"]
+mod zones;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
@@ -23,6 +25,14 @@ fn perfetto(criterion: &mut Criterion) {
             });
         });
     }
+    let program = zones::tables();
+    group.bench_function(BenchmarkId::new("export", "zones"), |bencher| {
+        bencher.iter(|| {
+            let mut exporter = PerfettoExporter::new(std::io::sink());
+            zones::play(&mut exporter, &program, EVENTS).expect("a sink takes everything");
+            black_box(exporter.finish().expect("a sink takes everything"))
+        });
+    });
     group.finish();
 }
 

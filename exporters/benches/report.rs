@@ -1,6 +1,8 @@
 //! What an event costs to sum up: synthetic sessions, the report built at the end.
 
 mod synthetic;
+#[path = "synthetic/zones.rs"]
+mod zones;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
@@ -23,6 +25,14 @@ fn report(criterion: &mut Criterion) {
             });
         });
     }
+    let program = zones::tables();
+    group.bench_function(BenchmarkId::new("sum-up", "zones"), |bencher| {
+        bencher.iter(|| {
+            let mut exporter = ReportExporter::new(ReportOptions::default());
+            let Ok(()) = zones::play(&mut exporter, &program, EVENTS);
+            black_box(exporter.finish())
+        });
+    });
     group.finish();
 }
 

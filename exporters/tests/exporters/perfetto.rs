@@ -202,7 +202,9 @@ fn cast() -> Story {
     story.track(Scope::Cpu(1), "frequency", Some("kHz"));
     story.track(Scope::Thread(first), "slices", None);
     // Two rows of one track, and a thread's own track.
-    [(); 2].map(|()| story.track(Scope::Process(process), "rows", None));
+    for name in ["rows", "rows"] {
+        story.track(Scope::Process(process), name, None);
+    }
     story.track(Scope::Thread(first), "Zones", None);
     let (function, file) = (story.name("f"), story.name("f.rs"));
     story.tables.locations = [1, 2].map(|line| Location { function, file, line }).to_vec();
@@ -335,7 +337,7 @@ fn check_slices(story: &Story, told: &Replay) {
         match event {
             Event::SliceBegin(track, _) => open.entry(*track).or_default().push(time.0),
             Event::SliceEnd(track) => {
-                expected.extend(open.entry(*track).or_default().pop().map(|begin| (begin, time.0)))
+                expected.extend(open.entry(*track).or_default().pop().map(|begin| (begin, time.0)));
             }
             Event::Instant(..) => expected.push((time.0, time.0)),
             _ => {}
