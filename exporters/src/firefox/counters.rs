@@ -18,6 +18,22 @@ impl Counter {
         }
     }
 
+    /// Adds a value of a counter that may change very often: of each `step` of
+    /// time, the highest value and the last one are kept.
+    pub(super) fn push_coarse(&mut self, time: u64, value: f64, step: u64) {
+        let same = |(before, _): &(u64, f64)| before / step == time / step;
+        while self.values.last().is_some_and(|last| same(last) && last.1 <= value) {
+            self.values.pop();
+        }
+        if let [.., highest, last] = &mut self.values[..]
+            && same(highest)
+        {
+            *last = (time, value);
+        } else {
+            self.push(time, value);
+        }
+    }
+
     /// The rows of the file: a time and by how much the value grew.
     ///
     /// The viewer adds the growth up, takes the first row for zero, and draws
@@ -42,6 +58,11 @@ pub(super) struct Display {
     pub(super) config: Value,
 }
 
+/// A pool of memory; the heap has no name.
+pub(super) fn display_pool(pool: Option<&str>, index: usize) -> Display {
+    config(pool.map_or_else(|| "Memory".to_owned(), |pool| format!("Memory: {pool}")), "bytes", index)
+}
+
 /// By its unit; `index` keeps the counters of a process in order.
 pub(super) fn display(track: TrackId, index: usize, tables: &Tables) -> Display {
     let row = tables.track(track);
@@ -54,6 +75,10 @@ pub(super) fn display(track: TrackId, index: usize, tables: &Tables) -> Display 
         Scope::Cpu(cpu) => format!("CPU {cpu} {}", text.strip_prefix("CPU ").unwrap_or(text)),
         _ => text.to_owned(),
     };
+    config(name, unit, index)
+}
+
+fn config(name: String, unit: &str, index: usize) -> Display {
     let (category, format, color, scale) = match unit {
         "bytes" => ("Memory", "bytes", "orange", 1.0),
         "%" => ("CPU", "percent", "blue", 0.01),
@@ -79,6 +104,15 @@ pub(super) fn display(track: TrackId, index: usize, tables: &Tables) -> Display 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_many_values_the_highest_and_the_last_are_kept() {
+        let mut counter = Counter::default();
+        for (time, value) in [(1, 5.0), (2, 9.0), (3, 7.0), (4, 3.0), (5, 4.0), (10, 1.0), (11, 2.0), (25, 0.0)] {
+            counter.push_coarse(time, value, 10);
+        }
+        assert_eq!(counter.values, [(2, 9.0), (5, 4.0), (11, 2.0), (25, 0.0)]);
+    }
 
     #[test]
     fn values_become_growth_from_zero() {

@@ -1,8 +1,9 @@
 //! A session at its end: its threads in the file's order, with the names and ids they go by.
 
-use super::counters::{Counter, display};
+use super::counters::{Counter, Display, display, display_pool};
 use super::meta::Span;
 use super::threads::ThreadState;
+use crate::heap::PoolKey;
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -101,18 +102,14 @@ pub(super) fn threads(
 /// The counters, each at the first thread of its process; those of processes that are left out are too.
 pub(super) fn counters(
     counters: &BTreeMap<TrackId, Counter>,
+    pools: &BTreeMap<PoolKey, Counter>,
     threads: &[EndedThread],
     tables: &Tables,
 ) -> Vec<EndedCounter> {
     let mut list = Vec::new();
-    for (track, counter) in counters {
-        let process = match tables.track(*track).scope {
-            Scope::Machine | Scope::Cpu(_) => Tables::IDLE_PROCESS,
-            Scope::Process(id) => id,
-            Scope::Thread(id) => tables.thread(id).process,
-        };
-        let Some(main_thread) = threads.iter().position(|thread| thread.process == process) else { continue };
-        let display = display(*track, list.len(), tables);
+    let mut add = |process: ProcessId, counter: &Counter, display: &dyn Fn(usize) -> Display| {
+        let Some(main_thread) = threads.iter().position(|thread| thread.process == process) else { return };
+        let display = display(list.len());
         list.push(EndedCounter {
             name: display.name,
             category: display.category,
@@ -121,6 +118,22 @@ pub(super) fn counters(
             main_thread,
             rows: counter.rows(display.scale).collect(),
         });
+    };
+    for (track, counter) in counters {
+        add(process_of(tables.track(*track).scope, tables), counter, &|index| display(*track, index, tables));
+    }
+    for ((process, pool), counter) in pools {
+        let name = pool.map(|name| tables.strings.get(name));
+        add(*process, counter, &|index| display_pool(name, index));
     }
     list
+}
+
+/// The process under which something of that scope lies.
+pub(super) fn process_of(scope: Scope, tables: &Tables) -> ProcessId {
+    match scope {
+        Scope::Machine | Scope::Cpu(_) => Tables::IDLE_PROCESS,
+        Scope::Process(id) => id,
+        Scope::Thread(id) => tables.thread(id).process,
+    }
 }

@@ -1,8 +1,9 @@
 //! Markers, and the schemas that tell the viewer how to show them.
 
-use super::tables::Category;
 use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
 use serde_json::{Value, json};
+use std::sync::Arc;
 use syscollect_model::Loss;
 
 /// When a marker was.
@@ -29,9 +30,83 @@ impl Timing {
 #[derive(Debug)]
 pub(super) struct Marker {
     pub(super) name: u32,
-    pub(super) category: Category,
+    /// A row of the categories.
+    pub(super) category: u16,
     pub(super) timing: Timing,
-    pub(super) data: Data,
+    pub(super) data: MarkerData,
+}
+
+/// The name of a kind or a field, shared by all that have it.
+pub(super) type Key = Arc<str>;
+
+/// What a marker says.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum MarkerData {
+    /// Of a kind that is known here.
+    Fixed(Data),
+    /// Of a kind that a program brought, or with fields of its own.
+    Told(Told),
+}
+
+impl From<Data> for MarkerData {
+    fn from(data: Data) -> Self {
+        Self::Fixed(data)
+    }
+}
+
+impl From<Told> for MarkerData {
+    fn from(mut told: Told) -> Self {
+        told.entries.shrink_to_fit();
+        Self::Told(told)
+    }
+}
+
+impl MarkerData {
+    /// About how long it is in the file.
+    pub(super) fn expected_bytes(&self) -> usize {
+        let item = |item: &Item| if let Item::Text(text) = item { text.len() } else { 6 };
+        match self {
+            Self::Fixed(_) => 60,
+            Self::Told(told) => 25 + told.entries.iter().map(|(key, value)| key.len() + 6 + item(value)).sum::<usize>(),
+        }
+    }
+}
+
+/// What a program says in a marker.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) kind: Key,
+    /// By the keys of the kind's fields.
+    pub(super) entries: Vec<(Key, Item)>,
+    pub(super) cause: Option<Cause>,
+}
+
+/// What a field says.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum Item {
+    Text(Box<str>),
+    Word(&'static str),
+    /// A row of the strings.
+    Row(u32),
+    Unsigned(u64),
+    Signed(i64),
+    Float(f64),
+}
+
+impl Serialize for Told {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("type", &*self.kind)?;
+        for (key, item) in &self.entries {
+            map.serialize_entry(&**key, item)?;
+        }
+        if let Some(cause) = &self.cause {
+            map.serialize_entry("cause", cause)?;
+        }
+        map.end()
+    }
 }
 
 /// A stack that led to a marker.
@@ -44,12 +119,14 @@ pub(super) struct Cause {
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub(super) enum Data {
-    /// A slice or an instant of a track.
-    Slice { track: u32 },
     /// A process and its program.
     Process { command: String, parent: Option<u32> },
     /// Events that are missing.
     Loss(LossData),
+    /// A lock is waited for or held.
+    Lock(LockData),
+    /// A thread took its process down.
+    Crash(CrashData),
     /// A stay on a CPU.
     Running {
         cpu: u32,
@@ -85,21 +162,41 @@ impl LossData {
     }
 }
 
+/// The fields of a lock.
+#[derive(Debug, Serialize)]
+pub(super) struct LockData {
+    pub(super) lock: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) holder: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) obtained: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) shared: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) place: Option<String>,
+}
+
+/// The fields of a crash.
+#[derive(Debug, Serialize)]
+pub(super) struct CrashData {
+    pub(super) signal: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) address: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cause: Option<Cause>,
+}
+
 /// How the viewer shows each type of [`Data`].
-pub(super) fn schemas() -> Value {
+pub(super) fn schemas() -> Vec<Value> {
     let everywhere = json!(["marker-chart", "marker-table", "timeline-overview"]);
     let tables = json!(["marker-chart", "marker-table"]);
     let field = |key: &str, label: &str, format: &str| json!({"key": key, "label": label, "format": format});
-    json!([
-        {
-            "name": "slice", "display": everywhere, "tableLabel": "{marker.data.track}", "isStackBased": true,
-            "fields": [field("track", "Track", "unique-string")],
-        },
-        {
+    vec![
+        json!({
             "name": "process", "display": tables, "tableLabel": "{marker.data.command}",
             "fields": [field("command", "Command line", "string"), field("parent", "Parent process id", "integer")],
-        },
-        {
+        }),
+        json!({
             "name": "loss", "display": everywhere,
             "tableLabel": "{marker.data.count} from {marker.data.lane}: {marker.data.reason}",
             "description": "Events happened here that are not in the recording.",
@@ -107,22 +204,36 @@ pub(super) fn schemas() -> Value {
                 field("lane", "Lost from", "string"), field("cpu", "CPU", "integer"),
                 field("reason", "Cause", "string"), field("count", "Records", "integer"),
             ],
-        },
-        {
+        }),
+        json!({
             "name": "running", "display": tables, "tableLabel": "on CPU {marker.data.cpu}, then {marker.data.next}",
             "chartLabel": "CPU {marker.data.cpu}", "description": "The thread ran; the stack is where it left off.",
             "fields": [
                 field("cpu", "CPU", "integer"), field("next", "Then", "unique-string"),
                 field("function", "Waits in", "unique-string"),
             ],
-        },
-        {
+        }),
+        json!({
             "name": "wakeup", "display": tables, "tableLabel": "by {marker.data.waker}",
             "description": "The thread may run again; the stack is the waker's.",
             "fields": [
                 field("waker", "By", "unique-string"), field("cpu", "Waker's CPU", "integer"),
                 field("target", "CPU it last ran on", "integer"),
             ],
-        },
-    ])
+        }),
+        json!({
+            "name": "lock", "display": everywhere, "tableLabel": "{marker.data.lock} {marker.data.place}",
+            "chartLabel": "{marker.data.lock}",
+            "fields": [
+                field("lock", "Lock", "unique-string"), field("holder", "Held by", "unique-string"),
+                field("obtained", "Obtained", "string"), field("shared", "With others", "string"),
+                field("place", "Source", "string"),
+            ],
+        }),
+        json!({
+            "name": "crash", "display": everywhere, "tableLabel": "{marker.data.signal} {marker.data.address}",
+            "chartLabel": "{marker.data.signal}",
+            "fields": [field("signal", "Signal", "string"), field("address", "Address", "string")],
+        }),
+    ]
 }

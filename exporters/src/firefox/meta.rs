@@ -1,7 +1,7 @@
 //! What is said of the machine and of the recording as a whole.
 
 use super::markers::schemas;
-use super::tables::categories;
+use super::tables::{Shared, categories};
 use super::{Config, VERSION};
 use rustc_hash::FxHashSet;
 use serde_json::{Value, json};
@@ -19,7 +19,14 @@ pub(super) fn milliseconds(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e6
 }
 
-pub(super) fn meta(config: &Config, span: Span, losses: &[Loss], summary: Option<&RecorderSummary>) -> Value {
+/// `kinds` are the schemas of the markers that programs brought.
+pub(super) fn meta(
+    config: &Config,
+    span: Span,
+    (losses, summary): (&[Loss], Option<&RecorderSummary>),
+    kinds: Vec<Value>,
+    shared: &Shared,
+) -> Value {
     let session = &config.session;
     let cores: FxHashSet<(u32, u32)> = session.cpus.iter().map(|cpu| (cpu.package, cpu.core)).collect();
     let product = if session.hostname.is_empty() { "machine" } else { &session.hostname };
@@ -31,7 +38,7 @@ pub(super) fn meta(config: &Config, span: Span, losses: &[Loss], summary: Option
         "profilingEndTime": milliseconds(span.end - span.origin),
         "processType": 0,
         "extensions": {"length": 0, "baseURL": [], "id": [], "name": []},
-        "categories": categories(),
+        "categories": categories(&shared.categories),
         "product": product,
         "importedFrom": session.recorder,
         "stackwalk": 1,
@@ -44,7 +51,7 @@ pub(super) fn meta(config: &Config, span: Span, losses: &[Loss], summary: Option
         "CPUName": session.cpu_model,
         "symbolicated": true,
         "symbolicationNotSupported": true,
-        "markerSchema": schemas(),
+        "markerSchema": schemas().into_iter().chain(kinds).collect::<Vec<_>>(),
         "sampleUnits": {"time": "ms", "eventDelay": "ms", "threadCPUDelta": "ns"},
         "usesOnlyOneStackType": true,
         "sourceCodeIsNotOnSearchfox": true,

@@ -10,7 +10,11 @@
 //! | switches | CPU time between samples, to the nanosecond |
 //! | inlined frames, files, lines, modules | frames with depth, source and line; libraries with build ids |
 //! | counters | counter tracks, those of the machine and of CPUs under process 0 |
-//! | slices, instants, losses, programs | typed markers |
+//! | slices, frames, instants, losses, programs | markers with a schema each; of a process they lie under its first thread |
+//! | schemas | schemas; equal ones of two programs are one |
+//! | locks | markers "Lock wait" and "Lock held" |
+//! | memory | a counter track for each pool, at most one value and one peak every 100 µs |
+//! | crashes | markers with their stacks |
 //! | switches and wakeups one by one | markers with their stacks, by [`FirefoxOptions::sched_markers`] |
 //! | the session, the recorder's summary, exact losses | the panel about the profile |
 //!
@@ -27,10 +31,14 @@
 //! The format is grouped by thread, so everything is held until the end: about
 //! 32 bytes for each sample and 100 for each marker.
 
+mod colors;
 mod counters;
 mod ended;
+mod kinds;
 mod markers;
 mod meta;
+mod resources;
+mod slices;
 mod tables;
 mod threads;
 mod write;
@@ -40,7 +48,9 @@ use counters::Counter;
 use ended::Ended;
 use markers::{Cause, Data, LossData, Marker, Timing};
 use meta::Span;
+use resources::{LockMarkers, MemoryCounters};
 use rustc_hash::FxHashMap;
+use slices::Slices;
 use std::collections::BTreeMap;
 use std::io::Write;
 use syscollect_model::{
@@ -75,13 +85,6 @@ struct Config {
     interval: u64,
 }
 
-/// A slice that has not ended.
-#[derive(Clone, Copy, Debug)]
-struct OpenSlice {
-    name: u32,
-    since: u64,
-}
-
 /// Writes a session as a profile for the Firefox Profiler.
 ///
 /// Nothing is written before [`finish`](Self::finish), because the format is
@@ -111,7 +114,9 @@ pub struct FirefoxExporter<W> {
     /// By CPU: what runs there.
     running: FxHashMap<u32, ThreadId>,
     counters: BTreeMap<TrackId, Counter>,
-    slices: FxHashMap<TrackId, Vec<OpenSlice>>,
+    slices: Slices,
+    locks: LockMarkers,
+    memory: MemoryCounters,
     main_threads: FxHashMap<ProcessId, ThreadId>,
     origin: Option<Time>,
     last: Time,
@@ -130,7 +135,9 @@ impl<W: Write> FirefoxExporter<W> {
             threads: Vec::new(),
             running: FxHashMap::default(),
             counters: BTreeMap::new(),
-            slices: FxHashMap::default(),
+            slices: Slices::default(),
+            locks: LockMarkers::default(),
+            memory: MemoryCounters::default(),
             main_threads: FxHashMap::default(),
             origin: None,
             last: Time(0),
@@ -143,12 +150,12 @@ impl<W: Write> FirefoxExporter<W> {
     pub fn expected_bytes(&self) -> u64 {
         let states = || self.ended.threads.iter().map(|thread| &thread.state);
         let samples: usize = states().map(|state| state.samples.len()).sum();
-        let markers: usize = states().map(|state| state.markers.len()).sum();
+        let markers = states().flat_map(|state| &state.markers).map(|marker| 70 + marker.data.expected_bytes());
         let values: usize = self.ended.counters.iter().map(|counter| counter.rows.len()).sum();
         let strings: usize = self.shared.strings.iter().map(|text| text.len() + 3).sum();
         let tables = self.shared.stacks.len() * 12 + self.shared.frames.len() * 50 + self.shared.funcs.len() * 40;
         // Bytes of a row, as measured on recordings.
-        let rows = samples * 26 + markers * 130 + values * 30 + self.ended.threads.len() * 700;
+        let rows = samples * 26 + markers.sum::<usize>() + values * 30 + self.ended.threads.len() * 700;
         (4_000 + rows + strings + tables) as u64
     }
 
@@ -270,7 +277,15 @@ impl<W: Write> FirefoxExporter<W> {
     ) {
         let name = self.shared.string(name);
         if let Some(state) = self.thread(thread, tables) {
-            state.markers.push(Marker { name, category, timing, data });
+            state.markers.push(Marker { name, category: category.index(), timing, data: data.into() });
+        }
+    }
+
+    fn push_markers(&mut self, markers: impl IntoIterator<Item = (ThreadId, Marker)>, tables: &Tables) {
+        for (thread, marker) in markers {
+            if let Some(state) = self.thread(thread, tables) {
+                state.markers.push(marker);
+            }
         }
     }
 
@@ -284,39 +299,38 @@ impl<W: Write> FirefoxExporter<W> {
     }
 
     fn slice(&mut self, time: u64, event: &Event, tables: &Tables) {
-        match *event {
-            Event::SliceBegin(track, ref slice) => {
-                let name = self.shared.string(tables.strings.get(slice.name));
-                self.slices.entry(track).or_default().push(OpenSlice { name, since: time });
+        let (track, marker) = match event {
+            Event::SliceBegin(track, slice) => return self.slices.begin(*track, time, slice),
+            Event::SliceMore(track, more) => return self.slices.more(*track, more),
+            Event::SliceEnd(track) => (*track, self.slices.end(*track, time, &mut self.shared, tables)),
+            Event::Instant(track, slice) => {
+                (*track, Some(self.slices.instant(*track, (time, slice), &mut self.shared, tables)))
             }
-            Event::SliceEnd(track) => {
-                if let Some(open) = self.slices.get_mut(&track).and_then(Vec::pop) {
-                    self.slice_marker(track, open.name, Timing::Interval(open.since, time), tables);
-                }
-            }
-            Event::Instant(track, ref slice) => {
-                let name = self.shared.string(tables.strings.get(slice.name));
-                self.slice_marker(track, name, Timing::Instant(time), tables);
-            }
-            _ => {}
-        }
+            _ => return,
+        };
+        let thread = self.track_thread(tables.track(track).scope, tables);
+        self.push_markers(marker.map(|marker| (thread, marker)), tables);
     }
 
-    fn slice_marker(&mut self, track: TrackId, name: u32, timing: Timing, tables: &Tables) {
-        let row = tables.track(track);
-        let data = Data::Slice { track: self.shared.string(tables.strings.get(row.name)) };
-        let thread = self.track_thread(row.scope, tables);
-        if let Some(state) = self.thread(thread, tables) {
-            state.markers.push(Marker { name, category: Category::Other, timing, data });
+    /// What has not ended when the session does.
+    fn close_all(&mut self, tables: &Tables) {
+        for (track, marker) in self.slices.finish(&mut self.shared, tables) {
+            let thread = self.track_thread(tables.track(track).scope, tables);
+            self.push_markers([(thread, marker)], tables);
         }
+        let locks = self.locks.finish(&mut self.shared, tables);
+        self.push_markers(locks, tables);
     }
 
-    fn close_slices(&mut self, tables: &Tables) {
-        let mut open: Vec<(TrackId, OpenSlice)> =
-            self.slices.drain().flat_map(|(track, list)| list.into_iter().map(move |slice| (track, slice))).collect();
-        open.sort_by_key(|(track, slice)| (slice.since, *track));
-        for (track, slice) in open {
-            self.slice_marker(track, slice.name, Timing::Start(slice.since), tables);
+    /// Tracks of counters lie under the first thread of their process, which is there for them.
+    fn keep_main_threads(&mut self, tables: &Tables) {
+        let tracks = self.counters.keys().map(|track| ended::process_of(tables.track(*track).scope, tables));
+        let processes: Vec<ProcessId> = tracks.chain(self.memory.pools.keys().map(|(process, _)| *process)).collect();
+        for process in processes {
+            let main = self.track_thread(Scope::Process(process), tables);
+            if tables.thread(main).process == process {
+                let _ = self.thread(main, tables);
+            }
         }
     }
 
@@ -397,18 +411,29 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
             Event::Wakeup(wakeup) => self.wakeup(time, wakeup, tables),
             Event::Sample(sample) => self.sample(time, sample, tables),
             Event::SliceBegin(..) | Event::SliceMore(..) | Event::SliceEnd(..) | Event::Instant(..) => {
-                self.slice(time, event, tables)
+                self.slice(time, event, tables);
             }
             Event::Counter(track, value) => self.counters.entry(*track).or_default().push(time, *value),
             Event::Loss(loss) => self.loss(time, loss, tables),
-            Event::ThreadStart(thread) | Event::ThreadEnd(thread) => {
+            Event::ThreadStart(thread) => {
                 let _ = self.thread(*thread, tables);
+            }
+            Event::ThreadEnd(thread) => {
+                let _ = self.thread(*thread, tables);
+                let markers = self.locks.thread_ended(time, *thread, &mut self.shared, tables);
+                self.push_markers(markers, tables);
+            }
+            Event::Lock(event) => {
+                let markers = self.locks.event(time, event, &mut self.shared, tables);
+                self.push_markers(markers, tables);
+            }
+            Event::Memory(event) => self.memory.event(time, event, tables),
+            Event::Crash(crash) => {
+                let marker = resources::crash(time, crash, &mut self.shared, tables);
+                self.push_markers([(crash.thread, marker)], tables);
             }
             // Threads and processes have their last names and their times from the tables.
             Event::Migration(_)
-            | Event::Lock(_)
-            | Event::Memory(_)
-            | Event::Crash(_)
             | Event::ProcessStart(_)
             | Event::ProcessExec(..)
             | Event::ProcessEnd(_)
@@ -422,13 +447,16 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
         for state in self.threads.iter_mut().flatten() {
             state.finish(end, interval, &mut self.shared);
         }
-        self.close_slices(tables);
+        self.close_all(tables);
+        self.keep_main_threads(tables);
         self.describe_processes(tables);
         let origin = self.origin.unwrap_or_default().0;
         let span = Span { origin, end: end.max(origin) };
         let threads = ended::threads(std::mem::take(&mut self.threads), &self.config.session, span, tables);
-        let counters = ended::counters(&self.counters, &threads, tables);
-        self.ended = Ended { span, meta: meta::meta(&self.config, span, losses, recorder), threads, counters };
+        let counters = ended::counters(&self.counters, &self.memory.pools, &threads, tables);
+        let kinds = self.slices.kinds.schemas();
+        let meta = meta::meta(&self.config, span, (losses, recorder), kinds, &self.shared);
+        self.ended = Ended { span, meta, threads, counters };
         Ok(())
     }
 }

@@ -13,12 +13,14 @@ pub(super) enum Category {
     OffCpu,
     Scheduling,
     Loss,
+    Lock,
+    Crash,
 }
 
 impl Category {
     /// The row in the list of categories.
-    pub(super) fn index(self) -> u8 {
-        self as u8
+    pub(super) fn index(self) -> u16 {
+        self as u16
     }
 }
 
@@ -60,26 +62,35 @@ impl OffReason {
     }
 }
 
+/// Categories that programs may bring; the markers of further ones have none.
+const MAX_CATEGORIES: usize = 64;
+/// Their colours, in turn.
+const COLORS: [&str; 6] = ["lightblue", "green", "magenta", "brown", "lightred", "yellow"];
+
 #[derive(Debug, Serialize)]
-pub(super) struct CategoryRow {
-    name: &'static str,
+pub(super) struct CategoryRow<'a> {
+    name: &'a str,
     color: &'static str,
     subcategories: Vec<&'static str>,
 }
 
-/// The list of categories; a grey one is required, and the first subcategory stands for none.
-pub(super) fn categories() -> Vec<CategoryRow> {
+/// The list of categories, with those of programs; a grey one is required, and the first subcategory stands for none.
+pub(super) fn categories(programs: &[Box<str>]) -> Vec<CategoryRow<'_>> {
     let row = |name, color| CategoryRow { name, color, subcategories: vec!["Other"] };
     let mut off_cpu = row("Off-CPU", "blue");
     off_cpu.subcategories.extend(OffReason::ALL.map(OffReason::name));
-    vec![
+    let mut rows = vec![
         row("Other", "grey"),
         row("User", "yellow"),
         row("Kernel", "orange"),
         off_cpu,
         row("Scheduling", "purple"),
         row("Loss", "red"),
-    ]
+        row("Lock", "brown"),
+        row("Crash", "red"),
+    ];
+    rows.extend(programs.iter().zip(COLORS.iter().cycle()).map(|(name, color)| row(name, color)));
+    rows
 }
 
 /// A library as the viewer's symbol servers know it.
@@ -156,6 +167,8 @@ pub(super) struct Shared {
     pub(super) stacks: Vec<StackRow>,
     stack_ids: FxHashMap<StackRow, u32>,
     model_stacks: FxHashMap<StackId, Option<u32>>,
+    /// Names of the categories that programs brought; they follow the others.
+    pub(super) categories: Vec<Box<str>>,
 }
 
 /// The next row's number. Tables cannot come near the limit: each row takes several bytes of memory.
@@ -173,6 +186,18 @@ impl Shared {
         self.strings.push(text.into());
         self.string_ids.insert(text.into(), row);
         row
+    }
+
+    /// The row of a category of a program.
+    pub(super) fn category(&mut self, name: Option<&str>) -> u16 {
+        let Some(name) = name else { return Category::Other.index() };
+        let known = self.categories.iter().position(|category| **category == *name);
+        let index = known.or_else(|| {
+            let room = self.categories.len() < MAX_CATEGORIES;
+            room.then(|| self.categories.push(name.into()));
+            room.then(|| self.categories.len() - 1)
+        });
+        index.map_or(Category::Other.index(), |index| Category::Crash.index() + 1 + index as u16)
     }
 
     /// The stack of the model; `None` if it has no frames.

@@ -1,7 +1,7 @@
 //! The file itself.
 
 use super::ended::{Ended, EndedCounter, EndedThread};
-use super::markers::Data;
+use super::markers::MarkerData;
 use super::meta::{Span, milliseconds};
 use super::tables::{Lib, Shared};
 use crate::ExportError;
@@ -298,11 +298,11 @@ fn markers(thread: &EndedThread, span: Span) -> impl Serialize + '_ {
     let rows = thread.state.markers.iter();
     let at = move |time: Option<u64>| time.map(|time| milliseconds(time.saturating_sub(span.origin)));
     table!(rows.len(), {
-        "data": Column(rows.clone().map(|row| -> &Data { &row.data })),
+        "data": Column(rows.clone().map(|row| -> &MarkerData { &row.data })),
         "name": Column(rows.clone().map(|row| row.name)),
         "startTime": Column(rows.clone().map(move |row| at(row.timing.parts().0))),
         "endTime": Column(rows.clone().map(move |row| at(row.timing.parts().1))),
         "phase": Column(rows.clone().map(|row| row.timing.parts().2)),
-        "category": Column(rows.map(|row| row.category.index())),
+        "category": Column(rows.map(|row| row.category)),
     })
 }

@@ -146,8 +146,12 @@ fn counters_add_up_to_their_values() {
 #[test]
 fn slices_instants_and_losses_are_markers() {
     let profile = plain(&story::story());
-    let names: Vec<&str> = profile.markers("slice").iter().map(|(name, _)| *name).collect();
-    assert_eq!(names, ["mark", "inner", "outer"], "in the order in which they ended");
+    let names = |kind| profile.markers(kind).iter().map(|(name, _)| *name).collect::<Vec<&str>>();
+    assert_eq!(
+        (names("mark"), names("zone")),
+        (vec!["mark"], vec!["inner", "outer"]),
+        "in the order in which they ended"
+    );
     let losses = profile.markers("loss");
     assert_eq!(losses.len(), 1);
     assert_eq!((&losses[0].1["count"], &losses[0].1["reason"]), (&40.into(), &"lane-full".into()));
@@ -166,7 +170,7 @@ fn a_slice_that_never_ends_has_a_start_only() {
     story.then(Event::SliceEnd(track));
     story.then(Event::SliceBegin(track, name.into()));
     let profile = plain(&story);
-    assert_eq!(profile.markers("slice").len(), 1, "an end without a beginning is none");
+    assert_eq!(profile.markers("zone").len(), 1, "an end without a beginning is none");
     assert_eq!(profile.thread("7")["markers"]["phase"][0], 2);
 }
 

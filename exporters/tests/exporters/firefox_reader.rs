@@ -40,6 +40,16 @@ impl Sample {
     }
 }
 
+/// A marker of a thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Marker<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) category: &'a str,
+    pub(crate) start: f64,
+    pub(crate) end: Option<f64>,
+    pub(crate) data: &'a Value,
+}
+
 fn list(value: &Value) -> &Vec<Value> {
     value.as_array().unwrap_or_else(|| panic!("{value} is no list"))
 }
@@ -79,6 +89,7 @@ impl Profile {
         let profile = Self { json: serde_json::from_slice(bytes).unwrap() };
         assert_eq!(profile.json["meta"]["preprocessedProfileVersion"], 63);
         profile.check_shared();
+        profile.check_schemas();
         let mut tids = std::collections::BTreeSet::new();
         for thread in profile.threads() {
             profile.check_thread(thread);
@@ -142,6 +153,23 @@ impl Profile {
         }
     }
 
+    /// Schemas have names of their own, and so do the fields of each.
+    fn check_schemas(&self) {
+        let unique = |list: &[Value], key: &str| {
+            let names: std::collections::BTreeSet<&str> = list.iter().map(|row| row[key].as_str().unwrap()).collect();
+            assert_eq!(names.len(), list.len(), "{names:?}");
+        };
+        let schemas = list(&self.json["meta"]["markerSchema"]);
+        unique(schemas, "name");
+        for schema in schemas {
+            let fields = list(&schema["fields"]);
+            unique(fields, "key");
+            if let Some(color) = schema["colorField"].as_str() {
+                assert!(fields.iter().any(|field| field["key"] == color));
+            }
+        }
+    }
+
     fn check_thread(&self, thread: &Value) {
         let shared = self.shared();
         let (stacks, strings) = (shared["stackTable"]["length"].as_u64().unwrap() as usize, &shared["stringArray"]);
@@ -179,8 +207,14 @@ impl Profile {
                 continue;
             }
             let field = fields.iter().find(|field| field["key"] == **key).unwrap_or_else(|| panic!("no field {key}"));
-            if field["format"] == "unique-string" {
-                self.string(value);
+            match field["format"].as_str().unwrap() {
+                "unique-string" => drop(self.string(value).len()),
+                "string" => assert!(value.is_string(), "{key}: {value}"),
+                "integer" | "decimal" | "bytes" | "percentage" | "duration" => {
+                    // The process that started another one may not be known.
+                    assert!(value.is_number() || value.is_null(), "{key}: {value}");
+                }
+                other => panic!("format {other}"),
             }
         }
     }
@@ -262,6 +296,27 @@ impl Profile {
             place: file.map(|file| (file, frames["line"][row].as_u64().unwrap_or(0))),
             inline_depth: frames["inlineDepth"][row].as_u64().unwrap(),
         }
+    }
+
+    /// The markers of a thread: name, category, start and end in milliseconds, data.
+    pub(crate) fn thread_markers<'a>(&'a self, thread: &'a Value) -> Vec<Marker<'a>> {
+        let markers = &thread["markers"];
+        let row = |row: usize| Marker {
+            name: self.string(&markers["name"][row]),
+            category: self.json["meta"]["categories"][index(&markers["category"][row]).unwrap()]["name"]
+                .as_str()
+                .unwrap(),
+            start: markers["startTime"][row].as_f64().unwrap(),
+            end: markers["endTime"][row].as_f64(),
+            data: &markers["data"][row],
+        };
+        (0..list(&markers["data"]).len()).map(row).collect()
+    }
+
+    /// The schema of a marker's data.
+    pub(crate) fn schema(&self, name: &str) -> &Value {
+        let schemas = list(&self.json["meta"]["markerSchema"]);
+        schemas.iter().find(|schema| schema["name"] == name).unwrap_or_else(|| panic!("no schema {name}"))
     }
 
     /// Name and data of the markers of a type, of all threads.

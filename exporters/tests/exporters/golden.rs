@@ -63,14 +63,23 @@ fn lines(value: &Value, indent: usize, out: &mut String) {
     }
 }
 
-#[test]
-fn a_compiler_run_becomes_a_profile() {
+fn profile_of(story: &story::Story) -> String {
     let options = FirefoxOptions { sched_markers: true, ..FirefoxOptions::default() };
     let mut exporter = FirefoxExporter::new(Vec::new(), options);
-    story::story().play(&mut exporter, &story::session(), &story::losses(), Some(&story::summary())).unwrap();
+    story.play(&mut exporter, &story::session(), &story::losses(), Some(&story::summary())).unwrap();
     let mut text = String::new();
     lines(&serde_json::from_slice(&exporter.finish().unwrap()).unwrap(), 0, &mut text);
-    compare("story.json.txt", &text);
+    text
+}
+
+#[test]
+fn a_compiler_run_becomes_a_profile() {
+    compare("story.json.txt", &profile_of(&story::story()));
+}
+
+#[test]
+fn what_a_game_says_of_itself_becomes_a_profile() {
+    compare("game.json.txt", &profile_of(&story::game()));
 }
 
 fn packets_of(story: &story::Story) -> String {

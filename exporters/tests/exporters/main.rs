@@ -4,6 +4,7 @@
 mod decode;
 mod firefox;
 mod firefox_reader;
+mod firefox_zones;
 mod golden;
 mod perfetto;
 mod perfetto_slices;

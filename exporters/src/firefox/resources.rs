@@ -1,0 +1,150 @@
+//! Locks and crashes as markers, memory as counters.
+
+use super::counters::Counter;
+use super::markers::{Cause, CrashData, Data, LockData, Marker, Timing};
+use super::slices::place;
+use super::tables::{Category, Shared};
+use crate::heap::{Heap, PoolKey};
+use crate::locks::{Locks, Step};
+use std::collections::BTreeMap;
+use syscollect_model::{Crash, LocationId, LockEvent, LockId, MemoryEvent, Tables, ThreadId, Time};
+
+/// Between two values of a pool, nanoseconds; what comes in between is told by its highest value.
+const MEMORY_STEP: u64 = 100_000;
+
+/// What is held or waited for.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    thread: ThreadId,
+    since: u64,
+    holder: Option<ThreadId>,
+    shared: bool,
+    location: Option<LocationId>,
+}
+
+/// Locks of all programs.
+#[derive(Default)]
+pub(super) struct LockMarkers {
+    locks: Locks,
+    waits: BTreeMap<(ThreadId, LockId), Open>,
+    holds: BTreeMap<(LockId, usize), Open>,
+}
+
+impl LockMarkers {
+    /// The markers of what ends with an event.
+    pub(super) fn event(
+        &mut self,
+        time: u64,
+        event: &LockEvent,
+        shared: &mut Shared,
+        tables: &Tables,
+    ) -> Vec<(ThreadId, Marker)> {
+        let steps = self.locks.event(Time(time), event).to_vec();
+        self.markers(&steps, (time, event.location), shared, tables)
+    }
+
+    /// A thread has ended: it waits no more.
+    pub(super) fn thread_ended(
+        &mut self,
+        time: u64,
+        thread: ThreadId,
+        shared: &mut Shared,
+        tables: &Tables,
+    ) -> Vec<(ThreadId, Marker)> {
+        let steps = self.locks.thread_ended(thread).to_vec();
+        self.markers(&steps, (time, None), shared, tables)
+    }
+
+    fn markers(
+        &mut self,
+        steps: &[Step],
+        (time, location): (u64, Option<LocationId>),
+        shared: &mut Shared,
+        tables: &Tables,
+    ) -> Vec<(ThreadId, Marker)> {
+        let mut markers = Vec::new();
+        for step in steps {
+            match *step {
+                Step::WaitBegins { lock, thread, holder } => {
+                    self.waits.insert((thread, lock), Open { thread, since: time, holder, shared: false, location });
+                }
+                Step::HoldBegins { lock, thread, row, shared } => {
+                    self.holds.insert((lock, row), Open { thread, since: time, holder: None, shared, location });
+                }
+                Step::WaitEnds { lock, thread, obtained, .. } => {
+                    if let Some(open) = self.waits.remove(&(thread, lock)) {
+                        let obtained = if obtained { "yes" } else { "no" };
+                        let timing = Timing::Interval(open.since, time);
+                        markers.push(marker("Lock wait", (lock, open, Some(obtained)), timing, shared, tables));
+                    }
+                }
+                Step::HoldEnds { lock, row, .. } => {
+                    if let Some(open) = self.holds.remove(&(lock, row)) {
+                        let timing = Timing::Interval(open.since, time);
+                        markers.push(marker("Lock held", (lock, open, None), timing, shared, tables));
+                    }
+                }
+            }
+        }
+        markers
+    }
+
+    /// The markers of what never ends.
+    pub(super) fn finish(&mut self, shared: &mut Shared, tables: &Tables) -> Vec<(ThreadId, Marker)> {
+        let waits = std::mem::take(&mut self.waits).into_iter().map(|((_, lock), open)| ("Lock wait", lock, open));
+        let holds = std::mem::take(&mut self.holds).into_iter().map(|((lock, _), open)| ("Lock held", lock, open));
+        let marker = |(name, lock, open): (&str, LockId, Open)| {
+            marker(name, (lock, open, None), Timing::Start(open.since), shared, tables)
+        };
+        waits.chain(holds).map(marker).collect()
+    }
+}
+
+fn marker(
+    name: &str,
+    (lock, open, obtained): (LockId, Open, Option<&'static str>),
+    timing: Timing,
+    shared: &mut Shared,
+    tables: &Tables,
+) -> (ThreadId, Marker) {
+    let row = tables.lock(lock);
+    let holder = open.holder.map(|id| {
+        let thread = tables.thread(id);
+        shared.string(&format!("{} ({})", tables.strings.get(thread.name), thread.tid))
+    });
+    let data = Data::Lock(LockData {
+        lock: shared.string(tables.strings.get(row.name)),
+        holder,
+        obtained,
+        shared: open.shared.then_some("yes"),
+        place: open.location.or(row.location).map(|location| place(location, tables)),
+    });
+    let name = shared.string(name);
+    (open.thread, Marker { name, category: Category::Lock.index(), timing, data: data.into() })
+}
+
+/// The marker of a crash.
+pub(super) fn crash(time: u64, crash: &Crash, shared: &mut Shared, tables: &Tables) -> Marker {
+    let data = Data::Crash(CrashData {
+        signal: tables.strings.get(crash.signal).to_owned(),
+        address: (crash.address != 0).then(|| format!("{:#x}", crash.address)),
+        cause: crash.stack.and_then(|stack| shared.stack(stack, tables)).map(|stack| Cause { stack }),
+    });
+    let name = shared.string("Crash");
+    Marker { name, category: Category::Crash.index(), timing: Timing::Instant(time), data: data.into() }
+}
+
+/// The memory that programs allocate.
+#[derive(Default)]
+pub(super) struct MemoryCounters {
+    heap: Heap,
+    pub(super) pools: BTreeMap<PoolKey, Counter>,
+}
+
+impl MemoryCounters {
+    pub(super) fn event(&mut self, time: u64, event: &MemoryEvent, tables: &Tables) {
+        if let Some((key, pool)) = self.heap.event(event, tables) {
+            self.pools.entry(key).or_default().push_coarse(time, pool.live_bytes as f64, MEMORY_STEP);
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! What programs say of themselves, in profiles for the Firefox Profiler.
+
+use crate::firefox_reader::{Marker, Profile};
+use crate::story::{self, Story};
+use proptest::prelude::*;
+use serde_json::{Value as Json, json};
+use syscollect_exporters::{FirefoxExporter, FirefoxOptions};
+use syscollect_model::{
+    Event, Field, Location, LocationId, Lock, LockAction, LockEvent, LockId, MemoryEvent, Schema, SchemaField,
+    SchemaId, Scope, Slice, SliceMore, ThreadId, Track, TrackId, TrackKind, Value,
+};
+
+fn profile_with(story: &Story, options: FirefoxOptions) -> Profile {
+    let mut exporter = FirefoxExporter::new(Vec::new(), options);
+    story.play(&mut exporter, &story::session(), &[], None).unwrap();
+    let expected = exporter.expected_bytes();
+    let file = exporter.finish().unwrap();
+    assert!(file.len() as u64 / 4 < expected && expected < file.len() as u64 * 4, "{expected} of {}", file.len());
+    Profile::read(&file)
+}
+
+fn profile(story: &Story) -> Profile {
+    profile_with(story, FirefoxOptions::default())
+}
+
+/// The markers of a thread by name.
+fn named<'a>(profile: &'a Profile, tid: &str, name: &str) -> Vec<Marker<'a>> {
+    let markers = profile.thread_markers(profile.thread(tid));
+    markers.into_iter().filter(|marker| marker.name == name).collect()
+}
+
+/// A marker's field, strings of the table as such.
+fn field(profile: &Profile, marker: &Marker<'_>, key: &str) -> Json {
+    let fields = profile.schema(marker.data["type"].as_str().unwrap())["fields"].as_array().unwrap();
+    let format = &fields.iter().find(|field| field["key"] == key).unwrap()["format"];
+    match &marker.data[key] {
+        row if format == "unique-string" && !row.is_null() => profile.string(row).into(),
+        value => value.clone(),
+    }
+}
+
+fn one_thread() -> (Story, ThreadId, TrackId) {
+    let mut story = Story::new();
+    let (_, thread) = story.process(7, 1, "app", &[]);
+    let track = story.track(Scope::Thread(thread), "Zones", None);
+    (story, thread, track)
+}
+
+fn zone(story: &mut Story, track: TrackId, slice: Slice) {
+    story.then(Event::SliceBegin(track, slice));
+    story.then(Event::SliceEnd(track));
+}
+
+#[test]
+fn a_zone_has_its_texts_place_colour_category_and_stack() {
+    let profile = profile(&story::game());
+    let update = named(&profile, "300", "update of");
+    let [update] = update[..] else { panic!("{update:?}") };
+    let said = ["text", "value", "number", "place", "function", "color"].map(|key| field(&profile, &update, key));
+    assert_eq!(json!(said), json!(["level 1", 7, 12, "src/game.rs:10", "update", "blue"]));
+    assert_eq!((update.category, &update.data["type"]), ("simulation", &"zone".into()));
+    assert_eq!(profile.stack(&update.data["cause"]["stack"])[0].function, "next_token");
+    assert!(update.end.unwrap() - update.start > 0.02, "milliseconds");
+
+    let inner = &named(&profile, "300", "update")[0];
+    assert_eq!(
+        (field(&profile, inner, "text"), field(&profile, inner, "place")),
+        ("level 3".into(), "src/game.rs:20".into())
+    );
+    assert_eq!(profile.schema("zone")["isStackBased"], true);
+    assert!(!named(&profile, "300", "left open")[0].data["unfinished"].is_null());
+}
+
+#[test]
+fn a_message_is_its_text() {
+    let profile = profile(&story::game());
+    let messages = profile.markers("message");
+    assert_eq!(messages.len(), 1);
+    let data = messages[0].1;
+    let expected = (&"loaded\t3 \u{1b}[1mlevels".into(), &(-1).into(), &"red".into());
+    assert_eq!((&data["text"], &data["level"], &data["color"]), expected);
+    assert_eq!(profile.schema("message")["tableLabel"], "{marker.data.text}");
+}
+
+#[test]
+fn a_typed_marker_has_a_schema_with_the_formats_of_its_fields() {
+    let profile = profile(&story::game());
+    let marker = named(&profile, "300", "map")[0];
+    assert_eq!((&marker.data["type"], marker.category), (&"Load".into(), "assets"));
+    let keys = ["path", "took", "size", "share", "at", "ratio"];
+    let said = keys.map(|key| field(&profile, &marker, key));
+    assert_eq!(json!(said), json!(["/maps/1", 0.0015, 4_096, 0.25, "0xdeadbeef", 1.5]), "durations are milliseconds");
+    let fields = profile.schema("Load")["fields"].as_array().unwrap();
+    let formats: Vec<_> = fields[..6].iter().map(|field| (&field["label"], &field["format"])).collect();
+    let expected = json!([
+        ["Path", "string"],
+        ["Took", "duration"],
+        ["Size", "bytes"],
+        ["Share", "percentage"],
+        ["At", "string"],
+        ["Ratio", "decimal"],
+    ]);
+    assert_eq!(json!(formats), expected);
+}
+
+#[test]
+fn frames_and_overlapping_tasks_lie_under_the_first_thread() {
+    let profile = profile(&story::game());
+    let frames: Vec<_> = named(&profile, "300", "Frames").iter().map(|frame| frame.data["number"].as_u64()).collect();
+    assert_eq!(frames, [Some(1), Some(2), Some(3)]);
+    let tasks = named(&profile, "300", "request");
+    assert!(tasks[0].end > Some(tasks[1].start), "they overlap");
+    assert!(tasks.iter().all(|task| task.data["type"] == "task" && field(&profile, task, "track") == "requests"));
+    assert_eq!(profile.schema("task")["isStackBased"], false, "so they do not nest");
+}
+
+#[test]
+fn a_plot_is_a_counter_of_its_process_with_its_unit() {
+    let profile = profile(&story::game());
+    assert_eq!(profile.counter("queue (items)").last().unwrap().1, 3.5);
+    let counters = profile.json["counters"].as_array().unwrap();
+    assert_eq!(counters.iter().find(|counter| counter["name"] == "queue (items)").unwrap()["pid"], "300");
+}
+
+#[test]
+fn who_waits_for_a_lock_and_who_holds_it_are_markers() {
+    let profile = profile(&story::game());
+    let held = |tid, name| {
+        let markers = named(&profile, tid, name);
+        let said = |marker: &Marker<'_>| ["lock", "obtained", "holder"].map(|key| field(&profile, marker, key));
+        markers.iter().map(said).collect::<Vec<_>>()
+    };
+    let waits = (held("300", "Lock wait"), held("301", "Lock wait"));
+    let main = [["queue".into(), "yes".into(), Json::Null], ["queue".into(), "no".into(), "loader (301)".into()]];
+    assert_eq!(waits, (main.to_vec(), vec![["queue".into(), "yes".into(), "game (300)".into()]]));
+    let lock = |name: &str| [name.into(), Json::Null, Json::Null];
+    assert_eq!(held("300", "Lock held"), [lock("queue"), lock("cache")]);
+    assert_eq!(held("301", "Lock held"), [lock("queue"), lock("cache")], "the second has not ended");
+    let open = named(&profile, "301", "Lock held")[1];
+    assert_eq!((open.end, &open.data["shared"], open.category), (None, &"yes".into(), "Lock"));
+}
+
+#[test]
+fn memory_is_a_counter_of_each_pool() {
+    let profile = profile(&story::game());
+    let values = |name| profile.counter(name).iter().map(|(_, value)| *value).collect::<Vec<_>>();
+    assert_eq!(values("Memory: textures"), [0.0, 4_096.0]);
+    assert_eq!(values("Memory"), [0.0, 164.0, 100.0], "64 of 164 are freed");
+    let counters = profile.json["counters"].as_array().unwrap();
+    let memory = counters.iter().find(|counter| counter["name"] == "Memory").unwrap();
+    assert_eq!((&memory["category"], &memory["pid"]), (&"Memory".into(), &"300".into()));
+}
+
+#[test]
+fn a_crash_has_its_signal_and_stack() {
+    let profile = profile(&story::game());
+    let crash = named(&profile, "301", "Crash")[0];
+    assert_eq!((&crash.data["signal"], &crash.data["address"]), (&"SIGSEGV".into(), &"0x10".into()));
+    assert_eq!(profile.stack(&crash.data["cause"]["stack"])[0].function, "next_token");
+}
+
+#[test]
+fn schemas_of_one_name_are_told_apart_and_equal_ones_are_one() {
+    let (mut story, _, track) = one_thread();
+    let [name, a, b, category] = ["Load", "a", "b", "io"].map(|text| story.name(text));
+    for field in [a, b, a] {
+        let fields = vec![SchemaField { name: field, label: field, format: syscollect_model::FieldFormat::Integer }];
+        story.tables.schemas.push(Schema { name, category: Some(category), fields });
+    }
+    for (id, field) in (0..).zip([a, b, a]) {
+        let fields = vec![Field { name: field, value: Value::Unsigned(u64::from(id)) }];
+        let slice = Slice { schema: Some(SchemaId(id)), fields, ..Slice::named(name) };
+        story.then(Event::Instant(track, slice));
+    }
+    let profile = profile(&story);
+    let found: Vec<_> =
+        named(&profile, "7", "Load").iter().map(|marker| (marker.data.clone(), marker.category)).collect();
+    let expected = [
+        (json!({"type": "Load", "a": 0}), "io"),
+        (json!({"type": "Load (2)", "b": 1}), "io"),
+        (json!({"type": "Load", "a": 2}), "io"),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn ten_thousand_names_of_one_place_are_few_rows_and_each_is_told() {
+    let (mut story, _, track) = one_thread();
+    let [function, file] = ["run", "script.rs"].map(|text| story.name(text));
+    story.tables.locations.push(Location { function, file, line: 0 });
+    for index in 0..10_000 {
+        let name = story.name(&format!("script {index}"));
+        zone(&mut story, track, Slice { location: Some(LocationId(0)), ..Slice::named(name) });
+    }
+    let profile = profile(&story);
+    let markers = profile.thread_markers(profile.thread("7"));
+    let names: std::collections::BTreeSet<&str> = markers.iter().map(|marker| marker.name).collect();
+    assert_eq!(names.len(), 17);
+    for (index, marker) in markers.iter().enumerate() {
+        let told = marker.data["name"].as_str().unwrap_or(marker.name);
+        assert_eq!(told, format!("script {index}"));
+    }
+}
+
+#[test]
+fn without_places_names_are_bounded_too() {
+    let (mut story, _, track) = one_thread();
+    for index in 0..5_000 {
+        let name = story.name(&format!("zone {index}"));
+        zone(&mut story, track, name.into());
+    }
+    let profile = profile(&story);
+    let markers = profile.thread_markers(profile.thread("7"));
+    assert_eq!(markers.iter().filter(|marker| marker.name == "zone").count(), 5_000 - 4_096);
+    assert_eq!((markers.last().unwrap().name, &markers.last().unwrap().data["name"]), ("zone", &"zone 4999".into()));
+}
+
+#[test]
+fn long_and_odd_texts_come_back_as_they_were() {
+    let texts = ["", "tab\tnul\0line\nquote\"back\\", "äöü 線程 🧵", &"x".repeat(1 << 20)];
+    let (mut story, _, track) = one_thread();
+    let name = story.name("zone");
+    let text = story.name("text");
+    for said in texts {
+        let fields = vec![Field { name: text, value: Value::Text(said.into()) }];
+        zone(&mut story, track, Slice { fields, ..Slice::named(name) });
+    }
+    let profile = profile(&story);
+    let found: Vec<_> = named(&profile, "7", "zone").iter().map(|marker| marker.data["text"].clone()).collect();
+    assert_eq!(found, texts.map(Json::from));
+}
+
+#[test]
+fn what_ends_without_beginning_is_nothing_and_more_of_nothing_too() {
+    let (mut story, thread, track) = one_thread();
+    let process = story.tables.thread(thread).process;
+    let name = story.name("lock");
+    story.tables.locks.push(Lock { process, name, shared: false, location: None });
+    story.then(Event::SliceMore(track, SliceMore::default()));
+    story.then(Event::SliceEnd(track));
+    for action in [LockAction::Release, LockAction::GiveUp] {
+        story.then(Event::Lock(LockEvent { lock: LockId(0), thread, action, shared: false, location: None }));
+    }
+    let profile = profile(&story);
+    assert!(profile.threads().iter().all(|thread| profile.thread_markers(thread).is_empty()));
+}
+
+#[test]
+fn a_program_that_is_left_out_leaves_no_counter_and_no_marker() {
+    let options = FirefoxOptions { process: "other".parse().ok(), ..FirefoxOptions::default() };
+    let profile = profile_with(&story::game(), options);
+    assert_eq!(profile.threads().len(), 1, "the machine");
+    assert!(profile.json["counters"].as_array().unwrap().is_empty());
+}
+
+proptest! {
+    #[test]
+    fn whatever_programs_say_the_profile_is_sound_and_every_beginning_is_a_marker(
+        steps in prop::collection::vec((0u8..9, 0usize..4, 0u64..4), 0..150),
+    ) {
+        let (mut story, thread, own) = one_thread();
+        let process = story.tables.thread(thread).process;
+        let frames = story.name("Frames");
+        let frames = Track { scope: Scope::Process(process), name: frames, kind: TrackKind::Frames { continuous: true } };
+        let tracks = [
+            own,
+            story.track(Scope::Process(process), "tasks", None),
+            story.track(Scope::Machine, "all", None),
+            story.tables.add_track(frames),
+        ];
+        let name = story.name("lock");
+        story.tables.locks.push(Lock { process, name, shared: true, location: None });
+        let (mut begun, mut instants) = (0, 0);
+        for (what, which, number) in steps {
+            let track = tracks[which];
+            let name = story.name(&format!("n{number}"));
+            let value = [Value::Unsigned(number), Value::Float(f64::NAN), Value::Text("t".into()), Value::Bytes(1)][which].clone();
+            let fields = vec![Field { name, value }];
+            let action = [LockAction::Wait, LockAction::Obtain, LockAction::Release, LockAction::GiveUp][which];
+            let event = match what {
+                0..=2 => {
+                    begun += 1;
+                    Event::SliceBegin(track, Slice { fields, number: Some(number), ..Slice::named(name) })
+                }
+                3 | 4 => Event::SliceEnd(track),
+                5 => Event::SliceMore(track, SliceMore { fields, unfinished: number == 0, ..SliceMore::default() }),
+                6 => {
+                    instants += 1;
+                    Event::Instant(track, Slice { fields, ..Slice::named(name) })
+                }
+                7 => Event::Lock(LockEvent { lock: LockId(0), thread, action, shared: number == 0, location: None }),
+                _ => {
+                    let allocated = (which > 1).then_some(number);
+                    Event::Memory(MemoryEvent { thread, pool: None, address: number, allocated, stack: None })
+                }
+            };
+            story.then(event);
+        }
+        let profile = profile(&story);
+        let count = |kind| profile.markers(kind).len();
+        prop_assert_eq!(count("zone") + count("task") + count("frame"), begun);
+        prop_assert_eq!(count("mark"), instants);
+    }
+}
