@@ -1,6 +1,6 @@
 //! The command line as a whole, and the values that several sub-commands take.
 
-use crate::{completions, doctor, export, flamegraph, info, record, report};
+use crate::{completions, doctor, export, flamegraph, info, probes, record, report};
 use clap::{Parser, Subcommand};
 
 const EXAMPLES: &str = "\
@@ -9,6 +9,7 @@ Examples:
   sudo syscollect -d 5 -o trace.pftrace  ... for five seconds, for ui.perfetto.dev
   sudo syscollect -- make -j8            ... while a command runs
   sudo syscollect -p 1234                only process 1234, its threads and children
+  syscollect probes list 1234            what there is to probe in process 1234
   syscollect doctor                      what this machine can record, and what is missing
 
 Without a sub-command, `record` is meant: its options work here too.
@@ -39,6 +40,8 @@ pub(crate) enum Command {
     Report(report::Args),
     /// Draw the stacks of a capture as a flame graph
     Flamegraph(flamegraph::Args),
+    /// List what there is to probe in a process, a file, or everywhere
+    Probes(probes::Args),
     /// Say what this machine can record, what is missing, and how to mend it
     Doctor(doctor::Args),
     /// Print the completions of a shell

@@ -17,6 +17,7 @@ mod info;
 mod man;
 mod output;
 mod owner;
+mod probes;
 mod record;
 mod report;
 mod signals;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         Some(Command::Info(args)) => info::run(&args),
         Some(Command::Report(args)) => report::run(args),
         Some(Command::Flamegraph(args)) => flamegraph::run(args),
+        Some(Command::Probes(args)) => probes::run(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::Completions(args)) => completions::run(&args),
         Some(Command::Man) => man::run(),

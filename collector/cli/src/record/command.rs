@@ -12,7 +12,7 @@ use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::Sender;
 
@@ -43,7 +43,7 @@ pub(crate) fn prepare(
     happenings: Sender<Happening>,
 ) -> Result<Option<Gated>> {
     let Some((program, arguments)) = command.split_first() else { return Ok(None) };
-    check_program(program, std::env::var_os("PATH").as_deref())?;
+    find_program(program, std::env::var_os("PATH").as_deref())?;
     let (gate_reader, gate) = io::pipe().context("cannot make a pipe")?;
     let (mut pid_reader, pid_writer) = io::pipe().context("cannot make a pipe")?;
 
@@ -178,8 +178,8 @@ fn set_environment(process: &mut Command, account: &Account) {
     }
 }
 
-/// Whether the program is there, so that a mistyped name is told before the recording.
-fn check_program(program: &OsStr, path: Option<&OsStr>) -> Result<()> {
+/// The file of a program. It is looked for before the recording, so that a mistyped name is told first.
+pub(super) fn find_program(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf> {
     let executable = |path: &Path| path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
     if program.as_encoded_bytes().contains(&b'/') {
         let file = Path::new(program);
@@ -189,13 +189,12 @@ fn check_program(program: &OsStr, path: Option<&OsStr>) -> Result<()> {
         if !executable(file) {
             bail!("{} is not executable", file.display());
         }
-        return Ok(());
+        return Ok(file.to_owned());
     }
-    let found = path.is_some_and(|path| std::env::split_paths(path).any(|folder| executable(&folder.join(program))));
-    if !found {
-        bail!("there is no program {} in PATH: write its full path (sudo may use another PATH)", program.display());
-    }
-    Ok(())
+    let files = path.into_iter().flat_map(std::env::split_paths).map(|folder| folder.join(program));
+    files.into_iter().find(|file| executable(file)).with_context(|| {
+        format!("there is no program {} in PATH: write its full path (sudo may use another PATH)", program.display())
+    })
 }
 
 /// The exit code that stands for how a command ended, as shells tell it.
@@ -285,7 +284,7 @@ mod tests {
         let missing = [OsString::from("no-such-program-anywhere")];
         let message = prepare(&missing, None, false, sender).unwrap_err().to_string();
         assert!(message.contains("no-such-program-anywhere in PATH"), "{message}");
-        assert!(check_program("/etc/passwd".as_ref(), None).unwrap_err().to_string().contains("not executable"));
-        assert!(check_program("/nowhere/x".as_ref(), None).unwrap_err().to_string().contains("no program"));
+        assert!(find_program("/etc/passwd".as_ref(), None).unwrap_err().to_string().contains("not executable"));
+        assert!(find_program("/nowhere/x".as_ref(), None).unwrap_err().to_string().contains("no program"));
     }
 }

@@ -1,14 +1,16 @@
 //! The arguments of `record`, and the finished options that they become.
 
+use super::command::find_program;
 use crate::args::{parse_seconds, parse_size};
 use crate::format::Format;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use syscollect_capture::{RecordOptions, Stacks};
+use syscollect_probes::{FUNCTIONS_MAX_DEFAULT, Spec, parse_file};
 use syscollect_store::BufferMode;
 
 const EXAMPLES: &str = "\
@@ -21,6 +23,16 @@ Examples:
   sudo syscollect record --stacks none --freq 0     scheduling only, the cheapest
   sudo syscollect record --overwrite --buffer 256M  keep the last 256 MiB until Ctrl-C
   sudo syscollect record -d 5 -o x.syscap           the raw capture, to export on another machine
+  sudo syscollect record --zone python:function__entry..function__return -- python3.11 x.py
+  sudo syscollect record --usdt 'libstdcxx:*' -p 1234   every exception of a program
+  sudo syscollect record --function 'libc.so.6:fopen*'  as zones, in all programs
+
+`syscollect probes list` tells what there is to probe. --usdt, --zone, --function
+and --probes may be given several times; a file of probes has lines such as
+`zone python:function__entry..function__return` and comments after a #. Programs
+that run already and those that start later are probed alike. A --function takes
+a return address off the stack while the function runs: do not name one through
+which C++ exceptions are thrown.
 
 Exit codes: 0; 1 error; 2 usage; 3 loss with --fail-on-loss; after a launched
 command that failed, its own status.";
@@ -83,6 +95,27 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
 
+    /// Show every hit of these USDT probes: python:line, 'libstdcxx:*', ./server:db:query(text:str,rows)
+    #[arg(long, value_name = "[PATH:]PROVIDER:NAME", value_parser = Spec::usdt)]
+    usdt: Vec<Spec>,
+
+    /// Make zones of what lies between two USDT probes: 'python:function__entry..function__return'; with ,name=ARG
+    /// they are named by that argument of the first
+    #[arg(long, value_name = "BEGIN..END", value_parser = Spec::zone)]
+    zone: Vec<Spec>,
+
+    /// Make zones of functions, from entry to return: 'libc.so.6:fopen*', './server:Database::query'
+    #[arg(long, value_name = "LIBRARY:GLOB", value_parser = Spec::function)]
+    function: Vec<Spec>,
+
+    /// Probe also what this file lists: on each line usdt, zone or function, and what that option takes
+    #[arg(long, value_name = "FILE", value_parser = read_probes)]
+    probes: Vec<Probes>,
+
+    /// How many functions one --function may match
+    #[arg(long, value_name = "N", default_value_t = FUNCTIONS_MAX_DEFAULT, value_parser = parse_count)]
+    max_functions: usize,
+
     /// Check the quick kernel stack walk: walk every Nth stack in full as well and count differences
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     cross_check: u32,
@@ -120,6 +153,7 @@ pub(crate) struct Options {
     pub(crate) buffer_bytes: usize,
     pub(crate) mode: BufferMode,
     pub(crate) cross_check_every: u32,
+    pub(crate) probes: Vec<Spec>,
 }
 
 impl Args {
@@ -143,6 +177,9 @@ impl Args {
         let mut pids = self.pid;
         pids.sort_unstable();
         pids.dedup();
+        let from_files = self.probes.into_iter().flat_map(|Probes(specs)| specs);
+        let probes = self.usdt.into_iter().chain(self.zone).chain(self.function).chain(from_files);
+        let probes = complete(probes.collect(), self.max_functions)?;
         Ok(Options {
             duration: self.duration,
             output,
@@ -158,6 +195,7 @@ impl Args {
             buffer_bytes: self.buffer,
             mode: if self.overwrite { BufferMode::Overwrite } else { BufferMode::Discard },
             cross_check_every: self.cross_check,
+            probes,
         })
     }
 }
@@ -172,10 +210,47 @@ impl Options {
             buffer_bytes: self.buffer_bytes,
             mode: self.mode,
             cross_check_every: self.cross_check_every,
+            probes: self.probes.clone(),
+            launch: self.launched_file(),
             program_start,
             command_line: std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect(),
         }
     }
+
+    /// The file of the command, so that its probes are attached before it starts; what
+    /// keeps it from being started is told when that is tried.
+    fn launched_file(&self) -> Option<PathBuf> {
+        let file = find_program(self.command.first()?, std::env::var_os("PATH").as_deref()).ok()?;
+        std::path::absolute(file).ok()
+    }
+}
+
+/// What a file of probes lists.
+#[derive(Clone, Debug)]
+struct Probes(Vec<Spec>);
+
+fn read_probes(path: &str) -> Result<Probes, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    parse_file(&text).map(Probes).map_err(|error| error.to_string())
+}
+
+/// Tells the specs what they have in common.
+fn complete(mut specs: Vec<Spec>, max_functions: usize) -> Result<Vec<Spec>> {
+    if specs.is_empty() {
+        return Ok(specs);
+    }
+    let folder = std::env::current_dir().context("cannot tell the current folder, which paths are relative to")?;
+    for spec in &mut specs {
+        spec.set_folder(&folder);
+        if let Spec::Function(function) = spec {
+            function.limit = max_functions;
+        }
+    }
+    Ok(specs)
+}
+
+fn parse_count(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| format!("{text:?} is not a number above 0"))
 }
 
 /// A usage error in clap's style: exit code 2.
@@ -273,6 +348,46 @@ mod tests {
         assert_eq!(finish(&["--discard"]).unwrap().mode, BufferMode::Discard);
         assert!(is_usage_error(&["--discard", "--overwrite"]));
         assert!(is_usage_error(&["--buffer", "64"]), "64 bytes are a forgotten unit");
+    }
+
+    #[test]
+    fn probes_come_from_options_and_from_files_and_know_their_limit() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, "# ours\nusdt bin/server:db:query(text:str)\n").unwrap();
+        let zone = "python:function__entry..function__return";
+        let file_name = file.path().to_str().unwrap();
+        let options =
+            ["--function", "libc.so.6:fopen*", "--zone", zone, "--probes", file_name, "--usdt", "python:line"];
+        let all = [&options[..], &["--max-functions", "7"]].concat();
+        let probes = finish(&all).unwrap().settings(None, Instant::now()).probes;
+        let lines: Vec<String> = probes.iter().map(ToString::to_string).collect();
+        let folder = std::env::current_dir().unwrap();
+        let from_file = format!("usdt {}/bin/server:db:query(text:str)", folder.display());
+        let zone = "zone python:function__entry..python:function__return,name=1";
+        assert_eq!(lines, ["usdt python:line", zone, "function libc.so.6:fopen*", &from_file]);
+        assert!(matches!(&probes[2], Spec::Function(function) if function.limit == 7));
+        assert!(finish(&[]).unwrap().settings(None, Instant::now()).probes.is_empty());
+    }
+
+    #[test]
+    fn what_is_no_probe_is_a_usage_error_that_says_where() {
+        assert!(is_usage_error(&["--usdt", "python"]));
+        assert!(is_usage_error(&["--zone", "python:line"]));
+        assert!(is_usage_error(&["--function", "fopen"]));
+        assert!(is_usage_error(&["--max-functions", "0"]));
+        assert!(is_usage_error(&["--probes", "/nowhere/at/all"]));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, "usdt a:b\nusdt a\n").unwrap();
+        let error = finish(&["--probes", file.path().to_str().unwrap()]).unwrap_err().to_string();
+        assert!(error.contains("line 2: \"a\" is not PROVIDER:NAME"), "{error}");
+    }
+
+    #[test]
+    fn the_file_of_the_command_is_told_so_that_it_can_be_probed() {
+        let launch = |command| finish(&["--", command]).unwrap().settings(None, Instant::now()).launch;
+        assert!(launch("sh").unwrap().is_absolute());
+        assert_eq!(launch("/bin/sh"), Some("/bin/sh".into()));
+        assert_eq!(launch("no-such-program-anywhere"), None);
     }
 
     #[test]

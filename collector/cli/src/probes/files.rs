@@ -1,0 +1,209 @@
+//! The files of code that processes have mapped.
+
+use anyhow::{Context, Result, bail};
+use std::collections::HashSet;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// A file of code that a process has mapped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mapped {
+    /// Device and inode as the kernel lists them; they tell files apart.
+    key: (String, u64),
+    /// Where its mappings are to be found by their addresses.
+    by_address: PathBuf,
+    /// Where it is by its name, in the process's own root.
+    by_name: PathBuf,
+    /// Its name, as the process sees it.
+    pub(super) path: String,
+}
+
+/// The files of all processes, each once.
+#[derive(Debug, Default)]
+pub(super) struct Everything {
+    pub(super) files: Vec<Mapped>,
+    /// Processes that this user may not look into.
+    pub(super) refused: usize,
+}
+
+/// The files that a process has mapped for execution, each once.
+///
+/// `proc` is /proc.
+pub(super) fn of_process(proc: &Path, pid: u32) -> Result<Vec<Mapped>> {
+    let folder = proc.join(pid.to_string());
+    let maps = match fs::read(folder.join("maps")) {
+        Ok(maps) => maps,
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            bail!("process {pid} belongs to another user: list its probes as root, with sudo")
+        }
+        Err(_) if !folder.exists() => bail!("there is no process {pid}; for a file of that name, write ./{pid}"),
+        Err(error) => return Err(error).with_context(|| format!("cannot read the mappings of process {pid}")),
+    };
+    let mut seen = HashSet::new();
+    let mut files: Vec<Mapped> = maps.split(|byte| *byte == b'\n').filter_map(|line| parse(&folder, line)).collect();
+    files.retain(|file| seen.insert(file.key.clone()));
+    if files.is_empty() && !folder.exists() {
+        bail!("process {pid} ended while it was looked at");
+    }
+    if files.is_empty() {
+        bail!("process {pid} has mapped no file: it is a thread of the kernel, or has just ended");
+    }
+    Ok(files)
+}
+
+/// The files that any process has mapped.
+pub(super) fn of_all(proc: &Path) -> Everything {
+    let entries = fs::read_dir(proc).into_iter().flatten().flatten();
+    let mut pids: Vec<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    pids.sort_unstable();
+    let (mut found, mut seen) = (Everything::default(), HashSet::new());
+    for pid in pids {
+        match of_process(proc, pid) {
+            Ok(files) => found.files.extend(files.into_iter().filter(|file| seen.insert(file.key.clone()))),
+            // Others have ended, or are the kernel's.
+            Err(_) => found.refused += usize::from(is_refused(proc, pid)),
+        }
+    }
+    found
+}
+
+fn is_refused(proc: &Path, pid: u32) -> bool {
+    fs::read(proc.join(format!("{pid}/maps"))).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+}
+
+/// Reads a line of /proc/PID/maps; `None` for what is no file of code.
+fn parse(folder: &Path, line: &[u8]) -> Option<Mapped> {
+    let line = String::from_utf8_lossy(line);
+    let mut fields = line.splitn(6, ' ');
+    let (start, end) = fields.next()?.split_once('-')?;
+    let is_code = fields.next()?.as_bytes().get(2) == Some(&b'x');
+    let device = fields.nth(1)?.to_owned();
+    let inode: u64 = fields.next()?.parse().ok()?;
+    let path = fields.next()?.trim_start();
+    let name = path.strip_suffix(" (deleted)").unwrap_or(path);
+    // Opening a device may do something; nothing that was made in memory has probes of its own.
+    let is_file = name.starts_with('/') && !["/dev/", "/memfd:", "//"].iter().any(|other| name.starts_with(other));
+    if !is_code || !is_file {
+        return None;
+    }
+    let number = |text| u64::from_str_radix(text, 16).ok();
+    Some(Mapped {
+        key: (device, inode),
+        // Small addresses have zeros before them in one place and not in the other.
+        by_address: folder.join("map_files").join(format!("{:x}-{:x}", number(start)?, number(end)?)),
+        by_name: folder.join("root").join(name.trim_start_matches('/')),
+        path: path.to_owned(),
+    })
+}
+
+impl Mapped {
+    /// Opens the very file that is mapped: by its mapping, which also leads to one that was
+    /// deleted or replaced, but needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE; else by its name.
+    pub(super) fn open(&self) -> Result<File> {
+        if let Ok(file) = open(&self.by_address) {
+            return Ok(file);
+        }
+        match open(&self.by_name) {
+            Ok(file) if file.metadata().is_ok_and(|data| data.ino() == self.key.1) => Ok(file),
+            Ok(_) => bail!("it was replaced since it was mapped, and only root can read the old one"),
+            Err(_) if self.path.ends_with(" (deleted)") => bail!("it was deleted, and only root can read it"),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Opens a regular file for reading. Devices and pipes, which opening may disturb, are left alone.
+pub(super) fn open(path: &Path) -> Result<File> {
+    let place = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)?;
+    if !place.metadata()?.is_file() {
+        bail!("it is no regular file");
+    }
+    Ok(File::open(format!("/proc/self/fd/{}", place.as_raw_fd()))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    /// A /proc with process 7, which maps what the lines say, and whose root is `/`.
+    fn fake(maps: &str) -> tempfile::TempDir {
+        let proc = tempfile::tempdir().unwrap();
+        fs::create_dir_all(proc.path().join("7/map_files")).unwrap();
+        fs::write(proc.path().join("7/maps"), maps).unwrap();
+        symlink("/", proc.path().join("7/root")).unwrap();
+        proc
+    }
+
+    fn line(path: &str, inode: u64, rights: &str) -> String {
+        format!("00401000-00402000 {rights} 00000000 fe:01 {inode}                  {path}\n")
+    }
+
+    #[test]
+    fn a_file_that_is_mapped_in_parts_is_listed_once_and_data_not_at_all() {
+        let code = line("/lib/a b.so", 5, "r-xp");
+        let others = [("/data", "r--p"), ("/dev/zero", "r-xp"), ("/memfd:jit (deleted)", "r-xp"), ("[vdso]", "r-xp")];
+        let others: String = others.iter().map(|(path, rights)| line(path, 6, rights)).collect();
+        let proc = fake(&[code.as_str(), &others, &code].concat());
+        let found = of_process(proc.path(), 7).unwrap();
+        assert_eq!(found.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["/lib/a b.so"]);
+    }
+
+    #[test]
+    fn a_file_that_two_processes_map_is_listed_once() {
+        let proc = fake(&line("/lib/a.so", 5, "r-xp"));
+        fs::create_dir(proc.path().join("8")).unwrap();
+        fs::write(proc.path().join("8/maps"), line("/other/name/a.so", 5, "r-xp") + &line("/b.so", 6, "r-xp")).unwrap();
+        let found = of_all(proc.path());
+        assert_eq!(found.files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["/lib/a.so", "/b.so"]);
+        assert_eq!(found.refused, 0);
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_or_maps_nothing_is_told_so() {
+        let proc = fake("");
+        let reason = |pid| of_process(proc.path(), pid).unwrap_err().to_string();
+        assert!(reason(9).contains("no process 9") && reason(9).contains("./9"));
+        assert!(reason(7).contains("thread of the kernel"));
+    }
+
+    #[test]
+    fn a_replaced_file_is_not_taken_for_the_one_that_is_mapped() {
+        let new = tempfile::NamedTempFile::new().unwrap();
+        let inode = new.as_file().metadata().unwrap().ino();
+        let path = new.path().to_str().unwrap().to_owned();
+        let found = |inode| {
+            let proc = fake(&line(&path, inode, "r-xp"));
+            let file = of_process(proc.path(), 7).unwrap().remove(0).open();
+            file.map(|_| ()).map_err(|error| error.to_string())
+        };
+        assert_eq!(found(inode), Ok(()));
+        assert!(found(inode + 1).unwrap_err().contains("replaced"));
+    }
+
+    #[test]
+    fn a_deleted_file_is_opened_by_its_mapping() {
+        let kept = tempfile::NamedTempFile::new().unwrap();
+        let proc = fake(&line("/gone/a.so (deleted)", 5, "r-xp"));
+        let mapped = of_process(proc.path(), 7).unwrap().remove(0);
+        assert!(mapped.open().unwrap_err().to_string().contains("was deleted"));
+        symlink(kept.path(), proc.path().join("7/map_files/401000-402000")).unwrap();
+        assert!(mapped.open().is_ok());
+    }
+
+    #[test]
+    fn the_files_of_this_very_process_are_found_and_opened() {
+        let own = std::env::current_exe().unwrap();
+        let found = of_process(Path::new("/proc"), std::process::id()).unwrap();
+        let file = found.iter().find(|file| Path::new(&file.path) == own).unwrap().open().unwrap();
+        assert_eq!(file.metadata().unwrap().ino(), own.metadata().unwrap().ino());
+    }
+
+    #[test]
+    fn a_device_is_not_opened() {
+        assert!(open(Path::new("/dev/null")).unwrap_err().to_string().contains("no regular file"));
+    }
+}
