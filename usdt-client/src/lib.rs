@@ -67,6 +67,7 @@ pub mod message;
 mod plot;
 mod probe_site;
 pub mod protocol;
+mod recording;
 #[doc(hidden)]
 pub mod ring;
 pub mod semaphore;
@@ -76,6 +77,8 @@ mod task;
 pub mod testing;
 mod text;
 mod thread;
+#[cfg(feature = "tracing")]
+pub mod tracing_layer;
 pub mod zone;
 
 pub use clock::{ordered_ticks, ticks};

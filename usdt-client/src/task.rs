@@ -35,7 +35,8 @@ impl<'a> Task<'a> {
     }
 }
 
-fn next_number() -> u64 {
+/// A number that no other task or async zone of the process has.
+pub(crate) fn next_number() -> u64 {
     if cfg!(feature = "off") { 0 } else { NEXT_NUMBER.fetch_add(1, Ordering::Relaxed) }
 }
 

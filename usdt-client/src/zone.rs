@@ -54,7 +54,7 @@ pub fn begin_with_stack(location: &'static Location) -> ZoneToken {
 /// Begins a zone at a place that is known only now.
 #[inline(always)]
 pub fn begin_dynamic(location: &DynamicLocation<'_>) -> ZoneToken {
-    if crate::enabled() { begin_dynamic_enabled(location) } else { ZoneToken::INACTIVE }
+    if crate::enabled() { begin_at(location) } else { ZoneToken::INACTIVE }
 }
 
 /// Ends a zone, and those within it that are still open.
@@ -78,15 +78,16 @@ fn begin_enabled(location: &'static Location) -> ZoneToken {
     }
 }
 
+/// Begins a zone; the caller has seen that somebody records.
 #[cold]
 #[inline(never)]
-fn begin_dynamic_enabled(location: &DynamicLocation<'_>) -> ZoneToken {
+pub(crate) fn begin_at(place: &impl Place) -> ZoneToken {
     match emit::group(16) {
         Ok(mut group) => {
-            let number = location.number(group.arena());
+            let number = place.number(group.arena());
             write_begin(&mut group, number)
         }
-        Err(refused) => begin_refused(refused, location),
+        Err(refused) => begin_refused(refused, place),
     }
 }
 

@@ -1,4 +1,5 @@
 //! A program whose allocator is reported.
+#![allow(clippy::unwrap_used)] // the helpers of tests, too
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! Locks: who waits, who has them, and from when on that is told.
+#![allow(clippy::unwrap_used)] // the helpers of tests, too
 
 mod common;
 

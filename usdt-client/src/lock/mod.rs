@@ -20,12 +20,13 @@ mod std_lock;
 
 pub use std_lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, WaitTimeoutResult};
 
-use crate::arena::{self, Arena};
+use crate::arena::Arena;
 use crate::emit;
 use crate::identity::Identity;
 use crate::location::{DynamicLocation, Place};
 use crate::log::{CachedNumber, Entry};
 use crate::protocol::{EntryKind, ItemKind, LockAction};
+use crate::recording;
 use core::panic::Location;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -68,7 +69,7 @@ struct Reporter {
     kind: LockKind,
     /// Where the lock was made, if that is known.
     made_at: Option<&'static Location<'static>>,
-    /// The recording for which all holders are known; 0 is none. See [`recording`].
+    /// The recording for which all holders are known; 0 is none. See `recording.rs`.
     mark: AtomicU64,
     number: LockNumber,
 }
@@ -230,12 +231,12 @@ impl Reporter {
     /// Whether all holders are known to the recording that runs now.
     fn is_marked(&self) -> bool {
         let mark = self.mark.load(Ordering::Relaxed);
-        mark != 0 && is_of(mark, recording())
+        mark != 0 && recording::is_of(mark, recording::now())
     }
 
     /// From now on all holders are known. The caller has the lock and nobody else.
     fn set_mark(&self) {
-        self.mark.store(recording(), Ordering::Relaxed);
+        self.mark.store(recording::now(), Ordering::Relaxed);
     }
 
     /// Writes the event if all holders are known, and says whether they are.
@@ -264,21 +265,6 @@ impl Reporter {
         entry.number(self.kind as u32).number(made_at).text(self.name);
         entry.append_to(arena)
     }
-}
-
-/// The recording that runs now: the process's arena and the number of the
-/// collector that has it. 0 before the process's first event.
-fn recording() -> u64 {
-    arena::existing().map_or(0, |arena| {
-        let collector = arena.header().map_or(0, |header| header.attached.load(Ordering::Relaxed));
-        u64::from(arena.generation()) << 32 | u64::from(collector)
-    })
-}
-
-/// Whether what was marked in one recording is known in the other. What was
-/// written before an arena's first collector came (0) is read by that one.
-fn is_of(mark: u64, now: u64) -> bool {
-    mark == now || mark as u32 == 0 && mark >> 32 == now >> 32
 }
 
 /// The place of a call.
