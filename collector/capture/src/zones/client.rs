@@ -209,13 +209,12 @@ impl Client {
         while more {
             let before = self.log.position();
             let mut counters = Vec::new();
-            match self.log.take(&mut self.log_staged.data, &mut |counter| counters.push(counter)) {
-                Ok(entries) => self.log_staged.entries += entries,
-                Err(why) => {
-                    self.log_broken = true;
-                    self.losses.broken += 1;
-                    out.notes.push(format!("process {}: {why}", self.subject.pid));
-                }
+            let staged = &mut self.log_staged;
+            let taken = self.log.take(&mut staged.data, &mut staged.entries, &mut |counter| counters.push(counter));
+            if let Err(why) = taken {
+                self.log_broken = true;
+                self.losses.broken += 1;
+                out.notes.push(format!("process {}: {why}", self.subject.pid));
             }
             counters.into_iter().for_each(|counter| self.add_counter(counter, out.notes));
             more = self.log.position() > before && !self.log_broken;

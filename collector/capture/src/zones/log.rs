@@ -60,10 +60,15 @@ impl LogReader {
     }
 
     /// Appends the entries that are complete to `out`, in order, up to the
-    /// first that is not or to about a chunk. Returns how many; `counter` is
+    /// first that is not or to about a chunk, and counts them. `counter` is
     /// told of counters.
-    pub(super) fn take(&mut self, out: &mut Vec<u8>, counter: &mut dyn FnMut(CounterEntry)) -> Result<u32, BrokenLog> {
-        let (taken, mut entries) = (self.taken(), 0);
+    pub(super) fn take(
+        &mut self,
+        out: &mut Vec<u8>,
+        entries: &mut u32,
+        counter: &mut dyn FnMut(CounterEntry),
+    ) -> Result<(), BrokenLog> {
+        let taken = self.taken();
         while self.position < taken && out.len() < CHUNK_BYTES {
             let size = self.log.acquire(self.position) as usize;
             if size == 0 {
@@ -87,9 +92,9 @@ impl LogReader {
             }
             out.extend(self.scratch.iter().flat_map(|word| word.to_le_bytes()));
             self.position = end;
-            entries += 1;
+            *entries += 1;
         }
-        Ok(entries)
+        Ok(())
     }
 }
 

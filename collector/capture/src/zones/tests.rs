@@ -1,1 +1,526 @@
+//! Stories of marked programs, told by fake ones in this process.
 
+use std::path::Path;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use proptest::prelude::*;
+use syscollect_model::{ClockSource, LossCause};
+use syscollect_records::{ZoneChunk, ZoneLogChunk};
+use syscollect_store::{Chunk, ClientDefinition, Definition, LaneKind};
+use syscollect_usdt_client::protocol::{EntryKind, ItemKind, RING_BYTES, ValueType, item_words};
+
+use super::ZoneNotice;
+use super::fake::{FakeProgram, FakeThread, Making};
+use super::source::Follower;
+use super::watch::{Found, Watcher};
+use crate::clock::ticks_now;
+
+/// Tests look through this process's descriptors, so they go one by one.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Watcher and follower without their threads.
+struct Recorder {
+    watcher: Watcher,
+    found: Receiver<Found>,
+    follower: Follower,
+    chunks: Vec<Chunk>,
+    _alone: Option<MutexGuard<'static, ()>>,
+}
+
+impl Recorder {
+    fn new() -> Self {
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        Self { _alone: Some(alone), ..Self::another() }
+    }
+
+    /// A second one beside the first.
+    fn another() -> Self {
+        let (send, found) = channel();
+        let watcher = Watcher::new(Path::new("/"), send);
+        Self { watcher, found, follower: Follower::new(), chunks: Vec::new(), _alone: None }
+    }
+
+    fn told(&mut self, notice: ZoneNotice) {
+        self.watcher.notice(notice);
+    }
+
+    fn drain(&mut self, all: bool) -> f64 {
+        let Self { found, follower, chunks, .. } = self;
+        let mut sink = |chunk| chunks.push(chunk);
+        for found in found.try_iter() {
+            follower.found(found, ticks_now(ClockSource::Tsc), &mut sink);
+        }
+        follower.drain(all, &mut sink)
+    }
+
+    fn clients(&self) -> Vec<ClientDefinition> {
+        let definitions = self.chunks.iter().filter(|chunk| chunk.header.lane.kind == LaneKind::Definition);
+        let clients = definitions.filter_map(|chunk| match serde_json::from_slice(&chunk.data) {
+            Ok(Definition::Clients(clients)) => Some(clients),
+            _ => None,
+        });
+        clients.flatten().collect()
+    }
+
+    /// The chunks of zones: lane, prefix, words, records.
+    fn zones(&self) -> Vec<(u16, ZoneChunk, Vec<u64>)> {
+        let zones = self.chunks.iter().filter(|chunk| chunk.header.lane.kind == LaneKind::Zone);
+        let parts = zones.map(|chunk| {
+            let prefix = ZoneChunk::from_bytes(&chunk.data).unwrap();
+            assert_eq!(chunk.header.current_tid, prefix.tid);
+            let words = words_of(&chunk.data[ZoneChunk::SIZE..]);
+            assert_eq!(chunk.header.records as usize, items(&words).len());
+            (chunk.header.lane.cpu, prefix, words)
+        });
+        parts.collect()
+    }
+
+    /// All words of a thread's zones.
+    fn words(&self, tid: u32) -> Vec<u64> {
+        self.zones().into_iter().filter(|(_, prefix, _)| prefix.tid == tid).flat_map(|(.., words)| words).collect()
+    }
+
+    /// The locations of the zones that a thread began.
+    fn locations(&self, tid: u32) -> Vec<u64> {
+        let words = self.words(tid);
+        let begun = items(&words).into_iter().filter(|item| item[0] as u8 == ItemKind::ZoneBegin as u8);
+        begun.map(|item| item[1]).collect()
+    }
+
+    fn lost(&self, record: &str, cause: LossCause) -> u64 {
+        let losses = self.follower.losses();
+        let matching = losses.iter().filter(|loss| loss.record == record && loss.cause == cause);
+        matching.map(|loss| loss.count).sum()
+    }
+}
+
+fn words_of(bytes: &[u8]) -> Vec<u64> {
+    bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect()
+}
+
+fn items(words: &[u64]) -> Vec<&[u64]> {
+    let (mut at, mut found) = (0, Vec::new());
+    while at < words.len() {
+        let length = item_words(words[at]).unwrap();
+        found.push(&words[at..at + length]);
+        at += length;
+    }
+    found
+}
+
+fn zones(thread: FakeThread<'_>, locations: std::ops::Range<u32>) {
+    locations.for_each(|location| assert!(thread.zone(location)));
+}
+
+#[test]
+fn what_a_thread_wrote_before_it_was_announced_is_taken_with_what_follows() {
+    let mut recorder = Recorder::new();
+    let program = FakeProgram::new();
+    let thread = program.thread(7001);
+    zones(thread, 1..4);
+    recorder.told(program.announcement(&thread));
+    zones(thread, 4..6);
+    recorder.drain(false);
+    zones(thread, 6..8);
+    recorder.drain(true);
+    assert_eq!(recorder.locations(7001), [1, 2, 3, 4, 5, 6, 7]);
+    let clients = recorder.clients();
+    assert_eq!((clients.len(), clients[0].pid, clients[0].clock.as_str()), (1, std::process::id(), "tsc"));
+    assert!(recorder.follower.losses().is_empty());
+}
+
+#[test]
+fn chunks_say_when_their_items_were_written() {
+    let mut recorder = Recorder::new();
+    let program = FakeProgram::new();
+    let thread = program.thread(7001);
+    let before = ticks_now(ClockSource::Tsc).0;
+    zones(thread, 1..3);
+    let after = ticks_now(ClockSource::Tsc).0;
+    recorder.told(program.announcement(&thread));
+    recorder.drain(true);
+    let zone = recorder.chunks.iter().find(|chunk| chunk.header.lane.kind == LaneKind::Zone).unwrap();
+    let (first, last) = (zone.header.first.0, zone.header.last.0);
+    assert!(before <= first && first < last && last <= after, "{before} {first} {last} {after}");
+}
+
+#[test]
+fn the_program_is_told_that_somebody_reads() {
+    let mut recorder = Recorder::new();
+    let program = FakeProgram::new();
+    let thread = program.thread(7001);
+    assert_eq!(program.memory().arena().attached.load(Acquire), 0);
+    recorder.told(program.announcement(&thread));
+    assert_eq!(program.memory().arena().attached.load(Acquire), 1);
+    drop(recorder);
+    let mut later = Recorder::new();
+    later.told(program.announcement(&thread));
+    assert_eq!(program.memory().arena().attached.load(Acquire), 2);
+}
+
+#[test]
+fn a_recording_that_begins_later_takes_what_is_new_and_leaves_what_is_old() {
+    let mut recorder = Recorder::new();
+    let program = FakeProgram::new();
+    let thread = program.thread(std::process::id());
+    program.memory().arena().attached.store(4, Relaxed);
+    zones(thread, 1..4);
+    thread.header().lost.store(99, Relaxed);
+    recorder.follower = Follower::new();
+    zones(thread, 4..6);
+    recorder.told(ZoneNotice::ClientFile { pid: program.pid() });
+    recorder.drain(false);
+    zones(thread, 6..7);
+    thread.header().lost.fetch_add(5, Relaxed);
+    recorder.drain(true);
+    assert_eq!(recorder.locations(std::process::id()), [4, 5, 6]);
+    assert_eq!(recorder.lost("item", LossCause::LaneFull), 5, "the earlier 99 are not this recording's");
+    assert_eq!(program.memory().arena().attached.load(Acquire), 5);
+}
+
+#[test]
+fn an_arena_that_a_child_has_inherited_is_not_the_childs() {
+    let mut recorder = Recorder::new();
+    let program = FakeProgram::new();
+    program.memory().arena().pid.store(1, Relaxed);
+    recorder.told(ZoneNotice::ClientFile { pid: program.pid() });
+    recorder.drain(true);
+    assert!(recorder.clients().is_empty());
+    assert_eq!(program.memory().arena().attached.load(Acquire), 0);
+}
+
+#[test]
+fn items_go_on_over_the_end_of_the_ring_for_many_rounds() {
+    let mut recorder = Recorder::new();
+    let program = FakeProgram::new();
+    let thread = program.thread(7001);
+    recorder.told(program.announcement(&thread));
+    let mut written = Vec::new();
+    for round in 0..40_u64 {
+        // 32 and 24 bytes: the end of the data is met at every remainder.
+        for n in 0..2_500 {
+            let ticks = ticks_now(ClockSource::Tsc).0 << 8;
+            let long = [ticks | ItemKind::Alloc as u64, round, n, 3];
+            let short = [ticks | ItemKind::Plot as u64, round, n];
+            for item in [&long[..], &short[..(if n % 7 == 0 { 3 } else { 0 })]] {
+                if !item.is_empty() {
+                    assert!(thread.write(item), "the ring is full in round {round}");
+                    written.extend_from_slice(item);
+                }
+            }
+        }
+        recorder.drain(false);
+    }
+    recorder.drain(true);
+    assert!(written.len() * 8 > 3 * RING_BYTES);
+    assert!(recorder.words(7001) == written);
+    assert!(recorder.chunks.iter().all(|chunk| chunk.data.len() <= (64 << 10) + ZoneChunk::SIZE + 64));
+    assert_eq!(thread.header().tail.load(Acquire), thread.header().head.load(Acquire));
+}
+
+#[test]
+fn a_ring_whose_thread_has_ended_is_emptied_and_serves_the_next_thread() {
+    let mut recorder = Recorder::new();
+    let program = FakeProgram::new();
+    let first = program.thread(7001);
+    recorder.told(program.announcement(&first));
+    zones(first, 1..3);
+    first.end();
+    recorder.drain(false);
+    let second = program.thread(7002);
+    assert_eq!(second.number, first.number, "the ring was given back");
+    zones(second, 3..5);
+    recorder.drain(false);
+    assert!(recorder.locations(7002).is_empty(), "nobody has said whose they are");
+    recorder.told(program.announcement(&second));
+    recorder.drain(true);
+    assert_eq!((recorder.locations(7001), recorder.locations(7002)), (vec![1, 2], vec![3, 4]));
+    let lanes: Vec<_> = recorder.zones().iter().map(|(lane, prefix, _)| (*lane, prefix.owner)).collect();
+    assert_eq!(lanes, [(0, 1), (0, 2)], "one lane, and its owner changes");
+    let sequences: Vec<_> = recorder.chunks.iter().filter(|chunk| chunk.header.lane.kind == LaneKind::Zone).collect();
+    assert_eq!((sequences[1].header.sequence, sequences[1].header.records_before), (1, 4));
+}
+
+#[test]
+fn a_ring_that_nobody_announced_is_found() {
+    let mut recorder = Recorder::new();
+    let program = FakeProgram::new();
+    let (announced, other) = (program.thread(std::process::id()), program.thread(std::process::id()));
+    zones(announced, 1..2);
+    recorder.told(program.announcement(&announced));
+    zones(other, 2..3);
+    recorder.watcher.survey();
+    recorder.drain(true);
+    assert_eq!(recorder.locations(std::process::id()), [1, 2]);
+}
+
+#[test]
+fn a_program_that_died_is_read_to_the_end() {
+    let mut recorder = Recorder::new();
+    let program = FakeProgram::new();
+    let thread = program.thread(7001);
+    recorder.told(program.announcement(&thread));
+    zones(thread, 1..3);
+    recorder.drain(false);
+    zones(thread, 3..5);
+    drop(program);
+    recorder.watcher.found_for_tests(Found::Gone { client: 1 });
+    recorder.drain(false);
+    assert_eq!(recorder.locations(7001), [1, 2, 3, 4]);
+    recorder.drain(true);
+    assert_eq!(recorder.zones().len(), 1, "and then forgotten");
+    assert!(recorder.follower.losses().is_empty());
+}
+
+#[test]
+fn a_second_ring_of_a_program_that_died_meanwhile_is_read_too() {
+    let mut recorder = Recorder::new();
+    let program = FakeProgram::new();
+    let first = program.thread(7001);
+    recorder.told(program.announcement(&first));
+    let second = program.thread(7002);
+    zones(second, 1..3);
+    let late = program.announcement(&second);
+    drop(program);
+    recorder.told(late);
+    recorder.drain(true);
+    assert_eq!(recorder.locations(7002), [1, 2]);
+}
+
+#[test]
+fn a_program_that_died_before_it_was_taken_is_one_loss() {
+    let mut recorder = Recorder::new();
+    let program = FakeProgram::new();
+    let thread = program.thread(7001);
+    zones(thread, 1..3);
+    let late = program.announcement(&thread);
+    drop(program);
+    recorder.told(late);
+    recorder.drain(true);
+    assert_eq!(recorder.lost("ring", LossCause::NotTaken), 1);
+}
+
+#[test]
+fn a_full_ring_counts_what_it_lost_and_goes_on() {
+    let mut recorder = Recorder::new();
+    let program = FakeProgram::new();
+    let thread = program.thread(7001);
+    recorder.told(program.announcement(&thread));
+    let frame = || [ticks_now(ClockSource::Tsc).0 << 8 | ItemKind::Frame as u64, 0];
+    let fitted = (0..70_000).filter(|_| thread.write(&frame())).count();
+    let lost = 70_000 - fitted as u64;
+    assert!(lost > 0);
+    assert!(recorder.drain(false) >= 1.0, "a full ring makes the collector hurry");
+    assert!(thread.write(&frame()), "there is room again");
+    recorder.drain(true);
+    assert_eq!(items(&recorder.words(7001)).len(), fitted + 1);
+    assert_eq!(recorder.lost("item", LossCause::LaneFull), lost);
+    program.memory().arena().events_without_ring.store(7, Relaxed);
+    program.memory().arena().definitions_lost.store(3, Relaxed);
+    assert_eq!(recorder.lost("event of a thread without a ring", LossCause::LaneFull), 7);
+    assert_eq!(recorder.lost("definition", LossCause::LaneFull), 3);
+}
+
+#[test]
+fn definitions_come_in_their_order_and_only_when_they_are_complete() {
+    let mut recorder = Recorder::new();
+    let program = FakeProgram::new();
+    let thread = program.thread(7001);
+    let number = program.define(&[11], EntryKind::String);
+    let late = program.reserve(&[22, 23], EntryKind::String);
+    program.define(&[33], EntryKind::String);
+    zones(thread, number..number + 1);
+    recorder.told(program.announcement(&thread));
+    recorder.drain(true);
+    program.complete(late, 2);
+    recorder.drain(true);
+    let logs: Vec<_> = recorder.chunks.iter().filter(|chunk| chunk.header.lane.kind == LaneKind::ZoneLog).collect();
+    let parts: Vec<_> = logs
+        .iter()
+        .map(|chunk| {
+            let prefix = ZoneLogChunk::from_bytes(&chunk.data).unwrap();
+            (prefix.position, chunk.header.records, words_of(&chunk.data[ZoneLogChunk::SIZE..]))
+        })
+        .collect();
+    let header = |bytes: u64| bytes | (EntryKind::String as u64) << 32;
+    assert_eq!(parts, [(0, 1, vec![header(16), 11]), (16, 2, vec![header(24), 22, 23, header(16), 33])]);
+}
+
+#[test]
+fn counters_of_an_application_become_plots_of_its_process() {
+    let mut recorder = Recorder::new();
+    let program = FakeProgram::new();
+    let thread = program.thread(7001);
+    let value = std::sync::atomic::AtomicU64::new(42);
+    let number = program.define(&[ValueType::Unsigned as u64, value.as_ptr() as u64, 0], EntryKind::Counter);
+    recorder.told(program.announcement(&thread));
+    let pid = std::process::id();
+    let plotted = |recorder: &mut Recorder, wanted: u64| {
+        for _ in 0..200 {
+            recorder.drain(true);
+            let words = recorder.words(pid);
+            if items(&words).iter().any(|item| item[2] == wanted) {
+                return words;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        panic!("{wanted} was never seen: {:?}", recorder.words(pid));
+    };
+    let words = plotted(&mut recorder, 42);
+    assert_eq!((words[0] as u8, words[1]), (ItemKind::Plot as u8, u64::from(number) | 1 << 32));
+    value.store(43, Release);
+    plotted(&mut recorder, 43);
+}
+
+#[test]
+fn an_arena_is_one_recorders_at_a_time_and_the_next_ones_after_it() {
+    let mut first = Recorder::new();
+    let program = FakeProgram::new();
+    let thread = program.thread(std::process::id());
+    let mut second = Recorder::another();
+    zones(thread, 1..2);
+    first.told(program.announcement(&thread));
+    second.told(program.announcement(&thread));
+    first.drain(true);
+    second.drain(true);
+    assert_eq!(first.locations(std::process::id()), [1]);
+    assert!(second.clients().is_empty());
+    assert_eq!(second.follower.statistics().get("marked_programs_held_by_others"), Some(&1));
+    assert!(second.follower.losses().is_empty(), "what the other has is not lost");
+    // The first one ends.
+    let alone = first._alone.take();
+    drop(first);
+    zones(thread, 2..3);
+    second.watcher.roll_call();
+    second.drain(true);
+    assert_eq!(second.locations(std::process::id()), [2]);
+    drop(alone);
+}
+
+#[test]
+fn two_programs_in_one_process_are_two_clients() {
+    let mut recorder = Recorder::new();
+    let (one, other) = (FakeProgram::new(), FakeProgram::new());
+    let (a, b) = (one.thread(7001), other.thread(7001));
+    zones(a, 1..2);
+    zones(b, 2..3);
+    recorder.told(one.announcement(&a));
+    recorder.told(other.announcement(&b));
+    recorder.drain(true);
+    assert_eq!(recorder.clients().len(), 2);
+    let by_client: Vec<_> = recorder.zones().iter().map(|(_, prefix, words)| (prefix.client, words[1])).collect();
+    assert_eq!(by_client, [(1, 1), (2, 2)]);
+}
+
+#[test]
+fn what_is_no_arena_is_not_taken() {
+    let mut recorder = Recorder::new();
+    let good = Making::default();
+    let wrong = [
+        Making { sealed: false, ..good },
+        Making { bytes: good.bytes - 4096, ..good },
+        Making { magic: 1, ..good },
+        Making { version: 99, ..good },
+    ];
+    for making in wrong {
+        let program = FakeProgram::made(making);
+        recorder.told(program.announcement(&program.thread(7001)));
+        assert_eq!(program.memory().arena().attached.load(Acquire), 0);
+    }
+    let not_a_memfd = tempfile::tempfile().unwrap();
+    let descriptor = std::os::fd::AsRawFd::as_raw_fd(&not_a_memfd) as u64;
+    recorder.told(ZoneNotice::Announcement { ticks: 0, pid: std::process::id(), tid: 1, descriptor, ring: 0 });
+    recorder.drain(true);
+    assert!(recorder.clients().is_empty());
+    assert_eq!(recorder.lost("ring", LossCause::NotTaken), 5);
+}
+
+#[test]
+fn a_ring_that_lies_is_given_up_and_no_other() {
+    let mut recorder = Recorder::new();
+    let program = FakeProgram::new();
+    let threads: Vec<_> = (0..6).map(|n| program.thread(7000 + n)).collect();
+    for thread in &threads {
+        zones(*thread, 1..3);
+        recorder.told(program.announcement(thread));
+    }
+    threads[0].header().head.store(RING_BYTES as u64 + 8, Release);
+    threads[1].header().head.fetch_add(4, Release);
+    threads[2].write(&[0x7f]);
+    threads[3].write(&[ItemKind::Text as u64 | 200 << 16]);
+    threads[4].header().state.store(17, Release);
+    recorder.drain(true);
+    zones(threads[5], 3..4);
+    recorder.drain(true);
+    assert_eq!(recorder.locations(7005), [1, 2, 3]);
+    assert_eq!(recorder.locations(7002), [1, 2], "what was good is kept");
+    assert_eq!(recorder.lost("ring", LossCause::Undecodable), 5);
+}
+
+#[test]
+fn a_log_that_lies_ends_there() {
+    let mut recorder = Recorder::new();
+    let program = FakeProgram::new();
+    let thread = program.thread(7001);
+    program.define(&[1], EntryKind::String);
+    let at = program.reserve(&[2], EntryKind::String);
+    program.complete(at, 100_000);
+    program.define(&[3], EntryKind::String);
+    recorder.told(program.announcement(&thread));
+    recorder.drain(true);
+    recorder.drain(true);
+    let entries: u32 = recorder
+        .chunks
+        .iter()
+        .filter(|chunk| chunk.header.lane.kind == LaneKind::ZoneLog)
+        .map(|chunk| chunk.header.records)
+        .sum();
+    assert_eq!((entries, recorder.lost("ring", LossCause::Undecodable)), (1, 1));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// Whatever a ring and its header hold: no panic, no hang, a bounded number
+    /// of bytes, only whole items, and the other ring's are untouched.
+    #[test]
+    fn nothing_that_a_program_writes_harms_more_than_its_own_lane(
+        words in prop::collection::vec(prop_oneof![any::<u64>(), 0u64..0x20, 0xc0u64..0x100], 1..400),
+        tail in prop_oneof![Just(0), any::<u64>(), 0..(RING_BYTES as u64 * 2)],
+        ahead in prop_oneof![0..4000u64, any::<u64>()],
+        state in 0..4u32,
+        rings in any::<u32>(),
+        log_taken in any::<u64>(),
+        log in prop::collection::vec(any::<u64>(), 1..50),
+    ) {
+        let mut recorder = Recorder::new();
+        let program = FakeProgram::new();
+        let (hostile, honest) = (program.thread(7001), program.thread(7002));
+        zones(honest, 1..3);
+        for word in &log {
+            program.reserve(&[*word], EntryKind::String);
+        }
+        for word in &words {
+            hostile.write(&[*word]);
+        }
+        let header = hostile.header();
+        header.tail.store(tail, Release);
+        header.head.store(tail.wrapping_add(ahead), Release);
+        recorder.told(program.announcement(&hostile));
+        recorder.told(program.announcement(&honest));
+        header.state.store(state, Release);
+        program.memory().arena().rings.store(rings, Release);
+        program.memory().arena().log_taken.store(log_taken, Release);
+        recorder.watcher.survey();
+        for _ in 0..3 {
+            recorder.drain(false);
+        }
+        recorder.drain(true);
+        prop_assert_eq!(recorder.locations(7002), [1, 2]);
+        prop_assert!(recorder.words(7001).len() <= RING_BYTES / 8);
+        let total: u64 = recorder.follower.losses().iter().map(|loss| loss.count).sum();
+        prop_assert!(total < u64::MAX / 2);
+    }
+}
