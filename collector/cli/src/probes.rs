@@ -186,9 +186,7 @@ impl Found {
     fn finish(self, target: &Target<'_>) -> Result<ExitCode> {
         if self.refused > 0 {
             let count = grouped(self.refused as u64);
-            eprintln!(
-                "syscollect: {count} processes belong to other users and were left out: run it as root, with sudo"
-            );
+            eprintln!("syscollect: processes of other users were left out ({count}); see them as root, with sudo");
         }
         let place = match target {
             Target::File(path) => printable(path),

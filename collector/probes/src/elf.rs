@@ -111,6 +111,12 @@ impl<'data, R: ReadRef<'data>> Elf<'data, R> {
         self.data.read_bytes_at(at, size).map_err(|()| ProbeError::Damaged { what })
     }
 
+    /// The lowest address of code.
+    pub(crate) fn code_start(&self) -> Option<u64> {
+        let code = self.loaded.iter().filter(|segment| segment.p_flags(ENDIAN).contains(elf::PF_X));
+        code.map(|segment| segment.p_vaddr(ENDIAN)).min()
+    }
+
     /// Where the code at an address lies in the file.
     pub(crate) fn code_offset(&self, address: u64) -> Option<u64> {
         self.offset(address, 1, |segment| segment.p_flags(ENDIAN).contains(elf::PF_X))

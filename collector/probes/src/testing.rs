@@ -43,6 +43,7 @@ impl File {
 
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut file = vec![0; (DATA_OFFSET + SIZE) as usize];
+        file[CODE_OFFSET as usize..DATA_OFFSET as usize].fill(0x90);
         let mut names = vec![0];
         let mut segments = [(1, 5, CODE_OFFSET, CODE, SIZE), (1, 6, DATA_OFFSET, DATA, SIZE)].to_vec();
         for (kind, contents) in &self.segments {

@@ -72,8 +72,9 @@ pub fn usdt_probes<'data, R: ReadRef<'data>>(data: R) -> Result<UsdtProbes, Prob
     let elf = Elf::parse(data)?;
     let mut warnings = Warnings::default();
     let notes = note::read(&elf, &mut warnings)?;
+    let kept: Vec<&Note<'_>> = notes.iter().filter(|note| !is_dropped(note, &elf)).collect();
     let read_all = |symbol: &dyn Fn(&str) -> Option<u64>, warnings: &mut Warnings| -> Vec<UsdtProbe> {
-        notes.iter().filter_map(|note| probe(note, &elf, symbol).map_err(|why| warnings.add(why)).ok()).collect()
+        kept.iter().filter_map(|note| probe(note, &elf, symbol).map_err(|why| warnings.add(why)).ok()).collect()
     };
 
     // Few files have arguments that name a variable; in these all are looked up at once.
@@ -94,6 +95,12 @@ pub fn usdt_probes<'data, R: ReadRef<'data>>(data: R) -> Result<UsdtProbes, Prob
     Ok(UsdtProbes { probes, warnings: warnings.finish() })
 }
 
+/// Whether the linker dropped the code that the note is of, but not the note, whose address then is
+/// the site's offset in its function, or a mark at the end of all addresses. It is no mistake.
+fn is_dropped<'data, R: ReadRef<'data>>(note: &Note<'_>, elf: &Elf<'data, R>) -> bool {
+    elf.code_start().is_some_and(|start| note.site < start) || note.site >= u64::MAX - 1
+}
+
 /// The probe of a note, or why it is none.
 fn probe<'data, R: ReadRef<'data>>(
     note: &Note<'_>,
@@ -104,6 +111,10 @@ fn probe<'data, R: ReadRef<'data>>(
     let offset = elf
         .code_offset(note.site)
         .ok_or_else(|| format!("{provider}:{name}: its site {:#x} is not in the file's code", note.site))?;
+    // To put a probe into the middle of an instruction would break the program.
+    if !is_nop(elf.bytes_up_to(offset, 4)) {
+        return Err(format!("{provider}:{name}: there is no nop at its site {:#x}, so it is no probe", note.site));
+    }
     let semaphore = match note.semaphore {
         None => None,
         Some(address) => Some(elf.data_offset(address, 2).ok_or_else(|| {
@@ -119,6 +130,12 @@ fn probe<'data, R: ReadRef<'data>>(
         return Err(format!("{provider}:{name}: it has more than {ARGUMENTS_MAX} arguments"));
     }
     Ok(UsdtProbe { provider: provider.into_owned(), name: name.into_owned(), offset, semaphore, arguments })
+}
+
+/// Whether an instruction begins here that does nothing: `nop`, or one of its longer forms.
+fn is_nop(code: &[u8]) -> bool {
+    let prefixes = code.iter().take_while(|byte| **byte == 0x66).count();
+    matches!(code.get(prefixes..), Some([0x90, ..] | [0x0f, 0x1f, ..]))
 }
 
 #[cfg(test)]

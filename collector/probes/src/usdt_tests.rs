@@ -77,6 +77,30 @@ fn a_malformed_note_is_a_warning_and_the_others_are_listed() {
 }
 
 #[test]
+fn a_note_whose_code_the_linker_dropped_is_passed_over_without_a_word() {
+    let dropped = [0x18, 0, u64::MAX, u64::MAX - 1].map(|site| note([site, 0, 0], &["a", "dropped", ""])).concat();
+    let found = probes(&File::with_notes([dropped, line()].concat()).bytes());
+    assert_eq!((found.probes.len(), found.warnings.len()), (1, 0), "{:?}", found.warnings);
+}
+
+#[test]
+fn a_site_that_holds_an_instruction_is_not_probed() {
+    let site = (CODE_OFFSET + 0x20) as usize;
+    let with_code = |code: &[u8]| {
+        let mut bytes = File::with_notes(line()).bytes();
+        bytes[site..site + code.len()].copy_from_slice(code);
+        probes(&bytes)
+    };
+    for nop in [&[0x90][..], &[0x66, 0x90], &[0x0f, 0x1f, 0x44, 0, 0], &[0x66, 0x0f, 0x1f, 0x44, 0, 0]] {
+        assert_eq!(with_code(nop).probes.len(), 1, "{nop:x?}");
+    }
+    for other in [&[0x48, 0x89, 0xe5][..], &[0xcc], &[0x0f, 0x0b], &[0x66, 0x66, 0x66, 0x66]] {
+        let found = with_code(other);
+        assert!(found.probes.is_empty() && found.warnings[0].contains("no nop"), "{other:x?}");
+    }
+}
+
+#[test]
 fn a_table_that_is_cut_within_a_note_keeps_what_came_before() {
     let mut notes = [line(), line()].concat();
     notes.truncate(notes.len() - 20);

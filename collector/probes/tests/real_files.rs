@@ -1,5 +1,6 @@
 //! Files that others made, compared with what `readelf` says of them. A file that
 //! this machine lacks is passed over.
+#![allow(clippy::unwrap_used, reason = "what readelf prints is what these tests expect")]
 
 use std::path::Path;
 use std::process::Command;
