@@ -37,14 +37,17 @@ mod lane;
 mod losses;
 mod mappings;
 pub mod order;
+mod output;
 mod places;
 mod play;
+mod probes;
 mod session;
 mod source;
 mod stacks;
 mod symbols;
 mod tasks;
 mod thread_ids;
+mod zones;
 
 pub use error::MergeError;
 pub use play::Played;

@@ -42,7 +42,11 @@ fn drops_chunks(cause: LossCause) -> bool {
 
 /// How losses name a lane: lanes of the machine as a whole have no CPU.
 pub(crate) fn lane_key(lane: Lane) -> Key {
-    let machine = matches!(lane.kind, LaneKind::Counter | LaneKind::Clock | LaneKind::Definition);
+    // The numbers of zone lanes are no CPUs.
+    let machine = matches!(
+        lane.kind,
+        LaneKind::Counter | LaneKind::Clock | LaneKind::Definition | LaneKind::Zone | LaneKind::ZoneLog
+    );
     (lane.kind.name().to_owned(), (!machine).then_some(u32::from(lane.cpu)))
 }
 
@@ -51,7 +55,8 @@ impl Losses {
     pub(crate) fn new(reader: &CaptureReader, declared: &[LaneLoss]) -> Self {
         let mut losses = Self::default();
         for loss in declared.iter().filter(|loss| loss.count > 0) {
-            let lane = losses.lanes.entry((loss.lane.clone(), loss.cpu)).or_default();
+            let cpu = loss.cpu.filter(|_| ![LaneKind::Zone.name(), LaneKind::ZoneLog.name()].contains(&&*loss.lane));
+            let lane = losses.lanes.entry((loss.lane.clone(), cpu)).or_default();
             let count = lane.declared.entry(loss.cause).or_default();
             *count = count.saturating_add(loss.count);
         }

@@ -3,17 +3,22 @@
 use crate::lane::{ChunkStart, LaneCursor, Record, Timed};
 use crate::losses::{GapCauses, Losses, lane_key};
 use crate::order::{Cursor, Merge};
+use crate::output::Output;
+use crate::probes::cursor::ProbeCursor;
 use crate::session::Session;
 use crate::source::{Item, Source};
 use crate::stacks::{Resolved, Resolver, StackCache};
 use crate::tasks::{Step, add_process, add_thread, unknown_name};
 use crate::thread_ids::ThreadIds;
+use crate::zones::Marked;
+use crate::zones::cursor::ZoneCursor;
+use crate::zones::state::{MARKS, Mark, Marks, Writer};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use syscollect_model::{
-    Event, Exporter, Loss, LossCause, Migration, OffCpu, Sample, Scope, SleepState, StringId, Switch, Tables, ThreadId,
-    Ticks, Time, TimeCursor, Track, TrackId, TrackKind, Wakeup,
+    ClockMap, Event, Exporter, Location, LocationId, LockId, Loss, LossCause, Migration, OffCpu, ProcessId, Sample,
+    Scope, SleepState, StringId, Switch, Tables, ThreadId, Ticks, Time, TimeCursor, Track, TrackId, TrackKind, Wakeup,
 };
 use syscollect_records::{CounterRecord, RecordKind, SampleRecord, SchedRecord, sched_flags, stack_id, task_state};
 use syscollect_store::{Lane, LaneKind};
@@ -35,6 +40,8 @@ pub struct Played {
     pub lost: u64,
     /// Events whose stack was taken and lost, or whose definition is lost.
     pub missing_stacks: u64,
+    /// Hits of probes that end what nothing began: it began before the recording, or that hit was lost.
+    pub unmatched_ends: u64,
 }
 
 /// Rows that playing adds for what nothing announced.
@@ -42,37 +49,47 @@ pub struct Played {
 pub(crate) struct Found {
     threads: FxHashMap<u32, ThreadId>,
     frequencies: FxHashMap<u32, TrackId>,
+    /// Tracks of marks; the number tells tracks of one name apart.
+    tracks: FxHashMap<(Scope, StringId, TrackKind, u64), TrackId>,
+    /// Locks by process, client and number.
+    pub(crate) locks: FxHashMap<(ProcessId, u32, u32), LockId>,
+    pub(crate) locations: FxHashMap<Location, LocationId>,
 }
 
 /// A lane while it is played.
-struct LaneState {
-    lane: Lane,
+pub(crate) struct LaneState {
+    pub(crate) lane: Lane,
     current: Option<ThreadId>,
     stacks: StackCache,
     gaps: GapCauses,
     /// Time of its last record.
-    last: Option<Time>,
+    pub(crate) last: Option<Time>,
+    /// Zones: who writes now.
+    pub(crate) writer: Option<Writer>,
 }
 
 /// A session on its way into an exporter.
 pub(crate) struct Player<'a, E> {
-    exporter: &'a mut E,
-    range: Range<Time>,
-    /// Names that threads got before the range.
-    names: BTreeMap<ThreadId, StringId>,
-    tables: &'a mut Tables,
-    resolver: &'a mut Resolver,
+    output: Output<'a, E>,
+    pub(crate) tables: &'a mut Tables,
+    pub(crate) resolver: &'a mut Resolver,
     counters: &'a FxHashMap<u64, TrackId>,
-    found: &'a mut Found,
-    clock: TimeCursor<'a>,
-    threads: ThreadIds,
-    lanes: Vec<LaneState>,
-    losses: Losses,
+    pub(crate) found: &'a mut Found,
+    pub(crate) marked: &'a Marked,
+    pub(crate) marks: Marks,
+    pub(crate) map: &'a ClockMap,
+    pub(crate) clock: TimeCursor<'a>,
+    pub(crate) threads: ThreadIds,
+    pub(crate) lanes: Vec<LaneState>,
+    pub(crate) losses: Losses,
     counts: [u64; 256],
-    records: u64,
-    missing_stacks: u64,
+    pub(crate) records: u64,
+    pub(crate) missing_stacks: u64,
+    pub(crate) unmatched: u64,
     first: Option<Time>,
-    now: Time,
+    pub(crate) now: Time,
+    /// Ticks of the present item.
+    pub(crate) ticks: u64,
 }
 
 impl<'a, E: Exporter> Player<'a, E> {
@@ -83,32 +100,46 @@ impl<'a, E: Exporter> Player<'a, E> {
         range: Range<Time>,
     ) -> Result<(Played, Losses), E::Error> {
         let reader = &session.reader;
-        let event_lane = |lane: &Lane| matches!(lane.kind, LaneKind::Sched | LaneKind::Sample | LaneKind::Counter);
-        let lanes: Vec<Lane> = reader.lanes().into_iter().filter(event_lane).collect();
+        let (marked, map) = (&session.marked, &session.clock);
+        let source = |lane: &Lane| match lane.kind {
+            LaneKind::Sched | LaneKind::Sample | LaneKind::Counter => {
+                Some((*lane, Source::Lane(Timed(LaneCursor::new(reader, *lane)))))
+            }
+            LaneKind::Zone => {
+                Some((*lane, Source::Zones(Box::new(ZoneCursor::new(reader, *lane, &marked.programs, map)))))
+            }
+            LaneKind::Probe => Some((*lane, Source::Probes(Box::new(ProbeCursor::new(reader, *lane))))),
+            _ => None,
+        };
+        let (lanes, lane_sources): (Vec<Lane>, Vec<Source<'a>>) = reader.lanes().iter().filter_map(source).unzip();
         // Steps come first, so that of equal ticks a task is born before it runs.
         let mut sources = vec![Source::steps(&session.history.steps)];
-        sources.extend(lanes.iter().map(|lane| Source::Lane(Timed(LaneCursor::new(reader, *lane)))));
+        sources.extend(lane_sources);
+        sources.push(Source::Markers(&marked.survey.markers));
         let mut threads = ThreadIds::default();
         threads.bind(0, Tables::IDLE_THREAD);
         let initial = session.found.threads.iter().map(|(tid, thread)| (*tid, *thread));
         initial.chain(session.history.initial.iter().copied()).for_each(|(tid, thread)| threads.bind(tid, thread));
         let mut player = Self {
-            exporter,
-            range,
-            names: BTreeMap::new(),
+            output: Output::new(exporter, range),
+            marks: Marks::new(&mut session.tables.strings),
             tables: &mut session.tables,
             resolver: &mut session.resolver,
             counters: &session.counters,
             found: &mut session.found,
-            clock: session.clock.cursor(),
+            marked,
+            map,
+            clock: map.cursor(),
             threads,
             lanes: Vec::new(),
             losses: session.known_losses.clone(),
             counts: [0; 256],
             records: session.definition_records,
             missing_stacks: 0,
+            unmatched: 0,
             first: None,
             now: Time(0),
+            ticks: 0,
         };
         player.lanes = lanes.iter().map(|lane| player.lane_state(*lane)).collect();
         player.name_threads(sources.iter().filter_map(Source::key).min(), &session.history.first_names)?;
@@ -118,7 +149,7 @@ impl<'a, E: Exporter> Player<'a, E> {
 
     fn lane_state(&self, lane: Lane) -> LaneState {
         let gaps = GapCauses::new(self.losses.declared_chunks(lane));
-        LaneState { lane, current: None, stacks: StackCache::default(), gaps, last: None }
+        LaneState { lane, current: None, stacks: StackCache::default(), gaps, last: None, writer: None }
     }
 
     /// Tells the first names of threads that get others later.
@@ -132,24 +163,29 @@ impl<'a, E: Exporter> Player<'a, E> {
         let mut merge = Merge::new(sources);
         // Lanes of tasks have no state here, so they are made when they are first seen.
         let mut task_lanes = Vec::new();
-        for (index, (ticks, item)) in merge.by_ref() {
+        while let Some((index, (ticks, item))) = merge.next() {
             self.advance(ticks);
             match item {
                 Item::Record(record) => self.record(index - 1, record)?,
                 Item::Step(step) => self.step(step, &mut task_lanes)?,
+                Item::Zones(record) => self.zones(index - 1, record, merge.lanes()[index].group())?,
+                Item::Probes(item) => self.probes(index - 1, item, merge.lanes()[index].hit())?,
+                Item::Marker(marker) => self.placed_marker(marker)?,
             }
         }
-        for cursor in merge.lanes().iter().filter_map(Source::lane) {
-            self.losses.unreadable(cursor.lane(), cursor.unreadable());
-            self.losses.undecodable(cursor.lane(), cursor.undecodable());
+        for (lane, unreadable, undecodable) in merge.lanes().iter().filter_map(Source::lost) {
+            self.losses.unreadable(lane, unreadable);
+            self.losses.undecodable(lane, undecodable);
         }
-        Ok(())
+        self.close_all()
     }
 
     fn finish(self) -> (Played, Losses) {
         let name = |number: usize| RecordKind::from_number(number as u8).map_or("unknown", RecordKind::name);
         let kinds = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
-        let events_by_type: BTreeMap<_, _> = kinds.map(|(number, count)| (name(number).to_owned(), *count)).collect();
+        let kinds = kinds.map(|(number, count)| (name(number), *count));
+        let marks = MARKS.into_iter().zip(self.marks.counts).filter(|(_, count)| *count > 0);
+        let events_by_type: BTreeMap<_, _> = kinds.chain(marks).map(|(name, count)| (name.to_owned(), count)).collect();
         let events = events_by_type.values().sum();
         let played = Played {
             records: self.records,
@@ -159,6 +195,7 @@ impl<'a, E: Exporter> Player<'a, E> {
             last: self.first.map(|_| self.now),
             lost: 0,
             missing_stacks: self.missing_stacks,
+            unmatched_ends: self.unmatched,
         };
         (played, self.losses)
     }
@@ -166,6 +203,7 @@ impl<'a, E: Exporter> Player<'a, E> {
     /// Moves the present to `ticks`; it never goes back.
     #[inline]
     fn advance(&mut self, ticks: u64) {
+        self.ticks = ticks;
         self.now = self.now.max(self.clock.time(Ticks(ticks)));
     }
 
@@ -178,33 +216,18 @@ impl<'a, E: Exporter> Player<'a, E> {
         }
     }
 
+    /// Counts what a program or a probe told; its records are counted as they come.
     #[inline]
-    fn emit(&mut self, event: &Event) -> Result<(), E::Error> {
-        if !self.range.contains(&self.now) {
-            self.outside(event);
-            return Ok(());
-        }
-        if !self.names.is_empty() {
-            self.tell_names()?;
-        }
-        self.exporter.event(self.now, event, self.tables)
-    }
-
-    /// Of what comes before the range only the names last.
-    #[cold]
-    fn outside(&mut self, event: &Event) {
-        if let Event::ThreadName(thread, name) = event
-            && self.now < self.range.start
-        {
-            self.names.insert(*thread, *name);
+    pub(crate) fn mark(&mut self, mark: Mark) {
+        self.marks.counts[mark as usize] += 1;
+        if self.first.is_none() {
+            self.first = Some(self.now);
         }
     }
 
-    #[cold]
-    fn tell_names(&mut self) -> Result<(), E::Error> {
-        let mut names = std::mem::take(&mut self.names).into_iter();
-        names
-            .try_for_each(|(thread, name)| self.exporter.event(self.now, &Event::ThreadName(thread, name), self.tables))
+    #[inline]
+    pub(crate) fn emit(&mut self, event: &Event) -> Result<(), E::Error> {
+        self.output.emit(self.now, event, self.tables)
     }
 
     /// The thread that an id means now; if nothing announced it, a new row.
@@ -218,8 +241,26 @@ impl<'a, E: Exporter> Player<'a, E> {
 
     #[cold]
     fn unannounced(&mut self, tid: u32) -> ThreadId {
+        let process = add_process(self.tables, tid, None, &unknown_name(tid), None);
+        self.add_thread(tid, process)
+    }
+
+    /// The same of a process, if that is known.
+    #[inline]
+    pub(crate) fn thread_of(&mut self, tid: u32, pid: Option<u32>) -> ThreadId {
+        match (self.threads.get(tid), pid) {
+            (Some(thread), _) => thread,
+            (None, Some(pid)) => {
+                let main = self.thread(pid);
+                let process = self.tables.thread(main).process;
+                if pid == tid { main } else { self.add_thread(tid, process) }
+            }
+            (None, None) => self.unannounced(tid),
+        }
+    }
+
+    fn add_thread(&mut self, tid: u32, process: ProcessId) -> ThreadId {
         let name = unknown_name(tid);
-        let process = add_process(self.tables, tid, None, &name, None);
         let thread = add_thread(self.tables, tid, process, &name, None);
         self.found.threads.insert(tid, thread);
         self.threads.bind(tid, thread);
@@ -239,19 +280,24 @@ impl<'a, E: Exporter> Player<'a, E> {
         Ok(())
     }
 
-    fn unknown(&mut self, lane: usize) {
+    /// A track of marks; `row` tells apart those of one name.
+    pub(crate) fn track(&mut self, scope: Scope, name: StringId, kind: TrackKind, row: u64) -> TrackId {
+        let tables = &mut self.tables;
+        *self
+            .found
+            .tracks
+            .entry((scope, name, kind, row))
+            .or_insert_with(|| tables.add_track(Track { scope, name, kind }))
+    }
+
+    pub(crate) fn unknown(&mut self, lane: usize) {
         self.losses.undecodable(self.lanes[lane].lane, 1);
     }
 
     /// What a chunk restates holds whatever was lost before it.
     fn chunk(&mut self, lane: usize, start: ChunkStart) -> Result<(), E::Error> {
-        let state = &mut self.lanes[lane];
-        let parts = state.gaps.divide(start.missing.records);
-        let (lane_name, between) = (state.lane, state.last.map(|last| (last, self.now)));
-        for (cause, count) in parts {
-            self.emit(&loss(lane_name, cause, count, between))?;
-        }
-        if lane_name.kind != LaneKind::Sched {
+        self.missing(lane, start.missing.records)?;
+        if self.lanes[lane].lane.kind != LaneKind::Sched {
             return Ok(());
         }
         let current = self.lanes[lane].current;
@@ -262,6 +308,14 @@ impl<'a, E: Exporter> Player<'a, E> {
             self.lanes[lane].current = Some(self.thread(start.current_tid));
         }
         Ok(())
+    }
+
+    /// Records of the lane are missing from the capture here.
+    pub(crate) fn missing(&mut self, lane: usize, count: u64) -> Result<(), E::Error> {
+        let state = &mut self.lanes[lane];
+        let parts = state.gaps.divide(count);
+        let (lane, between) = (state.lane, state.last.map(|last| (last, self.now)));
+        parts.into_iter().try_for_each(|(cause, count)| self.emit(&loss(lane, cause, count, between)))
     }
 
     #[inline]
@@ -378,7 +432,7 @@ impl<'a, E: Exporter> Player<'a, E> {
     }
 
     /// The lane says that records were lost right before the present one.
-    fn told(&mut self, lane: usize, count: u64) -> Result<(), E::Error> {
+    pub(crate) fn told(&mut self, lane: usize, count: u64) -> Result<(), E::Error> {
         if count == 0 {
             return Ok(());
         }
@@ -431,11 +485,20 @@ impl<'a, E: Exporter> Player<'a, E> {
             Step::Lost(lane, count) => loss(lane, self.losses.cause_before_collector(lane), count, None),
             Step::Missing(lane, count) => return self.missing_tasks(lane, count, task_lanes),
             Step::ProcessStart(process) => Event::ProcessStart(process),
-            Step::ProcessExec(process, name) => Event::ProcessExec(process, name),
-            Step::ProcessEnd(process) => Event::ProcessEnd(process),
+            Step::ProcessExec(process, name) => {
+                self.close_process(process)?;
+                Event::ProcessExec(process, name)
+            }
+            Step::ProcessEnd(process) => {
+                self.close_process(process)?;
+                Event::ProcessEnd(process)
+            }
             Step::ThreadStart(thread) => Event::ThreadStart(thread),
             Step::ThreadName(thread, name) => Event::ThreadName(thread, name),
-            Step::ThreadEnd(thread) => Event::ThreadEnd(thread),
+            Step::ThreadEnd(thread) => {
+                self.close_thread(thread)?;
+                Event::ThreadEnd(thread)
+            }
         };
         self.emit(&event)
     }

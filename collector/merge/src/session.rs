@@ -7,8 +7,12 @@ use crate::losses::Losses;
 use crate::mappings::{MappingRecord, MappingRecords};
 use crate::order::Merge;
 use crate::play::{Played, Player};
+use crate::probes::table::ProbeTable;
 use crate::stacks::{Resolver, Stacks};
 use crate::tasks::{TaskBuilder, TaskHistory};
+use crate::zones::Marked;
+use crate::zones::programs::Programs;
+use crate::zones::survey::{Survey, Surveyor};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use syscollect_model::{
@@ -45,6 +49,8 @@ pub struct Session {
     pub(crate) tables: Tables,
     pub(crate) resolver: Resolver,
     pub(crate) history: TaskHistory,
+    /// Marked programs and probes.
+    pub(crate) marked: Marked,
     /// Counter tracks by the number that records carry.
     pub(crate) counters: FxHashMap<u64, TrackId>,
     /// What is known of losses without reading the events.
@@ -65,15 +71,19 @@ impl Session {
     /// [`MergeError::Clock`] when the capture holds no clock readings, so that
     /// nothing has a time. Damage is no error, see [`Self::losses`].
     pub fn open(reader: CaptureReader) -> Result<Self, MergeError> {
-        let definitions = Definitions::read(&reader);
+        let mut definitions = Definitions::read(&reader);
         let mut opening = Opening::new(&reader, &definitions);
         let clock = opening.clock(&definitions)?;
-        let (mut spaces, execs) = opening.mappings(&clock, definitions.mappings);
+        let (mut spaces, execs) = opening.mappings(&clock, std::mem::take(&mut definitions.mappings));
         let mut tables = Tables::default();
         let builder = TaskBuilder::new(&mut tables, &mut spaces, &clock, &execs, &definitions.processes);
-        let history = opening.tasks(builder);
+        let mut history = opening.tasks(builder);
         spaces.seal();
-        let stacks = opening.stacks(&spaces);
+        let mut stacks = opening.stacks(&spaces);
+        let mut marked = opening.marked(&definitions, &clock, &mut tables);
+        opening.survey(&mut marked, &clock, (&spaces, &mut stacks), &tables);
+        marked.survey.finish(&mut history, &mut tables);
+        marked.survey.stacks.seal(spaces);
         let counters = counter_tracks(&definitions.counters, &mut tables);
         let mut resolver = Resolver::new(&definitions.info, stacks);
         resolver.add_names(definitions.symbols);
@@ -88,6 +98,7 @@ impl Session {
             tables,
             resolver,
             history,
+            marked,
             counters,
             known_losses,
             definition_records,
@@ -284,6 +295,38 @@ impl<'a> Opening<'a> {
             self.count(lane, count);
         }
         stacks
+    }
+}
+
+impl Opening<'_> {
+    /// What marked programs and probes refer to.
+    fn marked(&mut self, definitions: &Definitions, clock: &ClockMap, tables: &mut Tables) -> Marked {
+        let mut marked = Marked {
+            programs: Programs::new(&definitions.clients, &definitions.info, clock, self.reader),
+            probes: ProbeTable::new(&definitions.probes, tables),
+            ..Marked::default()
+        };
+        for lane in lanes_of(self.reader, LaneKind::ZoneLog) {
+            let count = each_chunk(self.reader, lane, |_, _, data| marked.logs.read(data, tables));
+            self.count(lane, count);
+        }
+        marked
+    }
+
+    /// What of zones must be known before its time.
+    fn survey(
+        &self,
+        marked: &mut Marked,
+        clock: &ClockMap,
+        (spaces, stacks): (&AddressSpaces, &mut Stacks),
+        tables: &Tables,
+    ) {
+        let mut survey = Survey::default();
+        let Marked { programs, logs, .. } = &*marked;
+        let (reader, places) = (self.reader, stacks.reader(spaces));
+        let mut surveyor = Surveyor { reader, programs, logs, clock, spaces, places, tables };
+        lanes_of(reader, LaneKind::Zone).for_each(|lane| surveyor.lane(lane, &mut survey));
+        marked.survey = survey;
     }
 }
 

@@ -1,23 +1,37 @@
-//! What is merged while playing: the steps of tasks, and lanes.
+//! What is merged while playing: the steps of tasks, lanes, and markers that
+//! programs placed at another time than that of their lane.
 
-use crate::lane::{LaneCursor, Record, Timed};
+use crate::lane::{Record, Timed};
 use crate::order::Cursor;
+use crate::probes::cursor::{ProbeCursor, ProbeItem};
 use crate::tasks::Step;
+use crate::zones::cursor::{ZoneCursor, ZoneRecord};
+use crate::zones::survey::PlacedMarker;
 use std::iter::{Copied, Peekable};
 use std::slice::Iter;
 use syscollect_model::Tables;
+use syscollect_store::Lane;
 
-/// A source of the merge: the steps of tasks, or a lane.
+/// A source of the merge.
 pub(crate) enum Source<'a> {
     /// The steps and the ticks of the next one.
     Steps(Peekable<Copied<Iter<'a, (u64, Step)>>>, Option<u64>),
-    /// A lane of events.
+    /// A lane of the kernel's events or of counters.
     Lane(Timed<'a>),
+    /// A thread of a marked program; large, so that the others need not be.
+    Zones(Box<ZoneCursor<'a>>),
+    /// Hits of probes.
+    Probes(Box<ProbeCursor<'a>>),
+    /// Placed markers.
+    Markers(&'a [PlacedMarker]),
 }
 
-pub(crate) enum Item {
+pub(crate) enum Item<'a> {
     Step(Step),
     Record(Record),
+    Zones(ZoneRecord),
+    Probes(ProbeItem),
+    Marker(&'a PlacedMarker),
 }
 
 impl<'a> Source<'a> {
@@ -27,39 +41,70 @@ impl<'a> Source<'a> {
         Self::Steps(steps, head)
     }
 
-    /// The lane, if it is one.
-    pub(crate) fn lane(&self) -> Option<&LaneCursor<'a>> {
+    /// The lane, if it is one, with its records that could not be read and those that could not be decoded.
+    pub(crate) fn lost(&self) -> Option<(Lane, u64, u64)> {
         match self {
-            Self::Lane(Timed(cursor)) => Some(cursor),
-            Self::Steps(..) => None,
+            Self::Lane(Timed(cursor)) => Some((cursor.lane(), cursor.unreadable(), cursor.undecodable())),
+            Self::Zones(cursor) => Some((cursor.lane(), cursor.unreadable(), cursor.undecodable())),
+            Self::Probes(cursor) => Some((cursor.lane(), cursor.unreadable(), cursor.undecodable())),
+            Self::Steps(..) | Self::Markers(_) => None,
+        }
+    }
+
+    /// The words of the group of zone items that was taken last.
+    #[inline]
+    pub(crate) fn group(&self) -> &[u64] {
+        match self {
+            Self::Zones(cursor) => cursor.group(),
+            _ => &[],
+        }
+    }
+
+    /// The bytes of the hit that was taken last.
+    #[inline]
+    pub(crate) fn hit(&self) -> &[u8] {
+        match self {
+            Self::Probes(cursor) => cursor.hit(),
+            _ => &[],
         }
     }
 }
 
-impl Cursor for Source<'_> {
+impl<'a> Cursor for Source<'a> {
     type Key = u64;
-    type Item = (u64, Item);
+    type Item = (u64, Item<'a>);
 
     #[inline]
     fn key(&self) -> Option<u64> {
         match self {
             Self::Lane(lane) => lane.key(),
             Self::Steps(_, head) => *head,
+            Self::Zones(cursor) => cursor.key(),
+            Self::Probes(cursor) => cursor.key(),
+            Self::Markers(markers) => markers.first().map(|marker| marker.ticks),
         }
     }
 
     #[inline]
-    fn take(&mut self) -> (u64, Item) {
+    fn take(&mut self) -> (u64, Item<'a>) {
+        // `take` follows a `key`, so there is an item; else a step that changes nothing.
+        const NOTHING: (u64, Item<'static>) = (u64::MAX, Item::Step(Step::Bind(0, Tables::IDLE_THREAD)));
         match self {
             Self::Lane(lane) => {
                 let (ticks, record) = lane.take();
                 (ticks, Item::Record(record))
             }
             Self::Steps(steps, head) => {
-                // `take` follows a `key`, so there is one; else the step changes nothing.
-                let (ticks, step) = steps.next().unwrap_or((u64::MAX, Step::Bind(0, Tables::IDLE_THREAD)));
+                let Some((ticks, step)) = steps.next() else { return NOTHING };
                 *head = steps.peek().map(|(ticks, _)| *ticks);
                 (ticks, Item::Step(step))
+            }
+            Self::Zones(cursor) => (cursor.key().unwrap_or(u64::MAX), Item::Zones(cursor.take())),
+            Self::Probes(cursor) => (cursor.key().unwrap_or(u64::MAX), Item::Probes(cursor.take())),
+            Self::Markers(markers) => {
+                let Some((marker, rest)) = markers.split_first() else { return NOTHING };
+                *markers = rest;
+                (marker.ticks, Item::Marker(marker))
             }
         }
     }

@@ -10,7 +10,7 @@ use syscollect_store::{Lane, LaneKind};
 
 /// Where a stack's places lie in [`Stacks::pool`].
 #[derive(Clone, Copy, Debug)]
-struct Defined {
+pub(crate) struct Defined {
     start: u32,
     count: u32,
     kernel: bool,
@@ -96,6 +96,19 @@ impl StackReader<'_> {
         let count = self.pool.len() as u32 - start;
         // An id is given out once; a second definition could only be damage.
         self.lanes.entry(lane).or_default().entry(header.id).or_insert(Defined { start, count, kernel });
+    }
+}
+
+impl StackReader<'_> {
+    /// Locates return addresses of a process, innermost first.
+    pub(crate) fn return_addresses(&mut self, pid: u32, at: Ticks, addresses: &[u64]) -> Defined {
+        let start = self.pool.len() as u32;
+        let epoch = self.locator.epoch(pid, at);
+        for address in addresses.iter().filter(|address| **address != 0) {
+            let place = self.locator.user(pid, at, epoch, address - 1);
+            self.pool.push(place);
+        }
+        Defined { start, count: self.pool.len() as u32 - start, kernel: false }
     }
 }
 
@@ -188,6 +201,16 @@ impl Resolver {
         let stack = (!missing && !frames.is_empty()).then(|| tables.intern_stack(&frames));
         self.frames = frames;
         Resolved { stack, blocked_in, missing }
+    }
+
+    /// The stack at these places, outside of any lane; `None` if it has no frames.
+    pub(crate) fn stack_at(&mut self, stack: Defined, tables: &mut Tables) -> Option<StackId> {
+        let mut frames = std::mem::take(&mut self.frames);
+        frames.clear();
+        self.push_frames(stack, &mut frames, tables);
+        let id = (!frames.is_empty()).then(|| tables.intern_stack(&frames));
+        self.frames = frames;
+        id
     }
 
     fn push_frames(&mut self, stack: Defined, into: &mut Vec<FrameId>, tables: &mut Tables) {

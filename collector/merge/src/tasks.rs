@@ -42,6 +42,22 @@ pub(crate) struct TaskHistory {
     pub(crate) steps: Vec<(u64, Step)>,
 }
 
+impl TaskHistory {
+    /// Which threads had these ids, and since which ticks.
+    pub(crate) fn lives(&self, tids: &FxHashSet<u32>) -> FxHashMap<u32, Vec<(u64, ThreadId)>> {
+        let mut lives = FxHashMap::<u32, Vec<(u64, ThreadId)>>::default();
+        let initial = self.initial.iter().map(|(tid, thread)| (0, *tid, *thread));
+        let bound = self.steps.iter().filter_map(|(ticks, step)| match step {
+            Step::Bind(tid, thread) => Some((*ticks, *tid, *thread)),
+            _ => None,
+        });
+        for (ticks, tid, thread) in initial.chain(bound).filter(|(_, tid, _)| tids.contains(tid)) {
+            lives.entry(tid).or_default().push((ticks, thread));
+        }
+        lives
+    }
+}
+
 /// The kinds of records that tell of tasks.
 const KINDS: [RecordKind; 4] = [RecordKind::Fork, RecordKind::Exec, RecordKind::Exit, RecordKind::Rename];
 

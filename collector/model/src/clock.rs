@@ -105,6 +105,16 @@ impl ClockMap {
         Ticks(interpolate(nanoseconds, (a.monotonic_raw, b.monotonic_raw), (a.ticks.0, b.ticks.0)))
     }
 
+    /// The tick count at a time of CLOCK_MONOTONIC, nanoseconds.
+    pub fn ticks_at_monotonic(&self, nanoseconds: u64) -> Ticks {
+        let [a, b] = self.piece(|pair| pair.monotonic, nanoseconds);
+        if a.monotonic >= b.monotonic {
+            // A clock that stood still or went back; only damage says so.
+            return a.ticks;
+        }
+        Ticks(interpolate(nanoseconds, (a.monotonic, b.monotonic), (a.ticks.0, b.ticks.0)))
+    }
+
     /// The tick count at a time of the session.
     pub fn ticks_at(&self, time: Time) -> Ticks {
         let [a, b] = self.piece(|pair| pair.boottime, time.0);

@@ -1,0 +1,135 @@
+//! The way out: events within a range of time, and what must be told of the
+//! time before it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use syscollect_model::{Event, Exporter, Field, Slice, SliceMore, StringId, Tables, ThreadId, Time, TrackId};
+
+/// An exporter that is given a range of time.
+///
+/// Slices that are open when the range begins begin at its start, and those
+/// that are open when it ends end there.
+pub(crate) struct Output<'a, E> {
+    exporter: &'a mut E,
+    range: Range<Time>,
+    /// Names that threads got before the range.
+    names: BTreeMap<ThreadId, StringId>,
+    /// Slices that were open before the range, the outermost first.
+    before: BTreeMap<TrackId, Vec<Slice>>,
+    /// Slices that the exporter was told of and that are open, by track; only
+    /// counted where the range ends before the recording does.
+    open: BTreeMap<TrackId, u32>,
+    /// There is something to tell before the first event.
+    waiting: bool,
+    past: bool,
+}
+
+impl<'a, E: Exporter> Output<'a, E> {
+    pub(crate) fn new(exporter: &'a mut E, range: Range<Time>) -> Self {
+        let (names, before, open) = Default::default();
+        Self { exporter, range, names, before, open, waiting: false, past: false }
+    }
+
+    /// Gives an event to the exporter, if it lies in the range.
+    #[inline]
+    pub(crate) fn emit(&mut self, now: Time, event: &Event, tables: &Tables) -> Result<(), E::Error> {
+        if !self.range.contains(&now) {
+            return self.outside(now, event, tables);
+        }
+        if self.waiting {
+            self.enter(now, tables)?;
+        }
+        if self.range.end < Time(u64::MAX) {
+            self.count(event);
+        }
+        self.exporter.event(now, event, tables)
+    }
+
+    fn count(&mut self, event: &Event) {
+        match event {
+            Event::SliceBegin(track, _) => *self.open.entry(*track).or_default() += 1,
+            Event::SliceEnd(track) => {
+                let open = self.open.entry(*track).or_default();
+                *open = open.saturating_sub(1);
+            }
+            _ => {}
+        }
+    }
+
+    /// Of what comes before the range only names and open slices last.
+    #[cold]
+    fn outside(&mut self, now: Time, event: &Event, tables: &Tables) -> Result<(), E::Error> {
+        if now >= self.range.end {
+            return self.leave(tables);
+        }
+        match event {
+            Event::ThreadName(thread, name) => {
+                self.names.insert(*thread, *name);
+            }
+            Event::SliceBegin(track, slice) => self.before.entry(*track).or_default().push(slice.clone()),
+            Event::SliceMore(track, more) => {
+                if let Some(slice) = self.before.get_mut(track).and_then(|open| open.last_mut()) {
+                    add(slice, more);
+                }
+            }
+            Event::SliceEnd(track) => {
+                let open = self.before.entry(*track).or_default();
+                open.pop();
+                if open.is_empty() {
+                    self.before.remove(track);
+                }
+            }
+            _ => return Ok(()),
+        }
+        self.waiting = true;
+        Ok(())
+    }
+
+    /// Tells what was before the range. Without slices the names come with the first event.
+    #[cold]
+    fn enter(&mut self, now: Time, tables: &Tables) -> Result<(), E::Error> {
+        self.waiting = false;
+        let time = if self.before.is_empty() { now } else { self.range.start };
+        for (thread, name) in std::mem::take(&mut self.names) {
+            self.exporter.event(time, &Event::ThreadName(thread, name), tables)?;
+        }
+        for (track, slices) in std::mem::take(&mut self.before) {
+            for slice in slices {
+                let event = Event::SliceBegin(track, slice);
+                self.count(&event);
+                self.exporter.event(time, &event, tables)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The range is over: what is open ends with it.
+    fn leave(&mut self, tables: &Tables) -> Result<(), E::Error> {
+        if std::mem::replace(&mut self.past, true) || self.range.is_empty() {
+            return Ok(());
+        }
+        if !self.before.is_empty() {
+            self.enter(self.range.start, tables)?;
+        }
+        for (track, count) in std::mem::take(&mut self.open) {
+            for _ in 0..count {
+                self.exporter.event(self.range.end, &Event::SliceEnd(track), tables)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Adds to a slice what became known of it later.
+fn add(slice: &mut Slice, more: &SliceMore) {
+    if let Some((name, number)) = more.name {
+        (slice.name, slice.number) = (name, number);
+    }
+    slice.color = more.color.or(slice.color);
+    for field in &more.fields {
+        match slice.fields.iter_mut().find(|said| said.name == field.name) {
+            Some(said) => said.value = field.value.clone(),
+            None => slice.fields.push(Field::clone(field)),
+        }
+    }
+}

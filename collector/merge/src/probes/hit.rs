@@ -1,0 +1,172 @@
+//! A hit and its arguments.
+
+use crate::probes::table::Argument;
+use std::borrow::Cow;
+use syscollect_records::ProbeRecord;
+
+/// A hit as it was written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hit<'a> {
+    pub(crate) record: ProbeRecord,
+    words: &'a [u8],
+    texts: &'a [u8],
+}
+
+/// What an argument was.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum ArgumentValue<'a> {
+    Text(Cow<'a, str>),
+    Unsigned(u64),
+    Signed(i64),
+    Float(f64),
+    /// It led to something that is no text.
+    Address(u64),
+    Unreadable,
+}
+
+impl<'a> Hit<'a> {
+    /// Reads a hit; `None` where its words do not fit into it.
+    pub(crate) fn new(bytes: &'a [u8]) -> Option<Self> {
+        let record = ProbeRecord::from_bytes(bytes)?;
+        let behind = bytes.get(ProbeRecord::SIZE..)?;
+        let (words, texts) = behind.split_at_checked(usize::from(record.arguments) * 8)?;
+        Some(Self { record, words, texts })
+    }
+
+    /// The word of an argument.
+    pub(crate) fn word(&self, index: usize) -> Option<u64> {
+        let bytes = self.words.get(index.checked_mul(8)?..)?;
+        self.readable(index).then_some(u64::from_le_bytes(*bytes.first_chunk()?))
+    }
+
+    fn readable(&self, index: usize) -> bool {
+        index >= 32 || self.record.unreadable >> index & 1 == 0
+    }
+
+    /// The text that was read of an argument.
+    pub(crate) fn text(&self, index: usize) -> Option<&'a [u8]> {
+        if index >= 8 || self.record.texts >> index & 1 == 0 {
+            return None;
+        }
+        let before = (self.record.texts & ((1u16 << index) - 1) as u8).count_ones();
+        let mut rest = self.texts;
+        for _ in 0..before {
+            rest = rest.get(text_of(rest)?.1..)?;
+        }
+        text_of(rest).map(|(text, _)| text)
+    }
+
+    /// What an argument was; `None` where the hit has no such argument.
+    pub(crate) fn argument(&self, index: usize, argument: &Argument) -> Option<ArgumentValue<'a>> {
+        if index >= usize::from(self.record.arguments) {
+            return None;
+        }
+        let text = self.text(index).filter(|_| argument.text != Some(false));
+        if let Some(text) = text.filter(|text| argument.text == Some(true) || is_words(text)) {
+            return Some(ArgumentValue::Text(String::from_utf8_lossy(text)));
+        }
+        let Some(word) = self.word(index) else { return Some(ArgumentValue::Unreadable) };
+        Some(match argument.text {
+            Some(true) => ArgumentValue::Address(word),
+            _ if text.is_some() => ArgumentValue::Address(word),
+            _ => number(word, argument),
+        })
+    }
+}
+
+/// The text at the start of these bytes, and how many bytes it takes in all.
+fn text_of(bytes: &[u8]) -> Option<(&[u8], usize)> {
+    let length = usize::from(u16::from_le_bytes(*bytes.first_chunk()?));
+    let text = bytes.get(4..4 + length)?;
+    Some((text, (4 + length).next_multiple_of(8)))
+}
+
+/// Whether bytes look like a text that somebody wrote.
+fn is_words(bytes: &[u8]) -> bool {
+    let printable = |character: char| !character.is_control() || matches!(character, '\t' | '\n' | '\r');
+    // A text that was cut may end inside a character.
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) if error.error_len().is_none() => {
+            std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default()
+        }
+        Err(_) => return false,
+    };
+    !text.is_empty() && text.chars().all(printable)
+}
+
+fn number(word: u64, argument: &Argument) -> ArgumentValue<'static> {
+    let unused = 64 - 8 * u32::from(argument.size.clamp(1, 8));
+    match (argument.float, argument.signed) {
+        (true, _) if argument.size == 4 => ArgumentValue::Float(f32::from_bits(word as u32).into()),
+        (true, _) => ArgumentValue::Float(f64::from_bits(word)),
+        (_, true) => ArgumentValue::Signed((word << unused) as i64 >> unused),
+        (_, false) => ArgumentValue::Unsigned(word << unused >> unused),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use syscollect_model::StringId;
+
+    fn argument(size: u8, signed: bool, text: Option<bool>) -> Argument {
+        Argument { name: StringId(0), size, signed, float: false, text, repeated: false }
+    }
+
+    fn hit(words: &[u64], texts: &[(u8, &[u8])], unreadable: u32) -> Vec<u8> {
+        let bits = texts.iter().fold(0, |bits, (index, _)| bits | 1 << index);
+        let record = ProbeRecord { arguments: words.len() as u8, texts: bits, unreadable, ..ProbeRecord::default() };
+        let mut bytes = record.as_bytes().to_vec();
+        words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+        for (_, text) in texts {
+            bytes.extend((text.len() as u32).to_le_bytes());
+            bytes.extend(*text);
+            bytes.resize(bytes.len().next_multiple_of(8), 0);
+        }
+        bytes
+    }
+
+    #[test]
+    fn numbers_have_the_size_and_sign_that_the_probe_says() {
+        let bytes = hit(&[0xffff_ffff_ffff_fff6; 3], &[], 0);
+        let hit = Hit::new(&bytes).unwrap();
+        assert_eq!(hit.argument(0, &argument(4, true, None)), Some(ArgumentValue::Signed(-10)));
+        assert_eq!(hit.argument(1, &argument(2, false, None)), Some(ArgumentValue::Unsigned(0xfff6)));
+        assert_eq!(hit.argument(2, &argument(8, true, None)), Some(ArgumentValue::Signed(-10)));
+        assert_eq!(hit.argument(3, &argument(8, true, None)), None, "there is no fourth");
+    }
+
+    #[test]
+    fn a_text_is_shown_where_it_looks_like_one_or_the_probe_says_so() {
+        let bytes = hit(&[0x1000, 0x2000, 0x3000], &[(0, b"main.py"), (2, b"\x01\x02")], 0);
+        let hit = Hit::new(&bytes).unwrap();
+        let text = |text: &'static str| Some(ArgumentValue::Text(text.into()));
+        assert_eq!(hit.argument(0, &argument(8, false, None)), text("main.py"));
+        assert_eq!(hit.argument(0, &argument(8, false, Some(false))), Some(ArgumentValue::Unsigned(0x1000)));
+        assert_eq!(hit.argument(1, &argument(8, false, Some(true))), Some(ArgumentValue::Address(0x2000)));
+        assert_eq!(hit.argument(2, &argument(8, false, None)), Some(ArgumentValue::Address(0x3000)));
+        assert_eq!(hit.argument(2, &argument(8, false, Some(true))), text("\x01\x02"));
+    }
+
+    #[test]
+    fn what_could_not_be_read_says_so() {
+        let bytes = hit(&[0, 7], &[], 0b01);
+        let hit = Hit::new(&bytes).unwrap();
+        assert_eq!(hit.argument(0, &argument(8, false, None)), Some(ArgumentValue::Unreadable));
+        assert_eq!(hit.argument(1, &argument(8, false, None)), Some(ArgumentValue::Unsigned(7)));
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_of_any_content_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200), size in any::<u8>()) {
+            if let Some(hit) = Hit::new(&bytes) {
+                for index in 0..40 {
+                    hit.argument(index, &argument(size, index % 2 == 0, None));
+                    hit.argument(index, &argument(size, true, Some(true)));
+                }
+            }
+        }
+    }
+}

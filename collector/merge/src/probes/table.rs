@@ -1,0 +1,79 @@
+//! What the numbers in hits mean.
+
+use rustc_hash::FxHashMap;
+use syscollect_model::{StringId, Tables};
+use syscollect_store::{ProbeArgument, ProbeDefinition, ProbeRole};
+
+/// An argument of a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Argument {
+    pub(crate) name: StringId,
+    /// Bytes: 1, 2, 4 or 8.
+    pub(crate) size: u8,
+    pub(crate) signed: bool,
+    pub(crate) float: bool,
+    pub(crate) text: Option<bool>,
+    /// The slice has said it already when it began.
+    pub(crate) repeated: bool,
+}
+
+/// A probe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Probe {
+    pub(crate) role: ProbeRole,
+    pub(crate) pair: u32,
+    /// `None` for the track that all probes share.
+    pub(crate) track: Option<StringId>,
+    pub(crate) name: StringId,
+    pub(crate) arguments: Vec<Argument>,
+    pub(crate) named_by: Option<usize>,
+}
+
+/// The probes of a capture by number.
+#[derive(Debug, Default)]
+pub(crate) struct ProbeTable {
+    probes: FxHashMap<u32, Probe>,
+}
+
+impl ProbeTable {
+    pub(crate) fn new(definitions: &[ProbeDefinition], tables: &mut Tables) -> Self {
+        let begins = |role| matches!(role, ProbeRole::ZoneBegin | ProbeRole::FunctionEntry);
+        // What beginnings of a pair say, so that its ends need not say it again.
+        let mut said = FxHashMap::<(u32, &str), ()>::default();
+        for probe in definitions.iter().filter(|probe| begins(probe.role)) {
+            said.extend(probe.arguments.iter().map(|argument| ((probe.pair, argument.name.as_str()), ())));
+        }
+        let mut probes = FxHashMap::default();
+        for definition in definitions {
+            let ends = matches!(definition.role, ProbeRole::ZoneEnd | ProbeRole::FunctionReturn);
+            let repeated = |name: &str| ends && said.contains_key(&(definition.pair, name));
+            // A definition may be there twice; the number is what counts.
+            probes.entry(definition.probe).or_insert_with(|| probe(definition, repeated, tables));
+        }
+        Self { probes }
+    }
+
+    pub(crate) fn get(&self, number: u32) -> Option<&Probe> {
+        self.probes.get(&number)
+    }
+}
+
+fn probe(definition: &ProbeDefinition, repeated: impl Fn(&str) -> bool, tables: &mut Tables) -> Probe {
+    let mut argument = |argument: &ProbeArgument| Argument {
+        name: tables.strings.intern(&argument.name),
+        size: argument.size,
+        signed: argument.signed,
+        float: argument.float,
+        text: argument.text,
+        repeated: repeated(&argument.name),
+    };
+    let arguments = definition.arguments.iter().map(&mut argument).collect();
+    Probe {
+        role: definition.role,
+        pair: definition.pair,
+        track: (!definition.track.is_empty()).then(|| tables.strings.intern(&definition.track)),
+        name: tables.strings.intern(&definition.name),
+        arguments,
+        named_by: definition.named_by.map(usize::from),
+    }
+}

@@ -1,0 +1,215 @@
+//! A thread's lane as groups of items: one chunk in memory at a time.
+
+use crate::lane::Missing;
+use crate::order::Cursor;
+use crate::zones::programs::{ProgramClock, Programs};
+use std::ops::Range;
+use syscollect_model::ClockMap;
+use syscollect_records::ZoneChunk;
+use syscollect_store::{CaptureReader, IndexEntry, Lane, ReadBuffer};
+use syscollect_usdt_client::protocol::{is_stamped, item_words};
+
+/// What a lane gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ZoneRecord {
+    /// Comes before the first group of every chunk: whose items follow, and
+    /// what is missing before them.
+    Chunk(ZoneChunk, Missing),
+    /// A group of items, in [`ZoneCursor::group`].
+    Group,
+}
+
+/// The items of one lane, in the order they were written, in groups: a stamped
+/// item and those without a stamp behind it. A group without a stamped item at
+/// its front says more of what came before.
+///
+/// Ticks never fall. Items that lie outside the recording are counted, not given.
+pub(crate) struct ZoneCursor<'a> {
+    reader: &'a CaptureReader,
+    lane: Lane,
+    programs: &'a Programs,
+    map: &'a ClockMap,
+    entries: std::slice::Iter<'a, IndexEntry>,
+    /// Where the lane stood after the last chunk that was read: its records and chunks.
+    expected: Missing,
+    data: Vec<u8>,
+    buffer: ReadBuffer,
+    clock: ProgramClock<'a>,
+    /// Items that the chunk's header counts and that were not seen yet.
+    left: u64,
+    /// Ticks of the last group; 0 before the first.
+    last: u64,
+    /// When the chunk begins, for what stands before the first stamped item.
+    about: u64,
+    /// Ticks of the next group, and where it lies in `data`.
+    head: Option<u64>,
+    next: Range<usize>,
+    start: Option<(ZoneChunk, Missing)>,
+    group: Vec<u64>,
+    unreadable: u64,
+    undecodable: u64,
+}
+
+impl<'a> ZoneCursor<'a> {
+    pub(crate) fn new(reader: &'a CaptureReader, lane: Lane, programs: &'a Programs, map: &'a ClockMap) -> Self {
+        let mut cursor = Self {
+            reader,
+            lane,
+            programs,
+            map,
+            entries: reader.chunks(lane).iter(),
+            expected: Missing::default(),
+            data: Vec::new(),
+            buffer: ReadBuffer::default(),
+            clock: programs.clock(0, map),
+            left: 0,
+            last: 0,
+            about: 0,
+            head: None,
+            next: 0..0,
+            start: None,
+            group: Vec::new(),
+            unreadable: 0,
+            undecodable: 0,
+        };
+        cursor.next_chunk();
+        cursor
+    }
+
+    /// The lane.
+    pub(crate) fn lane(&self) -> Lane {
+        self.lane
+    }
+
+    /// The words of the group that was taken last.
+    pub(crate) fn group(&self) -> &[u64] {
+        &self.group
+    }
+
+    /// Items of chunks that did not verify when they were read.
+    pub(crate) fn unreadable(&self) -> u64 {
+        self.unreadable
+    }
+
+    /// Items that mean nothing here, or lie outside the recording.
+    pub(crate) fn undecodable(&self) -> u64 {
+        self.undecodable
+    }
+
+    /// Loads the next chunk that can be read and holds a group.
+    #[cold]
+    fn next_chunk(&mut self) {
+        self.head = None;
+        let reader = self.reader;
+        while let Some(entry) = self.entries.next() {
+            let Ok(header) = reader.read_into(entry, &mut self.data, &mut self.buffer) else {
+                // Where items were not counted there was one at least.
+                self.unreadable += u64::from(entry.records.max(1));
+                continue;
+            };
+            let missing = Missing {
+                records: header.records_before.saturating_sub(self.expected.records),
+                chunks: header.sequence.saturating_sub(self.expected.chunks),
+            };
+            self.expected = Missing {
+                records: header.records_before.saturating_add(u64::from(header.records)),
+                chunks: header.sequence.saturating_add(1),
+            };
+            let Some(chunk) = ZoneChunk::from_bytes(&self.data) else {
+                self.undecodable += u64::from(header.records.max(1));
+                continue;
+            };
+            self.clock = self.programs.clock(chunk.client, self.map);
+            self.about = self.clock.limit(header.first.0);
+            (self.left, self.next) = (header.records.into(), 0..ZoneChunk::SIZE);
+            self.find_head();
+            if self.head.is_some() {
+                self.start = Some((chunk, missing));
+                return;
+            }
+        }
+        self.data = Vec::new();
+    }
+
+    #[inline]
+    fn word(&self, at: usize) -> Option<u64> {
+        Some(u64::from_le_bytes(*self.data.get(at..)?.first_chunk()?))
+    }
+
+    /// Finds the group behind the present one.
+    #[inline]
+    fn find_head(&mut self) {
+        self.head = None;
+        let mut at = self.next.end;
+        while at < self.data.len() {
+            let Some(first) = self.word(at) else { return self.rest_is_unknown() };
+            let ticks = match is_stamped(first as u8) {
+                true => self.clock.within(first >> 8),
+                false => Some(if self.last == 0 { self.about } else { self.last }),
+            };
+            let Some(end) = self.end_of_group(at, first) else { return self.rest_is_unknown() };
+            self.left = self.left.saturating_sub(1);
+            if let Some(ticks) = ticks {
+                self.next = at..end;
+                self.head = Some(ticks.max(self.last));
+                return;
+            }
+            self.undecodable += 1;
+            at = end;
+        }
+    }
+
+    /// Where the group ends whose first item is at `at`; `None` when that is
+    /// no item. What stops a group later on is found when it is its turn.
+    #[inline]
+    fn end_of_group(&self, at: usize, first: u64) -> Option<usize> {
+        let mut end = at + item_words(first)? * 8;
+        if end > self.data.len() {
+            return None;
+        }
+        while let Some(next) = self.word(end) {
+            if is_stamped(next as u8) {
+                break;
+            }
+            match item_words(next).map(|words| end + words * 8).filter(|next| *next <= self.data.len()) {
+                Some(next) => end = next,
+                None => break,
+            }
+        }
+        Some(end)
+    }
+
+    /// An item of unknown length hides all that follow it in the chunk.
+    #[cold]
+    fn rest_is_unknown(&mut self) {
+        self.undecodable += self.left.max(1);
+        self.left = 0;
+        self.next.end = self.data.len();
+    }
+}
+
+impl Cursor for ZoneCursor<'_> {
+    type Key = u64;
+    type Item = ZoneRecord;
+
+    #[inline]
+    fn key(&self) -> Option<u64> {
+        self.head
+    }
+
+    #[inline]
+    fn take(&mut self) -> ZoneRecord {
+        if let Some((chunk, missing)) = self.start.take() {
+            return ZoneRecord::Chunk(chunk, missing);
+        }
+        self.group.clear();
+        let (words, _) = self.data[self.next.clone()].as_chunks::<8>();
+        self.group.extend(words.iter().map(|word| u64::from_le_bytes(*word)));
+        self.last = self.head.unwrap_or(self.last);
+        self.find_head();
+        if self.head.is_none() {
+            self.next_chunk();
+        }
+        ZoneRecord::Group
+    }
+}

@@ -1,0 +1,116 @@
+//! Markers that have a schema: instants, and slices made of two halves.
+
+use crate::play::Player;
+use crate::zones::open::MAX_DEPTH;
+use crate::zones::said::{About, Said};
+use crate::zones::state::{Mark, Writer};
+use crate::zones::survey::PlacedMarker;
+use syscollect_model::{Event, Exporter, SchemaId, Scope, Slice, StackId, TrackId, TrackKind};
+use syscollect_usdt_client::protocol::MarkerPhase;
+
+/// Keeps the rows of halves apart from those of zones.
+const HALVES: u64 = 1 << 63;
+
+impl<E: Exporter> Player<'_, E> {
+    pub(crate) fn marker(
+        &mut self,
+        lane: usize,
+        writer: Writer,
+        (schema, phase): (u32, u32),
+        more: &[u64],
+    ) -> Result<(), E::Error> {
+        let schema = self.marked.logs.get(writer.client).schema(schema);
+        let (Some(schema), Some(phase)) = (schema, MarkerPhase::from_number(phase as u8)) else {
+            self.unknown(lane);
+            return Ok(());
+        };
+        let talk = self.listen(lane, writer, more, About::Marker(schema))?;
+        let stack = self.zone_stack(writer, self.ticks, None, talk.stack);
+        self.marker_of(writer, (schema, phase), talk.own, stack)
+    }
+
+    /// A marker whose time has come.
+    pub(crate) fn placed_marker(&mut self, placed: &PlacedMarker) -> Result<(), E::Error> {
+        let by = self.writer(&placed.chunk);
+        let marked = self.marked;
+        let word = placed.words.get(1).copied().unwrap_or_default();
+        let schema = marked.logs.get(by.client).schema(word as u32);
+        let phase = MarkerPhase::from_number((word >> 32) as u8);
+        let lane = self.zone_lane_of(by);
+        let (Some(schema), Some(phase), Some(lane)) = (schema, phase, lane) else {
+            lane.into_iter().for_each(|lane| self.unknown(lane));
+            return Ok(());
+        };
+        let more = placed.words.get(4..).unwrap_or_default();
+        let talk = self.listen(lane, by, more, About::Marker(schema))?;
+        let stack = self.zone_stack(by, placed.stamped, None, talk.stack);
+        let on = self.placed_on(by, placed.tid);
+        self.marker_of(on, (schema, phase), talk.own, stack)
+    }
+
+    /// The thread a marker is placed on, where that is one of the same process.
+    fn placed_on(&mut self, by: Writer, tid: u32) -> Writer {
+        let thread = if tid == 0 { None } else { self.threads.get(tid) };
+        match thread.filter(|thread| self.tables.thread(*thread).process == by.process) {
+            Some(thread) => Writer { thread, tid, slot: self.slot(thread, by.process, by.client), ..by },
+            None => by,
+        }
+    }
+
+    /// A lane of the program, to count on what cannot be understood.
+    fn zone_lane_of(&self, writer: Writer) -> Option<usize> {
+        let of = |other: &Writer| other.client == writer.client;
+        let same = |lane: &crate::play::LaneState| lane.lane.kind == syscollect_store::LaneKind::Zone;
+        let by_client = self.lanes.iter().position(|lane| lane.writer.as_ref().is_some_and(of));
+        by_client.or_else(|| self.lanes.iter().position(same))
+    }
+
+    fn marker_of(
+        &mut self,
+        writer: Writer,
+        (schema, phase): (SchemaId, MarkerPhase),
+        said: Said,
+        stack: Option<StackId>,
+    ) -> Result<(), E::Error> {
+        let row = self.tables.schema(schema);
+        let (name, category) = (row.name, row.category);
+        if phase == MarkerPhase::End {
+            let track = self.half_track(writer, schema);
+            return self.second_half(writer, track, said);
+        }
+        self.mark(Mark::Marker);
+        let mut slice = Slice { category, schema: Some(schema), stack, ..Slice::named(name) };
+        self.say(&mut slice, said);
+        if phase == MarkerPhase::Instant {
+            return self.emit(&Event::Instant(self.marks.threads[writer.slot].track, slice));
+        }
+        let track = self.half_track(writer, schema);
+        if self.first_half(writer, track) { self.emit(&Event::SliceBegin(track, slice)) } else { Ok(()) }
+    }
+
+    fn half_track(&mut self, writer: Writer, schema: SchemaId) -> TrackId {
+        let name = self.tables.schema(schema).name;
+        let row = HALVES | u64::from(writer.client) << 32 | u64::from(schema.0);
+        self.track(Scope::Thread(writer.thread), name, TrackKind::Slices, row)
+    }
+
+    /// Notes a first half; `false` where too many are without a second.
+    fn first_half(&mut self, writer: Writer, track: TrackId) -> bool {
+        let halves = &mut self.marks.threads[writer.slot].halves;
+        match halves.iter_mut().find(|(of, _)| *of == track) {
+            Some((_, count)) if *count >= MAX_DEPTH => return false,
+            Some((_, count)) => *count += 1,
+            None => halves.push((track, 1)),
+        }
+        true
+    }
+
+    fn second_half(&mut self, writer: Writer, track: TrackId, said: Said) -> Result<(), E::Error> {
+        let halves = &mut self.marks.threads[writer.slot].halves;
+        let open = halves.iter_mut().find(|(of, count)| *of == track && *count > 0);
+        let Some((_, count)) = open else { return Ok(()) };
+        *count -= 1;
+        self.say_more(track, said)?;
+        self.emit(&Event::SliceEnd(track))
+    }
+}

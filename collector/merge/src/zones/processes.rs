@@ -1,0 +1,259 @@
+//! Items that belong to the process: plots, frames, async zones, locks,
+//! memory, and its crash.
+
+use crate::play::Player;
+use crate::zones::said::{About, Said};
+use crate::zones::state::{AsyncZone, FrameSet, Mark, Writer};
+use syscollect_model::{
+    Crash, Event, Exporter, LockAction, LockEvent, LockId, MemoryEvent, ProcessId, Scope, Slice, StringId, TrackId,
+    TrackKind,
+};
+use syscollect_usdt_client::protocol::{self, FramePhase, ValueType};
+
+/// Async zones of a program that may be open at one time: more would let
+/// memory grow with events.
+const MOST_ASYNC: usize = 1 << 16;
+
+impl<E: Exporter> Player<'_, E> {
+    pub(crate) fn plot(
+        &mut self,
+        lane: usize,
+        writer: Writer,
+        (plot, kind, bits): (u32, u32, u64),
+        more: &[u64],
+    ) -> Result<(), E::Error> {
+        let value = match ValueType::from_number(kind as u8) {
+            Some(ValueType::Unsigned) => bits as f64,
+            Some(ValueType::Signed) => bits as i64 as f64,
+            Some(ValueType::Float) => f64::from_bits(bits),
+            Some(ValueType::String) | None => f64::NAN,
+        };
+        match self.plot_track(writer, plot).filter(|_| value.is_finite()) {
+            Some(track) => {
+                self.mark(Mark::Plot);
+                self.emit(&Event::Counter(track, value))?;
+            }
+            None => self.unknown(lane),
+        }
+        self.more(lane, writer, more)
+    }
+
+    fn plot_track(&mut self, writer: Writer, plot: u32) -> Option<TrackId> {
+        let known = self.marks.program(writer.process, writer.client).plots.get(&plot);
+        if let Some(track) = known {
+            return Some(*track);
+        }
+        let (name, unit) = self.marked.logs.get(writer.client).plot(plot)?;
+        let track = self.track(Scope::Process(writer.process), name, TrackKind::Counter { unit }, 0);
+        self.marks.program(writer.process, writer.client).plots.insert(plot, track);
+        Some(track)
+    }
+
+    pub(crate) fn frame_item(
+        &mut self,
+        lane: usize,
+        writer: Writer,
+        (set, phase): (u32, u32),
+        more: &[u64],
+    ) -> Result<(), E::Error> {
+        let name = match set {
+            0 => Some(self.marks.words.frames),
+            set => self.marked.logs.get(writer.client).string(set),
+        };
+        match (name, FramePhase::from_number(phase as u8)) {
+            (Some(name), Some(phase)) => self.frame(writer.process, writer.client, name, phase)?,
+            _ => self.unknown(lane),
+        }
+        self.more(lane, writer, more)
+    }
+
+    /// A frame of the set begins, ends, or both. The first mark of a set that
+    /// is continuous begins its first frame.
+    pub(crate) fn frame(
+        &mut self,
+        process: ProcessId,
+        client: u32,
+        name: StringId,
+        phase: FramePhase,
+    ) -> Result<(), E::Error> {
+        let continuous = phase == FramePhase::Mark;
+        let known = self.marks.program(process, client).frames.get(&(name, continuous)).copied();
+        let mut set = known.unwrap_or_else(|| {
+            let kind = TrackKind::Frames { continuous };
+            FrameSet { track: self.track(Scope::Process(process), name, kind, client.into()), count: 0, open: false }
+        });
+        if set.open {
+            match phase {
+                // It was never ended.
+                FramePhase::Begin => self.unfinished(set.track, 1)?,
+                FramePhase::Mark | FramePhase::End => self.emit(&Event::SliceEnd(set.track))?,
+            }
+        }
+        set.open = phase != FramePhase::End;
+        if set.open {
+            self.mark(Mark::Frame);
+            set.count += 1;
+            let slice = Slice { number: Some(set.count), ..Slice::named(self.marks.words.frame) };
+            self.emit(&Event::SliceBegin(set.track, slice))?;
+        }
+        self.marks.program(process, client).frames.insert((name, continuous), set);
+        Ok(())
+    }
+
+    pub(crate) fn async_begin(
+        &mut self,
+        lane: usize,
+        writer: Writer,
+        (location, number, task): (u32, u64, u64),
+        more: &[u64],
+    ) -> Result<(), E::Error> {
+        let talk = self.listen(lane, writer, more, About::AsyncZone)?;
+        let place = self.marked.logs.get(writer.client).location(location);
+        let program = self.marks.program(writer.process, writer.client);
+        let room = program.async_zones.len() < MOST_ASYNC && !program.async_zones.contains_key(&number);
+        let Some(place) = place.filter(|_| room) else {
+            self.unknown(lane);
+            return Ok(());
+        };
+        let name = program.tasks.get(task).filter(|_| task != 0).unwrap_or(place.name);
+        let row = program.rows.entry(name).or_default().take();
+        // Two clients of one process must not share a row.
+        let key = u64::from(writer.client) << 32 | u64::from(row);
+        let track = self.track(Scope::Process(writer.process), name, TrackKind::Slices, key);
+        self.marks.program(writer.process, writer.client).async_zones.insert(number, AsyncZone { track, name, row });
+        self.mark(Mark::AsyncZone);
+        let mut slice = Slice { location: place.location, color: place.color, ..Slice::named(place.name) };
+        slice.stack = self.zone_stack(writer, self.ticks, None, talk.stack);
+        self.say(&mut slice, talk.own);
+        self.emit(&Event::SliceBegin(track, slice))
+    }
+
+    pub(crate) fn async_end(&mut self, lane: usize, writer: Writer, number: u64, more: &[u64]) -> Result<(), E::Error> {
+        let talk = self.listen(lane, writer, more, About::AsyncZone)?;
+        let program = self.marks.program(writer.process, writer.client);
+        let Some(zone) = program.async_zones.remove(&number) else { return Ok(()) };
+        program.rows.entry(zone.name).or_default().give_back(zone.row);
+        self.say_more(zone.track, talk.own)?;
+        self.emit(&Event::SliceEnd(zone.track))
+    }
+
+    /// More of the innermost slice of a track, if anything is said.
+    pub(crate) fn say_more(&mut self, track: TrackId, said: Said) -> Result<(), E::Error> {
+        if said.is_empty() {
+            return Ok(());
+        }
+        let more = self.slice_more(said);
+        self.emit(&Event::SliceMore(track, more))
+    }
+
+    pub(crate) fn lock(
+        &mut self,
+        lane: usize,
+        writer: Writer,
+        (lock, action, location): (u32, u32, u32),
+        more: &[u64],
+    ) -> Result<(), E::Error> {
+        let action = protocol::LockAction::from_number(action as u8);
+        match (self.lock_row(writer, lock), action) {
+            (Some(lock), Some(action)) => {
+                self.mark(Mark::Lock);
+                let (action, shared) = lock_action(action);
+                let location = self.marked.logs.get(writer.client).location(location).and_then(|place| place.location);
+                self.emit(&Event::Lock(LockEvent { lock, thread: writer.thread, action, shared, location }))?;
+            }
+            _ => self.unknown(lane),
+        }
+        self.more(lane, writer, more)
+    }
+
+    fn lock_row(&mut self, writer: Writer, lock: u32) -> Option<LockId> {
+        let key = (writer.process, writer.client, lock);
+        if let Some(id) = self.found.locks.get(&key) {
+            return Some(*id);
+        }
+        let defined = self.marked.logs.get(writer.client).lock(lock)?;
+        let (process, name, shared) = (writer.process, defined.name, defined.shared);
+        self.tables.locks.push(syscollect_model::Lock { process, name, shared, location: defined.location });
+        let id = LockId(self.tables.locks.len() as u32 - 1);
+        self.found.locks.insert(key, id);
+        Some(id)
+    }
+
+    pub(crate) fn memory(
+        &mut self,
+        lane: usize,
+        writer: Writer,
+        (address, allocated, pool): (u64, Option<u64>, u32),
+        more: &[u64],
+    ) -> Result<(), E::Error> {
+        let talk = self.listen(lane, writer, more, About::Other)?;
+        let name = self.marked.logs.get(writer.client).string(pool);
+        if pool != 0 && name.is_none() {
+            self.unknown(lane);
+            return Ok(());
+        }
+        self.mark(if allocated.is_some() { Mark::Allocation } else { Mark::Free });
+        let stack = self.zone_stack(writer, self.ticks, None, talk.stack);
+        self.emit(&Event::Memory(MemoryEvent { thread: writer.thread, pool: name, address, allocated, stack }))
+    }
+
+    pub(crate) fn crash(
+        &mut self,
+        lane: usize,
+        writer: Writer,
+        (signal, address, instruction): (u32, u64, u64),
+        more: &[u64],
+    ) -> Result<(), E::Error> {
+        let talk = self.listen(lane, writer, more, About::Other)?;
+        self.mark(Mark::Crash);
+        let signal = self.tables.strings.intern(&signal_name(signal));
+        let stack = self.zone_stack(writer, self.ticks, Some(instruction), talk.stack);
+        self.emit(&Event::Crash(Crash { thread: writer.thread, signal, address, stack }))
+    }
+
+    /// The process is over, or runs another program: closes what belongs to no
+    /// thread. Without a process: those of all.
+    pub(crate) fn close_programs(&mut self, process: Option<ProcessId>) -> Result<(), E::Error> {
+        let mut tracks = Vec::new();
+        let over = |(of, _): &(ProcessId, u32)| process.is_none_or(|process| process == *of);
+        for (_, marks) in self.marks.programs.iter_mut().filter(|(key, _)| over(key)) {
+            tracks.extend(marks.frames.values_mut().filter(|set| set.open).map(|set| {
+                set.open = false;
+                set.track
+            }));
+            tracks.extend(marks.async_zones.drain().map(|(_, zone)| zone.track));
+            marks.rows.clear();
+        }
+        tracks.sort_unstable();
+        tracks.into_iter().try_for_each(|track| self.unfinished(track, 1))
+    }
+}
+
+fn lock_action(action: protocol::LockAction) -> (LockAction, bool) {
+    match action {
+        protocol::LockAction::Wait => (LockAction::Wait, false),
+        protocol::LockAction::Obtain => (LockAction::Obtain, false),
+        protocol::LockAction::Release => (LockAction::Release, false),
+        protocol::LockAction::WaitShared => (LockAction::Wait, true),
+        protocol::LockAction::ObtainShared => (LockAction::Obtain, true),
+        protocol::LockAction::ReleaseShared => (LockAction::Release, true),
+        protocol::LockAction::GiveUp => (LockAction::GiveUp, false),
+    }
+}
+
+/// The signal's name as `kill -l` has it, on x86-64.
+fn signal_name(number: u32) -> String {
+    match number {
+        3 => "SIGQUIT".into(),
+        4 => "SIGILL".into(),
+        5 => "SIGTRAP".into(),
+        6 => "SIGABRT".into(),
+        7 => "SIGBUS".into(),
+        8 => "SIGFPE".into(),
+        11 => "SIGSEGV".into(),
+        13 => "SIGPIPE".into(),
+        15 => "SIGTERM".into(),
+        31 => "SIGSYS".into(),
+        other => format!("signal {other}"),
+    }
+}

@@ -1,0 +1,220 @@
+//! What the items without a stamp say, and of what.
+
+use crate::zones::log::Log;
+use crate::zones::parts::{Part, Parts};
+use syscollect_model::{Field, FieldFormat, Fields, SchemaId, StringId, Tables, Value};
+use syscollect_usdt_client::protocol::{TextRole, ValueType};
+
+/// Bytes of the longest text that is made of several.
+const LONGEST: usize = 64 << 10;
+
+/// What a group is about: its stamped item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum About {
+    /// A zone that begins.
+    Zone,
+    /// An async zone that begins or ends.
+    AsyncZone,
+    /// A message.
+    Message,
+    /// A marker of that schema.
+    Marker(SchemaId),
+    /// Anything else.
+    Other,
+}
+
+/// What is said of one thing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Said {
+    pub(crate) name: Option<(StringId, Option<u64>)>,
+    /// A name that the log does not hold.
+    pub(crate) new_name: Option<String>,
+    pub(crate) color: Option<u32>,
+    /// Texts, a line each.
+    pub(crate) text: Option<String>,
+    pub(crate) fields: Fields,
+}
+
+impl Said {
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn add_text(&mut self, more: &str) {
+        self.text = Some(joined(self.text.take(), more));
+    }
+}
+
+/// A text and another one in the next line, cut where that would become too long.
+pub(crate) fn joined(text: Option<String>, more: &str) -> String {
+    let Some(mut text) = text else { return more.to_owned() };
+    let room = LONGEST.saturating_sub(text.len() + 1);
+    let end = (0..=room.min(more.len())).rev().find(|end| more.is_char_boundary(*end)).unwrap_or(0);
+    if room > 0 {
+        text.push('\n');
+        text.push_str(&more[..end]);
+    }
+    text
+}
+
+/// All that a group says beside its stamped item.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Talk {
+    /// Of the stamped item.
+    pub(crate) own: Said,
+    /// Of the innermost zone of the thread.
+    pub(crate) zone: Said,
+    /// Return addresses.
+    pub(crate) stack: Vec<u64>,
+    /// The thread's name, and the number that belongs to it.
+    pub(crate) thread_name: Option<String>,
+    /// Names of tasks.
+    pub(crate) tasks: Vec<(u64, StringId)>,
+    /// Items that make no sense.
+    pub(crate) unknown: u64,
+}
+
+/// Names of fields that every zone may have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FieldNames {
+    pub(crate) value: StringId,
+}
+
+impl Talk {
+    /// What these items say behind a stamped item.
+    #[inline]
+    pub(crate) fn read(words: &[u64], about: About, log: &Log, names: FieldNames, tables: &Tables) -> Self {
+        let mut talk = Self::default();
+        if !words.is_empty() {
+            talk.listen(words, about, log, names, tables);
+        }
+        talk
+    }
+
+    fn listen(&mut self, words: &[u64], about: About, log: &Log, names: FieldNames, tables: &Tables) {
+        for part in Parts::new(words) {
+            let understood = match part {
+                Part::Text { role, field, text } => self.text(about, role, field, text, tables),
+                Part::Tag { role, string, number } => {
+                    log.string(string).is_some_and(|string| self.tag(about, role, string, number, tables))
+                }
+                Part::Value { kind, field, bits } => self.value(about, (kind, field, bits), log, names, tables),
+                Part::Color(color) => {
+                    self.of(about).color = Some(color);
+                    true
+                }
+                Part::TaskName { string, task } => log.string(string).is_some_and(|name| {
+                    self.tasks.push((task, name));
+                    true
+                }),
+                Part::Stack(mut addresses) => {
+                    self.stack.append(&mut addresses);
+                    true
+                }
+                Part::Unknown => false,
+            };
+            self.unknown += u64::from(!understood);
+        }
+    }
+
+    /// What colours and values are about.
+    fn of(&mut self, about: About) -> &mut Said {
+        match about {
+            About::Zone | About::AsyncZone | About::Marker(_) => &mut self.own,
+            About::Message | About::Other => &mut self.zone,
+        }
+    }
+
+    /// What a text of this role is about, if there is such a thing.
+    fn of_role(&mut self, about: About, role: TextRole) -> Option<&mut Said> {
+        match (role, about) {
+            (TextRole::ZoneText | TextRole::ZoneName, About::Zone)
+            | (TextRole::Message, About::Message)
+            | (TextRole::AsyncText, About::AsyncZone) => Some(&mut self.own),
+            (TextRole::ZoneText | TextRole::ZoneName, _) => Some(&mut self.zone),
+            _ => None,
+        }
+    }
+
+    fn text(&mut self, about: About, role: TextRole, field: u32, text: String, tables: &Tables) -> bool {
+        match (role, about) {
+            (TextRole::ThreadName, _) => self.thread_name = Some(text),
+            (TextRole::Field, About::Marker(schema)) => {
+                let Some(field) = tables.schema(schema).fields.get(field as usize) else { return false };
+                self.own.fields.push(Field { name: field.name, value: Value::Text(text.into()) });
+            }
+            (TextRole::ZoneName, _) => match self.of_role(about, role) {
+                Some(said) => said.new_name = Some(text),
+                None => return false,
+            },
+            _ => match self.of_role(about, role) {
+                Some(said) => said.add_text(&text),
+                None => return false,
+            },
+        }
+        true
+    }
+
+    fn tag(&mut self, about: About, role: TextRole, string: StringId, number: u64, tables: &Tables) -> bool {
+        let text = || format!("{} {number}", tables.strings.get(string));
+        match role {
+            TextRole::ThreadName => self.thread_name = Some(text()),
+            TextRole::ZoneName => match self.of_role(about, role) {
+                Some(said) => said.name = Some((string, Some(number))),
+                None => return false,
+            },
+            TextRole::Message if about == About::Message => self.own.name = Some((string, Some(number))),
+            TextRole::Field => return false,
+            TextRole::ZoneText | TextRole::AsyncText | TextRole::Message => match self.of_role(about, role) {
+                Some(said) => said.add_text(&text()),
+                None => return false,
+            },
+        }
+        true
+    }
+
+    fn value(
+        &mut self,
+        about: About,
+        (kind, field, bits): (ValueType, u32, u64),
+        log: &Log,
+        names: FieldNames,
+        tables: &Tables,
+    ) -> bool {
+        let field = match about {
+            About::Marker(schema) => {
+                let field = tables.schema(schema).fields.get(field as usize);
+                field.map(|field| (field.name, Some(field.format)))
+            }
+            _ if field == u32::MAX => Some((names.value, None)),
+            _ => log.string(field).map(|name| (name, None)),
+        };
+        let Some((name, format)) = field else { return false };
+        let Some(value) = value_of(kind, bits, format, log) else { return false };
+        self.of(about).fields.push(Field { name, value });
+        true
+    }
+}
+
+/// A value as it wants to be shown.
+fn value_of(kind: ValueType, bits: u64, format: Option<FieldFormat>, log: &Log) -> Option<Value> {
+    let float = || match kind {
+        ValueType::Float => f64::from_bits(bits),
+        ValueType::Signed => bits as i64 as f64,
+        ValueType::Unsigned | ValueType::String => bits as f64,
+    };
+    let whole = || match kind {
+        ValueType::Float => f64::from_bits(bits) as u64,
+        _ => bits,
+    };
+    Some(match (kind, format) {
+        (ValueType::String, _) => Value::String(log.string(u32::try_from(bits).ok()?)?),
+        (_, Some(FieldFormat::Duration)) => Value::Duration(whole()),
+        (_, Some(FieldFormat::Bytes)) => Value::Bytes(whole()),
+        (_, Some(FieldFormat::Address)) => Value::Address(whole()),
+        (_, Some(FieldFormat::Percentage)) => Value::Percentage(float()),
+        (_, Some(FieldFormat::Decimal)) | (ValueType::Float, _) => Value::Float(float()),
+        (ValueType::Signed, _) => Value::Signed(bits as i64),
+        (ValueType::Unsigned, _) => Value::Unsigned(bits),
+    })
+}

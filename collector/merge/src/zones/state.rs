@@ -1,0 +1,236 @@
+//! What is remembered of marked programs while they are played.
+
+use crate::probes::play::ProbeMarks;
+use crate::zones::open::OpenZones;
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeSet, VecDeque};
+use syscollect_model::{ProcessId, StackId, StringId, Strings, ThreadId, TrackId};
+
+/// What is counted, each at its beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    Zone,
+    Message,
+    Plot,
+    Frame,
+    Marker,
+    AsyncZone,
+    Lock,
+    Allocation,
+    Free,
+    Probe,
+    Crash,
+}
+
+/// What counts are called, in the order of [`Mark`].
+pub(crate) const MARKS: [&str; 11] =
+    ["zone", "message", "plot", "frame", "marker", "async-zone", "lock", "allocation", "free", "probe", "crash"];
+
+/// Names that events get here.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Words {
+    pub(crate) zones: StringId,
+    pub(crate) message: StringId,
+    pub(crate) frames: StringId,
+    pub(crate) frame: StringId,
+    pub(crate) text: StringId,
+    pub(crate) value: StringId,
+    pub(crate) began_before: StringId,
+    pub(crate) probes: StringId,
+    pub(crate) unreadable: StringId,
+}
+
+impl Words {
+    pub(crate) fn new(strings: &mut Strings) -> Self {
+        Self {
+            zones: strings.intern("Zones"),
+            message: strings.intern("message"),
+            frames: strings.intern("Frames"),
+            frame: strings.intern("Frame"),
+            text: strings.intern("text"),
+            value: strings.intern("value"),
+            began_before: strings.intern("began_before"),
+            probes: strings.intern("Probes"),
+            unreadable: strings.intern("(unreadable)"),
+        }
+    }
+}
+
+/// Who writes to a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Writer {
+    pub(crate) client: u32,
+    pub(crate) tid: u32,
+    pub(crate) owner: u32,
+    pub(crate) thread: ThreadId,
+    pub(crate) process: ProcessId,
+    /// Its place in [`Marks::threads`].
+    pub(crate) slot: usize,
+}
+
+/// The client of programs that have no shared memory.
+pub(crate) const NO_CLIENT: u32 = u32::MAX;
+
+/// A zone that is open.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Zone {
+    /// The program's ticks at its beginning, and its location's number: these
+    /// two tell whether a zone that is restated is this one.
+    pub(crate) began: u64,
+    pub(crate) location: u32,
+    /// What was said of it, if more may be added.
+    pub(crate) text: Option<String>,
+}
+
+/// A thread of a program.
+#[derive(Debug)]
+pub(crate) struct ThreadMarks {
+    pub(crate) track: TrackId,
+    pub(crate) zones: OpenZones<Zone>,
+    /// Markers of which only the first half was seen, by track.
+    pub(crate) halves: Vec<(TrackId, u32)>,
+    /// How many zones are open, known or not, of programs that do not say it at
+    /// each beginning; certain once an end was seen.
+    pub(crate) depth: u32,
+    pub(crate) depth_known: bool,
+}
+
+/// A set of frames.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FrameSet {
+    pub(crate) track: TrackId,
+    pub(crate) count: u64,
+    pub(crate) open: bool,
+}
+
+/// The rows of a track whose slices overlap.
+#[derive(Debug, Default)]
+pub(crate) struct Rows {
+    free: BTreeSet<u32>,
+    used: u32,
+}
+
+impl Rows {
+    /// The lowest row that is free.
+    pub(crate) fn take(&mut self) -> u32 {
+        self.free.pop_first().unwrap_or_else(|| {
+            self.used += 1;
+            self.used - 1
+        })
+    }
+
+    /// The row is free again.
+    pub(crate) fn give_back(&mut self, row: u32) {
+        self.free.insert(row);
+    }
+}
+
+/// Names of tasks, of which only so many are remembered: a program may have a
+/// task for each of its requests.
+#[derive(Debug, Default)]
+pub(crate) struct TaskNames {
+    names: FxHashMap<u64, StringId>,
+    order: VecDeque<u64>,
+}
+
+impl TaskNames {
+    const MOST: usize = 1 << 16;
+
+    pub(crate) fn get(&self, task: u64) -> Option<StringId> {
+        self.names.get(&task).copied()
+    }
+
+    pub(crate) fn insert(&mut self, task: u64, name: StringId) {
+        if self.names.insert(task, name).is_none() {
+            self.order.push_back(task);
+        }
+        if self.order.len() > Self::MOST
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.names.remove(&oldest);
+        }
+    }
+}
+
+/// An async zone that is open: the track of its row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AsyncZone {
+    pub(crate) track: TrackId,
+    pub(crate) name: StringId,
+    pub(crate) row: u32,
+}
+
+/// A program: what belongs to no thread.
+#[derive(Debug, Default)]
+pub(crate) struct ProgramMarks {
+    /// By name, and whether frames of the set follow each other without gaps.
+    pub(crate) frames: FxHashMap<(StringId, bool), FrameSet>,
+    pub(crate) async_zones: FxHashMap<u64, AsyncZone>,
+    pub(crate) rows: FxHashMap<StringId, Rows>,
+    pub(crate) tasks: TaskNames,
+    pub(crate) plots: FxHashMap<u32, TrackId>,
+}
+
+/// All that is remembered.
+#[derive(Debug)]
+pub(crate) struct Marks {
+    pub(crate) words: Words,
+    pub(crate) counts: [u64; MARKS.len()],
+    pub(crate) threads: Vec<ThreadMarks>,
+    /// Places in `threads` by thread and client.
+    slots: FxHashMap<(ThreadId, u32), usize>,
+    by_thread: FxHashMap<ThreadId, Vec<usize>>,
+    pub(crate) by_process: FxHashMap<ProcessId, BTreeSet<ThreadId>>,
+    pub(crate) programs: FxHashMap<(ProcessId, u32), ProgramMarks>,
+    /// What is open of probes, by thread.
+    pub(crate) probes: FxHashMap<ThreadId, ProbeMarks>,
+    /// Stacks that were made of the surveyed ones, by number.
+    pub(crate) stacks: FxHashMap<u32, Option<StackId>>,
+    /// Names that came with events and are strings now.
+    pub(crate) new_names: usize,
+}
+
+impl Marks {
+    pub(crate) fn new(strings: &mut Strings) -> Self {
+        Self {
+            words: Words::new(strings),
+            counts: [0; MARKS.len()],
+            threads: Vec::new(),
+            slots: FxHashMap::default(),
+            by_thread: FxHashMap::default(),
+            by_process: FxHashMap::default(),
+            programs: FxHashMap::default(),
+            probes: FxHashMap::default(),
+            stacks: FxHashMap::default(),
+            new_names: 0,
+        }
+    }
+
+    pub(crate) fn slot(&self, thread: ThreadId, client: u32) -> Option<usize> {
+        self.slots.get(&(thread, client)).copied()
+    }
+
+    pub(crate) fn add_thread(&mut self, thread: ThreadId, process: ProcessId, client: u32, track: TrackId) -> usize {
+        let slot = self.threads.len();
+        let zones = OpenZones::default();
+        self.threads.push(ThreadMarks { track, zones, halves: Vec::new(), depth: 0, depth_known: false });
+        self.slots.insert((thread, client), slot);
+        self.by_thread.entry(thread).or_default().push(slot);
+        self.note_thread(thread, process);
+        slot
+    }
+
+    /// The thread has something that its process's end closes.
+    pub(crate) fn note_thread(&mut self, thread: ThreadId, process: ProcessId) {
+        self.by_process.entry(process).or_default().insert(thread);
+    }
+
+    /// The thread's places in `threads`.
+    pub(crate) fn slots_of(&self, thread: ThreadId) -> &[usize] {
+        self.by_thread.get(&thread).map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn program(&mut self, process: ProcessId, client: u32) -> &mut ProgramMarks {
+        self.programs.entry((process, client)).or_default()
+    }
+}

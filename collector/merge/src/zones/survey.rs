@@ -1,0 +1,167 @@
+//! The pass over the lanes of marked programs before they are played. It finds
+//! what must be known earlier than its place in the lane: markers at another
+//! time, because events leave in order of time; stacks, because their places
+//! want names; the names of threads, because tables show the last ones.
+
+use crate::order::Cursor;
+use crate::stacks::StackReader;
+use crate::tasks::TaskHistory;
+use crate::zones::cursor::{ZoneCursor, ZoneRecord};
+use crate::zones::log::{Log, Logs};
+use crate::zones::parts::{Part, Parts};
+use crate::zones::programs::Programs;
+use crate::zones::stacks::{ProgramStacks, return_addresses};
+use rustc_hash::{FxHashMap, FxHashSet};
+use syscollect_model::{AddressSpaces, ClockMap, Tables, ThreadId, Ticks};
+use syscollect_records::ZoneChunk;
+use syscollect_store::{CaptureReader, Lane};
+use syscollect_usdt_client::protocol::{ItemKind, TextRole, item_words};
+
+/// A marker that a program placed at another time, or on another thread.
+#[derive(Clone, Debug)]
+pub(crate) struct PlacedMarker {
+    pub(crate) ticks: u64,
+    /// When it was placed.
+    pub(crate) stamped: u64,
+    /// Who placed it.
+    pub(crate) chunk: ZoneChunk,
+    /// The thread it is placed on; 0 is the one that placed it.
+    pub(crate) tid: u32,
+    /// The group.
+    pub(crate) words: Box<[u64]>,
+}
+
+/// What the pass found.
+#[derive(Debug, Default)]
+pub(crate) struct Survey {
+    /// By ascending ticks.
+    pub(crate) markers: Vec<PlacedMarker>,
+    pub(crate) stacks: ProgramStacks,
+    /// The last name of each thread, and since when: by lane and owner.
+    names: FxHashMap<(u16, u32, u32), (u64, String)>,
+}
+
+/// What the pass needs to know.
+pub(crate) struct Surveyor<'a, 'b> {
+    pub(crate) reader: &'a CaptureReader,
+    pub(crate) programs: &'a Programs,
+    pub(crate) logs: &'a Logs,
+    pub(crate) clock: &'a ClockMap,
+    pub(crate) spaces: &'a AddressSpaces,
+    pub(crate) places: StackReader<'b>,
+    pub(crate) tables: &'a Tables,
+}
+
+impl Surveyor<'_, '_> {
+    /// Reads the lane from its beginning to its end.
+    pub(crate) fn lane(&mut self, lane: Lane, survey: &mut Survey) {
+        let mut cursor = ZoneCursor::new(self.reader, lane, self.programs, self.clock);
+        let mut owner = ZoneChunk::default();
+        while let Some(ticks) = cursor.key() {
+            match cursor.take() {
+                ZoneRecord::Chunk(chunk, _) => owner = chunk,
+                ZoneRecord::Group => self.group(lane, ticks, &owner, cursor.group(), survey),
+            }
+        }
+    }
+
+    fn group(&mut self, lane: Lane, ticks: u64, owner: &ZoneChunk, words: &[u64], survey: &mut Survey) {
+        let Some(first) = words.first() else { return };
+        let own = item_words(*first).unwrap_or(words.len());
+        if *first as u8 == ItemKind::MarkerAt as u8 {
+            self.marker(ticks, owner, words, survey);
+        }
+        if words.len() > own && says_more(&words[own..]) {
+            self.parts(lane, ticks, owner, words, own, survey);
+        } else if *first as u8 == ItemKind::Crash as u8 {
+            self.stack(ticks, owner, words, Vec::new(), survey);
+        }
+    }
+
+    fn marker(&self, stamped: u64, owner: &ZoneChunk, words: &[u64], survey: &mut Survey) {
+        let (Some(at), Some(tid)) = (words.get(2), words.get(3)) else { return };
+        if let Some(ticks) = self.programs.clock(owner.client, self.clock).within(*at) {
+            let (chunk, tid, words) = (*owner, *tid as u32, words.into());
+            survey.markers.push(PlacedMarker { ticks, stamped, chunk, tid, words });
+        }
+    }
+
+    fn parts(&mut self, lane: Lane, ticks: u64, owner: &ZoneChunk, words: &[u64], own: usize, survey: &mut Survey) {
+        let log = self.logs.get(owner.client);
+        let mut stack = Vec::new();
+        for part in Parts::new(&words[own..]) {
+            if let Some(name) = thread_name(&part, log, self.tables) {
+                survey.names.insert((lane.cpu, owner.owner, owner.tid), (ticks, name));
+            } else if let Part::Stack(mut addresses) = part {
+                stack.append(&mut addresses);
+            }
+        }
+        self.stack(ticks, owner, words, stack, survey);
+    }
+
+    fn stack(&mut self, ticks: u64, owner: &ZoneChunk, words: &[u64], stack: Vec<u64>, survey: &mut Survey) {
+        let addresses = return_addresses(crash_instruction(words), stack);
+        if let Some(pid) = self.programs.pid(owner.client).filter(|_| !addresses.is_empty()) {
+            survey.stacks.add(self.spaces, &mut self.places, (pid, Ticks(ticks)), &addresses);
+        }
+    }
+}
+
+/// The instruction at which a program crashed, if this group tells of that.
+pub(crate) fn crash_instruction(words: &[u64]) -> Option<u64> {
+    let crash = words.first().is_some_and(|first| *first as u8 == ItemKind::Crash as u8);
+    words.get(3).copied().filter(|_| crash)
+}
+
+/// Whether stacks or names of threads are among these items.
+fn says_more(mut words: &[u64]) -> bool {
+    while let Some(first) = words.first() {
+        let role = TextRole::from_number((first >> 8) as u8);
+        match ItemKind::from_number(*first as u8) {
+            Some(ItemKind::Stack) => return true,
+            Some(ItemKind::Text | ItemKind::Tag) if role == Some(TextRole::ThreadName) => return true,
+            _ => {}
+        }
+        words = item_words(*first).and_then(|length| words.get(length..)).unwrap_or_default();
+    }
+    false
+}
+
+fn thread_name(part: &Part, log: &Log, tables: &Tables) -> Option<String> {
+    match part {
+        Part::Text { role: TextRole::ThreadName, text, .. } => Some(text.clone()),
+        Part::Tag { role: TextRole::ThreadName, string, number } => {
+            Some(format!("{} {number}", tables.strings.get(log.string(*string)?)))
+        }
+        _ => None,
+    }
+}
+
+impl Survey {
+    /// Sorts what was found; names go to the rows of their threads.
+    pub(crate) fn finish(&mut self, history: &mut TaskHistory, tables: &mut Tables) {
+        self.markers.sort_by_key(|marker| marker.ticks);
+        let mut names: Vec<(u64, u32, String)> = std::mem::take(&mut self.names)
+            .into_iter()
+            .map(|((_, _, tid), (ticks, name))| (ticks, tid, name))
+            .collect();
+        names.sort();
+        let tids: FxHashSet<u32> = names.iter().map(|(_, tid, _)| *tid).collect();
+        let lives = history.lives(&tids);
+        let mut named: FxHashSet<ThreadId> = history.first_names.iter().map(|(thread, _)| *thread).collect();
+        for (ticks, tid, name) in names {
+            let Some(thread) = lives.get(&tid).and_then(|list| {
+                let after = list.partition_point(|(since, _)| *since <= ticks);
+                list.get(after.checked_sub(1)?).map(|(_, thread)| *thread)
+            }) else {
+                continue;
+            };
+            let row = &mut tables.threads[thread.index()];
+            // Its name until then is told first, unless it is told with its beginning.
+            if named.insert(thread) && row.start.is_none() {
+                history.first_names.push((thread, row.name));
+            }
+            row.name = tables.strings.intern(&name);
+        }
+    }
+}

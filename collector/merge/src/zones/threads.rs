@@ -1,0 +1,348 @@
+//! Items of a thread: zones, messages, what is lost, its name and its end.
+
+use crate::lane::Missing;
+use crate::play::Player;
+use crate::zones::cursor::ZoneRecord;
+use crate::zones::log::{Marked, color_of};
+use crate::zones::open::{End, MAX_DEPTH};
+use crate::zones::said::{About, FieldNames, Said, Talk, joined};
+use crate::zones::stacks::return_addresses;
+use crate::zones::state::{Mark, Writer, Zone};
+use syscollect_model::{
+    Event, Exporter, Field, ProcessId, Scope, Slice, SliceMore, StackId, StringId, ThreadId, Ticks, TrackId, TrackKind,
+    Value,
+};
+use syscollect_records::ZoneChunk;
+use syscollect_usdt_client::protocol::{ItemKind, ZONE_END, ZONE_END_DEPTH, item_words};
+
+/// Names that events may bring along and that become strings: more are not
+/// kept, so that memory does not grow with events.
+const MOST_NEW_NAMES: usize = 1 << 18;
+
+impl<E: Exporter> Player<'_, E> {
+    /// A record of a zone lane; `words` are those of a group.
+    pub(crate) fn zones(&mut self, lane: usize, record: ZoneRecord, words: &[u64]) -> Result<(), E::Error> {
+        match record {
+            ZoneRecord::Chunk(chunk, missing) => self.zone_chunk(lane, &chunk, missing)?,
+            ZoneRecord::Group => {
+                if let Some(writer) = self.lanes[lane].writer {
+                    self.records += 1;
+                    self.zone_group(lane, writer, words)?;
+                }
+            }
+        }
+        self.lanes[lane].last = Some(self.now);
+        Ok(())
+    }
+
+    fn zone_chunk(&mut self, lane: usize, chunk: &ZoneChunk, missing: Missing) -> Result<(), E::Error> {
+        self.missing(lane, if missing.records > 0 { missing.records } else { missing.chunks })?;
+        let before = self.lanes[lane].writer;
+        let writer = self.writer(chunk);
+        self.lanes[lane].writer = Some(writer);
+        match before.filter(|before| before.slot != writer.slot || before.owner != writer.owner) {
+            // The lane went to another thread: the one before has ended.
+            Some(before) => self.close_slot(before.slot),
+            None => Ok(()),
+        }
+    }
+
+    /// Who wrote this chunk.
+    pub(crate) fn writer(&mut self, chunk: &ZoneChunk) -> Writer {
+        let ZoneChunk { client, tid, owner, .. } = *chunk;
+        let pid = self.marked.programs.pid(client);
+        let thread = self.thread_of(tid, pid);
+        let process = self.tables.thread(thread).process;
+        let slot = self.slot(thread, process, client);
+        Writer { client, tid, owner, thread, process, slot }
+    }
+
+    /// Where the thread's zones are remembered.
+    pub(crate) fn slot(&mut self, thread: ThreadId, process: ProcessId, client: u32) -> usize {
+        match self.marks.slot(thread, client) {
+            Some(slot) => slot,
+            None => {
+                let name = self.marks.words.zones;
+                let track = self.track(Scope::Thread(thread), name, TrackKind::Slices, client.into());
+                self.marks.add_thread(thread, process, client, track)
+            }
+        }
+    }
+
+    #[inline]
+    fn zone_group(&mut self, lane: usize, writer: Writer, words: &[u64]) -> Result<(), E::Error> {
+        let Some(first) = words.first().copied() else { return Ok(()) };
+        let kind = first as u8;
+        if kind >= ZONE_END {
+            self.zone_end(writer.slot, kind & ZONE_END_DEPTH)?;
+            return self.more(lane, writer, &words[1..]);
+        }
+        let (item, more) = words.split_at(item_words(first).unwrap_or(0).min(words.len()));
+        let word = |index: usize| item.get(index).copied().unwrap_or_default();
+        let (low, high) = (word(1) as u32, (word(1) >> 32) as u32);
+        match ItemKind::from_number(kind) {
+            Some(ItemKind::ZoneBegin) => self.zone_begin(lane, writer, (first >> 8, low, high), more),
+            Some(ItemKind::OpenZone) => self.open_zone(lane, writer, (word(2), low, high), more),
+            Some(ItemKind::Attached) => {
+                self.leave(writer.slot, low)?;
+                self.more(lane, writer, more)
+            }
+            Some(ItemKind::Lost) => {
+                self.told(lane, word(1))?;
+                self.more(lane, writer, more)
+            }
+            Some(ItemKind::ThreadEnd) => {
+                self.more(lane, writer, more)?;
+                self.close_slot(writer.slot)
+            }
+            Some(ItemKind::Message) => self.message(lane, writer, (low, high), more),
+            Some(ItemKind::Plot) => self.plot(lane, writer, (low, high, word(2)), more),
+            Some(ItemKind::Frame) => self.frame_item(lane, writer, (low, high), more),
+            Some(ItemKind::AsyncBegin) => self.async_begin(lane, writer, (low, word(2), word(3)), more),
+            Some(ItemKind::AsyncEnd) => self.async_end(lane, writer, word(1), more),
+            Some(ItemKind::Lock) => self.lock(lane, writer, (low, high, word(2) as u32), more),
+            Some(ItemKind::Alloc) => self.memory(lane, writer, (word(1), Some(word(2)), word(3) as u32), more),
+            Some(ItemKind::Free) => self.memory(lane, writer, (word(1), None, word(2) as u32), more),
+            Some(ItemKind::Crash) => self.crash(lane, writer, (low, word(2), word(3)), more),
+            Some(ItemKind::Marker) => self.marker(lane, writer, (low, high), more),
+            // It comes from the survey, at its own time.
+            Some(ItemKind::MarkerAt) => Ok(()),
+            // No stamped item: it says more of what came before.
+            _ => self.more(lane, writer, words),
+        }
+    }
+
+    fn zone_begin(
+        &mut self,
+        lane: usize,
+        writer: Writer,
+        (began, location, depth): (u64, u32, u32),
+        more: &[u64],
+    ) -> Result<(), E::Error> {
+        let place = self.marked.logs.get(writer.client).location(location).filter(|_| depth < MAX_DEPTH);
+        let Some(place) = place else {
+            self.unknown(lane);
+            return Ok(());
+        };
+        self.mark(Mark::Zone);
+        self.begin_at(lane, writer, (began, location, depth), place, more, None)
+    }
+
+    /// A zone that is restated: if it is not known, it begins here.
+    fn open_zone(
+        &mut self,
+        lane: usize,
+        writer: Writer,
+        (began, location, depth): (u64, u32, u32),
+        more: &[u64],
+    ) -> Result<(), E::Error> {
+        const STAMP: u64 = u64::MAX >> 8;
+        let marked = self.marked;
+        let place = marked.logs.get(writer.client).location(location).filter(|_| depth < MAX_DEPTH);
+        let Some(place) = place else {
+            self.unknown(lane);
+            return Ok(());
+        };
+        let known = self.marks.threads[writer.slot].zones.at(depth);
+        if known.is_some_and(|zone| zone.began == began & STAMP && zone.location == location) {
+            self.leave(writer.slot, depth + 1)?;
+            return self.more(lane, writer, more);
+        }
+        let ticks = marked.programs.clock(writer.client, self.map).anywhere(began);
+        let before = ticks.map(|ticks| self.now.0.saturating_sub(self.clock.time(Ticks(ticks)).0));
+        self.begin_at(lane, writer, (began & STAMP, location, depth), place, more, before)
+    }
+
+    fn begin_at(
+        &mut self,
+        lane: usize,
+        writer: Writer,
+        (began, location, depth): (u64, u32, u32),
+        place: Marked,
+        more: &[u64],
+        before: Option<u64>,
+    ) -> Result<(), E::Error> {
+        let mut slice = Slice { location: place.location, color: place.color, ..Slice::named(place.name) };
+        let mut text = None;
+        if !more.is_empty() {
+            let talk = self.listen(lane, writer, more, About::Zone)?;
+            text.clone_from(&talk.own.text);
+            slice.stack = self.zone_stack(writer, self.ticks, None, talk.stack);
+            self.say(&mut slice, talk.own);
+        }
+        if let Some(nanoseconds) = before {
+            let (name, value) = (self.marks.words.began_before, Value::Duration(nanoseconds));
+            slice.fields.push(Field { name, value });
+        }
+        let thread = &mut self.marks.threads[writer.slot];
+        let track = thread.track;
+        let left = thread.zones.begin(depth, Zone { began, location, text });
+        self.unfinished(track, left)?;
+        self.emit(&Event::SliceBegin(track, slice))
+    }
+
+    #[inline]
+    fn zone_end(&mut self, slot: usize, left: u8) -> Result<(), E::Error> {
+        let thread = &mut self.marks.threads[slot];
+        let (track, end) = (thread.track, thread.zones.end(left));
+        self.end_zones(track, end)
+    }
+
+    #[inline]
+    pub(crate) fn end_zones(&mut self, track: TrackId, end: End) -> Result<(), E::Error> {
+        if end.unfinished > 0 {
+            self.unfinished(track, end.unfinished)?;
+        }
+        if end.ended { self.emit(&Event::SliceEnd(track)) } else { Ok(()) }
+    }
+
+    /// Zones at that depth or deeper have ended, it is not known when.
+    fn leave(&mut self, slot: usize, depth: u32) -> Result<(), E::Error> {
+        let thread = &mut self.marks.threads[slot];
+        let (track, left) = (thread.track, thread.zones.leave(depth));
+        self.unfinished(track, left)
+    }
+
+    /// Closes what the program did not end.
+    pub(crate) fn unfinished(&mut self, track: TrackId, count: usize) -> Result<(), E::Error> {
+        for _ in 0..count {
+            self.emit(&Event::SliceMore(track, SliceMore { unfinished: true, ..SliceMore::default() }))?;
+            self.emit(&Event::SliceEnd(track))?;
+        }
+        Ok(())
+    }
+
+    /// Closes all that is open of a thread.
+    pub(crate) fn close_slot(&mut self, slot: usize) -> Result<(), E::Error> {
+        self.leave(slot, 0)?;
+        let halves = std::mem::take(&mut self.marks.threads[slot].halves);
+        halves.into_iter().try_for_each(|(track, count)| self.unfinished(track, count as usize))
+    }
+
+    fn message(
+        &mut self,
+        lane: usize,
+        writer: Writer,
+        (string, color): (u32, u32),
+        more: &[u64],
+    ) -> Result<(), E::Error> {
+        let name = self.marked.logs.get(writer.client).string(string);
+        if name.is_none() && string != 0 {
+            self.unknown(lane);
+            return Ok(());
+        }
+        let talk = self.listen(lane, writer, more, About::Message)?;
+        self.mark(Mark::Message);
+        let words = self.marks.words;
+        let mut slice = Slice::named(name.unwrap_or(words.message));
+        (slice.category, slice.color) = (Some(words.message), color_of(color));
+        slice.stack = self.zone_stack(writer, self.ticks, None, talk.stack);
+        self.say(&mut slice, talk.own);
+        self.emit(&Event::Instant(self.marks.threads[writer.slot].track, slice))
+    }
+
+    /// What is said behind an item, and of other things than that item at once.
+    pub(crate) fn listen(
+        &mut self,
+        lane: usize,
+        writer: Writer,
+        words: &[u64],
+        about: About,
+    ) -> Result<Talk, E::Error> {
+        let names = FieldNames { value: self.marks.words.value };
+        let mut talk = Talk::read(words, about, self.marked.logs.get(writer.client), names, self.tables);
+        if words.is_empty() {
+            return Ok(talk);
+        }
+        self.losses.undecodable(self.lanes[lane].lane, std::mem::take(&mut talk.unknown));
+        if let Some(name) = talk.thread_name.take()
+            && let Some(name) = self.new_name(&name)
+        {
+            self.emit(&Event::ThreadName(writer.thread, name))?;
+        }
+        for (task, name) in std::mem::take(&mut talk.tasks) {
+            self.marks.program(writer.process, writer.client).tasks.insert(task, name);
+        }
+        self.zone_more(writer.slot, std::mem::take(&mut talk.zone))?;
+        Ok(talk)
+    }
+
+    /// Items that say more of what is open.
+    pub(crate) fn more(&mut self, lane: usize, writer: Writer, words: &[u64]) -> Result<(), E::Error> {
+        if words.is_empty() { Ok(()) } else { self.listen(lane, writer, words, About::Other).map(|_| ()) }
+    }
+
+    /// More of the innermost zone.
+    fn zone_more(&mut self, slot: usize, mut said: Said) -> Result<(), E::Error> {
+        if said.is_empty() {
+            return Ok(());
+        }
+        let thread = &mut self.marks.threads[slot];
+        let track = thread.track;
+        let Some((_, zone)) = thread.zones.innermost() else { return Ok(()) };
+        if let Some(more) = said.text.take() {
+            let text = joined(zone.text.take(), &more);
+            zone.text = Some(text.clone());
+            said.text = Some(text);
+        }
+        let more = self.slice_more(said);
+        self.emit(&Event::SliceMore(track, more))
+    }
+
+    /// What is said, as an addition to a slice.
+    pub(crate) fn slice_more(&mut self, said: Said) -> SliceMore {
+        let new_name = said.new_name.and_then(|name| self.new_name(&name));
+        let mut fields = said.fields;
+        if let Some(text) = said.text {
+            fields.insert(0, Field { name: self.marks.words.text, value: Value::Text(text.into()) });
+        }
+        let name = new_name.map(|name| (name, None)).or(said.name);
+        SliceMore { name, color: said.color, fields, unfinished: false }
+    }
+
+    /// Puts what is said into a slice that is not told yet.
+    pub(crate) fn say(&mut self, slice: &mut Slice, said: Said) {
+        let more = self.slice_more(said);
+        if let Some((name, number)) = more.name {
+            (slice.name, slice.number) = (name, number);
+        }
+        slice.color = more.color.or(slice.color);
+        slice.fields = more.fields;
+    }
+
+    /// A stack that the program wrote; one that the survey did not find is missing.
+    pub(crate) fn zone_stack(
+        &mut self,
+        writer: Writer,
+        at: u64,
+        crash: Option<u64>,
+        stack: Vec<u64>,
+    ) -> Option<StackId> {
+        let addresses = return_addresses(crash, stack);
+        if addresses.is_empty() {
+            return None;
+        }
+        let pid = self.marked.programs.pid(writer.client)?;
+        let Some(known) = self.marked.survey.stacks.get((pid, Ticks(at)), &addresses) else {
+            self.missing_stacks += 1;
+            return None;
+        };
+        if let Some(stack) = self.marks.stacks.get(&known.number) {
+            return *stack;
+        }
+        let stack = self.resolver.stack_at(known.defined, self.tables);
+        self.marks.stacks.insert(known.number, stack);
+        stack
+    }
+
+    /// A name that came with an event, as a string, unless there are too many.
+    pub(crate) fn new_name(&mut self, name: &str) -> Option<StringId> {
+        if self.marks.new_names >= MOST_NEW_NAMES {
+            return None;
+        }
+        let before = self.tables.strings.len();
+        let id = self.tables.strings.intern(name);
+        self.marks.new_names += self.tables.strings.len() - before;
+        Some(id)
+    }
+}
