@@ -89,13 +89,17 @@ impl Tracks {
         }
     }
 
-    /// A counter's value from now on.
+    /// A counter's value from now on. One that is no finite number is left
+    /// out: with an infinite one the UI (v52) draws none of the track.
     pub(crate) fn counter<W: Write>(
         &mut self,
         at: &mut Context<'_, W>,
         sched: &mut Scheduling,
         (id, value): (TrackId, f64),
     ) -> Result<(), ExportError> {
+        if !value.is_finite() {
+            return Ok(());
+        }
         // A CPU's counter in kHz is its frequency; as such it is drawn with the CPU.
         let row = at.tables.track(id);
         if let (Scope::Cpu(cpu), TrackKind::Counter { unit }) = (row.scope, row.kind)

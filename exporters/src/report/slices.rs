@@ -20,6 +20,9 @@ const MAX_FRAME_SETS: usize = 256;
 const MAX_REASONS: usize = 1 << 15;
 /// Slices open at one time on one track; deeper ones are not measured.
 const MAX_DEPTH: usize = 4096;
+/// Slices, from the outermost on, that are told what they were blocked in: a
+/// bound of what a switch costs in a deep recursion.
+const MAX_BLOCKED: usize = 64;
 /// Digits of the percentiles.
 const DIGITS: u8 = 2;
 
@@ -162,7 +165,7 @@ impl Slices {
     /// A thread was blocked in a function for a time that ends now.
     pub(super) fn blocked(&mut self, thread: ThreadId, function: Option<StringId>, nanoseconds: u64) {
         for track in self.tracks.get(&thread).into_iter().flatten() {
-            for slice in self.open.get(track).into_iter().flat_map(|open| &open.slices) {
+            for slice in self.open.get(track).into_iter().flat_map(|open| open.slices.iter().take(MAX_BLOCKED)) {
                 let sum = self.reasons.row((slice.key, function));
                 *sum = sum.saturating_add(nanoseconds);
             }

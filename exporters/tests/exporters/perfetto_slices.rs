@@ -102,6 +102,18 @@ fn memory_is_a_counter_of_each_pool() {
 }
 
 #[test]
+fn values_that_no_viewer_can_draw_are_left_out() {
+    let mut story = Story::new();
+    let (process, _) = story.process(10, 1, "a", &["/bin/a"]);
+    let plot = story.track(Scope::Process(process), "plot", Some("items"));
+    for value in [1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -2.0] {
+        story.then(Event::Counter(plot, value));
+    }
+    let values: Vec<_> = export(&story).counters.iter().map(|(.., value)| *value).collect();
+    assert_eq!(values, [1.0, -2.0]);
+}
+
+#[test]
 fn a_crash_is_on_its_thread_and_its_process() {
     let told = export(&story::game());
     for track in ["thread 301", "process 300/Crash"] {
