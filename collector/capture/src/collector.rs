@@ -68,6 +68,9 @@ pub(crate) struct Ended {
     pub(crate) losses: Vec<LaneLoss>,
     pub(crate) statistics: BTreeMap<String, u64>,
     pub(crate) missing: Vec<String>,
+    /// To be dropped last: taking breakpoints out of programs takes its time,
+    /// while the rest of the file is written.
+    pub(crate) sources: Vec<Box<dyn Source>>,
 }
 
 impl Output {
@@ -270,7 +273,7 @@ impl Collector {
         let statistics = self.sources.iter().flat_map(|source| source.statistics()).collect();
         let losses = self.losses();
         let held = self.machine.map_or_else(HeldFiles::default, |machine| machine.notes.finish());
-        Ended { losses, statistics, missing: self.missing, held }
+        Ended { losses, statistics, missing: self.missing, held, sources: self.sources }
     }
 }
 

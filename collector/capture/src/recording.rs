@@ -169,6 +169,7 @@ impl Recording {
         }
         let written = written.and_then(|()| writer.finish().map(drop));
         let records = self.shared.records.load(Ordering::Relaxed);
+        drop(ended.sources);
         Ok(Recorded { held: ended.held, summary, losses, records, error: written.err().map(|error| error.to_string()) })
     }
 }

@@ -73,10 +73,26 @@ pub(super) struct Attached {
     links: Vec<OwnedFd>,
 }
 
+/// Closing a link waits for the whole machine to have taken notice, which
+/// several can wait for at once.
+const DETACHING_THREADS: usize = 16;
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        let share = self.links.len().div_ceil(DETACHING_THREADS).max(1);
+        std::thread::scope(|scope| {
+            while !self.links.is_empty() {
+                let some = self.links.split_off(self.links.len().saturating_sub(share));
+                scope.spawn(|| some.into_iter().for_each(drop));
+            }
+        });
+    }
+}
+
 impl Attached {
     /// Adds what `other` holds.
-    pub(super) fn absorb(&mut self, other: Self) {
-        self.links.extend(other.links);
+    pub(super) fn absorb(&mut self, mut other: Self) {
+        self.links.append(&mut other.links);
     }
 
     /// How many descriptors hold it.
@@ -161,7 +177,6 @@ fn attach_event(
 ) -> io::Result<[OwnedFd; 2]> {
     let event = sys::open_uprobe_event(pmu, &sys::path_of(file), place, at_return, pid)?;
     let link = sys::link_perf_event(program, event.as_fd(), place.cookie)?;
-    // The link goes first, so that no hit runs a program that is being taken away.
     Ok([link, event])
 }
 

@@ -66,7 +66,7 @@ fn interpreter(script: &Path, search: Option<&OsStr>) -> Option<PathBuf> {
     let mut start = [0; 256];
     let length = OpenFile::at(script).ok()?.file.read(&mut start).ok()?;
     let line = start[..length].strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
-    let mut words = line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
+    let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let program = Path::new(OsStr::from_bytes(words.next()?));
     if program.file_name() != Some(OsStr::new("env")) {
         return Some(program.to_owned());

@@ -35,6 +35,7 @@ mod plan;
 mod program;
 mod rings;
 mod scan;
+mod semaphores;
 mod source;
 mod sys;
 

@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use aya_obj::{Map, Object};
+use syscollect_records::RecordKind;
 
 use super::rings::{Counters, Ring};
 use super::sys::{self, MapCreate};
@@ -102,6 +103,13 @@ impl Loaded {
         let map = self.map("announcements")?;
         let ring = Ring::map(map, ANNOUNCEMENT_BYTES).map_err(failed)?;
         Ok((ring, map.try_clone_to_owned().map_err(failed)?))
+    }
+
+    /// Hits that the kernel left out because a program was running: kernels
+    /// before 6.0 do so for events of the uprobe PMU.
+    pub(super) fn skipped(&self) -> [(RecordKind, u64); 2] {
+        [(RecordKind::Probe, &self.on_probe), (RecordKind::Ring, &self.on_ring)]
+            .map(|(record, program)| (record, sys::recursion_misses(program.as_fd())))
     }
 
     /// A descriptor of the map that holds what to read at which probe.

@@ -20,6 +20,7 @@ use super::files::{Change, FileKey, MappedFile, OpenFile};
 use super::launch::files_of;
 use super::manager::{Told, Work};
 use super::plan::{Plan, Planned, Planner};
+use super::semaphores;
 use crate::notes::definition_chunk;
 
 /// Rows of one definition, so that no chunk grows beyond what the store takes.
@@ -186,6 +187,9 @@ impl<'a> Scanner<'a> {
             self.work.buffer.push(definition_chunk(&Definition::Probes(some.to_vec())));
         }
         let before = self.attached.links();
+        if let Some(note) = semaphores::trouble(&file.file, plan.points.iter().chain(&plan.rings)) {
+            self.told.note(format!("{path}: {note}"));
+        }
         let (hits, rings) = (self.points(&plan.points), self.points(&plan.rings));
         self.attach_to(file, path, hits, |work| work.on_probe.as_fd());
         self.attach_to(file, path, rings, |work| work.on_ring.as_fd());

@@ -218,17 +218,28 @@ impl Source for ProbeSource {
     fn detach(&mut self, cpus: &[u32]) {
         self.counters.stop();
         self.manager.stop();
-        // A program that is running may be preempted, but not leave its CPU: it
-        // has ended before this thread, which goes before all others, has been
-        // on its CPU twice... unless it was preempted itself. What it writes
-        // then comes too late, and is not counted either.
+        // A program that runs now does not leave its CPU; where the kernel does
+        // not preempt it, it has ended when its CPU was visited. What one that
+        // was preempted writes comes too late for the last drain.
         for &cpu in cpus {
             drop(crate::affinity::run_on(cpu));
         }
     }
 
     fn losses(&self) -> Vec<LaneLoss> {
-        self.counters.all().flat_map(|(cpu, counts)| losses_of(cpu, counts)).collect()
+        let mut losses: Vec<_> = self.counters.all().flat_map(|(cpu, counts)| losses_of(cpu, counts)).collect();
+        for (record, count) in self.loaded.skipped() {
+            let lane = LaneKind::Probe.name().to_owned();
+            losses.push(LaneLoss {
+                lane,
+                cpu: None,
+                record: record.name().to_owned(),
+                cause: LossCause::Nested,
+                count,
+            });
+        }
+        losses.retain(|loss| loss.count > 0);
+        losses
     }
 
     fn statistics(&self) -> BTreeMap<String, u64> {
@@ -257,7 +268,7 @@ fn losses_of(cpu: u32, counts: Counts) -> impl Iterator<Item = LaneLoss> {
         (LossCause::ClockUnreadable, RecordKind::Probe, counts.unclocked),
         (LossCause::LaneFull, RecordKind::Ring, counts.announcements_lost),
     ];
-    causes.into_iter().filter(|(_, _, count)| *count > 0).map(move |(cause, record, count)| LaneLoss {
+    causes.into_iter().map(move |(cause, record, count)| LaneLoss {
         lane: LaneKind::Probe.name().to_owned(),
         cpu: Some(cpu),
         record: record.name().to_owned(),

@@ -1,0 +1,78 @@
+//! Semaphores that the kernel cannot raise.
+//!
+//! It finds a semaphore by its place in the file, in the first writable mapping
+//! of that place. lld lets the read-only-after-relocation segment and the data
+//! segment share a page of the file. While a program is loaded both mappings
+//! are writable, and the kernel raises the copy that is about to be wiped: the
+//! program never sees that somebody listens. In programs that run already the
+//! first of the two is read-only, and the right one is found.
+
+use std::fs::File;
+
+use object::elf::{FileHeader64, PF_W, PT_LOAD};
+use object::read::elf::{FileHeader, ProgramHeader};
+use object::{Endianness, ReadCache};
+
+use super::plan::Planned;
+
+const PAGE: u64 = 4096;
+const TROUBLE: &str = "its linker (lld) put its semaphores into a page that is mapped twice, so the kernel raises them \
+                       only in programs that run already, not in those that start later; where the semaphore has a \
+                       page of its own, or with the linker of GNU (-fuse-ld=bfd), it does";
+
+/// What to say of the semaphores that are to be raised in a file, if they are of that kind.
+pub(super) fn trouble<'a>(file: &File, planned: impl Iterator<Item = &'a Planned>) -> Option<&'static str> {
+    let semaphores: Vec<u64> = planned.map(|planned| planned.semaphore).filter(|offset| *offset != 0).collect();
+    if semaphores.is_empty() {
+        return None;
+    }
+    let writable = writable_pages(file).unwrap_or_default();
+    mapped_twice(&writable, &semaphores).then_some(TROUBLE)
+}
+
+/// The pages of the file that are mapped writable, as ranges of bytes.
+fn writable_pages(file: &File) -> Option<Vec<(u64, u64)>> {
+    let cache = ReadCache::new(file);
+    let header = FileHeader64::<Endianness>::parse(&cache).ok()?;
+    let endian = header.endian().ok()?;
+    let segments = header.program_headers(endian, &cache).ok()?.iter();
+    let writable = segments.filter(|segment| {
+        segment.p_type(endian) == PT_LOAD && segment.p_flags(endian).0 & PF_W.0 != 0 && segment.p_filesz(endian) > 0
+    });
+    let pages = |start: u64, bytes: u64| {
+        let end = start.saturating_add(bytes).checked_next_multiple_of(PAGE).unwrap_or(u64::MAX);
+        (start & !(PAGE - 1), end)
+    };
+    Some(writable.map(|segment| pages(segment.p_offset(endian), segment.p_filesz(endian))).collect())
+}
+
+fn mapped_twice(writable: &[(u64, u64)], semaphores: &[u64]) -> bool {
+    let mappings = |offset: &u64| writable.iter().filter(|(start, end)| (start..end).contains(&offset)).count();
+    semaphores.iter().any(|semaphore| mappings(semaphore) > 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_in_two_writable_segments_is_mapped_twice() {
+        let segments = [(0x5a000, 0x5e000), (0x5d000, 0x5f000)];
+        assert!(mapped_twice(&segments, &[0x5daf0]));
+        assert!(!mapped_twice(&segments, &[0x5e000]));
+        assert!(!mapped_twice(&segments[..1], &[0x5daf0]));
+    }
+
+    #[test]
+    fn the_writable_pages_of_this_program_are_whole_pages() {
+        let pages = writable_pages(&File::open("/proc/self/exe").unwrap()).unwrap();
+        assert!(!pages.is_empty());
+        assert!(pages.iter().all(|(start, end)| start % PAGE == 0 && end % PAGE == 0 && start < end));
+    }
+
+    #[test]
+    fn what_is_no_program_has_no_trouble() {
+        let planned = Planned { offset: 0, semaphore: 1, probe: 1, arguments: Vec::new(), at_return: false };
+        assert_eq!(trouble(&File::open("/etc/passwd").unwrap(), [planned].iter()), None);
+    }
+}
