@@ -23,7 +23,8 @@ pub(crate) fn run() -> Result<()> {
     report.step("clippy", || quiet(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]));
     report.step("documentation", documentation);
     report.step("release build", || quiet(&["build", "--quiet", "--release", "-p", "syscollect"]));
-    report.step("fuzz the capture reader", fuzz);
+    report.step("fuzz the capture reader", || fuzz("capture"));
+    report.step("fuzz the reader of probes", || fuzz("probes"));
     privileged::steps(&mut report);
     report.finish("ci")
 }
@@ -37,11 +38,11 @@ fn documentation() -> Result<()> {
     output_of(cargo().args(arguments).env("RUSTDOCFLAGS", "-D warnings")).map(|_| ())
 }
 
-/// Runs libFuzzer on the capture reader for a short while.
+/// Runs libFuzzer on a target for a short while.
 ///
 /// The flags are those of cargo-fuzz without its sanitizers, which need a
 /// nightly compiler; arithmetic and bounds are checked all the same.
-fn fuzz() -> Result<Outcome> {
+fn fuzz(target: &str) -> Result<Outcome> {
     let folder = root().join("fuzz");
     if !folder.join("Cargo.toml").exists() {
         return Ok(Outcome::Skipped("there is no fuzz target".to_owned()));
@@ -56,9 +57,9 @@ fn fuzz() -> Result<Outcome> {
     let host = host_target()?;
     let arguments = ["build", "--quiet", "--release", "--target", &host];
     output_of(cargo().current_dir(&folder).args(arguments).env("RUSTFLAGS", flags))?;
-    let corpus = folder.join("corpus/capture");
+    let corpus = folder.join("corpus").join(target);
     fs::create_dir_all(&corpus).context("cannot create the corpus")?;
-    let program = folder.join("target").join(&host).join("release/capture");
+    let program = folder.join("target").join(&host).join("release").join(target);
     let seconds = format!("-max_total_time={FUZZ_SECONDS}");
     let said = output_of(Command::new(program).args([&seconds, "-rss_limit_mb=1024", "-timeout=10"]).arg(corpus))?;
     let log = String::from_utf8_lossy(&said.stderr).into_owned();
