@@ -55,12 +55,14 @@ pub(crate) struct Group {
 #[inline(always)]
 pub(crate) fn group(bytes: u64) -> Result<Group, Refused> {
     let state = thread::state();
-    if state.producer.has_room(bytes) {
+    if let Some(entered) = state.producer.try_enter(bytes) {
         // SAFETY: where there is room, there is a ring.
         let attached = unsafe { state.header() }.attached.load(Ordering::Relaxed);
         if attached == state.attached.get() {
-            return Ok(Group::enter(state));
+            // SAFETY: as above.
+            return Ok(Group { state, memory: unsafe { state.ring() }, entered });
         }
+        state.producer.leave_unchanged(entered);
     }
     group_slow(bytes)
 }
@@ -164,10 +166,7 @@ impl Group {
     /// Writes a stamped item.
     #[inline(always)]
     pub(crate) fn stamped_at<const WORDS: usize>(&mut self, kind: u8, ticks: u64, words: [u64; WORDS]) {
-        self.word(ticks << 8 | u64::from(kind));
-        for word in words {
-            self.word(word);
-        }
+        self.item(ticks << 8 | u64::from(kind), &words);
     }
 
     /// Writes an item without a stamp: the bits of the first word above the kind, and the words after it.
@@ -184,14 +183,13 @@ impl Group {
             let (here, more) = rest.split_at(rest.len().min(TEXT_BYTES));
             let upper =
                 role as u64 | (here.len() as u64) << 8 | u64::from(!more.is_empty()) << 16 | u64::from(field) << 24;
-            let mut words = [0_u64; 4];
-            words[0] = upper << 8 | ItemKind::Text as u64;
-            for (word, bytes) in words[1..].iter_mut().zip(here.chunks(8)) {
+            let mut words = [0_u64; TEXT_BYTES / 8];
+            for (word, bytes) in words.iter_mut().zip(here.chunks(8)) {
                 let mut padded = [0_u8; 8];
                 padded[..bytes.len()].copy_from_slice(bytes);
                 *word = u64::from_le_bytes(padded);
             }
-            self.words(&words[..1 + here.len().div_ceil(8)]);
+            self.item(upper << 8 | ItemKind::Text as u64, &words[..here.len().div_ceil(8)]);
             rest = more;
             if rest.is_empty() {
                 return;
@@ -216,24 +214,16 @@ impl Group {
         while !rest.is_empty() {
             let (here, more) = rest.split_at(rest.len().min(STACK_ADDRESSES));
             let upper = here.len() as u64 | u64::from(!more.is_empty()) << 8;
-            let mut words = [0_u64; 1 + STACK_ADDRESSES];
-            words[0] = upper << 8 | ItemKind::Stack as u64;
-            words[1..1 + here.len()].copy_from_slice(here);
-            self.words(&words[..1 + here.len()]);
+            self.item(upper << 8 | ItemKind::Stack as u64, here);
             rest = more;
         }
     }
 
     #[inline(always)]
-    fn word(&mut self, word: u64) {
-        self.words(&[word]);
-    }
-
-    #[inline(always)]
-    fn words(&mut self, words: &[u64]) {
-        debug_assert!(self.entered.room() >= words.len() as u64 * 8);
+    fn item(&mut self, first: u64, words: &[u64]) {
+        debug_assert!(self.entered.room() >= 8 + words.len() as u64 * 8);
         // SAFETY: whoever made the group asked for as much room as its items take.
-        unsafe { self.entered.write_slice(&self.memory, words) };
+        unsafe { self.entered.write(&self.memory, first, words) };
     }
 
     /// `Lost` if there was a loss, then all that a collector must know of this thread.

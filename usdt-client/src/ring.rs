@@ -59,15 +59,28 @@ impl Producer {
         self.limit.store(limit(shared, head), Ordering::Relaxed);
     }
 
-    /// Whether there is room for so many bytes as far as is known, and nobody is writing.
-    #[inline(always)]
-    pub fn has_room(&self, bytes: u64) -> bool {
-        self.head.get() + bytes <= self.limit.load(Ordering::Relaxed)
-    }
-
     /// Whether somebody is writing (below this frame: the caller is a signal handler or hook).
     pub fn is_busy(&self) -> bool {
         self.limit.load(Ordering::Relaxed) == 0
+    }
+
+    /// Takes the right to write so many bytes, if there is room as far as is known and nobody is writing.
+    #[inline(always)]
+    pub fn try_enter(&self, bytes: u64) -> Option<Entered> {
+        // First the right, then the question: a signal handler that writes in between moves the head.
+        let entered = self.enter();
+        if entered.head + bytes <= entered.limit {
+            return Some(entered);
+        }
+        self.leave_unchanged(entered);
+        None
+    }
+
+    /// Gives the right back; nothing was written.
+    #[inline(always)]
+    pub fn leave_unchanged(&self, entered: Entered) {
+        core::sync::atomic::compiler_fence(Ordering::SeqCst);
+        self.limit.store(entered.limit, Ordering::Relaxed);
     }
 
     /// Takes the right to write; whoever comes in between finds no room.
@@ -107,28 +120,21 @@ impl Entered {
         self.limit.saturating_sub(self.head)
     }
 
-    /// Writes one item.
+    /// Writes one item: a first word and those that follow it.
     ///
     /// # Safety
     /// There is room for it, and it is no longer than the slack.
     #[inline(always)]
-    pub unsafe fn write<const WORDS: usize>(&mut self, shared: &impl Shared, words: [u64; WORDS]) {
-        // SAFETY: as the caller says.
-        unsafe { self.write_slice(shared, &words) }
-    }
-
-    /// Writes one item of any number of words.
-    ///
-    /// # Safety
-    /// As for [`Self::write`].
-    #[inline(always)]
-    pub unsafe fn write_slice(&mut self, shared: &impl Shared, words: &[u64]) {
+    pub unsafe fn write(&mut self, shared: &impl Shared, first: u64, words: &[u64]) {
+        // An item that begins before the end of the data ends in the slack: only its beginning wraps.
         let offset = self.head & (shared.capacity() - 1);
+        // SAFETY: below capacity plus slack, and there is room, so the reader has left it.
+        unsafe { shared.write(offset, first) };
         for (index, word) in words.iter().enumerate() {
-            // SAFETY: below capacity plus slack, and there is room, so the reader has left it.
-            unsafe { shared.write(offset + index as u64 * 8, *word) };
+            // SAFETY: as above.
+            unsafe { shared.write(offset + 8 + index as u64 * 8, *word) };
         }
-        self.head += words.len() as u64 * 8;
+        self.head += 8 + words.len() as u64 * 8;
     }
 }
 

@@ -53,7 +53,12 @@ unsafe impl Send for Drain {}
 impl Drain {
     /// Opens the process's arena, if it has made one.
     pub fn open() -> Option<Self> {
-        map_arena(arena_descriptor()?).map(|base| Self { base })
+        Self::of(arena_descriptor()?)
+    }
+
+    /// Opens an arena by its descriptor, another process's perhaps.
+    pub fn of(descriptor: i32) -> Option<Self> {
+        map_arena(descriptor).map(|base| Self { base })
     }
 
     /// The arena's header.

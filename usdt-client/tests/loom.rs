@@ -86,7 +86,7 @@ fn write(ring: &Ring, count: u64) -> u64 {
         }
         let item = [number << 8 | words, number];
         // SAFETY: there is room, and two words are no more than slack and data.
-        unsafe { entered.write_slice(ring, &item[..words as usize]) };
+        unsafe { entered.write(ring, item[0], &item[1..words as usize]) };
         producer.leave(ring, entered);
     }
     lost

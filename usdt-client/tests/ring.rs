@@ -65,15 +65,15 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 /// Writes an event as the client does; false if it was lost.
 fn event(producer: &Producer, ring: &Ring, item: &[u64], nested: bool) -> bool {
     let bytes = item.len() as u64 * 8;
-    if !producer.has_room(bytes) && producer.is_busy() {
+    if producer.is_busy() {
         ring.count_lost(1);
         return false;
     }
-    let fits_as_known = producer.has_room(bytes);
-    let mut entered = producer.enter();
-    if !fits_as_known {
+    let mut entered = producer.try_enter(bytes).unwrap_or_else(|| {
+        let mut entered = producer.enter();
         entered.refresh(ring);
-    }
+        entered
+    });
     if entered.room() < bytes {
         ring.count_lost(1);
         producer.leave_full(entered);
@@ -83,7 +83,7 @@ fn event(producer: &Producer, ring: &Ring, item: &[u64], nested: bool) -> bool {
         assert!(!event(producer, ring, &[0xbad], false), "an event within another is lost");
     }
     // SAFETY: there is room, and no item is longer than the slack.
-    unsafe { entered.write_slice(ring, item) };
+    unsafe { entered.write(ring, item[0], &item[1..]) };
     producer.leave(ring, entered);
     true
 }
@@ -129,7 +129,7 @@ proptest! {
         let ring = Ring { head: Cell::new(0), tail: Cell::new(ahead), lost: Cell::new(0), words };
         let producer = Producer::new();
         producer.start(&ring, 0);
-        prop_assert!(producer.has_room(CAPACITY));
-        prop_assert!(!producer.has_room(CAPACITY + 8));
+        prop_assert!(producer.try_enter(CAPACITY + 8).is_none());
+        prop_assert!(producer.try_enter(CAPACITY).is_some());
     }
 }

@@ -36,6 +36,7 @@ impl Seen {
         match ItemKind::from_number(kind).expect("a kind") {
             ItemKind::ZoneBegin => {
                 assert_eq!(item[1] >> 32, self.depth);
+                assert_ne!(item[1] as u32, 0, "the location is whole, also where an item ends in the slack");
                 self.depth += 1;
                 self.events += 1;
             }

@@ -1,0 +1,61 @@
+//! The notes that tools find: read from this program's own file, checked against its memory.
+
+use std::collections::BTreeMap;
+use syscollect_usdt_client::semaphore;
+
+const NOP: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
+
+/// A probe's place, semaphore and arguments.
+#[derive(Debug)]
+struct Note {
+    place: u64,
+    semaphore: u64,
+    arguments: String,
+}
+
+/// The notes of `.note.stapsdt` by name, from the bytes of a file.
+fn notes(file: &[u8]) -> BTreeMap<String, Note> {
+    let owner = b"\x03\0\0\0stapsdt\0";
+    let mut found = BTreeMap::new();
+    for at in (0..file.len() - owner.len()).filter(|at| file[*at..].starts_with(owner)) {
+        let description = &file[at + owner.len()..];
+        let word = |index: usize| u64::from_le_bytes(description[index * 8..index * 8 + 8].try_into().unwrap());
+        let mut texts = description[24..].split(|byte| *byte == 0).map(|text| String::from_utf8_lossy(text));
+        if texts.next().as_deref() != Some("syscollect") {
+            continue;
+        }
+        let name = texts.next().unwrap().into_owned();
+        let arguments = texts.next().unwrap().into_owned();
+        found.insert(name, Note { place: word(0), semaphore: word(2), arguments });
+    }
+    found
+}
+
+#[test]
+fn every_probe_is_a_five_byte_nop_with_a_note_and_the_one_semaphore() {
+    // All probes are used, so that none is dropped by the linker.
+    syscollect_usdt_client::message!("x");
+    syscollect_usdt_client::plot!("x", 1);
+    syscollect_usdt_client::frame_mark!();
+    drop(syscollect_usdt_client::zone!("x"));
+    let notes = notes(&std::fs::read("/proc/self/exe").unwrap());
+    let arguments: Vec<(&str, &str)> =
+        notes.iter().map(|(name, note)| (name.as_str(), note.arguments.as_str())).collect();
+    let expected = [
+        ("frame", "8@%rdi"),
+        ("message", "8@%rdi 4@%esi"),
+        ("plot", "8@%rdi 8@%rsi"),
+        ("ring", "-4@%edi 4@%esi 8@%rdx"),
+        ("zone_begin", "8@%rdi 8@%rsi 8@%rdx 4@%ecx 4@%r8d"),
+        ("zone_end", "4@%edi"),
+    ];
+    assert_eq!(arguments, expected);
+    let semaphore = semaphore::address() as u64;
+    for (name, note) in &notes {
+        let bias = semaphore - note.semaphore;
+        assert_eq!(bias % 4096, 0, "{name}: the note's semaphore is the one that marks look at");
+        // SAFETY: the note says that code is there.
+        let code = unsafe { ((bias + note.place) as *const [u8; 5]).read_volatile() };
+        assert_eq!(code, NOP, "{name}");
+    }
+}
