@@ -29,6 +29,8 @@ pub(crate) struct Contents<'a> {
     pub(crate) code: &'a mut Code,
     pub(crate) crash: Option<Crash>,
     pub(crate) notes: Vec<u32>,
+    /// The load of all CPUs is a plot.
+    pub(crate) with_usage: bool,
 }
 
 /// Numbers and names of the rows as threads.
@@ -91,10 +93,11 @@ pub(crate) fn write<W: Write>(
     texts: &mut Texts,
     tables: &Tables,
 ) -> io::Result<()> {
-    let Contents { session, span, rows, cpus, messages, plots, slices, locks, memory, code, crash, notes } = contents;
+    let Contents { session, span, rows, cpus, messages, plots, slices, locks, memory, code, crash, notes, with_usage } =
+        contents;
     // All texts come first: they stand before what points to them.
     let threads = Threads::new(rows, texts, tables);
-    let usage = plots::usage(rows.all(), session.cpus.len(), span.last);
+    let usage = if with_usage { plots::usage(rows.all(), session.cpus.len(), span.last) } else { Vec::new() };
     let plots = plots.named(&usage, texts, tables);
     let frames = slices.frames.named(texts, tables);
     let locks = locks.named(&mut slices.shared.locations, texts, tables);

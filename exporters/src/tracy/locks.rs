@@ -90,7 +90,12 @@ impl Locks {
     }
 
     /// The locks with their names and places.
-    pub(crate) fn named<'a>(&'a self, locations: &mut Locations, texts: &mut Texts, tables: &Tables) -> Vec<NamedLock<'a>> {
+    pub(crate) fn named<'a>(
+        &'a self,
+        locations: &mut Locations,
+        texts: &mut Texts,
+        tables: &Tables,
+    ) -> Vec<NamedLock<'a>> {
         let named = |(id, history): (&LockId, &'a History)| {
             let lock = tables.lock(*id);
             let name = match tables.strings.get(lock.name) {

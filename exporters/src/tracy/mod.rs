@@ -29,6 +29,7 @@
 
 mod code;
 mod file;
+mod filter;
 mod frames;
 mod header;
 mod limits;
@@ -44,7 +45,7 @@ mod texts;
 mod wire;
 mod zones;
 
-use crate::{ExportError, words};
+use crate::{ExportError, ProcessFilter, words};
 use code::Code;
 use header::Span;
 use limits::Cuts;
@@ -84,6 +85,7 @@ const MAX_TIME: i64 = (1 << 47) - 1;
 /// ```
 pub struct TracyExporter<W> {
     out: W,
+    process: Option<ProcessFilter>,
     session: SessionInfo,
     /// The moment before the first event: the file's zero.
     origin: Option<u64>,
@@ -125,6 +127,7 @@ impl<W: Write> TracyExporter<W> {
     pub fn new(out: W) -> Self {
         Self {
             out,
+            process: None,
             session: SessionInfo::default(),
             origin: None,
             last: 0,
@@ -141,6 +144,11 @@ impl<W: Write> TracyExporter<W> {
             told_losses: FxHashMap::default(),
             cuts: Cuts::default(),
         }
+    }
+
+    /// Only these processes, and what belongs to the machine; all of them where `process` is `None`.
+    pub fn only(self, process: Option<ProcessFilter>) -> Self {
+        Self { process, ..self }
     }
 
     /// What the format had no room for, a sentence for each limit that was met; complete after [`Exporter::end`].
@@ -303,7 +311,8 @@ impl<W: Write> TracyExporter<W> {
             let callstack = stack.map_or(0, |stack| code.callstack(Some(stack), texts, tables));
             Crash { time, thread: numbers[row.0 as usize], text, callstack }
         });
-        let notes = header::notes(&self.session, recorder, &self.cuts.sentences(), texts);
+        let mut notes = header::notes(&self.session, recorder, &self.cuts.sentences(), texts);
+        notes.extend(self.process.iter().map(|process| texts.intern(&format!("Only the process {process} is shown"))));
         let contents = file::Contents {
             session: &self.session,
             span: Span { origin: self.origin.unwrap_or_default(), last: self.last, first_frame: 0 },
@@ -317,6 +326,8 @@ impl<W: Write> TracyExporter<W> {
             code: &mut code,
             crash,
             notes,
+            // The load of some processes is not that of the CPUs.
+            with_usage: self.process.is_none(),
         };
         let mut payload = Payload::new(&mut self.out)?;
         file::write(&mut payload, contents, texts, tables)?;
@@ -336,6 +347,17 @@ impl<W: Write> Exporter for TracyExporter<W> {
 
     #[inline]
     fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), ExportError> {
+        let narrowed;
+        let event = match &self.process {
+            None => event,
+            Some(filter) => match filter::narrow(filter, event, tables) {
+                Some(rest) => {
+                    narrowed = rest;
+                    &*narrowed
+                }
+                None => return Ok(()),
+            },
+        };
         let Some(at) = self.time(time) else {
             self.cuts.late += 1;
             return Ok(());

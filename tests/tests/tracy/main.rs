@@ -3,6 +3,7 @@
 
 mod captures;
 mod code;
+mod filter;
 mod frames;
 mod limits;
 mod locks;

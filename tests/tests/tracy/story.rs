@@ -176,9 +176,18 @@ impl Story {
         self.at(at, Event::Memory(MemoryEvent { thread, pool: None, address, allocated, stack: None }));
     }
 
+    /// The file of one process as the reader sees it.
+    pub(crate) fn read_only(&self, process: &str) -> TracyFile {
+        let process = process.parse().unwrap();
+        tracy_reader::read(&self.export(TracyExporter::new(Vec::new()).only(Some(process))).0).unwrap()
+    }
+
     /// The file's bytes, and what was cut.
     pub(crate) fn bytes(&self) -> (Vec<u8>, Vec<String>) {
-        let mut exporter = TracyExporter::new(Vec::new());
+        self.export(TracyExporter::new(Vec::new()))
+    }
+
+    fn export(&self, mut exporter: TracyExporter<Vec<u8>>) -> (Vec<u8>, Vec<String>) {
         exporter.begin(&self.info, &self.tables).unwrap();
         for (at, event) in &self.events {
             exporter.event(Time(ZERO + at), event, &self.tables).unwrap();
