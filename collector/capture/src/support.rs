@@ -11,6 +11,7 @@ mod limits;
 mod machine;
 mod probe;
 mod sources;
+mod user_probes;
 
 use probe::{Probe, try_on_this_kernel};
 use serde::Serialize;
@@ -86,6 +87,7 @@ fn support_of(machine: &Machine, attempt: Try<'_>) -> Vec<Capability> {
     let mut all = Vec::new();
     all.extend(limits::privileges(machine));
     all.extend(sources::kernel_programs(machine, attempt));
+    all.extend(user_probes::user_probes(machine, attempt));
     all.extend(sources::clocks(machine, attempt));
     all.extend(sources::sampling(machine, attempt));
     all.extend(limits::limits(machine, attempt));

@@ -8,7 +8,6 @@
 //! The kernel raises the semaphores, in every process, and lowers them when the
 //! descriptors are closed: also when the recorder is killed.
 
-use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -41,15 +40,6 @@ impl Way {
         match sys::uprobe_pmu() {
             Ok(pmu) => Ok(Self::Events(pmu)),
             Err(error) => Err(format!("links to many places: {refused}; the uprobe PMU: {error}")),
-        }
-    }
-}
-
-impl fmt::Display for Way {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Multi => f.write_str("one uprobe_multi link for each file"),
-            Self::Events(_) => f.write_str("a perf event of the uprobe PMU for each place"),
         }
     }
 }

@@ -66,11 +66,16 @@ pub(super) fn is_file_name(path: &str) -> bool {
 impl MappedFile {
     /// The very file that is mapped: by its mapping, also when it was deleted or
     /// replaced (needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE), else by its
-    /// path in the process's root.
+    /// path in the process's root. Who may look at neither takes the file of
+    /// that path here, which is the same outside of containers.
     pub(super) fn open(&self) -> io::Result<OpenFile> {
         let (start, end) = (self.start, self.end);
         OpenFile::at(Path::new(&format!("/proc/{}/map_files/{start:x}-{end:x}", self.pid)))
             .or_else(|_| OpenFile::at(&PathBuf::from(format!("/proc/{}/root{}", self.pid, self.path))))
+            .or_else(|error| match error.kind() {
+                io::ErrorKind::PermissionDenied => OpenFile::at(Path::new(&self.path)),
+                _ => Err(error),
+            })
     }
 }
 

@@ -29,6 +29,8 @@ pub(crate) enum Probe {
     Helper(u32),
     /// Attach to several user functions at once.
     UprobeMulti,
+    /// Open an event of the uprobe PMU with this type number.
+    UprobeEvent(u32),
     /// Create a map of so many bytes.
     MapMemory(u32),
     /// Open a mapped file through /proc/self/map_files.
@@ -52,6 +54,7 @@ pub(super) fn try_on_this_kernel(probe: &Probe) -> io::Result<()> {
         Probe::RawTracepoint(name) => bpf::attach_raw_tracepoint(name),
         Probe::Helper(number) => bpf::load_with_helper(*number),
         Probe::UprobeMulti => bpf::try_uprobe_multi(),
+        Probe::UprobeEvent(pmu_type) => try_uprobe_event(*pmu_type),
         Probe::MapMemory(bytes) => bpf::create_map(*bytes),
         Probe::MappedFile => open_mapped_file(),
     }
@@ -76,6 +79,22 @@ fn open_event(kind: u32, config: u64, sampling: bool) -> io::Result<()> {
     // SAFETY: the call succeeded, so this is a new descriptor that nobody else owns.
     drop(unsafe { OwnedFd::from_raw_fd(fd) });
     Ok(())
+}
+
+/// The folder `/` is no program, and a kernel that would attach to one says so.
+fn try_uprobe_event(pmu_type: u32) -> io::Result<()> {
+    let mut attr = perf_event_attr { type_: pmu_type, ..Default::default() };
+    attr.size = size_of::<perf_event_attr>() as u32;
+    attr.__bindgen_anon_3.uprobe_path = c"/".as_ptr() as u64;
+    // SAFETY: `attr` is initialized, its size is its own, and the path is static.
+    let fd = unsafe { perf_event_open_sys::perf_event_open(&mut attr, -1, 0, -1, PERF_FLAG_FD_CLOEXEC.into()) };
+    let error = io::Error::last_os_error();
+    if fd >= 0 {
+        // SAFETY: the call succeeded, so this is a new descriptor that nobody else owns.
+        drop(unsafe { OwnedFd::from_raw_fd(fd) });
+        return Ok(());
+    }
+    if error.raw_os_error() == Some(libc::EINVAL) { Ok(()) } else { Err(error) }
 }
 
 /// This program's own file, the way a deleted file of another process is opened.

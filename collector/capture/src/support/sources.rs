@@ -53,13 +53,6 @@ pub(super) fn kernel_programs(machine: &Machine, attempt: Try<'_>) -> Vec<Capabi
         let result = attempt(&Probe::Helper(number));
         all.push(tried(name, result, format!("helper of {since}"), without, Some(NEWER_KERNEL)));
     }
-    all.push(tried(
-        "uprobe_multi",
-        attempt(&Probe::UprobeMulti),
-        "many user functions with one link",
-        "user functions are attached to one by one; no such probes are recorded yet",
-        Some("use a kernel of 6.6 or later with CONFIG_UPROBES"),
-    ));
     all
 }
 

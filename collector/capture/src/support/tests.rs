@@ -205,3 +205,40 @@ fn this_machine_answers_without_a_panic_whoever_asks() {
     let named = |name: &str| all.iter().find(|capability| capability.name == name).unwrap();
     assert_eq!(named("btf").available, Path::new("/sys/kernel/btf/vmlinux").exists());
 }
+
+#[test]
+fn without_links_to_many_places_the_uprobe_pmu_is_used() {
+    let fake = Fake::complete();
+    fake.write("sys/bus/event_source/devices/uprobe/type", "7\n");
+    fake.write("proc/sys/kernel/osrelease", "6.1.0-18-amd64\n");
+    let support = fake.support(&|probe| match probe {
+        Probe::UprobeMulti => error(libc::EINVAL),
+        Probe::UprobeEvent(number) => {
+            assert_eq!(*number, 7);
+            Ok(())
+        }
+        _ => Ok(()),
+    });
+    assert!(!support("uprobe_multi").available);
+    let probes = support("user_probes");
+    assert!(probes.available && probes.reason.contains("uprobe PMU"), "{probes:?}");
+}
+
+#[test]
+fn a_kernel_without_any_way_to_probe_programs_says_what_is_missing() {
+    let fake = Fake::complete();
+    let no_link = |probe: &Probe| if *probe == Probe::UprobeMulti { error(libc::EINVAL) } else { Ok(()) };
+    let probes = fake.support(&no_link)("user_probes");
+    assert!(!probes.available && probes.reason.contains("no uprobe PMU"), "{probes:?}");
+    fake.write("proc/sys/kernel/osrelease", "5.10.0-28-amd64\n");
+    let probes = fake.support(&no_link)("user_probes");
+    assert!(probes.reason.contains("5.15") && probes.remedy.unwrap().contains("6.6"));
+}
+
+#[test]
+fn a_user_who_may_not_probe_is_led_to_sudo() {
+    let fake = Fake::complete();
+    fake.write("sys/bus/event_source/devices/uprobe/type", "7\n");
+    let probes = fake.support(&|_| error(libc::EACCES))("user_probes");
+    assert!(probes.remedy.unwrap().contains("sudo"), "{}", probes.reason);
+}
