@@ -154,7 +154,8 @@ pub(crate) fn export<W: Write>(
             Ok((played, exporter.finish()?))
         }
         Format::Tracy => {
-            let (played, exporter) = play(session, TracyExporter::new(out), range, abandon, terminal)?;
+            let exporter = TracyExporter::new(out).only(selection.process.clone());
+            let (played, exporter) = play(session, exporter, range, abandon, terminal)?;
             for cut in exporter.cuts() {
                 eprintln!("syscollect: not in the file: {cut}");
             }

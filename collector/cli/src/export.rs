@@ -57,7 +57,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     to: Option<Duration>,
 
-    /// Only this process (by its id), or these (by name); not for .pftrace and .tracy
+    /// Only this process (by its id), or these (by name); not for .pftrace
     #[arg(long, value_name = "NAME|PID")]
     process: Option<ProcessFilter>,
 
@@ -88,8 +88,8 @@ impl Args {
         }
         if process.is_some() && !format.takes_process() {
             return Err(usage(
-                "--process is for .json.gz, .json, .pb.gz, .svg and .folded; the other viewers show the \
-                              whole machine and can search it"
+                "--process is for .tracy, .json.gz, .json, .pb.gz, .svg and .folded; Perfetto shows the whole machine \
+                 and can search it"
                     .into(),
             ));
         }

@@ -74,9 +74,9 @@ impl Format {
         }
     }
 
-    /// Whether such a file can be limited to some processes; Perfetto and Tracy show a machine as a whole.
+    /// Whether such a file can be limited to some processes; Perfetto shows a machine as a whole.
     pub(crate) fn takes_process(self) -> bool {
-        !matches!(self, Self::Syscap | Self::Pftrace | Self::Tracy)
+        !matches!(self, Self::Syscap | Self::Pftrace)
     }
 
     /// How to look at a finished file.
