@@ -35,15 +35,20 @@
 //! - Marks in signal handlers are recorded, unless they strike in the middle of another; then they are counted as lost.
 //! - Marks work before main and in destructors of thread-local values.
 //! - A forked child starts afresh; nothing is left after exec.
-//! - One file descriptor (close-on-exec) once something was recorded. A program that closes descriptors which are not
-//!   its own hides threads that were recorded before from collectors that come later.
-//! - An unloaded library (dlclose) leaves its names behind, since the log holds copies. Sampled [`Counter`]s must not be
-//!   in it, and no thread may be inside one of its marks.
+//! - Once something was recorded: one file descriptor (close-on-exec) and 1 GiB of address space, of which memory is
+//!   what was written, at most 1 MiB for each thread. Where that is refused (seccomp, `ulimit -v`, `-f` or `-n`), marks
+//!   hit probes instead, which costs the program more. A program that closes descriptors which are not its own hides
+//!   threads that were recorded before from collectors that come later.
+//! - A library that is unloaded (dlclose) leaves its arena behind, with copies of all names. Sampled [`Counter`]s must not
+//!   be in it, and no thread may be inside one of its marks.
 //! - An executable and a library that both hold this crate have an arena each.
 //!
 //! # Features
 //!
 //! `off` removes all marks at compile time.
+
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+compile_error!("syscollect-usdt-client marks programs on Linux on x86-64: depend on it for that target only");
 
 // The macros are used in the crate's own tests, too.
 extern crate self as syscollect_usdt_client;
@@ -53,7 +58,7 @@ mod arena;
 mod clock;
 mod counter;
 pub mod crash;
-pub mod emit;
+mod emit;
 mod fallback;
 mod fork;
 mod frame;
@@ -83,7 +88,7 @@ pub mod zone;
 
 pub use clock::{ordered_ticks, ticks};
 pub use counter::Counter;
-pub use emit::{StaticString, Value};
+pub use emit::{MAX_TEXT, StaticString, Value};
 pub use frame::{Frame, FrameSet};
 pub use location::{DynamicLocation, Location};
 pub use marker::{Field, FieldValue, MAX_FIELDS, Schema, When};

@@ -27,16 +27,21 @@ pub(crate) fn map_private(bytes: usize) -> Option<NonNull<u8>> {
 
 /// Maps a shared file; neither a forked child nor a core dump has it.
 pub(crate) fn map_shared(descriptor: i32, bytes: usize) -> Option<NonNull<u8>> {
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // In a program that locks all its memory (mlockall), a mapping that may be accessed would be filled at once.
     // SAFETY: a new mapping at an address of the kernel's choice.
-    let address = unsafe { libc::mmap(null_mut(), bytes, protection, libc::MAP_SHARED, descriptor, 0) };
+    let address = unsafe { libc::mmap(null_mut(), bytes, libc::PROT_NONE, libc::MAP_SHARED, descriptor, 0) };
     if address == libc::MAP_FAILED {
         return None;
     }
     // SAFETY: the mapping is ours.
     unsafe {
+        libc::munlock(address, bytes);
         libc::madvise(address, bytes, libc::MADV_DONTFORK);
         libc::madvise(address, bytes, libc::MADV_DONTDUMP);
+        if libc::mprotect(address, bytes, libc::PROT_READ | libc::PROT_WRITE) != 0 {
+            libc::munmap(address, bytes);
+            return None;
+        }
     }
     NonNull::new(address.cast())
 }

@@ -7,7 +7,7 @@ use crate::text::TextBuffer;
 use crate::{fallback, thread};
 use core::fmt;
 
-/// Records a text; `color` is 0xRRGGBB, 0 leaves it to the viewer. At most [`emit::MAX_TEXT`] bytes.
+/// Records a text; `color` is 0xRRGGBB, 0 leaves it to the viewer. At most [`MAX_TEXT`](crate::MAX_TEXT) bytes.
 #[inline(always)]
 pub fn message(text: &str, color: u32) {
     if crate::enabled() {

@@ -1,4 +1,5 @@
 //! Collectors that come, go and come again, or never come.
+#![allow(clippy::unwrap_used)] // helpers of tests fail as tests do
 
 mod common;
 
@@ -12,7 +13,7 @@ use syscollect_usdt_client::{enabled, message, set_thread_name, zone};
 /// What these tests change is the whole process's.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 #[test]

@@ -1,27 +1,13 @@
 //! Forked children, in a process of its own because forking a test runner is a risk.
+#![allow(clippy::unwrap_used)] // helpers of tests fail as tests do
 
 mod common;
 
-use common::{record, ring_of, story, story_of, thread_id};
+use common::{in_child, record, ring_of, story, story_of, thread_id};
 use std::sync::atomic::Ordering;
 use syscollect_usdt_client::protocol::RingState;
 use syscollect_usdt_client::testing::{self, Drain};
 use syscollect_usdt_client::zone;
-
-/// Forks; the child exits with 0 if `child` returns true.
-fn in_child(child: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the child touches no lock of another thread: there is no other that holds one here.
-    let pid = unsafe { libc::fork() };
-    if pid == 0 {
-        let good = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(false);
-        // SAFETY: ends the child without the runner's own ending.
-        unsafe { libc::_exit(i32::from(!good)) };
-    }
-    let mut status = 0;
-    // SAFETY: waits for the child just made.
-    unsafe { libc::waitpid(pid, &raw mut status, 0) };
-    libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
-}
 
 #[test]
 fn a_child_starts_afresh_and_its_parent_goes_on_untouched() {

@@ -1,5 +1,5 @@
 //! Reads a process's own arena and tells what is in it, line by line.
-#![allow(dead_code)] // each test program uses a part
+#![allow(dead_code, clippy::unwrap_used)] // each test program uses a part; helpers of tests fail as tests do
 
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, Once};
@@ -49,6 +49,21 @@ pub(crate) fn ring_of(drain: &Drain, tid: u32) -> Option<usize> {
 pub(crate) fn thread_id() -> u32 {
     // SAFETY: no preconditions.
     unsafe { libc::gettid() as u32 }
+}
+
+/// Forks; the child exits with 0 if `child` returns true.
+pub(crate) fn in_child(child: impl FnOnce() -> bool) -> bool {
+    // SAFETY: the child touches no lock of another thread: there is no other that holds one here.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        let good = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(false);
+        // SAFETY: ends the child without the runner's own ending.
+        unsafe { libc::_exit(i32::from(!good)) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child just made.
+    unsafe { libc::waitpid(pid, &raw mut status, 0) };
+    libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
 }
 
 /// Items as lines, without their ticks; texts in one line each.
