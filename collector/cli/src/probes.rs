@@ -130,35 +130,47 @@ struct Found {
     shown: usize,
     /// Names that did not match, for suggestions.
     others: Vec<String>,
+    /// Why what is so called is not listed.
+    unsuitable: Option<String>,
 }
 
 /// Lists every file of the target that has something to show.
 fn list(target: &Target<'_>, wanted: Wanted, show: &mut dyn FnMut(FileReport) -> io::Result<()>) -> Result<Found> {
     let proc = Path::new("/proc");
     let (mapped, refused) = match target {
-        Target::File(path) => {
-            let mut found = Found { wanted, files: 1, refused: 0, shown: 0, others: Vec::new() };
-            let file = open_named(path)?;
-            let listing =
-                Listing::read(&file, &found.wanted).with_context(|| format!("{}", Path::new(path).display()))?;
-            found.show(path, listing, show)?;
-            return Ok(found);
-        }
+        Target::File(path) => return list_file(path, wanted, show),
         Target::Process(pid) => (files::of_process(proc, *pid)?, 0),
         Target::All => {
             let everything = files::of_all(proc);
             (everything.files, everything.refused)
         }
     };
-    let mut found = Found { wanted, files: mapped.len(), refused, shown: 0, others: Vec::new() };
-    for file in mapped {
-        let listing = file.open().and_then(|opened| Ok(Listing::read(&opened, &found.wanted)?));
-        match listing {
-            Ok(listing) => found.show(&file.path, listing, show)?,
+    let mut found = Found { files: mapped.len(), refused, ..Found::new(wanted) };
+    // What is wrong with each file of a whole machine is too much to tell.
+    let is_told = *target != Target::All;
+    for file in &mapped {
+        match file.open().and_then(|opened| Ok(opened.map(|file| Listing::read(&file, &found.wanted)).transpose()?)) {
+            Ok(Some(listing)) => found.show(&file.path, listing, is_told, show)?,
+            Ok(None) => {}
             // Of what nobody named, only what might have had probes is worth a word.
             Err(error) if listing::is_other_file(&error) => {}
             Err(error) => eprintln!("syscollect: {}: {error:#}", printable(&file.path)),
         }
+    }
+    if is_told && found.needs_suggestions() {
+        let opened = mapped.iter().filter_map(|file| file.open().ok()?);
+        opened.for_each(|file| found.look_for_functions(&file));
+    }
+    Ok(found)
+}
+
+fn list_file(path: &str, wanted: Wanted, show: &mut dyn FnMut(FileReport) -> io::Result<()>) -> Result<Found> {
+    let mut found = Found { files: 1, ..Found::new(wanted) };
+    let file = open_named(path)?;
+    let listing = Listing::read(&file, &found.wanted).with_context(|| printable(path))?;
+    found.show(path, listing, true, show)?;
+    if found.needs_suggestions() {
+        found.look_for_functions(&file);
     }
     Ok(found)
 }
@@ -170,9 +182,19 @@ fn open_named(path: &str) -> Result<File> {
 }
 
 impl Found {
-    fn show(&mut self, path: &str, listing: Listing, show: &mut dyn FnMut(FileReport) -> io::Result<()>) -> Result<()> {
+    fn new(wanted: Wanted) -> Self {
+        Self { wanted, files: 0, refused: 0, shown: 0, others: Vec::new(), unsuitable: None }
+    }
+
+    fn show(
+        &mut self,
+        path: &str,
+        listing: Listing,
+        is_told: bool,
+        show: &mut dyn FnMut(FileReport) -> io::Result<()>,
+    ) -> Result<()> {
         self.others.extend(listing.others);
-        for warning in &listing.warnings {
+        for warning in listing.warnings.iter().chain(&listing.missing_functions).filter(|_| is_told) {
             eprintln!("syscollect: {}: {}", printable(path), printable(warning));
         }
         self.shown += listing.probes.len() + listing.functions.len();
@@ -180,6 +202,17 @@ impl Found {
             show(FileReport { path: path.to_owned(), probes: listing.probes, functions: listing.functions })?;
         }
         Ok(())
+    }
+
+    fn needs_suggestions(&self) -> bool {
+        self.shown == 0 && self.wanted.functions
+    }
+
+    fn look_for_functions(&mut self, file: &File) {
+        let Some(glob) = &self.wanted.glob else { return };
+        let (unsuitable, nearest) = listing::nearest_functions(file, glob);
+        self.unsuitable = self.unsuitable.take().or(unsuitable);
+        self.others.extend(nearest);
     }
 
     /// Says what was not found or not seen.
@@ -196,6 +229,7 @@ impl Found {
         let what = if self.wanted.functions { "probe or function" } else { "USDT probe" };
         match &self.wanted.glob {
             _ if self.shown > 0 => Ok(ExitCode::SUCCESS),
+            Some(_) if self.unsuitable.is_some() => bail!(printable(&self.unsuitable.unwrap_or_default())),
             Some(glob) => {
                 let near = nearest(glob.as_str(), &self.others, SUGGESTIONS);
                 bail!("no {what} in {place} matches {:?}{}", glob.as_str(), printable(&did_you_mean(&near)))

@@ -25,11 +25,13 @@ pub(crate) struct Elf<'data, R> {
     loaded: Vec<&'data Segment>,
     sections: &'data [Section],
     section_names: &'data [u8],
+    length: u64,
     data: R,
 }
 
 impl<'data, R: ReadRef<'data>> Elf<'data, R> {
     pub(crate) fn parse(data: R) -> Result<Self, ProbeError> {
+        let length = data.len().map_err(|()| ProbeError::NotElf)?;
         let ident = data.read_bytes_at(0, 5).map_err(|()| ProbeError::NotElf)?;
         if !ident.starts_with(&elf::ELFMAG) {
             return Err(ProbeError::NotElf);
@@ -52,7 +54,8 @@ impl<'data, R: ReadRef<'data>> Elf<'data, R> {
         if loaded.len() > LOADED_MAX {
             return Err(ProbeError::TooLarge { what: "number of loaded segments", limit: LOADED_MAX as u64 });
         }
-        let mut elf = Self { fixed: kind == elf::ET_EXEC, segments, loaded, sections, section_names: &[], data };
+        let mut elf =
+            Self { fixed: kind == elf::ET_EXEC, segments, loaded, sections, section_names: &[], length, data };
         if let Some(names) = sections.get(usize::from(header.e_shstrndx(ENDIAN).0)) {
             elf.section_names = elf.section_data(names, "table of section names", SECTION_NAMES_MAX)?;
         }
@@ -99,7 +102,7 @@ impl<'data, R: ReadRef<'data>> Elf<'data, R> {
 
     /// Bytes of the file from `at` on, up to `size` or its end.
     pub(crate) fn bytes_up_to(&self, at: u64, size: u64) -> &'data [u8] {
-        let end = self.data.len().map_or(0, |length| length.min(at.saturating_add(size)));
+        let end = self.length.min(at.saturating_add(size));
         end.checked_sub(at).and_then(|size| self.data.read_bytes_at(at, size).ok()).unwrap_or(&[])
     }
 
@@ -131,7 +134,8 @@ impl<'data, R: ReadRef<'data>> Elf<'data, R> {
         let offset_in = |segment: &Segment| {
             let into = address.checked_sub(segment.p_vaddr(ENDIAN))?;
             (into.checked_add(size)? <= segment.p_filesz(ENDIAN)).then_some(())?;
-            segment.p_offset(ENDIAN).checked_add(into)
+            let offset = segment.p_offset(ENDIAN).checked_add(into)?;
+            (offset.checked_add(size)? <= self.length).then_some(offset)
         };
         self.loaded.iter().filter(|segment| is_right(segment)).find_map(|segment| offset_in(segment))
     }

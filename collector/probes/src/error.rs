@@ -31,9 +31,7 @@ pub enum ProbeError {
         limit: u64,
     },
     /// It has no function symbols at all.
-    #[error(
-        "it is stripped: it has no symbols of functions; install its debug symbols into it, or name an exported one"
-    )]
+    #[error("it is stripped: it has no symbols of functions, so a version of it with symbols is needed")]
     Stripped,
     /// Return probes would break it.
     #[error("it is a Go program, whose stacks move: a probe on a function's return would crash it")]

@@ -110,20 +110,29 @@ impl<'data> Functions<'data> {
     ///
     /// When none matches, only ones that cannot be probed do, or more than `limit`.
     pub fn matching(&self, glob: &Glob, limit: usize) -> Result<Vec<Function>, ProbeError> {
-        let is_it = |name: &str| any_name(name, |name| glob.matches(name));
-        let same = self.entries.chunk_by(|one, other| one.offset == other.offset);
-        let mut matching = same.filter_map(|names| names.iter().find(|entry| is_it(entry.symbol)));
+        let mut matching = self.find(glob);
         let found: Vec<Function> = matching.by_ref().take(limit).map(function).collect();
         match found.len() + matching.count() {
-            0 => Err(self.nothing(glob, is_it)),
+            0 => Err(self.nothing(glob)),
             all if all > limit => Err(ProbeError::TooManyFunctions { pattern: glob.to_string(), found: all, limit }),
             _ => Ok(found),
         }
     }
 
+    /// As [`matching`](Self::matching), without a limit, and nothing where none matches: quicker, for
+    /// it looks for no reason.
+    pub fn all_matching(&self, glob: &Glob) -> impl Iterator<Item = Function> {
+        self.find(glob).map(function)
+    }
+
+    fn find(&self, glob: &Glob) -> impl Iterator<Item = &Entry<'data>> {
+        let same = self.entries.chunk_by(|one, other| one.offset == other.offset);
+        same.filter_map(|names| names.iter().find(|entry| is_called(entry.symbol, glob)))
+    }
+
     /// Why nothing matches.
-    fn nothing(&self, glob: &Glob, is_it: impl Fn(&str) -> bool) -> ProbeError {
-        match self.unsuitable.iter().find(|(name, _)| is_it(name)) {
+    fn nothing(&self, glob: &Glob) -> ProbeError {
+        match self.unsuitable.iter().find(|(name, _)| is_called(name, glob)) {
             Some((name, why)) => ProbeError::Unsuitable { name: demangle(name), why },
             None => {
                 let names = self.entries.iter().map(|entry| demangle(entry.symbol));
@@ -132,6 +141,10 @@ impl<'data> Functions<'data> {
             }
         }
     }
+}
+
+fn is_called(symbol: &str, glob: &Glob) -> bool {
+    any_name(symbol, |name| glob.matches(name))
 }
 
 fn function(entry: &Entry<'_>) -> Function {

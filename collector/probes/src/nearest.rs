@@ -36,7 +36,7 @@ fn comparable(name: &str) -> String {
 fn distance(wanted: &str, candidate: &str) -> Option<usize> {
     let limit = wanted.len().div_ceil(3).max(1);
     if candidate.len() > 2 && wanted.len() > 2 && (candidate.contains(wanted) || wanted.contains(candidate)) {
-        return Some(candidate.len().abs_diff(wanted.len()).min(limit));
+        return Some(candidate.len().abs_diff(wanted.len()));
     }
     // The difference in length is a part of the distance.
     if candidate.len().abs_diff(wanted.len()) > limit {

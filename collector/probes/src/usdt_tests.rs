@@ -150,6 +150,15 @@ fn a_file_cut_short_names_the_part_that_is_missing() {
 }
 
 #[test]
+fn a_site_or_semaphore_past_the_files_end_is_none() {
+    let mut file = File::with_notes([note([CODE + 0x100_0000, 0, 0], &["a", "b", ""]), line()].concat()).bytes();
+    // The segment of code claims to be longer than the file.
+    file[64 + 32..64 + 40].copy_from_slice(&u64::MAX.to_le_bytes()[..].iter().map(|b| b >> 1).collect::<Vec<u8>>());
+    let found = probes(&file);
+    assert_eq!((found.probes.len(), found.warnings.len()), (1, 1), "{found:?}");
+}
+
+#[test]
 fn arguments_are_called_as_the_user_says_else_as_is_known() {
     let probe = &probes(&File::with_notes(line()).bytes()).probes[0];
     let names = |selector: Option<&ProbeSelector>| -> Vec<_> {

@@ -1,7 +1,7 @@
 //! The files of code that processes have mapped.
 
 use anyhow::{Context, Result, bail};
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -13,12 +13,21 @@ use std::path::{Path, PathBuf};
 pub(super) struct Mapped {
     /// Device and inode as the kernel lists them; they tell files apart.
     key: (String, u64),
-    /// Where its mappings are to be found by their addresses.
-    by_address: PathBuf,
-    /// Where it is by its name, in the process's own root.
-    by_name: PathBuf,
-    /// Its name, as the process sees it.
+    /// Where it is mapped: one that ends takes only its own away.
+    places: Vec<Place>,
+    /// Its name, as the first process sees it.
     pub(super) path: String,
+}
+
+/// A mapping of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    /// The process's folder.
+    process: PathBuf,
+    /// What leads to the mapped file.
+    by_address: PathBuf,
+    /// What has its name in the process's own root.
+    by_name: PathBuf,
 }
 
 /// The files of all processes, each once.
@@ -37,14 +46,12 @@ pub(super) fn of_process(proc: &Path, pid: u32) -> Result<Vec<Mapped>> {
     let maps = match fs::read(folder.join("maps")) {
         Ok(maps) => maps,
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            bail!("process {pid} belongs to another user: list its probes as root, with sudo")
+            bail!("process {pid} may not be looked into by this user: list its probes as root, with sudo")
         }
         Err(_) if !folder.exists() => bail!("there is no process {pid}; for a file of that name, write ./{pid}"),
         Err(error) => return Err(error).with_context(|| format!("cannot read the mappings of process {pid}")),
     };
-    let mut seen = HashSet::new();
-    let mut files: Vec<Mapped> = maps.split(|byte| *byte == b'\n').filter_map(|line| parse(&folder, line)).collect();
-    files.retain(|file| seen.insert(file.key.clone()));
+    let files = once(maps.split(|byte| *byte == b'\n').filter_map(|line| parse(&folder, line)));
     if files.is_empty() && !folder.exists() {
         bail!("process {pid} ended while it was looked at");
     }
@@ -59,15 +66,29 @@ pub(super) fn of_all(proc: &Path) -> Everything {
     let entries = fs::read_dir(proc).into_iter().flatten().flatten();
     let mut pids: Vec<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     pids.sort_unstable();
-    let (mut found, mut seen) = (Everything::default(), HashSet::new());
+    let (mut files, mut refused) = (Vec::new(), 0);
     for pid in pids {
         match of_process(proc, pid) {
-            Ok(files) => found.files.extend(files.into_iter().filter(|file| seen.insert(file.key.clone()))),
+            Ok(own) => files.extend(own),
             // Others have ended, or are the kernel's.
-            Err(_) => found.refused += usize::from(is_refused(proc, pid)),
+            Err(_) => refused += usize::from(is_refused(proc, pid)),
         }
     }
-    found
+    Everything { files: once(files), refused }
+}
+
+/// Each file once, with all its places.
+fn once(mappings: impl IntoIterator<Item = Mapped>) -> Vec<Mapped> {
+    let mut known = HashMap::new();
+    let mut files = Vec::<Mapped>::new();
+    for file in mappings {
+        let at = *known.entry(file.key.clone()).or_insert(files.len());
+        match files.get_mut(at) {
+            Some(same) => same.places.extend(file.places),
+            None => files.push(file),
+        }
+    }
+    files
 }
 
 fn is_refused(proc: &Path, pid: u32) -> bool {
@@ -90,23 +111,36 @@ fn parse(folder: &Path, line: &[u8]) -> Option<Mapped> {
         return None;
     }
     let number = |text| u64::from_str_radix(text, 16).ok();
-    Some(Mapped {
-        key: (device, inode),
+    let place = Place {
+        process: folder.to_owned(),
         // Small addresses have zeros before them in one place and not in the other.
         by_address: folder.join("map_files").join(format!("{:x}-{:x}", number(start)?, number(end)?)),
         by_name: folder.join("root").join(name.trim_start_matches('/')),
-        path: path.to_owned(),
-    })
+    };
+    Some(Mapped { key: (device, inode), places: vec![place], path: path.to_owned() })
 }
 
 impl Mapped {
-    /// Opens the very file that is mapped: by its mapping, which also leads to one that was
+    /// Opens the very file that is mapped: by a mapping, which also leads to one that was
     /// deleted or replaced, but needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE; else by its name.
-    pub(super) fn open(&self) -> Result<File> {
-        if let Ok(file) = open(&self.by_address) {
+    /// `None` if all processes that had mapped it have ended.
+    pub(super) fn open(&self) -> Result<Option<File>> {
+        let mut why = None;
+        for place in &self.places {
+            match self.open_at(place) {
+                Ok(file) => return Ok(Some(file)),
+                Err(_) if !place.process.exists() => {}
+                Err(error) => why = Some(error),
+            }
+        }
+        why.map_or(Ok(None), Err)
+    }
+
+    fn open_at(&self, place: &Place) -> Result<File> {
+        if let Ok(file) = open(&place.by_address) {
             return Ok(file);
         }
-        match open(&self.by_name) {
+        match open(&place.by_name) {
             Ok(file) if file.metadata().is_ok_and(|data| data.ino() == self.key.1) => Ok(file),
             Ok(_) => bail!("it was replaced since it was mapped, and only root can read the old one"),
             Err(_) if self.path.ends_with(" (deleted)") => bail!("it was deleted, and only root can read it"),
@@ -178,9 +212,9 @@ mod tests {
         let found = |inode| {
             let proc = fake(&line(&path, inode, "r-xp"));
             let file = of_process(proc.path(), 7).unwrap().remove(0).open();
-            file.map(|_| ()).map_err(|error| error.to_string())
+            file.map(|file| file.is_some()).map_err(|error| error.to_string())
         };
-        assert_eq!(found(inode), Ok(()));
+        assert_eq!(found(inode), Ok(true));
         assert!(found(inode + 1).unwrap_err().contains("replaced"));
     }
 
@@ -191,14 +225,28 @@ mod tests {
         let mapped = of_process(proc.path(), 7).unwrap().remove(0);
         assert!(mapped.open().unwrap_err().to_string().contains("was deleted"));
         symlink(kept.path(), proc.path().join("7/map_files/401000-402000")).unwrap();
-        assert!(mapped.open().is_ok());
+        assert!(mapped.open().unwrap().is_some());
+    }
+
+    #[test]
+    fn a_file_is_still_found_when_one_of_its_processes_ends_and_missed_without_a_word_when_all_have() {
+        let kept = tempfile::NamedTempFile::new().unwrap();
+        let proc = fake(&line("/gone/a.so", 5, "r-xp"));
+        fs::create_dir_all(proc.path().join("8/map_files")).unwrap();
+        fs::write(proc.path().join("8/maps"), line("/gone/a.so", 5, "r-xp")).unwrap();
+        symlink(kept.path(), proc.path().join("8/map_files/401000-402000")).unwrap();
+        let file = of_all(proc.path()).files.remove(0);
+        fs::remove_dir_all(proc.path().join("7")).unwrap();
+        assert!(file.open().unwrap().is_some());
+        fs::remove_dir_all(proc.path().join("8")).unwrap();
+        assert!(file.open().unwrap().is_none());
     }
 
     #[test]
     fn the_files_of_this_very_process_are_found_and_opened() {
         let own = std::env::current_exe().unwrap();
         let found = of_process(Path::new("/proc"), std::process::id()).unwrap();
-        let file = found.iter().find(|file| Path::new(&file.path) == own).unwrap().open().unwrap();
+        let file = found.iter().find(|file| Path::new(&file.path) == own).unwrap().open().unwrap().unwrap();
         assert_eq!(file.metadata().unwrap().ino(), own.metadata().unwrap().ino());
     }
 

@@ -27,7 +27,9 @@ pub(super) struct Listing {
     pub(super) probes: Vec<ProbeReport>,
     pub(super) functions: Vec<FunctionReport>,
     pub(super) warnings: Vec<String>,
-    /// Names that are nearly what was asked for.
+    /// Why functions were wanted and cannot be told.
+    pub(super) missing_functions: Option<String>,
+    /// Names that were not asked for.
     pub(super) others: Vec<String>,
 }
 
@@ -94,15 +96,23 @@ impl Listing {
     }
 
     fn read_functions(&mut self, functions: Result<Functions<'_>, ProbeError>, glob: Option<&Glob>) {
-        let found = functions.and_then(|functions| match glob {
-            None => Ok(functions.all().map(FunctionReport::new).collect()),
-            Some(glob) => Ok(functions.matching(glob, usize::MAX)?.into_iter().map(FunctionReport::new).collect()),
-        });
-        match found {
-            Ok(functions) => self.functions = functions,
-            Err(ProbeError::NoFunction { nearest, .. }) => self.others.extend(nearest),
-            Err(error) => self.warnings.push(error.to_string()),
+        match (functions, glob) {
+            (Ok(functions), None) => self.functions = functions.all().map(FunctionReport::new).collect(),
+            (Ok(functions), Some(glob)) => {
+                self.functions = functions.all_matching(glob).map(FunctionReport::new).collect();
+            }
+            (Err(error), _) => self.missing_functions = Some(error.to_string()),
         }
+    }
+}
+
+/// Why a file has no function that is wanted: the reason, or names that are near.
+pub(super) fn nearest_functions(file: &File, glob: &Glob) -> (Option<String>, Vec<String>) {
+    let cache = ReadCache::new(file);
+    match Functions::read(&cache).and_then(|functions| functions.matching(glob, usize::MAX)) {
+        Err(ProbeError::NoFunction { nearest, .. }) => (None, nearest),
+        Err(error @ ProbeError::Unsuitable { .. }) => (Some(error.to_string()), Vec::new()),
+        _ => (None, Vec::new()),
     }
 }
 
