@@ -5,11 +5,12 @@
 //! to do with tracing: TSC brackets, `/proc/PID/status`, `wait4`, the thread's
 //! CPU clock. The privileged tests and the benchmark compare recordings with it.
 //!
-//! **Non-goals.** No comparison here, and nothing that knows syscollect. It is
-//! a program of its own because it is built with frame pointers.
+//! **Non-goals.** No comparison here, and nothing that knows syscollect but the marks of
+//! `marks`. It is a program of its own because it is built with frame pointers.
 
 mod bracket;
 mod callers;
+mod marks;
 mod ping_pong;
 mod stacks;
 mod system;
@@ -20,7 +21,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 
 const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROUNDS [CPU] | callers SECONDS | \
-                     stacks THREADS UNITS | wrap LOG CMD ARGS...";
+                     stacks THREADS UNITS | marks THREADS COUNT | numbered FILE SECONDS | wrap LOG CMD ARGS...";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -41,6 +42,8 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["ping-pong", rounds, cpu] => ping_pong::run(number(rounds)?, Some(number(cpu)? as usize))?,
         ["callers", seconds] => callers::run(number(seconds)?)?,
         ["stacks", threads, units] => stacks::run(number(threads)?, number(units)?)?,
+        ["marks", threads, count] => marks::many(number(threads)?, number(count)?)?,
+        ["numbered", file, seconds] => marks::numbered(file, number(seconds)?)?,
         ["wrap", log, program, rest @ ..] => return wrap::run(log, program, rest),
         _ => bail!("{USAGE}"),
     }

@@ -143,13 +143,14 @@ impl Client {
     }
 
     /// The thread that has this ring; `None` when nobody knows it any more.
-    pub(super) fn tell(&mut self, ring: u32, owner: u32, tid: Option<u32>) {
-        if let Some(ring) = self.rings.get_mut(&ring) {
-            let known = ring.told.is_some_and(|(told, known)| told == owner && known.is_some());
-            if !known {
-                ring.told = Some((owner, tid));
-            }
+    /// Returns whether that is news.
+    pub(super) fn tell(&mut self, ring: u32, owner: u32, tid: Option<u32>) -> bool {
+        let Some(ring) = self.rings.get_mut(&ring) else { return false };
+        let before = ring.told.filter(|(told, _)| *told == owner);
+        if before.is_none_or(|(_, known)| known.is_none()) {
+            ring.told = Some((owner, tid));
         }
+        before.is_none()
     }
 
     /// The program has ended or runs another one: nothing more will be written.

@@ -80,7 +80,10 @@ mod tests {
         [ticks << 8 | ItemKind::ZoneBegin as u64, 1]
     }
 
-    fn walked(words: &[u64], limit: usize) -> (Result<usize, Malformed>, Vec<(usize, u32, bool)>) {
+    /// Words, items and whether it starts with a stamp, of each piece.
+    type Seen = Vec<(usize, u32, bool)>;
+
+    fn walked(words: &[u64], limit: usize) -> (Result<usize, Malformed>, Seen) {
         let mut seen = Vec::new();
         let result = pieces(words, limit, |piece| seen.push((piece.words.len(), piece.items, piece.starts_stamped)));
         (result, seen)

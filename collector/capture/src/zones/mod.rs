@@ -26,10 +26,11 @@
 //!
 //! - `Definition::Clients` once for each arena: two marked programs in one
 //!   process (an executable and a plugin) are two clients of one pid.
-//! - Chunks of `Zone`: the prefix `ZoneChunk`, then whole items. A chunk begins
-//!   with a stamped item, unless a client never wrote one. The lane's number is
-//!   the collector's; when a thread has ended another may get its number, which
-//!   `ZoneChunk::owner` tells. `current_tid` in the header is the thread.
+//! - Chunks of `Zone`: the prefix `ZoneChunk`, then whole items. What a thread
+//!   published at once lies in one chunk; an item at the beginning that has no
+//!   stamp tells of what went before. The lane's number is the collector's; when
+//!   a thread has ended another may get it, which `ZoneChunk::owner` tells.
+//!   `current_tid` in the header is the thread.
 //!   The ticks in the chunk's header are the client's own clock, as its
 //!   definition names it: usually that of the session.
 //! - Chunks of `ZoneLog`, all with lane number 0: the prefix `ZoneLogChunk`,

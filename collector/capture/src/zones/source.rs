@@ -140,8 +140,9 @@ impl Follower {
             }
             Found::Ring { client, ring, memory } => self.of(client, |client| client.add_ring(ring, memory)),
             Found::Thread { client, ring, owner, tid } => {
-                self.counts.threads += 1;
-                self.of(client, |client| client.tell(ring, owner, tid));
+                let mut new = false;
+                self.of(client, |client| new = client.tell(ring, owner, tid));
+                self.counts.threads += u64::from(new);
             }
             Found::Gone { client } => self.of(client, Client::end),
             Found::NotTaken { why } => {

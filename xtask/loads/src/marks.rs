@@ -1,0 +1,74 @@
+//! Loads that mark what they do, and say how often.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use syscollect_usdt_client::{Counter, message, plot, set_thread_name, zone};
+
+/// How long a load waits for a recorder.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Turns of [`numbered`] that were done.
+static TURNS: Counter = Counter::new("turns done", "");
+
+/// Marks `count` zones on each of `threads` threads, as fast as they come.
+pub(crate) fn many(threads: u64, count: u64) -> Result<()> {
+    wait_for_recorder()?;
+    let work = move || {
+        for _ in 0..count {
+            let _zone = zone!("turn");
+        }
+        println!(r#"{{"tid":{},"zones":{count}}}"#, tid());
+    };
+    let running: Vec<_> = (0..threads).map(|_| std::thread::spawn(work)).collect();
+    for thread in running {
+        if thread.join().is_err() {
+            bail!("a thread panicked");
+        }
+    }
+    Ok(())
+}
+
+/// Marks zones with the numbers 1, 2, 3 ... within one zone that never ends,
+/// until it is killed or `seconds` are over. The number of the last zone that
+/// has ended stands in the file, as text of 20 digits.
+pub(crate) fn numbered(file: &str, seconds: u64) -> Result<()> {
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(file)?;
+    set_thread_name("marker");
+    let begun = Instant::now();
+    let _whole = zone!("whole");
+    let mut number = 0u64;
+    while begun.elapsed() < Duration::from_secs(seconds) {
+        number += 1;
+        {
+            let turn = zone!("numbered");
+            turn.value(number);
+            plot!("number", number);
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        TURNS.add(1);
+        if number.is_multiple_of(1000) {
+            message!("{number} turns");
+        }
+        file.write_all_at(format!("{number:020}").as_bytes(), 0)?;
+    }
+    println!(r#"{{"tid":{},"numbers":{number}}}"#, tid());
+    Ok(())
+}
+
+fn wait_for_recorder() -> Result<()> {
+    let begun = Instant::now();
+    while !syscollect_usdt_client::enabled() {
+        if begun.elapsed() > PATIENCE {
+            bail!("nobody records");
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+fn tid() -> libc::pid_t {
+    // SAFETY: gettid takes nothing and cannot fail.
+    unsafe { libc::gettid() }
+}
