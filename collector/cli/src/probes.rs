@@ -42,7 +42,7 @@ enum Command {
 
 /// The arguments.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, override_usage = "syscollect probes list [OPTIONS] <PID|FILE|--all> [GLOB]")]
 struct ListArgs {
     /// A process by its number, or a file; and a pattern of names
     #[arg(value_name = "PID|FILE] [GLOB", num_args = 0..=2, required_unless_present = "all", hide_possible_values = true)]
@@ -219,7 +219,9 @@ impl Found {
     fn finish(self, target: &Target<'_>) -> Result<ExitCode> {
         if self.refused > 0 {
             let count = grouped(self.refused as u64);
-            eprintln!("syscollect: processes of other users were left out ({count}); see them as root, with sudo");
+            eprintln!(
+                "syscollect: processes that this user may not look into were left out ({count}); root may, with sudo"
+            );
         }
         let place = match target {
             Target::File(path) => printable(path),

@@ -110,6 +110,11 @@ impl<'data> Functions<'data> {
     ///
     /// When none matches, only ones that cannot be probed do, or more than `limit`.
     pub fn matching(&self, glob: &Glob, limit: usize) -> Result<Vec<Function>, ProbeError> {
+        // An older version of a function may be suitable where the one that is used is not.
+        let named = glob.as_exact();
+        if named.is_some_and(|named| self.unsuitable.iter().any(|(name, _)| *name == named)) {
+            return Err(self.nothing(glob));
+        }
         let mut matching = self.find(glob);
         let found: Vec<Function> = matching.by_ref().take(limit).map(function).collect();
         match found.len() + matching.count() {

@@ -15,7 +15,7 @@ fn library() -> Vec<u8> {
         ("_ZN3foo3barEi", FUNC, GLOBAL, CODE + 0x80),
         ("_ZN3foo3barEi.cold", FUNC, LOCAL, CODE + 0xa0),
         ("setjmp", FUNC, GLOBAL, CODE + 0xc0),
-        ("memcpy", 10, GLOBAL, CODE + 0xe0),
+        ("memcpy@@GLIBC_2.14", 10, GLOBAL, CODE + 0xe0),
         ("environ", 1, GLOBAL, DATA),
         ("nowhere", FUNC, GLOBAL, 0x99_9999),
     ])
@@ -61,6 +61,16 @@ fn what_a_return_probe_would_break_is_left_out_and_said_to_who_names_it() {
     let bytes = library();
     let all: Vec<_> = Functions::read(&bytes[..]).unwrap().all().map(|function| function.name).collect();
     assert_eq!(all, ["fopen", "fclose", "init", "init", "foo::bar(int)"]);
+}
+
+#[test]
+fn a_name_whose_old_version_alone_could_be_probed_is_not_taken_for_the_one_that_is_used() {
+    let versions = [("memcpy@@GLIBC_2.14", 10, GLOBAL, CODE), ("memcpy@GLIBC_2.2.5", FUNC, GLOBAL, CODE + 0x20)];
+    let bytes = File::with_symbols(&versions).bytes();
+    let functions = Functions::read(&bytes[..]).unwrap();
+    let reason = functions.matching(&"memcpy".parse().unwrap(), 3).unwrap_err().to_string();
+    assert!(reason.contains("IFUNC"), "{reason}");
+    assert_eq!(functions.matching(&"mem*".parse().unwrap(), 3).unwrap().len(), 1);
 }
 
 #[test]
