@@ -60,6 +60,9 @@ mod counter;
 pub mod crash;
 mod emit;
 mod fallback;
+#[cfg(feature = "c")]
+#[doc(hidden)]
+pub mod ffi;
 mod fork;
 mod frame;
 mod identity;

@@ -29,20 +29,26 @@ impl Plot {
     #[cold]
     #[inline(never)]
     fn set_enabled(&'static self, value: Value) {
-        match emit::group(24) {
-            Ok(mut group) => {
-                let arena = group.arena();
-                let number = self.number.or_define(arena, || {
-                    let mut entry = Entry::new(EntryKind::Plot);
-                    entry.number(value.kind() as u32).number(0);
-                    entry.text(self.name).text(self.unit).define(arena)
-                });
-                let words = [u64::from(number) | (value.kind() as u64) << 32, value.bits()];
-                group.stamped(ItemKind::Plot, words);
-            }
-            Err(Refused::Fallback(_)) => fallback::plot(self.name, value.as_float()),
-            Err(_) => {}
+        record(&self.number, self.name, self.unit, value);
+    }
+}
+
+/// Records a value of the plot of that name and unit; its number is cached.
+#[inline(always)]
+pub(crate) fn record(cached: &CachedNumber, name: &str, unit: &str, value: Value) {
+    match emit::group(24) {
+        Ok(mut group) => {
+            let arena = group.arena();
+            let number = cached.or_define(arena, || {
+                let mut entry = Entry::new(EntryKind::Plot);
+                entry.number(value.kind() as u32).number(0);
+                entry.text(name).text(unit).define(arena)
+            });
+            let words = [u64::from(number) | (value.kind() as u64) << 32, value.bits()];
+            group.stamped(ItemKind::Plot, words);
         }
+        Err(Refused::Fallback(_)) => fallback::plot(name, value.as_float()),
+        Err(_) => {}
     }
 }
 

@@ -1,0 +1,174 @@
+//! The examples in C and C++: built with the machine's compilers, run with and without a collector.
+#![allow(clippy::unwrap_used)] // the helpers of tests, too
+
+#[path = "../../tests/common/mod.rs"]
+mod common;
+
+// Links the crate, so that cargo builds libsyscollect_client.a before this test.
+use syscollect_client as _;
+
+use common::tell;
+use std::io::{BufRead, BufReader};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use syscollect_usdt_client::protocol::ARENA_NAME;
+use syscollect_usdt_client::testing::Drain;
+use tempfile::TempDir;
+
+#[derive(Clone, Copy)]
+enum Language {
+    C,
+    Cpp,
+}
+
+impl Language {
+    /// The compiler, its options, and the example.
+    fn parts(self) -> (String, &'static [&'static str], &'static str) {
+        let variable = |name, default: &str| std::env::var(name).unwrap_or_else(|_| default.to_owned());
+        match self {
+            Self::C => (variable("CC", "cc"), &["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-x", "c"], "zones.c"),
+            Self::Cpp => (variable("CXX", "c++"), &["-std=c++11", "-x", "c++"], "zones.cpp"),
+        }
+    }
+
+    /// Builds the example with more options; nothing if there is no compiler.
+    fn build(self, folder: &Path, options: &[&str], more: &[&str]) -> Option<PathBuf> {
+        let (compiler, language, example) = self.parts();
+        if Command::new(&compiler).arg("--version").output().is_err() {
+            println!("skipped: {compiler} is not there; install a C and C++ compiler, or set CC and CXX");
+            return None;
+        }
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let program = folder.join("zones");
+        let output = Command::new(&compiler)
+            .args(["-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"])
+            .arg(root.join("../include"))
+            .args(language)
+            .args(options)
+            .arg(root.join("examples").join(example))
+            .args(more.iter().map(|file| root.join(file)))
+            .args(["-x", "none", "-o"])
+            .arg(&program)
+            .arg(library())
+            .args(["-lpthread", "-ldl", "-lm"])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Some(program)
+    }
+}
+
+/// libsyscollect_client.a lies beside the test.
+fn library() -> PathBuf {
+    let library = std::env::current_exe().unwrap().with_file_name("libsyscollect_client.a");
+    assert!(library.exists(), "{} is not there", library.display());
+    library
+}
+
+/// A program that believes that it is recorded, and has done its work.
+struct Recorded {
+    child: Child,
+    line: String,
+    _folder: TempDir,
+    _output: BufReader<ChildStdout>,
+}
+
+impl Recorded {
+    fn run(language: Language) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let program = language.build(folder.path(), &["-Dmain=example_main"], &["tests/recorded.c"])?;
+        let mut child = Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        Some(Self { child, line, _folder: folder, _output: output })
+    }
+
+    /// What each of its threads has written, as a collector finds it.
+    fn stories(&self) -> Vec<Vec<String>> {
+        let descriptors = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap();
+        let arena = descriptors
+            .map(|entry| entry.unwrap().path())
+            .find(|path| std::fs::read_link(path).is_ok_and(|link| link.to_string_lossy().contains(ARENA_NAME)))
+            .expect("the program has an arena");
+        let file = std::fs::File::options().read(true).write(true).open(arena).unwrap();
+        let mut drain = Drain::of(file.as_raw_fd()).unwrap();
+        (0..drain.rings())
+            .map(|ring| {
+                let items = drain.take(ring);
+                tell(&items, drain.log())
+            })
+            .collect()
+    }
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_c_program_tells_its_zones_messages_plots_and_frames() {
+    let Some(recorded) = Recorded::run(Language::C) else { return };
+    assert!(recorded.line.starts_with("3 frames, sum "), "{}", recorded.line);
+    let stories = recorded.stories();
+    assert_eq!(stories.len(), 1);
+    let step = |index: u32| ["begin step at 1".to_owned(), format!("value {index}"), "end 1".to_owned()];
+    // The first event is the thread's name, which is stated with every first event, too.
+    let first = &stories[0][2..];
+    let begin = ["attached 0", "ThreadName \"main of C\"", "message color 000000", "Message \"C begins\""];
+    assert_eq!(first[..4], begin);
+    assert_eq!(first[4..6], ["begin frame at 0", "ZoneText \"even\""]);
+    assert_eq!(first[6..15], [step(0), step(1), step(2)].concat());
+    assert!(first[15].starts_with("plot sum "), "{}", first[15]);
+    assert_eq!(first[16..21], ["plot frames 0", "end 0", "frame - phase 0", "begin wait at 0", "end 0"]);
+    assert_eq!(first[first.len() - 2..], ["message color 00ff00", "Message \"C ends\""]);
+}
+
+#[test]
+fn a_cpp_program_closes_its_zones_when_an_exception_leaves_them() {
+    let Some(recorded) = Recorded::run(Language::Cpp) else { return };
+    assert!(recorded.line.starts_with("3 jobs, sum "), "{}", recorded.line);
+    let stories = recorded.stories();
+    assert_eq!(stories[0], ["attached 0", "begin main at 0", "end 0"]);
+    let worker = &stories[1];
+    assert_eq!(worker[..2], ["attached 0", "ThreadName \"worker of C++\""]);
+    let failed = worker.iter().position(|line| line == "ZoneText \"job number 2\"").expect("the third job");
+    assert_eq!(
+        worker[failed..failed + 6],
+        [
+            "ZoneText \"job number 2\"",
+            "end 1",
+            "message color ff0000",
+            "Message \"a job that fails\"",
+            worker[failed + 4].as_str(),
+            "frame jobs phase 0",
+        ]
+    );
+    assert_eq!(worker.last().map(String::as_str), Some("ThreadEnd"));
+}
+
+#[test]
+fn without_a_collector_the_programs_open_nothing() {
+    for language in [Language::C, Language::Cpp] {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(program) = language.build(folder.path(), &[], &[]) else { return };
+        let output = Command::new(program).arg("2").output().unwrap();
+        assert!(output.status.success());
+        assert!(String::from_utf8_lossy(&output.stdout).starts_with("2 "));
+    }
+}
+
+#[test]
+fn with_the_marks_removed_the_programs_are_the_same() {
+    for language in [Language::C, Language::Cpp] {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(program) = language.build(folder.path(), &["-DSYSCOLLECT_OFF"], &[]) else { return };
+        assert!(Command::new(&program).status().unwrap().success());
+        let bytes = std::fs::read(&program).unwrap();
+        assert!(!bytes.windows(9).any(|window| window == b"C begins\0"), "a message is left");
+    }
+}

@@ -1,0 +1,177 @@
+//! What C calls: the functions that `include/syscollect.h` declares.
+//!
+//! The header asks the semaphore itself, so these run only while somebody
+//! records. Texts end with a zero; what is not UTF-8 is cut where it begins.
+
+use crate::arena::Arena;
+use crate::emit::{self, Refused, Value};
+use crate::location::{DynamicLocation, Place};
+use crate::log::CachedNumber;
+use crate::protocol::{FramePhase, ItemKind, TextRole, ValueType};
+use crate::zone::{self, ZoneToken};
+use crate::{fallback, message, plot, semaphore};
+use core::ffi::{CStr, c_char};
+use core::sync::atomic::AtomicU16;
+
+/// Where the semaphore is. Not the semaphore itself: of a library's data a
+/// program may have a copy, which the kernel does not know.
+#[unsafe(export_name = "syscollect_semaphore")]
+pub static SEMAPHORE: &AtomicU16 = &semaphore::SEMAPHORE;
+
+/// `struct syscollect_location`.
+#[repr(C)]
+pub struct CLocation {
+    name: *const c_char,
+    function: *const c_char,
+    file: *const c_char,
+    line: u32,
+    color: u32,
+    number: CachedNumber,
+}
+
+/// `struct syscollect_plot`.
+#[repr(C)]
+pub struct CPlot {
+    name: *const c_char,
+    unit: *const c_char,
+    number: CachedNumber,
+}
+
+/// `struct syscollect_frames`.
+#[repr(C)]
+pub struct CFrames {
+    name: *const c_char,
+    number: CachedNumber,
+}
+
+/// A text of C: up to its zero, or to what is not UTF-8; null is empty.
+///
+/// # Safety
+/// Null, or a text that ends with a zero and lasts as long as the result.
+unsafe fn text<'a>(text: *const c_char) -> &'a str {
+    if text.is_null() {
+        return "";
+    }
+    // SAFETY: as the caller says.
+    let bytes = unsafe { CStr::from_ptr(text) }.to_bytes();
+    bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid())
+}
+
+impl Place for CLocation {
+    fn seen(&self) -> DynamicLocation<'_> {
+        // SAFETY: the header's macros give constant texts; whoever fills the struct by hand promises the same.
+        let (name, function, file) = unsafe { (text(self.name), text(self.function), text(self.file)) };
+        let name = if name.is_empty() { function } else { name };
+        DynamicLocation { name, function, file, line: self.line, color: self.color }
+    }
+
+    fn number(&self, arena: &Arena) -> u32 {
+        self.number.or_define(arena, || self.seen().number(arena))
+    }
+}
+
+/// Begins a zone; the result ends it.
+///
+/// # Safety
+/// The location and its texts last as long as the program.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syscollect_zone_begin_recorded(location: *const CLocation) -> u32 {
+    // SAFETY: as the caller says.
+    let location = unsafe { location.as_ref() };
+    location.map_or(ZoneToken::INACTIVE, zone::begin_at).to_number()
+}
+
+/// Ends a zone.
+#[unsafe(no_mangle)]
+pub extern "C" fn syscollect_zone_end_recorded(zone: u32) {
+    zone::end(ZoneToken::from_number(zone));
+}
+
+/// Adds words to a zone.
+///
+/// # Safety
+/// Null, or a text that ends with a zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syscollect_zone_text_recorded(zone: u32, words: *const c_char) {
+    // SAFETY: as the caller says.
+    zone::set_text(ZoneToken::from_number(zone), TextRole::ZoneText, unsafe { text(words) });
+}
+
+/// Gives a zone another name.
+///
+/// # Safety
+/// Null, or a text that ends with a zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syscollect_zone_name_recorded(zone: u32, name: *const c_char) {
+    // SAFETY: as the caller says.
+    zone::set_text(ZoneToken::from_number(zone), TextRole::ZoneName, unsafe { text(name) });
+}
+
+/// Adds a number to a zone.
+#[unsafe(no_mangle)]
+pub extern "C" fn syscollect_zone_value_recorded(zone: u32, kind: u8, bits: u64) {
+    zone::set_value(ZoneToken::from_number(zone), value(kind, bits));
+}
+
+/// Records a message.
+///
+/// # Safety
+/// Null, or a text that ends with a zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syscollect_message_recorded(words: *const c_char, color: u32) {
+    // SAFETY: as the caller says.
+    message::message(unsafe { text(words) }, color);
+}
+
+/// Records a plot's value.
+///
+/// # Safety
+/// The plot and its texts last as long as the program.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syscollect_plot_recorded(plot: *const CPlot, kind: u8, bits: u64) {
+    // SAFETY: as the caller says.
+    if let Some(plot) = unsafe { plot.as_ref() } {
+        // SAFETY: as the caller says.
+        let (name, unit) = unsafe { (text(plot.name), text(plot.unit)) };
+        plot::record(&plot.number, name, unit, value(kind, bits));
+    }
+}
+
+/// Records a frame's end (0), or the begin (1) or end (2) of one with gaps.
+///
+/// # Safety
+/// The set and its name last as long as the program.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syscollect_frame_recorded(frames: *const CFrames, phase: u8) {
+    // SAFETY: as the caller says.
+    let (Some(frames), Some(phase)) = (unsafe { frames.as_ref() }, FramePhase::from_number(phase)) else { return };
+    // SAFETY: as the caller says.
+    let name = unsafe { text(frames.name) };
+    match emit::group(16) {
+        Ok(mut group) => {
+            let arena = group.arena();
+            let number = frames.number.or_define(arena, || emit::string(arena, name));
+            group.stamped(ItemKind::Frame, [u64::from(number) | (phase as u64) << 32]);
+        }
+        Err(Refused::Fallback(_)) if phase != FramePhase::Begin => fallback::frame(name),
+        Err(_) => {}
+    }
+}
+
+/// Names the calling thread, also for collectors that come later.
+///
+/// # Safety
+/// Null, or a text that ends with a zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syscollect_thread_name(name: *const c_char) {
+    // SAFETY: as the caller says.
+    message::set_thread_name(unsafe { text(name) });
+}
+
+fn value(kind: u8, bits: u64) -> Value {
+    match ValueType::from_number(kind) {
+        Some(ValueType::Signed) => Value::Signed(bits as i64),
+        Some(ValueType::Float) => Value::Float(f64::from_bits(bits)),
+        _ => Value::Unsigned(bits),
+    }
+}
