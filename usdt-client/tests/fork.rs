@@ -41,6 +41,15 @@ fn a_child_starts_afresh_and_its_parent_goes_on_untouched() {
     drop(outer);
     assert_eq!(story(), ["end 0"]);
     children_of_threads_and_of_children();
+    nothing_is_left_after_exec();
+}
+
+fn nothing_is_left_after_exec() {
+    let listing = std::process::Command::new("ls").args(["-l", "/proc/self/fd"]).output().unwrap();
+    assert!(listing.status.success());
+    assert!(!String::from_utf8_lossy(&listing.stdout).contains("syscollect-zones"));
+    drop(zone!("after exec"));
+    assert_eq!(story(), ["begin after exec at 0", "end 0"], "the parent of a vfork goes on");
 }
 
 /// A thread's fork, and a fork's fork, and the parent's other threads' rings stay theirs.

@@ -4,12 +4,15 @@
 mod common;
 
 use common::{record, ring_of, story, story_of, thread_id};
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
 use syscollect_usdt_client::protocol::RingState;
 use syscollect_usdt_client::testing::{self, Drain};
 use syscollect_usdt_client::{
-    AsyncZone, Counter, DynamicLocation, Field, FieldFormat, MarkerPhase, Schema, StaticString, Task, When, Zone,
-    frame, frame_mark, location, message, plot, zone,
+    AsyncZone, Counter, DynamicLocation, Field, FieldFormat, MarkerPhase, Schema, StaticString, Task, Traced, When,
+    Zone, frame, frame_mark, location, message, plot, zone,
 };
 
 #[test]
@@ -180,6 +183,31 @@ fn async_zones_of_a_task_overlap_and_end_on_another_thread() {
     ];
     assert_eq!(story(), expected);
     assert_eq!(story_of(other), ["attached 0", "AsyncEnd", "ThreadEnd"]);
+}
+
+#[test]
+fn a_traced_future_is_one_async_zone_and_each_poll_a_zone_of_its_thread() {
+    struct TwoPolls(u32);
+    impl Future for TwoPolls {
+        type Output = u32;
+        fn poll(mut self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<u32> {
+            self.0 += 1;
+            if self.0 == 2 { Poll::Ready(self.0) } else { Poll::Pending }
+        }
+    }
+    record();
+    story();
+    let mut future = Box::pin(Traced::new(location!("fetch"), TwoPolls(0)));
+    let mut context = Context::from_waker(Waker::noop());
+    assert_eq!(future.as_mut().poll(&mut context), Poll::Pending);
+    let other = std::thread::spawn(move || {
+        let mut context = Context::from_waker(Waker::noop());
+        assert_eq!(future.as_mut().poll(&mut context), Poll::Ready(2));
+        thread_id()
+    });
+    let other = other.join().unwrap();
+    assert_eq!(story(), ["async fetch of task 0", "begin fetch at 0", "end 0"]);
+    assert_eq!(story_of(other), ["attached 0", "begin fetch at 0", "AsyncEnd", "end 0", "ThreadEnd"]);
 }
 
 #[test]

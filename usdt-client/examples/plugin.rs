@@ -1,0 +1,18 @@
+//! A library with marks, to be loaded and unloaded by a test.
+
+use syscollect_usdt_client::{testing, zone};
+
+/// Behaves as if a collector had attached to this library's probes.
+#[unsafe(no_mangle)]
+pub extern "C" fn plugin_raise() {
+    testing::raise();
+}
+
+/// Does something marked; returns the descriptor of the library's arena.
+#[unsafe(no_mangle)]
+pub extern "C" fn plugin_work() -> i32 {
+    let zone = zone!("plugin");
+    zone.value(1);
+    drop(zone);
+    testing::arena_descriptor().unwrap_or(-1)
+}
