@@ -18,6 +18,9 @@ const DYNAMIC_MAX: u64 = 64 << 10;
 /// No file name is longer.
 const SONAME_MAX: u64 = 256;
 
+/// What code that exceptions pass through is linked with.
+const PERSONALITIES: [&str; 2] = ["__gxx_personality_v0", "rust_eh_personality"];
+
 /// A function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
@@ -45,6 +48,8 @@ pub struct Functions<'data> {
     /// By offset, and within one by how good the name is, best first.
     entries: Vec<Entry<'data>>,
     unsuitable: Vec<(&'data str, &'static str)>,
+    /// Its functions may be left by an exception.
+    unwinds: bool,
 }
 
 #[derive(Debug)]
@@ -70,7 +75,7 @@ impl<'data> Functions<'data> {
         if [".gopclntab", ".go.buildinfo"].iter().any(|name| elf.sections_named(name).next().is_some()) {
             return Err(ProbeError::Go);
         }
-        let mut functions = Self { entries: Vec::new(), unsuitable: Vec::new() };
+        let mut functions = Self { entries: Vec::new(), unsuitable: Vec::new(), unwinds: false };
         symbols(&elf, |symbol| functions.add(&elf, &symbol))?;
         if functions.entries.is_empty() {
             return Err(ProbeError::Stripped);
@@ -83,7 +88,9 @@ impl<'data> Functions<'data> {
     fn add<R: ReadRef<'data>>(&mut self, elf: &Elf<'data, R>, symbol: &Symbol<'data>) {
         // Names of versions are not the function's.
         let name = symbol.name.split(|byte| *byte == b'@').next().and_then(|name| str::from_utf8(name).ok());
-        let (Some(name), Some(offset)) = (name, elf.code_offset(symbol.address)) else { return };
+        let Some(name) = name else { return };
+        self.unwinds |= PERSONALITIES.contains(&name);
+        let Some(offset) = elf.code_offset(symbol.address).filter(|_| symbol.defined) else { return };
         let why = match symbol.kind {
             elf::STT_GNU_IFUNC => Some("the name stands for one of several functions (IFUNC); name one of these"),
             elf::STT_FUNC => why_unsuitable(name),
@@ -96,6 +103,14 @@ impl<'data> Functions<'data> {
                 self.entries.push(Entry { symbol: name, offset, size: symbol.size, rank });
             }
         }
+    }
+
+    /// What a user who probes a function of this file at its return must know, if its functions may be
+    /// left by an exception: whoever unwinds the stack finds the kernel's address where the return address was.
+    pub fn caution(&self) -> Option<&'static str> {
+        self.unwinds.then_some(
+            "it has C++ exceptions or Rust panics: one that leaves a probed function ends the program, so name              functions that none leaves",
+        )
     }
 
     /// All of them, each once, by offset.

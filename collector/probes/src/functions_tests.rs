@@ -86,6 +86,17 @@ fn a_name_that_no_function_has_tells_the_nearest() {
 }
 
 #[test]
+fn a_file_whose_functions_exceptions_may_leave_says_what_that_means() {
+    let caution = |symbols: &[(&str, u8, u8, u64)]| {
+        let bytes = File::with_symbols(symbols).bytes();
+        Functions::read(&bytes[..]).unwrap().caution()
+    };
+    assert_eq!(caution(&[("plain", FUNC, GLOBAL, CODE)]), None);
+    let cpp = caution(&[("plain", FUNC, GLOBAL, CODE), ("__gxx_personality_v0", FUNC, GLOBAL, 0)]);
+    assert!(cpp.unwrap().contains("ends the program"));
+}
+
+#[test]
 fn a_stripped_file_says_so() {
     let bytes = File::with_notes(Vec::new()).bytes();
     assert!(matches!(Functions::read(&bytes[..]), Err(ProbeError::Stripped)));

@@ -17,16 +17,18 @@ const NAME_MAX: usize = 16 << 10;
 /// are so many times as long as their table.
 const SHARED_MAX: usize = 16;
 
-/// A symbol that lies in the file.
+/// A symbol that lies in the file, or is asked for from another.
 pub(crate) struct Symbol<'data> {
     pub(crate) name: &'data [u8],
     pub(crate) address: u64,
     pub(crate) size: u64,
     pub(crate) kind: SymbolType,
     pub(crate) bind: SymbolBind,
+    /// Whether it lies in the file.
+    pub(crate) defined: bool,
 }
 
-/// All named and defined symbols: those for debuggers, then those for the loader.
+/// All named symbols: those for debuggers, then those for the loader.
 pub(crate) fn symbols<'data, R: ReadRef<'data>>(
     elf: &Elf<'data, R>,
     mut each: impl FnMut(Symbol<'data>),
@@ -61,7 +63,7 @@ fn read_table<'data>(
     let mut left = names.len().saturating_mul(SHARED_MAX);
     for symbol in table {
         let at = symbol.st_name(ENDIAN) as usize;
-        if at == 0 || symbol.st_shndx(ENDIAN) == elf::SHN_UNDEF {
+        if at == 0 {
             continue;
         }
         let Some(rest) = names.get(at..) else { continue };
@@ -74,6 +76,7 @@ fn read_table<'data>(
                 size: symbol.st_size(ENDIAN),
                 kind: symbol.st_type(),
                 bind: symbol.st_bind(),
+                defined: symbol.st_shndx(ENDIAN) != elf::SHN_UNDEF,
             });
         }
     }
@@ -90,7 +93,7 @@ pub(crate) fn variables<'data, R: ReadRef<'data>>(
     let _ = symbols(elf, |symbol| {
         let Some(name) = str::from_utf8(symbol.name).ok().filter(|name| wanted.contains(*name)) else { return };
         // An address of another kind: a thread's own variable, a section.
-        if ![elf::STT_OBJECT, elf::STT_NOTYPE, elf::STT_FUNC].contains(&symbol.kind) {
+        if !symbol.defined || ![elf::STT_OBJECT, elf::STT_NOTYPE, elf::STT_FUNC].contains(&symbol.kind) {
             return;
         }
         let address = found.entry(name.to_owned()).or_insert(Some(symbol.address));

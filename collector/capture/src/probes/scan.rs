@@ -160,9 +160,13 @@ impl<'a> Scanner<'a> {
             if !is_file(&function.library) {
                 continue;
             }
-            let found = Functions::read(&cache).and_then(|all| all.matching(&function.function, function.limit));
+            let found = Functions::read(&cache)
+                .and_then(|all| Ok((all.matching(&function.function, function.limit)?, all.caution())));
             match found {
-                Ok(functions) => planner.functions(index, path, &functions, &mut plan),
+                Ok((functions, caution)) => {
+                    caution.into_iter().for_each(|caution| self.told.note(format!("{spec}: {path}: {caution}")));
+                    planner.functions(index, path, &functions, &mut plan);
+                }
                 Err(error) => {
                     // It has been told why there is none.
                     plan.matched.push(index);

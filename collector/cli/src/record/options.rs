@@ -30,9 +30,9 @@ Examples:
 `syscollect probes list` tells what there is to probe. --usdt, --zone, --function
 and --probes may be given several times; a file of probes has lines such as
 `zone python:function__entry..function__return` and comments after a #. Programs
-that run already and those that start later are probed alike. A --function takes
-a return address off the stack while the function runs: do not name one through
-which C++ exceptions are thrown.
+that run already and those that start later are probed alike. While a function of
+--function runs, its return address is the kernel's: a C++ exception or Rust panic
+that leaves it ends the program, so name functions that none leaves.
 
 Exit codes: 0; 1 error; 2 usage; 3 loss with --fail-on-loss; after a launched
 command that failed, its own status.";
