@@ -19,8 +19,10 @@
 //! assert_eq!(played.events, 1);
 //! ```
 
+pub mod client;
 pub mod golden;
 mod machine;
 pub mod tracy_reader;
 
-pub use machine::{FIRST_BOOTTIME, FIRST_RAW, FIRST_TICKS, FakeMachine, Stacks, TICKS_PER_US, ticks};
+pub use client::{FakeProgram, FakeThread};
+pub use machine::{FIRST_BOOTTIME, FIRST_RAW, FIRST_TICKS, FakeMachine, Hit, Stacks, TICKS_PER_US, ticks};

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use syscollect_model::{LossCause, Mapping, RecorderSummary, SessionInfo, SymbolTable, Ticks};
 use syscollect_records::{
-    ClockRecord, CounterRecord, RecordKind, SampleRecord, SchedRecord, SchedStackRecord, StackHeader, Stamp,
-    TaskRecord, stack_space,
+    ClockRecord, CounterRecord, ProbeRecord, RecordKind, SampleRecord, SchedRecord, SchedStackRecord, StackHeader,
+    Stamp, TaskRecord, stack_space,
 };
 use syscollect_store::{
     CaptureWriter, Chunk, ChunkHeader, CounterDefinition, Definition, KnownProcess, KnownThread, Lane, LaneKind,
@@ -41,6 +41,25 @@ pub struct Stacks {
     pub user: u32,
     /// The kernel stack.
     pub kernel: u32,
+}
+
+/// A hit of a probe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hit<'a> {
+    /// The thread.
+    pub tid: u32,
+    /// Its process.
+    pub pid: u32,
+    /// The probe's number.
+    pub probe: u32,
+    /// Words of the arguments.
+    pub arguments: &'a [u64],
+    /// What was read as texts, by number of the argument, ascending.
+    pub texts: &'a [(u8, &'a str)],
+    /// The stack pointer.
+    pub stack_pointer: u64,
+    /// Bits of arguments that could not be read.
+    pub unreadable: u32,
 }
 
 /// A machine whose events are told one by one and end up in a capture, in the
@@ -304,6 +323,44 @@ impl FakeMachine {
         if full {
             self.end_chunk(lane);
         }
+    }
+
+    /// Adds words of a lane whose chunks begin with a prefix; a chunk with
+    /// another prefix is ended first. Every word may be an item.
+    pub fn push_after(&mut self, lane: Lane, us: u64, prefix: &[u8], bytes: &[u8]) {
+        let filling = self.filling.entry(lane).or_default();
+        if !filling.data.is_empty() && !filling.data.starts_with(prefix) {
+            self.end_chunk(lane);
+        }
+        let filling = self.filling.entry(lane).or_default();
+        let first = filling.data.is_empty();
+        let record = if first { [prefix, bytes].concat() } else { bytes.to_vec() };
+        self.push(lane, us, 0, &record);
+    }
+
+    /// A hit of a probe, with its arguments, those texts that were read of
+    /// them (by number), and the stack pointer.
+    pub fn hit(&mut self, cpu: u16, us: u64, hit: &Hit<'_>) {
+        let texts = hit.texts.iter().fold(0, |bits, (index, _)| bits | 1 << index);
+        let mut bytes: Vec<u8> = hit.arguments.iter().flat_map(|word| word.to_le_bytes()).collect();
+        for (_, text) in hit.texts {
+            bytes.extend((text.len() as u32).to_le_bytes());
+            bytes.extend(text.as_bytes());
+            bytes.resize(bytes.len().next_multiple_of(8), 0);
+        }
+        let record = ProbeRecord {
+            stamp: Stamp::new(ticks(us), RecordKind::Probe),
+            tid: hit.tid,
+            tgid: hit.pid,
+            probe: hit.probe,
+            size: (ProbeRecord::SIZE + bytes.len()) as u16,
+            arguments: hit.arguments.len() as u8,
+            texts,
+            stack_pointer: hit.stack_pointer,
+            unreadable: hit.unreadable,
+            cpu: cpu.into(),
+        };
+        self.push(Lane { kind: LaneKind::Probe, cpu }, us, 0, &[record.as_bytes(), &bytes].concat());
     }
 
     /// Ends the lane's chunk and writes it.

@@ -33,6 +33,8 @@ struct LaneLosses {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Losses {
     lanes: BTreeMap<Key, LaneLosses>,
+    /// The recorder came to its end, so that what it declared is all.
+    complete: bool,
 }
 
 /// Causes that act between the collector and the file: whole chunks.
@@ -52,8 +54,8 @@ pub(crate) fn lane_key(lane: Lane) -> Key {
 
 impl Losses {
     /// What the recorder declared and what the file's headers miss.
-    pub(crate) fn new(reader: &CaptureReader, declared: &[LaneLoss]) -> Self {
-        let mut losses = Self::default();
+    pub(crate) fn new(reader: &CaptureReader, declared: &[LaneLoss], complete: bool) -> Self {
+        let mut losses = Self { complete, ..Self::default() };
         for loss in declared.iter().filter(|loss| loss.count > 0) {
             let cpu = loss.cpu.filter(|_| ![LaneKind::Zone.name(), LaneKind::ZoneLog.name()].contains(&&*loss.lane));
             let lane = losses.lanes.entry((loss.lane.clone(), cpu)).or_default();
@@ -87,6 +89,10 @@ impl Losses {
 
     /// Records that the lane's own records say were lost before them.
     pub(crate) fn told(&mut self, lane: Lane, count: u64) {
+        // A program may tell of what it lost before the recording began.
+        if lane.kind == LaneKind::Zone && self.complete {
+            return;
+        }
         let entry = self.lane(lane);
         entry.told = entry.told.saturating_add(count);
     }

@@ -214,7 +214,7 @@ struct Opening<'a> {
 
 impl<'a> Opening<'a> {
     fn new(reader: &'a CaptureReader, definitions: &Definitions) -> Self {
-        let mut losses = Losses::new(reader, &definitions.losses);
+        let mut losses = Losses::new(reader, &definitions.losses, definitions.summary.is_some());
         losses.unreadable(DEFINITIONS, definitions.unreadable);
         losses.undecodable(DEFINITIONS, definitions.undecodable);
         Self { reader, losses, records: definitions.count }

@@ -15,8 +15,8 @@ pub(crate) enum ZoneRecord {
     /// Comes before the first group of every chunk: whose items follow, and
     /// what is missing before them.
     Chunk(ZoneChunk, Missing),
-    /// A group of items, in [`ZoneCursor::group`].
-    Group,
+    /// A group of that many items, in [`ZoneCursor::group`].
+    Group(u32),
 }
 
 /// The items of one lane, in the order they were written, in groups: a stamped
@@ -44,6 +44,7 @@ pub(crate) struct ZoneCursor<'a> {
     /// Ticks of the next group, and where it lies in `data`.
     head: Option<u64>,
     next: Range<usize>,
+    items: u32,
     start: Option<(ZoneChunk, Missing)>,
     group: Vec<u64>,
     unreadable: u64,
@@ -67,6 +68,7 @@ impl<'a> ZoneCursor<'a> {
             about: 0,
             head: None,
             next: 0..0,
+            items: 0,
             start: None,
             group: Vec::new(),
             unreadable: 0,
@@ -120,7 +122,8 @@ impl<'a> ZoneCursor<'a> {
                 continue;
             };
             self.clock = self.programs.clock(chunk.client, self.map);
-            self.about = self.clock.limit(header.first.0);
+            // The header's ticks are the program's.
+            self.about = self.clock.limit(self.clock.anywhere(header.first.0).unwrap_or_default());
             (self.left, self.next) = (header.records.into(), 0..ZoneChunk::SIZE);
             self.find_head();
             if self.head.is_some() {
@@ -147,22 +150,23 @@ impl<'a> ZoneCursor<'a> {
                 true => self.clock.within(first >> 8),
                 false => Some(if self.last == 0 { self.about } else { self.last }),
             };
-            let Some(end) = self.end_of_group(at, first) else { return self.rest_is_unknown() };
-            self.left = self.left.saturating_sub(1);
+            let Some((end, items)) = self.end_of_group(at, first) else { return self.rest_is_unknown() };
+            self.left = self.left.saturating_sub(items.into());
             if let Some(ticks) = ticks {
-                self.next = at..end;
+                (self.next, self.items) = (at..end, items);
                 self.head = Some(ticks.max(self.last));
                 return;
             }
-            self.undecodable += 1;
+            self.undecodable += u64::from(items);
             at = end;
         }
     }
 
-    /// Where the group ends whose first item is at `at`; `None` when that is
-    /// no item. What stops a group later on is found when it is its turn.
+    /// Where the group ends whose first item is at `at`, and how many items it
+    /// has; `None` when there is no item. What stops a group later on is found when it is its turn.
     #[inline]
-    fn end_of_group(&self, at: usize, first: u64) -> Option<usize> {
+    fn end_of_group(&self, at: usize, first: u64) -> Option<(usize, u32)> {
+        let mut items = 1;
         let mut end = at + item_words(first)? * 8;
         if end > self.data.len() {
             return None;
@@ -172,11 +176,11 @@ impl<'a> ZoneCursor<'a> {
                 break;
             }
             match item_words(next).map(|words| end + words * 8).filter(|next| *next <= self.data.len()) {
-                Some(next) => end = next,
+                Some(next) => (end, items) = (next, items + 1),
                 None => break,
             }
         }
-        Some(end)
+        Some((end, items))
     }
 
     /// An item of unknown length hides all that follow it in the chunk.
@@ -206,10 +210,11 @@ impl Cursor for ZoneCursor<'_> {
         let (words, _) = self.data[self.next.clone()].as_chunks::<8>();
         self.group.extend(words.iter().map(|word| u64::from_le_bytes(*word)));
         self.last = self.head.unwrap_or(self.last);
+        let items = self.items;
         self.find_head();
         if self.head.is_none() {
             self.next_chunk();
         }
-        ZoneRecord::Group
+        ZoneRecord::Group(items)
     }
 }

@@ -24,6 +24,7 @@ pub(crate) struct Marked {
 enum Entry {
     String(StringId),
     Location(Marked),
+    /// A plot, or a counter that the collector samples.
     Plot {
         name: StringId,
         unit: StringId,
@@ -34,8 +35,6 @@ enum Entry {
         location: u32,
     },
     Schema(SchemaId),
-    /// Sampled by the collector; no item refers to it.
-    Counter,
 }
 
 /// A lock as the program defined it.
@@ -141,7 +140,7 @@ impl Logs {
                 return (read, bad + 1);
             };
             at += size;
-            match self.parse(chunk.client, kind, body, tables) {
+            match self.parse(kind, body, tables) {
                 Some(entry) => {
                     let log = self.programs.entry(chunk.client).or_default();
                     log.entries.entry((position / 8) as u32 + 1).or_insert(entry);
@@ -153,7 +152,7 @@ impl Logs {
         (read, bad)
     }
 
-    fn parse(&mut self, client: u32, kind: u32, body: &[u8], tables: &mut Tables) -> Option<Entry> {
+    fn parse(&mut self, kind: u32, body: &[u8], tables: &mut Tables) -> Option<Entry> {
         let mut body = Body(body);
         Some(match EntryKind::from_number(kind)? {
             EntryKind::String => Entry::String(tables.strings.intern(&String::from_utf8_lossy(body.rest()))),
@@ -177,10 +176,13 @@ impl Logs {
             }
             EntryKind::Schema => {
                 let schema = schema(&mut body, tables)?;
-                let _ = client;
                 Entry::Schema(self.intern_schema(schema, tables))
             }
-            EntryKind::Counter => Entry::Counter,
+            EntryKind::Counter => {
+                // The collector reads its values at an address, and gives them as a plot's.
+                let _ = (body.number()?, body.number()?, body.number()?, body.number()?);
+                Entry::Plot { name: body.text(tables)?, unit: body.text(tables)? }
+            }
         })
     }
 }

@@ -60,7 +60,7 @@ impl Surveyor<'_, '_> {
         while let Some(ticks) = cursor.key() {
             match cursor.take() {
                 ZoneRecord::Chunk(chunk, _) => owner = chunk,
-                ZoneRecord::Group => self.group(lane, ticks, &owner, cursor.group(), survey),
+                ZoneRecord::Group(_) => self.group(lane, ticks, &owner, cursor.group(), survey),
             }
         }
     }

@@ -24,9 +24,9 @@ impl<E: Exporter> Player<'_, E> {
     pub(crate) fn zones(&mut self, lane: usize, record: ZoneRecord, words: &[u64]) -> Result<(), E::Error> {
         match record {
             ZoneRecord::Chunk(chunk, missing) => self.zone_chunk(lane, &chunk, missing)?,
-            ZoneRecord::Group => {
+            ZoneRecord::Group(items) => {
                 if let Some(writer) = self.lanes[lane].writer {
-                    self.records += 1;
+                    self.records += u64::from(items);
                     self.zone_group(lane, writer, words)?;
                 }
             }

@@ -1,0 +1,8 @@
+//! Stories of marked programs and of probes, told again as text.
+#![allow(clippy::unwrap_used, reason = "the helpers of the tests may panic as the tests do")]
+
+mod balance;
+mod probes;
+mod programs;
+mod random;
+mod zones;

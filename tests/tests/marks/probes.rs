@@ -1,0 +1,145 @@
+//! Hits of probes in programs that know nothing of it.
+
+use syscollect_store::{Definition, ProbeArgument, ProbeDefinition, ProbeRole};
+use syscollect_tests::{FakeMachine, Hit, golden};
+
+fn machine(probes: Vec<ProbeDefinition>) -> FakeMachine {
+    let mut machine = FakeMachine::new(2);
+    machine.process(100, 1, "python3", &[(100, "python3"), (101, "thread")]);
+    machine.define(&Definition::Probes(probes));
+    machine
+}
+
+fn argument(name: &str, size: u8, signed: bool) -> ProbeArgument {
+    ProbeArgument { name: name.into(), size, signed, ..ProbeArgument::default() }
+}
+
+fn probe(probe: u32, role: ProbeRole, pair: u32, name: &str, arguments: Vec<ProbeArgument>) -> ProbeDefinition {
+    ProbeDefinition { probe, role, pair, name: name.into(), arguments, ..ProbeDefinition::default() }
+}
+
+#[test]
+fn a_hit_is_an_instant_with_its_arguments() {
+    let float = ProbeArgument { float: true, ..argument("ratio", 8, false) };
+    let arguments = vec![
+        argument("file", 8, false),
+        argument("line", 4, true),
+        float,
+        argument("object", 8, false),
+        argument("lost", 8, false),
+    ];
+    let mut machine = machine(vec![probe(1, ProbeRole::Point, 0, "python:line", arguments)]);
+    let hit = Hit { tid: 101, pid: 100, probe: 1, ..Hit::default() };
+    let words = [0x7000, 0xffff_fffe, 0.5_f64.to_bits(), 0x5555_0000, 0];
+    machine.hit(0, 10, &Hit { arguments: &words, texts: &[(0, "main.py"), (3, "\u{1}")], unreadable: 16, ..hit });
+    // Nobody said what this number means.
+    machine.hit(0, 11, &Hit { probe: 9, ..hit });
+    golden::check("probe_points", &mut golden::open(machine.finish()));
+}
+
+#[test]
+fn pairs_nest_by_themselves_and_are_named_by_an_argument() {
+    let arguments = || vec![argument("file", 8, false), argument("function", 8, false), argument("line", 4, true)];
+    let named = |mut probe: ProbeDefinition| {
+        (probe.named_by, probe.track) = (Some(1), "Python".into());
+        probe
+    };
+    let code = vec![argument("code", 4, true)];
+    let mut machine = machine(vec![
+        named(probe(1, ProbeRole::ZoneBegin, 1, "python:function__entry", arguments())),
+        named(probe(2, ProbeRole::ZoneEnd, 1, "python:function__return", arguments())),
+        probe(3, ProbeRole::ZoneBegin, 2, "gc", Vec::new()),
+        probe(4, ProbeRole::ZoneEnd, 2, "gc", code),
+    ]);
+    let hit = Hit { tid: 101, pid: 100, ..Hit::default() };
+    let m = &mut machine;
+    let python = |m: &mut FakeMachine, us, probe, function: &str, line| {
+        let hit = Hit { probe, arguments: &[1, 2, line], texts: &[(0, "main.py"), (1, function)], ..hit };
+        m.hit(0, us, &hit);
+    };
+    python(m, 5, 2, "main", 1);
+    python(m, 10, 1, "outer", 3);
+    python(m, 12, 1, "inner", 7);
+    m.hit(0, 13, &Hit { probe: 3, ..hit });
+    python(m, 14, 2, "inner", 8);
+    m.hit(0, 15, &Hit { probe: 4, arguments: &[5], ..hit });
+    python(m, 16, 1, "never ends", 9);
+    m.exit(0, 20, (101, 100), "thread");
+    let mut session = golden::open(machine.finish());
+    golden::check("probe_pairs", &mut session);
+    let (_, played) = golden::text(&mut session);
+    assert_eq!(played.unmatched_ends, 1, "the return of main");
+}
+
+#[test]
+fn an_exception_leaves_no_function_open() {
+    let function = |number: u32, name: &str| {
+        [
+            probe(number * 2, ProbeRole::FunctionEntry, number, name, Vec::new()),
+            probe(number * 2 + 1, ProbeRole::FunctionReturn, number, name, Vec::new()),
+        ]
+    };
+    let [main, work, fail] = [function(1, "main"), function(2, "work"), function(3, "fail")];
+    let mut machine = machine([main, work, fail].concat());
+    let hit = Hit { tid: 101, pid: 100, ..Hit::default() };
+    let m = &mut machine;
+    let mut at = |us, probe, stack_pointer| m.hit(0, us, &Hit { probe, stack_pointer, ..hit });
+    at(1, 2, 0x9000);
+    at(2, 4, 0x8f00);
+    at(3, 6, 0x8e00);
+    // It throws; main catches and works again, in the same place.
+    at(5, 4, 0x8f00);
+    at(6, 5, 0x8f08);
+    at(7, 3, 0x9008);
+    golden::check("probe_functions", &mut golden::open(machine.finish()));
+}
+
+#[test]
+fn hits_that_were_written_out_of_order_are_played_in_order() {
+    let mut machine = machine(vec![
+        probe(1, ProbeRole::ZoneBegin, 1, "work", Vec::new()),
+        probe(2, ProbeRole::ZoneEnd, 1, "work", Vec::new()),
+    ]);
+    machine.chunk_bytes(100);
+    let hit = |probe, tid| Hit { tid, pid: 100, probe, ..Hit::default() };
+    // The program that wrote the first was interrupted by the one that wrote the second, chunk after chunk.
+    for us in (10..500).step_by(10) {
+        machine.hit(0, us + 1, &hit(2, 100));
+        machine.hit(0, us, &hit(1, 100));
+    }
+    let (lines, played) = golden::text(&mut golden::open(machine.finish()));
+    assert_eq!((played.events_by_type["zone"], played.unmatched_ends), (49, 0), "{lines}");
+    assert!(!lines.contains("unfinished"), "{lines}");
+}
+
+#[test]
+fn a_marked_program_without_shared_memory_tells_the_same_by_hits() {
+    let roles = [
+        ProbeRole::ClientZoneBegin,
+        ProbeRole::ClientZoneEnd,
+        ProbeRole::ClientMessage,
+        ProbeRole::ClientPlot,
+        ProbeRole::ClientFrame,
+    ];
+    let definitions = (1..).zip(roles).map(|(number, role)| probe(number, role, 0, "", Vec::new())).collect();
+    let mut machine = machine(definitions);
+    let hit = Hit { tid: 101, pid: 100, ..Hit::default() };
+    let m = &mut machine;
+    let begin = |m: &mut FakeMachine, us, name: &str| {
+        let texts = [(0, name), (1, "f"), (2, "a.rs")];
+        m.hit(0, us, &Hit { probe: 1, arguments: &[1, 2, 3, 17, 0xff_0000], texts: &texts, ..hit });
+    };
+    let end = |m: &mut FakeMachine, us, left| m.hit(0, us, &Hit { probe: 2, arguments: &[left], ..hit });
+    // Two zones were open before the recording.
+    begin(m, 1, "outer");
+    begin(m, 2, "inner");
+    end(m, 3, 3);
+    end(m, 4, 2);
+    begin(m, 5, "again");
+    end(m, 6, 2);
+    end(m, 7, 1);
+    m.hit(0, 8, &Hit { probe: 3, arguments: &[1, 0xff], texts: &[(0, "hello")], ..hit });
+    m.hit(1, 9, &Hit { probe: 4, arguments: &[1, 1.5_f64.to_bits()], texts: &[(0, "load")], ..hit });
+    m.hit(1, 10, &Hit { probe: 5, arguments: &[1], texts: &[(0, "")], ..hit });
+    golden::check("client_probes", &mut golden::open(machine.finish()));
+}

@@ -1,0 +1,178 @@
+//! What a program tells of itself beside zones.
+
+use syscollect_model::{Symbol, SymbolFrame, SymbolTable};
+use syscollect_tests::client::{stack, tag, task_name, text, value};
+use syscollect_tests::{FakeMachine, FakeProgram, golden, ticks};
+use syscollect_usdt_client::protocol::{
+    FieldFormat, FramePhase, ItemKind, LockAction, MarkerPhase, TextRole, ValueType,
+};
+
+fn machine() -> (FakeMachine, FakeProgram) {
+    let mut machine = FakeMachine::new(1);
+    machine.process(100, 1, "server", &[(100, "server"), (101, "worker")]);
+    let program = FakeProgram::new(&mut machine, 1, 100);
+    (machine, program)
+}
+
+#[test]
+fn messages_plots_and_frames() {
+    let (mut machine, mut program) = machine();
+    let (queue, started, render) = (program.plot("queue", "jobs"), program.string("started"), program.string("Render"));
+    let thread = program.thread(0, 101);
+    let m = &mut machine;
+    thread.item(m, 1, ItemKind::Message, &[u64::from(started) | 0x00ff00 << 32], &[]);
+    thread.item(m, 2, ItemKind::Message, &[0], &[text(TextRole::Message, 0, "one of very many different texts")]);
+    thread.item(m, 3, ItemKind::Message, &[0], &[tag(TextRole::Message, started, 7)]);
+    thread.item(m, 4, ItemKind::Plot, &[u64::from(queue) | (ValueType::Signed as u64) << 32, -5_i64 as u64], &[]);
+    thread.item(m, 5, ItemKind::Plot, &[u64::from(queue) | (ValueType::Float as u64) << 32, 2.5_f64.to_bits()], &[]);
+    thread.item(m, 5, ItemKind::Plot, &[u64::from(queue) | (ValueType::Float as u64) << 32, f64::NAN.to_bits()], &[]);
+    for us in [10, 26, 43] {
+        thread.item(m, us, ItemKind::Frame, &[(FramePhase::Mark as u64) << 32], &[]);
+    }
+    let render = |phase: FramePhase| u64::from(render) | (phase as u64) << 32;
+    thread.item(m, 50, ItemKind::Frame, &[render(FramePhase::Begin)], &[]);
+    thread.item(m, 52, ItemKind::Frame, &[render(FramePhase::End)], &[]);
+    thread.item(m, 53, ItemKind::Frame, &[render(FramePhase::End)], &[]);
+    thread.item(m, 60, ItemKind::Frame, &[render(FramePhase::Begin)], &[]);
+    program.finish(m);
+    golden::check("messages_plots_frames", &mut golden::open(machine.finish()));
+}
+
+#[test]
+fn async_zones_lie_on_the_lowest_free_row_of_their_task() {
+    let (mut machine, mut program) = machine();
+    let (fetch, parse) = (program.location("fetch", "", "", 0, 0), program.location("parse", "", "", 0, 0));
+    let request = program.string("request");
+    let (one, two) = (program.thread(0, 100), program.thread(1, 101));
+    let m = &mut machine;
+    let begin = |location: u32, zone: u64, task: u64| [u64::from(location), zone, task];
+    one.item(m, 1, ItemKind::AsyncBegin, &begin(fetch, 11, 5), &[task_name(request, 5)]);
+    one.item(m, 2, ItemKind::AsyncBegin, &begin(parse, 12, 5), &[text(TextRole::AsyncText, 0, "chunk 1")]);
+    one.item(m, 3, ItemKind::AsyncBegin, &begin(fetch, 13, 0), &[]);
+    // Another thread ends the outer one before the inner.
+    two.item(m, 4, ItemKind::AsyncEnd, &[11], &[text(TextRole::AsyncText, 0, "200 OK")]);
+    two.item(m, 5, ItemKind::AsyncBegin, &begin(parse, 14, 5), &[]);
+    two.item(m, 6, ItemKind::AsyncEnd, &[12], &[]);
+    two.item(m, 7, ItemKind::AsyncEnd, &[99], &[]);
+    two.item(m, 8, ItemKind::AsyncEnd, &[14], &[]);
+    program.finish(m);
+    let mut session = golden::open(machine.finish());
+    golden::check("async_zones", &mut session);
+    let tracks = session.tables().tracks.len();
+    golden::check("async_zones", &mut session);
+    assert_eq!(session.tables().tracks.len(), tracks, "playing again adds no track");
+}
+
+#[test]
+fn locks_memory_and_the_crash_with_its_stack() {
+    let (mut machine, mut program) = machine();
+    let code = |offset: u64, function: &str| Symbol {
+        offset,
+        start: offset & !0xff,
+        size: 0x100,
+        frames: vec![SymbolFrame { function: function.into(), ..SymbolFrame::default() }],
+        ..Symbol::default()
+    };
+    machine.mapping(100, 0x40_0000, 0x41_0000, 0, "/bin/server");
+    // A return address lies behind its call; the instruction of a crash is exact.
+    let symbols = vec![code(0x10f, "allocate"), code(0x20f, "main"), code(0x310, "broken")];
+    machine.symbols(SymbolTable { path: "/bin/server".into(), symbols, ..SymbolTable::default() });
+    let made = program.location("made", "new", "lock.rs", 3, 0);
+    let (lock, pool) = (program.lock("cache", true, made), program.string("arena"));
+    let (one, two) = (program.thread(0, 100), program.thread(1, 101));
+    let m = &mut machine;
+    let lock = |action: LockAction| [u64::from(lock) | (action as u64) << 32, made.into()];
+    one.item(m, 1, ItemKind::Lock, &lock(LockAction::Obtain), &[]);
+    two.item(m, 2, ItemKind::Lock, &lock(LockAction::WaitShared), &[]);
+    one.item(m, 3, ItemKind::Lock, &lock(LockAction::Release), &[]);
+    two.item(m, 4, ItemKind::Lock, &lock(LockAction::ObtainShared), &[]);
+    two.item(m, 5, ItemKind::Lock, &lock(LockAction::ReleaseShared), &[]);
+    let addresses = stack(&[0x40_0110, 0x40_0210]);
+    one.item(m, 6, ItemKind::Alloc, &[0x7000, 64, 0], std::slice::from_ref(&addresses));
+    two.item(m, 7, ItemKind::Free, &[0x7000, 0], &[]);
+    two.item(m, 8, ItemKind::Alloc, &[0x9000, 32, pool.into()], &[]);
+    let crash = [11, 0xdead, 0x40_0310];
+    two.item(m, 9, ItemKind::Crash, &crash, &[stack(&[0x40_0310, 0x40_0210])]);
+    m.exit(0, 10, (101, 100), "worker");
+    program.finish(m);
+    let mut session = golden::open(machine.finish());
+    assert_eq!(session.unresolved(), [], "all places of the stacks are known before playing");
+    golden::check("locks_memory_crash", &mut session);
+}
+
+#[test]
+fn the_places_of_stacks_in_zones_can_be_asked_for_before_playing() {
+    let (mut machine, program) = machine();
+    machine.mapping(100, 0x40_0000, 0x41_0000, 0, "/bin/server");
+    let thread = program.thread(0, 100);
+    thread.item(&mut machine, 1, ItemKind::Message, &[0], &[stack(&[0x40_0110, 0x40_0210, 0x40_0310, 0x40_0410])]);
+    program.finish(&mut machine);
+    let unresolved = golden::open(machine.finish()).unresolved();
+    assert_eq!(unresolved[0].path, "/bin/server");
+    assert_eq!(unresolved[0].offsets, [0x10f, 0x20f, 0x30f, 0x40f]);
+}
+
+#[test]
+fn markers_have_a_schema_and_may_lie_at_another_time_and_on_another_thread() {
+    let (mut machine, mut program) = machine();
+    let fields = [("path", FieldFormat::Text), ("size", FieldFormat::Bytes), ("took", FieldFormat::Duration)];
+    let read = program.schema("Read", "io", &fields);
+    let thread = program.thread(0, 100);
+    let m = &mut machine;
+    let marker = |phase: MarkerPhase| u64::from(read) | (phase as u64) << 32;
+    let said = [text(TextRole::Field, 0, "/etc/passwd"), value(ValueType::Unsigned, 1, 4096)];
+    thread.item(m, 10, ItemKind::Marker, &[marker(MarkerPhase::Instant)], &said);
+    thread.item(m, 20, ItemKind::Marker, &[marker(MarkerPhase::Begin)], &said);
+    thread.item(m, 30, ItemKind::Marker, &[marker(MarkerPhase::End)], &[value(ValueType::Unsigned, 2, 10_000)]);
+    // Told at 40, of things that happened at 15 and 25, on the other thread.
+    let took = [value(ValueType::Unsigned, 2, 10_000)];
+    thread.item(m, 40, ItemKind::MarkerAt, &[marker(MarkerPhase::Begin), ticks(15), 101], &[]);
+    thread.item(m, 40, ItemKind::MarkerAt, &[marker(MarkerPhase::End), ticks(25), 101], &took);
+    // A field, and a thread, that there is none of.
+    thread.item(
+        m,
+        41,
+        ItemKind::MarkerAt,
+        &[marker(MarkerPhase::Instant), ticks(41), 4711],
+        &[value(ValueType::Unsigned, 9, 1)],
+    );
+    program.finish(m);
+    golden::check("markers", &mut golden::open(machine.finish()));
+}
+
+#[test]
+fn two_programs_in_one_process_do_not_mix_their_zones() {
+    let (mut machine, mut one) = machine();
+    let mut two = FakeProgram::new(&mut machine, 2, 100);
+    let (a, b) = (one.location("a", "", "", 0, 0), two.location("b", "", "", 0, 0));
+    let (mut first, mut second) = (one.thread(0, 101), two.thread(1, 101));
+    let m = &mut machine;
+    first.begin(m, 1, a, &[]);
+    second.begin(m, 2, b, &[]);
+    first.end(m, 3);
+    second.end(m, 4);
+    one.finish(m);
+    two.finish(m);
+    let mut session = golden::open(machine.finish());
+    let (lines, _) = golden::text(&mut session);
+    assert!(!lines.contains("unfinished"), "{lines}");
+    assert_eq!(session.tables().tracks.len(), 2);
+}
+
+#[test]
+fn a_process_that_runs_another_program_leaves_nothing_open() {
+    let (mut machine, mut program) = machine();
+    let work = program.location("work", "", "", 0, 0);
+    let mut thread = program.thread(0, 100);
+    let m = &mut machine;
+    thread.begin(m, 1, work, &[]);
+    thread.item(m, 2, ItemKind::AsyncBegin, &[work.into(), 1, 0], &[]);
+    thread.item(m, 3, ItemKind::Frame, &[0], &[]);
+    let exec = syscollect_records::TaskRecord { tid: 100, tgid: 100, parent_tid: 100, ..Default::default() };
+    m.task(0, 5, syscollect_records::RecordKind::Exec, "other", exec);
+    program.finish(m);
+    let (lines, _) = golden::text(&mut golden::open(machine.finish()));
+    let exec = lines.find("exec ").unwrap();
+    assert_eq!(lines[..exec].matches(" END").count(), 3, "{lines}");
+    assert_eq!(lines[..exec].matches("unfinished").count(), 3, "{lines}");
+}

@@ -1,0 +1,225 @@
+//! Programs and captures of any content: nothing panics, and whatever comes
+//! out, time never goes back and every slice that begins ends.
+
+use crate::balance::Balance;
+use proptest::prelude::*;
+use syscollect_exporters::TextExporter;
+use syscollect_merge::{Played, Session};
+use syscollect_model::Time;
+use syscollect_records::RecordKind;
+use syscollect_store::{CaptureReader, Definition, ProbeArgument, ProbeDefinition, ProbeRole};
+use syscollect_tests::client::{stack, tag, task_name, text, value};
+use syscollect_tests::{FIRST_BOOTTIME, FakeMachine, FakeProgram, FakeThread, Hit, ticks};
+use syscollect_usdt_client::protocol::{FieldFormat, ItemKind, TextRole, ValueType, ZONE_END};
+
+/// Plays all of it and a part; what was played.
+fn play(capture: Vec<u8>) -> Option<(String, Played)> {
+    let mut session = Session::open(CaptureReader::from_bytes(capture).ok()?).ok()?;
+    let mut range = |from: Option<u64>, to: Option<u64>| {
+        let at = |us: u64| Time(FIRST_BOOTTIME + us * 1_000);
+        let mut exporter = Balance::new(TextExporter::new(Vec::new()));
+        let played = session.play_range(&mut exporter, from.map(at), to.map(at)).unwrap();
+        (String::from_utf8(exporter.into_inner().finish().unwrap()).unwrap(), played)
+    };
+    range(Some(20), Some(60));
+    range(Some(40), None);
+    Some(range(None, None))
+}
+
+/// One thing that a thread, a probe or the kernel does.
+#[derive(Clone, Debug)]
+struct Act {
+    thread: usize,
+    step: u64,
+    what: u8,
+    words: [u64; 3],
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let small = || prop_oneof![0u64..12, any::<u64>()];
+    let act = (0usize..4, 0u64..4, any::<u8>(), [small(), small(), small()]);
+    prop::collection::vec(act.prop_map(|(thread, step, what, words)| Act { thread, step, what, words }), 0..300)
+}
+
+const ROLES: [ProbeRole; 10] = [
+    ProbeRole::Point,
+    ProbeRole::ZoneBegin,
+    ProbeRole::ZoneEnd,
+    ProbeRole::FunctionEntry,
+    ProbeRole::FunctionReturn,
+    ProbeRole::ClientZoneBegin,
+    ProbeRole::ClientZoneEnd,
+    ProbeRole::ClientMessage,
+    ProbeRole::ClientPlot,
+    ProbeRole::ClientFrame,
+];
+
+/// What the items of the program may refer to.
+struct Numbers {
+    location: u32,
+    string: u32,
+    plot: u32,
+    lock: u32,
+    schema: u32,
+}
+
+fn define(program: &mut FakeProgram) -> Numbers {
+    let location = program.location("work", "f", "a.rs", 1, 0);
+    Numbers {
+        location,
+        string: program.string("name"),
+        plot: program.plot("plot", "B"),
+        lock: program.lock("lock", false, location),
+        schema: program.schema("Schema", "category", &[("a", FieldFormat::Text), ("b", FieldFormat::Bytes)]),
+    }
+}
+
+fn more(numbers: &Numbers, words: [u64; 3]) -> Vec<u64> {
+    let role = TextRole::from_number((words[1] % 7) as u8).unwrap_or(TextRole::ZoneText);
+    match words[0] % 8 {
+        0 => text(role, (words[2] % 3) as u32, "some words, more than fit in one item"),
+        1 => tag(role, numbers.string, words[2]),
+        2 => value(ValueType::Unsigned, (words[2] % 3) as u32, words[1]),
+        3 => value(ValueType::String, u32::MAX, numbers.string.into()),
+        4 => task_name(numbers.string, words[1] % 4),
+        5 => stack(&[words[1], words[2], words[0], words[1]]),
+        _ => Vec::new(),
+    }
+}
+
+/// An item of a likely shape, with some words that are not.
+fn likely(machine: &mut FakeMachine, thread: &mut FakeThread, us: u64, act: &Act, numbers: &Numbers) {
+    let [a, b, c] = act.words;
+    let location = if c == 11 { 12_345 } else { u64::from(numbers.location) };
+    let behind = [more(numbers, [b, c, a]), more(numbers, [c, a, b])];
+    let low = |number: u32, high: u64| u64::from(number) | high << 32;
+    let (kind, words): (ItemKind, Vec<u64>) = match act.what % 22 {
+        0..=3 => return thread.begin(machine, us, location as u32, &behind),
+        4..=7 => return thread.end(machine, us),
+        8 => (ItemKind::Message, vec![low(if a % 2 == 0 { numbers.string } else { 0 }, b)]),
+        9 => (ItemKind::Plot, vec![low(numbers.plot, a % 5), b]),
+        10 => (ItemKind::Frame, vec![low(if b % 2 == 0 { numbers.string } else { 0 }, a % 4)]),
+        11 => (ItemKind::AsyncBegin, vec![location, a % 6, b % 4]),
+        12 => (ItemKind::AsyncEnd, vec![a % 6]),
+        13 => (ItemKind::Lock, vec![low(numbers.lock, a % 8), location]),
+        14 => (ItemKind::Alloc, vec![a, b, c]),
+        15 => (ItemKind::Crash, vec![a, b, c]),
+        16 => (ItemKind::Marker, vec![low(numbers.schema, a % 4)]),
+        17 => (ItemKind::MarkerAt, vec![low(numbers.schema, a % 4), ticks(b % 100), 100 + c % 4]),
+        18 => (ItemKind::Lost, vec![a % 50]),
+        19 => (ItemKind::Attached, vec![a % 8]),
+        20 => (ItemKind::OpenZone, vec![low(numbers.location, a % 8), ticks(us)]),
+        _ => (ItemKind::ThreadEnd, vec![]),
+    };
+    thread.item(machine, us, kind, &words, &behind);
+}
+
+fn act(machine: &mut FakeMachine, threads: &mut [FakeThread; 4], numbers: &Numbers, us: &mut [u64; 4], act: &Act) {
+    let at = us[act.thread] + act.step;
+    us[act.thread] = at;
+    let thread = &mut threads[act.thread];
+    let [a, b, c] = act.words;
+    match act.what / 22 {
+        0 => thread.words(machine, at, &[a, b, c]),
+        1 => thread.words(machine, at, &[ticks(at) << 8 | u64::from(ZONE_END) | a & 63]),
+        2 => thread.words(machine, at, &more(numbers, act.words)),
+        3 | 4 => {
+            let probe = (act.what % 11).into();
+            let (tid, stack_pointer) = (thread.chunk.tid, 0x9000 + a % 16 * 8);
+            let texts: &[(u8, &str)] = if b % 2 == 0 { &[(0, "name"), (1, "f"), (2, "file")] } else { &[] };
+            let arguments = &[a, b, c, 1, 2][..if texts.is_empty() { (c % 5) as usize } else { 5 }];
+            machine.hit(0, at, &Hit { tid, pid: 100, probe, arguments, texts, stack_pointer, unreadable: 0 });
+        }
+        5 if act.what % 22 == 0 => machine.exit(1, at, (thread.chunk.tid, 100), "thread"),
+        5 if act.what % 22 == 1 => {
+            let record = syscollect_records::TaskRecord { tid: 100, tgid: 100, parent_tid: 100, ..Default::default() };
+            machine.task(1, at, RecordKind::Exec, "other", record);
+        }
+        5 if act.what % 22 == 2 => thread.chunk.owner += 1,
+        _ => likely(machine, thread, at, act, numbers),
+    }
+}
+
+fn capture(acts: &[Act], chunk_bytes: usize) -> Vec<u8> {
+    let mut machine = FakeMachine::new(2);
+    machine.chunk_bytes(chunk_bytes);
+    machine.process(100, 1, "server", &[(100, "server"), (101, "a"), (102, "b")]);
+    machine.mapping(100, 0, 0x1000, 0, "/bin/server");
+    let probe = |(number, role): (u32, ProbeRole)| ProbeDefinition {
+        probe: number,
+        role,
+        pair: number % 2,
+        name: "probe".into(),
+        arguments: vec![ProbeArgument { name: "x".into(), size: 4, ..ProbeArgument::default() }; 3],
+        named_by: (number % 3 == 0).then_some(0),
+        ..ProbeDefinition::default()
+    };
+    machine.define(&Definition::Probes((0..).zip(ROLES).map(probe).collect()));
+    let mut program = FakeProgram::new(&mut machine, 1, 100);
+    let numbers = define(&mut program);
+    let other = FakeProgram::with_clock(&mut machine, 2, 100, "monotonic");
+    // Nobody told of thread 103, nor of the program of the last lane.
+    let mut last = program.thread(3, 103);
+    last.chunk.client = 3;
+    let mut threads = [program.thread(0, 100), program.thread(1, 101), other.thread(2, 102), last];
+    let mut us = [1; 4];
+    acts.iter().for_each(|step| act(&mut machine, &mut threads, &numbers, &mut us, step));
+    program.finish(&mut machine);
+    machine.finish()
+}
+
+proptest! {
+    #[test]
+    fn programs_of_any_behaviour_make_events_that_balance(acts in acts(), chunk_bytes in 40usize..4000) {
+        let capture = capture(&acts, chunk_bytes);
+        let (lines, played) = play(capture.clone()).unwrap();
+        let (again, _) = play(capture).unwrap();
+        prop_assert_eq!(lines, again, "the same every time");
+        prop_assert!(played.records > 0);
+    }
+
+    #[test]
+    fn damaged_captures_make_events_that_balance(
+        acts in acts(),
+        flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let mut capture = capture(&acts, 200);
+        for (at, byte) in flips {
+            let at = at.index(capture.len());
+            capture[at] = byte;
+        }
+        capture.truncate(cut.index(capture.len() * 2 + 1));
+        play(capture);
+    }
+
+    #[test]
+    fn logs_of_any_content_are_read_or_counted(
+        entries in prop::collection::vec((0u32..9, prop::collection::vec(any::<u32>(), 0..4), prop::collection::vec("[a-z]{0,9}", 0..4)), 0..40),
+        steps in acts(),
+    ) {
+        let mut machine = FakeMachine::new(1);
+        machine.process(100, 1, "server", &[]);
+        let mut program = FakeProgram::new(&mut machine, 1, 100);
+        let numbers: Vec<u32> = entries
+            .iter()
+            .map(|(kind, numbers, texts)| program.entry(*kind, numbers, &texts.iter().map(String::as_str).collect::<Vec<_>>()))
+            .collect();
+        let number = |at: usize| numbers.get(at % numbers.len().max(1)).copied().unwrap_or(1);
+        let mut thread = program.thread(0, 100);
+        let mut us = 1;
+        for (index, step) in steps.iter().enumerate() {
+            us += step.step;
+            let any = Numbers {
+                location: number(index),
+                string: number(index + 1),
+                plot: number(index + 2),
+                lock: number(index + 3),
+                schema: number(index + 4),
+            };
+            likely(&mut machine, &mut thread, us, step, &any);
+        }
+        program.finish(&mut machine);
+        play(machine.finish()).unwrap();
+    }
+}

@@ -1,0 +1,217 @@
+//! Zones and what is said of them.
+
+use crate::balance::Balance;
+use syscollect_exporters::TextExporter;
+use syscollect_model::{LossCause, Time};
+use syscollect_records::task_state;
+use syscollect_store::{Lane, LaneKind};
+use syscollect_tests::client::{color, tag, text, value};
+use syscollect_tests::{FIRST_BOOTTIME, FIRST_RAW, FakeMachine, FakeProgram, golden};
+use syscollect_usdt_client::protocol::{ItemKind, TextRole, ValueType};
+
+/// A machine with a program of one thread, number 100.
+fn machine() -> (FakeMachine, FakeProgram) {
+    let mut machine = FakeMachine::new(1);
+    machine.process(100, 1, "server", &[(100, "server"), (101, "worker")]);
+    let program = FakeProgram::new(&mut machine, 1, 100);
+    (machine, program)
+}
+
+#[test]
+fn zones_lie_between_the_switches_of_their_thread() {
+    let (mut machine, mut program) = machine();
+    let handle = program.location("handle", "server::handle", "src/server.rs", 40, 0x33_6699);
+    let query = program.location("query", "", "", 0, 0);
+    let (rows, frame) = (program.string("rows"), program.string("Frame"));
+    machine.switch(0, 5, task_state::RUNNABLE, 101);
+    let mut worker = program.thread(0, 101);
+    worker.attached(&mut machine, 8, "db worker");
+    let words = [text(TextRole::ZoneText, 0, "GET /"), text(TextRole::ZoneText, 0, "a second line, which is longer")];
+    worker.begin(&mut machine, 10, handle, &words);
+    worker.begin(&mut machine, 12, query, &[color(0xff_0000), value(ValueType::Unsigned, u32::MAX, 7)]);
+    machine.switch(0, 13, task_state::INTERRUPTIBLE, 0);
+    machine.switch(0, 17, task_state::RUNNABLE, 101);
+    worker.words(&mut machine, 18, &value(ValueType::Signed, rows, -3_i64 as u64));
+    worker.words(&mut machine, 18, &text(TextRole::ZoneText, 0, "said later"));
+    worker.words(&mut machine, 18, &text(TextRole::ZoneText, 0, "and once more"));
+    worker.words(&mut machine, 18, &tag(TextRole::ZoneName, frame, 1234));
+    worker.end(&mut machine, 20);
+    worker.end(&mut machine, 22);
+    program.finish(&mut machine);
+    golden::check("zones", &mut golden::open(machine.finish()));
+}
+
+#[test]
+fn a_recording_that_starts_late_is_told_which_zones_are_open_and_a_thread_that_ends_closes_them() {
+    let (mut machine, mut program) = machine();
+    let (outer, inner) = (program.location("outer", "f", "a.rs", 1, 0), program.location("inner", "g", "a.rs", 2, 0));
+    let mut thread = program.thread(0, 101);
+    thread.depth = 2;
+    thread.attached(&mut machine, 10, "late");
+    thread.open_zone(&mut machine, 10, outer, 0, 4);
+    thread.open_zone(&mut machine, 10, inner, 1, 9);
+    thread.end(&mut machine, 15);
+    thread.begin(&mut machine, 16, inner, &[]);
+    machine.exit(0, 20, (101, 100), "worker");
+    program.finish(&mut machine);
+    golden::check("zones_late", &mut golden::open(machine.finish()));
+}
+
+#[test]
+fn after_a_loss_the_thread_says_again_what_is_open() {
+    let (mut machine, mut program) = machine();
+    let names = ["a", "b", "c"].map(|name| program.location(name, "", "", 0, 0));
+    let mut thread = program.thread(0, 101);
+    thread.attached(&mut machine, 1, "");
+    thread.begin(&mut machine, 2, names[0], &[]);
+    thread.begin(&mut machine, 3, names[1], &[]);
+    // Lost: the end of b and the beginning of c.
+    thread.item(&mut machine, 10, ItemKind::Lost, &[2], &[]);
+    thread.attached(&mut machine, 10, "");
+    thread.open_zone(&mut machine, 10, names[0], 0, 2);
+    thread.open_zone(&mut machine, 10, names[2], 1, 7);
+    thread.end(&mut machine, 12);
+    thread.end(&mut machine, 13);
+    machine.declare("zones", None, LossCause::LaneFull, 2);
+    program.finish(&mut machine);
+    golden::check("zones_lost", &mut golden::open(machine.finish()));
+}
+
+#[test]
+fn a_chunk_that_is_missing_leaves_no_zone_open_for_longer_than_it_was() {
+    let (mut machine, mut program) = machine();
+    let names = ["a", "b", "c"].map(|name| program.location(name, "", "", 0, 0));
+    let mut thread = program.thread(3, 101);
+    thread.begin(&mut machine, 1, names[0], &[]);
+    thread.begin(&mut machine, 2, names[1], &[]);
+    machine.end_chunk(thread.to());
+    thread.end(&mut machine, 3);
+    thread.end(&mut machine, 4);
+    thread.begin(&mut machine, 5, names[2], &[]);
+    assert_eq!(machine.drop_chunk(thread.to()), 3);
+    thread.end(&mut machine, 9);
+    thread.begin(&mut machine, 10, names[1], &[]);
+    thread.end(&mut machine, 11);
+    machine.declare("zones", None, LossCause::BufferFull, 3);
+    program.finish(&mut machine);
+    golden::check("zones_missing_chunk", &mut golden::open(machine.finish()));
+}
+
+#[test]
+fn a_ring_that_goes_to_another_thread_closes_the_zones_of_the_first() {
+    let (mut machine, mut program) = machine();
+    let work = program.location("work", "", "", 0, 0);
+    let (mut first, mut second) = (program.thread(0, 100), program.thread(0, 101));
+    second.chunk.owner = 2;
+    first.begin(&mut machine, 1, work, &[]);
+    second.begin(&mut machine, 5, work, &[]);
+    second.end(&mut machine, 6);
+    program.finish(&mut machine);
+    let (lines, _) = golden::text(&mut golden::open(machine.finish()));
+    let zones: Vec<&str> = lines.lines().filter(|line| line.contains("Zones")).map(|line| &line[14..]).collect();
+    assert_eq!(zones.len(), 5, "{lines}");
+    assert!(zones[2].starts_with("server/100 Zones END"), "{lines}");
+    assert!(zones[3].starts_with("worker/101 Zones BEGIN work"), "{lines}");
+}
+
+#[test]
+fn a_program_without_an_invariant_counter_is_placed_by_its_nanoseconds() {
+    let mut machine = FakeMachine::new(1);
+    machine.process(100, 1, "server", &[]);
+    let mut program = FakeProgram::with_clock(&mut machine, 1, 100, "monotonic");
+    let work = program.location("work", "", "", 0, 0);
+    let thread = program.thread(0, 100);
+    machine.switch(0, 49, task_state::RUNNABLE, 100);
+    machine.switch(0, 52, task_state::INTERRUPTIBLE, 0);
+    // The machine's CLOCK_MONOTONIC is 7 ns ahead of its CLOCK_MONOTONIC_RAW.
+    let at = |us: u64| FIRST_RAW + us * 1_000 + 7;
+    thread.words(&mut machine, 50, &[at(50) << 8 | ItemKind::ZoneBegin as u64, work.into()]);
+    thread.words(&mut machine, 51, &[at(51) << 8 | 0xc0]);
+    program.finish(&mut machine);
+    let (lines, _) = golden::text(&mut golden::open(machine.finish()));
+    let times: Vec<&str> = lines.lines().skip(1).take(4).map(|line| line[..13].trim()).collect();
+    assert_eq!(times, ["0.000", "1.000", "2.000", "3.000"], "{lines}");
+}
+
+#[test]
+fn what_no_program_can_have_done_is_counted_and_the_rest_is_played() {
+    let (mut machine, mut program) = machine();
+    let work = program.location("work", "", "", 0, 0);
+    let mut thread = program.thread(0, 101);
+    thread.begin(&mut machine, 10, work, &[]);
+    // An hour before the recording, and an hour after it.
+    let hour = 3_600_000_000 * syscollect_tests::TICKS_PER_US;
+    for odd in [syscollect_tests::ticks(0) - hour, syscollect_tests::ticks(0) + hour] {
+        thread.words(&mut machine, 11, &[odd << 8 | ItemKind::ZoneBegin as u64, work.into()]);
+    }
+    // A location, a plot and a string that nobody defined.
+    thread.item(&mut machine, 12, ItemKind::ZoneBegin, &[999 | 1 << 32], &[]);
+    thread.item(&mut machine, 13, ItemKind::Plot, &[work.into(), 0], &[]);
+    thread.item(&mut machine, 14, ItemKind::Message, &[999], &[]);
+    // Time that goes back stands still.
+    thread.item(&mut machine, 9, ItemKind::Message, &[0], &[text(TextRole::Message, 0, "hello")]);
+    thread.end(&mut machine, 15);
+    // No item: the rest of the chunk cannot be found.
+    thread.words(&mut machine, 16, &[0x99]);
+    thread.end(&mut machine, 17);
+    program.finish(&mut machine);
+    golden::check("zones_hostile", &mut golden::open(machine.finish()));
+}
+
+#[test]
+fn a_part_of_the_time_begins_with_the_zones_that_are_open_then() {
+    let (mut machine, mut program) = machine();
+    let (outer, inner) = (program.location("outer", "", "", 0, 0), program.location("inner", "", "", 0, 0));
+    let mut thread = program.thread(0, 101);
+    thread.attached(&mut machine, 1, "worker");
+    thread.begin(&mut machine, 10, outer, &[]);
+    thread.words(&mut machine, 11, &text(TextRole::ZoneText, 0, "said before"));
+    thread.begin(&mut machine, 20, inner, &[]);
+    thread.end(&mut machine, 30);
+    thread.begin(&mut machine, 40, inner, &[]);
+    thread.end(&mut machine, 60);
+    thread.end(&mut machine, 70);
+    program.finish(&mut machine);
+    let capture = machine.finish();
+    let at = |us: u64| Some(Time(FIRST_BOOTTIME + us * 1_000));
+    let range = |from, to| {
+        let mut session = golden::open(capture.clone());
+        let mut balance = Balance::new(TextExporter::new(Vec::new()));
+        session.play_range(&mut balance, at(from), at(to)).unwrap();
+        let lines = String::from_utf8(balance.into_inner().finish().unwrap()).unwrap();
+        let zones = lines.lines().filter(|line| line.contains("Zones"));
+        zones.map(|line| format!("{} {}", line[..13].trim(), line[14..].trim())).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        range(25, 50),
+        [
+            "0.000 worker/101 Zones BEGIN outer text=\"said before\"",
+            "0.000 worker/101 Zones   BEGIN inner",
+            "5.000 worker/101 Zones   END",
+            "15.000 worker/101 Zones   BEGIN inner",
+            "25.000 worker/101 Zones   END",
+            "25.000 worker/101 Zones END",
+        ]
+    );
+    assert_eq!(
+        range(32, 38),
+        ["0.000 worker/101 Zones BEGIN outer text=\"said before\"", "6.000 worker/101 Zones END"],
+        "nothing happens within"
+    );
+    assert_eq!(range(80, 90), Vec::<String>::new());
+}
+
+#[test]
+fn the_lanes_of_zones_have_no_cpu() {
+    let (mut machine, mut program) = machine();
+    let work = program.location("work", "", "", 0, 0);
+    let mut thread = program.thread(7, 101);
+    thread.begin(&mut machine, 1, work, &[]);
+    machine.drop_chunk(Lane { kind: LaneKind::Zone, cpu: 7 });
+    thread.end(&mut machine, 2);
+    program.finish(&mut machine);
+    let mut session = golden::open(machine.finish());
+    let (lines, played) = golden::text(&mut session);
+    assert_eq!(played.lost, 1);
+    assert!(lines.contains("lost: 1 from zones: damaged"), "{lines}");
+}
