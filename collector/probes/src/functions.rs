@@ -109,7 +109,8 @@ impl<'data> Functions<'data> {
     /// left by an exception: whoever unwinds the stack finds the kernel's address where the return address was.
     pub fn caution(&self) -> Option<&'static str> {
         self.unwinds.then_some(
-            "it has C++ exceptions or Rust panics: one that leaves a probed function ends the program, so name              functions that none leaves",
+            "it has C++ exceptions or Rust panics: one that leaves a probed function ends the program, so name \
+             functions that none leaves",
         )
     }
 
