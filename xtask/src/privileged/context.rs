@@ -91,7 +91,12 @@ impl Context {
     pub(crate) fn start(&self, output: &Path, options: &[&str]) -> Result<Child> {
         let mut arguments = vec!["record", "-o", text(output)?];
         arguments.extend_from_slice(options);
-        let mut recorder = self.command(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        self.start_command(&mut self.command(&arguments), output)
+    }
+
+    /// Starts a command that records to `output`; returns once it records.
+    pub(crate) fn start_command(&self, command: &mut Command, output: &Path) -> Result<Child> {
+        let mut recorder = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let places = [output.to_path_buf(), output.with_extension("syscap.partial")];
         let begun = until("the recording to begin", || {
             let begun = places.iter().any(|path| fs::metadata(path).is_ok_and(|file| file.len() > 0));

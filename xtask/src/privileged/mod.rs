@@ -9,6 +9,7 @@ mod clock;
 pub(crate) mod context;
 mod count;
 mod loss;
+mod probes;
 mod recorded;
 mod samples;
 mod survival;
@@ -39,6 +40,11 @@ const TESTS: &[(&str, Test)] = &[
     ("stacks", test!(samples::stacks)),
     ("killed", test!(survival::killed)),
     ("hidden-files", test!(survival::hidden_files)),
+    ("probes-python", test!(probes::python)),
+    ("probes-exceptions", test!(probes::exceptions)),
+    ("probes-functions", test!(probes::functions)),
+    ("probes-losses", test!(probes::losses)),
+    ("probes-semaphores", test!(probes::semaphores)),
     ("hotplug", test!(clock::hotplug)),
     ("plain-user", test!(bad_days::plain_user)),
     ("unknown-process", test!(bad_days::unknown_process)),

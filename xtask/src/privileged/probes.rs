@@ -1,0 +1,301 @@
+//! Probes in programs that nobody changed: Python's function probes, those of
+//! libstdc++, functions of the C library.
+//!
+//! Compared with how often the programs say that they did it, with what the
+//! kernel shows of their memory, and by both ways of attaching.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
+use syscollect_records::ProbeRecord;
+use syscollect_store::{CaptureReader, Definition, LaneKind, ProbeDefinition, ProbeRole};
+
+use super::context::{Context, finish, number, signal, text, until, wait};
+use crate::report::Outcome;
+
+const PYTHON: &str = "/usr/bin/python3.11";
+const FUNCTION_ZONES: &str = "python:function__entry..function__return";
+/// How the collector is told to attach: by links to many places, by events of the PMU.
+const WAYS: [&str; 2] = ["links", "events"];
+const CALLS: u64 = 1_000;
+
+/// Every call of a Python function is a zone with its name, from the first line on.
+pub(crate) fn python(context: &Context) -> Result<Outcome> {
+    if !has_probes(Path::new(PYTHON)) {
+        return Ok(Outcome::Skipped(format!("{PYTHON} is not there, or has no probes")));
+    }
+    let script = format!("def f(n):\n  return n\nfor i in range({CALLS}): f(i)\nlist(map(f, range({CALLS})))");
+    for way in WAYS {
+        let capture = context.path(&format!("python-{way}.syscap"));
+        record(context, way, &capture, &["--zone", FUNCTION_ZONES], &[PYTHON, "-S", "-c", &script])?;
+        let hits = Hits::read(&capture)?;
+        for role in [ProbeRole::ZoneBegin, ProbeRole::ZoneEnd] {
+            let named = hits.of(role).filter(|hit| hit.texts.get(1).is_some_and(|name| name == "f")).count() as u64;
+            ensure!(
+                named == 2 * CALLS,
+                "{way}: {named} hits of {role:?} are of f, which was called {} times",
+                2 * CALLS
+            );
+        }
+        let (begins, ends) = (hits.of(ProbeRole::ZoneBegin).count(), hits.of(ProbeRole::ZoneEnd).count());
+        ensure!(begins == ends, "{way}: {begins} functions were entered and {ends} left");
+    }
+    Ok(Outcome::Passed(format!("{} calls, {} ways to attach, each entry and return", 2 * CALLS, WAYS.len())))
+}
+
+/// Each exception of a C++ program is seen where it is thrown and where it is caught.
+pub(crate) fn exceptions(context: &Context) -> Result<Outcome> {
+    let source = format!(
+        "#include <stdexcept>\nint main() {{ int n = 0; for (int i = 0; i < {CALLS}; i++)\n\
+         try {{ throw std::runtime_error(\"x\"); }} catch (std::exception &) {{ n++; }}\nreturn n != {CALLS}; }}\n"
+    );
+    let (code, program) = (context.path("throws.cc"), context.path("throws"));
+    fs::write(&code, source)?;
+    let compiled = Command::new("c++").arg("-o").arg(&program).arg(&code).output();
+    if !compiled.is_ok_and(|output| output.status.success()) {
+        return Ok(Outcome::Skipped("there is no C++ compiler".to_owned()));
+    }
+    for way in WAYS {
+        let capture = context.path(&format!("throws-{way}.syscap"));
+        record(context, way, &capture, &["--usdt", "libstdcxx:*"], &[text(&program)?])?;
+        let hits = Hits::read(&capture)?;
+        for name in ["libstdcxx:throw", "libstdcxx:catch"] {
+            let seen = hits.named(name).count() as u64;
+            ensure!(seen == CALLS, "{way}: {seen} hits of {name}, not {CALLS}");
+        }
+    }
+    Ok(Outcome::Passed(format!("{CALLS} throws and {CALLS} catches, {} ways to attach", WAYS.len())))
+}
+
+/// Entries and returns of a library's function, of one process that runs already.
+pub(crate) fn functions(context: &Context) -> Result<Outcome> {
+    for way in WAYS {
+        let Some(mut caller) = Caller::start()? else { return Ok(Outcome::Skipped(format!("no {PYTHON}"))) };
+        let capture = context.path(&format!("functions-{way}.syscap"));
+        let recorder = start(context, way, &capture, &["--function", "libc.so.6:labs", "-p", &caller.pid()])?;
+        caller.call(CALLS)?;
+        context.stop(recorder)?;
+        let hits = Hits::read(&capture)?;
+        for role in [ProbeRole::FunctionEntry, ProbeRole::FunctionReturn] {
+            let seen = hits.of(role).count() as u64;
+            ensure!(seen == CALLS, "{way}: {seen} hits of {role:?}, not {CALLS}");
+        }
+        ensure!(hits.named("labs").count() as u64 == 2 * CALLS, "the function is not named labs");
+    }
+    Ok(Outcome::Passed(format!("{CALLS} entries and returns, {} ways to attach", WAYS.len())))
+}
+
+/// A recorder that does not come in time: what it has and what it lost is what was produced.
+pub(crate) fn losses(context: &Context) -> Result<Outcome> {
+    const MANY: u64 = 200_000;
+    let Some(mut caller) = Caller::start()? else { return Ok(Outcome::Skipped(format!("no {PYTHON}"))) };
+    let capture = context.path("probe-losses.syscap");
+    let recorder = start(context, "links", &capture, &["--function", "libc.so.6:labs", "-p", &caller.pid()])?;
+    signal(recorder.id(), libc::SIGSTOP);
+    let called = caller.call(MANY);
+    signal(recorder.id(), libc::SIGCONT);
+    called?;
+    context.stop(recorder)?;
+    let recorded = Hits::read(&capture)?.hits.len() as u64;
+    let info = context.info(&capture)?;
+    let losses = info["losses"].as_array().context("info tells no losses")?;
+    let of_probes = losses.iter().filter(|loss| loss["lane"] == LaneKind::Probe.name());
+    let lost = of_probes.map(|loss| number(loss, "count")).sum::<Result<u64>>()?;
+    ensure!(lost > 0, "nothing was lost: the test has no obstacle");
+    ensure!(recorded + lost == 2 * MANY, "{recorded} recorded and {lost} lost are not {}", 2 * MANY);
+    Ok(Outcome::Passed(format!("{recorded} recorded + {lost} lost = {}", 2 * MANY)))
+}
+
+/// Semaphores of a program that goes on are as before, also when the recorder was killed.
+pub(crate) fn semaphores(context: &Context) -> Result<Outcome> {
+    for way in WAYS {
+        for kill in [libc::SIGKILL, libc::SIGTERM] {
+            let Some(caller) = Caller::start()? else { return Ok(Outcome::Skipped(format!("no {PYTHON}"))) };
+            if !has_probes(Path::new(PYTHON)) {
+                return Ok(Outcome::Skipped(format!("{PYTHON} has no probes")));
+            }
+            let before = caller.semaphores()?;
+            let capture = context.path(&format!("semaphores-{way}-{kill}.syscap"));
+            let recorder = start(context, way, &capture, &["--zone", FUNCTION_ZONES])?;
+            let raised = caller.semaphores()?;
+            ensure!(raised["function__entry"] == before["function__entry"] + 1, "not raised: {raised:?}");
+            signal(recorder.id(), kill);
+            wait(recorder)?;
+            let after = until("semaphores to be lowered", || {
+                let now = caller.semaphores().ok()?;
+                (now == before).then_some(now)
+            });
+            after.with_context(|| format!("{way}, signal {kill}: before {before:?}, now {:?}", caller.semaphores()))?;
+        }
+    }
+    Ok(Outcome::Passed(format!("{} ways to attach, killed and terminated", WAYS.len())))
+}
+
+/// Records a command alone, attached in one of [`WAYS`].
+fn record(context: &Context, way: &str, capture: &Path, options: &[&str], command: &[&str]) -> Result<()> {
+    let mut arguments = vec!["record", "-o", text(capture)?, "--only"];
+    arguments.extend_from_slice(options);
+    arguments.push("--");
+    arguments.extend_from_slice(command);
+    let said = finish(context.command(&arguments).env("SYSCOLLECT_UPROBES", way))?;
+    ensure!(said.status.success(), "the recording ended with {}:\n{}{}", said.status, said.stdout, said.stderr);
+    Ok(())
+}
+
+/// Starts a recorder that attaches in one of [`WAYS`]; returns once it records.
+fn start(context: &Context, way: &str, capture: &Path, options: &[&str]) -> Result<Child> {
+    let mut arguments = vec!["record", "--stacks", "none", "--freq", "0", "-o", text(capture)?];
+    arguments.extend_from_slice(options);
+    let mut command = context.command(&arguments);
+    context.start_command(command.env("SYSCOLLECT_UPROBES", way), capture)
+}
+
+/// Whether Debian's probes are in the file.
+fn has_probes(path: &Path) -> bool {
+    let found = fs::read(path).map(|bytes| syscollect_probes::usdt_probes(&bytes[..]));
+    matches!(found, Ok(Ok(found)) if found.probes.iter().any(|probe| probe.name == "function__entry"))
+}
+
+/// A hit as it lies in the capture.
+struct Hit {
+    probe: u32,
+    texts: Vec<String>,
+}
+
+/// All hits of a capture, and what their numbers mean.
+struct Hits {
+    hits: Vec<Hit>,
+    definitions: BTreeMap<u32, ProbeDefinition>,
+}
+
+impl Hits {
+    fn read(path: &Path) -> Result<Self> {
+        let reader = CaptureReader::open(path)?;
+        let (mut hits, mut definitions) = (Vec::new(), BTreeMap::new());
+        for lane in reader.lanes() {
+            for entry in reader.chunks(lane) {
+                let chunk = reader.read(entry)?;
+                match lane.kind {
+                    LaneKind::Probe => hits.append(&mut hits_in(&chunk.data)?),
+                    LaneKind::Definition => {
+                        if let Ok(Definition::Probes(probes)) = serde_json::from_slice(&chunk.data) {
+                            definitions.extend(probes.into_iter().map(|probe| (probe.probe, probe)));
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        if let Some(hit) = hits.iter().find(|hit: &&Hit| !definitions.contains_key(&hit.probe)) {
+            bail!("no definition of probe {}", hit.probe);
+        }
+        Ok(Self { hits, definitions })
+    }
+
+    fn of(&self, role: ProbeRole) -> impl Iterator<Item = &Hit> {
+        self.hits.iter().filter(move |hit| self.definitions[&hit.probe].role == role)
+    }
+
+    fn named(&self, name: &str) -> impl Iterator<Item = &Hit> {
+        self.hits.iter().filter(move |hit| self.definitions[&hit.probe].name == name)
+    }
+}
+
+fn hits_in(mut data: &[u8]) -> Result<Vec<Hit>> {
+    let mut hits = Vec::new();
+    while !data.is_empty() {
+        let record = ProbeRecord::from_bytes(data).context("a record is cut")?;
+        let (bytes, rest) = data.split_at_checked(usize::from(record.size)).context("a record is cut")?;
+        let mut texts = bytes.get(ProbeRecord::SIZE + 8 * usize::from(record.arguments)..).context("too short")?;
+        let mut found = Vec::new();
+        while let [low, high, _, _, ..] = *texts {
+            let length = usize::from(u16::from_le_bytes([low, high]));
+            let words = texts.get(4..4 + length).context("a text is cut")?;
+            found.push(String::from_utf8_lossy(words).into_owned());
+            texts = texts.get((4 + length).next_multiple_of(8)..).unwrap_or_default();
+        }
+        hits.push(Hit { probe: record.probe, texts: found });
+        data = rest;
+    }
+    Ok(hits)
+}
+
+/// A Python program that calls `labs` of the C library so often as it is told.
+struct Caller {
+    child: Child,
+    answers: BufReader<std::process::ChildStdout>,
+}
+
+impl Caller {
+    /// `None` where there is no such Python.
+    fn start() -> Result<Option<Self>> {
+        const SCRIPT: &str = "import ctypes, sys\nlabs = ctypes.CDLL('libc.so.6').labs\nprint('{}', flush=True)\n\
+                              for line in sys.stdin:\n  for i in range(int(line)): labs(i)\n  print('{}', flush=True)\n";
+        if !Path::new(PYTHON).exists() {
+            return Ok(None);
+        }
+        let mut command = Command::new(PYTHON);
+        let mut child = command.args(["-S", "-c", SCRIPT]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let answers = BufReader::new(child.stdout.take().context("no output of the program")?);
+        let mut caller = Self { child, answers };
+        caller.answer()?;
+        Ok(Some(caller))
+    }
+
+    fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+
+    /// Waits until the program has done so many calls.
+    fn call(&mut self, times: u64) -> Result<()> {
+        writeln!(self.child.stdin.as_mut().context("no input of the program")?, "{times}")?;
+        self.answer()
+    }
+
+    fn answer(&mut self) -> Result<()> {
+        let mut line = String::new();
+        self.answers.read_line(&mut line)?;
+        let _: Value = serde_json::from_str(&line).with_context(|| format!("the program said {line:?}"))?;
+        Ok(())
+    }
+
+    /// The program's semaphores by their probes' names, as its memory holds them.
+    fn semaphores(&self) -> Result<BTreeMap<String, u16>> {
+        let bytes = fs::read(PYTHON)?;
+        let maps = fs::read_to_string(format!("/proc/{}/maps", self.pid()))?;
+        let memory = File::open(format!("/proc/{}/mem", self.pid()))?;
+        let mut found = BTreeMap::new();
+        for probe in syscollect_probes::usdt_probes(&bytes[..])?.probes {
+            let Some(semaphore) = probe.semaphore else { continue };
+            let address = maps.lines().find_map(|line| address_of(line, semaphore)).context("not mapped")?;
+            let mut value = [0; 2];
+            memory.read_exact_at(&mut value, address)?;
+            found.insert(probe.name, u16::from_le_bytes(value));
+        }
+        Ok(found)
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        // It may have ended; then there is nothing to end or to wait for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Where a place of Python's file lies in memory, if this line of its map is its writable part.
+fn address_of(line: &str, offset: u64) -> Option<u64> {
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let [range, "rw-p", start_offset, _, _, PYTHON] = fields[..] else { return None };
+    let (start, end) = range.split_once('-')?;
+    let hex = |text| u64::from_str_radix(text, 16).ok();
+    let (start, end, first) = (hex(start)?, hex(end)?, hex(start_offset)?);
+    (first..first + (end - start)).contains(&offset).then(|| start + offset - first)
+}
