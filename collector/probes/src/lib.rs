@@ -2,7 +2,7 @@
 //!
 //! **Duties.** List the USDT probes of an ELF file ([`usdt_probes`]) with where they lie and
 //! how their [`Argument`]s are read, and its functions ([`Functions`]); understand what a user
-//! wants probed ([`Spec`], [`parse_file`]); name what is [`nearest`] where nothing matches.
+//! wants probed ([`Spec`], [`parse_file`]); name what is [`nearest()`] where nothing matches.
 //!
 //! **Non-goals.** No kernel interface, no processes, no files: bytes and text come in, types
 //! go out. What is attached where, and what a hit then means, is for `syscollect-capture`.
