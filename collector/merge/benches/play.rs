@@ -2,7 +2,9 @@
 //!
 //! - `merge`: ordering alone, over lists in memory;
 //! - `decode`: one lane read, unpacked and played: no merge, no stacks;
-//! - `play`: a machine of two CPUs with stacks in every event.
+//! - `play`: a machine of two CPUs with stacks in every event;
+//! - `zones`: two threads of a marked program, three zones deep, a message for
+//!   every eighth of them; the elements are zones, each a beginning and an end.
 //!
 //! `cargo bench -p syscollect-merge`; the elements of the throughput are events.
 #![allow(missing_docs, reason = "criterion's macros make functions without documentation")]
@@ -16,7 +18,9 @@ use syscollect_merge::order::{Cursor, Merge};
 use syscollect_model::{Event, Exporter, Loss, RecorderSummary, SessionInfo, Tables, Time};
 use syscollect_records::{SchedRecord, task_state};
 use syscollect_store::CaptureReader;
-use syscollect_tests::{FakeMachine, Stacks};
+use syscollect_tests::client::text;
+use syscollect_tests::{FakeMachine, FakeProgram, Stacks};
+use syscollect_usdt_client::protocol::{ItemKind, TextRole};
 
 /// Takes events and keeps none.
 struct Null(u64);
@@ -116,5 +120,41 @@ fn play(criterion: &mut Criterion) {
     play_capture(criterion, "play", &ping_pong(2, 3_500_000, 500), 3_500_000);
 }
 
-criterion_group!(benches, merge, decode, play);
+/// Zones of two threads, in rings that were drained every few milliseconds.
+fn marked(zones: u64) -> Vec<u8> {
+    let mut machine = FakeMachine::new(1);
+    machine.process(100, 1, "marked", &[(100, "one"), (101, "two")]);
+    let mut program = FakeProgram::new(&mut machine, 1, 100);
+    let places: Vec<u32> = (0..20).map(|line| program.location("work", "f", "a.rs", line, 0)).collect();
+    for (lane, tid) in [(0, 100), (1, 101)] {
+        let mut thread = program.thread(lane, tid);
+        for us in (10..10 + zones).step_by(3).filter(|us| us / 3 % 2 == u64::from(lane)) {
+            for depth in 0..3 {
+                thread.begin(&mut machine, us * 2 + depth, places[(us % 20) as usize], &[]);
+            }
+            if us % 8 == 0 {
+                let said = [text(TextRole::Message, 0, "something of no meaning")];
+                thread.item(&mut machine, us * 2 + 3, ItemKind::Message, &[0], &said);
+            }
+            (0..3).for_each(|depth| thread.end(&mut machine, us * 2 + 3 + depth));
+        }
+    }
+    program.finish(&mut machine);
+    machine.finish()
+}
+
+fn zones(criterion: &mut Criterion) {
+    play_capture(criterion, "zones", &marked(2_000_000), 2_000_000);
+    let capture = marked(2_000_000);
+    let mut group = criterion.benchmark_group("zones");
+    group.sample_size(10);
+    group.throughput(Throughput::Elements(2_000_000));
+    group.bench_function("open", |bencher| {
+        let reader = || CaptureReader::from_bytes(capture.clone()).unwrap();
+        bencher.iter_batched(reader, |reader| Session::open(reader).unwrap(), BatchSize::PerIteration);
+    });
+    group.finish();
+}
+
+criterion_group!(benches, merge, decode, play, zones);
 criterion_main!(benches);

@@ -44,6 +44,7 @@ mod probes;
 mod session;
 mod source;
 mod stacks;
+mod steps;
 mod symbols;
 mod tasks;
 mod thread_ids;

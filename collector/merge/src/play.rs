@@ -8,7 +8,7 @@ use crate::probes::cursor::ProbeCursor;
 use crate::session::Session;
 use crate::source::{Item, Source};
 use crate::stacks::{Resolved, Resolver, StackCache};
-use crate::tasks::{Step, add_process, add_thread, unknown_name};
+use crate::tasks::{add_process, add_thread, unknown_name};
 use crate::thread_ids::ThreadIds;
 use crate::zones::Marked;
 use crate::zones::cursor::ZoneCursor;
@@ -59,7 +59,7 @@ pub(crate) struct Found {
 /// A lane while it is played.
 pub(crate) struct LaneState {
     pub(crate) lane: Lane,
-    current: Option<ThreadId>,
+    pub(crate) current: Option<ThreadId>,
     stacks: StackCache,
     gaps: GapCauses,
     /// Time of its last record.
@@ -208,7 +208,7 @@ impl<'a, E: Exporter> Player<'a, E> {
     }
 
     #[inline]
-    fn count(&mut self, kind: RecordKind) {
+    pub(crate) fn count(&mut self, kind: RecordKind) {
         self.counts[kind as usize] += 1;
         self.records += 1;
         if self.first.is_none() {
@@ -465,60 +465,10 @@ impl<'a, E: Exporter> Player<'a, E> {
             }
         }
     }
-
-    /// A step in the life of tasks.
-    fn step(&mut self, step: Step, task_lanes: &mut Vec<(Lane, GapCauses)>) -> Result<(), E::Error> {
-        let event = match step {
-            Step::Record(kind) => {
-                self.count(kind);
-                return Ok(());
-            }
-            Step::Bind(tid, thread) => {
-                self.threads.bind(tid, thread);
-                return Ok(());
-            }
-            Step::Replace { old, new } => {
-                let running = self.lanes.iter_mut().filter(|lane| lane.current == Some(old));
-                running.for_each(|lane| lane.current = Some(new));
-                return Ok(());
-            }
-            Step::Lost(lane, count) => loss(lane, self.losses.cause_before_collector(lane), count, None),
-            Step::Missing(lane, count) => return self.missing_tasks(lane, count, task_lanes),
-            Step::ProcessStart(process) => Event::ProcessStart(process),
-            Step::ProcessExec(process, name) => {
-                self.close_process(process)?;
-                Event::ProcessExec(process, name)
-            }
-            Step::ProcessEnd(process) => {
-                self.close_process(process)?;
-                Event::ProcessEnd(process)
-            }
-            Step::ThreadStart(thread) => Event::ThreadStart(thread),
-            Step::ThreadName(thread, name) => Event::ThreadName(thread, name),
-            Step::ThreadEnd(thread) => {
-                self.close_thread(thread)?;
-                Event::ThreadEnd(thread)
-            }
-        };
-        self.emit(&event)
-    }
-
-    fn missing_tasks(
-        &mut self,
-        lane: Lane,
-        count: u64,
-        task_lanes: &mut Vec<(Lane, GapCauses)>,
-    ) -> Result<(), E::Error> {
-        let index = task_lanes.iter().position(|(of, _)| *of == lane).unwrap_or_else(|| {
-            task_lanes.push((lane, GapCauses::new(self.losses.declared_chunks(lane))));
-            task_lanes.len() - 1
-        });
-        let parts = task_lanes[index].1.divide(count);
-        parts.into_iter().try_for_each(|(cause, count)| self.emit(&loss(lane, cause, count, None)))
-    }
 }
 
-fn loss(lane: Lane, cause: LossCause, count: u64, between: Option<(Time, Time)>) -> Event {
+/// An event that tells of a loss.
+pub(crate) fn loss(lane: Lane, cause: LossCause, count: u64, between: Option<(Time, Time)>) -> Event {
     let (lane, cpu) = lane_key(lane);
     Event::Loss(Loss { lane, cpu, cause, count, between })
 }

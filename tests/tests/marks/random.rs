@@ -130,7 +130,7 @@ fn act(machine: &mut FakeMachine, threads: &mut [FakeThread; 4], numbers: &Numbe
             let arguments = &[a, b, c, 1, 2][..if texts.is_empty() { (c % 5) as usize } else { 5 }];
             machine.hit(0, at, &Hit { tid, pid: 100, probe, arguments, texts, stack_pointer, unreadable: 0 });
         }
-        5 if act.what % 22 == 0 => machine.exit(1, at, (thread.chunk.tid, 100), "thread"),
+        5 if act.what.is_multiple_of(22) => machine.exit(1, at, (thread.chunk.tid, 100), "thread"),
         5 if act.what % 22 == 1 => {
             let record = syscollect_records::TaskRecord { tid: 100, tgid: 100, parent_tid: 100, ..Default::default() };
             machine.task(1, at, RecordKind::Exec, "other", record);

@@ -221,7 +221,7 @@ fn format_of(format: protocol::FieldFormat) -> FieldFormat {
 fn entry(data: &[u8]) -> Option<(u32, &[u8], usize)> {
     let mut header = Body(data);
     let (size, kind) = (header.number()? as usize, header.number()?);
-    if size < HEADER || size > LONGEST || !size.is_multiple_of(8) {
+    if !(HEADER..=LONGEST).contains(&size) || !size.is_multiple_of(8) {
         return None;
     }
     Some((kind, data.get(HEADER..size)?, size))

@@ -15,13 +15,16 @@ pub(crate) struct KnownStack {
     pub(crate) defined: Defined,
 }
 
+/// Stacks by their return addresses.
+type ByAddresses = FxHashMap<Box<[u64]>, KnownStack>;
+
 /// The distinct stacks of all programs.
 #[derive(Debug, Default)]
 pub(crate) struct ProgramStacks {
     /// What lay where; empty where there are no stacks.
     spaces: AddressSpaces,
-    /// By process and epoch of its mappings, then by return addresses.
-    known: FxHashMap<(u32, usize), FxHashMap<Box<[u64]>, KnownStack>>,
+    /// By process and epoch of its mappings.
+    known: FxHashMap<(u32, usize), ByAddresses>,
     count: u32,
 }
 
