@@ -25,7 +25,7 @@ pub struct UsdtProbe {
     pub offset: u64,
     /// Where its semaphore lies in the file, bytes: a `u16` that counts who listens; `None` if it has none.
     pub semaphore: Option<u64>,
-    /// Its arguments, at most [`ARGUMENTS_MAX`](crate::ARGUMENTS_MAX).
+    /// Its arguments, at most [`ARGUMENTS_MAX`].
     pub arguments: Vec<Argument>,
 }
 
