@@ -283,7 +283,30 @@ impl Threads {
             });
         })?;
         self.names.set(thread, name);
+        // A name that a program gave to its first thread is none of the process.
+        let process = tables.thread(thread).process;
+        let row = tables.process(process);
+        if row.pid == tid && row.name != name && !row.command_line.is_empty() {
+            // A nanosecond later: of one time, the reader would take the rename last.
+            return self.restate_process(stream, Time(time.0.saturating_add(1)), process, tables);
+        }
         Ok(())
+    }
+
+    /// Writes a process again: the reader takes the name of its first thread for its own.
+    fn restate_process<W: Write>(
+        &mut self,
+        stream: &mut Stream<W>,
+        time: Time,
+        process: ProcessId,
+        tables: &Tables,
+    ) -> Result<(), ExportError> {
+        stream.packet(|message| {
+            self.sequence.head(message, Some(time));
+            message.message(packet::PROCESS_TREE, |message| {
+                message.message(tree::PROCESSES, |fields| write_process(fields, process, tables));
+            });
+        })
     }
 
     /// A process runs another program.
@@ -309,12 +332,7 @@ impl Threads {
         if row.command_line.is_empty() {
             return Ok(());
         }
-        stream.packet(|message| {
-            self.sequence.head(message, Some(time));
-            message.message(packet::PROCESS_TREE, |message| {
-                message.message(tree::PROCESSES, |fields| write_process(fields, process, tables));
-            });
-        })
+        self.restate_process(stream, time, process, tables)
     }
 
     /// A thread begins to exit.

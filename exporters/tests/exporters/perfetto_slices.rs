@@ -1,10 +1,11 @@
 //! What programs say of themselves, in a trace.
 
+use crate::decode::{Fields, packets};
 use crate::replay::{Replay, Slice, replay};
 use crate::story::{self, Story};
 use std::collections::BTreeMap;
 use syscollect_exporters::PerfettoExporter;
-use syscollect_model::{Event, Field, Scope, SliceMore, Time, TrackId, Value};
+use syscollect_model::{Event, Field, Scope, SleepState, SliceMore, Time, TrackId, Value};
 
 fn export(story: &Story) -> Replay {
     let mut exporter = PerfettoExporter::new(Vec::new());
@@ -99,6 +100,27 @@ fn memory_is_a_counter_of_each_pool() {
     assert_eq!(of("process 300/Memory/heap"), [64.0, 164.0, 100.0, 100.0]);
     assert_eq!(of("process 300/Memory/textures"), [4096.0]);
     assert_eq!(of("process 300/queue"), [3.5]);
+}
+
+#[test]
+fn a_name_that_a_program_gives_to_its_first_thread_does_not_become_the_processs() {
+    let mut story = Story::new();
+    let (process, first) = story.process(10, 1, "server", &["/bin/server"]);
+    let second = story.thread(11, process, "server");
+    story.switch(0, story::IDLE, story::off(SleepState::Runnable), first);
+    for (thread, name) in [(first, "main loop"), (second, "worker"), (first, "server")] {
+        let name = story.name(name);
+        story.then(Event::ThreadName(thread, name));
+    }
+    let mut exporter = PerfettoExporter::new(Vec::new());
+    story.play(&mut exporter, &story::session(), &[], None).unwrap();
+    let packets = packets(&exporter.finish().unwrap());
+    let trees = packets.iter().map(|packet| Fields::parse(packet)).filter(|packet| {
+        let processes = packet.message(2).messages(1);
+        processes.iter().any(|process| process.number(1) == Some(10))
+    });
+    let times: Vec<_> = trees.map(|packet| packet.number(8).unwrap() - story::START).collect();
+    assert_eq!(times, [0, 1_001], "at the beginning, and after the one name that is not the process's");
 }
 
 #[test]
