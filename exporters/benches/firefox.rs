@@ -1,6 +1,8 @@
 //! What an event costs in a Firefox profile and in added-up stacks: synthetic sessions into a sink.
 
 mod synthetic;
+#[path = "synthetic/zones.rs"]
+mod zones;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
@@ -48,5 +50,20 @@ fn stacks(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, firefox, stacks);
+fn marked(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("firefox");
+    group.sample_size(10).throughput(Throughput::Elements(EVENTS));
+    let mut tables = zones::tables();
+    group.bench_function("zones", |bencher| {
+        bencher.iter(|| {
+            let mut exporter =
+                FirefoxExporter::new(std::io::sink(), FirefoxOptions { gzip: true, ..Default::default() });
+            zones::play(&mut exporter, &mut tables, EVENTS).expect("nothing refuses an event");
+            black_box(exporter.finish().expect("a sink takes everything"))
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, firefox, marked, stacks);
 criterion_main!(benches);

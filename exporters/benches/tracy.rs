@@ -1,6 +1,8 @@
 //! What an event costs to collect and to write for Tracy: synthetic sessions into a sink.
 
 mod synthetic;
+#[path = "synthetic/zones.rs"]
+mod zones;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
@@ -26,5 +28,19 @@ fn tracy(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, tracy);
+fn marked(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("tracy");
+    group.sample_size(10).throughput(Throughput::Elements(EVENTS));
+    let mut tables = zones::tables();
+    group.bench_function("zones", |bencher| {
+        bencher.iter(|| {
+            let mut exporter = TracyExporter::new(std::io::sink());
+            zones::play(&mut exporter, &mut tables, EVENTS).expect("a sink takes everything");
+            black_box(exporter.finish().expect("a sink takes everything"))
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, tracy, marked);
 criterion_main!(benches);

@@ -1,58 +1,54 @@
-//! A program that marks all it does: zones in zones on a few threads, the same on every run.
+//! A program that marks what it does: four threads with nested zones of few
+//! places, every fourth with a text of its own.
 
 use syscollect_model::{
-    Event, Exporter, Field, Location, LocationId, Process, ProcessId, Scope, SessionInfo, Slice, SliceMore, Tables,
-    Thread, ThreadId, Time, Track, TrackKind, Value,
+    Event, Exporter, Field, Location, LocationId, ProcessId, Scope, SessionInfo, Slice, SliceMore, StringId, Tables,
+    Thread, ThreadId, Time, Track, TrackId, TrackKind, Value,
 };
 
-/// Threads of the program.
 const THREADS: u32 = 4;
-/// Zones inside each other.
-const DEPTH: usize = 4;
+const PLACES: u32 = 100;
 
-/// The program's tables, and the events that are repeated: of each thread, a
-/// zone of some depth, in which the innermost one has a text and a value.
-pub(crate) fn tables() -> (Tables, Vec<Event>) {
+/// The program's tables.
+pub(crate) fn tables() -> Tables {
     let mut tables = Tables::default();
-    let [name, zones, file, text, value] =
-        ["program", "Zones", "src/main.rs", "text", "value"].map(|word| tables.strings.intern(word));
-    let process = ProcessId(tables.processes.len() as u32);
-    tables.processes.push(Process {
-        pid: 100,
-        parent_pid: None,
-        name,
-        command_line: Vec::new(),
-        start: None,
-        end: None,
-        kernel: false,
-    });
-    let names: Vec<_> = (0..DEPTH).map(|depth| tables.strings.intern(&format!("zone {depth}"))).collect();
-    tables.locations = (1..).zip(&names).map(|(line, function)| Location { function: *function, file, line }).collect();
-    let mut events = Vec::new();
-    for number in 0..THREADS {
-        tables.threads.push(Thread { tid: 100 + number, process, name, start: None, end: None });
-        let thread = ThreadId(tables.threads.len() as u32 - 1);
-        let track = tables.add_track(Track { scope: Scope::Thread(thread), name: zones, kind: TrackKind::Slices });
-        for (location, name) in (0..).map(LocationId).zip(&names) {
-            events.push(Event::SliceBegin(track, Slice { location: Some(location), ..Slice::named(*name) }));
-        }
-        let said = [(text, Value::Text("what it is about".into())), (value, Value::Unsigned(u64::from(number)))];
-        let fields = said.map(|(name, value)| Field { name, value }).to_vec();
-        events.push(Event::SliceMore(track, SliceMore { fields, ..SliceMore::default() }));
-        events.extend((0..DEPTH).map(|_| Event::SliceEnd(track)));
+    let name = tables.strings.intern("Zones");
+    for tid in 1..=THREADS {
+        let thread = tables.strings.intern(&format!("worker {tid}"));
+        tables.threads.push(Thread { tid, process: ProcessId(0), name: thread, start: None, end: None });
+        tables.add_track(Track { scope: Scope::Thread(ThreadId(tid)), name, kind: TrackKind::Slices });
     }
-    (tables, events)
+    for line in 0..PLACES {
+        let [function, file] = [format!("function_{line}"), format!("src/part_{line}.rs")];
+        let [function, file] = [function, file].map(|text| tables.strings.intern(&text));
+        tables.locations.push(Location { function, file, line });
+    }
+    tables.strings.intern("text");
+    tables
 }
 
-/// Plays `count` events into an exporter.
-pub(crate) fn play<E: Exporter>(
-    exporter: &mut E,
-    (tables, events): &(Tables, Vec<Event>),
-    count: u64,
-) -> Result<(), E::Error> {
+/// Plays `count` zones into an exporter.
+pub(crate) fn play<E: Exporter>(exporter: &mut E, tables: &mut Tables, count: u64) -> Result<(), E::Error> {
+    let text = tables.strings.intern("text");
     exporter.begin(&SessionInfo::default(), tables)?;
-    for (time, event) in (0..count).zip(events.iter().cycle()) {
-        exporter.event(Time(1_000_000_000 + time * 50), event, tables)?;
+    for index in 0..count / 2 {
+        let track = TrackId((index % u64::from(THREADS)) as u32);
+        let at = |step| Time(1_000 + index * 400 + step);
+        let place = (index % u64::from(PLACES)) as u32;
+        exporter.event(at(0), &Event::SliceBegin(track, zone(place, tables)), tables)?;
+        exporter.event(at(100), &Event::SliceBegin(track, zone((place + 1) % PLACES, tables)), tables)?;
+        if index % 2 == 0 {
+            let fields = vec![Field { name: text, value: Value::Text(format!("request {index}").into()) }];
+            exporter.event(at(150), &Event::SliceMore(track, SliceMore { fields, ..SliceMore::default() }), tables)?;
+        }
+        exporter.event(at(200), &Event::SliceEnd(track), tables)?;
+        exporter.event(at(300), &Event::SliceEnd(track), tables)?;
     }
     exporter.end(&[], None, tables)
+}
+
+fn zone(place: u32, tables: &Tables) -> Slice {
+    let location = LocationId(place);
+    let name: StringId = tables.location(location).function;
+    Slice { location: Some(location), color: Some(0x40_80_c0), ..Slice::named(name) }
 }
