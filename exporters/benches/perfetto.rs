@@ -25,11 +25,11 @@ fn perfetto(criterion: &mut Criterion) {
             });
         });
     }
-    let program = zones::tables();
+    let mut program = zones::tables();
     group.bench_function(BenchmarkId::new("export", "zones"), |bencher| {
         bencher.iter(|| {
             let mut exporter = PerfettoExporter::new(std::io::sink());
-            zones::play(&mut exporter, &program, EVENTS).expect("a sink takes everything");
+            zones::play(&mut exporter, &mut program, EVENTS).expect("a sink takes everything");
             black_box(exporter.finish().expect("a sink takes everything"))
         });
     });

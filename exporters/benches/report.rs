@@ -25,11 +25,11 @@ fn report(criterion: &mut Criterion) {
             });
         });
     }
-    let program = zones::tables();
+    let mut program = zones::tables();
     group.bench_function(BenchmarkId::new("sum-up", "zones"), |bencher| {
         bencher.iter(|| {
             let mut exporter = ReportExporter::new(ReportOptions::default());
-            let Ok(()) = zones::play(&mut exporter, &program, EVENTS);
+            let Ok(()) = zones::play(&mut exporter, &mut program, EVENTS);
             black_box(exporter.finish())
         });
     });
