@@ -19,7 +19,7 @@ pub(crate) struct Zone {
     start: i64,
     /// -1 while it is open.
     end: i64,
-    /// What else is said of it: a row of [`Extras`]; 0 is nothing.
+    /// What else is said of it: a row of [`Shared`]'s extras, from 1; 0 is nothing.
     extra: u32,
     children: u32,
     location: i16,
