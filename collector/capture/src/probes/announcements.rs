@@ -29,7 +29,11 @@ impl Announcements {
         // SAFETY: the call returned a new descriptor that nobody else owns.
         let wake = Arc::new(unsafe { OwnedFd::from_raw_fd(wake) });
         let woken = wake.clone();
-        let work = move || forward(ring, &ready, &woken, &zones);
+        let work = move || {
+            // Who announces may end within a millisecond, on a busy machine.
+            crate::collector::go_first();
+            forward(ring, &ready, &woken, &zones);
+        };
         let thread = std::thread::Builder::new().name("announcements".into()).spawn(work)?;
         Ok(Self { wake, thread: Some(thread) })
     }

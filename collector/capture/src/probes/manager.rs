@@ -49,7 +49,6 @@ pub(super) struct Told {
     pub(super) files: AtomicU64,
     pub(super) places: AtomicU64,
     pub(super) scanned: AtomicU64,
-    pub(super) detach_us: AtomicU64,
     stopping: AtomicBool,
 }
 
@@ -183,9 +182,8 @@ fn manage(work: Work, messages: &Receiver<Message>, done: &Sender<()>, told: &To
         }
         mapped.scan_mapping(&mut scanner, mapping);
     }
-    let began = std::time::Instant::now();
+    // Detaches everything.
     drop(scanner);
-    told.detach_us.store(began.elapsed().as_micros() as u64, Ordering::Relaxed);
 }
 
 /// What is known of mapped files.

@@ -42,8 +42,26 @@ pub(super) struct Plan {
     pub(super) points: Vec<Planned>,
     /// Where rings are announced.
     pub(super) rings: Vec<Planned>,
-    /// The specs that something here was asked for by, by their index.
-    pub(super) matched: Vec<usize>,
+    /// The parts of specs that something here was asked for by.
+    pub(super) matched: Vec<Part>,
+}
+
+/// A part of a spec that has to match something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Part {
+    /// The spec's index.
+    pub(super) spec: usize,
+    /// It is the end of a zone, not its begin or all there is.
+    pub(super) is_end: bool,
+}
+
+impl Plan {
+    /// A part of a spec matches something here.
+    pub(super) fn matches(&mut self, part: Part) {
+        if !self.matched.contains(&part) {
+            self.matched.push(part);
+        }
+    }
 }
 
 /// Gives out numbers.
@@ -89,9 +107,7 @@ impl Planner {
                     path,
                 };
                 self.add_usdt(&sites, meaning, plan);
-                if !plan.matched.contains(&index) {
-                    plan.matched.push(index);
-                }
+                plan.matches(Part { spec: index, is_end: role == ProbeRole::ZoneEnd });
             }
         };
         match spec {
@@ -184,8 +200,8 @@ impl Planner {
                 });
             }
         }
-        if !functions.is_empty() && !plan.matched.contains(&index) {
-            plan.matched.push(index);
+        if !functions.is_empty() {
+            plan.matches(Part { spec: index, is_end: false });
         }
     }
 
@@ -267,7 +283,8 @@ mod tests {
         let roles: Vec<_> = plan.definitions.iter().map(|one| (one.role, one.pair, one.named_by)).collect();
         assert_eq!(roles, [(ProbeRole::ZoneBegin, 5, Some(1)), (ProbeRole::ZoneEnd, 5, None)]);
         let texts: Vec<_> = plan.points[0].arguments.iter().map(|(_, text)| *text).collect();
-        assert_eq!((texts, plan.matched), (vec![Text::Always, Text::Always, Text::Never], vec![3]));
+        assert_eq!(texts, [Text::Always, Text::Always, Text::Never]);
+        assert_eq!(plan.matched, [false, true].map(|is_end| Part { spec: 3, is_end }));
     }
 
     #[test]

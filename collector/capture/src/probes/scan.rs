@@ -19,7 +19,7 @@ use super::companion;
 use super::files::{Change, FileKey, MappedFile, OpenFile};
 use super::launch::files_of;
 use super::manager::{Told, Work};
-use super::plan::{Plan, Planned, Planner};
+use super::plan::{Part, Plan, Planned, Planner};
 use super::semaphores;
 use crate::notes::definition_chunk;
 
@@ -37,7 +37,7 @@ pub(super) struct Scanner<'a> {
     known: FxHashMap<FileKey, Known>,
     /// The files that specs name by their path.
     named: Vec<(PathBuf, FileKey)>,
-    matched: BTreeSet<usize>,
+    matched: BTreeSet<Part>,
     names: BTreeSet<String>,
     attached: Attached,
 }
@@ -85,6 +85,7 @@ impl<'a> Scanner<'a> {
             }
         }
         for (path, file) in opened {
+            let path = std::fs::canonicalize(&path).unwrap_or(path);
             self.file(file, &path.to_string_lossy());
         }
     }
@@ -131,9 +132,16 @@ impl<'a> Scanner<'a> {
     fn plan(&mut self, file: &OpenFile, path: &str) -> (Plan, bool) {
         let cache = ReadCache::new(&file.file);
         let mut plan = Plan::default();
-        // Most files that are mapped are programs; what is wrong with one that
-        // nobody asked for is of no interest.
-        let Ok(UsdtProbes { probes, warnings }) = usdt_probes(&cache) else { return (plan, false) };
+        let UsdtProbes { probes, warnings } = match usdt_probes(&cache) {
+            Ok(found) => found,
+            Err(error) => {
+                // What is wrong with a file that nobody asked for is of no interest.
+                if self.named.iter().any(|(_, key)| *key == file.key) {
+                    self.told.note(format!("no probes in {path}: {error}"));
+                }
+                return (plan, false);
+            }
+        };
         let is_client = probes.iter().any(|probe| probe.provider == PROVIDER);
         if is_client {
             self.planner.client(path, &probes, &mut plan);
@@ -169,7 +177,7 @@ impl<'a> Scanner<'a> {
                 }
                 Err(error) => {
                     // It has been told why there is none.
-                    plan.matched.push(index);
+                    plan.matches(Part { spec: index, is_end: false });
                     self.told.note(format!("{spec}: {path}: {error}"));
                 }
             }
@@ -235,18 +243,27 @@ impl<'a> Scanner<'a> {
     /// Says which specs match nothing in all that was looked at.
     pub(super) fn tell_unmatched(&self) {
         for (index, spec) in self.work.specs.iter().enumerate() {
-            if self.matched.contains(&index) {
+            let name = |selector: &ProbeSelector| format!("{}:{}", selector.provider, selector.name);
+            let parts = match spec {
+                Spec::Usdt(probe) => vec![(false, name(probe))],
+                Spec::Zone(zone) => vec![(false, name(&zone.begin)), (true, name(&zone.end))],
+                // What a function's library has instead has been told.
+                Spec::Function(_) => vec![(false, String::new())],
+            };
+            let missing =
+                |(is_end, _): &&(bool, String)| !self.matched.contains(&Part { spec: index, is_end: *is_end });
+            let missing: Vec<&str> = parts.iter().filter(missing).map(|(_, name)| name.as_str()).collect();
+            if missing.is_empty() {
                 continue;
             }
-            let wanted = match spec {
-                Spec::Usdt(selector) => format!("{}:{}", selector.provider, selector.name),
-                Spec::Zone(zone) => format!("{}:{}", zone.begin.provider, zone.begin.name),
-                // What a function's library has instead has been told.
-                Spec::Function(_) => String::new(),
+            let near = did_you_mean(&nearest(missing[0], &self.names, NEAREST));
+            let what = match (missing.len() < parts.len(), missing[0]) {
+                (true, name) => format!("{name} of {spec}"),
+                (false, _) => spec.to_string(),
             };
-            let near = did_you_mean(&nearest(&wanted, &self.names, NEAREST));
-            self.told
-                .note(format!("{spec} matches nothing that runs now{near}; programs that start later are watched"));
+            self.told.note(format!(
+                "{what} matched nothing when the recording began{near}; programs that start later are watched"
+            ));
         }
     }
 }

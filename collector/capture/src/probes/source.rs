@@ -55,8 +55,7 @@ pub(crate) struct Setup<'a> {
 
 /// Hits of probes.
 pub(crate) struct ProbeSource {
-    /// Before the links: what is announced until the end is still told.
-    _announcements: Announcements,
+    announcements: Option<Announcements>,
     manager: Manager,
     loaded: Loaded,
     counters: Counters,
@@ -97,7 +96,8 @@ impl ProbeSource {
             buffer,
             zones,
         })?;
-        Ok(Self { _announcements: announcements, manager, loaded, counters, lanes: Vec::new(), missing: Vec::new() })
+        let announcements = Some(announcements);
+        Ok(Self { announcements, manager, loaded, counters, lanes: Vec::new(), missing: Vec::new() })
     }
 
     /// Where to tell of files that are mapped from now on.
@@ -218,6 +218,9 @@ impl Source for ProbeSource {
     fn detach(&mut self, cpus: &[u32]) {
         self.counters.stop();
         self.manager.stop();
+        self.missing = self.manager.notes();
+        // What was announced has been told when this returns.
+        self.announcements = None;
         // A program that runs now does not leave its CPU; where the kernel does
         // not preempt it, it has ended when its CPU was visited. What one that
         // was preempted writes comes too late for the last drain.
@@ -252,9 +255,7 @@ impl Source for ProbeSource {
         sums
     }
 
-    fn describe(&self, session: &mut SessionInfo) {
-        session.notes.extend(self.manager.notes().into_iter().filter(|note| !self.missing.contains(note)));
-    }
+    fn describe(&self, _session: &mut SessionInfo) {}
 
     fn missing(&self) -> &[String] {
         &self.missing
