@@ -294,7 +294,7 @@ fn next_sleep(last: Duration, fullest: f64) -> Duration {
 /// (control groups, and each terminal's own), and has been seen to make the
 /// collector wait a quarter of a second; the real-time class goes before all
 /// groups. Where neither is permitted, it goes without.
-fn go_first() {
+pub(crate) fn go_first() {
     let lowest = libc::sched_param { sched_priority: 1 };
     // Threads made later are not to inherit it.
     let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;

@@ -27,6 +27,8 @@ pub(crate) fn many(threads: u64, count: u64) -> Result<()> {
             bail!("a thread panicked");
         }
     }
+    // Rings are taken over while the program lives.
+    std::thread::sleep(Duration::from_millis(200));
     Ok(())
 }
 

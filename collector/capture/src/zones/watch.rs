@@ -117,6 +117,8 @@ impl Handle {
         let (notices, received) = channel();
         let (at_end, done) = channel();
         let work = move || {
+            // A program may end within a millisecond of its first zone, on a busy machine.
+            crate::collector::go_first();
             watcher.run(&received);
             let _ = at_end.send(());
         };
