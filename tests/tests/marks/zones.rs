@@ -7,7 +7,7 @@ use syscollect_records::task_state;
 use syscollect_store::{Lane, LaneKind};
 use syscollect_tests::client::{color, tag, text, value};
 use syscollect_tests::{FIRST_BOOTTIME, FIRST_RAW, FakeMachine, FakeProgram, golden};
-use syscollect_usdt_client::protocol::{ItemKind, TextRole, ValueType};
+use syscollect_usdt_client::protocol::{FieldFormat, ItemKind, TextRole, ValueType};
 
 /// A machine with a program of one thread, number 100.
 fn machine() -> (FakeMachine, FakeProgram) {
@@ -39,6 +39,28 @@ fn zones_lie_between_the_switches_of_their_thread() {
     worker.end(&mut machine, 22);
     program.finish(&mut machine);
     golden::check("zones", &mut golden::open(machine.finish()));
+}
+
+#[test]
+fn what_is_said_of_a_zone_is_not_said_of_what_came_in_between() {
+    let (mut machine, mut program) = machine();
+    let work = program.location("work", "", "", 0, 0);
+    let schema = program.schema("Read", "", &[("size", FieldFormat::Bytes)]);
+    let mut thread = program.thread(0, 101);
+    let m = &mut machine;
+    thread.begin(m, 1, work, &[]);
+    thread.item(m, 2, ItemKind::AsyncBegin, &[work.into(), 1, 0], &[]);
+    thread.words(m, 2, &value(ValueType::Unsigned, u32::MAX, 1));
+    thread.item(m, 3, ItemKind::Marker, &[schema.into()], &[value(ValueType::Unsigned, 0, 64)]);
+    thread.words(m, 3, &value(ValueType::Unsigned, u32::MAX, 2));
+    thread.words(m, 3, &color(0x00_00ff));
+    thread.item(m, 4, ItemKind::AsyncEnd, &[1], &[]);
+    thread.end(m, 5);
+    program.finish(m);
+    let (lines, _) = golden::text(&mut golden::open(machine.finish()));
+    assert!(lines.contains("worker/101 Zones   + value=1"), "{lines}");
+    assert!(lines.contains("worker/101 Zones   + value=2 #0000ff"), "{lines}");
+    assert!(lines.contains("work BEGIN work\n") && lines.contains("<Read> size=64B\n"), "{lines}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::zones::log::Log;
 use crate::zones::parts::{Part, Parts};
-use syscollect_model::{Field, FieldFormat, Fields, SchemaId, StringId, Tables, Value};
+use syscollect_model::{Field, FieldFormat, Fields, SchemaField, SchemaId, StringId, Tables, Value};
 use syscollect_usdt_client::protocol::{TextRole, ValueType};
 
 /// Bytes of the longest text that is made of several.
@@ -72,6 +72,8 @@ pub(crate) struct Talk {
     pub(crate) tasks: Vec<(u64, StringId)>,
     /// Items that make no sense.
     pub(crate) unknown: u64,
+    /// The first field of a marker that may still come.
+    next_field: u32,
 }
 
 /// Names of fields that every zone may have.
@@ -117,12 +119,22 @@ impl Talk {
         }
     }
 
-    /// What colours and values are about.
+    /// What colours and values are about, but for those of a marker's fields:
+    /// the zone that is the innermost, whatever stands before them.
     fn of(&mut self, about: About) -> &mut Said {
         match about {
-            About::Zone | About::AsyncZone | About::Marker(_) => &mut self.own,
-            About::Message | About::Other => &mut self.zone,
+            About::Zone => &mut self.own,
+            _ => &mut self.zone,
         }
+    }
+
+    /// The field of a marker that this number means. Fields come in order, so
+    /// what comes after the last of them is a zone's again.
+    fn marker_field(&mut self, about: About, field: u32, tables: &Tables) -> Option<SchemaField> {
+        let About::Marker(schema) = about else { return None };
+        let found = tables.schema(schema).fields.get(field as usize).filter(|_| field >= self.next_field)?;
+        self.next_field = field + 1;
+        Some(*found)
     }
 
     /// What a text of this role is about, if there is such a thing.
@@ -139,8 +151,8 @@ impl Talk {
     fn text(&mut self, about: About, role: TextRole, field: u32, text: String, tables: &Tables) -> bool {
         match (role, about) {
             (TextRole::ThreadName, _) => self.thread_name = Some(text),
-            (TextRole::Field, About::Marker(schema)) => {
-                let Some(field) = tables.schema(schema).fields.get(field as usize) else { return false };
+            (TextRole::Field, About::Marker(_)) => {
+                let Some(field) = self.marker_field(about, field, tables) else { return false };
                 self.own.fields.push(Field { name: field.name, value: Value::Text(text.into()) });
             }
             (TextRole::ZoneName, _) => match self.of_role(about, role) {
@@ -181,16 +193,13 @@ impl Talk {
         names: FieldNames,
         tables: &Tables,
     ) -> bool {
-        let field = match about {
-            About::Marker(schema) => {
-                let field = tables.schema(schema).fields.get(field as usize);
-                field.map(|field| (field.name, Some(field.format)))
-            }
-            _ if field == u32::MAX => Some((names.value, None)),
-            _ => log.string(field).map(|name| (name, None)),
-        };
-        let Some((name, format)) = field else { return false };
-        let Some(value) = value_of(kind, bits, format, log) else { return false };
+        if let Some(field) = self.marker_field(about, field, tables) {
+            let value = value_of(kind, bits, Some(field.format), log);
+            self.own.fields.extend(value.map(|value| Field { name: field.name, value }));
+            return true;
+        }
+        let name = if field == u32::MAX { Some(names.value) } else { log.string(field) };
+        let (Some(name), Some(value)) = (name, value_of(kind, bits, None, log)) else { return false };
         self.of(about).fields.push(Field { name, value });
         true
     }
