@@ -29,7 +29,7 @@
 //! of the Firefox Profiler; the tests' figures were compared with its engine.
 //!
 //! The format is grouped by thread, so everything is held until the end: about
-//! 32 bytes for each sample and 100 for each marker.
+//! 32 bytes for each sample, 100 for each marker, and 40 for each field of one.
 
 mod colors;
 mod counters;
@@ -54,8 +54,8 @@ use slices::Slices;
 use std::collections::BTreeMap;
 use std::io::Write;
 use syscollect_model::{
-    Event, Exporter, Loss, ProcessId, RecorderSummary, Sample, Scope, SessionInfo, Switch, Tables, ThreadId, Time,
-    TrackId, Wakeup,
+    Crash, Event, Exporter, LockEvent, Loss, MemoryEvent, ProcessId, RecorderSummary, Sample, Scope, SessionInfo,
+    Switch, Tables, ThreadId, Time, TrackId, Wakeup,
 };
 use tables::{Category, OffReason, Shared};
 use threads::ThreadState;
@@ -169,15 +169,18 @@ impl<W: Write> FirefoxExporter<W> {
         write::write(out, options.gzip, &shared, &ended)
     }
 
+    /// Whether a process is among those wanted. Process 0 also stands for the machine, whose tracks are always there.
+    #[inline]
+    fn wanted(&self, process: ProcessId, tables: &Tables) -> bool {
+        let Some(filter) = &self.options.process else { return true };
+        process == Tables::IDLE_PROCESS || filter.matches(process, tables)
+    }
+
     /// The state of a thread; `None` if it is not among those wanted.
     #[inline]
     fn thread(&mut self, id: ThreadId, tables: &Tables) -> Option<&mut ThreadState> {
-        if let Some(filter) = &self.options.process {
-            let process = tables.thread(id).process;
-            // Process 0 also stands for the machine, whose tracks are always there.
-            if process != Tables::IDLE_PROCESS && !filter.matches(process, tables) {
-                return None;
-            }
+        if !self.wanted(tables.thread(id).process, tables) {
+            return None;
         }
         if id.index() >= self.threads.len() {
             self.threads.resize_with(id.index() + 1, || None);
@@ -299,6 +302,16 @@ impl<W: Write> FirefoxExporter<W> {
     }
 
     fn slice(&mut self, time: u64, event: &Event, tables: &Tables) {
+        let (Event::SliceBegin(track, _)
+        | Event::SliceMore(track, _)
+        | Event::SliceEnd(track)
+        | Event::Instant(track, _)) = event
+        else {
+            return;
+        };
+        if !self.wanted(ended::process_of(tables.track(*track).scope, tables), tables) {
+            return;
+        }
         let (track, marker) = match event {
             Event::SliceBegin(track, slice) => return self.slices.begin(*track, time, slice),
             Event::SliceMore(track, more) => return self.slices.more(*track, more),
@@ -310,6 +323,30 @@ impl<W: Write> FirefoxExporter<W> {
         };
         let thread = self.track_thread(tables.track(track).scope, tables);
         self.push_markers(marker.map(|marker| (thread, marker)), tables);
+    }
+
+    fn resource(&mut self, time: u64, event: &Event, tables: &Tables) {
+        let (Event::Lock(LockEvent { thread, .. })
+        | Event::Memory(MemoryEvent { thread, .. })
+        | Event::Crash(Crash { thread, .. })) = event
+        else {
+            return;
+        };
+        if !self.wanted(tables.thread(*thread).process, tables) {
+            return;
+        }
+        match event {
+            Event::Lock(event) => {
+                let markers = self.locks.event(time, event, &mut self.shared, tables);
+                self.push_markers(markers, tables);
+            }
+            Event::Memory(event) => self.memory.event(time, event, tables),
+            Event::Crash(crash) => {
+                let marker = resources::crash(time, crash, &mut self.shared, tables);
+                self.push_markers([(crash.thread, marker)], tables);
+            }
+            _ => {}
+        }
     }
 
     /// What has not ended when the session does.
@@ -423,15 +460,7 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
                 let markers = self.locks.thread_ended(time, *thread, &mut self.shared, tables);
                 self.push_markers(markers, tables);
             }
-            Event::Lock(event) => {
-                let markers = self.locks.event(time, event, &mut self.shared, tables);
-                self.push_markers(markers, tables);
-            }
-            Event::Memory(event) => self.memory.event(time, event, tables),
-            Event::Crash(crash) => {
-                let marker = resources::crash(time, crash, &mut self.shared, tables);
-                self.push_markers([(crash.thread, marker)], tables);
-            }
+            Event::Lock(_) | Event::Memory(_) | Event::Crash(_) => self.resource(time, event, tables),
             // Threads and processes have their last names and their times from the tables.
             Event::Migration(_)
             | Event::ProcessStart(_)

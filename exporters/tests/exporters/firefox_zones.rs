@@ -251,6 +251,8 @@ fn a_program_that_is_left_out_leaves_no_counter_and_no_marker() {
     let profile = profile_with(&story::game(), options);
     assert_eq!(profile.threads().len(), 1, "the machine");
     assert!(profile.json["counters"].as_array().unwrap().is_empty());
+    let strings = profile.json["shared"]["stringArray"].as_array().unwrap();
+    assert!(!strings.contains(&"update".into()), "nor do its names stay behind: {strings:?}");
 }
 
 proptest! {
