@@ -33,6 +33,7 @@ mod intern;
 mod lane;
 mod locks;
 mod memory;
+mod names;
 mod packets;
 mod samples;
 mod sched;

@@ -11,6 +11,7 @@
 
 use super::fields::{ftrace, packet, process_tree as tree};
 use super::intern::Written;
+use super::names::Names;
 use super::packets::Sequence;
 use super::sched::Scheduling;
 use super::stream::Stream;
@@ -20,43 +21,10 @@ use rustc_hash::FxHashMap;
 use std::io::Write;
 use syscollect_model::{OffCpu, ProcessId, SleepState, StringId, Tables, ThreadId, Time};
 
-/// The thread id that stands for whatever ran while nothing was recorded; no kernel gives out one so high.
-pub(crate) const UNRECORDED_TID: u32 = i32::MAX as u32;
-/// Its name.
-pub(crate) const UNRECORDED_NAME: &str = "[not recorded]";
-
 /// `CLONE_THREAD`: the new task is a thread of its creator's process.
 const CLONE_THREAD: u64 = 0x10000;
 /// Rows in one `ProcessTree`, so that its packet stays well under Perfetto's 512 KB.
 const TREE_ROWS: usize = 256;
-
-/// The names that threads have at the moment.
-#[derive(Debug, Default)]
-pub(crate) struct Names {
-    /// By thread; `None` where the reader does not know the thread yet.
-    rows: Vec<Option<StringId>>,
-}
-
-impl Names {
-    /// The name of a thread that the reader knows.
-    #[inline]
-    pub(crate) fn name(&self, thread: ThreadId) -> StringId {
-        // Every thread is made known before its name is asked for; string 0 exists in every session.
-        self.rows.get(thread.index()).copied().flatten().unwrap_or(StringId(0))
-    }
-
-    #[inline]
-    fn knows(&self, thread: ThreadId) -> bool {
-        self.rows.get(thread.index()).is_some_and(Option::is_some)
-    }
-
-    fn set(&mut self, thread: ThreadId, name: StringId) {
-        if thread.index() >= self.rows.len() {
-            self.rows.resize(thread.index() + 1, None);
-        }
-        self.rows[thread.index()] = Some(name);
-    }
-}
 
 /// A thread that has begun to exit.
 #[derive(Clone, Copy, Debug)]
