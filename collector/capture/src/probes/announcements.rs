@@ -6,8 +6,11 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
+use rustc_hash::FxHashMap;
 use syscollect_records::RingRecord;
+use syscollect_usdt_client::protocol::MAX_RINGS;
 
 use super::rings::Ring;
 use crate::zones::ZoneNotice;
@@ -53,26 +56,80 @@ impl Drop for Announcements {
 }
 
 fn forward(mut ring: Ring, ready: &OwnedFd, wake: &OwnedFd, zones: &Sender<ZoneNotice>) {
+    let mut limit = Limit::new(Instant::now());
     loop {
         let wait = |fd: &OwnedFd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let mut fds = [wait(ready), wait(wake)];
         // SAFETY: two live structures, as the count says.
         let result = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, -1) };
         let interrupted = result < 0 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted;
-        ring.read(|record| notice(record).is_none_or(|notice| zones.send(notice).is_ok()));
+        ring.read(|record| {
+            let Some((pid, notice)) = notice(record) else { return true };
+            // Nobody listens when zones cannot be recorded.
+            !limit.allows(pid, Instant::now()) || zones.send(notice).is_ok()
+        });
         if fds[1].revents != 0 || (result < 0 && !interrupted) {
             return;
         }
     }
 }
 
-fn notice(record: &[u8]) -> Option<ZoneNotice> {
+/// How many rings one process may announce in a second: a program that hits the
+/// probe without end is not to keep others waiting. All of its rings a few times over.
+const ANNOUNCEMENTS_MAX: u32 = 4 * MAX_RINGS as u32;
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// Counts what each process announces.
+struct Limit {
+    since: Instant,
+    counts: FxHashMap<u32, u32>,
+}
+
+impl Limit {
+    fn new(now: Instant) -> Self {
+        Self { since: now, counts: FxHashMap::default() }
+    }
+
+    /// Whether one more of this process is to be heard.
+    fn allows(&mut self, pid: u32, now: Instant) -> bool {
+        if now.duration_since(self.since) >= WINDOW {
+            (self.since, self.counts) = (now, FxHashMap::default());
+        }
+        let count = self.counts.entry(pid).or_default();
+        *count = count.saturating_add(1);
+        *count <= ANNOUNCEMENTS_MAX
+    }
+}
+
+/// What a record says, and of which process.
+fn notice(record: &[u8]) -> Option<(u32, ZoneNotice)> {
     let record = RingRecord::from_bytes(record)?;
-    Some(ZoneNotice::Announcement {
+    let notice = ZoneNotice::Announcement {
         ticks: record.stamp.split().0,
         pid: record.tgid,
         tid: record.tid,
         descriptor: record.descriptor,
         ring: record.ring,
-    })
+    };
+    Some((record.tgid, notice))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_announces_without_end_is_heard_again_after_a_while() {
+        let start = Instant::now();
+        let mut limit = Limit::new(start);
+        let heard = (0..10 * ANNOUNCEMENTS_MAX).filter(|_| limit.allows(7, start)).count();
+        assert_eq!(heard, ANNOUNCEMENTS_MAX as usize);
+        assert!(limit.allows(8, start), "another process is not to suffer");
+        assert!(limit.allows(7, start + WINDOW));
+    }
+
+    #[test]
+    fn a_record_that_is_cut_is_no_announcement() {
+        assert_eq!(notice(&[0; 39]), None);
+    }
 }

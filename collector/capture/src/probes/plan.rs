@@ -12,6 +12,12 @@ const FUNCTIONS_PAIR: u32 = 1;
 /// The pair of the first spec of a zone; each has its own.
 const FIRST_ZONE_PAIR: u32 = 2;
 
+/// Places that are attached to in one file, and those of them where rings are announced.
+const POINTS_MAX: usize = 65_536;
+const RINGS_MAX: usize = 16;
+/// Copies that the compiler makes of one of a marked program's probes: they are never inlined.
+const CLIENT_COPIES_MAX: usize = 16;
+
 /// The probes by which a marked program reports without shared memory: name,
 /// meaning, and which arguments are texts.
 const CLIENT_PROBES: [(&str, ProbeRole, &[bool]); 5] = [
@@ -61,6 +67,15 @@ impl Plan {
         if !self.matched.contains(&part) {
             self.matched.push(part);
         }
+    }
+
+    /// Leaves out what no real file has; what to say of it. Files belong to
+    /// anybody, and each place costs the kernel memory and time.
+    pub(super) fn limit(&mut self) -> Option<String> {
+        let over = self.points.len().saturating_sub(POINTS_MAX) + self.rings.len().saturating_sub(RINGS_MAX);
+        self.points.truncate(POINTS_MAX);
+        self.rings.truncate(RINGS_MAX);
+        (over > 0).then(|| format!("{over} places are left out, more than {POINTS_MAX} in one file are not probed"))
     }
 }
 
@@ -134,11 +149,14 @@ impl Planner {
             });
         }
         for (name, role, texts) in CLIENT_PROBES {
-            for sites in sites_of(probes, |probe| probe.provider == PROVIDER && probe.name == name) {
+            // A probe of one name has one list of types, but in a forged file.
+            for sites in sites_of(probes, |probe| probe.provider == PROVIDER && probe.name == name).into_iter().take(1)
+            {
                 let kind = |text: &bool| if *text { ArgumentKind::Text } else { ArgumentKind::Integer };
                 let arguments = texts.iter().map(|text| ArgumentSpec { name: None, kind: kind(text) }).collect();
                 let name = format!("{PROVIDER}:{name}");
-                self.add_usdt(&sites, Meaning { role, pair: 0, name, named_by: None, arguments, path }, plan);
+                let sites = &sites[..sites.len().min(CLIENT_COPIES_MAX)];
+                self.add_usdt(sites, Meaning { role, pair: 0, name, named_by: None, arguments, path }, plan);
             }
         }
     }
@@ -306,6 +324,17 @@ mod tests {
         assert_eq!(plan.rings.iter().map(|ring| (ring.offset, ring.semaphore)).collect::<Vec<_>>(), [(1, 0x4000)]);
         assert_eq!(plan.definitions.iter().map(|one| one.role).collect::<Vec<_>>(), [ProbeRole::ClientZoneBegin]);
         assert_eq!(plan.definitions[0].arguments.iter().filter(|one| one.text == Some(true)).count(), 3);
+    }
+
+    #[test]
+    fn a_file_that_pretends_to_be_full_of_probes_is_attached_to_in_part() {
+        let rings: Vec<_> = (1..1000).map(|offset| probe("syscollect", "ring", offset, "8@%rdi")).collect();
+        let frames = (1..1000).map(|offset| probe("syscollect", "frame", offset, "8@%rdi"));
+        let probes: Vec<_> = rings.into_iter().chain(frames).collect();
+        let mut plan = Plan::default();
+        Planner::default().client("/bin/x", &probes, &mut plan);
+        assert!(plan.limit().unwrap().starts_with("983 places"));
+        assert_eq!((plan.rings.len(), plan.points.len()), (RINGS_MAX, CLIENT_COPIES_MAX));
     }
 
     #[test]

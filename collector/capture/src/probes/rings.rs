@@ -160,3 +160,106 @@ impl Counters {
         (0..self.cpus).for_each(|cpu| self.word(cpu, STOPPED).store(1, Ordering::Release));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::FileExt;
+
+    const BYTES: usize = 4096;
+
+    /// A ring buffer in a file, laid out as the kernel lays it out in memory.
+    struct Fake {
+        file: File,
+        written: u64,
+    }
+
+    impl Fake {
+        fn new() -> Self {
+            let file = tempfile::tempfile().unwrap();
+            file.set_len((2 * PAGE + 2 * BYTES) as u64).unwrap();
+            Self { file, written: 0 }
+        }
+
+        fn write(&mut self, record: &[u8], flags: u32) {
+            let mut bytes = (record.len() as u32 | flags).to_le_bytes().to_vec();
+            bytes.extend([0; 4]);
+            bytes.extend(record);
+            for (index, byte) in bytes.iter().enumerate() {
+                let at = (self.written as usize + index) % BYTES;
+                for copy in [at, at + BYTES] {
+                    self.file.write_at(&[*byte], (2 * PAGE + copy) as u64).unwrap();
+                }
+            }
+            self.written += (bytes.len() as u64).next_multiple_of(8);
+            self.file.write_at(&self.written.to_le_bytes(), PAGE as u64).unwrap();
+        }
+
+        fn ring(&self) -> Ring {
+            Ring::map(self.file.as_fd(), BYTES).unwrap()
+        }
+
+        fn consumed(&self) -> u64 {
+            let mut position = [0; 8];
+            self.file.read_at(&mut position, 0).unwrap();
+            u64::from_le_bytes(position)
+        }
+    }
+
+    fn read(ring: &mut Ring) -> Vec<Vec<u8>> {
+        let mut records = Vec::new();
+        ring.read(|record| {
+            records.push(record.to_vec());
+            true
+        });
+        records
+    }
+
+    #[test]
+    fn records_come_whole_and_in_order_also_where_the_ring_begins_again() {
+        let mut fake = Fake::new();
+        let mut ring = fake.ring();
+        for round in 0..100u8 {
+            let record = vec![round; 200 + usize::from(round)];
+            fake.write(&record, 0);
+            assert_eq!(read(&mut ring), [record]);
+            assert_eq!(fake.consumed(), fake.written);
+        }
+        assert_eq!(ring.fill(), 0.0);
+    }
+
+    #[test]
+    fn a_record_that_is_being_written_holds_up_those_behind_it() {
+        let mut fake = Fake::new();
+        let mut ring = fake.ring();
+        fake.write(b"first", 0);
+        fake.write(b"busy", BUSY);
+        fake.write(b"third", 0);
+        assert_eq!(read(&mut ring), [b"first"]);
+        assert_eq!(read(&mut ring), Vec::<Vec<u8>>::new());
+        assert_eq!(fake.consumed(), 16);
+    }
+
+    #[test]
+    fn a_record_that_was_given_up_is_skipped() {
+        let mut fake = Fake::new();
+        fake.write(b"given up", DISCARDED);
+        fake.write(b"kept", 0);
+        assert_eq!(read(&mut fake.ring()), [b"kept"]);
+    }
+
+    #[test]
+    fn whoever_wants_no_more_finds_the_rest_later() {
+        let mut fake = Fake::new();
+        let mut ring = fake.ring();
+        (0..3u8).for_each(|number| fake.write(&[number], 0));
+        let mut taken = Vec::new();
+        ring.read(|record| {
+            taken.push(record[0]);
+            false
+        });
+        assert_eq!((taken, read(&mut ring)), (vec![0], vec![vec![1], vec![2]]));
+    }
+}

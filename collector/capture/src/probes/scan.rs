@@ -1,6 +1,7 @@
 //! Looking into files and attaching to what was asked for.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use std::sync::atomic::Ordering;
 use object::ReadCache;
 use rustc_hash::FxHashMap;
 use syscollect_probes::{
-    FileSelector, Functions, ProbeSelector, Spec, UsdtProbes, did_you_mean, nearest, soname, usdt_probes,
+    FileSelector, Functions, ProbeSelector, Spec, UsdtProbe, UsdtProbes, did_you_mean, nearest, soname, usdt_probes,
 };
 use syscollect_store::Definition;
 use syscollect_usdt_client::protocol::PROVIDER;
@@ -146,34 +147,44 @@ impl<'a> Scanner<'a> {
         if is_client {
             self.planner.client(path, &probes, &mut plan);
         }
-        if self.work.specs.is_empty() {
-            return (plan, is_client);
+        if !self.work.specs.is_empty() {
+            if self.names.len() < NAMES_MAX {
+                self.names.extend(probes.iter().map(|probe| format!("{}:{}", probe.provider, probe.name)));
+            }
+            self.asked_for(file.key, &cache, path, &probes, &mut plan);
         }
-        if self.names.len() < NAMES_MAX {
-            self.names.extend(probes.iter().map(|probe| format!("{}:{}", probe.provider, probe.name)));
+        if !plan.matched.is_empty() {
+            warnings.into_iter().for_each(|warning| self.told.note(format!("{path}: {warning}")));
         }
-        let soname = soname(&cache).ok().flatten();
+        if let Some(note) = plan.limit() {
+            self.told.note(format!("{path}: {note}"));
+        }
+        self.matched.extend(&plan.matched);
+        (plan, is_client)
+    }
+
+    /// Adds what the specs ask for in a file.
+    fn asked_for(&mut self, key: FileKey, cache: &ReadCache<&File>, path: &str, probes: &[UsdtProbe], plan: &mut Plan) {
+        let soname = soname(cache).ok().flatten();
         let Self { work, planner, named, .. } = self;
         let is_file = |selector: &FileSelector| {
-            let by_key = |path: &Path| named.iter().any(|(own, key)| own == path && *key == file.key);
+            let by_key = |path: &Path| named.iter().any(|(own, of)| own == path && *of == key);
             selector.matches(Path::new(path), soname.as_deref())
                 || matches!(selector, FileSelector::Path(own) if by_key(own))
         };
         let is_file_of = |selector: &ProbeSelector| selector.file.as_ref().is_none_or(is_file);
         for (index, spec) in work.specs.iter().enumerate() {
-            planner.usdt((index, spec), path, &probes, &is_file_of, &mut plan);
-        }
-        for (index, spec) in work.specs.iter().enumerate() {
+            planner.usdt((index, spec), path, probes, &is_file_of, plan);
             let Spec::Function(function) = spec else { continue };
             if !is_file(&function.library) {
                 continue;
             }
-            let found = Functions::read(&cache)
+            let found = Functions::read(cache)
                 .and_then(|all| Ok((all.matching(&function.function, function.limit)?, all.caution())));
             match found {
                 Ok((functions, caution)) => {
                     caution.into_iter().for_each(|caution| self.told.note(format!("{spec}: {path}: {caution}")));
-                    planner.functions(index, path, &functions, &mut plan);
+                    planner.functions(index, path, &functions, plan);
                 }
                 Err(error) => {
                     // It has been told why there is none.
@@ -182,12 +193,7 @@ impl<'a> Scanner<'a> {
                 }
             }
         }
-        plan.points.extend(companion::for_python(&probes, &plan.points));
-        if !plan.matched.is_empty() {
-            warnings.into_iter().for_each(|warning| self.told.note(format!("{path}: {warning}")));
-        }
-        self.matched.extend(&plan.matched);
-        (plan, is_client)
+        plan.points.extend(companion::for_python(probes, &plan.points));
     }
 
     /// Attaches; whether anything is.
