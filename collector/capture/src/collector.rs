@@ -76,7 +76,7 @@ pub(crate) struct Ended {
 impl Output {
     fn push(&self, chunk: Chunk) {
         self.shared.bytes.fetch_add(chunk.data.len() as u64, Ordering::Relaxed);
-        if matches!(chunk.header.lane.kind, LaneKind::Sched | LaneKind::Sample) {
+        if matches!(chunk.header.lane.kind, LaneKind::Sched | LaneKind::Sample | LaneKind::Zone | LaneKind::Probe) {
             self.shared.records.fetch_add(u64::from(chunk.header.records), Ordering::Relaxed);
         }
         self.buffer.push(chunk);

@@ -13,6 +13,7 @@ mod probes;
 mod recorded;
 mod samples;
 mod survival;
+mod zones;
 
 use anyhow::{Result, bail};
 
@@ -45,6 +46,10 @@ const TESTS: &[(&str, Test)] = &[
     ("probes-functions", test!(probes::functions)),
     ("probes-losses", test!(probes::losses)),
     ("probes-semaphores", test!(probes::semaphores)),
+    ("zones-late", test!(zones::late)),
+    ("zones-early", test!(zones::early)),
+    ("zones-losses", test!(zones::losses)),
+    ("zones-killed", test!(zones::killed)),
     ("hotplug", test!(clock::hotplug)),
     ("plain-user", test!(bad_days::plain_user)),
     ("unknown-process", test!(bad_days::unknown_process)),

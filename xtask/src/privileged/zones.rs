@@ -1,0 +1,242 @@
+//! Programs that mark what they do: recorded before and after they start, too
+//! slowly, and until they are killed.
+//!
+//! Compared with what the programs say that they did. What they marked is read
+//! from the capture's chunks by a second, plain reader.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use syscollect_records::{ZoneChunk, ZoneLogChunk};
+use syscollect_store::{CaptureReader, Chunk, Definition, LaneKind};
+use syscollect_usdt_client::protocol::{ItemKind, ZONE_END, item_words};
+
+use super::context::{Context, json_lines, number, signal, text, until, wait};
+
+const MILLION: u64 = 1_000_000;
+const THREADS: u64 = 2;
+
+/// A program that runs already when the recording begins, and goes on after it.
+pub(crate) fn late(context: &Context) -> Result<String> {
+    let (capture, file) = (context.path("late.syscap"), context.path("late-numbers"));
+    let program = numbered(context, &file)?;
+    let first = last_number(&file)?;
+    for round in 0..2 {
+        // The second time it has an arena from the first.
+        let recorder = context.start(&capture, &["--force"])?;
+        std::thread::sleep(Duration::from_millis(500));
+        context.stop(recorder)?;
+        let marked = Marked::read(&capture, program.id())?;
+        let (from, to) = marked.numbers_in_a_row()?;
+        ensure!(from > first, "round {round}: number {from} is older than the recording");
+        ensure!(to > from + 1_000, "round {round}: only the numbers {from} to {to} were recorded");
+        ensure!(marked.open("whole")?, "round {round}: nobody was told of the zone that was open already");
+    }
+    signal(program.id(), libc::SIGKILL);
+    wait(program)?;
+    let said = context.succeed(&["report", text(&capture)?])?;
+    ensure!(said.stdout.contains("numbered"), "the report does not name the zones:\n{}", said.stdout);
+    if let Some(engine) = context.engine() {
+        let trace = context.export(&capture)?;
+        let query = "select count(*) from slice where name in ('numbered', 'whole')";
+        let [slices] = engine.numbers(&trace, [query])?;
+        ensure!(slices > 1_000, "Perfetto shows {slices} of the zones");
+    }
+    Ok("two recordings of one running program, each from its open zone on, no number missing".to_owned())
+}
+
+/// A program that is started while the recording goes on: every zone.
+pub(crate) fn early(context: &Context) -> Result<String> {
+    const ZONES: u64 = 5_000;
+    let capture = context.path("early.syscap");
+    let recorder = context.start(&capture, &[])?;
+    let program = load(context, &["marks", "2", &ZONES.to_string()])?;
+    let pid = program.id();
+    let said = wait(program)?;
+    ensure!(said.status.success(), "the load failed:\n{}", said.stderr);
+    context.stop(recorder)?;
+    let marked = Marked::read(&capture, pid)?;
+    for line in json_lines(&said.stdout)? {
+        let tid = number(&line, "tid")? as u32;
+        let items = marked.of(tid);
+        let (begun, ended) = (count(&items, is_begin), count(&items, is_end));
+        ensure!(begun == ZONES && ended == ZONES, "thread {tid}: {begun} zones began and {ended} ended of {ZONES}");
+    }
+    Ok(format!("{} zones on {THREADS} threads, all of them", THREADS * ZONES))
+}
+
+/// A collector that is too slow: what is recorded and what is lost is what was produced.
+pub(crate) fn losses(context: &Context) -> Result<String> {
+    let capture = context.path("slow.syscap");
+    let (count_of_each, mut produced) = (MILLION / THREADS, 0);
+    let program = load(context, &["marks", &THREADS.to_string(), &count_of_each.to_string()])?;
+    let pid = program.id();
+    let recorder = context.command(&["record", "-o", text(&capture)?, "-p", &pid.to_string()]);
+    let recorder = { recorder }.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let ended = || fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "));
+    while !ended() {
+        for (what, pause) in [(libc::SIGSTOP, 3), (libc::SIGCONT, 2)] {
+            signal(recorder.id(), what);
+            std::thread::sleep(Duration::from_millis(pause));
+        }
+    }
+    let said = wait(program)?;
+    ensure!(said.status.success(), "the load failed:\n{}", said.stderr);
+    let _ = context.stop(recorder)?;
+    let marked = Marked::read(&capture, pid)?;
+    let mut recorded = 0;
+    for line in json_lines(&said.stdout)? {
+        let items = marked.of(number(&line, "tid")? as u32);
+        recorded += count(&items, is_begin) + count(&items, is_end) + count(&items, is(ItemKind::ThreadEnd));
+        // Its end is an event, too.
+        produced += 2 * number(&line, "zones")? + 1;
+    }
+    let lost = marked.lost;
+    ensure!(lost > 0, "nothing was lost, although the recorder stood still");
+    ensure!(recorded + lost == produced, "{recorded} recorded + {lost} lost is not {produced} produced");
+    Ok(format!("{recorded} events of {MILLION} zones recorded + {lost} lost = produced"))
+}
+
+/// `kill -9` of the program: everything that it had written is there.
+pub(crate) fn killed(context: &Context) -> Result<String> {
+    let (capture, file) = (context.path("killed-marks.syscap"), context.path("killed-numbers"));
+    let program = numbered(context, &file)?;
+    let pid = program.id();
+    let recorder = context.start(&capture, &[])?;
+    std::thread::sleep(Duration::from_millis(500));
+    signal(pid, libc::SIGKILL);
+    wait(program)?;
+    let last = last_number(&file)?;
+    std::thread::sleep(Duration::from_millis(1_500));
+    context.stop(recorder)?;
+    let (from, to) = Marked::read(&capture, pid)?.numbers_in_a_row()?;
+    ensure!(to >= last, "{to} is the last number recorded, the program had done {last} when it was killed");
+    Ok(format!("numbers {from} to {to}, the program was killed at {last}"))
+}
+
+/// Starts the load that numbers its zones; returns once it is at work.
+fn numbered(context: &Context, file: &Path) -> Result<Child> {
+    let program = load(context, &["numbered", text(file)?, "60"])?;
+    until("the load to begin", || last_number(file).ok())?;
+    Ok(program)
+}
+
+fn load(context: &Context, arguments: &[&str]) -> Result<Child> {
+    let mut command = Command::new(&context.load);
+    let command = command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().context("cannot start the load")
+}
+
+/// The number of the last zone that the load has ended.
+fn last_number(file: &Path) -> Result<u64> {
+    fs::read_to_string(file)?.trim().parse().context("no number in the load's file")
+}
+
+/// What one process marked.
+struct Marked {
+    /// The words of its threads, in their order.
+    threads: BTreeMap<u32, Vec<u64>>,
+    /// The logs of its arenas, by client.
+    logs: BTreeMap<u32, Vec<u8>>,
+    /// Events of zones that were lost, of all programs.
+    lost: u64,
+}
+
+impl Marked {
+    fn read(capture: &Path, pid: u32) -> Result<Self> {
+        let reader = CaptureReader::open(capture)?;
+        let mut marked = Self { threads: BTreeMap::new(), logs: BTreeMap::new(), lost: 0 };
+        let mut clients = Vec::new();
+        for definition in reader.definitions() {
+            match definition? {
+                Definition::Clients(list) => clients.extend(list.into_iter().filter(|client| client.pid == pid)),
+                Definition::Losses(losses) => {
+                    marked.lost = losses.iter().filter(|loss| loss.lane == "zones").map(|loss| loss.count).sum();
+                }
+                _ => {}
+            }
+        }
+        let ours = |client: u32| clients.iter().any(|known| known.client == client);
+        for lane in reader.lanes() {
+            for entry in reader.chunks(lane) {
+                let chunk = reader.read(entry)?;
+                match lane.kind {
+                    LaneKind::Zone => marked.zones(&chunk, ours),
+                    LaneKind::ZoneLog => marked.log(&chunk, ours),
+                    _ => {}
+                }
+            }
+        }
+        ensure!(!clients.is_empty(), "nothing of process {pid} was recorded");
+        Ok(marked)
+    }
+
+    fn zones(&mut self, chunk: &Chunk, ours: impl Fn(u32) -> bool) {
+        let Some(prefix) = ZoneChunk::from_bytes(&chunk.data).filter(|prefix| ours(prefix.client)) else { return };
+        let words = chunk.data[ZoneChunk::SIZE..].chunks_exact(8).map(|bytes| {
+            let mut word = [0; 8];
+            word.copy_from_slice(bytes);
+            u64::from_le_bytes(word)
+        });
+        self.threads.entry(prefix.tid).or_default().extend(words);
+    }
+
+    fn log(&mut self, chunk: &Chunk, ours: impl Fn(u32) -> bool) {
+        let Some(prefix) = ZoneLogChunk::from_bytes(&chunk.data).filter(|prefix| ours(prefix.client)) else { return };
+        let log = self.logs.entry(prefix.client).or_default();
+        log.resize(prefix.position as usize, 0);
+        log.extend_from_slice(&chunk.data[ZoneLogChunk::SIZE..]);
+    }
+
+    /// The items of a thread.
+    fn of(&self, tid: u32) -> Vec<&[u64]> {
+        let mut rest = self.threads.get(&tid).map_or(&[][..], Vec::as_slice);
+        let mut items = Vec::new();
+        while let Some((item, more)) = rest.first().and_then(|first| rest.split_at_checked(item_words(*first)?)) {
+            items.push(item);
+            rest = more;
+        }
+        items
+    }
+
+    /// The first and the last of the numbers that zones have as values; fails if one is missing.
+    fn numbers_in_a_row(&self) -> Result<(u64, u64)> {
+        let items = self.threads.keys().flat_map(|tid| self.of(*tid));
+        let values = items.filter(|item| is(ItemKind::Value)(item));
+        let numbers: Vec<u64> = values.filter_map(|item| item.get(1).copied()).collect();
+        if let Some(pair) = numbers.windows(2).find(|pair| pair[1] != pair[0] + 1) {
+            bail!("the number {} is followed by {}", pair[0], pair[1]);
+        }
+        numbers.first().copied().zip(numbers.last().copied()).context("no zone with a number was recorded")
+    }
+
+    /// Whether a thread was said to be in a zone of that name when it was first seen.
+    fn open(&self, name: &str) -> Result<bool> {
+        let items = self.threads.keys().flat_map(|tid| self.of(*tid));
+        let places = items.filter(|item| is(ItemKind::OpenZone)(item)).filter_map(|item| item.get(1));
+        let log = self.logs.values().next().context("no definitions were recorded")?;
+        // A location: header, line and color, 8 bytes each, then its name with its length.
+        let name_at = |place: &u64| log.get((*place as u32 as usize).checked_sub(1)? * 8 + 18..)?.get(..name.len());
+        Ok(places.filter_map(name_at).any(|found| found == name.as_bytes()))
+    }
+}
+
+fn count(items: &[&[u64]], wanted: impl Fn(&[u64]) -> bool) -> u64 {
+    items.iter().filter(|item| wanted(item)).count() as u64
+}
+
+fn is(kind: ItemKind) -> impl Fn(&[u64]) -> bool {
+    move |item| item[0] as u8 == kind as u8
+}
+
+fn is_begin(item: &[u64]) -> bool {
+    is(ItemKind::ZoneBegin)(item)
+}
+
+fn is_end(item: &[u64]) -> bool {
+    item[0] as u8 >= ZONE_END
+}
