@@ -3,7 +3,7 @@
 
 use crate::balance::Balance;
 use proptest::prelude::*;
-use syscollect_exporters::TextExporter;
+use syscollect_exporters::{FirefoxExporter, FirefoxOptions, TextExporter, TracyExporter};
 use syscollect_merge::{Played, Session};
 use syscollect_model::Time;
 use syscollect_records::RecordKind;
@@ -15,6 +15,7 @@ use syscollect_usdt_client::protocol::{FieldFormat, ItemKind, TextRole, ValueTyp
 /// Plays all of it and a part; what was played.
 fn play(capture: Vec<u8>) -> Option<(String, Played)> {
     let mut session = Session::open(CaptureReader::from_bytes(capture).ok()?).ok()?;
+    viewers(&mut session);
     let mut range = |from: Option<u64>, to: Option<u64>| {
         let at = |us: u64| Time(FIRST_BOOTTIME + us * 1_000);
         let mut exporter = Balance::new(TextExporter::new(Vec::new()));
@@ -24,6 +25,17 @@ fn play(capture: Vec<u8>) -> Option<(String, Played)> {
     range(Some(20), Some(60));
     range(Some(40), None);
     Some(range(None, None))
+}
+
+/// The viewers' files of the same session are whole: of Tracy's, its strict reader says so.
+fn viewers(session: &mut Session) {
+    let mut tracy = Balance::new(TracyExporter::new(Vec::new()));
+    session.play(&mut tracy).unwrap();
+    let file = tracy.into_inner().finish().unwrap();
+    syscollect_tests::tracy_reader::read(&file).unwrap();
+    let mut firefox = FirefoxExporter::new(Vec::new(), FirefoxOptions::default());
+    session.play(&mut firefox).unwrap();
+    serde_json::from_slice::<serde_json::Value>(&firefox.finish().unwrap()).unwrap();
 }
 
 /// One thing that a thread, a probe or the kernel does.
