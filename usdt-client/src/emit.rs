@@ -34,6 +34,12 @@ pub const MAX_TEXT: usize = 4080;
 /// Room for `Lost`, `Attached`, the name and the open zones.
 const RESTATE_BYTES: u64 = 16 + 16 + 96 + OPEN_ZONES as u64 * 24;
 
+/// While no collector has come, a thread announces its ring again after so many bytes, then after twice as many, and
+/// so on: the semaphore is up a moment before the probe is, and an announcement in between is heard by nobody.
+const ANNOUNCE_BYTES: u64 = 64;
+/// And when its ring is full, after so many losses.
+const ANNOUNCE_LOSSES: u64 = 1024;
+
 /// Why nothing can be written.
 pub(crate) enum Refused {
     /// No room; counted. The thread's depth goes on.
@@ -104,6 +110,10 @@ fn group_slow(bytes: u64) -> Result<Group, Refused> {
         state.attached.set(attached);
         group.restate();
     }
+    if attached == 0 {
+        state.announce();
+        group.wait_for_collector(bytes);
+    }
     Ok(group)
 }
 
@@ -115,6 +125,9 @@ pub(crate) fn state_all(state: &'static ThreadState) {
         return;
     }
     group.restate();
+    if state.attached.get() == 0 {
+        group.wait_for_collector(0);
+    }
 }
 
 /// States the thread again because something of it changed.
@@ -246,10 +259,19 @@ impl Group {
         }
     }
 
+    /// Comes back to [`group_slow`] soon, to announce the ring again, but leaves room for this group.
+    fn wait_for_collector(&mut self, bytes: u64) {
+        let announced = self.state.announced.get();
+        self.state.announced.set(announced.saturating_add(1));
+        self.entered.restrict((ANNOUNCE_BYTES << announced.min(20)).max(bytes));
+    }
+
     /// Nothing fits: counts the event and goes the slow way until there is room.
     fn give_up(self) {
         self.state.lossy.set(true);
-        self.state.count_lost();
+        if self.state.count_lost().is_multiple_of(ANNOUNCE_LOSSES) && self.state.attached.get() == 0 {
+            self.state.announce();
+        }
         self.state.producer.leave_full(self.entered);
         core::mem::forget(self);
     }

@@ -115,6 +115,11 @@ impl Entered {
         self.limit = limit(shared, self.head);
     }
 
+    /// Has the slow way taken again after at most so many bytes.
+    pub fn restrict(&mut self, bytes: u64) {
+        self.limit = self.limit.min(self.head + bytes);
+    }
+
     /// Bytes there is room for.
     pub fn room(&self) -> u64 {
         self.limit.saturating_sub(self.head)

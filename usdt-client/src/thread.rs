@@ -30,6 +30,8 @@ pub(crate) struct OpenZone {
 pub(crate) struct ThreadState {
     pub(crate) producer: Producer,
     ring: Cell<*mut u8>,
+    /// The ring's number in the arena.
+    number: Cell<u32>,
     header: Cell<*const ArenaHeader>,
     /// The value of `ArenaHeader::attached` to which all was stated.
     pub(crate) attached: Cell<u32>,
@@ -46,6 +48,8 @@ pub(crate) struct ThreadState {
     pub(crate) lost: AtomicU64,
     /// Counts events of a thread without a ring, to ask for one now and then.
     pub(crate) refused: Cell<u32>,
+    /// How often the ring was announced without an answer.
+    pub(crate) announced: Cell<u32>,
     pub(crate) open: [Cell<OpenZone>; OPEN_ZONES],
 }
 
@@ -150,6 +154,7 @@ impl ThreadState {
         Self {
             producer: Producer::new(),
             ring: Cell::new(core::ptr::null_mut()),
+            number: Cell::new(0),
             header: Cell::new(core::ptr::null()),
             attached: Cell::new(0),
             generation: Cell::new(0),
@@ -159,6 +164,7 @@ impl ThreadState {
             arena: Cell::new(core::ptr::null()),
             lost: AtomicU64::new(0),
             refused: Cell::new(0),
+            announced: Cell::new(0),
             open: [const { Cell::new(OpenZone { location: 0, ticks: 0 }) }; OPEN_ZONES],
         }
     }
@@ -236,12 +242,20 @@ impl ThreadState {
         };
         self.header.set(header);
         self.ring.set(ring.base.as_ptr());
+        self.number.set(ring.number);
         self.attached.set(header.attached.load(Ordering::Acquire));
         let memory = RingMemory { base: ring.base.as_ptr() };
         self.producer.start(&memory, ring.header.head.load(Ordering::Relaxed));
         crate::emit::state_all(self);
-        crate::probe_site::ring(arena.descriptor(), ring.number, crate::protocol::ARENA_BYTES as u64);
+        self.announce();
         Prepared::Ring(self)
+    }
+
+    /// Tells whoever attached to the probe where this thread's ring is.
+    pub(crate) fn announce(&self) {
+        if let Some(arena) = self.arena() {
+            crate::probe_site::ring(arena.descriptor(), self.number.get(), crate::protocol::ARENA_BYTES as u64);
+        }
     }
 
     /// Counts an event within another one of the same thread.
@@ -250,16 +264,11 @@ impl ThreadState {
         unsafe { self.ring() }.count_lost(1);
     }
 
-    /// Counts an event that found no room in the ring, or no ring.
-    #[cold]
-    pub(crate) fn count_lost(&self) {
-        if self.has_ring() {
-            // SAFETY: it has a ring.
-            unsafe { self.ring() }.count_lost(1);
-            self.lost.fetch_add(1, Ordering::Relaxed);
-        } else {
-            count_without_ring();
-        }
+    /// Counts an event that found no room in the ring; returns how many did since the last that fit.
+    pub(crate) fn count_lost(&self) -> u64 {
+        // SAFETY: who finds no room has a ring.
+        unsafe { self.ring() }.count_lost(1);
+        1 + self.lost.fetch_add(1, Ordering::Relaxed)
     }
 }
 
