@@ -31,7 +31,8 @@ fn main() -> anyhow::Result<()> {
     if reader.lost() != 0 {
         println!("\n{} of syscollect's events found no room: its figures are not comparable.", reader.lost());
     }
-    println!("\nTracy's server had read {} bytes.", connection.bytes());
+    anyhow::ensure!(tracy_client::Client::is_connected(), "Tracy's connection broke: its figures are of no use");
+    println!("\nTracy's server had read {} bytes, and is still connected.", connection.bytes());
     Ok(())
 }
 
