@@ -3,8 +3,10 @@
 use syscollect_exporters::TracyExporter;
 use syscollect_model::LossCause;
 use syscollect_records::task_state;
+use syscollect_tests::client::text;
 use syscollect_tests::tracy_reader::{self, TracyFile};
-use syscollect_tests::{FakeMachine, Stacks, golden};
+use syscollect_tests::{FakeMachine, FakeProgram, Stacks, golden};
+use syscollect_usdt_client::protocol::{FramePhase, ItemKind, LockAction, TextRole, ValueType};
 
 /// The capture as a Tracy file, and how many switches and samples were played.
 fn export(capture: Vec<u8>) -> (TracyFile, [u64; 2]) {
@@ -70,4 +72,44 @@ fn losses_of_a_capture_are_messages() {
 fn a_capture_of_nothing_is_a_whole_file() {
     let (trace, counts) = export(FakeMachine::new(1).finish());
     assert_eq!((counts, trace.threads.len()), ([0, 0], 0));
+}
+
+#[test]
+fn a_marked_program_has_all_that_it_told() {
+    let mut machine = FakeMachine::new(1);
+    machine.process(100, 1, "server", &[(100, "server"), (101, "worker")]);
+    let mut program = FakeProgram::new(&mut machine, 1, 100);
+    let (work, queue) = (program.location("work", "run", "src/main.rs", 7, 0x10_20_30), program.plot("queue", "jobs"));
+    let (lock, started) = (program.lock("cache", false, work), program.string("started"));
+    let mut thread = program.thread(0, 101);
+    let m = &mut machine;
+    thread.begin(m, 10, work, &[text(TextRole::ZoneText, 0, "a request")]);
+    thread.item(m, 11, ItemKind::Message, &[u64::from(started) | 0xff_0000 << 32], &[]);
+    for (us, action) in [(12, LockAction::Wait), (13, LockAction::Obtain), (14, LockAction::Release)] {
+        thread.item(m, us, ItemKind::Lock, &[u64::from(lock) | (action as u64) << 32, 0], &[]);
+    }
+    thread.item(m, 15, ItemKind::Plot, &[u64::from(queue) | (ValueType::Unsigned as u64) << 32, 5], &[]);
+    thread.item(m, 16, ItemKind::Alloc, &[0x7000, 64, 0], &[]);
+    thread.end(m, 20);
+    for us in [30, 46, 62] {
+        thread.item(m, us, ItemKind::Frame, &[(FramePhase::Mark as u64) << 32], &[]);
+    }
+    program.finish(m);
+    let (trace, _) = export(machine.finish());
+
+    let worker = trace.thread("server / worker").unwrap();
+    let zone = &worker.zones[0];
+    assert_eq!(
+        (&*zone.name, &*zone.text, zone.end - zone.start, zone.color),
+        ("work", "a request", 10_000, 0x30_20_10)
+    );
+    assert_eq!((&*zone.location.function, &*zone.location.file, zone.location.line), ("run", "src/main.rs", 7));
+    let messages: Vec<_> = worker.messages.iter().map(|index| &trace.messages[*index]).collect();
+    assert_eq!((&*messages[0].text, messages[0].color), ("started", 0xff_00_00_ff));
+    assert_eq!(trace.locks[0].events.iter().map(|event| event.thread).collect::<Vec<_>>(), [101; 3]);
+    let plot = trace.plots.iter().find(|plot| plot.name == "server (100) queue (jobs)").unwrap();
+    assert_eq!(plot.values[0].1, 5.0);
+    assert_eq!((trace.pools[0].pieces[0].size, trace.pools[0].pieces[0].threads[0]), (64, 101));
+    let main = &trace.frame_sets[0].frames;
+    assert_eq!(main[1..].windows(2).map(|two| two[1].0 - two[0].0).collect::<Vec<_>>(), [16_000, 16_000]);
 }
