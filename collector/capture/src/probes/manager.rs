@@ -5,15 +5,15 @@
 //! launched, and all that are mapped; later those that mapping events tell of.
 
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use rustc_hash::FxHashMap;
-use syscollect_model::Mapping;
+use rustc_hash::{FxHashMap, FxHashSet};
+use syscollect_model::{BuildId, Mapping};
 use syscollect_probes::Spec;
 use syscollect_store::TraceBuffer;
 
@@ -21,9 +21,12 @@ use super::attach::Way;
 use super::files::{self, MapKey, MappedFile};
 use super::program::ArgumentPrograms;
 use super::scan::Scanner;
+use super::sys;
 use crate::error::CaptureError;
 use crate::zones::ZoneNotice;
 
+/// Files of that many names and contents are remembered to hold nothing.
+const PLAIN_MAX: usize = 65_536;
 /// Notes that are kept; more would hide the others.
 const NOTES_MAX: usize = 32;
 
@@ -161,18 +164,17 @@ impl Drop for Manager {
 }
 
 fn manage(work: Work, messages: &Receiver<Message>, done: &Sender<()>, told: &Told) {
-    let Work { launch, recorded, zones, specs, .. } = &work;
-    let (launch, recorded, zones, wait_for_all) =
-        (launch.clone(), recorded.as_ref().and_then(|map| map.try_clone().ok()), zones.clone(), !specs.is_empty());
+    let mut mapped = Mapped::new(&work);
+    let (launch, all_at_first) = (work.launch.clone(), !work.specs.is_empty());
     let mut scanner = Scanner::new(work, told);
     scanner.asked_for_by_path();
     if let Some(launch) = launch {
         scanner.program(&launch);
     }
-    if !wait_for_all {
+    // Nobody waits for marked programs that run: what they did before is not recorded anyway.
+    if !all_at_first {
         let _ = done.send(());
     }
-    let mut mapped = Mapped { recorded, zones, known: FxHashMap::default() };
     mapped.scan_processes(&mut scanner, told);
     scanner.tell_unmatched();
     let _ = done.send(());
@@ -192,9 +194,21 @@ struct Mapped {
     zones: Sender<ZoneNotice>,
     /// Whether the file belongs to a marked program, as /proc names files.
     known: FxHashMap<MapKey, bool>,
+    /// Paths and contents in which there is nothing to attach to: most of what
+    /// is mapped is the same few libraries, again and again.
+    plain: FxHashSet<(String, BuildId)>,
 }
 
 impl Mapped {
+    fn new(work: &Work) -> Self {
+        Self {
+            recorded: work.recorded.as_ref().and_then(|map| map.try_clone().ok()),
+            zones: work.zones.clone(),
+            known: FxHashMap::default(),
+            plain: FxHashSet::default(),
+        }
+    }
+
     /// All files that run now.
     fn scan_processes(&mut self, scanner: &mut Scanner<'_>, told: &Told) {
         let root = Path::new("/");
@@ -210,7 +224,7 @@ impl Mapped {
                 is_client |= match self.known.get(&key) {
                     Some(known) => *known,
                     None => {
-                        let client = scanner.mapped(&mapped);
+                        let client = scanner.mapped(&mapped).is_some_and(|known| known.is_client);
                         self.known.insert(key, client);
                         client
                     }
@@ -224,18 +238,25 @@ impl Mapped {
 
     /// A file that was just mapped.
     fn scan_mapping(&mut self, scanner: &mut Scanner<'_>, mapping: Mapping) {
-        if !self.is_recorded(mapping.pid) {
+        let Mapping { pid, start, end, path, build_id, .. } = mapping;
+        let content = (path.clone(), build_id);
+        if self.plain.contains(&content) || !self.is_recorded(pid) {
             return;
         }
-        let Mapping { pid, start, end, path, .. } = mapping;
-        if scanner.mapped(&MappedFile { pid, start, end, path }) {
-            self.tell_client(pid);
+        match scanner.mapped(&MappedFile { pid, start, end, path }) {
+            Some(known) if known.is_client => self.tell_client(pid),
+            Some(known) if !known.attached && !content.1.is_empty() => {
+                if self.plain.len() >= PLAIN_MAX {
+                    self.plain.clear();
+                }
+                self.plain.insert(content);
+            }
+            _ => {}
         }
     }
 
     fn is_recorded(&self, pid: u32) -> bool {
-        use std::os::fd::AsFd;
-        self.recorded.as_ref().is_none_or(|map| super::sys::contains(map.as_fd(), pid))
+        self.recorded.as_ref().is_none_or(|map| sys::contains(map.as_fd(), pid))
     }
 
     fn tell_client(&self, pid: u32) {

@@ -44,10 +44,12 @@ pub(super) struct Scanner<'a> {
 }
 
 /// What a look into a file found.
-struct Known {
-    is_client: bool,
+#[derive(Clone, Copy)]
+pub(super) struct Known {
+    /// It belongs to a marked program.
+    pub(super) is_client: bool,
     /// It is held in place by what is attached, so that no other gets its number.
-    attached: bool,
+    pub(super) attached: bool,
     changed: Change,
 }
 
@@ -103,30 +105,31 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// A file that a process has mapped; whether it belongs to a marked program.
-    pub(super) fn mapped(&mut self, mapped: &MappedFile) -> bool {
+    /// A file that a process has mapped; `None` if it cannot be looked into.
+    pub(super) fn mapped(&mut self, mapped: &MappedFile) -> Option<Known> {
         match mapped.open() {
-            Ok(file) => self.file(file, &mapped.path),
+            Ok(file) => Some(self.file(file, &mapped.path)),
             Err(error) => {
                 if error.kind() == io::ErrorKind::PermissionDenied && !self.work.specs.is_empty() {
                     self.told.note(format!("files of other users' programs are not searched for probes: {error}"));
                 }
-                false
+                None
             }
         }
     }
 
-    fn file(&mut self, file: OpenFile, path: &str) -> bool {
+    fn file(&mut self, file: OpenFile, path: &str) -> Known {
         if let Some(known) = self.known.get(&file.key)
             && (known.attached || known.changed == file.changed)
         {
-            return known.is_client;
+            return *known;
         }
         self.told.scanned.fetch_add(1, Ordering::Relaxed);
         let (plan, is_client) = self.plan(&file, path);
         let attached = self.attach(&file, path, plan);
-        self.known.insert(file.key, Known { is_client, attached, changed: file.changed });
-        is_client
+        let known = Known { is_client, attached, changed: file.changed };
+        self.known.insert(file.key, known);
+        known
     }
 
     /// What to attach in a file, and whether it belongs to a marked program.
