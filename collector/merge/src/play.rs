@@ -47,7 +47,7 @@ pub struct Played {
 /// Rows that playing adds for what nothing announced.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Found {
-    threads: FxHashMap<u32, ThreadId>,
+    pub(crate) threads: FxHashMap<u32, ThreadId>,
     frequencies: FxHashMap<u32, TrackId>,
     /// Tracks of marks; the number tells tracks of one name apart.
     tracks: FxHashMap<(Scope, StringId, TrackKind, u64), TrackId>,

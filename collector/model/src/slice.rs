@@ -3,6 +3,9 @@
 use crate::{LocationId, SchemaId, StackId, StringId};
 
 /// A slice or an instant: its name and everything said of it.
+///
+/// A message is an instant of the category `"message"`; what it says is its
+/// field `"text"`, or its name where it has none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slice {
     /// Its name, or the first part of it.

@@ -141,6 +141,27 @@ fn markers_have_a_schema_and_may_lie_at_another_time_and_on_another_thread() {
 }
 
 #[test]
+fn an_entry_of_an_unknown_kind_is_counted_and_hides_no_other() {
+    let (mut machine, mut program) = machine();
+    program.entry(4711, &[1, 2, 3], &["of a later version"]);
+    let work = program.location("work", "", "", 0, 0);
+    // Its third text is missing.
+    program.entry(2, &[0, 0], &["cut", "f"]);
+    let last = program.string("last");
+    let mut thread = program.thread(0, 100);
+    thread.begin(&mut machine, 1, work, &[]);
+    thread.item(&mut machine, 2, ItemKind::Message, &[last.into()], &[]);
+    thread.end(&mut machine, 3);
+    program.finish(&mut machine);
+    let (lines, played) = golden::text(&mut golden::open(machine.finish()));
+    assert_eq!((played.events, played.lost), (2, 2), "{lines}");
+    assert!(
+        lines.contains("* last [message]") && lines.contains("lost: 2 from zone definitions: undecodable"),
+        "{lines}"
+    );
+}
+
+#[test]
 fn two_programs_in_one_process_do_not_mix_their_zones() {
     let (mut machine, mut one) = machine();
     let mut two = FakeProgram::new(&mut machine, 2, 100);

@@ -50,7 +50,9 @@ impl<E: Exporter> Player<'_, E> {
 
     /// The thread a marker is placed on, where that is one of the same process.
     fn placed_on(&mut self, by: Writer, tid: u32) -> Writer {
-        let thread = if tid == 0 { None } else { self.threads.get(tid) };
+        // One that nothing announced may be known or not when its time comes.
+        let announced = tid != 0 && !self.found.threads.contains_key(&tid);
+        let thread = if announced { self.threads.get(tid) } else { None };
         match thread.filter(|thread| self.tables.thread(*thread).process == by.process) {
             Some(thread) => Writer { thread, tid, slot: self.slot(thread, by.process, by.client), ..by },
             None => by,
