@@ -16,7 +16,7 @@ use core::sync::atomic::AtomicU16;
 /// Where the semaphore is. Not the semaphore itself: of a library's data a
 /// program may have a copy, which the kernel does not know.
 #[unsafe(export_name = "syscollect_semaphore")]
-pub static SEMAPHORE: &AtomicU16 = &semaphore::SEMAPHORE;
+pub static SEMAPHORE: &AtomicU16 = &semaphore::SEMAPHORE.count;
 
 /// `struct syscollect_location`.
 #[repr(C)]
