@@ -19,7 +19,9 @@
 //!   process is applied when a probe is hit, which costs the others the hit.
 //! - A process that ends within the milliseconds between mapping a file and the
 //!   attaching is missed, once for each file: later ones find it attached.
-//! - The kernel follows returns of a thread to a depth of 64 calls.
+//! - The kernel follows returns of a thread to a depth of 64 calls. While one is
+//!   awaited, the return address on the stack is the kernel's own: an exception
+//!   that leaves such a function ends the program, and stacks of samples stop there.
 //! - A text that was not read into memory yet by its program cannot be read at
 //!   the hit; its argument is told as unreadable.
 //! - Kernels before 5.15 have no cookies: no probes there.
