@@ -144,8 +144,8 @@ fn marked(zones: u64) -> Vec<u8> {
 }
 
 fn zones(criterion: &mut Criterion) {
-    play_capture(criterion, "zones", &marked(2_000_000), 2_000_000);
     let capture = marked(2_000_000);
+    play_capture(criterion, "zones", &capture, 2_000_000);
     let mut group = criterion.benchmark_group("zones");
     group.sample_size(10);
     group.throughput(Throughput::Elements(2_000_000));

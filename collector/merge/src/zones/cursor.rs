@@ -10,11 +10,11 @@ use syscollect_store::{CaptureReader, IndexEntry, Lane, ReadBuffer};
 use syscollect_usdt_client::protocol::{is_stamped, item_words};
 
 /// What a lane gives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ZoneRecord {
     /// Comes before the first group of every chunk: whose items follow, and
-    /// what is missing before them.
-    Chunk(ZoneChunk, Missing),
+    /// what is missing before them. Rare, and boxed so that the others stay small.
+    Chunk(Box<(ZoneChunk, Missing)>),
     /// A group of that many items, in [`ZoneCursor::group`].
     Group(u32),
 }
@@ -45,7 +45,7 @@ pub(crate) struct ZoneCursor<'a> {
     head: Option<u64>,
     next: Range<usize>,
     items: u32,
-    start: Option<(ZoneChunk, Missing)>,
+    start: Option<Box<(ZoneChunk, Missing)>>,
     group: Vec<u64>,
     unreadable: u64,
     undecodable: u64,
@@ -127,7 +127,7 @@ impl<'a> ZoneCursor<'a> {
             (self.left, self.next) = (header.records.into(), 0..ZoneChunk::SIZE);
             self.find_head();
             if self.head.is_some() {
-                self.start = Some((chunk, missing));
+                self.start = Some(Box::new((chunk, missing)));
                 return;
             }
         }
@@ -203,8 +203,8 @@ impl Cursor for ZoneCursor<'_> {
 
     #[inline]
     fn take(&mut self) -> ZoneRecord {
-        if let Some((chunk, missing)) = self.start.take() {
-            return ZoneRecord::Chunk(chunk, missing);
+        if let Some(start) = self.start.take() {
+            return ZoneRecord::Chunk(start);
         }
         self.group.clear();
         let (words, _) = self.data[self.next.clone()].as_chunks::<8>();

@@ -59,7 +59,7 @@ impl Surveyor<'_, '_> {
         let mut owner = ZoneChunk::default();
         while let Some(ticks) = cursor.key() {
             match cursor.take() {
-                ZoneRecord::Chunk(chunk, _) => owner = chunk,
+                ZoneRecord::Chunk(start) => owner = start.0,
                 ZoneRecord::Group(_) => self.group(lane, ticks, &owner, cursor.group(), survey),
             }
         }

@@ -23,7 +23,7 @@ impl<E: Exporter> Player<'_, E> {
     /// A record of a zone lane; `words` are those of a group.
     pub(crate) fn zones(&mut self, lane: usize, record: ZoneRecord, words: &[u64]) -> Result<(), E::Error> {
         match record {
-            ZoneRecord::Chunk(chunk, missing) => self.zone_chunk(lane, &chunk, missing)?,
+            ZoneRecord::Chunk(start) => self.zone_chunk(lane, &start.0, start.1)?,
             ZoneRecord::Group(items) => {
                 if let Some(writer) = self.lanes[lane].writer {
                     self.records += u64::from(items);
