@@ -34,7 +34,8 @@ pub(crate) fn late(context: &Context) -> Result<String> {
         let (from, to) = marked.numbers_in_a_row()?;
         ensure!(from > first, "round {round}: number {from} is older than the recording");
         ensure!(to > from + 1_000, "round {round}: only the numbers {from} to {to} were recorded");
-        ensure!(marked.open("whole")?, "round {round}: nobody was told of the zone that was open already");
+        let open = marked.open("whole")?;
+        ensure!(open == (round == 1), "round {round}: told of a zone that was open already: {open}");
     }
     signal(program.id(), libc::SIGKILL);
     wait(program)?;
@@ -78,6 +79,9 @@ pub(crate) fn losses(context: &Context) -> Result<String> {
     let recorder = context.command(&["record", "-o", text(&capture)?, "-p", &pid.to_string()]);
     let recorder = { recorder }.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let ended = || fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "));
+    // Its threads begin when it sees that it is recorded.
+    let tasks = || fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+    until("the load to see the recorder", || (tasks() > 1 || ended()).then_some(()))?;
     while !ended() {
         for (what, pause) in [(libc::SIGSTOP, 3), (libc::SIGCONT, 2)] {
             signal(recorder.id(), what);
