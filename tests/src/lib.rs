@@ -4,7 +4,8 @@
 //! is told by the test; [`golden`] plays them into text and compares it with
 //! the files in `golden/`. Set `UPDATE_GOLDEN=1` to write these anew, and read
 //! the difference before it is committed. [`tracy_reader`] reads Tracy files as
-//! strictly as no viewer does.
+//! strictly as no viewer does. [`planted`] is a capture whose figures every
+//! viewer has to show.
 //!
 //! **Non-goals.** Nothing here needs root, BPF or the machine it runs on; tests
 //! of the real kernel are `cargo xtask privileged`.
@@ -22,6 +23,7 @@
 pub mod client;
 pub mod golden;
 mod machine;
+pub mod planted;
 pub mod tracy_reader;
 
 pub use client::{FakeProgram, FakeThread};
