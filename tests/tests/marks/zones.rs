@@ -100,6 +100,21 @@ fn after_a_loss_the_thread_says_again_what_is_open() {
 }
 
 #[test]
+fn zones_that_are_known_go_on_when_they_are_said_again() {
+    let (mut machine, mut program) = machine();
+    let names = ["a", "b", "c"].map(|name| program.location(name, "", "", 0, 0));
+    let mut thread = program.thread(0, 101);
+    (1..).zip(names).for_each(|(us, name)| thread.begin(&mut machine, us, name, &[]));
+    thread.attached(&mut machine, 10, "");
+    (0..).zip(names).for_each(|(depth, name)| thread.open_zone(&mut machine, 10, name, depth, u64::from(depth) + 1));
+    (11..14).for_each(|us| thread.end(&mut machine, us));
+    program.finish(&mut machine);
+    let (lines, played) = golden::text(&mut golden::open(machine.finish()));
+    assert_eq!((lines.matches("BEGIN").count(), played.events), (3, 3), "{lines}");
+    assert!(!lines.contains("unfinished") && !lines.contains("began_before"), "{lines}");
+}
+
+#[test]
 fn a_chunk_that_is_missing_leaves_no_zone_open_for_longer_than_it_was() {
     let (mut machine, mut program) = machine();
     let names = ["a", "b", "c"].map(|name| program.location(name, "", "", 0, 0));

@@ -145,7 +145,6 @@ impl<E: Exporter> Player<'_, E> {
         };
         let known = self.marks.threads[writer.slot].zones.at(depth);
         if known.is_some_and(|zone| zone.began == began & STAMP && zone.location == location) {
-            self.leave(writer.slot, depth + 1)?;
             return self.more(lane, writer, more);
         }
         let ticks = marked.programs.clock(writer.client, self.map).anywhere(began);
