@@ -45,7 +45,12 @@
 //!
 //! # Features
 //!
-//! `off` removes all marks at compile time.
+//! - `off` removes all marks at compile time.
+//! - `tracing`: `tracing_layer` makes zones and messages of spans and events of `tracing`.
+//! - `parking_lot`: [`lock`] has `parking_lot`'s locks, too.
+//! - `c`: what `libsyscollect_client.a` exports; see `include/syscollect.h`.
+//!
+//! Always there: locks of the standard library that report ([`lock`]), and an allocator that does ([`alloc`]).
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 compile_error!("syscollect-usdt-client marks programs on Linux on x86-64: depend on it for that target only");
