@@ -62,6 +62,8 @@ mod watch;
 #[cfg(test)]
 mod fake;
 #[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod tests;
 
 pub(crate) use source::ZoneSource;
