@@ -28,6 +28,15 @@ fn two_readings(_: u64) {
     }
 }
 
+/// Ends the reader, also when writing the figures fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 fn main() {
     const OFF: u64 = 50_000_000;
     const ON: u64 = 20_000;
@@ -40,6 +49,7 @@ fn main() {
     testing::raise();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _stop = Stop(&stop);
         plot!("first", 1);
         scope.spawn(|| {
             let mut reader = testing::Drain::open().expect("an arena");
@@ -63,7 +73,6 @@ fn main() {
         println!("     plot             {:.2} ns", measure(ON, |index| plot!("plot", index)));
         println!("     message          {:.2} ns", measure(ON, |_| message!("a message")));
         println!("     message, 1 word  {:.2} ns", measure(ON, |index| message!("number {index}")));
-        stop.store(true, Ordering::Relaxed);
     });
     println!("     lost             {}", testing::Drain::open().map_or(0, |reader| reader.lost()));
 }
