@@ -254,6 +254,9 @@ impl Reporter {
         let arena = group.arena();
         let lock = self.number.0.or_define(arena, || self.announce(arena));
         let place = place.map_or(0, |place| Caller(place).number(arena));
+        if matches!(action, LockAction::Obtain | LockAction::ObtainShared) {
+            after_the_lock();
+        }
         group.stamped(ItemKind::Lock, [u64::from(lock) | (action as u64) << 32, u64::from(place)]);
     }
 
@@ -265,6 +268,14 @@ impl Reporter {
         entry.number(self.kind as u32).number(made_at).text(self.name);
         entry.append_to(arena)
     }
+}
+
+/// Whoever obtains a lock must not be stamped before who released it: the
+/// counter could be read ahead while the lock's memory is still on its way.
+#[inline(always)]
+fn after_the_lock() {
+    // SAFETY: lfence has no preconditions on x86-64.
+    unsafe { core::arch::x86_64::_mm_lfence() };
 }
 
 /// The place of a call.
