@@ -5,7 +5,7 @@
 //! the files in `golden/`. Set `UPDATE_GOLDEN=1` to write these anew, and read
 //! the difference before it is committed. [`tracy_reader`] reads Tracy files as
 //! strictly as no viewer does. [`planted`] is a capture whose figures every
-//! viewer has to show.
+//! viewer has to show, and [`shown`] reads what it does show.
 //!
 //! **Non-goals.** Nothing here needs root, BPF or the machine it runs on; tests
 //! of the real kernel are `cargo xtask privileged`.
@@ -24,6 +24,7 @@ pub mod client;
 pub mod golden;
 mod machine;
 pub mod planted;
+pub mod shown;
 pub mod tracy_reader;
 
 pub use client::{FakeProgram, FakeThread};

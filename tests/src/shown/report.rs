@@ -1,0 +1,62 @@
+//! What `syscollect report --json` says.
+
+use super::{add, damage};
+use crate::planted::Figures;
+use crate::tracy_reader::Damage;
+use serde_json::Value;
+
+/// The figures of a report.
+///
+/// # Errors
+///
+/// When it is no JSON.
+pub fn report(json: &[u8]) -> Result<Figures, Damage> {
+    let report: Value = serde_json::from_slice(json).map_err(|error| damage(format!("no JSON: {error}")))?;
+    let mut figures = Figures::new();
+    let f = &mut figures;
+    for name in ["switches", "wakeups", "samples", "messages"] {
+        add(f, name, number(&report["events"], name));
+    }
+    for thread in rows(&report["threads"]) {
+        add(f, "runs", number(thread, "switches"));
+        let worker = thread["name"] == "worker";
+        add(f, "runs of the worker", u64::from(worker) * number(thread, "switches"));
+    }
+    for (table, prefix) in [("slices", "zone"), ("frames", "frames")] {
+        rows(&report[table]).iter().for_each(|row| add(f, format!("{prefix} {}", name(row)), number(row, "count")));
+    }
+    for row in rows(&report["instants"]) {
+        let prefix = if matches!(name(row), "started" | "message" | "job") { "message" } else { "marker" };
+        add(f, format!("{prefix} {}", name(row)), number(row, "count"));
+    }
+    for row in rows(&report["functions"]["by_self"]) {
+        add(f, format!("self {}", row["function"].as_str().unwrap_or_default()), number(row, "self"));
+    }
+    for row in rows(&report["counters"]).iter().filter(|row| name(row) == "queue") {
+        add(f, "values of queue", number(row, "count"));
+        let sum = row["mean"].as_f64().unwrap_or(f64::NAN) * number(row, "count") as f64;
+        add(f, "sum of queue", sum.round() as u64);
+    }
+    for row in rows(&report["locks"]).iter().filter(|row| name(row) == "cache") {
+        add(f, "times that cache was held", number(row, "holds"));
+        add(f, "waits for cache", number(row, "waits"));
+    }
+    for row in rows(&report["memory"]) {
+        add(f, "allocations", number(row, "allocations"));
+        add(f, "bytes held", number(row, "live_bytes"));
+    }
+    add(f, "crashes", number(&report["crashes"], "total"));
+    Ok(figures)
+}
+
+fn rows(table: &Value) -> &[Value] {
+    table["rows"].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn name(row: &Value) -> &str {
+    row["name"].as_str().unwrap_or_default()
+}
+
+fn number(value: &Value, key: &str) -> u64 {
+    value[key].as_u64().unwrap_or_default()
+}
