@@ -180,9 +180,12 @@ fn write(buffer: &TraceBuffer, mut writer: CaptureWriter<File>) -> (CaptureWrite
 }
 
 fn buffer_loss(lane: Lane, cause: LossCause, count: u64) -> LaneLoss {
-    // The collector's own lanes belong to no CPU; readers add losses up by lane and CPU.
-    let machine = matches!(lane.kind, LaneKind::Counter | LaneKind::Clock | LaneKind::Definition);
-    let cpu = (!machine).then_some(u32::from(lane.cpu));
+    // The collector's own lanes and those of programs belong to no CPU; readers add losses up by lane and CPU.
+    let of_no_cpu = matches!(
+        lane.kind,
+        LaneKind::Counter | LaneKind::Clock | LaneKind::Definition | LaneKind::Zone | LaneKind::ZoneLog
+    );
+    let cpu = (!of_no_cpu).then_some(u32::from(lane.cpu));
     LaneLoss { lane: lane.kind.name().to_owned(), cpu, record: String::new(), cause, count }
 }
 
