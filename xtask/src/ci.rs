@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use crate::privileged::context::cargo;
 use crate::process::{output_of, root};
 use crate::report::{Outcome, Report};
-use crate::{bpf, layouts, privileged, tidy};
+use crate::{bpf, layouts, privileged, tidy, viewers};
 
 /// Seconds of fuzzing; enough to meet a mistake that is easy to meet.
 const FUZZ_SECONDS: u32 = 30;
@@ -23,6 +23,7 @@ pub(crate) fn run() -> Result<()> {
     report.step("clippy", || quiet(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]));
     report.step("documentation", documentation);
     report.step("release build", || quiet(&["build", "--quiet", "--release", "-p", "syscollect"]));
+    report.step("figures in the viewers", viewers::step);
     report.step("fuzz the capture reader", || fuzz("capture"));
     report.step("fuzz the reader of probes", || fuzz("probes"));
     privileged::steps(&mut report);

@@ -1,8 +1,9 @@
 //! `cargo xtask`: what developers and `.ci/run` call besides `cargo test`.
 //!
 //! **Duties.** Generated files (`layouts`, `bpf`) and their freshness, the
-//! whole check (`ci`), the tests that need root (`privileged`), the comparison
-//! with other tracers (`bench`), and the load programs that both record.
+//! whole check (`ci`), the viewers' engines as judges of exported files
+//! (`viewers`), the tests that need root (`privileged`), the comparison with
+//! other tracers (`bench`), and the load programs that both record.
 //!
 //! **Non-goals.** Nothing here is part of the product; a user of syscollect
 //! never needs this crate, nor clang.
@@ -16,6 +17,7 @@ mod privileged;
 mod process;
 mod report;
 mod tidy;
+mod viewers;
 mod vm;
 
 use std::path::PathBuf;
@@ -49,6 +51,8 @@ enum Command {
     Ci,
     /// Look for habits that no other tool checks: long files, marks of unfinished work.
     Tidy,
+    /// Show a capture of known figures in the viewers' own engines; prints a table.
+    Viewers,
     /// The tests that need root and a real kernel.
     Privileged {
         /// Only these tests.
@@ -74,6 +78,7 @@ fn main() -> ExitCode {
         Command::Bpf { check } => bpf::run(check),
         Command::Ci => ci::run(),
         Command::Tidy => tidy::run(),
+        Command::Viewers => viewers::run(),
         Command::Privileged { names } => privileged::run(&names),
         Command::Vm { packages } => vm::run(&packages),
         Command::Bench { pairs } => bench::run(pairs),

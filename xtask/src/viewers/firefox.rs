@@ -1,0 +1,152 @@
+//! The figures in the Firefox Profiler's own engine, through its command line `profiler-cli`.
+//!
+//! It is not part of this repository: the tool `get-viewers`, beside the
+//! checkout, fetches it, or `PROFILER_CLI` names it.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use syscollect_tests::planted::Figures;
+
+use super::text;
+use crate::process::{output_of, root};
+
+/// Reasons for which threads are off the CPU, which the profile has as functions.
+const OFF_CPU: [&str; 6] = ["sleeps", "waits for I/O", "blocked", "waits for a CPU", "stopped", "ends"];
+
+/// A session of the engine with one profile.
+pub(super) struct ProfilerCli {
+    program: PathBuf,
+    path: OsString,
+    session: String,
+}
+
+impl ProfilerCli {
+    /// Loads a profile, or says why there is no engine to load it.
+    pub(super) fn load(profile: &Path) -> Result<Self, String> {
+        let (program, path) = find()?;
+        let mut cli = Self { program, path, session: String::new() };
+        let profile = text(profile).map_err(|error| format!("{error:#}"))?;
+        let said = output_of(&mut cli.command(&["load", profile])).map_err(|error| format!("{error:#}"))?;
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        let session = said.lines().find_map(|line| line.strip_prefix("Session started: "));
+        cli.session = session.ok_or_else(|| format!("profiler-cli started no session: {said}"))?.trim().to_owned();
+        Ok(cli)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.env("PATH", &self.path).args(arguments);
+        if !self.session.is_empty() {
+            command.args(["--session", &self.session]);
+        }
+        command
+    }
+
+    fn json(&self, arguments: &[&str]) -> Result<Value> {
+        let said = output_of(self.command(arguments).arg("--json"))?;
+        serde_json::from_slice(&said.stdout).with_context(|| format!("profiler-cli {arguments:?} printed no JSON"))
+    }
+
+    /// What the engine says of the profile.
+    pub(super) fn figures(&self) -> Result<Figures> {
+        let mut figures = Figures::new();
+        for thread in list(&self.json(&["thread", "list"])?["threads"])? {
+            let handle = thread["threadHandle"].as_str().context("a thread without a handle")?;
+            self.functions(handle, &mut figures)?;
+            self.markers(handle, thread["name"] == "worker", &mut figures)?;
+        }
+        for counter in list(&self.json(&["counter", "list"])?["counters"])? {
+            if counter["name"] == "queue (jobs)" {
+                // The first row is the zero from which the others grow.
+                add(&mut figures, "values of queue", number(counter, "rangeSampleCount")? - 1);
+            }
+        }
+        Ok(figures)
+    }
+
+    fn functions(&self, thread: &str, figures: &mut Figures) -> Result<()> {
+        let told = self.json(&["thread", "functions", "--thread", thread, "--limit", "0", "--include-idle"])?;
+        for row in list(&told["functions"])? {
+            let (name, samples) = (row["name"].as_str().unwrap_or_default(), number(row, "selfSamples")?);
+            if !OFF_CPU.contains(&name) {
+                add(figures, "samples", samples);
+                add(figures, &format!("self {name}"), samples);
+            }
+        }
+        Ok(())
+    }
+
+    fn markers(&self, thread: &str, worker: bool, figures: &mut Figures) -> Result<()> {
+        let all = ["thread", "markers", "--thread", thread, "--limit", "0"];
+        let told = self.json(&all)?;
+        for row in list(&told["byType"])? {
+            let (name, count) = (row["markerName"].as_str().unwrap_or_default(), number(row, "count")?);
+            match name {
+                "Running" => {
+                    add(figures, "runs", count);
+                    add(figures, "runs of the worker", u64::from(worker) * count);
+                }
+                "Wakeup" => add(figures, "wakeups", count),
+                "Crash" => add(figures, "crashes", count),
+                "Lock held" => add(figures, "times that cache was held", count),
+                "Lock wait" => add(figures, "waits for cache", count),
+                "Render" => add(figures, "frames Render", count),
+                "Read" | "python:line" => add(figures, &format!("marker {name}"), count),
+                _ => add(figures, &format!("zone {name}"), count),
+            }
+        }
+        let messages = self.json(&[&all[..], &["--search", "type:message"]].concat())?;
+        add(figures, "messages", number(&messages, "filteredMarkerCount")?);
+        Ok(())
+    }
+}
+
+impl Drop for ProfilerCli {
+    fn drop(&mut self) {
+        // A daemon keeps the profile until it is told to stop.
+        if !self.session.is_empty() {
+            let session = self.session.clone();
+            let _ = Command::new(&self.program).env("PATH", &self.path).args(["stop", &session]).output();
+        }
+    }
+}
+
+/// The program, and the PATH with the Node.js that it needs.
+fn find() -> Result<(PathBuf, OsString), String> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if let Some(program) = std::env::var_os("PROFILER_CLI") {
+        return Ok((program.into(), path));
+    }
+    let fetcher = root().join("../shared/tools/get-viewers");
+    if !fetcher.is_file() {
+        return Err("no get-viewers beside the checkout, and PROFILER_CLI is not set".to_owned());
+    }
+    let fetched = output_of(&mut Command::new(&fetcher)).map_err(|error| {
+        format!("the viewers' engines cannot be fetched: {}", format!("{error:#}").replace('\n', " "))
+    })?;
+    let folder = String::from_utf8_lossy(&fetched.stdout).lines().last().unwrap_or_default().to_owned();
+    let programs = Path::new(&folder).join("node_modules/.bin");
+    let mut places = programs.clone().into_os_string();
+    places.push(":");
+    places.push(path);
+    Ok((programs.join("profiler-cli"), places))
+}
+
+fn add(figures: &mut Figures, name: &str, count: u64) {
+    *figures.entry(name.to_owned()).or_default() += count;
+}
+
+fn list(value: &Value) -> Result<&Vec<Value>> {
+    match value.as_array() {
+        Some(list) => Ok(list),
+        None => bail!("profiler-cli told {value} where a list belongs"),
+    }
+}
+
+fn number(row: &Value, key: &str) -> Result<u64> {
+    row[key].as_u64().with_context(|| format!("profiler-cli told no {key} in {row}"))
+}
