@@ -1,7 +1,8 @@
 //! What to attach in a file: which of its probes and functions were asked for,
 //! under which numbers, and what their arguments mean.
 
-use syscollect_probes::{Argument, ArgumentKind, ArgumentSpec, Function, ProbeSelector, Spec, UsdtProbe};
+use rustc_hash::FxHashSet;
+use syscollect_probes::{Argument, ArgumentKind, ArgumentSpec, Function, ProbeSelector, Returns, Spec, UsdtProbe};
 use syscollect_store::{ProbeArgument, ProbeDefinition, ProbeRole};
 use syscollect_usdt_client::protocol::{PROBE_RING, PROVIDER};
 
@@ -48,6 +49,8 @@ pub(super) struct Plan {
     pub(super) points: Vec<Planned>,
     /// Where rings are announced.
     pub(super) rings: Vec<Planned>,
+    /// Places of functions for which there was no room.
+    left_out: usize,
     /// The parts of specs that something here was asked for by.
     pub(super) matched: Vec<Part>,
 }
@@ -72,12 +75,17 @@ impl Plan {
     /// Leaves out what no real file has; what to say of it. Files belong to
     /// anybody, and each place costs the kernel memory and time.
     pub(super) fn limit(&mut self) -> Option<String> {
-        let over = self.points.len().saturating_sub(POINTS_MAX) + self.rings.len().saturating_sub(RINGS_MAX);
+        let over =
+            self.left_out + self.points.len().saturating_sub(POINTS_MAX) + self.rings.len().saturating_sub(RINGS_MAX);
         self.points.truncate(POINTS_MAX);
         self.rings.truncate(RINGS_MAX);
         (over > 0).then(|| format!("{over} places are left out, more than {POINTS_MAX} in one file are not probed"))
     }
 }
+
+/// Numbers of probes by which a marked program without shared memory is recorded
+/// have this bit, so that the drain sees that there is one.
+pub(super) const OF_CLIENT: u32 = 1 << 31;
 
 /// Gives out numbers.
 #[derive(Debug, Default)]
@@ -163,7 +171,8 @@ impl Planner {
 
     fn add_usdt(&mut self, sites: &[&UsdtProbe], meaning: Meaning<'_>, plan: &mut Plan) {
         let Some(first) = sites.first() else { return };
-        let probe = self.number();
+        let of_client = CLIENT_PROBES.iter().any(|(_, role, _)| *role == meaning.role);
+        let probe = self.number() | if of_client { OF_CLIENT } else { 0 };
         let kind = |index: usize| meaning.arguments.get(index).map_or(ArgumentKind::Auto, |said| said.kind);
         let name = |index: usize| meaning.arguments.get(index).and_then(|said| said.name.clone());
         let argument = |(index, argument): (usize, &Argument)| ProbeArgument {
@@ -197,30 +206,51 @@ impl Planner {
     }
 
     /// Adds functions that the spec of this index asks for.
-    pub(super) fn functions(&mut self, index: usize, path: &str, functions: &[Function], plan: &mut Plan) {
-        for function in functions {
-            for (role, at_return) in [(ProbeRole::FunctionEntry, false), (ProbeRole::FunctionReturn, true)] {
-                let probe = self.number();
-                plan.definitions.push(ProbeDefinition {
-                    probe,
-                    role,
-                    pair: FUNCTIONS_PAIR,
-                    name: function.name.clone(),
-                    path: path.to_owned(),
-                    ..Default::default()
-                });
-                plan.points.push(Planned {
-                    offset: function.offset,
-                    semaphore: 0,
-                    probe,
-                    arguments: Vec::new(),
-                    at_return,
-                });
-            }
-        }
-        if !functions.is_empty() {
+    pub(super) fn functions(&mut self, index: usize, path: &str, functions: &[(Function, Returns)], plan: &mut Plan) {
+        // One place is probed once, whoever asks for it: functions may share their ends.
+        let mut taken: FxHashSet<(u64, bool)> =
+            plan.points.iter().map(|point| (point.offset, point.at_return)).collect();
+        for (function, returns) in functions {
+            let (role, exits, at_return) = match returns {
+                Returns::At(exits) => (ProbeRole::FunctionExit, &exits[..], false),
+                Returns::ByAddress => (ProbeRole::FunctionReturn, std::slice::from_ref(&function.offset), true),
+            };
             plan.matches(Part { spec: index, is_end: false });
+            if !taken.insert((function.offset, false)) {
+                continue;
+            }
+            // Without its ends it would be of no use.
+            if plan.points.len() + 1 + exits.len() > POINTS_MAX {
+                plan.left_out += 1 + exits.len();
+                continue;
+            }
+            self.function(path, &function.name, ProbeRole::FunctionEntry, &[(function.offset, false)], plan);
+            let exits = exits.iter().map(|exit| (*exit, at_return)).filter(|exit| taken.insert(*exit));
+            self.function(path, &function.name, role, &exits.collect::<Vec<_>>(), plan);
         }
+    }
+
+    /// Adds the entry or the ends of a function: places, and whether its return address is taken there.
+    fn function(&mut self, path: &str, name: &str, role: ProbeRole, places: &[(u64, bool)], plan: &mut Plan) {
+        if places.is_empty() {
+            return;
+        }
+        let probe = self.number();
+        plan.definitions.push(ProbeDefinition {
+            probe,
+            role,
+            pair: FUNCTIONS_PAIR,
+            name: name.to_owned(),
+            path: path.to_owned(),
+            ..Default::default()
+        });
+        plan.points.extend(places.iter().map(|(offset, at_return)| Planned {
+            offset: *offset,
+            semaphore: 0,
+            probe,
+            arguments: Vec::new(),
+            at_return: *at_return,
+        }));
     }
 
     fn number(&mut self) -> u32 {
@@ -337,13 +367,52 @@ mod tests {
         assert_eq!((plan.rings.len(), plan.points.len()), (RINGS_MAX, CLIENT_COPIES_MAX));
     }
 
+    fn function(name: &str, offset: u64) -> Function {
+        Function { name: name.into(), symbol: name.into(), offset, size: 16 }
+    }
+
+    fn plan_of(functions: &[(Function, Returns)]) -> Plan {
+        let mut plan = Plan::default();
+        Planner::default().functions(0, "/bin/x", functions, &mut plan);
+        plan
+    }
+
     #[test]
     fn a_function_is_two_probes_of_one_pair() {
-        let mut plan = Plan::default();
-        let function = Function { name: "work".into(), symbol: "work".into(), offset: 64, size: 0 };
-        Planner::default().functions(0, "/bin/x", &[function], &mut plan);
+        let plan = plan_of(&[(function("work", 64), Returns::At(vec![70, 79]))]);
+        let places: Vec<_> = plan.points.iter().map(|point| (point.offset, point.probe, point.at_return)).collect();
+        assert_eq!(places, [(64, 1, false), (70, 2, false), (79, 2, false)]);
+        let roles: Vec<_> = plan.definitions.iter().map(|one| one.role).collect();
+        assert_eq!(roles, [ProbeRole::FunctionEntry, ProbeRole::FunctionExit]);
+        assert!(plan.definitions.iter().all(|one| one.pair == FUNCTIONS_PAIR && one.name == "work"));
+    }
+
+    #[test]
+    fn a_function_whose_ends_are_unknown_is_probed_at_its_return_address() {
+        let plan = plan_of(&[(function("work", 64), Returns::ByAddress)]);
         let places: Vec<_> = plan.points.iter().map(|point| (point.offset, point.at_return)).collect();
         assert_eq!(places, [(64, false), (64, true)]);
-        assert!(plan.definitions.iter().all(|one| one.pair == FUNCTIONS_PAIR && one.name == "work"));
+        assert_eq!(plan.definitions[1].role, ProbeRole::FunctionReturn);
+    }
+
+    #[test]
+    fn a_function_that_never_returns_is_probed_at_its_entry() {
+        let plan = plan_of(&[(function("abort", 64), Returns::At(Vec::new()))]);
+        assert_eq!((plan.points.len(), plan.definitions.len()), (1, 1));
+    }
+
+    #[test]
+    fn a_place_that_functions_share_or_that_is_asked_for_twice_is_probed_once() {
+        let functions = [("one", 64), ("other", 80), ("one", 64)];
+        let plan = plan_of(&functions.map(|(name, offset)| (function(name, offset), Returns::At(vec![95]))));
+        assert_eq!(plan.points.iter().map(|point| point.offset).collect::<Vec<_>>(), [64, 95, 80]);
+    }
+
+    #[test]
+    fn a_function_for_whose_ends_there_is_no_room_is_left_out_wholly() {
+        let many = Returns::At((100..100 + POINTS_MAX as u64).collect());
+        let mut plan = plan_of(&[(function("huge", 64), many), (function("work", 80), Returns::At(vec![90]))]);
+        assert_eq!(plan.points.iter().map(|point| point.offset).collect::<Vec<_>>(), [80, 90]);
+        assert!(plan.limit().unwrap().starts_with("65537 places"));
     }
 }

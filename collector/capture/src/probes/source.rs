@@ -14,6 +14,7 @@ use super::announcements::Announcements;
 use super::attach::Way;
 use super::manager::{Manager, MappedFiles, Work};
 use super::object::{Loaded, Settings, SharedMaps};
+use super::plan::OF_CLIENT;
 use super::program::ArgumentPrograms;
 use super::rings::{Counters, Counts, Ring};
 use crate::error::CaptureError;
@@ -61,7 +62,12 @@ pub(crate) struct ProbeSource {
     counters: Counters,
     lanes: Vec<CpuRing>,
     missing: Vec<String>,
+    clients_told: bool,
 }
+
+/// Said once, when the first such mark arrives.
+const NO_SHARED_MEMORY: &str = "a marked program could not share memory (seccomp, or ulimit -f, -n or -v): its marks came \
+                                through probes, which costs it more";
 
 impl ProbeSource {
     /// Loads the programs and begins to attach.
@@ -97,7 +103,15 @@ impl ProbeSource {
             zones,
         })?;
         let announcements = Some(announcements);
-        Ok(Self { announcements, manager, loaded, counters, lanes: Vec::new(), missing: Vec::new() })
+        Ok(Self {
+            announcements,
+            manager,
+            loaded,
+            counters,
+            lanes: Vec::new(),
+            missing: Vec::new(),
+            clients_told: false,
+        })
     }
 
     /// Where to tell of files that are mapped from now on.
@@ -124,6 +138,8 @@ struct CpuRing {
     since: Instant,
     sequence: u64,
     records_before: u64,
+    /// Whether a marked program without shared memory was among those that hit.
+    of_clients: bool,
 }
 
 impl CpuRing {
@@ -139,19 +155,22 @@ impl CpuRing {
             since,
             sequence: 0,
             records_before: 0,
+            of_clients: false,
         }
     }
 
     /// Empties the ring into chunks; with `all` nothing stays waiting.
     fn drain(&mut self, now: Ticks, all: bool, sink: &mut dyn FnMut(Chunk)) {
         loop {
-            let Self { ring, data, records, first, last, since, .. } = self;
+            let Self { ring, data, records, first, last, since, of_clients, .. } = self;
             ring.read(|record| {
                 if data.is_empty() {
                     *since = Instant::now();
                     data.reserve(CHUNK_BYTES);
                 }
-                let stamp = ProbeRecord::from_bytes(record).map(|record| record.stamp.ticks_near(now.0));
+                let record_head = ProbeRecord::from_bytes(record);
+                *of_clients |= record_head.as_ref().is_some_and(|head| head.probe & OF_CLIENT != 0);
+                let stamp = record_head.map(|head| head.stamp.ticks_near(now.0));
                 // Hits that were preempted come later than those that preempted them.
                 *first = (*first).min(stamp.unwrap_or(now.0));
                 *last = (*last).max(stamp.unwrap_or(0));
@@ -210,6 +229,10 @@ impl Source for ProbeSource {
     fn drain(&mut self, now: Ticks, all: bool, out: &mut Drained<'_>) -> f64 {
         let fullest = self.lanes.iter().map(|lane| lane.ring.fill()).fold(0.0, f64::max);
         self.lanes.iter_mut().for_each(|lane| lane.drain(now, all, out.chunk));
+        if !self.clients_told && self.lanes.iter().any(|lane| lane.of_clients) {
+            self.clients_told = true;
+            self.missing.push(NO_SHARED_MEMORY.to_owned());
+        }
         fullest
     }
 

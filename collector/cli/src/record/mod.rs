@@ -60,9 +60,8 @@ fn record(options: &Options, around: &Surroundings<'_>, program_start: Instant) 
 
     let settings = options.settings(gated.as_ref().filter(|_| options.only).map(Gated::pid), program_start);
     let recorder = backend.start(settings, draft.file().try_clone()?)?;
-    for missing in recorder.missing() {
-        eprintln!("syscollect: {missing}");
-    }
+    let missing = recorder.missing().to_vec();
+    missing.iter().for_each(|note| eprintln!("syscollect: {note}"));
     let (ended, command) = run_until_the_end(options, recorder.as_ref(), gated, &happenings, &terminal);
     abandon.writing();
 
@@ -75,6 +74,13 @@ fn record(options: &Options, around: &Surroundings<'_>, program_start: Instant) 
             return Err(error.context(format!("the recording broke off; what it has is in {}", path.display())));
         }
     };
+    // What turned out to be missing while it went on.
+    recorded
+        .summary
+        .missing
+        .iter()
+        .filter(|note| !missing.contains(note))
+        .for_each(|note| eprintln!("syscollect: {note}"));
     conclude(options, &place, draft, recorded, &Ending { ended, command, abandon, terminal })
 }
 
