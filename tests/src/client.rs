@@ -163,9 +163,9 @@ impl FakeThread {
     }
 }
 
-/// The items of a text.
-pub fn text(role: TextRole, field: u32, text: &str) -> Vec<u64> {
-    let pieces: Vec<&[u8]> = text.as_bytes().chunks(TEXT_BYTES).collect();
+/// The items of a text, of any bytes.
+pub fn text(role: TextRole, field: u32, text: impl AsRef<[u8]>) -> Vec<u64> {
+    let pieces: Vec<&[u8]> = text.as_ref().chunks(TEXT_BYTES).collect();
     let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
     let item = |(index, piece): (usize, &&[u8])| {
         let more = u64::from(index + 1 < pieces.len());

@@ -175,6 +175,11 @@ impl FakeMachine {
         self.push(Lane { kind: LaneKind::Clock, cpu: 0 }, us, ClockRecord::SIZE, record.as_bytes());
     }
 
+    /// What a CPU runs when the recording begins; without a word nobody knows.
+    pub fn running(&mut self, cpu: u16, tid: u32) {
+        self.current.insert(cpu, tid);
+    }
+
     /// A context switch: the CPU's task goes to `state`, `next` comes.
     pub fn switch(&mut self, cpu: u16, us: u64, state: u8, next: u32) {
         self.switch_with(cpu, us, SchedRecord { tid: next, state, ..Default::default() }, Stacks::default());
@@ -243,10 +248,10 @@ impl FakeMachine {
         self.push(Lane { kind: LaneKind::Sample, cpu }, us, SampleRecord::SIZE, record.as_bytes());
     }
 
-    /// A task's record: fork, exec, exit or rename, with its name after it.
-    pub fn task(&mut self, cpu: u16, us: u64, kind: RecordKind, name: &str, record: TaskRecord) {
-        let mut comm = [0; 16];
-        comm[..name.len()].copy_from_slice(name.as_bytes());
+    /// A task's record: fork, exec, exit or rename, with its name after it, of any bytes.
+    pub fn task(&mut self, cpu: u16, us: u64, kind: RecordKind, name: impl AsRef<[u8]>, record: TaskRecord) {
+        let (mut comm, name) = ([0; 16], name.as_ref());
+        comm[..name.len()].copy_from_slice(name);
         let record = TaskRecord { stamp: Stamp::new(ticks(us), kind), comm, ..record };
         self.push(Lane { kind: LaneKind::Task, cpu }, us, TaskRecord::SIZE, record.as_bytes());
     }

@@ -89,12 +89,12 @@ impl Server {
         }
         worker.end(m, us + 100);
         worker.begin(m, us + 110, zones.render, &[]);
-        if round % 2 == 0 {
+        if round.is_multiple_of(2) {
             worker.item(m, us + 120, ItemKind::Alloc, &[0x7000 + round * 64, 64, 0], &[]);
         }
         worker.end(m, us + 200);
         worker.item(m, us + 210, ItemKind::Message, &[u64::from(names.started) | 0xff_00_00 << 32], &[]);
-        if round % 4 == 0 {
+        if round.is_multiple_of(4) {
             worker.item(m, us + 211, ItemKind::Message, &[0], &[text(TextRole::Message, 0, "a slow one")]);
         }
         if round % 10 == 3 {
@@ -114,11 +114,11 @@ impl Server {
         let queue = u64::from(names.queue) | (ValueType::Unsigned as u64) << 32;
         main.item(m, us + 315, ItemKind::Plot, &[queue, round], &[]);
         main.begin(m, us + 320, zones.main_loop, &[]);
-        if round % 5 == 0 {
+        if round.is_multiple_of(5) {
             main.item(m, us + 330, ItemKind::AsyncBegin, &[zones.fetch.into(), 2 * round, 0], &[]);
             main.item(m, us + 340, ItemKind::AsyncBegin, &[zones.decode.into(), 2 * round + 1, 0], &[]);
         }
-        if round % 10 == 0 {
+        if round.is_multiple_of(10) {
             let marker = |phase: MarkerPhase| u64::from(names.write) | (phase as u64) << 32;
             let said = [text(TextRole::Field, 0, "/tmp/out"), value(ValueType::Unsigned, 1, 100)];
             main.item(m, us + 350, ItemKind::Marker, &[marker(MarkerPhase::Begin)], &said);
@@ -128,7 +128,7 @@ impl Server {
             main.item(m, us + 380, ItemKind::Frame, &[frame(FramePhase::End)], &[]);
         }
         // Ten of the fifty pieces are never freed.
-        if round % 2 == 0 && round % 10 != 4 {
+        if round.is_multiple_of(2) && round % 10 != 4 {
             main.item(m, us + 385, ItemKind::Free, &[0x7000 + round * 64, 0], &[]);
         }
         main.end(m, us + 390);

@@ -11,6 +11,7 @@
 //! - on CPU 1 two threads of a build share the CPU, and in every tenth round a
 //!   compiler is forked, runs and exits.
 
+mod awkward;
 mod code;
 mod marks;
 
@@ -21,6 +22,7 @@ use std::collections::BTreeMap;
 use syscollect_records::{SchedRecord, task_state};
 use syscollect_store::CounterDefinition;
 
+pub use awkward::{Case, cases};
 pub use code::{FUNCTIONS, TOP};
 
 /// What a viewer shows, by name.
@@ -44,12 +46,13 @@ const COMPILERS: u32 = 400;
 const IDLE: u32 = 0;
 
 /// What the capture holds.
-const PLAN: [(&str, u64); 28] = [
+const PLAN: [(&str, u64); 29] = [
     // Six in each round, and two more in every tenth.
     ("switches", 620),
     // Those that bring a thread and not the idle one: four in each round, and two more in every tenth.
     ("runs", 420),
-    ("runs of the worker", 100),
+    ("runs of server / worker", 100),
+    ("samples of server / worker", 200),
     // Three in each round, and that of each compiler.
     ("wakeups", 310),
     // Four in each round, and seven of an idle CPU.
@@ -142,7 +145,7 @@ fn second_cpu(machine: &mut FakeMachine, code: &Code, round: u64) {
     machine.wake(1, us + 490, BUILD[1], 1, Stacks::default());
     machine.switch(1, us + 500, task_state::RUNNABLE, BUILD[1]);
     code.sample(machine, 1, us + 600, BUILD[1], 4 * round + 3);
-    if round % 10 == 0 {
+    if round.is_multiple_of(10) {
         let compiler = COMPILERS + (round / 10) as u32;
         machine.fork(1, us + 610, BUILD[1], (compiler, compiler), "cc");
         let woken = SchedRecord { tid: compiler, state: 1, prio: 120, ..SchedRecord::default() };

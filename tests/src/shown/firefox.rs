@@ -135,22 +135,17 @@ impl Profile {
         (0..length(markers)?).map(marker).collect()
     }
 
-    /// The values of a counter: the viewer takes its first row for zero, and adds the others up.
-    ///
-    /// # Errors
-    ///
-    /// When there is no such counter.
-    pub fn counter(&self, label: &str) -> Result<Vec<f64>, Damage> {
+    /// The values of a counter, if it is there: the viewer takes its first row for zero, and adds the others up.
+    pub fn counter(&self, label: &str) -> Vec<f64> {
         let counters = list(&self.json["counters"]);
         let counter = counters.iter().find(|counter| counter["display"]["label"] == label);
-        let counter = counter.ok_or_else(|| damage(format!("there is no counter {label}")))?;
+        let Some(counter) = counter else { return Vec::new() };
         let growth = list(&counter["samples"]["count"]).iter().skip(1).map(|value| value.as_f64().unwrap_or(f64::NAN));
-        Ok(growth
-            .scan(0.0, |sum, growth| {
-                *sum += growth;
-                Some(*sum)
-            })
-            .collect())
+        let add_up = |sum: &mut f64, growth: f64| {
+            *sum += growth;
+            Some(*sum)
+        };
+        growth.scan(0.0, add_up).collect()
     }
 }
 
@@ -181,27 +176,30 @@ pub fn firefox(json: &[u8]) -> Result<Figures, Damage> {
     let mut figures = Figures::new();
     let f = &mut figures;
     for thread in profile.threads() {
+        let [process, name] = ["processName", "name"].map(|key| thread[key].as_str().unwrap_or_default());
+        let whose = format!("{process} / {name}");
         for row in profile.rows(thread)?.iter().filter(|row| row.on_cpu()) {
             add(f, "samples", row.weight);
+            add(f, format!("samples of {whose}"), row.weight);
             add(f, format!("self {}", row.stack[0].function), row.weight);
         }
         for marker in profile.markers(thread)? {
-            count(&marker, thread["name"] == "worker", f);
+            count(&marker, &whose, f);
         }
     }
-    let queue = profile.counter("queue (jobs)")?;
+    let queue = profile.counter("queue (jobs)");
     add(f, "values of queue", queue.len() as u64);
     add(f, "sum of queue", queue.iter().sum::<f64>() as u64);
-    add(f, "bytes held", profile.counter("Memory")?.last().copied().unwrap_or_default() as u64);
+    add(f, "bytes held", profile.counter("Memory").last().copied().unwrap_or_default() as u64);
     Ok(figures)
 }
 
-fn count(marker: &Marker, worker: bool, f: &mut Figures) {
+fn count(marker: &Marker, whose: &str, f: &mut Figures) {
     let Marker { name, data } = marker;
     match data["type"].as_str().unwrap_or_default() {
         "running" => {
             add(f, "runs", 1);
-            add(f, "runs of the worker", u64::from(worker));
+            add(f, format!("runs of {whose}"), 1);
         }
         "wakeup" => add(f, "wakeups", 1),
         "crash" => add(f, "crashes", 1),

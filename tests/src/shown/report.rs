@@ -19,8 +19,9 @@ pub fn report(json: &[u8]) -> Result<Figures, Damage> {
     }
     for thread in rows(&report["threads"]) {
         add(f, "runs", number(thread, "switches"));
-        let worker = thread["name"] == "worker";
-        add(f, "runs of the worker", u64::from(worker) * number(thread, "switches"));
+        let whose = format!("{} / {}", thread["process"].as_str().unwrap_or_default(), name(thread));
+        add(f, format!("runs of {whose}"), number(thread, "switches"));
+        add(f, format!("samples of {whose}"), number(thread, "samples"));
     }
     for (table, prefix) in [("slices", "zone"), ("frames", "frames")] {
         rows(&report[table]).iter().for_each(|row| add(f, format!("{prefix} {}", name(row)), number(row, "count")));
@@ -32,6 +33,7 @@ pub fn report(json: &[u8]) -> Result<Figures, Damage> {
     for row in rows(&report["functions"]["by_self"]) {
         add(f, format!("self {}", row["function"].as_str().unwrap_or_default()), number(row, "self"));
     }
+    add(f, "self [no stack]", number(&report["functions"], "without_stack"));
     for row in rows(&report["counters"]).iter().filter(|row| name(row) == "queue") {
         add(f, "values of queue", number(row, "count"));
         let sum = row["mean"].as_f64().unwrap_or(f64::NAN) * number(row, "count") as f64;

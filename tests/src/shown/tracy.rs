@@ -42,9 +42,7 @@ pub fn tracy(file: &[u8]) -> Result<Figures, Damage> {
 fn runs(trace: &TracyFile, f: &mut Figures) {
     for (thread, runs) in &trace.switches {
         add(f, "runs", runs.len() as u64);
-        if trace.thread_names.get(thread).is_some_and(|name| name == "server / worker") {
-            add(f, "runs of the worker", runs.len() as u64);
-        }
+        add(f, format!("runs of {}", trace.thread_names[thread]), runs.len() as u64);
         add(f, "wakeups", runs.iter().filter(|run| run.wakeup < run.start).count() as u64);
     }
 }
@@ -59,6 +57,7 @@ fn samples(trace: &TracyFile, f: &mut Figures) {
                 continue;
             }
             add(f, "samples", 1);
+            add(f, format!("samples of {}", trace.thread_names[&thread.id]), 1);
             if let Some(innermost) = trace.stack_names(sample.callstack).first() {
                 add(f, format!("self {innermost}"), 1);
             }
@@ -75,11 +74,9 @@ fn zones(list: &[Zone], f: &mut Figures) {
 
 /// Messages and instants are the same there; what is said beside the name follows it.
 fn instant(text: &str, f: &mut Figures) {
+    add(f, format!("message {text}"), 1);
     match text {
-        "started" | "a slow one" | "job 5" => {
-            add(f, format!("message {text}"), 1);
-            add(f, "messages", 1);
-        }
+        "started" | "a slow one" | "job 5" => add(f, "messages", 1),
         _ => add(f, format!("marker {}", text.split(" (").next().unwrap_or_default()), 1),
     }
 }
