@@ -5,7 +5,7 @@
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
-use syscollect_usdt_client::{message, plot, testing, zone};
+use syscollect_usdt_client::{AsyncZone, location, message, plot, testing, zone};
 
 /// Nanoseconds per turn: the best of several runs.
 fn measure(turns: u64, mut turn: impl FnMut(u64)) -> f64 {
@@ -70,6 +70,7 @@ fn main() {
                 zone.value(index);
             })
         );
+        println!("     async zone       {:.2} ns", measure(ON, |_| drop(AsyncZone::begin(location!("async")))));
         println!("     plot             {:.2} ns", measure(ON, |index| plot!("plot", index)));
         println!("     message          {:.2} ns", measure(ON, |_| message!("a message")));
         println!("     message, 1 word  {:.2} ns", measure(ON, |index| message!("number {index}")));

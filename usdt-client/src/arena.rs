@@ -6,6 +6,7 @@
 //! go through probes ([`Arena::is_fallback`]).
 
 use crate::fork::{self, Inheritance};
+use crate::open_async::OpenAsyncZones;
 use crate::protocol::{
     ARENA_BYTES, ARENA_MAGIC, ARENA_NAME, ArenaHeader, LOG_OFFSET, MAX_RINGS, RING_STRIDE, RINGS_OFFSET, RingHeader,
     RingState, VERSION,
@@ -29,6 +30,7 @@ pub(crate) struct Arena {
     base: *mut u8,
     /// The log's entries by content, see `log.rs`.
     pub(crate) table: [AtomicU64; TABLE_SLOTS],
+    pub(crate) open_async: OpenAsyncZones,
 }
 
 /// The newest arena of this process.

@@ -24,6 +24,7 @@
 
 use crate::arena::Arena;
 use crate::log::{self, CachedNumber, Entry};
+use crate::open_async;
 use crate::protocol::{EntryKind, ItemKind, STACK_ADDRESSES, TEXT_BYTES, TextRole, ValueType};
 use crate::ring::Entered;
 use crate::thread::{self, OPEN_ZONES, Prepared, RingMemory, ThreadState};
@@ -39,6 +40,31 @@ const RESTATE_BYTES: u64 = 16 + 16 + 96 + OPEN_ZONES as u64 * 24;
 const ANNOUNCE_BYTES: u64 = 64;
 /// And when its ring is full, after so many losses.
 const ANNOUNCE_LOSSES: u64 = 1024;
+
+/// What is stated again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Restatement {
+    /// What a collector must know of the thread.
+    Thread,
+    /// And the async zones that are open in the process, to the collector of that number.
+    Process(u32),
+}
+
+impl Restatement {
+    /// What a thread has to state to that collector.
+    fn of(state: &ThreadState, collector: u32) -> Self {
+        let due = state.arena().is_some_and(|arena| arena.open_async.is_due(collector));
+        if due { Self::Process(collector) } else { Self::Thread }
+    }
+
+    /// Room for it.
+    fn bytes(self) -> u64 {
+        match self {
+            Self::Thread => RESTATE_BYTES,
+            Self::Process(_) => RESTATE_BYTES + open_async::BYTES,
+        }
+    }
+}
 
 /// Why nothing can be written.
 pub(crate) enum Refused {
@@ -102,13 +128,14 @@ fn group_slow(bytes: u64) -> Result<Group, Refused> {
     // SAFETY: it has a ring.
     let attached = unsafe { state.header() }.attached.load(Ordering::Acquire);
     let restate = state.lossy.get() || attached != state.attached.get();
-    if group.entered.room() < bytes + if restate { RESTATE_BYTES } else { 0 } {
+    let restatement = Restatement::of(state, attached);
+    if group.entered.room() < bytes + if restate { restatement.bytes() } else { 0 } {
         group.give_up();
         return Err(Refused::Lost(state));
     }
     if restate {
         state.attached.set(attached);
-        group.restate();
+        group.restate(restatement);
     }
     if attached == 0 {
         state.announce();
@@ -120,11 +147,12 @@ fn group_slow(bytes: u64) -> Result<Group, Refused> {
 /// States a thread to a collector that sees its ring for the first time.
 pub(crate) fn state_all(state: &'static ThreadState) {
     let mut group = Group::enter(state);
-    if group.entered.room() < RESTATE_BYTES {
+    let restatement = Restatement::of(state, state.attached.get());
+    if group.entered.room() < restatement.bytes() {
         state.lossy.set(true);
         return;
     }
-    group.restate();
+    group.restate(restatement);
     if state.attached.get() == 0 {
         group.wait_for_collector(0);
     }
@@ -134,7 +162,7 @@ pub(crate) fn state_all(state: &'static ThreadState) {
 #[cold]
 pub(crate) fn restate_now() {
     if let Ok(mut group) = group(RESTATE_BYTES) {
-        group.restate();
+        group.restate(Restatement::Thread);
     }
 }
 
@@ -239,8 +267,8 @@ impl Group {
         unsafe { self.entered.write(&self.memory, first, words) };
     }
 
-    /// `Lost` if there was a loss, then all that a collector must know of this thread.
-    fn restate(&mut self) {
+    /// `Lost` if there was a loss, then all that a collector must know.
+    fn restate(&mut self, what: Restatement) {
         let state = self.state;
         let lost = state.lost.swap(0, Ordering::Relaxed);
         if lost != 0 {
@@ -256,6 +284,24 @@ impl Group {
         for (depth, open) in state.open.iter().enumerate().take(depth as usize) {
             let open = open.get();
             self.stamped(ItemKind::OpenZone, [u64::from(open.location) | (depth as u64) << 32, open.ticks]);
+        }
+        if let Restatement::Process(collector) = what {
+            self.restate_async_zones(collector);
+        }
+    }
+
+    /// The async zones that are open, unless another thread has stated them.
+    fn restate_async_zones(&mut self, collector: u32) {
+        let zones = &self.arena().open_async;
+        if !zones.take_turn(collector) {
+            return;
+        }
+        let now = self.state.ticks();
+        for zone in zones.before(now) {
+            self.stamped_at(ItemKind::AsyncOpen as u8, now, [u64::from(zone.location), zone.number, zone.began]);
+            if zone.task_name != 0 {
+                self.plain(ItemKind::TaskName, u64::from(zone.task_name) << 24, [zone.task]);
+            }
         }
     }
 

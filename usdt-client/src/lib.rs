@@ -77,6 +77,7 @@ mod log;
 mod marker;
 mod memory;
 pub mod message;
+mod open_async;
 mod plot;
 mod probe_site;
 pub mod protocol;

@@ -78,7 +78,7 @@ pub struct ArenaHeader {
     pub reserved: [AtomicU32; 11],
     /// Written by the collector alone: another number for each collector that
     /// takes the arena; 0 until the first one does. A thread that sees it
-    /// change restates what is open.
+    /// change restates what it has open; the first one restates open async zones, too.
     pub attached: AtomicU32,
     /// Pads to a cache line.
     pub collector_line: [AtomicU32; 15],
@@ -215,6 +215,10 @@ numbered! {
         Attached = 0x16,
         /// Stamped, 1 word: the thread ends.
         ThreadEnd = 0x17,
+        /// Stamped with now, 4 words: `location`, the zone's number, ticks of its beginning. An async zone that is open
+        /// when another collector comes; said once for the process, by any thread. Its task's `TaskName` follows if
+        /// it has one. Its `AsyncBegin` may have been seen, too.
+        AsyncOpen = 0x18,
     }
 }
 
@@ -369,7 +373,7 @@ pub const fn item_words(first: u64) -> Option<usize> {
         | ItemKind::Lost
         | ItemKind::Attached => 2,
         ItemKind::Plot | ItemKind::Lock | ItemKind::Free | ItemKind::OpenZone => 3,
-        ItemKind::AsyncBegin | ItemKind::Alloc | ItemKind::MarkerAt | ItemKind::Crash => 4,
+        ItemKind::AsyncBegin | ItemKind::Alloc | ItemKind::MarkerAt | ItemKind::Crash | ItemKind::AsyncOpen => 4,
         ItemKind::Text => {
             let bytes = (first >> 16) as u8 as usize;
             if bytes > TEXT_BYTES {

@@ -1,8 +1,9 @@
 //! Async zones: they belong to a task, may overlap, and may end on another thread.
 
-use crate::emit;
 use crate::location::{Location, Place};
+use crate::open_async::OpenAsyncZone;
 use crate::protocol::{ItemKind, TextRole};
+use crate::{arena, emit};
 use core::future::Future;
 use core::pin::Pin;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -73,11 +74,12 @@ impl AsyncZone {
         let Ok(mut group) = emit::group(32 + 16 + emit::text_bytes(text)) else { return Self { number: 0 } };
         let number = next_number();
         let place = location.number(group.arena());
-        group.stamped(ItemKind::AsyncBegin, [u64::from(place), number, task.map_or(0, |task| task.number)]);
-        if let Some(task) = task {
-            let name = emit::string(group.arena(), task.name);
-            group.plain(ItemKind::TaskName, u64::from(name) << 24, [task.number]);
+        let (task, name) = task.map_or((0, 0), |task| (task.number, emit::string(group.arena(), task.name)));
+        let began = group.stamped(ItemKind::AsyncBegin, [u64::from(place), number, task]);
+        if name != 0 {
+            group.plain(ItemKind::TaskName, u64::from(name) << 24, [task]);
         }
+        group.arena().open_async.insert(OpenAsyncZone { number, location: place, began, task, task_name: name });
         if !text.is_empty() {
             group.text(TextRole::AsyncText, 0, text);
         }
@@ -102,6 +104,10 @@ impl Drop for AsyncZone {
 #[cold]
 #[inline(never)]
 fn end_active(number: u64) {
+    // First, and also when nobody records: see there.
+    if let Some(arena) = arena::existing() {
+        arena.open_async.remove(number);
+    }
     if let Ok(mut group) = emit::group(16) {
         group.stamped(ItemKind::AsyncEnd, [number]);
     }

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard};
 use syscollect_usdt_client::testing::{self, Drain};
-use syscollect_usdt_client::{enabled, message, set_thread_name, zone};
+use syscollect_usdt_client::{AsyncZone, Task, enabled, location, message, set_thread_name, zone};
 
 /// What these tests change is the whole process's.
 fn alone() -> MutexGuard<'static, ()> {
@@ -25,7 +25,7 @@ fn a_later_collector_is_told_name_and_open_zones_of_a_thread_at_its_next_event()
         let _outer = zone!("outer");
         let _inner = zone!("inner");
         story();
-        Drain::open().expect("an arena").header().attached.fetch_add(1, Ordering::Relaxed);
+        another_comes();
         message!("next");
         story()
     });
@@ -37,6 +37,74 @@ fn a_later_collector_is_told_name_and_open_zones_of_a_thread_at_its_next_event()
         "message next color 000000",
     ];
     assert_eq!(lines.join().unwrap(), expected);
+}
+
+/// Another collector takes the arena.
+fn another_comes() {
+    Drain::open().expect("an arena").header().attached.fetch_add(1, Ordering::Relaxed);
+}
+
+#[test]
+fn a_later_collector_is_told_of_open_async_zones_and_their_tasks_by_whichever_thread_is_first() {
+    let _alone = alone();
+    record();
+    let (task, ended) = (Task::new("upload 7"), AsyncZone::begin(location!("ended before")));
+    let (first, own) = (AsyncZone::begin_in(&task, location!("send")), AsyncZone::begin(location!("own task")));
+    drop(ended);
+    another_comes();
+    let told = std::thread::spawn(|| {
+        message!("next");
+        story()
+    });
+    let mut told = told.join().unwrap();
+    assert_eq!(told.remove(0), "attached 0");
+    assert_eq!(told.pop().unwrap(), "message next color 000000");
+    // Each stays with its task.
+    let send = told.iter().position(|line| line == "async open send").unwrap();
+    assert_eq!(told[send + 1], "task upload 7");
+    told.sort();
+    assert_eq!(told, ["async open own task", "async open send", "task upload 7"]);
+    story();
+    message!("on the thread that began them");
+    assert!(!story().iter().any(|line| line.contains("async")), "it is said once");
+    another_comes();
+    drop(first);
+    assert_eq!(story(), ["attached 0", "async open own task", "AsyncEnd"], "each collector is told anew");
+    drop(own);
+}
+
+#[test]
+fn an_async_zone_that_ends_while_nobody_records_is_no_longer_told() {
+    let _alone = alone();
+    record();
+    let zone = AsyncZone::begin(location!("unseen end"));
+    story();
+    testing::lower();
+    std::thread::spawn(|| drop(zone)).join().unwrap();
+    testing::raise();
+    another_comes();
+    message!("next");
+    assert_eq!(story(), ["attached 0", "message next color 000000"]);
+}
+
+#[test]
+fn more_async_zones_than_are_remembered_are_recorded_all_the_same() {
+    const ZONES: usize = 5000;
+    let _alone = alone();
+    record();
+    story();
+    let zones: Vec<AsyncZone> = (0..ZONES).map(|_| AsyncZone::begin(location!("one of many"))).collect();
+    let count = |lines: &[String], line: &str| lines.iter().filter(|found| *found == line).count();
+    assert_eq!(count(&story(), "async one of many of task 0"), ZONES);
+    another_comes();
+    message!("next");
+    let told = count(&story(), "async open one of many");
+    assert!((4000..=4096).contains(&told), "{told}");
+    drop(zones);
+    assert_eq!(count(&story(), "AsyncEnd"), ZONES);
+    another_comes();
+    message!("next");
+    assert_eq!(count(&story(), "async open one of many"), 0);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use common::{in_child, record, ring_of, story, story_of, thread_id};
 use std::sync::atomic::Ordering;
 use syscollect_usdt_client::protocol::RingState;
 use syscollect_usdt_client::testing::{self, Drain};
-use syscollect_usdt_client::zone;
+use syscollect_usdt_client::{AsyncZone, location, message, zone};
 
 #[test]
 fn a_child_starts_afresh_and_its_parent_goes_on_untouched() {
@@ -40,6 +40,7 @@ fn a_child_starts_afresh_and_its_parent_goes_on_untouched() {
     assert_eq!(ring.head.load(Ordering::Relaxed), head, "nothing was written to the parent's ring");
     drop(outer);
     assert_eq!(story(), ["end 0"]);
+    async_zones_stay_with_the_parent();
     children_of_threads_and_of_children();
     nothing_is_left_after_exec();
 }
@@ -50,6 +51,34 @@ fn nothing_is_left_after_exec() {
     assert!(!String::from_utf8_lossy(&listing.stdout).contains("syscollect-zones"));
     drop(zone!("after exec"));
     assert_eq!(story(), ["begin after exec at 0", "end 0"], "the parent of a vfork goes on");
+}
+
+/// Those that are open at the fork are the parent's: the child tells nobody of them.
+fn async_zones_stay_with_the_parent() {
+    let zone = AsyncZone::begin(location!("of the parent"));
+    let another_comes = || Drain::open().unwrap().header().attached.fetch_add(1, Ordering::Relaxed);
+    let good = in_child(|| {
+        message!("first");
+        another_comes();
+        let _own = AsyncZone::begin(location!("of the child"));
+        another_comes();
+        message!("last");
+        let lines = story();
+        lines[2..]
+            == [
+                "attached 0",
+                "async of the child of task 0",
+                "attached 0",
+                "async open of the child",
+                "message last color 000000",
+            ]
+    });
+    assert!(good, "the child told of its own zone only");
+    story();
+    another_comes();
+    drop(zone);
+    message!("next");
+    assert_eq!(story(), ["attached 0", "AsyncEnd", "message next color 000000"]);
 }
 
 /// A thread's fork, and a fork's fork, and the parent's other threads' rings stay theirs.

@@ -108,6 +108,7 @@ fn line(item: &[u64], log: &[u8]) -> String {
         },
         ItemKind::Color => format!("color {:06x}", first >> 8),
         ItemKind::AsyncBegin => format!("async {} of task {}", name(log, low), u64::from(item[3] != 0)),
+        ItemKind::AsyncOpen => format!("async open {}", name(log, low)),
         ItemKind::TaskName => format!("task {}", name(log, (first >> 32) as u32)),
         ItemKind::Marker => format!("marker {} phase {high}", name(log, low)),
         ItemKind::MarkerAt => format!("marker {} phase {high} ticks {} thread {}", name(log, low), item[2], item[3]),
