@@ -3,13 +3,16 @@
 use crate::demangle::{any_name, demangle};
 use crate::elf::{ENDIAN, Elf, until_zero};
 use crate::error::ProbeError;
+use crate::exits::{Unclear, exits};
 use crate::glob::Glob;
 use crate::nearest::nearest;
 use crate::symbols::{Symbol, symbols};
 use object::elf::{self, Dyn64, SymbolBind};
 use object::read::elf::Dyn as _;
 use object::{LittleEndian, ReadRef};
+use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
+use std::ops::Range;
 
 /// How many names an error suggests.
 const SUGGESTIONS: usize = 5;
@@ -17,6 +20,9 @@ const SUGGESTIONS: usize = 5;
 const DYNAMIC_MAX: u64 = 64 << 10;
 /// No file name is longer.
 const SONAME_MAX: u64 = 256;
+
+/// Parts of functions of one name: local ones of several source files have the same.
+const COLD_MAX: usize = 64;
 
 /// What code that exceptions pass through is linked with.
 const PERSONALITIES: [&str; 2] = ["__gxx_personality_v0", "rust_eh_personality"];
@@ -32,6 +38,17 @@ pub struct Function {
     pub offset: u64,
     /// How many bytes it has; 0 where the file does not say.
     pub size: u64,
+}
+
+/// How it is noticed that a function returns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Returns {
+    /// By probes on the instructions with which it ends, whose places in the file these are; none
+    /// where it never returns. The stack pointer is there what it was at the entry.
+    At(Vec<u64>),
+    /// By a probe that replaces its return address, for these instructions cannot be told. No
+    /// exception may leave it then: whoever unwinds the stack finds the kernel's address there.
+    ByAddress,
 }
 
 /// The functions of a file that can be probed at entry and return.
@@ -50,6 +67,8 @@ pub struct Functions<'data> {
     unsuitable: Vec<(&'data str, &'static str)>,
     /// Its functions may be left by an exception.
     unwinds: bool,
+    /// Where the compiler has put what is hardly ever run, by the function's symbol.
+    cold: FxHashMap<&'data str, Vec<Range<u64>>>,
 }
 
 #[derive(Debug)]
@@ -75,7 +94,8 @@ impl<'data> Functions<'data> {
         if [".gopclntab", ".go.buildinfo"].iter().any(|name| elf.sections_named(name).next().is_some()) {
             return Err(ProbeError::Go);
         }
-        let mut functions = Self { entries: Vec::new(), unsuitable: Vec::new(), unwinds: false };
+        let mut functions =
+            Self { entries: Vec::new(), unsuitable: Vec::new(), unwinds: false, cold: FxHashMap::default() };
         symbols(&elf, |symbol| functions.add(&elf, &symbol))?;
         if functions.entries.is_empty() {
             return Err(ProbeError::Stripped);
@@ -96,6 +116,9 @@ impl<'data> Functions<'data> {
             elf::STT_FUNC => why_unsuitable(name),
             _ => return,
         };
+        if let Some((of, _)) = name.split_once(".cold") {
+            self.cold.entry(of).or_default().push(offset..offset.saturating_add(symbol.size));
+        }
         match why {
             Some(why) => self.unsuitable.push((name, why)),
             None => {
@@ -105,13 +128,28 @@ impl<'data> Functions<'data> {
         }
     }
 
-    /// What a user who probes a function of this file at its return must know, if its functions may be
-    /// left by an exception: whoever unwinds the stack finds the kernel's address where the return address was.
-    pub fn caution(&self) -> Option<&'static str> {
-        self.unwinds.then_some(
-            "it has C++ exceptions or Rust panics: one that leaves a probed function ends the program, so name \
-             functions that none leaves",
-        )
+    /// How it is noticed that one of the functions returns; `data` is the file they were read from.
+    ///
+    /// # Errors
+    ///
+    /// When the instructions with which it ends cannot be told, and a probe that
+    /// replaces its return address could end the program: why.
+    pub fn returns<R: ReadRef<'data>>(&self, data: R, function: &Function) -> Result<Returns, &'static str> {
+        match self.exits(data, function) {
+            Ok(exits) => Ok(Returns::At(exits)),
+            Err(unclear) if self.unwinds || needs_return_address(&function.symbol) => Err(unclear.why()),
+            Err(_) => Ok(Returns::ByAddress),
+        }
+    }
+
+    fn exits<R: ReadRef<'data>>(&self, data: R, function: &Function) -> Result<Vec<u64>, Unclear> {
+        let Function { offset, size, .. } = *function;
+        let first = self.entries.partition_point(|entry| entry.offset < offset);
+        let names = self.entries[first..].iter().take_while(|entry| entry.offset == offset);
+        let cold: Vec<Range<u64>> =
+            names.filter_map(|entry| self.cold.get(entry.symbol)).flatten().take(COLD_MAX).cloned().collect();
+        let code = |part: Range<u64>| data.read_bytes_at(part.start, part.end.checked_sub(part.start)?).ok();
+        exits(offset..offset.saturating_add(size), &cold, code)
     }
 
     /// All of them, each once, by offset.
@@ -182,26 +220,38 @@ fn rank(name: &str, bind: SymbolBind) -> Rank {
     (Reverse(exported), name.len() - name.trim_start_matches('_').len(), name.len())
 }
 
-/// Why a probe on the return of a function would break its program, if it would: such a
-/// probe replaces the return address on the stack.
+/// Why there is no zone from a function's entry to its return, if there is none.
 fn why_unsuitable(name: &str) -> Option<&'static str> {
     const JUMPED_TO: &str = "it is jumped to, not called, so there is no return that could be probed";
-    const TWICE: &str = "it returns twice, which a probe on its return would break";
-    const UNWINDS: &str = "it reads return addresses off the stack, which a probe on its return would break";
     match name {
         _ if name.ends_with(".cold") || name.contains(".cold.") => Some(JUMPED_TO),
         "_start" | "_dl_start_user" | "__restore_rt" | "__restore" => Some(JUMPED_TO),
         _ if name.starts_with("_dl_runtime_resolve") || name.starts_with("_dl_runtime_profile") => Some(JUMPED_TO),
-        "setjmp" | "_setjmp" | "__setjmp" | "sigsetjmp" | "__sigsetjmp" | "vfork" | "__vfork" | "__libc_vfork" => {
-            Some(TWICE)
-        }
-        "getcontext" | "__getcontext" | "swapcontext" | "__swapcontext" => Some(TWICE),
-        "__cxa_throw" | "__cxa_rethrow" | "_Unwind_RaiseException" | "_Unwind_ForcedUnwind" => Some(UNWINDS),
-        "_Unwind_Resume" | "_Unwind_Resume_or_Rethrow" | "_Unwind_Backtrace" | "backtrace" | "__backtrace" => {
-            Some(UNWINDS)
-        }
         _ => None,
     }
+}
+
+/// Whether a function returns twice, or reads return addresses off the stack.
+fn needs_return_address(name: &str) -> bool {
+    const NAMES: [&str; 16] = [
+        "setjmp",
+        "_setjmp",
+        "__setjmp",
+        "sigsetjmp",
+        "__sigsetjmp",
+        "vfork",
+        "__vfork",
+        "__libc_vfork",
+        "getcontext",
+        "__getcontext",
+        "swapcontext",
+        "__swapcontext",
+        "__cxa_throw",
+        "__cxa_rethrow",
+        "backtrace",
+        "__backtrace",
+    ];
+    NAMES.contains(&name) || name.starts_with("_Unwind_")
 }
 
 /// The name that a library gives itself, by which others ask for it.

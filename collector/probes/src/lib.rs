@@ -22,6 +22,7 @@ mod argument;
 mod demangle;
 mod elf;
 mod error;
+mod exits;
 mod functions;
 mod glob;
 mod nearest;
@@ -31,6 +32,7 @@ mod preset;
 mod register;
 mod spec;
 mod spec_parse;
+mod steps;
 mod symbols;
 #[cfg(test)]
 mod testing;
@@ -38,7 +40,7 @@ mod usdt;
 
 pub use argument::{ARGUMENTS_MAX, Argument, Place, Unreadable, evaluate};
 pub use error::ProbeError;
-pub use functions::{Function, Functions, soname};
+pub use functions::{Function, Functions, Returns, soname};
 pub use glob::{Glob, GlobError};
 pub use nearest::{did_you_mean, nearest};
 pub use register::Register;

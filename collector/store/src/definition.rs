@@ -84,8 +84,10 @@ pub enum ProbeRole {
     ZoneEnd,
     /// A function is entered: like a zone, but what a longer jump left is told by the stack pointer.
     FunctionEntry,
-    /// It returns.
+    /// It has returned: the stack pointer is 8 more than at its entry.
     FunctionReturn,
+    /// It is about to return: the stack pointer is that of its entry.
+    FunctionExit,
     /// The zones of a marked program that could not share memory: arguments are
     /// name, function, file (texts), line, color.
     ClientZoneBegin,

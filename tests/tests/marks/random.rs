@@ -53,12 +53,13 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act.prop_map(|(thread, step, what, words)| Act { thread, step, what, words }), 0..300)
 }
 
-const ROLES: [ProbeRole; 10] = [
+const ROLES: [ProbeRole; 11] = [
     ProbeRole::Point,
     ProbeRole::ZoneBegin,
     ProbeRole::ZoneEnd,
     ProbeRole::FunctionEntry,
     ProbeRole::FunctionReturn,
+    ProbeRole::FunctionExit,
     ProbeRole::ClientZoneBegin,
     ProbeRole::ClientZoneEnd,
     ProbeRole::ClientMessage,

@@ -10,7 +10,8 @@ use std::sync::atomic::Ordering;
 use object::ReadCache;
 use rustc_hash::FxHashMap;
 use syscollect_probes::{
-    FileSelector, Functions, ProbeSelector, Spec, UsdtProbe, UsdtProbes, did_you_mean, nearest, soname, usdt_probes,
+    FileSelector, Function, FunctionSpec, Functions, ProbeError, ProbeSelector, Returns, Spec, UsdtProbe, UsdtProbes,
+    did_you_mean, nearest, soname, usdt_probes,
 };
 use syscollect_store::Definition;
 use syscollect_usdt_client::protocol::PROVIDER;
@@ -182,19 +183,15 @@ impl<'a> Scanner<'a> {
             if !is_file(&function.library) {
                 continue;
             }
-            let found = Functions::read(cache)
-                .and_then(|all| Ok((all.matching(&function.function, function.limit)?, all.caution())));
-            match found {
-                Ok((functions, caution)) => {
-                    caution.into_iter().for_each(|caution| self.told.note(format!("{spec}: {path}: {caution}")));
+            match functions_of(function, cache) {
+                Ok((functions, note)) => {
+                    note.into_iter().for_each(|note| self.told.note(format!("{spec}: {path}: {note}")));
                     planner.functions(index, path, &functions, plan);
                 }
-                Err(error) => {
-                    // It has been told why there is none.
-                    plan.matches(Part { spec: index, is_end: false });
-                    self.told.note(format!("{spec}: {path}: {error}"));
-                }
+                Err(error) => self.told.note(format!("{spec}: {path}: {error}")),
             }
+            // If there is none, it has been told why.
+            plan.matches(Part { spec: index, is_end: false });
         }
         plan.points.extend(companion::for_python(probes, &plan.points));
     }
@@ -275,4 +272,24 @@ impl<'a> Scanner<'a> {
             ));
         }
     }
+}
+
+/// The functions of a file that a spec asks for, with how they return, and what to say of those that are left out.
+fn functions_of(
+    spec: &FunctionSpec,
+    cache: &ReadCache<&File>,
+) -> Result<(Vec<(Function, Returns)>, Option<String>), ProbeError> {
+    let all = Functions::read(cache)?;
+    let (mut functions, mut left_out) = (Vec::new(), Vec::new());
+    for function in all.matching(&spec.function, spec.limit)? {
+        match all.returns(cache, &function) {
+            Ok(returns) => functions.push((function, returns)),
+            Err(why) => left_out.push((function.name, why)),
+        }
+    }
+    let note = left_out.first().map(|(name, why)| match left_out.len() {
+        1 => format!("{name} is left out: {why}"),
+        many => format!("{many} functions are left out, of {name} for this reason: {why}"),
+    });
+    Ok((functions, note))
 }

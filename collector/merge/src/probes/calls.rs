@@ -1,9 +1,11 @@
 //! Which functions are open on a thread, told by the stack pointer.
 //!
 //! On x86-64 the stack grows down. At a function's entry the stack pointer is
-//! the address of its return address; when it has returned it is 8 more. So
-//! what was entered below the stack pointer of a return, or of another entry,
-//! is over, even if it was left by a longer jump or an exception.
+//! the address of its return address, and again where it returns. So what was
+//! entered below the stack pointer of a return, or of another entry, is over,
+//! even if it was left by a longer jump or an exception. Of functions that are
+//! entered at the same place the one before is over, too: it jumped to the
+//! other in place of a last call, or was left as well.
 
 use crate::zones::open::{End, MAX_DEPTH};
 
@@ -37,17 +39,16 @@ impl Calls {
         left
     }
 
-    /// A function returns.
-    pub(crate) fn exit(&mut self, stack_pointer: u64, function: u32) -> End {
-        let entry = stack_pointer.wrapping_sub(8);
-        let of = |(at, of): &(u64, u32)| *at == entry && *of == function;
+    /// A function ends that was entered at that stack pointer.
+    pub(crate) fn exit(&mut self, entered: u64, function: u32) -> End {
+        let of = |(at, of): &(u64, u32)| *at == entered && *of == function;
         match self.open.iter().rposition(of) {
             Some(index) => {
                 let unfinished = self.open.len() - index - 1;
                 self.open.truncate(index);
                 End { unfinished, ended: true }
             }
-            None => End { unfinished: self.leave_below(stack_pointer), ended: false },
+            None => End { unfinished: self.leave_below(entered), ended: false },
         }
     }
 
@@ -80,18 +81,18 @@ mod tests {
         assert_eq!([0x9000, 0x8f00, 0x8e00, 0x8d00].map(|sp| calls.enter(sp, 1)), [0; 4]);
         // The second catches what the fourth throws, and calls another.
         assert_eq!(calls.enter(0x8e80, 2), 2);
-        assert_eq!(calls.exit(0x8e88, 2), End { unfinished: 0, ended: true });
-        assert_eq!(calls.exit(0x8f08, 1), End { unfinished: 0, ended: true });
-        assert_eq!(calls.exit(0x9008, 1), End { unfinished: 0, ended: true });
-        assert_eq!(calls.exit(0x9108, 1), End { unfinished: 0, ended: false }, "it was entered before");
+        assert_eq!(calls.exit(0x8e80, 2), End { unfinished: 0, ended: true });
+        assert_eq!(calls.exit(0x8f00, 1), End { unfinished: 0, ended: true });
+        assert_eq!(calls.exit(0x9000, 1), End { unfinished: 0, ended: true });
+        assert_eq!(calls.exit(0x9100, 1), End { unfinished: 0, ended: false }, "it was entered before");
     }
 
     #[test]
     fn a_function_called_in_the_place_of_another_lies_within_it() {
         let mut calls = Calls::default();
         assert_eq!([calls.enter(0x9000, 1), calls.enter(0x9000, 2)], [0, 0]);
-        assert_eq!(calls.exit(0x9008, 2), End { unfinished: 0, ended: true });
-        assert_eq!(calls.exit(0x9008, 1), End { unfinished: 0, ended: true });
+        assert_eq!(calls.exit(0x9000, 2), End { unfinished: 0, ended: true });
+        assert_eq!(calls.exit(0x9000, 1), End { unfinished: 0, ended: true });
     }
 
     #[test]
@@ -99,8 +100,8 @@ mod tests {
         let mut calls = Calls::default();
         calls.enter(0x7f00_0000_0000, 1);
         assert_eq!(calls.enter(0x7fff_0000_0000, 2), 0);
-        assert_eq!(calls.exit(0x7fff_0000_0008, 2), End { unfinished: 0, ended: true });
-        assert_eq!(calls.exit(0x7f00_0000_0008, 1), End { unfinished: 0, ended: true });
+        assert_eq!(calls.exit(0x7fff_0000_0000, 2), End { unfinished: 0, ended: true });
+        assert_eq!(calls.exit(0x7f00_0000_0000, 1), End { unfinished: 0, ended: true });
     }
 
     #[test]

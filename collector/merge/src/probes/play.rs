@@ -58,7 +58,9 @@ impl<E: Exporter> Player<'_, E> {
             ProbeRole::ZoneBegin => self.pair_begin(thread, probe, &hit),
             ProbeRole::ZoneEnd => self.pair_end(thread, probe, &hit),
             ProbeRole::FunctionEntry => self.entry(thread, probe, &hit),
-            ProbeRole::FunctionReturn => self.exit(thread, probe, &hit),
+            // The return address has been taken off the stack.
+            ProbeRole::FunctionReturn => self.exit(thread, probe, &hit, hit.record.stack_pointer.wrapping_sub(8)),
+            ProbeRole::FunctionExit => self.exit(thread, probe, &hit, hit.record.stack_pointer),
             _ => self.client_hit(lane, thread, probe.role, &hit),
         }
     }
@@ -138,13 +140,14 @@ impl<E: Exporter> Player<'_, E> {
         self.emit(&Event::SliceBegin(track, slice))
     }
 
-    fn exit(&mut self, thread: ThreadId, probe: &Probe, hit: &Hit<'_>) -> Result<(), E::Error> {
+    /// A function ends that was entered with this stack pointer.
+    fn exit(&mut self, thread: ThreadId, probe: &Probe, hit: &Hit<'_>, entered: u64) -> Result<(), E::Error> {
         let name = self.track_name(probe);
         let Some((track, calls)) = self.probe_marks(thread).calls.get_mut(&name) else {
             self.unmatched += 1;
             return Ok(());
         };
-        let (track, end) = (*track, calls.exit(hit.record.stack_pointer, probe.pair));
+        let (track, end) = (*track, calls.exit(entered, probe.pair));
         self.unfinished(track, end.unfinished)?;
         if !end.ended {
             self.unmatched += 1;

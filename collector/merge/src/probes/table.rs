@@ -45,7 +45,8 @@ impl ProbeTable {
         }
         let mut probes = FxHashMap::default();
         for definition in definitions {
-            let ends = matches!(definition.role, ProbeRole::ZoneEnd | ProbeRole::FunctionReturn);
+            let ends =
+                matches!(definition.role, ProbeRole::ZoneEnd | ProbeRole::FunctionReturn | ProbeRole::FunctionExit);
             let repeated = |name: &str| ends && said.contains_key(&(definition.pair, name));
             // A definition may be there twice; the number is what counts.
             probes.entry(definition.probe).or_insert_with(|| probe(definition, repeated, tables));

@@ -1,0 +1,221 @@
+//! Where a function ends: the instructions with which control leaves it.
+//!
+//! A probe on a function's return replaces the return address on the stack,
+//! which ends a program that looks at it: one whose exceptions pass through
+//! the function. Probes on the instructions themselves change nothing that a
+//! program sees. These are `ret`, and jumps to other functions in place of a
+//! call that would be the last (tail calls). At each of them the stack pointer
+//! is what it was at the entry: the address of the return address.
+//!
+//! A probe in the midst of an instruction, or on data, would break the
+//! program. So the function's code is decoded from its first to its last byte,
+//! and where anything does not fit (a jump into the midst of an instruction,
+//! bytes that are none), nothing is said of it.
+//!
+//! **Indirect jumps** are those of a `switch`, or tail calls. A tail call
+//! happens where the stack is as at the entry, which is followed along the
+//! code, and goes to an address that was not computed from a table. The jump of a
+//! `switch` goes to a sum, or is marked `notrack`. In doubt it is none of the
+//! function's ends: what is missed is noticed with the next function that
+//! begins or ends above it on the stack, what is too much would end it early.
+
+use crate::steps::{Flow, Stack, Step, steps};
+use std::ops::Range;
+
+/// Larger functions are not looked at.
+const CODE_MAX: u64 = 1 << 20;
+/// Parts of one function; compilers make two.
+const PARTS_MAX: usize = 8;
+
+/// Why the ends of a function cannot be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unclear {
+    NoSize,
+    TooLarge,
+    NotDecoded,
+    /// It ends in a jump that is not always taken.
+    Conditional,
+    /// It goes on elsewhere.
+    Elsewhere,
+    /// Nothing that leaves it was found, but it may have been overlooked.
+    Overlooked,
+    /// The kernel takes no probe there.
+    Unprobed,
+}
+
+impl Unclear {
+    pub(crate) fn why(self) -> &'static str {
+        match self {
+            Self::NoSize => "the file does not say how long it is, so where it returns cannot be told",
+            Self::TooLarge => "it is too large to find out where it returns",
+            Self::NotDecoded => "its code cannot be decoded, so where it returns cannot be told",
+            Self::Conditional => "it ends in a jump that is not always taken, so whether it ends there cannot be told",
+            Self::Elsewhere => "a part of it lies where no symbol tells, so where it returns cannot be told",
+            Self::Overlooked => "where it returns cannot be told from its code",
+            Self::Unprobed => "it returns with an instruction that the kernel does not probe",
+        }
+    }
+}
+
+/// Where control leaves a function that lies at `body`, ascending; nothing where it never returns.
+/// `parts` are where the compiler may have put the rest of it, `code` gives the bytes.
+pub(crate) fn exits<'data>(
+    body: Range<u64>,
+    parts: &[Range<u64>],
+    code: impl Fn(Range<u64>) -> Option<&'data [u8]>,
+) -> Result<Vec<u64>, Unclear> {
+    if body.is_empty() {
+        return Err(Unclear::NoSize);
+    }
+    let mut function = Whole { entry: body.start, ..Whole::default() };
+    function.add(body, &code)?;
+    // Where it jumps to a part, that is decoded too, and may jump to another.
+    let mut seen = 0;
+    while let Some(step) = function.steps.get(seen).copied() {
+        seen += 1;
+        let (Flow::Jump(target) | Flow::Branch(target)) = step.flow else { continue };
+        let part = parts.iter().find(|part| part.contains(&target));
+        if let Some(part) = part.filter(|_| !function.contains(target)) {
+            function.add(part.clone(), &code)?;
+        }
+    }
+    function.check_jumps()?;
+    function.follow();
+    function.exits()
+}
+
+/// A function with all its parts.
+#[derive(Default)]
+struct Whole {
+    entry: u64,
+    parts: Vec<Range<u64>>,
+    /// In the order of the parts, in each ascending.
+    steps: Vec<Step>,
+    /// The first step of each part.
+    firsts: Vec<usize>,
+    /// For each step the depth of the stack before it, if it was reached.
+    reached: Vec<Option<Depth>>,
+}
+
+/// How far the stack pointer is below its place at the entry, if that can be told.
+type Depth = Option<i64>;
+
+impl Whole {
+    fn add<'data>(
+        &mut self,
+        part: Range<u64>,
+        code: impl Fn(Range<u64>) -> Option<&'data [u8]>,
+    ) -> Result<(), Unclear> {
+        let size = part.end.saturating_sub(part.start);
+        if size > CODE_MAX || self.parts.len() >= PARTS_MAX {
+            return Err(Unclear::TooLarge);
+        }
+        let bytes = code(part.clone()).ok_or(Unclear::NotDecoded)?;
+        let steps = steps(bytes, part.start).filter(|steps| !steps.is_empty()).ok_or(Unclear::NotDecoded)?;
+        // What it would run into is another function.
+        let last = steps.iter().rev().find(|step| !step.is_padding).map_or(Flow::Next, |step| step.flow);
+        if matches!(last, Flow::Next | Flow::Branch(_)) {
+            return Err(Unclear::Elsewhere);
+        }
+        self.firsts.push(self.steps.len());
+        self.parts.push(part);
+        self.steps.extend(steps);
+        Ok(())
+    }
+
+    fn contains(&self, target: u64) -> bool {
+        self.parts.iter().any(|part| part.contains(&target))
+    }
+
+    /// The step at an address.
+    fn index(&self, at: u64) -> Option<usize> {
+        let part = self.parts.iter().position(|part| part.contains(&at))?;
+        let end = self.firsts.get(part + 1).copied().unwrap_or(self.steps.len());
+        let own = &self.steps[self.firsts[part]..end];
+        own.binary_search_by_key(&at, |step| step.at).ok().map(|index| self.firsts[part] + index)
+    }
+
+    /// Whether all jumps within lead to instructions.
+    fn check_jumps(&self) -> Result<(), Unclear> {
+        let is_wrong = |step: &Step| match step.flow {
+            Flow::Jump(target) | Flow::Branch(target) => self.contains(target) && self.index(target).is_none(),
+            _ => false,
+        };
+        if self.steps.iter().any(is_wrong) { Err(Unclear::NotDecoded) } else { Ok(()) }
+    }
+
+    /// Follows the code from the entry, with the depth of the stack. What is not reached so are the
+    /// cases of a `switch`, with the depth at its jump, and what handles exceptions, which nothing tells of.
+    fn follow(&mut self) {
+        self.reached = vec![None; self.steps.len()];
+        self.follow_from(0, Some(0));
+        let is = |step: &Step, wanted: fn(Flow) -> bool| wanted(step.flow);
+        let switch = self.steps.iter().position(|step| is(step, |flow| matches!(flow, Flow::Indirect { .. })));
+        if switch.is_none() && !self.steps.iter().any(|step| is(step, |flow| flow == Flow::Call)) {
+            return;
+        }
+        for index in 0..self.steps.len() {
+            if self.reached[index].is_none() {
+                let depth = switch.and_then(|switch| self.reached[switch]).flatten();
+                self.follow_from(index, depth);
+            }
+        }
+    }
+
+    fn follow_from(&mut self, index: usize, depth: Depth) {
+        let mut ahead = vec![(index, depth)];
+        while let Some((index, depth)) = ahead.pop() {
+            let Some(step) = self.steps.get(index).copied().filter(|_| self.reached[index].is_none()) else { continue };
+            self.reached[index] = Some(depth);
+            let depth = match step.stack {
+                Stack::By(bytes) => depth.and_then(|depth| depth.checked_add(bytes)),
+                Stack::To(depth) => Some(depth),
+                Stack::Lost => None,
+            };
+            let next = || self.index(step.next());
+            let (one, other) = match step.flow {
+                Flow::Next | Flow::Call => (next(), None),
+                Flow::Branch(target) => (next(), self.index(target)),
+                Flow::Jump(target) => (self.index(target), None),
+                Flow::Indirect { .. } | Flow::Return | Flow::Stop => (None, None),
+            };
+            ahead.extend([one, other].into_iter().flatten().map(|index| (index, depth)));
+        }
+    }
+
+    fn exits(&self) -> Result<Vec<u64>, Unclear> {
+        let mut exits = Vec::new();
+        for (step, reached) in self.steps.iter().zip(&self.reached) {
+            let Some(depth) = reached else { continue };
+            let leaves = match step.flow {
+                Flow::Return => true,
+                // To itself: the next call begins in the place of this one.
+                Flow::Jump(target) if target == self.entry => *depth == Some(0),
+                Flow::Jump(target) if !self.contains(target) => match depth {
+                    Some(0) | None => true,
+                    Some(_) => return Err(Unclear::Elsewhere),
+                },
+                Flow::Branch(target) if !self.contains(target) => match depth {
+                    Some(0) => return Err(Unclear::Conditional),
+                    _ => return Err(Unclear::Elsewhere),
+                },
+                Flow::Indirect { is_table } => !is_table && *depth == Some(0),
+                _ => false,
+            };
+            if leaves && step.is_unprobed {
+                return Err(Unclear::Unprobed);
+            }
+            exits.extend(leaves.then_some(step.at));
+        }
+        let jumps_away = |step: &Step| matches!(step.flow, Flow::Indirect { .. });
+        if exits.is_empty() && self.steps.iter().any(jumps_away) {
+            return Err(Unclear::Overlooked);
+        }
+        exits.sort_unstable();
+        Ok(exits)
+    }
+}
+
+#[cfg(test)]
+#[path = "exits_tests.rs"]
+mod tests;
