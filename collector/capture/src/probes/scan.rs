@@ -274,11 +274,11 @@ impl<'a> Scanner<'a> {
     }
 }
 
+/// Functions, and how they return.
+type Returning = Vec<(Function, Returns)>;
+
 /// The functions of a file that a spec asks for, with how they return, and what to say of those that are left out.
-fn functions_of(
-    spec: &FunctionSpec,
-    cache: &ReadCache<&File>,
-) -> Result<(Vec<(Function, Returns)>, Option<String>), ProbeError> {
+fn functions_of(spec: &FunctionSpec, cache: &ReadCache<&File>) -> Result<(Returning, Option<String>), ProbeError> {
     let all = Functions::read(cache)?;
     let (mut functions, mut left_out) = (Vec::new(), Vec::new());
     for function in all.matching(&spec.function, spec.limit)? {
