@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail the test, as its body does")]
 
 mod awkward;
+mod damaged;
 mod exported;
 mod figures;
