@@ -106,7 +106,8 @@ impl<'a, E: Exporter> Player<'a, E> {
                 Some((*lane, Source::Lane(Timed(LaneCursor::new(reader, *lane)))))
             }
             LaneKind::Zone => {
-                Some((*lane, Source::Zones(Box::new(ZoneCursor::new(reader, *lane, &marked.programs, map)))))
+                let (known, owners) = ((&marked.programs, &marked.lives), marked.survey.owners.get(lane));
+                Some((*lane, Source::Zones(Box::new(ZoneCursor::new(reader, *lane, known, owners, map)))))
             }
             LaneKind::Probe => Some((*lane, Source::Probes(Box::new(ProbeCursor::new(reader, *lane))))),
             _ => None,

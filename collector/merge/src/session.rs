@@ -11,6 +11,7 @@ use crate::probes::table::ProbeTable;
 use crate::stacks::{Resolver, Stacks};
 use crate::tasks::{TaskBuilder, TaskHistory};
 use crate::zones::Marked;
+use crate::zones::lives::Lives;
 use crate::zones::programs::Programs;
 use crate::zones::survey::{Survey, Surveyor};
 use rustc_hash::FxHashMap;
@@ -81,6 +82,7 @@ impl Session {
         spaces.seal();
         let mut stacks = opening.stacks(&spaces);
         let mut marked = opening.marked(&definitions, &clock, &mut tables);
+        marked.lives = Lives::new(&history, &tables);
         opening.survey(&mut marked, &clock, (&spaces, &mut stacks), &tables);
         marked.survey.finish(&mut history, &mut tables);
         marked.survey.stacks.seal(spaces);
@@ -322,9 +324,9 @@ impl Opening<'_> {
         tables: &Tables,
     ) {
         let mut survey = Survey::default();
-        let Marked { programs, logs, .. } = &*marked;
+        let Marked { programs, logs, lives, .. } = &*marked;
         let (reader, places) = (self.reader, stacks.reader(spaces));
-        let mut surveyor = Surveyor { reader, programs, logs, clock, spaces, places, tables };
+        let mut surveyor = Surveyor { reader, programs, logs, lives, clock, spaces, places, tables };
         lanes_of(reader, LaneKind::Zone).for_each(|lane| surveyor.lane(lane, &mut survey));
         marked.survey = survey;
     }

@@ -95,6 +95,28 @@ fn an_exception_leaves_no_function_open() {
 }
 
 #[test]
+fn functions_end_where_they_return_or_call_another_in_their_place() {
+    let function = |number: u32, name: &str| {
+        let [entry, exit] = [(number, ProbeRole::FunctionEntry), (number + 10, ProbeRole::FunctionExit)];
+        [entry, exit].map(|(number, role)| probe(number, role, 1, name, Vec::new()))
+    };
+    let mut machine = machine([function(1, "main"), function(2, "work"), function(3, "last call")].concat());
+    let hit = Hit { tid: 101, pid: 100, ..Hit::default() };
+    let m = &mut machine;
+    let mut at = |us, probe, stack_pointer| m.hit(0, us, &Hit { probe, stack_pointer, ..hit });
+    at(1, 1, 0x9000);
+    at(2, 2, 0x8f00);
+    at(3, 12, 0x8f00);
+    at(4, 3, 0x8f00);
+    // It goes on in the code of another, whose end is the same.
+    at(5, 12, 0x8f00);
+    // A jump in its frame that was taken for one that leaves it.
+    at(6, 11, 0x8fe0);
+    at(7, 11, 0x9000);
+    golden::check("probe_exits", &mut golden::open(machine.finish()));
+}
+
+#[test]
 fn hits_that_were_written_out_of_order_are_played_in_order() {
     let mut machine = machine(vec![
         probe(1, ProbeRole::ZoneBegin, 1, "work", Vec::new()),

@@ -64,6 +64,29 @@ fn async_zones_lie_on_the_lowest_free_row_of_their_task() {
 }
 
 #[test]
+fn async_zones_that_were_open_before_are_told_once_on_the_row_of_their_task() {
+    let (mut machine, mut program) = machine();
+    let (fetch, parse) = (program.location("fetch", "", "", 0, 0), program.location("parse", "", "", 0, 0));
+    let request = program.string("request");
+    let (one, two) = (program.thread(0, 100), program.thread(1, 101));
+    let m = &mut machine;
+    let zone = |location: u32, zone: u64, last: u64| [u64::from(location), zone, last];
+    one.item(m, 1, ItemKind::AsyncBegin, &zone(parse, 12, 5), &[task_name(request, 5)]);
+    // Another thread is the first to notice the recorder.
+    two.item(m, 10, ItemKind::AsyncOpen, &zone(fetch, 11, ticks(3)), &[task_name(request, 5)]);
+    two.item(m, 10, ItemKind::AsyncOpen, &zone(fetch, 13, ticks(4)), &[]);
+    two.item(m, 10, ItemKind::AsyncOpen, &zone(parse, 12, ticks(1)), &[task_name(request, 5)]);
+    // It saw this one before its beginning was written.
+    two.item(m, 10, ItemKind::AsyncOpen, &zone(parse, 14, ticks(9)), &[]);
+    one.item(m, 11, ItemKind::AsyncBegin, &zone(parse, 14, 0), &[text(TextRole::AsyncText, 0, "chunk 1")]);
+    one.item(m, 20, ItemKind::AsyncEnd, &[11], &[]);
+    one.item(m, 21, ItemKind::AsyncEnd, &[12], &[]);
+    two.item(m, 22, ItemKind::AsyncEnd, &[14], &[]);
+    program.finish(m);
+    golden::check("async_zones_late", &mut golden::open(machine.finish()));
+}
+
+#[test]
 fn locks_memory_and_the_crash_with_its_stack() {
     let (mut machine, mut program) = machine();
     let code = |offset: u64, function: &str| Symbol {
@@ -138,6 +161,27 @@ fn markers_have_a_schema_and_may_lie_at_another_time_and_on_another_thread() {
     );
     program.finish(m);
     golden::check("markers", &mut golden::open(machine.finish()));
+}
+
+#[test]
+fn a_marker_placed_outside_the_life_of_its_thread_lies_at_its_border() {
+    let (mut machine, mut program) = machine();
+    let read = program.schema("Read", "", &[]);
+    let thread = program.thread(0, 102);
+    let m = &mut machine;
+    m.fork(0, 10, 100, (102, 100), "reader");
+    thread.item(m, 15, ItemKind::MarkerAt, &[read.into(), ticks(5), 0], &[]);
+    thread.item(m, 16, ItemKind::MarkerAt, &[read.into(), ticks(99), 0], &[]);
+    m.exit(0, 20, (102, 100), "reader");
+    m.switch(0, 120, 0, 100);
+    program.finish(m);
+    let (lines, _) = golden::text(&mut golden::open(machine.finish()));
+    assert!(!lines.contains("<102>"), "{lines}");
+    let markers: Vec<&str> = lines.lines().filter(|line| line.contains("Read")).collect();
+    assert_eq!(markers.len(), 2, "{lines}");
+    assert!(markers.iter().all(|line| line.contains("reader/102")), "{lines}");
+    let at = |text: &str| lines.find(text).unwrap();
+    assert!(at(markers[0]) < at(markers[1]) && at(markers[1]) < at("thread end"), "{lines}");
 }
 
 #[test]

@@ -106,7 +106,7 @@ fn likely(machine: &mut FakeMachine, thread: &mut FakeThread, us: u64, act: &Act
     let location = if c == 11 { 12_345 } else { u64::from(numbers.location) };
     let behind = [more(numbers, [b, c, a]), more(numbers, [c, a, b])];
     let low = |number: u32, high: u64| u64::from(number) | high << 32;
-    let (kind, words): (ItemKind, Vec<u64>) = match act.what % 22 {
+    let (kind, words): (ItemKind, Vec<u64>) = match act.what % 23 {
         0..=3 => return thread.begin(machine, us, location as u32, &behind),
         4..=7 => return thread.end(machine, us),
         8 => (ItemKind::Message, vec![low(if a % 2 == 0 { numbers.string } else { 0 }, b)]),
@@ -121,6 +121,7 @@ fn likely(machine: &mut FakeMachine, thread: &mut FakeThread, us: u64, act: &Act
         17 => (ItemKind::MarkerAt, vec![low(numbers.schema, a % 4), ticks(b % 100), 100 + c % 4]),
         18 => (ItemKind::Lost, vec![a % 50]),
         19 => (ItemKind::Attached, vec![a % 8]),
+        21 => (ItemKind::AsyncOpen, vec![location, a % 6, ticks(b % 100)]),
         20 => (ItemKind::OpenZone, vec![low(numbers.location, a % 8), ticks(us)]),
         _ => (ItemKind::ThreadEnd, vec![]),
     };
@@ -132,7 +133,7 @@ fn act(machine: &mut FakeMachine, threads: &mut [FakeThread; 4], numbers: &Numbe
     us[act.thread] = at;
     let thread = &mut threads[act.thread];
     let [a, b, c] = act.words;
-    match act.what / 22 {
+    match act.what / 23 {
         0 => thread.words(machine, at, &[a, b, c]),
         1 => thread.words(machine, at, &[ticks(at) << 8 | u64::from(ZONE_END) | a & 63]),
         2 => thread.words(machine, at, &more(numbers, act.words)),
@@ -143,12 +144,13 @@ fn act(machine: &mut FakeMachine, threads: &mut [FakeThread; 4], numbers: &Numbe
             let arguments = &[a, b, c, 1, 2][..if texts.is_empty() { (c % 5) as usize } else { 5 }];
             machine.hit(0, at, &Hit { tid, pid: 100, probe, arguments, texts, stack_pointer, unreadable: 0 });
         }
-        5 if act.what.is_multiple_of(22) => machine.exit(1, at, (thread.chunk.tid, 100), "thread"),
-        5 if act.what % 22 == 1 => {
+        5 if act.what.is_multiple_of(23) => machine.exit(1, at, (thread.chunk.tid, 100), "thread"),
+        5 if act.what % 23 == 1 => {
             let record = syscollect_records::TaskRecord { tid: 100, tgid: 100, parent_tid: 100, ..Default::default() };
             machine.task(1, at, RecordKind::Exec, "other", record);
         }
-        5 if act.what % 22 == 2 => thread.chunk.owner += 1,
+        5 if act.what % 23 == 2 => thread.chunk.owner += 1,
+        5 if act.what % 23 == 3 => machine.fork(1, at, 100, (thread.chunk.tid, 100), "born"),
         _ => likely(machine, thread, at, act, numbers),
     }
 }

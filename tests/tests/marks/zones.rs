@@ -195,6 +195,37 @@ fn what_no_program_can_have_done_is_counted_and_the_rest_is_played() {
     golden::check("zones_hostile", &mut golden::open(machine.finish()));
 }
 
+/// The lines about the thread 101, which has the lane after a thread that claims to be ahead of time.
+fn after_a_liar(liar_ends: bool) -> Vec<String> {
+    let (mut machine, mut program) = machine();
+    let work = program.location("work", "", "", 0, 0);
+    let (mut liar, mut next) = (program.thread(0, 102), program.thread(0, 101));
+    next.chunk.owner = 2;
+    let m = &mut machine;
+    m.fork(0, 5, 100, (102, 100), "liar");
+    liar.begin(m, 10, work, &[]);
+    // Half a second ahead: a clock may be off, so that is not refused.
+    let ahead = syscollect_tests::ticks(500_000);
+    liar.words(m, 11, &[ahead << 8 | ItemKind::Message as u64, 0]);
+    if liar_ends {
+        m.exit(0, 20, (102, 100), "liar");
+    }
+    next.begin(m, 30, work, &[]);
+    next.end(m, 40);
+    m.switch(0, 50, 0, 100);
+    program.finish(m);
+    let (lines, played) = golden::text(&mut golden::open(machine.finish()));
+    assert_eq!(played.events_by_type["message"], 1, "{lines}");
+    lines.lines().filter(|line| line.contains("worker/101 Zones")).map(|line| line[..13].trim().to_owned()).collect()
+}
+
+#[test]
+fn a_thread_that_is_ahead_of_time_does_not_hold_up_who_has_its_lane_after_it() {
+    // Microseconds since the first event, which is the fork.
+    assert_eq!(after_a_liar(true), ["25.000", "35.000"]);
+    assert_eq!(after_a_liar(false), ["25.000", "35.000"], "also if the end of the thread was lost");
+}
+
 #[test]
 fn a_part_of_the_time_begins_with_the_zones_that_are_open_then() {
     let (mut machine, mut program) = machine();

@@ -2,6 +2,7 @@
 
 use crate::lane::Missing;
 use crate::order::Cursor;
+use crate::zones::lives::{Life, Lives, Owners};
 use crate::zones::programs::{ProgramClock, Programs};
 use std::ops::Range;
 use syscollect_model::ClockMap;
@@ -23,11 +24,16 @@ pub(crate) enum ZoneRecord {
 /// item and those without a stamp behind it. A group without a stamped item at
 /// its front says more of what came before.
 ///
-/// Ticks never fall. Items that lie outside the recording are counted, not given.
+/// Ticks of one thread never fall, and lie within its life: what it claims can
+/// not keep back those that have the lane after it. Items that lie outside the
+/// recording are counted, not given.
 pub(crate) struct ZoneCursor<'a> {
     reader: &'a CaptureReader,
     lane: Lane,
     programs: &'a Programs,
+    lives: &'a Lives,
+    /// Who writes to the lane, if that is known already.
+    owners: Option<&'a Owners>,
     map: &'a ClockMap,
     entries: std::slice::Iter<'a, IndexEntry>,
     /// Where the lane stood after the last chunk that was read: its records and chunks.
@@ -35,9 +41,14 @@ pub(crate) struct ZoneCursor<'a> {
     data: Vec<u8>,
     buffer: ReadBuffer,
     clock: ProgramClock<'a>,
+    /// Client, thread id and number of whose chunk it is.
+    owner: Option<(u32, u32, u32)>,
+    /// How many there were before, and the life of this one.
+    owners_before: usize,
+    life: Option<Life>,
     /// Items that the chunk's header counts and that were not seen yet.
     left: u64,
-    /// Ticks of the last group; 0 before the first.
+    /// Ticks of the last group of the same owner; 0 before the first.
     last: u64,
     /// When the chunk begins, for what stands before the first stamped item.
     about: u64,
@@ -52,17 +63,28 @@ pub(crate) struct ZoneCursor<'a> {
 }
 
 impl<'a> ZoneCursor<'a> {
-    pub(crate) fn new(reader: &'a CaptureReader, lane: Lane, programs: &'a Programs, map: &'a ClockMap) -> Self {
+    pub(crate) fn new(
+        reader: &'a CaptureReader,
+        lane: Lane,
+        (programs, lives): (&'a Programs, &'a Lives),
+        owners: Option<&'a Owners>,
+        map: &'a ClockMap,
+    ) -> Self {
         let mut cursor = Self {
             reader,
             lane,
             programs,
+            lives,
+            owners,
             map,
             entries: reader.chunks(lane).iter(),
             expected: Missing::default(),
             data: Vec::new(),
             buffer: ReadBuffer::default(),
             clock: programs.clock(0, map),
+            owner: None,
+            owners_before: 0,
+            life: None,
             left: 0,
             last: 0,
             about: 0,
@@ -81,6 +103,11 @@ impl<'a> ZoneCursor<'a> {
     /// The lane.
     pub(crate) fn lane(&self) -> Lane {
         self.lane
+    }
+
+    /// How many others wrote to the lane before the present owner, and the life of this one.
+    pub(crate) fn present_owner(&self) -> (usize, Life) {
+        (self.owners_before, self.life.unwrap_or(Life::UNKNOWN))
     }
 
     /// The words of the group that was taken last.
@@ -122,16 +149,33 @@ impl<'a> ZoneCursor<'a> {
                 continue;
             };
             self.clock = self.programs.clock(chunk.client, self.map);
+            self.begin_owner(&chunk);
             // The header's ticks are the program's.
             self.about = self.clock.limit(self.clock.anywhere(header.first.0).unwrap_or_default());
             (self.left, self.next) = (header.records.into(), 0..ZoneChunk::SIZE);
             self.find_head();
-            if self.head.is_some() {
+            if let Some(head) = self.head {
+                self.head = Some(self.life_from(chunk.tid, head).limit(head));
                 self.start = Some(Box::new((chunk, missing)));
                 return;
             }
         }
         self.data = Vec::new();
+    }
+
+    /// If the chunk is another's than the one before: time begins anew.
+    fn begin_owner(&mut self, chunk: &ZoneChunk) {
+        let owner = (chunk.client, chunk.tid, chunk.owner);
+        if self.owner != Some(owner) {
+            self.owners_before += usize::from(self.life.take().is_some());
+            (self.owner, self.last) = (Some(owner), 0);
+        }
+    }
+
+    /// The life of the present owner, of which something is told at `ticks`.
+    fn life_from(&mut self, tid: u32, ticks: u64) -> Life {
+        let known = self.owners.and_then(|owners| owners.life(self.owners_before));
+        *self.life.get_or_insert_with(|| known.unwrap_or_else(|| self.lives.at(tid, ticks)))
     }
 
     #[inline]
@@ -154,7 +198,8 @@ impl<'a> ZoneCursor<'a> {
             self.left = self.left.saturating_sub(items.into());
             if let Some(ticks) = ticks {
                 (self.next, self.items) = (at..end, items);
-                self.head = Some(ticks.max(self.last));
+                let limited = self.life.map_or(ticks, |life| life.limit(ticks));
+                self.head = Some(limited.max(self.last));
                 return;
             }
             self.undecodable += u64::from(items);

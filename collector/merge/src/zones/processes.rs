@@ -1,18 +1,13 @@
-//! Items that belong to the process: plots, frames, async zones, locks,
-//! memory, and its crash.
+//! Items that belong to the process: plots, frames, locks, memory, and its crash.
 
 use crate::play::Player;
 use crate::zones::said::{About, Said};
-use crate::zones::state::{AsyncZone, FrameSet, Mark, Writer};
+use crate::zones::state::{FrameSet, Mark, Writer};
 use syscollect_model::{
     Crash, Event, Exporter, LockAction, LockEvent, LockId, MemoryEvent, ProcessId, Scope, Slice, StringId, TrackId,
     TrackKind,
 };
 use syscollect_usdt_client::protocol::{self, FramePhase, ValueType};
-
-/// Async zones of a program that may be open at one time: more would let
-/// memory grow with events.
-const MOST_ASYNC: usize = 1 << 16;
 
 impl<E: Exporter> Player<'_, E> {
     pub(crate) fn plot(
@@ -98,43 +93,6 @@ impl<E: Exporter> Player<'_, E> {
         }
         self.marks.program(process, client).frames.insert((name, continuous), set);
         Ok(())
-    }
-
-    pub(crate) fn async_begin(
-        &mut self,
-        lane: usize,
-        writer: Writer,
-        (location, number, task): (u32, u64, u64),
-        more: &[u64],
-    ) -> Result<(), E::Error> {
-        let talk = self.listen(lane, writer, more, About::AsyncZone)?;
-        let place = self.marked.logs.get(writer.client).location(location);
-        let program = self.marks.program(writer.process, writer.client);
-        let room = program.async_zones.len() < MOST_ASYNC && !program.async_zones.contains_key(&number);
-        let Some(place) = place.filter(|_| room) else {
-            self.unknown(lane);
-            return Ok(());
-        };
-        let name = program.tasks.get(task).filter(|_| task != 0).unwrap_or(place.name);
-        let row = program.rows.entry(name).or_default().take();
-        // Two clients of one process must not share a row.
-        let key = u64::from(writer.client) << 32 | u64::from(row);
-        let track = self.track(Scope::Process(writer.process), name, TrackKind::Slices, key);
-        self.marks.program(writer.process, writer.client).async_zones.insert(number, AsyncZone { track, name, row });
-        self.mark(Mark::AsyncZone);
-        let mut slice = Slice { location: place.location, color: place.color, ..Slice::named(place.name) };
-        slice.stack = self.zone_stack(writer, self.ticks, None, talk.stack);
-        self.say(&mut slice, talk.own);
-        self.emit(&Event::SliceBegin(track, slice))
-    }
-
-    pub(crate) fn async_end(&mut self, lane: usize, writer: Writer, number: u64, more: &[u64]) -> Result<(), E::Error> {
-        let talk = self.listen(lane, writer, more, About::AsyncZone)?;
-        let program = self.marks.program(writer.process, writer.client);
-        let Some(zone) = program.async_zones.remove(&number) else { return Ok(()) };
-        program.rows.entry(zone.name).or_default().give_back(zone.row);
-        self.say_more(zone.track, talk.own)?;
-        self.emit(&Event::SliceEnd(zone.track))
     }
 
     /// More of the innermost slice of a track, if anything is said.

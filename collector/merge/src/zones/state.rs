@@ -158,6 +158,8 @@ pub(crate) struct AsyncZone {
     pub(crate) track: TrackId,
     pub(crate) name: StringId,
     pub(crate) row: u32,
+    /// It was open when the recorder came, and its beginning was not seen.
+    pub(crate) restated: bool,
 }
 
 /// A program: what belongs to no thread.

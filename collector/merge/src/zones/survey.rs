@@ -7,6 +7,7 @@ use crate::order::Cursor;
 use crate::stacks::StackReader;
 use crate::tasks::TaskHistory;
 use crate::zones::cursor::{ZoneCursor, ZoneRecord};
+use crate::zones::lives::{Life, Lives, Owners};
 use crate::zones::log::{Log, Logs};
 use crate::zones::parts::{Part, Parts};
 use crate::zones::programs::Programs;
@@ -37,6 +38,8 @@ pub(crate) struct Survey {
     /// By ascending ticks.
     pub(crate) markers: Vec<PlacedMarker>,
     pub(crate) stacks: ProgramStacks,
+    /// Who writes to each lane.
+    pub(crate) owners: FxHashMap<Lane, Owners>,
     /// The last name of each thread, and since when: by lane and owner.
     names: FxHashMap<(u16, u32, u32), (u64, String)>,
 }
@@ -46,6 +49,7 @@ pub(crate) struct Surveyor<'a, 'b> {
     pub(crate) reader: &'a CaptureReader,
     pub(crate) programs: &'a Programs,
     pub(crate) logs: &'a Logs,
+    pub(crate) lives: &'a Lives,
     pub(crate) clock: &'a ClockMap,
     pub(crate) spaces: &'a AddressSpaces,
     pub(crate) places: StackReader<'b>,
@@ -55,22 +59,30 @@ pub(crate) struct Surveyor<'a, 'b> {
 impl Surveyor<'_, '_> {
     /// Reads the lane from its beginning to its end.
     pub(crate) fn lane(&mut self, lane: Lane, survey: &mut Survey) {
-        let mut cursor = ZoneCursor::new(self.reader, lane, self.programs, self.clock);
-        let mut owner = ZoneChunk::default();
+        let mut cursor = ZoneCursor::new(self.reader, lane, (self.programs, self.lives), None, self.clock);
+        let (mut owner, mut owners, mut count) = (ZoneChunk::default(), Owners::default(), 0);
         while let Some(ticks) = cursor.key() {
+            let (before, life) = cursor.present_owner();
             match cursor.take() {
-                ZoneRecord::Chunk(start) => owner = start.0,
-                ZoneRecord::Group(_) => self.group(lane, ticks, &owner, cursor.group(), survey),
+                ZoneRecord::Chunk(start) => {
+                    owner = start.0;
+                    if before == count {
+                        owners.add(life, ticks);
+                        count += 1;
+                    }
+                }
+                ZoneRecord::Group(_) => {
+                    self.marker(ticks, (&owner, life), cursor.group(), survey);
+                    self.group(lane, ticks, &owner, cursor.group(), survey);
+                }
             }
         }
+        survey.owners.insert(lane, owners);
     }
 
     fn group(&mut self, lane: Lane, ticks: u64, owner: &ZoneChunk, words: &[u64], survey: &mut Survey) {
         let Some(first) = words.first() else { return };
         let own = item_words(*first).unwrap_or(words.len());
-        if *first as u8 == ItemKind::MarkerAt as u8 {
-            self.marker(ticks, owner, words, survey);
-        }
         if words.len() > own && says_more(&words[own..]) {
             self.parts(lane, ticks, owner, words, own, survey);
         } else if *first as u8 == ItemKind::Crash as u8 {
@@ -78,10 +90,16 @@ impl Surveyor<'_, '_> {
         }
     }
 
-    fn marker(&self, stamped: u64, owner: &ZoneChunk, words: &[u64], survey: &mut Survey) {
-        let (Some(at), Some(tid)) = (words.get(2), words.get(3)) else { return };
-        if let Some(ticks) = self.programs.clock(owner.client, self.clock).within(*at) {
-            let (chunk, tid, words) = (*owner, *tid as u32, words.into());
+    /// A marker at another time, which is limited to the life of the thread that places it.
+    #[inline]
+    fn marker(&self, stamped: u64, (owner, life): (&ZoneChunk, Life), words: &[u64], survey: &mut Survey) {
+        let &[first, _, at, tid, ..] = words else { return };
+        if first as u8 != ItemKind::MarkerAt as u8 {
+            return;
+        }
+        if let Some(ticks) = self.programs.clock(owner.client, self.clock).within(at) {
+            let (chunk, tid, words) = (*owner, tid as u32, words.into());
+            let ticks = life.limit(ticks);
             survey.markers.push(PlacedMarker { ticks, stamped, chunk, tid, words });
         }
     }

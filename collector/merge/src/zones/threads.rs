@@ -99,6 +99,7 @@ impl<E: Exporter> Player<'_, E> {
             Some(ItemKind::Plot) => self.plot(lane, writer, (low, high, word(2)), more),
             Some(ItemKind::Frame) => self.frame_item(lane, writer, (low, high), more),
             Some(ItemKind::AsyncBegin) => self.async_begin(lane, writer, (low, word(2), word(3)), more),
+            Some(ItemKind::AsyncOpen) => self.async_open(lane, writer, (low, word(2), word(3)), more),
             Some(ItemKind::AsyncEnd) => self.async_end(lane, writer, word(1), more),
             Some(ItemKind::Lock) => self.lock(lane, writer, (low, high, word(2) as u32), more),
             Some(ItemKind::Alloc) => self.memory(lane, writer, (word(1), Some(word(2)), word(3) as u32), more),
@@ -259,7 +260,7 @@ impl<E: Exporter> Player<'_, E> {
         {
             self.emit(&Event::ThreadName(writer.thread, name))?;
         }
-        for (task, name) in std::mem::take(&mut talk.tasks) {
+        for &(task, name) in &talk.tasks {
             self.marks.program(writer.process, writer.client).tasks.insert(task, name);
         }
         self.zone_more(writer.slot, std::mem::take(&mut talk.zone))?;

@@ -1,0 +1,99 @@
+//! Zones that belong to a task: they overlap, and may end on another thread.
+
+use crate::play::Player;
+use crate::zones::said::{About, Talk};
+use crate::zones::state::{AsyncZone, Mark, Writer};
+use syscollect_model::{Event, Exporter, Field, Scope, Slice, StringId, Ticks, TrackKind, Value};
+
+/// Async zones of a program that may be open at one time: more would let
+/// memory grow with events.
+const MOST_ASYNC: usize = 1 << 16;
+
+impl<E: Exporter> Player<'_, E> {
+    pub(crate) fn async_begin(
+        &mut self,
+        lane: usize,
+        writer: Writer,
+        (location, number, task): (u32, u64, u64),
+        more: &[u64],
+    ) -> Result<(), E::Error> {
+        let talk = self.listen(lane, writer, more, About::AsyncZone)?;
+        let program = self.marks.program(writer.process, writer.client);
+        let restated = program.async_zones.get_mut(&number).filter(|zone| zone.restated);
+        if let Some(zone) = restated {
+            // Another thread was quicker to restate it than this one to begin it.
+            zone.restated = false;
+            let track = zone.track;
+            self.mark(Mark::AsyncZone);
+            return self.say_more(track, talk.own);
+        }
+        let task = program.tasks.get(task).filter(|_| task != 0);
+        if self.begin_async(lane, writer, (location, number, task), talk, None)? {
+            self.mark(Mark::AsyncZone);
+        }
+        Ok(())
+    }
+
+    /// A zone that is restated: if it is not known, it begins here.
+    pub(crate) fn async_open(
+        &mut self,
+        lane: usize,
+        writer: Writer,
+        (location, number, began): (u32, u64, u64),
+        more: &[u64],
+    ) -> Result<(), E::Error> {
+        let talk = self.listen(lane, writer, more, About::AsyncZone)?;
+        if self.marks.program(writer.process, writer.client).async_zones.contains_key(&number) {
+            return Ok(());
+        }
+        let task = talk.tasks.first().map(|(_, name)| *name);
+        let ticks = self.marked.programs.clock(writer.client, self.map).anywhere(began);
+        let before = ticks.map_or(0, |ticks| self.now.0.saturating_sub(self.clock.time(Ticks(ticks)).0));
+        self.begin_async(lane, writer, (location, number, task), talk, Some(before)).map(|_| ())
+    }
+
+    /// Begins a zone on the track of its task, or on one of its own name; of
+    /// one that is restated, `before` says how long ago it began. Returns
+    /// whether it could be begun.
+    fn begin_async(
+        &mut self,
+        lane: usize,
+        writer: Writer,
+        (location, number, task): (u32, u64, Option<StringId>),
+        talk: Talk,
+        before: Option<u64>,
+    ) -> Result<bool, E::Error> {
+        let place = self.marked.logs.get(writer.client).location(location);
+        let program = self.marks.program(writer.process, writer.client);
+        let room = program.async_zones.len() < MOST_ASYNC && !program.async_zones.contains_key(&number);
+        let Some(place) = place.filter(|_| room) else {
+            self.unknown(lane);
+            return Ok(false);
+        };
+        let name = task.unwrap_or(place.name);
+        let row = program.rows.entry(name).or_default().take();
+        // Two clients of one process must not share a row.
+        let key = u64::from(writer.client) << 32 | u64::from(row);
+        let track = self.track(Scope::Process(writer.process), name, TrackKind::Slices, key);
+        let zone = AsyncZone { track, name, row, restated: before.is_some() };
+        self.marks.program(writer.process, writer.client).async_zones.insert(number, zone);
+        let mut slice = Slice { location: place.location, color: place.color, ..Slice::named(place.name) };
+        slice.stack = self.zone_stack(writer, self.ticks, None, talk.stack);
+        self.say(&mut slice, talk.own);
+        if let Some(nanoseconds) = before {
+            let (name, value) = (self.marks.words.began_before, Value::Duration(nanoseconds));
+            slice.fields.push(Field { name, value });
+        }
+        self.emit(&Event::SliceBegin(track, slice))?;
+        Ok(true)
+    }
+
+    pub(crate) fn async_end(&mut self, lane: usize, writer: Writer, number: u64, more: &[u64]) -> Result<(), E::Error> {
+        let talk = self.listen(lane, writer, more, About::AsyncZone)?;
+        let program = self.marks.program(writer.process, writer.client);
+        let Some(zone) = program.async_zones.remove(&number) else { return Ok(()) };
+        program.rows.entry(zone.name).or_default().give_back(zone.row);
+        self.say_more(zone.track, talk.own)?;
+        self.emit(&Event::SliceEnd(zone.track))
+    }
+}
