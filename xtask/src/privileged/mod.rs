@@ -44,6 +44,7 @@ const TESTS: &[(&str, Test)] = &[
     ("probes-python", test!(probes::python)),
     ("probes-exceptions", test!(probes::exceptions)),
     ("probes-functions", test!(probes::functions)),
+    ("probes-unwinding", test!(probes::unwinding)),
     ("probes-losses", test!(probes::losses)),
     ("probes-semaphores", test!(probes::semaphores)),
     ("zones-late", test!(zones::late)),

@@ -8,11 +8,10 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use serde_json::Value;
 use syscollect_records::ProbeRecord;
 use syscollect_store::{CaptureReader, Definition, LaneKind, ProbeDefinition, ProbeRole};
 
@@ -55,12 +54,9 @@ pub(crate) fn exceptions(context: &Context) -> Result<Outcome> {
         "#include <stdexcept>\nint main() {{ int n = 0; for (int i = 0; i < {CALLS}; i++)\n\
          try {{ throw std::runtime_error(\"x\"); }} catch (std::exception &) {{ n++; }}\nreturn n != {CALLS}; }}\n"
     );
-    let (code, program) = (context.path("throws.cc"), context.path("throws"));
-    fs::write(&code, source)?;
-    let compiled = Command::new("c++").arg("-o").arg(&program).arg(&code).output();
-    if !compiled.is_ok_and(|output| output.status.success()) {
+    let Some(program) = compiled(context, "throws", &source)? else {
         return Ok(Outcome::Skipped("there is no C++ compiler".to_owned()));
-    }
+    };
     for way in WAYS {
         let capture = context.path(&format!("throws-{way}.syscap"));
         record(context, way, &capture, &["--usdt", "libstdcxx:*"], &[text(&program)?])?;
@@ -73,6 +69,56 @@ pub(crate) fn exceptions(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed(format!("{CALLS} throws and {CALLS} catches, {} ways to attach", WAYS.len())))
 }
 
+/// Every other call of `fail` throws through itself and `middle` to `catches`; so often as it is told, line by line.
+const THROWN_THROUGH: &str = "#include <stdexcept>\n#include <cstdio>\n\
+    #define PART extern \"C\" __attribute__((noinline, noclone))\nvolatile long sink;\n\
+    PART void fail(long i) { sink += i; if (i % 2) throw std::runtime_error(\"x\"); sink++; }\n\
+    PART void middle(long i) { std::string kept(30, 'x'); fail(i); sink += kept.size(); }\n\
+    PART int catches(long i) { try { middle(i); return 0; } catch (std::exception &) { sink++; return 1; } }\n\
+    int main() { std::puts(\"0\"); std::fflush(stdout); for (long n; std::scanf(\"%ld\", &n) == 1;) {\n\
+    long caught = 0; for (long i = 0; i < 2 * n; i++) caught += catches(i);\n\
+    std::printf(\"%ld\\n\", caught); std::fflush(stdout); } }\n";
+
+/// Exceptions pass through functions that are probed, in a program that runs already: all are
+/// caught, each function is seen to end where it returned, and the program goes on without the recorder.
+pub(crate) fn unwinding(context: &Context) -> Result<Outcome> {
+    let Some(program) = compiled(context, "unwinds", THROWN_THROUGH)? else {
+        return Ok(Outcome::Skipped("there is no C++ compiler".to_owned()));
+    };
+    for way in WAYS {
+        let mut caller = Caller::of(Command::new(&program))?;
+        let capture = context.path(&format!("unwinds-{way}.syscap"));
+        let functions = ["fail", "middle", "catches"].map(|name| format!("{}:{name}", program.display()));
+        let mut options = vec!["-p".to_owned(), caller.pid()];
+        options.extend(functions.into_iter().flat_map(|function| ["--function".to_owned(), function]));
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        let recorder = start(context, way, &capture, &options)?;
+        caller.call(CALLS)?;
+        ensure!(caller.answered == CALLS, "{} exceptions were caught, not {CALLS}", caller.answered);
+        context.stop(recorder)?;
+        caller.call(CALLS).context("without the recorder")?;
+        let hits = Hits::read(&capture)?;
+        for (name, returned) in [("fail", CALLS), ("middle", CALLS), ("catches", 2 * CALLS)] {
+            let seen = |role| {
+                let of_role = |hit: &&Hit| hits.definitions[&hit.probe].role == role;
+                hits.named(name).filter(of_role).count() as u64
+            };
+            let (entries, exits) = (seen(ProbeRole::FunctionEntry), seen(ProbeRole::FunctionExit));
+            ensure!(entries == 2 * CALLS, "{way}: {entries} entries of {name}, not {}", 2 * CALLS);
+            ensure!(exits == returned, "{way}: {exits} exits of {name}, not {returned}");
+        }
+    }
+    Ok(Outcome::Passed(format!("{CALLS} exceptions through two probed functions, {} ways to attach", WAYS.len())))
+}
+
+/// A program made of C++; `None` where there is no compiler.
+fn compiled(context: &Context, name: &str, source: &str) -> Result<Option<PathBuf>> {
+    let (code, program) = (context.path(&format!("{name}.cc")), context.path(name));
+    fs::write(&code, source)?;
+    let compiled = Command::new("c++").args(["-O2", "-o"]).arg(&program).arg(&code).output();
+    Ok(compiled.is_ok_and(|output| output.status.success()).then_some(program))
+}
+
 /// Entries and returns of a library's function, of one process that runs already.
 pub(crate) fn functions(context: &Context) -> Result<Outcome> {
     for way in WAYS {
@@ -82,7 +128,7 @@ pub(crate) fn functions(context: &Context) -> Result<Outcome> {
         caller.call(CALLS)?;
         context.stop(recorder)?;
         let hits = Hits::read(&capture)?;
-        for role in [ProbeRole::FunctionEntry, ProbeRole::FunctionReturn] {
+        for role in [ProbeRole::FunctionEntry, ProbeRole::FunctionExit] {
             let seen = hits.of(role).count() as u64;
             ensure!(seen == CALLS, "{way}: {seen} hits of {role:?}, not {CALLS}");
         }
@@ -226,26 +272,34 @@ fn hits_in(mut data: &[u8]) -> Result<Vec<Hit>> {
     Ok(hits)
 }
 
-/// A Python program that calls `labs` of the C library so often as it is told.
+/// A program that does something so often as it is told: Python, which calls `labs` of the C library, or another.
 struct Caller {
     child: Child,
     answers: BufReader<std::process::ChildStdout>,
+    /// What it said last.
+    answered: u64,
 }
 
 impl Caller {
     /// `None` where there is no such Python.
     fn start() -> Result<Option<Self>> {
-        const SCRIPT: &str = "import ctypes, sys\nlabs = ctypes.CDLL('libc.so.6').labs\nprint('{}', flush=True)\n\
-                              for line in sys.stdin:\n  for i in range(int(line)): labs(i)\n  print('{}', flush=True)\n";
+        const SCRIPT: &str = "import ctypes, sys\nlabs = ctypes.CDLL('libc.so.6').labs\nprint(0, flush=True)\n\
+                              for line in sys.stdin:\n  for i in range(int(line)): labs(i)\n  print(0, flush=True)\n";
         if !Path::new(PYTHON).exists() {
             return Ok(None);
         }
         let mut command = Command::new(PYTHON);
-        let mut child = command.args(["-S", "-c", SCRIPT]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        command.args(["-S", "-c", SCRIPT]);
+        Self::of(command).map(Some)
+    }
+
+    /// A program that answers each line, and once before the first.
+    fn of(mut command: Command) -> Result<Self> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let answers = BufReader::new(child.stdout.take().context("no output of the program")?);
-        let mut caller = Self { child, answers };
+        let mut caller = Self { child, answers, answered: 0 };
         caller.answer()?;
-        Ok(Some(caller))
+        Ok(caller)
     }
 
     fn pid(&self) -> String {
@@ -261,7 +315,7 @@ impl Caller {
     fn answer(&mut self) -> Result<()> {
         let mut line = String::new();
         self.answers.read_line(&mut line)?;
-        let _: Value = serde_json::from_str(&line).with_context(|| format!("the program said {line:?}"))?;
+        self.answered = line.trim().parse().with_context(|| format!("the program said {line:?}"))?;
         Ok(())
     }
 

@@ -30,9 +30,10 @@ Examples:
 `syscollect probes list` tells what there is to probe. --usdt, --zone, --function
 and --probes may be given several times; a file of probes has lines such as
 `zone python:function__entry..function__return` and comments after a #. Programs
-that run already and those that start later are probed alike. While a function of
---function runs, its return address is the kernel's: a C++ exception or Rust panic
-that leaves it ends the program, so name functions that none leaves.
+that run already and those that start later are probed alike. Functions are probed
+where they begin and where their code returns. One that an exception or a longer
+jump leaves ends where the next one above it begins or returns. A file with symbols
+(not stripped) lets more functions be told; those that are left out are named.
 
 Exit codes: 0; 1 error; 2 usage; 3 loss with --fail-on-loss; after a launched
 command that failed, its own status.";
