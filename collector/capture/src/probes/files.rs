@@ -6,6 +6,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use syscollect_model::BuildId;
+use syscollect_symbolize::build_id_of;
+
 /// A file by where it lies, whatever it is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FileKey {
@@ -91,6 +94,12 @@ impl OpenFile {
         let file = File::open(format!("/proc/self/fd/{}", place.as_raw_fd()))?;
         Ok(Self { file, key: key(&data), changed: (data.ctime(), data.ctime_nsec()) })
     }
+
+    /// The file of that path, if it holds what the build id stands for.
+    pub(super) fn of_contents(path: &Path, build_id: &BuildId) -> Option<Self> {
+        let file = Self::at(path).ok()?;
+        (build_id_of(&file.file)? == *build_id).then_some(file)
+    }
 }
 
 /// What tells the file of these data apart.
@@ -136,6 +145,19 @@ mod tests {
         let found = mapped_files(Path::new("/"), me);
         let (_, mapped) = found.iter().find(|(_, mapped)| Path::new(&mapped.path) == own).unwrap();
         assert_eq!(mapped.open().unwrap().key, key(&fs::metadata(own).unwrap()));
+    }
+
+    #[test]
+    fn a_path_stands_for_a_file_only_while_its_contents_are_the_same() {
+        let own = std::env::current_exe().unwrap();
+        let id = build_id_of(&File::open(&own).unwrap()).unwrap();
+        let found = OpenFile::of_contents(&own, &id).unwrap();
+        assert_eq!(found.key, key(&fs::metadata(&own).unwrap()));
+        let other = BuildId::from_bytes(&[0xab; 20]);
+        assert!(OpenFile::of_contents(&own, &other).is_none());
+        assert!(OpenFile::of_contents(&own, &BuildId::default()).is_none());
+        assert!(OpenFile::of_contents(Path::new("/nowhere"), &id).is_none());
+        assert!(OpenFile::of_contents(Path::new("/dev/null"), &id).is_none());
     }
 
     #[test]

@@ -243,7 +243,8 @@ impl Mapped {
         if self.plain.contains(&content) || !self.is_recorded(pid) {
             return;
         }
-        match scanner.mapped(&MappedFile { pid, start, end, path }) {
+        let mapped = MappedFile { pid, start, end, path };
+        match scanner.mapped(&mapped).or_else(|| scanner.was_mapped(&mapped.path, &content.1)) {
             Some(known) if known.is_client => self.tell_client(pid),
             Some(known) if !known.attached && !content.1.is_empty() => {
                 if self.plain.len() >= PLAIN_MAX {

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 
 use object::ReadCache;
 use rustc_hash::FxHashMap;
+use syscollect_model::BuildId;
 use syscollect_probes::{
     FileSelector, Function, FunctionSpec, Functions, ProbeError, ProbeSelector, Returns, Spec, UsdtProbe, UsdtProbes,
     did_you_mean, nearest, soname, usdt_probes,
@@ -117,6 +118,13 @@ impl<'a> Scanner<'a> {
                 None
             }
         }
+    }
+
+    /// A file that a process had mapped which has ended since: the file of that
+    /// path here, if its contents are the same. Programs that live shorter than
+    /// their mapping events take would never be found otherwise.
+    pub(super) fn was_mapped(&mut self, path: &str, build_id: &BuildId) -> Option<Known> {
+        OpenFile::of_contents(Path::new(path), build_id).map(|file| self.file(file, path))
     }
 
     fn file(&mut self, file: OpenFile, path: &str) -> Known {

@@ -1,7 +1,7 @@
 //! The watcher: a thread that takes arenas over as they are announced, finds
 //! out whose rings are whose, and notices programs that are gone.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,6 +27,9 @@ pub(super) const MOST_CLIENTS: usize = 4096;
 const MOST_OF_A_PROCESS: usize = 16;
 /// Arenas that another recorder holds, of which it is remembered to try again.
 const MOST_HELD: usize = 256;
+
+/// Rings that could not be had, of which it is remembered that they are counted.
+const MOST_REFUSED: usize = 65_536;
 
 /// What the watcher has found.
 pub(super) enum Found {
@@ -83,6 +86,8 @@ pub(super) struct Watcher {
     next_number: u32,
     arenas: Vec<Watched>,
     held: Vec<(u32, PathBuf)>,
+    /// Process, thread and ring that could not be had, and why: a thread announces its ring several times.
+    refused: HashSet<(u32, u32, u64, String)>,
     last_survey: Instant,
     last_roll_call: Instant,
 }
@@ -150,6 +155,7 @@ impl Watcher {
             next_number: 1,
             arenas: Vec::new(),
             held: Vec::new(),
+            refused: HashSet::new(),
             last_survey: now,
             last_roll_call: now,
         }
@@ -191,7 +197,12 @@ impl Watcher {
             Some(index) => index,
             None => match self.take_first(pid, &paths) {
                 Ok(index) => index,
-                Err(why) => return self.refused(pid, &paths[0], &why),
+                Err(why) => {
+                    if self.is_first_refusal((pid, tid, ring, why.to_string())) {
+                        self.refused(pid, &paths[0], &why);
+                    }
+                    return;
+                }
             },
         };
         if let Some(ring) = u32::try_from(ring).ok().filter(|ring| *ring < MAX_RINGS as u32) {
@@ -238,6 +249,14 @@ impl Watcher {
         let index = self.arenas.len() - 1;
         self.survey_one(index);
         Ok(index)
+    }
+
+    /// Whether that ring was not refused before.
+    fn is_first_refusal(&mut self, ring: (u32, u32, u64, String)) -> bool {
+        if self.refused.len() >= MOST_REFUSED {
+            self.refused.clear();
+        }
+        self.refused.insert(ring)
     }
 
     /// An arena could not be had.
