@@ -324,7 +324,9 @@ fn a_part_of_the_time_is_played_alone() {
     let mut session = golden::open(machine.finish());
     let mut exporter = TextExporter::new(Vec::new());
     let at = |us: u64| Some(Time(FIRST_BOOTTIME + us * 1_000));
-    session.play_range(&mut exporter, at(2), at(4)).unwrap();
+    let played = session.play_range(&mut exporter, at(2), at(4)).unwrap();
+    assert_eq!((played.events, played.events_by_type["switch"]), (2, 2), "what is not in the part is not counted");
+    assert_eq!((played.first, played.last), (at(2), at(3)));
     let lines = String::from_utf8(exporter.finish().unwrap()).unwrap();
     let switches: Vec<&str> = lines.lines().filter(|line| line.contains("switch")).collect();
     assert_eq!(switches.len(), 2, "from microsecond 2 on, before 4: {lines}");

@@ -146,6 +146,9 @@ pub(crate) struct Exported<'a> {
 pub(crate) fn export_text(exported: &Exported<'_>, style: Style) -> String {
     let Exported { path, format, bytes: size, played, losses, complete } = exported;
     let mut text = format!("Wrote {}: {}, {} events\n", path.display(), bytes(*size), grouped(played.events));
+    if played.events == 0 {
+        text.push_str("Nothing is in the capture, or in the part that was asked for: the file is whole, and empty\n");
+    }
     if !complete {
         text.push_str("The recording was cut off; everything up to there is in the file\n");
     }

@@ -207,6 +207,31 @@ fn standard_output_receives_the_same_bytes_as_a_file() {
 }
 
 #[test]
+fn an_unknown_extension_is_told_all_that_are_known() {
+    let place = Workplace::new();
+    place.capture("x.syscap", &[]);
+    for output in ["x.exe", "x"] {
+        let message = place.fails(2, &["export", "x.syscap", "-o", output]);
+        for known in [".pftrace", ".tracy", ".json.gz", ".json", ".pb.gz", ".svg", ".folded"] {
+            assert!(message.contains(known), "{known} is not in {message}");
+        }
+    }
+    assert_eq!(place.names(), ["x.syscap"]);
+}
+
+#[test]
+fn an_export_of_nothing_is_a_file_and_says_so() {
+    let place = Workplace::new();
+    place.capture("x.syscap", &[]);
+    for output in ["x.pftrace", "x.tracy", "x.json.gz", "x.pb.gz", "x.svg", "x.folded"] {
+        let (_, message) = place.succeeds(&["export", "x.syscap", "-o", output, "--from", "100"]);
+        assert!(message.contains("0 events") && message.contains("Nothing is in the capture"), "{message}");
+        let (_, message) = place.succeeds(&["export", "x.syscap", "-o", output, "--force"]);
+        assert!(message.contains("4 events") && !message.contains("Nothing is"), "{message}");
+    }
+}
+
+#[test]
 fn a_recording_that_was_cut_off_exports_and_says_so() {
     let place = Workplace::new();
     fake::write_capture(File::create(place.path("x.syscap.partial")).unwrap(), &[], None);

@@ -30,10 +30,16 @@ impl<'a, E: Exporter> Output<'a, E> {
         Self { exporter, range, names, before, open, waiting: false, past: false }
     }
 
+    /// Whether what happens now is in the range.
+    #[inline]
+    pub(crate) fn covers(&self, now: Time) -> bool {
+        self.range.contains(&now)
+    }
+
     /// Gives an event to the exporter, if it lies in the range.
     #[inline]
     pub(crate) fn emit(&mut self, now: Time, event: &Event, tables: &Tables) -> Result<(), E::Error> {
-        if !self.range.contains(&now) {
+        if !self.covers(now) {
             return self.outside(now, event, tables);
         }
         if self.waiting {

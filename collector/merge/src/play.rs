@@ -28,7 +28,7 @@ use syscollect_store::{Lane, LaneKind};
 pub struct Played {
     /// Everything decoded, definitions included.
     pub records: u64,
-    /// Occurrences: switches, wakeups, samples and so on, no definitions.
+    /// Occurrences in the part that was played: switches, wakeups, samples and so on, no definitions.
     pub events: u64,
     /// The same by name of the kind of record.
     pub events_by_type: BTreeMap<String, u64>,
@@ -87,6 +87,7 @@ pub(crate) struct Player<'a, E> {
     pub(crate) missing_stacks: u64,
     pub(crate) unmatched: u64,
     first: Option<Time>,
+    last: Time,
     pub(crate) now: Time,
     /// Ticks of the present item.
     pub(crate) ticks: u64,
@@ -139,6 +140,7 @@ impl<'a, E: Exporter> Player<'a, E> {
             missing_stacks: 0,
             unmatched: 0,
             first: None,
+            last: Time(0),
             now: Time(0),
             ticks: 0,
         };
@@ -193,7 +195,7 @@ impl<'a, E: Exporter> Player<'a, E> {
             events,
             events_by_type,
             first: self.first,
-            last: self.first.map(|_| self.now),
+            last: self.first.map(|_| self.last),
             lost: 0,
             missing_stacks: self.missing_stacks,
             unmatched_ends: self.unmatched,
@@ -210,19 +212,28 @@ impl<'a, E: Exporter> Player<'a, E> {
 
     #[inline]
     pub(crate) fn count(&mut self, kind: RecordKind) {
-        self.counts[kind as usize] += 1;
         self.records += 1;
-        if self.first.is_none() {
-            self.first = Some(self.now);
+        if self.occurs() {
+            self.counts[kind as usize] += 1;
         }
+    }
+
+    /// Whether what happens now is in the part that is played; notes when that began and ended.
+    #[inline]
+    fn occurs(&mut self) -> bool {
+        let occurs = self.output.covers(self.now);
+        if occurs {
+            self.first.get_or_insert(self.now);
+            self.last = self.now;
+        }
+        occurs
     }
 
     /// Counts what a program or a probe told; its records are counted as they come.
     #[inline]
     pub(crate) fn mark(&mut self, mark: Mark) {
-        self.marks.counts[mark as usize] += 1;
-        if self.first.is_none() {
-            self.first = Some(self.now);
+        if self.occurs() {
+            self.marks.counts[mark as usize] += 1;
         }
     }
 
