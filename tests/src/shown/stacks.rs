@@ -57,9 +57,9 @@ pub fn pprof(file: &[u8]) -> Result<Figures, Damage> {
     // The first line of a location is the innermost function that was inlined there.
     let mut innermost = BTreeMap::new();
     for message in profile.messages(field::LOCATION)? {
+        // One without a line has an address only.
         let lines = message.messages(field::LOCATION_LINE)?;
-        let line = lines.first().ok_or_else(|| damage("a location without a line"))?;
-        innermost.insert(message.number(field::ID), line.number(field::LINE_FUNCTION));
+        innermost.insert(message.number(field::ID), lines.first().map(|line| line.number(field::LINE_FUNCTION)));
     }
     let mut figures = Figures::new();
     for sample in profile.messages(field::SAMPLE)? {
@@ -67,9 +67,9 @@ pub fn pprof(file: &[u8]) -> Result<Figures, Damage> {
         let count = *values.first().ok_or_else(|| damage("a sample without values"))?;
         add(&mut figures, "samples", count);
         let Some(location) = sample.packed(field::SAMPLE_LOCATIONS)?.first().copied() else { continue };
-        let function = innermost.get(&location).and_then(|function| functions.get(function));
-        let name = function.and_then(|name| strings.get(*name));
-        let name = name.ok_or_else(|| damage(format!("location {location} leads nowhere")))?;
+        let nowhere = || damage(format!("location {location} leads nowhere"));
+        let Some(function) = innermost.get(&location).ok_or_else(nowhere)? else { continue };
+        let name = functions.get(function).and_then(|name| strings.get(*name)).ok_or_else(nowhere)?;
         add(&mut figures, format!("self {name}"), count);
     }
     Ok(figures)
