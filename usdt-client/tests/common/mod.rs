@@ -41,6 +41,13 @@ pub(crate) fn story_of(tid: u32) -> Vec<String> {
     tell(&items, drain.log())
 }
 
+/// What all threads have written since the last call, one thread after the other.
+pub(crate) fn story_of_all() -> Vec<String> {
+    let mut drain = Drain::open().expect("an arena");
+    let items: Vec<Vec<Vec<u64>>> = (0..drain.rings()).map(|number| drain.take(number)).collect();
+    items.iter().flat_map(|items| tell(items, drain.log())).collect()
+}
+
 /// The newest ring that the thread has or had.
 pub(crate) fn ring_of(drain: &Drain, tid: u32) -> Option<usize> {
     (0..drain.rings()).rev().find(|number| drain.ring(*number).tid.load(Ordering::Relaxed) == tid)
