@@ -7,6 +7,7 @@ use crate::error::ProbeError;
 use object::elf::{self, FileHeader64, ProgramHeader64, SectionHeader64};
 use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _};
 use object::{LittleEndian, ReadRef};
+use std::ops::Range;
 
 pub(crate) const ENDIAN: LittleEndian = LittleEndian;
 /// Names of sections take less in everything known.
@@ -118,6 +119,16 @@ impl<'data, R: ReadRef<'data>> Elf<'data, R> {
     pub(crate) fn code_start(&self) -> Option<u64> {
         let code = self.loaded.iter().filter(|segment| segment.p_flags(ENDIAN).contains(elf::PF_X));
         code.map(|segment| segment.p_vaddr(ENDIAN)).min()
+    }
+
+    /// Where code lies in the file, and by how much its addresses differ from that.
+    pub(crate) fn code(&self) -> impl Iterator<Item = (Range<u64>, u64)> {
+        let code = self.loaded.iter().filter(|segment| segment.p_flags(ENDIAN).contains(elf::PF_X));
+        code.map(|segment| {
+            let offset = segment.p_offset(ENDIAN);
+            let end = offset.saturating_add(segment.p_filesz(ENDIAN)).min(self.length);
+            (offset..end, segment.p_vaddr(ENDIAN).wrapping_sub(offset))
+        })
     }
 
     /// Where the code at an address lies in the file.

@@ -58,10 +58,12 @@ impl Unclear {
 }
 
 /// Where control leaves a function that lies at `body`, ascending; nothing where it never returns.
-/// `parts` are where the compiler may have put the rest of it, `code` gives the bytes.
+/// `parts` are where the compiler may have put the rest of it; `around` tells what lies together with
+/// a place of which no symbol tells; `code` gives the bytes.
 pub(crate) fn exits<'data>(
     body: Range<u64>,
     parts: &[Range<u64>],
+    around: impl Fn(u64) -> Option<Range<u64>>,
     code: impl Fn(Range<u64>) -> Option<&'data [u8]>,
 ) -> Result<Vec<u64>, Unclear> {
     if body.is_empty() {
@@ -69,19 +71,18 @@ pub(crate) fn exits<'data>(
     }
     let mut function = Whole { entry: body.start, ..Whole::default() };
     function.add(body, &code)?;
-    // Where it jumps to a part, that is decoded too, and may jump to another.
     let mut seen = 0;
-    while let Some(step) = function.steps.get(seen).copied() {
-        seen += 1;
-        let (Flow::Jump(target) | Flow::Branch(target)) = step.flow else { continue };
-        let part = parts.iter().find(|part| part.contains(&target));
-        if let Some(part) = part.filter(|_| !function.contains(target)) {
-            function.add(part.clone(), &code)?;
+    loop {
+        function.add_parts(&mut seen, parts, &code)?;
+        function.check_jumps()?;
+        function.follow();
+        // It takes its frame along.
+        match function.elsewhere().map(&around) {
+            Some(Some(part)) => function.add(part, &code)?,
+            Some(None) => return Err(Unclear::Elsewhere),
+            None => return function.exits(),
         }
     }
-    function.check_jumps()?;
-    function.follow();
-    function.exits()
 }
 
 /// A function with all its parts.
@@ -121,6 +122,33 @@ impl Whole {
         self.parts.push(part);
         self.steps.extend(steps);
         Ok(())
+    }
+
+    /// Adds the parts to which those that are there jump, from the step `seen` on.
+    fn add_parts<'data>(
+        &mut self,
+        seen: &mut usize,
+        parts: &[Range<u64>],
+        code: impl Fn(Range<u64>) -> Option<&'data [u8]>,
+    ) -> Result<(), Unclear> {
+        while let Some(step) = self.steps.get(*seen).copied() {
+            *seen += 1;
+            let (Flow::Jump(target) | Flow::Branch(target)) = step.flow else { continue };
+            let part = parts.iter().find(|part| part.contains(&target));
+            if let Some(part) = part.filter(|_| !self.contains(target)) {
+                self.add(part.clone(), &code)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a jump leads that leaves all parts, but with something on the stack.
+    fn elsewhere(&self) -> Option<u64> {
+        self.steps.iter().zip(&self.reached).find_map(|(step, reached)| match (step.flow, (*reached)?) {
+            (Flow::Jump(target), Some(1..)) if !self.contains(target) => Some(target),
+            (Flow::Branch(target), None | Some(1..)) if !self.contains(target) => Some(target),
+            _ => None,
+        })
     }
 
     fn contains(&self, target: u64) -> bool {
@@ -191,14 +219,8 @@ impl Whole {
                 Flow::Return => true,
                 // To itself: the next call begins in the place of this one.
                 Flow::Jump(target) if target == self.entry => *depth == Some(0),
-                Flow::Jump(target) if !self.contains(target) => match depth {
-                    Some(0) | None => true,
-                    Some(_) => return Err(Unclear::Elsewhere),
-                },
-                Flow::Branch(target) if !self.contains(target) => match depth {
-                    Some(0) => return Err(Unclear::Conditional),
-                    _ => return Err(Unclear::Elsewhere),
-                },
+                Flow::Jump(target) if !self.contains(target) => true,
+                Flow::Branch(target) if !self.contains(target) => return Err(Unclear::Conditional),
                 Flow::Indirect { is_table } => !is_table && *depth == Some(0),
                 _ => false,
             };

@@ -14,7 +14,8 @@ fn code(instructions: &[&[u8]]) -> Vec<u8> {
 fn of_parts(body: &[u8], cold: &[u8]) -> Result<Vec<u64>, Unclear> {
     let ranges = [AT..AT + body.len() as u64, COLD..COLD + cold.len() as u64];
     let bytes = |part: Range<u64>| if part == ranges[0] { Some(body) } else { (part == ranges[1]).then_some(cold) };
-    exits(ranges[0].clone(), &ranges[1..], bytes).map(|exits| exits.iter().map(|exit| exit.wrapping_sub(AT)).collect())
+    exits(ranges[0].clone(), &ranges[1..], |_| None, bytes)
+        .map(|exits| exits.iter().map(|exit| exit.wrapping_sub(AT)).collect())
 }
 
 fn of(instructions: &[&[u8]]) -> Result<Vec<u64>, Unclear> {
@@ -123,6 +124,20 @@ fn a_cold_part_belongs_to_the_function() {
 }
 
 #[test]
+fn a_part_without_a_symbol_belongs_to_the_function_that_jumps_there_with_its_frame() {
+    // je COLD; ret, and there: call; pop; ret.
+    let body = code(&[PUSH_RBX, TEST, &[0x0f, 0x84, 0xf7, 0xf7, 0xff, 0xff], POP_RBX, RET]);
+    let cold = code(&[CALL, POP_RBX, RET]);
+    let ranges = [AT..AT + body.len() as u64, COLD..COLD + cold.len() as u64];
+    let bytes = |part: Range<u64>| Some(if part == ranges[0] { &body[..] } else { &cold[..] });
+    let around = |place| ranges.iter().find(|part| part.contains(&place)).cloned();
+    assert_eq!(exits(ranges[0].clone(), &[], around, bytes), Ok(vec![COLD + 6, AT + 10]));
+    // What lies around its target does not hold it: a forged table.
+    let wrong = |_| Some(AT + 100..AT + 107);
+    assert_eq!(exits(ranges[0].clone(), &[], wrong, bytes), Err(Unclear::TooLarge));
+}
+
+#[test]
 fn a_conditional_tail_call_is_unclear_for_a_probe_on_it_is_hit_also_if_it_is_not_taken() {
     assert_eq!(of(&[TEST, &[0x0f, 0x84, 0, 0x10, 0, 0], RET]), Err(Unclear::Conditional));
 }
@@ -148,8 +163,8 @@ fn what_nothing_leads_to_in_a_function_that_calls_nothing_is_taken_for_data() {
 #[test]
 fn more_than_any_function_is_not_looked_at() {
     let code = |_: Range<u64>| -> Option<&'static [u8]> { panic!("it is read") };
-    assert_eq!(exits(AT..AT + CODE_MAX + 1, &[], code), Err(Unclear::TooLarge));
-    assert_eq!(exits(AT..u64::MAX, &[], code), Err(Unclear::TooLarge));
+    assert_eq!(exits(AT..AT + CODE_MAX + 1, &[], |_| None, code), Err(Unclear::TooLarge));
+    assert_eq!(exits(AT..u64::MAX, &[], |_| None, code), Err(Unclear::TooLarge));
 }
 
 proptest! {
@@ -157,7 +172,7 @@ proptest! {
     fn any_bytes_have_ends_among_them_or_none(body in prop::collection::vec(any::<u8>(), 0..300), cold in prop::collection::vec(any::<u8>(), 0..60), at: u64) {
         let ranges = [at..at.saturating_add(body.len() as u64), COLD..COLD + cold.len() as u64];
         let bytes = |part: Range<u64>| if part == ranges[0] { body.get(..(part.end - part.start) as usize) } else { Some(&cold[..]) };
-        if let Ok(exits) = exits(ranges[0].clone(), &ranges[1..], bytes) {
+        if let Ok(exits) = exits(ranges[0].clone(), &ranges[1..], |_| None, bytes) {
             prop_assert!(exits.is_sorted() && exits.iter().all(|exit| ranges.iter().any(|range| range.contains(exit))));
         }
     }

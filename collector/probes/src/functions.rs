@@ -4,6 +4,7 @@ use crate::demangle::{any_name, demangle};
 use crate::elf::{ENDIAN, Elf, until_zero};
 use crate::error::ProbeError;
 use crate::exits::{Unclear, exits};
+use crate::frames::Frames;
 use crate::glob::Glob;
 use crate::nearest::nearest;
 use crate::symbols::{Symbol, symbols};
@@ -69,6 +70,8 @@ pub struct Functions<'data> {
     unwinds: bool,
     /// Where the compiler has put what is hardly ever run, by the function's symbol.
     cold: FxHashMap<&'data str, Vec<Range<u64>>>,
+    /// What tells of such parts where symbols do not.
+    frames: Option<Frames<'data>>,
 }
 
 #[derive(Debug)]
@@ -94,8 +97,14 @@ impl<'data> Functions<'data> {
         if [".gopclntab", ".go.buildinfo"].iter().any(|name| elf.sections_named(name).next().is_some()) {
             return Err(ProbeError::Go);
         }
-        let mut functions =
-            Self { entries: Vec::new(), unsuitable: Vec::new(), unwinds: false, cold: FxHashMap::default() };
+        let mut functions = Self {
+            entries: Vec::new(),
+            unsuitable: Vec::new(),
+            unwinds: false,
+            cold: FxHashMap::default(),
+            frames: None,
+        };
+        functions.frames = Frames::read(&elf);
         symbols(&elf, |symbol| functions.add(&elf, &symbol))?;
         if functions.entries.is_empty() {
             return Err(ProbeError::Stripped);
@@ -149,7 +158,8 @@ impl<'data> Functions<'data> {
         let cold: Vec<Range<u64>> =
             names.filter_map(|entry| self.cold.get(entry.symbol)).flatten().take(COLD_MAX).cloned().collect();
         let code = |part: Range<u64>| data.read_bytes_at(part.start, part.end.checked_sub(part.start)?).ok();
-        exits(offset..offset.saturating_add(size), &cold, code)
+        let around = |place| self.frames.as_ref()?.around(place);
+        exits(offset..offset.saturating_add(size), &cold, around, code)
     }
 
     /// All of them, each once, by offset.

@@ -23,6 +23,7 @@ mod demangle;
 mod elf;
 mod error;
 mod exits;
+mod frames;
 mod functions;
 mod glob;
 mod nearest;
