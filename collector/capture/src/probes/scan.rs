@@ -217,8 +217,10 @@ impl<'a> Scanner<'a> {
             self.told.note(format!("{path}: {note}"));
         }
         let (hits, rings) = (self.points(&plan.points), self.points(&plan.rings));
-        self.attach_to(file, path, hits, |work| work.on_probe.as_fd());
+        // Each place that is attached raises the semaphore: where rings are announced comes first, for what is
+        // marked from then on is in rings, and nobody would hear of them.
         self.attach_to(file, path, rings, |work| work.on_ring.as_fd());
+        self.attach_to(file, path, hits, |work| work.on_probe.as_fd());
         let attached = self.attached.links() > before;
         self.told.files.fetch_add(u64::from(attached), Ordering::Relaxed);
         attached

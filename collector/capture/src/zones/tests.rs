@@ -303,6 +303,28 @@ fn a_program_that_died_before_it_was_taken_is_one_loss() {
 }
 
 #[test]
+fn a_process_that_runs_many_programs_one_after_the_other_is_read_in_each() {
+    let root = tempfile::tempdir().unwrap();
+    let descriptors = root.path().join("proc/7001/fd");
+    std::fs::create_dir_all(&descriptors).unwrap();
+    let mut recorder = Recorder::new();
+    recorder.watcher.look_below(root.path());
+    for number in 0..40 {
+        let program = FakeProgram::new();
+        let thread = program.thread(7001);
+        zones(thread, number..number + 1);
+        // Each has its arena where the one before had its own, and nobody has called the roll.
+        let link = descriptors.join("3");
+        let _ = std::fs::remove_file(&link);
+        std::os::unix::fs::symlink(format!("/proc/self/fd/{}", program.descriptor()), link).unwrap();
+        recorder.told(ZoneNotice::Announcement { ticks: 0, pid: 7001, tid: 7001, descriptor: 3, ring: 0 });
+        recorder.drain(true);
+    }
+    assert_eq!(recorder.locations(7001), (0..40).collect::<Vec<u64>>());
+    assert_eq!(recorder.lost("ring", LossCause::NotTaken), 0);
+}
+
+#[test]
 fn a_full_ring_counts_what_it_lost_and_goes_on() {
     let mut recorder = Recorder::new();
     let program = FakeProgram::new();

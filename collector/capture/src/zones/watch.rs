@@ -233,8 +233,11 @@ impl Watcher {
 
     /// Takes an arena over; returns its place among them.
     fn take(&mut self, pid: u32, path: &Path) -> Result<usize, NotTaken> {
-        let of_process = self.arenas.iter().filter(|watched| watched.pid == pid).count();
-        if self.arenas.len() >= MOST_CLIENTS || of_process >= MOST_OF_A_PROCESS {
+        if self.arenas.len() >= MOST_CLIENTS || self.of_process(pid) >= MOST_OF_A_PROCESS {
+            // Of a program that ran others in its place within a second most are gone.
+            self.roll_call_of(|watched| watched.pid == pid);
+        }
+        if self.arenas.len() >= MOST_CLIENTS || self.of_process(pid) >= MOST_OF_A_PROCESS {
             return Err(NotTaken::Wrong("so many programs are recorded that it would be one too many"));
         }
         let arena = Arena::take(path)?;
@@ -257,6 +260,10 @@ impl Watcher {
             self.refused.clear();
         }
         self.refused.insert(ring)
+    }
+
+    fn of_process(&self, pid: u32) -> usize {
+        self.arenas.iter().filter(|watched| watched.pid == pid).count()
     }
 
     /// An arena could not be had.
@@ -351,19 +358,24 @@ impl Watcher {
 
     /// Finds programs that are gone, and takes what another recorder has left.
     pub(super) fn roll_call(&mut self) {
-        let is_there =
-            |watched: &Watched| find::still_has(&self.root, watched.pid, &watched.descriptor, watched.arena.id);
-        let gone: Vec<usize> =
-            self.arenas.iter().enumerate().filter(|(_, watched)| !is_there(watched)).map(|(index, _)| index).collect();
-        for index in gone.into_iter().rev() {
-            self.survey_one(index);
-            let client = self.arenas.remove(index).client;
-            self.send(Found::Gone { client });
-        }
+        self.roll_call_of(|_| true);
         for (pid, path) in std::mem::take(&mut self.held) {
             if matches!(self.take(pid, &path), Err(NotTaken::Held)) {
                 self.held.push((pid, path));
             }
+        }
+    }
+
+    fn roll_call_of(&mut self, is_asked: impl Fn(&Watched) -> bool) {
+        let is_gone = |watched: &Watched| {
+            is_asked(watched) && !find::still_has(&self.root, watched.pid, &watched.descriptor, watched.arena.id)
+        };
+        let all = self.arenas.iter().enumerate();
+        let gone: Vec<usize> = all.filter(|(_, watched)| is_gone(watched)).map(|(index, _)| index).collect();
+        for index in gone.into_iter().rev() {
+            self.survey_one(index);
+            let client = self.arenas.remove(index).client;
+            self.send(Found::Gone { client });
         }
     }
 
@@ -372,6 +384,12 @@ impl Watcher {
     #[cfg(test)]
     pub(super) fn found_for_tests(&self, found: Found) {
         self.send(found);
+    }
+
+    /// Looks below another root from now on.
+    #[cfg(test)]
+    pub(super) fn look_below(&mut self, root: &Path) {
+        self.root = root.to_path_buf();
     }
 
     fn send(&self, found: Found) {
