@@ -35,7 +35,8 @@ pub(super) fn meta(
         "interval": milliseconds(config.interval),
         "startTime": start_time(session, span.origin),
         "profilingStartTime": 0.0,
-        "profilingEndTime": milliseconds(span.end - span.origin),
+        // The viewer leaves out what lies at the end itself, so the end is an interval later, as where it is not told.
+        "profilingEndTime": milliseconds((span.end - span.origin).saturating_add(config.interval)),
         "processType": 0,
         "extensions": {"length": 0, "baseURL": [], "id": [], "name": []},
         "categories": categories(&shared.categories),

@@ -176,10 +176,14 @@ impl Profile {
         let samples = &thread["samples"];
         table(samples, &["stack", "timeDeltas", "weight", "threadCPUDelta"]);
         points_into(&samples["stack"], stacks, true);
+        let mut time = 0.0;
         for (delta, cpu) in list(&samples["timeDeltas"]).iter().zip(list(&samples["threadCPUDelta"])) {
             assert!(delta.as_f64().unwrap() >= 0.0, "samples are in order");
             assert!(cpu.as_u64().is_some());
+            time += delta.as_f64().unwrap();
         }
+        let end = self.json["meta"]["profilingEndTime"].as_f64().unwrap();
+        assert!(time < end, "the viewer leaves out the sample at {time}, as the profile ends at {end}");
         let markers = &thread["markers"];
         table(markers, &["data", "name", "startTime", "endTime", "phase", "category"]);
         points_into(&markers["name"], list(strings).len(), false);
