@@ -27,6 +27,8 @@ pub(crate) use options::{Args, usage};
 
 /// Exit code of an error.
 const ERROR: u8 = 1;
+/// Most lines about what turned out to be missing.
+const MOST_LEARNED: usize = 8;
 /// Exit code when records were lost and `--fail-on-loss` is given.
 const LOSS: u8 = 3;
 
@@ -74,14 +76,19 @@ fn record(options: &Options, around: &Surroundings<'_>, program_start: Instant) 
             return Err(error.context(format!("the recording broke off; what it has is in {}", path.display())));
         }
     };
-    // What turned out to be missing while it went on.
-    recorded
-        .summary
-        .missing
-        .iter()
-        .filter(|note| !missing.contains(note))
-        .for_each(|note| eprintln!("syscollect: {note}"));
+    learned(&missing, &recorded.summary.missing).iter().for_each(|note| eprintln!("syscollect: {note}"));
     conclude(options, &place, draft, recorded, &Ending { ended, command, abandon, terminal })
+}
+
+/// What turned out to be missing while the recording went on: a program whose
+/// zones another recorder has, say. Each program may have its own.
+fn learned(told: &[String], missing: &[String]) -> Vec<String> {
+    let new: Vec<_> = missing.iter().filter(|note| !told.contains(note)).collect();
+    let mut lines: Vec<_> = new.iter().take(MOST_LEARNED).map(|note| (*note).clone()).collect();
+    if let Some(more) = new.len().checked_sub(MOST_LEARNED).filter(|more| *more > 0) {
+        lines.push(format!("and {more} more: `syscollect info` tells them of the raw capture (--keep-capture)"));
+    }
+    lines
 }
 
 /// How a recording ended, for what comes after it.

@@ -216,3 +216,19 @@ fn a_full_disk_is_an_error_though_what_there_is_exports() {
     assert_eq!(story.record(&full, &["-d", "0.01", "-o", "@x.pftrace"]).unwrap(), ERROR);
     assert_eq!(story.names(), ["x.pftrace"]);
 }
+
+#[test]
+fn what_turns_out_to_be_missing_is_told_once_and_in_few_lines() {
+    let told = ["no rapl".to_owned()];
+    let notes = |count: usize| -> Vec<String> {
+        told.iter()
+            .cloned()
+            .chain((0..count).map(|pid| format!("process {pid}: another recorder reads its zones")))
+            .collect()
+    };
+    assert!(learned(&told, &notes(0)).is_empty());
+    assert_eq!(learned(&told, &notes(1)), ["process 0: another recorder reads its zones"]);
+    let many = learned(&told, &notes(MOST_LEARNED + 3));
+    assert_eq!(many.len(), MOST_LEARNED + 1);
+    assert!(many[MOST_LEARNED].contains("3 more") && many[MOST_LEARNED].contains("syscollect info"), "{many:?}");
+}
