@@ -14,9 +14,10 @@
 //!
 //! **Indirect jumps** are those of a `switch`, or tail calls. A tail call
 //! happens where the stack is as at the entry, which is followed along the
-//! code, and goes to an address that was not computed from a table. The jump of a
-//! `switch` goes to a sum, or is marked `notrack`. In doubt it is none of the
-//! function's ends: what is missed is noticed with the next function that
+//! code: just after the frame was given back, or, where there is none, to an
+//! address that was not taken from a table. The jump of a `switch` goes to a
+//! sum or to an entry of a table, or is marked `notrack`. In doubt it is none of
+//! the function's ends: what is missed is noticed with the next function that
 //! begins or ends above it on the stack, what is too much would end it early.
 
 use crate::steps::{Flow, Stack, Step, steps};
@@ -24,6 +25,8 @@ use std::ops::Range;
 
 /// Larger functions are not looked at.
 const CODE_MAX: u64 = 1 << 20;
+/// Instructions from where a frame is given back to the jump that then leaves the function.
+const EPILOGUE_MAX: usize = 16;
 /// Parts of one function; compilers make two.
 const PARTS_MAX: usize = 8;
 
@@ -211,9 +214,15 @@ impl Whole {
         }
     }
 
+    /// Whether the frame is given back just before a step.
+    fn gives_back_before(&self, index: usize) -> bool {
+        let before = self.steps[..index].iter().rev().take(EPILOGUE_MAX).take_while(|step| step.flow == Flow::Next);
+        before.map(|step| step.stack).any(|stack| matches!(stack, Stack::By(..0) | Stack::To(_)))
+    }
+
     fn exits(&self) -> Result<Vec<u64>, Unclear> {
         let mut exits = Vec::new();
-        for (step, reached) in self.steps.iter().zip(&self.reached) {
+        for (index, (step, reached)) in self.steps.iter().zip(&self.reached).enumerate() {
             let Some(depth) = reached else { continue };
             let leaves = match step.flow {
                 Flow::Return => true,
@@ -221,7 +230,7 @@ impl Whole {
                 Flow::Jump(target) if target == self.entry => *depth == Some(0),
                 Flow::Jump(target) if !self.contains(target) => true,
                 Flow::Branch(target) if !self.contains(target) => return Err(Unclear::Conditional),
-                Flow::Indirect { is_table } => !is_table && *depth == Some(0),
+                Flow::Indirect { is_table } => *depth == Some(0) && (!is_table || self.gives_back_before(index)),
                 _ => false,
             };
             if leaves && step.is_unprobed {

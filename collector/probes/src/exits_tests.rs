@@ -98,6 +98,15 @@ fn the_jump_of_a_switch_is_no_end() {
 }
 
 #[test]
+fn after_the_frame_was_given_back_a_jump_leaves_the_function_wherever_its_target_comes_from() {
+    assert_eq!(of(&[PUSH_RBX, ADD_ENTRY, POP_RBX, JMP_RAX]), Ok(vec![9]));
+    // push; je over; movslq; pop; ret; and there, in the frame: add; jmp
+    assert_eq!(of(&[PUSH_RBX, TEST, &[0x74, 2], POP_RBX, RET, ADD_ENTRY, JMP_RAX]), Ok(vec![6]));
+    // mov (%rdi,%rcx,1),%rax, a field: jmp *%rax
+    assert_eq!(of(&[&[0x48, 0x8b, 0x04, 0x0f], JMP_RAX]), Ok(vec![4]));
+}
+
+#[test]
 fn a_function_of_which_only_a_doubtful_end_is_known_is_unclear() {
     assert_eq!(of(&[&[0x48, 0x8b, 0x04, 0xfa], JMP_RAX]), Err(Unclear::Overlooked));
 }

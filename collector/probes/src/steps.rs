@@ -186,7 +186,9 @@ impl Sources {
         let of_table = match instruction.mnemonic() {
             Mnemonic::Add | Mnemonic::Sub => true,
             Mnemonic::Mov if instruction.op1_kind() == OpKind::Register => self.holds(instruction.op1_register()),
-            Mnemonic::Mov | Mnemonic::Movsxd | Mnemonic::Lea => instruction.memory_index() != Register::None,
+            // The entries of a table of addresses have 8 bytes; what is not scaled is a field of an object.
+            Mnemonic::Mov => instruction.memory_index() != Register::None && instruction.memory_index_scale() == 8,
+            Mnemonic::Movsxd | Mnemonic::Lea => instruction.memory_index() != Register::None,
             Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Push | Mnemonic::Jmp | Mnemonic::Call => return,
             _ => false,
         };
