@@ -22,7 +22,8 @@ Examples:
 
 JSON: schema_version, records (everything decoded), events (occurrences),
 events_by_type, lost, losses [{lane, cpu, cause, count}], cpus, duration_ns,
-clock {source, tick_rate_hz, cpus [{cpu, error_bound_ns, method}]}, and more.";
+clock {source, tick_rate_hz, cpus [{cpu, error_bound_ns, method}]},
+unmatched_ends (of zones of probes, where there are any), and more.";
 
 /// The arguments.
 #[derive(Debug, clap::Args)]
@@ -52,6 +53,9 @@ struct Report {
     events: u64,
     events_by_type: BTreeMap<String, u64>,
     missing_stacks: u64,
+    /// Ends of zones of probes whose beginning was not seen; absent where there is none.
+    #[serde(skip_serializing_if = "is_zero")]
+    unmatched_ends: u64,
     lost: u64,
     losses: Vec<LossReport>,
     cpus: usize,
@@ -135,6 +139,7 @@ impl Report {
             events: played.events,
             events_by_type: played.events_by_type,
             missing_stacks: played.missing_stacks,
+            unmatched_ends: played.unmatched_ends,
             lost: played.lost,
             losses,
             cpus: info.cpus.len(),
@@ -201,6 +206,14 @@ impl Report {
         if self.missing_stacks > 0 {
             line("Stacks", format!("{} events lack their stack", grouped(self.missing_stacks)));
         }
+        if self.unmatched_ends > 0 {
+            let zones = if self.unmatched_ends == 1 { "zone" } else { "zones" };
+            let count = grouped(self.unmatched_ends);
+            line(
+                "Probes",
+                format!("{count} {zones} of probes ended without a beginning: before the recording, or lost"),
+            );
+        }
         text + &self.losses_text(style)
     }
 
@@ -245,6 +258,12 @@ impl ClockReport {
         let bound = worst.map_or(String::new(), |bound| format!(", off by at most {bound:.0} ns"));
         format!("{source}, {:.6} GHz{bound}", self.tick_rate_hz / 1e9)
     }
+}
+
+/// Serde asks for this shape.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 fn cost(recorder: &RecorderSummary) -> String {

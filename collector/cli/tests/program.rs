@@ -9,8 +9,11 @@ use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use syscollect_model::LossCause;
-use syscollect_store::LaneLoss;
+use syscollect_model::{LossCause, Ticks};
+use syscollect_records::{ProbeRecord, RecordKind, Stamp};
+use syscollect_store::{
+    CaptureWriter, Chunk, ChunkHeader, Definition, Lane, LaneKind, LaneLoss, ProbeDefinition, ProbeRole,
+};
 
 struct Workplace {
     folder: tempfile::TempDir,
@@ -178,6 +181,43 @@ fn info_for_people_shows_losses_first_of_all() {
     assert!(text.contains("4 switch") && text.contains("6.18.0") && text.contains("off by at most 42 ns"), "{text}");
     place.capture("y.syscap", &[]);
     assert!(place.succeeds(&["info", "y.syscap"]).0.contains("nothing"));
+}
+
+/// Adds to a capture that a probe saw a function return that it did not see called.
+fn add_return(capture: &Path) {
+    let mut writer = CaptureWriter::append(File::options().append(true).open(capture).unwrap(), 100);
+    let probe =
+        ProbeDefinition { probe: 1, role: ProbeRole::FunctionReturn, name: "f".into(), ..ProbeDefinition::default() };
+    writer.define(&Definition::Probes(vec![probe])).unwrap();
+    let (ticks, size) = (4_500_000, ProbeRecord::SIZE as u16);
+    let stamp = Stamp::new(ticks, RecordKind::Probe);
+    let hit = ProbeRecord { stamp, tid: 70, tgid: 70, probe: 1, size, ..ProbeRecord::default() };
+    let header = ChunkHeader {
+        lane: Lane { kind: LaneKind::Probe, cpu: 0 },
+        sequence: 0,
+        first: Ticks(ticks),
+        last: Ticks(ticks),
+        current_tid: 0,
+        stride: 0,
+        records_before: 0,
+        records: 1,
+        length: size.into(),
+    };
+    writer.write(&Chunk { header, data: hit.as_bytes().to_vec() }).unwrap();
+    writer.finish().unwrap();
+}
+
+#[test]
+fn info_tells_of_returns_whose_calls_were_not_seen_if_there_are_any() {
+    let place = Workplace::new();
+    let capture = place.capture("x.syscap", &[]);
+    let info = || (place.succeeds(&["info", "x.syscap"]).0, place.succeeds(&["info", "--json", "x.syscap"]).0);
+    let (text, json) = info();
+    assert!(!text.contains("without a beginning") && !json.contains("unmatched_ends"), "{text}{json}");
+    add_return(&capture);
+    let (text, json) = info();
+    assert!(text.contains("1 zone of probes ended without a beginning"), "{text}");
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&json).unwrap()["unmatched_ends"], 1);
 }
 
 #[test]
