@@ -56,8 +56,10 @@ impl ProfilerCli {
         let mut figures = Figures::new();
         for thread in list(&self.json(&["thread", "list"])?["threads"])? {
             let handle = thread["threadHandle"].as_str().context("a thread without a handle")?;
-            self.functions(handle, &mut figures)?;
-            self.markers(handle, thread["name"] == "worker", &mut figures)?;
+            let [process, name] = ["processName", "name"].map(|key| thread[key].as_str().unwrap_or_default());
+            let whose = format!("{process} / {name}");
+            self.functions(handle, &whose, &mut figures)?;
+            self.markers(handle, &whose, &mut figures)?;
         }
         for counter in list(&self.json(&["counter", "list"])?["counters"])? {
             if counter["name"] == "queue (jobs)" {
@@ -68,19 +70,20 @@ impl ProfilerCli {
         Ok(figures)
     }
 
-    fn functions(&self, thread: &str, figures: &mut Figures) -> Result<()> {
+    fn functions(&self, thread: &str, whose: &str, figures: &mut Figures) -> Result<()> {
         let told = self.json(&["thread", "functions", "--thread", thread, "--limit", "0", "--include-idle"])?;
         for row in list(&told["functions"])? {
             let (name, samples) = (row["name"].as_str().unwrap_or_default(), number(row, "selfSamples")?);
             if !OFF_CPU.contains(&name) {
                 add(figures, "samples", samples);
+                add(figures, &format!("samples of {whose}"), samples);
                 add(figures, &format!("self {name}"), samples);
             }
         }
         Ok(())
     }
 
-    fn markers(&self, thread: &str, worker: bool, figures: &mut Figures) -> Result<()> {
+    fn markers(&self, thread: &str, whose: &str, figures: &mut Figures) -> Result<()> {
         let all = ["thread", "markers", "--thread", thread, "--limit", "0"];
         let told = self.json(&all)?;
         for row in list(&told["byType"])? {
@@ -88,7 +91,7 @@ impl ProfilerCli {
             match name {
                 "Running" => {
                     add(figures, "runs", count);
-                    add(figures, "runs of the worker", u64::from(worker) * count);
+                    add(figures, &format!("runs of {whose}"), count);
                 }
                 "Wakeup" => add(figures, "wakeups", count),
                 "Crash" => add(figures, "crashes", count),

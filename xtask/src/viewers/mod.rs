@@ -45,77 +45,95 @@ pub(crate) fn step() -> Result<Outcome> {
 }
 
 fn compare(print: bool) -> Result<Outcome> {
-    let files = Files::new()?;
+    output_of(cargo().args(["build", "--quiet", "--release", "-p", "syscollect"]))?;
     let plan = planted::figures();
-    let shown = files.shown()?;
-    let figures: Vec<(Viewer, &Figures)> =
-        shown.iter().filter_map(|(viewer, figures)| Some((*viewer, figures.as_ref().ok()?))).collect();
+    let files = Files::new(&planted::capture())?;
+    let shown = [files.engines()?, files.readers()?].concat();
     if print {
-        print!("{}", table::text(&plan, &figures));
+        print!("{}", table::text(&plan, &figures(&shown)));
     }
-    let wrong: Vec<String> = figures
-        .iter()
-        .flat_map(|(viewer, figures)| {
-            differences(*viewer, &plan, figures).into_iter().map(|what| format!("{}: {what}", viewer.name()))
-        })
-        .collect();
+    let mut wrong = wrong(&shown, |_| plan.clone());
+    for case in planted::cases() {
+        let shown = Files::new(&case.capture)?.engines()?;
+        let found = self::wrong(&shown, |viewer| case.figures(viewer));
+        wrong.extend(found.into_iter().map(|what| format!("{}: {}", case.name, what.escape_debug())));
+    }
     if !wrong.is_empty() {
         bail!("{}", wrong.join("\n"));
     }
-    let names: Vec<&str> = figures.iter().map(|(viewer, _)| viewer.name()).collect();
-    let missing: Vec<String> = shown.iter().filter_map(|(viewer, figures)| missing(*viewer, figures)).collect();
+    let names: Vec<&str> = figures(&shown).iter().map(|(viewer, _)| viewer.name()).collect();
+    let passed = format!("{} figures as planned in {}", plan.len(), names.join(", "));
+    let missing = |(viewer, figures): &Shown| Some(format!("{}: {}", viewer.name(), figures.as_ref().err()?));
+    let missing: Vec<String> = shown.iter().filter_map(missing).collect();
     match missing.is_empty() {
-        true => Ok(Outcome::Passed(format!("{} figures as planned in {}", plan.len(), names.join(", ")))),
-        false => Ok(Outcome::Skipped(format!("{}; as planned in {}", missing.join("; "), names.join(", ")))),
+        true => Ok(Outcome::Passed(passed)),
+        false => Ok(Outcome::Skipped(format!("{}; {passed}", missing.join("; ")))),
     }
 }
 
-fn missing(viewer: Viewer, figures: &Result<Figures, String>) -> Option<String> {
-    figures.as_ref().err().map(|why| format!("{}: {why}", viewer.name()))
+/// Those that could be asked.
+fn figures(shown: &[Shown]) -> Vec<(Viewer, &Figures)> {
+    shown.iter().filter_map(|(viewer, figures)| Some((*viewer, figures.as_ref().ok()?))).collect()
 }
 
-/// The program, and a folder with the capture.
+/// What differs from the plan, a line each.
+fn wrong(shown: &[Shown], plan: impl Fn(Viewer) -> Figures) -> Vec<String> {
+    let lines = |(viewer, figures): (Viewer, &Figures)| {
+        let found = differences(viewer, &plan(viewer), figures);
+        found.into_iter().map(move |what| format!("{}: {what}", viewer.name()))
+    };
+    figures(shown).into_iter().flat_map(lines).collect()
+}
+
+/// A capture in a folder of its own.
 struct Files {
     program: PathBuf,
     folder: tempfile::TempDir,
 }
 
 impl Files {
-    fn new() -> Result<Self> {
-        output_of(cargo().args(["build", "--quiet", "--release", "-p", "syscollect"]))?;
+    fn new(capture: &[u8]) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("syscollect-viewers-").tempdir()?;
-        fs::write(folder.path().join("planted.syscap"), planted::capture())?;
+        fs::write(folder.path().join("x.syscap"), capture)?;
         Ok(Self { program: root().join("target/release/syscollect"), folder })
     }
 
-    /// The capture as another format, and what the program printed.
+    /// The capture as another format.
     fn export(&self, extension: &str, options: &[&str]) -> Result<PathBuf> {
-        let output = self.folder.path().join(format!("planted.{extension}"));
-        let mut command = self.command("export");
-        output_of(command.arg("-o").arg(&output).args(options))?;
+        let output = self.folder.path().join(format!("x.{extension}"));
+        output_of(self.command("export").arg("-o").arg(&output).args(options))?;
         Ok(output)
     }
 
     fn command(&self, name: &str) -> Command {
         let mut command = Command::new(&self.program);
-        command.arg(name).arg(self.folder.path().join("planted.syscap"));
+        command.arg(name).arg(self.folder.path().join("x.syscap"));
         command
     }
 
-    fn shown(&self) -> Result<Vec<Shown>> {
+    /// What the viewers' own engines show.
+    fn engines(&self) -> Result<Vec<Shown>> {
         let trace = self.export("pftrace", &[])?;
         let profile = self.export("json.gz", &["--sched-markers"])?;
-        let plain = self.export("json", &["--sched-markers"])?;
-        let said = output_of(self.command("report").arg("--json"))?.stdout;
-        let folded = fs::read_to_string(self.export("folded", &[])?)?;
         Ok(vec![
             (Viewer::Perfetto, asked(Engine::find(), |engine| perfetto::figures(engine, &trace))?),
-            (Viewer::Tracy, Ok(shown::tracy(&fs::read(self.export("tracy", &[])?)?)?)),
             (Viewer::FirefoxEngine, asked(ProfilerCli::load(&profile), ProfilerCli::figures)?),
-            (Viewer::Firefox, Ok(shown::firefox(&fs::read(plain)?)?)),
-            (Viewer::Report, Ok(shown::report(&said)?)),
+        ])
+    }
+
+    /// What the tests' readers find.
+    fn readers(&self) -> Result<Vec<Shown>> {
+        let tracy = fs::read(self.export("tracy", &[])?)?;
+        let profile = fs::read(self.export("json", &["--sched-markers"])?)?;
+        let report = output_of(self.command("report").arg("--json"))?.stdout;
+        let folded = fs::read_to_string(self.export("folded", &[])?)?;
+        let pprof = fs::read(self.export("pb.gz", &[])?)?;
+        Ok(vec![
+            (Viewer::Tracy, Ok(shown::tracy(&tracy)?)),
+            (Viewer::Firefox, Ok(shown::firefox(&profile)?)),
+            (Viewer::Report, Ok(shown::report(&report)?)),
             (Viewer::Folded, Ok(shown::folded(&folded)?)),
-            (Viewer::Pprof, Ok(shown::pprof(&fs::read(self.export("pb.gz", &[])?)?)?)),
+            (Viewer::Pprof, Ok(shown::pprof(&pprof)?)),
         ])
     }
 }

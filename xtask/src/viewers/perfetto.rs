@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use syscollect_tests::planted::Figures;
 
 use crate::engine::Engine;
@@ -11,10 +11,9 @@ use crate::engine::Engine;
 const SAMPLES: &str = "perf_session_id in (select perf_session_id from perf_counter_track where name = 'CPU samples')";
 
 /// Single figures, and the query of each.
-const NUMBERS: [(&str, &str); 14] = [
+const NUMBERS: [(&str, &str); 13] = [
     ("switches", "select count(*) from sched"),
     ("runs", "select count(*) from sched join thread using (utid) where tid != 0"),
-    ("runs of the worker", "select count(*) from sched join thread using (utid) where name = 'worker'"),
     ("wakeups", "select count(*) from ftrace_event where name in ('sched_waking', 'sched_wakeup_new')"),
     ("messages", "select count(*) from slice where category = 'message' and dur = 0"),
     ("values of queue", "select count(*) from counter join track on track.id = track_id where name = 'queue'"),
@@ -43,37 +42,72 @@ const NUMBERS: [(&str, &str); 14] = [
     ("errors", "select count(*) from stats where severity in ('error', 'data_loss') and value > 0"),
 ];
 
-/// Figures that have their names from the trace.
-const LISTS: [&str; 3] = [
-    "select 'zone ' || name, count(*) from slice where dur > 0 group by name",
-    "select 'message ' || name, count(*) from slice where category = 'message' group by name",
-    "select 'marker ' || name, count(*) from slice where dur = 0 group by name",
+/// Figures that have their names from the trace, which may hold anything: in hexadecimal.
+const LISTS: [(&str, &str); 4] = [
+    ("zone ", "select hex(name), count(*) from slice where dur > 0 group by name"),
+    ("message ", "select hex(name), count(*) from slice where category = 'message' group by name"),
+    ("marker ", "select hex(name), count(*) from slice where dur = 0 group by name"),
+    (
+        "runs of ",
+        "select hex(p.name || ' / ' || t.name), count(*) from sched join thread t using (utid) \
+         join process p using (upid) where tid != 0 group by utid",
+    ),
 ];
 
 /// What trace_processor finds in a trace.
 pub(super) fn figures(engine: &Engine, trace: &Path) -> Result<Figures> {
     let samples = format!("select count(*) from perf_sample where {SAMPLES}");
     let by_self = format!(
-        "select 'self ' || f.name, count(*) from perf_sample join stack_profile_callsite c on c.id = callsite_id \
-         join stack_profile_frame f on f.id = c.frame_id where {SAMPLES} group by 1"
+        "select hex(f.name), count(*) from perf_sample join stack_profile_callsite c on c.id = callsite_id \
+         join stack_profile_frame f on f.id = c.frame_id where {SAMPLES} group by 1 \
+         union all select hex('[no stack]'), count(*) from perf_sample where callsite_id is null and {SAMPLES}"
     );
-    let numbers = NUMBERS.iter().map(|(_, query)| *query).chain([samples.as_str()]);
-    let queries: Vec<&str> = numbers.chain(LISTS).chain([by_self.as_str()]).collect();
+    let by_thread = format!(
+        "select hex(p.name || ' / ' || t.name), count(*) from perf_sample join thread t using (utid) \
+         join process p using (upid) where tid != 0 and {SAMPLES} group by utid"
+    );
+    let numbers: Vec<_> = NUMBERS.into_iter().chain([("samples", samples.as_str())]).collect();
+    let lists: Vec<_> = LISTS.into_iter().chain([("self ", &*by_self), ("samples of ", &*by_thread)]).collect();
+    let queries: Vec<&str> = numbers.iter().chain(&lists).map(|(_, query)| *query).collect();
     let tables = engine.query(trace, &queries)?;
-    let (numbers, lists) = tables.split_at(NUMBERS.len() + 1);
+    let (single, named) = tables.split_at(numbers.len());
     let mut figures = Figures::new();
-    for (name, rows) in NUMBERS.iter().map(|(name, _)| *name).chain(["samples"]).zip(numbers) {
-        let cell = rows.first().and_then(|row| row.first()).with_context(|| format!("no row for {name}"))?;
-        figures.insert(name.to_owned(), number(cell)?);
+    for ((name, _), rows) in numbers.iter().zip(single) {
+        // Nothing is held where nothing was allocated.
+        let cell = rows.first().and_then(|row| row.first()).map_or("0", |cell| cell.as_str());
+        figures.insert((*name).to_owned(), if cell == "null" { 0 } else { number(cell)? });
     }
-    for row in lists.iter().flatten() {
-        let [name, count] = &row[..] else { continue };
-        figures.insert(name.clone(), number(count)?);
+    for ((prefix, _), rows) in lists.iter().zip(named) {
+        for row in rows {
+            let [name, count] = &row[..] else { bail!("{row:?} is no name and a count") };
+            *figures.entry(format!("{prefix}{}", unhex(name)?)).or_default() += number(count)?;
+        }
     }
     ensure!(figures["errors"] == 0, "trace_processor found errors in the trace");
     Ok(figures)
 }
 
+/// The text of its bytes in hexadecimal.
+fn unhex(digits: &str) -> Result<String> {
+    let byte = |pair: &[u8]| {
+        let pair = std::str::from_utf8(pair).unwrap_or_default();
+        u8::from_str_radix(pair, 16).with_context(|| format!("{pair:?} is no byte"))
+    };
+    let bytes: Vec<u8> = digits.as_bytes().chunks(2).map(byte).collect::<Result<_>>()?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
 fn number(cell: &str) -> Result<u64> {
     cell.parse().with_context(|| format!("{cell:?} is no number"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unhex;
+
+    #[test]
+    fn bytes_in_hexadecimal_are_text_again() {
+        assert_eq!(unhex("61094A").ok().as_deref(), Some("a\tJ"));
+        assert!(unhex("6x").is_err());
+    }
 }
