@@ -62,7 +62,10 @@ fn fuzz(target: &str) -> Result<Outcome> {
     fs::create_dir_all(&corpus).context("cannot create the corpus")?;
     let program = folder.join("target").join(&host).join("release").join(target);
     let seconds = format!("-max_total_time={FUZZ_SECONDS}");
-    let said = output_of(Command::new(program).args([&seconds, "-rss_limit_mb=1024", "-timeout=10"]).arg(corpus))?;
+    // What is found goes to the first folder; the others are only read.
+    let seeds = folder.join("seeds").join(target);
+    let folders = std::iter::once(corpus).chain(seeds.exists().then_some(seeds));
+    let said = output_of(Command::new(program).args([&seconds, "-rss_limit_mb=1024", "-timeout=10"]).args(folders))?;
     let log = String::from_utf8_lossy(&said.stderr).into_owned();
     let done = log.lines().rev().find(|line| line.starts_with("Done ")).unwrap_or_default().to_owned();
     Ok(Outcome::Passed(done))
