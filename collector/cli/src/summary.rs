@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use syscollect_merge::Played;
 use syscollect_model::{Loss, LossCause, RecorderSummary};
-use syscollect_store::LaneLoss;
+use syscollect_store::{LaneKind, LaneLoss};
 
 /// Most lines about losses; a machine has many lanes, and all are in `info`.
 const LOSS_LINES: usize = 8;
@@ -125,6 +125,9 @@ pub(crate) fn loss_text(lane: &str, cpu: Option<u32>, cause: &str, count: u64) -
     format!("{} {lane} records{cpu}: {cause}", grouped(count))
 }
 
+/// What the capture calls events of threads that got no ring.
+const WITHOUT_RING: &str = "event of a thread without a ring";
+
 /// What came of an export.
 #[derive(Debug)]
 pub(crate) struct Exported<'a> {
@@ -171,12 +174,26 @@ fn advice(losses: &[&LaneLoss], buffer_bytes: usize) -> Option<String> {
             "The disk was slower than the events: take a larger --buffer (now {}), a faster disk, or fewer --stacks",
             bytes(buffer_bytes as u64)
         ),
-        LossCause::LaneFull => {
-            "The recorder got the CPU too late: take fewer --stacks or a lower --freq, or give it a CPU".into()
-        }
+        LossCause::LaneFull => lane_advice(losses[0]).into(),
         LossCause::DiskFull => "The disk is full: make room, or record elsewhere with -o".into(),
         _ => return None,
     })
+}
+
+/// What helps against a lane that ran full: what filled it is another thing for each.
+fn lane_advice(loss: &LaneLoss) -> &'static str {
+    match loss.lane.as_str() {
+        lane if lane == LaneKind::Zone.name() && loss.record == WITHOUT_RING => {
+            "A marked program has more than 1,024 threads at a time; zones of the others are lost"
+        }
+        lane if lane == LaneKind::Zone.name() || lane == LaneKind::ZoneLog.name() => {
+            "Threads marked more than could be taken from them: mark less in short loops, or give the recorder a CPU"
+        }
+        lane if lane == LaneKind::Probe.name() => {
+            "Probes were hit more often than could be taken: probe fewer places, or give the recorder a CPU"
+        }
+        _ => "The recorder got the CPU too late: take fewer --stacks or a lower --freq, or give it a CPU",
+    }
 }
 
 #[cfg(test)]
@@ -229,6 +246,18 @@ mod tests {
         assert!(at("buffer-full") < at("lane-full"), "the largest comes first");
         assert!(text.contains("larger --buffer (now 67.1 MB)"));
         assert!(!text.contains("Lost: nothing"));
+    }
+
+    #[test]
+    fn marks_and_probes_that_were_too_many_have_advice_of_their_own() {
+        let lost = |lane: LaneKind, record: &str| {
+            let loss = LaneLoss { lane: lane.name().into(), record: record.into(), ..loss(LossCause::LaneFull, 7) };
+            plain(&outcome(vec![loss]))
+        };
+        assert!(lost(LaneKind::Zone, "item").contains("mark less"));
+        assert!(lost(LaneKind::Zone, WITHOUT_RING).contains("more than 1,024 threads"));
+        assert!(lost(LaneKind::Probe, "probe").contains("probe fewer places"));
+        assert!(lost(LaneKind::Sched, "switch").contains("fewer --stacks"));
     }
 
     #[test]

@@ -120,6 +120,15 @@ impl ProbeSource {
     }
 }
 
+/// Adds the notes that are not there yet; those of the source itself stay.
+fn add_new(missing: &mut Vec<String>, notes: Vec<String>) {
+    for note in notes {
+        if !missing.contains(&note) {
+            missing.push(note);
+        }
+    }
+}
+
 /// A power of two, so that all rings together stay within bounds.
 fn ring_bytes(asked: bool, cpus: usize) -> usize {
     let wanted = if asked { RING_BYTES } else { SMALL_RING_BYTES };
@@ -241,7 +250,7 @@ impl Source for ProbeSource {
     fn detach(&mut self, cpus: &[u32]) {
         self.counters.stop();
         self.manager.stop();
-        self.missing = self.manager.notes();
+        add_new(&mut self.missing, self.manager.notes());
         // What was announced has been told when this returns.
         self.announcements = None;
         // A program that runs now does not leave its CPU; where the kernel does
@@ -299,4 +308,16 @@ fn losses_of(cpu: u32, counts: Counts) -> impl Iterator<Item = LaneLoss> {
         cause,
         count,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_said_before_the_end_stays_said_and_nothing_twice() {
+        let mut missing = vec!["attached at first".to_owned(), NO_SHARED_MEMORY.to_owned()];
+        add_new(&mut missing, vec!["attached at first".to_owned(), "attached later".to_owned()]);
+        assert_eq!(missing, ["attached at first", NO_SHARED_MEMORY, "attached later"]);
+    }
 }
