@@ -10,7 +10,7 @@ use crate::system::{pin, ticks};
 
 /// Renames in a row before a pause: the lane of task events is drained by
 /// polling, and a rename takes less than a microsecond.
-const BURST: u64 = 500;
+pub(crate) const BURST: u64 = 500;
 
 struct Bracket {
     before: u64,

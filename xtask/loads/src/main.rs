@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 
 const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROUNDS [CPU] | callers SECONDS | \
-                     stacks THREADS UNITS | marks THREADS COUNT | numbered FILE SECONDS | wrap LOG CMD ARGS...";
+                     stacks THREADS UNITS | ordered COUNT CPU... | marks THREADS COUNT | numbered FILE SECONDS | wrap LOG CMD ARGS...";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -42,6 +42,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["ping-pong", rounds, cpu] => ping_pong::run(number(rounds)?, Some(number(cpu)? as usize))?,
         ["callers", seconds] => callers::run(number(seconds)?)?,
         ["stacks", threads, units] => stacks::run(number(threads)?, number(units)?)?,
+        ["ordered", count, cpus @ ..] if !cpus.is_empty() => marks::ordered(number(count)?, &numbers(cpus)?)?,
         ["marks", threads, count] => marks::many(number(threads)?, number(count)?)?,
         ["numbered", file, seconds] => marks::numbered(file, number(seconds)?)?,
         ["wrap", log, program, rest @ ..] => return wrap::run(log, program, rest),

@@ -7,6 +7,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use syscollect_usdt_client::{Counter, message, plot, set_thread_name, zone};
 
+use crate::bracket::BURST;
+use crate::system::pin;
+
 /// How long a load waits for a recorder.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Turns of [`numbered`] that were done.
@@ -59,6 +62,27 @@ pub(crate) fn numbered(file: &str, seconds: u64) -> Result<()> {
         file.write_all_at(format!("{number:020}").as_bytes(), 0)?;
     }
     println!(r#"{{"tid":{},"numbers":{number}}}"#, tid());
+    Ok(())
+}
+
+/// Renames this thread `count` times on each CPU, each time within a zone.
+pub(crate) fn ordered(count: u64, cpus: &[usize]) -> Result<()> {
+    wait_for_recorder()?;
+    for &cpu in cpus {
+        pin(cpu)?;
+        for index in 0..count {
+            if index % BURST == BURST - 1 {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let name = std::ffi::CString::new(format!("z-{index}"))?;
+            let _zone = zone!("around");
+            // SAFETY: the name is a string with an end, which PR_SET_NAME copies.
+            unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+        }
+    }
+    println!(r#"{{"tid":{}}}"#, tid());
+    // Rings are taken over while the program lives.
+    std::thread::sleep(Duration::from_millis(200));
     Ok(())
 }
 

@@ -137,7 +137,7 @@ fn median(mut values: Vec<u64>) -> u64 {
 }
 
 /// The numbers of the CPUs that are on.
-fn online_cpus() -> Result<Vec<String>> {
+pub(crate) fn online_cpus() -> Result<Vec<String>> {
     let list = fs::read_to_string("/sys/devices/system/cpu/online").context("cannot list the CPUs")?;
     let mut cpus = Vec::new();
     for range in list.trim().split(',') {

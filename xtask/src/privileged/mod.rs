@@ -9,6 +9,7 @@ mod clock;
 pub(crate) mod context;
 mod count;
 mod loss;
+mod order;
 mod probes;
 mod recorded;
 mod samples;
@@ -47,6 +48,7 @@ const TESTS: &[(&str, Test)] = &[
     ("probes-unwinding", test!(probes::unwinding)),
     ("probes-losses", test!(probes::losses)),
     ("probes-semaphores", test!(probes::semaphores)),
+    ("zones-order", test!(order::order)),
     ("zones-late", test!(zones::late)),
     ("zones-early", test!(zones::early)),
     ("zones-losses", test!(zones::losses)),
