@@ -45,7 +45,12 @@ fn a_process_that_started_before_and_ended_after_has_no_start_no_end_and_no_inve
         (&thread["processStartupTime"], &thread["processShutdownTime"]),
         (&0.0.into(), &serde_json::Value::Null)
     );
-    let cpu = thread["samples"]["threadCPUDelta"].as_array().unwrap().iter().filter_map(|ns| ns.as_u64()).sum::<u64>();
+    let cpu = thread["samples"]["threadCPUDelta"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(serde_json::Value::as_u64)
+        .sum::<u64>();
     assert_eq!(cpu, 25_000);
 
     let report = exported::report(&case.capture);
