@@ -23,6 +23,7 @@ pub(crate) fn run() -> Result<()> {
     report.step("clippy", || quiet(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]));
     report.step("documentation", documentation);
     report.step("release build", || quiet(&["build", "--quiet", "--release", "-p", "syscollect"]));
+    report.step("the ring's ordering under loom", loom);
     report.step("figures in the viewers", viewers::step);
     report.step("fuzz the capture reader", || fuzz("capture"));
     report.step("fuzz the reader of probes", || fuzz("probes"));
@@ -37,6 +38,14 @@ fn quiet(arguments: &[&str]) -> Result<()> {
 fn documentation() -> Result<()> {
     let arguments = ["doc", "--quiet", "--workspace", "--no-deps", "--document-private-items"];
     output_of(cargo().args(arguments).env("RUSTDOCFLAGS", "-D warnings")).map(|_| ())
+}
+
+/// Tries every order in which another processor could see the ring's stores.
+fn loom() -> Result<()> {
+    // Everything is compiled anew with this flag, so in a folder of its own.
+    let folder = root().join("target").join("loom");
+    let arguments = ["test", "--quiet", "--release", "-p", "syscollect-usdt-client", "--test", "loom"];
+    output_of(cargo().args(arguments).env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", folder)).map(|_| ())
 }
 
 /// Runs libFuzzer on a target for a short while.
