@@ -278,7 +278,7 @@ impl Collector {
 }
 
 fn start_probes(setup: Setup<'_>, online: &[u32]) -> Result<ProbeSource, CaptureError> {
-    let mut probes = ProbeSource::start(setup)?;
+    let mut probes = ProbeSource::start(setup, online)?;
     probes.attach(online)?;
     Ok(probes)
 }

@@ -70,8 +70,8 @@ const NO_SHARED_MEMORY: &str = "a marked program could not share memory (seccomp
                                 through probes, which costs it more";
 
 impl ProbeSource {
-    /// Loads the programs and begins to attach.
-    pub(crate) fn start(setup: Setup<'_>) -> Result<Self, CaptureError> {
+    /// Loads the programs, makes the rings of these CPUs and begins to attach.
+    pub(crate) fn start(setup: Setup<'_>, cpus: &[u32]) -> Result<Self, CaptureError> {
         let Setup { options, clock, possible_cpus, shared, buffer, zones } = setup;
         let unavailable = |why| CaptureError::system("cannot probe programs", std::io::Error::other(why));
         let way = Way::of_this_kernel().map_err(unavailable)?;
@@ -90,6 +90,9 @@ impl ProbeSource {
         let thread = |error| CaptureError::system("cannot wait for marked programs", error);
         let announcements = Announcements::start(ring, ready, zones.clone()).map_err(thread)?;
         let hold = |fd: &OwnedFd| fd.try_clone().map_err(|error| CaptureError::system("cannot hold a program", error));
+        // Before anything is attached: a hit on a CPU that has no ring counts as lost.
+        let lane = |cpu: &u32| Ok(CpuRing::new(*cpu, loaded.add_cpu(*cpu)?));
+        let lanes = cpus.iter().map(lane).collect::<Result<Vec<_>, CaptureError>>()?;
         let recorded = shared.get("recorded_processes").filter(|_| settings.filter);
         let manager = Manager::start(Work {
             way,
@@ -103,15 +106,7 @@ impl ProbeSource {
             zones,
         })?;
         let announcements = Some(announcements);
-        Ok(Self {
-            announcements,
-            manager,
-            loaded,
-            counters,
-            lanes: Vec::new(),
-            missing: Vec::new(),
-            clients_told: false,
-        })
+        Ok(Self { announcements, manager, loaded, counters, lanes, missing: Vec::new(), clients_told: false })
     }
 
     /// Where to tell of files that are mapped from now on.
