@@ -233,7 +233,7 @@ impl Found {
             _ if self.shown > 0 => Ok(ExitCode::SUCCESS),
             Some(_) if self.unsuitable.is_some() => bail!(printable(&self.unsuitable.unwrap_or_default())),
             Some(glob) => {
-                let near = nearest(glob.as_str(), &self.others, SUGGESTIONS);
+                let near = nearest(glob.as_str(), candidates(glob.as_str(), &self.others), SUGGESTIONS);
                 bail!("no {what} in {place} matches {:?}{}", glob.as_str(), printable(&did_you_mean(&near)))
             }
             None => {
@@ -250,6 +250,16 @@ impl Wanted {
         let whole = |glob: &Glob| glob.matches(&format!("{provider}:{name}"));
         self.glob.as_ref().is_none_or(|glob| glob.matches(name) || whole(glob))
     }
+}
+
+/// The names to compare a pattern with: one without a provider is near to names, not to PROVIDER:NAME.
+fn candidates<'a>(wanted: &str, others: &'a [String]) -> Vec<&'a str> {
+    let bare = |other: &'a String| match other.split_once(':') {
+        // `::` is of a function's name.
+        Some((_, name)) if !wanted.contains(':') && !name.contains(':') => name,
+        _ => other.as_str(),
+    };
+    others.iter().map(bare).collect()
 }
 
 #[cfg(test)]
@@ -314,5 +324,14 @@ mod tests {
         assert!(shown.iter().any(|text| text.contains("function  main\n")), "{shown:?}");
         let error = list(&target, wanted("no_such_functoin_at_all"), &mut |_| Ok(())).unwrap().finish(&target);
         assert!(error.unwrap_err().to_string().contains("no probe or function in the"));
+    }
+
+    #[test]
+    fn a_name_without_its_provider_is_near_to_names() {
+        let others = ["python:line".to_owned(), "python:gc__start".to_owned(), "frames::physics".to_owned()];
+        let near = |wanted: &str| nearest(wanted, candidates(wanted, &others), SUGGESTIONS);
+        assert_eq!(near("lien"), ["line"]);
+        assert_eq!(near("python:lien"), ["python:line"]);
+        assert_eq!(near("frames::phisics"), ["frames::physics"]);
     }
 }
