@@ -11,7 +11,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use syscollect_merge::{Played, Session};
-use syscollect_model::{ClockSource, CpuClock, Loss, RecorderSummary};
+use syscollect_model::{ClockSource, CpuClock, Loss, LossCause, RecorderSummary};
 use syscollect_store::CaptureReader;
 
 const EXAMPLES: &str = "\
@@ -229,11 +229,19 @@ impl Report {
     }
 
     fn losses_text(&self, style: Style) -> String {
-        if self.lost == 0 {
-            return format!("{:<10} {}\n", "Lost", style.good("nothing"));
+        let is_asked = |loss: &&LossReport| loss.cause == LossCause::Overwritten.name();
+        let overwritten: u64 = self.losses.iter().filter(is_asked).map(|loss| loss.count).sum();
+        let mut text = match overwritten {
+            0 => String::new(),
+            count => format!("{:<10} {} by newer events, as asked\n", "Overwritten", grouped(count)),
+        };
+        if self.lost <= overwritten {
+            let _ = writeln!(text, "{:<10} {}", "Lost", style.good("nothing"));
+            return text;
         }
-        let mut text = format!("{:<10} {}\n", "Lost", style.alarm(&format!("*** {} ***", grouped(self.lost))));
-        for loss in &self.losses {
+        let lost = style.alarm(&format!("*** {} ***", grouped(self.lost - overwritten)));
+        let _ = writeln!(text, "{:<10} {lost}", "Lost");
+        for loss in self.losses.iter().filter(|loss| !is_asked(loss)) {
             let _ =
                 writeln!(text, "{:<10} {}", "", printable(&loss_text(&loss.lane, loss.cpu, loss.cause, loss.count)));
         }

@@ -155,11 +155,16 @@ pub(crate) fn export_text(exported: &Exported<'_>, style: Style) -> String {
     if !complete {
         text.push_str("The recording was cut off; everything up to there is in the file\n");
     }
-    match played.lost {
+    let overwritten: u64 =
+        losses.iter().filter(|loss| loss.cause == LossCause::Overwritten).map(|loss| loss.count).sum();
+    if overwritten > 0 {
+        let _ = writeln!(text, "Overwritten by newer events, as asked: {}", grouped(overwritten));
+    }
+    match played.lost.saturating_sub(overwritten) {
         0 => text.push_str(&(style.good("Lost: nothing") + "\n")),
         lost => text.push_str(&(style.alarm(&format!("*** LOST {} events ***", grouped(lost))) + "\n")),
     }
-    for loss in losses.iter().take(LOSS_LINES) {
+    for loss in losses.iter().filter(|loss| loss.cause != LossCause::Overwritten).take(LOSS_LINES) {
         let line = loss_text(&loss.lane, loss.cpu, loss.cause.name(), loss.count);
         text.push_str(&(style.alarm(&format!("    {line}")) + "\n"));
     }
