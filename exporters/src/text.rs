@@ -138,6 +138,7 @@ fn describe(event: &Event, tables: &Tables) -> String {
         Event::Counter(track, value) => format!("{} = {value}", track_name(*track, tables)),
         Event::Loss(loss) => format!("lost {}", loss_words(loss)),
         Event::SliceBegin(..) | Event::SliceMore(..) | Event::SliceEnd(..) | Event::Instant(..) => String::new(),
+        Event::GpuJob(track, job) => format!("{} {job:?}", track_name(*track, tables)),
         Event::Lock(event) => lock_words(event, tables),
         Event::Memory(event) => memory_words(event, tables),
         Event::Crash(crash) => {

@@ -1,7 +1,7 @@
 //! What happens on the timeline, and who receives it.
 
 use crate::{
-    Crash, LockEvent, Loss, MemoryEvent, ProcessId, RecorderSummary, SessionInfo, Slice, SliceMore, StackId, StringId,
+    Crash, GpuJob, LockEvent, Loss, MemoryEvent, ProcessId, RecorderSummary, SessionInfo, Slice, SliceMore, StackId, StringId,
     Tables, ThreadId, Time, TrackId,
 };
 
@@ -43,6 +43,8 @@ pub enum Event {
     Lock(LockEvent),
     /// Memory was allocated or freed.
     Memory(MemoryEvent),
+    /// A job of a GPU ended, on its track.
+    GpuJob(TrackId, Box<GpuJob>),
     /// A thread took its process down.
     Crash(Crash),
     /// Events are missing; [`Loss`] says how many, where and why.

@@ -246,6 +246,9 @@ pub enum TrackKind {
         /// One frame ends where the next begins.
         continuous: bool,
     },
+    /// Jobs of a GPU: of an engine or ring (scope: the machine), or of what one
+    /// program queued (scope: its process).
+    GpuQueue,
     /// A counter, in this unit (`"%"`, `"bytes"`, `"kHz"`, `"W"`, ...).
     Counter {
         /// The unit.

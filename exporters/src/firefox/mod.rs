@@ -463,6 +463,7 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
             Event::Lock(_) | Event::Memory(_) | Event::Crash(_) => self.resource(time, event, tables),
             // Threads and processes have their last names and their times from the tables.
             Event::Migration(_)
+            | Event::GpuJob(..)
             | Event::ProcessStart(_)
             | Event::ProcessExec(..)
             | Event::ProcessEnd(_)

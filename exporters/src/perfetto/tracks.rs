@@ -168,7 +168,7 @@ impl Tracks {
         let strings = &at.tables.strings;
         let (name, cpu);
         let shape = match row.kind {
-            TrackKind::Slices | TrackKind::Frames { .. } => Shape::Slices,
+            TrackKind::Slices | TrackKind::Frames { .. } | TrackKind::GpuQueue => Shape::Slices,
             TrackKind::Counter { unit } => Shape::Counter(strings.get(unit)),
         };
         let parent = match row.scope {

@@ -26,6 +26,7 @@ pub(super) fn narrow<'a>(filter: &ProcessFilter, event: &'a Event, tables: &Tabl
         Event::ProcessStart(id) | Event::ProcessExec(id, _) | Event::ProcessEnd(id) => wanted(*id),
         Event::ThreadStart(id) | Event::ThreadName(id, _) | Event::ThreadEnd(id) => runs(*id),
         Event::Counter(track, _)
+        | Event::GpuJob(track, _)
         | Event::SliceBegin(track, _)
         | Event::SliceMore(track, _)
         | Event::SliceEnd(track)

@@ -396,7 +396,7 @@ impl<W: Write> Exporter for TracyExporter<W> {
             Event::Memory(event) => self.memory(at, event, tables),
             Event::Crash(crash) => self.crash(at, crash, tables),
             // Their first threads tell; moves are told by the next CPU.
-            Event::ProcessStart(_) | Event::ProcessEnd(_) | Event::Migration(_) => (),
+            Event::ProcessStart(_) | Event::ProcessEnd(_) | Event::Migration(_) | Event::GpuJob(..) => (),
         }
         Ok(())
     }

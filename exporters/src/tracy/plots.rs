@@ -71,7 +71,7 @@ fn describe(track: TrackId, tables: &Tables) -> (u8, String) {
     };
     let unit = match row.kind {
         TrackKind::Counter { unit } => text(unit),
-        TrackKind::Slices | TrackKind::Frames { .. } => "",
+        TrackKind::Slices | TrackKind::Frames { .. } | TrackKind::GpuQueue => "",
     };
     let format = match unit {
         "bytes" | "B" => MEMORY,

@@ -1,0 +1,1 @@
+//! Buffers and records of the files of one recording.

@@ -1,0 +1,1 @@
+//! What records say, by class.

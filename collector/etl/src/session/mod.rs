@@ -1,0 +1,1 @@
+//! Records become events of the model.

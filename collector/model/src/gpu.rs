@@ -1,0 +1,80 @@
+//! Work of GPUs, the same for every driver and system that tells of it.
+
+use crate::{Fields, StringId, ThreadId, Time};
+
+/// A job of a GPU that came to its end; the event's time is that end.
+///
+/// A job is told once, with all that is known of its way, because drivers tell
+/// the parts in any order and some never. It lies on a track of the kind
+/// [`TrackKind::GpuQueue`](crate::TrackKind::GpuQueue); jobs of one track never
+/// overlap between [`Self::began`] and their end: a queue that holds several at
+/// once has several tracks of one name, as async zones have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GpuJob {
+    /// What it is: `"Render"`, `"Paging"`, the name of the driver's fence.
+    pub name: StringId,
+    /// Its context: what the driver keeps for one program, by its number or address.
+    pub context: Option<u64>,
+    /// The thread that handed it over, where that is known.
+    pub thread: Option<ThreadId>,
+    /// The thread handed it over.
+    pub submitted: Option<Time>,
+    /// The scheduler or the driver took it: what it waited for before was other work.
+    pub queued: Option<Time>,
+    /// The GPU began with it, as far as the driver can tell.
+    pub started: Option<Time>,
+    /// How it ended.
+    pub end: GpuJobEnd,
+    /// The fence that its end signals.
+    pub fence: Option<Fence>,
+    /// The fences that it waited for.
+    pub waited_for: Vec<Fence>,
+    /// What else is said.
+    pub fields: Fields,
+}
+
+impl GpuJob {
+    /// A job of which only the name is known.
+    pub fn named(name: StringId) -> Self {
+        Self {
+            name,
+            context: None,
+            thread: None,
+            submitted: None,
+            queued: None,
+            started: None,
+            end: GpuJobEnd::Finished,
+            fence: None,
+            waited_for: Vec::new(),
+            fields: Fields::new(),
+        }
+    }
+
+    /// When its slice begins on its track: when it started, or the last stage
+    /// known before that; `None` where only the end is known.
+    pub fn began(&self) -> Option<Time> {
+        self.started.or(self.queued).or(self.submitted)
+    }
+}
+
+/// How a job ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum GpuJobEnd {
+    /// The GPU is done with it.
+    Finished,
+    /// The driver gave it up: a timeout, a reset.
+    Failed,
+    /// It had not ended when the recording did, or its end was lost.
+    Unfinished,
+    /// Its end came before its beginning, or the beginning was lost.
+    WithoutBeginning,
+}
+
+/// A fence: a moment in the work of a GPU that can be waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Fence {
+    /// The timeline it belongs to.
+    pub context: u64,
+    /// Its place on that timeline.
+    pub sequence: u64,
+}

@@ -1,0 +1,1 @@
+//! What every source needs to be played.

@@ -1,0 +1,1 @@
+//! Records a Windows machine into an `.etl` file.
