@@ -13,6 +13,7 @@ use std::convert::Infallible;
 use std::sync::LazyLock;
 use syscollect_merge::Session;
 use syscollect_model::{Event, Exporter, Loss, RecorderSummary, SessionInfo, Tables, Ticks, Time, TrackId};
+use syscollect_playback::Recording;
 use syscollect_records::{ClockRecord, RecordKind, Stamp};
 use syscollect_store::{
     CaptureReader, CaptureWriter, Chunk, ChunkHeader, ClientDefinition, Definition, KnownProcess, KnownThread, Lane,

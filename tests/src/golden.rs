@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 use syscollect_exporters::TextExporter;
-use syscollect_merge::{Played, Session};
+use syscollect_merge::Session;
+use syscollect_playback::{Played, Recording};
 use syscollect_store::CaptureReader;
 
 /// Opens a capture that lies in memory.

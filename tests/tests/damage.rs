@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 use syscollect_exporters::{ExportError, TextExporter};
-use syscollect_merge::{Played, Session};
+use syscollect_merge::Session;
 use syscollect_model::{Event, Exporter, Loss, RecorderSummary, SessionInfo, SymbolTable, Tables, Time};
+use syscollect_playback::{Played, Recording};
 use syscollect_records::{RecordKind, SchedRecord, TaskRecord, task_state};
 use syscollect_store::{CaptureReader, CounterDefinition};
 use syscollect_tests::{FIRST_BOOTTIME, FakeMachine, Stacks};

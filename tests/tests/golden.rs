@@ -2,6 +2,7 @@
 
 use syscollect_exporters::TextExporter;
 use syscollect_model::{LossCause, Symbol, SymbolFrame, SymbolTable, Ticks, Time};
+use syscollect_playback::Recording;
 use syscollect_records::{RecordKind, SchedRecord, TaskRecord, sched_flags, stack_id, task_state};
 use syscollect_store::{CounterDefinition, Definition, KnownProcess, KnownThread, Lane, LaneKind};
 use syscollect_tests::{FIRST_BOOTTIME, FIRST_RAW, FakeMachine, Stacks, golden, ticks};

@@ -11,8 +11,8 @@ use syscollect_exporters::{
     FirefoxExporter, FirefoxOptions, FlamegraphExporter, FoldedExporter, PerfettoExporter, PprofExporter,
     ProcessFilter, StackKind, StackOptions, TracyExporter,
 };
-use syscollect_merge::{Played, Session, UnresolvedModule};
 use syscollect_model::{Event, Exporter, Loss, RecorderSummary, SessionInfo, SymbolTable, Tables, Time};
+use syscollect_playback::{Played, Recording, UnresolvedModule};
 use syscollect_store::{CaptureReader, CaptureWriter, Definition, Lane, LaneKind};
 use syscollect_symbolize::{HeldFiles, ModuleRequest, Symbolizer};
 
@@ -30,7 +30,7 @@ pub(crate) struct Abandoned;
 /// `same_files` that a file without a build id is still the one recorded.
 /// No name is better than a wrong one.
 pub(crate) fn name(
-    session: &Session,
+    session: &impl Recording,
     held: HeldFiles,
     (same_kernel, same_files): (bool, bool),
     terminal: &Terminal,
@@ -38,7 +38,8 @@ pub(crate) fn name(
     let unresolved = session.unresolved();
     let _busy = terminal.busy("naming functions");
     let mut symbolizer = Symbolizer::new(held);
-    let (kernel, user): (Vec<_>, Vec<_>) = unresolved.into_iter().partition(|module| module.kernel);
+    let (kernel, user): (Vec<_>, Vec<_>) =
+        unresolved.into_iter().partition(|module| module.kernel && module.windows.is_none());
     let requests: Vec<_> =
         user.into_iter().filter(|module| same_files || !module.build_id.is_empty()).map(request).collect();
     let mut tables = symbolizer.name_modules(&requests);
@@ -105,7 +106,7 @@ impl Selection {
     }
 
     /// Times of the session. Clocks are read when a recording begins.
-    fn range(&self, session: &Session) -> (Option<Time>, Option<Time>) {
+    fn range(&self, session: &impl Recording) -> (Option<Time>, Option<Time>) {
         let began = session.clock().pairs().first().map_or(0, |pair| pair.boottime);
         let time = |after: Duration| Time(began.saturating_add(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX)));
         (self.from.map(time), self.to.map(time))
@@ -117,8 +118,8 @@ impl Selection {
 /// # Errors
 ///
 /// [`Abandoned`], or what the output says.
-pub(crate) fn export<W: Write>(
-    session: &mut Session,
+pub(crate) fn export<W: Write, R: Recording>(
+    session: &mut R,
     (format, out): (Format, W),
     selection: &Selection,
     abandon: &Abandon,
@@ -178,8 +179,8 @@ fn announce_size(bytes: u64, selection: &Selection) {
 }
 
 /// Plays the session into an exporter, as far as the user wants.
-fn play<E>(
-    session: &mut Session,
+fn play<E, R: Recording>(
+    session: &mut R,
     inner: E,
     (from, to): (Option<Time>, Option<Time>),
     abandon: &Abandon,
@@ -189,7 +190,7 @@ where
     E: Exporter,
     E::Error: std::error::Error + Send + Sync + 'static,
 {
-    let bar = terminal.work("exporting", expected_events(session.reader()));
+    let bar = terminal.work("exporting", session.expected_events());
     let mut watched = Watched { inner, events: 0, bar, abandon };
     let played = session.play_range(&mut watched, from, to)?;
     Ok((played, watched.inner))
@@ -200,12 +201,6 @@ where
 pub(crate) fn stored_events(reader: &CaptureReader) -> u64 {
     let kinds = [LaneKind::Sched, LaneKind::Sample, LaneKind::Task, LaneKind::Counter, LaneKind::Zone, LaneKind::Probe];
     let lanes = reader.lanes().into_iter().filter(|lane: &Lane| kinds.contains(&lane.kind));
-    lanes.flat_map(|lane| reader.chunks(lane)).map(|chunk| u64::from(chunk.records)).sum()
-}
-
-/// Records in the lanes of events, for the progress bar.
-fn expected_events(reader: &CaptureReader) -> u64 {
-    let lanes = reader.lanes().into_iter().filter(|lane: &Lane| !lane.kind.is_definition());
     lanes.flat_map(|lane| reader.chunks(lane)).map(|chunk| u64::from(chunk.records)).sum()
 }
 

@@ -16,7 +16,8 @@ use std::process::ExitCode;
 use std::sync::mpsc;
 use std::time::Duration;
 use syscollect_exporters::ProcessFilter;
-use syscollect_merge::{Played, Session};
+use syscollect_merge::Session;
+use syscollect_playback::{Played, Recording};
 use syscollect_store::CaptureReader;
 use syscollect_symbolize::HeldFiles;
 

@@ -10,8 +10,9 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use syscollect_merge::{Played, Session};
+use syscollect_merge::Session;
 use syscollect_model::{ClockSource, CpuClock, Loss, LossCause, RecorderSummary};
+use syscollect_playback::{Played, Recording};
 use syscollect_store::CaptureReader;
 
 const EXAMPLES: &str = "\

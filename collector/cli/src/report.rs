@@ -7,6 +7,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use syscollect_exporters::report::{ProcessFilter, Report, ReportExporter, ReportOptions};
+use syscollect_playback::Recording;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -4,8 +4,8 @@ use crate::format::Format;
 use crate::terminal::{Style, bytes, duration, grouped};
 use std::fmt::Write;
 use std::path::PathBuf;
-use syscollect_merge::Played;
 use syscollect_model::{Loss, LossCause, RecorderSummary};
+use syscollect_playback::Played;
 use syscollect_store::{LaneKind, LaneLoss};
 
 /// Most lines about losses; a machine has many lanes, and all are in `info`.

@@ -14,8 +14,9 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 use std::convert::Infallible;
 use std::hint::black_box;
 use syscollect_merge::Session;
-use syscollect_merge::order::{Cursor, Merge};
 use syscollect_model::{Event, Exporter, Loss, RecorderSummary, SessionInfo, Tables, Time};
+use syscollect_playback::Recording;
+use syscollect_playback::order::{Cursor, Merge};
 use syscollect_records::{SchedRecord, task_state};
 use syscollect_store::CaptureReader;
 use syscollect_tests::client::text;

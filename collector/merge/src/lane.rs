@@ -1,6 +1,6 @@
 //! Lanes of fixed-size records as cursors: one chunk in memory at a time.
 
-use crate::order::Cursor;
+use syscollect_playback::order::Cursor;
 use syscollect_records::{CounterRecord, RecordKind, SampleRecord, SchedRecord, SchedStackRecord, Stamp, TaskRecord};
 use syscollect_store::{CaptureReader, IndexEntry, Lane, LaneKind, ReadBuffer};
 

@@ -3,8 +3,8 @@
 //!
 //! **Duties.** [`Session::open`] reads what events refer to: the clock map,
 //! processes and threads with their lives, mappings, stacks, names, losses.
-//! [`Session::unresolved`] says which places have no name yet, for whoever can
-//! name them. [`Session::play`] merges all lanes ([`order`]) and gives every
+//! [`Recording::unresolved`](syscollect_playback::Recording::unresolved) says which places have no name yet, for whoever can
+//! name them. [`Recording::play`](syscollect_playback::Recording::play) merges all lanes and gives every
 //! event, in order of time, to an [`Exporter`](syscollect_model::Exporter), with
 //! exact losses at the end.
 //!
@@ -17,6 +17,7 @@
 //!
 //! ```no_run
 //! use syscollect_merge::Session;
+//! use syscollect_playback::Recording;
 //! use syscollect_store::CaptureReader;
 //!
 //! # fn play(exporter: &mut impl syscollect_model::Exporter) -> Result<(), Box<dyn std::error::Error>> {
@@ -36,20 +37,14 @@ mod kernel_functions;
 mod lane;
 mod losses;
 mod mappings;
-pub mod order;
-mod output;
-mod places;
 mod play;
 mod probes;
 mod session;
 mod source;
 mod stacks;
 mod steps;
-mod symbols;
 mod tasks;
-mod thread_ids;
 mod zones;
 
 pub use error::MergeError;
-pub use play::Played;
-pub use session::{Session, UnresolvedModule};
+pub use session::Session;

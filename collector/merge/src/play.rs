@@ -2,14 +2,11 @@
 
 use crate::lane::{ChunkStart, LaneCursor, Record, Timed};
 use crate::losses::{GapCauses, Losses, lane_key};
-use crate::order::{Cursor, Merge};
-use crate::output::Output;
 use crate::probes::cursor::ProbeCursor;
 use crate::session::Session;
 use crate::source::{Item, Source};
 use crate::stacks::{Resolved, Resolver, StackCache};
 use crate::tasks::{add_process, add_thread, unknown_name};
-use crate::thread_ids::ThreadIds;
 use crate::zones::Marked;
 use crate::zones::cursor::ZoneCursor;
 use crate::zones::state::{MARKS, Mark, Marks, Writer};
@@ -20,29 +17,10 @@ use syscollect_model::{
     ClockMap, Event, Exporter, Location, LocationId, LockId, Loss, LossCause, Migration, OffCpu, ProcessId, Sample,
     Scope, SleepState, StringId, Switch, Tables, ThreadId, Ticks, Time, TimeCursor, Track, TrackId, TrackKind, Wakeup,
 };
+use syscollect_playback::order::{Cursor, Merge};
+use syscollect_playback::{Output, Played, ThreadIds};
 use syscollect_records::{CounterRecord, RecordKind, SampleRecord, SchedRecord, sched_flags, stack_id, task_state};
 use syscollect_store::{Lane, LaneKind};
-
-/// What was played; of a part of the time too, this counts the whole capture.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Played {
-    /// Everything decoded, definitions included.
-    pub records: u64,
-    /// Occurrences in the part that was played: switches, wakeups, samples and so on, no definitions.
-    pub events: u64,
-    /// The same by name of the kind of record.
-    pub events_by_type: BTreeMap<String, u64>,
-    /// Time of the first event.
-    pub first: Option<Time>,
-    /// Time of the last event.
-    pub last: Option<Time>,
-    /// Records that were produced and are not in the capture, or cannot be read.
-    pub lost: u64,
-    /// Events whose stack was taken and lost, or whose definition is lost.
-    pub missing_stacks: u64,
-    /// Hits of probes that end what nothing began: it began before the recording, or that hit was lost.
-    pub unmatched_ends: u64,
-}
 
 /// Rows that playing adds for what nothing announced.
 #[derive(Clone, Debug, Default)]

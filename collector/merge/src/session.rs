@@ -5,8 +5,7 @@ use crate::definitions::{Definitions, LaneCount, clock_map, each_chunk, lanes_of
 use crate::lane::{LaneCursor, Record, Timed};
 use crate::losses::Losses;
 use crate::mappings::{MappingRecord, MappingRecords};
-use crate::order::Merge;
-use crate::play::{Played, Player};
+use crate::play::Player;
 use crate::probes::table::ProbeTable;
 use crate::stacks::{Resolver, Stacks};
 use crate::tasks::{TaskBuilder, TaskHistory};
@@ -15,28 +14,15 @@ use crate::zones::lives::Lives;
 use crate::zones::programs::Programs;
 use crate::zones::survey::{Survey, Surveyor};
 use rustc_hash::FxHashMap;
-use std::collections::BTreeMap;
 use syscollect_model::{
-    AddressSpaces, BuildId, ClockMap, Exporter, Loss, Mapping, RecorderSummary, Scope, SessionInfo, SymbolTable,
-    Tables, Time, Track, TrackId, TrackKind,
+    AddressSpaces, ClockMap, Exporter, Loss, Mapping, RecorderSummary, Scope, SessionInfo, SymbolTable, Tables, Time,
+    Track, TrackId, TrackKind,
 };
+use syscollect_playback::order::Merge;
+use syscollect_playback::{ModuleKey, Played, Recording, UnresolvedModule};
 use syscollect_store::{CaptureReader, CounterDefinition, Lane, LaneKind};
 
 const DEFINITIONS: Lane = Lane { kind: LaneKind::Definition, cpu: 0 };
-
-/// Places of one module that have no name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnresolvedModule {
-    /// The module's path, as in its mappings.
-    pub path: String,
-    /// Its build id, as in its mappings; empty for the kernel.
-    pub build_id: BuildId,
-    /// It is all kernel code, and `offsets` are addresses.
-    pub kernel: bool,
-    /// What to look up, ascending: offsets in the file, as in
-    /// [`Symbol::offset`](syscollect_model::Symbol::offset).
-    pub offsets: Vec<u64>,
-}
 
 /// A capture with everything read that events refer to, ready to be played.
 ///
@@ -107,91 +93,66 @@ impl Session {
         })
     }
 
-    /// The machine and the recording.
-    pub fn info(&self) -> &SessionInfo {
-        &self.info
-    }
-
     /// What events point into. Processes and threads that were announced are
     /// there from the start; frames and stacks are added as they are played.
     pub fn tables(&self) -> &Tables {
         &self.tables
     }
 
-    /// How ticks become times.
-    pub fn clock(&self) -> &ClockMap {
-        &self.clock
-    }
-
     /// The capture.
     pub fn reader(&self) -> &CaptureReader {
         &self.reader
     }
+}
 
-    /// What is missing, by lane and cause. Exact once the session was played:
-    /// before, chunks of events that do not verify are not known yet, nor what
-    /// the lanes of a recorder that was killed tell of losses.
-    pub fn losses(&self) -> &[Loss] {
+impl Recording for Session {
+    fn info(&self) -> &SessionInfo {
+        &self.info
+    }
+
+    fn clock(&self) -> &ClockMap {
+        &self.clock
+    }
+
+    /// Exact once the session was played: before, chunks of events that do not
+    /// verify are not known yet, nor what the lanes of a recorder that was
+    /// killed tell of losses.
+    fn losses(&self) -> &[Loss] {
         &self.losses
     }
 
-    /// What the recorder said of itself; `None` when it did not come to its end.
-    pub fn summary(&self) -> Option<&RecorderSummary> {
+    fn summary(&self) -> Option<&RecorderSummary> {
         self.summary.as_ref()
     }
 
-    /// Whether the recording came to its end.
-    pub fn is_complete(&self) -> bool {
+    fn is_complete(&self) -> bool {
         self.summary.is_some()
     }
 
-    /// The places that stacks use and that have no name yet, by module: what a
-    /// symbolizer should look up. Code without a file (JIT) is not among them.
-    pub fn unresolved(&self) -> Vec<UnresolvedModule> {
-        let (places, names) = (&self.resolver.stacks.places, self.resolver.names());
-        let mut by_module: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
-        for place in places.rows() {
-            let Some(module) = place.module else { continue };
-            let key = places.module(module);
-            if key.has_names() && names.get(key, place.offset).is_none() {
-                by_module.entry(module).or_default().push(place.offset);
-            }
-        }
-        let mut modules: Vec<_> = by_module
-            .into_iter()
-            .map(|(module, mut offsets)| {
-                offsets.sort_unstable();
-                let key = places.module(module);
-                let (path, build_id, kernel) = (key.path.clone(), key.build_id.clone(), key.is_kernel());
-                UnresolvedModule { path, build_id, kernel, offsets }
-            })
-            .collect();
-        modules.sort_by(|a, b| (&a.path, &a.build_id).cmp(&(&b.path, &b.build_id)));
-        modules
+    /// Records in the lanes of events.
+    fn expected_events(&self) -> u64 {
+        let lanes = self.reader.lanes().into_iter().filter(|lane: &Lane| !lane.kind.is_definition());
+        lanes.flat_map(|lane| self.reader.chunks(lane)).map(|chunk| u64::from(chunk.records)).sum()
     }
 
-    /// Adds names; a name for a place that has one already replaces it.
-    pub fn add_symbols(&mut self, tables: Vec<SymbolTable>) {
+    /// Code without a file (JIT) is not among them.
+    fn unresolved(&self) -> Vec<UnresolvedModule> {
+        let (places, names) = (&self.resolver.stacks.places, self.resolver.names());
+        places
+            .unnamed(names)
+            .into_iter()
+            .map(|(module, offsets)| {
+                let ModuleKey { path, build_id } = module.clone();
+                UnresolvedModule { path, build_id, kernel: module.is_kernel(), offsets, windows: None }
+            })
+            .collect()
+    }
+
+    fn add_symbols(&mut self, tables: Vec<SymbolTable>) {
         self.resolver.add_names(tables);
     }
 
-    /// Plays all events in order of time into the exporter, from its `begin` to its `end`.
-    ///
-    /// # Errors
-    ///
-    /// The exporter's.
-    pub fn play<E: Exporter>(&mut self, exporter: &mut E) -> Result<Played, E::Error> {
-        self.play_range(exporter, None, None)
-    }
-
-    /// The same for the events from `from` on and before `to`. The names that
-    /// threads got before come first; losses are told, and all that is counted
-    /// in [`Played`], of the whole capture.
-    ///
-    /// # Errors
-    ///
-    /// The exporter's.
-    pub fn play_range<E: Exporter>(
+    fn play_range<E: Exporter>(
         &mut self,
         exporter: &mut E,
         from: Option<Time>,

@@ -2,7 +2,6 @@
 //! programs placed at another time than that of their lane.
 
 use crate::lane::{Record, Timed};
-use crate::order::Cursor;
 use crate::probes::cursor::{ProbeCursor, ProbeItem};
 use crate::tasks::Step;
 use crate::zones::cursor::{ZoneCursor, ZoneRecord};
@@ -10,6 +9,7 @@ use crate::zones::survey::PlacedMarker;
 use std::iter::{Copied, Peekable};
 use std::slice::Iter;
 use syscollect_model::Tables;
+use syscollect_playback::order::Cursor;
 use syscollect_store::Lane;
 
 /// A source of the merge.

@@ -1,10 +1,9 @@
 //! Stack definitions, and the stacks that events refer to.
 
 use crate::kernel_functions::{blocking_frame, tracing_frames};
-use crate::places::{Locator, PlaceId, Places};
-use crate::symbols::{Framer, Names};
 use rustc_hash::FxHashMap;
 use syscollect_model::{FrameId, SessionInfo, StackId, StringId, SymbolTable, Tables, Ticks};
+use syscollect_playback::{Framer, Locator, Names, PlaceId, Places};
 use syscollect_records::{StackHeader, stack_id, stack_space};
 use syscollect_store::{Lane, LaneKind};
 

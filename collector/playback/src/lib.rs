@@ -1,1 +1,37 @@
-//! What every source needs to be played.
+//! What every source of events needs to be played into an exporter.
+//!
+//! **Duties.** [`Recording`] is what the rest of syscollect sees of a source: a
+//! capture, a Windows trace. The parts that sources share are here: the merge by
+//! time ([`order`]), [`Output`] with its range of time, [`Places`] in code with
+//! their [`Names`] and the rows of frames made of them ([`Framer`]), and what
+//! thread ids mean while time goes on ([`ThreadIds`]).
+//!
+//! **Non-goals.** No format of a source (`syscollect-merge` plays captures,
+//! `syscollect-etl` Windows traces), no look-up of names, no output format.
+//!
+//! ```
+//! use syscollect_playback::order::{Cursor, Merge};
+//!
+//! struct Countdown(u32);
+//! impl Cursor for Countdown {
+//!     type Key = u32;
+//!     type Item = u32;
+//!     fn key(&self) -> Option<u32> { (self.0 > 0).then(|| 10 - self.0) }
+//!     fn take(&mut self) -> u32 { self.0 -= 1; 9 - self.0 }
+//! }
+//! let merged: Vec<u32> = Merge::new(vec![Countdown(2), Countdown(3)]).map(|(_, item)| item).collect();
+//! assert_eq!(merged, [7, 8, 8, 9, 9]);
+//! ```
+
+mod names;
+pub mod order;
+mod output;
+mod places;
+mod recording;
+mod thread_ids;
+
+pub use names::{Framer, Names};
+pub use output::Output;
+pub use places::{ANONYMOUS, KERNEL, Locator, ModuleKey, Place, PlaceId, Places};
+pub use recording::{PdbIdentity, Played, Recording, UnresolvedModule, WindowsImage};
+pub use thread_ids::ThreadIds;

@@ -5,6 +5,7 @@ use syscollect_exporters::{
     FirefoxExporter, FirefoxOptions, FoldedExporter, PerfettoExporter, PprofExporter, StackOptions, TracyExporter,
 };
 use syscollect_merge::Session;
+use syscollect_playback::Recording;
 use syscollect_tests::golden;
 use syscollect_tests::shown::Profile;
 use syscollect_tests::tracy_reader::{self, TracyFile};

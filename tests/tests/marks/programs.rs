@@ -1,6 +1,7 @@
 //! What a program tells of itself beside zones.
 
 use syscollect_model::{Symbol, SymbolFrame, SymbolTable};
+use syscollect_playback::Recording;
 use syscollect_tests::client::{stack, tag, task_name, text, value};
 use syscollect_tests::{FakeMachine, FakeProgram, golden, ticks};
 use syscollect_usdt_client::protocol::{

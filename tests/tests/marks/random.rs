@@ -4,8 +4,9 @@
 use crate::balance::Balance;
 use proptest::prelude::*;
 use syscollect_exporters::{FirefoxExporter, FirefoxOptions, TextExporter, TracyExporter};
-use syscollect_merge::{Played, Session};
+use syscollect_merge::Session;
 use syscollect_model::Time;
+use syscollect_playback::{Played, Recording};
 use syscollect_records::RecordKind;
 use syscollect_store::{CaptureReader, Definition, ProbeArgument, ProbeDefinition, ProbeRole};
 use syscollect_tests::client::{stack, tag, task_name, text, value};

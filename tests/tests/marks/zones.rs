@@ -3,6 +3,7 @@
 use crate::balance::Balance;
 use syscollect_exporters::TextExporter;
 use syscollect_model::{LossCause, Time};
+use syscollect_playback::Recording;
 use syscollect_records::task_state;
 use syscollect_store::{Lane, LaneKind};
 use syscollect_tests::client::{color, tag, text, value};

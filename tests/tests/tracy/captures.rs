@@ -2,6 +2,7 @@
 
 use syscollect_exporters::TracyExporter;
 use syscollect_model::LossCause;
+use syscollect_playback::Recording;
 use syscollect_records::task_state;
 use syscollect_tests::client::text;
 use syscollect_tests::tracy_reader::{self, TracyFile};

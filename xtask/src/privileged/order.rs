@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
 use syscollect_model::{Event, Exporter, Loss, RecorderSummary, Scope, SessionInfo, Tables, ThreadId, Time, TrackId};
+use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
 
 use super::clock::online_cpus;

@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
 use syscollect_model::{Event, Exporter, Loss, RecorderSummary, Sample, SessionInfo, Tables, Time};
+use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
 
 use super::context::{Context, number};

@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use syscollect_merge::Session;
+use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
 use syscollect_symbolize::HeldFiles;
 

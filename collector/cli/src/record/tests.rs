@@ -10,6 +10,7 @@ use std::time::Duration;
 use syscollect_capture::{Progress, RecordOptions};
 use syscollect_merge::Session;
 use syscollect_model::LossCause;
+use syscollect_playback::Recording;
 use syscollect_store::{CaptureReader, LaneLoss};
 use syscollect_symbolize::HeldFiles;
 

@@ -1,8 +1,8 @@
 //! A CPU's lane of hits, in order of time.
 
 use crate::lane::Missing;
-use crate::order::Cursor;
 use std::ops::Range;
+use syscollect_playback::order::Cursor;
 use syscollect_records::{ProbeRecord, RecordKind};
 use syscollect_store::{CaptureReader, IndexEntry, Lane, ReadBuffer};
 

@@ -1,11 +1,11 @@
 //! A thread's lane as groups of items: one chunk in memory at a time.
 
 use crate::lane::Missing;
-use crate::order::Cursor;
 use crate::zones::lives::{Life, Lives, Owners};
 use crate::zones::programs::{ProgramClock, Programs};
 use std::ops::Range;
 use syscollect_model::ClockMap;
+use syscollect_playback::order::Cursor;
 use syscollect_records::ZoneChunk;
 use syscollect_store::{CaptureReader, IndexEntry, Lane, ReadBuffer};
 use syscollect_usdt_client::protocol::{is_stamped, item_words};

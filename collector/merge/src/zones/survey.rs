@@ -3,7 +3,6 @@
 //! time, because events leave in order of time; stacks, because their places
 //! want names; the names of threads, because tables show the last ones.
 
-use crate::order::Cursor;
 use crate::stacks::StackReader;
 use crate::tasks::TaskHistory;
 use crate::zones::cursor::{ZoneCursor, ZoneRecord};
@@ -14,6 +13,7 @@ use crate::zones::programs::Programs;
 use crate::zones::stacks::{ProgramStacks, return_addresses};
 use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{AddressSpaces, ClockMap, Tables, ThreadId, Ticks};
+use syscollect_playback::order::Cursor;
 use syscollect_records::ZoneChunk;
 use syscollect_store::{CaptureReader, Lane};
 use syscollect_usdt_client::protocol::{ItemKind, TextRole, item_words};

@@ -9,7 +9,7 @@ use syscollect_model::{Event, Exporter, Field, Slice, SliceMore, StringId, Table
 ///
 /// Slices that are open when the range begins begin at its start, and those
 /// that are open when it ends end there.
-pub(crate) struct Output<'a, E> {
+pub struct Output<'a, E> {
     exporter: &'a mut E,
     range: Range<Time>,
     /// Names that threads got before the range.
@@ -25,20 +25,21 @@ pub(crate) struct Output<'a, E> {
 }
 
 impl<'a, E: Exporter> Output<'a, E> {
-    pub(crate) fn new(exporter: &'a mut E, range: Range<Time>) -> Self {
+    /// To this exporter, what happens in this range.
+    pub fn new(exporter: &'a mut E, range: Range<Time>) -> Self {
         let (names, before, open) = Default::default();
         Self { exporter, range, names, before, open, waiting: false, past: false }
     }
 
     /// Whether what happens now is in the range.
     #[inline]
-    pub(crate) fn covers(&self, now: Time) -> bool {
+    pub fn covers(&self, now: Time) -> bool {
         self.range.contains(&now)
     }
 
     /// Gives an event to the exporter, if it lies in the range.
     #[inline]
-    pub(crate) fn emit(&mut self, now: Time, event: &Event, tables: &Tables) -> Result<(), E::Error> {
+    pub fn emit(&mut self, now: Time, event: &Event, tables: &Tables) -> Result<(), E::Error> {
         if !self.covers(now) {
             return self.outside(now, event, tables);
         }

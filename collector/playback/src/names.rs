@@ -9,14 +9,14 @@ use syscollect_model::{
 
 /// All names of a session, by module and offset.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub struct Names {
     /// Each list sorted by offset, without duplicates.
     modules: FxHashMap<ModuleKey, Vec<Symbol>>,
 }
 
 impl Names {
     /// Adds names; the later of two for one place counts.
-    pub(crate) fn add(&mut self, tables: Vec<SymbolTable>) {
+    pub fn add(&mut self, tables: Vec<SymbolTable>) {
         for table in tables {
             let list = self.modules.entry(ModuleKey::new(&table.path, &table.build_id)).or_default();
             // Behind the old ones, reversed: the stable sort and dedup keep the latest.
@@ -29,7 +29,8 @@ impl Names {
         }
     }
 
-    pub(crate) fn get(&self, module: &ModuleKey, offset: u64) -> Option<&Symbol> {
+    /// The symbol at an offset of a module.
+    pub fn get(&self, module: &ModuleKey, offset: u64) -> Option<&Symbol> {
         let list = self.modules.get(module)?;
         list.binary_search_by_key(&offset, |symbol| symbol.offset).ok().map(|index| &list[index])
     }
@@ -37,7 +38,7 @@ impl Names {
 
 /// Makes rows of the frames table, once per place.
 #[derive(Debug, Default)]
-pub(crate) struct Framer {
+pub struct Framer {
     /// First row and number of rows by place.
     frames: Vec<Option<(u32, u32)>>,
     /// By path and build id, and whether it is kernel code.
@@ -47,7 +48,8 @@ pub(crate) struct Framer {
 }
 
 impl Framer {
-    pub(crate) fn new(info: &SessionInfo) -> Self {
+    /// With the kernel modules that the recording names.
+    pub fn new(info: &SessionInfo) -> Self {
         let mut kernel_modules = info.kernel_modules.clone();
         kernel_modules.sort_by_key(|module| module.address);
         let kernel_build_id = BuildId::try_from(info.kernel_build_id.clone()).unwrap_or_default();
@@ -55,12 +57,12 @@ impl Framer {
     }
 
     /// Forgets the rows made so far: names have changed.
-    pub(crate) fn renew(&mut self) {
+    pub fn renew(&mut self) {
         self.frames.clear();
     }
 
     /// The frames of a place, innermost first.
-    pub(crate) fn frames(
+    pub fn frames(
         &mut self,
         id: PlaceId,
         places: &Places,

@@ -31,7 +31,7 @@ pub trait Cursor {
 ///   the logarithm of their number.
 ///
 /// ```
-/// use syscollect_merge::order::{Cursor, Merge};
+/// use syscollect_playback::order::{Cursor, Merge};
 ///
 /// struct List(Vec<u32>); // the next item last
 /// impl Cursor for List {

@@ -1,54 +1,59 @@
 //! Places in code: addresses as module and offset, before they have names.
 
+use crate::Names;
 use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 use syscollect_model::{AddressSpaces, BuildId, Mapping, Ticks};
 
 /// The path under which all kernel code is looked up.
-pub(crate) const KERNEL: &str = "[kernel.kallsyms]";
+pub const KERNEL: &str = "[kernel.kallsyms]";
 /// What executable memory without a file is shown as: code made at run time.
-pub(crate) const ANONYMOUS: &str = "[anonymous]";
+pub const ANONYMOUS: &str = "[anonymous]";
 
 /// A row of [`Places`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct PlaceId(pub(crate) u32);
+pub struct PlaceId(pub u32);
 
 /// Where an address leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Place {
+pub struct Place {
     /// Index of the module; `None` where no mapping is known.
-    pub(crate) module: Option<u32>,
+    pub module: Option<u32>,
     /// Offset in the module's file; the address for the kernel, for anonymous
     /// memory and without a module.
-    pub(crate) offset: u64,
+    pub offset: u64,
 }
 
 /// A file of code, as mappings name it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct ModuleKey {
-    pub(crate) path: String,
-    pub(crate) build_id: BuildId,
+pub struct ModuleKey {
+    /// Its path; [`KERNEL`] for all code of Linux' kernel.
+    pub path: String,
+    /// Its identity; empty where it has none.
+    pub build_id: BuildId,
 }
 
 impl ModuleKey {
     /// All kernel code is one module here, whatever its build id.
-    pub(crate) fn new(path: &str, build_id: &BuildId) -> Self {
+    pub fn new(path: &str, build_id: &BuildId) -> Self {
         let build_id = if path == KERNEL { BuildId::default() } else { build_id.clone() };
         Self { path: path.to_owned(), build_id }
     }
 
-    pub(crate) fn is_kernel(&self) -> bool {
+    /// Whether it is all code of Linux' kernel.
+    pub fn is_kernel(&self) -> bool {
         self.path == KERNEL
     }
 
     /// Whether there is a file (or the vDSO) in which offsets could be named.
-    pub(crate) fn has_names(&self) -> bool {
+    pub fn has_names(&self) -> bool {
         self.path != ANONYMOUS
     }
 }
 
 /// Deduplicated places and modules.
 #[derive(Debug, Default)]
-pub(crate) struct Places {
+pub struct Places {
     rows: Vec<Place>,
     ids: FxHashMap<Place, PlaceId>,
     modules: Vec<ModuleKey>,
@@ -56,26 +61,49 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    pub(crate) fn get(&self, id: PlaceId) -> Place {
+    /// A place's row.
+    pub fn get(&self, id: PlaceId) -> Place {
         self.rows[id.0 as usize]
     }
 
-    pub(crate) fn rows(&self) -> &[Place] {
+    /// All places.
+    pub fn rows(&self) -> &[Place] {
         &self.rows
     }
 
-    pub(crate) fn module(&self, index: u32) -> &ModuleKey {
+    /// A module's row.
+    pub fn module(&self, index: u32) -> &ModuleKey {
         &self.modules[index as usize]
     }
 
-    fn intern(&mut self, place: Place) -> PlaceId {
+    /// Modules in whose file something could be named, with the offsets of their
+    /// places that have no name, ascending; by path and build id.
+    pub fn unnamed(&self, names: &Names) -> Vec<(&ModuleKey, Vec<u64>)> {
+        let mut by_module: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+        for place in &self.rows {
+            let Some(module) = place.module else { continue };
+            let key = self.module(module);
+            if key.has_names() && names.get(key, place.offset).is_none() {
+                by_module.entry(module).or_default().push(place.offset);
+            }
+        }
+        let mut modules: Vec<_> =
+            by_module.into_iter().map(|(module, offsets)| (self.module(module), offsets)).collect();
+        modules.iter_mut().for_each(|(_, offsets)| offsets.sort_unstable());
+        modules.sort_by(|(a, _), (b, _)| (&a.path, &a.build_id).cmp(&(&b.path, &b.build_id)));
+        modules
+    }
+
+    /// The id of a place, added if it is new.
+    pub fn intern(&mut self, place: Place) -> PlaceId {
         *self.ids.entry(place).or_insert_with(|| {
             self.rows.push(place);
             PlaceId(self.rows.len() as u32 - 1)
         })
     }
 
-    fn intern_module(&mut self, key: ModuleKey) -> u32 {
+    /// The index of a module, added if it is new.
+    pub fn intern_module(&mut self, key: ModuleKey) -> u32 {
         if let Some(index) = self.module_ids.get(&key) {
             return *index;
         }
@@ -87,32 +115,34 @@ impl Places {
 }
 
 /// Turns addresses into places, at the time they were seen.
-pub(crate) struct Locator<'a> {
+pub struct Locator<'a> {
     spaces: &'a AddressSpaces,
     /// Answers by process, epoch of its mappings, and address: the same few
     /// addresses come again in thousands of stacks.
     known: FxHashMap<(u32, usize, u64), PlaceId>,
-    pub(crate) places: &'a mut Places,
+    /// Where the places go.
+    pub places: &'a mut Places,
 }
 
 impl<'a> Locator<'a> {
-    pub(crate) fn new(spaces: &'a AddressSpaces, places: &'a mut Places) -> Self {
+    /// With what was mapped where.
+    pub fn new(spaces: &'a AddressSpaces, places: &'a mut Places) -> Self {
         Self { spaces, known: FxHashMap::default(), places }
     }
 
     /// The place of a kernel address.
-    pub(crate) fn kernel(&mut self, address: u64) -> PlaceId {
+    pub fn kernel(&mut self, address: u64) -> PlaceId {
         let module = self.places.intern_module(ModuleKey { path: KERNEL.to_owned(), build_id: BuildId::default() });
         self.places.intern(Place { module: Some(module), offset: address })
     }
 
     /// The number to give to [`Self::user`] for addresses of one stack.
-    pub(crate) fn epoch(&self, pid: u32, at: Ticks) -> usize {
+    pub fn epoch(&self, pid: u32, at: Ticks) -> usize {
         self.spaces.epoch(pid, at)
     }
 
     /// The place of an address of process `pid`.
-    pub(crate) fn user(&mut self, pid: u32, at: Ticks, epoch: usize, address: u64) -> PlaceId {
+    pub fn user(&mut self, pid: u32, at: Ticks, epoch: usize, address: u64) -> PlaceId {
         if let Some(place) = self.known.get(&(pid, epoch, address)) {
             return *place;
         }

@@ -11,16 +11,16 @@ const NOBODY: ThreadId = ThreadId(u32::MAX);
 
 /// What thread ids mean at the moment.
 #[derive(Debug, Default)]
-pub(crate) struct ThreadIds {
+pub struct ThreadIds {
     dense: Vec<ThreadId>,
     /// Ids that no kernel gives out: only damage could name them.
     sparse: FxHashMap<u32, ThreadId>,
 }
 
 impl ThreadIds {
-    #[inline]
     /// The thread that has this id now.
-    pub(crate) fn get(&self, tid: u32) -> Option<ThreadId> {
+    #[inline]
+    pub fn get(&self, tid: u32) -> Option<ThreadId> {
         match self.dense.get(tid as usize) {
             Some(thread) => (*thread != NOBODY).then_some(*thread),
             None => self.sparse.get(&tid).copied(),
@@ -28,7 +28,7 @@ impl ThreadIds {
     }
 
     /// From now on the id means this thread.
-    pub(crate) fn bind(&mut self, tid: u32, thread: ThreadId) {
+    pub fn bind(&mut self, tid: u32, thread: ThreadId) {
         let index = tid as usize;
         if index >= DENSE {
             self.sparse.insert(tid, thread);
