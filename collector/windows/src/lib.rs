@@ -1,1 +1,27 @@
 //! Records a Windows machine into an `.etl` file.
+//!
+//! **Duties.** What a recording asks of ETW ([`Plan`]), the order of the calls
+//! and that a session is always stopped ([`Session`]), the calls themselves
+//! (`system`, on Windows), and the PDB identities of the images that were loaded,
+//! which a kernel session does not write ([`identity`]).
+//!
+//! **Non-goals.** No decoding (`syscollect-etl`). Nothing here runs while events
+//! are recorded: Windows' own logger thread writes the file.
+//!
+//! All but `system` is plain Rust and tested everywhere. The feature `type-check`
+//! compiles `system` on other systems too, where it can be checked but not linked.
+
+mod error;
+mod identity;
+mod layouts;
+mod leftovers;
+mod losses;
+mod plan;
+mod session;
+
+pub use error::{Error, Status};
+pub use identity::{Identity, identity, identity_of};
+pub use layouts::Counts;
+pub use losses::losses;
+pub use plan::{ClassicEvent, FREQUENCY_MAX, Options, Place, Plan, Provider, Stacks};
+pub use session::{Control, Handle, Information, Session};

@@ -1,0 +1,86 @@
+//! Which PDB belongs to a PE file: the RSDS record of its debug directory.
+
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::path::Path;
+
+use object::read::ReadCache;
+use syscollect_etl::Guid;
+
+/// A PDB's identity: a symbol file belongs to an image if both match.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Made when the image was linked.
+    pub guid: Guid,
+    /// How often the PDB was written since.
+    pub age: u32,
+    /// The PDB's name as the linker knew it, often with a path.
+    pub pdb: String,
+}
+
+/// Longest name of a PDB that is believed.
+const NAME_MAX: usize = 4096;
+
+/// The identity in an image's debug directory; `None` where it has none or is no PE file.
+pub fn identity(file: impl Read + Seek) -> Option<Identity> {
+    // Only the parts that are asked for are read: images may be large.
+    let cache = ReadCache::new(file);
+    let image = object::File::parse(&cache).ok()?;
+    let codeview = object::Object::pdb_info(&image).ok()??;
+    let name = codeview.path();
+    let name = &name[..name.len().min(NAME_MAX)];
+    Some(Identity { guid: Guid(codeview.guid()), age: codeview.age(), pdb: String::from_utf8_lossy(name).into_owned() })
+}
+
+/// The identity of the image that the kernel names so.
+pub fn identity_of(path: &str) -> Option<Identity> {
+    File::open(Path::new(&openable(path))).ok().and_then(identity)
+}
+
+/// The name by which a program opens what the kernel calls so.
+fn openable(path: &str) -> String {
+    let upper = path.to_ascii_uppercase();
+    if upper.starts_with(r"\DEVICE\") || upper.starts_with(r"\SYSTEMROOT\") {
+        return format!(r"\\?\GLOBALROOT{path}");
+    }
+    match path.strip_prefix(r"\??\") {
+        Some(rest) => format!(r"\\?\{rest}"),
+        None => path.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Cursor;
+
+    #[test]
+    fn names_of_the_kernel_become_names_that_programs_open() {
+        let system = r"\SystemRoot\System32\drivers\tcpip.sys";
+        assert_eq!(openable(system), r"\\?\GLOBALROOT\SystemRoot\System32\drivers\tcpip.sys");
+        let device = r"\Device\HarddiskVolume3\Windows\System32\ntdll.dll";
+        assert_eq!(openable(device), r"\\?\GLOBALROOT\Device\HarddiskVolume3\Windows\System32\ntdll.dll");
+        assert_eq!(openable(r"\??\C:\x.dll"), r"\\?\C:\x.dll");
+        assert_eq!(openable(r"C:\x.dll"), r"C:\x.dll");
+    }
+
+    #[test]
+    fn what_is_no_image_has_no_identity() {
+        assert_eq!(identity(Cursor::new(b"MZ")), None);
+        assert_eq!(identity(Cursor::new([])), None);
+        assert_eq!(identity_of("no such file"), None);
+    }
+
+    #[test]
+    fn the_identity_of_a_real_image_is_that_of_its_pdb() {
+        let image = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/fixtures/etl/syzygy-test_types_x64.dll");
+        let Ok(file) = File::open(image) else {
+            eprintln!("skipped: the fixture is not here");
+            return;
+        };
+        let identity = identity(file).unwrap();
+        assert_eq!(identity.guid.to_string(), "988a0d29-3b0e-42e4-8a13-9ddd7f0f2bc1");
+        assert_eq!(identity.age, 1);
+        assert!(identity.pdb.ends_with("test_types.dll.pdb"), "{}", identity.pdb);
+    }
+}
