@@ -1,0 +1,139 @@
+//! Where the buffers of a file lie, and in which order each CPU filled them.
+
+use super::buffer::{BufferHeader, Expansion, HEADER, LARGEST};
+use super::record::first_timestamp;
+use super::source::Source;
+use super::xpress;
+use std::collections::BTreeMap;
+
+/// A buffer of one CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) offset: u64,
+    /// Time stamp of its first record, raw.
+    pub(super) first: u64,
+}
+
+/// The buffers that one CPU filled, in the order of their first records.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) file: usize,
+    pub(super) entries: Vec<Entry>,
+}
+
+/// What lies at a place of a file.
+pub(super) enum Step {
+    Buffer(u64, BufferHeader),
+    /// Bytes that were allocated and never written.
+    Unused(u64),
+    /// Bytes that belong to no buffer.
+    Stray(u64),
+}
+
+/// Goes over a file from buffer to buffer.
+pub(super) struct Walk<'a> {
+    source: &'a Source,
+    offset: u64,
+    /// What a buffer takes where its header does not say it; `None` where each takes its own.
+    usual: Option<usize>,
+    /// The bytes of the last buffer that was found: its header and a part of its data.
+    glimpse: [u8; GLIMPSE],
+    length: usize,
+}
+
+/// Enough for a buffer's header and its first record's, even when that is compressed.
+const GLIMPSE: usize = HEADER + 128;
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(source: &'a Source, usual: Option<usize>) -> Self {
+        Self { source, offset: 0, usual, glimpse: [0; GLIMPSE], length: 0 }
+    }
+
+    /// The time stamp of the first record of the buffer that was found last.
+    fn first_timestamp(&self, header: &BufferHeader, how: Expansion) -> Option<u64> {
+        let data = self.glimpse.get(HEADER..self.length.min(header.stride))?;
+        if !header.is_compressed() {
+            return first_timestamp(&data[..data.len().min(header.end - HEADER)]);
+        }
+        let mut expanded = [0; 48];
+        let length = if how.is_supported { xpress::expand(data, &mut expanded) } else { 0 };
+        first_timestamp(&expanded[..length])
+    }
+
+    /// What to do where no buffer begins.
+    fn no_buffer(&self) -> Step {
+        let rest = self.source.length() - self.offset;
+        let header = &self.glimpse[..self.length.min(HEADER)];
+        match self.usual {
+            Some(usual) if header.iter().all(|byte| *byte == 0) => Step::Unused(rest.min(usual as u64)),
+            Some(usual) => Step::Stray(rest.min(usual as u64)),
+            None if header.iter().all(|byte| *byte == 0) => Step::Unused(rest),
+            None => Step::Stray(rest),
+        }
+    }
+}
+
+impl Iterator for Walk<'_> {
+    type Item = Step;
+
+    fn next(&mut self) -> Option<Step> {
+        if self.offset >= self.source.length() {
+            return None;
+        }
+        self.length = self.source.read_at(&mut self.glimpse, self.offset).unwrap_or(0);
+        let offset = self.offset;
+        let step = match BufferHeader::parse(&self.glimpse[..self.length]) {
+            Some(header) => Step::Buffer(offset, header),
+            None => self.no_buffer(),
+        };
+        self.offset += match &step {
+            Step::Buffer(_, header) => header.stride as u64,
+            Step::Unused(bytes) | Step::Stray(bytes) => *bytes,
+        };
+        Some(step)
+    }
+}
+
+/// The buffers of a file by CPU, and how many bytes are stray and unused.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    pub(super) streams: Vec<Stream>,
+    pub(super) stray: u64,
+    pub(super) unused: u64,
+}
+
+impl Index {
+    /// Looks at every buffer's header and first record.
+    pub(super) fn of(walk: &mut Walk<'_>, how: Expansion, file: usize) -> Self {
+        let mut cpus: BTreeMap<u16, Vec<Entry>> = BTreeMap::new();
+        let mut index = Self::default();
+        while let Some(step) = walk.next() {
+            match step {
+                Step::Buffer(offset, header) => {
+                    let entries = cpus.entry(header.cpu).or_default();
+                    // What does not say when it begins stays behind the one before.
+                    let before = entries.last().map_or(0, |entry| entry.first);
+                    let first = walk.first_timestamp(&header, how).unwrap_or(before);
+                    entries.push(Entry { offset, first });
+                }
+                Step::Unused(bytes) => index.unused += bytes,
+                Step::Stray(bytes) => index.stray += bytes,
+            }
+        }
+        index.streams = cpus.into_values().map(|entries| Stream { file, entries }).collect();
+        for stream in &mut index.streams {
+            // A circular file begins in its middle.
+            if !stream.entries.is_sorted_by_key(|entry| entry.first) {
+                stream.entries.sort_by_key(|entry| entry.first);
+            }
+            stream.entries.shrink_to_fit();
+        }
+        index
+    }
+}
+
+/// Bytes a buffer takes that does not say it.
+pub(super) fn usual_size(claimed: u32, first: &BufferHeader) -> usize {
+    let claimed = claimed as usize;
+    if (HEADER..=LARGEST).contains(&claimed) { claimed } else { first.stride }
+}
