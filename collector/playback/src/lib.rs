@@ -3,8 +3,8 @@
 //! **Duties.** [`Recording`] is what the rest of syscollect sees of a source: a
 //! capture, a Windows trace. The parts that sources share are here: the merge by
 //! time ([`order`]), [`Output`] with its range of time, [`Places`] in code with
-//! their [`Names`] and the rows of frames made of them ([`Framer`]), and what
-//! thread ids mean while time goes on ([`ThreadIds`]).
+//! their [`Names`] and the rows of frames made of them ([`Framer`]), what thread
+//! ids mean while time goes on ([`ThreadIds`]), and rows for what overlaps ([`Rows`]).
 //!
 //! **Non-goals.** No format of a source (`syscollect-merge` plays captures,
 //! `syscollect-etl` Windows traces), no look-up of names, no output format.
@@ -28,10 +28,12 @@ pub mod order;
 mod output;
 mod places;
 mod recording;
+mod rows;
 mod thread_ids;
 
 pub use names::{Framer, Names};
 pub use output::Output;
 pub use places::{ANONYMOUS, KERNEL, Locator, ModuleKey, Place, PlaceId, Places};
 pub use recording::{PdbIdentity, Played, Recording, UnresolvedModule, WindowsImage};
+pub use rows::{Placed, Rows};
 pub use thread_ids::ThreadIds;
