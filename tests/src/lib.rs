@@ -21,6 +21,7 @@
 //! ```
 
 pub mod client;
+pub mod etl;
 pub mod golden;
 mod machine;
 pub mod planted;

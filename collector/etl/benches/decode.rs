@@ -1,0 +1,58 @@
+//! What a byte of an uncompressed trace costs.
+//!
+//! - `scan`: buffers and record headers read, in the order of the file;
+//! - `merged`: the same, merged by time.
+//!
+//! Each of a trace of the graphics kernel's events (about 100 bytes each) and
+//! of one of scheduling events (about 60), repeated to a quarter of a gigabyte.
+//!
+//! `cargo bench -p syscollect-etl`; needs the fixtures beside the repository.
+#![allow(missing_docs, reason = "criterion's macros make functions without documentation")]
+
+use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime};
+use std::hint::black_box;
+use syscollect_etl::Record;
+use syscollect_etl::file::Trace;
+use syscollect_tests::etl::{GPUVIS, SYNTHETIC, fixture, repeated};
+
+const LENGTH: usize = 256 << 20;
+
+fn decode(criterion: &mut Criterion) {
+    for (name, file) in [("graphics", GPUVIS), ("scheduling", SYNTHETIC)] {
+        let Some(trace) = fixture(file).and_then(|bytes| Trace::from_bytes(vec![repeated(&bytes, LENGTH)]).ok()) else {
+            continue;
+        };
+        let mut group = criterion.benchmark_group(name);
+        group.sample_size(10).throughput(Throughput::Bytes(trace.bytes()));
+        passes(&mut group, &trace);
+        group.finish();
+    }
+}
+
+fn passes(group: &mut BenchmarkGroup<'_, WallTime>, trace: &Trace) {
+    group.bench_function("scan", |bencher| {
+        bencher.iter(|| {
+            let mut sum = 0;
+            trace.scan(|_, record| sum ^= taste(record));
+            black_box(sum)
+        });
+    });
+    group.bench_function("merged", |bencher| {
+        bencher.iter(|| {
+            let (mut sum, mut merged) = (0, trace.merged());
+            while let Some((_, record)) = merged.next() {
+                sum ^= taste(&record);
+            }
+            black_box(sum)
+        });
+    });
+}
+
+/// Looks at everything a record has, so that nothing of it is left out.
+fn taste(record: &Record<'_>) -> u64 {
+    black_box(record);
+    record.timestamp
+}
+
+criterion_group!(benches, decode);
+criterion_main!(benches);

@@ -1,0 +1,76 @@
+//! Real Windows traces, unpacked for tests.
+//!
+//! They lie beside the repository, not in it: `../shared/fixtures/etl`. Where
+//! they are missing, a test that needs one says so and passes.
+
+mod repeat;
+
+pub use repeat::repeated;
+
+use flate2::read::{DeflateDecoder, GzDecoder};
+use std::io::Read;
+use std::path::Path;
+
+/// Every trace, with the count of its records as an independent decoder has it: definitions and
+/// the logfile header included.
+pub const FIXTURES: [(&str, u64); 6] = [
+    (PERFVIEW, 179_474),
+    (GPUVIS, 211_035),
+    (AIRBUS, 17_078),
+    (TRACELOGGING, 7),
+    (COMPRESSED_TRACELOGGING, 23),
+    (SYNTHETIC, 13_231),
+];
+
+/// Compressed buffers of eight CPUs: samples, stacks and their keys.
+pub const PERFVIEW: &str = "perfview-8cpu-xpress-compressed-profile-stackkeys.etl.zip";
+/// Eight CPUs, nearly all of it the graphics kernel's; written by a 32-bit logger.
+pub const GPUVIS: &str = "gpuvis-win10-17134-8cpu-dxgkrnl.etl.zip";
+/// What a live kernel logger wrote on two CPUs, never merged.
+pub const AIRBUS: &str = "airbus-win10-18362-2cpu-process-thread-image.etl.gz";
+/// Self-describing events of every primitive type.
+pub const TRACELOGGING: &str = "perfview-win10-tracelogging-primitive-types.etl.gz";
+/// The smallest compressed file.
+pub const COMPRESSED_TRACELOGGING: &str = "perfview-win11-xpress-single-tracelogging.etl";
+/// Context switches, ready threads, samples and stacks that a generator made.
+pub const SYNTHETIC: &str = "synthetic_sched.etl.gz";
+
+/// A file of the fixtures, unpacked; `None`, and a line that says so, when it is not there.
+pub fn fixture(name: &str) -> Option<Vec<u8>> {
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/fixtures/etl")).join(name);
+    let Ok(packed) = std::fs::read(&path) else {
+        eprintln!("not checked: {} is not there", path.display());
+        return None;
+    };
+    let unpacked = match path.extension().and_then(|extension| extension.to_str()) {
+        Some("gz") => inflate(GzDecoder::new(packed.as_slice())),
+        Some("zip") => unzip(&packed),
+        _ => Some(packed),
+    };
+    assert!(unpacked.is_some(), "{} cannot be unpacked", path.display());
+    unpacked
+}
+
+fn inflate(mut from: impl Read) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.read_to_end(&mut bytes).ok().map(|_| bytes)
+}
+
+/// The first trace (`.etl`) in a zip archive, found by the archive's directory.
+fn unzip(zip: &[u8]) -> Option<Vec<u8>> {
+    const ENTRY: &[u8] = b"PK\x01\x02";
+    let u16_at = |at: usize| Some(usize::from(u16::from_le_bytes(*zip.get(at..)?.first_chunk()?)));
+    let u32_at = |at: usize| Some(u32::from_le_bytes(*zip.get(at..)?.first_chunk()?) as usize);
+    let end = zip.windows(4).rposition(|window| window == b"PK\x05\x06")?;
+    let mut at = u32_at(end + 16)?;
+    while zip.get(at..)?.starts_with(ENTRY) {
+        let (packed, name) = (u32_at(at + 20)?, u16_at(at + 28)?);
+        if zip.get(at + 46..at + 46 + name)?.ends_with(b".etl") {
+            let local = u32_at(at + 42)?;
+            let data = local + 30 + u16_at(local + 26)? + u16_at(local + 28)?;
+            return inflate(DeflateDecoder::new(zip.get(data..data + packed)?));
+        }
+        at += 46 + name + u16_at(at + 30)? + u16_at(at + 32)?;
+    }
+    None
+}
