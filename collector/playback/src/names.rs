@@ -89,7 +89,7 @@ impl Framer {
         let first = tables.frames.len();
         let key = place.module.map(|index| places.module(index));
         let symbol = key.and_then(|key| names.get(key, place.offset));
-        let module = key.map(|key| self.module(key, place, symbol, tables));
+        let module = key.map(|key| self.module(key, places.is_kernel(key), (place, symbol), tables));
         let unnamed = [SymbolFrame::default()];
         let frames = symbol.map_or(&unnamed[..], |symbol| &symbol.frames);
         for (index, frame) in frames.iter().enumerate() {
@@ -110,8 +110,13 @@ impl Framer {
     }
 
     /// The row of a place's module; kernel modules have rows of their own.
-    fn module(&mut self, key: &ModuleKey, place: Place, symbol: Option<&Symbol>, tables: &mut Tables) -> ModuleId {
-        let kernel = key.is_kernel();
+    fn module(
+        &mut self,
+        key: &ModuleKey,
+        kernel: bool,
+        (place, symbol): (Place, Option<&Symbol>),
+        tables: &mut Tables,
+    ) -> ModuleId {
         let key = match self.kernel_module(key, place, symbol) {
             Some(name) => ModuleKey { path: format!("[{name}]"), build_id: BuildId::default() },
             None => key.clone(),

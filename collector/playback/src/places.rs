@@ -1,7 +1,7 @@
 //! Places in code: addresses as module and offset, before they have names.
 
 use crate::Names;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use syscollect_model::{AddressSpaces, BuildId, Mapping, Ticks};
 
@@ -58,6 +58,8 @@ pub struct Places {
     ids: FxHashMap<Place, PlaceId>,
     modules: Vec<ModuleKey>,
     module_ids: FxHashMap<ModuleKey, u32>,
+    /// Modules that are kernel code although their path does not say so.
+    kernel: FxHashSet<u32>,
 }
 
 impl Places {
@@ -74,6 +76,16 @@ impl Places {
     /// A module's row.
     pub fn module(&self, index: u32) -> &ModuleKey {
         &self.modules[index as usize]
+    }
+
+    /// The module is kernel code: a driver, a kernel that is a file like others.
+    pub fn mark_kernel(&mut self, module: u32) {
+        self.kernel.insert(module);
+    }
+
+    /// Whether a module is kernel code: Linux' kernel, or [marked](Self::mark_kernel).
+    pub fn is_kernel(&self, module: &ModuleKey) -> bool {
+        module.is_kernel() || self.module_ids.get(module).is_some_and(|index| self.kernel.contains(index))
     }
 
     /// Modules in whose file something could be named, with the offsets of their

@@ -18,10 +18,7 @@ impl Tracks {
         (scope, name, kind): (Scope, StringId, TrackKind),
         row: u64,
     ) -> TrackId {
-        *self
-            .known
-            .entry((scope, name, kind, row))
-            .or_insert_with(|| tables.add_track(Track { scope, name, kind }))
+        *self.known.entry((scope, name, kind, row)).or_insert_with(|| tables.add_track(Track { scope, name, kind }))
     }
 }
 

@@ -1,0 +1,152 @@
+//! Addresses as places in images, and stacks made of them.
+
+use super::address_lists::{AddressLists, ListId};
+use super::images::{Identities, Images, KERNEL_SPACE, module_key};
+use rustc_hash::FxHashMap;
+use syscollect_model::{FrameId, SessionInfo, StackId, SymbolTable, Tables};
+use syscollect_playback::{Framer, ModuleKey, Names, Place, PlaceId, Places, UnresolvedModule, WindowsImage};
+
+/// A stack as records tell it: the addresses of the kernel's part and of the program's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct StackParts {
+    pub(super) kernel: Option<ListId>,
+    pub(super) user: Option<ListId>,
+}
+
+impl StackParts {
+    pub(super) fn is_empty(self) -> bool {
+        self == Self::default()
+    }
+}
+
+/// Everything that addresses are resolved with.
+#[derive(Debug)]
+pub(super) struct Code {
+    pub(super) images: Images,
+    pub(super) lists: AddressLists,
+    places: Places,
+    names: Names,
+    framer: Framer,
+    /// What images are known by, by module.
+    windows: FxHashMap<ModuleKey, WindowsImage>,
+    /// Answers by space, epoch and address.
+    known: FxHashMap<(u32, u32, u64), PlaceId>,
+    /// Answers by parts, process and epoch.
+    stacks: FxHashMap<(StackParts, u32, u32), Option<StackId>>,
+    frames: Vec<FrameId>,
+}
+
+impl Code {
+    pub(super) fn new(mut images: Images, identities: &Identities, lists: AddressLists) -> Self {
+        let (mut places, mut windows) = (Places::default(), FxHashMap::default());
+        images.identify(|space, image| {
+            let (key, window) = module_key(image, identities.get(&(space, image.base)));
+            windows.insert(key.clone(), window);
+            let module = places.intern_module(key);
+            if space == KERNEL_SPACE {
+                places.mark_kernel(module);
+            }
+            module
+        });
+        let framer = Framer::new(&SessionInfo::default());
+        let (names, known, stacks, frames) = Default::default();
+        Self { images, lists, places, names, framer, windows, known, stacks, frames }
+    }
+
+    /// The place of an address that a thread of `pid` executed at raw time `at`.
+    pub(super) fn place(&mut self, pid: u32, at: u64, address: u64) -> PlaceId {
+        let space = if self.images.is_kernel(at, address) { KERNEL_SPACE } else { pid };
+        let key = (space, self.images.epoch(space, at), address);
+        if let Some(place) = self.known.get(&key) {
+            return *place;
+        }
+        let place = match self.images.find(space, at, address) {
+            Some(image) => Place { module: Some(image.module), offset: address - image.base },
+            None => Place { module: None, offset: address },
+        };
+        let id = self.places.intern(place);
+        self.known.insert(key, id);
+        id
+    }
+
+    /// Whether an address lies in an image that the trace names.
+    pub(super) fn is_in_image(&mut self, pid: u32, at: u64, address: u64) -> bool {
+        let place = self.place(pid, at, address);
+        self.places.get(place).module.is_some()
+    }
+
+    /// The place of an address as people read it: its function, or image and offset.
+    pub(super) fn label(&mut self, pid: u32, at: u64, address: u64, tables: &mut Tables) -> String {
+        let place = self.place(pid, at, address);
+        let first = self.framer.frames(place, &self.places, &self.names, tables).next();
+        first.map_or_else(|| format!("{address:#x}"), |frame| tables.frame_label(frame))
+    }
+
+    /// Locates the addresses of a stack, so that they are asked names for.
+    pub(super) fn locate(&mut self, list: ListId, pid: u32, at: u64) {
+        for index in 0..self.lists.get(list).len() {
+            let address = self.adjusted(list, index, at);
+            address.map(|address| self.place(pid, at, address));
+        }
+    }
+
+    /// An address of a list, where it is looked up. The innermost is where the CPU
+    /// stood, and the first of the program's below the kernel's is where it was
+    /// left: both exact. The others are return addresses, which may already lie
+    /// behind the end of the calling function: they are looked up one byte earlier.
+    fn adjusted(&self, list: ListId, index: usize, at: u64) -> Option<u64> {
+        let list = self.lists.get(list);
+        let address = list[index];
+        let is_first = index == 0 || self.images.is_kernel(at, list[index - 1]) != self.images.is_kernel(at, address);
+        (address != 0).then(|| if is_first { address } else { address - 1 })
+    }
+
+    /// The stack of these parts in process `pid` at raw time `at`; `None` if it has no frames.
+    pub(super) fn stack(&mut self, parts: StackParts, pid: u32, at: u64, tables: &mut Tables) -> Option<StackId> {
+        // Both only grow, so that their sum tells whether one did.
+        let epoch = self.images.epoch(pid, at) + self.images.epoch(KERNEL_SPACE, at);
+        if let Some(stack) = self.stacks.get(&(parts, pid, epoch)) {
+            return *stack;
+        }
+        let stack = self.new_stack(parts, pid, at, tables);
+        self.stacks.insert((parts, pid, epoch), stack);
+        stack
+    }
+
+    #[cold]
+    fn new_stack(&mut self, parts: StackParts, pid: u32, at: u64, tables: &mut Tables) -> Option<StackId> {
+        let mut frames = std::mem::take(&mut self.frames);
+        frames.clear();
+        for list in parts.kernel.into_iter().chain(parts.user) {
+            for index in 0..self.lists.get(list).len() {
+                let Some(address) = self.adjusted(list, index, at) else { continue };
+                let place = self.place(pid, at, address);
+                frames.extend(self.framer.frames(place, &self.places, &self.names, tables));
+            }
+        }
+        let stack = (!frames.is_empty()).then(|| tables.intern_stack(&frames));
+        self.frames = frames;
+        stack
+    }
+
+    /// Adds names. What was made without them is made anew.
+    pub(super) fn add_names(&mut self, tables: Vec<SymbolTable>) {
+        self.names.add(tables);
+        self.framer.renew();
+        self.stacks.clear();
+    }
+
+    /// Places that have no name yet, by image.
+    pub(super) fn unresolved(&self) -> Vec<UnresolvedModule> {
+        let unnamed = self.places.unnamed(&self.names).into_iter();
+        unnamed
+            .map(|(module, offsets)| UnresolvedModule {
+                path: module.path.clone(),
+                build_id: module.build_id.clone(),
+                kernel: self.places.is_kernel(module),
+                offsets,
+                windows: self.windows.get(module).cloned(),
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,188 @@
+//! Events that wait for what is said of them later.
+
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// Holds items back for a while, in order of time.
+///
+/// - [`push`](Self::push) takes what happens now; the item can be reached by its
+///   number until it leaves.
+/// - [`insert`](Self::insert) takes what happened a little earlier and became
+///   known only now. What is older than what has left is moved to that moment.
+/// - [`pop`](Self::pop) gives what is older than the window, or more than fits.
+///
+/// Times that come out never fall. Memory is bounded by the limit.
+#[derive(Debug)]
+pub(super) struct Delay<T> {
+    items: VecDeque<(u64, T)>,
+    /// The number of the first of `items`.
+    first: u64,
+    early: BinaryHeap<Early<T>>,
+    inserted: u64,
+    window: u64,
+    limit: usize,
+    left: u64,
+    newest: u64,
+}
+
+/// An item of the heap, the earliest on top.
+#[derive(Debug)]
+struct Early<T> {
+    /// Time, then what comes first at that time, then what came first.
+    key: (u64, u8, u64),
+    item: T,
+}
+
+impl<T> Delay<T> {
+    /// Holds items for `window`, and at most `limit` of them.
+    pub(super) fn new(window: u64, limit: usize) -> Self {
+        let (items, early) = (VecDeque::new(), BinaryHeap::new());
+        Self { items, first: 0, early, inserted: 0, window, limit, left: 0, newest: 0 }
+    }
+
+    /// Adds what happens at `now`, and gives its number. Time does not go back here.
+    #[inline]
+    pub(super) fn push(&mut self, now: u64, item: T) -> u64 {
+        self.newest = self.newest.max(now);
+        self.items.push_back((self.newest, item));
+        self.first + self.items.len() as u64 - 1
+    }
+
+    /// Adds what happened at `time`; of one time, lower ranks come first.
+    pub(super) fn insert(&mut self, time: u64, rank: u8, item: T) {
+        let time = time.clamp(self.left, self.newest.max(self.left));
+        self.inserted += 1;
+        self.early.push(Early { key: (time, rank, self.inserted), item });
+    }
+
+    /// Time goes on.
+    #[inline]
+    pub(super) fn advance(&mut self, now: u64) {
+        self.newest = self.newest.max(now);
+    }
+
+    /// The earliest time at which something can still be inserted.
+    pub(super) fn earliest(&self) -> u64 {
+        self.left
+    }
+
+    /// The number that the next item gets.
+    #[inline]
+    pub(super) fn next_number(&self) -> u64 {
+        self.first + self.items.len() as u64
+    }
+
+    /// The item of that number, if it is still here.
+    #[inline]
+    pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut T> {
+        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.items.get_mut(index).map(|(_, item)| item)
+    }
+
+    /// The next item that has waited long enough; with `all`, whatever is next.
+    #[inline]
+    pub(super) fn pop(&mut self, all: bool) -> Option<(u64, T)> {
+        let due = self.newest.saturating_sub(self.window);
+        let overfull = all || self.items.len() + self.early.len() > self.limit;
+        let queued = self.items.front().map(|(time, _)| *time);
+        let early = self.early.peek().map(|early| early.key.0);
+        let is_early = match (queued, early) {
+            (None, None) => return None,
+            (Some(queued), Some(early)) => early <= queued,
+            (queued, _) => queued.is_none(),
+        };
+        let time = if is_early { early } else { queued }?;
+        if time >= due && !overfull {
+            return None;
+        }
+        self.left = time;
+        if is_early {
+            return self.early.pop().map(|early| (time, early.item));
+        }
+        self.first += 1;
+        self.items.pop_front()
+    }
+}
+
+impl<T> PartialEq for Early<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+}
+
+impl<T> Eq for Early<T> {}
+
+impl<T> PartialOrd for Early<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Ord for Early<T> {
+    /// Reversed: the heap has the greatest on top.
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.key.cmp(&self.key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn drain(delay: &mut Delay<&'static str>, all: bool) -> Vec<(u64, &'static str)> {
+        std::iter::from_fn(|| delay.pop(all)).collect()
+    }
+
+    #[test]
+    fn an_item_waits_for_the_window_and_can_be_reached_until_then() {
+        let mut delay = Delay::new(10, 100);
+        let number = delay.push(5, "a");
+        delay.advance(15);
+        assert_eq!(drain(&mut delay, false), []);
+        *delay.get_mut(number).unwrap() = "b";
+        delay.advance(16);
+        assert_eq!(drain(&mut delay, false), [(5, "b")]);
+        assert!(delay.get_mut(number).is_none());
+    }
+
+    #[test]
+    fn what_became_known_later_comes_at_its_time_or_as_early_as_it_can() {
+        let mut delay = Delay::new(10, 100);
+        delay.push(5, "five");
+        delay.push(9, "nine");
+        delay.push(16, "sixteen");
+        assert_eq!(drain(&mut delay, false), [(5, "five")]);
+        delay.insert(9, 1, "end");
+        delay.insert(9, 0, "begin");
+        delay.insert(2, 0, "too old");
+        assert_eq!(drain(&mut delay, true), [(5, "too old"), (9, "begin"), (9, "end"), (9, "nine"), (16, "sixteen")]);
+    }
+
+    #[test]
+    fn more_than_the_limit_does_not_wait() {
+        let mut delay = Delay::new(1000, 2);
+        ["a", "b", "c"].into_iter().for_each(|item| {
+            delay.push(1, item);
+        });
+        assert_eq!(drain(&mut delay, false), [(1, "a")]);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost_and_times_never_fall(steps in prop::collection::vec((0u64..30, prop::option::of(0u64..40)), 0..200)) {
+            let (mut delay, mut now, mut out) = (Delay::new(10, 8), 0, Vec::new());
+            for (step, back) in &steps {
+                now += step;
+                match back {
+                    Some(back) => delay.insert(now.saturating_sub(*back), 0, ()),
+                    None => { delay.push(now, ()); }
+                }
+                out.extend(std::iter::from_fn(|| delay.pop(false)).map(|(time, ())| time));
+            }
+            out.extend(std::iter::from_fn(|| delay.pop(true)).map(|(time, ())| time));
+            prop_assert_eq!(out.len(), steps.len());
+            prop_assert!(out.is_sorted());
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! Who lived when: processes and threads, from their beginnings and ends and
+//! from what is told of those that were there.
+
+use rustc_hash::FxHashMap;
+use syscollect_model::{ClockMap, Process, ProcessId, StringId, Tables, Thread, ThreadId, Ticks};
+
+/// What a record says of a process or thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Life {
+    Start,
+    End,
+    /// It is there: told at the beginning or at the end of a recording.
+    Rundown,
+    /// It ended earlier, but something holds it.
+    Defunct,
+}
+
+/// A record about a process.
+#[derive(Clone, Debug)]
+pub(super) struct ProcessRecord {
+    pub(super) at: u64,
+    pub(super) life: Life,
+    pub(super) pid: u32,
+    pub(super) parent: u32,
+    pub(super) name: String,
+    pub(super) command_line: String,
+}
+
+/// A record about a thread.
+#[derive(Clone, Debug)]
+pub(super) struct ThreadRecord {
+    pub(super) at: u64,
+    pub(super) life: Life,
+    pub(super) tid: u32,
+    pub(super) pid: u32,
+    /// Empty where it has none.
+    pub(super) name: String,
+}
+
+/// A thread gets a name.
+#[derive(Clone, Debug)]
+pub(super) struct RenameRecord {
+    pub(super) at: u64,
+    pub(super) tid: u32,
+    pub(super) name: String,
+}
+
+/// All that was read of processes and threads, in no particular order.
+#[derive(Debug, Default)]
+pub(super) struct LifeRecords {
+    pub(super) processes: Vec<ProcessRecord>,
+    pub(super) threads: Vec<ThreadRecord>,
+    pub(super) renames: Vec<RenameRecord>,
+    /// Which process a thread was seen in, where nothing else says it.
+    pub(super) seen: FxHashMap<u32, u32>,
+}
+
+/// One step in the life of processes and threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// From now on the id means this thread.
+    Bind(u32, ThreadId),
+    ProcessStart(ProcessId),
+    ProcessEnd(ProcessId),
+    ThreadStart(ThreadId),
+    ThreadName(ThreadId, StringId),
+    ThreadEnd(ThreadId),
+}
+
+/// Rows of processes or threads by id, with the raw times since which the id means them.
+#[derive(Debug)]
+struct Lives<R> {
+    rows: FxHashMap<u32, Vec<OneLife<R>>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct OneLife<R> {
+    row: R,
+    since: u64,
+    until: u64,
+}
+
+impl<R: Copy> Lives<R> {
+    fn new() -> Self {
+        Self { rows: FxHashMap::default() }
+    }
+
+    /// The row that the id means now, if it lives.
+    fn living(&mut self, id: u32) -> Option<&mut OneLife<R>> {
+        self.rows.get_mut(&id)?.last_mut().filter(|life| life.until == u64::MAX)
+    }
+
+    /// When the last one of this id had ended: the next cannot have begun before.
+    fn free_since(&self, id: u32) -> u64 {
+        self.rows.get(&id).and_then(|lives| lives.last()).map_or(0, |life| life.until)
+    }
+
+    fn begin(&mut self, id: u32, row: R, since: u64) {
+        let lives = self.rows.entry(id).or_default();
+        if let Some(last) = lives.last_mut() {
+            last.until = last.until.min(since);
+        }
+        lives.push(OneLife { row, since, until: u64::MAX });
+    }
+
+    /// What the id meant at a time; before all of them, the first.
+    fn at(&self, id: u32, at: u64) -> Option<R> {
+        let lives = self.rows.get(&id)?;
+        let index = lives.partition_point(|life| life.since <= at);
+        lives.get(index.saturating_sub(1)).map(|life| life.row)
+    }
+}
+
+/// The result: rows are in the tables, steps say what happens to them.
+#[derive(Debug)]
+pub(super) struct History {
+    /// What ids mean before the first step.
+    pub(super) initial: Vec<(u32, ThreadId)>,
+    /// By raw time.
+    pub(super) steps: Vec<(u64, Step)>,
+    /// When processes of an id ended: pid, raw time.
+    pub(super) process_ends: Vec<(u32, u64)>,
+    processes: Lives<ProcessId>,
+    threads: Lives<ThreadId>,
+}
+
+impl History {
+    /// Makes the rows of all processes and threads.
+    pub(super) fn new(mut records: LifeRecords, tables: &mut Tables, clock: &ClockMap) -> Self {
+        records.processes.sort_by_key(|record| record.at);
+        records.threads.sort_by_key(|record| record.at);
+        records.renames.sort_by_key(|record| record.at);
+        let idle = tables.strings.intern("Idle");
+        tables.processes[Tables::IDLE_PROCESS.index()].name = idle;
+        tables.threads[Tables::IDLE_THREAD.index()].name = idle;
+        let (processes, threads) = (Lives::new(), Lives::new());
+        let (initial, steps, process_ends) = Default::default();
+        let mut builder = Builder { history: Self { initial, steps, process_ends, processes, threads }, tables, clock };
+        records.processes.iter().for_each(|record| builder.process(record));
+        records.threads.iter().for_each(|record| builder.thread(record));
+        builder.main_names();
+        records.renames.iter().for_each(|record| builder.rename(record));
+        let mut seen: Vec<(u32, u32)> = records.seen.into_iter().collect();
+        seen.sort_unstable();
+        seen.into_iter().for_each(|(tid, pid)| builder.seen(tid, pid));
+        let mut history = builder.history;
+        history.steps.sort_by_key(|(at, _)| *at);
+        history
+    }
+
+    /// The process that an id meant at a raw time.
+    pub(super) fn process_at(&self, pid: u32, at: u64) -> Option<ProcessId> {
+        if pid == 0 { Some(Tables::IDLE_PROCESS) } else { self.processes.at(pid, at) }
+    }
+
+    /// The thread that an id meant at a raw time.
+    pub(super) fn thread_at(&self, tid: u32, at: u64) -> Option<ThreadId> {
+        if tid == 0 { Some(Tables::IDLE_THREAD) } else { self.threads.at(tid, at) }
+    }
+}
+
+struct Builder<'a> {
+    history: History,
+    tables: &'a mut Tables,
+    clock: &'a ClockMap,
+}
+
+impl Builder<'_> {
+    fn step(&mut self, at: u64, step: Step) {
+        self.history.steps.push((at, step));
+    }
+
+    fn process(&mut self, record: &ProcessRecord) {
+        let &ProcessRecord { at, life, pid, .. } = record;
+        if pid == 0 {
+            return;
+        }
+        let living = self.history.processes.living(pid).map(|life| life.row);
+        let row = match (life, living) {
+            (Life::Start, _) | (_, None) => self.add_process(record),
+            (_, Some(row)) => row,
+        };
+        self.describe(row, record);
+        match life {
+            Life::Start => {
+                self.tables.processes[row.index()].start = Some(self.clock.time(Ticks(at)));
+                self.step(at, Step::ProcessStart(row));
+            }
+            Life::End => {
+                self.tables.processes[row.index()].end = Some(self.clock.time(Ticks(at)));
+                self.step(at, Step::ProcessEnd(row));
+                self.history.process_ends.push((pid, at));
+                self.end_process(pid, at);
+            }
+            Life::Rundown | Life::Defunct => {}
+        }
+    }
+
+    fn end_process(&mut self, pid: u32, at: u64) {
+        if let Some(life) = self.history.processes.living(pid) {
+            life.until = at;
+        }
+    }
+
+    fn add_process(&mut self, record: &ProcessRecord) -> ProcessId {
+        let since = match record.life {
+            Life::Start => record.at,
+            // One that ended before is told of again after its end.
+            Life::Defunct | Life::End | Life::Rundown => self.history.processes.free_since(record.pid),
+        };
+        let row = add_process(self.tables, record.pid, &unknown_name(record.pid));
+        self.history.processes.begin(record.pid, row, since);
+        row
+    }
+
+    /// What is said of it and was not known; a name may be the better one later.
+    fn describe(&mut self, row: ProcessId, record: &ProcessRecord) {
+        let name = (!record.name.is_empty()).then(|| self.tables.strings.intern(&record.name));
+        let process = &mut self.tables.processes[row.index()];
+        process.name = name.unwrap_or(process.name);
+        process.parent_pid = Some(record.parent);
+        // The system's own process: all its threads run in the kernel.
+        process.kernel = record.pid == SYSTEM_PID;
+        if process.command_line.is_empty() && !record.command_line.is_empty() {
+            process.command_line = vec![record.command_line.clone()];
+        }
+    }
+
+    fn thread(&mut self, record: &ThreadRecord) {
+        let &ThreadRecord { at, life, tid, pid, .. } = record;
+        if tid == 0 {
+            return;
+        }
+        let process = self.process_of(pid, at);
+        let living = self.history.threads.living(tid).map(|life| life.row);
+        // A thread that moved to another process was another one.
+        let living = living.filter(|row| self.tables.thread(*row).process == process);
+        let row = match (life, living) {
+            (Life::Start, _) | (_, None) => self.add_thread(record, process),
+            (_, Some(row)) => row,
+        };
+        if !record.name.is_empty() {
+            self.tables.threads[row.index()].name = self.tables.strings.intern(&record.name);
+        }
+        match life {
+            Life::Start => {
+                self.tables.threads[row.index()].start = Some(self.clock.time(Ticks(at)));
+                self.step(at, Step::ThreadStart(row));
+            }
+            Life::End => {
+                self.tables.threads[row.index()].end = Some(self.clock.time(Ticks(at)));
+                self.step(at, Step::ThreadEnd(row));
+                if let Some(life) = self.history.threads.living(tid) {
+                    life.until = at;
+                }
+            }
+            Life::Rundown | Life::Defunct => {}
+        }
+    }
+
+    fn add_thread(&mut self, record: &ThreadRecord, process: ProcessId) -> ThreadId {
+        let row = add_thread(self.tables, record.tid, process);
+        let since = match record.life {
+            Life::Start => record.at,
+            _ => self.history.threads.free_since(record.tid),
+        };
+        match since {
+            0 => self.history.initial.push((record.tid, row)),
+            since => self.step(since, Step::Bind(record.tid, row)),
+        }
+        self.history.threads.begin(record.tid, row, since);
+        row
+    }
+
+    /// The process of an id at a time, with a row even where nothing told of it.
+    fn process_of(&mut self, pid: u32, at: u64) -> ProcessId {
+        if let Some(row) = self.history.process_at(pid, at) {
+            return row;
+        }
+        let row = add_process(self.tables, pid, &unknown_name(pid));
+        self.history.processes.begin(pid, row, 0);
+        row
+    }
+
+    /// Threads without a name are called like their process.
+    fn main_names(&mut self) {
+        for thread in &mut self.tables.threads {
+            if thread.name == UNNAMED {
+                thread.name = self.tables.processes[thread.process.index()].name;
+            }
+        }
+    }
+
+    fn rename(&mut self, record: &RenameRecord) {
+        let Some(row) = self.history.thread_at(record.tid, record.at) else { return };
+        let name = self.tables.strings.intern(&record.name);
+        self.tables.threads[row.index()].name = name;
+        self.step(record.at, Step::ThreadName(row, name));
+    }
+
+    /// A thread that only headers of other records name.
+    fn seen(&mut self, tid: u32, pid: u32) {
+        if tid == 0 || self.history.threads.rows.contains_key(&tid) {
+            return;
+        }
+        let process = self.process_of(pid, u64::MAX);
+        let row = add_thread(self.tables, tid, process);
+        self.tables.threads[row.index()].name = self.tables.process(process).name;
+        self.history.initial.push((tid, row));
+        self.history.threads.begin(tid, row, 0);
+    }
+}
+
+/// The process that runs the kernel's own threads.
+const SYSTEM_PID: u32 = 4;
+/// What a thread is called that nothing has named yet; the first row of the strings.
+const UNNAMED: StringId = StringId(0);
+
+/// What is shown for an id of which nothing else is known.
+pub(super) fn unknown_name(id: u32) -> String {
+    format!("<{id}>")
+}
+
+/// Adds a process.
+pub(super) fn add_process(tables: &mut Tables, pid: u32, name: &str) -> ProcessId {
+    let name = tables.strings.intern(name);
+    let kernel = pid == SYSTEM_PID;
+    tables.processes.push(Process {
+        pid,
+        parent_pid: None,
+        name,
+        command_line: Vec::new(),
+        start: None,
+        end: None,
+        kernel,
+    });
+    ProcessId(tables.processes.len() as u32 - 1)
+}
+
+/// Adds a thread that has no name yet.
+pub(super) fn add_thread(tables: &mut Tables, tid: u32, process: ProcessId) -> ThreadId {
+    tables.threads.push(Thread { tid, process, name: UNNAMED, start: None, end: None });
+    ThreadId(tables.threads.len() as u32 - 1)
+}
