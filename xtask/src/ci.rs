@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use crate::privileged::context::cargo;
 use crate::process::{output_of, root};
 use crate::report::{Outcome, Report};
-use crate::{bpf, layouts, privileged, tidy, viewers};
+use crate::{bpf, layouts, privileged, tidy, viewers, vm};
 
 /// Seconds of fuzzing; enough to meet a mistake that is easy to meet.
 const FUZZ_SECONDS: u32 = 30;
@@ -28,6 +28,7 @@ pub(crate) fn run() -> Result<()> {
     report.step("fuzz the capture reader", || fuzz("capture"));
     report.step("fuzz the reader of probes", || fuzz("probes"));
     privileged::steps(&mut report);
+    report.step("other kernels", vm::step);
     report.finish("ci")
 }
 

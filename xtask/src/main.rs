@@ -20,7 +20,6 @@ mod tidy;
 mod viewers;
 mod vm;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -54,16 +53,9 @@ enum Command {
     /// Show a capture of known figures in the viewers' own engines; prints a table.
     Viewers,
     /// The tests that need root and a real kernel.
-    Privileged {
-        /// Only these tests.
-        names: Vec<String>,
-    },
+    Privileged(privileged::Arguments),
     /// Record on other kernels, each in an emulated virtual machine.
-    Vm {
-        /// Packages of Debian kernels, as `apt-get download linux-image-VERSION` brings them.
-        #[arg(required = true)]
-        packages: Vec<PathBuf>,
-    },
+    Vm(vm::Arguments),
     /// Compare the cost of tracing with other tracers; prints tables.
     Bench {
         /// Pairs of runs, without and with the tracer.
@@ -79,8 +71,8 @@ fn main() -> ExitCode {
         Command::Ci => ci::run(),
         Command::Tidy => tidy::run(),
         Command::Viewers => viewers::run(),
-        Command::Privileged { names } => privileged::run(&names),
-        Command::Vm { packages } => vm::run(&packages),
+        Command::Privileged(arguments) => privileged::run(&arguments),
+        Command::Vm(arguments) => vm::run(&arguments),
         Command::Bench { pairs } => bench::run(pairs),
     };
     match result {

@@ -1,9 +1,12 @@
 //! One line per step, and a count at the end.
 
+use std::fs::File;
 use std::io::Write;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use serde_json::json;
 
 /// How a step that did not fail ended; the text says what was measured, or why it was skipped.
 pub(crate) enum Outcome {
@@ -11,6 +14,8 @@ pub(crate) enum Outcome {
     Passed(String),
     /// It could not be tried here.
     Skipped(String),
+    /// This kernel, or this user's rights, do not offer what it needs.
+    NotOffered(String),
 }
 
 impl From<()> for Outcome {
@@ -31,9 +36,18 @@ pub(crate) struct Report {
     passed: usize,
     skipped: Vec<String>,
     failed: Vec<String>,
+    /// Where each step's result goes as a line of JSON.
+    lines: Option<File>,
 }
 
 impl Report {
+    /// A report that also adds a line of JSON for each step to a file.
+    pub(crate) fn also_to(path: &Path) -> Result<Self> {
+        let file = File::options().create(true).append(true).open(path);
+        let file = file.with_context(|| format!("cannot open {}", path.display()))?;
+        Ok(Self { lines: Some(file), ..Self::default() })
+    }
+
     /// Runs a step; a failure is printed and remembered, and the next step runs all the same.
     pub(crate) fn step<O: Into<Outcome>>(&mut self, name: &str, work: impl FnOnce() -> Result<O>) {
         print!("{name:<28}");
@@ -42,21 +56,33 @@ impl Report {
         let start = Instant::now();
         let result = work().map(Into::into);
         let time = start.elapsed();
-        match result {
+        let (verdict, detail) = match result {
             Ok(Outcome::Passed(detail)) => {
                 self.passed += 1;
-                line("ok", time, &detail);
+                ("ok", detail)
             }
             Ok(Outcome::Skipped(reason)) => {
                 self.skipped.push(name.to_owned());
-                line("SKIPPED", time, &reason);
+                ("SKIPPED", reason)
+            }
+            Ok(Outcome::NotOffered(reason)) => {
+                self.skipped.push(name.to_owned());
+                ("not offered", reason)
             }
             Err(error) => {
                 self.failed.push(name.to_owned());
-                line("FAILED", time, "");
-                println!("    {}", format!("{error:#}").replace('\n', "\n    "));
+                ("FAILED", format!("{error:#}"))
             }
-        }
+        };
+        line(verdict, time, &detail);
+        self.remember(name, verdict, &detail, time);
+    }
+
+    /// A line that cannot be written is missed by whoever reads the file, and changes nothing here.
+    fn remember(&mut self, name: &str, verdict: &str, detail: &str, time: Duration) {
+        let Some(file) = &mut self.lines else { return };
+        let line = json!({"test": name, "verdict": verdict, "detail": detail, "seconds": time.as_secs_f64()});
+        let _ = writeln!(file, "{line}");
     }
 
     /// Prints the counts; fails if any step did.
@@ -75,5 +101,10 @@ impl Report {
 }
 
 fn line(verdict: &str, time: Duration, detail: &str) {
-    println!("{verdict:<8}{:>7.1} s  {detail}", time.as_secs_f64());
+    let seconds = time.as_secs_f64();
+    if verdict == "FAILED" {
+        println!("{verdict:<12}{seconds:>6.1} s\n    {}", detail.replace('\n', "\n    "));
+    } else {
+        println!("{verdict:<12}{seconds:>6.1} s  {detail}");
+    }
 }

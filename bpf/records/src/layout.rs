@@ -2,7 +2,8 @@
 
 use crate::{
     CounterRecord, LANE_HEADER_SIZE, LANE_SLACK, LaneHeader, MAX_FRAMES, ProbeRecord, RingRecord, SampleRecord,
-    SchedRecord, SchedStackRecord, StackHeader, TaskRecord, sched_flags, stack_id, stack_space, statistic, task_state,
+    SchedRecord, SchedStackRecord, StackHeader, TaskRecord, TracepointRecord, sched_flags, stack_id, stack_space,
+    statistic, task_state,
 };
 
 /// One field of a [`StructLayout`].
@@ -36,6 +37,7 @@ pub const LAYOUTS: &[StructLayout] = &[
     StackHeader::LAYOUT,
     CounterRecord::LAYOUT,
     ProbeRecord::LAYOUT,
+    TracepointRecord::LAYOUT,
     RingRecord::LAYOUT,
     LaneHeader::LAYOUT,
 ];

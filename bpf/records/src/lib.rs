@@ -68,6 +68,8 @@ pub enum RecordKind {
     Probe = 18,
     /// A thread of a marked program announced its ring ([`RingRecord`]).
     Ring = 19,
+    /// A kernel tracepoint that the kernel describes itself ([`TracepointRecord`]).
+    Tracepoint = 20,
 }
 
 impl RecordKind {
@@ -89,6 +91,7 @@ impl RecordKind {
         (Self::Clock, "clock"),
         (Self::Probe, "probe"),
         (Self::Ring, "ring"),
+        (Self::Tracepoint, "tracepoint"),
     ];
 
     /// The kind of that number, if it is known to this version.
@@ -388,6 +391,29 @@ record! {
         unreadable: u32 as "__u32 unreadable",
         /// The CPU.
         cpu: u32 as "__u32 cpu",
+    }
+}
+
+record! {
+    /// A kernel tracepoint's record, as the kernel lays it out for its trace
+    /// files; its bytes follow, from the first common field on, padded to 8.
+    TracepointRecord, 32 {
+        /// Ticks and kind.
+        stamp: Stamp as "__u64 stamp",
+        /// The thread that was current, in the initial pid namespace; whatever ran where an interrupt did it.
+        tid: u32 as "__u32 tid",
+        /// Its process.
+        tgid: u32 as "__u32 tgid",
+        /// Which tracepoint: the number of its definition.
+        tracepoint: u32 as "__u32 tracepoint",
+        /// Bytes that follow, before padding: as many of the record as are kept.
+        bytes: u16 as "__u16 bytes",
+        /// 1 where an interrupt did it, and not the thread.
+        interrupt: u16 as "__u16 interrupt",
+        /// The CPU.
+        cpu: u32 as "__u32 cpu",
+        /// 0.
+        reserved: u32 as "__u32 reserved",
     }
 }
 

@@ -199,7 +199,15 @@ where
 /// Events that a capture holds, as its chunks count them: with the records that
 /// restate the current task, so a few more than playing it finds.
 pub(crate) fn stored_events(reader: &CaptureReader) -> u64 {
-    let kinds = [LaneKind::Sched, LaneKind::Sample, LaneKind::Task, LaneKind::Counter, LaneKind::Zone, LaneKind::Probe];
+    let kinds = [
+        LaneKind::Sched,
+        LaneKind::Sample,
+        LaneKind::Task,
+        LaneKind::Counter,
+        LaneKind::Zone,
+        LaneKind::Probe,
+        LaneKind::Tracepoint,
+    ];
     let lanes = reader.lanes().into_iter().filter(|lane: &Lane| kinds.contains(&lane.kind));
     lanes.flat_map(|lane| reader.chunks(lane)).map(|chunk| u64::from(chunk.records)).sum()
 }

@@ -4,7 +4,7 @@ use syscollect_model::{ClockError, ClockMap, ClockPair, Mapping, RecorderSummary
 use syscollect_records::ClockRecord;
 use syscollect_store::{
     CaptureReader, ClientDefinition, CounterDefinition, Definition, KnownProcess, Lane, LaneKind, LaneLoss,
-    ProbeDefinition, ReadBuffer, StoreError,
+    ProbeDefinition, ReadBuffer, StoreError, TracepointDefinition,
 };
 
 /// All definitions of a capture, the last one of each where only one counts.
@@ -19,6 +19,7 @@ pub(crate) struct Definitions {
     pub(crate) summary: Option<RecorderSummary>,
     pub(crate) clients: Vec<ClientDefinition>,
     pub(crate) probes: Vec<ProbeDefinition>,
+    pub(crate) tracepoints: Vec<TracepointDefinition>,
     /// Definitions that were read.
     pub(crate) count: u64,
     /// Definitions of which no copy verifies.
@@ -54,6 +55,7 @@ impl Definitions {
             Definition::Summary(summary) => self.summary = Some(*summary),
             Definition::Clients(list) => self.clients.extend(list),
             Definition::Probes(list) => self.probes.extend(list),
+            Definition::Tracepoints(list) => self.tracepoints.extend(list),
             // The reader has found the gaps that these tell of.
             Definition::Lanes(_) => {}
         }

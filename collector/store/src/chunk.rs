@@ -48,11 +48,13 @@ pub enum LaneKind {
     ZoneLog = 11,
     /// Probe hits: `ProbeRecord`s of sizes of their own, stride 0.
     Probe = 12,
+    /// Kernel tracepoints: `TracepointRecord`s of sizes of their own, stride 0.
+    Tracepoint = 13,
 }
 
 impl LaneKind {
     /// Every kind with the name that messages and `info` print.
-    pub const ALL: [(Self, &'static str); 12] = [
+    pub const ALL: [(Self, &'static str); 13] = [
         (Self::Sched, "sched"),
         (Self::Sample, "samples"),
         (Self::Task, "tasks"),
@@ -65,6 +67,7 @@ impl LaneKind {
         (Self::Zone, "zones"),
         (Self::ZoneLog, "zone definitions"),
         (Self::Probe, "probes"),
+        (Self::Tracepoint, "tracepoints"),
     ];
 
     /// The kind of that number, if this version knows it.
@@ -80,7 +83,7 @@ impl LaneKind {
     /// Whether others refer to what lies there, so that it is written twice
     /// and never dropped or overwritten.
     pub fn is_definition(self) -> bool {
-        !matches!(self, Self::Sched | Self::Sample | Self::Counter | Self::Zone | Self::Probe)
+        !matches!(self, Self::Sched | Self::Sample | Self::Counter | Self::Zone | Self::Probe | Self::Tracepoint)
     }
 }
 

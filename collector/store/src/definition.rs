@@ -33,6 +33,57 @@ pub enum Definition {
     Clients(Vec<ClientDefinition>),
     /// What the numbers in probe records mean.
     Probes(Vec<ProbeDefinition>),
+    /// What the numbers in tracepoint records mean, and where their fields lie.
+    Tracepoints(Vec<TracepointDefinition>),
+}
+
+/// A kernel tracepoint and the layout of its records, as its format file in
+/// tracefs states them on the recorded kernel: names and places of fields
+/// change between kernels.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TracepointDefinition {
+    /// The number that records carry.
+    pub tracepoint: u32,
+    /// The subsystem: `"dma_fence"`.
+    pub system: String,
+    /// The event: `"dma_fence_emit"`.
+    pub name: String,
+    /// Its fields; the common ones are left out.
+    pub fields: Vec<TracepointField>,
+}
+
+/// A field of a tracepoint's record.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TracepointField {
+    /// Its name.
+    pub name: String,
+    /// Where it begins, bytes from the start of the record.
+    pub offset: u16,
+    /// Its bytes.
+    pub size: u16,
+    /// It is a signed number.
+    pub signed: bool,
+    /// What it is.
+    pub kind: TracepointFieldKind,
+}
+
+/// How a field of a tracepoint's record is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TracepointFieldKind {
+    /// A number of `size` bytes.
+    #[default]
+    Number,
+    /// A text of at most `size` bytes, ended by a NUL.
+    Text,
+    /// 4 bytes: the offset of a text in the record (low half) and its bytes (`__data_loc char[]`).
+    TextElsewhere,
+    /// The same with an offset that counts from behind this field (`__rel_loc`).
+    TextRelative,
+    /// Bytes of another meaning: arrays, bit masks.
+    Bytes,
 }
 
 /// A marked program whose zones are recorded.
@@ -156,8 +207,19 @@ impl LaneEnd {
 
 impl Definition {
     /// The variant's names in JSON, for telling unknown definitions from broken ones.
-    pub(crate) const NAMES: [&str; 10] =
-        ["session", "processes", "mappings", "counters", "losses", "symbols", "summary", "lanes", "clients", "probes"];
+    pub(crate) const NAMES: [&str; 11] = [
+        "session",
+        "processes",
+        "mappings",
+        "counters",
+        "losses",
+        "symbols",
+        "summary",
+        "lanes",
+        "clients",
+        "probes",
+        "tracepoints",
+    ];
 
     /// The same in two halves; `None` for what cannot be divided.
     pub(crate) fn halves(&self) -> Option<[Self; 2]> {
@@ -171,6 +233,7 @@ impl Definition {
             Self::Counters(list) => split(list, Self::Counters),
             Self::Clients(list) => split(list, Self::Clients),
             Self::Probes(list) => split(list, Self::Probes),
+            Self::Tracepoints(list) => split(list, Self::Tracepoints),
             Self::Symbols(table) => split(&table.symbols, |symbols| {
                 let (path, build_id, note) = (table.path.clone(), table.build_id.clone(), table.note.clone());
                 Self::Symbols(SymbolTable { path, build_id, symbols, note })

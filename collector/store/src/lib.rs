@@ -58,7 +58,7 @@ pub use chunk::{Chunk, ChunkHeader, Lane, LaneKind};
 pub use codec::ReadBuffer;
 pub use definition::{
     ClientDefinition, CounterDefinition, Definition, KnownProcess, KnownThread, LaneEnd, LaneLoss, ProbeArgument,
-    ProbeDefinition, ProbeRole,
+    ProbeDefinition, ProbeRole, TracepointDefinition, TracepointField, TracepointFieldKind,
 };
 pub use error::StoreError;
 pub use format::MAX_CHUNK;

@@ -14,7 +14,7 @@ use super::recorded::Recorded;
 use crate::report::Outcome;
 
 /// Renames on each CPU.
-const COUNT: &str = "20000";
+const COUNT: u64 = 20_000;
 
 /// What one load said of one rename.
 struct Bracket {
@@ -35,10 +35,8 @@ fn brackets(lines: &[Value]) -> Result<Vec<Bracket>> {
 pub(crate) fn bracket(context: &Context) -> Result<Outcome> {
     let capture = context.path("bracket.syscap");
     let cpus = online_cpus()?;
-    let mut load = vec!["bracket", COUNT];
-    load.extend(cpus.iter().map(String::as_str));
-    let brackets = brackets(&context.record(&capture, &[], &load)?)?;
-    ensure!(brackets.len() == cpus.len() * 20_000, "the load took {} brackets", brackets.len());
+    let count = context.times(COUNT);
+    let brackets = recorded_brackets(context, &capture, count, &cpus)?;
 
     let recorded = Recorded::read(&capture)?;
     within(&brackets, |name| recorded.rename(name))?;
@@ -60,6 +58,70 @@ pub(crate) fn bracket(context: &Context) -> Result<Outcome> {
     )))
 }
 
+/// Records the load on each of these CPUs.
+fn recorded_brackets(context: &Context, capture: &Path, count: u64, cpus: &[String]) -> Result<Vec<Bracket>> {
+    let times = count.to_string();
+    let mut load = vec!["bracket", times.as_str()];
+    load.extend(cpus.iter().map(String::as_str));
+    let brackets = brackets(&context.record(capture, &[], &load)?)?;
+    ensure!(brackets.len() as u64 == count * cpus.len() as u64, "the load took {} brackets", brackets.len());
+    Ok(brackets)
+}
+
+/// The same while NTP slews the clocks as fast as it may.
+pub(crate) fn slew(context: &Context) -> Result<Outcome> {
+    const PARTS_PER_MILLION: [i64; 2] = [500, -500];
+    if !context.is_emulated() {
+        return Ok(Outcome::Skipped("only in virtual machines: the clocks of this one are in use".to_owned()));
+    }
+    let cpus = online_cpus()?;
+    for rate in PARTS_PER_MILLION {
+        let Some(_slew) = Slew::begin(rate)? else {
+            return Ok(Outcome::Skipped("the clock may not be slewed here".to_owned()));
+        };
+        let capture = context.path("slew.syscap");
+        let brackets = recorded_brackets(context, &capture, context.times(COUNT), &cpus)?;
+        let recorded = Recorded::read(&capture)?;
+        within(&brackets, |name| recorded.rename(name))?;
+    }
+    Ok(Outcome::Passed(format!("{} stamps on {} CPUs at +-500 ppm", context.times(COUNT), cpus.len())))
+}
+
+/// A rate of the clock that is not its own; the old one is set when this is dropped.
+struct Slew(libc::timex);
+
+impl Slew {
+    /// `None` where this process may not.
+    fn begin(parts_per_million: i64) -> Result<Option<Self>> {
+        // SAFETY: all bytes zero is a valid timex: it asks for nothing to be changed.
+        let mut before: libc::timex = unsafe { std::mem::zeroed() };
+        adjust(&mut before).context("cannot read the clock's rate")?;
+        let mut wanted = before;
+        // adjtimex takes the frequency in 1/65536 of a part in a million.
+        (wanted.modes, wanted.freq) = (libc::ADJ_FREQUENCY, parts_per_million << 16);
+        match adjust(&mut wanted) {
+            Ok(()) => Ok(Some(Self(before))),
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(None),
+            Err(error) => Err(error).context("cannot slew the clock"),
+        }
+    }
+}
+
+impl Drop for Slew {
+    fn drop(&mut self) {
+        self.0.modes = libc::ADJ_FREQUENCY;
+        let _ = adjust(&mut self.0);
+    }
+}
+
+fn adjust(timex: &mut libc::timex) -> std::io::Result<()> {
+    // SAFETY: the pointer is to a whole timex that lives through the call.
+    match unsafe { libc::adjtimex(timex) } {
+        -1 => Err(std::io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
 /// A CPU that goes away during the recording and comes back keeps the time right.
 pub(crate) fn hotplug(context: &Context) -> Result<Outcome> {
     let switch = Path::new("/sys/devices/system/cpu/cpu1/online");
@@ -73,18 +135,23 @@ pub(crate) fn hotplug(context: &Context) -> Result<Outcome> {
         std::thread::sleep(Duration::from_millis(700));
         fs::write(switch, "1").context("cannot switch CPU 1 on")?;
         std::thread::sleep(Duration::from_millis(700));
-        finish(std::process::Command::new(&context.load).args(["bracket", "5000", "0", "1"]))
+        finish(std::process::Command::new(&context.load).args(["bracket", &context.times(5_000).to_string(), "0", "1"]))
     })();
     let _ = fs::write(switch, "1");
     context.stop(recorder)?;
     let load = work?;
     let brackets = brackets(&json_lines(&load.stdout)?)?;
-    ensure!(brackets.len() == 10_000, "the load took {} brackets:\n{}", brackets.len(), load.stderr);
+    ensure!(
+        brackets.len() as u64 == 2 * context.times(5_000),
+        "the load took {} brackets:\n{}",
+        brackets.len(),
+        load.stderr
+    );
     let recorded = Recorded::read(&capture)?;
     within(&brackets, |name| recorded.rename(name))?;
     let back = recorded.switches.iter().filter(|switch| switch.cpu == 1 && switch.ticks > brackets[0].before).count();
     ensure!(back > 0, "no switch of CPU 1 was recorded after it came back");
-    Ok(Outcome::Passed("10,000 of 10,000 after CPU 1 came back".to_owned()))
+    Ok(Outcome::Passed(format!("all {} after CPU 1 came back", brackets.len())))
 }
 
 /// Checks stamps in ticks.

@@ -8,11 +8,21 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
+use super::offered::Offered;
 use crate::engine::Engine;
 use crate::process::{output_of, root, words};
 
 /// No single recording or export of these tests takes as long.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// How hard the loads work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// As on any machine.
+    Full,
+    /// As much as an emulated machine does in the same time: a twentieth.
+    Emulated,
+}
 
 /// The programs under test and a folder for what they write.
 pub(crate) struct Context {
@@ -22,6 +32,9 @@ pub(crate) struct Context {
     pub(crate) load: PathBuf,
     /// Perfetto's engine, or why it cannot be used.
     pub(crate) engine: Result<Engine, String>,
+    /// What this kernel offers to this user.
+    pub(crate) offered: Offered,
+    effort: Effort,
     folder: tempfile::TempDir,
 }
 
@@ -36,12 +49,41 @@ impl Context {
     /// Builds what is to be tested.
     pub(crate) fn new() -> Result<Self> {
         output_of(cargo().args(["build", "--quiet", "--release", "-p", "syscollect"]))?;
+        let syscollect = root().join("target/release/syscollect");
         Ok(Self {
-            syscollect: root().join("target/release/syscollect"),
+            offered: Offered::of(&syscollect),
+            syscollect,
             load: build_loads()?,
             engine: Engine::find(),
+            effort: Effort::Full,
             folder: tempfile::Builder::new().prefix("syscollect-test-").tempdir().context("cannot create a folder")?,
         })
+    }
+
+    /// With programs that were built elsewhere, for an emulated machine without compilers and engines.
+    pub(crate) fn emulated(programs: &Path) -> Result<Self> {
+        let syscollect = programs.join("syscollect");
+        Ok(Self {
+            offered: Offered::of(&syscollect),
+            syscollect,
+            load: programs.join("syscollect-load"),
+            engine: Err("not run in virtual machines, where it takes minutes".to_owned()),
+            effort: Effort::Emulated,
+            folder: tempfile::Builder::new().prefix("syscollect-test-").tempdir().context("cannot create a folder")?,
+        })
+    }
+
+    /// How often a load does what it does `times` times on any machine.
+    pub(crate) fn times(&self, times: u64) -> u64 {
+        match self.effort {
+            Effort::Full => times,
+            Effort::Emulated => times / 20,
+        }
+    }
+
+    /// Whether this runs in an emulated machine.
+    pub(crate) fn is_emulated(&self) -> bool {
+        self.effort == Effort::Emulated
     }
 
     /// A path in the tests' own folder, with nothing there.
@@ -106,7 +148,7 @@ impl Context {
             bail!("the recorder ended at once:\n{}", wait(recorder)?.stderr);
         }
         // The file is there before the kernel programs are attached.
-        std::thread::sleep(Duration::from_secs(1));
+        std::thread::sleep(Duration::from_secs(if self.is_emulated() { 8 } else { 1 }));
         Ok(recorder)
     }
 
@@ -206,14 +248,14 @@ pub(crate) fn signal(pid: u32, signal: libc::c_int) {
     unsafe { libc::kill(pid as libc::pid_t, signal) };
 }
 
-/// Waits until `done` gives something; fails after ten seconds.
+/// Waits until `done` gives something; fails after half a minute.
 pub(crate) fn until<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> Result<T> {
     let start = Instant::now();
-    while start.elapsed() < Duration::from_secs(10) {
+    while start.elapsed() < Duration::from_secs(30) {
         if let Some(value) = done() {
             return Ok(value);
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    bail!("waited ten seconds in vain: {what}")
+    bail!("waited half a minute in vain: {what}")
 }

@@ -111,7 +111,11 @@ fn disturb(context: &Context, recorder: u32, obstacle: &Obstacle) -> Result<()> 
         }
         Obstacle::StoppedWriter => Some(StoppedThread::new(thread_named(recorder, "writer")?)?),
     };
-    let load = finish(std::process::Command::new(&context.load).args(["ping-pong", "400000", "0"]));
+    let load = finish(std::process::Command::new(&context.load).args([
+        "ping-pong",
+        &context.times(400_000).max(100_000).to_string(),
+        "0",
+    ]));
     signal(recorder, libc::SIGCONT);
     drop(stopped);
     let load = load?;

@@ -9,6 +9,7 @@ mod clock;
 pub(crate) mod context;
 mod count;
 mod loss;
+mod offered;
 mod order;
 mod probes;
 mod recorded;
@@ -16,63 +17,108 @@ mod samples;
 mod survival;
 mod zones;
 
+use std::path::PathBuf;
+
 use anyhow::{Result, bail};
 
 use self::context::Context;
 use crate::report::{Outcome, Report};
 
-type Test = fn(&Context) -> Result<Outcome>;
+/// A test by its name.
+struct Test {
+    name: &'static str,
+    /// Without these of `doctor`'s capabilities it cannot be asked for.
+    needs: &'static [&'static str],
+    /// It tells something of a kernel, so that virtual machines run it, too.
+    of_kernels: bool,
+    run: fn(&Context) -> Result<Outcome>,
+}
 
 /// Makes a test of a function whose success is anything a report can show.
 macro_rules! test {
-    ($module:ident :: $name:ident) => {
-        (|context| $module::$name(context).map(Outcome::from)) as Test
+    ($name:literal $($kernels:ident)?, $module:ident :: $run:ident $(, needs $($need:literal)+)?) => {
+        Test {
+            name: $name,
+            needs: &[$($($need),+)?],
+            of_kernels: !stringify!($($kernels)?).is_empty(),
+            run: |context| $module::$run(context).map(Outcome::from),
+        }
     };
 }
 
-/// Every test by name, the quick and telling ones first.
-const TESTS: &[(&str, Test)] = &[
-    ("bracket", test!(clock::bracket)),
-    ("count", test!(count::ping_pong)),
-    ("perfetto", test!(count::through_perfetto)),
-    ("build", test!(count::build)),
-    ("loss-lanes", test!(loss::full_lanes)),
-    ("loss-buffer", test!(loss::full_buffer)),
-    ("callers", test!(samples::callers)),
-    ("stacks", test!(samples::stacks)),
-    ("killed", test!(survival::killed)),
-    ("hidden-files", test!(survival::hidden_files)),
-    ("probes-python", test!(probes::python)),
-    ("probes-exceptions", test!(probes::exceptions)),
-    ("probes-functions", test!(probes::functions)),
-    ("probes-unwinding", test!(probes::unwinding)),
-    ("probes-losses", test!(probes::losses)),
-    ("probes-semaphores", test!(probes::semaphores)),
-    ("zones-order", test!(order::order)),
-    ("zones-late", test!(zones::late)),
-    ("zones-early", test!(zones::early)),
-    ("zones-losses", test!(zones::losses)),
-    ("zones-killed", test!(zones::killed)),
-    ("hotplug", test!(clock::hotplug)),
-    ("plain-user", test!(bad_days::plain_user)),
-    ("unknown-process", test!(bad_days::unknown_process)),
-    ("outputs", test!(bad_days::outputs)),
-    ("damaged-files", test!(bad_days::damaged_files)),
-    ("full-disk", test!(bad_days::full_disk)),
+/// Every test, the quick and telling ones first.
+const TESTS: &[Test] = &[
+    test!("bracket" kernels, clock::bracket),
+    test!("slew" kernels, clock::slew),
+    test!("count" kernels, count::ping_pong),
+    test!("perfetto", count::through_perfetto),
+    test!("build", count::build),
+    test!("loss-lanes" kernels, loss::full_lanes),
+    test!("loss-buffer" kernels, loss::full_buffer),
+    test!("callers" kernels, samples::callers),
+    test!("stacks" kernels, samples::stacks, needs "bpf_task_pt_regs"),
+    test!("killed" kernels, survival::killed),
+    test!("hidden-files", survival::hidden_files),
+    test!("probes-python" kernels, probes::python, needs "user_probes"),
+    test!("probes-exceptions", probes::exceptions, needs "user_probes"),
+    test!("probes-functions" kernels, probes::functions, needs "user_probes"),
+    test!("probes-unwinding", probes::unwinding, needs "user_probes"),
+    test!("probes-losses" kernels, probes::losses, needs "user_probes"),
+    test!("probes-semaphores" kernels, probes::semaphores, needs "user_probes"),
+    test!("zones-order" kernels, order::order, needs "user_probes"),
+    test!("zones-late" kernels, zones::late, needs "user_probes"),
+    test!("zones-early" kernels, zones::early, needs "user_probes"),
+    test!("zones-losses" kernels, zones::losses, needs "user_probes"),
+    test!("zones-killed" kernels, zones::killed, needs "user_probes"),
+    test!("hotplug" kernels, clock::hotplug),
+    test!("plain-user", bad_days::plain_user),
+    test!("unknown-process", bad_days::unknown_process),
+    test!("outputs", bad_days::outputs),
+    test!("damaged-files", bad_days::damaged_files),
+    test!("full-disk", bad_days::full_disk),
 ];
 
+/// What to run, and where.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Arguments {
+    /// Only these tests.
+    names: Vec<String>,
+    /// Run the tests that tell something of a kernel with the programs of this
+    /// folder, lightly: for virtual machines, see `cargo xtask vm`.
+    #[arg(long, value_name = "FOLDER", hide = true)]
+    emulated: Option<PathBuf>,
+    /// Add a line of JSON for each test to this file.
+    #[arg(long, value_name = "FILE", hide = true)]
+    results: Option<PathBuf>,
+}
+
 /// Runs the tests of these names, or all.
-pub(crate) fn run(names: &[String]) -> Result<()> {
-    if !is_root() {
-        bail!("the privileged tests record the whole machine: run `sudo -E env PATH=\"$PATH\" cargo xtask privileged`");
-    }
-    if let Some(unknown) = names.iter().find(|name| !TESTS.iter().any(|(known, _)| known == name)) {
-        let known: Vec<&str> = TESTS.iter().map(|(name, _)| *name).collect();
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let Arguments { names, emulated, results } = arguments;
+    if let Some(unknown) = names.iter().find(|name| !TESTS.iter().any(|test| test.name == *name)) {
+        let known: Vec<&str> = TESTS.iter().map(|test| test.name).collect();
         bail!("there is no privileged test {unknown}; there are: {}", known.join(", "));
     }
-    let mut report = Report::default();
-    tests(&mut report, &Context::new()?, |name| names.is_empty() || names.iter().any(|wanted| wanted == name));
+    let mut report = match results {
+        Some(file) => Report::also_to(file)?,
+        None => Report::default(),
+    };
+    let asked = |test: &Test| names.is_empty() || names.iter().any(|wanted| wanted == test.name);
+    match emulated {
+        Some(programs) => {
+            tests(&mut report, &Context::emulated(programs)?, |test| test.of_kernels && asked(test));
+        }
+        None if is_root() => tests(&mut report, &Context::new()?, asked),
+        None => bail!(
+            "the privileged tests record the whole machine: run `sudo -E env PATH=\"$PATH\" cargo xtask privileged`"
+        ),
+    }
     report.finish("privileged")
+}
+
+/// The names of the tests that virtual machines run.
+pub(crate) fn tests_of_kernels() -> impl Iterator<Item = &'static str> {
+    TESTS.iter().filter(|test| test.of_kernels).map(|test| test.name)
 }
 
 /// All tests as steps of a longer report.
@@ -87,12 +133,15 @@ pub(crate) fn steps(report: &mut Report) {
     }
 }
 
-fn tests(report: &mut Report, context: &Context, wanted: impl Fn(&str) -> bool) {
+fn tests(report: &mut Report, context: &Context, wanted: impl Fn(&Test) -> bool) {
     if let Err(reason) = &context.engine {
         println!("what trace_processor would judge is skipped: {reason}");
     }
-    for (name, test) in TESTS.iter().filter(|(name, _)| wanted(name)) {
-        report.step(name, || test(context));
+    for test in TESTS.iter().filter(|test| wanted(test)) {
+        report.step(test.name, || match context.offered.lacks(test.needs) {
+            Some(reason) => Ok(Outcome::NotOffered(reason)),
+            None => (test.run)(context),
+        });
     }
 }
 

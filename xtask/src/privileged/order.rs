@@ -20,13 +20,14 @@ const COUNT: u64 = 20_000;
 pub(crate) fn order(context: &Context) -> Result<String> {
     let capture = context.path("order.syscap");
     let cpus = online_cpus()?;
-    let count = COUNT.to_string();
+    let times = context.times(COUNT);
+    let count = times.to_string();
     let mut load = vec!["ordered", &count];
     load.extend(cpus.iter().map(String::as_str));
     let said = context.record(&capture, &[], &load)?;
     let tid = number(said.last().context("the load printed nothing")?, "tid")? as u32;
     let order = Order::of(&capture, tid)?;
-    let wanted = COUNT * cpus.len() as u64;
+    let wanted = times * cpus.len() as u64;
     ensure!(order.wrong.is_empty(), "{} of {wanted} are out of order:\n{}", order.wrong.len(), first(&order.wrong));
     ensure!(order.right == wanted, "{} of {wanted} were found", order.right);
     Ok(format!("{wanted} of {wanted}: begin, system call, end, on {} CPUs", cpus.len()))

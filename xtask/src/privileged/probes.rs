@@ -22,6 +22,13 @@ const PYTHON: &str = "/usr/bin/python3.11";
 const FUNCTION_ZONES: &str = "python:function__entry..function__return";
 /// How the collector is told to attach: by links to many places, by events of the PMU.
 const WAYS: [&str; 2] = ["links", "events"];
+
+/// The ways that this kernel offers to this user.
+fn ways(context: &Context) -> Vec<&'static str> {
+    let events = super::is_root() || !context.is_emulated();
+    WAYS.into_iter().filter(|way| if *way == "links" { context.offered.has("uprobe_multi") } else { events }).collect()
+}
+
 const CALLS: u64 = 1_000;
 
 /// Every call of a Python function is a zone with its name, from the first line on.
@@ -30,7 +37,7 @@ pub(crate) fn python(context: &Context) -> Result<Outcome> {
         return Ok(Outcome::Skipped(format!("{PYTHON} is not there, or has no probes")));
     }
     let script = format!("def f(n):\n  return n\nfor i in range({CALLS}): f(i)\nlist(map(f, range({CALLS})))");
-    for way in WAYS {
+    for way in ways(context) {
         let capture = context.path(&format!("python-{way}.syscap"));
         record(context, way, &capture, &["--zone", FUNCTION_ZONES], &[PYTHON, "-S", "-c", &script])?;
         let hits = Hits::read(&capture)?;
@@ -45,7 +52,7 @@ pub(crate) fn python(context: &Context) -> Result<Outcome> {
         let (begins, ends) = (hits.of(ProbeRole::ZoneBegin).count(), hits.of(ProbeRole::ZoneEnd).count());
         ensure!(begins == ends, "{way}: {begins} functions were entered and {ends} left");
     }
-    Ok(Outcome::Passed(format!("{} calls, {} ways to attach, each entry and return", 2 * CALLS, WAYS.len())))
+    Ok(Outcome::Passed(format!("{} calls, {} ways to attach, each entry and return", 2 * CALLS, ways(context).len())))
 }
 
 /// Each exception of a C++ program is seen where it is thrown and where it is caught.
@@ -57,7 +64,7 @@ pub(crate) fn exceptions(context: &Context) -> Result<Outcome> {
     let Some(program) = compiled(context, "throws", &source)? else {
         return Ok(Outcome::Skipped("there is no C++ compiler".to_owned()));
     };
-    for way in WAYS {
+    for way in ways(context) {
         let capture = context.path(&format!("throws-{way}.syscap"));
         record(context, way, &capture, &["--usdt", "libstdcxx:*"], &[text(&program)?])?;
         let hits = Hits::read(&capture)?;
@@ -66,7 +73,7 @@ pub(crate) fn exceptions(context: &Context) -> Result<Outcome> {
             ensure!(seen == CALLS, "{way}: {seen} hits of {name}, not {CALLS}");
         }
     }
-    Ok(Outcome::Passed(format!("{CALLS} throws and {CALLS} catches, {} ways to attach", WAYS.len())))
+    Ok(Outcome::Passed(format!("{CALLS} throws and {CALLS} catches, {} ways to attach", ways(context).len())))
 }
 
 /// Every other call of `fail` throws through itself and `middle` to `catches`; so often as it is told, line by line.
@@ -85,7 +92,7 @@ pub(crate) fn unwinding(context: &Context) -> Result<Outcome> {
     let Some(program) = compiled(context, "unwinds", THROWN_THROUGH)? else {
         return Ok(Outcome::Skipped("there is no C++ compiler".to_owned()));
     };
-    for way in WAYS {
+    for way in ways(context) {
         let mut caller = Caller::of(Command::new(&program))?;
         let capture = context.path(&format!("unwinds-{way}.syscap"));
         let functions = ["fail", "middle", "catches"].map(|name| format!("{}:{name}", program.display()));
@@ -108,7 +115,10 @@ pub(crate) fn unwinding(context: &Context) -> Result<Outcome> {
             ensure!(exits == returned, "{way}: {exits} exits of {name}, not {returned}");
         }
     }
-    Ok(Outcome::Passed(format!("{CALLS} exceptions through two probed functions, {} ways to attach", WAYS.len())))
+    Ok(Outcome::Passed(format!(
+        "{CALLS} exceptions through two probed functions, {} ways to attach",
+        ways(context).len()
+    )))
 }
 
 /// A program made of C++; `None` where there is no compiler.
@@ -121,7 +131,7 @@ fn compiled(context: &Context, name: &str, source: &str) -> Result<Option<PathBu
 
 /// Entries and returns of a library's function, of one process that runs already.
 pub(crate) fn functions(context: &Context) -> Result<Outcome> {
-    for way in WAYS {
+    for way in ways(context) {
         let Some(mut caller) = Caller::start()? else { return Ok(Outcome::Skipped(format!("no {PYTHON}"))) };
         let capture = context.path(&format!("functions-{way}.syscap"));
         let recorder = start(context, way, &capture, &["--function", "libc.so.6:labs", "-p", &caller.pid()])?;
@@ -134,17 +144,22 @@ pub(crate) fn functions(context: &Context) -> Result<Outcome> {
         }
         ensure!(hits.named("labs").count() as u64 == 2 * CALLS, "the function is not named labs");
     }
-    Ok(Outcome::Passed(format!("{CALLS} entries and returns, {} ways to attach", WAYS.len())))
+    Ok(Outcome::Passed(format!("{CALLS} entries and returns, {} ways to attach", ways(context).len())))
 }
 
 /// A recorder that does not come in time: what it has and what it lost is what was produced.
 pub(crate) fn losses(context: &Context) -> Result<Outcome> {
-    const MANY: u64 = 200_000;
+    let many = context.times(200_000).max(50_000);
     let Some(mut caller) = Caller::start()? else { return Ok(Outcome::Skipped(format!("no {PYTHON}"))) };
     let capture = context.path("probe-losses.syscap");
-    let recorder = start(context, "links", &capture, &["--function", "libc.so.6:labs", "-p", &caller.pid()])?;
+    let recorder = start(
+        context,
+        ways(context).first().copied().unwrap_or(WAYS[0]),
+        &capture,
+        &["--function", "libc.so.6:labs", "-p", &caller.pid()],
+    )?;
     signal(recorder.id(), libc::SIGSTOP);
-    let called = caller.call(MANY);
+    let called = caller.call(many);
     signal(recorder.id(), libc::SIGCONT);
     called?;
     context.stop(recorder)?;
@@ -154,13 +169,13 @@ pub(crate) fn losses(context: &Context) -> Result<Outcome> {
     let of_probes = losses.iter().filter(|loss| loss["lane"] == LaneKind::Probe.name());
     let lost = of_probes.map(|loss| number(loss, "count")).sum::<Result<u64>>()?;
     ensure!(lost > 0, "nothing was lost: the test has no obstacle");
-    ensure!(recorded + lost == 2 * MANY, "{recorded} recorded and {lost} lost are not {}", 2 * MANY);
-    Ok(Outcome::Passed(format!("{recorded} recorded + {lost} lost = {}", 2 * MANY)))
+    ensure!(recorded + lost == 2 * many, "{recorded} recorded and {lost} lost are not {}", 2 * many);
+    Ok(Outcome::Passed(format!("{recorded} recorded + {lost} lost = {}", 2 * many)))
 }
 
 /// Semaphores of a program that goes on are as before, also when the recorder was killed.
 pub(crate) fn semaphores(context: &Context) -> Result<Outcome> {
-    for way in WAYS {
+    for way in ways(context) {
         for kill in [libc::SIGKILL, libc::SIGTERM] {
             let Some(caller) = Caller::start()? else { return Ok(Outcome::Skipped(format!("no {PYTHON}"))) };
             if !has_probes(Path::new(PYTHON)) {
@@ -180,7 +195,7 @@ pub(crate) fn semaphores(context: &Context) -> Result<Outcome> {
             after.with_context(|| format!("{way}, signal {kill}: before {before:?}, now {:?}", caller.semaphores()))?;
         }
     }
-    Ok(Outcome::Passed(format!("{} ways to attach, killed and terminated", WAYS.len())))
+    Ok(Outcome::Passed(format!("{} ways to attach, killed and terminated", ways(context).len())))
 }
 
 /// Records a command alone, attached in one of [`WAYS`].

@@ -18,7 +18,8 @@ use crate::process::output_of;
 pub(crate) fn killed(context: &Context) -> Result<String> {
     let (output, partial) = (context.path("killed.pftrace"), context.path("killed.syscap.partial"));
     let recorder = context.start(&output, &["--stacks", "samples,offcpu"])?;
-    let load = finish(Command::new(&context.load).args(["ping-pong", "50000"]))?;
+    let times = context.times(50_000);
+    let load = finish(Command::new(&context.load).args(["ping-pong", &times.to_string()]))?;
     ensure!(load.status.success(), "the load failed:\n{}", load.stderr);
     std::thread::sleep(Duration::from_millis(1_500));
     signal(recorder.id(), libc::SIGKILL);
@@ -26,7 +27,7 @@ pub(crate) fn killed(context: &Context) -> Result<String> {
     ensure!(!output.exists(), "a trace was written by a recorder that was killed");
     let info = context.info(&partial)?;
     let switches = number(&info["events_by_type"], "switch")?;
-    ensure!(switches >= 100_000, "only {switches} switches of at least 100,000 are in the capture");
+    ensure!(switches >= 2 * times, "only {switches} switches of at least {} are in the capture", 2 * times);
     let trace = context.path("killed-export.pftrace");
     context.succeed(&["export", text(&partial)?, "-o", text(&trace)?])?;
     if let Some(engine) = context.engine() {

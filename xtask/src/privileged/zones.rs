@@ -33,7 +33,7 @@ pub(crate) fn late(context: &Context) -> Result<String> {
         let marked = Marked::read(&capture, program.id())?;
         let (from, to) = marked.numbers_in_a_row()?;
         ensure!(from > first, "round {round}: number {from} is older than the recording");
-        ensure!(to > from + 1_000, "round {round}: only the numbers {from} to {to} were recorded");
+        ensure!(to > from + context.times(1_000), "round {round}: only the numbers {from} to {to} were recorded");
         let open = marked.open("whole")?;
         ensure!(open == (round == 1), "round {round}: told of a zone that was open already: {open}");
     }
@@ -52,10 +52,10 @@ pub(crate) fn late(context: &Context) -> Result<String> {
 
 /// A program that is started while the recording goes on: every zone.
 pub(crate) fn early(context: &Context) -> Result<String> {
-    const ZONES: u64 = 5_000;
+    let zones = context.times(5_000);
     let capture = context.path("early.syscap");
     let recorder = context.start(&capture, &[])?;
-    let program = load(context, &["marks", "2", &ZONES.to_string()])?;
+    let program = load(context, &["marks", "2", &zones.to_string()])?;
     let pid = program.id();
     let said = wait(program)?;
     ensure!(said.status.success(), "the load failed:\n{}", said.stderr);
@@ -65,15 +65,15 @@ pub(crate) fn early(context: &Context) -> Result<String> {
         let tid = number(&line, "tid")? as u32;
         let items = marked.of(tid);
         let (begun, ended) = (count(&items, is_begin), count(&items, is_end));
-        ensure!(begun == ZONES && ended == ZONES, "thread {tid}: {begun} zones began and {ended} ended of {ZONES}");
+        ensure!(begun == zones && ended == zones, "thread {tid}: {begun} zones began and {ended} ended of {zones}");
     }
-    Ok(format!("{} zones on {THREADS} threads, all of them", THREADS * ZONES))
+    Ok(format!("{} zones on {THREADS} threads, all of them", THREADS * zones))
 }
 
 /// A collector that is too slow: what is recorded and what is lost is what was produced.
 pub(crate) fn losses(context: &Context) -> Result<String> {
     let capture = context.path("slow.syscap");
-    let (count_of_each, mut produced) = (MILLION / THREADS, 0);
+    let (count_of_each, mut produced) = (context.times(MILLION) / THREADS, 0);
     let program = load(context, &["marks", &THREADS.to_string(), &count_of_each.to_string()])?;
     let pid = program.id();
     let recorder = context.command(&["record", "-o", text(&capture)?, "-p", &pid.to_string()]);
@@ -102,7 +102,7 @@ pub(crate) fn losses(context: &Context) -> Result<String> {
     let lost = marked.lost;
     ensure!(lost > 0, "nothing was lost, although the recorder stood still");
     ensure!(recorded + lost == produced, "{recorded} recorded + {lost} lost is not {produced} produced");
-    Ok(format!("{recorded} events of {MILLION} zones recorded + {lost} lost = produced"))
+    Ok(format!("{recorded} events of {} zones recorded + {lost} lost = produced", context.times(MILLION)))
 }
 
 /// `kill -9` of the program: everything that it had written is there.

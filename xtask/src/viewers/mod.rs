@@ -34,7 +34,7 @@ type Shown = (Viewer, Result<Figures, String>);
 pub(crate) fn run() -> Result<()> {
     match compare(true)? {
         Outcome::Passed(what) => println!("{what}"),
-        Outcome::Skipped(why) => println!("SKIPPED: {why}"),
+        Outcome::Skipped(why) | Outcome::NotOffered(why) => println!("SKIPPED: {why}"),
     }
     Ok(())
 }

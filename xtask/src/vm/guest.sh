@@ -1,30 +1,28 @@
-# Records a known load in the virtual machine, in the ways that load different programs.
+# Runs the tests in the virtual machine, as root and as a user with two capabilities.
 cd /tmp || exit 1
 export HOME=/tmp
 exchange=/tmp/exchange
-cp $exchange/syscollect $exchange/syscollect-load .
+mkdir programs results
+cp $exchange/syscollect $exchange/syscollect-load $exchange/xtask programs
+chmod 755 programs programs/*
+ip link set lo up 2>/dev/null
 # QEMU's emulated TSC is the host's and runs at one rate, but its CPUID does not say so.
 grep -q nonstop_tsc /proc/cpuinfo || {
 	sed 's/^flags.*/& constant_tsc nonstop_tsc/' /proc/cpuinfo >cpuinfo
 	mount --bind cpuinfo /proc/cpuinfo
 }
-./syscollect doctor >$exchange/doctor.txt 2>&1
-record() {
-	name=$1
-	shift
-	./syscollect record -d 3 -o "$name.syscap" "$@" >"$exchange/$name.txt" 2>&1 &&
-		./syscollect info --json "$name.syscap" >"$exchange/$name.json" 2>>"$exchange/$name.txt" &&
-		./syscollect export "$name.syscap" -o "$name.pftrace" >>"$exchange/$name.txt" 2>&1 &&
-		touch "$exchange/$name.exported"
-}
-while :; do
-	./syscollect-load ping-pong 3000 0 >/dev/null
-	ls / >/dev/null
-done &
-load=$!
-record default
-record stacks --stacks samples,offcpu,wakers --cross-check 8
-record bare --stacks none --freq 0
-record one --pid $load
-kill $load
+tests=$(cat $exchange/tests)
+/tmp/programs/syscollect doctor >$exchange/doctor.txt 2>&1
+/tmp/programs/xtask privileged --emulated /tmp/programs --results $exchange/root.jsonl $tests >$exchange/log.txt 2>&1
+
+# The folder and the results must be this user's.
+echo 2 >/proc/sys/kernel/perf_event_paranoid
+mkdir user
+touch user/results
+chown -R 1000:1000 user
+as_user="setpriv --reuid 1000 --regid 1000 --clear-groups --bounding-set -all,+cap_38,+cap_39 --inh-caps -all,+cap_38,+cap_39 --ambient-caps -all,+cap_38,+cap_39"
+TMPDIR=/tmp/user $as_user /tmp/programs/syscollect doctor >$exchange/doctor-user.txt 2>&1
+TMPDIR=/tmp/user HOME=/tmp/user $as_user /tmp/programs/xtask privileged --emulated /tmp/programs --results /tmp/user/results $tests \
+	>>$exchange/log.txt 2>&1
+cp user/results $exchange/user.jsonl
 echo finished >$exchange/finished

@@ -19,14 +19,6 @@ pub(crate) struct Kernel {
     pub(crate) image: PathBuf,
 }
 
-impl Kernel {
-    /// Major and minor number.
-    pub(crate) fn number(&self) -> (u32, u32) {
-        let mut parts = self.version.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
-        (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
-    }
-}
-
 /// Unpacks what is not unpacked yet; packages of one version belong together.
 pub(crate) fn unpack(packages: &[PathBuf]) -> Result<Vec<Kernel>> {
     let mut versions: BTreeMap<String, Vec<&Path>> = BTreeMap::new();
@@ -81,7 +73,7 @@ fn unpack_one(version: String, packages: &[&Path]) -> Result<Kernel> {
 }
 
 /// Where unpacked kernels are kept: 100 to 400 MB each.
-fn cache() -> Result<PathBuf> {
+pub(crate) fn cache() -> Result<PathBuf> {
     let base = std::env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)
         .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))

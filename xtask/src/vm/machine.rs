@@ -15,15 +15,16 @@ use crate::process::output_of;
 
 /// What leads to the host's files; what they need comes with them.
 const MODULES: [&str; 3] = ["virtio_pci", "9pnet_virtio", "9p"];
-/// A run takes half a minute to a minute on a quiet machine.
-const LONGEST: Duration = Duration::from_secs(600);
+/// All tests of a kernel take a few minutes on a quiet machine.
+const LONGEST: Duration = Duration::from_secs(1800);
 
-/// Boots the kernel and lets the guest record; what it wrote lies in the folder.
-pub(crate) fn record(kernel: &Kernel, programs: &[PathBuf]) -> Result<TempDir> {
+/// Boots the kernel and lets the guest test; what it wrote lies in the folder.
+pub(crate) fn test(kernel: &Kernel, programs: &[PathBuf], tests: &[String]) -> Result<TempDir> {
     let work = tempfile::tempdir().context("cannot create a temporary folder")?;
     let initrd = initial_files(kernel, work.path())?;
     let exchange = tempfile::tempdir().context("cannot create a temporary folder")?;
     fs::write(exchange.path().join("guest.sh"), include_str!("guest.sh")).context("cannot write guest.sh")?;
+    fs::write(exchange.path().join("tests"), tests.join(" ")).context("cannot write the tests' names")?;
     for program in programs {
         let name = program.file_name().context("a program without a name")?;
         fs::copy(program, exchange.path().join(name)).with_context(|| format!("cannot copy {}", program.display()))?;

@@ -1,44 +1,106 @@
-//! `cargo xtask vm PACKAGE...`: recordings on other kernels, in virtual machines.
+//! `cargo xtask vm [KERNEL ...] [-- TESTS]`: the privileged tests on other kernels.
 //!
-//! The packages are Debian's kernels as `apt-get download` brings them
-//! (linux-image-*; from 7.x linux-binary-* and linux-modules-* together). QEMU
-//! emulates the CPUs, so no KVM is needed, and times mean nothing there. The
-//! machine sees the host's files read-only, so nothing is installed in it.
+//! Debian's kernels are brought from its packages, unpacked outside the
+//! checkout, and booted in QEMU, which emulates the CPUs, so no KVM is needed,
+//! and times mean nothing there. The machine sees the host's files read-only;
+//! nothing is installed in it. Inside, this same program runs the tests twice:
+//! as root, and as an ordinary user with CAP_BPF and CAP_PERFMON alone.
 
 mod kernel;
 mod machine;
-mod verdict;
+mod packages;
+mod table;
 
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
+use self::kernel::Kernel;
+use self::table::Table;
 use crate::privileged::context::build_loads;
 use crate::process::{output_of, root};
-use crate::report::Report;
+use crate::report::Outcome;
 
 const INSTALL: &str = "on Debian or Ubuntu: apt-get install qemu-system-x86 busybox-static cpio kmod xz-utils";
 const TOOLS: [&str; 6] = ["qemu-system-x86_64", "dpkg-deb", "depmod", "modprobe", "cpio", "xz"];
 
-/// The recordings that the guest makes, see guest.sh.
-const RECORDINGS: [&str; 4] = ["default", "stacks", "bare", "one"];
+/// The releases that syscollect is meant for; 6.18 becomes the nearest that Debian has.
+const RELEASES: [&str; 5] = ["5.10", "6.1", "6.12", "6.18", "7.2"];
+/// The ones that CI has the time for, and the tests that tell most there.
+const CI_RELEASES: [&str; 2] = ["5.10", "7.2"];
+const CI_TESTS: [&str; 5] = ["bracket", "count", "loss-lanes", "zones-early", "probes-functions"];
 
-/// Records on each kernel, one machine at a time.
-pub(crate) fn run(packages: &[PathBuf]) -> Result<()> {
-    for tool in TOOLS {
-        if Command::new(tool).arg("--version").output().is_err() {
-            bail!("{tool} is missing ({INSTALL})");
-        }
+/// Which kernels and tests.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Arguments {
+    /// Releases like 6.1, or packages that lie here (.deb); all that syscollect is meant for if none is named.
+    kernels: Vec<String>,
+    /// Only these tests, as `cargo xtask privileged` names them.
+    #[arg(last = true)]
+    tests: Vec<String>,
+}
+
+/// Runs the tests on each kernel, one machine at a time, and prints the table.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let releases: Vec<String> = match arguments.kernels.as_slice() {
+        [] => RELEASES.map(str::to_owned).to_vec(),
+        named => named.to_vec(),
+    };
+    let table = tabulate(&releases, &arguments.tests)?;
+    println!("{table}");
+    match table.failures() {
+        0 => Ok(()),
+        failures => bail!("{failures} tests failed"),
+    }
+}
+
+/// The oldest and the newest kernel, as a step of the whole check.
+pub(crate) fn step() -> Result<Outcome> {
+    if let Some(tool) = missing_tool() {
+        return Ok(Outcome::Skipped(format!("{tool} is missing ({INSTALL})")));
+    }
+    let table = tabulate(&CI_RELEASES.map(str::to_owned), &CI_TESTS.map(str::to_owned))?;
+    match table.failures() {
+        0 => Ok(Outcome::Passed(table.counts())),
+        failures => bail!("{failures} tests failed:\n{table}"),
+    }
+}
+
+fn missing_tool() -> Option<&'static str> {
+    TOOLS.into_iter().find(|tool| Command::new(tool).arg("--version").output().is_err())
+}
+
+fn tabulate(releases: &[String], tests: &[String]) -> Result<Table> {
+    if let Some(tool) = missing_tool() {
+        bail!("{tool} is missing ({INSTALL})");
     }
     output_of(Command::new("cargo").current_dir(root()).args(["build", "--quiet", "--release", "-p", "syscollect"]))?;
-    let programs = [root().join("target/release/syscollect"), build_loads()?];
-    let mut report = Report::default();
-    for kernel in kernel::unpack(packages)? {
-        report.step(&kernel.version, || {
-            let results = machine::record(&kernel, &programs)?;
-            verdict::judge(&kernel, results.path())
-        });
+    let own = std::env::current_exe().context("cannot find this program")?;
+    let programs = [root().join("target/release/syscollect"), build_loads()?, own];
+    let mut table = Table::default();
+    for kernel in kernels(releases)? {
+        eprintln!("{}: booting", kernel.version);
+        let results = machine::test(&kernel, &programs, tests);
+        let results = results.with_context(|| format!("the virtual machine of {}", kernel.version))?;
+        table.add(&kernel.version, results.path())?;
     }
-    report.finish("vm")
+    Ok(table)
+}
+
+/// Named ones that are files are taken as they are, the others are brought.
+fn kernels(releases: &[String]) -> Result<Vec<Kernel>> {
+    let cache = kernel::cache()?;
+    let mut files: Vec<PathBuf> = releases.iter().map(PathBuf::from).filter(|path| path.is_file()).collect();
+    let mut packages = None;
+    for release in releases.iter().filter(|release| !PathBuf::from(release).is_file()) {
+        let packages = match &packages {
+            Some(packages) => packages,
+            None => packages.insert(packages::Packages::open(&cache)?),
+        };
+        files.extend(packages.bring(release)?);
+    }
+    files.sort();
+    files.dedup();
+    kernel::unpack(&files)
 }
