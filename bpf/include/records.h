@@ -22,6 +22,7 @@ enum record_kind {
 	KIND_CLOCK = 17,
 	KIND_PROBE = 18,
 	KIND_RING = 19,
+	KIND_TRACEPOINT = 20,
 };
 
 #define SCHED_PREEMPTED 1
@@ -158,6 +159,26 @@ _Static_assert(__builtin_offsetof(struct ProbeRecord, texts) == 23, "ProbeRecord
 _Static_assert(__builtin_offsetof(struct ProbeRecord, stack_pointer) == 24, "ProbeRecord.stack_pointer");
 _Static_assert(__builtin_offsetof(struct ProbeRecord, unreadable) == 32, "ProbeRecord.unreadable");
 _Static_assert(__builtin_offsetof(struct ProbeRecord, cpu) == 36, "ProbeRecord.cpu");
+
+struct TracepointRecord {
+	__u64 stamp;
+	__u32 tid;
+	__u32 tgid;
+	__u32 tracepoint;
+	__u16 bytes;
+	__u16 interrupt;
+	__u32 cpu;
+	__u32 reserved;
+};
+_Static_assert(sizeof(struct TracepointRecord) == 32, "size of TracepointRecord");
+_Static_assert(__builtin_offsetof(struct TracepointRecord, stamp) == 0, "TracepointRecord.stamp");
+_Static_assert(__builtin_offsetof(struct TracepointRecord, tid) == 8, "TracepointRecord.tid");
+_Static_assert(__builtin_offsetof(struct TracepointRecord, tgid) == 12, "TracepointRecord.tgid");
+_Static_assert(__builtin_offsetof(struct TracepointRecord, tracepoint) == 16, "TracepointRecord.tracepoint");
+_Static_assert(__builtin_offsetof(struct TracepointRecord, bytes) == 20, "TracepointRecord.bytes");
+_Static_assert(__builtin_offsetof(struct TracepointRecord, interrupt) == 22, "TracepointRecord.interrupt");
+_Static_assert(__builtin_offsetof(struct TracepointRecord, cpu) == 24, "TracepointRecord.cpu");
+_Static_assert(__builtin_offsetof(struct TracepointRecord, reserved) == 28, "TracepointRecord.reserved");
 
 struct RingRecord {
 	__u64 stamp;
