@@ -16,6 +16,8 @@ pub struct Identity {
     pub age: u32,
     /// The PDB's name as the linker knew it, often with a path.
     pub pdb: String,
+    /// When the image was linked, as its header says: tells whether this is the file that was loaded.
+    pub stamp: u32,
 }
 
 /// Longest name of a PDB that is believed.
@@ -29,7 +31,13 @@ pub fn identity(file: impl Read + Seek) -> Option<Identity> {
     let codeview = object::Object::pdb_info(&image).ok()??;
     let name = codeview.path();
     let name = &name[..name.len().min(NAME_MAX)];
-    Some(Identity { guid: Guid(codeview.guid()), age: codeview.age(), pdb: String::from_utf8_lossy(name).into_owned() })
+    let stamp = match &image {
+        object::File::Pe32(image) => image.nt_headers().file_header.time_date_stamp.get(object::LittleEndian),
+        object::File::Pe64(image) => image.nt_headers().file_header.time_date_stamp.get(object::LittleEndian),
+        _ => 0,
+    };
+    let pdb = String::from_utf8_lossy(name).into_owned();
+    Some(Identity { guid: Guid(codeview.guid()), age: codeview.age(), pdb, stamp })
 }
 
 /// The identity of the image that the kernel names so.
@@ -71,16 +79,41 @@ mod tests {
         assert_eq!(identity_of("no such file"), None);
     }
 
+    proptest::proptest! {
+        #[test]
+        fn a_damaged_image_has_an_identity_or_none_and_harms_nobody(
+            at in proptest::collection::vec((0_usize..1024, proptest::num::u8::ANY), 1..20),
+            length in 0_usize..100_000,
+        ) {
+            // Without the fixture the bytes say MZ and PE, and little else.
+            let mut bytes = std::fs::read(FIXTURE).unwrap_or_else(|_| {
+                let mut bytes = vec![0; 1024];
+                bytes[..2].copy_from_slice(b"MZ");
+                bytes[0x3c] = 0x40;
+                bytes[0x40..0x44].copy_from_slice(b"PE\0\0");
+                bytes
+            });
+            at.iter().for_each(|(at, byte)| bytes[*at] = *byte);
+            bytes.truncate(length);
+            if let Some(identity) = identity(Cursor::new(bytes)) {
+                proptest::prop_assert!(identity.pdb.len() <= 3 * NAME_MAX);
+            }
+        }
+    }
+
+    const FIXTURE: &str =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/fixtures/etl/syzygy-test_types_x64.dll");
+
     #[test]
     fn the_identity_of_a_real_image_is_that_of_its_pdb() {
-        let image = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/fixtures/etl/syzygy-test_types_x64.dll");
-        let Ok(file) = File::open(image) else {
+        let Ok(file) = File::open(FIXTURE) else {
             eprintln!("skipped: the fixture is not here");
             return;
         };
         let identity = identity(file).unwrap();
         assert_eq!(identity.guid.to_string(), "988a0d29-3b0e-42e4-8a13-9ddd7f0f2bc1");
         assert_eq!(identity.age, 1);
+        assert_ne!(identity.stamp, 0);
         assert!(identity.pdb.ends_with("test_types.dll.pdb"), "{}", identity.pdb);
     }
 }

@@ -46,7 +46,7 @@ const FLUSH_SECONDS: u32 = 1;
 /// StartTrace, ControlTrace and QueryAllTraces take.
 #[repr(C, align(8))]
 #[derive(Clone)]
-pub(crate) struct Properties {
+pub struct Properties {
     bytes: [u8; BUFFER_SIZE],
 }
 
@@ -113,7 +113,6 @@ impl Properties {
     }
 
     /// The bytes, for the API.
-    #[cfg_attr(not(any(windows, feature = "type-check", test)), allow(dead_code))]
     pub(crate) fn as_mut_ptr(&mut self) -> *mut u8 {
         self.bytes.as_mut_ptr()
     }
@@ -165,7 +164,6 @@ pub(crate) fn interval_of(bytes: [u8; 8]) -> u32 {
 }
 
 /// EVENT_FILTER_EVENT_ID: only these ids pass.
-#[cfg_attr(not(any(windows, feature = "type-check", test)), allow(dead_code))]
 pub(crate) fn event_id_filter(ids: &[u16]) -> Vec<u8> {
     let count = u16::try_from(ids.len()).unwrap_or(u16::MAX);
     let head = [1, 0].into_iter().chain(count.to_le_bytes());

@@ -1,11 +1,12 @@
 //! Sessions that a recorder left behind: ETW keeps them, and their buffers,
 //! until somebody stops them or the machine restarts.
 
-use crate::plan::NAME_PREFIX;
+use crate::plan::{NAME_PREFIX, WATCH_SUFFIX};
 
 /// The process that a session's name belongs to; `None` for a session of somebody else's.
 fn owner(name: &str) -> Option<u32> {
     let digits = name.strip_prefix(NAME_PREFIX)?;
+    let digits = digits.strip_suffix(WATCH_SUFFIX).unwrap_or(digits);
     // `+5` and `007` parse as numbers, but no recorder writes its id so.
     digits.parse().ok().filter(|pid: &u32| pid.to_string() == digits)
 }
@@ -29,6 +30,11 @@ mod tests {
     #[test]
     fn the_session_of_a_recorder_that_is_gone_is_left_over() {
         assert_eq!(left(&["syscollect-5", "syscollect-6"], &[6]), ["syscollect-5"]);
+    }
+
+    #[test]
+    fn a_recorder_that_is_gone_left_its_watch_of_images_too() {
+        assert_eq!(left(&["syscollect-5-images", "syscollect-6-images"], &[6]), ["syscollect-5-images"]);
     }
 
     #[test]

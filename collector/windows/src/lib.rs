@@ -11,17 +11,26 @@
 //! All but `system` is plain Rust and tested everywhere. The feature `type-check`
 //! compiles `system` on other systems too, where it can be checked but not linked.
 
+mod append;
 mod error;
+mod identify;
 mod identity;
+mod images;
+// Only `system` uses all of them.
+#[cfg_attr(not(any(windows, feature = "type-check")), allow(dead_code))]
 mod layouts;
 mod leftovers;
 mod losses;
 mod plan;
 mod session;
+#[cfg(any(windows, feature = "type-check"))]
+pub mod system;
 
 pub use error::{Error, Status};
+pub use identify::identify;
 pub use identity::{Identity, identity, identity_of};
-pub use layouts::Counts;
+pub use images::Image;
+pub use layouts::{Counts, Properties};
 pub use losses::losses;
 pub use plan::{ClassicEvent, FREQUENCY_MAX, Options, Place, Plan, Provider, Stacks};
 pub use session::{Control, Handle, Information, Session};

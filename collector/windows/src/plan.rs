@@ -12,6 +12,8 @@ pub const FREQUENCY_MAX: u32 = 8190;
 
 /// Every session of syscollect's begins so; its process id follows.
 pub(crate) const NAME_PREFIX: &str = "syscollect-";
+/// And so ends the one that watches images.
+pub(crate) const WATCH_SUFFIX: &str = "-images";
 
 /// Which events carry the stack of the thread that they are about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
