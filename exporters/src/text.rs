@@ -4,13 +4,13 @@
 //! of the recorded machine are escaped, so that a name with a line break in it
 //! still makes one line.
 
-use crate::ExportError;
+use crate::{ExportError, words};
 use rustc_hash::FxHashMap;
 use std::io::Write;
 use syscollect_model::{
-    Event, Exporter, Field, Fields, LocationId, LockAction, LockEvent, Loss, MemoryEvent, OffCpu, ProcessId,
-    RecorderSummary, Sample, Scope, SessionInfo, SleepState, Slice, SliceMore, StackId, StringId, Switch, Tables,
-    ThreadId, Time, TrackId, Value, Wakeup,
+    Event, Exporter, Field, Fields, GpuJob, GpuJobEnd, LocationId, LockAction, LockEvent, Loss, MemoryEvent, OffCpu,
+    ProcessId, RecorderSummary, Sample, Scope, SessionInfo, SleepState, Slice, SliceMore, StackId, StringId, Switch,
+    Tables, ThreadId, Time, TrackId, Value, Wakeup,
 };
 
 /// Writes a session as readable lines.
@@ -94,7 +94,7 @@ impl<W: Write> Exporter for TextExporter<W> {
             Event::SliceBegin(..) | Event::SliceMore(..) | Event::SliceEnd(..) | Event::Instant(..) => {
                 self.slice(event, tables)
             }
-            other => describe(other, tables),
+            other => describe(time, other, tables),
         };
         let nanoseconds = time.0.saturating_sub(origin.0);
         self.line = format!("{:>9}.{:03} {words}", nanoseconds / 1000, nanoseconds % 1000);
@@ -119,7 +119,7 @@ impl<W: Write> Exporter for TextExporter<W> {
 }
 
 /// An event in words, without its time.
-fn describe(event: &Event, tables: &Tables) -> String {
+fn describe(time: Time, event: &Event, tables: &Tables) -> String {
     match event {
         Event::Switch(switch) => switch_words(switch, tables),
         Event::Wakeup(wakeup) => wakeup_words(wakeup, tables),
@@ -138,7 +138,7 @@ fn describe(event: &Event, tables: &Tables) -> String {
         Event::Counter(track, value) => format!("{} = {value}", track_name(*track, tables)),
         Event::Loss(loss) => format!("lost {}", loss_words(loss)),
         Event::SliceBegin(..) | Event::SliceMore(..) | Event::SliceEnd(..) | Event::Instant(..) => String::new(),
-        Event::GpuJob(track, job) => format!("{} {job:?}", track_name(*track, tables)),
+        Event::GpuJob(track, job) => format!("{} {}", track_name(*track, tables), job_words(job, time, tables)),
         Event::Lock(event) => lock_words(event, tables),
         Event::Memory(event) => memory_words(event, tables),
         Event::Crash(crash) => {
@@ -147,6 +147,34 @@ fn describe(event: &Event, tables: &Tables) -> String {
             format!("crash {} {signal}{address}{}", thread(crash.thread, tables), stack_words(crash.stack, tables))
         }
     }
+}
+
+/// The name, how it ended, by whom, and how long before its end each stage was.
+fn job_words(job: &GpuJob, end: Time, tables: &Tables) -> String {
+    let ended = match job.end {
+        GpuJobEnd::Finished => "finished",
+        GpuJobEnd::Failed => "failed",
+        GpuJobEnd::Unfinished => "unfinished",
+        GpuJobEnd::WithoutBeginning => "ended without a beginning",
+    };
+    let mut words = format!("job {} {ended}", text(job.name, tables));
+    if let Some(id) = job.thread {
+        words += &format!(" of {}", thread(id, tables));
+    }
+    if let Some(context) = job.context {
+        words += &format!(" context={context:#x}");
+    }
+    let stages = [("submitted", job.submitted), ("queued", job.queued), ("started", job.started)];
+    for (stage, time) in stages.into_iter().filter_map(|(stage, time)| Some((stage, time?))) {
+        words += &format!(" {stage}=-{}ns", end.0.saturating_sub(time.0));
+    }
+    if let Some(fence) = job.fence {
+        words += &format!(" fence={}", words::fence(fence));
+    }
+    if !job.waited_for.is_empty() {
+        words += &format!(" waited for {}", words::fences(&job.waited_for));
+    }
+    words + &fields_words(&job.fields, tables)
 }
 
 /// The name, then what else is said, in the order of the model.

@@ -1,7 +1,7 @@
 //! What slices and instants say, in words: for formats whose markers are texts.
 
 use std::borrow::Cow;
-use syscollect_model::{Fields, Slice, StringId, Tables, Value};
+use syscollect_model::{Fence, Fields, GpuJob, GpuJobEnd, Slice, StringId, Tables, Time, Value};
 
 /// The name of the field that needs no name: what a zone or a message says.
 pub(crate) const TEXT: &str = "text";
@@ -91,6 +91,39 @@ pub(crate) fn amend(fields: &mut Fields, more: &Fields) {
 /// Whether an instant is a message.
 pub(crate) fn is_message(slice: &Slice, tables: &Tables) -> bool {
     slice.category.is_some_and(|category| tables.strings.get(category) == MESSAGE)
+}
+
+/// A fence as drivers' own tools write it.
+pub(crate) fn fence(fence: Fence) -> String {
+    format!("{}:{}", fence.context, fence.sequence)
+}
+
+/// Fences, in the order of the model.
+pub(crate) fn fences(list: &[Fence]) -> String {
+    list.iter().map(|one| fence(*one)).collect::<Vec<_>>().join(", ")
+}
+
+/// How a job of a GPU ended.
+pub(crate) fn job_end(end: GpuJobEnd) -> &'static str {
+    match end {
+        GpuJobEnd::Finished => "finished",
+        GpuJobEnd::Failed => "failed",
+        GpuJobEnd::Unfinished => "not ended when the recording did, or its end was lost",
+        GpuJobEnd::WithoutBeginning => "ended before it began, or its beginning was lost",
+    }
+}
+
+/// The stages of a job that ended then, as far as they are known, with their nanoseconds.
+pub(crate) fn stages(job: &GpuJob, end: Time) -> impl Iterator<Item = (&'static str, u64)> {
+    let time = |from: Option<Time>, to: Option<Time>| Some(to?.0.saturating_sub(from?.0));
+    let end = Some(end);
+    let stages = [
+        ("submitted to queued", time(job.submitted, job.queued)),
+        ("queued to started", time(job.queued, job.started)),
+        ("submitted to started", time(job.submitted, job.started)),
+        ("ran", time(job.started, end)),
+    ];
+    stages.into_iter().filter_map(|(name, time)| Some((name, time?)))
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@
 //! | locks | slices by holder on tracks below "Locks" of the process, "waiting for ..." below the thread |
 //! | memory | counters below "Memory" of the process |
 //! | crashes | instants on the thread and on "Crash" of the process |
+//! | GPU jobs | slices on a track for each queue, below "GPU" of the machine or of the process; see below |
 //! | colours | left out: there is no field for them |
 //! | losses | instants on the track "Losses"; exact totals in the statistics of severity `data_loss` |
 //! | the session, the recorder's summary | `SystemInfo`, `CpuInfo`, metadata `trace_attribute.syscollect.*` |
@@ -25,10 +26,16 @@
 //! CLOCK_BOOTTIME, which needs no conversion; the UI draws one flame graph over
 //! all perf sessions, hence the root frames; samples without a stack are shown
 //! without one.
+//!
+//! GPU jobs are track events, not `GpuRenderStageEvent`s: what joins those by an
+//! arrow to the thread that submitted them (`TrackEvent` extension 3000,
+//! `gpu_correlation`) is read by trace_processor v55.3 but not by the UI v52, and
+//! what they say beside their name can only be text.
 
 mod context;
 mod details;
 mod fields;
+mod gpu;
 mod intern;
 mod lane;
 mod locks;
@@ -43,9 +50,11 @@ mod stream;
 mod threads;
 mod tracks;
 
-use crate::ExportError;
 use crate::heap::Heap;
+use crate::narrow::narrow;
+use crate::{ExportError, ProcessFilter};
 use context::Context;
+use gpu::GpuJobs;
 use locks::LockTracks;
 use packets::{Sequence, Timebase};
 use samples::{CpuMode, Samples};
@@ -86,6 +95,8 @@ fn cpu_index(cpu: u32) -> usize {
 /// ```
 pub struct PerfettoExporter<W: Write> {
     stream: Stream<W>,
+    /// Only these processes.
+    process: Option<ProcessFilter>,
     system: Sequence,
     threads: Threads,
     sched: Scheduling,
@@ -96,6 +107,7 @@ pub struct PerfettoExporter<W: Write> {
     slices: Slices,
     locks: LockTracks,
     heap: Heap,
+    gpu: GpuJobs,
     /// The last event; `None` before the first.
     last: Option<Time>,
 }
@@ -106,6 +118,7 @@ impl<W: Write> PerfettoExporter<W> {
     pub fn new(out: W) -> Self {
         Self {
             stream: Stream::new(out, 1),
+            process: None,
             system: Sequence::new(1),
             threads: Threads::new(Sequence::new(2)),
             sched: Scheduling::new(Sequence::new(3)),
@@ -113,11 +126,18 @@ impl<W: Write> PerfettoExporter<W> {
             slices: Slices::default(),
             locks: LockTracks::default(),
             heap: Heap::default(),
+            gpu: GpuJobs::default(),
             samples: Samples::new(5, sample_timebase(&SessionInfo::default()), None),
             off_cpu: Samples::new(6, event_timebase("off-CPU stacks"), Some("[off-CPU]")),
             wakers: Samples::new(7, event_timebase("waker stacks"), Some("[waker]")),
             last: None,
         }
+    }
+
+    /// Only these processes, who wakes them, and what belongs to the machine; all of them where `process` is `None`.
+    /// The CPUs are idle where they run others.
+    pub fn only(self, process: Option<ProcessFilter>) -> Self {
+        Self { process, ..self }
     }
 
     /// Writes what is still held and gives the output back.
@@ -132,6 +152,9 @@ impl<W: Write> PerfettoExporter<W> {
     #[inline]
     fn switch(&mut self, time: Time, switch: &Switch, tables: &Tables) -> Result<(), ExportError> {
         let Self { stream, threads, sched, .. } = self;
+        if self.process.is_some() && sched.stays_idle(switch) {
+            return Ok(());
+        }
         if let Some(previous) = switch.previous {
             threads.ensure(stream, sched, time, previous, tables)?;
         }
@@ -162,7 +185,7 @@ impl<W: Write> PerfettoExporter<W> {
         threads.ensure(stream, sched, time, wakeup.wakee, tables)?;
         sched.wakeup(stream, time, wakeup, &threads.names, tables)?;
         match (wakeup.waker, wakeup.stack) {
-            (Some(waker), Some(_)) => {
+            (Some(waker), Some(_)) if wanted(self.process.as_ref(), waker, tables) => {
                 self.wakers.write(stream, tables, (time, wakeup.cpu, waker), CpuMode::Kernel, wakeup.stack)
             }
             _ => Ok(()),
@@ -211,7 +234,7 @@ impl<W: Write> PerfettoExporter<W> {
         if let Some(thread) = thread_of(event, tables) {
             self.threads.ensure(&mut self.stream, &mut self.sched, time, thread, tables)?;
         }
-        let Self { stream, sched, tracks, slices, locks, heap, .. } = self;
+        let Self { stream, sched, tracks, slices, locks, heap, gpu, .. } = self;
         let at = &mut Context { stream, time, tables };
         match *event {
             Event::Counter(track, value) => tracks.counter(at, sched, (track, value)),
@@ -225,6 +248,7 @@ impl<W: Write> PerfettoExporter<W> {
             Event::Lock(ref event) => locks.event(tracks, at, event),
             Event::Memory(ref event) => memory::event(heap, tracks, at, event),
             Event::Crash(ref crash) => slices::crash(tracks, at, crash),
+            Event::GpuJob(track, ref job) => gpu.job(tracks, at, track, job),
             Event::Loss(ref loss) => {
                 if let Some(cpu) = loss.cpu {
                     sched.gap(cpu, loss.between.map_or(time, |(from, _)| from));
@@ -259,9 +283,19 @@ impl<W: Write> Exporter for PerfettoExporter<W> {
     #[inline]
     fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), ExportError> {
         if self.last.is_none() {
-            self.threads.begin(&mut self.stream, time, tables)?;
+            let Self { stream, threads, process, .. } = self;
+            threads.begin(stream, time, |thread| wanted(process.as_ref(), thread, tables), tables)?;
         }
         self.last = Some(time);
+        let narrowed;
+        let event = match &self.process {
+            None => event,
+            Some(filter) => {
+                let Some(rest) = narrow(filter, event, tables) else { return Ok(()) };
+                narrowed = rest;
+                &*narrowed
+            }
+        };
         match event {
             Event::Switch(switch) => self.switch(time, switch, tables),
             Event::Wakeup(wakeup) => self.wakeup(time, wakeup, tables),
@@ -281,6 +315,11 @@ impl<W: Write> Exporter for PerfettoExporter<W> {
     }
 }
 
+/// Whether a thread is of those processes that are written.
+fn wanted(filter: Option<&ProcessFilter>, thread: ThreadId, tables: &Tables) -> bool {
+    thread == Tables::IDLE_THREAD || filter.is_none_or(|filter| filter.matches(tables.thread(thread).process, tables))
+}
+
 /// The thread that an event on a track belongs to: the reader is to know it before.
 #[inline]
 fn thread_of(event: &Event, tables: &Tables) -> Option<ThreadId> {
@@ -293,6 +332,7 @@ fn thread_of(event: &Event, tables: &Tables) -> Option<ThreadId> {
         }
         Event::Lock(LockEvent { thread, .. }) | Event::Memory(MemoryEvent { thread, .. }) => Some(thread),
         Event::Crash(Crash { thread, .. }) => Some(thread),
+        Event::GpuJob(_, ref job) => job.thread,
         _ => None,
     }
 }

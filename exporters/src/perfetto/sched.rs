@@ -74,6 +74,13 @@ impl Scheduling {
         lane.gap.get_or_insert(since);
     }
 
+    /// Whether a switch changes nothing: both threads were left out, and idle stands for them.
+    pub(crate) fn stays_idle(&self, switch: &Switch) -> bool {
+        const IDLE: Option<ThreadId> = Some(Tables::IDLE_THREAD);
+        let lane = self.lanes.get(cpu_index(switch.cpu));
+        switch.previous == IDLE && Some(switch.next) == IDLE && lane.is_some_and(|lane| lane.runs(IDLE))
+    }
+
     /// A context switch.
     #[inline]
     pub(crate) fn switch<W: Write>(

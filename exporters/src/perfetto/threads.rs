@@ -78,18 +78,19 @@ impl Threads {
         }
     }
 
-    /// Writes everything that was there before the first event.
+    /// Writes everything wanted that was there before the first event.
     pub(crate) fn begin<W: Write>(
         &mut self,
         stream: &mut Stream<W>,
         time: Time,
+        wanted: impl Fn(ThreadId) -> bool,
         tables: &Tables,
     ) -> Result<(), ExportError> {
         let threads: Vec<ThreadId> = (0..tables.threads.len() as u32)
             .map(ThreadId)
             .filter(|id| {
                 let row = tables.thread(*id);
-                row.start.is_none() && tables.process(row.process).start.is_none()
+                row.start.is_none() && tables.process(row.process).start.is_none() && wanted(*id)
             })
             .collect();
         for some in threads.chunks(TREE_ROWS) {

@@ -37,6 +37,9 @@ const MERGE_BY_KEY: u64 = 3;
 /// The name of a thread's track that is shown as the thread's own.
 const ZONES: &str = "Zones";
 
+/// What queues of GPUs lie below.
+const GPU: &str = "GPU";
+
 /// What a track of the file stands for; each has one id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Place {
@@ -53,6 +56,8 @@ pub(crate) enum Place {
     Lock(syscollect_model::LockId, usize),
     /// A pool of memory.
     Pool(ProcessId, Option<StringId>),
+    /// What the queues of the machine's GPUs lie below.
+    Gpu,
 }
 
 /// What a descriptor says beside its parent and name.
@@ -172,6 +177,10 @@ impl Tracks {
             TrackKind::Counter { unit } => Shape::Counter(strings.get(unit)),
         };
         let parent = match row.scope {
+            Scope::Machine if row.kind == TrackKind::GpuQueue => {
+                Some(self.place(at, Place::Gpu, None, Some(GPU), Shape::Slices)?)
+            }
+            Scope::Process(process) if row.kind == TrackKind::GpuQueue => Some(self.of_process(at, process, GPU)?),
             Scope::Machine => None,
             Scope::Cpu(_) => {
                 Some(self.place(at, Place::Cpus(row.name), None, Some(strings.get(row.name)), Shape::Slices)?)

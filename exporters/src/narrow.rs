@@ -9,8 +9,9 @@ const IDLE: OffCpu =
     OffCpu { state: SleepState::Runnable, preempted: false, io_wait: false, blocked_in: None, stack: None };
 
 /// What is left of an event: nothing, or all, or, of a switch, the side that
-/// concerns those processes. The machine's own counters, slices and losses stay.
-pub(super) fn narrow<'a>(filter: &ProcessFilter, event: &'a Event, tables: &Tables) -> Option<Cow<'a, Event>> {
+/// concerns those processes. The machine's own counters, slices and losses stay,
+/// and so do jobs of its GPUs of which nobody knows whose they are.
+pub(crate) fn narrow<'a>(filter: &ProcessFilter, event: &'a Event, tables: &Tables) -> Option<Cow<'a, Event>> {
     let wanted = |process: ProcessId| process != Tables::IDLE_PROCESS && filter.matches(process, tables);
     let runs = |thread: ThreadId| wanted(tables.thread(thread).process);
     let lies = |track: TrackId| match tables.track(track).scope {
@@ -26,11 +27,11 @@ pub(super) fn narrow<'a>(filter: &ProcessFilter, event: &'a Event, tables: &Tabl
         Event::ProcessStart(id) | Event::ProcessExec(id, _) | Event::ProcessEnd(id) => wanted(*id),
         Event::ThreadStart(id) | Event::ThreadName(id, _) | Event::ThreadEnd(id) => runs(*id),
         Event::Counter(track, _)
-        | Event::GpuJob(track, _)
         | Event::SliceBegin(track, _)
         | Event::SliceMore(track, _)
         | Event::SliceEnd(track)
         | Event::Instant(track, _) => lies(*track),
+        Event::GpuJob(track, job) => job.thread.map_or_else(|| lies(*track), runs),
         Event::Lock(event) => runs(event.thread),
         Event::Memory(event) => runs(event.thread),
         Event::Crash(crash) => runs(crash.thread),
