@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 
 /// Where a capture is read from. Never mapped: a file that someone cuts off
 /// while it is read gives an error here, not a signal.
@@ -42,7 +41,7 @@ impl Source {
 fn read_file(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
     let mut count = 0;
     while count < buffer.len() {
-        match file.read_at(&mut buffer[count..], offset + count as u64) {
+        match read_some(file, offset + count as u64, &mut buffer[count..]) {
             Ok(0) => break,
             Ok(more) => count += more,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -50,4 +49,14 @@ fn read_file(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         }
     }
     Ok(count)
+}
+
+#[cfg(unix)]
+fn read_some(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, buffer, offset)
+}
+
+#[cfg(windows)]
+fn read_some(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, buffer, offset)
 }
