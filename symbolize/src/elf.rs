@@ -3,13 +3,13 @@
 //! Files come from processes of any user, so every size here is checked before
 //! memory is set aside for it.
 
+use crate::os::read_at;
 use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::elf::{CompressionHeader, FileHeader, NoteIterator, ProgramHeader, SectionHeader};
 use object::{Endianness, ReadCache, ReadRef};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use syscollect_model::BuildId;
 
 /// No linker writes a larger table of notes; larger ones are not read.
@@ -105,7 +105,7 @@ impl Layout {
 
 fn class(file: &File) -> Option<elf::FileClass> {
     let mut ident = [0u8; 5];
-    file.read_exact_at(&mut ident, 0).ok()?;
+    Positioned::new(file).ok()?.read_exact(&mut ident).ok()?;
     (ident[..4] == elf::ELFMAG).then_some(elf::FileClass(ident[4]))
 }
 
@@ -218,7 +218,7 @@ impl<'f> Positioned<'f> {
 
 impl Read for Positioned<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let read = self.file.read_at(bytes, self.position)?;
+        let read = read_at(self.file, bytes, self.position)?;
         self.position += read as u64;
         Ok(read)
     }

@@ -1,11 +1,10 @@
 //! Files of mapped code, held open from when they are seen until they are named.
 
+use crate::os::{FileIdentity, identity, raise_descriptor_limit, regular_file, reopen};
 use crate::{build_id_of, vdso};
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use syscollect_model::{BuildId, Mapping};
 
@@ -13,9 +12,6 @@ use syscollect_model::{BuildId, Mapping};
 const HELD_MAX: usize = 4096;
 /// Descriptors left to everything else in the process.
 const OTHERS: u64 = 512;
-
-/// A file by what never changes with its name: device, inode, size, time of last write.
-type FileIdentity = (u64, u64, u64, i64, i64);
 
 /// Files of mapped modules, held open, by path and build id.
 ///
@@ -204,40 +200,7 @@ fn candidates(mapping: &Mapping) -> Vec<Candidate> {
     found
 }
 
-/// Looks at what lies at `path` without opening it: opening a FIFO blocks, and a device may act.
-fn regular_file(path: &Path) -> io::Result<(File, Metadata)> {
-    let place = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)?;
-    let data = place.metadata()?;
-    if data.is_file() { Ok((place, data)) } else { Err(io::ErrorKind::InvalidInput.into()) }
-}
-
-/// Opens for reading what [`regular_file`] found, whatever its name shows by now.
-fn reopen(place: &File) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
-        .open(format!("/proc/self/fd/{}", place.as_raw_fd()))
-}
-
 /// Opens `path` for reading if it is a regular file.
 pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     reopen(&regular_file(path)?.0)
-}
-
-fn identity(data: &Metadata) -> FileIdentity {
-    (data.dev(), data.ino(), data.size(), data.mtime(), data.mtime_nsec())
-}
-
-/// Raises the soft limit of open files towards `wanted`; what it is then.
-fn raise_descriptor_limit(wanted: u64) -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is writable for the whole call.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } != 0 {
-        return 0;
-    }
-    let before = limit.rlim_cur;
-    limit.rlim_cur = before.max(wanted.min(limit.rlim_max));
-    // SAFETY: `limit` is readable for the whole call.
-    let raised = limit.rlim_cur == before || unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) } == 0;
-    if raised { limit.rlim_cur } else { before }
 }

@@ -31,6 +31,7 @@ mod held;
 mod kallsyms;
 mod kernel;
 mod module;
+mod os;
 mod source;
 mod symbolizer;
 mod vdso;

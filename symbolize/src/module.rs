@@ -2,10 +2,10 @@
 
 use crate::elf::Layout;
 use crate::held::{names_a_file, open_regular, plain_path};
+use crate::os::path_of;
 use crate::source::{ElfSource, Named};
 use crate::{HeldFiles, ModuleRequest, Options, build_id_of, vdso};
 use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use syscollect_model::{BuildId, Symbol, SymbolTable};
 
@@ -133,8 +133,7 @@ fn names(
         }
     }
     if names.iter().any(Option::is_none) {
-        let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
-        fill(&mut names, addresses, &ElfSource::new(&path, &options.debug_dirs), layout, options, notes);
+        fill(&mut names, addresses, &ElfSource::new(&path_of(file), &options.debug_dirs), layout, options, notes);
     }
     names
 }

@@ -1,10 +1,8 @@
 //! The kernel's library in every process, which is no file.
 
-use std::ffi::CStr;
+use crate::os::copy_of_memory;
 use std::fs::File;
-use std::io::{self, Write};
-use std::os::fd::FromRawFd;
-use std::os::unix::fs::FileExt;
+use std::io;
 
 /// Its path in mappings.
 pub(crate) const PATH: &str = "[vdso]";
@@ -18,11 +16,7 @@ pub(crate) fn own() -> io::Result<File> {
     let line = maps.lines().find(|line| line.ends_with(PATH)).ok_or(io::ErrorKind::NotFound)?;
     let (start, end) = range(line).ok_or(io::ErrorKind::InvalidData)?;
     let size = end.checked_sub(start).filter(|size| *size <= SIZE_MAX).ok_or(io::ErrorKind::InvalidData)?;
-    let mut bytes = vec![0; size as usize];
-    File::open("/proc/self/mem")?.read_exact_at(&mut bytes, start)?;
-    let mut file = memory_file(c"vdso")?;
-    file.write_all(&bytes)?;
-    Ok(file)
+    copy_of_memory(c"vdso", start, size as usize)
 }
 
 /// Whether a mapping that begins at `start` belongs to a program of our bitness:
@@ -34,14 +28,4 @@ pub(crate) fn is_ours(start: u64) -> bool {
 fn range(maps_line: &str) -> Option<(u64, u64)> {
     let (start, end) = maps_line.split_whitespace().next()?.split_once('-')?;
     Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?))
-}
-
-fn memory_file(name: &CStr) -> io::Result<File> {
-    // SAFETY: `name` is a C string that lives through the call, which keeps no pointer to it.
-    let descriptor = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
-    if descriptor < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor is open, and nothing else owns it.
-    Ok(unsafe { File::from_raw_fd(descriptor) })
 }

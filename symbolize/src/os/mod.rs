@@ -1,0 +1,17 @@
+//! What looking at files that are in use asks of the system.
+//!
+//! Recordings of Linux are named on Linux, where their files are. Elsewhere
+//! there are no such files, and every look-up says so.
+
+#[cfg(not(target_os = "linux"))]
+mod elsewhere;
+#[cfg(target_os = "linux")]
+mod linux;
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) use elsewhere::*;
+#[cfg(target_os = "linux")]
+pub(crate) use linux::*;
+
+/// A file by what never changes with its name: device, inode, size, time of last write.
+pub(crate) type FileIdentity = (u64, u64, u64, i64, i64);
