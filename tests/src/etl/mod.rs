@@ -3,8 +3,10 @@
 //! They lie beside the repository, not in it: `../shared/fixtures/etl`. Where
 //! they are missing, a test that needs one says so and passes.
 
+mod fake;
 mod repeat;
 
+pub use fake::{FakeTrace, classic, event, event_with, perf_info, system};
 pub use repeat::repeated;
 
 use flate2::read::{DeflateDecoder, GzDecoder};

@@ -35,6 +35,7 @@ pub(super) struct BufferHeader {
 impl BufferHeader {
     /// `None` where no buffer begins.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
+        let bytes = bytes.get(..HEADER)?;
         let flags = u16_at(bytes, 0x34)?;
         let cpu = match flags & FLAG_PROCESSOR_INDEX {
             0 => u16_at(bytes, 0x28)? & 0xff,
@@ -91,9 +92,14 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
-    /// `usual` is how many bytes a buffer of this file probably has.
+    /// `usual` is how many bytes a buffer of this file probably has, and what is read at once.
     pub(super) fn new(usual: usize) -> Self {
         Self { raw: vec![0; usual.clamp(HEADER, LARGEST)], ..Self::default() }
+    }
+
+    /// It has no memory yet.
+    pub(super) fn is_unused(&self) -> bool {
+        self.raw.is_empty()
     }
 
     /// The CPU that wrote it.

@@ -1,6 +1,6 @@
 //! Where the buffers of a file lie, and in which order each CPU filled them.
 
-use super::buffer::{BufferHeader, Expansion, HEADER, LARGEST};
+use super::buffer::{BufferHeader, Expansion, HEADER};
 use super::record::first_timestamp;
 use super::source::Source;
 use super::xpress;
@@ -34,8 +34,8 @@ pub(super) enum Step {
 pub(super) struct Walk<'a> {
     source: &'a Source,
     offset: u64,
-    /// What a buffer takes where its header does not say it; `None` where each takes its own.
-    usual: Option<usize>,
+    /// What every buffer takes; `None` where each takes its own.
+    fixed: Option<usize>,
     /// The bytes of the last buffer that was found: its header and a part of its data.
     glimpse: [u8; GLIMPSE],
     length: usize,
@@ -45,8 +45,8 @@ pub(super) struct Walk<'a> {
 const GLIMPSE: usize = HEADER + 128;
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(source: &'a Source, usual: Option<usize>) -> Self {
-        Self { source, offset: 0, usual, glimpse: [0; GLIMPSE], length: 0 }
+    pub(super) fn new(source: &'a Source, fixed: Option<usize>) -> Self {
+        Self { source, offset: 0, fixed, glimpse: [0; GLIMPSE], length: 0 }
     }
 
     /// The time stamp of the first record of the buffer that was found last.
@@ -60,15 +60,14 @@ impl<'a> Walk<'a> {
         first_timestamp(&expanded[..length])
     }
 
-    /// What to do where no buffer begins.
+    /// What lies where no buffer begins. Where all buffers are alike, the next one
+    /// is looked for where it has to be.
     fn no_buffer(&self) -> Step {
         let rest = self.source.length() - self.offset;
-        let header = &self.glimpse[..self.length.min(HEADER)];
-        match self.usual {
-            Some(usual) if header.iter().all(|byte| *byte == 0) => Step::Unused(rest.min(usual as u64)),
-            Some(usual) => Step::Stray(rest.min(usual as u64)),
-            None if header.iter().all(|byte| *byte == 0) => Step::Unused(rest),
-            None => Step::Stray(rest),
+        let bytes = self.fixed.map_or(rest, |fixed| rest.min(fixed as u64));
+        match self.glimpse[..self.length.min(HEADER)].iter().all(|byte| *byte == 0) {
+            true => Step::Unused(bytes),
+            false => Step::Stray(bytes),
         }
     }
 }
@@ -83,8 +82,8 @@ impl Iterator for Walk<'_> {
         self.length = self.source.read_at(&mut self.glimpse, self.offset).unwrap_or(0);
         let offset = self.offset;
         let step = match BufferHeader::parse(&self.glimpse[..self.length]) {
-            Some(header) => Step::Buffer(offset, header),
-            None => self.no_buffer(),
+            Some(header) if self.fixed.is_none_or(|fixed| fixed == header.stride) => Step::Buffer(offset, header),
+            _ => self.no_buffer(),
         };
         self.offset += match &step {
             Step::Buffer(_, header) => header.stride as u64,
@@ -130,10 +129,4 @@ impl Index {
         }
         index
     }
-}
-
-/// Bytes a buffer takes that does not say it.
-pub(super) fn usual_size(claimed: u32, first: &BufferHeader) -> usize {
-    let claimed = claimed as usize;
-    if (HEADER..=LARGEST).contains(&claimed) { claimed } else { first.stride }
 }

@@ -75,9 +75,15 @@ struct StreamCursor<'t> {
 
 impl<'t> StreamCursor<'t> {
     fn new(file_index: usize, file: &'t TraceFile, entries: &'t [Entry]) -> Self {
-        let statistics = Statistics::default();
-        let entries = entries.iter();
-        Self { file, file_index, entries, buffer: Buffer::new(file.usual), head: None, last: 0, statistics }
+        Self {
+            file,
+            file_index,
+            entries: entries.iter(),
+            buffer: Buffer::default(),
+            head: None,
+            last: 0,
+            statistics: Statistics::default(),
+        }
     }
 
     #[inline]
@@ -91,6 +97,9 @@ impl<'t> StreamCursor<'t> {
     #[cold]
     fn load(&mut self) {
         let Some(entry) = self.entries.next() else { return };
+        if self.buffer.is_unused() {
+            self.buffer = self.file.buffer();
+        }
         self.last = entry.first;
         self.buffer.load(&self.file.source, entry.offset, self.file.expansion, &mut self.statistics);
         self.find_head();

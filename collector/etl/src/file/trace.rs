@@ -3,7 +3,7 @@
 use super::buffer::{Buffer, BufferHeader, Expansion, HEADER};
 use super::error::FileError;
 use super::header::LogfileHeader;
-use super::index::{Index, Step, Stream, Walk, usual_size};
+use super::index::{Index, Step, Stream, Walk};
 use super::merged::Merged;
 use super::source::Source;
 use super::statistics::Statistics;
@@ -44,9 +44,8 @@ pub(super) struct TraceFile {
     path: PathBuf,
     pub(super) source: Source,
     pub(super) expansion: Expansion,
-    /// What a buffer of it probably takes.
-    pub(super) usual: usize,
-    is_compressed: bool,
+    /// Bytes of every buffer; `None` where they differ.
+    fixed: Option<usize>,
 }
 
 /// What all expanded buffers together may take, whatever the files claim.
@@ -117,7 +116,7 @@ impl Trace {
     pub fn scan(&self, mut each: impl FnMut(usize, &Record<'_>)) -> Statistics {
         let mut statistics = self.found.clone();
         for (number, file) in self.files.iter().enumerate() {
-            let mut buffer = Buffer::new(file.usual);
+            let mut buffer = file.buffer();
             let mut last = 0;
             for step in file.walk() {
                 let Step::Buffer(offset, _) = step else { continue };
@@ -151,12 +150,20 @@ impl TraceFile {
         let Some(header) = read_header(&source, &first, expansion) else {
             return Err(FileError::NotATrace { path, what: "its first record is not a logfile header" });
         };
-        let (usual, is_compressed) = (usual_size(header.buffer_size, &first), header.is_compressed());
-        Ok((Self { path, source, expansion, usual, is_compressed }, header))
+        // A logger's buffers are all alike until they are compressed.
+        let is_fixed = !header.is_compressed() && header.buffer_size as usize == first.stride;
+        let fixed = is_fixed.then_some(first.stride);
+        Ok((Self { path, source, expansion, fixed }, header))
     }
 
     fn walk(&self) -> Walk<'_> {
-        Walk::new(&self.source, (!self.is_compressed).then_some(self.usual))
+        Walk::new(&self.source, self.fixed)
+    }
+
+    /// The place of a buffer of this file.
+    pub(super) fn buffer(&self) -> Buffer {
+        const USUAL: usize = 64 << 10;
+        Buffer::new(self.fixed.unwrap_or(USUAL))
     }
 }
 
