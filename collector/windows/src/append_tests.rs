@@ -5,8 +5,9 @@ use crate::identify::identify;
 use crate::identity::Identity;
 use crate::images::{Image, Images, tests::identity};
 use std::path::PathBuf;
+use syscollect_etl::Guid;
 use syscollect_etl::file::{Statistics, Trace};
-use syscollect_etl::{Class, Guid};
+use syscollect_etl::payload::{Payload, decode};
 
 const SIZE: usize = 1024;
 
@@ -68,14 +69,11 @@ fn file(bytes: &[u8]) -> tempfile::NamedTempFile {
 fn identities(path: &Path) -> (Vec<(u64, u64)>, Statistics, u32) {
     let trace = Trace::open(&[path.into()]).unwrap();
     let mut found = Vec::new();
-    let class = Class::Classic { class: Guid::from_u128(0xb3e675d7_2554_4f18_830b_2762732560de), opcode: 36 };
     let statistics = trace.scan(|_, record| {
-        if record.class == class {
-            assert_eq!(record.cpu, 3);
-            assert_eq!(record.payload[8], 9, "the process");
-            assert_eq!(record.payload[12..28], [7; 16], "the GUID");
-            assert_eq!(record.payload[28..], [3, 0, 0, 0, b'a', b'.', b'p', b'd', b'b', 0]);
-            found.push((u64::from_le_bytes(*record.payload.first_chunk().unwrap()), record.timestamp));
+        if let Payload::ImageDebugId(id) = decode(record) {
+            assert_eq!((record.cpu, id.pid, id.guid, id.age), (3, 9, Guid([7; 16]), 3));
+            assert_eq!(id.pdb.to_string_lossy(), "a.pdb");
+            found.push((id.base, record.timestamp));
         }
     });
     (found, statistics, trace.headers()[0].buffers_written)
