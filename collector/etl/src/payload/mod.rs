@@ -14,8 +14,10 @@
 //! for its version is [`Payload::Malformed`], never an error.
 
 mod disk;
+pub mod dxgkrnl;
 mod image;
 mod machine;
+pub mod present;
 mod process;
 mod reader;
 mod sample;

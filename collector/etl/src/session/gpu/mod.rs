@@ -1,0 +1,125 @@
+//! What GPUs do: the graphics kernel's events become jobs of engines and of
+//! contexts, presents, and vertical syncs.
+//!
+//! **Duties.** A packet goes from a thread into the queue of its context
+//! ([`queues`]), from there to an engine as a DMA packet ([`engines`]), and is
+//! done. It is told twice: as a job of its context, from the moment it was handed
+//! over, and as one of its engine, from the moment it ran. Which engine that is
+//! and what it is called is in [`topology`]. What threads show is in [`presents`],
+//! what displays do in [`displays`].
+//!
+//! **Limits.** What is open is bounded, whatever a trace says: contexts, packets
+//! of each and of all, displays, depths. What finds no room is left out.
+//!
+//! Where the GPU schedules itself there are no DMA packets. Its queues' packets
+//! then stand for them.
+
+mod displays;
+mod engines;
+mod pending;
+mod presents;
+mod queues;
+mod topology;
+
+#[cfg(test)]
+mod tests;
+
+pub(super) use topology::Topology;
+
+use super::context::Context;
+use crate::payload::dxgkrnl::{self, Change, DmaEnd, Dxgkrnl};
+use crate::payload::present;
+use crate::{Class, Guid, Record};
+use displays::Displays;
+use presents::Presents;
+use queues::Queues;
+
+/// The GPUs of one play.
+#[derive(Debug, Default)]
+pub(super) struct Gpu {
+    topology: Topology,
+    queues: Queues,
+    displays: Displays,
+    presents: Presents,
+}
+
+impl Topology {
+    /// The first pass, for records that [`Gpu::wants`].
+    pub(super) fn learn_record(&mut self, record: &Record<'_>) {
+        let Class::Provider { provider: dxgkrnl::PROVIDER, id, .. } = record.class else { return };
+        if let Some(event) = dxgkrnl::decode(id, record.version, record.payload, record.is_64_bit) {
+            self.learn(&event);
+        }
+    }
+}
+
+impl Gpu {
+    /// With what a first pass learned.
+    pub(super) fn new(topology: Topology) -> Self {
+        Self { topology, ..Self::default() }
+    }
+
+    /// Whether a provider's records belong here.
+    pub(super) fn wants(provider: &Guid) -> bool {
+        matches!(*provider, dxgkrnl::PROVIDER | present::DXGI | present::D3D9)
+    }
+
+    /// A record of a provider that [`Self::wants`].
+    pub(super) fn record(&mut self, at: &mut Context<'_, '_>, record: &Record<'_>) {
+        let Class::Provider { provider, id, .. } = record.class else { return };
+        if provider != dxgkrnl::PROVIDER {
+            if let Some(call) = present::decode(&provider, id, record.payload, record.is_64_bit) {
+                self.presents.call(at, call);
+            }
+        } else if let Some(event) = dxgkrnl::decode(id, record.version, record.payload, record.is_64_bit) {
+            self.event(at, event);
+        }
+    }
+
+    fn event(&mut self, at: &mut Context<'_, '_>, event: Dxgkrnl) {
+        let Self { topology, queues, displays, .. } = self;
+        match event {
+            Dxgkrnl::QueuePacketStart(packet) => queues.start(at, topology, packet),
+            Dxgkrnl::QueuePacketTaken { context, sequence } => queues.taken(at, context, sequence),
+            Dxgkrnl::QueuePacketStop { context, sequence, kind, timed_out, .. } => {
+                queues.stop(at, topology, (context, sequence), (kind, timed_out));
+            }
+            Dxgkrnl::DmaStart { context, queue_context, kind, id, sequence } => {
+                queues.dma_start(at, topology, (context, queue_context), (kind, id, sequence));
+            }
+            Dxgkrnl::DmaDone { context, kind, id, sequence, end } => {
+                queues.dma_end(at, topology, (context, kind, id, sequence), (end, false));
+            }
+            Dxgkrnl::DmaStop { context, kind, id, sequence, preempted } => {
+                let end = if preempted { DmaEnd::Preempted } else { DmaEnd::Completed };
+                queues.dma_end(at, topology, (context, kind, id, sequence), (end, true));
+            }
+            Dxgkrnl::VSync(sync) => displays.vsync(at, topology, sync),
+            Dxgkrnl::MmioFlip { adapter, source, layer, sequence } => {
+                displays.flip(at, topology, (adapter, source), (layer, sequence));
+            }
+            Dxgkrnl::Flip { source, interval, kind } => presents::flip(at, source, interval, kind),
+            Dxgkrnl::Blit { window, redirected } => presents::blit(at, window, redirected),
+            Dxgkrnl::Present { window, source, flags, status } => {
+                presents::present(at, (window, source, flags, status));
+            }
+            event => self.changed(at, &event),
+        }
+    }
+
+    /// Something began or is gone.
+    fn changed(&mut self, at: &mut Context<'_, '_>, event: &Dxgkrnl) {
+        if let Dxgkrnl::Context { change: Change::Stop, context: queue, .. }
+        | Dxgkrnl::HardwareQueue { change: Change::Stop, queue, .. } = *event
+        {
+            self.queues.close(at, &mut self.topology, queue);
+        }
+        self.topology.update(event);
+    }
+
+    /// The recording is over: what is open is told as unfinished.
+    pub(super) fn finish(&mut self, at: &mut Context<'_, '_>) {
+        self.queues.finish(at, &mut self.topology);
+        self.presents.finish(at);
+    }
+}
