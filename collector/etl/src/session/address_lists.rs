@@ -1,10 +1,22 @@
 //! Lists of addresses, each kept once.
 
 use rustc_hash::FxHashMap;
+use std::num::NonZeroU32;
 
 /// A row of [`AddressLists`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct ListId(u32);
+pub(super) struct ListId(NonZeroU32);
+
+impl ListId {
+    /// Rows are numbered from 1, so that an optional id takes no more room.
+    fn new(index: u32) -> Self {
+        Self(NonZeroU32::MIN.saturating_add(index))
+    }
+
+    fn index(self) -> usize {
+        self.0.get() as usize - 1
+    }
+}
 
 /// Deduplicated lists of addresses: over 99 of 100 stacks were there before.
 ///
@@ -40,8 +52,8 @@ impl AddressLists {
             if at == NO_ROW {
                 break;
             }
-            if self.get(ListId(at)) == addresses {
-                return ListId(at);
+            if self.get(ListId::new(at)) == addresses {
+                return ListId::new(at);
             }
             at = self.rows[at as usize].next;
         }
@@ -49,13 +61,13 @@ impl AddressLists {
         self.addresses.extend_from_slice(addresses);
         self.rows.push(Row { end: self.addresses.len() as u32, next: first });
         self.by_hash.insert(hash, id);
-        ListId(id)
+        ListId::new(id)
     }
 
     /// The addresses of a row.
     pub(super) fn get(&self, id: ListId) -> &[u64] {
-        let start = id.0.checked_sub(1).map_or(0, |before| self.rows[before as usize].end);
-        &self.addresses[start as usize..self.rows[id.0 as usize].end as usize]
+        let start = id.index().checked_sub(1).map_or(0, |before| self.rows[before].end);
+        &self.addresses[start as usize..self.rows[id.index()].end as usize]
     }
 }
 

@@ -75,11 +75,17 @@ impl Code {
         self.places.get(place).module.is_some()
     }
 
-    /// The place of an address as people read it: its function, or image and offset.
-    pub(super) fn label(&mut self, pid: u32, at: u64, address: u64, tables: &mut Tables) -> String {
-        let place = self.place(pid, at, address);
-        let first = self.framer.frames(place, &self.places, &self.names, tables).next();
-        first.map_or_else(|| format!("{address:#x}"), |frame| tables.frame_label(frame))
+    /// An address as people read it: its function if it has a name, and its image and offset.
+    pub(super) fn labels(&mut self, pid: u32, at: u64, address: u64, tables: &mut Tables) -> (String, String) {
+        let id = self.place(pid, at, address);
+        let place = self.places.get(id);
+        let in_image = place.module.map_or_else(
+            || format!("{address:#x}"),
+            |module| format!("{}+{:#x}", file_name(&self.places.module(module).path), place.offset),
+        );
+        let first = self.framer.frames(id, &self.places, &self.names, tables).next();
+        let function = first.and_then(|frame| tables.frame(frame).function);
+        (function.map_or_else(|| in_image.clone(), |name| tables.strings.get(name).to_owned()), in_image)
     }
 
     /// Locates the addresses of a stack, so that they are asked names for.
@@ -149,4 +155,9 @@ impl Code {
             })
             .collect()
     }
+}
+
+/// What follows the last backslash.
+fn file_name(path: &str) -> &str {
+    path.rsplit('\\').next().unwrap_or(path)
 }

@@ -67,7 +67,7 @@ pub(super) type Identities = FxHashMap<(u32, u64), PdbIdentity>;
 
 impl Images {
     /// The space that an image belongs to.
-    fn space_of(pid: u32, base: u64) -> u32 {
+    pub(super) fn space_of(pid: u32, base: u64) -> u32 {
         if base >= KERNEL_HALF || pid == 0 { KERNEL_SPACE } else { pid }
     }
 

@@ -1,10 +1,219 @@
 //! A trace opened for playing: records in, the model's events out.
 //!
-//! A first pass reads what events refer to and what may come later than they do:
-//! who lived when ([`lives`]), what lay where, stacks and their keys. The second
-//! merges the records by time and plays them.
+//! Two passes. The first ([`survey`]) reads what events refer to and what may be
+//! told later than they are: who lived when ([`lives`]), what lay where ([`images`]),
+//! stacks and their keys. The second ([`play`]) merges the records by time and
+//! turns them into events.
 //!
-//! [`gpu`](self) gets a hook: `Gpu::record(&mut self, &mut Context, &Record)` is called
-//! for every record of the providers that it says are its own (`Gpu::wants(&Guid)`),
-//! and `Gpu::finish(&mut self, &mut Context)` once behind the last record. It tells events with
-//! `Context::tell`; what it keeps lives for one play, tracks come from `Context::track`.
+//! # Stacks
+//!
+//! A stack comes behind its event, perhaps in two parts, and names it by time stamp
+//! and thread. So events wait ([`delay`]) for half a second, or until there are too
+//! many. The stack of a switch is that of the thread that comes back. A thread comes
+//! back with the stack that it left with, so it is given to the switch at which
+//! the thread left, as the model has it. Where that was too long ago, the stack is an
+//! instant of its own on the thread's track ("Running again"), at the time the thread runs again.
+//!
+//! # Time
+//!
+//! Times are nanoseconds since the machine was started, as far as the header tells
+//! when that was ([`clock`]).
+
+mod address_lists;
+mod clock;
+mod code;
+mod context;
+mod delay;
+mod facts;
+mod gpu;
+mod images;
+mod intervals;
+mod kinds;
+mod lives;
+mod marks;
+mod names;
+mod play;
+mod recent;
+mod sched;
+mod stack_keys;
+mod stack_records;
+mod survey;
+mod words;
+
+pub use facts::{EventCount, Facts};
+pub use play::StackFacts;
+
+use crate::file::{FileError, Statistics, Trace};
+use code::Code;
+use context::Tracks;
+use facts::{losses, session_info};
+use gpu::Topology;
+use images::Images;
+use lives::History;
+use play::Player;
+use rustc_hash::FxHashMap;
+use stack_keys::StackKeys;
+use std::path::PathBuf;
+use survey::Survey;
+use syscollect_model::{
+    ClockError, ClockMap, Exporter, Loss, RecorderSummary, SessionInfo, SymbolTable, Tables, ThreadId, Time,
+};
+use syscollect_playback::{Played, Recording, UnresolvedModule};
+
+/// Why a trace cannot be played.
+#[derive(Debug, thiserror::Error)]
+pub enum EtlError {
+    /// A file cannot be read, or is none.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Its clock leads nowhere.
+    #[error("the header of the trace is damaged: {0}")]
+    Clock(#[from] ClockError),
+}
+
+/// A Windows trace with everything read that events refer to, ready to be played.
+///
+/// Memory is bounded by distinct stacks and texts, processes, threads and images,
+/// by half a second of events, and by a buffer per CPU; it does not grow with the
+/// number of events.
+#[derive(Debug)]
+pub struct Session {
+    trace: Trace,
+    info: SessionInfo,
+    facts: Facts,
+    clock: ClockMap,
+    tables: Tables,
+    history: History,
+    code: Code,
+    keys: StackKeys,
+    topology: Topology,
+    /// Tracks that an earlier play made.
+    tracks: Tracks,
+    /// Threads that an earlier play found and nothing announced.
+    found: FxHashMap<u32, ThreadId>,
+    has_stacks: bool,
+    /// Some events have to wait.
+    has_delays: bool,
+    losses: Vec<Loss>,
+}
+
+impl Session {
+    /// Opens the files of one recording and reads them once.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be read, is no trace, or counts time by another clock than the
+    /// first. Damage further on is no error, see [`Recording::losses`].
+    pub fn open(paths: &[PathBuf]) -> Result<Self, EtlError> {
+        Self::of(Trace::open(paths)?)
+    }
+
+    /// The same of files in memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    pub fn from_bytes(files: Vec<Vec<u8>>) -> Result<Self, EtlError> {
+        Self::of(Trace::from_bytes(files)?)
+    }
+
+    fn of(trace: Trace) -> Result<Self, EtlError> {
+        let mut survey = Survey::default();
+        let statistics = trace.scan(|_, record| survey.record(record));
+        let Some(header) = trace.headers().first() else { return Err(FileError::NoFile.into()) };
+        let clock = clock::clock_map(header, survey.last)?;
+        let mut tables = Tables::default();
+        let history = History::new(std::mem::take(&mut survey.lives), &mut tables, &clock);
+        survey.keys.seal();
+        let mut info = session_info(trace.headers(), &survey.machine, survey.has_stacks);
+        info.clock_pairs = clock.pairs().to_vec();
+        let mut images = std::mem::take(&mut survey.images);
+        images.iter_mut().for_each(|image| survey.machine.with_drive(&mut image.path));
+        let images = Images::new(images, &history.process_ends);
+        let mut code = Code::new(images, &survey.identities, std::mem::take(&mut survey.lists));
+        survey.seen.locate(&mut code, &survey.keys, &history, &tables);
+        Ok(Self {
+            losses: losses(trace.headers(), &statistics, 0),
+            facts: Facts::new(trace.headers(), &survey.counts, statistics),
+            info,
+            clock,
+            tables,
+            history,
+            code,
+            keys: survey.keys,
+            topology: survey.topology,
+            tracks: Tracks::default(),
+            found: FxHashMap::default(),
+            has_stacks: survey.has_stacks,
+            has_delays: survey.has_stacks || survey.has_intervals,
+            trace,
+        })
+    }
+
+    /// What the trace says of itself.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// What was read of the files.
+    pub fn statistics(&self) -> &Statistics {
+        &self.facts.statistics
+    }
+
+    /// What events point into. Processes and threads are there from the start;
+    /// frames, stacks and tracks are added as they are played.
+    pub fn tables(&self) -> &Tables {
+        &self.tables
+    }
+}
+
+impl Recording for Session {
+    fn info(&self) -> &SessionInfo {
+        &self.info
+    }
+
+    fn clock(&self) -> &ClockMap {
+        &self.clock
+    }
+
+    /// Exact once the session was played: before, records that cannot be decoded are not known.
+    fn losses(&self) -> &[Loss] {
+        &self.losses
+    }
+
+    fn summary(&self) -> Option<&RecorderSummary> {
+        None
+    }
+
+    fn is_complete(&self) -> bool {
+        self.trace.headers().iter().all(|header| header.end_time > 0)
+    }
+
+    fn expected_events(&self) -> u64 {
+        self.facts.statistics.records
+    }
+
+    fn unresolved(&self) -> Vec<UnresolvedModule> {
+        self.code.unresolved()
+    }
+
+    fn add_symbols(&mut self, tables: Vec<SymbolTable>) {
+        self.code.add_names(tables);
+    }
+
+    fn play_range<E: Exporter>(
+        &mut self,
+        exporter: &mut E,
+        from: Option<Time>,
+        to: Option<Time>,
+    ) -> Result<Played, E::Error> {
+        exporter.begin(&self.info, &self.tables)?;
+        let range = from.unwrap_or(Time(0))..to.unwrap_or(Time(u64::MAX));
+        let (mut played, stacks, undecodable) = Player::run(self, exporter, range)?;
+        self.facts.stacks = stacks;
+        self.losses = losses(self.trace.headers(), &self.facts.statistics, undecodable);
+        played.lost = self.losses.iter().fold(0, |sum: u64, loss| sum.saturating_add(loss.count));
+        exporter.end(&self.losses, None, &self.tables)?;
+        Ok(played)
+    }
+}

@@ -1,0 +1,409 @@
+//! Records in, events out.
+
+use super::Session;
+use super::code::{Code, StackParts};
+use super::context::Tracks;
+use super::delay::Delay;
+use super::gpu::Gpu;
+use super::intervals::Intervals;
+use super::kinds::{Counts, Kind};
+use super::lives::{Step, add_process, add_thread, unknown_name};
+use super::marks::ProviderNames;
+use super::recent::{ANY_THREAD, Recent};
+use super::stack_keys::StackKeys;
+use super::words::Reasons;
+use crate::payload::{self, Payload};
+use crate::{Class, Record};
+use std::ops::Range;
+use syscollect_model::{Event, Exporter, Scope, Slice, StringId, Tables, ThreadId, Ticks, Time, TimeCursor, TrackKind};
+use syscollect_playback::{Output, Played, ThreadIds};
+
+/// How long events wait for their stacks: nearly all come within a millisecond,
+/// those of a program's part when its thread returns from the kernel.
+pub(super) const WINDOW_NS: u64 = 500_000_000;
+/// Events that wait at most, some hundred bytes each.
+const MOST_WAITING: usize = 1 << 16;
+/// Records among which a stack looks for its event.
+const MOST_RECENT: usize = 1 << 17;
+
+/// An event on its way out.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) event: Pending,
+    pub(super) kind: Option<Kind>,
+    /// What was said of its stack so far.
+    pub(super) stack: StackParts,
+    /// The process in which its addresses mean something.
+    pub(super) pid: u32,
+    /// Where it happened, if nothing tells the stack; 0 where that is not known.
+    pub(super) address: u64,
+    /// Raw time.
+    pub(super) at: u64,
+}
+
+/// What comes out.
+#[derive(Debug)]
+pub(super) enum Pending {
+    Event(Event),
+    /// A thread runs again after a wait so long that the switch at its beginning
+    /// has left: its stack, if there is one, is an event of its own.
+    Resumed(ThreadId),
+}
+
+/// Where a stack goes that names an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// To the slot of this number.
+    Slot(u64),
+    /// Nowhere: the event is only counted.
+    Nothing,
+}
+
+/// What is known of stacks, once they were played.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StackFacts {
+    /// Stacks that records tell: whole, in parts, by key, or with the event itself.
+    pub records: u64,
+    /// Of these, those whose event was found.
+    pub matched: u64,
+    /// Samples.
+    pub samples: u64,
+    /// Of these, those whose address lies in an image that the trace names.
+    pub samples_in_images: u64,
+    /// Switches of which the thread that leaves is the one that came last on that CPU.
+    pub linked_switches: u64,
+    /// Switches before which another was seen on that CPU.
+    pub following_switches: u64,
+}
+
+/// The present of a CPU.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CpuState {
+    /// Who runs, as switches tell: id and row.
+    pub(super) current: Option<(u32, ThreadId)>,
+}
+
+/// The present of a thread.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ThreadState {
+    /// The number of the slot of the switch at which it left its CPU.
+    pub(super) left: u64,
+    pub(super) priority: i8,
+    pub(super) cpu: u16,
+}
+
+/// Names that events get here.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Words {
+    pub(super) events: StringId,
+    pub(super) resumed: StringId,
+    pub(super) switch: StringId,
+}
+
+/// A session on its way into an exporter.
+pub(super) struct Player<'a, E> {
+    output: Output<'a, E>,
+    pub(super) tables: &'a mut Tables,
+    pub(super) code: &'a mut Code,
+    pub(super) keys: &'a StackKeys,
+    pub(super) tracks: &'a mut Tracks,
+    pub(super) found: &'a mut rustc_hash::FxHashMap<u32, ThreadId>,
+    pub(super) clock: TimeCursor<'a>,
+    pub(super) threads: ThreadIds,
+    steps: std::slice::Iter<'a, (u64, Step)>,
+    pub(super) cpus: Vec<CpuState>,
+    pub(super) thread_states: Vec<ThreadState>,
+    pub(super) delay: Delay<Slot>,
+    pub(super) recent: Recent<Target>,
+    pub(super) has_stacks: bool,
+    pub(super) intervals: Intervals,
+    pub(super) reasons: Reasons,
+    pub(super) words: Words,
+    pub(super) gpu: Gpu,
+    pub(super) provider_names: ProviderNames,
+    pub(super) told: Vec<(Option<Kind>, Time, Event)>,
+    counts: Counts,
+    pub(super) stacks: StackFacts,
+    /// Room for the addresses of one stack.
+    pub(super) addresses: Vec<u64>,
+    pub(super) undecodable: u64,
+    first: Option<Time>,
+    last: Time,
+    pub(super) now: Time,
+    /// Raw time of the present record.
+    pub(super) at: u64,
+}
+
+impl<'a, E: Exporter> Player<'a, E> {
+    /// Plays everything; gives what was played, what came of stacks, and how many records could not be decoded.
+    pub(super) fn run(
+        session: &'a mut Session,
+        exporter: &'a mut E,
+        range: Range<Time>,
+    ) -> Result<(Played, StackFacts, u64), E::Error> {
+        let strings = &mut session.tables.strings;
+        let words = Words {
+            events: strings.intern("Events"),
+            resumed: strings.intern("Running again"),
+            switch: strings.intern("switch"),
+        };
+        let window = if session.has_delays { WINDOW_NS } else { 0 };
+        let mut threads = ThreadIds::default();
+        threads.bind(0, Tables::IDLE_THREAD);
+        let found = session.found.iter().map(|(tid, thread)| (*tid, *thread));
+        found.chain(session.history.initial.iter().copied()).for_each(|(tid, thread)| threads.bind(tid, thread));
+        let mut player = Self {
+            output: Output::new(exporter, range),
+            reasons: Reasons::new(strings),
+            intervals: Intervals::new(strings),
+            gpu: Gpu::new(session.topology.clone()),
+            provider_names: ProviderNames::default(),
+            words,
+            tables: &mut session.tables,
+            code: &mut session.code,
+            keys: &session.keys,
+            tracks: &mut session.tracks,
+            found: &mut session.found,
+            clock: session.clock.cursor(),
+            threads,
+            steps: session.history.steps.iter(),
+            cpus: Vec::new(),
+            thread_states: Vec::new(),
+            delay: Delay::new(window, MOST_WAITING),
+            recent: Recent::new(MOST_RECENT),
+            has_stacks: session.has_stacks,
+            told: Vec::new(),
+            counts: Counts::default(),
+            stacks: StackFacts::default(),
+            addresses: Vec::new(),
+            undecodable: 0,
+            first: None,
+            last: Time(0),
+            now: Time(0),
+            at: 0,
+        };
+        let mut merged = session.trace.merged();
+        let mut records = 0;
+        while let Some((_, record)) = merged.next() {
+            records += 1;
+            player.record(&record);
+            player.flush(false)?;
+        }
+        player.end()?;
+        Ok(player.played(records))
+    }
+
+    fn played(self, records: u64) -> (Played, StackFacts, u64) {
+        let events_by_type: std::collections::BTreeMap<_, _> =
+            self.counts.named().map(|(name, count)| (name.to_owned(), count)).collect();
+        let played = Played {
+            records,
+            events: events_by_type.values().sum(),
+            events_by_type,
+            first: self.first,
+            last: self.first.map(|_| self.last),
+            missing_stacks: self.stacks.records - self.stacks.matched,
+            ..Played::default()
+        };
+        (played, self.stacks, self.undecodable)
+    }
+
+    /// What is left at the end.
+    fn end(&mut self) -> Result<(), E::Error> {
+        while let Some((at, step)) = self.steps.next() {
+            self.step(*at, *step);
+        }
+        self.with_gpu(0, None, |gpu, context| gpu.finish(context));
+        self.flush(true)
+    }
+
+    /// Moves the present to a raw time; it never goes back.
+    #[inline]
+    fn advance(&mut self, at: u64) {
+        self.at = at;
+        self.now = self.now.max(self.clock.time(Ticks(at)));
+        self.delay.advance(self.now.0);
+    }
+
+    /// Takes the steps up to the present.
+    #[inline]
+    fn steps(&mut self, until: u64) {
+        while let Some((at, step)) = self.steps.as_slice().first().copied().filter(|(at, _)| *at <= until) {
+            self.steps.next();
+            self.step(at, step);
+        }
+    }
+
+    #[cold]
+    fn step(&mut self, at: u64, step: Step) {
+        self.advance(at);
+        match step {
+            Step::Bind(tid, thread) => self.threads.bind(tid, thread),
+            Step::ProcessStart(id) => self.push_event(Kind::ProcessStart, Event::ProcessStart(id)),
+            Step::ProcessEnd(id) => self.push_event(Kind::ProcessEnd, Event::ProcessEnd(id)),
+            Step::ThreadStart(id) => self.push_event(Kind::ThreadStart, Event::ThreadStart(id)),
+            Step::ThreadName(id, name) => self.push_event(Kind::Rename, Event::ThreadName(id, name)),
+            Step::ThreadEnd(id) => self.push_event(Kind::ThreadEnd, Event::ThreadEnd(id)),
+        }
+    }
+
+    /// Lets an event wait that has no stack yet.
+    pub(super) fn push_event(&mut self, kind: Kind, event: Event) {
+        self.push(Some(kind), Pending::Event(event), 0, 0);
+    }
+
+    /// Lets an event wait that happens now, and gives its number.
+    #[inline]
+    pub(super) fn push(&mut self, kind: Option<Kind>, event: Pending, pid: u32, address: u64) -> u64 {
+        let slot = Slot { event, kind, stack: StackParts::default(), pid, address, at: self.at };
+        self.delay.push(self.now.0, slot)
+    }
+
+    /// Adds an event that happened at `time`, now or a little earlier. Of one time lower ranks come first.
+    pub(super) fn insert(&mut self, kind: Option<Kind>, time: Time, rank: u8, event: Event) {
+        let slot =
+            Slot { event: Pending::Event(event), kind, stack: StackParts::default(), pid: 0, address: 0, at: self.at };
+        self.delay.insert(time.0, rank, slot);
+    }
+
+    #[inline]
+    fn record(&mut self, record: &Record<'_>) {
+        if self.steps.as_slice().first().is_some_and(|(at, _)| *at <= record.timestamp) {
+            self.steps(record.timestamp);
+        }
+        self.advance(record.timestamp);
+        let (tid, target) = match record.class {
+            Class::Kernel { .. } | Class::Classic { .. } => match self.kernel(record) {
+                Some(subject) => subject,
+                None => return,
+            },
+            Class::Provider { .. } => self.provider(record),
+            Class::Wpp => (self.tid(record), Target::Nothing),
+        };
+        if self.has_stacks {
+            self.recent.push(record.timestamp, tid, target);
+            if !record.extended.0.is_empty() {
+                self.own_stacks(record, target);
+            }
+        }
+    }
+
+    /// A record of the kernel. Gives the thread by which stacks will name it; `None` for stacks themselves.
+    #[inline]
+    fn kernel(&mut self, record: &Record<'_>) -> Option<(u32, Target)> {
+        Some(match payload::decode(record) {
+            Payload::ContextSwitch(switch) => self.switch(record, &switch),
+            Payload::ReadyThread(ready) => self.ready(record, &ready),
+            Payload::Sample(sample) => self.sample(record, &sample),
+            Payload::Stack(stack) => {
+                self.stack(&stack);
+                return None;
+            }
+            Payload::StackKeyReference(reference) => {
+                self.stack_key(&reference);
+                return None;
+            }
+            Payload::StackKeyDefinition(_) => return None,
+            Payload::Dpc(dpc) => self.dpc(record, &dpc),
+            Payload::Isr(isr) => self.isr(record, &isr),
+            Payload::DiskIo(io) => self.disk_io(record, &io),
+            Payload::HardFault(fault) => self.hard_fault(&fault),
+            Payload::Malformed => {
+                self.undecodable += 1;
+                (self.tid(record), Target::Nothing)
+            }
+            _ => (self.tid(record), Target::Nothing),
+        })
+    }
+
+    /// The thread that wrote a record: as its header says, or who runs on its CPU.
+    #[inline]
+    pub(super) fn tid(&self, record: &Record<'_>) -> u32 {
+        match (record.task, self.cpus.get(usize::from(record.cpu))) {
+            (Some(task), _) => task.tid,
+            (None, Some(CpuState { current: Some((tid, _)) })) => *tid,
+            (None, _) => ANY_THREAD,
+        }
+    }
+
+    /// Lets go what has waited long enough.
+    #[inline]
+    fn flush(&mut self, all: bool) -> Result<(), E::Error> {
+        while let Some((time, slot)) = self.delay.pop(all) {
+            self.emit(Time(time), slot)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn emit(&mut self, time: Time, slot: Slot) -> Result<(), E::Error> {
+        let stack = match slot.stack.is_empty() {
+            true if slot.address == 0 => None,
+            true => {
+                let parts = StackParts { kernel: Some(self.code.lists.intern(&[slot.address])), user: None };
+                self.code.stack(parts, slot.pid, slot.at, self.tables)
+            }
+            false => self.code.stack(slot.stack, slot.pid, slot.at, self.tables),
+        };
+        let event = match (slot.event, stack) {
+            (Pending::Event(mut event), stack) => {
+                set_stack(&mut event, stack);
+                event
+            }
+            (Pending::Resumed(_), None) => return Ok(()),
+            (Pending::Resumed(thread), stack) => {
+                let track = self.track(Scope::Thread(thread), self.words.events, 0);
+                let category = Some(self.words.switch);
+                Event::Instant(track, Slice { stack, category, ..Slice::named(self.words.resumed) })
+            }
+        };
+        if let Some(kind) = slot.kind.filter(|_| self.output.covers(time)) {
+            self.counts.add(kind);
+            self.first.get_or_insert(time);
+            self.last = time;
+        }
+        self.output.emit(time, &event, self.tables)
+    }
+
+    /// A track of slices; `row` tells apart those of one name.
+    pub(super) fn track(&mut self, scope: Scope, name: StringId, row: u64) -> syscollect_model::TrackId {
+        self.tracks.get(self.tables, (scope, name, TrackKind::Slices), row)
+    }
+
+    /// The thread that an id means now; if nothing announced it, a new row.
+    #[inline]
+    pub(super) fn thread(&mut self, tid: u32) -> ThreadId {
+        match self.threads.get(tid) {
+            Some(thread) => thread,
+            None => self.unannounced(tid),
+        }
+    }
+
+    #[cold]
+    fn unannounced(&mut self, tid: u32) -> ThreadId {
+        let process = add_process(self.tables, tid, &unknown_name(tid));
+        let thread = add_thread(self.tables, tid, process);
+        self.tables.threads[thread.index()].name = self.tables.process(process).name;
+        self.found.insert(tid, thread);
+        self.threads.bind(tid, thread);
+        thread
+    }
+
+    /// The process id of a thread.
+    #[inline]
+    pub(super) fn pid(&self, thread: ThreadId) -> u32 {
+        self.tables.process(self.tables.thread(thread).process).pid
+    }
+}
+
+/// Gives an event its stack, if it can have one.
+#[inline]
+fn set_stack(event: &mut Event, stack: Option<syscollect_model::StackId>) {
+    match event {
+        Event::Switch(switch) => switch.off_cpu.stack = stack,
+        Event::Sample(sample) => sample.stack = stack,
+        Event::Wakeup(wakeup) => wakeup.stack = stack,
+        Event::Instant(_, slice) | Event::SliceBegin(_, slice) => slice.stack = slice.stack.or(stack),
+        _ => {}
+    }
+}

@@ -1,0 +1,304 @@
+//! The first pass: what events refer to and what may be told later than they are.
+
+use super::address_lists::{AddressLists, ListId};
+use super::code::Code;
+use super::facts::EventCounts;
+use super::gpu::{Gpu, Topology};
+use super::images::{Identities, ImageAction, ImageRecord, Images, KERNEL_HALF, KERNEL_SPACE};
+use super::lives::{History, Life, LifeRecords, ProcessRecord, RenameRecord, ThreadRecord};
+use super::stack_keys::StackKeys;
+use crate::file::group;
+use crate::payload::{self, Frames, ImageChange, ItemStack, Lifecycle, Payload, item_stacks};
+use crate::{Class, Guid, Record};
+use rustc_hash::FxHashMap;
+use syscollect_model::Tables;
+use syscollect_playback::PdbIdentity;
+
+/// Everything that the first pass finds.
+#[derive(Debug, Default)]
+pub(super) struct Survey {
+    pub(super) lives: LifeRecords,
+    pub(super) images: Vec<ImageRecord>,
+    pub(super) identities: Identities,
+    pub(super) lists: AddressLists,
+    pub(super) keys: StackKeys,
+    pub(super) seen: Seen,
+    pub(super) machine: MachineFacts,
+    pub(super) counts: EventCounts,
+    pub(super) topology: Topology,
+    /// Raw time of the last record.
+    pub(super) last: u64,
+    /// There are stacks that come behind their events.
+    pub(super) has_stacks: bool,
+    /// There are events that began before their record.
+    pub(super) has_intervals: bool,
+    addresses: Vec<u64>,
+    /// The process that each thread was last seen in, by thread id; a fast way to
+    /// know that nothing is new.
+    last_seen: Vec<u32>,
+}
+
+/// Where code was seen, so that names can be asked for before anything is played.
+/// With each the raw time when that was.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// Stacks by process.
+    pub(super) stacks: FxHashMap<(u32, ListId), u64>,
+    /// Stacks by process and key.
+    pub(super) keys: FxHashMap<(u32, u64), u64>,
+    /// Single addresses by thread.
+    pub(super) addresses: FxHashMap<(u32, u64), u64>,
+}
+
+/// What a trace says of its machine.
+#[derive(Debug, Default)]
+pub(super) struct MachineFacts {
+    pub(super) memory_mib: u32,
+    pub(super) cpu_model: String,
+    pub(super) build: String,
+    pub(super) product: String,
+    /// Of the sampling timer, 100 ns; 0 where nothing was said.
+    pub(super) sample_interval: u32,
+    /// Paths as the kernel names devices, and as people do.
+    pub(super) volumes: Vec<(String, String)>,
+}
+
+impl MachineFacts {
+    /// A path as people write it, where the trace says which drive a device is.
+    pub(super) fn with_drive(&self, path: &mut String) {
+        let of_drive = |(device, drive): &(String, String)| {
+            let rest = path.strip_prefix(device.as_str())?;
+            let (rest, drive) = (rest.trim_start_matches('\\'), drive.trim_end_matches('\\'));
+            (!device.is_empty() && !drive.is_empty()).then(|| format!("{drive}\\{rest}"))
+        };
+        // Devices are numbered: the longest name that fits is the right one.
+        let longest = self.volumes.iter().filter_map(|volume| Some((volume.0.len(), of_drive(volume)?)));
+        if let Some((_, replaced)) = longest.max() {
+            *path = replaced;
+        }
+    }
+}
+
+impl Seen {
+    /// Locates all code that was seen.
+    pub(super) fn locate(&self, code: &mut Code, keys: &StackKeys, history: &History, tables: &Tables) {
+        for ((pid, list), at) in &self.stacks {
+            code.locate(*list, *pid, *at);
+        }
+        for ((pid, key), at) in &self.keys {
+            keys.all(*key).for_each(|list| code.locate(list, *pid, *at));
+        }
+        for ((tid, address), at) in &self.addresses {
+            let thread = history.thread_at(*tid, *at).map(|thread| tables.thread(thread).process);
+            let pid = thread.map_or(0, |process| tables.process(process).pid);
+            code.place(pid, *at, *address);
+        }
+    }
+}
+
+/// Thread ids whose process is looked up by index.
+const DENSE: usize = 1 << 20;
+/// The sampling source that is the timer.
+const TIMER: u32 = 0;
+
+impl Survey {
+    /// Takes a record; they come in the order of the files.
+    #[inline]
+    pub(super) fn record(&mut self, record: &Record<'_>) {
+        self.last = self.last.max(record.timestamp);
+        if let Some(task) = record.task {
+            self.task(task.pid, task.tid);
+        }
+        if !record.extended.0.is_empty() {
+            self.own_stacks(record);
+        }
+        self.counts.add(&record.class);
+        match record.class {
+            Class::Kernel { group, opcode } if is_uninteresting(group, opcode) => {}
+            Class::Kernel { .. } | Class::Classic { .. } => self.payload(record, &payload::decode(record)),
+            Class::Provider { provider, .. } if Gpu::wants(&provider) => {
+                self.has_intervals = true;
+                self.topology.learn_record(record);
+            }
+            Class::Provider { provider, .. } if !record.extended.0.is_empty() => self.names(provider, record),
+            Class::Provider { .. } | Class::Wpp => {}
+        }
+    }
+
+    /// The name of a provider that says it with its events.
+    #[cold]
+    fn names(&mut self, provider: Guid, record: &Record<'_>) {
+        if self.counts.provider_names.contains_key(&provider) {
+            return;
+        }
+        let Payload::TraceLogging(told) = payload::decode(record) else { return };
+        if let Some(name) = told.provider_name().filter(|name| !name.is_empty()) {
+            self.counts.provider_names.insert(provider, name.to_string_lossy().into_owned());
+        }
+    }
+
+    fn payload(&mut self, record: &Record<'_>, payload: &Payload<'_>) {
+        let at = record.timestamp;
+        match payload {
+            Payload::Sample(sample) => {
+                self.seen.addresses.entry((sample.tid, sample.address)).or_insert(at);
+            }
+            Payload::Stack(stack) => {
+                self.has_stacks = true;
+                self.task(stack.task.pid, stack.task.tid);
+                self.stack(stack.task.pid, at, stack.frames);
+            }
+            Payload::StackKeyReference(reference) => {
+                self.has_stacks = true;
+                self.task(reference.task.pid, reference.task.tid);
+                self.seen.keys.entry((reference.task.pid, reference.key)).or_insert(at);
+            }
+            Payload::StackKeyDefinition(definition) => {
+                let list = self.list(definition.frames);
+                self.keys.define(definition.key, at, list);
+            }
+            Payload::Dpc(dpc) => self.routine(at, dpc.routine),
+            Payload::Isr(isr) => self.routine(at, isr.routine),
+            Payload::DiskIo(_) | Payload::HardFault(_) => self.has_intervals = true,
+            payload => self.life(at, payload),
+        }
+    }
+
+    /// A routine of the kernel that takes time.
+    fn routine(&mut self, at: u64, address: u64) {
+        self.has_intervals = true;
+        self.seen.addresses.entry((0, address)).or_insert(at);
+    }
+
+    #[cold]
+    fn life(&mut self, at: u64, payload: &Payload<'_>) {
+        match payload {
+            Payload::Process(process) => self.lives.processes.push(ProcessRecord {
+                at,
+                life: life(process.lifecycle),
+                pid: process.pid,
+                parent: process.parent_pid,
+                name: process.image_name.to_string_lossy().into_owned(),
+                command_line: process.command_line.to_string_lossy(),
+            }),
+            Payload::Thread(thread) => self.lives.threads.push(ThreadRecord {
+                at,
+                life: life(thread.lifecycle),
+                tid: thread.tid,
+                pid: thread.pid,
+                name: thread.name.to_string_lossy(),
+            }),
+            Payload::ThreadName(name) => {
+                let name = RenameRecord { at, tid: name.tid, name: name.name.to_string_lossy() };
+                self.lives.renames.push(name);
+            }
+            Payload::Image(image) => self.images.push(ImageRecord {
+                at,
+                action: match image.change {
+                    ImageChange::Load => ImageAction::Load,
+                    ImageChange::Unload => ImageAction::Unload,
+                    _ => ImageAction::Rundown,
+                },
+                pid: image.pid,
+                base: image.base,
+                size: image.size,
+                timestamp: image.timestamp,
+                path: image.path.to_string_lossy(),
+            }),
+            payload => self.machine(payload),
+        }
+    }
+
+    fn machine(&mut self, payload: &Payload<'_>) {
+        let machine = &mut self.machine;
+        match payload {
+            Payload::ImageDebugId(id) => {
+                let pdb = PdbIdentity { name: id.pdb.to_string_lossy().into_owned(), guid: id.guid.0, age: id.age };
+                self.identities.insert((Images::space_of(id.pid, id.base), id.base), pdb);
+            }
+            Payload::SampleInterval(interval) if interval.source == TIMER => {
+                machine.sample_interval = interval.interval;
+            }
+            Payload::Machine(told) => machine.memory_mib = told.memory_mib,
+            Payload::Processor(processor) if machine.cpu_model.is_empty() => {
+                machine.cpu_model = processor.name.to_string_lossy().trim().to_owned();
+            }
+            Payload::Build(build) => {
+                (machine.build, machine.product) = (build.lab.to_string_lossy(), build.product.to_string_lossy());
+            }
+            Payload::VolumeMapping(volume) => {
+                machine.volumes.push((volume.kernel_path.to_string_lossy(), volume.drive_path.to_string_lossy()));
+            }
+            _ => {}
+        }
+    }
+
+    /// A thread was seen in a process.
+    #[inline]
+    fn task(&mut self, pid: u32, tid: u32) {
+        match self.last_seen.get(tid as usize) {
+            Some(last) if *last == pid => {}
+            _ => self.new_task(pid, tid),
+        }
+    }
+
+    #[cold]
+    fn new_task(&mut self, pid: u32, tid: u32) {
+        // What the kernel does for nobody.
+        if tid == u32::MAX || tid == 0 || pid == u32::MAX {
+            return;
+        }
+        let index = tid as usize;
+        if index < DENSE {
+            if self.last_seen.len() <= index {
+                self.last_seen.resize((index + 1).next_power_of_two(), u32::MAX);
+            }
+            self.last_seen[index] = pid;
+        }
+        self.lives.seen.entry(tid).or_insert(pid);
+    }
+
+    fn list(&mut self, frames: Frames<'_>) -> ListId {
+        self.addresses.clear();
+        self.addresses.extend(frames);
+        self.lists.intern(&self.addresses)
+    }
+
+    #[inline]
+    fn stack(&mut self, pid: u32, at: u64, frames: Frames<'_>) {
+        let list = self.list(frames);
+        let is_kernel = self.addresses.first().is_some_and(|first| *first >= KERNEL_HALF)
+            && self.addresses.last().is_some_and(|last| *last >= KERNEL_HALF);
+        let space = if is_kernel { KERNEL_SPACE } else { pid };
+        self.seen.stacks.entry((space, list)).or_insert(at);
+    }
+
+    #[cold]
+    fn own_stacks(&mut self, record: &Record<'_>) {
+        let pid = record.task.map_or(0, |task| task.pid);
+        for stack in item_stacks(record.extended) {
+            self.has_stacks = true;
+            match stack {
+                ItemStack::Frames { frames, .. } => self.stack(pid, record.timestamp, frames),
+                ItemStack::Key { key, .. } => {
+                    self.seen.keys.entry((pid, key)).or_insert(record.timestamp);
+                }
+            }
+        }
+    }
+}
+
+/// Frequent records that say nothing for the first pass: switches and wakeups.
+#[inline]
+fn is_uninteresting(group: u8, opcode: u8) -> bool {
+    group == group::THREAD && matches!(opcode, 36 | 50)
+}
+
+fn life(lifecycle: Lifecycle) -> Life {
+    match lifecycle {
+        Lifecycle::Start => Life::Start,
+        Lifecycle::End => Life::End,
+        Lifecycle::Defunct => Life::Defunct,
+        _ => Life::Rundown,
+    }
+}
