@@ -19,6 +19,7 @@ mod report;
 mod tidy;
 mod viewers;
 mod vm;
+mod windows;
 
 use std::process::ExitCode;
 
@@ -52,6 +53,8 @@ enum Command {
     Tidy,
     /// Show a capture of known figures in the viewers' own engines; prints a table.
     Viewers,
+    /// Check the Windows program: its types, and where the tools are there, its link and its layouts.
+    Windows,
     /// The tests that need root and a real kernel.
     Privileged(privileged::Arguments),
     /// Record on other kernels, each in an emulated virtual machine.
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         Command::Ci => ci::run(),
         Command::Tidy => tidy::run(),
         Command::Viewers => viewers::run(),
+        Command::Windows => windows::run(),
         Command::Privileged(arguments) => privileged::run(&arguments),
         Command::Vm(arguments) => vm::run(&arguments),
         Command::Bench { pairs } => bench::run(pairs),

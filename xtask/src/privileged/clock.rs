@@ -42,10 +42,7 @@ pub(crate) fn bracket(context: &Context) -> Result<Outcome> {
     within(&brackets, |name| recorded.rename(name))?;
     let trace = context.export(&capture)?;
     let Some(engine) = context.engine() else {
-        return Ok(Outcome::Skipped(format!(
-            "{} stamps fit in the capture; no engine reads the trace",
-            brackets.len()
-        )));
+        return Ok(context.without_engine(format!("{} stamps fit in the capture", brackets.len())));
     };
     let stamps = names_in_trace(engine, &trace)?;
     within_in_time(&brackets, &recorded.clock, &stamps)?;
@@ -77,7 +74,7 @@ pub(crate) fn slew(context: &Context) -> Result<Outcome> {
     let cpus = online_cpus()?;
     for rate in PARTS_PER_MILLION {
         let Some(_slew) = Slew::begin(rate)? else {
-            return Ok(Outcome::Skipped("the clock may not be slewed here".to_owned()));
+            return Ok(Outcome::NotOffered("cap_sys_time: the clock may not be slewed".to_owned()));
         };
         let capture = context.path("slew.syscap");
         let brackets = recorded_brackets(context, &capture, context.times(COUNT), &cpus)?;
@@ -125,8 +122,8 @@ fn adjust(timex: &mut libc::timex) -> std::io::Result<()> {
 /// A CPU that goes away during the recording and comes back keeps the time right.
 pub(crate) fn hotplug(context: &Context) -> Result<Outcome> {
     let switch = Path::new("/sys/devices/system/cpu/cpu1/online");
-    if !switch.exists() {
-        return Ok(Outcome::Skipped("CPU 1 cannot be switched off here".to_owned()));
+    if fs::File::options().write(true).open(switch).is_err() {
+        return Ok(Outcome::NotOffered("CPU 1 cannot be switched off here".to_owned()));
     }
     let capture = context.path("hotplug.syscap");
     let recorder = context.start(&capture, &[])?;

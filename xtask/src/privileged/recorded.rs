@@ -122,7 +122,12 @@ impl Collected {
                 self.uses(LaneKind::SampleStack, chunk.header.lane.cpu, at, [record.user_stack, record.kernel_stack]);
             }),
             LaneKind::SchedStack | LaneKind::SampleStack => self.stacks(chunk),
-            LaneKind::Mapping | LaneKind::Counter | LaneKind::Zone | LaneKind::ZoneLog | LaneKind::Probe | LaneKind::Tracepoint => {}
+            LaneKind::Mapping
+            | LaneKind::Counter
+            | LaneKind::Zone
+            | LaneKind::ZoneLog
+            | LaneKind::Probe
+            | LaneKind::Tracepoint => {}
         }
         let records = chunk.header.length.checked_div(chunk.header.stride).unwrap_or(0);
         *self.counts.entry(kind).or_default() += u64::from(records);
