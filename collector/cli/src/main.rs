@@ -16,6 +16,7 @@ mod format;
 mod info;
 mod man;
 mod output;
+#[cfg_attr(windows, path = "owner_windows.rs")]
 mod owner;
 mod probes;
 mod record;

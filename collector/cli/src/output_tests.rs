@@ -72,7 +72,7 @@ fn no_rename_replaces_a_file_unasked() {
     fs::write(folder.path().join("a"), "a").unwrap();
     fs::write(folder.path().join("b"), "b").unwrap();
     let error = handle.rename("a".as_ref(), "b".as_ref(), false).unwrap_err();
-    assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+    assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists);
     handle.rename("a".as_ref(), "b".as_ref(), true).unwrap();
     assert_eq!(fs::read(folder.path().join("b")).unwrap(), b"a");
 }

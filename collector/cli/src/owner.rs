@@ -12,7 +12,18 @@ pub(crate) struct Owner {
     pub(crate) gid: u32,
 }
 
+impl std::fmt::Display for Owner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "user {}", self.uid)
+    }
+}
+
 impl Owner {
+    /// Makes the file this user's.
+    pub(crate) fn give(&self, file: &std::fs::File) -> std::io::Result<()> {
+        std::os::unix::fs::fchown(file, Some(self.uid), Some(self.gid))
+    }
+
     /// The user who called sudo, if this process is root because of that.
     pub(crate) fn behind_sudo() -> Option<Self> {
         // SAFETY: geteuid has no preconditions and always succeeds.

@@ -4,12 +4,17 @@
 //! SIGINT abandons what is still being written; another one ends the program
 //! at once, for the case that it hangs.
 
-use anyhow::{Context, Result};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals as SignalIterator;
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::mpsc::Sender;
+#[cfg(unix)]
+pub(crate) use unix::watch;
+#[cfg(windows)]
+pub(crate) use windows::watch;
 
 /// Something that a recording waits for.
 #[derive(Debug)]
@@ -85,45 +90,6 @@ impl Abandon {
     }
 }
 
-/// Begins to watch for signals; those that ask for a stop go to `stops`.
-pub(crate) fn watch(stops: Sender<Happening>) -> Result<Abandon> {
-    let abandon = Abandon::default();
-    let mut signals = vec![SIGINT, SIGTERM];
-    // nohup starts a program with SIGHUP ignored, so that it outlives its terminal.
-    if !is_ignored(SIGHUP) {
-        signals.push(SIGHUP);
-    }
-    let mut signals = SignalIterator::new(signals).context("cannot watch for signals")?;
-    let watched = abandon.clone();
-    std::thread::Builder::new()
-        .name("signals".into())
-        .spawn(move || {
-            for signal in signals.forever() {
-                let stop = match signal {
-                    SIGINT => Stop::Interrupt,
-                    SIGTERM => Stop::Terminate,
-                    _ => Stop::HangUp,
-                };
-                if let Some(stop) = watched.signal(stop) {
-                    // Nobody listens any more when the recording has just ended.
-                    let _ = stops.send(Happening::Signal(stop));
-                }
-            }
-        })
-        .context("cannot start the thread that watches for signals")?;
-    Ok(abandon)
-}
-
-/// Whether whoever started this program wants it to ignore the signal.
-fn is_ignored(signal: i32) -> bool {
-    // SAFETY: all zeroes is a valid sigaction, which the call overwrites; with
-    // no new action it changes nothing.
-    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: the pointer is to a sigaction of ours; a null new action is allowed.
-    let result = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
-    result == 0 && action.sa_sigaction == libc::SIG_IGN
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,13 +106,5 @@ mod tests {
         assert!(!abandon.wanted(), "SIGTERM waits for the clean end");
         assert_eq!(abandon.signal(Stop::Interrupt), None);
         assert!(abandon.wanted());
-    }
-
-    #[test]
-    fn a_signal_that_the_starter_ignores_is_told_apart() {
-        // SAFETY: nothing in the tests waits for this signal.
-        unsafe { libc::signal(libc::SIGURG, libc::SIG_IGN) };
-        assert!(is_ignored(libc::SIGURG));
-        assert!(!is_ignored(libc::SIGWINCH));
     }
 }

@@ -6,7 +6,6 @@
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::Duration;
-use syscollect_capture::Progress;
 
 /// Standard error: a terminal with somebody before it, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +104,17 @@ impl Style {
     }
 }
 
+/// How far a recording is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Progress {
+    /// Events so far; `None` where nobody counts them.
+    pub(crate) events: Option<u64>,
+    /// Bytes in the file.
+    pub(crate) bytes: u64,
+    /// What was lost.
+    pub(crate) lost: u64,
+}
+
 /// A recording's line; removed when it is dropped.
 pub(crate) struct RecordingProgress {
     bar: ProgressBar,
@@ -118,12 +128,8 @@ impl RecordingProgress {
         }
         self.bar.set_position(elapsed.as_millis() as u64);
         let lost = if progress.lost > 0 { format!(", {} LOST", grouped(progress.lost)) } else { String::new() };
-        self.bar.set_message(format!(
-            "{:.1} s, {} events, {}{lost}",
-            elapsed.as_secs_f64(),
-            grouped(progress.records),
-            bytes(progress.bytes)
-        ));
+        let events = progress.events.map_or_else(String::new, |events| format!("{} events, ", grouped(events)));
+        self.bar.set_message(format!("{:.1} s, {events}{}{lost}", elapsed.as_secs_f64(), bytes(progress.bytes)));
     }
 }
 

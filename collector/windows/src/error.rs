@@ -43,6 +43,8 @@ impl std::fmt::Display for Status {
     }
 }
 
+impl std::error::Error for Status {}
+
 /// Why a recording did not begin, or did not end well.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

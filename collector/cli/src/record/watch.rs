@@ -3,10 +3,11 @@
 use super::command::Launched;
 use crate::backend::Recorder;
 use crate::signals::{Happening, Stop};
-use crate::terminal::Terminal;
+use crate::terminal::{Progress, Terminal};
 use std::process::ExitStatus;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
+use syscollect_capture::Progress as Reached;
 
 /// How long a command that got Ctrl-C from the terminal too may take to end,
 /// so that its end is in the recording.
@@ -101,7 +102,8 @@ impl Watch<'_> {
             if self.watch_processes && !self.recorder.pids_alive() {
                 return Ended::Processes;
             }
-            progress.update(start.elapsed(), &self.recorder.progress());
+            let Reached { records, bytes, lost } = self.recorder.progress();
+            progress.update(start.elapsed(), &Progress { events: Some(records), bytes, lost });
         }
     }
 

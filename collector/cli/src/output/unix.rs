@@ -1,0 +1,106 @@
+//! A folder by its handle: no name on the way to it is looked up twice.
+
+use super::Existing;
+use anyhow::{Context, Result};
+use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// A folder that files are created in.
+#[derive(Debug)]
+pub(super) struct Folder {
+    handle: OwnedFd,
+    path: PathBuf,
+}
+
+impl Folder {
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let name = c_string(path.as_os_str())?;
+        // SAFETY: the name ends with a zero byte; the flags ask for no mode.
+        let fd = unsafe { libc::open(name.as_ptr(), libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC) };
+        if fd < 0 {
+            let error = io::Error::last_os_error();
+            return Err(error).with_context(|| match path.is_file() {
+                true => format!("{} is a file, not a folder to write into", path.display()),
+                false => format!("cannot write into folder {}: create it or name another with -o", path.display()),
+            });
+        }
+        // SAFETY: the call succeeded, so this is a new descriptor that nobody else owns.
+        let handle = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Self { handle, path: path.to_owned() })
+    }
+
+    pub(super) fn existing(&self, name: &OsStr) -> io::Result<Existing> {
+        let name = c_string(name)?;
+        let mut stat = std::mem::MaybeUninit::<libc::stat>::zeroed();
+        // SAFETY: the handle is open, the name ends with a zero byte, and `stat` has room for the result.
+        let result = unsafe {
+            libc::fstatat(self.handle.as_raw_fd(), name.as_ptr(), stat.as_mut_ptr(), libc::AT_SYMLINK_NOFOLLOW)
+        };
+        if result < 0 {
+            let error = io::Error::last_os_error();
+            return if error.kind() == io::ErrorKind::NotFound { Ok(Existing::Nothing) } else { Err(error) };
+        }
+        // SAFETY: zero bytes are a valid `stat`, and the call has filled it.
+        Ok(match unsafe { stat.assume_init() }.st_mode & libc::S_IFMT {
+            libc::S_IFREG => Existing::File,
+            libc::S_IFLNK => Existing::SymbolicLink,
+            _ => Existing::Other,
+        })
+    }
+
+    /// Creates a file that was not there, for its owner only: a trace of a
+    /// whole machine is nobody else's business.
+    pub(super) fn create(&self, name: &OsStr) -> io::Result<File> {
+        let name = c_string(name)?;
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+        // SAFETY: the handle is open and the name ends with a zero byte.
+        let fd = unsafe { libc::openat(self.handle.as_raw_fd(), name.as_ptr(), flags, 0o600 as libc::c_uint) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the call succeeded, so this is a new descriptor that nobody else owns.
+        Ok(unsafe { File::from_raw_fd(fd) })
+    }
+
+    pub(super) fn remove(&self, name: &OsStr) -> io::Result<()> {
+        let name = c_string(name)?;
+        // SAFETY: the handle is open and the name ends with a zero byte.
+        check(unsafe { libc::unlinkat(self.handle.as_raw_fd(), name.as_ptr(), 0) })
+    }
+
+    pub(super) fn rename(&self, from: &OsStr, to: &OsStr, replace: bool) -> io::Result<()> {
+        let (handle, from_name, to_name) = (self.handle.as_raw_fd(), c_string(from)?, c_string(to)?);
+        if replace {
+            // SAFETY: the handle is open and both names end with a zero byte.
+            return check(unsafe { libc::renameat(handle, from_name.as_ptr(), handle, to_name.as_ptr()) });
+        }
+        let flags = libc::RENAME_NOREPLACE;
+        // SAFETY: as above.
+        let result = check(unsafe { libc::renameat2(handle, from_name.as_ptr(), handle, to_name.as_ptr(), flags) });
+        match result {
+            // File systems without that flag: a hard link refuses to replace as well.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {
+                // SAFETY: as above.
+                check(unsafe { libc::linkat(handle, from_name.as_ptr(), handle, to_name.as_ptr(), 0) })?;
+                self.remove(from)
+            }
+            other => other,
+        }
+    }
+
+    pub(super) fn join(&self, name: &OsStr) -> PathBuf {
+        if self.path == Path::new(".") { PathBuf::from(name) } else { self.path.join(name) }
+    }
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn c_string(name: &OsStr) -> io::Result<CString> {
+    CString::new(name.as_bytes()).map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a name with a zero byte"))
+}
