@@ -49,7 +49,7 @@ pub(super) struct TraceFile {
 }
 
 /// What all expanded buffers together may take, whatever the files claim.
-const MOST_EXPANDED: usize = 1 << 30;
+const MOST_EXPANDED: usize = 512 << 20;
 
 impl Trace {
     /// Opens the files of one recording.

@@ -130,3 +130,153 @@ impl Expander<'_> {
         (fitting == length).then_some(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Expands to as much as there is room for.
+    fn expanded(compressed: &[u8], room: usize) -> Vec<u8> {
+        let mut output = vec![0xee; room];
+        let length = expand(compressed, &mut output);
+        output.truncate(length);
+        output
+    }
+
+    /// A compressor that finds matches by looking everywhere: slow and thorough.
+    #[derive(Default)]
+    struct Compressor {
+        bytes: Vec<u8>,
+        flags: Vec<bool>,
+        /// Where the flags of the present group go.
+        group: usize,
+        /// Where half a byte is left.
+        half: Option<usize>,
+    }
+
+    impl Compressor {
+        fn compress(input: &[u8]) -> Vec<u8> {
+            let mut compressor = Self { bytes: vec![0; 4], ..Self::default() };
+            let mut at = 0;
+            while at < input.len() {
+                match longest_match(input, at) {
+                    Some((distance, length)) => {
+                        compressor.matched(distance, length);
+                        at += length;
+                    }
+                    None => {
+                        compressor.bytes.push(input[at]);
+                        compressor.flag(false);
+                        at += 1;
+                    }
+                }
+            }
+            while !compressor.flags.is_empty() {
+                compressor.flag(true);
+            }
+            compressor.bytes
+        }
+
+        fn flag(&mut self, is_match: bool) {
+            self.flags.push(is_match);
+            if self.flags.len() == 32 {
+                let word = self.flags.drain(..).fold(0_u32, |word, flag| word << 1 | u32::from(flag));
+                self.bytes[self.group..self.group + 4].copy_from_slice(&word.to_le_bytes());
+                self.group = self.bytes.len();
+                self.bytes.extend([0; 4]);
+            }
+        }
+
+        fn matched(&mut self, distance: usize, length: usize) {
+            let token = ((distance - 1) << 3 | (length - 3).min(7)) as u16;
+            self.bytes.extend(token.to_le_bytes());
+            if length >= 10 {
+                self.long_length(length - 10);
+            }
+            self.flag(true);
+        }
+
+        fn long_length(&mut self, rest: usize) {
+            let nibble = rest.min(15) as u8;
+            match self.half.take() {
+                Some(at) => self.bytes[at] |= nibble << 4,
+                None => {
+                    self.half = Some(self.bytes.len());
+                    self.bytes.push(nibble);
+                }
+            }
+            match rest {
+                0..15 => {}
+                15..270 => self.bytes.push((rest - 15) as u8),
+                _ if rest + 7 <= 0xffff => {
+                    self.bytes.push(255);
+                    self.bytes.extend(((rest + 7) as u16).to_le_bytes());
+                }
+                _ => {
+                    self.bytes.extend([255, 0, 0]);
+                    self.bytes.extend(((rest + 7) as u32).to_le_bytes());
+                }
+            }
+        }
+    }
+
+    fn longest_match(input: &[u8], at: usize) -> Option<(usize, usize)> {
+        let length = |distance: usize| {
+            input[at..].iter().zip(&input[at - distance..]).take_while(|(next, earlier)| next == earlier).count()
+        };
+        let (length, distance) = (1..=at.min(8192)).map(|distance| (length(distance), distance)).max()?;
+        (length >= 3).then_some((distance, length))
+    }
+
+    #[test]
+    fn the_specifications_examples_expand_to_what_it_says() {
+        let letters = b"abcdefghijklmnopqrstuvwxyz";
+        let compressed = [&[0x3f, 0, 0, 0][..], letters].concat();
+        assert_eq!(expanded(&compressed, letters.len()), letters);
+        let compressed = [0xff, 0xff, 0xff, 0x1f, 0x61, 0x62, 0x63, 0x17, 0x00, 0x0f, 0xff, 0x26, 0x01];
+        assert_eq!(expanded(&compressed, 300), b"abc".repeat(100));
+    }
+
+    #[test]
+    fn matches_of_every_length_come_back_whole() {
+        for length in (3..600).chain([65_540, 70_000, 200_000]) {
+            let original = [vec![7; length], vec![8; length], vec![7; 20]].concat();
+            assert_eq!(expanded(&Compressor::compress(&original), original.len()), original, "{length}");
+        }
+    }
+
+    #[test]
+    fn a_match_before_the_beginning_ends_it() {
+        let before = [0xff, 0xff, 0xff, 0x7f, b'a', 8, 0];
+        assert_eq!(expanded(&before, 100), b"a");
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_compressed_comes_back(original in prop::collection::vec(0..3_u8, 0..600)) {
+            let compressed = Compressor::compress(&original);
+            prop_assert_eq!(&expanded(&compressed, original.len()), &original);
+        }
+
+        #[test]
+        fn what_is_cut_off_comes_back_as_far_as_it_goes(
+            original in prop::collection::vec(0..4_u8, 1..600),
+            cut in 0.0..1.0,
+        ) {
+            let compressed = Compressor::compress(&original);
+            let part = expanded(&compressed[..(compressed.len() as f64 * cut) as usize], original.len());
+            prop_assert!(original.starts_with(&part));
+            let room = (original.len() as f64 * cut) as usize;
+            prop_assert_eq!(&expanded(&compressed, room), &original[..room]);
+        }
+
+        #[test]
+        fn anything_expands_to_no_more_than_there_is_room_for(
+            bytes in prop::collection::vec(any::<u8>(), 0..300),
+            room in 0..5_000_usize,
+        ) {
+            prop_assert!(expanded(&bytes, room).len() <= room);
+        }
+    }
+}
