@@ -5,13 +5,13 @@
 //! container can still be read when recording stops; read build ids
 //! ([`build_id_of`]); name file offsets of user code and addresses of kernel
 //! code ([`Symbolizer`]): function with start and size, inlined callers, file
-//! and line, demangled. A file whose build id is not the mapping's is never
+//! and line, demangled; the same for modules of Windows traces ([`windows`]). A file whose build id is not the mapping's is never
 //! asked: no name is better than a wrong one, and the table's note says why.
 //!
 //! **Non-goals.** No captures, no events, no processes' address spaces: who asks
 //! has turned addresses into modules and offsets. No unwinding. No names for
 //! code without a file (JIT): that is a later step, and the note says so. No
-//! downloads of debug files.
+//! downloads, but of Windows symbol files from servers that the user named.
 //!
 //! ```
 //! use syscollect_model::BuildId;
@@ -35,6 +35,7 @@ mod os;
 mod source;
 mod symbolizer;
 mod vdso;
+pub mod windows;
 
 pub use elf::build_id_of;
 pub use held::HeldFiles;

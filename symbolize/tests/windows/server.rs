@@ -1,0 +1,165 @@
+//! Symbol servers: a server in this process, and the real client.
+
+use crate::common::{library, library_pdb, name_with, request};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
+use std::{fs, thread};
+use syscollect_model::SymbolTable;
+use syscollect_symbolize::windows::{ImageRequest, Options, PdbIdentity, Place, SymbolPath, WindowsSymbolizer};
+
+/// A server that answers each request as told; its address, and the paths asked for.
+fn serve(answer: impl Fn(&str) -> Vec<u8> + Send + 'static) -> (String, Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/symbols", listener.local_addr().unwrap());
+    let (asked, paths) = channel();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream: TcpStream = stream.unwrap();
+            let mut head = Vec::new();
+            let mut byte = [0];
+            while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap_or(0) > 0 {
+                head.extend(byte);
+            }
+            let head = String::from_utf8(head).unwrap();
+            let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+            // A client that has had enough closes its end.
+            let _ = stream.write_all(&answer(&path));
+            if asked.send(path).is_err() {
+                break;
+            }
+        }
+    });
+    (url, paths)
+}
+
+fn response(status: &str, body: &[u8]) -> Vec<u8> {
+    let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+    [head.as_bytes(), body].concat()
+}
+
+fn options(url: &str, cache: &Path) -> Options {
+    let mut path = SymbolPath::default();
+    path.add(Place::Server { url: url.into(), cache: Some(cache.into()) });
+    Options { path, ..Options::default() }
+}
+
+fn ask(url: &str, cache: &Path) -> SymbolTable {
+    name_with(options(url, cache), request(Some(library_pdb()), &[0x1000]))
+}
+
+fn is_empty(folder: &Path) -> bool {
+    fs::read_dir(folder).unwrap().next().is_none()
+}
+
+#[test]
+fn what_a_server_sent_is_kept_and_not_asked_for_again() {
+    let Some(library) = library() else { return };
+    let pdb = fs::read(&library.pdb).unwrap();
+    let (url, asked) = serve(move |_| response("200 OK", &pdb));
+    let cache = tempfile::tempdir().unwrap();
+    for _ in 0..2 {
+        let table = ask(&url, cache.path());
+        assert_eq!((table.symbols.len(), table.note.as_str()), (1, ""));
+    }
+    let (name, key) = ("test_types_x64.dll.pdb", library_pdb().store_key());
+    assert_eq!(asked.try_iter().collect::<Vec<_>>(), [format!("/symbols/{name}/{key}/{name}")]);
+    let kept: Vec<_> = fs::read_dir(cache.path().join(name).join(key)).unwrap().collect();
+    assert_eq!(kept.len(), 1, "no drafts are left");
+}
+
+#[test]
+fn a_file_that_no_server_has_leaves_nothing_behind() {
+    let (url, _asked) = serve(|_| response("404 Not Found", b"<html>no</html>"));
+    let cache = tempfile::tempdir().unwrap();
+    let table = ask(&url, cache.path());
+    assert!(table.note.contains("does not have it"), "{}", table.note);
+    assert!(is_empty(cache.path()));
+}
+
+#[test]
+fn a_file_that_is_not_the_one_asked_for_does_not_get_into_the_store() {
+    let Some(library) = library() else { return };
+    let pdb = fs::read(&library.pdb).unwrap();
+    for body in [pdb, b"<html>please log in</html>".to_vec()] {
+        let (url, _asked) = serve(move |_| response("200 OK", &body));
+        let cache = tempfile::tempdir().unwrap();
+        let other = PdbIdentity { age: 9, ..library_pdb() };
+        let table = name_with(options(&url, cache.path()), request(Some(other.clone()), &[0x1000]));
+        assert!(table.symbols.is_empty() && table.note.contains("not what was asked for"), "{}", table.note);
+        let folder = cache.path().join("test_types_x64.dll.pdb").join(other.store_key());
+        assert!(is_empty(&folder));
+    }
+}
+
+#[test]
+fn a_file_without_an_end_is_cut_off() {
+    // A server that tells no length, and one that does.
+    for head in ["HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n"] {
+        let (url, _asked) = serve(move |_| [head.as_bytes(), &[7; 5_000_000]].concat());
+        let cache = tempfile::tempdir().unwrap();
+        let options = Options { file_bytes_max: 1_000_000, ..options(&url, cache.path()) };
+        let table = name_with(options, request(Some(library_pdb()), &[0x1000]));
+        assert!(table.note.contains("more than 1000000 bytes"), "{}", table.note);
+        assert!(is_empty(cache.path()));
+    }
+}
+
+#[test]
+fn a_server_that_fails_is_asked_once() {
+    let (url, asked) = serve(|_| response("503 Service Unavailable", b""));
+    let cache = tempfile::tempdir().unwrap();
+    let symbolizer = WindowsSymbolizer::new(options(&url, cache.path()));
+    for _ in 0..3 {
+        let table = symbolizer.name_modules(&[request(Some(library_pdb()), &[0x1000])]).remove(0);
+        assert!(table.note.contains("503"), "{}", table.note);
+    }
+    assert_eq!(asked.try_iter().count(), 1);
+}
+
+#[test]
+fn a_server_may_lead_to_another_place_but_not_to_another_protocol() {
+    let Some(library) = library() else { return };
+    let pdb = fs::read(&library.pdb).unwrap();
+    let (elsewhere, _asked) = serve(move |_| response("200 OK", &pdb));
+    let redirect = |to: String| {
+        serve(move |_| format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n").into())
+    };
+    let (url, _redirected) = redirect(format!("{elsewhere}/it"));
+    let cache = tempfile::tempdir().unwrap();
+    assert_eq!(ask(&url, cache.path()).symbols.len(), 1);
+    let (url, _redirected) = redirect("file:///etc/hostname".into());
+    let cache = tempfile::tempdir().unwrap();
+    let table = ask(&url, cache.path());
+    assert!(table.symbols.is_empty() && is_empty(cache.path()), "{}", table.note);
+}
+
+#[test]
+fn without_a_store_no_server_is_asked() {
+    let (url, asked) = serve(|_| response("404 Not Found", b""));
+    let mut path = SymbolPath::default();
+    path.add(Place::Server { url, cache: None });
+    let table = name_with(Options { path, ..Options::default() }, request(Some(library_pdb()), &[0x1000]));
+    assert!(table.note.contains("was not asked"), "{}", table.note);
+    assert_eq!(asked.try_iter().count(), 0);
+}
+
+#[test]
+fn many_modules_are_fetched_together() {
+    let Some(library) = library() else { return };
+    let pdb = fs::read(&library.pdb).unwrap();
+    let (url, _asked) = serve(move |path| match path.contains("test_types") {
+        true => response("200 OK", &pdb),
+        false => response("404 Not Found", b""),
+    });
+    let cache = tempfile::tempdir().unwrap();
+    let other = |index: u32| PdbIdentity { name: format!("other{index}.pdb"), guid: [index as u8; 16], age: index };
+    let requests: Vec<ImageRequest> = (0..20)
+        .map(|index| request(Some(if index % 2 == 0 { library_pdb() } else { other(index) }), &[0x1000]))
+        .collect();
+    let tables = WindowsSymbolizer::new(options(&url, cache.path())).name_modules(&requests);
+    for (index, table) in tables.iter().enumerate() {
+        assert_eq!(table.symbols.len(), (index + 1) % 2, "{index}: {}", table.note);
+    }
+}
