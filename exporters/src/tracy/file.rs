@@ -1,10 +1,12 @@
 //! The file from its first byte to its last, in the order that the format wants.
 
 use super::code::Code;
+use super::gpu::{self, Gpus};
 use super::header::{self, Span};
 use super::locks::{self, Locks};
 use super::memory::{self, Memory};
 use super::messages::{self, Crash, Message};
+use super::options::TracyLayout;
 use super::plots::{self, Plots};
 use super::rows::{self, Row, Rows, Sample};
 use super::sched::{self, Cpus};
@@ -26,6 +28,7 @@ pub(crate) struct Contents<'a> {
     pub(crate) slices: &'a mut Slices,
     pub(crate) locks: &'a Locks,
     pub(crate) memory: &'a Memory,
+    pub(crate) gpus: &'a Gpus,
     pub(crate) code: &'a mut Code,
     pub(crate) crash: Option<Crash>,
     pub(crate) notes: Vec<u32>,
@@ -40,6 +43,7 @@ struct Threads {
     names: Vec<[u32; 3]>,
     /// Indices in the table of external threads; 0 for those that never ran.
     externals: Vec<u16>,
+    hints: Vec<i32>,
 }
 
 impl Threads {
@@ -55,7 +59,7 @@ impl Threads {
             if row.intervals.is_empty() { 0 } else { next }
         };
         let externals = rows.all().iter().map(external).collect();
-        Self { numbers: rows.numbers(tables), names, externals }
+        Self { numbers: rows.numbers(tables), names, externals, hints: rows::group_hints(rows.all(), tables) }
     }
 
     fn externals(&self) -> impl Iterator<Item = (u64, [u32; 3])> {
@@ -93,11 +97,12 @@ pub(crate) fn write<W: Write>(
     texts: &mut Texts,
     tables: &Tables,
 ) -> io::Result<()> {
-    let Contents { session, span, rows, cpus, messages, plots, slices, locks, memory, code, crash, notes, with_usage } =
-        contents;
+    let Contents {
+        session, span, rows, cpus, messages, plots, slices, locks, memory, gpus, code, crash, notes, ..
+    } = contents;
     // All texts come first: they stand before what points to them.
     let threads = Threads::new(rows, texts, tables);
-    let usage = if with_usage { plots::usage(rows.all(), session.cpus.len(), span.last) } else { Vec::new() };
+    let usage = if contents.with_usage { plots::usage(rows.all(), session.cpus.len(), span.last) } else { Vec::new() };
     let plots = plots.named(&usage, texts, tables);
     let frames = slices.frames.named(texts, tables);
     let locks = locks.named(&mut slices.shared.locations, texts, tables);
@@ -105,20 +110,24 @@ pub(crate) fn write<W: Write>(
     let of_messages = messages::callstacks(messages, code, texts, tables);
     let of_zones = slices.shared.callstacks(code, texts, tables);
     let pools = memory.named(code, texts, tables);
+    let gpus = gpus.named(texts, tables);
     let mut pointers: BTreeSet<u32> = plots.iter().map(plots::Plot::name).chain(frames.names()).collect();
     pointers.extend(pools.iter().filter_map(|pool| pool.name).chain(crash.map(|crash| crash.text)));
 
     header::write(out, session, &Span { first_frame: frames.offset(), ..span })?;
     messages::write_crash(out, crash)?;
     frames.write(out)?;
+    if out.layout >= TracyLayout::V0_14 {
+        [0; 2].into_iter().try_for_each(|none| out.count(none))?; // sections, their descriptions
+    }
     strings(out, texts, &pointers)?;
     threads.write(out)?;
     slices.shared.locations.write(out)?;
     locks::write(out, &locks, &threads.numbers)?;
     messages::write(out, messages, &of_messages)?;
     slices.shared.write_extras(out, &of_zones)?;
-    timelines(out, rows.all(), &threads.numbers, &callstacks)?;
-    [0; 3].into_iter().try_for_each(|none| out.count(none))?; // GPU zones, their children, contexts
+    timelines(out, rows.all(), &threads, &callstacks)?;
+    gpu::write(out, &gpus, &threads.numbers)?;
     plots::write(out, &plots)?;
     memory::write(out, &pools)?;
     write_code(out, code)?;
@@ -155,18 +164,21 @@ fn name_stacks(rows: &Rows, code: &mut Code, texts: &mut Texts, tables: &Tables)
     samples.map(|sample| code.callstack(sample.stack(), texts, tables)).collect()
 }
 
-fn timelines<W: Write>(out: &mut Payload<W>, rows: &[Row], numbers: &[u64], callstacks: &[u32]) -> io::Result<()> {
+fn timelines<W: Write>(out: &mut Payload<W>, rows: &[Row], threads: &Threads, callstacks: &[u32]) -> io::Result<()> {
     out.count(rows.iter().map(|row| row.zones.len()).sum())?;
     out.count(rows.iter().map(|row| row.zones.parents()).sum())?;
     out.count(rows.len())?;
     let mut rest = callstacks;
-    for (row, number) in rows.iter().zip(numbers) {
+    for ((row, number), hint) in rows.iter().zip(&threads.numbers).zip(&threads.hints) {
         let (callstacks, next) = rest.split_at(row.samples.len());
         rest = next;
         out.u64(*number)?;
         out.count(row.zones.len())?;
         out.count(row.samples.iter().filter(|sample| sample.kernel).count())?;
-        out.u8(0)?;
+        out.u8(0)?; // no fiber
+        if out.layout >= TracyLayout::V0_13 {
+            out.bytes(&hint.to_le_bytes())?;
+        }
         row.zones.write(out)?;
         out.count(row.messages.len())?;
         row.messages.iter().try_for_each(|message| out.u64(messages::key(*message)))?;
@@ -239,7 +251,7 @@ fn write_code<W: Write>(out: &mut Payload<W>, code: &Code) -> io::Result<()> {
 fn process_ids<W: Write>(out: &mut Payload<W>, rows: &Rows, threads: &Threads, tables: &Tables) -> io::Result<()> {
     let pids = || {
         let rows = rows.all().iter().zip(&threads.numbers);
-        rows.filter_map(|(row, number)| Some((*number, rows::pid(row.owner, tables)?)))
+        rows.filter_map(|(row, number)| Some((*number, tables.process(rows::process(row.owner, tables)?).pid)))
     };
     out.count(pids().count())?;
     for (number, pid) in pids() {

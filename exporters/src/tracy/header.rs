@@ -1,13 +1,12 @@
 //! What stands before the events: the machine and the recording.
 
+use super::options::TracyLayout;
 use super::texts::{Texts, clean, cut};
 use super::wire::Payload;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use syscollect_model::{RecorderSummary, SessionInfo};
 
-/// The oldest layout that every viewer since 0.11 reads.
-const LAYOUT: [u8; 3] = [0, 11, 0];
 /// Texts of the header are shorter than 1024 bytes.
 const MAX_TEXT: usize = 1023;
 
@@ -24,9 +23,12 @@ pub(crate) struct Span {
 /// Writes everything up to the CPU topology.
 pub(crate) fn write<W: Write>(out: &mut Payload<W>, session: &SessionInfo, span: &Span) -> io::Result<()> {
     out.bytes(b"tracy")?;
-    out.bytes(&LAYOUT)?;
-    // The delay of the profiled program's clock, then how its ticks become nanoseconds: they are nanoseconds.
-    out.u64(0)?;
+    out.bytes(&out.layout.version())?;
+    if out.layout == TracyLayout::V0_11 {
+        // The delay of the profiled program's clock.
+        out.u64(0)?;
+    }
+    // How its ticks become nanoseconds: they are nanoseconds.
     out.u64(1)?;
     out.f64(1.0)?;
     // The viewer divides by the whole: it must not be 0.
@@ -103,7 +105,7 @@ fn host_info(session: &SessionInfo) -> String {
     .concat()
 }
 
-/// Packages, their cores, and what the viewer calls threads: our CPUs.
+/// Packages, the dies of newer layouts, their cores, and what the viewer calls threads: our CPUs.
 fn topology<W: Write>(out: &mut Payload<W>, session: &SessionInfo) -> io::Result<()> {
     let mut packages: BTreeMap<u32, BTreeMap<u32, Vec<u32>>> = BTreeMap::new();
     for cpu in &session.cpus {
@@ -112,6 +114,11 @@ fn topology<W: Write>(out: &mut Payload<W>, session: &SessionInfo) -> io::Result
     out.count(packages.len())?;
     for (package, cores) in packages {
         out.u32(package)?;
+        if out.layout >= TracyLayout::V0_13 {
+            // Which die a core is on is not in the model.
+            out.count(1)?;
+            out.u32(0)?;
+        }
         out.count(cores.len())?;
         for (core, cpus) in cores {
             out.u32(core)?;

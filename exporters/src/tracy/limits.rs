@@ -25,6 +25,10 @@ pub(crate) struct Cuts {
     pub(crate) unknown_memory: u64,
     /// Allocations beyond the 2^32nd of a pool, or above address 2^55.
     pub(crate) memory: u64,
+    /// GPU jobs on queues beyond the 255th.
+    pub(crate) gpus: u64,
+    /// GPU jobs without their notes.
+    pub(crate) gpu_notes: u64,
 }
 
 impl Cuts {
@@ -72,6 +76,12 @@ impl Cuts {
                 self.memory,
                 "allocations beyond 4,294,967,295 of a pool, or above address 2^55, all that a .tracy file has room \
                  for: record a shorter time (-d)",
+            ),
+            (self.gpus, "GPU jobs on queues beyond the first 255, all that a .tracy file has room for"),
+            (
+                self.gpu_notes,
+                "GPU jobs have no notes: a .tracy file has room for those of 65,535 jobs of a queue; record a shorter \
+                 time (-d)",
             ),
         ];
         said.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}")).collect()

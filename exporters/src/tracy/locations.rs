@@ -36,6 +36,7 @@ struct Row {
     line: u32,
     color: u32,
     zones: u64,
+    gpu_zones: u64,
 }
 
 /// The row of a source location, and whether zones there need names of their own.
@@ -117,16 +118,33 @@ impl Locations {
         let name = key.name.map(|name| texts.intern(text(name)));
         let (function, file) = (texts.intern(function), texts.intern(file));
         let place = Place { row: self.rows.len() as u16, shared: key.name.is_none() };
-        self.rows.push(Row { name, function, file, line, color: key.color, zones: 0 });
+        self.rows.push(Row { name, function, file, line, color: key.color, zones: 0, gpu_zones: 0 });
         self.places.insert(key, place);
         place
+    }
+
+    /// A location that only has a name, for a kind of GPU job; of those each is made once.
+    pub(crate) fn made_up(&mut self, name: &str, color: u32, texts: &mut Texts) -> Place {
+        if self.rows.len() >= MAX_LOCATIONS - 1 {
+            return self.others(texts);
+        }
+        let (name, nothing) = (Some(texts.intern(name)), texts.intern(""));
+        let place = Place { row: self.rows.len() as u16, shared: false };
+        self.rows.push(Row { name, function: nothing, file: nothing, line: 0, color, zones: 0, gpu_zones: 0 });
+        place
+    }
+
+    /// A GPU job lies there.
+    pub(crate) fn count_gpu(&mut self, place: Place) {
+        self.refused += u64::from(self.others == Some(place));
+        self.rows[usize::from(place.row)].gpu_zones += 1;
     }
 
     fn others(&mut self, texts: &mut Texts) -> Place {
         let (rows, nothing) = (&mut self.rows, texts.intern(""));
         *self.others.get_or_insert_with(|| {
             let name = Some(texts.intern("[other zones]"));
-            rows.push(Row { name, function: nothing, file: nothing, line: 0, color: 0, zones: 0 });
+            rows.push(Row { name, function: nothing, file: nothing, line: 0, color: 0, zones: 0, gpu_zones: 0 });
             Place { row: rows.len() as u16 - 1, shared: true }
         })
     }
@@ -150,7 +168,13 @@ impl Locations {
             out.i16(-1 - index as i16)?;
             out.u64(row.zones)?;
         }
-        out.count(0) // of GPU zones
+        let of_gpus = || self.rows.iter().enumerate().filter(|(_, row)| row.gpu_zones > 0);
+        out.count(of_gpus().count())?;
+        for (index, row) in of_gpus() {
+            out.i16(-1 - index as i16)?;
+            out.u64(row.gpu_zones)?;
+        }
+        Ok(())
     }
 }
 

@@ -104,11 +104,6 @@ pub(crate) struct NamedPool<'a> {
     callstacks: Vec<[u32; 2]>,
 }
 
-/// The index of a row in the file's table of threads.
-fn thread_index(row: RowId) -> u16 {
-    row.0 as u16 + 1
-}
-
 /// Writes all pools.
 pub(crate) fn write<W: Write>(out: &mut Payload<W>, pools: &[NamedPool<'_>]) -> io::Result<()> {
     out.count(pools.len())?;
@@ -146,6 +141,6 @@ fn write_piece<W: Write>(
     out.i64(allocated.time - *reference)?;
     *reference = allocated.time;
     out.i64(piece.freed.map_or(-1, |freed| freed.time - allocated.time))?;
-    out.u16(thread_index(allocated.row))?;
-    out.u16(piece.freed.map_or(0, |freed| thread_index(freed.row)))
+    out.u16(allocated.row.thread_index())?;
+    out.u16(piece.freed.map_or(0, |freed| freed.row.thread_index()))
 }

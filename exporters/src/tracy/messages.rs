@@ -1,16 +1,75 @@
 //! Messages: instants, losses, and what happens to threads; the crash.
 
 use super::code::Code;
+use super::options::TracyLayout;
 use super::texts::{Texts, pointer};
 use super::wire::Payload;
 use std::io::{self, Write};
-use syscollect_model::{StackId, Tables};
+use syscollect_model::{Slice, StackId, Tables, Value};
 
 /// Colours as the file has them: alpha, blue, green, red from the highest byte on.
 pub(crate) const WHITE: u32 = OPAQUE | 0xff_ffff;
 pub(crate) const GREY: u32 = OPAQUE | 0xaa_aaaa;
 pub(crate) const RED: u32 = OPAQUE | 0x55_55ff;
 pub(crate) const OPAQUE: u32 = 0xff << 24;
+
+/// How much a message matters, as the file numbers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Severity {
+    Trace = 0,
+    Debug = 1,
+    Info = 2,
+    Warning = 3,
+    Error = 4,
+    Fatal = 5,
+}
+
+/// What a message is to the viewer, which can hide messages by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Importance {
+    severity: Severity,
+    /// It is the recorder's, not the program's.
+    own: bool,
+}
+
+impl Importance {
+    /// Of a message that syscollect adds.
+    pub(crate) fn own(severity: Severity) -> Self {
+        Self { severity, own: true }
+    }
+
+    /// Of what happens to a program.
+    pub(crate) fn of_system(severity: Severity) -> Self {
+        Self { severity, own: false }
+    }
+
+    /// Of what a program says: its field `severity` or `level`, if that is one of the usual words.
+    pub(crate) fn said(slice: &Slice, tables: &Tables) -> Self {
+        let words = slice.fields.iter().filter_map(|field| {
+            let name = tables.strings.get(field.name);
+            match &field.value {
+                _ if !["severity", "level"].iter().any(|known| name.eq_ignore_ascii_case(known)) => None,
+                Value::Text(text) => Some(&**text),
+                Value::String(id) => Some(tables.strings.get(*id)),
+                _ => None,
+            }
+        });
+        Self::of_system(words.filter_map(severity).next().unwrap_or(Severity::Info))
+    }
+}
+
+/// The severity of that name.
+fn severity(word: &str) -> Option<Severity> {
+    Some(match word.to_ascii_lowercase().as_str() {
+        "trace" | "verbose" => Severity::Trace,
+        "debug" => Severity::Debug,
+        "info" | "information" | "notice" => Severity::Info,
+        "warn" | "warning" => Severity::Warning,
+        "error" | "err" => Severity::Error,
+        "fatal" | "critical" => Severity::Fatal,
+        _ => return None,
+    })
+}
 
 /// A message. Which thread has it is noted there.
 #[derive(Clone, Debug)]
@@ -19,6 +78,7 @@ pub(crate) struct Message {
     pub(crate) color: u32,
     pub(crate) text: u32,
     pub(crate) stack: Option<StackId>,
+    pub(crate) importance: Importance,
 }
 
 /// What took a process down: the file has room for one.
@@ -51,6 +111,9 @@ pub(crate) fn write<W: Write>(out: &mut Payload<W>, messages: &[Message], callst
         out.string_ref(Some(message.text))?;
         out.u32(message.color)?;
         out.int24(callstacks[index as usize])?;
+        if out.layout >= TracyLayout::V0_14 {
+            out.bytes(&[message.importance.own.into(), message.importance.severity as u8])?;
+        }
         reference = message.time;
     }
     Ok(())

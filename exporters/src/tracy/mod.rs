@@ -14,12 +14,24 @@
 //! | counters | plots; one more is the load of all CPUs |
 //! | locks | locks; who gives up waiting says so in a message |
 //! | memory events | memory pools: one for each process and pool |
+//! | GPU jobs | GPU contexts: one for each track of a queue, a row for each thread that hands jobs over |
 //! | crashes | the first is the crash; each is a message |
 //! | processes and threads | threads named "process / thread" |
 //! | the session, the recorder's summary | host information, CPU topology, application information |
 //!
 //! Migrations, priorities, wakers, what a thread waits for, categories and kinds
-//! of markers have no place in the format. Written is layout 0.11.0, which every viewer since then opens.
+//! of markers have no place in the format.
+//!
+//! A viewer opens files of its own layout and of those before it, so layout
+//! 0.11.0 is the default: every viewer since then opens it. [`TracyLayout`] offers
+//! two newer ones, for what they add: from 0.13 on the CPU that woke a thread,
+//! threads grouped by their process, and numbers said of GPU jobs (waits, fences,
+//! fields); from 0.14 on the severity of messages (fields `severity` and `level`
+//! of instants that hold one of the usual words) and whose they are. Dies, call
+//! stacks of GPU jobs, frame images and sections are not in the model.
+//!
+//! Compression is LZ4, or zstd by [`TracyCompression`] in builds with the feature
+//! `zstd`: files are a third smaller and take twice as long to write.
 //!
 //! The format groups everything by kind and by thread, so nothing is written
 //! before the end: **memory** is about 40 bytes for each switch, 16 for each
@@ -28,15 +40,17 @@
 //! the stacks of the tables once more.
 
 mod code;
+mod compress;
 mod file;
-mod filter;
 mod frames;
+mod gpu;
 mod header;
 mod limits;
 mod locations;
 mod locks;
 mod memory;
 mod messages;
+mod options;
 mod plots;
 mod rows;
 mod sched;
@@ -45,13 +59,17 @@ mod texts;
 mod wire;
 mod zones;
 
+pub use options::{TracyCompression, TracyLayout, TracyOptionError, TracyOptions};
+
+use crate::narrow::narrow;
 use crate::{ExportError, ProcessFilter, words};
 use code::Code;
+use gpu::{Gpus, Moments};
 use header::Span;
 use limits::Cuts;
 use locks::Locks;
 use memory::Memory;
-use messages::{Crash, Message};
+use messages::{Crash, Importance, Message, Severity};
 use plots::Plots;
 use rows::{Owner, RowId, Rows};
 use rustc_hash::FxHashMap;
@@ -59,8 +77,8 @@ use sched::Cpus;
 use slices::Slices;
 use std::io::Write;
 use syscollect_model::{
-    Event, Exporter, LockEvent, Loss, LossCause, MemoryEvent, ProcessId, RecorderSummary, Sample, Scope, SessionInfo,
-    Slice, StackId, Switch, Tables, ThreadId, Time, TrackId,
+    Event, Exporter, GpuJob, LockEvent, Loss, LossCause, MemoryEvent, ProcessId, RecorderSummary, Sample, Scope,
+    SessionInfo, Slice, StackId, Switch, Tables, ThreadId, Time, TrackId,
 };
 use texts::Texts;
 use wire::Payload;
@@ -86,6 +104,7 @@ const MAX_TIME: i64 = (1 << 47) - 1;
 pub struct TracyExporter<W> {
     out: W,
     process: Option<ProcessFilter>,
+    options: TracyOptions,
     session: SessionInfo,
     /// The moment before the first event: the file's zero.
     origin: Option<u64>,
@@ -98,6 +117,7 @@ pub struct TracyExporter<W> {
     slices: Slices,
     locks: Locks,
     memory: Memory,
+    gpus: Gpus,
     /// The first crash: when, and its thread, message and stack.
     crash: Option<(i64, RowId, u32, Option<StackId>)>,
     first_threads: FirstThreads,
@@ -128,6 +148,7 @@ impl<W: Write> TracyExporter<W> {
         Self {
             out,
             process: None,
+            options: TracyOptions::default(),
             session: SessionInfo::default(),
             origin: None,
             last: 0,
@@ -139,6 +160,7 @@ impl<W: Write> TracyExporter<W> {
             slices: Slices::default(),
             locks: Locks::default(),
             memory: Memory::default(),
+            gpus: Gpus::default(),
             crash: None,
             first_threads: FirstThreads::default(),
             told_losses: FxHashMap::default(),
@@ -149,6 +171,11 @@ impl<W: Write> TracyExporter<W> {
     /// Only these processes, and what belongs to the machine; all of them where `process` is `None`.
     pub fn only(self, process: Option<ProcessFilter>) -> Self {
         Self { process, ..self }
+    }
+
+    /// With these options.
+    pub fn with(self, options: TracyOptions) -> Self {
+        Self { options, ..self }
     }
 
     /// What the format had no room for, a sentence for each limit that was met; complete after [`Exporter::end`].
@@ -208,20 +235,26 @@ impl<W: Write> TracyExporter<W> {
         }
     }
 
-    fn message(&mut self, row: Option<RowId>, time: i64, color: u32, text: &str) {
-        self.message_from(row, (time, color), text, None);
+    fn message(&mut self, row: Option<RowId>, (time, color): (i64, u32), text: &str, importance: Importance) {
+        self.message_from(row, (time, color), (text, importance), None);
     }
 
-    fn message_from(&mut self, row: Option<RowId>, (time, color): (i64, u32), text: &str, stack: Option<StackId>) {
+    fn message_from(
+        &mut self,
+        row: Option<RowId>,
+        (time, color): (i64, u32),
+        (text, importance): (&str, Importance),
+        stack: Option<StackId>,
+    ) {
         let Some(row) = row else { return };
         self.rows.get(row).messages.push(self.messages.len() as u32);
         let text = self.texts.intern(text);
-        self.messages.push(Message { time, color, text, stack });
+        self.messages.push(Message { time, color, text, stack, importance });
     }
 
     fn life(&mut self, thread: ThreadId, time: i64, text: &str) {
         let row = self.rows.thread(thread);
-        self.message(row, time, messages::GREY, text);
+        self.message(row, (time, messages::GREY), text, Importance::of_system(Severity::Debug));
     }
 
     fn instant(&mut self, track: TrackId, time: i64, slice: &Slice, tables: &Tables) {
@@ -230,7 +263,8 @@ impl<W: Write> TracyExporter<W> {
             _ => self.rows.other(Owner::Track(track)),
         };
         let color = slice.color.map_or(messages::WHITE, |color| messages::OPAQUE | locations::bgr(color));
-        self.message_from(row, (time, color), &words::instant(slice, tables), slice.stack);
+        let said = (&*words::instant(slice, tables), Importance::said(slice, tables));
+        self.message_from(row, (time, color), said, slice.stack);
     }
 
     fn lock(&mut self, time: i64, event: &LockEvent, tables: &Tables) {
@@ -240,7 +274,8 @@ impl<W: Write> TracyExporter<W> {
         if let Some(since) = self.locks.add(time, event, row, location) {
             let name = tables.strings.get(tables.lock(event.lock).name);
             let waited = words::duration((time - since).unsigned_abs());
-            self.message(Some(row), time, messages::GREY, &format!("gives up on lock {name} after {waited}"));
+            let words = format!("gives up on lock {name} after {waited}");
+            self.message(Some(row), (time, messages::GREY), &words, Importance::of_system(Severity::Debug));
         }
     }
 
@@ -248,6 +283,30 @@ impl<W: Write> TracyExporter<W> {
         if let Some(row) = self.rows.thread(event.thread) {
             self.memory.add(time, event, row, tables.thread(event.thread).process);
         }
+    }
+
+    fn gpu_job(&mut self, (end, ended): (Time, i64), track: TrackId, job: &GpuJob, tables: &Tables) {
+        let row = match job.thread.filter(|thread| *thread != Tables::IDLE_THREAD) {
+            Some(thread) => self.rows.thread(thread),
+            None => self.rows.other(Owner::Track(track)),
+        };
+        let Some(row) = row else { return };
+        // What was before the first event was at the first nanosecond: the file has no time before.
+        let origin = self.origin.unwrap_or_default();
+        let past = |time: Time| i64::try_from(time.0.saturating_sub(origin)).map_or(ended, |time| time.clamp(1, ended));
+        let moments = Moments {
+            submitted: job.submitted.map(past),
+            queued: job.queued.map(past),
+            started: job.started.map(past),
+            ended,
+        };
+        let mut shared = gpu::Shared {
+            locations: &mut self.slices.shared.locations,
+            texts: &mut self.texts,
+            tables,
+            with_notes: self.options.layout >= TracyLayout::V0_13,
+        };
+        self.gpus.add((track, row), moments, (end, job), &mut shared);
     }
 
     fn crash(&mut self, time: i64, crash: &syscollect_model::Crash, tables: &Tables) {
@@ -258,7 +317,8 @@ impl<W: Write> TracyExporter<W> {
         }
         let text_index = self.texts.intern(&text);
         self.crash.get_or_insert((time, row, text_index, crash.stack));
-        self.message_from(Some(row), (time, messages::RED), &text, crash.stack);
+        let said = (&*text, Importance::of_system(Severity::Fatal));
+        self.message_from(Some(row), (time, messages::RED), said, crash.stack);
     }
 
     fn loss(&mut self, time: i64, loss: &Loss) {
@@ -267,7 +327,8 @@ impl<W: Write> TracyExporter<W> {
         }
         *self.told_losses.entry((loss.lane.clone(), loss.cpu, loss.cause)).or_default() += loss.count;
         let row = self.rows.other(Owner::Losses);
-        self.message(row, time, messages::RED, &loss_words(loss, loss.count));
+        let words = loss_words(loss, loss.count);
+        self.message(row, (time, messages::RED), &words, Importance::own(Severity::Warning));
     }
 
     /// Losses that no event told.
@@ -279,7 +340,8 @@ impl<W: Write> TracyExporter<W> {
             if rest > 0 {
                 let row = self.rows.other(Owner::Losses);
                 let words = format!("{}, at some time", loss_words(loss, rest));
-                self.message(row, self.last.max(1), messages::RED, &words);
+                let at = (self.last.max(1), messages::RED);
+                self.message(row, at, &words, Importance::own(Severity::Warning));
             }
         }
     }
@@ -289,7 +351,7 @@ impl<W: Write> TracyExporter<W> {
         let hidden = self.rows.all().iter().zip(0..);
         let hidden: Vec<_> = hidden.filter_map(|(row, id)| Some((RowId(id), row.summary()?))).collect();
         for (row, (time, words)) in hidden {
-            self.message(Some(row), time, messages::GREY, &words);
+            self.message(Some(row), (time, messages::GREY), &words, Importance::own(Severity::Trace));
         }
     }
 
@@ -300,6 +362,7 @@ impl<W: Write> TracyExporter<W> {
         self.cuts.deep = self.slices.deep;
         self.cuts.lock_threads = self.locks.refused;
         (self.cuts.unknown_memory, self.cuts.memory) = (self.memory.unknown, self.memory.refused);
+        (self.cuts.gpus, self.cuts.gpu_notes) = (self.gpus.refused, self.gpus.without_notes);
     }
 
     fn write(&mut self, recorder: Option<&RecorderSummary>, tables: &Tables) -> Result<(), ExportError> {
@@ -323,13 +386,14 @@ impl<W: Write> TracyExporter<W> {
             slices: &mut self.slices,
             locks: &self.locks,
             memory: &self.memory,
+            gpus: &self.gpus,
             code: &mut code,
             crash,
             notes,
             // The load of some processes is not that of the CPUs.
             with_usage: self.process.is_none(),
         };
-        let mut payload = Payload::new(&mut self.out)?;
+        let mut payload = Payload::new(&mut self.out, self.options)?;
         file::write(&mut payload, contents, texts, tables)?;
         payload.finish()?;
         (self.cuts.strings, self.cuts.stacks, self.cuts.frames) = (texts.refused, code.refused, code.cut);
@@ -350,7 +414,7 @@ impl<W: Write> Exporter for TracyExporter<W> {
         let narrowed;
         let event = match &self.process {
             None => event,
-            Some(filter) => match filter::narrow(filter, event, tables) {
+            Some(filter) => match narrow(filter, event, tables) {
                 Some(rest) => {
                     narrowed = rest;
                     &*narrowed
@@ -358,6 +422,9 @@ impl<W: Write> Exporter for TracyExporter<W> {
                 None => return Ok(()),
             },
         };
+        if let (None, Event::GpuJob(_, job)) = (self.origin, event) {
+            self.origin = Some(gpu::zero_before(time, job));
+        }
         let Some(at) = self.time(time) else {
             self.cuts.late += 1;
             return Ok(());
@@ -366,7 +433,7 @@ impl<W: Write> Exporter for TracyExporter<W> {
             Event::Switch(switch) => self.switch(at, switch),
             Event::Wakeup(wakeup) => {
                 if let Some(row) = self.rows.thread(wakeup.wakee) {
-                    self.rows.get(row).wake(at);
+                    self.rows.get(row).wake(at, wakeup.cpu);
                 }
             }
             Event::Sample(sample) => self.sample(at, sample),
@@ -394,9 +461,10 @@ impl<W: Write> Exporter for TracyExporter<W> {
             }
             Event::Lock(event) => self.lock(at, event, tables),
             Event::Memory(event) => self.memory(at, event, tables),
+            Event::GpuJob(track, job) => self.gpu_job((time, at), *track, job, tables),
             Event::Crash(crash) => self.crash(at, crash, tables),
             // Their first threads tell; moves are told by the next CPU.
-            Event::ProcessStart(_) | Event::ProcessEnd(_) | Event::Migration(_) | Event::GpuJob(..) => (),
+            Event::ProcessStart(_) | Event::ProcessEnd(_) | Event::Migration(_) => (),
         }
         Ok(())
     }

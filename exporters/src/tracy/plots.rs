@@ -1,11 +1,11 @@
 //! Counters as plots, and the load of all CPUs.
 
-use super::rows::Row;
+use super::rows::{self, Row};
 use super::texts::{Texts, pointer};
 use super::wire::Payload;
 use rustc_hash::FxHashMap;
 use std::io::{self, Write};
-use syscollect_model::{Scope, Tables, TrackId, TrackKind};
+use syscollect_model::{Tables, TrackId, TrackKind};
 
 /// `PlotType::User`, and `SysTime`, which the viewer calls "CPU usage".
 const USER: u8 = 0;
@@ -61,16 +61,9 @@ impl Plots {
 /// The format and the name of a counter; a unit that the viewer does not know is in the name.
 fn describe(track: TrackId, tables: &Tables) -> (u8, String) {
     let row = tables.track(track);
-    let name = tables.strings.get(row.name);
-    let text = |id| tables.strings.get(id);
-    let mut name = match row.scope {
-        Scope::Machine => name.to_owned(),
-        Scope::Cpu(cpu) => format!("CPU {cpu} {name}"),
-        Scope::Process(id) => format!("{} ({}) {name}", text(tables.process(id).name), tables.process(id).pid),
-        Scope::Thread(id) => format!("{} ({}) {name}", text(tables.thread(id).name), tables.thread(id).tid),
-    };
+    let mut name = rows::scoped_name(track, tables);
     let unit = match row.kind {
-        TrackKind::Counter { unit } => text(unit),
+        TrackKind::Counter { unit } => tables.strings.get(unit),
         TrackKind::Slices | TrackKind::Frames { .. } | TrackKind::GpuQueue => "",
     };
     let format = match unit {

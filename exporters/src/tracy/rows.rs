@@ -3,7 +3,7 @@
 
 use super::zones::Zones;
 use rustc_hash::FxHashMap;
-use syscollect_model::{Scope, StackId, Tables, ThreadId, TrackId};
+use syscollect_model::{ProcessId, Scope, StackId, Tables, ThreadId, TrackId};
 
 /// The index of a thread has 16 bits, and index 0 is taken by thread 0.
 const MAX_ROWS: usize = (1 << 16) - 1;
@@ -30,6 +30,8 @@ pub(crate) struct Interval {
     pub(crate) start: i64,
     pub(crate) end: i64,
     pub(crate) cpu: u8,
+    /// The CPU that woke the thread.
+    pub(crate) wakeup_cpu: u8,
     pub(crate) state: i8,
 }
 
@@ -62,6 +64,8 @@ pub(crate) struct Row {
     pub(crate) running: bool,
     /// When it was woken for the interval to come; -1 where nobody has.
     pub(crate) woken: i64,
+    /// Which CPU woke it.
+    pub(crate) woken_by: u32,
     pub(crate) samples: Vec<Sample>,
     pub(crate) zones: Zones,
     /// Indices of messages, in their order.
@@ -69,8 +73,16 @@ pub(crate) struct Row {
 }
 
 /// A row's index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RowId(pub(crate) u32);
+
+impl RowId {
+    /// The index in the file's table of threads.
+    pub(crate) fn thread_index(self) -> u16 {
+        // There are at most `MAX_ROWS`.
+        self.0 as u16 + 1
+    }
+}
 
 /// All rows, in the order in which they were first seen.
 #[derive(Default)]
@@ -126,6 +138,7 @@ impl Rows {
             intervals: Vec::new(),
             running: false,
             woken: -1,
+            woken_by: 0,
             samples: Vec::new(),
             zones: Zones::default(),
             messages: Vec::new(),
@@ -191,16 +204,43 @@ pub(crate) fn names(owner: Owner, tables: &Tables) -> (String, String) {
     }
 }
 
-/// The process id of a row, where it has a process.
-pub(crate) fn pid(owner: Owner, tables: &Tables) -> Option<u32> {
-    let process = match owner {
-        Owner::Thread(thread) => tables.thread(thread).process,
+/// The process of a row, where it has one.
+pub(crate) fn process(owner: Owner, tables: &Tables) -> Option<ProcessId> {
+    match owner {
+        Owner::Thread(thread) => Some(tables.thread(thread).process),
         Owner::Track(track) => match tables.track(track).scope {
-            Scope::Process(process) => process,
-            Scope::Thread(thread) => tables.thread(thread).process,
-            Scope::Machine | Scope::Cpu(_) => return None,
+            Scope::Process(process) => Some(process),
+            Scope::Thread(thread) => Some(tables.thread(thread).process),
+            Scope::Machine | Scope::Cpu(_) => None,
         },
-        Owner::IdleCpu(_) | Owner::Losses => return None,
+        Owner::IdleCpu(_) | Owner::Losses => None,
+    }
+}
+
+/// Where each row is among the others: those of one process together, in the
+/// order of the processes; before them the machine's, behind them idle CPUs.
+pub(crate) fn group_hints(rows: &[Row], tables: &Tables) -> Vec<i32> {
+    let mut ranks: FxHashMap<ProcessId, i32> = FxHashMap::default();
+    let hint = |row: &Row| match (row.owner, process(row.owner, tables)) {
+        (Owner::IdleCpu(_), _) => i32::MAX,
+        (_, None) => 0,
+        (_, Some(process)) => {
+            let next = ranks.len() as i32 + 1;
+            *ranks.entry(process).or_insert(next)
+        }
     };
-    Some(tables.process(process).pid)
+    rows.iter().map(hint).collect()
+}
+
+/// The name of a track that is no row, with what it belongs to before it.
+pub(crate) fn scoped_name(track: TrackId, tables: &Tables) -> String {
+    let row = tables.track(track);
+    let name = tables.strings.get(row.name);
+    let text = |id| tables.strings.get(id);
+    match row.scope {
+        Scope::Machine => name.to_owned(),
+        Scope::Cpu(cpu) => format!("CPU {cpu} {name}"),
+        Scope::Process(id) => format!("{} ({}) {name}", text(tables.process(id).name), tables.process(id).pid),
+        Scope::Thread(id) => format!("{} ({}) {name}", text(tables.thread(id).name), tables.thread(id).tid),
+    }
 }

@@ -1,5 +1,6 @@
 //! Switches and wakeups as intervals: of each thread, and of each CPU.
 
+use super::options::TracyLayout;
 use super::rows::{Interval, Owner, Row, RowId, Rows};
 use super::wire::Payload;
 use std::io::{self, Write};
@@ -91,6 +92,12 @@ impl Cpus {
         row.leave(time, state(switch));
     }
 
+    /// The CPU that woke a thread. The viewer looks up who ran there, so it is one that ran something.
+    fn wakeup_cpu(&self, interval: &Interval) -> u8 {
+        let known = self.cpus.get(usize::from(interval.wakeup_cpu)).filter(|cpu| !cpu.ran.is_empty());
+        if known.is_some() { interval.wakeup_cpu } else { interval.cpu }
+    }
+
     /// Writes the context switches of every thread, then of every CPU.
     pub(crate) fn write<W: Write>(
         &self,
@@ -105,6 +112,9 @@ impl Cpus {
             let mut reference = 0;
             for interval in &row.intervals {
                 write_interval(out, interval, &mut reference)?;
+                if out.layout >= TracyLayout::V0_13 {
+                    out.u8(self.wakeup_cpu(interval))?;
+                }
             }
         }
         out.count(self.cpus.iter().map(|cpu| cpu.ran.len()).sum())?;
@@ -126,7 +136,7 @@ impl Cpus {
 
 #[inline]
 fn write_interval<W: Write>(out: &mut Payload<W>, interval: &Interval, reference: &mut i64) -> io::Result<()> {
-    let Interval { wakeup, start, end, cpu, state } = *interval;
+    let Interval { wakeup, start, end, cpu, state, .. } = *interval;
     let mut bytes = [0; 35];
     bytes[..8].copy_from_slice(&(wakeup - *reference).to_le_bytes());
     bytes[8..16].copy_from_slice(&(start - wakeup).to_le_bytes());
@@ -139,8 +149,13 @@ fn write_interval<W: Write>(out: &mut Payload<W>, interval: &Interval, reference
 impl Row {
     fn run(&mut self, time: i64, cpu: u8) {
         let woken = std::mem::replace(&mut self.woken, -1);
-        let wakeup = if woken >= 0 { woken } else { time };
-        self.intervals.push(Interval { wakeup, start: time, end: -1, cpu, state: UNKNOWN_STATE });
+        let (wakeup, wakeup_cpu) = match u8::try_from(self.woken_by) {
+            Ok(by) if woken >= 0 => (woken, by),
+            // The file has room for 256 CPUs.
+            _ if woken >= 0 => (woken, cpu),
+            _ => (time, cpu),
+        };
+        self.intervals.push(Interval { wakeup, start: time, end: -1, cpu, wakeup_cpu, state: UNKNOWN_STATE });
         self.running = true;
     }
 
@@ -154,10 +169,11 @@ impl Row {
     /// The thread is woken. A wakeup may come while the thread is still on its
     /// way to sleep, and counts then; the first one counts once it sleeps.
     #[inline]
-    pub(crate) fn wake(&mut self, time: i64) {
+    pub(crate) fn wake(&mut self, time: i64, cpu: u32) {
         let asleep_since = self.intervals.last().map_or(0, |interval| interval.end);
         if self.running || self.woken < asleep_since {
             self.woken = time;
+            self.woken_by = cpu;
         }
     }
 

@@ -1,32 +1,32 @@
 //! The container (blocks of 64 KiB, compressed) and the payload's primitives.
 
+use super::compress::{Compressor, STREAMS};
+use super::options::{TracyLayout, TracyOptions};
 use std::io::{self, Write};
 
-/// `tr\xfdP`, LZ4.
-const MAGIC: [u8; 5] = [0x74, 0x72, 0xfd, 0x50, 0];
-/// Blocks go to the streams in turn, and the viewer decompresses each stream on
-/// a thread of its own.
-const STREAMS: u8 = 4;
+/// `tr\xfdP`; the compression follows, and the number of streams.
+const MAGIC: [u8; 4] = [0x74, 0x72, 0xfd, 0x50];
 /// Bytes of payload in every block but the last.
-const BLOCK: usize = 64 << 10;
+pub(crate) const BLOCK: usize = 64 << 10;
 
 /// A payload on its way into the container.
-///
-/// Blocks are compressed one by one, without the history of their stream, which
-/// readers accept and which costs little: a block is as long as the history.
 pub(crate) struct Payload<W> {
+    /// What follows is written in this layout.
+    pub(crate) layout: TracyLayout,
     out: W,
+    compressor: Compressor,
     block: Vec<u8>,
     compressed: Vec<u8>,
 }
 
 impl<W: Write> Payload<W> {
     /// Begins the container.
-    pub(crate) fn new(mut out: W) -> io::Result<Self> {
+    pub(crate) fn new(mut out: W, options: TracyOptions) -> io::Result<Self> {
+        let compressor = Compressor::new(options.compression)?;
         out.write_all(&MAGIC)?;
-        out.write_all(&[STREAMS])?;
-        let compressed = vec![0; 4 + lz4_flex::block::get_maximum_output_size(BLOCK)];
-        Ok(Self { out, block: Vec::with_capacity(BLOCK), compressed })
+        out.write_all(&[compressor.number(), STREAMS])?;
+        let compressed = vec![0; 4 + compressor.bound()];
+        Ok(Self { layout: options.layout, out, compressor, block: Vec::with_capacity(BLOCK), compressed })
     }
 
     /// Writes what is left and gives the output back.
@@ -60,8 +60,7 @@ impl<W: Write> Payload<W> {
     }
 
     fn write_block(&mut self) -> io::Result<()> {
-        let length =
-            lz4_flex::block::compress_into(&self.block, &mut self.compressed[4..]).map_err(io::Error::other)?;
+        let length = self.compressor.block(&self.block, &mut self.compressed[4..])?;
         self.compressed[..4].copy_from_slice(&(length as u32).to_le_bytes());
         self.out.write_all(&self.compressed[..4 + length])?;
         self.block.clear();
@@ -92,6 +91,10 @@ impl<W: Write> Payload<W> {
     }
 
     pub(crate) fn i16(&mut self, value: i16) -> io::Result<()> {
+        self.bytes(&value.to_le_bytes())
+    }
+
+    pub(crate) fn f32(&mut self, value: f32) -> io::Result<()> {
         self.bytes(&value.to_le_bytes())
     }
 

@@ -8,6 +8,8 @@ pub(super) struct Cursor<'a> {
     at: usize,
     /// What is being read, for messages.
     section: &'static str,
+    /// The layout, once the header told it.
+    version: [u8; 3],
 }
 
 /// A `StringRef`: by index, or by pointer.
@@ -20,7 +22,16 @@ pub(super) enum StringRef {
 
 impl<'a> Cursor<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0, section: "header" }
+        Self { bytes, at: 0, section: "header", version: [0; 3] }
+    }
+
+    pub(super) fn set_version(&mut self, version: [u8; 3]) {
+        self.version = version;
+    }
+
+    /// Whether the layout has what came with that version.
+    pub(super) fn since(&self, version: [u8; 3]) -> bool {
+        self.version >= version
     }
 
     /// Begins a section.
@@ -44,7 +55,7 @@ impl<'a> Cursor<'a> {
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Damage> {
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], Damage> {
         let mut array = [0; N];
         array.copy_from_slice(self.take(N)?);
         Ok(array)

@@ -41,8 +41,12 @@ pub(super) fn header(cursor: &mut Cursor<'_>) -> Result<Header, Damage> {
     let magic = cursor.take(5)?;
     cursor.check(magic == b"tracy", || format!("{magic:02x?} is no header"))?;
     let version = [cursor.u8()?, cursor.u8()?, cursor.u8()?];
-    cursor.check(version == [0, 11, 0], || format!("layout {version:?} is not known here"))?;
-    cursor.u64()?; // delay
+    let known = [[0, 11, 0], [0, 13, 0], [0, 14, 0]].contains(&version);
+    cursor.check(known, || format!("layout {version:?} is not known here"))?;
+    cursor.set_version(version);
+    if !cursor.since([0, 12, 3]) {
+        cursor.u64()?; // delay
+    }
     let (resolution, timer_multiplier, last_time) = (cursor.u64()?, cursor.f64()?, cursor.i64()?);
     cursor.check(last_time > 0, || format!("the last time is {last_time}"))?;
     let first_frame = cursor.u64()?;
@@ -79,6 +83,10 @@ fn topology(cursor: &mut Cursor<'_>) -> Result<BTreeMap<u32, BTreeMap<u32, Vec<u
     cursor.section("topology");
     let packages = cursor.list(12, |cursor| {
         let package = cursor.u32()?;
+        if cursor.since([0, 11, 2]) {
+            let (dies, die) = (cursor.u64()?, cursor.u32()?);
+            cursor.check((dies, die) == (1, 0), || format!("{dies} dies, the first {die}"))?;
+        }
         let cores = cursor.list(12, |cursor| Ok((cursor.u32()?, cursor.list(4, Cursor::u32)?)))?;
         Ok((package, cores.into_iter().collect()))
     })?;
@@ -163,6 +171,12 @@ pub(super) fn frame_sets(cursor: &mut Cursor<'_>) -> Result<Vec<(u64, FrameSet)>
         Some((0, set)) if set.continuous => Ok(sets),
         other => Err(cursor.damage(format!("the first set is {other:?}"))),
     }
+}
+
+/// Sections, which nobody writes here.
+pub(super) fn sections(cursor: &mut Cursor<'_>) -> Result<(), Damage> {
+    cursor.section("sections");
+    if cursor.since([0, 13, 5]) { (0..2).try_for_each(|_| cursor.nothing()) } else { Ok(()) }
 }
 
 /// The sets with their names.

@@ -1,13 +1,14 @@
-//! A reader of Tracy's files, layout 0.11.0, as strict as the viewer is not: a
+//! A reader of Tracy's files, layouts 0.11.0, 0.13.0 and 0.14.0, as strict as the viewer is not: a
 //! viewer that was built for release checks nothing, and follows any index.
 //!
 //! Whatever [`read`] accepts has every section, nothing behind them, no index
 //! that leads nowhere, and times in the order that the viewer relies on.
-//! Sections that syscollect does not write (GPU, images) must be empty.
+//! Sections that syscollect does not write (images, sections of time) must be empty.
 
 mod code;
 mod container;
 mod cursor;
+mod gpu;
 mod head;
 mod locks;
 mod memory;
@@ -16,6 +17,8 @@ mod threads;
 mod zones;
 
 pub use code::{Frame, FrameLine, Symbol};
+pub use container::Compression;
+pub use gpu::{GpuContext, GpuZone};
 pub use head::{Crash, FrameSet, Header};
 pub use locks::{Lock, LockEvent, LockStep};
 pub use memory::{Piece, Pool};
@@ -41,6 +44,8 @@ impl std::error::Error for Damage {}
 /// What a file holds. Times are nanoseconds since the file's zero; -1 is never.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TracyFile {
+    /// How the container is compressed.
+    pub compression: Compression,
     /// Streams of the container.
     pub streams: u8,
     /// What stands before the events.
@@ -61,6 +66,8 @@ pub struct TracyFile {
     pub threads: Vec<Thread>,
     /// The plots.
     pub plots: Vec<Plot>,
+    /// The queues of GPUs.
+    pub gpus: Vec<GpuContext>,
     /// The memory.
     pub pools: Vec<Pool>,
     /// Call stacks; the first has index 1.
@@ -122,11 +129,12 @@ impl Strings {
 ///
 /// [`Damage`] at the first thing that the format does not allow.
 pub fn read(file: &[u8]) -> Result<TracyFile, Damage> {
-    let (payload, streams) = container::payload(file)?;
+    let (payload, compression, streams) = container::payload(file)?;
     let cursor = &mut Cursor::new(&payload);
-    let mut trace = TracyFile { streams, header: head::header(cursor)?, ..TracyFile::default() };
+    let mut trace = TracyFile { compression, streams, header: head::header(cursor)?, ..TracyFile::default() };
     let crash = head::crash(cursor)?;
     let frame_sets = head::frame_sets(cursor)?;
+    head::sections(cursor)?;
     let strings = head::strings(cursor)?;
     trace.crash = crash.map(|crash| crash.named(cursor, &strings)).transpose()?;
     trace.frame_sets = head::named_frame_sets(cursor, frame_sets, &strings)?;
@@ -136,8 +144,7 @@ pub fn read(file: &[u8]) -> Result<TracyFile, Damage> {
     let keys = threads::messages(cursor, &strings, &mut trace)?;
     let extras = zones::extras(cursor, &strings)?;
     threads::threads(cursor, (&tables, &locations, &extras, &keys), &mut trace)?;
-    cursor.section("GPU");
-    (0..3).try_for_each(|_| cursor.nothing())?;
+    trace.gpus = gpu::contexts(cursor, &tables.local, &locations, &strings)?;
     threads::plots(cursor, &strings, &mut trace)?;
     trace.pools = memory::pools(cursor, &strings, &tables.local)?;
     code::callstacks(cursor, &strings, &mut trace)?;

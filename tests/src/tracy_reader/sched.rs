@@ -14,6 +14,8 @@ pub struct Switch {
     pub end: i64,
     /// Where.
     pub cpu: u8,
+    /// The CPU that woke it; its own where the layout does not say or nobody knows.
+    pub wakeup_cpu: u8,
     /// 100 on Linux, -1 while it runs.
     pub reason: i8,
     /// 101 uninterruptible, 102 idle, 103 runnable, 104 interruptible, 105 stopped, 106 traced, 108 dead,
@@ -56,7 +58,8 @@ pub(super) fn switches(cursor: &mut Cursor<'_>, trace: &mut TracyFile) -> Result
             cursor.check(thread == 0, || format!("thread {thread} in a field that nobody uses"))?;
             cursor.check(reason == if end < 0 { -1 } else { 100 }, || format!("reason {reason}"))?;
             cursor.check(state == -1 || (101..=110).contains(&state), || format!("state {state}"))?;
-            Ok(Switch { wakeup, start, end, cpu, reason, state })
+            let wakeup_cpu = if cursor.since([0, 11, 3]) { cursor.u8()? } else { cpu };
+            Ok(Switch { wakeup, start, end, cpu, wakeup_cpu, reason, state })
         })?;
         cursor.check(!list.is_empty(), || format!("thread {id} has none"))?;
         cursor.check(trace.switches.insert(id, list).is_none(), || format!("thread {id} is there twice"))?;
@@ -109,6 +112,10 @@ pub(super) fn check_times(trace: &TracyFile) -> Result<(), Damage> {
         }
         if list.iter().any(|switch| switch.wakeup > switch.start) {
             return Err(Damage(format!("thread {id} is woken after it runs")));
+        }
+        // The viewer looks for the thread that ran there.
+        if let Some(switch) = list.iter().find(|switch| trace.cpus[usize::from(switch.wakeup_cpu)].is_empty()) {
+            return Err(Damage(format!("thread {id} is woken by CPU {}, which ran nothing", switch.wakeup_cpu)));
         }
         of_threads.extend(list.iter().map(|s| (s.cpu, CpuTime { start: s.start, end: s.end, thread: *id })));
     }

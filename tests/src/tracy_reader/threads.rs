@@ -18,6 +18,8 @@ pub struct Message {
     pub thread: u64,
     /// Index of its call stack; 0 is none.
     pub callstack: u32,
+    /// Whether it is the recorder's, and 0 trace, 1 debug, 2 info, 3 warning, 4 error, 5 fatal; where the layout says so.
+    pub importance: Option<(bool, u8)>,
 }
 
 /// A stack at a time.
@@ -36,6 +38,8 @@ pub struct Thread {
     pub id: u64,
     /// Samples of kernel code.
     pub kernel_samples: u64,
+    /// Where it is among the others: lower ones first; 0 where the layout does not say.
+    pub group_hint: i32,
     /// Its outermost zones.
     pub zones: Vec<Zone>,
     /// Indices of its messages.
@@ -109,8 +113,14 @@ pub(super) fn messages(
         let text = strings.reference(cursor, text)?.ok_or_else(|| cursor.damage("a message without words"))?;
         let color = cursor.u32()?;
         let callstack = cursor.int24()?;
+        let mut importance = None;
+        if cursor.since([0, 13, 2]) {
+            let (source, severity) = (cursor.u8()?, cursor.u8()?);
+            cursor.check(source <= 1 && severity <= 5, || format!("source {source}, severity {severity}"))?;
+            importance = Some((source == 1, severity));
+        }
         cursor.check(keys.insert(key, index).is_none(), || format!("two messages have the key {key}"))?;
-        trace.messages.push(Message { time, text, color, thread: u64::MAX, callstack });
+        trace.messages.push(Message { time, text, color, thread: u64::MAX, callstack, importance });
     }
     Ok(keys)
 }
@@ -154,6 +164,7 @@ fn thread(
     let (id, count, kernel_samples) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
     let fiber = cursor.u8()?;
     cursor.check(fiber == 0, || "a fiber".into())?;
+    let group_hint = if cursor.since([0, 11, 1]) { cursor.i32()? } else { 0 };
     let before = timelines.zones;
     let zones = timelines.read(cursor, &mut 0, 0)?;
     cursor.check(timelines.zones - before == count, || format!("thread {id} is said to have {count} zones"))?;
@@ -167,7 +178,7 @@ fn thread(
         "a sample of a switch is not among the samples".into()
     })?;
     cursor.check(kernel_samples <= samples.len() as u64, || format!("{kernel_samples} samples of the kernel"))?;
-    Ok(Thread { id, kernel_samples, zones, messages, switch_samples, samples })
+    Ok(Thread { id, kernel_samples, group_hint, zones, messages, switch_samples, samples })
 }
 
 fn samples(cursor: &mut Cursor<'_>) -> Result<Vec<Sample>, Damage> {

@@ -53,6 +53,8 @@ pub(super) struct Extra {
 pub(super) struct Locations {
     rows: Vec<SourceLocation>,
     counts: BTreeMap<i16, u64>,
+    /// The same of zones of GPUs.
+    pub(super) gpu_counts: BTreeMap<i16, u64>,
 }
 
 impl Locations {
@@ -81,8 +83,8 @@ pub(super) fn locations(cursor: &mut Cursor<'_>, strings: &Strings) -> Result<Lo
     })?;
     cursor.check(rows.len() <= i16::MAX as usize, || format!("{} locations", rows.len()))?;
     let counts = cursor.list(10, |cursor| Ok((cursor.i16()?, cursor.u64()?)))?;
-    cursor.nothing()?; // of GPU zones
-    Ok(Locations { rows, counts: counts.into_iter().collect() })
+    let gpu_counts = cursor.list(10, |cursor| Ok((cursor.i16()?, cursor.u64()?)))?;
+    Ok(Locations { rows, counts: counts.into_iter().collect(), gpu_counts: gpu_counts.into_iter().collect() })
 }
 
 /// What zones have of their own; the first extra is nobody's.

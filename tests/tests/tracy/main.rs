@@ -5,6 +5,8 @@ mod captures;
 mod code;
 mod filter;
 mod frames;
+mod gpu;
+mod layouts;
 mod limits;
 mod locks;
 mod memory;

@@ -1,9 +1,9 @@
 //! Sessions of any kind: the strict reader accepts them, and nothing is missing.
 
-use crate::story::{Story, off};
+use crate::story::{Story, ZERO, off};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use syscollect_model::{Event, OffCpu, Scope, SleepState, StackId, Tables, ThreadId};
+use syscollect_model::{Event, GpuJob, OffCpu, Scope, SleepState, StackId, Tables, ThreadId, Time};
 
 const THREADS: u32 = 6;
 const STACKS: u32 = 5;
@@ -20,6 +20,8 @@ fn story(steps: Vec<(u8, u64, u32, u32, u32)>) -> Story {
     let scopes = [Scope::Thread(ThreadId(1)), Scope::Machine, Scope::Thread(ThreadId(1))];
     let tracks = [0, 1, 2].map(|index| story.track(scopes[index], ["Zones", "all", "probes"][index]));
     let name = story.tables.strings.intern("slice");
+    let queues = [story.queue("ring"), story.queue("copy")];
+    let mut free = [0, 0];
     let mut at = 1;
     for (kind, delay, cpu, thread, other) in steps {
         at += delay;
@@ -36,7 +38,20 @@ fn story(steps: Vec<(u8, u64, u32, u32, u32)>) -> Story {
             3 => story.sample(at, thread, stack),
             4 => story.at(at, Event::SliceBegin(track, name.into())),
             5 => story.at(at, Event::SliceEnd(track)),
-            _ => story.at(at, Event::Instant(track, name.into())),
+            6 => story.at(at, Event::Instant(track, name.into())),
+            _ => {
+                let queue = cpu as usize % 2;
+                let began = at.saturating_sub(u64::from(other.0)).max(free[queue]).min(at);
+                free[queue] = at;
+                let time = |at: u64| Some(Time(ZERO + at));
+                let job = GpuJob {
+                    thread: (thread.0 != 0).then_some(thread),
+                    submitted: time(began.saturating_sub(3)),
+                    started: if other.0 == 2 { None } else { time(began) },
+                    ..GpuJob::named(name)
+                };
+                story.at(at, Event::GpuJob(queues[queue], Box::new(job)));
+            }
         }
     }
     story
@@ -45,7 +60,7 @@ fn story(steps: Vec<(u8, u64, u32, u32, u32)>) -> Story {
 proptest! {
     #[test]
     fn whatever_happens_the_file_is_whole(
-        steps in prop::collection::vec((0u8..7, 0u64..3, 0u32..4, 0..THREADS, 0..THREADS), 0..120),
+        steps in prop::collection::vec((0u8..8, 0u64..3, 0u32..4, 0..THREADS, 0..THREADS), 0..120),
     ) {
         let story = story(steps);
         let trace = story.read();
@@ -60,13 +75,16 @@ proptest! {
         let zones: u64 = trace.threads.iter().map(|thread| thread.zones.iter().map(size).sum::<u64>()).sum();
         prop_assert_eq!(zones as usize, count(|event| matches!(event, Event::SliceBegin(..))));
 
+        let jobs: usize = trace.gpus.iter().map(|gpu| gpu.threads.values().map(Vec::len).sum::<usize>()).sum();
+        prop_assert_eq!(jobs, count(|event| matches!(event, Event::GpuJob(..))));
+
         // Every switch begins a time on its CPU, at its time; what ran before the first is at most one more.
         for cpu in 0..4 {
             let mut expected: BTreeMap<i64, usize> = BTreeMap::new();
-            let origin = story.events.first().map_or(0, |(at, _)| at - 1);
+            let origin = story.events.first().map_or(1, first) as i64 - 1;
             for (at, event) in &story.events {
                 if let Event::Switch(switch) = event && switch.cpu == cpu && switch.next != Tables::IDLE_THREAD {
-                    *expected.entry((at - origin) as i64).or_default() += 1;
+                    *expected.entry(*at as i64 - origin).or_default() += 1;
                 }
             }
             let mut found: BTreeMap<i64, usize> = BTreeMap::new();
@@ -75,6 +93,14 @@ proptest! {
             prop_assert_eq!(missing, 0);
             prop_assert!(trace.cpus[cpu as usize].len() <= expected.values().sum::<usize>() + 1);
         }
+    }
+}
+
+/// The first moment that is shown.
+fn first((at, event): &(u64, Event)) -> u64 {
+    match event {
+        Event::GpuJob(_, job) => job.submitted.map_or(*at, |time| (time.0 - ZERO).min(*at)),
+        _ => *at,
     }
 }
 

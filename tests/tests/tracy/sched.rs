@@ -8,7 +8,7 @@ use syscollect_tests::tracy_reader::{CpuTime, Switch, Totals};
 const IDLE: syscollect_model::ThreadId = Tables::IDLE_THREAD;
 
 fn ran(wakeup: i64, start: i64, end: i64, cpu: u8, state: i8) -> Switch {
-    Switch { wakeup, start, end, cpu, reason: if end < 0 { -1 } else { 100 }, state }
+    Switch { wakeup, start, end, cpu, wakeup_cpu: cpu, reason: if end < 0 { -1 } else { 100 }, state }
 }
 
 #[test]

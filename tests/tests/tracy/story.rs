@@ -1,12 +1,14 @@
 //! A session told event by event.
 
-use syscollect_exporters::TracyExporter;
+use syscollect_exporters::{TracyCompression, TracyExporter, TracyLayout, TracyOptions};
 use syscollect_model::{
     ClockPair, CpuInfo, Event, Exporter, Field, Frame, FrameId, Location, LocationId, Lock, LockAction, LockEvent,
     LockId, Loss, MemoryEvent, Module, ModuleId, OffCpu, Process, ProcessId, Sample, Scope, SessionInfo, SleepState,
     Slice, StackId, StringId, Switch, Tables, Thread, ThreadId, Ticks, Time, Track, TrackId, TrackKind, Value, Wakeup,
 };
-use syscollect_tests::tracy_reader::{self, TracyFile};
+use syscollect_tests::tracy_reader::{self, Compression, TracyFile};
+
+const LARGE: usize = 100_000;
 
 /// CLOCK_BOOTTIME at the file's time 0: the first event is at 1.
 pub(crate) const ZERO: u64 = 7_000_000_000;
@@ -81,8 +83,12 @@ impl Story {
     }
 
     pub(crate) fn wake(&mut self, at: u64, wakee: ThreadId) {
+        self.wake_from(0, at, wakee);
+    }
+
+    pub(crate) fn wake_from(&mut self, cpu: u32, at: u64, wakee: ThreadId) {
         let wakeup = Wakeup {
-            cpu: 0,
+            cpu,
             waker: None,
             from_interrupt: false,
             wakee,
@@ -141,6 +147,11 @@ impl Story {
         self.tables.add_track(Track { scope, name, kind: TrackKind::Frames { continuous } })
     }
 
+    pub(crate) fn queue(&mut self, name: &str) -> TrackId {
+        let name = self.name(name);
+        self.tables.add_track(Track { scope: Scope::Machine, name, kind: TrackKind::GpuQueue })
+    }
+
     pub(crate) fn name(&mut self, text: &str) -> StringId {
         self.tables.strings.intern(text)
     }
@@ -187,6 +198,11 @@ impl Story {
         self.export(TracyExporter::new(Vec::new()))
     }
 
+    /// The file's bytes with those options.
+    pub(crate) fn bytes_with(&self, options: TracyOptions) -> Vec<u8> {
+        self.export(TracyExporter::new(Vec::new()).with(options)).0
+    }
+
     fn export(&self, mut exporter: TracyExporter<Vec<u8>>) -> (Vec<u8>, Vec<String>) {
         exporter.begin(&self.info, &self.tables).unwrap();
         for (at, event) in &self.events {
@@ -197,10 +213,32 @@ impl Story {
         (exporter.finish().unwrap(), cuts)
     }
 
-    /// The file as the reader sees it, and what was cut.
+    /// The file as the reader sees it, and what was cut. In every layout and
+    /// compression it is the same, but for what only the newer layouts have.
     pub(crate) fn read_cut(&self) -> (TracyFile, Vec<String>) {
         let (bytes, cuts) = self.bytes();
-        (tracy_reader::read(&bytes).unwrap(), cuts)
+        let trace = tracy_reader::read(&bytes).unwrap();
+        // Of large files once is enough.
+        let layouts = if bytes.len() < LARGE { &TracyLayout::ALL[..] } else { &[] };
+        for layout in layouts.iter().copied() {
+            let packed = self.read_in(TracyOptions { layout, compression: TracyCompression::Zstd });
+            assert_eq!(packed.compression, Compression::Zstd);
+            let plain = self.read_in(TracyOptions { layout, compression: TracyCompression::Lz4 });
+            assert_eq!(TracyFile { compression: Compression::Lz4, ..packed }, plain);
+            let same = as_old(plain) == trace;
+            assert!(same, "what layout {layout} shares with the oldest differs");
+        }
+        (trace, cuts)
+    }
+
+    /// The file with those options as the reader sees it.
+    pub(crate) fn read_in(&self, options: TracyOptions) -> TracyFile {
+        tracy_reader::read(&self.bytes_with(options)).unwrap()
+    }
+
+    /// The file in that layout as the reader sees it.
+    pub(crate) fn read_layout(&self, layout: TracyLayout) -> TracyFile {
+        self.read_in(TracyOptions { layout, ..TracyOptions::default() })
     }
 
     /// The file as the reader sees it; nothing was cut.
@@ -209,6 +247,19 @@ impl Story {
         assert_eq!(cuts, [""; 0]);
         trace
     }
+}
+
+/// A file without what the oldest layout has no room for.
+fn as_old(mut trace: TracyFile) -> TracyFile {
+    trace.header.version = [0, 11, 0];
+    trace.messages.iter_mut().for_each(|message| message.importance = None);
+    trace.threads.iter_mut().for_each(|thread| thread.group_hint = 0);
+    trace.switches.values_mut().flatten().for_each(|switch| switch.wakeup_cpu = switch.cpu);
+    for context in &mut trace.gpus {
+        context.kind = 2;
+        context.threads.values_mut().flatten().for_each(|zone| zone.notes.clear());
+    }
+    trace
 }
 
 /// Leaves its CPU for that state.

@@ -1,0 +1,286 @@
+//! Jobs of GPUs as zones of GPU contexts.
+//!
+//! Every track of a queue is a context, and every thread that handed jobs over
+//! is a row of it, as with the viewer's own contexts of Vulkan. Jobs of a track
+//! never overlap, so rows are flat. Both clocks of the format, the program's and
+//! the GPU's, are the session's.
+
+use super::locations::{Locations, Place, bgr};
+use super::options::TracyLayout;
+use super::rows::{self, RowId};
+use super::texts::Texts;
+use super::wire::Payload;
+use crate::words;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use syscollect_model::{Fence, GpuJob, GpuJobEnd, Tables, Time, TrackId, Value};
+
+/// The viewer numbers contexts in 8 bits, and the last number is taken.
+const MAX_CONTEXTS: usize = 255;
+/// The number that binds notes to a job has 16 bits; 0 is of jobs without notes.
+const MAX_NOTED: usize = u16::MAX as usize;
+/// `GpuContextType`. Custom is what it is, but viewers of 0.11 know only programming
+/// interfaces, and of those Vulkan has zones of many threads.
+const VULKAN: u8 = 2;
+const CUSTOM: u8 = 7;
+/// The first job of a file is shown from its beginning on if that is not longer ago, nanoseconds.
+const LONGEST_FIRST: u64 = 1_000_000_000;
+/// Of jobs that failed.
+const RED: u32 = 0xff_5555;
+
+/// A job. Times are nanoseconds since the file's zero.
+#[derive(Debug)]
+struct Zone {
+    /// Handed over by the program, taken by the driver.
+    cpu: [i64; 2],
+    /// Begun and ended by the GPU.
+    gpu: [i64; 2],
+    location: i16,
+    /// Binds the notes; 0 where it has none.
+    query: u16,
+}
+
+/// Numbers said of a job, by the text that names them.
+type Notes = Vec<(u32, f64)>;
+
+/// What lies on a track.
+#[derive(Debug, Default)]
+struct Context {
+    threads: BTreeMap<RowId, Vec<Zone>>,
+    /// Of query 1 and so on.
+    notes: Vec<Notes>,
+}
+
+/// All jobs.
+#[derive(Default)]
+pub(crate) struct Gpus {
+    contexts: BTreeMap<TrackId, Context>,
+    names: FxHashMap<(u32, GpuJobEnd), Place>,
+    /// Jobs on queues that found no room.
+    pub(crate) refused: u64,
+    /// Jobs whose notes found no room.
+    pub(crate) without_notes: u64,
+}
+
+/// When a job was where, as the file has it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moments {
+    /// The program handed it over.
+    pub(crate) submitted: Option<i64>,
+    /// The driver took it.
+    pub(crate) queued: Option<i64>,
+    /// The GPU began.
+    pub(crate) started: Option<i64>,
+    /// Its end.
+    pub(crate) ended: i64,
+}
+
+/// What jobs share with zones.
+pub(crate) struct Shared<'a> {
+    pub(crate) locations: &'a mut Locations,
+    pub(crate) texts: &'a mut Texts,
+    pub(crate) tables: &'a Tables,
+    /// The layout has notes.
+    pub(crate) with_notes: bool,
+}
+
+impl Gpus {
+    /// A job of a thread ended.
+    pub(crate) fn add(
+        &mut self,
+        (track, thread): (TrackId, RowId),
+        moments: Moments,
+        (end, job): (Time, &GpuJob),
+        shared: &mut Shared<'_>,
+    ) {
+        if !self.contexts.contains_key(&track) && self.contexts.len() >= MAX_CONTEXTS {
+            self.refused += 1;
+            return;
+        }
+        let location = self.location(job, shared);
+        let context = self.contexts.entry(track).or_default();
+        let mut query = 0;
+        if shared.with_notes {
+            let notes = notes(job, end, shared);
+            match context.notes.len() + 1 {
+                _ if notes.is_empty() => (),
+                next if next <= MAX_NOTED => {
+                    context.notes.push(notes);
+                    query = next as u16;
+                }
+                _ => self.without_notes += 1,
+            }
+        }
+        let row = context.threads.entry(thread).or_default();
+        // The viewer searches a row by both times, so they never go back.
+        let free = row.last().map_or(0, |before| before.gpu[1]);
+        let ended = moments.ended.max(free);
+        let Moments { submitted, queued, started, .. } = moments;
+        let began = started.or(queued).or(submitted).unwrap_or(ended).clamp(free, ended);
+        let submitted = submitted.or(queued).unwrap_or(began);
+        let cpu = [submitted, queued.unwrap_or(submitted).max(submitted)];
+        row.push(Zone { cpu, gpu: [began, ended], location: location.index(), query });
+    }
+
+    fn location(&mut self, job: &GpuJob, shared: &mut Shared<'_>) -> Place {
+        let Shared { locations, texts, tables, .. } = shared;
+        let place = *self.names.entry((job.name.0, job.end)).or_insert_with(|| {
+            let name = tables.strings.get(job.name);
+            let (name, color) = match job.end {
+                GpuJobEnd::Finished => (name.to_owned(), 0),
+                GpuJobEnd::Failed => (format!("{name} [failed]"), bgr(RED)),
+                GpuJobEnd::Unfinished => (format!("{name} [unfinished]"), 0),
+                GpuJobEnd::WithoutBeginning => (format!("{name} [without beginning]"), 0),
+            };
+            locations.made_up(&name, color, texts)
+        });
+        locations.count_gpu(place);
+        place
+    }
+
+    /// The contexts with their names, and those of their notes.
+    pub(crate) fn named(&self, texts: &mut Texts, tables: &Tables) -> Vec<NamedContext<'_>> {
+        let mut used: FxHashMap<String, u32> = FxHashMap::default();
+        let name = |track: &TrackId| {
+            let mut name = rows::scoped_name(*track, tables);
+            // A queue that has several jobs at once has several tracks of one name.
+            let times = used.entry(name.clone()).or_default();
+            *times += 1;
+            if *times > 1 {
+                name += &format!(" #{times}");
+            }
+            texts.intern_short(&name)
+        };
+        let names: Vec<u32> = self.contexts.keys().map(name).collect();
+        names.into_iter().zip(self.contexts.values()).map(|(name, context)| NamedContext { name, context }).collect()
+    }
+}
+
+/// The file's zero where a job is the first event: before its beginning, but not long before its end,
+/// whatever a driver says.
+pub(crate) fn zero_before(ended: Time, job: &GpuJob) -> u64 {
+    let first = job.began().into_iter().chain(job.submitted).fold(ended.0, |first, time| first.min(time.0));
+    first.max(ended.0.saturating_sub(LONGEST_FIRST)).saturating_sub(1)
+}
+
+/// What the format has no field for and is a number.
+fn notes(job: &GpuJob, end: Time, shared: &mut Shared<'_>) -> Notes {
+    let mut notes = Notes::new();
+    let mut note = |name: &str, value: f64| notes.push((shared.texts.intern(name), value));
+    for (name, nanoseconds) in words::stages(job, end) {
+        note(&format!("{name} (ns)"), nanoseconds as f64);
+    }
+    job.context.into_iter().for_each(|context| note("context", context as f64));
+    if let Some(Fence { context, sequence }) = job.fence {
+        note("fence context", context as f64);
+        note("fence sequence", sequence as f64);
+    }
+    if !job.waited_for.is_empty() {
+        note("fences waited for", job.waited_for.len() as f64);
+    }
+    for field in &job.fields {
+        let value = match field.value {
+            Value::Unsigned(value) | Value::Address(value) | Value::Duration(value) | Value::Bytes(value) => {
+                value as f64
+            }
+            Value::Signed(value) => value as f64,
+            Value::Float(value) => value,
+            Value::Percentage(share) => share * 100.0,
+            Value::Text(_) | Value::String(_) => continue,
+        };
+        note(shared.tables.strings.get(field.name), value);
+    }
+    // The viewer keeps one value for each name.
+    let mut seen = Vec::new();
+    notes.retain(|(name, _)| {
+        !seen.contains(name) && {
+            seen.push(*name);
+            true
+        }
+    });
+    notes
+}
+
+/// A context with what the file says of it.
+pub(crate) struct NamedContext<'a> {
+    name: u32,
+    context: &'a Context,
+}
+
+/// Writes all contexts; `numbers` are those of the rows as threads.
+pub(crate) fn write<W: Write>(out: &mut Payload<W>, contexts: &[NamedContext<'_>], numbers: &[u64]) -> io::Result<()> {
+    let zones = |context: &Context| context.threads.values().map(Vec::len).sum::<usize>();
+    out.count(contexts.iter().map(|named| zones(named.context)).sum())?;
+    out.count(0)?; // zones with others inside
+    out.count(contexts.len())?;
+    let has_notes = out.layout >= TracyLayout::V0_13;
+    for NamedContext { name, context } in contexts {
+        out.u64(0)?; // of no thread alone
+        out.u8(1)?; // the clocks are one
+        out.count(zones(context))?;
+        out.f32(1.0)?;
+        out.u8(if has_notes { CUSTOM } else { VULKAN })?;
+        out.string_index(*name)?;
+        out.u64(0)?; // the GPU's clock does not overflow
+        if has_notes {
+            write_note_names(out, context)?;
+        }
+        out.count(context.threads.len())?;
+        for (row, zones) in &context.threads {
+            out.u64(numbers[row.0 as usize])?;
+            write_zones(out, *row, zones)?;
+        }
+        if has_notes {
+            write_notes(out, &context.notes)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_zones<W: Write>(out: &mut Payload<W>, row: RowId, zones: &[Zone]) -> io::Result<()> {
+    out.count(zones.len())?;
+    let mut reference = [0, 0];
+    for zone in zones {
+        out.i64(zone.cpu[0] - reference[0])?;
+        out.i64(zone.gpu[0] - reference[1])?;
+        out.i16(zone.location)?;
+        out.int24(0)?; // call stack
+        out.u16(row.thread_index())?;
+        out.count(0)?; // zones inside
+        out.i64(zone.cpu[1] - zone.cpu[0])?;
+        out.i64(zone.gpu[1] - zone.gpu[0])?;
+        if out.layout >= TracyLayout::V0_13 {
+            out.u16(zone.query)?;
+        }
+        reference = [zone.cpu[1], zone.gpu[1]];
+    }
+    Ok(())
+}
+
+/// The names of notes. What stands for each is the index of its text.
+fn write_note_names<W: Write>(out: &mut Payload<W>, context: &Context) -> io::Result<()> {
+    let mut names: Vec<u32> = context.notes.iter().flatten().map(|(name, _)| *name).collect();
+    names.sort_unstable();
+    names.dedup();
+    out.count(names.len())?;
+    for name in names {
+        out.i64(name.into())?;
+        out.string_index(name)?;
+    }
+    Ok(())
+}
+
+fn write_notes<W: Write>(out: &mut Payload<W>, notes: &[Notes]) -> io::Result<()> {
+    out.count(notes.len())?;
+    for (index, notes) in notes.iter().enumerate() {
+        // There are at most `MAX_NOTED`.
+        out.u16(index as u16 + 1)?;
+        out.count(notes.len())?;
+        for (name, value) in notes {
+            out.i64((*name).into())?;
+            out.f64(*value)?;
+        }
+    }
+    Ok(())
+}

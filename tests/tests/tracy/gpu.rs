@@ -1,0 +1,198 @@
+//! Jobs of GPUs.
+
+use crate::story::{Story, ZERO};
+use std::collections::BTreeMap;
+use syscollect_exporters::TracyLayout;
+use syscollect_model::{Event, Fence, GpuJob, GpuJobEnd, StringId, ThreadId, Time, TrackId, Value};
+use syscollect_tests::tracy_reader::{GpuContext, GpuZone, SourceLocation};
+
+fn time(at: u64) -> Option<Time> {
+    Some(Time(ZERO + at))
+}
+
+/// A job of a thread: handed over, taken, begun.
+fn job(name: StringId, thread: ThreadId, [submitted, queued, started]: [u64; 3]) -> GpuJob {
+    let (submitted, queued, started) = (time(submitted), time(queued), time(started));
+    GpuJob { thread: Some(thread), submitted, queued, started, ..GpuJob::named(name) }
+}
+
+fn at(story: &mut Story, end: u64, queue: TrackId, job: GpuJob) {
+    story.at(end, Event::GpuJob(queue, Box::new(job)));
+}
+
+fn zone(name: &str, cpu: (i64, i64), gpu: (i64, i64)) -> GpuZone {
+    let location = SourceLocation { name: Some(name.into()), ..SourceLocation::default() };
+    GpuZone { location, cpu, gpu, notes: BTreeMap::new() }
+}
+
+fn names(contexts: &[GpuContext]) -> Vec<&str> {
+    contexts.iter().map(|context| context.name.as_str()).collect()
+}
+
+#[test]
+fn a_queue_is_a_context_and_its_jobs_lie_with_who_handed_them_over() {
+    let mut story = Story::new(1);
+    let (game, desktop) = (story.task(5, "game"), story.task(6, "desktop"));
+    let (ring, copies) = (story.queue("gfx"), story.queue("copy"));
+    let [render, paging] = ["Render", "Paging"].map(|text| story.name(text));
+    story.wake(1, game);
+    at(&mut story, 30, ring, job(render, game, [2, 4, 10]));
+    at(&mut story, 40, copies, job(paging, game, [31, 32, 33]));
+    at(&mut story, 45, ring, job(render, desktop, [3, 5, 30]));
+    at(&mut story, 60, ring, job(render, game, [40, 41, 45]));
+    let trace = story.read();
+    assert_eq!(names(&trace.gpus), ["gfx", "copy"]);
+    let of_game = vec![zone("Render", (2, 4), (10, 30)), zone("Render", (40, 41), (45, 60))];
+    assert_eq!(trace.gpus[0].threads, [(5, of_game), (6, vec![zone("Render", (3, 5), (30, 45))])].into());
+    assert_eq!(trace.gpus[1].threads, [(5, vec![zone("Paging", (31, 32), (33, 40))])].into());
+}
+
+#[test]
+fn rows_of_one_queue_are_contexts_of_numbered_names() {
+    let mut story = Story::new(1);
+    let game = story.task(5, "game");
+    let (first, second) = (story.queue("gfx"), story.queue("gfx"));
+    let render = story.name("Render");
+    at(&mut story, 30, first, job(render, game, [1, 1, 1]));
+    at(&mut story, 31, second, job(render, game, [1, 1, 2]));
+    assert_eq!(names(&story.read().gpus), ["gfx", "gfx #2"]);
+}
+
+#[test]
+fn what_is_not_known_of_a_job_is_the_next_that_is() {
+    let mut story = Story::new(1);
+    let (ring, render) = (story.queue("gfx"), story.name("Render"));
+    let bare = GpuJob::named(render);
+    let thread = story.task(5, "game");
+    story.wake(1, thread);
+    at(&mut story, 10, ring, GpuJob { submitted: time(2), ..bare.clone() });
+    at(&mut story, 20, ring, GpuJob { queued: time(11), ..bare.clone() });
+    at(&mut story, 30, ring, GpuJob { started: time(21), submitted: time(12), ..bare.clone() });
+    at(&mut story, 40, ring, GpuJob { end: GpuJobEnd::WithoutBeginning, ..bare.clone() });
+    at(&mut story, 50, ring, GpuJob { end: GpuJobEnd::Failed, started: time(45), ..bare.clone() });
+    at(&mut story, 60, ring, GpuJob { end: GpuJobEnd::Unfinished, started: time(55), ..bare });
+    let trace = story.read();
+    let zones: Vec<_> = trace.gpus[0].threads.values().flatten().collect();
+    let told: Vec<_> = zones.iter().map(|zone| (zone.name(), zone.cpu, zone.gpu)).collect();
+    let expected = [
+        ("Render", (2, 2), (2, 10)),
+        ("Render", (11, 11), (11, 20)),
+        ("Render", (12, 12), (21, 30)),
+        ("Render [without beginning]", (40, 40), (40, 40)),
+        ("Render [failed]", (45, 45), (45, 50)),
+        ("Render [unfinished]", (55, 55), (55, 60)),
+    ];
+    assert_eq!(told, expected);
+    assert_eq!(zones[4].location.color, 0x55_55ff, "what failed is red");
+    let thread = trace.gpus[0].threads.keys().next().unwrap();
+    assert_eq!(trace.thread_names[thread], "machine / gfx", "nobody knows who handed them over");
+}
+
+#[test]
+fn a_job_that_began_before_everything_is_there_from_the_beginning_on() {
+    let mut story = Story::new(1);
+    let game = story.task(5, "game");
+    let (ring, render) = (story.queue("gfx"), story.name("Render"));
+    story.wake(1_000, game);
+    at(&mut story, 2_000, ring, job(render, game, [500, 600, 700]));
+    assert_eq!(story.read().gpus[0].threads[&5], [zone("Render", (1, 1), (1, 1_001))]);
+
+    let mut story = Story::new(1);
+    let game = story.task(5, "game");
+    let (ring, render) = (story.queue("gfx"), story.name("Render"));
+    at(&mut story, 2_000, ring, job(render, game, [500, 600, 700]));
+    let trace = story.read();
+    assert_eq!(trace.gpus[0].threads[&5], [zone("Render", (1, 101), (201, 1_501))], "the first event is a job");
+    assert_eq!(trace.header.last_time, 1_501);
+}
+
+#[test]
+fn jobs_that_a_driver_tells_wrongly_never_overlap() {
+    let mut story = Story::new(1);
+    let game = story.task(5, "game");
+    let (ring, render) = (story.queue("gfx"), story.name("Render"));
+    story.wake(1, game);
+    at(&mut story, 20, ring, job(render, game, [15, 9, 30]));
+    at(&mut story, 25, ring, job(render, game, [2, 3, 4]));
+    let told: Vec<_> = story.read().gpus[0].threads[&5].iter().map(|zone| (zone.cpu, zone.gpu)).collect();
+    assert_eq!(told, [((15, 15), (20, 20)), ((2, 3), (20, 25))]);
+}
+
+#[test]
+fn newer_layouts_say_numbers_of_a_job() {
+    let mut story = Story::new(1);
+    let game = story.task(5, "game");
+    let (ring, render) = (story.queue("gfx"), story.name("Render"));
+    story.wake(1, game);
+    let fields = vec![
+        story.field("size", Value::Bytes(64)),
+        story.field("engine", Value::Text("video".into())),
+        story.field("size", Value::Bytes(65)),
+    ];
+    let fence = |sequence| Fence { context: 7, sequence };
+    let told = GpuJob {
+        context: Some(3),
+        fence: Some(fence(9)),
+        waited_for: vec![fence(7), fence(8)],
+        fields,
+        ..job(render, game, [2, 5, 11])
+    };
+    at(&mut story, 20, ring, told);
+    at(&mut story, 30, ring, GpuJob { thread: Some(game), ..GpuJob::named(render) });
+    for layout in [TracyLayout::V0_13, TracyLayout::V0_14] {
+        let trace = story.read_layout(layout);
+        let notes: Vec<_> = trace.gpus[0].threads[&5][0].notes.iter().map(|(name, value)| (&**name, *value)).collect();
+        let expected = [
+            ("context", 3.0),
+            ("fence context", 7.0),
+            ("fence sequence", 9.0),
+            ("fences waited for", 2.0),
+            ("queued to started (ns)", 6.0),
+            ("ran (ns)", 9.0),
+            ("size", 64.0),
+            ("submitted to queued (ns)", 3.0),
+            ("submitted to started (ns)", 9.0),
+        ];
+        assert_eq!(notes, expected);
+        assert!(trace.gpus[0].threads[&5][1].notes.is_empty());
+        assert_eq!(trace.gpus[0].kind, 7);
+    }
+    story.read();
+}
+
+#[test]
+fn queues_and_notes_beyond_the_room_of_the_file_are_told() {
+    let mut story = Story::new(1);
+    let game = story.task(5, "game");
+    let render = story.name("Render");
+    for number in 0..257 {
+        let ring = story.queue(&format!("ring {number}"));
+        at(&mut story, number + 1, ring, job(render, game, [number + 1; 3]));
+    }
+    let (trace, cuts) = story.read_cut();
+    assert_eq!(trace.gpus.len(), 255);
+    assert!(cuts.len() == 1 && cuts[0].starts_with("2 GPU jobs on queues beyond the first 255"), "{cuts:?}");
+
+    let mut story = Story::new(1);
+    let game = story.task(5, "game");
+    let (ring, render) = (story.queue("gfx"), story.name("Render"));
+    for at_ns in 1..65_600 {
+        at(&mut story, at_ns, ring, job(render, game, [at_ns; 3]));
+    }
+    let zones = &story.read_layout(TracyLayout::V0_13).gpus[0].threads[&5];
+    assert_eq!(zones.iter().filter(|zone| zone.notes.is_empty()).count(), 65_599 - 65_535);
+    assert_eq!(story.bytes().1, [""; 0], "the oldest layout has no notes that could be missing");
+}
+
+#[test]
+fn a_file_of_one_process_has_its_jobs_only() {
+    let mut story = Story::new(1);
+    let (game, desktop) = (story.task(5, "game"), story.task(6, "desktop"));
+    let (ring, render) = (story.queue("gfx"), story.name("Render"));
+    at(&mut story, 10, ring, job(render, desktop, [1, 2, 3]));
+    at(&mut story, 20, ring, job(render, game, [11, 12, 13]));
+    at(&mut story, 30, ring, GpuJob { started: time(25), ..GpuJob::named(render) });
+    let trace = story.read_only("game");
+    let threads: Vec<_> = trace.gpus[0].threads.keys().map(|id| trace.thread_names[id].as_str()).collect();
+    assert_eq!(threads, ["game / game", "machine / gfx"], "and those of which nobody knows whose they are");
+}
