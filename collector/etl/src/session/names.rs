@@ -36,7 +36,7 @@ const GROUPS: [(u8, &str); 27] = [
 ];
 
 /// Events of the kernel by group and opcode.
-const KERNEL_EVENTS: [(u8, u8, &str); 52] = [
+const KERNEL_EVENTS: [(u8, u8, &str); 54] = [
     (0x00, 0, "Header"),
     (0x00, 5, "Extension"),
     (0x00, 8, "EndExtension"),
@@ -57,6 +57,8 @@ const KERNEL_EVENTS: [(u8, u8, &str); 52] = [
     (0x03, 2, "End"),
     (0x03, 3, "DCStart"),
     (0x03, 4, "DCEnd"),
+    (0x03, 10, "ImageLoad"),
+    (0x03, 11, "PerfCounters"),
     (0x03, 39, "Defunct"),
     (0x04, 0, "Name"),
     (0x04, 32, "FileCreate"),
