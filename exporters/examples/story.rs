@@ -1,6 +1,6 @@
 //! Writes a short session in which everything happens once:
-//! `cargo run -p syscollect-exporters --example story -- FILE.pftrace [game]` (or another format's extension);
-//! with `game`, what a program says of itself.
+//! `cargo run -p syscollect-exporters --example story -- FILE.pftrace [game|gpu]` (or another format's extension);
+//! with `game`, what a program says of itself; with `gpu`, jobs of GPUs.
 
 #[path = "../tests/exporters/story.rs"]
 mod story;
@@ -15,7 +15,11 @@ use syscollect_exporters::{
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args().nth(1).ok_or("the output file is missing")?;
     let format = Format::from_path(Path::new(&path))?;
-    let story = if std::env::args().nth(2).is_some_and(|name| name == "game") { story::game() } else { story::story() };
+    let story = match std::env::args().nth(2).as_deref() {
+        Some("game") => story::game(),
+        Some("gpu") => story::gpu(),
+        _ => story::story(),
+    };
     let (session, losses, summary) = (story::session(), story::losses(), story::summary());
     let file = File::create(&path)?;
     match format {

@@ -7,7 +7,7 @@ use crate::heap::PoolKey;
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use syscollect_model::{ProcessId, Scope, SessionInfo, Tables, ThreadId, Time, TrackId};
+use syscollect_model::{ProcessId, Scope, SessionInfo, StringId, Tables, ThreadId, Time, TrackId};
 
 /// Everything that is written, besides the shared tables.
 #[derive(Default)]
@@ -97,6 +97,30 @@ pub(super) fn threads(
         });
     }
     list
+}
+
+/// Adds a thread for each queue of a GPU, beside the threads of its process.
+pub(super) fn add_queues(
+    threads: &mut Vec<EndedThread>,
+    queues: BTreeMap<(ProcessId, StringId), Box<ThreadState>>,
+    tables: &Tables,
+) {
+    for ((process, name), state) in queues {
+        let Some(beside) = threads.iter().find(|thread| thread.process == process) else { continue };
+        let queue = EndedThread {
+            state,
+            process,
+            name: format!("GPU: {}", tables.strings.get(name)),
+            process_name: beside.process_name.clone(),
+            pid: beside.pid.clone(),
+            // No thread of a system has such an id.
+            tid: format!("queue {}", threads.len()),
+            main: false,
+            process_life: beside.process_life,
+            life: beside.process_life,
+        };
+        threads.push(queue);
+    }
 }
 
 /// The counters, each at the first thread of its process; those of processes that are left out are too.

@@ -174,7 +174,7 @@ pub(super) struct Kinds {
 
 impl Default for Kinds {
     fn default() -> Self {
-        let others = ["process", "loss", "running", "wakeup", "lock", "crash"].into_iter();
+        let others = ["process", "loss", "running", "wakeup", "lock", "crash", "gpuJob", "gpuSubmit"].into_iter();
         Self {
             names: others.chain(Kind::ALL.map(Kind::name)).map(Into::into).collect(),
             typed: Vec::new(),

@@ -67,6 +67,7 @@ impl MarkerData {
     pub(super) fn expected_bytes(&self) -> usize {
         let item = |item: &Item| if let Item::Text(text) = item { text.len() } else { 6 };
         match self {
+            Self::Fixed(Data::GpuJob(_)) => 220,
             Self::Fixed(_) => 60,
             Self::Told(told) => 25 + told.entries.iter().map(|(key, value)| key.len() + 6 + item(value)).sum::<usize>(),
         }
@@ -127,6 +128,10 @@ pub(super) enum Data {
     Lock(LockData),
     /// A thread took its process down.
     Crash(CrashData),
+    /// A job of a GPU, on its queue.
+    GpuJob(GpuJobData),
+    /// A thread handed a job over.
+    GpuSubmit(GpuSubmitData),
     /// A stay on a CPU.
     Running {
         cpu: u32,
@@ -186,6 +191,41 @@ pub(super) struct CrashData {
     pub(super) cause: Option<Cause>,
 }
 
+/// The fields of a job of a GPU; times are milliseconds.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct GpuJobData {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) thread: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) context: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) waited: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) accepted: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) queued: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ran: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) fence: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) waited_for: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) end: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) more: Option<String>,
+}
+
+/// The fields of a job where it is handed over.
+#[derive(Debug, Serialize)]
+pub(super) struct GpuSubmitData {
+    pub(super) job: u32,
+    pub(super) queue: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) waited: Option<f64>,
+}
+
 /// How the viewer shows each type of [`Data`].
 pub(super) fn schemas() -> Vec<Value> {
     let everywhere = json!(["marker-chart", "marker-table", "timeline-overview"]);
@@ -234,6 +274,27 @@ pub(super) fn schemas() -> Vec<Value> {
             "name": "crash", "display": everywhere, "tableLabel": "{marker.data.signal} {marker.data.address}",
             "chartLabel": "{marker.data.signal}",
             "fields": [field("signal", "Signal", "string"), field("address", "Address", "string")],
+        }),
+        json!({
+            "name": "gpuJob", "display": everywhere, "chartLabel": "{marker.name} {marker.data.thread}",
+            "tableLabel": "{marker.data.thread}, waited {marker.data.waited}",
+            "description": "The GPU worked on it, or had it in its queue where it is not known when it began.",
+            "fields": [
+                field("thread", "Submitted by", "unique-string"), field("context", "Context", "string"),
+                field("waited", "From submission to start", "duration"),
+                field("accepted", "From submission into the queue", "duration"),
+                field("queued", "In the queue", "duration"), field("ran", "Ran", "duration"),
+                field("fence", "Fence", "string"), field("waitedFor", "Waited for fences", "string"),
+                field("end", "End", "string"), field("more", "More", "string"),
+            ],
+        }),
+        json!({
+            "name": "gpuSubmit", "display": tables, "tableLabel": "{marker.data.job} to {marker.data.queue}",
+            "chartLabel": "{marker.data.job}",
+            "fields": [
+                field("job", "Job", "unique-string"), field("queue", "Queue", "unique-string"),
+                field("waited", "Waited until the GPU began", "duration"),
+            ],
         }),
     ]
 }

@@ -15,6 +15,7 @@
 //! | locks | markers "Lock wait" and "Lock held" |
 //! | memory | a counter track for each pool, at most one value and one peak every 100 µs |
 //! | crashes | markers with their stacks |
+//! | GPU jobs | markers on a thread for each queue, of process 0 or of the queue's; where a thread submits one, a marker there |
 //! | switches and wakeups one by one | markers with their stacks, by [`FirefoxOptions::sched_markers`] |
 //! | the session, the recorder's summary, exact losses | the panel about the profile |
 //!
@@ -34,6 +35,7 @@
 mod colors;
 mod counters;
 mod ended;
+mod gpu;
 mod kinds;
 mod markers;
 mod meta;
@@ -46,6 +48,7 @@ mod write;
 use crate::{ExportError, ProcessFilter};
 use counters::Counter;
 use ended::Ended;
+use gpu::Queues;
 use markers::{Cause, Data, LossData, Marker, Timing};
 use meta::Span;
 use resources::{LockMarkers, MemoryCounters};
@@ -54,8 +57,8 @@ use slices::Slices;
 use std::collections::BTreeMap;
 use std::io::Write;
 use syscollect_model::{
-    Crash, Event, Exporter, LockEvent, Loss, MemoryEvent, ProcessId, RecorderSummary, Sample, Scope, SessionInfo,
-    Switch, Tables, ThreadId, Time, TrackId, Wakeup,
+    Crash, Event, Exporter, GpuJob, LockEvent, Loss, MemoryEvent, ProcessId, RecorderSummary, Sample, Scope,
+    SessionInfo, Switch, Tables, ThreadId, Time, TrackId, Wakeup,
 };
 use tables::{Category, OffReason, Shared};
 use threads::ThreadState;
@@ -117,6 +120,7 @@ pub struct FirefoxExporter<W> {
     slices: Slices,
     locks: LockMarkers,
     memory: MemoryCounters,
+    queues: Queues,
     main_threads: FxHashMap<ProcessId, ThreadId>,
     origin: Option<Time>,
     last: Time,
@@ -138,6 +142,7 @@ impl<W: Write> FirefoxExporter<W> {
             slices: Slices::default(),
             locks: LockMarkers::default(),
             memory: MemoryCounters::default(),
+            queues: Queues::default(),
             main_threads: FxHashMap::default(),
             origin: None,
             last: Time(0),
@@ -349,6 +354,16 @@ impl<W: Write> FirefoxExporter<W> {
         }
     }
 
+    fn gpu_job(&mut self, time: u64, track: TrackId, job: &GpuJob, tables: &Tables) {
+        let owner = ended::process_of(tables.track(track).scope, tables);
+        // On a queue of the machine, whose job it is tells whether it is wanted.
+        let process = job.thread.map_or(owner, |thread| tables.thread(thread).process);
+        if self.wanted(process, tables) {
+            let submitted = self.queues.job(time, (track, owner), job, &mut self.shared, tables);
+            self.push_markers(submitted, tables);
+        }
+    }
+
     /// What has not ended when the session does.
     fn close_all(&mut self, tables: &Tables) {
         for (track, marker) in self.slices.finish(&mut self.shared, tables) {
@@ -362,7 +377,9 @@ impl<W: Write> FirefoxExporter<W> {
     /// Tracks of counters lie under the first thread of their process, which is there for them.
     fn keep_main_threads(&mut self, tables: &Tables) {
         let tracks = self.counters.keys().map(|track| ended::process_of(tables.track(*track).scope, tables));
-        let processes: Vec<ProcessId> = tracks.chain(self.memory.pools.keys().map(|(process, _)| *process)).collect();
+        let pools = self.memory.pools.keys().map(|(process, _)| *process);
+        let queues = self.queues.threads.keys().map(|(process, _)| *process);
+        let processes: Vec<ProcessId> = tracks.chain(pools).chain(queues).collect();
         for process in processes {
             let main = self.track_thread(Scope::Process(process), tables);
             if tables.thread(main).process == process {
@@ -460,10 +477,10 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
                 let markers = self.locks.thread_ended(time, *thread, &mut self.shared, tables);
                 self.push_markers(markers, tables);
             }
+            Event::GpuJob(track, job) => self.gpu_job(time, *track, job, tables),
             Event::Lock(_) | Event::Memory(_) | Event::Crash(_) => self.resource(time, event, tables),
             // Threads and processes have their last names and their times from the tables.
             Event::Migration(_)
-            | Event::GpuJob(..)
             | Event::ProcessStart(_)
             | Event::ProcessExec(..)
             | Event::ProcessEnd(_)
@@ -482,7 +499,8 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
         self.describe_processes(tables);
         let origin = self.origin.unwrap_or_default().0;
         let span = Span { origin, end: end.max(origin) };
-        let threads = ended::threads(std::mem::take(&mut self.threads), &self.config.session, span, tables);
+        let mut threads = ended::threads(std::mem::take(&mut self.threads), &self.config.session, span, tables);
+        ended::add_queues(&mut threads, std::mem::take(&mut self.queues.threads), tables);
         let counters = ended::counters(&self.counters, &self.memory.pools, &threads, tables);
         let kinds = self.slices.kinds.schemas();
         let meta = meta::meta(&self.config, span, (losses, recorder), kinds, &self.shared);

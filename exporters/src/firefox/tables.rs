@@ -15,6 +15,7 @@ pub(super) enum Category {
     Loss,
     Lock,
     Crash,
+    Gpu,
 }
 
 impl Category {
@@ -88,6 +89,7 @@ pub(super) fn categories(programs: &[Box<str>]) -> Vec<CategoryRow<'_>> {
         row("Loss", "red"),
         row("Lock", "brown"),
         row("Crash", "red"),
+        row("GPU", "green"),
     ];
     rows.extend(programs.iter().zip(COLORS.iter().cycle()).map(|(name, color)| row(name, color)));
     rows
@@ -197,7 +199,7 @@ impl Shared {
             room.then(|| self.categories.push(name.into()));
             room.then(|| self.categories.len() - 1)
         });
-        index.map_or(Category::Other.index(), |index| Category::Crash.index() + 1 + index as u16)
+        index.map_or(Category::Other.index(), |index| Category::Gpu.index() + 1 + index as u16)
     }
 
     /// The stack of the model; `None` if it has no frames.

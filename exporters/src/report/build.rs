@@ -38,6 +38,7 @@ impl ReportExporter {
             frames: self.frame_rows(tables),
             locks: self.lock_rows(tables),
             memory: self.pool_rows(tables),
+            gpu: self.gpu_rows(tables),
             crashes: self.crash_rows(tables),
             counters: self.counter_rows(tables),
             lost: losses.iter().fold(0, |sum: u64, loss| sum.saturating_add(loss.count)),

@@ -2,6 +2,7 @@
 
 use super::ReportExporter;
 use super::data::*;
+use super::gpu::{GpuKey, GpuTotals};
 use super::locks::{LockKey, LockTotals, Spans};
 use super::plots::Plot;
 use super::slices::{FrameKey, Named, SliceKey};
@@ -133,6 +134,28 @@ impl ReportExporter {
         self.table(self.heap.pools().map(row).collect(), |row| {
             (Reverse((row.peak_bytes, row.allocations)), row.pid, row.pool.clone())
         })
+    }
+
+    pub(super) fn gpu_rows(&self, tables: &Tables) -> Table<GpuRow> {
+        let row = |queue: &str, owner: Option<ProcessId>, totals: &GpuTotals| {
+            let (pid, process) = owner.map(|id| process(id, tables)).unzip();
+            GpuRow {
+                queue: queue.to_owned(),
+                pid,
+                process: process.unwrap_or_default(),
+                jobs: totals.jobs,
+                failed: totals.failed,
+                incomplete: totals.incomplete,
+                ran: totals.ran.distribution(),
+                waited: totals.waited.distribution(),
+            }
+        };
+        let named = |(key, totals): (&GpuKey, &GpuTotals)| row(tables.strings.get(key.queue), key.process, totals);
+        let mut rows: Vec<_> = self.gpu.rows.iter().map(named).collect();
+        if self.gpu.rows.left_out().jobs > 0 {
+            rows.push(row(OTHERS, None, self.gpu.rows.left_out()));
+        }
+        self.table(rows, |row| (Reverse((row.ran.total_ns, row.jobs)), row.queue.clone(), row.pid))
     }
 
     pub(super) fn crash_rows(&self, tables: &Tables) -> Table<CrashRow> {

@@ -56,6 +56,9 @@ pub struct Report {
     /// Memory by process and pool, the highest peak first.
     #[serde(default)]
     pub memory: Table<PoolRow>,
+    /// Jobs of GPUs by queue and process, the longest busy first.
+    #[serde(default)]
+    pub gpu: Table<GpuRow>,
     /// Crashes, the first one first.
     #[serde(default)]
     pub crashes: Table<CrashRow>,
@@ -137,6 +140,9 @@ pub struct EventCounts {
     /// Allocations and frees.
     #[serde(default)]
     pub memory: u64,
+    /// Jobs of GPUs.
+    #[serde(default)]
+    pub gpu_jobs: u64,
 }
 
 /// One CPU.

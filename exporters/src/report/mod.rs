@@ -65,9 +65,12 @@
 //! **Memory** of programs that was there before the session is not known: a free
 //! of it is counted as one of unknown memory and makes nothing smaller.
 //!
+//! **GPU jobs** are told by queue and by the process that submitted them. Waiting
+//! is the time from submission to start, and only of jobs of which both are known.
+//!
 //! **One process.** With a filter, processes, threads, functions, off-CPU
 //! time, latencies, migrations, slices, counters (of the process and its
-//! threads), locks, memory, crashes and unresolved code are those of the chosen processes; wakeups are those that
+//! threads), locks, memory, GPU jobs, crashes and unresolved code are those of the chosen processes; wakeups are those that
 //! they did or got. CPUs, counts of events and losses stay the machine's.
 //!
 //! **Memory** grows with threads, stacks and names, never with the number of
@@ -83,6 +86,7 @@ mod data;
 mod durations;
 mod filter;
 mod gaps;
+mod gpu;
 mod locks;
 mod off_cpu;
 mod plots;
@@ -100,6 +104,7 @@ pub use filter::ProcessFilter;
 use crate::heap::Heap;
 use crate::words;
 use capped::Capped;
+use gpu::GpuBooks;
 use locks::LockBooks;
 use plots::Plots;
 use samples::Samples;
@@ -173,6 +178,7 @@ pub struct ReportExporter {
     slices: Slices,
     locks: LockBooks,
     heap: Heap,
+    gpu: GpuBooks,
     plots: Plots,
     crashes: Vec<(u64, Crash)>,
     crash_count: usize,
@@ -197,6 +203,7 @@ impl ReportExporter {
             slices: Slices::default(),
             locks: LockBooks::default(),
             heap: Heap::default(),
+            gpu: GpuBooks::default(),
             plots: Plots::default(),
             crashes: Vec::new(),
             crash_count: 0,
@@ -322,6 +329,14 @@ impl ReportExporter {
                 self.counts.memory += 1;
                 if self.is_chosen(event.thread, tables) {
                     self.heap.event(event, tables);
+                }
+            }
+            Event::GpuJob(track, job) => {
+                self.counts.gpu_jobs += 1;
+                let process = gpu::process_of(*track, job, tables);
+                let wanted = |one: &ProcessFilter| process.is_some_and(|process| one.matches(process, tables));
+                if self.options.process.as_ref().is_none_or(wanted) {
+                    self.gpu.job(now, *track, job, tables);
                 }
             }
             Event::Crash(crash) if self.is_chosen(crash.thread, tables) => {

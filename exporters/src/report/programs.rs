@@ -140,6 +140,28 @@ pub struct PoolRow {
     pub peak_bytes: u64,
 }
 
+/// Jobs of a GPU: of one queue, and of one process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuRow {
+    /// The queue.
+    pub queue: String,
+    /// The id of the process that submitted them; `None` if that is not known.
+    pub pid: Option<u32>,
+    /// Its name.
+    pub process: String,
+    /// Jobs, whether they ended or not.
+    pub jobs: u64,
+    /// Jobs that the driver gave up.
+    pub failed: u64,
+    /// Jobs whose beginning or end is missing; they are not in `ran`.
+    pub incomplete: u64,
+    /// From when the GPU began to the end; the total is how long the queue was busy with them, and
+    /// more than that where it holds several at once.
+    pub ran: Distribution,
+    /// From submission until the GPU began, where both are known.
+    pub waited: Distribution,
+}
+
 /// A crash.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CrashRow {

@@ -80,7 +80,7 @@ impl Text {
 
     fn events(&mut self, events: &EventCounts) {
         let EventCounts { switches, wakeups, migrations, samples, slices, instants, counters, .. } = *events;
-        let EventCounts { messages, locks, memory, .. } = *events;
+        let EventCounts { messages, locks, memory, gpu_jobs, .. } = *events;
         let of_the_machine = [
             (switches, "switch", "switches"),
             (wakeups, "wakeup", "wakeups"),
@@ -94,13 +94,14 @@ impl Text {
             (messages, "message", "messages"),
             (locks, "lock event", "lock events"),
             (memory, "allocation or free", "allocations and frees"),
+            (gpu_jobs, "GPU job", "GPU jobs"),
         ];
         let words = |(count, one, many): &(u64, &str, &str)| match count {
             0 => None,
             1 => Some(format!("1 {one}")),
             _ => Some(format!("{} {many}", grouped(*count))),
         };
-        for (head, counts) in [("Events", of_the_machine), ("", of_programs)] {
+        for (head, counts) in [("Events", &of_the_machine[..]), ("", &of_programs[..])] {
             let words: Vec<_> = counts.iter().filter_map(words).collect();
             if !words.is_empty() {
                 self.line(&format!("{head:<10} {}", words.join(", ")));

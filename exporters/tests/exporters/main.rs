@@ -6,6 +6,8 @@ mod firefox;
 mod firefox_reader;
 mod firefox_zones;
 mod golden;
+mod gpu;
+mod narrowed;
 mod perfetto;
 mod perfetto_slices;
 mod replay;

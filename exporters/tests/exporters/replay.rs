@@ -28,6 +28,8 @@ pub(crate) struct Replay {
     pub(crate) slices: Vec<Slice>,
     /// Values of counters: track, time, value.
     pub(crate) counters: Vec<(String, u64, f64)>,
+    /// Ends of flows by flow: the track, the time, and whether it ends there.
+    pub(crate) flows: BTreeMap<u64, Vec<(String, u64, bool)>>,
     tracks: HashMap<u64, Track>,
 }
 
@@ -170,6 +172,11 @@ impl Replay {
 
     fn track_event(&mut self, time: u64, event: &Fields, interned: &Interned) {
         let track = self.tracks.get_mut(&event.number(11).unwrap()).expect("a track is described before its events");
+        for (number, value) in &event.0 {
+            if let (47 | 48, Value::Fixed64(flow)) = (number, value) {
+                self.flows.entry(*flow).or_default().push((track.path.clone(), time, *number == 48));
+            }
+        }
         let arguments = arguments(event, interned);
         let name = || event.text(23).unwrap_or_else(|| interned.strings[&(2, event.number(10).unwrap())].clone());
         let begins =

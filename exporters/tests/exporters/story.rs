@@ -3,6 +3,8 @@
 
 #[path = "marked.rs"]
 mod marked;
+#[path = "queues.rs"]
+mod queues;
 
 use std::collections::BTreeMap;
 use syscollect_model::{
@@ -226,6 +228,13 @@ pub(crate) fn game() -> Story {
     let mut story = Story::new();
     let stacks = stacks(&mut story);
     marked::game(&mut story, stacks.user);
+    story
+}
+
+/// Jobs of GPUs, whole ones and such of which something is missing.
+pub(crate) fn gpu() -> Story {
+    let mut story = Story::new();
+    queues::jobs(&mut story);
     story
 }
 

@@ -1,0 +1,151 @@
+//! Jobs of GPUs in each format.
+
+use crate::firefox_reader::Profile;
+use crate::golden::compare;
+use crate::replay::{Slice, replay};
+use crate::story::{self, START, Story};
+use syscollect_exporters::report::{GpuRow, Report, ReportExporter, ReportOptions};
+use syscollect_exporters::{FirefoxExporter, FirefoxOptions, PerfettoExporter, ProcessFilter, TextExporter};
+
+fn played<E: syscollect_model::Exporter<Error: std::fmt::Debug>>(mut exporter: E, story: &Story) -> E {
+    story.play(&mut exporter, &story::session(), &[], None).unwrap();
+    exporter
+}
+
+fn perfetto() -> crate::replay::Replay {
+    replay(&played(PerfettoExporter::new(Vec::new()), &story::gpu()).finish().unwrap())
+}
+
+fn report(process: Option<&str>) -> Report {
+    let process = process.map(|name| ProcessFilter::Name(name.into()));
+    played(ReportExporter::new(ReportOptions { process, ..ReportOptions::default() }), &story::gpu()).finish()
+}
+
+/// Name, begin and end in microseconds.
+fn times(slice: &Slice) -> (&str, u64, u64) {
+    (&slice.name, (slice.begin - START) / 1_000, (slice.end - START) / 1_000)
+}
+
+#[test]
+fn a_job_is_a_slice_on_its_queue_of_the_machine_or_of_a_process() {
+    let told = perfetto();
+    let of = |track: &str| told.slices.iter().filter(|slice| slice.track == track).map(times).collect::<Vec<_>>();
+    // What is known of the last but one is its end, of the last when it was queued.
+    assert_eq!(of("GPU/gfx"), [("Draw", 20, 45), ("Compose", 50, 60), ("Draw", 65, 65), ("Draw", 75, 90)]);
+    assert_eq!(of("process 400/GPU/compute"), [("Blur", 40, 48)]);
+    let submitted = [("submit Draw", 10, 10), ("submit Blur", 30, 30), ("submit Draw", 70, 70)];
+    assert_eq!(of("thread 401"), submitted);
+    assert_eq!(of("thread 500"), [("submit Compose", 15, 15)]);
+}
+
+#[test]
+fn a_job_says_its_stages_its_thread_its_fences_and_how_it_ended() {
+    let told = perfetto();
+    let of = |begin: u64| {
+        let job = |slice: &&Slice| slice.track.contains("GPU/") && slice.begin == START + begin * 1_000;
+        let slice = told.slices.iter().find(job).unwrap();
+        slice.arguments.iter().map(|(name, value)| (&**name, &**value)).collect::<Vec<_>>()
+    };
+    let draw = [
+        ("context", "65280"),
+        ("fence", "12:1"),
+        ("pid", "400"),
+        ("process", "game"),
+        ("queued to started (ns)", "8000"),
+        ("ran (ns)", "25000"),
+        ("ring", "0"),
+        ("submitted to queued (ns)", "2000"),
+        ("submitted to started (ns)", "10000"),
+        ("thread", "render"),
+        ("tid", "401"),
+    ];
+    assert_eq!(of(20), draw);
+    assert!(of(50).contains(&("waited for fences", "12:1")));
+    assert!(of(40).contains(&("end", "failed")));
+    assert_eq!(of(65), [("end", "ended before it began, or its beginning was lost")]);
+    assert!(of(75).contains(&("end", "not ended when the recording did, or its end was lost")));
+}
+
+#[test]
+fn an_arrow_leads_from_where_a_thread_submits_a_job_to_where_the_gpu_begins_with_it() {
+    let told = perfetto();
+    let arrows: Vec<_> = told
+        .flows
+        .values()
+        .map(|ends| {
+            let [(from, left, false), (to, arrived, true)] = &ends[..] else { panic!("{ends:?}") };
+            (&**from, (left - START) / 1_000, &**to, (arrived - START) / 1_000)
+        })
+        .collect();
+    let expected = [
+        ("thread 401", 10, "GPU/gfx", 20),
+        ("thread 401", 30, "process 400/GPU/compute", 40),
+        ("thread 500", 15, "GPU/gfx", 50),
+        ("thread 401", 70, "GPU/gfx", 75),
+    ];
+    assert_eq!(arrows, expected);
+}
+
+fn profile(process: Option<ProcessFilter>) -> Profile {
+    let options = FirefoxOptions { process, ..FirefoxOptions::default() };
+    Profile::read(&played(FirefoxExporter::new(Vec::new(), options), &story::gpu()).finish().unwrap())
+}
+
+/// The names of the markers of a thread.
+fn names(profile: &Profile, name: &str) -> Vec<String> {
+    let threads = profile.threads().iter().filter(|thread| thread["name"] == name);
+    threads.flat_map(|thread| profile.thread_markers(thread)).map(|marker| marker.name.to_owned()).collect()
+}
+
+#[test]
+fn a_queue_is_a_thread_of_the_profile_and_its_jobs_are_markers() {
+    let profile = profile(None);
+    assert_eq!(names(&profile, "GPU: gfx"), ["Draw", "Compose", "Draw", "Draw"]);
+    assert_eq!(names(&profile, "GPU: compute"), ["Blur"]);
+    assert_eq!(names(&profile, "render"), ["Submit to GPU"; 3]);
+    let queue = profile.threads().iter().find(|thread| thread["name"] == "GPU: compute").unwrap();
+    assert_eq!((&queue["pid"], &queue["processName"]), (&"400".into(), &"game".into()));
+    let gfx = profile.threads().iter().find(|thread| thread["name"] == "GPU: gfx").unwrap();
+    let draw = &profile.thread_markers(gfx)[0];
+    let said = ["waited", "accepted", "queued", "ran"].map(|key| draw.data[key].as_f64().unwrap());
+    assert_eq!(said, [0.01, 0.002, 0.008, 0.025], "milliseconds");
+    assert_eq!(profile.string(&draw.data["thread"]), "render (401)");
+    assert_eq!((&draw.data["context"], &draw.data["fence"]), (&"0xff00".into(), &"12:1".into()));
+}
+
+#[test]
+fn of_one_process_there_are_its_jobs_and_on_the_machines_queues_those_of_nobody() {
+    let profile = profile(Some(ProcessFilter::Name("compositor".into())));
+    assert_eq!(names(&profile, "GPU: gfx"), ["Compose", "Draw"]);
+    assert_eq!(names(&profile, "GPU: compute"), [""; 0]);
+    let rows = report(Some("compositor")).gpu.rows;
+    assert_eq!(rows.iter().map(|row| (&*row.queue, row.pid, row.jobs)).collect::<Vec<_>>(), [("gfx", Some(500), 1)]);
+}
+
+#[test]
+fn the_report_tells_how_long_queues_were_busy_for_whom_and_how_long_jobs_waited() {
+    let report = report(None);
+    assert_eq!(report.events.gpu_jobs, 5);
+    let row = |row: &GpuRow| {
+        let (ran, waited) = (row.ran, row.waited);
+        let times = (ran.total_ns, ran.max_ns, waited.count, waited.max_ns);
+        (row.queue.clone(), row.pid, (row.jobs, row.failed, row.incomplete), times)
+    };
+    let expected = [
+        ("gfx".to_owned(), Some(400), (2, 0, 1), (25_000, 25_000, 1, 10_000)),
+        ("gfx".to_owned(), Some(500), (1, 0, 0), (10_000, 10_000, 1, 35_000)),
+        ("compute".to_owned(), Some(400), (1, 1, 0), (8_000, 8_000, 1, 10_000)),
+        ("gfx".to_owned(), None, (1, 0, 1), (0, 0, 0, 0)),
+    ];
+    assert_eq!(report.gpu.rows.iter().map(row).collect::<Vec<_>>(), expected);
+    let text = report.text(120);
+    let table: Vec<_> = text.lines().skip_while(|line| !line.starts_with("GPU jobs")).take(6).collect();
+    assert!(table[2].ends_with("gfx of game (400); 1 without beginning or end"), "{table:#?}");
+    assert!(table[4].ends_with("compute of game (400); 1 failed"), "{table:#?}");
+}
+
+#[test]
+fn jobs_read_as_lines() {
+    let text = played(TextExporter::new(Vec::new()), &story::gpu()).finish().unwrap();
+    compare("gpu.txt", &String::from_utf8(text).unwrap());
+}

@@ -1,0 +1,78 @@
+//! A Perfetto trace of some processes alone.
+
+use crate::decode::{Fields, packets};
+use crate::replay::{Replay, UNRECORDED, replay};
+use crate::story::{self, IDLE, Story};
+use std::collections::BTreeSet;
+use syscollect_exporters::{PerfettoExporter, ProcessFilter};
+use syscollect_model::SleepState;
+
+fn file(story: &Story, process: ProcessFilter) -> Vec<u8> {
+    let mut exporter = PerfettoExporter::new(Vec::new()).only(Some(process));
+    story.play(&mut exporter, &story::session(), &story::losses(), Some(&story::summary())).unwrap();
+    exporter.finish().unwrap()
+}
+
+/// The processes that the trace names.
+fn processes(file: &[u8]) -> BTreeSet<u64> {
+    let packets = packets(file);
+    let trees = packets.iter().flat_map(|packet| Fields::parse(packet).message(2).messages(1));
+    trees.filter_map(|process| process.number(1)).collect()
+}
+
+/// Every thread that comes onto a CPU.
+fn runs(told: &Replay) -> BTreeSet<u64> {
+    told.switches.values().flatten().map(|(_, _, next)| *next).collect()
+}
+
+#[test]
+fn only_the_process_runs_is_sampled_and_has_tracks() {
+    let all = {
+        let mut exporter = PerfettoExporter::new(Vec::new());
+        story::story().play(&mut exporter, &story::session(), &story::losses(), Some(&story::summary())).unwrap();
+        replay(&exporter.finish().unwrap())
+    };
+    let file = file(&story::story(), ProcessFilter::Pid(100));
+    let told = replay(&file);
+    assert!(runs(&all).len() > 3, "the story has more threads than these: {:?}", runs(&all));
+    assert!(runs(&told).is_subset(&BTreeSet::from([0, 100, UNRECORDED])), "{:?}", runs(&told));
+    assert!(runs(&told).contains(&100));
+    assert!(told.wakeups.iter().all(|(_, wakee)| *wakee == 100), "{:?}", told.wakeups);
+    assert!(!all.slices.is_empty() && told.slices.iter().all(|slice| !slice.track.contains("process 200")));
+    assert_eq!(told.lost, all.lost, "losses are the machine's");
+}
+
+#[test]
+fn who_wakes_the_process_is_named_but_his_stacks_are_his_own() {
+    let mut story = Story::new();
+    let (_, waker) = story.process(10, 1, "waker", &["/bin/waker"]);
+    let (_, sleeper) = story.process(20, 1, "sleeper", &["/bin/sleeper"]);
+    let (_, _) = story.process(30, 1, "bystander", &["/bin/bystander"]);
+    let frame = story.frame(None, 0x1000, Some("futex_wake"));
+    let stack = story.tables.intern_stack(&[frame]);
+    story.switch(0, IDLE, story::off(SleepState::Runnable), waker);
+    story.wakeup(0, waker, sleeper, Some(stack));
+    story.switch(0, waker, story::off(SleepState::Interruptible), sleeper);
+    story.switch(0, sleeper, story::off(SleepState::Interruptible), IDLE);
+    let file = file(&story, ProcessFilter::Name("sleeper".into()));
+    let told = replay(&file);
+    assert_eq!(processes(&file), BTreeSet::from([10, 20]));
+    assert_eq!((told.wakeups.len(), told.samples.len()), (1, 0));
+    assert_eq!(runs(&told), BTreeSet::from([0, 20]));
+}
+
+#[test]
+fn a_cpu_that_runs_others_only_is_idle_and_says_so_once() {
+    let mut story = Story::new();
+    let others = [10, 11, 12].map(|pid| story.process(pid, 1, "other", &["/bin/other"]).1);
+    let (_, own) = story.process(20, 1, "own", &["/bin/own"]);
+    story.switch(0, IDLE, story::off(SleepState::Runnable), others[0]);
+    for round in 0..30 {
+        story.switch(0, others[round % 3], story::off(SleepState::Interruptible), others[(round + 1) % 3]);
+    }
+    story.switch(0, others[0], story::off(SleepState::Interruptible), own);
+    story.switch(0, own, story::off(SleepState::Interruptible), others[0]);
+    let told = replay(&file(&story, ProcessFilter::Pid(20)));
+    let switches: Vec<_> = told.switches[&0].iter().map(|(_, previous, next)| (*previous, *next)).collect();
+    assert_eq!(switches, [(0, 0), (0, 20), (20, 0)]);
+}
