@@ -47,8 +47,11 @@ impl Topology {
     /// The first pass, for records that [`Gpu::wants`].
     pub(super) fn learn_record(&mut self, record: &Record<'_>) {
         let Class::Provider { provider: dxgkrnl::PROVIDER, id, .. } = record.class else { return };
-        if let Some(event) = dxgkrnl::decode(id, record.version, record.payload, record.is_64_bit) {
-            self.learn(&event);
+        let event = dxgkrnl::decode(id, record.version, record.payload, record.is_64_bit);
+        match (event, record.task) {
+            (Some(Dxgkrnl::QueuePacketStart(packet)), Some(task)) => self.learn_user(packet.context, task.pid),
+            (Some(event), _) => self.learn(&event),
+            (None, _) => {}
         }
     }
 }

@@ -281,7 +281,8 @@ impl Queues {
         let (scope, name) = match queue.tracks {
             Some(tracks) => tracks,
             None => {
-                let scope = queue.process.map_or(Scope::Machine, Scope::Process);
+                let process = queue.process.or_else(|| topology.user(context, at.now, at.tables));
+                let scope = process.map_or(Scope::Machine, Scope::Process);
                 let node = topology.node(context).map_or_else(|| "GPU".to_owned(), |node| topology.node_name(node));
                 let name = at.tables.strings.intern(&format!("{node} context {context:#x}"));
                 *queue.tracks.insert((scope, name))

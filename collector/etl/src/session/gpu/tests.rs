@@ -70,7 +70,7 @@ impl Player {
     }
 
     fn finish(&mut self, now: u64) {
-        self.with(now, Tables::IDLE_THREAD, |gpu, at| gpu.finish(at));
+        self.with(now, Tables::IDLE_THREAD, Gpu::finish);
     }
 
     fn track(&self, id: TrackId) -> (&str, Scope) {
@@ -227,6 +227,18 @@ fn what_began_before_the_recording_or_never_ends_is_told_as_that() {
         ]
     );
     assert_eq!(player.gpu.queues.open(), 0);
+}
+
+#[test]
+fn a_packet_from_before_the_recording_goes_where_the_later_ones_of_its_context_do() {
+    let mut player = Player::new();
+    player.gpu.topology.learn_user(CONTEXT, 7);
+    player.at(11, GAME, packet_stop(1));
+    player.at(20, GAME, packet(2, QueuePacketKind::Render));
+    player.at(30, GAME, packet_stop(2));
+    let process = Scope::Process(syscollect_model::ProcessId(1));
+    assert_eq!(player.tables.tracks.len(), 1);
+    assert_eq!(player.track(TrackId(0)), ("GPU 0 node 0 context 0xc", process));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::payload::dxgkrnl::{Change, Dxgkrnl, Engine};
 use rustc_hash::FxHashMap;
+use syscollect_model::{ProcessId, Tables, Time};
 
 /// Handles of one kind remembered at once; what is more stays unknown.
 const MOST_HANDLES: usize = 1 << 14;
@@ -31,6 +32,8 @@ pub(in crate::session) struct Topology {
     /// Hardware queues and the contexts they belong to.
     hardware_queues: FxHashMap<u64, u64>,
     engines: FxHashMap<Node, Box<str>>,
+    /// By context, the process that hands packets over to it first.
+    users: FxHashMap<u64, u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +61,21 @@ impl Topology {
         }
     }
 
+    /// The first pass: a process hands a packet over.
+    pub(super) fn learn_user(&mut self, context: u64, pid: u32) {
+        insert_new(&mut self.users, context, pid);
+    }
+
+    /// The process whose context it is, where the first pass saw one.
+    pub(super) fn user(&self, context: u64, now: Time, tables: &Tables) -> Option<ProcessId> {
+        let pid = *self.users.get(&context)?;
+        let index = tables
+            .processes
+            .iter()
+            .position(|process| process.pid == pid && process.end.is_none_or(|end| now <= end))?;
+        Some(ProcessId(index as u32))
+    }
+
     /// While playing: what is told last counts from now on.
     pub(super) fn update(&mut self, event: &Dxgkrnl) {
         match *event {
@@ -66,9 +84,11 @@ impl Topology {
             }
             Dxgkrnl::Context { change: Change::Stop, context, .. } => {
                 self.contexts.remove(&context);
+                self.users.remove(&context);
             }
             Dxgkrnl::HardwareQueue { change: Change::Stop, queue, .. } => {
                 self.hardware_queues.remove(&queue);
+                self.users.remove(&queue);
             }
             Dxgkrnl::Device { device, adapter, .. } => insert(&mut self.devices, device, adapter),
             Dxgkrnl::Context { context, device, node, .. } => {
