@@ -7,19 +7,17 @@ use crate::output::Target;
 use crate::owner::Owner;
 use crate::record::usage;
 use crate::signals::{self, Abandon};
+use crate::source::Source;
 use crate::summary::{self, Exported};
 use crate::terminal::Terminal;
 use anyhow::{Context, Result, anyhow, bail};
 use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc;
 use std::time::Duration;
 use syscollect_exporters::ProcessFilter;
-use syscollect_merge::Session;
 use syscollect_playback::{Played, Recording};
-use syscollect_store::CaptureReader;
-use syscollect_symbolize::HeldFiles;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,6 +27,7 @@ Examples:
   syscollect export x.syscap -o x.json.gz --from 2 --to 2.5 --process cargo --sched-markers
   syscollect export x.syscap -o x.pb.gz               for pprof
   syscollect export x.syscap.partial -o x.pftrace     what a killed recording left
+  syscollect export kernel.etl user.etl -o x.pftrace  a Windows recording
   syscollect export x.syscap -o - --format pftrace | gzip > x.pftrace.gz
 
 Names that the recording left out are looked up where the same files (by build
@@ -38,9 +37,9 @@ id) and, for the kernel, the same boot are at hand. The capture is not changed."
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The capture (.syscap, or a .syscap.partial of a recording that was cut off)
-    #[arg(value_name = "CAPTURE")]
-    capture: PathBuf,
+    /// The capture (.syscap, or a .syscap.partial of a recording that was cut off), or all .etl files of one Windows recording
+    #[arg(value_name = "CAPTURE", required = true)]
+    captures: Vec<PathBuf>,
 
     /// Write to this file (.pftrace, .tracy, .json.gz, .json, .pb.gz, .svg or .folded; `-` is standard output)
     #[arg(short = 'o', long, value_name = "FILE")]
@@ -73,7 +72,7 @@ pub(crate) struct Args {
 
 /// An export, with all that was asked for.
 pub(crate) struct Request {
-    pub(crate) capture: PathBuf,
+    pub(crate) captures: Vec<PathBuf>,
     pub(crate) output: PathBuf,
     pub(crate) format: Format,
     pub(crate) force: bool,
@@ -82,7 +81,7 @@ pub(crate) struct Request {
 
 impl Args {
     fn request(self) -> Result<Request, clap::Error> {
-        let Self { capture, output, from, to, process, sched_markers, force, .. } = self;
+        let Self { captures, output, from, to, process, sched_markers, force, .. } = self;
         let format = Format::of_output(&output, self.format).map_err(usage)?;
         if format == Format::Syscap {
             return Err(usage("a capture is exported from, not to; the output must be a viewer's file".into()));
@@ -103,7 +102,7 @@ impl Args {
             return Err(usage("--to must be later than --from".into()));
         }
         let selection = Selection { from, to, process, sched_markers, ..Selection::default() };
-        Ok(Request { capture, output, format, force, selection })
+        Ok(Request { captures, output, format, force, selection })
     }
 }
 
@@ -123,7 +122,7 @@ pub(crate) fn export(request: &Request) -> Result<ExitCode> {
         return to_standard_output(request, &abandon, &terminal);
     }
     let target = Target::new(&request.output, request.force, Owner::behind_sudo())?;
-    let mut session = open(&request.capture, &terminal)?;
+    let mut session = Source::open_named(&request.captures, &terminal)?;
     let draft = target.draft()?;
     let (played, _) = write(&mut session, request, draft.file(), &abandon, &terminal)
         .with_context(|| format!("cannot export to {}", target.path().display()))?;
@@ -139,27 +138,14 @@ fn to_standard_output(request: &Request, abandon: &Abandon, terminal: &Terminal)
     if std::io::stdout().is_terminal() {
         bail!("standard output is a terminal: send it to a file or a program, or name a file with -o");
     }
-    let mut session = open(&request.capture, terminal)?;
+    let mut session = Source::open_named(&request.captures, terminal)?;
     let (_, mut out) = write(&mut session, request, std::io::stdout().lock(), abandon, terminal)?;
     out.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Opens a capture and names what nobody has named.
-pub(crate) fn open(path: &Path, terminal: &Terminal) -> Result<Session> {
-    let reader = CaptureReader::open(path)?;
-    let named = convert::has_names(&reader);
-    let mut session = Session::open(reader).with_context(|| format!("nothing in {} can be read", path.display()))?;
-    if !named {
-        let same_kernel = convert::is_this_boot(session.info());
-        let tables = convert::name(&session, HeldFiles::new(), (same_kernel, false), terminal);
-        session.add_symbols(tables);
-    }
-    Ok(session)
-}
-
 fn write<W: Write>(
-    session: &mut Session,
+    session: &mut Source,
     request: &Request,
     out: W,
     abandon: &Abandon,

@@ -32,9 +32,9 @@ enum Stacks {
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The capture (.syscap, or a .syscap.partial of a recording that was cut off)
-    #[arg(value_name = "CAPTURE")]
-    capture: PathBuf,
+    /// The capture (.syscap, or a .syscap.partial of a recording that was cut off), or all .etl files of one Windows recording
+    #[arg(value_name = "CAPTURE", required = true)]
+    captures: Vec<PathBuf>,
 
     /// Write to this file (.svg or .folded; `-` is standard output, with --format)
     #[arg(short = 'o', long, value_name = "FILE")]
@@ -59,7 +59,7 @@ pub(crate) struct Args {
 
 /// Runs the sub-command.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    let Args { capture, output, format, stacks, process, force } = args;
+    let Args { captures, output, format, stacks, process, force } = args;
     let format = Format::of_output(&output, format).map_err(usage)?;
     if !matches!(format, Format::Svg | Format::Folded) {
         return Err(
@@ -72,5 +72,5 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         Stacks::Wakers => StackKind::Wakers,
     };
     let selection = Selection { process, stacks, ..Selection::default() };
-    export::export(&Request { capture, output, format, force, selection })
+    export::export(&Request { captures, output, format, force, selection })
 }

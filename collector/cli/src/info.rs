@@ -1,43 +1,48 @@
 //! `syscollect info`: what a capture holds, and what it lost.
 
 use crate::convert::Nowhere;
+use crate::source::{self, Source};
 use crate::summary::{cpu_time, loss_text};
 use crate::terminal::{Style, Terminal, bytes, duration, grouped, printable};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use syscollect_merge::Session;
+use syscollect_etl::session::{EventCount, Facts};
 use syscollect_model::{ClockSource, CpuClock, Loss, LossCause, RecorderSummary};
 use syscollect_playback::{Played, Recording};
-use syscollect_store::CaptureReader;
 
 const EXAMPLES: &str = "\
 Examples:
   syscollect info x.syscap
   syscollect info x.syscap.partial               what a killed recording left
+  syscollect info kernel.etl user.etl            a Windows recording
   syscollect info x.syscap --json | jq .events_by_type
 
 JSON: schema_version, records (everything decoded), events (occurrences),
 events_by_type, lost, losses [{lane, cpu, cause, count}], cpus, duration_ns,
 clock {source, tick_rate_hz, cpus [{cpu, error_bound_ns, method}]},
-unmatched_ends (of zones of probes, where there are any), and more.";
+unmatched_ends (of zones of probes, where there are any), windows {version,
+sessions, events [{provider, id, name, count}]} (of .etl files), and more.";
 
 /// The arguments.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The capture
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    /// The capture, or all .etl files of one Windows recording
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
 
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
+
+/// Kinds of events of a Windows trace that people are shown.
+const PROVIDER_EVENTS: usize = 20;
 
 /// The version of the JSON; it grows when a field changes its meaning.
 const SCHEMA_VERSION: u32 = 1;
@@ -66,6 +71,30 @@ struct Report {
     recording: RecordingReport,
     #[serde(skip_serializing_if = "Option::is_none")]
     recorder: Option<RecorderSummary>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    windows: Option<WindowsReport>,
+}
+
+/// What only Windows traces have.
+#[derive(Debug, Serialize)]
+struct WindowsReport {
+    version: String,
+    /// The sessions that wrote the files.
+    sessions: Vec<String>,
+    /// Stack records, and how many of them belong to an event.
+    stacks: u64,
+    stacks_matched: u64,
+    events: Vec<WindowsEvents>,
+}
+
+/// How often a provider wrote an event.
+#[derive(Debug, Serialize)]
+struct WindowsEvents {
+    provider: String,
+    id: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    count: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -108,7 +137,7 @@ struct RecordingReport {
 
 /// Runs the sub-command.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let report = Report::of(&args.file)?;
+    let report = Report::of(&args.files)?;
     let text = match args.json {
         true => serde_json::to_string_pretty(&report)? + "\n",
         false => report.text(Terminal::stdout().style()),
@@ -118,22 +147,20 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 impl Report {
-    fn of(path: &Path) -> Result<Self> {
-        let bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-        let reader = CaptureReader::open(path)?;
-        let mut session =
-            Session::open(reader).with_context(|| format!("nothing in {} can be read", path.display()))?;
+    fn of(files: &[PathBuf]) -> Result<Self> {
+        let bytes = files.iter().filter_map(|path| Some(std::fs::metadata(path).ok()?.len())).sum();
+        let mut session = Source::open(files)?;
         let Ok(played) = session.play(&mut Nowhere);
-        Ok(Self::new(path, bytes, &session, played))
+        Ok(Self::new(source::names(files), bytes, &session, played))
     }
 
-    fn new(path: &Path, bytes: u64, session: &Session, played: Played) -> Self {
+    fn new(file: String, bytes: u64, session: &Source, played: Played) -> Self {
         let info = session.info();
         let span = played.last.zip(played.first).map_or(0, |(last, first)| last.0 - first.0);
         let losses = session.losses().iter().map(LossReport::of).collect();
         Self {
             schema_version: SCHEMA_VERSION,
-            file: path.display().to_string(),
+            file,
             bytes,
             complete: session.is_complete(),
             records: played.records,
@@ -169,6 +196,7 @@ impl Report {
                 notes: info.notes.clone(),
             },
             recorder: session.summary().cloned(),
+            windows: session.windows().map(WindowsReport::of),
         }
     }
 
@@ -181,12 +209,11 @@ impl Report {
         };
         let cut = if self.complete { "" } else { ", of a recording that was cut off" };
         line("Capture", format!("{}, {}{cut}", self.file, bytes(self.bytes)));
-        line("Recorder", format!("{}: {}", self.recording.recorder, self.recording.command.join(" ")));
-        let MachineReport { hostname, kernel_release, cpu_model, memory_bytes, .. } = &self.machine;
-        line(
-            "Machine",
-            format!("{hostname}, Linux {kernel_release}, {} CPUs ({cpu_model}), {}", self.cpus, bytes(*memory_bytes)),
-        );
+        match &self.windows {
+            Some(windows) => line("Sessions", windows.sessions.join(", ")),
+            None => line("Recorder", format!("{}: {}", self.recording.recorder, self.recording.command.join(" "))),
+        }
+        line("Machine", self.machine_text());
         line("Duration", duration(self.duration_ns));
         line("Events", format!("{} ({} records in all)", grouped(self.events), grouped(self.records)));
         for (name, count) in &self.events_by_type {
@@ -215,7 +242,32 @@ impl Report {
                 format!("{count} {zones} of probes ended without a beginning: before the recording, or lost"),
             );
         }
+        if let Some(windows) = &self.windows {
+            line(
+                "Stacks",
+                format!("{} records, {} of them of an event", grouped(windows.stacks), grouped(windows.stacks_matched)),
+            );
+            for event in windows.events.iter().take(PROVIDER_EVENTS) {
+                line("", event.text());
+            }
+            if let Some(more) = windows.events.len().checked_sub(PROVIDER_EVENTS).filter(|more| *more > 0) {
+                line("", format!("and {more} more kinds of events: see --json"));
+            }
+        }
         text + &self.losses_text(style)
+    }
+
+    /// What is known of the machine; Windows traces may tell little.
+    fn machine_text(&self) -> String {
+        let MachineReport { hostname, kernel_release, cpu_model, memory_bytes, .. } = &self.machine;
+        let system = match &self.windows {
+            Some(windows) => windows.version.clone(),
+            None => format!("Linux {kernel_release}"),
+        };
+        let model = if cpu_model.is_empty() { String::new() } else { format!(" ({cpu_model})") };
+        let memory = if *memory_bytes == 0 { String::new() } else { bytes(*memory_bytes) };
+        let parts = [hostname.clone(), system, format!("{} CPUs{model}", self.cpus), memory];
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
     }
 
     fn sampling(&self) -> String {
@@ -250,6 +302,33 @@ impl Report {
     }
 }
 
+impl WindowsReport {
+    fn of(facts: &Facts) -> Self {
+        let count = |event: &EventCount| WindowsEvents {
+            provider: event.provider.clone(),
+            id: event.id,
+            name: event.name.clone(),
+            count: event.count,
+        };
+        let mut events: Vec<_> = facts.events.iter().map(count).collect();
+        events.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| (&a.provider, a.id).cmp(&(&b.provider, b.id))));
+        Self {
+            version: facts.windows.clone(),
+            sessions: facts.sessions.clone(),
+            stacks: facts.stacks.records,
+            stacks_matched: facts.stacks.matched,
+            events,
+        }
+    }
+}
+
+impl WindowsEvents {
+    fn text(&self) -> String {
+        let name = self.name.as_ref().map_or_else(String::new, |name| format!(" {name}"));
+        format!("{:>13} {} {}{name}", grouped(self.count), self.provider, self.id)
+    }
+}
+
 impl LossReport {
     fn of(loss: &Loss) -> Self {
         Self { lane: loss.lane.clone(), cpu: loss.cpu, cause: loss.cause.name(), count: loss.count }
@@ -265,7 +344,11 @@ impl ClockReport {
         };
         let worst = self.cpus.iter().map(|clock| clock.error_bound_ns).reduce(f64::max);
         let bound = worst.map_or(String::new(), |bound| format!(", off by at most {bound:.0} ns"));
-        format!("{source}, {:.6} GHz{bound}", self.tick_rate_hz / 1e9)
+        let rate = match self.tick_rate_hz {
+            hz if hz < 1e9 => format!("{:.6} MHz", hz / 1e6),
+            hz => format!("{:.6} GHz", hz / 1e9),
+        };
+        format!("{source}, {rate}{bound}")
     }
 }
 

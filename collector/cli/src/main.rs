@@ -22,6 +22,7 @@ mod probes;
 mod record;
 mod report;
 mod signals;
+mod source;
 mod summary;
 mod terminal;
 

@@ -104,6 +104,15 @@ impl Target {
         self.draft_named(name)
     }
 
+    /// Takes a file that somebody else has written under this draft name.
+    #[cfg(windows)]
+    pub(crate) fn adopt(&self, name: OsString) -> Result<Draft> {
+        let path = self.folder.join(&name);
+        let file = File::options().read(true).write(true).open(&path);
+        let file = file.with_context(|| format!("cannot open {}", path.display()))?;
+        Ok(Draft { file, folder: Arc::clone(&self.folder), name, armed: true })
+    }
+
     /// Creates the file under this draft name.
     pub(crate) fn draft_named(&self, name: OsString) -> Result<Draft> {
         let path = self.folder.join(&name);

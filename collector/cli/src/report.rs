@@ -1,6 +1,6 @@
 //! `syscollect report`: a capture summed up, for people and for machines.
 
-use crate::export;
+use crate::source::{self, Source};
 use crate::terminal::Terminal;
 use anyhow::{Context, Result, bail};
 use std::io::Write;
@@ -30,9 +30,9 @@ const WIDTH: usize = 120;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The capture (.syscap, or a .syscap.partial of a recording that was cut off)
-    #[arg(value_name = "CAPTURE")]
-    capture: PathBuf,
+    /// The capture (.syscap, or a .syscap.partial of a recording that was cut off), or all .etl files of one Windows recording
+    #[arg(value_name = "CAPTURE", required = true)]
+    captures: Vec<PathBuf>,
 
     /// Print JSON
     #[arg(long)]
@@ -59,16 +59,19 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 }
 
 fn report(args: &Args) -> Result<Report> {
-    let Args { capture, json, process, rows } = args;
-    let mut session = export::open(capture, &Terminal::stderr())?;
+    let Args { captures, json, process, rows } = args;
+    let mut session = Source::open_named(captures, &Terminal::stderr())?;
     let rows = rows.unwrap_or(if *json { JSON_ROWS } else { ROWS });
     let mut exporter = ReportExporter::new(ReportOptions { process: process.clone(), rows });
-    session.play(&mut exporter).with_context(|| format!("cannot read {}", capture.display()))?;
+    session.play(&mut exporter).with_context(|| format!("cannot read {}", source::names(captures)))?;
     let report = exporter.finish();
     if let Some(process) = process
         && report.processes.total == 0
     {
-        bail!("no process {process} did anything in {}: `syscollect report {0}` lists the busiest", capture.display());
+        bail!(
+            "no process {process} did anything in {}: `syscollect report {0}` lists the busiest",
+            source::names(captures)
+        );
     }
     Ok(report)
 }

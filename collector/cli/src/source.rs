@@ -1,0 +1,127 @@
+//! What is read: a capture of ours, or the files of a Windows recording.
+
+use crate::convert;
+use crate::terminal::Terminal;
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use syscollect_etl::session::Facts;
+use syscollect_merge::Session;
+use syscollect_model::{ClockMap, Exporter, Loss, RecorderSummary, SessionInfo, SymbolTable, Time};
+use syscollect_playback::{Played, Recording, UnresolvedModule};
+use syscollect_store::CaptureReader;
+use syscollect_symbolize::HeldFiles;
+
+/// A recording, whatever wrote it.
+pub(crate) enum Source {
+    /// A capture.
+    Capture(Box<Session>),
+    /// A Windows event trace.
+    Trace(Box<syscollect_etl::session::Session>),
+}
+
+/// Does the same for each kind of source.
+macro_rules! with {
+    ($source:expr, $session:ident => $work:expr) => {
+        match $source {
+            Source::Capture($session) => $work,
+            Source::Trace($session) => $work,
+        }
+    };
+}
+
+impl Source {
+    /// Opens one capture, or the files of one Windows recording.
+    pub(crate) fn open(paths: &[PathBuf]) -> Result<Self> {
+        let traces = paths.iter().filter(|path| is_trace(path)).count();
+        match paths {
+            _ if traces == paths.len() => Ok(Self::Trace(Box::new(syscollect_etl::session::Session::open(paths)?))),
+            [capture] => {
+                let session = Session::open(CaptureReader::open(capture)?);
+                let session = session.with_context(|| format!("nothing in {} can be read", capture.display()))?;
+                Ok(Self::Capture(Box::new(session)))
+            }
+            _ => bail!(
+                "several files are read together only where all are .etl files of one recording; each capture is \
+                 exported by itself"
+            ),
+        }
+    }
+
+    /// The same, and names what nobody has named.
+    pub(crate) fn open_named(paths: &[PathBuf], terminal: &Terminal) -> Result<Self> {
+        let mut source = Self::open(paths)?;
+        let tables = match &source {
+            Self::Capture(session) if convert::has_names(session.reader()) => Vec::new(),
+            Self::Capture(session) => {
+                let same_kernel = convert::is_this_boot(session.info());
+                convert::name(session.as_ref(), HeldFiles::new(), (same_kernel, false), terminal)
+            }
+            Self::Trace(_) => Vec::new(),
+        };
+        source.add_symbols(tables);
+        Ok(source)
+    }
+}
+
+impl Source {
+    /// What only Windows traces have.
+    pub(crate) fn windows(&self) -> Option<&Facts> {
+        match self {
+            Self::Capture(_) => None,
+            Self::Trace(session) => Some(session.facts()),
+        }
+    }
+}
+
+/// Whether the file's name says that it is a Windows event trace.
+fn is_trace(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("etl"))
+}
+
+/// The paths as messages print them.
+pub(crate) fn names(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+impl Recording for Source {
+    fn info(&self) -> &SessionInfo {
+        with!(self, session => session.info())
+    }
+
+    fn clock(&self) -> &ClockMap {
+        with!(self, session => session.clock())
+    }
+
+    fn losses(&self) -> &[Loss] {
+        with!(self, session => session.losses())
+    }
+
+    fn summary(&self) -> Option<&RecorderSummary> {
+        with!(self, session => session.summary())
+    }
+
+    fn is_complete(&self) -> bool {
+        with!(self, session => session.is_complete())
+    }
+
+    fn expected_events(&self) -> u64 {
+        with!(self, session => session.expected_events())
+    }
+
+    fn unresolved(&self) -> Vec<UnresolvedModule> {
+        with!(self, session => session.unresolved())
+    }
+
+    fn add_symbols(&mut self, tables: Vec<SymbolTable>) {
+        with!(self, session => session.add_symbols(tables));
+    }
+
+    fn play_range<E: Exporter>(
+        &mut self,
+        exporter: &mut E,
+        from: Option<Time>,
+        to: Option<Time>,
+    ) -> Result<Played, E::Error> {
+        with!(self, session => session.play_range(exporter, from, to))
+    }
+}
