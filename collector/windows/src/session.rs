@@ -52,6 +52,7 @@ pub struct Session<'a, C: Control> {
     control: &'a C,
     handle: Option<Handle>,
     name: String,
+    buffer_bytes: u64,
     interval_before: Option<u32>,
     notes: Vec<String>,
 }
@@ -71,7 +72,14 @@ impl<'a, C: Control> Session<'a, C> {
             Properties::of(plan).map_err(|TooLong(length)| Error::LongName { path: plan.file.clone(), length })?;
         let mut notes = stop_leftovers(control, me);
         // From here on `Drop` puts back what was changed.
-        let mut session = Self { control, handle: None, name: plan.name.clone(), interval_before: None, notes: vec![] };
+        let mut session = Self {
+            control,
+            handle: None,
+            name: plan.name.clone(),
+            buffer_bytes: u64::from(plan.buffer_kib) * 1024,
+            interval_before: None,
+            notes: vec![],
+        };
         session.set_interval(plan.interval, &mut notes);
         let start = control.start(&plan.name, &mut properties);
         let handle = start.map_err(Error::refused(format!("start the trace session {}", plan.name)))?;
@@ -86,6 +94,12 @@ impl<'a, C: Control> Session<'a, C> {
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// Bytes of a buffer: with [`Counts::buffers_written`] the size of the file so far.
+    #[must_use]
+    pub fn buffer_bytes(&self) -> u64 {
+        self.buffer_bytes
     }
 
     /// What has been written and lost so far.

@@ -15,11 +15,23 @@ pub use watch::ImageWatch;
 use crate::error::Status;
 use crate::plan::Place;
 use processes::cpus;
+use windows_sys::Win32::Foundation::SYSTEMTIME;
+use windows_sys::Win32::System::SystemInformation::GetLocalTime;
 
 /// This process on this machine, with a GUID that nothing has had.
 #[must_use]
 pub fn place() -> Place {
     Place { pid: std::process::id(), fresh: etw::fresh_guid(), cpus: cpus() }
+}
+
+/// Now, in local time, as `20261231-235959`.
+#[must_use]
+pub fn local_time() -> String {
+    let mut now = SYSTEMTIME::default();
+    // SAFETY: one SYSTEMTIME is written.
+    unsafe { GetLocalTime(&mut now) };
+    let date = format!("{:04}{:02}{:02}", now.wYear, now.wMonth, now.wDay);
+    format!("{date}-{:02}{:02}{:02}", now.wHour, now.wMinute, now.wSecond)
 }
 
 /// What the last call of this thread failed with.
