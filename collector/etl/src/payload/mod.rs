@@ -3,7 +3,7 @@
 //! **Duties.** [`decode`] turns a [`Record`] into a [`Payload`]: a pure function
 //! of its bytes, its version and its bitness, without allocation; texts and
 //! addresses are borrowed. Fields of providers' events are decoded only when
-//! asked for ([`TraceLogging::fields`]).
+//! asked for ([`TraceLogging::fields`], [`EventSchema::fields`]).
 //!
 //! **Non-goals.** What events mean together: matching stacks to events, naming
 //! threads, pairing starts with ends. That is [`crate::session`].
@@ -15,32 +15,32 @@
 
 mod disk;
 pub mod dxgkrnl;
+mod fields;
 mod image;
 mod machine;
 pub mod present;
 mod process;
+mod providers;
 mod reader;
 mod sample;
 mod stack;
 mod text;
 mod thread;
-mod trace_logging;
-mod value;
 mod wait;
 
 use crate::file::{LOST_EVENT, group};
 use crate::{Class, Guid, Record};
 
 pub use disk::{DiskIo, DiskIoBegin, DiskIoKind, FileName, HardFault, PageFault, PageFaultKind};
+pub use fields::{EVENT_METADATA, EventInfo, EventKey, EventSchema, Field, TraceLogging, Value};
 pub use image::{IMAGE_ID, Image, ImageDebugId, ImageFileId};
 pub use machine::{Build, Machine, Processor, SYSTEM_CONFIG_EX, VolumeMapping};
 pub use process::Process;
+pub use providers::well_known_provider;
 pub use sample::{Dpc, DpcKind, Isr, Sample, SampleInterval, SampleMoment};
 pub use stack::{FrameAddresses, Frames, ItemStack, Stack, StackKeyDefinition, StackKeyReference, item_stacks};
 pub use text::{Ascii, Utf16};
 pub use thread::{ContextSwitch, ReadyThread, Thread, ThreadName};
-pub use trace_logging::TraceLogging;
-pub use value::{Field, Value};
 pub use wait::{ThreadState, WaitReason};
 
 /// What a record says.
@@ -98,7 +98,9 @@ pub enum Payload<'a> {
     VolumeMapping(VolumeMapping<'a>),
     /// An event that describes itself.
     TraceLogging(TraceLogging<'a>),
-    /// An event of a provider, which only its manifest describes.
+    /// What a manifest says about a kind of event.
+    EventInfo(EventInfo<'a>),
+    /// An event of a provider, which only its manifest describes: see [`EventKey::of`].
     Provider,
     /// None of the kinds above.
     Unknown,
@@ -180,6 +182,8 @@ fn rarer<'a>(record: &Record<'a>, group: u8, opcode: u8) -> Option<Payload<'a>> 
         (group::THREAD, 1..=4) => Thread::decode(record, lifecycle(opcode)).map(Payload::Thread),
         (group::THREAD, 72) => ThreadName::decode(record).map(Payload::ThreadName),
         (group::PROCESS, 1..=4 | 39) => Process::decode(record, lifecycle(opcode)).map(Payload::Process),
+        // The kernel itself files the loading of an image under processes.
+        (group::PROCESS, 10) => Image::decode(record, ImageChange::Load).map(Payload::Image),
         (group::IMAGE, 2..=4 | 10) => Image::decode(record, image_change(opcode)).map(Payload::Image),
         (group::PERF_INFO, 72) => interval(record, SampleMoment::Set),
         (group::PERF_INFO, 73) => interval(record, SampleMoment::Start),
@@ -243,6 +247,7 @@ fn classic<'a>(record: &Record<'a>, class: Guid, opcode: u8) -> Option<Payload<'
         (LOST_EVENT, 34) => Some(Payload::Lost(LostKind::File)),
         (IMAGE_ID, 0) => ImageFileId::decode(record).map(Payload::ImageFileId),
         (IMAGE_ID, 36) => ImageDebugId::decode(record).map(Payload::ImageDebugId),
+        (EVENT_METADATA, 32) => Some(Payload::EventInfo(EventInfo(record.payload))),
         (SYSTEM_CONFIG_EX, 32) => Build::decode(record).map(Payload::Build),
         (SYSTEM_CONFIG_EX, 35) => VolumeMapping::decode(record).map(Payload::VolumeMapping),
         _ => Some(Payload::Unknown),
