@@ -9,6 +9,7 @@ use crate::record::usage;
 use crate::signals::{self, Abandon};
 use crate::source::Source;
 use crate::summary::{self, Exported};
+use crate::symbols::SymbolOptions;
 use crate::terminal::Terminal;
 use anyhow::{Context, Result, anyhow, bail};
 use std::io::{IsTerminal, Write};
@@ -68,6 +69,9 @@ pub(crate) struct Args {
     /// Replace the output if it exists
     #[arg(long)]
     force: bool,
+
+    #[command(flatten)]
+    symbols: SymbolOptions,
 }
 
 /// An export, with all that was asked for.
@@ -77,11 +81,12 @@ pub(crate) struct Request {
     pub(crate) format: Format,
     pub(crate) force: bool,
     pub(crate) selection: Selection,
+    pub(crate) symbols: SymbolOptions,
 }
 
 impl Args {
     fn request(self) -> Result<Request, clap::Error> {
-        let Self { captures, output, from, to, process, sched_markers, force, .. } = self;
+        let Self { captures, output, from, to, process, sched_markers, force, symbols, .. } = self;
         let format = Format::of_output(&output, self.format).map_err(usage)?;
         if format == Format::Syscap {
             return Err(usage("a capture is exported from, not to; the output must be a viewer's file".into()));
@@ -102,7 +107,7 @@ impl Args {
             return Err(usage("--to must be later than --from".into()));
         }
         let selection = Selection { from, to, process, sched_markers, ..Selection::default() };
-        Ok(Request { captures, output, format, force, selection })
+        Ok(Request { captures, output, format, force, selection, symbols })
     }
 }
 
@@ -122,7 +127,7 @@ pub(crate) fn export(request: &Request) -> Result<ExitCode> {
         return to_standard_output(request, &abandon, &terminal);
     }
     let target = Target::new(&request.output, request.force, Owner::behind_sudo())?;
-    let mut session = Source::open_named(&request.captures, &terminal)?;
+    let mut session = Source::open_named(&request.captures, &request.symbols, &terminal)?;
     let draft = target.draft()?;
     let (played, _) = write(&mut session, request, draft.file(), &abandon, &terminal)
         .with_context(|| format!("cannot export to {}", target.path().display()))?;
@@ -138,7 +143,7 @@ fn to_standard_output(request: &Request, abandon: &Abandon, terminal: &Terminal)
     if std::io::stdout().is_terminal() {
         bail!("standard output is a terminal: send it to a file or a program, or name a file with -o");
     }
-    let mut session = Source::open_named(&request.captures, terminal)?;
+    let mut session = Source::open_named(&request.captures, &request.symbols, terminal)?;
     let (_, mut out) = write(&mut session, request, std::io::stdout().lock(), abandon, terminal)?;
     out.flush()?;
     Ok(ExitCode::SUCCESS)

@@ -4,6 +4,7 @@ use crate::convert::Selection;
 use crate::export::{self, Request};
 use crate::format::Format;
 use crate::record::usage;
+use crate::symbols::SymbolOptions;
 use anyhow::Result;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -55,11 +56,14 @@ pub(crate) struct Args {
     /// Replace the output if it exists
     #[arg(long)]
     force: bool,
+
+    #[command(flatten)]
+    symbols: SymbolOptions,
 }
 
 /// Runs the sub-command.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    let Args { captures, output, format, stacks, process, force } = args;
+    let Args { captures, output, format, stacks, process, force, symbols } = args;
     let format = Format::of_output(&output, format).map_err(usage)?;
     if !matches!(format, Format::Svg | Format::Folded) {
         return Err(
@@ -72,5 +76,5 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         Stacks::Wakers => StackKind::Wakers,
     };
     let selection = Selection { process, stacks, ..Selection::default() };
-    export::export(&Request { captures, output, format, force, selection })
+    export::export(&Request { captures, output, format, force, selection, symbols })
 }

@@ -24,6 +24,7 @@ mod report;
 mod signals;
 mod source;
 mod summary;
+mod symbols;
 mod terminal;
 
 use args::{Cli, Command};

@@ -1,6 +1,7 @@
 //! `syscollect report`: a capture summed up, for people and for machines.
 
 use crate::source::{self, Source};
+use crate::symbols::SymbolOptions;
 use crate::terminal::Terminal;
 use anyhow::{Context, Result, bail};
 use std::io::Write;
@@ -45,6 +46,9 @@ pub(crate) struct Args {
     /// Rows of each table (15; with --json 1000)
     #[arg(long, value_name = "NUMBER")]
     rows: Option<usize>,
+
+    #[command(flatten)]
+    symbols: SymbolOptions,
 }
 
 /// Runs the sub-command.
@@ -59,8 +63,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 }
 
 fn report(args: &Args) -> Result<Report> {
-    let Args { captures, json, process, rows } = args;
-    let mut session = Source::open_named(captures, &Terminal::stderr())?;
+    let Args { captures, json, process, rows, symbols } = args;
+    let mut session = Source::open_named(captures, symbols, &Terminal::stderr())?;
     let rows = rows.unwrap_or(if *json { JSON_ROWS } else { ROWS });
     let mut exporter = ReportExporter::new(ReportOptions { process: process.clone(), rows });
     session.play(&mut exporter).with_context(|| format!("cannot read {}", source::names(captures)))?;

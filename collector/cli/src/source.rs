@@ -1,6 +1,7 @@
 //! What is read: a capture of ours, or the files of a Windows recording.
 
 use crate::convert;
+use crate::symbols::{self, SymbolOptions};
 use crate::terminal::Terminal;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
@@ -48,7 +49,7 @@ impl Source {
     }
 
     /// The same, and names what nobody has named.
-    pub(crate) fn open_named(paths: &[PathBuf], terminal: &Terminal) -> Result<Self> {
+    pub(crate) fn open_named(paths: &[PathBuf], symbols: &SymbolOptions, terminal: &Terminal) -> Result<Self> {
         let mut source = Self::open(paths)?;
         let tables = match &source {
             Self::Capture(session) if convert::has_names(session.reader()) => Vec::new(),
@@ -56,7 +57,7 @@ impl Source {
                 let same_kernel = convert::is_this_boot(session.info());
                 convert::name(session.as_ref(), HeldFiles::new(), (same_kernel, false), terminal)
             }
-            Self::Trace(_) => Vec::new(),
+            Self::Trace(session) => symbols::name(session.unresolved(), symbols, terminal),
         };
         source.add_symbols(tables);
         Ok(source)

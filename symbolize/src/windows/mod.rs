@@ -41,7 +41,7 @@ mod types;
 
 pub use identity::PdbIdentity;
 pub use image::{Image, ImageError};
-pub use path::{Place, SymbolPath};
+pub use path::{Place, SymbolPath, server_url};
 pub use pdb::{Pdb, PdbError, PdbNames};
 pub use request::ImageRequest;
 pub use symbolizer::{Options, WindowsSymbolizer};

@@ -102,8 +102,8 @@ impl Extend<Place> for SymbolPath {
     }
 }
 
-/// An address of a server, without a slash at its end; `None` if it is none.
-pub(crate) fn server_url(text: &str) -> Option<String> {
+/// The address of a server as in [`Place::Server`]; `None` if `text` is none.
+pub fn server_url(text: &str) -> Option<String> {
     let lower = text.to_ascii_lowercase();
     let host = lower.strip_prefix("https://").or_else(|| lower.strip_prefix("http://"))?;
     let plain = !host.is_empty() && text.chars().all(|c| c.is_ascii_graphic() && !matches!(c, '"' | '\\' | '<' | '>'));
