@@ -1,0 +1,60 @@
+//! After a recording: what was lost, the export, and the files' names.
+
+use super::place::Place;
+use crate::convert::{self, Selection};
+use crate::format::Format;
+use crate::output::Target;
+use crate::signals::Abandon;
+use crate::source::Source;
+use crate::summary::{self, Exported};
+use crate::symbols::SymbolOptions;
+use crate::terminal::{Style, Terminal, bytes};
+use anyhow::{Context, Result};
+use std::path::Path;
+use syscollect_playback::Recording;
+use syscollect_windows::Counts;
+
+/// Says what was lost; whether anything was.
+pub(super) fn losses(counts: &Counts, style: Style) -> bool {
+    let lines = syscollect_windows::losses(counts);
+    lines.iter().for_each(|line| eprintln!("{}", style.alarm(&format!("*** LOST *** {line}"))));
+    !lines.is_empty()
+}
+
+/// Exports, if that is wanted, and gives the files their names. Whatever fails, the raw trace is kept.
+pub(super) fn finish(place: &Place, abandon: &Abandon, terminal: &Terminal) -> Result<()> {
+    let raw = place.recorded()?;
+    let Some((target, format)) = &place.export else {
+        let size = raw.file().metadata()?.len();
+        let path = raw.publish(&place.raw)?;
+        eprintln!("Wrote {0}: {1}\nExport it: syscollect export {0} -o FILE.pftrace", path.display(), bytes(size));
+        return Ok(());
+    };
+    let exported = export(&raw.path(), (target, *format), abandon, terminal);
+    if exported.is_ok() && !place.keep {
+        return Ok(());
+    }
+    let partial = raw.path();
+    let path = raw.publish(&place.raw).unwrap_or(partial);
+    if exported.is_ok() {
+        eprintln!("Kept {}, the raw trace", path.display());
+    }
+    exported.with_context(|| {
+        format!(
+            "the export did not finish; the raw trace is {0} (syscollect export {0} -o FILE.pftrace)",
+            path.display()
+        )
+    })
+}
+
+fn export(raw: &Path, (target, format): (&Target, Format), abandon: &Abandon, terminal: &Terminal) -> Result<()> {
+    let mut source = Source::open_named(&[raw.to_path_buf()], &SymbolOptions::default(), terminal)?;
+    let draft = target.draft()?;
+    let (played, _) = convert::export(&mut source, (format, draft.file()), &Selection::default(), abandon, terminal)
+        .with_context(|| format!("cannot export to {}", target.path().display()))?;
+    let bytes = draft.file().metadata()?.len();
+    let path = draft.publish(target)?;
+    let exported = Exported { path, format, bytes, played, losses: source.losses(), complete: source.is_complete() };
+    eprint!("{}", summary::export_text(&exported, terminal.style()));
+    Ok(())
+}
