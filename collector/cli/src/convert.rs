@@ -92,7 +92,7 @@ pub(crate) struct Selection {
     pub(crate) from: Option<Duration>,
     /// Before this time of the recording.
     pub(crate) to: Option<Duration>,
-    /// Only these processes, where the format can leave others out.
+    /// Only these processes.
     pub(crate) process: Option<ProcessFilter>,
     /// In Firefox profiles, each switch and wakeup as a marker.
     pub(crate) sched_markers: bool,
@@ -129,7 +129,8 @@ pub(crate) fn export<W: Write, R: Recording>(
     match format {
         Format::Syscap => bail!("a capture is exported from, not to"),
         Format::Pftrace => {
-            let (played, exporter) = play(session, PerfettoExporter::new(out), range, abandon, terminal)?;
+            let exporter = PerfettoExporter::new(out).only(selection.process.clone());
+            let (played, exporter) = play(session, exporter, range, abandon, terminal)?;
             Ok((played, exporter.finish()?))
         }
         Format::JsonGz | Format::Json => {

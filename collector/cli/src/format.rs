@@ -74,11 +74,6 @@ impl Format {
         }
     }
 
-    /// Whether such a file can be limited to some processes; Perfetto shows a machine as a whole.
-    pub(crate) fn takes_process(self) -> bool {
-        !matches!(self, Self::Syscap | Self::Pftrace)
-    }
-
     /// How to look at a finished file.
     pub(crate) fn how_to_open(self, path: &Path) -> String {
         match self {
