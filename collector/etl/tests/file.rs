@@ -308,6 +308,11 @@ fn files_that_count_time_differently_are_not_read_together() {
     other.header[0x110] = 2;
     let error = Trace::from_bytes(vec![FakeTrace::new(1).finish(), FakeTrace::new(1).finish(), other.finish()]);
     assert!(matches!(error, Err(FileError::OtherClock { .. })));
+    // The same counter after the machine was started anew.
+    let mut later = FakeTrace::new(1);
+    later.header[0x108..0x110].copy_from_slice(&(FakeTrace::START_TIME + 36_000_000_000).to_le_bytes());
+    let error = Trace::from_bytes(vec![FakeTrace::new(1).finish(), later.finish()]);
+    assert!(matches!(error, Err(FileError::OtherClock { .. })));
 }
 
 #[test]

@@ -82,6 +82,8 @@ impl Expansion {
 pub(super) struct Buffer {
     /// The buffer as it lies in the file.
     raw: Vec<u8>,
+    /// How much is read at once: what the buffer before took.
+    usual: usize,
     /// What it expands to, if it is compressed.
     expanded: Vec<u8>,
     is_expanded: bool,
@@ -92,14 +94,9 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
-    /// `usual` is how many bytes a buffer of this file probably has, and what is read at once.
+    /// `usual` is how many bytes a buffer of this file probably has.
     pub(super) fn new(usual: usize) -> Self {
-        Self { raw: vec![0; usual.clamp(HEADER, LARGEST)], ..Self::default() }
-    }
-
-    /// It has no memory yet.
-    pub(super) fn is_unused(&self) -> bool {
-        self.raw.is_empty()
+        Self { usual: usual.clamp(HEADER, LARGEST), ..Self::default() }
     }
 
     /// The CPU that wrote it.
@@ -133,16 +130,25 @@ impl Buffer {
 
     /// Reads header and data, and says how many bytes there are.
     fn read(&mut self, source: &Source, offset: u64) -> Option<(BufferHeader, usize)> {
-        let mut length = source.read_at(&mut self.raw, offset).ok()?;
+        // What a header claims is not worth memory before it is seen to be there.
+        let there = usize::try_from(source.length().saturating_sub(offset)).unwrap_or(usize::MAX);
+        let usual = self.usual.min(there);
+        let mut length = source.read_at(self.room(usual), offset).ok()?;
         let header = BufferHeader::parse(&self.raw[..length])?;
-        if let Some(rest) = header.stride.checked_sub(self.raw.len()).filter(|rest| *rest > 0) {
-            let there = source.length().saturating_sub(offset + length as u64);
-            // What a header claims is not worth memory before it is seen to be there.
-            let rest = rest.min(usize::try_from(there).unwrap_or(usize::MAX));
-            self.raw.resize(length + rest, 0);
-            length += source.read_at(&mut self.raw[length..], offset + length as u64).ok()?;
+        self.usual = header.stride;
+        let whole = header.stride.min(there);
+        if whole > usual && length == usual {
+            length += source.read_at(&mut self.room(whole)[length..], offset + length as u64).ok()?;
         }
         Some((header, length.min(header.stride)))
+    }
+
+    /// So much of the buffer, which is made larger where it has to be.
+    fn room(&mut self, length: usize) -> &mut [u8] {
+        if self.raw.len() < length {
+            self.raw.resize(length, 0);
+        }
+        &mut self.raw[..length]
     }
 
     fn expand(&mut self, header: &BufferHeader, length: usize, how: Expansion, statistics: &mut Statistics) {

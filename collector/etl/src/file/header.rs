@@ -119,6 +119,16 @@ impl LogfileHeader {
         u64::try_from(wall.max(0)).unwrap_or(u64::MAX)
     }
 
+    /// Raw time stamps of both files can be compared: they count the same, and
+    /// from the same moment on, as far as that can be told from a time of day
+    /// that may have been set between the beginnings of the two.
+    pub(super) fn shares_clock(&self, other: &Self) -> bool {
+        const TEN_MINUTES: u64 = 600 * 10_000_000;
+        let rate = |header: &Self| (header.clock, header.ticks_per_second());
+        let zero = |header: &Self| header.wall_time(header.timestamp.min(other.timestamp));
+        rate(self) == rate(other) && zero(self).abs_diff(zero(other)) < TEN_MINUTES
+    }
+
     /// The performance counter is the CPU's time stamp counter divided by 1024:
     /// its rate is the CPU's nominal frequency divided by that, within a percent.
     pub fn qpc_is_tsc(&self) -> bool {

@@ -65,7 +65,10 @@ impl<'a> Walk<'a> {
     fn no_buffer(&self) -> Step {
         let rest = self.source.length() - self.offset;
         let bytes = self.fixed.map_or(rest, |fixed| rest.min(fixed as u64));
-        match self.glimpse[..self.length.min(HEADER)].iter().all(|byte| *byte == 0) {
+        let header = &self.glimpse[..self.length.min(HEADER)];
+        // What cannot be read is not known to be unused.
+        let is_read = header.len() as u64 == rest.min(HEADER as u64);
+        match is_read && header.iter().all(|byte| *byte == 0) {
             true => Step::Unused(bytes),
             false => Step::Stray(bytes),
         }

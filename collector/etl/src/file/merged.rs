@@ -79,7 +79,7 @@ impl<'t> StreamCursor<'t> {
             file,
             file_index,
             entries: entries.iter(),
-            buffer: Buffer::default(),
+            buffer: file.buffer(),
             head: None,
             last: 0,
             statistics: Statistics::default(),
@@ -97,9 +97,6 @@ impl<'t> StreamCursor<'t> {
     #[cold]
     fn load(&mut self) {
         let Some(entry) = self.entries.next() else { return };
-        if self.buffer.is_unused() {
-            self.buffer = self.file.buffer();
-        }
         self.last = entry.first;
         self.buffer.load(&self.file.source, entry.offset, self.file.expansion, &mut self.statistics);
         self.find_head();

@@ -95,7 +95,7 @@ impl Trace {
 
     fn check_clock(&self, path: &Path, header: &LogfileHeader) -> Result<(), FileError> {
         let Some((file, first)) = self.files.first().zip(self.headers.first()) else { return Ok(()) };
-        if (first.clock, first.ticks_per_second()) == (header.clock, header.ticks_per_second()) {
+        if first.shares_clock(header) {
             return Ok(());
         }
         Err(FileError::OtherClock { path: path.into(), first: file.path.clone() })
@@ -168,7 +168,7 @@ impl TraceFile {
 }
 
 fn read_header(source: &Source, first: &BufferHeader, expansion: Expansion) -> Option<LogfileHeader> {
-    let mut buffer = Buffer::new(first.stride.min(usize::try_from(source.length()).unwrap_or(usize::MAX)));
+    let mut buffer = Buffer::new(first.stride);
     let mut ignored = Statistics::default();
     buffer.load(source, 0, expansion, &mut ignored);
     let (at, head) = buffer.next(&mut ignored)?;
