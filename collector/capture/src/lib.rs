@@ -36,6 +36,8 @@
 //! ```
 
 mod affinity;
+mod bpf_calls;
+mod bpf_object;
 mod clock;
 mod collector;
 mod counters;
@@ -50,6 +52,7 @@ mod probes;
 mod readings;
 mod recording;
 mod replay;
+mod ring_buffers;
 mod snapshot;
 mod source;
 mod stage;

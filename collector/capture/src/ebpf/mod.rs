@@ -16,10 +16,10 @@ use syscollect_model::{ClockSource, CpuClock, LossCause, SessionInfo, Ticks};
 use syscollect_records::statistic;
 use syscollect_store::{LaneKind, LaneLoss};
 
+use crate::bpf_object::SharedMaps;
 use crate::error::CaptureError;
 use crate::host::Host;
 use crate::options::RecordOptions;
-use crate::probes::SharedMaps;
 use crate::source::{Drained, Source};
 use lanes::Lanes;
 pub(crate) use programs::kernel_at_least;

@@ -11,7 +11,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::sys::{self, Place};
+use crate::bpf_calls::{self, Place};
 
 /// How programs are attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl Way {
         if !crate::ebpf::kernel_at_least(5, 15) {
             return Err("the kernel has no cookies for programs at user probes; Linux 5.15 has them".to_owned());
         }
-        match sys::uprobe_pmu() {
+        match bpf_calls::uprobe_pmu() {
             Ok(pmu) => Ok(Self::Events(pmu)),
             Err(error) => Err(format!("links to many places: {refused}; the uprobe PMU: {error}")),
         }
@@ -141,7 +141,7 @@ fn attach_all(
     attached: &mut Attached,
     refused: &mut Vec<Refused>,
 ) {
-    match sys::link_uprobe_multi(program, &sys::path_of(file), places, at_return, pid) {
+    match bpf_calls::link_uprobe_multi(program, &bpf_calls::path_of(file), places, at_return, pid) {
         Ok(link) => attached.links.push(link),
         Err(error) if places.len() > 1 && concerns_one_place(&error) => {
             let (first, second) = places.split_at(places.len() / 2);
@@ -165,8 +165,8 @@ fn attach_event(
     at_return: bool,
     pid: Option<u32>,
 ) -> io::Result<[OwnedFd; 2]> {
-    let event = sys::open_uprobe_event(pmu, &sys::path_of(file), place, at_return, pid)?;
-    let link = sys::link_perf_event(program, event.as_fd(), place.cookie)?;
+    let event = bpf_calls::open_uprobe_event(pmu, &bpf_calls::path_of(file), place, at_return, pid)?;
+    let link = bpf_calls::link_perf_event(program, event.as_fd(), place.cookie)?;
     Ok([link, event])
 }
 

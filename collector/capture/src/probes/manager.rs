@@ -21,7 +21,7 @@ use super::attach::Way;
 use super::files::{self, MapKey, MappedFile};
 use super::program::ArgumentPrograms;
 use super::scan::Scanner;
-use super::sys;
+use crate::bpf_calls;
 use crate::error::CaptureError;
 use crate::zones::ZoneNotice;
 
@@ -257,7 +257,7 @@ impl Mapped {
     }
 
     fn is_recorded(&self, pid: u32) -> bool {
-        self.recorded.as_ref().is_none_or(|map| sys::contains(map.as_fd(), pid))
+        self.recorded.as_ref().is_none_or(|map| bpf_calls::contains(map.as_fd(), pid))
     }
 
     fn tell_client(&self, pid: u32) {

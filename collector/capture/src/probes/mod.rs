@@ -35,12 +35,9 @@ mod manager;
 mod object;
 mod plan;
 mod program;
-mod rings;
 mod scan;
 mod semaphores;
 mod source;
-mod sys;
 
 pub(crate) use manager::MappedFiles;
-pub(crate) use object::SharedMaps;
 pub(crate) use source::{ProbeSource, Setup};

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustc_hash::FxHashMap;
 use syscollect_probes::{Argument, Place};
 
-use super::sys;
+use crate::bpf_calls;
 
 /// Arguments that the kernel program reads of one probe.
 pub(super) const ARGUMENTS_MAX: usize = 12;
@@ -99,7 +99,7 @@ impl ArgumentPrograms {
                 if index >= self.room {
                     return Err(io::Error::other(format!("more than {} different lists of arguments", self.room)));
                 }
-                sys::update_map(self.map.as_fd(), index, &program.0)?;
+                bpf_calls::update_map(self.map.as_fd(), index, &program.0)?;
                 self.known.insert(program, index);
                 index
             }

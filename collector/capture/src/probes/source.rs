@@ -4,27 +4,23 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::time::{Duration, Instant};
 
 use syscollect_model::{ClockSource, LossCause, SessionInfo, Ticks};
 use syscollect_records::{ProbeRecord, RecordKind};
-use syscollect_store::{Chunk, ChunkHeader, Lane, LaneKind, LaneLoss, TraceBuffer};
+use syscollect_store::{LaneKind, LaneLoss, TraceBuffer};
 
 use super::announcements::Announcements;
 use super::attach::Way;
 use super::manager::{Manager, MappedFiles, Work};
-use super::object::{Loaded, Settings, SharedMaps};
+use super::object::{Loaded, Settings};
 use super::plan::OF_CLIENT;
 use super::program::ArgumentPrograms;
-use super::rings::{Counters, Counts, Ring};
+use crate::bpf_object::SharedMaps;
 use crate::error::CaptureError;
 use crate::options::RecordOptions;
+use crate::ring_buffers::{Counters, Counts, RingLane};
 use crate::source::{Drained, Source};
-use crate::stage::CHUNK_BYTES;
 use crate::zones::ZoneNotice;
-
-/// Records wait at most this long for others to share a chunk with.
-const LONGEST_WAIT: Duration = Duration::from_millis(500);
 
 /// Bytes of each CPU's ring buffer: what a CPU writes in the longest sleep of
 /// the collector where somebody asked for probes, which may be hit a million
@@ -60,7 +56,9 @@ pub(crate) struct ProbeSource {
     manager: Manager,
     loaded: Loaded,
     counters: Counters,
-    lanes: Vec<CpuRing>,
+    lanes: Vec<RingLane>,
+    /// Whether a marked program without shared memory was among those that hit.
+    of_clients: bool,
     missing: Vec<String>,
     clients_told: bool,
 }
@@ -91,7 +89,7 @@ impl ProbeSource {
         let announcements = Announcements::start(ring, ready, zones.clone()).map_err(thread)?;
         let hold = |fd: &OwnedFd| fd.try_clone().map_err(|error| CaptureError::system("cannot hold a program", error));
         // Before anything is attached: a hit on a CPU that has no ring counts as lost.
-        let lane = |cpu: &u32| Ok(CpuRing::new(*cpu, loaded.add_cpu(*cpu)?));
+        let lane = |cpu: &u32| Ok(RingLane::new(LaneKind::Probe, *cpu, loaded.add_cpu(*cpu)?));
         let lanes = cpus.iter().map(lane).collect::<Result<Vec<_>, CaptureError>>()?;
         let recorded = shared.get("recorded_processes").filter(|_| settings.filter);
         let manager = Manager::start(Work {
@@ -106,7 +104,16 @@ impl ProbeSource {
             zones,
         })?;
         let announcements = Some(announcements);
-        Ok(Self { announcements, manager, loaded, counters, lanes, missing: Vec::new(), clients_told: false })
+        Ok(Self {
+            announcements,
+            manager,
+            loaded,
+            counters,
+            lanes,
+            missing: Vec::new(),
+            of_clients: false,
+            clients_told: false,
+        })
     }
 
     /// Where to tell of files that are mapped from now on.
@@ -131,89 +138,6 @@ fn ring_bytes(asked: bool, cpus: usize) -> usize {
     wanted.min(1 << share.max(64 << 10).ilog2())
 }
 
-/// The ring buffer of one CPU and the chunk that is being filled from it.
-struct CpuRing {
-    cpu: u32,
-    ring: Ring,
-    data: Vec<u8>,
-    records: u32,
-    first: u64,
-    last: u64,
-    since: Instant,
-    sequence: u64,
-    records_before: u64,
-    /// Whether a marked program without shared memory was among those that hit.
-    of_clients: bool,
-}
-
-impl CpuRing {
-    fn new(cpu: u32, ring: Ring) -> Self {
-        let since = Instant::now();
-        Self {
-            cpu,
-            ring,
-            data: Vec::new(),
-            records: 0,
-            first: u64::MAX,
-            last: 0,
-            since,
-            sequence: 0,
-            records_before: 0,
-            of_clients: false,
-        }
-    }
-
-    /// Empties the ring into chunks; with `all` nothing stays waiting.
-    fn drain(&mut self, now: Ticks, all: bool, sink: &mut dyn FnMut(Chunk)) {
-        loop {
-            let Self { ring, data, records, first, last, since, of_clients, .. } = self;
-            ring.read(|record| {
-                if data.is_empty() {
-                    *since = Instant::now();
-                    data.reserve(CHUNK_BYTES);
-                }
-                let record_head = ProbeRecord::from_bytes(record);
-                *of_clients |= record_head.as_ref().is_some_and(|head| head.probe & OF_CLIENT != 0);
-                let stamp = record_head.map(|head| head.stamp.ticks_near(now.0));
-                // Hits that were preempted come later than those that preempted them.
-                *first = (*first).min(stamp.unwrap_or(now.0));
-                *last = (*last).max(stamp.unwrap_or(0));
-                data.extend_from_slice(record);
-                *records += 1;
-                data.len() < CHUNK_BYTES
-            });
-            let full = self.data.len() >= CHUNK_BYTES;
-            if full || (!self.data.is_empty() && (all || self.since.elapsed() >= LONGEST_WAIT)) {
-                sink(self.chunk());
-            }
-            if !full {
-                return;
-            }
-        }
-    }
-
-    fn chunk(&mut self) -> Chunk {
-        let mut data = std::mem::take(&mut self.data);
-        // The trace buffer counts capacities.
-        data.shrink_to_fit();
-        let header = ChunkHeader {
-            lane: Lane { kind: LaneKind::Probe, cpu: self.cpu as u16 },
-            sequence: self.sequence,
-            first: Ticks(self.first),
-            last: Ticks(self.last),
-            current_tid: u32::MAX,
-            stride: 0,
-            records_before: self.records_before,
-            records: self.records,
-            length: data.len() as u32,
-        };
-        self.sequence += 1;
-        self.records_before += u64::from(self.records);
-        (self.records, self.first, self.last) = (0, u64::MAX, 0);
-        Chunk { header, data }
-    }
-}
-
 impl Source for ProbeSource {
     fn attach(&mut self, cpus: &[u32]) -> Result<(), CaptureError> {
         cpus.iter().try_for_each(|cpu| self.add_cpu(*cpu))?;
@@ -222,18 +146,22 @@ impl Source for ProbeSource {
     }
 
     fn add_cpu(&mut self, cpu: u32) -> Result<(), CaptureError> {
-        if self.lanes.iter().any(|lane| lane.cpu == cpu) {
+        if self.lanes.iter().any(|lane| lane.cpu() == cpu) {
             return Ok(());
         }
         let ring = self.loaded.add_cpu(cpu)?;
-        self.lanes.push(CpuRing::new(cpu, ring));
+        self.lanes.push(RingLane::new(LaneKind::Probe, cpu, ring));
         Ok(())
     }
 
     fn drain(&mut self, now: Ticks, all: bool, out: &mut Drained<'_>) -> f64 {
-        let fullest = self.lanes.iter().map(|lane| lane.ring.fill()).fold(0.0, f64::max);
-        self.lanes.iter_mut().for_each(|lane| lane.drain(now, all, out.chunk));
-        if !self.clients_told && self.lanes.iter().any(|lane| lane.of_clients) {
+        let fullest = self.lanes.iter().map(RingLane::fill).fold(0.0, f64::max);
+        let of_clients = &mut self.of_clients;
+        let mut look = |record: &[u8]| {
+            *of_clients |= ProbeRecord::from_bytes(record).is_some_and(|hit| hit.probe & OF_CLIENT != 0);
+        };
+        self.lanes.iter_mut().for_each(|lane| lane.drain(now, all, &mut look, out.chunk));
+        if !self.clients_told && self.of_clients {
             self.clients_told = true;
             self.missing.push(NO_SHARED_MEMORY.to_owned());
         }

@@ -16,27 +16,29 @@ const OBJ_GET_INFO_BY_FD: i64 = 15;
 const MAP_FREEZE: i64 = 22;
 const LINK_CREATE: i64 = 28;
 
-const PROG_TYPE_KPROBE: u32 = 2;
+/// Types of programs: uprobes, and tracepoints with records of their own.
+pub(crate) const PROG_TYPE_KPROBE: u32 = 2;
+pub(crate) const PROG_TYPE_TRACEPOINT: u32 = 5;
 /// `attach_type` of a link to a perf event.
 const ATTACH_PERF_EVENT: u32 = 41;
 /// `expected_attach_type` of programs that one link attaches to many places.
-pub(super) const TRACE_UPROBE_MULTI: u32 = 48;
+pub(crate) const TRACE_UPROBE_MULTI: u32 = 48;
 const UPROBE_MULTI_RETURN: u32 = 1;
 
-pub(super) const MAP_TYPE_ARRAY: u32 = 2;
-pub(super) const MAP_TYPE_ARRAY_OF_MAPS: u32 = 12;
-pub(super) const MAP_TYPE_RINGBUF: u32 = 27;
+pub(crate) const MAP_TYPE_ARRAY: u32 = 2;
+pub(crate) const MAP_TYPE_ARRAY_OF_MAPS: u32 = 12;
+pub(crate) const MAP_TYPE_RINGBUF: u32 = 27;
 
 /// What a map is created with.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct MapCreate {
-    pub(super) map_type: u32,
-    pub(super) key_size: u32,
-    pub(super) value_size: u32,
-    pub(super) max_entries: u32,
-    pub(super) map_flags: u32,
-    pub(super) inner_map_fd: u32,
+pub(crate) struct MapCreate {
+    pub(crate) map_type: u32,
+    pub(crate) key_size: u32,
+    pub(crate) value_size: u32,
+    pub(crate) max_entries: u32,
+    pub(crate) map_flags: u32,
+    pub(crate) inner_map_fd: u32,
 }
 
 #[repr(C)]
@@ -126,12 +128,12 @@ fn bpf_fd<T>(command: i64, attr: &mut T) -> io::Result<OwnedFd> {
 }
 
 /// Makes a map.
-pub(super) fn create_map(mut attr: MapCreate) -> io::Result<OwnedFd> {
+pub(crate) fn create_map(mut attr: MapCreate) -> io::Result<OwnedFd> {
     bpf_fd(MAP_CREATE, &mut attr)
 }
 
 /// Sets an element of a map with 4-byte keys. `value` has the map's value size.
-pub(super) fn update_map(map: BorrowedFd<'_>, key: u32, value: &[u8]) -> io::Result<()> {
+pub(crate) fn update_map(map: BorrowedFd<'_>, key: u32, value: &[u8]) -> io::Result<()> {
     let mut attr = UpdateElement {
         map_fd: map.as_raw_fd() as u32,
         padding: 0,
@@ -143,20 +145,19 @@ pub(super) fn update_map(map: BorrowedFd<'_>, key: u32, value: &[u8]) -> io::Res
 }
 
 /// Makes a map unchangeable from user space: the verifier may then take its values as constants.
-pub(super) fn freeze_map(map: BorrowedFd<'_>) -> io::Result<()> {
+pub(crate) fn freeze_map(map: BorrowedFd<'_>) -> io::Result<()> {
     bpf(MAP_FREEZE, &mut MapFreeze { map_fd: map.as_raw_fd() as u32 }).map(drop)
 }
 
-/// Loads a program of the probes' type from its instructions of 8 bytes. On
-/// refusal the error comes with the verifier's log.
-pub(super) fn load_program(
+/// Loads a program from its instructions of 8 bytes. On refusal the error comes with the verifier's log.
+pub(crate) fn load_program(
     name: &str,
     instructions: &[u8],
     license: &CStr,
-    expected_attach_type: u32,
+    (prog_type, expected_attach_type): (u32, u32),
 ) -> Result<OwnedFd, (io::Error, String)> {
     let mut attr = ProgLoad {
-        prog_type: PROG_TYPE_KPROBE,
+        prog_type,
         insn_cnt: (instructions.len() / 8) as u32,
         insns: instructions.as_ptr() as u64,
         license: license.as_ptr() as u64,
@@ -179,18 +180,18 @@ pub(super) fn load_program(
 
 /// One place that a program is attached to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(crate) struct Place {
     /// Where the instruction lies in the file.
-    pub(super) offset: u64,
+    pub(crate) offset: u64,
     /// Where the semaphore lies in the file; 0 for none.
-    pub(super) semaphore: u64,
+    pub(crate) semaphore: u64,
     /// What the program is told.
-    pub(super) cookie: u64,
+    pub(crate) cookie: u64,
 }
 
 /// Attaches a program to many places of one file with one link (6.6). `pid`
 /// restricts it to one process.
-pub(super) fn link_uprobe_multi(
+pub(crate) fn link_uprobe_multi(
     program: BorrowedFd<'_>,
     path: &CStr,
     places: &[Place],
@@ -220,7 +221,7 @@ pub(super) fn link_uprobe_multi(
 }
 
 /// Opens an event of the uprobe PMU: one place in one file, of all processes or of one.
-pub(super) fn open_uprobe_event(
+pub(crate) fn open_uprobe_event(
     pmu: u32,
     path: &CStr,
     place: Place,
@@ -245,7 +246,7 @@ pub(super) fn open_uprobe_event(
 }
 
 /// Runs a program at each hit of a perf event, with a cookie (5.15).
-pub(super) fn link_perf_event(program: BorrowedFd<'_>, event: BorrowedFd<'_>, cookie: u64) -> io::Result<OwnedFd> {
+pub(crate) fn link_perf_event(program: BorrowedFd<'_>, event: BorrowedFd<'_>, cookie: u64) -> io::Result<OwnedFd> {
     let mut attr = LinkPerfEvent {
         prog_fd: program.as_raw_fd() as u32,
         target_fd: event.as_raw_fd() as u32,
@@ -257,7 +258,7 @@ pub(super) fn link_perf_event(program: BorrowedFd<'_>, event: BorrowedFd<'_>, co
 }
 
 /// How often the kernel left the program out because another was running.
-pub(super) fn recursion_misses(program: BorrowedFd<'_>) -> u64 {
+pub(crate) fn recursion_misses(program: BorrowedFd<'_>) -> u64 {
     // Offset in struct bpf_prog_info: recursion_misses (5.12).
     const MISSES: usize = 208 / 8;
     let mut info = [0u64; 232 / 8];
@@ -269,19 +270,19 @@ pub(super) fn recursion_misses(program: BorrowedFd<'_>) -> u64 {
 
 /// The path by which the kernel finds an open file, wherever it lies and even
 /// when it is deleted.
-pub(super) fn path_of(file: BorrowedFd<'_>) -> CString {
+pub(crate) fn path_of(file: BorrowedFd<'_>) -> CString {
     // A number has no NUL.
     CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap_or_default()
 }
 
 /// The type number of the uprobe PMU.
-pub(super) fn uprobe_pmu() -> io::Result<u32> {
+pub(crate) fn uprobe_pmu() -> io::Result<u32> {
     let number = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type")?;
     number.trim().parse().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
 }
 
 /// Whether a map with 4-byte keys and values has this key.
-pub(super) fn contains(map: BorrowedFd<'_>, key: u32) -> bool {
+pub(crate) fn contains(map: BorrowedFd<'_>, key: u32) -> bool {
     let mut value = 0u32;
     let mut attr = UpdateElement {
         map_fd: map.as_raw_fd() as u32,

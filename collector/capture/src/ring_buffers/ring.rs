@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 const BUSY: u32 = 1 << 31;
 const DISCARDED: u32 = 1 << 30;
 const HEADER: u64 = 8;
-const PAGE: usize = 4096;
+pub(super) const PAGE: usize = 4096;
 
 /// The reader of one ring buffer.
-pub(super) struct Ring {
+pub(crate) struct Ring {
     /// A page that holds how far was read.
     consumer: Mapping,
     /// A page that holds how far was written, then the data, twice in a row,
@@ -25,8 +25,8 @@ pub(super) struct Ring {
 }
 
 /// Memory that is unmapped when it is dropped.
-struct Mapping {
-    base: NonNull<u8>,
+pub(super) struct Mapping {
+    pub(super) base: NonNull<u8>,
     length: usize,
 }
 
@@ -42,7 +42,7 @@ impl Drop for Mapping {
 }
 
 impl Mapping {
-    fn new(map: BorrowedFd<'_>, offset: usize, length: usize, access: libc::c_int) -> io::Result<Self> {
+    pub(super) fn new(map: BorrowedFd<'_>, offset: usize, length: usize, access: libc::c_int) -> io::Result<Self> {
         // SAFETY: a new mapping; the kernel checks offset, length and access.
         let base = unsafe {
             libc::mmap(std::ptr::null_mut(), length, access, libc::MAP_SHARED, map.as_raw_fd(), offset as i64)
@@ -62,20 +62,20 @@ impl Mapping {
 
 impl Ring {
     /// Maps a ring buffer of `bytes` (a power of two, pages).
-    pub(super) fn map(map: BorrowedFd<'_>, bytes: usize) -> io::Result<Self> {
+    pub(crate) fn map(map: BorrowedFd<'_>, bytes: usize) -> io::Result<Self> {
         let consumer = Mapping::new(map, 0, PAGE, libc::PROT_READ | libc::PROT_WRITE)?;
         let producer = Mapping::new(map, PAGE, PAGE + 2 * bytes, libc::PROT_READ)?;
         Ok(Self { consumer, producer, bytes: bytes as u64, read: 0 })
     }
 
     /// How full it is, 0 to 1.
-    pub(super) fn fill(&self) -> f64 {
+    pub(crate) fn fill(&self) -> f64 {
         self.producer.position().load(Ordering::Acquire).wrapping_sub(self.read) as f64 / self.bytes as f64
     }
 
     /// Hands the records that are complete to `take`, as long as it wants more;
     /// a record that is still being written ends the run.
-    pub(super) fn read(&mut self, mut take: impl FnMut(&[u8]) -> bool) {
+    pub(crate) fn read(&mut self, mut take: impl FnMut(&[u8]) -> bool) {
         let written = self.producer.position().load(Ordering::Acquire);
         let mut more = true;
         while more && self.read < written {
@@ -99,65 +99,6 @@ impl Ring {
             self.read += (bytes + HEADER).next_multiple_of(8);
             self.consumer.position().store(self.read, Ordering::Release);
         }
-    }
-}
-
-/// Bytes of a CPU's counters, as `struct probe_cpu` of bpf/include/probe.h has them.
-const CPU_BYTES: usize = 64;
-const STOPPED: usize = 6;
-
-/// What the programs count on each CPU.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
-    /// Hits whose records were written.
-    pub(super) written: u64,
-    /// Hits that found the ring buffer full.
-    pub(super) full: u64,
-    /// Hits that found all working memory taken by hits that were preempted.
-    pub(super) nested: u64,
-    /// Hits on a CPU that came up and has no clock or no ring buffer yet.
-    pub(super) unclocked: u64,
-    /// Rings of marked programs that were announced.
-    pub(super) announced: u64,
-    /// Announcements that found no room.
-    pub(super) announcements_lost: u64,
-}
-
-/// The counters of all CPUs, mapped.
-pub(super) struct Counters {
-    memory: Mapping,
-    cpus: u32,
-}
-
-impl Counters {
-    /// Maps the counters of `cpus` CPUs.
-    pub(super) fn map(map: BorrowedFd<'_>, cpus: u32) -> io::Result<Self> {
-        let length = (cpus as usize * CPU_BYTES).next_multiple_of(PAGE);
-        let memory = Mapping::new(map, 0, length, libc::PROT_READ | libc::PROT_WRITE)?;
-        Ok(Self { memory, cpus })
-    }
-
-    fn word(&self, cpu: u32, index: usize) -> &AtomicU64 {
-        assert!(cpu < self.cpus && index < CPU_BYTES / 8);
-        // SAFETY: within the mapping by the assertion, aligned, accessed as an atomic.
-        unsafe { AtomicU64::from_ptr(self.memory.base.as_ptr().add(cpu as usize * CPU_BYTES + index * 8).cast()) }
-    }
-
-    /// What one CPU has counted.
-    pub(super) fn of(&self, cpu: u32) -> Counts {
-        let [written, full, nested, unclocked, announced, announcements_lost] =
-            [0, 1, 2, 3, 4, 5].map(|index| self.word(cpu, index).load(Ordering::Relaxed));
-        Counts { written, full, nested, unclocked, announced, announcements_lost }
-    }
-
-    /// Each CPU with what it counted.
-    pub(super) fn all(&self) -> impl Iterator<Item = (u32, Counts)> {
-        (0..self.cpus).map(|cpu| (cpu, self.of(cpu)))
-    }
-
-    /// From now on hits are neither recorded nor counted.
-    pub(super) fn stop(&self) {
-        (0..self.cpus).for_each(|cpu| self.word(cpu, STOPPED).store(1, Ordering::Release));
     }
 }
 
