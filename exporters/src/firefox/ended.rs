@@ -27,6 +27,10 @@ pub(super) struct EndedThread {
     pub(super) pid: String,
     pub(super) tid: String,
     pub(super) main: bool,
+    /// It is a queue of a GPU, not a thread.
+    pub(super) queue: bool,
+    /// It is of process 0, the machine.
+    pub(super) machine: bool,
     /// Start and end, nanoseconds since the origin; of the process, and of the thread.
     pub(super) process_life: (u64, Option<u64>),
     pub(super) life: (u64, Option<u64>),
@@ -92,6 +96,8 @@ pub(super) fn threads(
             pid,
             tid: tids.take(row.tid),
             main,
+            queue: false,
+            machine: idle,
             process_life: life(process.start, process.end),
             life: life(row.start, row.end),
         });
@@ -116,6 +122,8 @@ pub(super) fn add_queues(
             // No thread of a system has such an id.
             tid: format!("queue {}", threads.len()),
             main: false,
+            queue: true,
+            machine: process == Tables::IDLE_PROCESS,
             process_life: beside.process_life,
             life: beside.process_life,
         };
@@ -160,4 +168,19 @@ pub(super) fn process_of(scope: Scope, tables: &Tables) -> ProcessId {
         Scope::Process(id) => id,
         Scope::Thread(id) => tables.thread(id).process,
     }
+}
+
+/// The first thread of a process, or whichever of its threads is known.
+pub(super) fn main_thread(process: ProcessId, tables: &Tables) -> ThreadId {
+    let pid = tables.process(process).pid;
+    let mut found = Tables::IDLE_THREAD;
+    for (index, row) in tables.threads.iter().enumerate().filter(|(_, row)| row.process == process) {
+        if row.tid == pid {
+            return ThreadId(index as u32);
+        }
+        if found == Tables::IDLE_THREAD {
+            found = ThreadId(index as u32);
+        }
+    }
+    found
 }

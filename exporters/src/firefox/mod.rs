@@ -43,6 +43,7 @@ mod resources;
 mod slices;
 mod tables;
 mod threads;
+mod visible;
 mod write;
 
 use crate::{ExportError, ProcessFilter};
@@ -302,7 +303,7 @@ impl<W: Write> FirefoxExporter<W> {
         match scope {
             Scope::Machine | Scope::Cpu(_) => Tables::IDLE_THREAD,
             Scope::Thread(id) => id,
-            Scope::Process(id) => *self.main_threads.entry(id).or_insert_with(|| main_thread(id, tables)),
+            Scope::Process(id) => *self.main_threads.entry(id).or_insert_with(|| ended::main_thread(id, tables)),
         }
     }
 
@@ -414,7 +415,7 @@ impl<W: Write> FirefoxExporter<W> {
             }
             seen[process.index()] = true;
             let row = tables.process(process);
-            let main = main_thread(process, tables);
+            let main = ended::main_thread(process, tables);
             if !row.command_line.is_empty() {
                 let data = Data::Process { command: row.command_line.join(" "), parent: row.parent_pid };
                 let at = row.start.map_or(origin, |time| time.0.max(origin));
@@ -425,21 +426,6 @@ impl<W: Write> FirefoxExporter<W> {
             }
         }
     }
-}
-
-/// The first thread of a process, or whichever of its threads is known.
-fn main_thread(process: ProcessId, tables: &Tables) -> ThreadId {
-    let pid = tables.process(process).pid;
-    let mut found = Tables::IDLE_THREAD;
-    for (index, row) in tables.threads.iter().enumerate().filter(|(_, row)| row.process == process) {
-        if row.tid == pid {
-            return ThreadId(index as u32);
-        }
-        if found == Tables::IDLE_THREAD {
-            found = ThreadId(index as u32);
-        }
-    }
-    found
 }
 
 impl<W: Write> Exporter for FirefoxExporter<W> {
@@ -503,7 +489,8 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
         ended::add_queues(&mut threads, std::mem::take(&mut self.queues.threads), tables);
         let counters = ended::counters(&self.counters, &self.memory.pools, &threads, tables);
         let kinds = self.slices.kinds.schemas();
-        let meta = meta::meta(&self.config, span, (losses, recorder), kinds, &self.shared);
+        let mut meta = meta::meta(&self.config, span, (losses, recorder), kinds, &self.shared);
+        visible::say(&mut meta, &threads);
         self.ended = Ended { span, meta, threads, counters };
         Ok(())
     }

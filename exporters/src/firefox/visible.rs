@@ -1,0 +1,96 @@
+//! Which threads the viewer shows at first.
+//!
+//! Left alone, it shows the threads that used the CPU most. That leaves out the
+//! machine with its counters, queues of GPUs, and threads that say what they do.
+
+use super::ended::EndedThread;
+use super::markers::MarkerData;
+use serde_json::{Value, json};
+use std::cmp::Reverse;
+
+/// As many threads as the viewer would show by itself.
+const BUSIEST: usize = 15;
+/// Of the busiest one's CPU time, a thread among them has at least one part in this many.
+const PARTS: u64 = 20;
+/// Threads with marks of programs that are shown as well.
+const TALKATIVE: usize = 10;
+
+/// What one thread has to show.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shows {
+    cpu_ns: u64,
+    marks: usize,
+    /// It is the machine's, or a queue of a GPU.
+    always: bool,
+}
+
+/// Adds the threads that are shown at first, and the one that is selected.
+pub(super) fn say(meta: &mut Value, threads: &[EndedThread]) {
+    let shows: Vec<Shows> = threads.iter().enumerate().map(|(index, thread)| shows(index, thread)).collect();
+    let Choice { visible, selected } = choose(&shows);
+    meta["initialVisibleThreads"] = json!(visible);
+    meta["initialSelectedThreads"] = json!(selected.as_slice());
+}
+
+fn shows(index: usize, thread: &EndedThread) -> Shows {
+    let marks = thread.state.markers.iter().filter(|marker| matches!(marker.data, MarkerData::Told(_))).count();
+    let cpu_ns = thread.state.samples.iter().map(|row| row.cpu_ns).sum();
+    Shows { cpu_ns, marks, always: index == 0 || thread.queue }
+}
+
+/// Threads by index.
+#[derive(Debug, PartialEq, Eq)]
+struct Choice {
+    visible: Vec<usize>,
+    selected: Option<usize>,
+}
+
+fn choose(threads: &[Shows]) -> Choice {
+    let all = || threads.iter().enumerate();
+    let mut busiest: Vec<(usize, u64)> = all().map(|(index, thread)| (index, thread.cpu_ns)).collect();
+    busiest.sort_by_key(|(index, cpu_ns)| (Reverse(*cpu_ns), *index));
+    let most = busiest.first().map_or(0, |(_, cpu_ns)| *cpu_ns);
+    let busy = busiest.iter().take(BUSIEST).filter(|(_, cpu_ns)| *cpu_ns > 0 && *cpu_ns >= most / PARTS);
+    let mut talkative: Vec<(usize, usize)> =
+        all().filter(|(_, thread)| thread.marks > 0).map(|(index, thread)| (index, thread.marks)).collect();
+    talkative.sort_by_key(|(index, marks)| (Reverse(*marks), *index));
+
+    let always = all().filter(|(_, thread)| thread.always).map(|(index, _)| index);
+    let talkative = talkative.into_iter().take(TALKATIVE).map(|(index, _)| index);
+    let mut visible: Vec<usize> = always.chain(busy.map(|(index, _)| *index)).chain(talkative).collect();
+    visible.sort_unstable();
+    visible.dedup();
+    let selected = busiest.first().filter(|(_, cpu_ns)| *cpu_ns > 0).map(|(index, _)| *index);
+    Choice { visible, selected: selected.or((!threads.is_empty()).then_some(0)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn busy(cpu_ns: u64) -> Shows {
+        Shows { cpu_ns, ..Shows::default() }
+    }
+
+    #[test]
+    fn the_machine_queues_and_talkative_threads_are_shown_beside_the_busiest() {
+        let machine = Shows { always: true, ..Shows::default() };
+        let marked = Shows { marks: 3, ..Shows::default() };
+        let threads = [machine, busy(5), busy(1_000), busy(49), busy(50), marked, busy(0), machine];
+        assert_eq!(choose(&threads), Choice { visible: vec![0, 2, 4, 5, 7], selected: Some(2) });
+    }
+
+    #[test]
+    fn of_many_threads_as_many_are_shown_as_fit() {
+        let threads: Vec<Shows> = (0..100).map(|index| Shows { marks: index, ..busy(1_000 - index as u64) }).collect();
+        let expected: Vec<usize> = (0..BUSIEST).chain(100 - TALKATIVE..100).collect();
+        assert_eq!(choose(&threads), Choice { visible: expected, selected: Some(0) });
+    }
+
+    #[test]
+    fn where_nothing_ran_the_machine_is_selected() {
+        let machine = Shows { always: true, ..Shows::default() };
+        assert_eq!(choose(&[machine, busy(0)]), Choice { visible: vec![0], selected: Some(0) });
+        assert_eq!(choose(&[]), Choice { visible: Vec::new(), selected: None });
+    }
+}
