@@ -20,10 +20,11 @@ mod image;
 mod machine;
 pub mod present;
 mod process;
-mod providers;
 mod reader;
 mod sample;
 mod stack;
+#[cfg(test)]
+mod tests;
 mod text;
 mod thread;
 mod wait;
@@ -36,7 +37,6 @@ pub use fields::{EVENT_METADATA, EventInfo, EventKey, EventSchema, Field, TraceL
 pub use image::{IMAGE_ID, Image, ImageDebugId, ImageFileId};
 pub use machine::{Build, Machine, Processor, SYSTEM_CONFIG_EX, VolumeMapping};
 pub use process::Process;
-pub use providers::well_known_provider;
 pub use sample::{Dpc, DpcKind, Isr, Sample, SampleInterval, SampleMoment};
 pub use stack::{FrameAddresses, Frames, ItemStack, Stack, StackKeyDefinition, StackKeyReference, item_stacks};
 pub use text::{Ascii, Utf16};
