@@ -52,10 +52,9 @@ impl Servers {
         }
         let place = place(store, name, key);
         let fail = |error: io::Error| Refusal::Failed(format!("cannot write to {}: {error}", place.display()));
-        let folder = place.parent().unwrap_or(store);
-        fs::create_dir_all(folder).map_err(fail)?;
+        fs::create_dir_all(store).map_err(fail)?;
         let number = self.drafts.fetch_add(1, Ordering::Relaxed);
-        let draft = Draft(folder.join(format!("{name}.{}-{number}.part", std::process::id())));
+        let draft = Draft(store.join(format!("{name}.{}-{number}.part", std::process::id())));
         let mut file = File::create_new(&draft.0).map_err(fail)?;
         let address = format!("{url}/{0}/{1}/{0}", escaped(name), escaped(key));
         let fetched = download(&address, &mut file, bytes_max);
@@ -64,14 +63,9 @@ impl Servers {
             let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
             silent.insert(url.into(), reason.clone());
         }
-        if let Err(refusal) = fetched {
-            // Only empty folders can be removed so.
-            drop(draft);
-            let _ = fs::remove_dir(folder).and_then(|()| folder.parent().map_or(Ok(()), fs::remove_dir));
-            return Err(refusal);
-        }
+        fetched?;
         wanted(&draft.0).map_err(|reason| Refusal::Failed(format!("{address} is not what was asked for: {reason}")))?;
-        fs::rename(&draft.0, &place).map_err(fail)?;
+        place.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::rename(&draft.0, &place)).map_err(fail)?;
         Ok(place)
     }
 }

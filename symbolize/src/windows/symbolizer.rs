@@ -17,6 +17,9 @@ use syscollect_model::{Symbol, SymbolTable};
 /// be no deeper than this takes.
 pub(crate) const STACK_BYTES: usize = 64 << 20;
 
+/// Files that servers are asked for at the same time.
+const DOWNLOADS: usize = 8;
+
 /// How naming goes about it.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -51,7 +54,9 @@ impl WindowsSymbolizer {
     ///
     /// Never fails: why something has no name is in the table's note.
     pub fn name_modules(&self, requests: &[ImageRequest]) -> Vec<SymbolTable> {
-        let threads = thread::available_parallelism().map_or(1, NonZero::get).min(requests.len());
+        // Who asks a server mostly waits for it.
+        let waiting = if self.options.path.has_servers() { DOWNLOADS } else { 1 };
+        let threads = thread::available_parallelism().map_or(1, NonZero::get).max(waiting).min(requests.len());
         let tables: Vec<Mutex<SymbolTable>> = requests.iter().map(|request| Mutex::new(unseen(request))).collect();
         let next = AtomicUsize::new(0);
         let work = || {
@@ -131,6 +136,9 @@ impl Search<'_> {
             Ok(names) => {
                 if !names.note.is_empty() {
                     self.notes.push(format!("{}: {}", path.display(), names.note));
+                }
+                if names.symbols.is_empty() {
+                    self.notes.push(format!("{} has no symbols for this code", path.display()));
                 }
                 Some(names.symbols)
             }

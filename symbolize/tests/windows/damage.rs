@@ -1,12 +1,13 @@
 //! Damaged files: fewer names or an error, soon, and nothing else.
 
 use crate::common::{fixtures, library};
+use crate::streams;
 use proptest::prelude::*;
 use std::fs;
 use std::io::Cursor;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
-use syscollect_symbolize::windows::{Image, Pdb};
+use syscollect_symbolize::windows::{Image, Pdb, PdbError, PdbNames};
 
 static LIBRARY: LazyLock<Option<Vec<u8>>> = LazyLock::new(|| Some(fs::read(library()?.pdb).unwrap()));
 static PROGRAM: LazyLock<Option<Vec<u8>>> =
@@ -18,8 +19,8 @@ fn offsets() -> Vec<u64> {
     (0x1000..0x4000).step_by(3).collect()
 }
 
-/// Names with what is left of a PDB; panics in there stay silent.
-fn name_pdb(bytes: Vec<u8>) {
+/// Names with what is left of a PDB.
+fn name_pdb(bytes: Vec<u8>) -> Result<PdbNames, PdbError> {
     let begin = Instant::now();
     let named = Pdb::open(Cursor::new(bytes)).and_then(|pdb| pdb.name(&offsets()));
     assert!(begin.elapsed() < Duration::from_secs(20));
@@ -27,6 +28,7 @@ fn name_pdb(bytes: Vec<u8>) {
         assert!(symbol.start <= symbol.offset && !symbol.frames.is_empty());
         assert!(symbol.size == 0 || symbol.offset < symbol.start + symbol.size);
     }
+    named
 }
 
 fn name_image(bytes: &[u8]) {
@@ -48,20 +50,73 @@ fn flips() -> impl Strategy<Value = Vec<(prop::sample::Index, u8)>> {
     prop::collection::vec((any::<prop::sample::Index>(), 1..=u8::MAX), 1..200)
 }
 
+/// Streams of every PDB, and where their records begin.
+const IDS: u32 = 4;
+const IDS_HEADER: usize = 56;
+const SYMBOLS_HEADER: usize = 4;
+/// Kinds of records: functions that are inlined, and procedures.
+const FUNCTION_ID: u16 = 0x1601;
+const PROCEDURES: [u16; 4] = [0x110f, 0x1110, 0x1146, 0x1147];
+
+#[test]
+fn a_function_that_lies_within_itself_costs_lines_and_no_stack() {
+    let Some(intact) = &*PROGRAM else { return };
+    let mut bytes = intact.clone();
+    let places = streams::places(&bytes, IDS);
+    let functions = streams::records(&bytes, &places, IDS_HEADER);
+    let functions = functions.iter().enumerate().filter(|(_, (_, kind))| *kind == FUNCTION_ID);
+    let functions: Vec<_> = functions.map(|(index, (at, _))| (0x1000 + index as u32, *at)).collect();
+    assert!(!functions.is_empty());
+    functions.iter().for_each(|(id, at)| streams::write(&mut bytes, &places, at + 4, *id));
+    let names = name_pdb(bytes).unwrap();
+    assert!(names.note.contains("compilation units are damaged"), "{}", names.note);
+    let whole = name_pdb(intact.clone()).unwrap();
+    assert!(!names.symbols.is_empty() && names.symbols.len() <= whole.symbols.len());
+}
+
+#[test]
+fn a_procedure_that_ends_before_it_begins_does_not_go_round_in_circles() {
+    let Some(intact) = &*PROGRAM else { return };
+    let mut bytes = intact.clone();
+    let mut damaged = 0;
+    for stream in 5..streams::count(&bytes) {
+        let places = streams::places(&bytes, stream);
+        let procedures = streams::records(&bytes, &places, SYMBOLS_HEADER);
+        let procedures = procedures.into_iter().filter(|(_, kind)| PROCEDURES.contains(kind));
+        // The first one holds all the others, which lead back to it.
+        for (index, (at, _)) in procedures.enumerate() {
+            streams::write(&mut bytes, &places, at + 8, if index == 0 { places.len() as u32 } else { 4 });
+            damaged += index;
+        }
+    }
+    assert!(damaged > 0);
+    let names = name_pdb(bytes).unwrap();
+    assert!(names.note.contains("compilation units are damaged"), "{}", names.note);
+}
+
+#[test]
+fn a_directory_that_is_longer_than_its_file_is_not_read() {
+    let Some(intact) = &*PROGRAM else { return };
+    let mut bytes = intact.clone();
+    // The directory's length, in bytes: more of it than there is.
+    bytes[44..48].copy_from_slice(&(1u32 << 30).to_le_bytes());
+    assert!(name_pdb(bytes).is_err());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
     fn a_symbol_file_with_flipped_bits_is_an_error_or_names_less(flips in flips()) {
         for bytes in [&*LIBRARY, &*PROGRAM].into_iter().flatten() {
-            name_pdb(flipped(bytes, &flips));
+            let _ = name_pdb(flipped(bytes, &flips));
         }
     }
 
     #[test]
     fn a_symbol_file_that_was_cut_off_is_an_error(length in any::<prop::sample::Index>()) {
         for bytes in [&*LIBRARY, &*PROGRAM].into_iter().flatten() {
-            name_pdb(bytes[..length.index(bytes.len())].to_vec());
+            let _ = name_pdb(bytes[..length.index(bytes.len())].to_vec());
         }
     }
 

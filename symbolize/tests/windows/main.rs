@@ -8,3 +8,4 @@ mod damage;
 mod names;
 mod server;
 mod stores;
+mod streams;
