@@ -6,7 +6,7 @@ use std::ffi::{CStr, CString, c_void};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use perf_event_open_sys::bindings::{PERF_FLAG_FD_CLOEXEC, perf_event_attr};
+use perf_event_open_sys::bindings::{PERF_FLAG_FD_CLOEXEC, PERF_TYPE_TRACEPOINT, perf_event_attr};
 
 const MAP_CREATE: i64 = 0;
 const MAP_LOOKUP_ELEM: i64 = 1;
@@ -243,6 +243,35 @@ pub(crate) fn open_uprobe_event(
     }
     // SAFETY: the call returned a new descriptor that nobody else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Opens the event of a kernel tracepoint, by its number in tracefs.
+pub(crate) fn open_tracepoint(id: u64) -> io::Result<OwnedFd> {
+    let mut attr = perf_event_attr {
+        type_: PERF_TYPE_TRACEPOINT,
+        config: id,
+        size: size_of::<perf_event_attr>() as u32,
+        ..Default::default()
+    };
+    // For all processes the kernel wants a CPU, but runs the program on each.
+    // SAFETY: `attr` is a valid attribute of the size it states.
+    let fd = unsafe { perf_event_open_sys::perf_event_open(&mut attr, -1, 0, -1, u64::from(PERF_FLAG_FD_CLOEXEC)) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call returned a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Runs a program at each hit of a perf event, on every kernel; it ends when the event is closed.
+pub(crate) fn run_at(event: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: the descriptor is a perf event's, and the program's is passed by its number.
+    let set = unsafe { perf_event_open_sys::ioctls::SET_BPF(event.as_raw_fd(), program.as_raw_fd() as u32) };
+    // SAFETY: as above; 0 enables this event alone.
+    if set < 0 || unsafe { perf_event_open_sys::ioctls::ENABLE(event.as_raw_fd(), 0) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
 }
 
 /// Runs a program at each hit of a perf event, with a cookie (5.15).

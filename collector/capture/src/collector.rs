@@ -24,6 +24,7 @@ use crate::recording::Shared;
 use crate::replay::Replay;
 use crate::source::{Drained, Seen, Source};
 use crate::support::lacking_for_names;
+use crate::tracepoints::{self, TracepointSource};
 use crate::zones::ZoneSource;
 
 /// Clocks and counters are read this often.
@@ -128,6 +129,21 @@ impl Collector {
             buffer,
             zones,
         };
+        if options.gpu {
+            let setup = tracepoints::Setup {
+                clock: clock_source,
+                possible_cpus: setup.possible_cpus,
+                shared: setup.shared,
+                buffer: Arc::clone(&setup.buffer),
+            };
+            match TracepointSource::start(&setup, &online) {
+                Ok(gpu) => {
+                    missing.extend(gpu.missing().iter().cloned());
+                    sources.push(Box::new(gpu));
+                }
+                Err(error) => missing.push(format!("GPU drivers are not recorded: {error}")),
+            }
+        }
         let mapped_files = match start_probes(setup, &online) {
             Ok(probes) => {
                 missing.extend(probes.missing().iter().cloned());

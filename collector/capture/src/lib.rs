@@ -57,6 +57,7 @@ mod snapshot;
 mod source;
 mod stage;
 mod support;
+mod tracepoints;
 mod usage;
 mod zones;
 

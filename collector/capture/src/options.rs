@@ -23,6 +23,8 @@ pub struct RecordOptions {
     pub cross_check_every: u32,
     /// Probes in user programs; the paths in them are absolute.
     pub probes: Vec<Spec>,
+    /// What GPU drivers do.
+    pub gpu: bool,
     /// The program that will be launched once the recording has begun, as the
     /// user names it, so that its probes are attached before.
     pub launch: Option<PathBuf>,

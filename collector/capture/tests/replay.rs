@@ -44,6 +44,7 @@ fn record(chunks: Vec<Chunk>, path: &Path, mode: BufferMode, buffer_bytes: usize
         mode,
         cross_check_every: 0,
         probes: Vec::new(),
+        gpu: false,
         launch: None,
         program_start: Instant::now(),
         command_line: Vec::new(),

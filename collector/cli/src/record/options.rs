@@ -1,7 +1,7 @@
 //! The arguments of `record`, and the finished options that they become.
 
 use super::command::find_program;
-use crate::args::{parse_seconds, parse_size};
+use crate::args::{parse_buffer, parse_seconds};
 use crate::format::Format;
 use anyhow::{Context, Result};
 use clap::CommandFactory;
@@ -109,6 +109,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LIBRARY:GLOB", value_parser = Spec::function)]
     function: Vec<Spec>,
 
+    /// Record what GPU drivers do: jobs, fences, and who waits for them
+    #[arg(long)]
+    gpu: bool,
+
     /// Probe also what this file lists: on each line usdt, zone or function, and what that option takes
     #[arg(long, value_name = "FILE", value_parser = read_probes)]
     probes: Vec<Probes>,
@@ -155,6 +159,8 @@ pub(crate) struct Options {
     pub(crate) mode: BufferMode,
     pub(crate) cross_check_every: u32,
     pub(crate) probes: Vec<Spec>,
+    /// What GPU drivers do.
+    gpu: bool,
 }
 
 impl Args {
@@ -197,6 +203,7 @@ impl Args {
             mode: if self.overwrite { BufferMode::Overwrite } else { BufferMode::Discard },
             cross_check_every: self.cross_check,
             probes,
+            gpu: self.gpu,
         })
     }
 }
@@ -212,6 +219,7 @@ impl Options {
             mode: self.mode,
             cross_check_every: self.cross_check_every,
             probes: self.probes.clone(),
+            gpu: self.gpu,
             launch: self.launched_file(),
             program_start,
             command_line: std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect(),
@@ -273,12 +281,6 @@ fn parse_stacks(text: &str) -> Result<Stacks, String> {
         }
     }
     Ok(stacks)
-}
-
-fn parse_buffer(text: &str) -> Result<usize, String> {
-    let bytes = parse_size(text)?;
-    // A number without a unit is more often meant in megabytes than in bytes.
-    if bytes < 4096 { Err(format!("{text} is less than 4 KiB; is a unit missing, as in 64M?")) } else { Ok(bytes) }
 }
 
 #[cfg(test)]

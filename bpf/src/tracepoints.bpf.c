@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * Kernel tracepoints that the kernel describes itself, in their format files:
+ * the record is copied as it is, and decoded long after.
+ *
+ * An object of its own. The program is loaded once for each tracepoint, with
+ * the tracepoint's number and the size of its record as constants, so that it
+ * needs no cookies (5.15). It shares the clock, and the set of recorded
+ * processes, with the other objects.
+ */
+#include "clock.h"
+#include "recorded.h"
+
+#include <bpf/bpf_tracing.h>
+
+/* Records of at most this are kept whole. */
+#define TRACEPOINT_BYTES 256
+#define SCRATCH_SLOTS 4
+
+/* The number of the tracepoint's definition. */
+const volatile __u32 TRACEPOINT = 0;
+/* Bytes of its record that are kept, a multiple of 8. */
+const volatile __u32 BYTES = 64;
+
+/* What a CPU counted; the collector reads it, and sets `stopped`. */
+struct tracepoint_cpu {
+	__u64 written;
+	__u64 full;
+	__u64 nested;
+	__u64 unclocked;
+	__u64 reserved[2];
+	__u64 stopped;
+	__u64 unused;
+};
+_Static_assert(sizeof(struct tracepoint_cpu) == 64, "size of tracepoint_cpu");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(key_size, 4);
+	__uint(value_size, sizeof(struct tracepoint_cpu));
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+} tracepoint_cpus SEC(".maps");
+
+/* A ring buffer for each CPU that is recorded; the collector polls them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(key_size, 4);
+	__uint(value_size, 4);
+	__uint(max_entries, 1);
+} tracepoint_rings SEC(".maps");
+
+struct tracepoint_scratch {
+	__u64 busy;
+	struct TracepointRecord head;
+	__u8 bytes[TRACEPOINT_BYTES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(key_size, 4);
+	__uint(value_size, sizeof(struct tracepoint_scratch));
+	__uint(max_entries, SCRATCH_SLOTS);
+} tracepoint_scratches SEC(".maps");
+
+#define count_one(counter) __sync_fetch_and_add(&(counter), 1)
+
+/* A tracepoint in an interrupt may come inside of one in a task: each takes a
+ * slot that no other on this CPU uses. */
+static __always_inline struct tracepoint_scratch *scratch_claim(void)
+{
+	for (__u32 i = 0; i < SCRATCH_SLOTS; i++) {
+		__u32 slot = i;
+		struct tracepoint_scratch *s = bpf_map_lookup_elem(&tracepoint_scratches, &slot);
+
+		if (!s)
+			return 0;
+		if (!__sync_lock_test_and_set(&s->busy, 1))
+			return s;
+	}
+	return 0;
+}
+
+static __always_inline void scratch_release(struct tracepoint_scratch *s)
+{
+	compiler_barrier();
+	*(volatile __u64 *)&s->busy = 0;
+}
+
+SEC("tracepoint")
+int on_tracepoint(void *context)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct task_lane *lane = bpf_map_lookup_elem(&task_lanes, &cpu);
+	struct tracepoint_cpu *here = bpf_map_lookup_elem(&tracepoint_cpus, &cpu);
+	void *ring = bpf_map_lookup_elem(&tracepoint_rings, &cpu);
+
+	if (!lane || !here || here->stopped)
+		return 0;
+	__u64 ticks = clock_ticks(&lane->header);
+
+	if (!ticks || !ring) {
+		count_one(here->unclocked);
+		return 0;
+	}
+	struct tracepoint_scratch *s = scratch_claim();
+
+	if (!s) {
+		count_one(here->nested);
+		return 0;
+	}
+	__u64 task = bpf_get_current_pid_tgid();
+	__u64 bytes = BYTES;
+
+	if (bytes > TRACEPOINT_BYTES)
+		bytes = TRACEPOINT_BYTES;
+	s->head.stamp = stamp(ticks, KIND_TRACEPOINT);
+	s->head.tid = task;
+	s->head.tgid = task >> 32;
+	s->head.tracepoint = TRACEPOINT;
+	s->head.bytes = bytes;
+	s->head.interrupt = 0;
+	s->head.cpu = cpu;
+	s->head.reserved = 0;
+	bpf_probe_read_kernel(s->bytes, bytes, context);
+	if (bpf_ringbuf_output(ring, &s->head, sizeof(s->head) + bytes, BPF_RB_NO_WAKEUP))
+		count_one(here->full);
+	else
+		count_one(here->written);
+	scratch_release(s);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";

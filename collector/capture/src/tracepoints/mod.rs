@@ -1,0 +1,18 @@
+//! Kernel tracepoints of drivers, recorded as the kernel itself describes them.
+//!
+//! **Duties.** Finding what this kernel offers of the tracepoints that are
+//! wanted ([`offered`]), each with its [`Format`]; attaching a program to each
+//! that copies its record; draining the records into chunks of
+//! [`LaneKind::Tracepoint`](syscollect_store::LaneKind::Tracepoint).
+//!
+//! **Non-goals.** What records mean: names and places of fields change between
+//! kernels, so they are kept in the capture and read by `syscollect-merge`.
+
+mod format;
+mod object;
+mod offer;
+mod source;
+mod wanted;
+
+
+pub(crate) use source::{Setup, TracepointSource};

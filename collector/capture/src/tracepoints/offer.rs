@@ -1,0 +1,100 @@
+//! What the running kernel offers of the tracepoints that are wanted.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::format::Format;
+use super::wanted::Wanted;
+
+/// Where tracefs is mounted (from 4.1 on, and before as part of debugfs).
+const PLACES: [&str; 2] = ["/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events"];
+
+/// A tracepoint that can be attached to.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Offer {
+    /// The subsystem.
+    pub(crate) system: String,
+    /// The event.
+    pub(crate) name: String,
+    /// Where its fields lie.
+    pub(crate) format: Format,
+}
+
+/// What is offered, and the events whose description cannot be understood.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Offers {
+    /// In the order in which they are wanted, by name within a subsystem.
+    pub(crate) offers: Vec<Offer>,
+    /// `system/event` of those that are there and cannot be used.
+    pub(crate) unreadable: Vec<String>,
+}
+
+/// What this kernel offers.
+///
+/// # Errors
+///
+/// There is no tracefs, or this process may not read it: it is root's.
+pub(crate) fn offered(wanted: &[Wanted]) -> io::Result<Offers> {
+    let mut refused = io::Error::from(io::ErrorKind::NotFound);
+    for place in PLACES {
+        match fs::read_dir(place) {
+            Ok(_) => return Ok(offered_at(Path::new(place), wanted)),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => refused = error,
+            Err(_) => {}
+        }
+    }
+    Err(refused)
+}
+
+fn offered_at(events: &Path, wanted: &[Wanted]) -> Offers {
+    let mut offers = Offers::default();
+    for Wanted { system, event } in wanted {
+        let mut names = match event {
+            Some(event) => vec![(*event).to_owned()],
+            None => names_in(&events.join(system)),
+        };
+        names.sort_unstable();
+        for name in names {
+            let Ok(text) = fs::read_to_string(events.join(system).join(&name).join("format")) else { continue };
+            match Format::parse(&text) {
+                Some(format) => offers.offers.push(Offer { system: (*system).to_owned(), name, format }),
+                None => offers.unreadable.push(format!("{system}/{name}")),
+            }
+        }
+    }
+    offers
+}
+
+/// Folders of a subsystem; none where it is not loaded.
+fn names_in(system: &Path) -> Vec<String> {
+    let entries = fs::read_dir(system).into_iter().flatten().flatten();
+    let folders = entries.map(|entry| entry.path()).filter(|path: &PathBuf| path.is_dir());
+    folders.filter_map(|path| Some(path.file_name()?.to_str()?.to_owned())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_offers_what_it_describes() {
+        let tracefs = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let folder = tracefs.path().join(name);
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("format"), text).unwrap();
+        };
+        write("dma_fence/signaled", "ID: 2\n\tfield:int seqno;\toffset:8;\tsize:4;\tsigned:1;\n");
+        write("dma_fence/emit", "ID: 1\n");
+        write("drm/vblank", "of another shape");
+        write("sched/sched_switch", "ID: 3\n");
+        fs::write(tracefs.path().join("dma_fence/enable"), "0").unwrap();
+        let all = |system| Wanted { system, event: None };
+        let wanted = [all("drm"), all("i915"), all("dma_fence"), Wanted { system: "sched", event: Some("missing") }];
+        let found = offered_at(tracefs.path(), &wanted);
+        let names: Vec<_> = found.offers.iter().map(|offer| (offer.name.as_str(), offer.format.id)).collect();
+        assert_eq!(names, [("emit", 1), ("signaled", 2)]);
+        assert_eq!(found.unreadable, ["drm/vblank"]);
+    }
+}

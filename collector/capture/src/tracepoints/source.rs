@@ -1,0 +1,145 @@
+//! The source of tracepoint records: drains the ring buffers of all CPUs into chunks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use syscollect_model::{ClockSource, LossCause, SessionInfo, Ticks};
+use syscollect_records::RecordKind;
+use syscollect_store::{Definition, LaneKind, LaneLoss, TraceBuffer, TracepointDefinition};
+
+use super::object::{Attached, Settings};
+use super::offer::{Offer, offered};
+use super::wanted::{GPU, Wanted};
+use crate::bpf_object::SharedMaps;
+use crate::error::CaptureError;
+use crate::notes::definition_chunk;
+use crate::ring_buffers::{Counters, Counts, RingLane};
+use crate::source::{Drained, Source};
+
+/// Bytes of each CPU's ring buffer: at 200,000 events of 150 bytes a second,
+/// more than a tenth of a second.
+const RING_BYTES: usize = 4 << 20;
+/// Memory of all ring buffers together.
+const RINGS_BYTES: usize = 256 << 20;
+
+/// What the source is started with.
+pub(crate) struct Setup<'a> {
+    /// Where stamps come from.
+    pub(crate) clock: ClockSource,
+    /// CPUs that may come up.
+    pub(crate) possible_cpus: u32,
+    /// Maps of the main object.
+    pub(crate) shared: &'a SharedMaps,
+    /// Takes definitions.
+    pub(crate) buffer: Arc<TraceBuffer>,
+}
+
+/// Tracepoints of GPU drivers.
+pub(crate) struct TracepointSource {
+    attached: Attached,
+    counters: Counters,
+    lanes: Vec<RingLane>,
+    missing: Vec<String>,
+}
+
+impl TracepointSource {
+    /// Attaches to everything that this kernel offers; the lanes of these CPUs are there before.
+    pub(crate) fn start(setup: &Setup<'_>, cpus: &[u32]) -> Result<Self, CaptureError> {
+        Self::of(setup, cpus, GPU)
+    }
+
+    fn of(setup: &Setup<'_>, cpus: &[u32], wanted: &[Wanted]) -> Result<Self, CaptureError> {
+        let offers = offered(wanted).map_err(|error| {
+            CaptureError::system("cannot read the descriptions of tracepoints (tracefs, which is root's)", error)
+        })?;
+        let possible_cpus = setup.possible_cpus;
+        let share = RINGS_BYTES / possible_cpus.max(1) as usize;
+        let ring_bytes = RING_BYTES.min(1 << share.max(64 << 10).ilog2());
+        let settings = Settings { tsc: setup.clock == ClockSource::Tsc, possible_cpus, ring_bytes };
+        let mut attached = Attached::new(settings, setup.shared)?;
+        let counters = attached.counters()?;
+        let lane = |cpu: &u32| Ok(RingLane::new(LaneKind::Tracepoint, *cpu, attached.add_cpu(*cpu)?));
+        let lanes = cpus.iter().map(lane).collect::<Result<Vec<_>, CaptureError>>()?;
+        let mut missing: Vec<String> = Vec::new();
+        let mut definitions = Vec::new();
+        for (number, offer) in (0..).zip(&offers.offers) {
+            match attached.attach(number, offer, setup.shared) {
+                Ok(()) => definitions.push(definition(number, offer)),
+                Err(error) => missing.push(error.to_string()),
+            }
+        }
+        if !offers.unreadable.is_empty() {
+            let events = offers.unreadable.join(", ");
+            missing.push(format!("tracepoints whose description is of an unknown shape are not recorded: {events}"));
+        }
+        if definitions.is_empty() {
+            missing.push("this kernel has no tracepoints of GPU drivers: no driver is loaded".to_owned());
+        }
+        for some in definitions.chunks(64) {
+            setup.buffer.push(definition_chunk(&Definition::Tracepoints(some.to_vec())));
+        }
+        Ok(Self { attached, counters, lanes, missing })
+    }
+}
+
+fn definition(tracepoint: u32, offer: &Offer) -> TracepointDefinition {
+    let Offer { system, name, format } = offer;
+    TracepointDefinition { tracepoint, system: system.clone(), name: name.clone(), fields: format.fields.clone() }
+}
+
+impl Source for TracepointSource {
+    fn attach(&mut self, cpus: &[u32]) -> Result<(), CaptureError> {
+        cpus.iter().try_for_each(|cpu| self.add_cpu(*cpu))
+    }
+
+    fn add_cpu(&mut self, cpu: u32) -> Result<(), CaptureError> {
+        if !self.lanes.iter().any(|lane| lane.cpu() == cpu) {
+            self.lanes.push(RingLane::new(LaneKind::Tracepoint, cpu, self.attached.add_cpu(cpu)?));
+        }
+        Ok(())
+    }
+
+    fn drain(&mut self, now: Ticks, all: bool, out: &mut Drained<'_>) -> f64 {
+        let fullest = self.lanes.iter().map(RingLane::fill).fold(0.0, f64::max);
+        self.lanes.iter_mut().for_each(|lane| lane.drain(now, all, &mut |_| (), out.chunk));
+        fullest
+    }
+
+    fn detach(&mut self, cpus: &[u32]) {
+        self.counters.stop();
+        self.attached.detach();
+        // Programs at tracepoints are not preempted: what runs now has ended when its CPU was visited.
+        for &cpu in cpus {
+            drop(crate::affinity::run_on(cpu));
+        }
+    }
+
+    fn losses(&self) -> Vec<LaneLoss> {
+        let mut losses: Vec<_> = self.counters.all().flat_map(|(cpu, counts)| losses_of(cpu, counts)).collect();
+        losses.push(loss(None, LossCause::Nested, self.attached.skipped()));
+        losses.retain(|loss| loss.count > 0);
+        losses
+    }
+
+    fn statistics(&self) -> BTreeMap<String, u64> {
+        let written = self.counters.all().map(|(_, counts)| counts.written).sum();
+        BTreeMap::from([("tracepoint_records_written".to_owned(), written)])
+    }
+
+    fn describe(&self, _session: &mut SessionInfo) {}
+
+    fn missing(&self) -> &[String] {
+        &self.missing
+    }
+}
+
+fn losses_of(cpu: u32, counts: Counts) -> [LaneLoss; 3] {
+    let Counts { full, nested, unclocked, .. } = counts;
+    [(LossCause::LaneFull, full), (LossCause::Nested, nested), (LossCause::ClockUnreadable, unclocked)]
+        .map(|(cause, count)| loss(Some(cpu), cause, count))
+}
+
+fn loss(cpu: Option<u32>, cause: LossCause, count: u64) -> LaneLoss {
+    let (lane, record) = (LaneKind::Tracepoint.name().to_owned(), RecordKind::Tracepoint.name().to_owned());
+    LaneLoss { lane, cpu, record, cause, count }
+}

@@ -1,0 +1,47 @@
+//! Which tracepoints tell what GPUs do.
+
+/// A tracepoint, or all of a subsystem.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// The subsystem, a folder of `events/` in tracefs.
+    pub(crate) system: &'static str,
+    /// The event; `None` for all of the subsystem.
+    pub(crate) event: Option<&'static str>,
+}
+
+const fn all(system: &'static str) -> Wanted {
+    Wanted { system, event: None }
+}
+
+const fn one(system: &'static str, event: &'static str) -> Wanted {
+    Wanted { system, event: Some(event) }
+}
+
+/// What every driver tells by way of the kernel's own parts comes first: fences
+/// (include/trace/events/dma_fence.h), the scheduler (its names changed between
+/// 6.12 and 7.2), vertical blanks, memory; then what drivers add.
+pub(crate) const GPU: &[Wanted] = &[
+    all("dma_fence"),
+    all("gpu_scheduler"),
+    all("drm"),
+    one("gpu_mem", "gpu_mem_total"),
+    all("virtio_gpu"),
+    one("amdgpu", "amdgpu_cs_ioctl"),
+    one("amdgpu", "amdgpu_sched_run_job"),
+    one("amdgpu", "amdgpu_iv"),
+    one("i915", "i915_request_queue"),
+    one("i915", "i915_request_add"),
+    one("i915", "i915_request_submit"),
+    one("i915", "i915_request_in"),
+    one("i915", "i915_request_out"),
+    one("i915", "i915_request_retire"),
+    one("i915", "i915_request_wait_begin"),
+    one("i915", "i915_request_wait_end"),
+    one("xe", "xe_sched_job_create"),
+    one("xe", "xe_sched_job_exec"),
+    one("xe", "xe_sched_job_run"),
+    one("xe", "xe_sched_job_free"),
+    one("xe", "xe_sched_job_timedout"),
+    one("xe", "xe_hw_fence_create"),
+    one("xe", "xe_hw_fence_signal"),
+];
