@@ -33,12 +33,14 @@
 
 mod definitions;
 mod error;
+mod gpu;
 mod kernel_functions;
 mod lane;
 mod losses;
 mod mappings;
 mod play;
 mod probes;
+mod record_cursor;
 mod session;
 mod source;
 mod stacks;

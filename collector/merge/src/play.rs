@@ -2,7 +2,7 @@
 
 use crate::lane::{ChunkStart, LaneCursor, Record, Timed};
 use crate::losses::{GapCauses, Losses, lane_key};
-use crate::probes::cursor::ProbeCursor;
+use crate::record_cursor::{RecordCursor, Shape};
 use crate::session::Session;
 use crate::source::{Item, Source};
 use crate::stacks::{Resolved, Resolver, StackCache};
@@ -88,7 +88,11 @@ impl<'a, E: Exporter> Player<'a, E> {
                 let (known, owners) = ((&marked.programs, &marked.lives), marked.survey.owners.get(lane));
                 Some((*lane, Source::Zones(Box::new(ZoneCursor::new(reader, *lane, known, owners, map)))))
             }
-            LaneKind::Probe => Some((*lane, Source::Probes(Box::new(ProbeCursor::new(reader, *lane))))),
+            LaneKind::Probe => Some((*lane, Source::Probes(Box::new(RecordCursor::new(reader, *lane, Shape::Probe))))),
+            LaneKind::Tracepoint => {
+                let cursor = RecordCursor::new(reader, *lane, Shape::Tracepoint);
+                Some((*lane, Source::Tracepoints(Box::new(cursor))))
+            }
             _ => None,
         };
         let (lanes, lane_sources): (Vec<Lane>, Vec<Source<'a>>) = reader.lanes().iter().filter_map(source).unzip();
@@ -150,7 +154,8 @@ impl<'a, E: Exporter> Player<'a, E> {
                 Item::Record(record) => self.record(index - 1, record)?,
                 Item::Step(step) => self.step(step, &mut task_lanes)?,
                 Item::Zones(record) => self.zones(index - 1, record, merge.lanes()[index].group())?,
-                Item::Probes(item) => self.probes(index - 1, item, merge.lanes()[index].hit())?,
+                Item::Probes(item) => self.probes(index - 1, item, merge.lanes()[index].bytes())?,
+                Item::Tracepoints(item) => self.tracepoints(index - 1, item, merge.lanes()[index].bytes())?,
                 Item::Marker(marker) => self.placed_marker(marker)?,
             }
         }

@@ -2,7 +2,7 @@
 //! programs placed at another time than that of their lane.
 
 use crate::lane::{Record, Timed};
-use crate::probes::cursor::{ProbeCursor, ProbeItem};
+use crate::record_cursor::{RecordCursor, RecordItem};
 use crate::tasks::Step;
 use crate::zones::cursor::{ZoneCursor, ZoneRecord};
 use crate::zones::survey::PlacedMarker;
@@ -21,7 +21,9 @@ pub(crate) enum Source<'a> {
     /// A thread of a marked program; large, so that the others need not be.
     Zones(Box<ZoneCursor<'a>>),
     /// Hits of probes.
-    Probes(Box<ProbeCursor<'a>>),
+    Probes(Box<RecordCursor<'a>>),
+    /// Kernel tracepoints.
+    Tracepoints(Box<RecordCursor<'a>>),
     /// Placed markers.
     Markers(&'a [PlacedMarker]),
 }
@@ -30,7 +32,8 @@ pub(crate) enum Item<'a> {
     Step(Step),
     Record(Record),
     Zones(ZoneRecord),
-    Probes(ProbeItem),
+    Probes(RecordItem),
+    Tracepoints(RecordItem),
     Marker(&'a PlacedMarker),
 }
 
@@ -46,7 +49,9 @@ impl<'a> Source<'a> {
         match self {
             Self::Lane(Timed(cursor)) => Some((cursor.lane(), cursor.unreadable(), cursor.undecodable())),
             Self::Zones(cursor) => Some((cursor.lane(), cursor.unreadable(), cursor.undecodable())),
-            Self::Probes(cursor) => Some((cursor.lane(), cursor.unreadable(), cursor.undecodable())),
+            Self::Probes(cursor) | Self::Tracepoints(cursor) => {
+                Some((cursor.lane(), cursor.unreadable(), cursor.undecodable()))
+            }
             Self::Steps(..) | Self::Markers(_) => None,
         }
     }
@@ -60,11 +65,11 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The bytes of the hit that was taken last.
+    /// The bytes of the probe's or tracepoint's record that was taken last.
     #[inline]
-    pub(crate) fn hit(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         match self {
-            Self::Probes(cursor) => cursor.hit(),
+            Self::Probes(cursor) | Self::Tracepoints(cursor) => cursor.record(),
             _ => &[],
         }
     }
@@ -80,7 +85,7 @@ impl<'a> Cursor for Source<'a> {
             Self::Lane(lane) => lane.key(),
             Self::Steps(_, head) => *head,
             Self::Zones(cursor) => cursor.key(),
-            Self::Probes(cursor) => cursor.key(),
+            Self::Probes(cursor) | Self::Tracepoints(cursor) => cursor.key(),
             Self::Markers(markers) => markers.first().map(|marker| marker.ticks),
         }
     }
@@ -101,6 +106,7 @@ impl<'a> Cursor for Source<'a> {
             }
             Self::Zones(cursor) => (cursor.key().unwrap_or(u64::MAX), Item::Zones(cursor.take())),
             Self::Probes(cursor) => (cursor.key().unwrap_or(u64::MAX), Item::Probes(cursor.take())),
+            Self::Tracepoints(cursor) => (cursor.key().unwrap_or(u64::MAX), Item::Tracepoints(cursor.take())),
             Self::Markers(markers) => {
                 let Some((marker, rest)) = markers.split_first() else { return NOTHING };
                 *markers = rest;

@@ -6,7 +6,6 @@
 
 pub(crate) mod calls;
 pub(crate) mod client;
-pub(crate) mod cursor;
 pub(crate) mod hit;
 pub(crate) mod play;
 pub(crate) mod table;

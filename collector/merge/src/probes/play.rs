@@ -2,9 +2,9 @@
 
 use crate::play::Player;
 use crate::probes::calls::Calls;
-use crate::probes::cursor::ProbeItem;
 use crate::probes::hit::{ArgumentValue, Hit};
 use crate::probes::table::Probe;
+use crate::record_cursor::RecordItem;
 use crate::zones::open::MAX_DEPTH;
 use crate::zones::state::Mark;
 use rustc_hash::FxHashMap;
@@ -32,12 +32,12 @@ pub(crate) struct ProbeMarks {
 
 impl<E: Exporter> Player<'_, E> {
     /// An item of a lane of hits; `bytes` are those of a hit.
-    pub(crate) fn probes(&mut self, lane: usize, item: ProbeItem, bytes: &[u8]) -> Result<(), E::Error> {
+    pub(crate) fn probes(&mut self, lane: usize, item: RecordItem, bytes: &[u8]) -> Result<(), E::Error> {
         match item {
-            ProbeItem::Missing(missing) => {
+            RecordItem::Missing(missing) => {
                 self.missing(lane, if missing.records > 0 { missing.records } else { missing.chunks })?;
             }
-            ProbeItem::Hit => self.hit(lane, bytes)?,
+            RecordItem::Record => self.hit(lane, bytes)?,
         }
         self.lanes[lane].last = Some(self.now);
         Ok(())

@@ -1,62 +1,98 @@
-//! A CPU's lane of hits, in order of time.
+//! A CPU's lane of records of sizes of their own, in order of time: hits of
+//! probes, tracepoints.
 
 use crate::lane::Missing;
 use std::ops::Range;
 use syscollect_playback::order::Cursor;
-use syscollect_records::{ProbeRecord, RecordKind};
+use syscollect_records::{ProbeRecord, RecordKind, Stamp, TracepointRecord};
 use syscollect_store::{CaptureReader, IndexEntry, Lane, ReadBuffer};
 
-/// Hits that wait for the next chunk, because one of its may be older: the
-/// program that writes a hit may be interrupted by another between reading the
-/// clock and taking its place in the lane.
+/// Records that wait for the next chunk, because one of its may be older: the
+/// program that writes a record may be interrupted by another between reading
+/// the clock and taking its place in the lane.
 const WINDOW: usize = 64;
+
+/// The shape of a lane's records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// [`ProbeRecord`] with words and texts.
+    Probe,
+    /// [`TracepointRecord`] with the kernel's own record.
+    Tracepoint,
+}
+
+impl Shape {
+    fn kind(self) -> RecordKind {
+        match self {
+            Self::Probe => RecordKind::Probe,
+            Self::Tracepoint => RecordKind::Tracepoint,
+        }
+    }
+
+    /// Stamp and bytes of the first record; `None` where there is none.
+    fn size(self, bytes: &[u8]) -> Option<(Stamp, usize)> {
+        match self {
+            Self::Probe => {
+                let record = ProbeRecord::from_bytes(bytes)?;
+                let size = usize::from(record.size);
+                (size >= ProbeRecord::SIZE).then_some((record.stamp, size))
+            }
+            Self::Tracepoint => {
+                let record = TracepointRecord::from_bytes(bytes)?;
+                Some((record.stamp, TracepointRecord::SIZE + usize::from(record.bytes).next_multiple_of(8)))
+            }
+        }
+    }
+}
 
 /// What a lane gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ProbeItem {
+pub(crate) enum RecordItem {
     /// Records are missing here.
     Missing(Missing),
-    /// A hit, in [`ProbeCursor::hit`].
-    Hit,
+    /// A record, in [`RecordCursor::record`].
+    Record,
 }
 
-/// The hits of one lane. Ticks never fall: what comes too late for the window
-/// comes at the time of the hit before it.
-pub(crate) struct ProbeCursor<'a> {
+/// The records of one lane. Ticks never fall: what comes too late for the
+/// window comes at the time of the record before it.
+pub(crate) struct RecordCursor<'a> {
     reader: &'a CaptureReader,
     lane: Lane,
+    shape: Shape,
     entries: std::slice::Iter<'a, IndexEntry>,
     expected: Missing,
-    /// Bytes of the hits that wait, then those of the chunk.
+    /// Bytes of the records that wait, then those of the chunk.
     data: Vec<u8>,
     chunk: Vec<u8>,
     buffer: ReadBuffer,
-    /// Ticks and place of the hits, the latest first.
-    hits: Vec<(u64, Range<usize>)>,
+    /// Ticks and place of the records, the latest first.
+    records: Vec<(u64, Range<usize>)>,
     /// That many at the front wait for the next chunk.
     waiting: usize,
     last: u64,
     missing: Option<Missing>,
-    hit: Vec<u8>,
+    record: Vec<u8>,
     unreadable: u64,
     undecodable: u64,
 }
 
-impl<'a> ProbeCursor<'a> {
-    pub(crate) fn new(reader: &'a CaptureReader, lane: Lane) -> Self {
+impl<'a> RecordCursor<'a> {
+    pub(crate) fn new(reader: &'a CaptureReader, lane: Lane, shape: Shape) -> Self {
         let mut cursor = Self {
             reader,
             lane,
+            shape,
             entries: reader.chunks(lane).iter(),
             expected: Missing::default(),
             data: Vec::new(),
             chunk: Vec::new(),
             buffer: ReadBuffer::default(),
-            hits: Vec::new(),
+            records: Vec::new(),
             waiting: 0,
             last: 0,
             missing: None,
-            hit: Vec::new(),
+            record: Vec::new(),
             unreadable: 0,
             undecodable: 0,
         };
@@ -69,25 +105,25 @@ impl<'a> ProbeCursor<'a> {
         self.lane
     }
 
-    /// The bytes of the hit that was taken last.
-    pub(crate) fn hit(&self) -> &[u8] {
-        &self.hit
+    /// The bytes of the record that was taken last.
+    pub(crate) fn record(&self) -> &[u8] {
+        &self.record
     }
 
-    /// Hits of chunks that did not verify when they were read.
+    /// Records of chunks that did not verify when they were read.
     pub(crate) fn unreadable(&self) -> u64 {
         self.unreadable
     }
 
-    /// Records that are no hits.
+    /// Records of another kind.
     pub(crate) fn undecodable(&self) -> u64 {
         self.undecodable
     }
 
-    /// Reads chunks until there is a hit that need not wait.
+    /// Reads chunks until there is a record that need not wait.
     #[cold]
     fn fill(&mut self) {
-        while self.hits.len() <= self.waiting && self.waiting > 0 || self.hits.is_empty() {
+        while self.records.len() <= self.waiting && self.waiting > 0 || self.records.is_empty() {
             if !self.next_chunk() {
                 self.waiting = 0;
                 return;
@@ -95,7 +131,7 @@ impl<'a> ProbeCursor<'a> {
         }
     }
 
-    /// Adds a chunk to the hits that wait; `false` at the end.
+    /// Adds a chunk to the records that wait; `false` at the end.
     fn next_chunk(&mut self) -> bool {
         let reader = self.reader;
         for entry in self.entries.by_ref() {
@@ -119,17 +155,17 @@ impl<'a> ProbeCursor<'a> {
                 });
             }
             self.keep_waiting();
-            self.add_hits(header.first.0);
-            self.waiting = self.hits.len().min(WINDOW);
+            self.add_records(header.first.0);
+            self.waiting = self.records.len().min(WINDOW);
             return true;
         }
         false
     }
 
-    /// Moves the hits that wait to the front of the data.
+    /// Moves the records that wait to the front of the data.
     fn keep_waiting(&mut self) {
         let mut kept = Vec::new();
-        for (_, place) in &mut self.hits {
+        for (_, place) in &mut self.records {
             let start = kept.len();
             kept.extend_from_slice(&self.data[place.clone()]);
             *place = start..kept.len();
@@ -137,58 +173,54 @@ impl<'a> ProbeCursor<'a> {
         self.data = kept;
     }
 
-    fn add_hits(&mut self, first: u64) {
+    fn add_records(&mut self, first: u64) {
         // The latest are first, and of equal ticks those that were written last.
         let mut new = Vec::new();
         let mut rest = &self.chunk[..];
         while !rest.is_empty() {
-            let size = ProbeRecord::from_bytes(rest).map(|record| (record, usize::from(record.size)));
-            let Some((record, bytes)) = size.and_then(|(record, size)| Some((record, rest.get(..size)?))) else {
+            let size = self.shape.size(rest);
+            let Some((stamp, bytes)) = size.and_then(|(stamp, size)| Some((stamp, rest.get(..size)?))) else {
                 self.undecodable += 1;
                 break;
             };
-            if bytes.len() < ProbeRecord::SIZE {
-                self.undecodable += 1;
-                break;
-            }
             rest = &rest[bytes.len()..];
-            if record.stamp.split().1 != RecordKind::Probe as u8 {
+            if stamp.split().1 != self.shape.kind() as u8 {
                 self.undecodable += 1;
                 continue;
             }
             let start = self.data.len();
             self.data.extend_from_slice(bytes);
-            new.push((record.stamp.ticks_near(first), start..self.data.len()));
+            new.push((stamp.ticks_near(first), start..self.data.len()));
         }
         new.reverse();
-        new.append(&mut self.hits);
-        self.hits = new;
-        self.hits.sort_by_key(|(ticks, _)| std::cmp::Reverse(*ticks));
+        new.append(&mut self.records);
+        self.records = new;
+        self.records.sort_by_key(|(ticks, _)| std::cmp::Reverse(*ticks));
     }
 }
 
-impl Cursor for ProbeCursor<'_> {
+impl Cursor for RecordCursor<'_> {
     type Key = u64;
-    type Item = ProbeItem;
+    type Item = RecordItem;
 
     #[inline]
     fn key(&self) -> Option<u64> {
-        self.hits.last().map(|(ticks, _)| (*ticks).max(self.last))
+        self.records.last().map(|(ticks, _)| (*ticks).max(self.last))
     }
 
     #[inline]
-    fn take(&mut self) -> ProbeItem {
+    fn take(&mut self) -> RecordItem {
         if let Some(missing) = self.missing.take() {
-            return ProbeItem::Missing(missing);
+            return RecordItem::Missing(missing);
         }
-        if let Some((ticks, place)) = self.hits.pop() {
+        if let Some((ticks, place)) = self.records.pop() {
             self.last = self.last.max(ticks);
-            self.hit.clear();
-            self.hit.extend_from_slice(&self.data[place]);
+            self.record.clear();
+            self.record.extend_from_slice(&self.data[place]);
         }
-        if self.hits.len() <= self.waiting {
+        if self.records.len() <= self.waiting {
             self.fill();
         }
-        ProbeItem::Hit
+        RecordItem::Record
     }
 }

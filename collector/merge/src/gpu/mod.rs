@@ -1,0 +1,3 @@
+//! Tracepoints of GPU drivers become jobs, waits and frames.
+
+mod play;
