@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use syscollect_exporters::TextExporter;
 use syscollect_merge::Session;
+use syscollect_model::Time;
 use syscollect_playback::{Played, Recording};
 use syscollect_store::CaptureReader;
 
@@ -13,9 +14,14 @@ pub fn open(capture: Vec<u8>) -> Session {
 }
 
 /// A session as readable lines, and what was played.
-pub fn text(session: &mut Session) -> (String, Played) {
+pub fn text(session: &mut impl Recording) -> (String, Played) {
+    text_of_range(session, None, None)
+}
+
+/// The same of a part of the time.
+pub fn text_of_range(session: &mut impl Recording, from: Option<Time>, to: Option<Time>) -> (String, Played) {
     let mut exporter = TextExporter::new(Vec::new());
-    let played = session.play(&mut exporter).expect("memory takes every byte");
+    let played = session.play_range(&mut exporter, from, to).expect("memory takes every byte");
     let bytes = exporter.finish().expect("memory takes every byte");
     (String::from_utf8(bytes).expect("lines are UTF-8"), played)
 }
@@ -27,8 +33,17 @@ pub fn text(session: &mut Session) -> (String, Played) {
 /// # Panics
 ///
 /// When they differ.
-pub fn check(name: &str, session: &mut Session) {
-    let (mut lines, played) = text(session);
+pub fn check(name: &str, session: &mut impl Recording) {
+    check_range(name, session, None, None);
+}
+
+/// The same of a part of the time.
+///
+/// # Panics
+///
+/// When they differ.
+pub fn check_range(name: &str, session: &mut impl Recording, from: Option<Time>, to: Option<Time>) {
+    let (mut lines, played) = text_of_range(session, from, to);
     let kinds: Vec<String> = played.events_by_type.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
     lines += &format!(
         "played: {} records, {} events ({}), {} lost, {} stacks missing\n",

@@ -6,7 +6,7 @@ use super::recent::ANY_THREAD;
 use crate::Record;
 use crate::payload::{DiskIo, DiskIoKind, Dpc, HardFault, Isr};
 use rustc_hash::FxHashMap;
-use syscollect_model::{Event, Exporter, Field, Fields, Scope, Slice, StringId, Strings, Ticks, Time, Value};
+use syscollect_model::{Event, Exporter, Field, Fields, Scope, Slice, StringId, Strings, Time, Value};
 use syscollect_playback::Rows;
 
 /// Rows of one track at most: more overlap only in a damaged file, or not for long.
@@ -179,9 +179,5 @@ impl<E: Exporter> Player<'_, E> {
         let (begins, ends) = if begin == self.now { (1, 1) } else { (2, 0) };
         self.insert(Some(kind), begin, begins, Event::SliceBegin(track, slice));
         self.insert(None, self.now, ends, Event::SliceEnd(track));
-    }
-
-    fn time(&mut self, at: u64) -> Time {
-        self.clock.time(Ticks(at))
     }
 }

@@ -221,8 +221,15 @@ impl<'a, E: Exporter> Player<'a, E> {
     #[inline]
     fn advance(&mut self, at: u64) {
         self.at = at;
-        self.now = self.now.max(self.clock.time(Ticks(at)));
+        let time = self.time(at);
+        self.now = self.now.max(time);
         self.delay.advance(self.now.0);
+    }
+
+    /// The time of a raw time stamp. The very last moment is behind the end of every range of time.
+    #[inline]
+    pub(super) fn time(&mut self, at: u64) -> Time {
+        self.clock.time(Ticks(at)).min(Time(u64::MAX - 1))
     }
 
     /// Takes the steps up to the present.

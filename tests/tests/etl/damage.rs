@@ -1,0 +1,62 @@
+//! Damaged traces: an error or fewer events, in bounded time.
+
+use super::checked::Checked;
+use super::etl;
+use std::time::{Duration, Instant};
+use syscollect_etl::session::Session;
+use syscollect_exporters::{FirefoxExporter, FirefoxOptions};
+use syscollect_playback::Recording;
+
+/// Bytes of each fixture that are played: enough for every kind of record, and
+/// few enough for many damages.
+const PART: usize = 768 << 10;
+/// Far more than one play of a part takes in the slowest build.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn part(name: &str) -> Option<Vec<u8>> {
+    let mut bytes = etl::fixture(name)?;
+    bytes.truncate(PART);
+    Some(bytes)
+}
+
+/// Plays it into what checks and into a viewer's file; how many records came.
+fn play(bytes: Vec<u8>) -> u64 {
+    let begin = Instant::now();
+    let Ok(mut session) = Session::from_bytes(vec![bytes]) else { return 0 };
+    let Ok(played) = session.play(&mut Checked::default());
+    let mut firefox = FirefoxExporter::new(std::io::sink(), FirefoxOptions::default());
+    session.play(&mut firefox).unwrap();
+    assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
+    played.records
+}
+
+#[test]
+fn a_trace_cut_anywhere_has_fewer_records() {
+    for (name, _) in etl::FIXTURES {
+        let Some(bytes) = part(name) else { continue };
+        let whole = play(bytes.clone());
+        for cut in [0, 1, 71, 72, 200, 1000, bytes.len() / 3, bytes.len() / 2, bytes.len() - 1] {
+            let records = play(bytes[..cut.min(bytes.len())].to_vec());
+            assert!(records <= whole, "{name} cut at {cut}: {records} of {whole}");
+        }
+    }
+}
+
+#[test]
+fn flipped_bits_are_neither_a_panic_nor_a_hang() {
+    for (name, _) in etl::FIXTURES {
+        let Some(bytes) = part(name) else { continue };
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        for round in 0..8 {
+            let mut damaged = bytes.clone();
+            // One bit in the headers at first, then one in every few hundred bytes.
+            let flips = if round < 3 { 1 } else { bytes.len() / 300 };
+            for _ in 0..flips {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let at = (state >> 33) as usize % if round < 3 { bytes.len().min(2000) } else { bytes.len() };
+                damaged[at] ^= 1 << (state & 7);
+            }
+            play(damaged);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Real traces: their totals, their stacks, their order.
+
+use super::checked::Checked;
+use super::{etl, open};
+use syscollect_model::{LossCause, Scope, Time};
+use syscollect_playback::{Played, Recording};
+
+fn count(played: &Played, kind: &str) -> u64 {
+    played.events_by_type.get(kind).copied().unwrap_or(0)
+}
+
+#[test]
+fn every_fixture_plays_to_its_totals_without_an_error() {
+    for (name, records) in etl::FIXTURES {
+        let Some(mut session) = open(name) else { continue };
+        let Ok(played) = session.play(&mut Checked::default());
+        assert_eq!(played.records, records, "{name}");
+        let facts = session.facts();
+        assert_eq!(facts.events.iter().map(|event| event.count).sum::<u64>(), records, "{name}: events by provider");
+        assert!(facts.statistics.is_complete(), "{name}: {:?}", facts.statistics);
+        let errors = [LossCause::Damaged, LossCause::Undecodable];
+        assert!(!session.losses().iter().any(|loss| errors.contains(&loss.cause)), "{name}: {:?}", session.losses());
+    }
+}
+
+#[test]
+fn stacks_find_their_events() {
+    for (name, stacks) in [(etl::PERFVIEW, 252 + 9_107 + 655), (etl::SYNTHETIC, 3_488)] {
+        let Some(mut session) = open(name) else { continue };
+        let mut checked = Checked::default();
+        let Ok(_) = session.play(&mut checked);
+        let facts = session.facts().stacks;
+        assert_eq!(facts.records, stacks, "{name}");
+        assert!(facts.matched * 100 >= facts.records * 97, "{name}: {facts:?}");
+        assert_eq!(checked.with_stack >= checked.samples, true, "{name}: every sample shows at least its address");
+    }
+}
+
+#[test]
+fn samples_lie_in_images() {
+    let Some(mut session) = open(etl::PERFVIEW) else { return };
+    let Ok(played) = session.play(&mut Checked::default());
+    let stacks = session.facts().stacks;
+    assert_eq!((stacks.samples, count(&played, "sample")), (79_528, 79_528));
+    assert!(stacks.samples_in_images * 100 >= stacks.samples * 94, "{stacks:?}");
+    let unresolved = session.unresolved();
+    let kernel = unresolved.iter().filter(|module| module.kernel).count();
+    assert!(kernel > 0 && kernel < unresolved.len(), "drivers and programs are told apart");
+    let named = unresolved.iter().filter(|module| module.windows.as_ref().is_some_and(|image| image.pdb.is_some()));
+    assert!(named.clone().count() * 10 > unresolved.len() * 8, "most images say what their PDB is");
+    assert!(named.into_iter().all(|module| module.build_id.as_bytes().len() == 20));
+}
+
+#[test]
+fn the_chain_of_switches_is_whole() {
+    let Some(mut session) = open(etl::SYNTHETIC) else { return };
+    let mut checked = Checked::default();
+    let Ok(played) = session.play(&mut checked);
+    assert_eq!(["switch", "waking", "sample"].map(|kind| count(&played, kind)), [3_847, 3_191, 1_924]);
+    let stacks = session.facts().stacks;
+    assert_eq!((stacks.linked_switches, stacks.following_switches), (3_843, 3_843));
+    assert_eq!(played.lost, 7);
+    assert_eq!(checked.slices, count(&played, "dpc") + count(&played, "isr"));
+}
+
+#[test]
+fn a_live_loggers_file_tells_who_lived_when() {
+    let Some(mut session) = open(etl::AIRBUS) else { return };
+    let Ok(played) = session.play(&mut Checked::default());
+    assert_eq!(["thread-start", "thread-end", "process-end"].map(|kind| count(&played, kind)), [350, 1_032, 60]);
+    let tables = session.tables();
+    let named = tables.processes.iter().filter(|process| !tables.strings.get(process.name).starts_with('<')).count();
+    assert_eq!(named, tables.processes.len(), "every process is named");
+    let began: Vec<_> = tables.threads.iter().filter(|thread| thread.start.is_some()).collect();
+    assert_eq!(began.len(), 350);
+    assert!(began.iter().all(|thread| thread.end.is_none_or(|end| Some(end) >= thread.start)));
+}
+
+#[test]
+fn the_counter_that_is_a_fraction_of_the_tsc_is_told_of() {
+    let Some(mut session) = open(etl::GPUVIS) else { return };
+    let Ok(played) = session.play(&mut Checked::default());
+    assert!(session.facts().qpc_is_tsc && session.facts().ticks_per_second == 3_119_142);
+    assert!(session.info().notes.iter().any(|note| note.contains("divided by 1024")));
+    let span = played.last.unwrap().0 - played.first.unwrap().0;
+    assert!((2_000_000_000..3_000_000_000).contains(&span), "{span} ns");
+    assert_eq!(count(&played, "vsync"), 438);
+}
+
+#[test]
+fn playing_again_is_the_same_and_adds_no_rows() {
+    for name in [etl::SYNTHETIC, etl::TRACELOGGING, etl::GPUVIS] {
+        let Some(mut session) = open(name) else { continue };
+        let Ok(first) = session.play(&mut Checked::default());
+        let rows = |session: &syscollect_etl::session::Session| {
+            let tables = session.tables();
+            (tables.threads.len(), tables.tracks.len(), tables.frames.len(), tables.stack_count(), tables.strings.len())
+        };
+        let before = rows(&session);
+        let Ok(second) = session.play(&mut Checked::default());
+        assert_eq!(first, second, "{name}");
+        assert_eq!(before, rows(&session), "{name}");
+    }
+}
+
+#[test]
+fn two_parts_of_the_time_have_all_events_between_them() {
+    let Some(mut session) = open(etl::SYNTHETIC) else { return };
+    let Ok(whole) = session.play(&mut Checked::default());
+    let middle = Time(whole.first.unwrap().0.midpoint(whole.last.unwrap().0));
+    let Ok(first) = session.play_range(&mut Checked::default(), None, Some(middle));
+    let Ok(second) = session.play_range(&mut Checked::default(), Some(middle), None);
+    assert_eq!(first.events + second.events, whole.events);
+    assert!(first.last < second.first);
+}
+
+#[test]
+fn dpcs_and_interrupts_lie_on_tracks_of_their_cpus() {
+    let Some(mut session) = open(etl::SYNTHETIC) else { return };
+    let Ok(_) = session.play(&mut Checked::default());
+    let tables = session.tables();
+    let on_cpus = |name: &str| {
+        let tracks = tables.tracks.iter().filter(|track| tables.strings.get(track.name) == name);
+        tracks.filter(|track| matches!(track.scope, Scope::Cpu(_))).count()
+    };
+    assert!(on_cpus("DPC") >= 4 && on_cpus("ISR") >= 4);
+}
+
+#[test]
+fn events_that_describe_themselves_are_instants_of_their_thread() {
+    let Some(mut session) = open(etl::TRACELOGGING) else { return };
+    let mut checked = Checked::default();
+    let Ok(_) = session.play(&mut checked);
+    assert_eq!(checked.instants, 5);
+    let tables = session.tables();
+    assert!(tables.tracks.iter().all(|track| matches!(track.scope, Scope::Thread(_))));
+}

@@ -1,0 +1,17 @@
+//! Windows traces from file to viewer: what is told of the fixtures, what becomes
+//! of stacks, damage, and golden exports.
+#![allow(clippy::unwrap_used, reason = "the helpers of the tests may panic as the tests do")]
+
+mod checked;
+mod damage;
+mod fixtures;
+mod golden;
+mod stories;
+
+use syscollect_etl::session::Session;
+use syscollect_tests::etl;
+
+/// A fixture, opened; `None` where it is not there.
+fn open(name: &str) -> Option<Session> {
+    etl::fixture(name).map(|bytes| Session::from_bytes(vec![bytes]).unwrap())
+}

@@ -1,0 +1,1 @@
+//! Stories of a fake logger, told again as text.
