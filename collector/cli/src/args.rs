@@ -1,8 +1,11 @@
 //! The command line as a whole, and the values that several sub-commands take.
 
-use crate::{completions, doctor, export, flamegraph, info, probes, record, report};
+use crate::{completions, export, flamegraph, info, record, report};
+#[cfg(target_os = "linux")]
+use crate::{doctor, probes};
 use clap::{Parser, Subcommand};
 
+#[cfg(target_os = "linux")]
 const EXAMPLES: &str = "\
 Examples:
   sudo syscollect                        record the whole machine until Ctrl-C
@@ -13,6 +16,20 @@ Examples:
   syscollect doctor                      what this machine can record, and what is missing
 
 Without a sub-command, `record` is meant: its options work here too.
+
+Exit codes: 0; 1 error; 2 usage; 3 loss with --fail-on-loss; after a launched
+command that failed, its own status.";
+
+#[cfg(windows)]
+const EXAMPLES: &str = "\
+Examples:
+  syscollect -d 5 -o trace.pftrace   record five seconds, for ui.perfetto.dev
+  syscollect -d 5 -o trace.etl       ... as a raw trace
+  syscollect -- cargo build          ... while a command runs
+  syscollect info trace.etl          what a trace holds, and what it lost
+
+Without a sub-command, `record` is meant: its options work here too. Recording
+needs an elevated administrator.
 
 Exit codes: 0; 1 error; 2 usage; 3 loss with --fail-on-loss; after a launched
 command that failed, its own status.";
@@ -40,8 +57,10 @@ pub(crate) enum Command {
     Report(report::Args),
     /// Draw the stacks of a capture as a flame graph
     Flamegraph(flamegraph::Args),
+    #[cfg(target_os = "linux")]
     /// List what there is to probe in a process, a file, or everywhere
     Probes(probes::Args),
+    #[cfg(target_os = "linux")]
     /// Say what this machine can record, what is missing, and how to mend it
     Doctor(doctor::Args),
     /// Print the completions of a shell
@@ -51,7 +70,7 @@ pub(crate) enum Command {
 }
 
 /// Bytes, from a number with an optional suffix: `65536`, `512K`, `64M`, `2G` (powers of 1024).
-pub(crate) fn parse_size(text: &str) -> Result<usize, String> {
+fn parse_size(text: &str) -> Result<usize, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: usize = digits.parse().map_err(|_| format!("{text:?} is not a size; write it as 512K, 64M or 2G"))?;
     let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
@@ -62,6 +81,13 @@ pub(crate) fn parse_size(text: &str) -> Result<usize, String> {
         unit => return Err(format!("{unit:?} is not a unit of size; use K, M or G")),
     };
     number.checked_mul(1 << shift).ok_or_else(|| format!("{text} is more than this machine can address"))
+}
+
+/// The size of a trace buffer.
+pub(crate) fn parse_buffer(text: &str) -> Result<usize, String> {
+    let bytes = parse_size(text)?;
+    // A number without a unit is more often meant in megabytes than in bytes.
+    if bytes < 4096 { Err(format!("{text} is less than 4 KiB; is a unit missing, as in 64M?")) } else { Ok(bytes) }
 }
 
 /// A duration in seconds, more than nothing: `5`, `0.5`.
