@@ -47,7 +47,7 @@ impl Exporter for Told {
 impl Told {
     fn of(bytes: Vec<u8>) -> Self {
         let mut told = Self::default();
-        Session::from_bytes(vec![bytes]).unwrap().play(&mut told).unwrap_or_else(|never| match never {});
+        Session::from_bytes(vec![bytes]).expect("a trace").play(&mut told).unwrap_or_else(|never| match never {});
         told
     }
 

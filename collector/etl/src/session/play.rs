@@ -205,7 +205,7 @@ impl<'a, E: Exporter> Player<'a, E> {
             missing_stacks: self.stacks.records - self.stacks.matched,
             ..Played::default()
         };
-        (played, self.stacks, self.undecodable)
+        (played, self.stacks, self.undecodable + self.gpu.left_out())
     }
 
     /// What is left at the end.

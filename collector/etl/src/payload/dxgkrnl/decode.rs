@@ -8,6 +8,11 @@ pub(super) const MAX_FENCES: usize = 16;
 /// Characters kept of an engine's name.
 const MAX_NAME: usize = 64;
 
+/// Whether [`decode`] knows an event. Payloads of those that it does not decode are too short.
+pub fn is_of_interest(id: u16) -> bool {
+    matches!(id, 17 | 23..=32 | 116 | 166 | 168 | 175..=180 | 184 | 244 | 245 | 250 | 252 | 259 | 266 | 273 | 422..=424)
+}
+
 /// Decodes an event's payload. `None` for events that are not of interest, and
 /// for payloads that are too short.
 pub fn decode(id: u16, version: u16, payload: &[u8], is_64_bit: bool) -> Option<Dxgkrnl> {
@@ -156,7 +161,8 @@ fn present(id: u16, version: u16, from: &mut Reader<'_>) -> Option<Dxgkrnl> {
         }
         252 => {
             let (source, _layer, enabled) = (from.u32()?, from.u32()?, from.u32()?);
-            (enabled != 0).then_some(Dxgkrnl::Flip { source, interval: None, kind: FlipKind::Plane })
+            let kind = if enabled != 0 { FlipKind::Plane } else { FlipKind::PlaneOff };
+            Some(Dxgkrnl::Flip { source, interval: None, kind })
         }
         _ => {
             from.pointer()?;

@@ -10,7 +10,7 @@ mod decode;
 #[cfg(test)]
 mod tests;
 
-pub use decode::decode;
+pub use decode::{decode, is_of_interest};
 
 use crate::Guid;
 use syscollect_model::Fence;
@@ -336,6 +336,8 @@ pub enum FlipKind {
     Whole,
     /// Of one plane of it.
     Plane,
+    /// A plane is not shown any more.
+    PlaneOff,
     /// Of a window that has the display's plane for itself.
     Independent,
 }

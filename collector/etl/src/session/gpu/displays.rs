@@ -15,6 +15,8 @@ const MOST_DISPLAYS: usize = 256;
 pub(super) struct Displays {
     /// The frame that was told last, and whether by the event for several planes.
     last: FxHashMap<(u64, u32), Option<(u32, bool)>>,
+    /// What displays without room did.
+    pub(super) left_out: u64,
 }
 
 impl Displays {
@@ -56,8 +58,11 @@ impl Displays {
 
     fn last(&mut self, adapter: u64, source: u32) -> Option<&mut Option<(u32, bool)>> {
         let key = (adapter, source);
-        let room = self.last.len() < MOST_DISPLAYS || self.last.contains_key(&key);
-        room.then(|| self.last.entry(key).or_default())
+        if self.last.len() >= MOST_DISPLAYS && !self.last.contains_key(&key) {
+            self.left_out += 1;
+            return None;
+        }
+        Some(self.last.entry(key).or_default())
     }
 }
 

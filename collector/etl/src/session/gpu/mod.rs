@@ -9,7 +9,7 @@
 //! what displays do in [`displays`].
 //!
 //! **Limits.** What is open is bounded, whatever a trace says: contexts, packets
-//! of each and of all, displays, depths. What finds no room is left out.
+//! of each and of all, displays, depths. What finds no room is left out, and counted.
 //!
 //! Where the GPU schedules itself there are no DMA packets. Its queues' packets
 //! then stand for them.
@@ -41,6 +41,7 @@ pub(super) struct Gpu {
     queues: Queues,
     displays: Displays,
     presents: Presents,
+    undecodable: u64,
 }
 
 impl Topology {
@@ -74,9 +75,17 @@ impl Gpu {
             if let Some(call) = present::decode(&provider, id, record.payload, record.is_64_bit) {
                 self.presents.call(at, call);
             }
-        } else if let Some(event) = dxgkrnl::decode(id, record.version, record.payload, record.is_64_bit) {
-            self.event(at, event);
+            return;
         }
+        match dxgkrnl::decode(id, record.version, record.payload, record.is_64_bit) {
+            Some(event) => self.event(at, event),
+            None => self.undecodable += u64::from(dxgkrnl::is_of_interest(id)),
+        }
+    }
+
+    /// Events that are not told: cut short, or without room.
+    pub(super) fn left_out(&self) -> u64 {
+        self.undecodable + self.queues.left_out + self.displays.left_out + self.presents.left_out
     }
 
     fn event(&mut self, at: &mut Context<'_, '_>, event: Dxgkrnl) {

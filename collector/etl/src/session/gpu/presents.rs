@@ -28,6 +28,8 @@ const MODES: [(u32, &str); 6] = [
 #[derive(Debug, Default)]
 pub(super) struct Presents {
     open: FxHashMap<ThreadId, Vec<PresentApi>>,
+    /// Calls that are too deep.
+    pub(super) left_out: u64,
 }
 
 impl Presents {
@@ -38,6 +40,7 @@ impl Presents {
             PresentCall::Start { api, swap_chain, flags, interval } => {
                 let open = self.open.entry(thread).or_default();
                 if open.len() >= DEEPEST {
+                    self.left_out += 1;
                     return;
                 }
                 open.push(api);
@@ -98,6 +101,7 @@ pub(super) fn flip(at: &mut Context<'_, '_>, source: u32, interval: Option<u32>,
     let name = match kind {
         FlipKind::Whole => "Flip",
         FlipKind::Plane => "Flip (plane)",
+        FlipKind::PlaneOff => "Plane off",
         FlipKind::Independent => "Flip (independent)",
     };
     let interval = interval.map(|interval| ("interval", Value::Unsigned(interval.into())));

@@ -30,6 +30,8 @@ struct Packet {
     submitted: Time,
     /// The scheduler took it.
     taken: Option<Time>,
+    /// A DMA packet was made of it.
+    has_dma: bool,
     fences: Vec<Fence>,
 }
 
@@ -72,6 +74,8 @@ pub(super) struct Queues {
     open: usize,
     /// How many contexts had a queue.
     made: usize,
+    /// Packets and ends of packets that found no room.
+    pub(super) left_out: u64,
 }
 
 impl Queues {
@@ -82,7 +86,7 @@ impl Queues {
         if let Some(thread) = thread.filter(|thread| *thread != Tables::IDLE_THREAD) {
             queue.process.get_or_insert(at.tables.thread(thread).process);
         }
-        let opened = Packet { kind, present, thread, submitted: now, taken: None, fences };
+        let opened = Packet { kind, present, thread, submitted: now, taken: None, has_dma: false, fences };
         if let Some(lost) = queue.packets.open(sequence, opened) {
             self.end(at, topology, context, (sequence, lost), GpuJobEnd::Unfinished);
         }
@@ -123,7 +127,10 @@ impl Queues {
         let made_of = if queue_context == 0 { context } else { queue_context };
         let packets = self.by_context.get_mut(&made_of).map(|queue| &mut queue.packets);
         let packet = packets.and_then(|packets| packets.get_mut(&sequence));
-        let packet = packet.map(|packet| (packet.name(), packet.thread, packet.submitted));
+        let packet = packet.map(|packet| {
+            packet.has_dma = true;
+            (packet.name(), packet.thread, packet.submitted)
+        });
         let given = at.now;
         let Some(queue) = self.room(context) else { return };
         if let Some(lost) = queue.dma.open(id, Dma { context, kind, id, sequence, given, packet }) {
@@ -209,6 +216,7 @@ impl Queues {
     fn queue(&mut self, context: u64) -> Option<&mut Queue> {
         if !self.by_context.contains_key(&context) {
             if self.by_context.len() >= MOST_CONTEXTS || self.made >= MOST_QUEUES {
+                self.left_out += 1;
                 return None;
             }
             self.made += 1;
@@ -219,6 +227,7 @@ impl Queues {
     /// The same to open something in it. Whatever is opened has to be ended.
     fn room(&mut self, context: u64) -> Option<&mut Queue> {
         if self.open >= MOST_OPEN {
+            self.left_out += 1;
             return None;
         }
         self.queue(context)?;
@@ -251,17 +260,16 @@ impl Queues {
         let (submitted, thread) = (Some(packet.submitted), packet.thread);
         let mut job = GpuJob { context: Some(context), thread, submitted, end, ..GpuJob::named(name) };
         say(&mut job, at.tables, "sequence", Value::Unsigned(sequence.into()));
-        if topology.is_hardware_queue(context) && packet.is_for_the_gpu() && end != GpuJobEnd::Unfinished {
+        let stands_for_dma = topology.is_hardware_queue(context) && packet.is_for_the_gpu();
+        if stands_for_dma && end != GpuJobEnd::Unfinished {
             let engine = topology.node(context).map_or(Engine::Unknown, Engine::Node);
             self.engines.end(at, topology, engine, job.clone());
         }
-        if let Some(taken) = packet.taken {
-            say(&mut job, at.tables, "waited", Value::Duration(taken.0.saturating_sub(packet.submitted.0)));
+        if packet.has_dma || stands_for_dma {
+            // Handing it over belongs to the engine's job: one arrow from the thread is enough.
+            (job.submitted, job.queued) = (None, Some(packet.submitted));
         }
-        match packet.kind {
-            QueuePacketKind::Signal => job.fence = packet.fences.first().copied(),
-            _ => job.waited_for = packet.fences,
-        }
+        packet.say_more(&mut job, at.tables);
         self.tell(at, topology, context, (job, packet.submitted));
     }
 
@@ -298,6 +306,17 @@ impl Packet {
         match self.kind {
             QueuePacketKind::Render | QueuePacketKind::Deferred if self.present => "Present",
             kind => kind.name(),
+        }
+    }
+
+    /// How long it waited, and its fences.
+    fn say_more(&self, job: &mut GpuJob, tables: &mut Tables) {
+        if let Some(taken) = self.taken {
+            say(job, tables, "waited", Value::Duration(taken.0.saturating_sub(self.submitted.0)));
+        }
+        match self.kind {
+            QueuePacketKind::Signal => job.fence = self.fences.first().copied(),
+            _ => job.waited_for = self.fences.clone(),
         }
     }
 
