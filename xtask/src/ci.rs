@@ -27,6 +27,7 @@ pub(crate) fn run() -> Result<()> {
     report.step("figures in the viewers", viewers::step);
     report.step("fuzz the capture reader", || fuzz("capture"));
     report.step("fuzz the reader of probes", || fuzz("probes"));
+    report.step("fuzz the reader of Windows symbols", || fuzz("pdb"));
     privileged::steps(&mut report);
     report.step("other kernels", vm::step);
     report.finish("ci")

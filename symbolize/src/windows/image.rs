@@ -101,6 +101,8 @@ impl Image {
     }
 
     /// Names relative virtual addresses by exports, in order of address; those without a name are left out.
+    ///
+    /// As to the stack, see [`Pdb::name`](super::Pdb::name).
     pub fn name(&self, offsets: &[u64]) -> Vec<Symbol> {
         let mut offsets = offsets.to_vec();
         offsets.sort_unstable();

@@ -109,6 +109,9 @@ impl<R: Read + Seek + Send + 'static> Pdb<R> {
 
     /// Names relative virtual addresses, those of return addresses reduced by one; in any order.
     ///
+    /// Deep types and decorated names need up to some megabytes of stack, of which the threads of a
+    /// [`WindowsSymbolizer`](super::WindowsSymbolizer) have enough.
+    ///
     /// # Errors
     ///
     /// If nothing in it can be used.

@@ -81,12 +81,14 @@ fn a_procedure_that_ends_before_it_begins_does_not_go_round_in_circles() {
     let mut damaged = 0;
     for stream in 5..streams::count(&bytes) {
         let places = streams::places(&bytes, stream);
-        let procedures = streams::records(&bytes, &places, SYMBOLS_HEADER);
-        let procedures = procedures.into_iter().filter(|(_, kind)| PROCEDURES.contains(kind));
-        // The first one holds all the others, which lead back to it.
-        for (index, (at, _)) in procedures.enumerate() {
-            streams::write(&mut bytes, &places, at + 8, if index == 0 { places.len() as u32 } else { 4 });
-            damaged += index;
+        let records = streams::records(&bytes, &places, SYMBOLS_HEADER);
+        let mut procedures = (0..records.len()).filter(|index| PROCEDURES.contains(&records[*index].1));
+        // The first one holds all the others, which lead back to what comes behind its beginning.
+        let Some(first) = procedures.next() else { continue };
+        streams::write(&mut bytes, &places, records[first].0 + 8, places.len() as u32);
+        for other in procedures {
+            streams::write(&mut bytes, &places, records[other].0 + 8, records[first + 1].0 as u32);
+            damaged += 1;
         }
     }
     assert!(damaged > 0);

@@ -1,0 +1,59 @@
+//! Whatever a symbol file or an image holds, naming ends, in bounded memory and stack, without a
+//! panic that gets out, and what is named holds the place that was asked for.
+//!
+//! A search from nothing does not get to a file system with streams of types and symbols, so
+//! inputs are edits of real files, which lie beside the repository. Without those an input is a file.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use std::io::Cursor;
+use std::path::Path;
+use std::sync::LazyLock;
+use std::{fs, panic, thread};
+use syscollect_symbolize::windows::{Image, Pdb};
+
+/// As the threads that name have.
+const STACK: usize = 64 << 20;
+/// An edit: four bytes of place, two of bytes to be written there.
+const EDIT: usize = 6;
+
+/// The files that are edited.
+static FILES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+    // Panics of a PDB's reader are caught, and no findings: the fuzzer's hook would end the program.
+    panic::set_hook(Box::new(|_| ()));
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/fixtures/etl");
+    let names = ["perfview-CppCon.pdb", "syzygy-test_types_x64.dll.pdb", "syzygy-test_types_x64.dll"];
+    names.iter().filter_map(|name| fs::read(folder.join(name)).ok()).collect()
+});
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((choice, edits)) = bytes.split_first() else { return };
+    let file = match FILES.get(usize::from(*choice) % FILES.len().max(1)) {
+        Some(file) => edited(file.clone(), edits),
+        None => edits.to_vec(),
+    };
+    let naming = thread::Builder::new().stack_size(STACK).spawn(move || name(file));
+    naming.expect("there are threads").join().expect("nobody panics");
+});
+
+fn edited(mut file: Vec<u8>, edits: &[u8]) -> Vec<u8> {
+    for edit in edits.chunks_exact(EDIT) {
+        let place = u32::from_le_bytes([edit[0], edit[1], edit[2], edit[3]]) as usize % file.len();
+        for (byte, new) in file[place..].iter_mut().zip(&edit[4..]) {
+            *byte = *new;
+        }
+    }
+    file
+}
+
+fn name(file: Vec<u8>) {
+    let offsets: Vec<u64> = (0x1000..0x3000).step_by(5).chain([0, u64::MAX]).collect();
+    if let Ok(image) = Image::read(file.as_slice(), 1 << 20) {
+        assert!(image.name(&offsets).iter().all(|symbol| symbol.start <= symbol.offset));
+    }
+    let Ok(names) = Pdb::open(Cursor::new(file)).and_then(|pdb| pdb.name(&offsets)) else { return };
+    for symbol in names.symbols {
+        assert!(symbol.start <= symbol.offset && !symbol.frames.is_empty());
+        assert!(symbol.size == 0 || symbol.offset < symbol.start + symbol.size);
+    }
+}
