@@ -1,5 +1,6 @@
 //! Records in, events out.
 
+use crate::gpu::play::GpuState;
 use crate::lane::{ChunkStart, LaneCursor, Record, Timed};
 use crate::losses::{GapCauses, Losses, lane_key};
 use crate::record_cursor::{RecordCursor, Shape};
@@ -55,6 +56,7 @@ pub(crate) struct Player<'a, E> {
     pub(crate) found: &'a mut Found,
     pub(crate) marked: &'a Marked,
     pub(crate) marks: Marks,
+    pub(crate) gpu: GpuState,
     pub(crate) map: &'a ClockMap,
     pub(crate) clock: TimeCursor<'a>,
     pub(crate) threads: ThreadIds,
@@ -107,6 +109,7 @@ impl<'a, E: Exporter> Player<'a, E> {
         let mut player = Self {
             output: Output::new(exporter, range),
             marks: Marks::new(&mut session.tables.strings),
+            gpu: GpuState::default(),
             tables: &mut session.tables,
             resolver: &mut session.resolver,
             counters: &session.counters,

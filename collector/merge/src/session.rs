@@ -2,6 +2,7 @@
 
 use crate::MergeError;
 use crate::definitions::{Definitions, LaneCount, clock_map, each_chunk, lanes_of, read_clock};
+use crate::gpu::record::TracepointTable;
 use crate::lane::{LaneCursor, Record, Timed};
 use crate::losses::Losses;
 use crate::mappings::{MappingRecord, MappingRecords};
@@ -267,6 +268,7 @@ impl Opening<'_> {
         let mut marked = Marked {
             programs: Programs::new(&definitions.clients, &definitions.info, clock, self.reader),
             probes: ProbeTable::new(&definitions.probes, tables),
+            tracepoints: TracepointTable::new(&definitions.tracepoints, tables),
             ..Marked::default()
         };
         for lane in lanes_of(self.reader, LaneKind::ZoneLog) {

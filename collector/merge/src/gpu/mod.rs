@@ -1,3 +1,11 @@
 //! Tracepoints of GPU drivers become jobs, waits and frames.
+//!
+//! **Duties.** [`record`]: the fields of a record by name, for their places
+//! change between kernels. [`jobs`]: jobs from their stages, told in any order,
+//! twice, or never. [`play`]: which tracepoint tells which stage.
+//!
+//! What no rule here knows is shown as it is: an instant with its fields.
 
-mod play;
+mod jobs;
+pub(crate) mod play;
+pub(crate) mod record;

@@ -27,6 +27,7 @@ impl<E: Exporter> Player<'_, E> {
         let mut threads: Vec<ThreadId> = self.marks.by_process.values().flatten().copied().collect();
         threads.sort_unstable();
         threads.into_iter().try_for_each(|thread| self.close_thread(thread))?;
-        self.close_programs(None)
+        self.close_programs(None)?;
+        self.close_gpu()
     }
 }

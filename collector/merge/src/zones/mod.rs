@@ -27,6 +27,7 @@ pub(crate) mod state;
 pub(crate) mod survey;
 pub(crate) mod threads;
 
+use crate::gpu::record::TracepointTable;
 use crate::probes::table::ProbeTable;
 use lives::Lives;
 use log::Logs;
@@ -41,4 +42,5 @@ pub(crate) struct Marked {
     pub(crate) lives: Lives,
     pub(crate) survey: Survey,
     pub(crate) probes: ProbeTable,
+    pub(crate) tracepoints: TracepointTable,
 }

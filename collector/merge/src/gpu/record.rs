@@ -1,0 +1,200 @@
+//! A tracepoint's record and its fields.
+
+use rustc_hash::FxHashMap;
+use std::borrow::Cow;
+use syscollect_model::{Field, StringId, Tables, Value};
+use syscollect_records::TracepointRecord;
+use syscollect_store::{TracepointDefinition, TracepointField, TracepointFieldKind};
+
+/// Most fields of a tracepoint that is shown as it is.
+const MOST_FIELDS: usize = 16;
+
+/// A tracepoint of the recorded kernel.
+#[derive(Clone, Debug)]
+pub(crate) struct Tracepoint {
+    /// Its subsystem.
+    pub(crate) system: String,
+    /// Its name.
+    pub(crate) name: String,
+    /// The same as a string of the tables.
+    pub(crate) label: StringId,
+    fields: Vec<(StringId, TracepointField)>,
+}
+
+/// The tracepoints of a capture by number.
+#[derive(Debug, Default)]
+pub(crate) struct TracepointTable {
+    tracepoints: FxHashMap<u32, Tracepoint>,
+}
+
+impl TracepointTable {
+    pub(crate) fn new(definitions: &[TracepointDefinition], tables: &mut Tables) -> Self {
+        let mut tracepoints = FxHashMap::default();
+        for definition in definitions {
+            // A definition may be there twice; the number is what counts.
+            tracepoints.entry(definition.tracepoint).or_insert_with(|| {
+                let field = |field: &TracepointField| (tables.strings.intern(&field.name), field.clone());
+                let fields = definition.fields.iter().map(field).collect();
+                let label = tables.strings.intern(&definition.name);
+                Tracepoint { system: definition.system.clone(), name: definition.name.clone(), label, fields }
+            });
+        }
+        Self { tracepoints }
+    }
+
+    pub(crate) fn get(&self, number: u32) -> Option<&Tracepoint> {
+        self.tracepoints.get(&number)
+    }
+}
+
+/// A record with what is known of its layout.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading<'a> {
+    pub(crate) head: TracepointRecord,
+    pub(crate) tracepoint: &'a Tracepoint,
+    bytes: &'a [u8],
+}
+
+impl<'a> Reading<'a> {
+    /// `None` where nobody has defined the tracepoint, or the record is cut.
+    pub(crate) fn new(bytes: &'a [u8], table: &'a TracepointTable) -> Option<Self> {
+        let head = TracepointRecord::from_bytes(bytes)?;
+        let bytes = bytes.get(TracepointRecord::SIZE..)?.get(..usize::from(head.bytes))?;
+        Some(Self { head, tracepoint: table.get(head.tracepoint)?, bytes })
+    }
+
+    fn field(&self, name: &str) -> Option<&'a TracepointField> {
+        self.tracepoint.fields.iter().map(|(_, field)| field).find(|field| field.name == name)
+    }
+
+    /// The number in a field; `None` where there is no such field, or it was not kept.
+    pub(crate) fn number(&self, name: &str) -> Option<u64> {
+        self.field(name).and_then(|field| self.number_of(field))
+    }
+
+    /// The first of several names that a field has had.
+    pub(crate) fn one_of(&self, names: &[&str]) -> Option<u64> {
+        names.iter().find_map(|name| self.number(name))
+    }
+
+    /// The text in a field.
+    pub(crate) fn text(&self, name: &str) -> Option<Cow<'a, str>> {
+        self.field(name).and_then(|field| self.text_of(field))
+    }
+
+    fn number_of(&self, field: &TracepointField) -> Option<u64> {
+        let start = usize::from(field.offset);
+        let bytes = self.bytes.get(start..start + usize::from(field.size))?;
+        if field.kind != TracepointFieldKind::Number || bytes.len() > 8 {
+            return None;
+        }
+        let mut word = [0; 8];
+        word[..bytes.len()].copy_from_slice(bytes);
+        let unused = 64 - 8 * bytes.len().clamp(1, 8) as u32;
+        let value = u64::from_le_bytes(word) << unused;
+        Some(if field.signed { (value as i64 >> unused) as u64 } else { value >> unused })
+    }
+
+    fn text_of(&self, field: &TracepointField) -> Option<Cow<'a, str>> {
+        let (offset, size) = (usize::from(field.offset), usize::from(field.size));
+        let place = || self.bytes.get(offset..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
+        let range = match field.kind {
+            TracepointFieldKind::Text => offset..offset + size,
+            TracepointFieldKind::TextElsewhere | TracepointFieldKind::TextRelative => {
+                let place = place()?;
+                let base = if field.kind == TracepointFieldKind::TextRelative { offset + 4 } else { 0 };
+                let start = base + (place & 0xffff) as usize;
+                start..start + (place >> 16) as usize
+            }
+            TracepointFieldKind::Number | TracepointFieldKind::Bytes => return None,
+        };
+        // A text that was not kept whole is shown as far as it was.
+        let bytes = self.bytes.get(range.start..range.end.min(self.bytes.len()))?;
+        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+        Some(String::from_utf8_lossy(&bytes[..end]))
+    }
+
+    /// All that can be shown.
+    pub(crate) fn fields(&self) -> Vec<Field> {
+        let value = |field: &TracepointField| match self.text_of(field) {
+            Some(text) => Some(Value::Text(text.into())),
+            None if field.signed => self.number_of(field).map(|number| Value::Signed(number as i64)),
+            None => self.number_of(field).map(Value::Unsigned),
+        };
+        let fields = self.tracepoint.fields.iter().take(MOST_FIELDS);
+        fields.filter_map(|(name, field)| Some(Field { name: *name, value: value(field)? })).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn field(name: &str, offset: u16, size: u16, signed: bool, kind: TracepointFieldKind) -> TracepointField {
+        TracepointField { name: name.into(), offset, size, signed, kind }
+    }
+
+    fn table(fields: Vec<TracepointField>) -> TracepointTable {
+        let definition =
+            TracepointDefinition { tracepoint: 7, system: "dma_fence".into(), name: "emit".into(), fields };
+        TracepointTable::new(&[definition], &mut Tables::default())
+    }
+
+    fn record(bytes: &[u8]) -> Vec<u8> {
+        let head = TracepointRecord { tracepoint: 7, bytes: bytes.len() as u16, ..TracepointRecord::default() };
+        [head.as_bytes(), bytes].concat()
+    }
+
+    #[test]
+    fn fields_are_read_by_name_wherever_this_kernel_put_them() {
+        let table = table(vec![
+            field("driver", 8, 4, false, TracepointFieldKind::TextElsewhere),
+            field("context", 12, 4, false, TracepointFieldKind::Number),
+            field("delta", 16, 2, true, TracepointFieldKind::Number),
+            field("comm", 18, 6, false, TracepointFieldKind::Text),
+            field("name", 24, 4, false, TracepointFieldKind::TextRelative),
+        ]);
+        let mut bytes = vec![0; 8];
+        bytes.extend((32u32 | 5 << 16).to_le_bytes());
+        bytes.extend(9u32.to_le_bytes());
+        bytes.extend((-2i16).to_le_bytes());
+        bytes.extend(b"comm\0?");
+        bytes.extend((9u32 | 4 << 16).to_le_bytes());
+        bytes.extend([0; 4]);
+        bytes.extend(b"vgem\0gfx\0");
+        let bytes = record(&bytes);
+        let reading = Reading::new(&bytes, &table).unwrap();
+        assert_eq!(reading.text("driver").as_deref(), Some("vgem"));
+        assert_eq!((reading.number("context"), reading.number("delta")), (Some(9), Some(-2i64 as u64)));
+        assert_eq!((reading.text("comm").as_deref(), reading.text("name").as_deref()), (Some("comm"), Some("gfx")));
+        assert_eq!((reading.number("driver"), reading.number("missing")), (None, None));
+        assert_eq!(reading.one_of(&["seqno", "context"]), Some(9));
+        assert_eq!(reading.fields().len(), 5);
+    }
+
+    proptest! {
+        #[test]
+        fn any_layout_over_any_bytes_is_read_or_refused(
+            bytes in prop::collection::vec(any::<u8>(), 0..64),
+            layout in prop::collection::vec((any::<u16>(), any::<u16>(), any::<bool>(), 0u8..5), 0..8),
+        ) {
+            let kinds = [
+                TracepointFieldKind::Number,
+                TracepointFieldKind::Text,
+                TracepointFieldKind::TextElsewhere,
+                TracepointFieldKind::TextRelative,
+                TracepointFieldKind::Bytes,
+            ];
+            let fields = layout.into_iter().map(|(offset, size, signed, kind)| {
+                field("x", offset % 80, size, signed, kinds[usize::from(kind)])
+            });
+            let (table, bytes) = (table(fields.collect()), record(&bytes));
+            if let Some(reading) = Reading::new(&bytes, &table) {
+                reading.fields();
+                reading.number("x");
+                reading.text("x");
+            }
+        }
+    }
+}
