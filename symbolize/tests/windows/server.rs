@@ -24,11 +24,12 @@ fn serve(answer: impl Fn(&str) -> Vec<u8> + Send + 'static) -> (String, Receiver
             }
             let head = String::from_utf8(head).unwrap();
             let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+            // Before the answer, so that whoever has it finds its path among those asked for. A test that
+            // does not want them has dropped its end.
+            let answer = answer(&path);
+            let _ = asked.send(path);
             // A client that has had enough closes its end.
-            let _ = stream.write_all(&answer(&path));
-            if asked.send(path).is_err() {
-                break;
-            }
+            let _ = stream.write_all(&answer);
         }
     });
     (url, paths)
