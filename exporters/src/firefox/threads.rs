@@ -37,6 +37,8 @@ pub(super) struct ThreadState {
     /// CPU time since the last row.
     cpu_ns: u64,
     off: Option<OffStay>,
+    /// It left its CPU for the last time.
+    gone: bool,
     /// Off-CPU time that made no whole interval yet.
     off_ns: u64,
 }
@@ -49,7 +51,7 @@ impl ThreadState {
             self.count_cpu(time);
             // It runs, even if the switch to it was lost; after the switch away
             // from it, the kernel is only finishing.
-            if self.off.is_none() {
+            if self.off.is_none() && !self.gone {
                 self.running = Some(time);
             }
         }
@@ -60,7 +62,7 @@ impl ThreadState {
     #[inline]
     pub(super) fn comes(&mut self, time: u64, interval: u64, shared: &mut Shared) {
         self.end_stay(time, interval, shared);
-        (self.running, self.came) = (Some(time), Some(time));
+        (self.running, self.came, self.gone) = (Some(time), Some(time), false);
     }
 
     /// It leaves its CPU; without a reason for good. Gives the time since when it ran.
@@ -69,6 +71,7 @@ impl ThreadState {
         self.count_cpu(time);
         self.running = None;
         self.off = reason.map(|reason| OffStay { since: time, stack, reason });
+        self.gone = reason.is_none();
         self.came.take()
     }
 
@@ -178,6 +181,16 @@ mod tests {
         state.comes(9 * MS, MS, &mut shared);
         let times: Vec<u64> = state.samples.iter().map(|row| row.time).collect();
         assert!(times.is_sorted(), "{times:?}");
+        assert_eq!(state.samples.iter().map(|row| row.cpu_ns).sum::<u64>(), 2 * MS);
+    }
+
+    #[test]
+    fn a_sample_behind_the_last_switch_of_a_thread_gives_it_no_time() {
+        let (mut state, mut shared) = (ThreadState::default(), Shared::default());
+        state.comes(0, MS, &mut shared);
+        state.leaves(2 * MS, None, None);
+        state.sample(2 * MS + 100, 0, false);
+        state.finish(900 * MS, MS, &mut shared);
         assert_eq!(state.samples.iter().map(|row| row.cpu_ns).sum::<u64>(), 2 * MS);
     }
 
