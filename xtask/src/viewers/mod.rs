@@ -9,6 +9,7 @@
 //! **Non-goals.** The engines are fetched by a tool beside the checkout; without
 //! it they are left out, and the table says so.
 
+mod bad_input;
 mod firefox;
 mod perfetto;
 mod table;
@@ -58,6 +59,7 @@ fn compare(print: bool) -> Result<Outcome> {
         let found = self::wrong(&shown, |viewer| case.figures(viewer));
         wrong.extend(found.into_iter().map(|what| format!("{}: {}", case.name, what.escape_debug())));
     }
+    wrong.extend(bad_input::wrong()?);
     if !wrong.is_empty() {
         bail!("{}", wrong.join("\n"));
     }

@@ -1,0 +1,80 @@
+//! Captures that hold nothing, are damaged, or never saw a process begin or end, in the viewers' own engines.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use syscollect_tests::planted::{self, Figures};
+use syscollect_tests::{FakeMachine, shown::Viewer};
+
+use super::firefox::ProfilerCli;
+use super::{Files, figures};
+use crate::engine::Engine;
+use crate::process::output_of;
+
+/// What Perfetto's statistics hold of lost records: by CPU, and of no CPU.
+const LOST: &str = "select coalesce(sum(value), 0) from stats \
+                    where name in ('perf_cpu_lost_records', 'traced_buf_trace_writer_packet_loss')";
+/// Parts of the planted capture that are damaged, one after the other, of [`PARTS`].
+const DAMAGED: [usize; 4] = [9, 18, 27, 36];
+const PARTS: usize = 40;
+
+/// What is shown otherwise than it should be, a line each.
+pub(super) fn wrong() -> Result<Vec<String>> {
+    let mut wrong = empty()?;
+    if let Ok(engine) = Engine::find() {
+        for part in DAMAGED {
+            wrong.extend(damaged(&engine, part).with_context(|| format!("part {part} of {PARTS} damaged"))?);
+        }
+        wrong.extend(spanning(&engine)?);
+    }
+    Ok(wrong)
+}
+
+/// A capture without events loads, and shows nothing.
+fn empty() -> Result<Vec<String>> {
+    let shown = Files::new(&FakeMachine::new(2).finish())?.engines()?;
+    let something = |(viewer, figures): (Viewer, &Figures)| {
+        let shown = figures.iter().filter(|(_, count)| **count > 0);
+        shown.map(move |(name, count)| format!("an empty capture: {}: {name}: {count}", viewer.name())).collect()
+    };
+    Ok(figures(&shown).into_iter().flat_map::<Vec<String>, _>(something).collect())
+}
+
+/// What a damaged chunk held is lost, and both engines load the rest.
+fn damaged(engine: &Engine, part: usize) -> Result<Vec<String>> {
+    let mut capture = planted::capture();
+    let place = capture.len() * part / PARTS + 7;
+    capture[place] ^= 0x55;
+    let files = Files::new(&capture)?;
+    let report: Value = serde_json::from_slice(&output_of(files.command("report").arg("--json"))?.stdout)?;
+    let lost = report["lost"].as_i64().context("the report tells no losses")?;
+    ensure!(lost > 0, "the damage hit nothing that counts");
+    let trace = files.export("pftrace", &[])?;
+    let mut wrong = Vec::new();
+    let [told] = engine.numbers(&trace, [LOST])?;
+    if told != lost {
+        wrong.push(format!("damaged: Perfetto tells {told} lost records, the report {lost}"));
+    }
+    wrong.extend(engine.errors(&trace)?.into_iter().map(|error| format!("damaged: Perfetto: {error}")));
+    if let Ok(profile) = ProfilerCli::load(&files.export("json.gz", &["--sched-markers"])?) {
+        let shown = profile.figures()?.get("samples").copied();
+        if shown != report["events"]["samples"].as_u64() {
+            wrong.push(format!("damaged: Firefox shows {shown:?} samples, the report {}", report["events"]["samples"]));
+        }
+    }
+    Ok(wrong)
+}
+
+/// A process that was there before and after has neither start nor end.
+fn spanning(engine: &Engine) -> Result<Vec<String>> {
+    let case = planted::cases().into_iter().find(|case| case.name.contains("started before"));
+    let case = case.context("no case of a process that was there all the time")?;
+    let trace = Files::new(&case.capture)?.export("pftrace", &[])?;
+    let queries = [
+        "select count(*) from process where name = 'always'",
+        "select count(*) from process where name = 'always' and start_ts is null and end_ts is null",
+    ];
+    let [all, without] = engine.numbers(&trace, queries)?;
+    let wrong = (all != 1 || without != 1)
+        .then(|| format!("{}: {all} processes in Perfetto, {without} without start and end", case.name));
+    Ok(wrong.into_iter().collect())
+}
