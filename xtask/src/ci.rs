@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use crate::privileged::context::cargo;
 use crate::process::{output_of, root};
 use crate::report::{Outcome, Report};
-use crate::{bpf, layouts, privileged, tidy, viewers, vm};
+use crate::{bpf, layouts, privileged, tidy, viewers, vm, windows};
 
 /// Seconds of fuzzing; enough to meet a mistake that is easy to meet.
 const FUZZ_SECONDS: u32 = 30;
@@ -21,6 +21,7 @@ pub(crate) fn run() -> Result<()> {
     report.step("layouts", || layouts::run(true));
     report.step("kernel object", || bpf::run(true));
     report.step("clippy", || quiet(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]));
+    windows::steps(&mut report);
     report.step("documentation", documentation);
     report.step("release build", || quiet(&["build", "--quiet", "--release", "-p", "syscollect"]));
     report.step("the ring's ordering under loom", loom);

@@ -55,8 +55,9 @@ fn target_check() -> Result<Outcome> {
     if !has_target() {
         return Ok(Outcome::Skipped(format!("the target is missing: {INSTALL_TARGET}")));
     }
-    let packages = ["-p", "syscollect", "-p", "syscollect-windows"];
-    quiet(for_windows(&["clippy", "--quiet", "--all-targets"]).args(packages).args(DENY))?;
+    // The program's own tests are about recording on Linux.
+    quiet(for_windows(&["clippy", "--quiet", "-p", "syscollect"]).args(DENY))?;
+    quiet(for_windows(&["clippy", "--quiet", "-p", "syscollect-windows", "--all-targets"]).args(DENY))?;
     Ok(Outcome::Passed(String::new()))
 }
 
@@ -64,8 +65,9 @@ fn link() -> Result<Outcome> {
     if let Some(missing) = missing_tools() {
         return Ok(Outcome::Skipped(missing));
     }
-    quiet(&mut for_windows(&["build", "--quiet", "--release", "-p", "syscollect"]))?;
-    let program = target_folder().join("release").join("syscollect.exe");
+    // Not optimized: that takes three times as long and links the same.
+    quiet(&mut for_windows(&["build", "--quiet", "-p", "syscollect"]))?;
+    let program = target_folder().join("debug").join("syscollect.exe");
     let size = fs::metadata(&program).with_context(|| format!("cannot find {}", program.display()))?.len();
     Ok(Outcome::Passed(format!("{} has {:.1} MB", program.display(), size as f64 / 1e6)))
 }

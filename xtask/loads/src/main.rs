@@ -10,6 +10,7 @@
 
 mod bracket;
 mod callers;
+mod fences;
 mod marks;
 mod ping_pong;
 mod stacks;
@@ -21,7 +22,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 
 const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROUNDS [CPU] | callers SECONDS | \
-                     stacks THREADS UNITS | ordered COUNT CPU... | marks THREADS COUNT | numbered FILE SECONDS | wrap LOG CMD ARGS...";
+                     stacks THREADS UNITS | ordered COUNT CPU... | marks THREADS COUNT | fences COUNT | numbered FILE SECONDS | wrap LOG CMD ARGS...";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -44,6 +45,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["stacks", threads, units] => stacks::run(number(threads)?, number(units)?)?,
         ["ordered", count, cpus @ ..] if !cpus.is_empty() => marks::ordered(number(count)?, &numbers(cpus)?)?,
         ["marks", threads, count] => marks::many(number(threads)?, number(count)?)?,
+        ["fences", count] => fences::run(number(count)?)?,
         ["numbered", file, seconds] => marks::numbered(file, number(seconds)?)?,
         ["wrap", log, program, rest @ ..] => return wrap::run(log, program, rest),
         _ => bail!("{USAGE}"),

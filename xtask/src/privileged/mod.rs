@@ -8,6 +8,7 @@ mod bad_days;
 mod clock;
 pub(crate) mod context;
 mod count;
+mod gpu;
 mod loss;
 mod offered;
 mod order;
@@ -70,6 +71,8 @@ const TESTS: &[Test] = &[
     test!("zones-early" kernels, zones::early, needs "user_probes"),
     test!("zones-losses" kernels, zones::losses, needs "user_probes"),
     test!("zones-killed" kernels, zones::killed, needs "user_probes"),
+    test!("gpu-fences" kernels, gpu::fences, needs "tracefs"),
+    test!("gpu-virtio" kernels, gpu::virtio, needs "tracefs"),
     test!("hotplug" kernels, clock::hotplug),
     test!("plain-user", bad_days::plain_user),
     test!("unknown-process", bad_days::unknown_process),

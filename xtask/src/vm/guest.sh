@@ -12,8 +12,14 @@ grep -q nonstop_tsc /proc/cpuinfo || {
 	mount --bind cpuinfo /proc/cpuinfo
 }
 tests=$(cat $exchange/tests)
+# GPUs without hardware; a kernel that lacks one says so in its tests.
+for module in vgem virtio-gpu; do
+	modprobe -d "$(cat $exchange/modules)" $module >>$exchange/log.txt 2>&1
+done
+mount -t tracefs tracefs /sys/kernel/tracing 2>/dev/null
+mount -t debugfs debugfs /sys/kernel/debug 2>/dev/null
 /tmp/programs/syscollect doctor >$exchange/doctor.txt 2>&1
-/tmp/programs/xtask privileged --emulated /tmp/programs --results $exchange/root.jsonl $tests >$exchange/log.txt 2>&1
+/tmp/programs/xtask privileged --emulated /tmp/programs --results $exchange/root.jsonl $tests >>$exchange/log.txt 2>&1
 
 # The folder and the results must be this user's.
 echo 2 >/proc/sys/kernel/perf_event_paranoid

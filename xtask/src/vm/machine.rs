@@ -25,6 +25,9 @@ pub(crate) fn test(kernel: &Kernel, programs: &[PathBuf], tests: &[String]) -> R
     let exchange = tempfile::tempdir().context("cannot create a temporary folder")?;
     fs::write(exchange.path().join("guest.sh"), include_str!("guest.sh")).context("cannot write guest.sh")?;
     fs::write(exchange.path().join("tests"), tests.join(" ")).context("cannot write the tests' names")?;
+    // The guest sees the host's files, and so the kernel's own modules.
+    fs::write(exchange.path().join("modules"), kernel.folder.as_os_str().as_encoded_bytes())
+        .context("cannot write where the modules are")?;
     for program in programs {
         let name = program.file_name().context("a program without a name")?;
         fs::copy(program, exchange.path().join(name)).with_context(|| format!("cannot copy {}", program.display()))?;
@@ -101,7 +104,7 @@ fn boot(kernel: &Kernel, initrd: &Path, exchange: &Path, console: &Path) -> Resu
     // One emulating thread: with several, QEMU 7.2 now and then goes on executing
     // a breakpoint that the kernel has removed from its code, for ever.
     qemu.args(["-accel", "tcg,thread=single", "-cpu", "max", "-smp", "2", "-m", "2G"])
-        .args(["-nographic", "-no-reboot", "-nic", "none"])
+        .args(["-nographic", "-no-reboot", "-nic", "none", "-device", "virtio-gpu-pci"])
         .arg("-kernel")
         .arg(&kernel.image)
         .arg("-initrd")

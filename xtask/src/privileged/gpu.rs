@@ -1,0 +1,138 @@
+//! GPU drivers: what a load asked of them is what was recorded.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use syscollect_merge::Session;
+use syscollect_model::{Event, Exporter, GpuJobEnd, Loss, RecorderSummary, SessionInfo, Tables, Time};
+use syscollect_playback::Recording;
+use syscollect_store::CaptureReader;
+
+use super::context::{Context, finish, number};
+use crate::report::Outcome;
+
+const FENCES: u64 = 100;
+
+/// Fences of vgem, made and signaled by system calls: each a job, each wait a slice.
+pub(crate) fn fences(context: &Context) -> Result<Outcome> {
+    if !Path::new("/dev/dri").exists() {
+        return Ok(Outcome::NotOffered("there is no /dev/dri: neither vgem nor a GPU".to_owned()));
+    }
+    let capture = context.path("fences.syscap");
+    let said = context.record(&capture, &["--gpu"], &["fences", &FENCES.to_string()])?;
+    let said = said.first().context("the load printed nothing")?;
+    let seen = Seen::of(&capture)?;
+    let jobs = seen.jobs("vgem");
+    ensure!(jobs.finished == FENCES, "{} fences of vgem came to their end, not {FENCES}: {seen:?}", jobs.finished);
+    ensure!(jobs.others == 0, "{} fences of vgem did not end well: {seen:?}", jobs.others);
+    ensure!(jobs.threads == FENCES, "{} fences name the thread that made them: {seen:?}", jobs.threads);
+    let waits = number(said, "waits")?;
+    ensure!(seen.waits == waits, "{} waits for fences, not {waits}: {seen:?}", seen.waits);
+    Ok(Outcome::Passed(format!("{FENCES} of {FENCES} fences made and signaled, {waits} of {waits} waits")))
+}
+
+/// Page flips of a virtual GPU: as many answers as commands, and its vertical blanks.
+pub(crate) fn virtio(context: &Context) -> Result<Outcome> {
+    if !Path::new("/sys/bus/virtio/drivers/virtio_gpu").exists() {
+        return Ok(Outcome::NotOffered("there is no virtual GPU".to_owned()));
+    }
+    if finish(Command::new("modetest").arg("-h")).is_err() {
+        return Ok(Outcome::Skipped("there is no modetest (package libdrm-tests)".to_owned()));
+    }
+    let capture = context.path("virtio.syscap");
+    let output = capture.to_string_lossy().into_owned();
+    let recorder = context.start(&capture, &["--gpu"])?;
+    // It flips until it is stopped.
+    let flipping = Command::new("timeout")
+        .args(["-s", "INT", "5", "modetest", "-M", "virtio_gpu", "-v", "-s"])
+        .arg(mode()?)
+        .output();
+    context.stop(recorder)?;
+    let flipping = flipping.with_context(|| format!("cannot run modetest for {output}"))?;
+    let said = String::from_utf8_lossy(&flipping.stderr).into_owned();
+    let seen = Seen::of(&capture)?;
+    let jobs = seen.jobs("virtio_gpu");
+    ensure!(jobs.finished > 0, "no command of the virtual GPU was answered: {seen:?}\n{said}");
+    ensure!(jobs.others == 0, "{} commands were not answered: {seen:?}", jobs.others);
+    Ok(Outcome::Passed(format!("{} commands, each answered; {} vertical blanks", jobs.finished, seen.frames)))
+}
+
+/// The first connector and its first mode, as modetest's -s takes them.
+fn mode() -> Result<String> {
+    let said = finish(Command::new("modetest").args(["-M", "virtio_gpu", "-c"]))?.stdout;
+    let id = said.lines().find(|line| line.contains("\tconnected")).and_then(|line| line.split('\t').next());
+    let mode = said.lines().find(|line| line.trim_start().starts_with("#0 "));
+    let mode = mode.and_then(|line| line.split_whitespace().nth(1));
+    let (id, mode) = id.zip(mode).with_context(|| format!("modetest lists no connector:\n{said}"))?;
+    Ok(format!("{id}:{mode}"))
+}
+
+/// What a capture tells of GPUs.
+#[derive(Debug, Default)]
+struct Seen {
+    /// By the name of their queue.
+    queues: BTreeMap<String, Jobs>,
+    waits: u64,
+    frames: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Jobs {
+    finished: u64,
+    others: u64,
+    /// Those that name the thread that handed them over.
+    threads: u64,
+}
+
+impl Seen {
+    fn of(capture: &Path) -> Result<Self> {
+        let mut seen = Self::default();
+        Session::open(CaptureReader::open(capture)?)?.play(&mut seen)?;
+        Ok(seen)
+    }
+
+    /// Of all queues whose name begins so.
+    fn jobs(&self, driver: &str) -> Jobs {
+        let queues = self.queues.iter().filter(|(name, _)| name.starts_with(driver));
+        queues.fold(Jobs::default(), |sum, (_, jobs)| Jobs {
+            finished: sum.finished + jobs.finished,
+            others: sum.others + jobs.others,
+            threads: sum.threads + jobs.threads,
+        })
+    }
+}
+
+impl Exporter for Seen {
+    type Error = std::convert::Infallible;
+
+    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    fn event(&mut self, _: Time, event: &Event, tables: &Tables) -> Result<(), Self::Error> {
+        match event {
+            Event::GpuJob(track, job) => {
+                let name = tables.strings.get(tables.track(*track).name).to_owned();
+                let jobs = self.queues.entry(name).or_default();
+                match job.end {
+                    GpuJobEnd::Finished => jobs.finished += 1,
+                    _ => jobs.others += 1,
+                }
+                jobs.threads += u64::from(job.thread.is_some());
+            }
+            Event::SliceBegin(_, slice) => match tables.strings.get(slice.name) {
+                "waits for a fence" => self.waits += 1,
+                "vblank" => self.frames += 1,
+                _ => {}
+            },
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, _: &[Loss], _: Option<&RecorderSummary>, _: &Tables) -> Result<(), Self::Error> {
+        Ok(())
+    }
+}
