@@ -11,7 +11,7 @@ use crate::report::{Outcome, Report};
 use crate::{bpf, layouts, privileged, tidy, viewers, vm, windows};
 
 /// Seconds of fuzzing; enough to meet a mistake that is easy to meet.
-const FUZZ_SECONDS: u32 = 30;
+const FUZZ_SECONDS: u32 = 20;
 
 /// Runs every step, also after one that failed.
 pub(crate) fn run() -> Result<()> {
@@ -29,6 +29,9 @@ pub(crate) fn run() -> Result<()> {
     report.step("fuzz the capture reader", || fuzz("capture"));
     report.step("fuzz the reader of probes", || fuzz("probes"));
     report.step("fuzz the reader of Windows symbols", || fuzz("pdb"));
+    report.step("fuzz the reader of Windows traces", || fuzz("etl_buffers"));
+    report.step("fuzz what Windows records say", || fuzz("etl_payloads"));
+    report.step("fuzz the decompression of traces", || fuzz("xpress"));
     privileged::steps(&mut report);
     report.step("other kernels", vm::step);
     report.finish("ci")
