@@ -9,7 +9,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::time::Duration;
 use syscollect_exporters::{
     FirefoxExporter, FirefoxOptions, FlamegraphExporter, FoldedExporter, PerfettoExporter, PprofExporter,
-    ProcessFilter, StackKind, StackOptions, TracyExporter,
+    ProcessFilter, StackKind, StackOptions, TracyExporter, TracyOptions,
 };
 use syscollect_model::{Event, Exporter, Loss, RecorderSummary, SessionInfo, SymbolTable, Tables, Time};
 use syscollect_playback::{Played, Recording, UnresolvedModule};
@@ -98,6 +98,8 @@ pub(crate) struct Selection {
     pub(crate) sched_markers: bool,
     /// The stacks of a picture.
     pub(crate) stacks: StackKind,
+    /// How a Tracy file is written.
+    pub(crate) tracy: TracyOptions,
 }
 
 impl Selection {
@@ -156,7 +158,7 @@ pub(crate) fn export<W: Write, R: Recording>(
             Ok((played, exporter.finish()?))
         }
         Format::Tracy => {
-            let exporter = TracyExporter::new(out).only(selection.process.clone());
+            let exporter = TracyExporter::new(out).only(selection.process.clone()).with(selection.tracy);
             let (played, exporter) = play(session, exporter, range, abandon, terminal)?;
             for cut in exporter.cuts() {
                 eprintln!("syscollect: not in the file: {cut}");

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc;
 use std::time::Duration;
-use syscollect_exporters::ProcessFilter;
+use syscollect_exporters::{ProcessFilter, TracyCompression, TracyLayout, TracyOptions};
 use syscollect_playback::{Played, Recording};
 
 const EXAMPLES: &str = "\
@@ -58,13 +58,22 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     to: Option<Duration>,
 
-    /// Only this process (by its id), or these (by name); not for .pftrace
+    /// Only this process (by its id), or these (by name)
     #[arg(long, value_name = "NAME|PID")]
     process: Option<ProcessFilter>,
 
     /// In a Firefox profile, each switch and wakeup as a marker with its stack: hundreds of megabytes
     #[arg(long)]
     sched_markers: bool,
+
+    /// In a Tracy file, what only viewers from this version on open: 0.13 (CPUs that woke threads, threads by process,
+    /// notes on GPU jobs) or 0.14 (importance of messages, too) [default: 0.11]
+    #[arg(long, value_name = "VERSION")]
+    tracy_layout: Option<TracyLayout>,
+
+    /// Compression of a Tracy file: lz4, or zstd, which makes it a third smaller and takes longer [default: lz4]
+    #[arg(long, value_name = "NAME")]
+    tracy_compression: Option<TracyCompression>,
 
     /// Replace the output if it exists
     #[arg(long)]
@@ -87,26 +96,24 @@ pub(crate) struct Request {
 impl Args {
     fn request(self) -> Result<Request, clap::Error> {
         let Self { captures, output, from, to, process, sched_markers, force, symbols, .. } = self;
+        let (layout, compression) = (self.tracy_layout, self.tracy_compression);
         let format = Format::of_output(&output, self.format).map_err(usage)?;
         if format == Format::Syscap {
             return Err(usage("a capture is exported from, not to; the output must be a viewer's file".into()));
         }
-        if process.is_some() && !format.takes_process() {
-            return Err(usage(
-                "--process is for .tracy, .json.gz, .json, .pb.gz, .svg and .folded; Perfetto shows the whole machine \
-                 and can search it"
-                    .into(),
-            ));
-        }
         if sched_markers && !matches!(format, Format::JsonGz | Format::Json) {
             return Err(usage("--sched-markers is for .json.gz and .json; the other viewers show all switches".into()));
+        }
+        if (layout.is_some() || compression.is_some()) && format != Format::Tracy {
+            return Err(usage("--tracy-layout and --tracy-compression are for .tracy".into()));
         }
         if let (Some(from), Some(to)) = (from, to)
             && from >= to
         {
             return Err(usage("--to must be later than --from".into()));
         }
-        let selection = Selection { from, to, process, sched_markers, ..Selection::default() };
+        let tracy = TracyOptions { layout: layout.unwrap_or_default(), compression: compression.unwrap_or_default() };
+        let selection = Selection { from, to, process, sched_markers, tracy, ..Selection::default() };
         Ok(Request { captures, output, format, force, selection, symbols })
     }
 }
@@ -134,7 +141,9 @@ pub(crate) fn export(request: &Request) -> Result<ExitCode> {
     let bytes = draft.file().metadata()?.len();
     let path = draft.publish(&target)?;
     let format = request.format;
-    let exported = Exported { path, format, bytes, played, losses: session.losses(), complete: session.is_complete() };
+    let layout = request.selection.tracy.layout;
+    let (losses, complete) = (session.losses(), session.is_complete());
+    let exported = Exported { path, format, layout, bytes, played, losses, complete };
     eprint!("{}", summary::export_text(&exported, terminal.style()));
     Ok(ExitCode::SUCCESS)
 }
@@ -162,4 +171,46 @@ fn write<W: Write>(
             false => error,
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    /// What the line asks for, or what is wrong with it.
+    fn request(line: &str) -> Result<Request, String> {
+        let parsed = Line::try_parse_from(line.split(' ')).map_err(|error| error.to_string())?;
+        parsed.args.request().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_tracy_file_is_for_every_viewer_unless_another_layout_is_asked_for() {
+        assert_eq!(request("export x.syscap -o x.tracy").unwrap().selection.tracy, TracyOptions::default());
+        let newer = request("export x.syscap -o x.tracy --tracy-layout 0.14").unwrap().selection.tracy;
+        assert_eq!(newer, TracyOptions { layout: TracyLayout::V0_14, ..TracyOptions::default() });
+        let reason = request("export x.syscap -o x.tracy --tracy-layout 0.12").err().unwrap();
+        assert!(reason.contains("0.11") && reason.contains("0.13") && reason.contains("0.14"), "{reason}");
+    }
+
+    #[cfg(feature = "zstd")]
+    #[test]
+    fn a_tracy_file_may_be_compressed_with_zstd() {
+        let tracy = request("export x.syscap -o x.tracy --tracy-compression zstd").unwrap().selection.tracy;
+        assert_eq!(tracy.compression, TracyCompression::Zstd);
+    }
+
+    #[test]
+    fn options_of_tracy_files_are_for_tracy_files() {
+        for option in ["--tracy-layout 0.13", "--tracy-compression lz4"] {
+            let reason = request(&format!("export x.syscap -o x.pftrace {option}")).err().unwrap();
+            assert!(reason.contains("are for .tracy"), "{reason}");
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 use std::path::Path;
+use syscollect_exporters::TracyLayout;
 
 /// A format that a recording is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -74,11 +75,11 @@ impl Format {
         }
     }
 
-    /// How to look at a finished file.
-    pub(crate) fn how_to_open(self, path: &Path) -> String {
+    /// How to look at a finished file; one for Tracy is of that layout.
+    pub(crate) fn how_to_open(self, path: &Path, layout: TracyLayout) -> String {
         match self {
             Self::Pftrace => format!("open https://ui.perfetto.dev and drop {} into it", path.display()),
-            Self::Tracy => format!("open {} in the Tracy Profiler, 0.11 or newer", path.display()),
+            Self::Tracy => format!("open {} in the Tracy Profiler, {layout} or newer", path.display()),
             Self::JsonGz | Self::Json => {
                 format!("open https://profiler.firefox.com and drop {} into it", path.display())
             }

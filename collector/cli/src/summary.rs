@@ -4,6 +4,7 @@ use crate::format::Format;
 use crate::terminal::{Style, bytes, duration, grouped};
 use std::fmt::Write;
 use std::path::PathBuf;
+use syscollect_exporters::TracyLayout;
 use syscollect_model::{Loss, LossCause, RecorderSummary};
 use syscollect_playback::Played;
 use syscollect_store::{LaneKind, LaneLoss};
@@ -71,7 +72,7 @@ pub(crate) fn text(outcome: &Outcome, style: Style) -> String {
         duration(recorder.startup_ns)
     );
     if let Some((path, format)) = &outcome.output {
-        let _ = writeln!(text, "Look at it: {}", format.how_to_open(path));
+        let _ = writeln!(text, "Look at it: {}", format.how_to_open(path, TracyLayout::default()));
     }
     text
 }
@@ -135,6 +136,8 @@ pub(crate) struct Exported<'a> {
     pub(crate) path: PathBuf,
     /// Its format.
     pub(crate) format: Format,
+    /// Which viewers a Tracy file is for.
+    pub(crate) layout: TracyLayout,
     /// Its size in bytes.
     pub(crate) bytes: u64,
     /// What was played into it.
@@ -147,7 +150,7 @@ pub(crate) struct Exported<'a> {
 
 /// The summary of an export.
 pub(crate) fn export_text(exported: &Exported<'_>, style: Style) -> String {
-    let Exported { path, format, bytes: size, played, losses, complete } = exported;
+    let Exported { path, format, layout, bytes: size, played, losses, complete } = exported;
     let mut text = format!("Wrote {}: {}, {} events\n", path.display(), bytes(*size), grouped(played.events));
     if played.events == 0 {
         text.push_str("Nothing is in the capture, or in the part that was asked for: the file is whole, and empty\n");
@@ -168,7 +171,7 @@ pub(crate) fn export_text(exported: &Exported<'_>, style: Style) -> String {
         let line = loss_text(&loss.lane, loss.cpu, loss.cause.name(), loss.count);
         text.push_str(&(style.alarm(&format!("    {line}")) + "\n"));
     }
-    let _ = writeln!(text, "Look at it: {}", format.how_to_open(path));
+    let _ = writeln!(text, "Look at it: {}", format.how_to_open(path, *layout));
     text
 }
 

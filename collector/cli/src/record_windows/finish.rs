@@ -9,8 +9,9 @@ use crate::source::Source;
 use crate::summary::{self, Exported};
 use crate::symbols::SymbolOptions;
 use crate::terminal::{Style, Terminal, bytes};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use std::path::Path;
+use syscollect_exporters::TracyLayout;
 use syscollect_playback::Recording;
 use syscollect_windows::Counts;
 
@@ -24,8 +25,11 @@ pub(super) fn losses(counts: &Counts, style: Style) -> bool {
 /// Exports, if that is wanted, and gives the files their names. Whatever fails, the raw trace is kept.
 pub(super) fn finish(place: &Place, abandon: &Abandon, terminal: &Terminal) -> Result<()> {
     let raw = place.recorded()?;
+    let size = raw.file().metadata()?.len();
+    if size == 0 {
+        bail!("Windows wrote nothing into {}; it was removed", raw.path().display());
+    }
     let Some((target, format)) = &place.export else {
-        let size = raw.file().metadata()?.len();
         let path = raw.publish(&place.raw)?;
         eprintln!("Wrote {0}: {1}\nExport it: syscollect export {0} -o FILE.pftrace", path.display(), bytes(size));
         return Ok(());
@@ -54,7 +58,8 @@ fn export(raw: &Path, (target, format): (&Target, Format), abandon: &Abandon, te
         .with_context(|| format!("cannot export to {}", target.path().display()))?;
     let bytes = draft.file().metadata()?.len();
     let path = draft.publish(target)?;
-    let exported = Exported { path, format, bytes, played, losses: source.losses(), complete: source.is_complete() };
+    let (losses, complete) = (source.losses(), source.is_complete());
+    let exported = Exported { path, format, layout: TracyLayout::default(), bytes, played, losses, complete };
     eprint!("{}", summary::export_text(&exported, terminal.style()));
     Ok(())
 }
