@@ -33,6 +33,7 @@ mod image;
 mod path;
 mod pdb;
 mod request;
+mod room;
 mod scopes;
 mod server;
 mod source;

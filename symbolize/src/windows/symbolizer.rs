@@ -2,10 +2,11 @@
 
 use super::find;
 use super::identity::{PdbIdentity, file_name, image_key};
+use super::room::Room;
 use super::server::{Refusal, Servers};
 use super::{Image, ImageRequest, Pdb, Place, SymbolPath};
 use std::collections::HashSet;
-use std::fs::File;
+use std::fs::{self, File};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,6 +20,9 @@ pub(crate) const STACK_BYTES: usize = 64 << 20;
 
 /// Files that servers are asked for at the same time.
 const DOWNLOADS: usize = 8;
+
+/// Files that are in memory at the same time have no more bytes than this, or there is only one.
+const TOGETHER_BYTES: u64 = 1 << 30;
 
 /// How naming goes about it.
 #[derive(Clone, Debug)]
@@ -42,12 +46,13 @@ impl Default for Options {
 pub struct WindowsSymbolizer {
     options: Options,
     servers: Servers,
+    room: Room,
 }
 
 impl WindowsSymbolizer {
     /// Looks for symbol files as the options say.
     pub fn new(options: Options) -> Self {
-        Self { options, servers: Servers::default() }
+        Self { options, servers: Servers::default(), room: Room::new(TOGETHER_BYTES) }
     }
 
     /// Names several modules on all CPUs; the tables are in the order of the requests.
@@ -132,6 +137,8 @@ impl Search<'_> {
             return None;
         };
         let (path, pdb) = self.local_pdb(name, identity).or_else(|| self.served_pdb(name, identity))?;
+        let length = fs::metadata(&path).map_or(u64::MAX, |data| data.len());
+        let _room = self.symbolizer.room.take(length);
         match pdb.name(&self.request.offsets) {
             Ok(names) => {
                 if !names.note.is_empty() {
@@ -227,7 +234,9 @@ impl Search<'_> {
 
     fn open_image(&self, path: &Path) -> Result<Image, String> {
         let limit = self.symbolizer.options.file_bytes_max;
-        Image::read(find::open(path, limit)?, limit).map_err(|error| error.to_string())
+        let file = find::open(path, limit)?;
+        let _room = self.symbolizer.room.take(file.metadata().map_or(u64::MAX, |data| data.len()));
+        Image::read(file, limit).map_err(|error| error.to_string())
     }
 
     /// All directories to look into, the image's own one last.
