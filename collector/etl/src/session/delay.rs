@@ -1,6 +1,6 @@
 //! Events that wait for what is said of them later.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 /// Holds items back for a while, in order of time.
@@ -9,15 +9,21 @@ use std::collections::{BinaryHeap, VecDeque};
 ///   number until it leaves.
 /// - [`insert`](Self::insert) takes what happened a little earlier and became
 ///   known only now. What is older than what has left is moved to that moment.
-/// - [`pop`](Self::pop) gives what is older than the window, or more than fits.
+/// - [`front`](Self::front) shows what is older than the window, or more than fits,
+///   and [`remove_front`](Self::remove_front) lets it go.
 ///
-/// Times that come out never fall. Memory is bounded by the limit.
+/// Times that come out never fall. Memory is bounded by the limit. Items are never
+/// moved while they wait.
 #[derive(Debug)]
 pub(super) struct Delay<T> {
     items: VecDeque<(u64, T)>,
     /// The number of the first of `items`.
     first: u64,
-    early: BinaryHeap<Early<T>>,
+    /// Time, then what comes first at that time, then what came first; and where it is kept.
+    early: BinaryHeap<Reverse<(u64, u8, u64, usize)>>,
+    kept: Vec<Option<T>>,
+    /// Free places of `kept`.
+    free: Vec<usize>,
     inserted: u64,
     window: u64,
     limit: usize,
@@ -25,19 +31,11 @@ pub(super) struct Delay<T> {
     newest: u64,
 }
 
-/// An item of the heap, the earliest on top.
-#[derive(Debug)]
-struct Early<T> {
-    /// Time, then what comes first at that time, then what came first.
-    key: (u64, u8, u64),
-    item: T,
-}
-
 impl<T> Delay<T> {
     /// Holds items for `window`, and at most `limit` of them.
     pub(super) fn new(window: u64, limit: usize) -> Self {
-        let (items, early) = (VecDeque::new(), BinaryHeap::new());
-        Self { items, first: 0, early, inserted: 0, window, limit, left: 0, newest: 0 }
+        let (items, early, kept, free) = Default::default();
+        Self { items, first: 0, early, kept, free, inserted: 0, window, limit, left: 0, newest: 0 }
     }
 
     /// Adds what happens at `now`, and gives its number. Time does not go back here.
@@ -51,8 +49,13 @@ impl<T> Delay<T> {
     /// Adds what happened at `time`; of one time, lower ranks come first.
     pub(super) fn insert(&mut self, time: u64, rank: u8, item: T) {
         let time = time.clamp(self.left, self.newest.max(self.left));
+        let place = self.free.pop().unwrap_or(self.kept.len());
+        match self.kept.get_mut(place) {
+            Some(free) => *free = Some(item),
+            None => self.kept.push(Some(item)),
+        }
         self.inserted += 1;
-        self.early.push(Early { key: (time, rank, self.inserted), item });
+        self.early.push(Reverse((time, rank, self.inserted, place)));
     }
 
     /// Time goes on.
@@ -66,12 +69,6 @@ impl<T> Delay<T> {
         self.left
     }
 
-    /// The number that the next item gets.
-    #[inline]
-    pub(super) fn next_number(&self) -> u64 {
-        self.first + self.items.len() as u64
-    }
-
     /// The item of that number, if it is still here.
     #[inline]
     pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut T> {
@@ -79,49 +76,52 @@ impl<T> Delay<T> {
         self.items.get_mut(index).map(|(_, item)| item)
     }
 
+    /// The next item's time, and whether it is one of the inserted.
+    #[inline]
+    fn next(&self) -> Option<(u64, bool)> {
+        let queued = self.items.front().map(|(time, _)| *time);
+        match (queued, self.early.peek()) {
+            (None, None) => None,
+            (Some(queued), None) => Some((queued, false)),
+            (queued, Some(Reverse((early, ..)))) => {
+                let is_early = queued.is_none_or(|queued| *early <= queued);
+                Some((if is_early { Some(*early) } else { queued }?, is_early))
+            }
+        }
+    }
+
     /// The next item that has waited long enough; with `all`, whatever is next.
     #[inline]
-    pub(super) fn pop(&mut self, all: bool) -> Option<(u64, T)> {
-        let due = self.newest.saturating_sub(self.window);
-        let overfull = all || self.items.len() + self.early.len() > self.limit;
-        let queued = self.items.front().map(|(time, _)| *time);
-        let early = self.early.peek().map(|early| early.key.0);
-        let is_early = match (queued, early) {
-            (None, None) => return None,
-            (Some(queued), Some(early)) => early <= queued,
-            (queued, _) => queued.is_none(),
-        };
-        let time = if is_early { early } else { queued }?;
-        if time >= due && !overfull {
+    pub(super) fn front(&mut self, all: bool) -> Option<(u64, &mut T)> {
+        let (time, is_early) = self.next()?;
+        let is_due = time < self.newest.saturating_sub(self.window);
+        if !is_due && !all && self.items.len() + self.early.len() <= self.limit {
             return None;
         }
         self.left = time;
         if is_early {
-            return self.early.pop().map(|early| (time, early.item));
+            let Reverse((.., place)) = self.early.peek()?;
+            return self.kept[*place].as_mut().map(|item| (time, item));
         }
-        self.first += 1;
-        self.items.pop_front()
+        self.items.front_mut().map(|(time, item)| (*time, item))
     }
-}
 
-impl<T> PartialEq for Early<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.key == other.key
-    }
-}
-
-impl<T> Eq for Early<T> {}
-
-impl<T> PartialOrd for Early<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T> Ord for Early<T> {
-    /// Reversed: the heap has the greatest on top.
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.key.cmp(&self.key)
+    /// Lets the item go that [`Self::front`] showed.
+    #[inline]
+    pub(super) fn remove_front(&mut self) {
+        match self.next() {
+            Some((_, false)) => {
+                self.first += 1;
+                self.items.pop_front();
+            }
+            Some((_, true)) => {
+                if let Some(Reverse((.., place))) = self.early.pop() {
+                    self.kept[place] = None;
+                    self.free.push(place);
+                }
+            }
+            None => {}
+        }
     }
 }
 
@@ -130,8 +130,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn drain(delay: &mut Delay<&'static str>, all: bool) -> Vec<(u64, &'static str)> {
-        std::iter::from_fn(|| delay.pop(all)).collect()
+    fn pop<T: Copy>(delay: &mut Delay<T>, all: bool) -> Option<(u64, T)> {
+        let front = delay.front(all).map(|(time, item)| (time, *item))?;
+        delay.remove_front();
+        Some(front)
+    }
+
+    fn drain<T: Copy>(delay: &mut Delay<T>, all: bool) -> Vec<(u64, T)> {
+        std::iter::from_fn(|| pop(delay, all)).collect()
     }
 
     #[test]
@@ -178,9 +184,9 @@ mod tests {
                     Some(back) => delay.insert(now.saturating_sub(*back), 0, ()),
                     None => { delay.push(now, ()); }
                 }
-                out.extend(std::iter::from_fn(|| delay.pop(false)).map(|(time, ())| time));
+                out.extend(drain(&mut delay, false).into_iter().map(|(time, ())| time));
             }
-            out.extend(std::iter::from_fn(|| delay.pop(true)).map(|(time, ())| time));
+            out.extend(drain(&mut delay, true).into_iter().map(|(time, ())| time));
             prop_assert_eq!(out.len(), steps.len());
             prop_assert!(out.is_sorted());
         }

@@ -123,6 +123,7 @@ impl<E: Exporter> Player<'_, E> {
     }
 
     pub(super) fn disk_io(&mut self, record: &Record<'_>, io: &DiskIo) -> (u32, Target) {
+        let file = self.file(io.file);
         let words = &mut self.intervals;
         let strings = &mut self.tables.strings;
         let track = *words.disks.entry(io.disk).or_insert_with(|| strings.intern(&format!("Disk {}", io.disk)));
@@ -131,7 +132,7 @@ impl<E: Exporter> Player<'_, E> {
             _ => vec![
                 field(words.bytes, Value::Bytes(io.size.into())),
                 field(words.offset, Value::Address(io.offset)),
-                field(words.file, Value::Address(io.file)),
+                field(words.file, file),
             ],
         };
         let name = match io.kind {
@@ -145,12 +146,21 @@ impl<E: Exporter> Player<'_, E> {
         (io.tid.unwrap_or(ANY_THREAD), Target::Nothing)
     }
 
+    /// A file by its name, or by its key where nothing names it.
+    fn file(&mut self, file: u64) -> Value {
+        match self.files.get(file, self.at) {
+            Some(path) => Value::String(self.tables.strings.intern(path)),
+            None => Value::Address(file),
+        }
+    }
+
     /// A page that had to be read. Its stack names the time alone.
     pub(super) fn hard_fault(&mut self, fault: &HardFault) -> (u32, Target) {
+        let file = self.file(fault.file);
         let words = &self.intervals;
         let fields = vec![
             field(words.address, Value::Address(fault.address)),
-            field(words.file, Value::Address(fault.file)),
+            field(words.file, file),
             field(words.offset, Value::Address(fault.offset)),
             field(words.bytes, Value::Bytes(fault.size.into())),
         ];

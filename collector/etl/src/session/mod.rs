@@ -25,6 +25,7 @@ mod code;
 mod context;
 mod delay;
 mod facts;
+mod files;
 mod gpu;
 mod images;
 mod intervals;
@@ -47,6 +48,7 @@ use crate::file::{FileError, Statistics, Trace};
 use code::Code;
 use context::Tracks;
 use facts::{losses, session_info};
+use files::Files;
 use gpu::Topology;
 use images::Images;
 use lives::History;
@@ -86,6 +88,7 @@ pub struct Session {
     history: History,
     code: Code,
     keys: StackKeys,
+    files: Files,
     topology: Topology,
     /// Tracks that an earlier play made.
     tracks: Tracks,
@@ -125,6 +128,7 @@ impl Session {
         let mut tables = Tables::default();
         let history = History::new(std::mem::take(&mut survey.lives), &mut tables, &clock);
         survey.keys.seal();
+        survey.files.seal(|path| survey.machine.with_drive(path));
         let mut info = session_info(trace.headers(), &survey.machine, survey.has_stacks);
         info.clock_pairs = clock.pairs().to_vec();
         let mut images = std::mem::take(&mut survey.images);
@@ -141,6 +145,7 @@ impl Session {
             history,
             code,
             keys: survey.keys,
+            files: survey.files,
             topology: survey.topology,
             tracks: Tracks::default(),
             found: FxHashMap::default(),

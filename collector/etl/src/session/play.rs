@@ -4,6 +4,7 @@ use super::Session;
 use super::code::{Code, StackParts};
 use super::context::Tracks;
 use super::delay::Delay;
+use super::files::Files;
 use super::gpu::Gpu;
 use super::intervals::Intervals;
 use super::kinds::{Counts, Kind};
@@ -15,7 +16,9 @@ use super::words::Reasons;
 use crate::payload::{self, Payload};
 use crate::{Class, Record};
 use std::ops::Range;
-use syscollect_model::{Event, Exporter, Scope, Slice, StringId, Tables, ThreadId, Ticks, Time, TimeCursor, TrackKind};
+use syscollect_model::{
+    Event, Exporter, Scope, Slice, StackId, StringId, Tables, ThreadId, Ticks, Time, TimeCursor, TrackKind,
+};
 use syscollect_playback::{Output, Played, ThreadIds};
 
 /// How long events wait for their stacks: nearly all come within a millisecond,
@@ -100,12 +103,48 @@ pub(super) struct Words {
     pub(super) switch: StringId,
 }
 
+/// The exporter, and what it was given.
+pub(super) struct WayOut<'a, E> {
+    output: Output<'a, E>,
+    counts: Counts,
+    first: Option<Time>,
+    last: Time,
+}
+
+impl<E: Exporter> WayOut<'_, E> {
+    #[inline]
+    fn emit(&mut self, time: Time, kind: Option<Kind>, event: &Event, tables: &Tables) -> Result<(), E::Error> {
+        if let Some(kind) = kind.filter(|_| self.output.covers(time)) {
+            self.counts.add(kind);
+            self.first.get_or_insert(time);
+            self.last = time;
+        }
+        self.output.emit(time, event, tables)
+    }
+}
+
+impl Slot {
+    /// The stack that was told of it, or at least the address.
+    #[inline]
+    fn stack(&self, code: &mut Code, tables: &mut Tables) -> Option<StackId> {
+        if !self.stack.is_empty() {
+            return code.stack(self.stack, self.pid, self.at, tables);
+        }
+        if self.address == 0 {
+            return None;
+        }
+        let parts = StackParts { kernel: Some(code.lists.intern(&[self.address])), user: None };
+        code.stack(parts, self.pid, self.at, tables)
+    }
+}
+
 /// A session on its way into an exporter.
 pub(super) struct Player<'a, E> {
-    output: Output<'a, E>,
+    way_out: WayOut<'a, E>,
     pub(super) tables: &'a mut Tables,
     pub(super) code: &'a mut Code,
     pub(super) keys: &'a StackKeys,
+    pub(super) files: &'a Files,
     pub(super) tracks: &'a mut Tracks,
     pub(super) found: &'a mut rustc_hash::FxHashMap<u32, ThreadId>,
     pub(super) clock: TimeCursor<'a>,
@@ -122,13 +161,10 @@ pub(super) struct Player<'a, E> {
     pub(super) gpu: Gpu,
     pub(super) provider_names: ProviderNames,
     pub(super) told: Vec<(Option<Kind>, Time, Event)>,
-    counts: Counts,
     pub(super) stacks: StackFacts,
     /// Room for the addresses of one stack.
     pub(super) addresses: Vec<u64>,
     pub(super) undecodable: u64,
-    first: Option<Time>,
-    last: Time,
     pub(super) now: Time,
     /// Raw time of the present record.
     pub(super) at: u64,
@@ -153,7 +189,12 @@ impl<'a, E: Exporter> Player<'a, E> {
         let found = session.found.iter().map(|(tid, thread)| (*tid, *thread));
         found.chain(session.history.initial.iter().copied()).for_each(|(tid, thread)| threads.bind(tid, thread));
         let mut player = Self {
-            output: Output::new(exporter, range),
+            way_out: WayOut {
+                output: Output::new(exporter, range),
+                counts: Counts::default(),
+                first: None,
+                last: Time(0),
+            },
             reasons: Reasons::new(strings),
             intervals: Intervals::new(strings),
             gpu: Gpu::new(session.topology.clone()),
@@ -162,6 +203,7 @@ impl<'a, E: Exporter> Player<'a, E> {
             tables: &mut session.tables,
             code: &mut session.code,
             keys: &session.keys,
+            files: &session.files,
             tracks: &mut session.tracks,
             found: &mut session.found,
             clock: session.clock.cursor(),
@@ -173,12 +215,9 @@ impl<'a, E: Exporter> Player<'a, E> {
             recent: Recent::new(MOST_RECENT),
             has_stacks: session.has_stacks,
             told: Vec::new(),
-            counts: Counts::default(),
             stacks: StackFacts::default(),
             addresses: Vec::new(),
             undecodable: 0,
-            first: None,
-            last: Time(0),
             now: Time(0),
             at: 0,
         };
@@ -195,13 +234,13 @@ impl<'a, E: Exporter> Player<'a, E> {
 
     fn played(self, records: u64) -> (Played, StackFacts, u64) {
         let events_by_type: std::collections::BTreeMap<_, _> =
-            self.counts.named().map(|(name, count)| (name.to_owned(), count)).collect();
+            self.way_out.counts.named().map(|(name, count)| (name.to_owned(), count)).collect();
         let played = Played {
             records,
             events: events_by_type.values().sum(),
             events_by_type,
-            first: self.first,
-            last: self.first.map(|_| self.last),
+            first: self.way_out.first,
+            last: self.way_out.first.map(|_| self.way_out.last),
             missing_stacks: self.stacks.records - self.stacks.matched,
             ..Played::default()
         };
@@ -336,40 +375,25 @@ impl<'a, E: Exporter> Player<'a, E> {
     /// Lets go what has waited long enough.
     #[inline]
     fn flush(&mut self, all: bool) -> Result<(), E::Error> {
-        while let Some((time, slot)) = self.delay.pop(all) {
-            self.emit(Time(time), slot)?;
+        let Self { delay, code, tables, tracks, words, way_out, .. } = self;
+        while let Some((time, slot)) = delay.front(all) {
+            let stack = slot.stack(code, tables);
+            match &mut slot.event {
+                Pending::Event(event) => {
+                    set_stack(event, stack);
+                    way_out.emit(Time(time), slot.kind, event, tables)?;
+                }
+                Pending::Resumed(thread) if stack.is_some() => {
+                    let kind = (Scope::Thread(*thread), words.events, TrackKind::Slices);
+                    let slice = Slice { stack, category: Some(words.switch), ..Slice::named(words.resumed) };
+                    let event = Event::Instant(tracks.get(tables, kind, 0), slice);
+                    way_out.emit(Time(time), None, &event, tables)?;
+                }
+                Pending::Resumed(_) => {}
+            }
+            delay.remove_front();
         }
         Ok(())
-    }
-
-    #[inline]
-    fn emit(&mut self, time: Time, slot: Slot) -> Result<(), E::Error> {
-        let stack = match slot.stack.is_empty() {
-            true if slot.address == 0 => None,
-            true => {
-                let parts = StackParts { kernel: Some(self.code.lists.intern(&[slot.address])), user: None };
-                self.code.stack(parts, slot.pid, slot.at, self.tables)
-            }
-            false => self.code.stack(slot.stack, slot.pid, slot.at, self.tables),
-        };
-        let event = match (slot.event, stack) {
-            (Pending::Event(mut event), stack) => {
-                set_stack(&mut event, stack);
-                event
-            }
-            (Pending::Resumed(_), None) => return Ok(()),
-            (Pending::Resumed(thread), stack) => {
-                let track = self.track(Scope::Thread(thread), self.words.events, 0);
-                let category = Some(self.words.switch);
-                Event::Instant(track, Slice { stack, category, ..Slice::named(self.words.resumed) })
-            }
-        };
-        if let Some(kind) = slot.kind.filter(|_| self.output.covers(time)) {
-            self.counts.add(kind);
-            self.first.get_or_insert(time);
-            self.last = time;
-        }
-        self.output.emit(time, &event, self.tables)
     }
 
     /// A track of slices; `row` tells apart those of one name.
@@ -405,7 +429,7 @@ impl<'a, E: Exporter> Player<'a, E> {
 
 /// Gives an event its stack, if it can have one.
 #[inline]
-fn set_stack(event: &mut Event, stack: Option<syscollect_model::StackId>) {
+fn set_stack(event: &mut Event, stack: Option<StackId>) {
     match event {
         Event::Switch(switch) => switch.off_cpu.stack = stack,
         Event::Sample(sample) => sample.stack = stack,

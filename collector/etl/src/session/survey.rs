@@ -3,6 +3,7 @@
 use super::address_lists::{AddressLists, ListId};
 use super::code::Code;
 use super::facts::EventCounts;
+use super::files::{FileChange, Files};
 use super::gpu::{Gpu, Topology};
 use super::images::{Identities, ImageAction, ImageRecord, Images, KERNEL_HALF, KERNEL_SPACE};
 use super::lives::{History, Life, LifeRecords, ProcessRecord, RenameRecord, ThreadRecord};
@@ -22,6 +23,7 @@ pub(super) struct Survey {
     pub(super) identities: Identities,
     pub(super) lists: AddressLists,
     pub(super) keys: StackKeys,
+    pub(super) files: Files,
     pub(super) seen: Seen,
     pub(super) machine: MachineFacts,
     pub(super) counts: EventCounts,
@@ -159,9 +161,26 @@ impl Survey {
             }
             Payload::Dpc(dpc) => self.routine(at, dpc.routine),
             Payload::Isr(isr) => self.routine(at, isr.routine),
-            Payload::DiskIo(_) | Payload::HardFault(_) => self.has_intervals = true,
+            Payload::DiskIo(io) => self.transfer(io.file),
+            Payload::HardFault(fault) => self.transfer(fault.file),
+            Payload::FileName(name) => {
+                let change = match record.class {
+                    Class::Kernel { opcode: 35, .. } => FileChange::Deleted,
+                    Class::Kernel { opcode: 36, .. } => FileChange::There,
+                    _ => FileChange::Created,
+                };
+                if self.files.wants(name.file, change) {
+                    self.files.name(name.file, at, change, name.path.to_string_lossy());
+                }
+            }
             payload => self.life(at, payload),
         }
+    }
+
+    /// Something is read or written, which takes time.
+    fn transfer(&mut self, file: u64) {
+        self.has_intervals = true;
+        self.files.reference(file);
     }
 
     /// A routine of the kernel that takes time.
