@@ -21,7 +21,7 @@ pub struct Machine {
     pub page_size: u32,
 }
 
-/// Model of one CPU (`SystemConfig` type 35, Windows 10 and later).
+/// Model of one CPU (MOF class `SystemConfig_V2_Processors`, of late versions of Windows 10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Processor<'a> {
     /// The CPU's number.
@@ -59,11 +59,10 @@ impl Machine {
 
 impl<'a> Processor<'a> {
     pub(super) fn decode(record: &Record<'a>) -> Option<Self> {
-        const NAME: usize = 64;
         let mut reader = Reader::new(record.payload, record.is_64_bit);
         let cpu = reader.u32()?;
         reader.skip(4)?;
-        Some(Self { cpu, mhz: reader.u32()?, name: reader.fixed_utf16(NAME)? })
+        Some(Self { cpu, mhz: reader.u32()?, name: reader.utf16() })
     }
 }
 

@@ -108,10 +108,9 @@ fn the_machine_says_its_cpus_and_memory() {
     let machine = Machine { mhz: 3_600, cpus: 8, memory_mib: 16_384, page_size: 4_096 };
     assert_eq!(decode(&bytes.kernel(CONFIGURATION, 10, 3)), Payload::Machine(machine));
     let mut model = Bytes::new(true).u32(3).u32(0).u32(3_600).utf16("A CPU @ 3.60GHz");
-    let needed = 12 + 2 * 64;
-    model.bytes.resize(needed, 0);
+    model.bytes.resize(12 + 2 * 64, 0);
     let Payload::Processor(processor) = decode(&model.kernel(CONFIGURATION, 35, 2)) else { panic!("no model") };
     assert_eq!((processor.cpu, processor.mhz), (3, 3_600));
     assert_eq!(processor.name.to_string_lossy(), "A CPU @ 3.60GHz");
-    is_malformed_when_shorter(&model.kernel(CONFIGURATION, 35, 2), needed);
+    is_malformed_when_shorter(&model.kernel(CONFIGURATION, 35, 2), 12);
 }

@@ -87,6 +87,8 @@ fn what_happens_to_an_image_is_told_apart() {
         [ImageChange::Unload, ImageChange::DataCollectionStart, ImageChange::DataCollectionEnd, ImageChange::Load];
     assert_eq!(changes, expected);
     assert_eq!(decode(&bytes.kernel(IMAGE, 33, 2)), Payload::Unknown);
+    // The kernel logs the loading of an image as an event of its process.
+    assert_eq!(decode(&bytes.kernel(PROCESS, 10, 3)), decode(&bytes.kernel(IMAGE, 10, 3)));
 }
 
 #[test]
