@@ -68,11 +68,12 @@ pub enum Error {
         /// What Windows said.
         status: Status,
     },
-    /// The file that was recorded cannot be read or written.
-    #[error("cannot {action} {}: {error}", path.display())]
+    /// The file that was recorded cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] syscollect_etl::file::FileError),
+    /// The file that was recorded cannot be added to.
+    #[error("cannot add the PDBs of images to {}: {error}", path.display())]
     File {
-        /// What was tried.
-        action: &'static str,
         /// The file.
         path: PathBuf,
         /// What the system said.

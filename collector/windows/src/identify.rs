@@ -16,18 +16,10 @@ use crate::images::{Image, Images};
 ///
 /// Where the file cannot be read, or not be added to; it is as it was then.
 pub fn identify(path: &Path, known: impl FnMut(&Image) -> Option<Identity>) -> Result<usize, Error> {
-    let trace = Trace::open(&[path.to_path_buf()]).map_err(|error| Error::File {
-        action: "read",
-        path: path.into(),
-        error: std::io::Error::other(error),
-    })?;
+    let trace = Trace::open(&[path.to_path_buf()])?;
     let records = Images::of(&trace).records(known);
     if let Some(header) = trace.headers().first() {
-        append(path, header, &records).map_err(|error| Error::File {
-            action: "add the PDBs of images to",
-            path: path.into(),
-            error,
-        })?;
+        append(path, header, &records).map_err(|error| Error::File { path: path.into(), error })?;
     }
     Ok(records.len())
 }

@@ -38,7 +38,7 @@ pub(crate) fn run(args: Args, _program_start: Instant) -> Result<ExitCode> {
     let place = Place::choose(&options)?;
     let (sender, happenings) = mpsc::channel();
     let abandon = signals::watch(sender.clone())?;
-    let path = place.begin()?;
+    let path = place.begin(options.force)?;
     let recorded = record(&options, &path, &terminal, |session| {
         watch::launch(&options.command, sender)?;
         let progress = || progress(session);
@@ -69,15 +69,9 @@ fn record(
     let here = system::place();
     let session = Session::start(&etw, &Plan::new(&wanted(options, path), here), here.pid)?;
     session.notes().iter().for_each(|note| eprintln!("syscollect: {note}"));
-    let images = ImageWatch::start(here.pid);
+    let images = ImageWatch::start(here.pid).inspect_err(|note| eprintln!("syscollect: {note}"));
     let ended = wait(&session);
-    let seen = match images {
-        Ok(images) => images.stop(),
-        Err(note) => {
-            eprintln!("syscollect: {note}");
-            Default::default()
-        }
-    };
+    let seen = images.map(ImageWatch::stop).unwrap_or_default();
     let counts = session.stop()?;
     let ended = ended?;
     let _busy = terminal.busy("reading images");

@@ -3,7 +3,7 @@
 use super::options::Options;
 use crate::format::Format;
 use crate::output::{Draft, Target};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use syscollect_windows::system::local_time;
@@ -39,7 +39,21 @@ impl Place {
 
     /// Makes the file that Windows will write, and says where it is. Windows opens it
     /// by its name, for which nobody else may hold it.
-    pub(super) fn begin(&self) -> Result<PathBuf> {
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be made, or an unfinished recording lies there.
+    pub(super) fn begin(&self, force: bool) -> Result<PathBuf> {
+        let path = self.raw.path().with_file_name(self.partial());
+        if force && path.is_file() {
+            std::fs::remove_file(&path).with_context(|| format!("cannot replace {}", path.display()))?;
+        } else if path.exists() {
+            bail!(
+                "{0} exists: a recording that was cut off, or one that still runs. Export it with syscollect export \
+                 {0} -o FILE.pftrace, remove it, or add --force to replace it",
+                path.display()
+            );
+        }
         let path = self.raw.draft_named(self.partial())?.keep();
         std::path::absolute(&path).with_context(|| format!("cannot tell the full path of {}", path.display()))
     }
