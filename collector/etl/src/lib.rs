@@ -16,3 +16,4 @@ pub mod session;
 
 pub use guid::Guid;
 pub use record::{Class, ExtendedItem, ExtendedItems, Record, Task};
+pub use session::{EtlError, Session};

@@ -58,7 +58,8 @@ pub struct Switch {
     pub cpu: u32,
     /// The thread that leaves the CPU; `None` where that was lost or is not yet known.
     pub previous: Option<ThreadId>,
-    /// Priority of the leaving thread, kernel numbering (lower runs first).
+    /// Priority of the leaving thread, in its kernel's own numbering: on Linux the
+    /// lower runs first, on Windows the higher.
     pub previous_priority: i32,
     /// Why the previous thread leaves.
     pub off_cpu: OffCpu,

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use syscollect_model::{
-    Event, Exporter, Loss, RecorderSummary, SessionInfo, StackId, Tables, ThreadId, Time, TrackId,
-};
+use syscollect_model::{Event, Exporter, Loss, RecorderSummary, SessionInfo, StackId, Tables, ThreadId, Time, TrackId};
 
 /// Checks order, rows and slices, and counts.
 #[derive(Debug, Default)]

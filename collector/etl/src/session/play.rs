@@ -24,6 +24,9 @@ use syscollect_playback::{Output, Played, ThreadIds};
 /// How long events wait for their stacks: nearly all come within a millisecond,
 /// those of a program's part when its thread returns from the kernel.
 pub(super) const WINDOW_NS: u64 = 500_000_000;
+/// A wait so long is found when its end is told: a little less than events are
+/// held, because its stack comes after its end.
+const LONGEST_WAIT_MS: u64 = 450;
 /// Events that wait at most, some hundred bytes each.
 const MOST_WAITING: usize = 1 << 16;
 /// Records among which a stack looks for its event.
@@ -155,6 +158,8 @@ pub(super) struct Player<'a, E> {
     pub(super) delay: Delay<Slot>,
     pub(super) recent: Recent<Target>,
     pub(super) has_stacks: bool,
+    /// Ticks after which the switch at which a thread left is taken to be on its way out.
+    pub(super) longest_wait: u64,
     pub(super) intervals: Intervals,
     pub(super) reasons: Reasons,
     pub(super) words: Words,
@@ -183,6 +188,7 @@ impl<'a, E: Exporter> Player<'a, E> {
             resumed: strings.intern("Running again"),
             switch: strings.intern("switch"),
         };
+        let ticks_per_second = session.clock.ticks_per_second() as u64;
         let window = if session.has_delays { WINDOW_NS } else { 0 };
         let mut threads = ThreadIds::default();
         threads.bind(0, Tables::IDLE_THREAD);
@@ -214,6 +220,7 @@ impl<'a, E: Exporter> Player<'a, E> {
             delay: Delay::new(window, MOST_WAITING),
             recent: Recent::new(MOST_RECENT),
             has_stacks: session.has_stacks,
+            longest_wait: ticks_per_second / 1000 * LONGEST_WAIT_MS,
             told: Vec::new(),
             stacks: StackFacts::default(),
             addresses: Vec::new(),
@@ -225,8 +232,9 @@ impl<'a, E: Exporter> Player<'a, E> {
         let mut records = 0;
         while let Some((_, record)) = merged.next() {
             records += 1;
-            player.record(&record);
+            player.go_to(record.timestamp);
             player.flush(false)?;
+            player.record(&record);
         }
         player.end()?;
         Ok(player.played(records))
@@ -312,12 +320,17 @@ impl<'a, E: Exporter> Player<'a, E> {
         self.delay.insert(time.0, rank, slot);
     }
 
+    /// Takes the steps up to a record, and goes to its time.
+    #[inline]
+    fn go_to(&mut self, at: u64) {
+        if self.steps.as_slice().first().is_some_and(|(step, _)| *step <= at) {
+            self.steps(at);
+        }
+        self.advance(at);
+    }
+
     #[inline]
     fn record(&mut self, record: &Record<'_>) {
-        if self.steps.as_slice().first().is_some_and(|(at, _)| *at <= record.timestamp) {
-            self.steps(record.timestamp);
-        }
-        self.advance(record.timestamp);
         let (tid, target) = match record.class {
             Class::Kernel { .. } | Class::Classic { .. } => match self.kernel(record) {
                 Some(subject) => subject,

@@ -76,7 +76,8 @@ impl<E: Exporter> Player<'_, E> {
             return Target::Nothing;
         }
         let left = self.thread_state(thread).left;
-        if self.delay.get_mut(left).is_some() {
+        let (at, longest) = (self.at, self.longest_wait);
+        if self.delay.get_mut(left).is_some_and(|slot| at.saturating_sub(slot.at) <= longest) {
             return Target::Slot(left);
         }
         if !self.has_stacks {
