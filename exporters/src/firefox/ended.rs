@@ -6,6 +6,7 @@ use super::threads::ThreadState;
 use crate::heap::PoolKey;
 use rustc_hash::FxHashMap;
 use serde_json::Value;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use syscollect_model::{ProcessId, Scope, SessionInfo, StringId, Tables, ThreadId, Time, TrackId};
 
@@ -36,6 +37,13 @@ pub(super) struct EndedThread {
     pub(super) life: (u64, Option<u64>),
 }
 
+impl EndedThread {
+    /// Its time on CPUs.
+    pub(super) fn cpu_ns(&self) -> u64 {
+        self.state.samples.iter().map(|row| row.cpu_ns).sum()
+    }
+}
+
 /// A counter with what the format says of it.
 pub(super) struct EndedCounter {
     pub(super) name: String,
@@ -62,8 +70,32 @@ impl Ids {
     }
 }
 
-/// The threads that have a state: process 0 first, then by process, each one's first thread first.
+/// The threads that have a state, in the order in which the viewer is to show them.
 pub(super) fn threads(
+    states: Vec<Option<Box<ThreadState>>>,
+    session: &SessionInfo,
+    span: Span,
+    tables: &Tables,
+) -> Vec<EndedThread> {
+    let mut list = named(states, session, span, tables);
+    busiest_first(&mut list);
+    list
+}
+
+/// Process 0, the machine, stands first, then processes and their threads by CPU time, each one's first thread first.
+fn busiest_first(list: &mut [EndedThread]) {
+    let mut sums: FxHashMap<ProcessId, u64> = FxHashMap::default();
+    for thread in &*list {
+        *sums.entry(thread.process).or_default() += thread.cpu_ns();
+    }
+    list.sort_by_cached_key(|thread| {
+        let sum = sums.get(&thread.process).copied().unwrap_or_default();
+        (!thread.machine, Reverse(sum), thread.process, !thread.main, Reverse(thread.cpu_ns()))
+    });
+}
+
+/// The threads with their ids, by process and in the order in which they were met.
+fn named(
     states: Vec<Option<Box<ThreadState>>>,
     session: &SessionInfo,
     span: Span,

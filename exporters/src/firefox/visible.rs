@@ -29,13 +29,14 @@ pub(super) fn say(meta: &mut Value, threads: &[EndedThread]) {
     let shows: Vec<Shows> = threads.iter().enumerate().map(|(index, thread)| shows(index, thread)).collect();
     let Choice { visible, selected } = choose(&shows);
     meta["initialVisibleThreads"] = json!(visible);
+    // By itself it would sort processes by what their first threads did.
+    meta["keepProfileThreadOrder"] = json!(true);
     meta["initialSelectedThreads"] = json!(selected.as_slice());
 }
 
 fn shows(index: usize, thread: &EndedThread) -> Shows {
     let marks = thread.state.markers.iter().filter(|marker| matches!(marker.data, MarkerData::Told(_))).count();
-    let cpu_ns = thread.state.samples.iter().map(|row| row.cpu_ns).sum();
-    Shows { cpu_ns, marks, always: index == 0 || thread.queue }
+    Shows { cpu_ns: thread.cpu_ns(), marks, always: index == 0 || thread.queue }
 }
 
 /// Threads by index.
