@@ -29,7 +29,7 @@ pub(super) fn say(meta: &mut Value, threads: &[EndedThread]) {
     let shows: Vec<Shows> = threads.iter().enumerate().map(|(index, thread)| shows(index, thread)).collect();
     let Choice { visible, selected } = choose(&shows);
     meta["initialVisibleThreads"] = json!(visible);
-    // By itself it would sort processes by what their first threads did.
+    // Threads by CPU time, not by name. (Processes it sorts by what their first threads did, whatever the file says.)
     meta["keepProfileThreadOrder"] = json!(true);
     meta["initialSelectedThreads"] = json!(selected.as_slice());
 }
