@@ -121,12 +121,13 @@ const SAMPLE: ClassicEvent = ClassicEvent { class: PERF_INFO, kind: 46 };
 const SWITCH: ClassicEvent = ClassicEvent { class: THREAD, kind: 36 };
 const READY: ClassicEvent = ClassicEvent { class: THREAD, kind: 50 };
 
-/// Queues, packets, vsync (keyword 1) and presents (0x8000000).
+/// Queues, packets, vsync (keyword 1), presents (0x8000000), and what they belong to:
+/// adapters, devices, contexts and hardware queues (0x800).
 const DXGKRNL: Provider = Provider {
     name: "Microsoft-Windows-DxgKrnl",
     guid: Guid::from_u128(0x802ec45a_1e99_4b83_9920_87c98277ba9d),
     level: 5,
-    keywords: 0x0800_0001,
+    keywords: 0x0800_0801,
     ids: &[],
     // Devices and contexts that exist already, without which packets belong to nobody.
     states: true,

@@ -8,7 +8,7 @@ pub(super) const MAX_FENCES: usize = 16;
 /// Characters kept of an engine's name.
 const MAX_NAME: usize = 64;
 
-/// Whether [`decode`] knows an event. Payloads of those that it does not decode are too short.
+/// Whether [`decode()`] knows an event. Payloads of those that it does not decode are too short.
 pub fn is_of_interest(id: u16) -> bool {
     matches!(id, 17 | 23..=32 | 116 | 166 | 168 | 175..=180 | 184 | 244 | 245 | 250 | 252 | 259 | 266 | 273 | 422..=424)
 }
