@@ -86,7 +86,8 @@ pub(super) fn threads(
 fn busiest_first(list: &mut [EndedThread]) {
     let mut sums: FxHashMap<ProcessId, u64> = FxHashMap::default();
     for thread in &*list {
-        *sums.entry(thread.process).or_default() += thread.cpu_ns();
+        let sum = sums.entry(thread.process).or_default();
+        *sum = sum.saturating_add(thread.cpu_ns());
     }
     list.sort_by_cached_key(|thread| {
         let sum = sums.get(&thread.process).copied().unwrap_or_default();

@@ -4,7 +4,7 @@ use super::checked::Checked;
 use super::etl;
 use std::time::{Duration, Instant};
 use syscollect_etl::session::Session;
-use syscollect_exporters::{FirefoxExporter, FirefoxOptions};
+use syscollect_exporters::{FirefoxExporter, FirefoxOptions, PerfettoExporter};
 use syscollect_playback::Recording;
 
 /// Bytes of each fixture that are played: enough for every kind of record, and
@@ -19,13 +19,15 @@ fn part(name: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Plays it into what checks and into a viewer's file; how many records came.
+/// Plays it into what checks and into a viewers' files; how many records came.
 fn play(bytes: Vec<u8>) -> u64 {
     let begin = Instant::now();
     let Ok(mut session) = Session::from_bytes(vec![bytes]) else { return 0 };
     let Ok(played) = session.play(&mut Checked::default());
     let mut firefox = FirefoxExporter::new(std::io::sink(), FirefoxOptions::default());
     session.play(&mut firefox).unwrap();
+    firefox.finish().unwrap();
+    session.play(&mut PerfettoExporter::new(std::io::sink())).unwrap();
     assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
     played.records
 }

@@ -139,16 +139,17 @@ fn a_thread_waits_and_the_stack_that_it_comes_back_with_is_the_one_it_left_with(
 }
 
 #[test]
-fn a_wait_longer_than_events_are_held_shows_its_stack_where_it_ends() {
+fn a_wait_longer_than_events_are_held_has_its_stack_and_one_that_began_before_shows_it_where_it_ends() {
     let mut logger = Logger::new(1).with_app();
     logger.switch(0, 10, 0, (2, 0), 101);
     logger.switch(0, 20, 101, (5, 15), 0);
     logger.switch(0, 900_020, 0, (2, 0), 101);
     logger.stack(0, 900_021, 900_020, (100, 101), &[DRIVER + 0x100, DRIVER + 0x200]);
-    logger.switch(0, 900_030, 101, (5, 15), 0);
+    logger.switch(0, 900_030, 101, (5, 15), 102);
+    logger.stack(0, 900_031, 900_030, (100, 102), &[DRIVER + 0x300, DRIVER + 0x400]);
     let mut session = logger.open();
     golden::check("etl_long_wait", &mut session);
-    assert_eq!((session.facts().stacks.records, session.facts().stacks.matched), (1, 1));
+    assert_eq!((session.facts().stacks.records, session.facts().stacks.matched), (2, 2));
 }
 
 #[test]

@@ -11,8 +11,10 @@
 //! and thread. So events wait ([`delay`]) for half a second, or until there are too
 //! many. The stack of a switch is that of the thread that comes back. A thread comes
 //! back with the stack that it left with, so it is given to the switch at which
-//! the thread left, as the model has it. Where that was too long ago, the stack is an
-//! instant of its own on the thread's track ("Running again"), at the time the thread runs again.
+//! the thread left, as the model has it. Where that is longer ago than events are
+//! held, it was looked for beforehand ([`long_waits`]); of a thread that was not seen
+//! to leave, the stack is an instant of its own on the thread's track ("Running again"),
+//! at the time it runs again.
 //!
 //! # Time
 //!
@@ -31,6 +33,7 @@ mod images;
 mod intervals;
 mod kinds;
 mod lives;
+mod long_waits;
 mod marks;
 mod names;
 mod play;
@@ -52,6 +55,7 @@ use files::Files;
 use gpu::Topology;
 use images::Images;
 use lives::History;
+use long_waits::{LongWaits, Search};
 use play::Player;
 use rustc_hash::FxHashMap;
 use stack_keys::StackKeys;
@@ -89,6 +93,7 @@ pub struct Session {
     code: Code,
     keys: StackKeys,
     files: Files,
+    long_waits: LongWaits,
     topology: Topology,
     /// Tracks that an earlier play made.
     tracks: Tracks,
@@ -135,6 +140,14 @@ impl Session {
         images.iter_mut().for_each(|image| survey.machine.with_drive(&mut image.path));
         let images = Images::new(images, &history.process_ends);
         let mut code = Code::new(images, &survey.identities, std::mem::take(&mut survey.lists));
+        let long_waits = match survey.has_stacks && survey.counts.switches() > 0 {
+            true => {
+                let longest = play::longest_wait(&clock);
+                let Code { lists, images, .. } = &mut code;
+                Search::new(lists, &survey.keys, images, longest).run(&trace)
+            }
+            false => LongWaits::default(),
+        };
         survey.seen.locate(&mut code, &survey.keys, &history, &tables);
         Ok(Self {
             losses: losses(trace.headers(), &statistics, 0),
@@ -146,6 +159,7 @@ impl Session {
             code,
             keys: survey.keys,
             files: survey.files,
+            long_waits,
             topology: survey.topology,
             tracks: Tracks::default(),
             found: FxHashMap::default(),

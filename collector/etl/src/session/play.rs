@@ -9,6 +9,7 @@ use super::gpu::Gpu;
 use super::intervals::Intervals;
 use super::kinds::{Counts, Kind};
 use super::lives::{Step, add_process, add_thread, unknown_name};
+use super::long_waits::LongWaits;
 use super::marks::ProviderNames;
 use super::recent::{ANY_THREAD, Recent};
 use super::stack_keys::StackKeys;
@@ -17,7 +18,7 @@ use crate::payload::{self, Payload};
 use crate::{Class, Record};
 use std::ops::Range;
 use syscollect_model::{
-    Event, Exporter, Scope, Slice, StackId, StringId, Tables, ThreadId, Ticks, Time, TimeCursor, TrackKind,
+    ClockMap, Event, Exporter, Scope, Slice, StackId, StringId, Tables, ThreadId, Ticks, Time, TimeCursor, TrackKind,
 };
 use syscollect_playback::{Output, Played, ThreadIds};
 
@@ -29,8 +30,15 @@ pub(super) const WINDOW_NS: u64 = 500_000_000;
 const LONGEST_WAIT_MS: u64 = 450;
 /// Events that wait at most, some hundred bytes each.
 const MOST_WAITING: usize = 1 << 16;
+/// Threads that nothing announced and that get a row.
+const MOST_UNANNOUNCED: usize = 1 << 16;
 /// Records among which a stack looks for its event.
 const MOST_RECENT: usize = 1 << 17;
+
+/// Ticks of a wait whose beginning cannot be reached at its end.
+pub(super) fn longest_wait(clock: &ClockMap) -> u64 {
+    (clock.ticks_per_second() / 1000.0) as u64 * LONGEST_WAIT_MS
+}
 
 /// An event on its way out.
 #[derive(Debug)]
@@ -94,6 +102,8 @@ pub(super) struct CpuState {
 pub(super) struct ThreadState {
     /// The number of the slot of the switch at which it left its CPU.
     pub(super) left: u64,
+    /// Its stack at that switch is known already.
+    pub(super) is_known: bool,
     pub(super) priority: i8,
     pub(super) cpu: u16,
 }
@@ -160,6 +170,7 @@ pub(super) struct Player<'a, E> {
     pub(super) has_stacks: bool,
     /// Ticks after which the switch at which a thread left is taken to be on its way out.
     pub(super) longest_wait: u64,
+    pub(super) long_waits: &'a LongWaits,
     pub(super) intervals: Intervals,
     pub(super) reasons: Reasons,
     pub(super) words: Words,
@@ -188,7 +199,6 @@ impl<'a, E: Exporter> Player<'a, E> {
             resumed: strings.intern("Running again"),
             switch: strings.intern("switch"),
         };
-        let ticks_per_second = session.clock.ticks_per_second() as u64;
         let window = if session.has_delays { WINDOW_NS } else { 0 };
         let mut threads = ThreadIds::default();
         threads.bind(0, Tables::IDLE_THREAD);
@@ -220,7 +230,8 @@ impl<'a, E: Exporter> Player<'a, E> {
             delay: Delay::new(window, MOST_WAITING),
             recent: Recent::new(MOST_RECENT),
             has_stacks: session.has_stacks,
-            longest_wait: ticks_per_second / 1000 * LONGEST_WAIT_MS,
+            longest_wait: longest_wait(&session.clock),
+            long_waits: &session.long_waits,
             told: Vec::new(),
             stacks: StackFacts::default(),
             addresses: Vec::new(),
@@ -425,6 +436,10 @@ impl<'a, E: Exporter> Player<'a, E> {
 
     #[cold]
     fn unannounced(&mut self, tid: u32) -> ThreadId {
+        // So many that only damage can name them: the rest is one thread.
+        if self.found.len() >= MOST_UNANNOUNCED && tid != ANY_THREAD {
+            return self.thread(ANY_THREAD);
+        }
         let process = add_process(self.tables, tid, &unknown_name(tid));
         let thread = add_thread(self.tables, tid, process);
         self.tables.threads[thread.index()].name = self.tables.process(process).name;

@@ -27,7 +27,7 @@ impl<E: Exporter> Player<'_, E> {
     pub(super) fn thread_state(&mut self, thread: ThreadId) -> &mut ThreadState {
         let index = thread.index();
         if self.thread_states.len() <= index {
-            let fresh = ThreadState { left: NOWHERE, priority: 0, cpu: 0 };
+            let fresh = ThreadState { left: NOWHERE, is_known: false, priority: 0, cpu: 0 };
             self.thread_states.resize((index + 1).next_power_of_two(), fresh);
         }
         &mut self.thread_states[index]
@@ -64,9 +64,20 @@ impl<E: Exporter> Player<'_, E> {
         let number = self.push(Some(Kind::Switch), Pending::Event(Event::Switch(event)), 0, 0);
         if !is_idle {
             let (priority, cpu) = (switch.old_priority, record.cpu);
-            *self.thread_state(previous) = ThreadState { left: number, priority, cpu };
+            let is_known = self.long_wait(switch.old_tid, number);
+            *self.thread_state(previous) = ThreadState { left: number, is_known, priority, cpu };
         }
         (switch.new_tid, self.resumed(switch.new_tid, next))
+    }
+
+    /// Gives the switch its stack now, if the thread will not be back soon.
+    #[inline]
+    fn long_wait(&mut self, tid: u32, number: u64) -> bool {
+        let Some((stack, pid)) = self.long_waits.get(tid, self.at) else { return false };
+        if let Some(slot) = self.delay.get_mut(number) {
+            (slot.stack, slot.pid) = (stack, pid);
+        }
+        true
     }
 
     /// Where the stack goes that a thread comes back with.
@@ -75,12 +86,12 @@ impl<E: Exporter> Player<'_, E> {
         if tid == 0 {
             return Target::Nothing;
         }
-        let left = self.thread_state(thread).left;
+        let ThreadState { left, is_known, .. } = *self.thread_state(thread);
         let (at, longest) = (self.at, self.longest_wait);
         if self.delay.get_mut(left).is_some_and(|slot| at.saturating_sub(slot.at) <= longest) {
             return Target::Slot(left);
         }
-        if !self.has_stacks {
+        if is_known || !self.has_stacks {
             return Target::Nothing;
         }
         Target::Slot(self.push(None, Pending::Resumed(thread), 0, 0))
