@@ -47,6 +47,8 @@ fn edited(mut file: Vec<u8>, edits: &[u8]) -> Vec<u8> {
 }
 
 fn name(file: Vec<u8>) {
+    // What a recorder on Windows reads of every image that was loaded.
+    let _ = syscollect_windows::identity(Cursor::new(file.as_slice()));
     let offsets: Vec<u64> = (0x1000..0x3000).step_by(5).chain([0, u64::MAX]).collect();
     if let Ok(image) = Image::read(file.as_slice(), 1 << 20) {
         assert!(image.name(&offsets).iter().all(|symbol| symbol.start <= symbol.offset));

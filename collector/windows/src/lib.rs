@@ -3,7 +3,7 @@
 //! **Duties.** What a recording asks of ETW ([`Plan`]), the order of the calls
 //! and that a session is always stopped ([`Session`]), the calls themselves
 //! (`system`, on Windows), and the PDB identities of the images that were loaded,
-//! which a kernel session does not write ([`identity`]).
+//! which a kernel session does not write ([`identity()`]).
 //!
 //! **Non-goals.** No decoding (`syscollect-etl`). Nothing here runs while events
 //! are recorded: Windows' own logger thread writes the file.
