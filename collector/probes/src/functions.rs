@@ -151,6 +151,16 @@ impl<'data> Functions<'data> {
         }
     }
 
+    /// How it is noticed that a function of a C interface returns, which no exception leaves: where its
+    /// code returns, unless it may call another function in its place, which would be part of it.
+    pub fn returns_to_caller<R: ReadRef<'data>>(&self, data: R, function: &Function) -> Returns {
+        let is_return = |place: &u64| data.read_bytes_at(*place, 2).is_ok_and(is_return);
+        match self.exits(data, function) {
+            Ok(exits) if !exits.is_empty() && exits.iter().all(is_return) => Returns::At(exits),
+            _ => Returns::ByAddress,
+        }
+    }
+
     fn exits<R: ReadRef<'data>>(&self, data: R, function: &Function) -> Result<Vec<u64>, Unclear> {
         let Function { offset, size, .. } = *function;
         let first = self.entries.partition_point(|entry| entry.offset < offset);
@@ -192,6 +202,12 @@ impl<'data> Functions<'data> {
     /// it looks for no reason.
     pub fn all_matching(&self, glob: &Glob) -> impl Iterator<Item = Function> {
         self.find(glob).map(function)
+    }
+
+    /// Those of which some raw symbol is wanted, each with that symbol.
+    pub fn called(&self, wanted: impl Fn(&str) -> bool) -> impl Iterator<Item = Function> {
+        let same = self.entries.chunk_by(|one, other| one.offset == other.offset);
+        same.filter_map(move |names| names.iter().find(|entry| wanted(entry.symbol))).map(function)
     }
 
     fn find(&self, glob: &Glob) -> impl Iterator<Item = &Entry<'data>> {
@@ -239,6 +255,11 @@ fn why_unsuitable(name: &str) -> Option<&'static str> {
         _ if name.starts_with("_dl_runtime_resolve") || name.starts_with("_dl_runtime_profile") => Some(JUMPED_TO),
         _ => None,
     }
+}
+
+/// Whether an instruction that begins so takes its return address off the stack, with or without a prefix.
+fn is_return(code: &[u8]) -> bool {
+    matches!(code, [0xc3 | 0xc2, ..] | [0xf2 | 0xf3, 0xc3 | 0xc2, ..])
 }
 
 /// Whether a function returns twice, or reads return addresses off the stack.

@@ -2,7 +2,8 @@
 //!
 //! **Duties.** List the USDT probes of an ELF file ([`usdt_probes`]) with where they lie and
 //! how their [`Argument`]s are read, and its functions ([`Functions`]); understand what a user
-//! wants probed ([`Spec`], [`parse_file`]); name what is [`nearest()`] where nothing matches.
+//! wants probed ([`Spec`], [`parse_file`]); name what is [`nearest()`] where nothing matches; know the
+//! functions by which programs use their GPUs ([`library_presets`]).
 //!
 //! **Non-goals.** No kernel interface, no processes, no files: bytes and text come in, types
 //! go out. What is attached where, and what a hit then means, is for `syscollect-capture`.
@@ -30,6 +31,7 @@ mod nearest;
 mod note;
 mod operand;
 mod preset;
+mod presets;
 mod register;
 mod spec;
 mod spec_parse;
@@ -44,6 +46,7 @@ pub use error::ProbeError;
 pub use functions::{Function, Functions, Returns, soname};
 pub use glob::{Glob, GlobError};
 pub use nearest::{did_you_mean, nearest};
+pub use presets::{FunctionPreset, LibraryPreset, Parameter, library_presets};
 pub use register::Register;
 pub use spec::{
     ArgumentKind, ArgumentSpec, FUNCTIONS_MAX_DEFAULT, FileSelector, FunctionSpec, ProbeSelector, Spec, ZoneSpec,
