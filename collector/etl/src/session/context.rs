@@ -2,7 +2,7 @@
 
 use super::kinds::Kind;
 use rustc_hash::FxHashMap;
-use syscollect_model::{Event, Scope, StringId, Tables, ThreadId, Ticks, Time, TimeCursor, Track, TrackId, TrackKind};
+use syscollect_model::{Event, Scope, StringId, Tables, ThreadId, Time, Track, TrackId, TrackKind};
 
 /// Tracks that playing made, so that playing again finds them.
 #[derive(Clone, Debug, Default)]
@@ -24,22 +24,19 @@ impl Tracks {
 
 /// A moment of playing: when and where a record was written, and the way to
 /// tell what it means.
-pub(super) struct Context<'a, 'map> {
+pub(super) struct Context<'a> {
     /// When it was written.
     pub(super) now: Time,
-    /// The CPU it was written on.
-    pub(super) cpu: u32,
     /// Who wrote it, where its header says so.
     pub(super) thread: Option<ThreadId>,
     /// What events point into.
     pub(super) tables: &'a mut Tables,
     pub(super) tracks: &'a mut Tracks,
-    pub(super) clock: &'a mut TimeCursor<'map>,
     /// What comes of it.
     pub(super) told: &'a mut Vec<(Option<Kind>, Time, Event)>,
 }
 
-impl Context<'_, '_> {
+impl Context<'_> {
     /// Tells an event at `time`, which may lie up to half a second before the
     /// present; what is older happens as early as it still can. The kinds
     /// count occurrences: an end of a slice goes with [`Self::tell_more`].
@@ -50,11 +47,6 @@ impl Context<'_, '_> {
     /// Tells an event that is no occurrence of its own.
     pub(super) fn tell_more(&mut self, time: Time, event: Event) {
         self.told.push((None, time, event));
-    }
-
-    /// The time of a raw stamp of the trace's clock.
-    pub(super) fn time(&mut self, timestamp: u64) -> Time {
-        self.clock.time(Ticks(timestamp))
     }
 
     /// A track, see [`Tracks::get`].

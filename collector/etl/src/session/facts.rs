@@ -155,7 +155,7 @@ fn notes(headers: &[LogfileHeader]) -> Vec<String> {
     let mhz = header.perf_freq as f64 / 1e6;
     match header.clock {
         Clock::Qpc if header.qpc_is_tsc() => {
-            notes.push(format!("the clock (QPC, {mhz:.6} MHz) is the CPU's time stamp counter divided by 1024"))
+            notes.push(format!("the clock (QPC, {mhz:.6} MHz) is the CPU's time stamp counter divided by 1024"));
         }
         Clock::Qpc | Clock::CpuCycle => {}
         Clock::SystemTime => notes.push("time stamps are system time, in steps of its timer".into()),

@@ -91,7 +91,7 @@ impl Images {
             images.apply(record);
         }
         ends.for_each(|(pid, at)| images.end(pid, at));
-        images.low_kernel = images.spaces.get(&KERNEL_SPACE).is_some_and(|space| space.has_low());
+        images.low_kernel = images.spaces.get(&KERNEL_SPACE).is_some_and(Space::has_low);
         images.spaces.values_mut().for_each(Space::seal);
         images
     }

@@ -35,7 +35,7 @@ impl ProviderNames {
     }
 }
 
-impl<'a, E: Exporter> Player<'a, E> {
+impl<E: Exporter> Player<'_, E> {
     /// An event of a provider.
     pub(super) fn provider(&mut self, record: &Record<'_>) -> (u32, Target) {
         let Class::Provider { provider, id, opcode, .. } = record.class else {
@@ -43,7 +43,7 @@ impl<'a, E: Exporter> Player<'a, E> {
         };
         let thread = record.task.filter(|task| task.tid != u32::MAX).map(|task| self.thread(task.tid));
         if Gpu::wants(&provider) {
-            self.with_gpu(record.cpu.into(), thread, |gpu, context| gpu.record(context, record));
+            self.with_gpu(thread, |gpu, context| gpu.record(context, record));
             return (self.tid(record), Target::Nothing);
         }
         let told = match payload::decode(record) {
@@ -78,21 +78,9 @@ impl<'a, E: Exporter> Player<'a, E> {
     }
 
     /// Calls the state of the GPUs, and lets wait what it tells.
-    pub(super) fn with_gpu(
-        &mut self,
-        cpu: u32,
-        thread: Option<ThreadId>,
-        call: impl FnOnce(&mut Gpu, &mut Context<'_, 'a>),
-    ) {
-        let mut context = Context {
-            now: self.now,
-            cpu,
-            thread,
-            tables: self.tables,
-            tracks: self.tracks,
-            clock: &mut self.clock,
-            told: &mut self.told,
-        };
+    pub(super) fn with_gpu(&mut self, thread: Option<ThreadId>, call: impl FnOnce(&mut Gpu, &mut Context<'_>)) {
+        let mut context =
+            Context { now: self.now, thread, tables: self.tables, tracks: self.tracks, told: &mut self.told };
         call(&mut self.gpu, &mut context);
         let mut told = std::mem::take(&mut self.told);
         for (kind, time, event) in told.drain(..) {

@@ -21,7 +21,7 @@ pub(super) struct Displays {
 
 impl Displays {
     /// A display syncs. Two events may tell of one sync; the second is left out.
-    pub(super) fn vsync(&mut self, at: &mut Context<'_, '_>, topology: &mut Topology, sync: VSync) {
+    pub(super) fn vsync(&mut self, at: &mut Context<'_>, topology: &mut Topology, sync: VSync) {
         let Some(last) = self.last(sync.adapter, sync.source) else { return };
         if *last == Some((sync.frame, !sync.multi_plane)) {
             *last = None;
@@ -39,7 +39,7 @@ impl Displays {
     /// A display is told the address of what to show next.
     pub(super) fn flip(
         &mut self,
-        at: &mut Context<'_, '_>,
+        at: &mut Context<'_>,
         topology: &mut Topology,
         (adapter, source): (u64, u32),
         (layer, sequence): (Option<u32>, u64),
@@ -67,7 +67,7 @@ impl Displays {
 }
 
 fn instant(
-    at: &mut Context<'_, '_>,
+    at: &mut Context<'_>,
     topology: &mut Topology,
     (adapter, source, what): (u64, u32, &str),
     (kind, slice): (Kind, Slice),

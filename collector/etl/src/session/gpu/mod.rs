@@ -69,7 +69,7 @@ impl Gpu {
     }
 
     /// A record of a provider that [`Self::wants`].
-    pub(super) fn record(&mut self, at: &mut Context<'_, '_>, record: &Record<'_>) {
+    pub(super) fn record(&mut self, at: &mut Context<'_>, record: &Record<'_>) {
         let Class::Provider { provider, id, .. } = record.class else { return };
         if provider != dxgkrnl::PROVIDER {
             if let Some(call) = present::decode(&provider, id, record.payload, record.is_64_bit) {
@@ -88,7 +88,7 @@ impl Gpu {
         self.undecodable + self.queues.left_out + self.displays.left_out + self.presents.left_out
     }
 
-    fn event(&mut self, at: &mut Context<'_, '_>, event: Dxgkrnl) {
+    fn event(&mut self, at: &mut Context<'_>, event: Dxgkrnl) {
         let Self { topology, queues, displays, .. } = self;
         match event {
             Dxgkrnl::QueuePacketStart(packet) => queues.start(at, topology, packet),
@@ -120,7 +120,7 @@ impl Gpu {
     }
 
     /// Something began or is gone.
-    fn changed(&mut self, at: &mut Context<'_, '_>, event: &Dxgkrnl) {
+    fn changed(&mut self, at: &mut Context<'_>, event: &Dxgkrnl) {
         if let Dxgkrnl::Context { change: Change::Stop, context: queue, .. }
         | Dxgkrnl::HardwareQueue { change: Change::Stop, queue, .. } = *event
         {
@@ -130,7 +130,7 @@ impl Gpu {
     }
 
     /// The recording is over: what is open is told as unfinished.
-    pub(super) fn finish(&mut self, at: &mut Context<'_, '_>) {
+    pub(super) fn finish(&mut self, at: &mut Context<'_>) {
         self.queues.finish(at, &mut self.topology);
         self.presents.finish(at);
     }

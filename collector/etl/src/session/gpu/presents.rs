@@ -34,7 +34,7 @@ pub(super) struct Presents {
 
 impl Presents {
     /// A call begins or returns.
-    pub(super) fn call(&mut self, at: &mut Context<'_, '_>, call: PresentCall) {
+    pub(super) fn call(&mut self, at: &mut Context<'_>, call: PresentCall) {
         let Some(thread) = at.thread.filter(|thread| *thread != Tables::IDLE_THREAD) else { return };
         match call {
             PresentCall::Start { api, swap_chain, flags, interval } => {
@@ -58,7 +58,7 @@ impl Presents {
 
     /// The innermost call of this kind returns, and those within it, whose
     /// returns are lost.
-    fn returned(&mut self, at: &mut Context<'_, '_>, thread: ThreadId, api: PresentApi, result: u32) {
+    fn returned(&mut self, at: &mut Context<'_>, thread: ThreadId, api: PresentApi, result: u32) {
         let Some(open) = self.open.get_mut(&thread) else { return };
         let Some(depth) = open.iter().rposition(|open| *open == api) else { return };
         let within = open.len() - depth - 1;
@@ -76,7 +76,7 @@ impl Presents {
     }
 
     /// The recording is over: what is open ends with it.
-    pub(super) fn finish(&mut self, at: &mut Context<'_, '_>) {
+    pub(super) fn finish(&mut self, at: &mut Context<'_>) {
         let mut open: Vec<(ThreadId, usize)> = self.open.drain().map(|(thread, open)| (thread, open.len())).collect();
         open.sort_unstable();
         for (thread, depth) in open {
@@ -87,7 +87,7 @@ impl Presents {
 }
 
 /// The graphics kernel is done with a thread's request.
-pub(super) fn present(at: &mut Context<'_, '_>, (window, source, flags, status): (u64, u32, u32, u32)) {
+pub(super) fn present(at: &mut Context<'_>, (window, source, flags, status): (u64, u32, u32, u32)) {
     let mode = MODES.into_iter().find(|(flag, _)| flags & flag != 0);
     let status = (status != 0).then_some(("status", Value::Address(status.into())));
     // A window's own surface belongs to no source.
@@ -97,7 +97,7 @@ pub(super) fn present(at: &mut Context<'_, '_>, (window, source, flags, status):
     instant(at, Kind::Present, mode.map_or("Present", |(_, name)| name), fields.into_iter().flatten());
 }
 
-pub(super) fn flip(at: &mut Context<'_, '_>, source: u32, interval: Option<u32>, kind: FlipKind) {
+pub(super) fn flip(at: &mut Context<'_>, source: u32, interval: Option<u32>, kind: FlipKind) {
     let name = match kind {
         FlipKind::Whole => "Flip",
         FlipKind::Plane => "Flip (plane)",
@@ -108,25 +108,25 @@ pub(super) fn flip(at: &mut Context<'_, '_>, source: u32, interval: Option<u32>,
     instant(at, Kind::Flip, name, [Some(("source", Value::Unsigned(source.into()))), interval].into_iter().flatten());
 }
 
-pub(super) fn blit(at: &mut Context<'_, '_>, window: u64, redirected: bool) {
+pub(super) fn blit(at: &mut Context<'_>, window: u64, redirected: bool) {
     let name = if redirected { "Blit (redirected)" } else { "Blit" };
     instant(at, Kind::Provider, name, [("window", Value::Address(window))]);
 }
 
-fn instant(at: &mut Context<'_, '_>, kind: Kind, name: &str, fields: impl IntoIterator<Item = (&'static str, Value)>) {
+fn instant(at: &mut Context<'_>, kind: Kind, name: &str, fields: impl IntoIterator<Item = (&'static str, Value)>) {
     let mut slice = Slice::named(at.tables.strings.intern(name));
     say(&mut slice.fields, at.tables, fields);
     let track = thread_track(at, at.thread.filter(|thread| *thread != Tables::IDLE_THREAD));
     at.tell(kind, at.now, Event::Instant(track, slice));
 }
 
-fn close_unfinished(at: &mut Context<'_, '_>, track: TrackId) {
+fn close_unfinished(at: &mut Context<'_>, track: TrackId) {
     let more = SliceMore { unfinished: true, ..SliceMore::default() };
     at.tell_more(at.now, Event::SliceMore(track, more));
     at.tell_more(at.now, Event::SliceEnd(track));
 }
 
-fn thread_track(at: &mut Context<'_, '_>, thread: Option<ThreadId>) -> TrackId {
+fn thread_track(at: &mut Context<'_>, thread: Option<ThreadId>) -> TrackId {
     let name = at.tables.strings.intern(NAME);
     at.track(thread.map_or(Scope::Machine, Scope::Thread), name, TrackKind::Slices, 0)
 }

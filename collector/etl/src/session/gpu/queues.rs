@@ -79,7 +79,7 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    pub(super) fn start(&mut self, at: &mut Context<'_, '_>, topology: &mut Topology, packet: QueuePacket) {
+    pub(super) fn start(&mut self, at: &mut Context<'_>, topology: &mut Topology, packet: QueuePacket) {
         let (thread, now) = (at.thread, at.now);
         let QueuePacket { context, sequence, kind, present, fences } = packet;
         let Some(queue) = self.room(context) else { return };
@@ -92,7 +92,7 @@ impl Queues {
         }
     }
 
-    pub(super) fn taken(&mut self, at: &Context<'_, '_>, context: u64, sequence: u32) {
+    pub(super) fn taken(&mut self, at: &Context<'_>, context: u64, sequence: u32) {
         let queue = self.by_context.get_mut(&context);
         if let Some(packet) = queue.and_then(|queue| queue.packets.get_mut(&sequence)) {
             packet.taken.get_or_insert(at.now);
@@ -101,7 +101,7 @@ impl Queues {
 
     pub(super) fn stop(
         &mut self,
-        at: &mut Context<'_, '_>,
+        at: &mut Context<'_>,
         topology: &mut Topology,
         (context, sequence): (u64, u32),
         (kind, timed_out): (QueuePacketKind, bool),
@@ -119,7 +119,7 @@ impl Queues {
 
     pub(super) fn dma_start(
         &mut self,
-        at: &mut Context<'_, '_>,
+        at: &mut Context<'_>,
         topology: &mut Topology,
         (context, queue_context): (u64, u64),
         (kind, id, sequence): (DmaKind, u64, u32),
@@ -142,7 +142,7 @@ impl Queues {
     /// only repeat what the interrupt said.
     pub(super) fn dma_end(
         &mut self,
-        at: &mut Context<'_, '_>,
+        at: &mut Context<'_>,
         topology: &mut Topology,
         (context, kind, id, sequence): (u64, DmaKind, u64, u32),
         (end, noticed): (DmaEnd, bool),
@@ -171,7 +171,7 @@ impl Queues {
     }
 
     /// A context is gone, and what was in its queue with it.
-    pub(super) fn close(&mut self, at: &mut Context<'_, '_>, topology: &mut Topology, context: u64) {
+    pub(super) fn close(&mut self, at: &mut Context<'_>, topology: &mut Topology, context: u64) {
         if let Some(queue) = self.by_context.get_mut(&context) {
             let (packets, dma) = (queue.packets.drain(), queue.dma.drain());
             for packet in packets {
@@ -185,7 +185,7 @@ impl Queues {
     }
 
     /// The recording is over.
-    pub(super) fn finish(&mut self, at: &mut Context<'_, '_>, topology: &mut Topology) {
+    pub(super) fn finish(&mut self, at: &mut Context<'_>, topology: &mut Topology) {
         let mut contexts: Vec<u64> = self.by_context.keys().copied().collect();
         contexts.sort_unstable();
         let mut running = Vec::new();
@@ -235,7 +235,7 @@ impl Queues {
         self.by_context.get_mut(&context)
     }
 
-    fn abandon(&mut self, at: &mut Context<'_, '_>, topology: &mut Topology, dma: Dma, runs: bool) {
+    fn abandon(&mut self, at: &mut Context<'_>, topology: &mut Topology, dma: Dma, runs: bool) {
         self.open -= 1;
         let engine = dma.engine(topology);
         let mut job = GpuJob { end: GpuJobEnd::Unfinished, ..dma.job(at) };
@@ -249,7 +249,7 @@ impl Queues {
     /// A packet leaves its queue.
     fn end(
         &mut self,
-        at: &mut Context<'_, '_>,
+        at: &mut Context<'_>,
         topology: &mut Topology,
         context: u64,
         (sequence, packet): (u32, Packet),
@@ -274,13 +274,7 @@ impl Queues {
     }
 
     /// Tells a job on its context's tracks.
-    fn tell(
-        &mut self,
-        at: &mut Context<'_, '_>,
-        topology: &mut Topology,
-        context: u64,
-        (mut job, began): (GpuJob, Time),
-    ) {
+    fn tell(&mut self, at: &mut Context<'_>, topology: &mut Topology, context: u64, (mut job, began): (GpuJob, Time)) {
         let Some(queue) = self.queue(context) else { return };
         let placed = queue.rows.place(began.min(at.now), at.now);
         if placed.begin > began {
@@ -336,7 +330,7 @@ impl Dma {
         }
     }
 
-    fn job(&self, at: &mut Context<'_, '_>) -> GpuJob {
+    fn job(&self, at: &mut Context<'_>) -> GpuJob {
         let name = self.packet.map_or(self.kind.name(), |(name, ..)| name);
         let mut job = GpuJob {
             context: Some(self.context),

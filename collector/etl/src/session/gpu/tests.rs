@@ -7,9 +7,7 @@ use crate::session::context::Tracks;
 use crate::session::kinds::Kind;
 use proptest::prelude::*;
 use rustc_hash::FxHashMap;
-use syscollect_model::{
-    ClockMap, ClockPair, Event, GpuJob, GpuJobEnd, Process, Scope, Tables, Thread, ThreadId, Ticks, Time, TrackId,
-};
+use syscollect_model::{Event, GpuJob, GpuJobEnd, Process, Scope, Tables, Thread, ThreadId, Time, TrackId};
 
 const ADAPTER: u64 = 0xa;
 const CONTEXT: u64 = 0xc;
@@ -20,7 +18,6 @@ struct Player {
     gpu: Gpu,
     tables: Tables,
     tracks: Tracks,
-    clock: ClockMap,
     told: Vec<(Option<Kind>, Time, Event)>,
 }
 
@@ -34,28 +31,17 @@ impl Player {
         let thread = Thread { tid: 8, process: syscollect_model::ProcessId(1), name, start: None, end: None };
         tables.processes.push(process);
         tables.threads.push(thread);
-        let pair = |at| ClockPair {
-            ticks: Ticks(at),
-            boottime: at,
-            monotonic: at,
-            monotonic_raw: at,
-            realtime: at,
-            uncertainty: 0,
-        };
-        let clock = ClockMap::new(vec![pair(0), pair(1_000)]).unwrap();
-        let mut player = Self { gpu: Gpu::default(), tables, tracks: Tracks::default(), clock, told: Vec::new() };
+        let mut player = Self { gpu: Gpu::default(), tables, tracks: Tracks::default(), told: Vec::new() };
         player.at(0, GAME, Dxgkrnl::SelectContext { adapter: ADAPTER, context: CONTEXT, node: 0 });
         player
     }
 
-    fn with(&mut self, now: u64, thread: ThreadId, then: impl FnOnce(&mut Gpu, &mut Context<'_, '_>)) {
+    fn with(&mut self, now: u64, thread: ThreadId, then: impl FnOnce(&mut Gpu, &mut Context<'_>)) {
         let mut at = Context {
             now: Time(now),
-            cpu: 0,
             thread: Some(thread),
             tables: &mut self.tables,
             tracks: &mut self.tracks,
-            clock: &mut self.clock.cursor(),
             told: &mut self.told,
         };
         then(&mut self.gpu, &mut at);
