@@ -271,7 +271,7 @@ impl<'a, E: Exporter> Player<'a, E> {
         while let Some((at, step)) = self.steps.next() {
             self.step(*at, *step);
         }
-        self.with_gpu(None, |gpu, context| gpu.finish(context));
+        self.with_gpu(None, Gpu::finish);
         self.flush(true)
     }
 
