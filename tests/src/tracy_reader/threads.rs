@@ -135,9 +135,10 @@ pub(super) fn threads(
     cursor.section("threads");
     let (zones, parents) = (cursor.u64()?, cursor.u64()?);
     let mut timelines = Timelines::new(locations, extras);
+    let local: BTreeSet<u64> = tables.local.iter().copied().collect();
     for _ in 0..cursor.count(53)? {
         let thread = thread(cursor, &mut timelines, keys)?;
-        cursor.check(tables.local.contains(&thread.id), || format!("thread {} is not local", thread.id))?;
+        cursor.check(local.contains(&thread.id), || format!("thread {} is not local", thread.id))?;
         for index in &thread.messages {
             let message = &mut trace.messages[*index];
             cursor.check(message.thread == u64::MAX, || "a message is of two threads".into())?;
