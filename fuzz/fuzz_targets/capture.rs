@@ -139,6 +139,7 @@ fn preamble() -> Vec<u8> {
         pair: probe / 2,
         name: "probe".into(),
         arguments: vec![ProbeArgument { name: "x".into(), size: 4, ..ProbeArgument::default() }; 2],
+        frames: "frames".into(),
         ..ProbeDefinition::default()
     };
     let readings: Vec<u8> = [0, SPAN].iter().flat_map(|ticks| reading(*ticks).as_bytes().to_vec()).collect();

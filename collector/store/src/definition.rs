@@ -118,6 +118,9 @@ pub struct ProbeDefinition {
     pub arguments: Vec<ProbeArgument>,
     /// The argument that names the zone or the hit instead.
     pub named_by: Option<u8>,
+    /// The set of frames of which each entry of the function begins one, unless it lies within another such
+    /// function; empty for none.
+    pub frames: String,
     /// The file that was probed, as one process saw it.
     pub path: String,
 }

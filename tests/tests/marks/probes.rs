@@ -165,3 +165,33 @@ fn a_marked_program_without_shared_memory_tells_the_same_by_hits() {
     m.hit(1, 10, &Hit { probe: 5, arguments: &[1], texts: &[(0, "")], ..hit });
     golden::check("client_probes", &mut golden::open(machine.finish()));
 }
+
+#[test]
+fn a_present_begins_a_frame_once_even_if_one_library_has_another_do_it() {
+    let present = |number: u32, name: &str| {
+        let frames = |frames: &str, mut probe: ProbeDefinition| {
+            (probe.track, probe.frames) = ("GLX".into(), frames.into());
+            probe
+        };
+        [
+            frames("GLX frames", probe(number * 2, ProbeRole::FunctionEntry, number, name, Vec::new())),
+            frames("", probe(number * 2 + 1, ProbeRole::FunctionReturn, number, name, Vec::new())),
+        ]
+    };
+    let mut machine = machine([present(1, "glXSwapBuffers"), present(2, "glXSwapBuffers")].concat());
+    let hit = Hit { tid: 101, pid: 100, ..Hit::default() };
+    let m = &mut machine;
+    let mut at = |us, probe, stack_pointer| m.hit(0, us, &Hit { probe, stack_pointer, ..hit });
+    for start in [10, 20] {
+        at(start, 2, 0x9000);
+        // It is jumped to, so that both were entered at the same place.
+        at(start + 1, 4, 0x9000);
+        at(start + 5, 5, 0x9008);
+        at(start + 6, 3, 0x9008);
+    }
+    // The end of this one was lost: the next is in its place.
+    at(30, 2, 0x9000);
+    at(40, 2, 0x9000);
+    at(41, 3, 0x9008);
+    golden::check("probe_frames", &mut golden::open(machine.finish()));
+}

@@ -168,6 +168,7 @@ fn capture(acts: &[Act], chunk_bytes: usize) -> Vec<u8> {
         name: "probe".into(),
         arguments: vec![ProbeArgument { name: "x".into(), size: 4, ..ProbeArgument::default() }; 3],
         named_by: (number % 3 == 0).then_some(0),
+        frames: if number % 2 == 0 { "frames".into() } else { String::new() },
         ..ProbeDefinition::default()
     };
     machine.define(&Definition::Probes((0..).zip(ROLES).map(probe).collect()));

@@ -12,6 +12,7 @@ mod gpu;
 mod loss;
 mod offered;
 mod order;
+mod presets;
 mod probes;
 mod recorded;
 mod samples;
@@ -73,6 +74,7 @@ const TESTS: &[Test] = &[
     test!("zones-killed" kernels, zones::killed, needs "user_probes"),
     test!("gpu-fences" kernels, gpu::fences, needs "tracefs"),
     test!("gpu-virtio" kernels, gpu::virtio, needs "tracefs"),
+    test!("gpu-calls" kernels, presets::presets, needs "user_probes"),
     test!("hotplug" kernels, clock::hotplug),
     test!("plain-user", bad_days::plain_user),
     test!("unknown-process", bad_days::unknown_process),

@@ -39,6 +39,8 @@ pub(super) struct Work {
     /// Processes that are recorded, by the kernel's own list; `None` for all.
     pub(super) recorded: Option<OwnedFd>,
     pub(super) specs: Vec<Spec>,
+    /// Calls of GPU libraries are recorded.
+    pub(super) gpu: bool,
     /// The program that will be launched.
     pub(super) launch: Option<PathBuf>,
     pub(super) buffer: Arc<TraceBuffer>,
@@ -165,9 +167,10 @@ impl Drop for Manager {
 
 fn manage(work: Work, messages: &Receiver<Message>, done: &Sender<()>, told: &Told) {
     let mut mapped = Mapped::new(&work);
-    let (launch, all_at_first) = (work.launch.clone(), !work.specs.is_empty());
+    let (launch, all_at_first) = (work.launch.clone(), work.gpu || !work.specs.is_empty());
     let mut scanner = Scanner::new(work, told);
     scanner.asked_for_by_path();
+    scanner.gpu_libraries();
     if let Some(launch) = launch {
         scanner.program(&launch);
     }

@@ -1,4 +1,5 @@
-//! Probes in user programs: USDT probes, functions, marked programs that announce themselves.
+//! Probes in user programs: USDT probes, functions, calls of GPU libraries, marked programs that announce
+//! themselves.
 //!
 //! **Duties.** Loading `bpf/probes.bpf.o`; finding out which files hold what was
 //! asked for, and the probes of marked programs (`syscollect_usdt_client`), in
@@ -34,10 +35,12 @@ mod launch;
 mod manager;
 mod object;
 mod plan;
+mod presets;
 mod program;
 mod scan;
 mod semaphores;
 mod source;
 
 pub(crate) use manager::MappedFiles;
+pub(crate) use presets::{functions_in, installed_libraries};
 pub(crate) use source::{ProbeSource, Setup};

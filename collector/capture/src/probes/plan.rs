@@ -187,11 +187,11 @@ impl Planner {
             probe,
             role: meaning.role,
             pair: meaning.pair,
-            track: String::new(),
             name: meaning.name,
             arguments,
             named_by: meaning.named_by,
             path: meaning.path.to_owned(),
+            ..Default::default()
         });
         plan.points.extend(sites.iter().map(|site| {
             let read = |(index, argument): (usize, &Argument)| (argument.clone(), text(kind(index), argument));
@@ -253,7 +253,8 @@ impl Planner {
         }));
     }
 
-    fn number(&mut self) -> u32 {
+    /// One that no other probe has.
+    pub(super) fn number(&mut self) -> u32 {
         self.next += 1;
         self.next
     }

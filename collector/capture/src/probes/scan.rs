@@ -23,6 +23,7 @@ use super::files::{Change, FileKey, MappedFile, OpenFile};
 use super::launch::files_of;
 use super::manager::{Told, Work};
 use super::plan::{Part, Plan, Planned, Planner};
+use super::presets::{installed_libraries, preset_of};
 use super::semaphores;
 use crate::notes::definition_chunk;
 
@@ -95,6 +96,20 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    /// The GPU libraries of this machine, if their calls are recorded: programs load them when they need them.
+    pub(super) fn gpu_libraries(&mut self) {
+        if !self.work.gpu {
+            return;
+        }
+        for (_, path) in installed_libraries(Path::new("/")) {
+            let path = std::fs::canonicalize(&path).unwrap_or(path);
+            // What cannot be opened here may be there when it is mapped.
+            if let Ok(file) = OpenFile::at(&path) {
+                self.file(file, &path.to_string_lossy());
+            }
+        }
+    }
+
     /// A program that will be run, with what belongs to it.
     pub(super) fn program(&mut self, program: &Path) {
         for path in files_of(program, std::env::var_os("PATH").as_deref()) {
@@ -164,6 +179,12 @@ impl<'a> Scanner<'a> {
                 self.names.extend(probes.iter().map(|probe| format!("{}:{}", probe.provider, probe.name)));
             }
             self.asked_for(file.key, &cache, path, &probes, &mut plan);
+        }
+        if self.work.gpu
+            && let Some(preset) = preset_of(Path::new(path), soname(&cache).ok().flatten().as_deref())
+            && let Some(note) = self.planner.preset(preset, path, &cache, &mut plan)
+        {
+            self.told.note(note);
         }
         if !plan.matched.is_empty() {
             warnings.into_iter().for_each(|warning| self.told.note(format!("{path}: {warning}")));

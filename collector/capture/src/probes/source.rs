@@ -73,7 +73,7 @@ impl ProbeSource {
         let Setup { options, clock, possible_cpus, shared, buffer, zones } = setup;
         let unavailable = |why| CaptureError::system("cannot probe programs", std::io::Error::other(why));
         let way = Way::of_this_kernel().map_err(unavailable)?;
-        let asked = !options.probes.is_empty();
+        let asked = options.gpu || !options.probes.is_empty();
         let settings = Settings {
             tsc: clock == ClockSource::Tsc,
             filter: !options.pids.is_empty(),
@@ -99,6 +99,7 @@ impl ProbeSource {
             arguments: ArgumentPrograms::new(loaded.argument_programs()?, settings.programs),
             recorded: recorded.map(hold).transpose()?,
             specs: options.probes.clone(),
+            gpu: options.gpu,
             launch: options.launch.clone(),
             buffer,
             zones,

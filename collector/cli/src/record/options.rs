@@ -109,7 +109,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LIBRARY:GLOB", value_parser = Spec::function)]
     function: Vec<Spec>,
 
-    /// Record what GPU drivers do: jobs, fences, and who waits for them
+    /// Record what GPU drivers do (jobs, fences, and who waits for them), and calls of GPU libraries: CUDA, Vulkan,
+    /// OpenGL's swaps and others
     #[arg(long)]
     gpu: bool,
 
@@ -159,7 +160,7 @@ pub(crate) struct Options {
     pub(crate) mode: BufferMode,
     pub(crate) cross_check_every: u32,
     pub(crate) probes: Vec<Spec>,
-    /// What GPU drivers do.
+    /// What GPU drivers do, and calls of GPU libraries.
     gpu: bool,
 }
 

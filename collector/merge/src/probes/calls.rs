@@ -26,6 +26,11 @@ impl Calls {
         self.open.len() < MAX_DEPTH as usize
     }
 
+    /// The functions that are open, the outermost first.
+    pub(crate) fn functions(&self) -> impl Iterator<Item = u32> {
+        self.open.iter().map(|(_, function)| *function)
+    }
+
     /// A function is entered; how many were left without a return before.
     pub(crate) fn enter(&mut self, stack_pointer: u64, function: u32) -> usize {
         let mut left = self.leave_below(stack_pointer);

@@ -3,15 +3,16 @@
 use crate::play::Player;
 use crate::probes::calls::Calls;
 use crate::probes::hit::{ArgumentValue, Hit};
-use crate::probes::table::Probe;
+use crate::probes::table::{Probe, ProbeTable};
 use crate::record_cursor::RecordItem;
 use crate::zones::open::MAX_DEPTH;
-use crate::zones::state::Mark;
+use crate::zones::state::{Mark, NO_CLIENT};
 use rustc_hash::FxHashMap;
 use syscollect_model::{
     Event, Exporter, Field, Fields, Scope, Slice, SliceMore, StringId, ThreadId, TrackId, TrackKind, Value,
 };
 use syscollect_store::ProbeRole;
+use syscollect_usdt_client::protocol::FramePhase;
 
 /// Keeps the rows of functions apart from those of pairs.
 const FUNCTIONS: u64 = 1 << 62;
@@ -123,7 +124,7 @@ impl<E: Exporter> Player<'_, E> {
     }
 
     fn entry(&mut self, thread: ThreadId, probe: &Probe, hit: &Hit<'_>) -> Result<(), E::Error> {
-        let name = self.track_name(probe);
+        let (name, marked) = (self.track_name(probe), self.marked);
         if !self.probe_marks(thread).calls.contains_key(&name) {
             let track = self.track(Scope::Thread(thread), name, TrackKind::Slices, PROBES | FUNCTIONS);
             self.probe_marks(thread).calls.insert(name, (track, Calls::default()));
@@ -134,7 +135,12 @@ impl<E: Exporter> Player<'_, E> {
             return Ok(());
         };
         let (track, left) = (*track, calls.enter(hit.record.stack_pointer, probe.pair));
+        let frames = probe.frames.filter(|set| is_outermost(calls, *set, &marked.probes));
         self.unfinished(track, left)?;
+        if let Some(set) = frames {
+            let process = self.tables.thread(thread).process;
+            self.frame(process, NO_CLIENT, set, FramePhase::Mark)?;
+        }
         self.mark(Mark::Zone);
         let slice = self.probe_slice(probe, hit);
         self.emit(&Event::SliceBegin(track, slice))
@@ -205,6 +211,11 @@ impl<E: Exporter> Player<'_, E> {
         open.sort_unstable();
         open.into_iter().try_for_each(|(track, count)| self.unfinished(track, count))
     }
+}
+
+/// Whether of all open functions only the innermost makes frames of the set: one library may have another do it.
+fn is_outermost(calls: &Calls, set: StringId, probes: &ProbeTable) -> bool {
+    calls.functions().filter(|pair| probes.is_frame_of(*pair, set)).count() == 1
 }
 
 /// Whether the argument that names a slice is told by the name: a text is, a

@@ -27,12 +27,16 @@ pub(crate) struct Probe {
     pub(crate) name: StringId,
     pub(crate) arguments: Vec<Argument>,
     pub(crate) named_by: Option<usize>,
+    /// The set of frames of which each entry begins one.
+    pub(crate) frames: Option<StringId>,
 }
 
 /// The probes of a capture by number.
 #[derive(Debug, Default)]
 pub(crate) struct ProbeTable {
     probes: FxHashMap<u32, Probe>,
+    /// The sets of frames by the pairs of their functions.
+    frames: FxHashMap<u32, StringId>,
 }
 
 impl ProbeTable {
@@ -43,19 +47,25 @@ impl ProbeTable {
         for probe in definitions.iter().filter(|probe| begins(probe.role)) {
             said.extend(probe.arguments.iter().map(|argument| ((probe.pair, argument.name.as_str()), ())));
         }
-        let mut probes = FxHashMap::default();
+        let (mut probes, mut frames) = (FxHashMap::default(), FxHashMap::default());
         for definition in definitions {
             let ends =
                 matches!(definition.role, ProbeRole::ZoneEnd | ProbeRole::FunctionReturn | ProbeRole::FunctionExit);
             let repeated = |name: &str| ends && said.contains_key(&(definition.pair, name));
             // A definition may be there twice; the number is what counts.
-            probes.entry(definition.probe).or_insert_with(|| probe(definition, repeated, tables));
+            let probe = probes.entry(definition.probe).or_insert_with(|| probe(definition, repeated, tables));
+            frames.extend(probe.frames.map(|frames| (probe.pair, frames)));
         }
-        Self { probes }
+        Self { probes, frames }
     }
 
     pub(crate) fn get(&self, number: u32) -> Option<&Probe> {
         self.probes.get(&number)
+    }
+
+    /// Whether a call of this pair's function makes a frame of the set.
+    pub(crate) fn is_frame_of(&self, pair: u32, set: StringId) -> bool {
+        self.frames.get(&pair) == Some(&set)
     }
 }
 
@@ -76,5 +86,6 @@ fn probe(definition: &ProbeDefinition, repeated: impl Fn(&str) -> bool, tables: 
         name: tables.strings.intern(&definition.name),
         arguments,
         named_by: definition.named_by.map(usize::from),
+        frames: (!definition.frames.is_empty()).then(|| tables.strings.intern(&definition.frames)),
     }
 }

@@ -1,0 +1,163 @@
+//! Calls of GPU libraries as zones, and presents as frames: what `record --gpu` adds to the probes asked for.
+//!
+//! Which functions, and what to read of them, is known to `syscollect-probes`. Here a library is recognised by
+//! the name it gives itself, wherever it lies, in each file that is looked into anyway; those in the usual
+//! folders are looked into at the start, so that a program that loads one later finds it attached.
+//!
+//! These functions are mostly a few instructions that jump to the driver: where they return is noticed by their
+//! return address, unless they have returns of their own.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use object::ReadCache;
+use rustc_hash::FxHashSet;
+use syscollect_probes::{Function, FunctionPreset, Functions, LibraryPreset, Returns, library_presets};
+use syscollect_store::{ProbeArgument, ProbeDefinition, ProbeRole};
+
+use super::files::OpenFile;
+use super::plan::{Plan, Planned, Planner};
+use super::program::Text;
+
+/// Pairs of these functions have this bit, so that they are none of zones and other functions.
+const PRESETS_PAIR: u32 = 1 << 30;
+
+/// Where GPU libraries lie.
+const FOLDERS: [&str; 12] = [
+    "usr/lib/x86_64-linux-gnu",
+    "lib/x86_64-linux-gnu",
+    "usr/local/lib/x86_64-linux-gnu",
+    "usr/lib64",
+    "lib64",
+    "usr/local/lib",
+    "usr/lib",
+    "lib",
+    "usr/lib/wsl/lib",
+    "usr/local/cuda/lib64",
+    "opt/rocm/lib",
+    "run/opengl-driver/lib",
+];
+/// More entries than any such folder has.
+const ENTRIES_MAX: usize = 100_000;
+/// Files of one machine that are looked into, and versions of one library among them.
+const INSTALLED_MAX: usize = 64;
+
+/// The preset of the library with this file name and soname.
+pub(super) fn preset_of(path: &Path, soname: Option<&str>) -> Option<&'static LibraryPreset> {
+    let file_name = path.file_name().and_then(|name| name.to_str());
+    let names = [soname, file_name];
+    library_presets().find(|preset| names.iter().flatten().any(|name| preset.is_of(name)))
+}
+
+/// The libraries of presets in the usual folders below `root`, each file once.
+pub(crate) fn installed_libraries(root: &Path) -> Vec<(&'static LibraryPreset, PathBuf)> {
+    let (mut found, mut folders, mut files) = (Vec::new(), FxHashSet::default(), FxHashSet::default());
+    for folder in FOLDERS {
+        let folder = root.join(folder);
+        // Some of them are the same one.
+        if !std::fs::canonicalize(&folder).is_ok_and(|real| folders.insert(real)) {
+            continue;
+        }
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten().take(ENTRIES_MAX) {
+            let name = entry.file_name();
+            let preset = name.to_str().and_then(|name| library_presets().find(|preset| preset.is_of(name)));
+            let Some(preset) = preset.filter(|_| found.len() < INSTALLED_MAX) else { continue };
+            if std::fs::canonicalize(entry.path()).is_ok_and(|real| files.insert(real)) {
+                found.push((preset, entry.path()));
+            }
+        }
+    }
+    found
+}
+
+/// How many functions of a preset a file exports; why that cannot be told.
+pub(crate) fn functions_in(preset: &LibraryPreset, path: &Path) -> Result<usize, String> {
+    let file = OpenFile::at(path).map_err(|error| error.to_string())?;
+    let cache = ReadCache::new(&file.file);
+    let functions = Functions::read(&cache).map_err(|error| error.to_string())?;
+    Ok(functions.called(|symbol| preset.function(symbol).is_some()).count())
+}
+
+/// What a preset asks for in a file; what to tell the user if that is nothing.
+fn wanted(
+    preset: &LibraryPreset,
+    cache: &ReadCache<&File>,
+) -> Result<Vec<(&'static FunctionPreset, Function, Returns)>, String> {
+    let all = Functions::read(cache).map_err(|error| error.to_string())?;
+    let called = all.called(|symbol| preset.function(symbol).is_some());
+    let found = called.filter_map(|function| {
+        let returns = all.returns_to_caller(cache, &function);
+        Some((preset.function(&function.symbol)?, function, returns))
+    });
+    let found: Vec<_> = found.collect();
+    if found.is_empty() { Err("it exports none of the functions that are known".to_owned()) } else { Ok(found) }
+}
+
+impl Planner {
+    /// Adds what a preset asks for in its library at `path`; what to tell the user if that is nothing.
+    pub(super) fn preset(
+        &mut self,
+        preset: &LibraryPreset,
+        path: &str,
+        cache: &ReadCache<&File>,
+        plan: &mut Plan,
+    ) -> Option<String> {
+        let found = match wanted(preset, cache) {
+            Ok(found) => found,
+            Err(why) => return Some(format!("{path}: calls of {} are not recorded: {why}", preset.track)),
+        };
+        // What the user asked for by name goes before.
+        let taken: FxHashSet<u64> = plan.points.iter().map(|point| point.offset).collect();
+        for (known, function, returns) in found {
+            if !taken.contains(&function.offset) {
+                self.preset_function(preset.track, path, (known, &function), &returns, plan);
+            }
+        }
+        None
+    }
+
+    fn preset_function(
+        &mut self,
+        track: &str,
+        path: &str,
+        (known, function): (&FunctionPreset, &Function),
+        returns: &Returns,
+        plan: &mut Plan,
+    ) {
+        let (role, exits, at_return) = match returns {
+            Returns::At(exits) => (ProbeRole::FunctionExit, &exits[..], false),
+            Returns::ByAddress => (ProbeRole::FunctionReturn, std::slice::from_ref(&function.offset), true),
+        };
+        let (entry, exit) = (self.number(), self.number());
+        let definition = |probe, role| ProbeDefinition {
+            probe,
+            role,
+            pair: PRESETS_PAIR | entry,
+            track: track.to_owned(),
+            name: function.name.clone(),
+            path: path.to_owned(),
+            ..Default::default()
+        };
+        plan.definitions.push(ProbeDefinition {
+            arguments: known.arguments.iter().map(|(name, parameter)| shown(name, parameter.argument().size)).collect(),
+            frames: known.frames.unwrap_or_default().to_owned(),
+            ..definition(entry, ProbeRole::FunctionEntry)
+        });
+        plan.definitions.push(definition(exit, role));
+        let read = |(_, parameter): &(_, syscollect_probes::Parameter)| (parameter.argument(), Text::Never);
+        let arguments = known.arguments.iter().map(read).collect();
+        let planned =
+            |offset, probe, arguments, at_return| Planned { offset, semaphore: 0, probe, arguments, at_return };
+        plan.points.push(planned(function.offset, entry, arguments, false));
+        plan.points.extend(exits.iter().map(|exit_at| planned(*exit_at, exit, Vec::new(), at_return)));
+    }
+}
+
+/// A number without a sign.
+fn shown(name: &str, size: u8) -> ProbeArgument {
+    ProbeArgument { name: name.to_owned(), size, text: Some(false), ..ProbeArgument::default() }
+}
+
+#[cfg(test)]
+#[path = "presets_tests.rs"]
+mod tests;
