@@ -19,8 +19,8 @@ pub(super) struct Delay<T> {
     items: VecDeque<(u64, T)>,
     /// The number of the first of `items`.
     first: u64,
-    /// Time, then what comes first at that time, then what came first; and where it is kept.
-    early: BinaryHeap<Reverse<(u64, u8, u64, usize)>>,
+    /// Time, then rank and number in one word; and where it is kept.
+    early: BinaryHeap<Reverse<(u64, u64, usize)>>,
     kept: Vec<Option<T>>,
     /// Free places of `kept`.
     free: Vec<usize>,
@@ -55,7 +55,7 @@ impl<T> Delay<T> {
             None => self.kept.push(Some(item)),
         }
         self.inserted += 1;
-        self.early.push(Reverse((time, rank, self.inserted, place)));
+        self.early.push(Reverse((time, u64::from(rank) << 56 | self.inserted, place)));
     }
 
     /// Time goes on.

@@ -3,7 +3,7 @@
 use super::names;
 use super::play::StackFacts;
 use super::survey::MachineFacts;
-use crate::file::{Clock, LogfileHeader, Statistics, group};
+use crate::file::{Clock, LogfileHeader, Statistics};
 use crate::{Class, Guid};
 use rustc_hash::FxHashMap;
 use syscollect_model::{ClockSource, CpuInfo, Loss, LossCause, SessionInfo};
@@ -88,11 +88,6 @@ impl EventCounts {
             Class::Classic { class, opcode } => *self.others.entry((class, opcode.into())).or_default() += 1,
             Class::Wpp => self.wpp += 1,
         }
-    }
-
-    /// Context switches.
-    pub(super) fn switches(&self) -> u64 {
-        self.kernel[usize::from(u16::from_be_bytes([group::THREAD, 36]))]
     }
 
     /// All that occurred, by provider's name and id.

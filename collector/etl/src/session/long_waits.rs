@@ -4,17 +4,17 @@
 //! is soon; the few long ones, which make most of the time that threads wait,
 //! are looked for beforehand. There is at most one in half a second for each thread.
 
-use super::address_lists::AddressLists;
+use super::address_lists::{AddressLists, ListId};
 use super::code::StackParts;
 use super::images::Images;
 use super::stack_keys::StackKeys;
-use crate::file::Trace;
-use crate::payload::{self, Frames, Payload};
-use crate::{Class, Task};
+use crate::Task;
 use rustc_hash::FxHashMap;
 
 /// Long waits that are remembered; of more, the stacks are shown where they end.
-const MOST_WAITS: usize = 1 << 20;
+const MOST_WAITS: usize = 1 << 18;
+/// Threads that are watched have ids below this.
+const MOST_IDS: usize = 1 << 20;
 
 /// Stacks of long waits, by thread and raw time of its leaving.
 #[derive(Debug, Default)]
@@ -30,93 +30,117 @@ impl LongWaits {
     }
 }
 
-/// Looks for long waits.
-pub(super) struct Search<'a> {
-    pub(super) lists: &'a mut AddressLists,
-    pub(super) keys: &'a StackKeys,
-    pub(super) images: &'a Images,
+/// Looks for long waits: takes switches and stacks in order of time.
+#[derive(Debug, Default)]
+pub(super) struct Search {
     /// Ticks that make a wait a long one.
-    pub(super) longest: u64,
-    threads: FxHashMap<u32, Waiting>,
-    found: LongWaits,
-    addresses: Vec<u64>,
+    longest: u64,
+    /// By thread id.
+    threads: Vec<Waiting>,
+    found: Vec<Found>,
 }
 
-/// A thread as far as it waits.
+/// A thread as far as it waits; 0 stands for never.
 #[derive(Clone, Copy, Debug, Default)]
 struct Waiting {
-    left: Option<u64>,
+    left: u64,
     /// When it came back from its last long wait, and when that began.
-    back: Option<(u64, u64)>,
+    back: (u64, u64),
 }
 
-impl<'a> Search<'a> {
-    pub(super) fn new(lists: &'a mut AddressLists, keys: &'a StackKeys, images: &'a Images, longest: u64) -> Self {
-        let (threads, found, addresses) = Default::default();
-        Self { lists, keys, images, longest, threads, found, addresses }
-    }
+/// A part of a stack of a long wait.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    task: Task,
+    left: u64,
+    part: WaitPart,
+}
 
-    /// Goes over the trace in order of time.
-    pub(super) fn run(mut self, trace: &Trace) -> LongWaits {
-        let mut merged = trace.merged();
-        while let Some((_, record)) = merged.next() {
-            let Class::Kernel { group, opcode } = record.class else { continue };
-            if !matches!((group, opcode), (0x05, 36) | (0x18, 32 | 37 | 38)) {
-                continue;
-            }
-            match payload::decode(&record) {
-                Payload::ContextSwitch(switch) => self.switch(record.timestamp, switch.old_tid, switch.new_tid),
-                Payload::Stack(stack) => {
-                    if let Some(left) = self.left(stack.task, stack.event_timestamp) {
-                        self.stack(stack.task, left, record.timestamp, stack.frames);
-                    }
-                }
-                Payload::StackKeyReference(reference) => {
-                    let left = self.left(reference.task, reference.event_timestamp);
-                    if let Some((left, list)) = left.zip(self.keys.get(reference.key, record.timestamp)) {
-                        self.add(reference.task, left, reference.is_kernel, list);
-                    }
-                }
-                _ => {}
-            }
-        }
-        self.found
+/// A part of a stack, as it was told.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum WaitPart {
+    /// Its addresses.
+    List(ListId),
+    /// A key that was told at a raw time, and whether it is of the kernel's part.
+    Key(u64, u64, bool),
+}
+
+impl Search {
+    pub(super) fn new(longest: u64) -> Self {
+        Self { longest, ..Self::default() }
     }
 
     #[inline]
-    fn switch(&mut self, at: u64, old: u32, new: u32) {
-        if old != 0 {
-            self.threads.entry(old).or_default().left = Some(at);
+    pub(super) fn switch(&mut self, at: u64, old: u32, new: u32) {
+        if let Some(waiting) = self.thread(old) {
+            waiting.left = at;
         }
-        if let Some(waiting) = self.threads.get_mut(&new).filter(|_| new != 0) {
-            let left = waiting.left.take();
-            waiting.back = left.filter(|left| at.saturating_sub(*left) > self.longest).map(|left| (at, left));
+        let longest = self.longest;
+        if let Some(waiting) = self.thread(new) {
+            let left = std::mem::take(&mut waiting.left);
+            let is_long = left > 0 && at.saturating_sub(left) > longest;
+            waiting.back = if is_long { (at, left) } else { (0, 0) };
         }
     }
 
-    /// When the thread had left that came back at this time from a long wait.
     #[inline]
-    fn left(&self, task: Task, back: u64) -> Option<u64> {
-        let (at, left) = self.threads.get(&task.tid)?.back?;
-        (at == back).then_some(left)
-    }
-
-    fn stack(&mut self, task: Task, left: u64, at: u64, frames: Frames<'_>) {
-        self.addresses.clear();
-        self.addresses.extend(frames);
-        let Some(first) = self.addresses.first() else { return };
-        let is_kernel = self.images.is_kernel(at, *first);
-        let list = self.lists.intern(&self.addresses);
-        self.add(task, left, is_kernel, list);
-    }
-
-    fn add(&mut self, task: Task, left: u64, is_kernel: bool, list: super::address_lists::ListId) {
-        let key = (task.tid, left);
-        if self.found.stacks.len() >= MOST_WAITS && !self.found.stacks.contains_key(&key) {
-            return;
+    fn thread(&mut self, tid: u32) -> Option<&mut Waiting> {
+        let index = tid as usize;
+        if index == 0 || index >= MOST_IDS {
+            return None;
         }
-        let (parts, pid) = self.found.stacks.entry(key).or_default();
-        *pid = task.pid;
-        *(if is_kernel { &mut parts.kernel } else { &mut parts.user }) = Some(list);
+        if index >= self.threads.len() {
+            self.threads.resize((index + 1).next_power_of_two(), Waiting::default());
+        }
+        self.threads.get_mut(index)
+    }
+
+    /// A stack, or a part of one, of the thread's event at raw time `event`.
+    #[inline]
+    pub(super) fn stack(&mut self, task: Task, event: u64, part: WaitPart) {
+        let Some(Waiting { back: (back, left), .. }) = self.threads.get(task.tid as usize).copied() else { return };
+        if event == back && left > 0 && self.found.len() < MOST_WAITS {
+            self.found.push(Found { task, left, part });
+        }
+    }
+
+    /// What was found, with keys as the stacks they mean.
+    pub(super) fn finish(self, keys: &StackKeys, images: &Images, lists: &AddressLists) -> LongWaits {
+        let mut waits = LongWaits::default();
+        for Found { task, left, part } in self.found {
+            let (list, is_kernel) = match part {
+                WaitPart::List(list) => {
+                    let first = lists.get(list).first().copied();
+                    (Some(list), first.is_some_and(|first| images.is_kernel(left, first)))
+                }
+                WaitPart::Key(key, at, is_kernel) => (keys.get(key, at), is_kernel),
+            };
+            let (parts, pid) = waits.stacks.entry((task.tid, left)).or_default();
+            *pid = task.pid;
+            *(if is_kernel { &mut parts.kernel } else { &mut parts.user }) = list;
+        }
+        waits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stack_of_a_long_wait_belongs_to_the_switch_at_its_beginning() {
+        let mut lists = AddressLists::default();
+        let (long, short) = (lists.intern(&[1]), lists.intern(&[2]));
+        let task = Task { pid: 1, tid: 8 };
+        let mut search = Search::new(100);
+        search.switch(10, 8, 0);
+        search.switch(500, 0, 8);
+        search.stack(task, 500, WaitPart::List(long));
+        search.switch(510, 8, 0);
+        search.switch(550, 0, 8);
+        search.stack(task, 550, WaitPart::List(short));
+        let waits = search.finish(&StackKeys::default(), &Images::default(), &lists);
+        assert_eq!(waits.get(8, 10), Some((StackParts { kernel: None, user: Some(long) }, 1)));
+        assert_eq!(waits.get(8, 510), None, "it is found when it comes back");
     }
 }

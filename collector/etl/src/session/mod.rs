@@ -1,6 +1,6 @@
 //! A trace opened for playing: records in, the model's events out.
 //!
-//! Two passes. The first ([`survey`]) reads what events refer to and what may be
+//! Two passes, both in order of time. The first ([`survey`]) reads what events refer to and what may be
 //! told later than they are: who lived when ([`lives`]), what lay where ([`images`]),
 //! stacks and their keys. The second ([`play`]) merges the records by time and
 //! turns them into events.
@@ -47,7 +47,7 @@ mod words;
 pub use facts::{EventCount, Facts};
 pub use play::StackFacts;
 
-use crate::file::{FileError, Statistics, Trace};
+use crate::file::{FileError, LogfileHeader, Statistics, Trace};
 use code::Code;
 use context::Tracks;
 use facts::{losses, session_info};
@@ -55,7 +55,7 @@ use files::Files;
 use gpu::Topology;
 use images::Images;
 use lives::History;
-use long_waits::{LongWaits, Search};
+use long_waits::LongWaits;
 use play::Player;
 use rustc_hash::FxHashMap;
 use stack_keys::StackKeys;
@@ -126,8 +126,14 @@ impl Session {
     }
 
     fn of(trace: Trace) -> Result<Self, EtlError> {
-        let mut survey = Survey::default();
-        let statistics = trace.scan(|_, record| survey.record(record));
+        let rate = trace.headers().first().and_then(LogfileHeader::ticks_per_second).unwrap_or(0);
+        let mut survey = Survey::new(play::longest_wait(rate));
+        let mut merged = trace.merged();
+        while let Some((_, record)) = merged.next() {
+            survey.record(&record);
+        }
+        let statistics = merged.statistics();
+        drop(merged);
         let Some(header) = trace.headers().first() else { return Err(FileError::NoFile.into()) };
         let clock = clock::clock_map(header, survey.last)?;
         let mut tables = Tables::default();
@@ -140,14 +146,7 @@ impl Session {
         images.iter_mut().for_each(|image| survey.machine.with_drive(&mut image.path));
         let images = Images::new(images, &history.process_ends);
         let mut code = Code::new(images, &survey.identities, std::mem::take(&mut survey.lists));
-        let long_waits = match survey.has_stacks && survey.counts.switches() > 0 {
-            true => {
-                let longest = play::longest_wait(&clock);
-                let Code { lists, images, .. } = &mut code;
-                Search::new(lists, &survey.keys, images, longest).run(&trace)
-            }
-            false => LongWaits::default(),
-        };
+        let long_waits = std::mem::take(&mut survey.waits).finish(&survey.keys, &code.images, &code.lists);
         survey.seen.locate(&mut code, &survey.keys, &history, &tables);
         Ok(Self {
             losses: losses(trace.headers(), &statistics, 0),

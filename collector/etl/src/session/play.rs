@@ -18,7 +18,7 @@ use crate::payload::{self, Payload};
 use crate::{Class, Record};
 use std::ops::Range;
 use syscollect_model::{
-    ClockMap, Event, Exporter, Scope, Slice, StackId, StringId, Tables, ThreadId, Ticks, Time, TimeCursor, TrackKind,
+    Event, Exporter, Scope, Slice, StackId, StringId, Tables, ThreadId, Ticks, Time, TimeCursor, TrackKind,
 };
 use syscollect_playback::{Output, Played, ThreadIds};
 
@@ -36,8 +36,8 @@ const MOST_UNANNOUNCED: usize = 1 << 16;
 const MOST_RECENT: usize = 1 << 17;
 
 /// Ticks of a wait whose beginning cannot be reached at its end.
-pub(super) fn longest_wait(clock: &ClockMap) -> u64 {
-    (clock.ticks_per_second() / 1000.0) as u64 * LONGEST_WAIT_MS
+pub(super) fn longest_wait(ticks_per_second: u64) -> u64 {
+    ticks_per_second / 1000 * LONGEST_WAIT_MS
 }
 
 /// An event on its way out.
@@ -230,7 +230,7 @@ impl<'a, E: Exporter> Player<'a, E> {
             delay: Delay::new(window, MOST_WAITING),
             recent: Recent::new(MOST_RECENT),
             has_stacks: session.has_stacks,
-            longest_wait: longest_wait(&session.clock),
+            longest_wait: longest_wait(session.facts.ticks_per_second),
             long_waits: &session.long_waits,
             told: Vec::new(),
             stacks: StackFacts::default(),

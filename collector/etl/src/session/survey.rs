@@ -7,6 +7,7 @@ use super::files::{FileChange, Files};
 use super::gpu::{Gpu, Topology};
 use super::images::{Identities, ImageAction, ImageRecord, Images, KERNEL_HALF, KERNEL_SPACE};
 use super::lives::{History, Life, LifeRecords, ProcessRecord, RenameRecord, ThreadRecord};
+use super::long_waits::{Search, WaitPart};
 use super::stack_keys::StackKeys;
 use crate::file::group;
 use crate::payload::{self, Frames, ImageChange, ItemStack, Lifecycle, Payload, item_stacks};
@@ -24,6 +25,7 @@ pub(super) struct Survey {
     pub(super) lists: AddressLists,
     pub(super) keys: StackKeys,
     pub(super) files: Files,
+    pub(super) waits: Search,
     pub(super) seen: Seen,
     pub(super) machine: MachineFacts,
     pub(super) counts: EventCounts,
@@ -100,11 +102,18 @@ impl Seen {
 
 /// Thread ids whose process is looked up by index.
 const DENSE: usize = 1 << 20;
+/// Frequent records that say nothing for the first pass.
+const READY_THREAD: u8 = 50;
 /// The sampling source that is the timer.
 const TIMER: u32 = 0;
 
 impl Survey {
-    /// Takes a record; they come in the order of the files.
+    /// With the ticks that make a wait a long one.
+    pub(super) fn new(longest_wait: u64) -> Self {
+        Self { waits: Search::new(longest_wait), ..Self::default() }
+    }
+
+    /// Takes a record; they come in order of time.
     #[inline]
     pub(super) fn record(&mut self, record: &Record<'_>) {
         self.last = self.last.max(record.timestamp);
@@ -116,7 +125,7 @@ impl Survey {
         }
         self.counts.add(&record.class);
         match record.class {
-            Class::Kernel { group, opcode } if is_uninteresting(group, opcode) => {}
+            Class::Kernel { group: group::THREAD, opcode: READY_THREAD } => {}
             Class::Kernel { .. } | Class::Classic { .. } => self.payload(record, &payload::decode(record)),
             Class::Provider { provider, .. } if Gpu::wants(&provider) => {
                 self.has_intervals = true;
@@ -142,18 +151,22 @@ impl Survey {
     fn payload(&mut self, record: &Record<'_>, payload: &Payload<'_>) {
         let at = record.timestamp;
         match payload {
+            Payload::ContextSwitch(switch) => self.waits.switch(at, switch.old_tid, switch.new_tid),
             Payload::Sample(sample) => {
                 self.seen.addresses.entry((sample.tid, sample.address)).or_insert(at);
             }
             Payload::Stack(stack) => {
                 self.has_stacks = true;
                 self.task(stack.task.pid, stack.task.tid);
-                self.stack(stack.task.pid, at, stack.frames);
+                let list = self.stack(stack.task.pid, at, stack.frames);
+                self.waits.stack(stack.task, stack.event_timestamp, WaitPart::List(list));
             }
             Payload::StackKeyReference(reference) => {
                 self.has_stacks = true;
                 self.task(reference.task.pid, reference.task.tid);
                 self.seen.keys.entry((reference.task.pid, reference.key)).or_insert(at);
+                let part = WaitPart::Key(reference.key, at, reference.is_kernel);
+                self.waits.stack(reference.task, reference.event_timestamp, part);
             }
             Payload::StackKeyDefinition(definition) => {
                 let list = self.list(definition.frames);
@@ -284,12 +297,13 @@ impl Survey {
     }
 
     #[inline]
-    fn stack(&mut self, pid: u32, at: u64, frames: Frames<'_>) {
+    fn stack(&mut self, pid: u32, at: u64, frames: Frames<'_>) -> ListId {
         let list = self.list(frames);
         let is_kernel = self.addresses.first().is_some_and(|first| *first >= KERNEL_HALF)
             && self.addresses.last().is_some_and(|last| *last >= KERNEL_HALF);
         let space = if is_kernel { KERNEL_SPACE } else { pid };
         self.seen.stacks.entry((space, list)).or_insert(at);
+        list
     }
 
     #[cold]
@@ -298,19 +312,15 @@ impl Survey {
         for stack in item_stacks(record.extended) {
             self.has_stacks = true;
             match stack {
-                ItemStack::Frames { frames, .. } => self.stack(pid, record.timestamp, frames),
+                ItemStack::Frames { frames, .. } => {
+                    self.stack(pid, record.timestamp, frames);
+                }
                 ItemStack::Key { key, .. } => {
                     self.seen.keys.entry((pid, key)).or_insert(record.timestamp);
                 }
             }
         }
     }
-}
-
-/// Frequent records that say nothing for the first pass: switches and wakeups.
-#[inline]
-fn is_uninteresting(group: u8, opcode: u8) -> bool {
-    group == group::THREAD && matches!(opcode, 36 | 50)
 }
 
 fn life(lifecycle: Lifecycle) -> Life {
