@@ -71,7 +71,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "VERSION")]
     tracy_layout: Option<TracyLayout>,
 
-    /// Compression of a Tracy file: lz4, or zstd, which makes it a third smaller and takes longer [default: lz4]
+    /// Compression of a Tracy file: lz4, or zstd, which makes it a third smaller [default: lz4]
     #[arg(long, value_name = "NAME")]
     tracy_compression: Option<TracyCompression>,
 

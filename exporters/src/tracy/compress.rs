@@ -62,8 +62,9 @@ mod zstd {
     use std::io;
     use zstd::stream::raw::{Encoder, InBuffer, Operation, OutBuffer};
 
-    /// zstd's own default: higher levels gain a tenth and take five times as long.
-    const LEVEL: i32 = 3;
+    /// As fast as LZ4. Of 3.5 million events, level 3 makes nothing smaller and takes 2.6 times as long, and level 9
+    /// gains 8 % in 13 times as long.
+    const LEVEL: i32 = 1;
 
     pub(crate) struct Streams {
         encoders: Vec<Encoder<'static>>,

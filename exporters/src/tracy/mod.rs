@@ -31,7 +31,7 @@
 //! stacks of GPU jobs, frame images and sections are not in the model.
 //!
 //! Compression is LZ4, or zstd by [`TracyCompression`] in builds with the feature
-//! `zstd`: files are a third smaller and take twice as long to write.
+//! `zstd`: files are a third smaller, or more.
 //!
 //! The format groups everything by kind and by thread, so nothing is written
 //! before the end: **memory** is about 40 bytes for each switch, 16 for each

@@ -58,11 +58,11 @@ impl FromStr for TracyLayout {
 /// The compression of a Tracy file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TracyCompression {
-    /// LZ4: the fastest to write and to open.
+    /// LZ4: the fastest to open.
     #[default]
     Lz4,
-    /// zstd: about a third smaller, and half as fast to write. Of crates that were built with
-    /// the feature `zstd` only: it is C, and needs a C compiler.
+    /// zstd: a third smaller, or more. Of crates that were built with the feature `zstd` only:
+    /// it is C, and needs a C compiler.
     #[cfg(feature = "zstd")]
     Zstd,
 }
