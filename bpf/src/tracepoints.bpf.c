@@ -22,6 +22,21 @@ const volatile __u32 TRACEPOINT = 0;
 /* Bytes of its record that are kept, a multiple of 8. */
 const volatile __u32 BYTES = 64;
 
+/* How the count of nested interrupts is reached (preempt_count of include/linux/preempt.h). */
+#define COUNT_UNKNOWN 0
+/* It is the kernel variable that the loader puts in the place of COUNT_MARK. */
+#define COUNT_VARIABLE 1
+/* It lies at an address, as far from each CPU's own memory as from the first's. */
+#define COUNT_ADDRESS 2
+#define COUNT_MARK 0x5ca1ab1e0ddba115
+const volatile __u32 COUNT_WAY = COUNT_UNKNOWN;
+/* Bytes from the variable's start, or from each CPU's memory. */
+const volatile __u64 COUNT_OFFSET = 0;
+/* Where the kernel keeps the addresses of each CPU's memory (__per_cpu_offset). */
+const volatile __u64 CPU_OFFSETS = 0;
+/* NMIs, hardware interrupts, and the software interrupt that is served. */
+#define COUNT_INTERRUPTS 0x00ff0100
+
 /* What a CPU counted; the collector reads it, and sets `stopped`. */
 struct tracepoint_cpu {
 	__u64 written;
@@ -87,6 +102,25 @@ static __always_inline void scratch_release(struct tracepoint_scratch *s)
 	*(volatile __u64 *)&s->busy = 0;
 }
 
+/* Whether an interrupt has the CPU, and not the task that is current. The
+ * common fields of a record would say so, but perf fills them in later. */
+static __always_inline bool in_interrupt(__u32 cpu)
+{
+	__u64 base = 0;
+	__u32 count = 0;
+
+	if (COUNT_WAY == COUNT_VARIABLE) {
+		const void *variable;
+
+		asm volatile("%0 = %1 ll" : "=r"(variable) : "i"(COUNT_MARK));
+		count = *(const __u32 *)(bpf_this_cpu_ptr(variable) + COUNT_OFFSET);
+	} else if (COUNT_WAY == COUNT_ADDRESS) {
+		bpf_probe_read_kernel(&base, sizeof(base), (void *)(CPU_OFFSETS + 8ull * cpu));
+		bpf_probe_read_kernel(&count, sizeof(count), (void *)(base + COUNT_OFFSET));
+	}
+	return count & COUNT_INTERRUPTS;
+}
+
 SEC("tracepoint")
 int on_tracepoint(void *context)
 {
@@ -119,7 +153,7 @@ int on_tracepoint(void *context)
 	s->head.tgid = task >> 32;
 	s->head.tracepoint = TRACEPOINT;
 	s->head.bytes = bytes;
-	s->head.interrupt = 0;
+	s->head.interrupt = in_interrupt(cpu);
 	s->head.cpu = cpu;
 	s->head.reserved = 0;
 	bpf_probe_read_kernel(s->bytes, bytes, context);

@@ -6,9 +6,11 @@
 //! describe machines that are not here.
 
 mod bpf;
-mod btf;
+pub(crate) mod btf;
+mod gpu;
 mod limits;
 mod machine;
+mod presets;
 mod probe;
 mod sources;
 mod user_probes;
@@ -93,6 +95,8 @@ fn support_of(machine: &Machine, attempt: Try<'_>) -> Vec<Capability> {
     all.extend(limits::limits(machine, attempt));
     all.extend(sources::names(machine, attempt));
     all.push(sources::power(machine));
+    all.extend(gpu::gpu(machine));
+    all.extend(presets::presets(machine));
     all
 }
 

@@ -76,9 +76,14 @@ pub(crate) fn run(count: u64) -> Result<()> {
             continue;
         }
         std::thread::scope(|scope| -> Result<()> {
-            let waiter = scope.spawn(|| read(&buffer));
-            // Long enough for the thread to be waiting.
-            std::thread::sleep(Duration::from_millis(20));
+            let (sender, thread) = std::sync::mpsc::channel();
+            let buffer = &buffer;
+            let waiter = scope.spawn(move || {
+                // SAFETY: gettid takes nothing and cannot fail.
+                let _ = sender.send(unsafe { libc::gettid() });
+                read(buffer)
+            });
+            until_it_waits(thread.recv().context("the waiting thread never began")?)?;
             call(card.as_raw_fd(), FENCE_SIGNAL, &mut signal).context("cannot signal a fence")?;
             waiter.join().map_err(|_| anyhow::anyhow!("the waiting thread panicked"))?
         })?;
@@ -87,6 +92,20 @@ pub(crate) fn run(count: u64) -> Result<()> {
     let pid = std::process::id();
     println!("{{\"pid\":{pid},\"fences\":{count},\"waits\":{waits}}}");
     Ok(())
+}
+
+/// Returns once a thread sleeps in a call of ioctl.
+fn until_it_waits(thread: i32) -> Result<()> {
+    let path = format!("/proc/self/task/{thread}/syscall");
+    let ioctl = format!("{} ", libc::SYS_ioctl);
+    for _ in 0..10_000 {
+        let said = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+        if said.starts_with(&ioctl) {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    bail!("the thread that waits for a fence never slept")
 }
 
 /// Waits until the buffer may be read.

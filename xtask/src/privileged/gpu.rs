@@ -1,7 +1,8 @@
 //! GPU drivers: what a load asked of them is what was recorded.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
@@ -43,20 +44,69 @@ pub(crate) fn virtio(context: &Context) -> Result<Outcome> {
     }
     let capture = context.path("virtio.syscap");
     let output = capture.to_string_lossy().into_owned();
+    let mode = mode()?;
     let recorder = context.start(&capture, &["--gpu"])?;
+    let truth = Ftrace::start(&["virtio_gpu", "drm"])?;
     // It flips until it is stopped.
-    let flipping = Command::new("timeout")
-        .args(["-s", "INT", "5", "modetest", "-M", "virtio_gpu", "-v", "-s"])
-        .arg(mode()?)
-        .output();
+    let flipping =
+        Command::new("timeout").args(["-s", "INT", "5", "modetest", "-M", "virtio_gpu", "-v", "-s"]).arg(mode).output();
+    let truth = truth.counts();
     context.stop(recorder)?;
     let flipping = flipping.with_context(|| format!("cannot run modetest for {output}"))?;
     let said = String::from_utf8_lossy(&flipping.stderr).into_owned();
-    let seen = Seen::of(&capture)?;
+    let (seen, truth) = (Seen::of(&capture)?, truth?);
     let jobs = seen.jobs("virtio_gpu");
-    ensure!(jobs.finished > 0, "no command of the virtual GPU was answered: {seen:?}\n{said}");
+    let count = |name: &str| truth.get(name).copied().unwrap_or(0);
+    let (queued, answered) = (count("virtio_gpu_cmd_queue"), count("virtio_gpu_cmd_response"));
+    ensure!(queued > 0 && queued == answered, "ftrace saw {queued} commands and {answered} answers\n{said}");
+    ensure!(jobs.finished == queued, "{} commands were answered, not {queued}: {seen:?}", jobs.finished);
     ensure!(jobs.others == 0, "{} commands were not answered: {seen:?}", jobs.others);
-    Ok(Outcome::Passed(format!("{} commands, each answered; {} vertical blanks", jobs.finished, seen.frames)))
+    let flips = count("drm_vblank_event_delivered");
+    ensure!(flips > 0 && seen.flips == flips, "{} flips, not {flips}: {seen:?}\n{said}", seen.flips);
+    let blanks = count("drm_vblank_event");
+    ensure!(seen.blanks == blanks, "{} vertical blanks, not {blanks}: {seen:?}", seen.blanks);
+    Ok(Outcome::Passed(format!(
+        "{queued} of {queued} commands answered, {flips} of {flips} flips, {blanks} vertical blanks, as ftrace counts"
+    )))
+}
+
+/// The kernel's own tracer, which counts the same events.
+struct Ftrace(PathBuf);
+
+impl Ftrace {
+    fn start(systems: &[&str]) -> Result<Self> {
+        let folder = format!("/sys/kernel/tracing/instances/syscollect-test-{}", std::process::id());
+        let trace = Self(PathBuf::from(folder));
+        fs::create_dir(&trace.0).with_context(|| format!("cannot make {}", trace.0.display()))?;
+        trace.set("buffer_size_kb", "16384")?;
+        systems.iter().try_for_each(|system| trace.set(&format!("events/{system}/enable"), "1"))?;
+        Ok(trace)
+    }
+
+    fn set(&self, file: &str, value: &str) -> Result<()> {
+        let file = self.0.join(file);
+        fs::write(&file, value).with_context(|| format!("cannot write {}", file.display()))
+    }
+
+    /// Events by name.
+    fn counts(self) -> Result<BTreeMap<String, u64>> {
+        self.set("tracing_on", "0")?;
+        let text = fs::read_to_string(self.0.join("trace")).context("cannot read what ftrace recorded")?;
+        let mut counts = BTreeMap::new();
+        // A line like `modetest-72 [000] d.h. 12.345678: drm_vblank_event: crtc=0`.
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let name = line.split(": ").nth(1).unwrap_or_default();
+            *counts.entry(name.trim().to_owned()).or_default() += 1;
+        }
+        Ok(counts)
+    }
+}
+
+impl Drop for Ftrace {
+    fn drop(&mut self) {
+        let _ = fs::write(self.0.join("events/enable"), "0");
+        let _ = fs::remove_dir(&self.0);
+    }
 }
 
 /// The first connector and its first mode, as modetest's -s takes them.
@@ -75,7 +125,8 @@ struct Seen {
     /// By the name of their queue.
     queues: BTreeMap<String, Jobs>,
     waits: u64,
-    frames: u64,
+    blanks: u64,
+    flips: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -124,7 +175,8 @@ impl Exporter for Seen {
             }
             Event::SliceBegin(_, slice) => match tables.strings.get(slice.name) {
                 "waits for a fence" => self.waits += 1,
-                "vblank" => self.frames += 1,
+                "vblank" => self.blanks += 1,
+                "flip" => self.flips += 1,
                 _ => {}
             },
             _ => {}

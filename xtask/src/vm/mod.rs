@@ -11,7 +11,7 @@ mod machine;
 mod packages;
 mod table;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -36,6 +36,9 @@ const CI_TESTS: [&str; 5] = ["bracket", "count", "loss-lanes", "zones-early", "p
 pub(crate) struct Arguments {
     /// Releases like 6.1, or packages that lie here (.deb); all that syscollect is meant for if none is named.
     kernels: Vec<String>,
+    /// A folder with `syscollect` and `syscollect-load`, instead of building them.
+    #[arg(long, value_name = "FOLDER")]
+    programs: Option<PathBuf>,
     /// Only these tests, as `cargo xtask privileged` names them.
     #[arg(last = true)]
     tests: Vec<String>,
@@ -47,7 +50,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         [] => RELEASES.map(str::to_owned).to_vec(),
         named => named.to_vec(),
     };
-    let table = tabulate(&releases, &arguments.tests)?;
+    let table = tabulate(&releases, &arguments.tests, arguments.programs.as_deref())?;
     println!("{table}");
     match table.failures() {
         0 => Ok(()),
@@ -60,7 +63,7 @@ pub(crate) fn step() -> Result<Outcome> {
     if let Some(tool) = missing_tool() {
         return Ok(Outcome::Skipped(format!("{tool} is missing ({INSTALL})")));
     }
-    let table = tabulate(&CI_RELEASES.map(str::to_owned), &CI_TESTS.map(str::to_owned))?;
+    let table = tabulate(&CI_RELEASES.map(str::to_owned), &CI_TESTS.map(str::to_owned), None)?;
     match table.failures() {
         0 => Ok(Outcome::Passed(table.counts())),
         failures => bail!("{failures} tests failed:\n{table}"),
@@ -71,24 +74,32 @@ fn missing_tool() -> Option<&'static str> {
     TOOLS.into_iter().find(|tool| Command::new(tool).arg("--version").output().is_err())
 }
 
-fn tabulate(releases: &[String], tests: &[String]) -> Result<Table> {
+fn tabulate(releases: &[String], tests: &[String], built: Option<&Path>) -> Result<Table> {
     if let Some(tool) = missing_tool() {
         bail!("{tool} is missing ({INSTALL})");
     }
-    output_of(Command::new("cargo").current_dir(root()).args(["build", "--quiet", "--release", "-p", "syscollect"]))?;
+    let built = built.map_or_else(build, |folder| Ok(["syscollect", "syscollect-load"].map(|name| folder.join(name))));
+    let [syscollect, load] = built?;
     // By way of /proc, because the file may be built anew meanwhile.
     let aside = tempfile::tempdir().context("cannot create a temporary folder")?;
     let own = aside.path().join("xtask");
     std::fs::copy("/proc/self/exe", &own).context("cannot copy this program")?;
-    let programs = [root().join("target/release/syscollect"), build_loads()?, own];
+    let programs = [syscollect, load, own];
     let mut table = Table::default();
     for kernel in kernels(releases)? {
         eprintln!("{}: booting", kernel.version);
         let results = machine::test(&kernel, &programs, tests);
         let results = results.with_context(|| format!("the virtual machine of {}", kernel.version))?;
         table.add(&kernel.version, results.path())?;
+        eprint!("{}", table.last());
     }
     Ok(table)
+}
+
+/// Builds the program under test and the loads.
+fn build() -> Result<[PathBuf; 2]> {
+    output_of(Command::new("cargo").current_dir(root()).args(["build", "--quiet", "--release", "-p", "syscollect"]))?;
+    Ok([root().join("target/release/syscollect"), build_loads()?])
 }
 
 /// Named ones that are files are taken as they are, the others are brought.

@@ -48,6 +48,17 @@ impl Table {
         Ok(())
     }
 
+    /// What came of each test on the kernel that was added last.
+    pub(crate) fn last(&self) -> String {
+        let mut lines = String::new();
+        for column in &self.columns[self.columns.len().saturating_sub(USERS.len())..] {
+            for (test, Cell { verdict, detail }) in &column.cells {
+                lines.push_str(&format!("  {test}, {}: {verdict}: {detail}\n", column.user));
+            }
+        }
+        lines
+    }
+
     /// Tests that failed.
     pub(crate) fn failures(&self) -> usize {
         self.count("FAILED")

@@ -9,6 +9,8 @@ use std::io;
 pub(super) const TYPEDEF: u32 = 8;
 /// Kind of a function.
 pub(super) const FUNCTION: u32 = 12;
+/// Kind of a variable; only those of CPUs are there.
+pub(crate) const VARIABLE: u32 = 14;
 
 const MAGIC: u16 = 0xeb9f;
 
@@ -17,7 +19,7 @@ const MAGIC: u16 = 0xeb9f;
 /// # Errors
 ///
 /// `NotFound` when there is no BTF or no such type, else what reading said.
-pub(super) fn id_in_kernel(name: &str, kind: u32) -> io::Result<u32> {
+pub(crate) fn id_in_kernel(name: &str, kind: u32) -> io::Result<u32> {
     let bytes = std::fs::read("/sys/kernel/btf/vmlinux")?;
     find(&bytes, name, kind).ok_or_else(|| io::ErrorKind::NotFound.into())
 }

@@ -22,6 +22,7 @@ impl Fake {
         fake.write("sys/class/powercap/intel-rapl:0/energy_uj", "12345\n");
         fs::create_dir_all(fake.path("sys/kernel/btf")).unwrap();
         fs::write(fake.path("sys/kernel/btf/vmlinux"), 0xeb9f_u16.to_ne_bytes()).unwrap();
+        fake.write("sys/kernel/tracing/events/dma_fence/dma_fence_signaled/format", FORMAT);
         fs::create_dir_all(fake.path("proc/self/ns")).unwrap();
         symlink("pid:[4026531836]", fake.path("proc/self/ns/pid")).unwrap();
         fake
@@ -52,6 +53,8 @@ Limit                     Soft Limit           Hard Limit           Units
 Max locked memory         8388608              unlimited            bytes
 Max open files            1024                 524288               files
 ";
+
+const FORMAT: &str = "ID: 7\n\tfield:unsigned int seqno;\toffset:8;\tsize:4;\tsigned:0;\n";
 
 fn works(_: &Probe) -> io::Result<()> {
     Ok(())
@@ -241,4 +244,24 @@ fn a_user_who_may_not_probe_is_led_to_sudo() {
     fake.write("sys/bus/event_source/devices/uprobe/type", "7\n");
     let probes = fake.support(&|_| error(libc::EACCES))("user_probes");
     assert!(probes.remedy.unwrap().contains("sudo"), "{}", probes.reason);
+}
+
+#[test]
+fn tracepoints_of_gpus_are_listed_and_a_changed_description_is_named() {
+    let fake = Fake::complete();
+    let events = "sys/kernel/tracing/events";
+    fake.write(&format!("{events}/drm/drm_vblank_event/format"), FORMAT);
+    fake.write(&format!("{events}/drm/drm_vblank_event_queued/format"), FORMAT);
+    fake.write(&format!("{events}/virtio_gpu/virtio_gpu_cmd_queue/format"), "another shape\n");
+    let support = fake.support(&works);
+    let row = support("gpu_events");
+    assert!(row.available && row.reason.contains("dma_fence (1), drm (2)"), "{}", row.reason);
+    assert!(row.reason.contains("unknown shape: virtio_gpu/virtio_gpu_cmd_queue"), "{}", row.reason);
+    fs::remove_dir_all(fake.path(events)).unwrap();
+    fs::create_dir_all(fake.path(&format!("{events}/sched/sched_switch"))).unwrap();
+    let row = fake.support(&works)("gpu_events");
+    assert!(!row.available && !row.required && row.reason.contains("no DRM"), "{}", row.reason);
+    fs::remove_dir_all(fake.path(events)).unwrap();
+    let row = fake.support(&works)("tracefs");
+    assert!(!row.available && !row.required && row.remedy.unwrap().contains("mount -t tracefs"), "{}", row.reason);
 }

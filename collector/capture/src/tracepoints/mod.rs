@@ -9,10 +9,12 @@
 //! kernels, so they are kept in the capture and read by `syscollect-merge`.
 
 mod format;
+mod interrupts;
 mod object;
 mod offer;
 mod source;
 mod wanted;
 
-
+pub(crate) use offer::{Offers, offered_below};
 pub(crate) use source::{Setup, TracepointSource};
+pub(crate) use wanted::GPU;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 
 use super::format::Format;
+use super::interrupts::PreemptCount;
 use super::offer::Offer;
 use crate::bpf_calls;
 use crate::bpf_object::{KernelObject, MapSizes, SharedMaps};
@@ -13,6 +14,8 @@ use crate::ring_buffers::{Counters, Ring};
 /// The committed object, built by `cargo xtask bpf`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../../bpf/tracepoints.bpf.o");
 const NAME: &str = "tracepoints.bpf.o";
+const PROGRAM: &str = "on_tracepoint";
+const KIND: (u32, u32) = (bpf_calls::PROG_TYPE_TRACEPOINT, 0);
 
 /// Records are kept to this, as bpf/src/tracepoints.bpf.c has it.
 const MOST_BYTES: usize = 256;
@@ -34,15 +37,28 @@ pub(super) struct Settings {
 pub(super) struct Attached {
     object: KernelObject,
     settings: Settings,
+    way: PreemptCount,
     events: Vec<OwnedFd>,
     programs: Vec<OwnedFd>,
 }
 
 impl Attached {
-    /// Makes the maps that all programs share.
+    /// Makes the maps that all programs share, and finds the way to count interrupts that this kernel takes.
     pub(super) fn new(settings: Settings, shared: &SharedMaps) -> Result<Self, CaptureError> {
-        let object = object(settings, 0, 8, shared)?;
-        Ok(Self { object, settings, events: Vec::new(), programs: Vec::new() })
+        let mut refused = None;
+        for way in PreemptCount::ways() {
+            let object = object(settings, way, 0, 8, shared)?;
+            match object.load(PROGRAM, KIND) {
+                Ok(_) => return Ok(Self { object, settings, way, events: Vec::new(), programs: Vec::new() }),
+                Err(error) => refused = Some(error),
+            }
+        }
+        Err(refused.unwrap_or_else(|| CaptureError::Program { program: PROGRAM.into(), reason: "not tried".into() }))
+    }
+
+    /// Whether records tell interrupts from tasks.
+    pub(super) fn knows_interrupts(&self) -> bool {
+        self.way != PreemptCount::Unknown
     }
 
     /// Attaches to a tracepoint; its records carry this number.
@@ -55,8 +71,8 @@ impl Attached {
         for (name, map) in shared {
             maps.insert(name.clone(), held(map.try_clone())?);
         }
-        let object = object(self.settings, number, kept_bytes(&offer.format), &maps)?;
-        let program = object.load("on_tracepoint", (bpf_calls::PROG_TYPE_TRACEPOINT, 0))?;
+        let object = object(self.settings, self.way, number, kept_bytes(&offer.format), &maps)?;
+        let program = object.load(PROGRAM, KIND)?;
         let event = bpf_calls::open_tracepoint(offer.format.id)
             .and_then(|event| bpf_calls::run_at(event.as_fd(), program.as_fd()).map(|()| event));
         let event = event.map_err(|error| {
@@ -93,13 +109,32 @@ fn held(map: std::io::Result<OwnedFd>) -> Result<OwnedFd, CaptureError> {
     map.map_err(|error| CaptureError::system("cannot hold on to a map", error))
 }
 
-fn object(settings: Settings, number: u32, bytes: u32, shared: &SharedMaps) -> Result<KernelObject, CaptureError> {
+fn object(
+    settings: Settings,
+    way: PreemptCount,
+    number: u32,
+    bytes: u32,
+    shared: &SharedMaps,
+) -> Result<KernelObject, CaptureError> {
     let (tsc, number, bytes) = ([u8::from(settings.tsc)], number.to_ne_bytes(), bytes.to_ne_bytes());
-    let constants = [("USE_TSC", &tsc[..]), ("TRACEPOINT", &number[..]), ("BYTES", &bytes[..])];
+    let (way_number, offset, table) = way.constants();
+    let (way_number, offset, table) = (way_number.to_ne_bytes(), offset.to_ne_bytes(), table.to_ne_bytes());
+    let constants = [
+        ("USE_TSC", &tsc[..]),
+        ("TRACEPOINT", &number[..]),
+        ("BYTES", &bytes[..]),
+        ("COUNT_WAY", &way_number[..]),
+        ("COUNT_OFFSET", &offset[..]),
+        ("CPU_OFFSETS", &table[..]),
+    ];
     let cpus = settings.possible_cpus;
     let sizes =
         MapSizes { entries: &[("tracepoint_cpus", cpus), ("tracepoint_rings", cpus)], ring_bytes: settings.ring_bytes };
-    KernelObject::new(NAME, OBJECT, &constants, shared, &sizes)
+    let mut object = KernelObject::new(NAME, OBJECT, &constants, shared, &sizes)?;
+    if let Some((mark, id)) = way.variable() {
+        object.point_to_variable(mark, id);
+    }
+    Ok(object)
 }
 
 /// Bytes of a record that are kept.

@@ -8,7 +8,7 @@ use super::format::Format;
 use super::wanted::Wanted;
 
 /// Where tracefs is mounted (from 4.1 on, and before as part of debugfs).
-const PLACES: [&str; 2] = ["/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events"];
+const PLACES: [&str; 2] = ["sys/kernel/tracing/events", "sys/kernel/debug/tracing/events"];
 
 /// A tracepoint that can be attached to.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,10 +36,20 @@ pub(crate) struct Offers {
 ///
 /// There is no tracefs, or this process may not read it: it is root's.
 pub(crate) fn offered(wanted: &[Wanted]) -> io::Result<Offers> {
+    offered_below(Path::new("/"), wanted)
+}
+
+/// What the kernel of a machine offers whose /sys lies below `root`.
+///
+/// # Errors
+///
+/// As of [`offered`].
+pub(crate) fn offered_below(root: &Path, wanted: &[Wanted]) -> io::Result<Offers> {
     let mut refused = io::Error::from(io::ErrorKind::NotFound);
     for place in PLACES {
-        match fs::read_dir(place) {
-            Ok(_) => return Ok(offered_at(Path::new(place), wanted)),
+        let place = root.join(place);
+        match fs::read_dir(&place) {
+            Ok(_) => return Ok(offered_at(&place, wanted)),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => refused = error,
             Err(_) => {}
         }

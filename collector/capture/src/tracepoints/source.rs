@@ -61,6 +61,13 @@ impl TracepointSource {
         let lane = |cpu: &u32| Ok(RingLane::new(LaneKind::Tracepoint, *cpu, attached.add_cpu(*cpu)?));
         let lanes = cpus.iter().map(lane).collect::<Result<Vec<_>, CaptureError>>()?;
         let mut missing: Vec<String> = Vec::new();
+        if !attached.knows_interrupts() {
+            missing.push(
+                "what interrupts did to GPUs is told of the threads they interrupted: the kernel shows nowhere where it \
+                 counts interrupts"
+                    .to_owned(),
+            );
+        }
         let mut definitions = Vec::new();
         for (number, offer) in (0..).zip(&offers.offers) {
             match attached.attach(number, offer, setup.shared) {

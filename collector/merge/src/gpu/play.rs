@@ -16,8 +16,11 @@ use syscollect_records::RecordKind;
 const MOST_ROWS: usize = 64;
 /// Keeps rows of queues apart from those of other tracks of the same name.
 const QUEUES: u64 = 1 << 59;
-/// Fences that only stand for others (drivers/dma-buf/dma-fence-array.c, -chain.c), or whose driver is gone.
-const STAND_INS: [&str; 3] = ["dma_fence_array", "dma_fence_chain", "detached"];
+/// Fences that only stand for others (drivers/dma-buf/dma-fence-array.c, -chain.c).
+const STAND_INS: [&str; 2] = ["dma_fence_array", "dma_fence_chain"];
+/// How the driver's name begins once a fence is signaled (from 6.17) or its driver is gone: whose it
+/// was is known from before, or nobody's work.
+const DETACHED: &str = "detached";
 /// The driver's name of the scheduler's own fences; its tracepoints tell more.
 const SCHEDULER: &str = "drm_sched";
 
@@ -59,9 +62,7 @@ pub(crate) struct GpuState {
     /// Waits for fences that are open, by thread.
     waits: FxHashMap<ThreadId, (TrackId, u32)>,
     /// Frames by CRTC.
-    frames: FxHashMap<u64, TrackId>,
-    /// The kernel tells of its scheduler's jobs.
-    has_scheduler: bool,
+    frames: FxHashMap<(u64, &'static str), TrackId>,
 }
 
 impl<E: Exporter> Player<'_, E> {
@@ -91,7 +92,8 @@ impl<E: Exporter> Player<'_, E> {
             "gpu_scheduler" => self.scheduler(name, reading),
             "virtio_gpu" => self.virtio(name, reading),
             "i915" => self.i915(name, reading),
-            "drm" if name == "drm_vblank_event" => self.vblank(reading),
+            "drm" if name == "drm_vblank_event" => self.crtc_frame("", "vblank", reading),
+            "drm" if name == "drm_vblank_event_delivered" => self.crtc_frame(" flips", "flip", reading),
             _ => self.plain(reading),
         }
     }
@@ -115,10 +117,13 @@ impl<E: Exporter> Player<'_, E> {
             _ => {}
         }
         // Nobody's work: what they stand for has fences of its own.
-        if STAND_INS.contains(&&*driver) || (driver == SCHEDULER && self.gpu.has_scheduler) {
+        if STAND_INS.contains(&&*driver) || (driver == SCHEDULER && self.marked.tracepoints.has_scheduler()) {
             return Ok(());
         }
         let key = (Family::Fence, context, sequence);
+        if driver.starts_with(DETACHED) && self.gpu.jobs.detail(key).is_none() {
+            return Ok(());
+        }
         match name {
             "dma_fence_init" => self.fence_stage(key, Stage::Submitted, fence, reading),
             "dma_fence_emit" => self.fence_stage(key, Stage::Queued, fence, reading),
@@ -153,7 +158,6 @@ impl<E: Exporter> Player<'_, E> {
     /// Jobs of the DRM scheduler, by both generations of names
     /// (drivers/gpu/drm/scheduler/gpu_scheduler_trace.h).
     fn scheduler(&mut self, name: &str, reading: &Reading<'_>) -> Result<(), E::Error> {
-        self.gpu.has_scheduler = true;
         let fence = reading.number("fence_context").zip(reading.number("fence_seqno"));
         let key = match (fence, reading.number("fence")) {
             (Some((context, sequence)), _) => (Family::Scheduler, context, sequence),
@@ -333,19 +337,19 @@ impl<E: Exporter> Player<'_, E> {
         self.emit(&Event::SliceEnd(track))
     }
 
-    /// A vertical blank ends a frame and begins the next.
-    fn vblank(&mut self, reading: &Reading<'_>) -> Result<(), E::Error> {
+    /// A vertical blank ends a frame and begins the next; so does what is told to programs that flip buffers.
+    fn crtc_frame(&mut self, suffix: &str, kind: &'static str, reading: &Reading<'_>) -> Result<(), E::Error> {
         let Some(crtc) = reading.number("crtc") else { return self.plain(reading) };
-        let known = self.gpu.frames.get(&crtc).copied();
+        let known = self.gpu.frames.get(&(crtc, kind)).copied();
         let track = known.unwrap_or_else(|| {
-            let name = self.tables.strings.intern(&format!("CRTC {crtc}"));
+            let name = self.tables.strings.intern(&format!("CRTC {crtc}{suffix}"));
             self.track(Scope::Machine, name, TrackKind::Frames { continuous: true }, 0)
         });
         if known.is_some() {
             self.emit(&Event::SliceEnd(track))?;
         }
-        self.gpu.frames.insert(crtc, track);
-        let mut slice = Slice::named(self.tables.strings.intern("vblank"));
+        self.gpu.frames.insert((crtc, kind), track);
+        let mut slice = Slice::named(self.tables.strings.intern(kind));
         slice.number = reading.number("seq");
         self.emit(&Event::SliceBegin(track, slice))
     }

@@ -25,6 +25,7 @@ pub(crate) struct Tracepoint {
 #[derive(Debug, Default)]
 pub(crate) struct TracepointTable {
     tracepoints: FxHashMap<u32, Tracepoint>,
+    has_scheduler: bool,
 }
 
 impl TracepointTable {
@@ -39,7 +40,17 @@ impl TracepointTable {
                 Tracepoint { system: definition.system.clone(), name: definition.name.clone(), label, fields }
             });
         }
-        Self { tracepoints }
+        let begins = ["drm_sched_job", "drm_sched_job_queue"];
+        let tells = |tracepoint: &Tracepoint| {
+            tracepoint.system == "gpu_scheduler" && begins.contains(&tracepoint.name.as_str())
+        };
+        let has_scheduler = tracepoints.values().any(tells);
+        Self { tracepoints, has_scheduler }
+    }
+
+    /// Whether the kernel tells of the jobs of its scheduler, in either generation of names.
+    pub(crate) fn has_scheduler(&self) -> bool {
+        self.has_scheduler
     }
 
     pub(crate) fn get(&self, number: u32) -> Option<&Tracepoint> {

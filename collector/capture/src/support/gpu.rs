@@ -1,0 +1,50 @@
+//! What the kernel tells of GPUs.
+
+use std::io;
+
+use super::machine::Machine;
+use super::{AS_ROOT, Capability, describe, is_forbidden};
+use crate::tracepoints::{GPU, Offers, offered_below};
+
+/// Whether tracepoints can be read about, and which of GPU drivers there are.
+pub(super) fn gpu(machine: &Machine) -> Vec<Capability> {
+    let offers = offered_below(&machine.path(""), GPU);
+    vec![tracefs(offers.as_ref()), events(offers.as_ref())]
+}
+
+fn tracefs(offers: Result<&Offers, &io::Error>) -> Capability {
+    const NAME: &str = "tracefs";
+    const WITHOUT: &str = "there is no --gpu without the kernel's descriptions of its tracepoints";
+    match offers {
+        Ok(_) => Capability::yes(NAME, "the kernel describes its tracepoints, for --gpu"),
+        Err(error) if is_forbidden(error) || error.kind() == io::ErrorKind::PermissionDenied => {
+            Capability::no(NAME, format!("{WITHOUT} ({}; they are root's)", describe(error))).mend(AS_ROOT)
+        }
+        Err(_) => Capability::no(NAME, format!("{WITHOUT}: tracefs is not mounted"))
+            .mend("sudo mount -t tracefs tracefs /sys/kernel/tracing"),
+    }
+}
+
+fn events(offers: Result<&Offers, &io::Error>) -> Capability {
+    const NAME: &str = "gpu_events";
+    let Ok(Offers { offers, unreadable }) = offers else {
+        return Capability::no(NAME, "without tracefs nobody knows which GPU drivers tell of their work");
+    };
+    let mut systems: Vec<(&str, usize)> = Vec::new();
+    for offer in offers {
+        match systems.iter_mut().find(|(system, _)| *system == offer.system) {
+            Some((_, count)) => *count += 1,
+            None => systems.push((&offer.system, 1)),
+        }
+    }
+    let mut words: Vec<String> = systems.iter().map(|(system, count)| format!("{system} ({count})")).collect();
+    if !unreadable.is_empty() {
+        words.push(format!("of an unknown shape: {}", unreadable.join(", ")));
+    }
+    if offers.is_empty() {
+        let shapes = words.first().map(|words| format!(" ({words})")).unwrap_or_default();
+        let why = format!("this kernel has no tracepoints of GPUs{shapes}: it has no DRM, or no driver is loaded");
+        return Capability::no(NAME, why);
+    }
+    Capability::yes(NAME, format!("tracepoints for --gpu: {}", words.join(", ")))
+}
