@@ -180,7 +180,7 @@ struct Seen {
     zones: BTreeMap<(String, String), Zones>,
     /// Frames by their set.
     frames: BTreeMap<String, u64>,
-    open: BTreeMap<TrackId, Vec<(String, i64)>>,
+    open: BTreeMap<TrackId, Vec<(String, u64)>>,
 }
 
 impl Seen {
@@ -222,7 +222,7 @@ impl Exporter for Seen {
             Event::SliceEnd(track) => {
                 if let Some((name, since)) = self.open.get_mut(track).and_then(Vec::pop) {
                     let zones = self.zones.entry((track_name(*track), name)).or_default();
-                    let took = (at.0 - since).unsigned_abs();
+                    let took = at.0.saturating_sub(since);
                     zones.shortest_ns = if zones.ended == 0 { took } else { zones.shortest_ns.min(took) };
                     zones.ended += 1;
                 }
