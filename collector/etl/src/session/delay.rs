@@ -31,6 +31,10 @@ pub(super) struct Delay<T> {
     newest: u64,
 }
 
+/// The rank of what was pushed.
+pub(super) const PUSHED: u8 = 1;
+const RANK_SHIFT: u32 = 56;
+
 impl<T> Delay<T> {
     /// Holds items for `window`, and at most `limit` of them.
     pub(super) fn new(window: u64, limit: usize) -> Self {
@@ -46,7 +50,8 @@ impl<T> Delay<T> {
         self.first + self.items.len() as u64 - 1
     }
 
-    /// Adds what happened at `time`; of one time, lower ranks come first.
+    /// Adds what happened at `time`. Of one time, lower ranks come first, and what
+    /// was pushed comes behind rank [`PUSHED`].
     pub(super) fn insert(&mut self, time: u64, rank: u8, item: T) {
         let time = time.clamp(self.left, self.newest.max(self.left));
         let place = self.free.pop().unwrap_or(self.kept.len());
@@ -55,7 +60,7 @@ impl<T> Delay<T> {
             None => self.kept.push(Some(item)),
         }
         self.inserted += 1;
-        self.early.push(Reverse((time, u64::from(rank) << 56 | self.inserted, place)));
+        self.early.push(Reverse((time, u64::from(rank) << RANK_SHIFT | self.inserted, place)));
     }
 
     /// Time goes on.
@@ -83,9 +88,10 @@ impl<T> Delay<T> {
         match (queued, self.early.peek()) {
             (None, None) => None,
             (Some(queued), None) => Some((queued, false)),
-            (queued, Some(Reverse((early, ..)))) => {
-                let is_early = queued.is_none_or(|queued| *early <= queued);
-                Some((if is_early { Some(*early) } else { queued }?, is_early))
+            (None, Some(Reverse((early, ..)))) => Some((*early, true)),
+            (Some(queued), Some(Reverse((early, order, _)))) => {
+                let is_early = (*early, order >> RANK_SHIFT) <= (queued, u64::from(PUSHED));
+                Some((if is_early { *early } else { queued }, is_early))
             }
         }
     }
@@ -159,10 +165,11 @@ mod tests {
         delay.push(9, "nine");
         delay.push(16, "sixteen");
         assert_eq!(drain(&mut delay, false), [(5, "five")]);
-        delay.insert(9, 1, "end");
-        delay.insert(9, 0, "begin");
+        delay.insert(9, PUSHED + 1, "behind");
+        delay.insert(9, PUSHED, "before");
         delay.insert(2, 0, "too old");
-        assert_eq!(drain(&mut delay, true), [(5, "too old"), (9, "begin"), (9, "end"), (9, "nine"), (16, "sixteen")]);
+        let rest = [(5, "too old"), (9, "before"), (9, "nine"), (9, "behind"), (16, "sixteen")];
+        assert_eq!(drain(&mut delay, true), rest);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! What takes time and is told at its end: DPCs, interrupts, disk I/O, hard faults.
 
+use super::delay::PUSHED;
 use super::kinds::Kind;
-use super::play::{Player, Target};
+use super::play::{Pending, Player, Target};
 use super::recent::ANY_THREAD;
 use crate::Record;
 use crate::payload::{DiskIo, DiskIoKind, Dpc, HardFault, Isr};
@@ -185,9 +186,9 @@ impl<E: Exporter> Player<'_, E> {
             slice.fields.push(field(self.intervals.duration, Value::Duration(self.now.0 - began.0)));
         }
         let track = self.track(scope, track, placed.row as u64);
-        // At one moment, what ends makes room for what begins; what takes no time is both.
-        let (begins, ends) = if begin == self.now { (1, 1) } else { (2, 0) };
-        self.insert(Some(kind), begin, begins, Event::SliceBegin(track, slice));
-        self.insert(None, self.now, ends, Event::SliceEnd(track));
+        // At one moment, what ends makes room for what begins; what takes no time begins before it ends.
+        let rank = if begin == self.now { PUSHED } else { PUSHED + 1 };
+        self.insert(Some(kind), begin, rank, Event::SliceBegin(track, slice));
+        self.push(None, Pending::Event(Event::SliceEnd(track)), 0, 0);
     }
 }

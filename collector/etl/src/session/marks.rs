@@ -1,6 +1,7 @@
 //! Events of providers, as instants on the thread that wrote them.
 
 use super::context::Context;
+use super::delay::PUSHED;
 use super::gpu::Gpu;
 use super::kinds::Kind;
 use super::names;
@@ -88,9 +89,9 @@ impl<E: Exporter> Player<'_, E> {
                 self.push(kind, Pending::Event(event), 0, 0);
             } else {
                 let rank = match event {
-                    Event::SliceEnd(_) => 0,
-                    Event::SliceBegin(..) => 2,
-                    _ => 1,
+                    Event::SliceEnd(_) => PUSHED - 1,
+                    Event::SliceBegin(..) => PUSHED + 1,
+                    _ => PUSHED,
                 };
                 self.insert(kind, time, rank, event);
             }
