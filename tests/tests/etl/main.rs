@@ -6,6 +6,7 @@ mod checked;
 mod damage;
 mod fixtures;
 mod golden;
+mod random;
 mod stories;
 
 use syscollect_etl::session::Session;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use syscollect_etl::session::{EtlError, Session};
 use syscollect_model::{Symbol, SymbolFrame, SymbolTable};
 use syscollect_playback::Recording;
-use syscollect_tests::etl::{FakeTrace, perf_info, system};
+use syscollect_tests::etl::{FakeTrace, event, perf_info, system};
 use syscollect_tests::golden;
 
 const THREAD: u8 = 0x05;
@@ -229,6 +229,20 @@ fn a_trace_says_what_it_is() {
     assert_eq!(boottime, 10_000_000_000, "ten seconds after the start of the machine");
     let realtime = session.clock().pairs()[0].realtime;
     assert_eq!(realtime, (FakeTrace::START_TIME - 116_444_736_000_000_000) * 100);
+}
+
+#[test]
+fn files_of_one_recording_are_one_story() {
+    let mut kernel = Logger::new(1).with_app();
+    kernel.switch(0, 10, 0, (2, 0), 101);
+    kernel.switch(0, 30, 101, (5, 6), 0);
+    let mut user = Logger::new(1);
+    user.0.record(0, &event(ticks(20), (100, 101), [7; 16], (3, 0), &[]));
+    user.0.record(0, &event(ticks(40), (100, 102), [7; 16], (4, 0), &[]));
+    let files = vec![kernel.0.finish(), user.0.finish()];
+    let mut session = Session::from_bytes(files).unwrap();
+    golden::check("etl_two_files", &mut session);
+    assert_eq!(session.facts().sessions, ["fake", "fake"]);
 }
 
 #[test]
