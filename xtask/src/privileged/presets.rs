@@ -12,7 +12,7 @@ use syscollect_model::{Event, Exporter, Loss, RecorderSummary, Scope, SessionInf
 use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
 
-use super::context::{Context, finish, text};
+use super::context::{Context, text};
 use crate::report::Outcome;
 
 const LAUNCHES: u64 = 1_000;
@@ -47,21 +47,18 @@ const VULKAN: &str = "#include <time.h>\n\
 /// A library that has lost its functions.
 const OPENCL: &str = "int nothing_of_opencl(void) { return 0; }\n";
 
-/// Opens the libraries while it is recorded, as programs do, and calls them.
-const CALLER: &str = "#include <dlfcn.h>\n#include <stdlib.h>\n\
-    typedef struct { unsigned x, y, z; } dim3;\n\
-    static void *of(const char *lib, const char *name) {\n\
-    void *l = dlopen(lib, RTLD_NOW | RTLD_GLOBAL), *f = l ? dlsym(l, name) : 0; if (!f) exit(2); return f; }\n\
-    int main() {\n\
-    int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,\n\
-    void **) = of(\"libcuda.so.1\", \"cuLaunchKernel\");\n\
-    int (*copy)(unsigned long, void *, unsigned long, void *) = of(\"libcuda.so.1\", \"cuMemcpyHtoDAsync_v2_ptsz\");\n\
-    int (*wait)(void) = of(\"libcuda.so.1\", \"cuCtxSynchronize\");\n\
-    int (*runtime)(void *, dim3, dim3, void **, unsigned long, void *) = of(\"libcudart.so.12\", \"cudaLaunchKernel\");\n\
-    unsigned (*swap)(void *, void *) = of(\"libEGL.so.1\", \"eglSwapBuffers\");\n\
-    int (*submit)(void *, unsigned, void *, void *) = of(\"libvulkan.so.1\", \"vkQueueSubmit\");\n\
-    int (*fences)(void *, unsigned, void *, unsigned, unsigned long) = of(\"libvulkan.so.1\", \"vkWaitForFences\");\n\
-    of(\"libOpenCL.so.1\", \"nothing_of_opencl\");\n";
+/// Calls them by their names, as programs do that are linked with them.
+const CALLER: &str = "typedef struct { unsigned x, y, z; } dim3;\n\
+    int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,\n\
+    void **);\n\
+    int cuMemcpyHtoDAsync_v2_ptsz(unsigned long, void *, unsigned long, void *);\n\
+    int cuCtxSynchronize(void);\n\
+    int cudaLaunchKernel(void *, dim3, dim3, void **, unsigned long, void *);\n\
+    unsigned eglSwapBuffers(void *, void *);\n\
+    int vkQueueSubmit(void *, unsigned, void *, void *);\n\
+    int vkWaitForFences(void *, unsigned, void *, unsigned, unsigned long);\n\
+    int nothing_of_opencl(void);\n\
+    int main() {\n";
 
 /// Every call is a zone with its parameters on the interface's track, and every swap a frame.
 pub(crate) fn presets(context: &Context) -> Result<Outcome> {
@@ -70,8 +67,7 @@ pub(crate) fn presets(context: &Context) -> Result<Outcome> {
     };
     let (capture, caller) = (context.path("presets.syscap"), folder.join("caller"));
     let recorded = ["record", "-o", text(&capture)?, "--gpu", "--only", "--", text(&caller)?];
-    let said = finish(context.command(&recorded).env("LD_LIBRARY_PATH", &folder))?;
-    ensure!(said.status.success(), "the recording ended with {}:\n{}", said.status, said.stderr);
+    let said = context.succeed(&recorded)?;
     let seen = Seen::of(&capture)?;
     let zones = |track: &str, name: &str| seen.zones(track, name);
     for (track, name, calls) in [
@@ -131,10 +127,12 @@ fn stand_ins(context: &Context) -> Result<Option<PathBuf>> {
     fs::create_dir(&folder)?;
     let main = format!(
         "{CALLER}dim3 g = {{ 4, 5, 6 }}, b = {{ 7, 8, 9 }};\n\
-         for (unsigned i = 0; i < {LAUNCHES}; i++) launch(0, i, 2, 1, 32, 4, 3, 64, (void *)1, 0, 0);\n\
-         for (unsigned i = 0; i < {SUBMITS}; i++) {{ runtime(0, g, b, 0, 10, 0); copy(0, 0, 1ul << 33, 0);\n\
-         submit(0, 1, 0, 0); fences(0, 1, 0, 1, {WAIT_NS}); }}\n\
-         for (unsigned i = 0; i < {SWAPS}; i++) swap(0, 0);\nreturn wait(); }}\n"
+         for (unsigned i = 0; i < {LAUNCHES}; i++) cuLaunchKernel(0, i, 2, 1, 32, 4, 3, 64, (void *)1, 0, 0);\n\
+         for (unsigned i = 0; i < {SUBMITS}; i++) {{ cudaLaunchKernel(0, g, b, 0, 10, 0);\n\
+         cuMemcpyHtoDAsync_v2_ptsz(0, 0, 1ul << 33, 0);\n\
+         vkQueueSubmit(0, 1, 0, 0); vkWaitForFences(0, 1, 0, 1, {WAIT_NS}); }}\n\
+         for (unsigned i = 0; i < {SWAPS}; i++) eglSwapBuffers(0, 0);\n\
+         nothing_of_opencl(); return cuCtxSynchronize(); }}\n"
     );
     let libraries = [
         ("libcuda.so.1", CUDA),
@@ -149,14 +147,18 @@ fn stand_ins(context: &Context) -> Result<Option<PathBuf>> {
             return Ok(None);
         }
     }
-    Ok(compile(&folder, "caller", &main, &[])?.then_some(folder))
+    let search = [format!("-L{}", text(&folder)?), format!("-Wl,-rpath,{}", text(&folder)?)];
+    let names: Vec<String> = libraries.iter().map(|(name, _)| format!("-l:{name}")).collect();
+    let mut options = vec!["-Wl,--allow-shlib-undefined,--no-as-needed"];
+    options.extend(search.iter().chain(&names).map(String::as_str));
+    Ok(compile(&folder, "caller", &main, &options)?.then_some(folder))
 }
 
 fn compile(folder: &Path, name: &str, source: &str, options: &[&str]) -> Result<bool> {
     let code = folder.join(format!("{name}.c"));
     fs::write(&code, source)?;
     let compiler =
-        Command::new("cc").args(["-O2", "-w", "-o"]).arg(folder.join(name)).args(options).arg(&code).output();
+        Command::new("cc").args(["-O2", "-w", "-o"]).arg(folder.join(name)).arg(&code).args(options).output();
     let Ok(output) = compiler else { return Ok(false) };
     ensure!(output.status.success(), "cc {name}: {}", String::from_utf8_lossy(&output.stderr));
     Ok(true)
