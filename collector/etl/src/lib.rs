@@ -1,6 +1,6 @@
 //! Windows event trace logs (`.etl`), read on any system.
 //!
-//! **Duties.** [`file`] reads buffers and records of one or several files of a
+//! **Duties.** [`mod@file`] reads buffers and records of one or several files of a
 //! recording, merged by their raw clock. [`payload`] decodes what records say.
 //! [`session`] turns them into the model's events.
 //!

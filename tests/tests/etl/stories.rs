@@ -215,6 +215,19 @@ fn what_the_logger_lost_is_lost() {
 }
 
 #[test]
+fn a_logger_that_was_cut_off_lost_at_least_what_its_buffers_say() {
+    let mut logger = Logger::new(1).with_app();
+    logger.0.header[0x10..0x18].fill(0);
+    logger.0.flush(0);
+    logger.0.flags = 2;
+    logger.switch(0, 10, 0, (2, 0), 101);
+    let mut session = logger.open();
+    let (_, played) = golden::text(&mut session);
+    assert_eq!((played.lost, session.is_complete()), (1, false));
+    assert!(session.info().notes.iter().any(|note| note.contains("cut off")));
+}
+
+#[test]
 fn a_trace_says_what_it_is() {
     let mut logger = Logger::new(2).with_app();
     logger.perf_info(0, 5, (PERF_INFO, 73), 3, &[0_u32, 10_000, 10_000].map(u32::to_le_bytes).concat());

@@ -130,7 +130,7 @@ pub(super) fn session_info(headers: &[LogfileHeader], machine: &MachineFacts, ha
         tick_rate_hz: rate as f64,
         sample_rate_hz: sample_rate,
         sample_event: if sample_rate > 0 { "cpu-clock".into() } else { String::new() },
-        stacks: if has_stacks { vec!["as the session asked".into()] } else { Vec::new() },
+        stacks: if has_stacks { vec!["events".into()] } else { Vec::new() },
         notes: notes(headers),
         ..SessionInfo::default()
     }
@@ -166,9 +166,12 @@ fn notes(headers: &[LogfileHeader]) -> Vec<String> {
 pub(super) fn losses(headers: &[LogfileHeader], statistics: &Statistics, undecodable: u64) -> Vec<Loss> {
     let sum = |of: fn(&LogfileHeader) -> u32| headers.iter().map(|header| u64::from(of(header))).sum::<u64>();
     let damaged = statistics.damaged_buffers + statistics.unsupported_buffers;
+    // A logger that was cut off did not come to count; its buffers say after each loss that there was one.
+    let events = sum(|header| header.events_lost).max(statistics.buffers_after_lost_events);
+    let buffers = sum(|header| header.buffers_lost).max(statistics.buffers_after_lost_buffers);
     let losses = [
-        ("events", LossCause::LaneFull, sum(|header| header.events_lost)),
-        ("buffers", LossCause::BufferFull, sum(|header| header.buffers_lost)),
+        ("events", LossCause::LaneFull, events),
+        ("buffers", LossCause::BufferFull, buffers),
         ("buffers", LossCause::Damaged, damaged),
         ("events", LossCause::Undecodable, undecodable + statistics.other_records),
     ];

@@ -1,25 +1,25 @@
 //! A trace opened for playing: records in, the model's events out.
 //!
-//! Two passes, both in order of time. The first ([`survey`]) reads what events refer to and what may be
-//! told later than they are: who lived when ([`lives`]), what lay where ([`images`]),
-//! stacks and their keys. The second ([`play`]) merges the records by time and
+//! Two passes, both in order of time. The first (`survey`) reads what events refer to and what may be
+//! told later than they are: who lived when (`lives`), what lay where (`images`),
+//! stacks and their keys. The second (`play`) merges the records by time and
 //! turns them into events.
 //!
 //! # Stacks
 //!
 //! A stack comes behind its event, perhaps in two parts, and names it by time stamp
-//! and thread. So events wait ([`delay`]) for half a second, or until there are too
+//! and thread. So events wait (`delay`) for half a second, or until there are too
 //! many. The stack of a switch is that of the thread that comes back. A thread comes
 //! back with the stack that it left with, so it is given to the switch at which
 //! the thread left, as the model has it. Where that is longer ago than events are
-//! held, it was looked for beforehand ([`long_waits`]); of a thread that was not seen
+//! held, it was looked for beforehand (`long_waits`); of a thread that was not seen
 //! to leave, the stack is an instant of its own on the thread's track ("Running again"),
 //! at the time it runs again.
 //!
 //! # Time
 //!
 //! Times are nanoseconds since the machine was started, as far as the header tells
-//! when that was ([`clock`]).
+//! when that was (`clock`).
 
 mod address_lists;
 mod clock;
