@@ -2,8 +2,8 @@
 //!
 //! The calls of its API are type-checked wherever this runs. Where rustup has the
 //! target, all that makes up the Windows program is; where there is a linker for
-//! it too, the program is linked; and where there is Wine, the tests of the
-//! recorder run, those of the structures' layouts among them. Wine's tracing
+//! it too, the program is linked; and where there is Wine, the tests of recorder and
+//! program run, those of the structures' layouts among them. Wine's tracing
 //! functions are stubs: whether a recording works is for a Windows machine to say.
 
 use std::fs;
@@ -60,7 +60,6 @@ fn target_check() -> Result<Outcome> {
     if !has_target() {
         return Ok(Outcome::Skipped(format!("the target is missing: {INSTALL_TARGET}")));
     }
-    // The program's own tests are about recording on Linux.
     // What is written in C (zstd) needs the compiler that comes with the linker.
     let features: &[&str] = if starts(LINKER) { &[] } else { &["--no-default-features"] };
     quiet(for_windows(&["clippy", "--quiet", "--no-deps", "-p", "syscollect"]).args(features).args(DENY))?;
@@ -87,17 +86,24 @@ fn tests() -> Result<Outcome> {
         return Ok(Outcome::Skipped("Wine is missing: on Debian or Ubuntu: apt-get install wine".to_owned()));
     };
     put_shim()?;
+    let recorder = passed(wine, &["test", "--quiet", "-p", "syscollect-windows", "--lib"])?;
+    let program = passed(wine, &["test", "--quiet", "-p", "syscollect", "--bin", "syscollect"])?;
+    Ok(Outcome::Passed(format!("the recorder: {recorder}; the program: {program}")))
+}
+
+/// `53 passed`, of a run of tests under Wine.
+fn passed(wine: &str, arguments: &[&str]) -> Result<String> {
     let said = output_of(
-        for_windows(&["test", "--quiet", "-p", "syscollect-windows", "--lib"])
+        for_windows(arguments)
             .env("CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER", wine)
             .env("WINEPREFIX", target_folder().join("wine"))
             .env("WINEDEBUG", "-all"),
     )?;
     let log = String::from_utf8_lossy(&said.stdout).into_owned();
-    let Some(result) = log.lines().find(|line| line.starts_with("test result: ok.")) else {
+    let Some(result) = log.lines().find_map(|line| line.strip_prefix("test result: ok. ")) else {
         bail!("no test ran under Wine:\n{log}");
     };
-    Ok(Outcome::Passed(result.trim_start_matches("test result: ok. ").split(';').next().unwrap_or_default().to_owned()))
+    Ok(result.split(';').next().unwrap_or_default().to_owned())
 }
 
 /// Beside the tests' programs, where Windows looks first.

@@ -93,7 +93,7 @@ fn message(error: &anyhow::Error) -> String {
     })
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
 

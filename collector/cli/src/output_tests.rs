@@ -1,7 +1,6 @@
 use super::*;
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
@@ -24,7 +23,6 @@ fn a_file_appears_under_its_name_only_when_it_is_finished() {
     let path = draft.publish(&target).unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"whole");
     assert_eq!(names(folder.path()), ["x.pftrace"]);
-    assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
 #[test]
@@ -78,22 +76,6 @@ fn no_rename_replaces_a_file_unasked() {
 }
 
 #[test]
-fn a_symbolic_link_is_neither_followed_nor_replaced() {
-    let folder = folder();
-    let victim = folder.path().join("victim");
-    fs::write(&victim, "precious").unwrap();
-    symlink(&victim, folder.path().join("x.pftrace")).unwrap();
-    for force in [false, true] {
-        let message = Target::new(&folder.path().join("x.pftrace"), force, None).unwrap_err().to_string();
-        assert!(message.contains("symbolic link"), "{message}");
-    }
-    symlink(&victim, folder.path().join("y.syscap.partial")).unwrap();
-    let target = Target::new(&folder.path().join("y.pftrace"), false, None).unwrap();
-    assert!(target.draft_named("y.syscap.partial".into()).is_err());
-    assert_eq!(fs::read(victim).unwrap(), b"precious");
-}
-
-#[test]
 fn a_missing_folder_is_named_with_the_way_out() {
     let folder = folder();
     let missing = folder.path().join("missing");
@@ -112,18 +94,48 @@ fn something_else_than_a_file_is_refused() {
     assert!(message.contains("no plain file"), "{message}");
 }
 
-#[test]
-fn files_of_root_go_to_the_user_who_called_sudo() {
-    let folder = folder();
-    // SAFETY: no preconditions.
-    let root = unsafe { libc::geteuid() } == 0;
-    // Giving a file to oneself is allowed to everybody, so this runs anywhere.
-    let owner = match (root, fs::metadata(folder.path()).unwrap()) {
-        (true, _) => Owner { uid: 12_345, gid: 54_321 },
-        (false, own) => Owner { uid: own.uid(), gid: own.gid() },
-    };
-    let target = Target::new(&folder.path().join("x.pftrace"), false, Some(owner)).unwrap();
-    let path = target.draft().unwrap().publish(&target).unwrap();
-    let metadata = fs::metadata(path).unwrap();
-    assert_eq!((metadata.uid(), metadata.gid()), (owner.uid, owner.gid));
+#[cfg(unix)]
+mod on_unix {
+    use super::*;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    #[test]
+    fn a_file_is_its_owners_alone() {
+        let folder = folder();
+        let target = Target::new(&folder.path().join("x.pftrace"), false, None).unwrap();
+        let path = target.draft().unwrap().publish(&target).unwrap();
+        assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_symbolic_link_is_neither_followed_nor_replaced() {
+        let folder = folder();
+        let victim = folder.path().join("victim");
+        fs::write(&victim, "precious").unwrap();
+        symlink(&victim, folder.path().join("x.pftrace")).unwrap();
+        for force in [false, true] {
+            let message = Target::new(&folder.path().join("x.pftrace"), force, None).unwrap_err().to_string();
+            assert!(message.contains("symbolic link"), "{message}");
+        }
+        symlink(&victim, folder.path().join("y.syscap.partial")).unwrap();
+        let target = Target::new(&folder.path().join("y.pftrace"), false, None).unwrap();
+        assert!(target.draft_named("y.syscap.partial".into()).is_err());
+        assert_eq!(fs::read(victim).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn files_of_root_go_to_the_user_who_called_sudo() {
+        let folder = folder();
+        // SAFETY: no preconditions.
+        let root = unsafe { libc::geteuid() } == 0;
+        // Giving a file to oneself is allowed to everybody, so this runs anywhere.
+        let owner = match (root, fs::metadata(folder.path()).unwrap()) {
+            (true, _) => Owner { uid: 12_345, gid: 54_321 },
+            (false, own) => Owner { uid: own.uid(), gid: own.gid() },
+        };
+        let target = Target::new(&folder.path().join("x.pftrace"), false, Some(owner)).unwrap();
+        let path = target.draft().unwrap().publish(&target).unwrap();
+        let metadata = fs::metadata(path).unwrap();
+        assert_eq!((metadata.uid(), metadata.gid()), (owner.uid, owner.gid));
+    }
 }

@@ -20,6 +20,8 @@ fn server(url: &str, cache: &str) -> Place {
     Place::Server { url: url.into(), cache: Some(cache.into()) }
 }
 
+// Its paths are absolute on Unix only.
+#[cfg(unix)]
 #[test]
 fn no_server_is_asked_that_was_not_asked_for() {
     let args = SymbolOptions { symbol_path: vec!["/a;/b".into()], ..SymbolOptions::default() };
@@ -51,6 +53,8 @@ fn only_addresses_are_servers() {
     assert!(parse_server("example.org").unwrap_err().contains("https://"));
 }
 
+// Its paths are absolute on Unix only.
+#[cfg(unix)]
 #[test]
 fn a_cache_lies_where_the_system_has_them() {
     let only = |wanted: &'static str, value: &'static str| {

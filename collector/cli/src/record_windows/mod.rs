@@ -108,3 +108,19 @@ fn exit_code(ended: &Ended, lost: bool) -> u8 {
         _ => 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::windows::process::ExitStatusExt;
+    use std::process::ExitStatus;
+
+    #[test]
+    fn the_commands_own_failure_goes_before_a_loss() {
+        let command = |code| Ended::Command(ExitStatus::from_raw(code));
+        assert_eq!(exit_code(&command(7), true), 7);
+        assert_eq!(exit_code(&command(0), true), LOSS);
+        assert_eq!(exit_code(&command(0xc000_0005), false), ERROR);
+        assert_eq!(exit_code(&Ended::Interrupt, false), 0);
+    }
+}

@@ -146,3 +146,37 @@ fn parse_stacks(text: &str) -> Result<Stacks, String> {
 pub(crate) fn usage(message: String) -> clap::Error {
     Cli::command().error(ErrorKind::ValueValidation, message)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    fn finish(arguments: &[&str]) -> Result<Options, clap::Error> {
+        Cli::try_parse_from(["syscollect"].iter().chain(arguments))?.record.finish()
+    }
+
+    #[test]
+    fn an_etl_file_is_the_raw_trace_and_all_else_is_exported() {
+        assert_eq!(finish(&["-o", "x.etl"]).unwrap().format, None);
+        assert_eq!(finish(&["-o", "X.ETL"]).unwrap().format, None);
+        assert_eq!(finish(&["-o", "x.json.gz"]).unwrap().format, Some(Format::JsonGz));
+        assert_eq!(finish(&[]).unwrap().format, Some(Format::Pftrace));
+    }
+
+    #[test]
+    fn what_windows_cannot_write_or_do_is_a_usage_error() {
+        let wrong = [&["-o", "x.syscap"][..], &["-o", "-"], &["-p", "5"], &["--freq", "8191"], &["-o", "x.exe"]];
+        for arguments in wrong {
+            assert_eq!(finish(arguments).unwrap_err().exit_code(), 2, "{arguments:?}");
+        }
+    }
+
+    #[test]
+    fn stacks_are_listed_or_none() {
+        let all = Stacks { samples: true, switches: true, wakeups: true };
+        assert_eq!(parse_stacks("samples,offcpu,wakers"), Ok(all));
+        assert_eq!(parse_stacks("none"), Ok(Stacks::default()));
+        assert!(parse_stacks("samples,none").unwrap_err().contains("alone"));
+    }
+}

@@ -83,3 +83,64 @@ fn stem(output: &Target, format: Format) -> OsString {
 fn default_name(format: Option<Format>) -> PathBuf {
     PathBuf::from(format!("syscollect-{}.{}", local_time(), format.map_or("etl", Format::extension)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Cli;
+    use clap::Parser;
+    use std::fs;
+    use std::path::Path;
+
+    fn place(folder: &Path, name: &str, more: &[&str]) -> Result<Place> {
+        let path = folder.join(name);
+        let arguments = ["syscollect", "-o", path.to_str().unwrap()];
+        Place::choose(&Cli::try_parse_from(arguments.iter().chain(more))?.record.finish()?)
+    }
+
+    #[test]
+    fn a_recording_lies_beside_its_output_until_it_is_exported() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = place(folder.path(), "x.json.gz", &[]).unwrap();
+        assert!(!place.keep && place.export.is_some());
+        assert_eq!(place.begin(false).unwrap(), folder.path().join("x.partial.etl"));
+        assert_eq!(place.raw.path(), folder.path().join("x.etl"));
+    }
+
+    #[test]
+    fn what_windows_has_written_gets_the_name_of_the_raw_trace() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = place(folder.path(), "x.etl", &[]).unwrap();
+        fs::write(place.begin(false).unwrap(), "written").unwrap();
+        place.recorded().unwrap().publish(&place.raw).unwrap();
+        assert_eq!(fs::read(folder.path().join("x.etl")).unwrap(), b"written");
+        assert!(!folder.path().join("x.partial.etl").exists());
+    }
+
+    #[test]
+    fn what_a_killed_recorder_left_is_kept_unless_force_is_given() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("x.partial.etl"), "precious").unwrap();
+        let place = place(folder.path(), "x.pftrace", &[]).unwrap();
+        let message = place.begin(false).unwrap_err().to_string();
+        assert!(message.contains("export") && message.contains("--force"), "{message}");
+        assert_eq!(fs::read(folder.path().join("x.partial.etl")).unwrap(), b"precious");
+        assert_eq!(fs::read(place.begin(true).unwrap()).unwrap(), b"");
+    }
+
+    #[test]
+    fn a_raw_trace_that_stays_must_have_its_name_free() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("x.etl"), "older").unwrap();
+        place(folder.path(), "x.pftrace", &[]).unwrap();
+        let message = place(folder.path(), "x.pftrace", &["--keep-capture"]).unwrap_err().to_string();
+        assert!(message.contains("x.etl exists"), "{message}");
+    }
+
+    #[test]
+    fn the_default_name_holds_date_and_time() {
+        let name = default_name(None).display().to_string();
+        assert!(name.starts_with("syscollect-20") && name.ends_with(".etl"), "{name}");
+        assert_eq!(name.len(), "syscollect-20261231-235959.etl".len());
+    }
+}

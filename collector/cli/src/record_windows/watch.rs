@@ -74,3 +74,47 @@ pub(super) fn until_the_end(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn wait(duration: Option<Duration>, has_command: bool, happenings: &Receiver<Happening>) -> Ended {
+        until_the_end((duration, has_command), happenings, &Terminal::hidden(), Progress::default).unwrap()
+    }
+
+    #[test]
+    fn a_recording_ends_with_its_time_or_with_ctrl_c() {
+        let (sender, happenings) = mpsc::channel();
+        assert!(matches!(wait(Some(Duration::from_millis(1)), false, &happenings), Ended::Duration));
+        sender.send(Happening::Signal(Stop::Interrupt)).unwrap();
+        assert!(matches!(wait(Some(LONG), false, &happenings), Ended::Interrupt));
+    }
+
+    #[test]
+    fn a_recording_ends_with_its_command_and_knows_how_that_ended() {
+        let (sender, happenings) = mpsc::channel();
+        launch(&["cmd".into(), "/c".into(), "exit 7".into()], sender).unwrap();
+        let Ended::Command(status) = wait(Some(LONG), true, &happenings) else { panic!("the command ended first") };
+        assert_eq!(status.code(), Some(7));
+    }
+
+    #[test]
+    fn a_command_that_got_ctrl_c_too_has_a_moment_to_end() {
+        let (sender, happenings) = mpsc::channel();
+        sender.send(Happening::Signal(Stop::Interrupt)).unwrap();
+        let start = Instant::now();
+        assert!(matches!(wait(None, true, &happenings), Ended::Interrupt));
+        assert!(start.elapsed() >= GRACE);
+    }
+
+    #[test]
+    fn a_command_that_is_not_there_is_named() {
+        let (sender, _happenings) = mpsc::channel();
+        let error = launch(&["no-such-program-anywhere".into()], sender).unwrap_err().to_string();
+        assert!(error.contains("cannot run no-such-program-anywhere"), "{error}");
+    }
+}
