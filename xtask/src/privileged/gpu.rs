@@ -11,10 +11,12 @@ use syscollect_model::{Event, Exporter, GpuJobEnd, Loss, RecorderSummary, Sessio
 use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
 
-use super::context::{Context, finish, number};
+use super::context::{Context, finish, number, text};
 use crate::report::Outcome;
 
 const FENCES: u64 = 100;
+/// Jobs of the test module time out after 3 s.
+const PATIENCE_NS: u64 = 2_900_000_000;
 
 /// Fences of vgem, made and signaled by system calls: each a job, each wait a slice.
 pub(crate) fn fences(context: &Context) -> Result<Outcome> {
@@ -43,17 +45,11 @@ pub(crate) fn virtio(context: &Context) -> Result<Outcome> {
         return Ok(Outcome::Skipped("there is no modetest (package libdrm-tests)".to_owned()));
     }
     let capture = context.path("virtio.syscap");
-    let output = capture.to_string_lossy().into_owned();
-    let mode = mode()?;
-    let recorder = context.start(&capture, &["--gpu"])?;
     let truth = Ftrace::start(&["virtio_gpu", "drm"])?;
-    // It flips until it is stopped.
-    let flipping =
-        Command::new("timeout").args(["-s", "INT", "5", "modetest", "-M", "virtio_gpu", "-v", "-s"]).arg(mode).output();
-    let truth = truth.counts();
-    context.stop(recorder)?;
-    let flipping = flipping.with_context(|| format!("cannot run modetest for {output}"))?;
-    let said = String::from_utf8_lossy(&flipping.stderr).into_owned();
+    // It flips until its input ends.
+    let flipping = format!("sleep 5 | modetest -M virtio_gpu -v -s {}", mode()?);
+    let said = context.run(&["record", "-o", text(&capture)?, "--gpu", "--", "/bin/sh", "-c", &flipping])?;
+    let (truth, said) = (truth.counts(), said.stderr);
     let (seen, truth) = (Seen::of(&capture)?, truth?);
     let jobs = seen.jobs("virtio_gpu");
     let count = |name: &str| truth.get(name).copied().unwrap_or(0);
@@ -67,6 +63,37 @@ pub(crate) fn virtio(context: &Context) -> Result<Outcome> {
     ensure!(seen.blanks == blanks, "{} vertical blanks, not {blanks}: {seen:?}", seen.blanks);
     Ok(Outcome::Passed(format!(
         "{queued} of {queued} commands answered, {flips} of {flips} flips, {blanks} vertical blanks, as ftrace counts"
+    )))
+}
+
+/// Jobs of the DRM scheduler, driven by a module of these tests: all of them, the waits, and the one given up.
+pub(crate) fn scheduler(context: &Context) -> Result<Outcome> {
+    let programs = context.syscollect.parent().context("a program without a folder")?;
+    let module = programs.join("syscollect_scheduler.ko");
+    if !module.exists() {
+        let why = fs::read_to_string(module.with_extension("why"));
+        return Ok(Outcome::NotOffered(why.unwrap_or_else(|_| "`cargo xtask vm` builds a module for it".to_owned())));
+    }
+    let capture = context.path("scheduler.syscap");
+    let [output, module] = [text(&capture)?, text(&module)?];
+    let jobs = format!("jobs={FENCES}");
+    context.succeed(&["record", "-o", output, "--gpu", "--", "/sbin/insmod", module, &jobs])?;
+    let truth = |name: &str| -> Result<u64> {
+        let path = format!("/sys/module/syscollect_scheduler/parameters/{name}");
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+        text.trim().parse().with_context(|| format!("{path} says {text}"))
+    };
+    let seen = Seen::of(&capture)?;
+    let (queued, run, waits, timeouts) = (truth("queued")?, truth("run")?, truth("waits")?, truth("timeouts")?);
+    let jobs = seen.jobs_named("test_ring");
+    ensure!(queued == FENCES + 1 && jobs.finished == queued, "{} jobs, not {queued}: {seen:?}", jobs.finished);
+    ensure!(jobs.others == 0 && jobs.threads == queued, "jobs of an unknown end or thread: {seen:?}");
+    ensure!(timeouts > 0 && jobs.long == timeouts, "{} jobs timed out, not {timeouts}: {seen:?}", jobs.long);
+    let fences = seen.jobs_named("syscollect_test");
+    ensure!(fences.finished == run && fences.others == 0, "{} fences, not {run}: {seen:?}", fences.finished);
+    ensure!(seen.waits == waits, "{} waits, not {waits}: {seen:?}", seen.waits);
+    Ok(Outcome::Passed(format!(
+        "{queued} of {queued} jobs, {run} of {run} of their fences, {waits} of {waits} waits, {timeouts} timed out"
     )))
 }
 
@@ -127,6 +154,8 @@ struct Seen {
     waits: u64,
     blanks: u64,
     flips: u64,
+    /// What the recorder says of itself: shown where a test fails.
+    said: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -135,6 +164,8 @@ struct Jobs {
     others: u64,
     /// Those that name the thread that handed them over.
     threads: u64,
+    /// Those that the GPU had for longer than the test module's scheduler waits, with a margin for its clock.
+    long: u64,
 }
 
 impl Seen {
@@ -146,11 +177,21 @@ impl Seen {
 
     /// Of all queues whose name begins so.
     fn jobs(&self, driver: &str) -> Jobs {
-        let queues = self.queues.iter().filter(|(name, _)| name.starts_with(driver));
+        self.sum(|name| name.starts_with(driver))
+    }
+
+    /// Of all queues whose name has this in it.
+    fn jobs_named(&self, part: &str) -> Jobs {
+        self.sum(|name| name.contains(part))
+    }
+
+    fn sum(&self, is_wanted: impl Fn(&str) -> bool) -> Jobs {
+        let queues = self.queues.iter().filter(|(name, _)| is_wanted(name));
         queues.fold(Jobs::default(), |sum, (_, jobs)| Jobs {
             finished: sum.finished + jobs.finished,
             others: sum.others + jobs.others,
             threads: sum.threads + jobs.threads,
+            long: sum.long + jobs.long,
         })
     }
 }
@@ -162,7 +203,7 @@ impl Exporter for Seen {
         Ok(())
     }
 
-    fn event(&mut self, _: Time, event: &Event, tables: &Tables) -> Result<(), Self::Error> {
+    fn event(&mut self, now: Time, event: &Event, tables: &Tables) -> Result<(), Self::Error> {
         match event {
             Event::GpuJob(track, job) => {
                 let name = tables.strings.get(tables.track(*track).name).to_owned();
@@ -172,6 +213,8 @@ impl Exporter for Seen {
                     _ => jobs.others += 1,
                 }
                 jobs.threads += u64::from(job.thread.is_some());
+                let took = job.began().map_or(0, |began| now.0.saturating_sub(began.0));
+                jobs.long += u64::from(took > PATIENCE_NS);
             }
             Event::SliceBegin(_, slice) => match tables.strings.get(slice.name) {
                 "waits for a fence" => self.waits += 1,
@@ -184,7 +227,13 @@ impl Exporter for Seen {
         Ok(())
     }
 
-    fn end(&mut self, _: &[Loss], _: Option<&RecorderSummary>, _: &Tables) -> Result<(), Self::Error> {
+    fn end(&mut self, losses: &[Loss], recorder: Option<&RecorderSummary>, _: &Tables) -> Result<(), Self::Error> {
+        self.said.extend(losses.iter().map(|loss| format!("{loss:?}")));
+        if let Some(recorder) = recorder {
+            self.said.extend(recorder.missing.iter().cloned());
+            let written = recorder.statistics.get("tracepoint_records_written");
+            self.said.push(format!("{written:?} records of tracepoints"));
+        }
         Ok(())
     }
 }

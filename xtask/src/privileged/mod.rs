@@ -9,6 +9,7 @@ mod clock;
 pub(crate) mod context;
 mod count;
 mod gpu;
+mod gpu_formats;
 mod loss;
 mod offered;
 mod order;
@@ -74,6 +75,8 @@ const TESTS: &[Test] = &[
     test!("zones-killed" kernels, zones::killed, needs "user_probes"),
     test!("gpu-fences" kernels, gpu::fences, needs "tracefs"),
     test!("gpu-virtio" kernels, gpu::virtio, needs "tracefs"),
+    test!("gpu-scheduler" kernels, gpu::scheduler, needs "tracefs"),
+    test!("gpu-formats" kernels, gpu_formats::formats, needs "tracefs"),
     test!("gpu-calls" kernels, presets::presets, needs "user_probes"),
     test!("hotplug" kernels, clock::hotplug),
     test!("plain-user", bad_days::plain_user),

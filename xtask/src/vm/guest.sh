@@ -4,6 +4,8 @@ export HOME=/tmp
 exchange=/tmp/exchange
 mkdir programs results
 cp $exchange/syscollect $exchange/syscollect-load $exchange/xtask programs
+# The module for the DRM scheduler or why there is none, and where the kernel's modules are.
+cp $exchange/*.ko $exchange/*.why $exchange/modules programs 2>/dev/null
 chmod 755 programs programs/*
 ip link set lo up 2>/dev/null
 # QEMU's emulated TSC is the host's and runs at one rate, but its CPUID does not say so.
@@ -13,7 +15,7 @@ grep -q nonstop_tsc /proc/cpuinfo || {
 }
 tests=$(cat $exchange/tests)
 # GPUs without hardware; a kernel that lacks one says so in its tests.
-for module in vgem virtio-gpu; do
+for module in vgem virtio-gpu gpu-sched; do
 	modprobe -d "$(cat $exchange/modules)" $module >>$exchange/log.txt 2>&1
 done
 # A console that blinks on the virtual GPU would add commands of its own.

@@ -45,15 +45,7 @@ fn version_of(package: &Path) -> Result<String> {
 
 fn unpack_one(version: String, packages: &[&Path]) -> Result<Kernel> {
     let folder = cache()?.join(&version);
-    for package in packages {
-        let mark = folder.join(package.file_name().unwrap_or_default()).with_extension("unpacked");
-        if mark.exists() {
-            continue;
-        }
-        fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-        output_of(Command::new("dpkg-deb").arg("-x").arg(package).arg(&folder))?;
-        fs::write(&mark, "").with_context(|| format!("cannot write {}", mark.display()))?;
-    }
+    unpack_into(&folder, packages)?;
     let lib = folder.join("lib");
     if !lib.exists() {
         std::os::unix::fs::symlink("usr/lib", &lib).with_context(|| format!("cannot link {}", lib.display()))?;
@@ -70,6 +62,20 @@ fn unpack_one(version: String, packages: &[&Path]) -> Result<Kernel> {
         Some(image) => Ok(Kernel { version, folder, image }),
         None => bail!("the packages of {version} hold no vmlinuz; from 7.x on give linux-binary-{version}, too"),
     }
+}
+
+/// Unpacks packages that are not unpacked yet.
+pub(crate) fn unpack_into(folder: &Path, packages: &[impl AsRef<Path>]) -> Result<()> {
+    for package in packages.iter().map(AsRef::as_ref) {
+        let mark = folder.join(package.file_name().unwrap_or_default()).with_extension("unpacked");
+        if mark.exists() {
+            continue;
+        }
+        fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        output_of(Command::new("dpkg-deb").arg("-x").arg(package).arg(folder))?;
+        fs::write(&mark, "").with_context(|| format!("cannot write {}", mark.display()))?;
+    }
+    Ok(())
 }
 
 /// Where unpacked kernels are kept: 100 to 400 MB each.

@@ -9,6 +9,7 @@
 mod kernel;
 mod machine;
 mod packages;
+mod scheduler_module;
 mod table;
 
 use std::path::{Path, PathBuf};
@@ -88,12 +89,28 @@ fn tabulate(releases: &[String], tests: &[String], built: Option<&Path>) -> Resu
     let mut table = Table::default();
     for kernel in kernels(releases)? {
         eprintln!("{}: booting", kernel.version);
+        let module = scheduler_module(&kernel, tests, aside.path())?;
+        let programs: Vec<PathBuf> = programs.iter().cloned().chain(module).collect();
         let results = machine::test(&kernel, &programs, tests);
         let results = results.with_context(|| format!("the virtual machine of {}", kernel.version))?;
         table.add(&kernel.version, results.path())?;
         eprint!("{}", table.last());
     }
     Ok(table)
+}
+
+/// The module that drives the DRM scheduler, or a file that says why there is none; nothing if no test wants it.
+fn scheduler_module(kernel: &Kernel, tests: &[String], aside: &Path) -> Result<Option<PathBuf>> {
+    if !tests.is_empty() && !tests.iter().any(|test| test == "gpu-scheduler") {
+        return Ok(None);
+    }
+    let built = kernel::cache().and_then(|cache| packages::Packages::open(&cache));
+    let built = built.and_then(|packages| scheduler_module::build(kernel, &packages));
+    built.map(Some).or_else(|error| {
+        let reason = aside.join(scheduler_module::MODULE).with_extension("why");
+        std::fs::write(&reason, format!("{error:#}")).context("cannot write why there is no module")?;
+        Ok(Some(reason))
+    })
 }
 
 /// Builds the program under test and the loads.

@@ -9,6 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use super::INSTALL;
+use super::kernel::unpack_into;
 use crate::process::output_of;
 
 /// The suites that carry kernels, from 5.10 on.
@@ -62,6 +63,23 @@ impl Packages {
         names.iter().map(|name| self.download(name)).collect()
     }
 
+    /// Brings what modules of a kernel are built with; the files.
+    pub(crate) fn headers(&self, version: &str) -> Result<Vec<PathBuf>> {
+        let name = format!("linux-headers-{version}");
+        let output = output_of(self.apt("apt-cache").args(["show", "--no-all-versions", &name]))?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let mut names = needed_by_headers(&text);
+        names.push(name);
+        names.iter().map(|name| self.download(name)).collect()
+    }
+
+    /// Brings the newest C library, for programs of releases newer than the host's; its folder.
+    pub(crate) fn libc(&self) -> Result<PathBuf> {
+        let folder = self.folder.join("libc");
+        unpack_into(&folder, &[self.download("libc6")?])?;
+        Ok(folder.join("usr/lib/x86_64-linux-gnu"))
+    }
+
     fn download(&self, name: &str) -> Result<PathBuf> {
         let here = self.folder.join("packages");
         fs::create_dir_all(&here).with_context(|| format!("cannot create {}", here.display()))?;
@@ -93,6 +111,14 @@ impl Packages {
         command.env("APT_CONFIG", self.folder.join("apt.conf"));
         command
     }
+}
+
+/// What headers need beside a compiler, as apt-cache shows them.
+fn needed_by_headers(shown: &str) -> Vec<String> {
+    let needed = shown.lines().find_map(|line| line.strip_prefix("Depends: ")).unwrap_or_default();
+    let names = needed.split(',').filter_map(|one| one.split_whitespace().next());
+    let is_wanted = |name: &&str| name.ends_with("-common") || name.starts_with("linux-kbuild-");
+    names.filter(is_wanted).map(str::to_owned).collect()
 }
 
 fn configure(folder: &Path) -> Result<()> {
@@ -139,6 +165,13 @@ fn distance(a: (u32, u32), b: (u32, u32)) -> (u32, u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn headers_bring_what_is_common_and_the_tools_but_no_compiler() {
+        let shown = "Package: linux-headers-6.1.0-50-amd64\nDepends: linux-headers-6.1.0-50-common (= 6.1.176-1), \
+                     linux-kbuild-6.1 (>= 6.1.176-1), linux-compiler-gcc-12-x86\n";
+        assert_eq!(needed_by_headers(shown), ["linux-headers-6.1.0-50-common", "linux-kbuild-6.1"]);
+    }
 
     #[test]
     fn the_newest_kernel_of_a_release_or_the_nearest_one_is_taken() {

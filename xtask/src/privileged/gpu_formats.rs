@@ -1,0 +1,90 @@
+//! Drivers whose hardware is not here: their tracepoints are described once
+//! their modules are loaded, and the fields are there that are read by name.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use super::context::{Context, finish};
+use crate::report::Outcome;
+
+const EVENTS: &str = "/sys/kernel/tracing/events";
+const DRIVERS: [&str; 4] = ["i915", "amdgpu", "xe", "nouveau"];
+
+/// Events by subsystem and beginning of their name, and the fields that
+/// `syscollect-merge` asks for, of which one in each group must be there.
+const FIELDS: &[(&str, &str, &[&[&str]])] = &[
+    ("dma_fence", "dma_fence_", &[&["driver"], &["timeline"], &["context"], &["seqno"]]),
+    ("gpu_scheduler", "drm_sched_job", &[&["fence", "fence_context"]]),
+    ("gpu_scheduler", "drm_run_job", &[&["fence", "fence_context"]]),
+    ("gpu_scheduler", "drm_sched_process_job", &[&["fence", "fence_context"]]),
+    ("drm", "drm_vblank_event", &[&["crtc"], &["seq"]]),
+    ("virtio_gpu", "virtio_gpu_cmd_", &[&["dev"], &["vq"], &["name"], &["type"], &["seqno"]]),
+    ("i915", "i915_request_queue", &[&["ctx"], &["seqno"], &["class"], &["instance"]]),
+    ("i915", "i915_request_add", &[&["ctx"], &["seqno"], &["class"], &["instance"]]),
+    ("i915", "i915_request_retire", &[&["ctx"], &["seqno"], &["class"], &["instance"]]),
+];
+
+/// Loads each driver's module; `doctor` understands what they describe.
+pub(crate) fn formats(context: &Context) -> Result<Outcome> {
+    let programs = context.syscollect.parent().context("a program without a folder")?;
+    let Ok(folder) = fs::read_to_string(programs.join("modules")) else {
+        return Ok(Outcome::NotOffered(
+            "drivers without their hardware are only loaded by `cargo xtask vm`".to_owned(),
+        ));
+    };
+    let loaded = DRIVERS.into_iter().filter(|driver| {
+        let modprobe = finish(Command::new("modprobe").args(["-d", folder.trim(), driver]));
+        modprobe.is_ok_and(|said| said.status.success())
+    });
+    let loaded: Vec<&str> = loaded.collect();
+    ensure!(!loaded.is_empty(), "no module of {DRIVERS:?} could be loaded");
+    let said = context.run(&["doctor", "--json"])?.stdout;
+    let said: Value = serde_json::from_str(&said).context("doctor printed no JSON")?;
+    let rows = said["capabilities"].as_array().context("doctor printed no capabilities")?;
+    let row = rows.iter().find(|row| row["name"] == "gpu_events").context("doctor has no row gpu_events")?;
+    let reason = row["reason"].as_str().unwrap_or_default();
+    ensure!(row["available"] == true && !reason.contains("unknown shape"), "doctor says: {reason}");
+    let checked = fields()?;
+    Ok(Outcome::Passed(format!(
+        "{} loaded; {reason}; {checked} of them have the fields that are read",
+        loaded.join(", ")
+    )))
+}
+
+/// How many events have all fields that are asked for.
+fn fields() -> Result<usize> {
+    let mut checked = 0;
+    for (system, beginning, groups) in FIELDS {
+        for (event, names) in events(system)? {
+            if !event.starts_with(beginning) {
+                continue;
+            }
+            for group in *groups {
+                let found = group.iter().any(|field| names.iter().any(|name| name == field));
+                ensure!(found, "{system}/{event} has none of the fields {group:?}, but {names:?}");
+            }
+            checked += 1;
+        }
+    }
+    Ok(checked)
+}
+
+/// Names of the fields of a subsystem's events.
+fn events(system: &str) -> Result<BTreeMap<String, Vec<String>>> {
+    let mut events = BTreeMap::new();
+    for entry in fs::read_dir(Path::new(EVENTS).join(system)).into_iter().flatten().flatten() {
+        let Ok(text) = fs::read_to_string(entry.path().join("format")) else { continue };
+        let lines = text.lines().filter_map(|line| line.trim_start().strip_prefix("field:"));
+        let name = |line: &str| {
+            let declared = line.split(';').next()?.split('[').next()?;
+            Some(declared.rsplit([' ', '*']).next()?.to_owned())
+        };
+        events.insert(entry.file_name().to_string_lossy().into_owned(), lines.filter_map(name).collect());
+    }
+    Ok(events)
+}

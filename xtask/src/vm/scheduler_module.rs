@@ -1,0 +1,102 @@
+//! The test module that drives the DRM scheduler, built for each kernel against
+//! Debian's headers: no virtual device drives it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use super::kernel::{self, Kernel};
+use super::packages::Packages;
+use crate::process::output_of;
+
+/// The module's file name; beside it the guest finds why it is not there.
+pub(crate) const MODULE: &str = "syscollect_scheduler.ko";
+const SOURCES: [(&str, &str); 2] = [
+    ("Kbuild", include_str!("scheduler_module/Kbuild")),
+    ("syscollect_scheduler.c", include_str!("scheduler_module/syscollect_scheduler.c")),
+];
+/// What an older compiler does not know of what the kernel's own was told.
+const COMPILER: &str = "#!/bin/sh
+for argument; do
+	shift
+	case $argument in
+	-fmin-function-alignment=*) argument=-falign-functions=${argument#*=} ;;
+	esac
+	set -- \"$@\" \"$argument\"
+done
+exec gcc \"$@\"
+";
+
+/// Builds the module; where it lies.
+pub(crate) fn build(kernel: &Kernel, packages: &Packages) -> Result<PathBuf> {
+    for tool in ["make", "gcc"] {
+        if Command::new(tool).arg("--version").output().is_err() {
+            bail!("{tool} is missing, so the test module for the DRM scheduler is not built");
+        }
+    }
+    kernel::unpack_into(&kernel.folder, &packages.headers(&kernel.version)?)?;
+    let headers = kernel.folder.join("usr/src").join(format!("linux-headers-{}", kernel.version));
+    root_here(&headers.join("Makefile"), &kernel.folder)?;
+    let tools = kernel.folder.join("usr/lib");
+    if !runs(&headers.join("scripts/basic/fixdep")) || !runs(&headers.join("tools/objtool/objtool")) {
+        with_libc(&tools, &packages.libc()?)?;
+    }
+    let work = kernel.folder.join("scheduler_module");
+    fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
+    for (name, text) in SOURCES {
+        fs::write(work.join(name), text).with_context(|| format!("cannot write {name}"))?;
+    }
+    let compiler = work.join("cc");
+    write_program(&compiler, COMPILER)?;
+    let mut make = Command::new("make");
+    make.arg("-s").arg("-C").arg(&headers).arg("modules");
+    make.arg(format!("M={}", work.display())).arg(format!("CC={}", compiler.display()));
+    output_of(&mut make).context("the test module for the DRM scheduler does not compile")?;
+    Ok(work.join(MODULE))
+}
+
+/// Debian's makefiles name each other by where they are installed.
+fn root_here(makefile: &Path, folder: &Path) -> Result<()> {
+    let text = fs::read_to_string(makefile).with_context(|| format!("cannot read {}", makefile.display()))?;
+    let here = folder.join("usr/src/").display().to_string();
+    if !text.contains(&here) {
+        let text = text.replace("/usr/src/", &here);
+        fs::write(makefile, text).with_context(|| format!("cannot write {}", makefile.display()))?;
+    }
+    Ok(())
+}
+
+/// Whether a program of another release of Debian finds its libraries here.
+fn runs(program: &Path) -> bool {
+    // It ends with a message on how it is used.
+    let said = Command::new(program).stdin(Stdio::null()).output();
+    said.is_ok_and(|said| !String::from_utf8_lossy(&said.stderr).contains("GLIBC_"))
+}
+
+/// Lets programs run with a newer C library, which lies in a folder.
+fn with_libc(tools: &Path, libc: &Path) -> Result<()> {
+    let find = output_of(Command::new("find").arg(tools).args(["-type", "f", "-perm", "-100"]))?;
+    for program in String::from_utf8_lossy(&find.stdout).lines().map(PathBuf::from) {
+        let is_elf = fs::read(&program).is_ok_and(|bytes| bytes.starts_with(b"\x7fELF"));
+        let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if !is_elf || name.contains(".so") || name.ends_with(".real") {
+            continue;
+        }
+        let real = program.with_file_name(format!("{name}.real"));
+        fs::rename(&program, &real).with_context(|| format!("cannot rename {}", program.display()))?;
+        let (libc, real) = (libc.display(), real.display());
+        let loader =
+            format!("#!/bin/sh\nexec \"{libc}/ld-linux-x86-64.so.2\" --library-path \"{libc}\" \"{real}\" \"$@\"\n");
+        write_program(&program, &loader)?;
+    }
+    Ok(())
+}
+
+fn write_program(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+        .with_context(|| format!("cannot make {} a program", path.display()))
+}

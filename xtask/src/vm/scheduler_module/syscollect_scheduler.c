@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A GPU that does nothing, for tests: jobs through the DRM scheduler, each
+ * done by a timer a tick later, every tenth waited for, and one that never
+ * ends by itself, so that the scheduler gives it up.
+ *
+ * All is done while the module is loaded, by whoever loads it; what was done
+ * can be read from its parameters afterwards.
+ */
+#include <drm/gpu_scheduler.h>
+#include <linux/dma-fence.h>
+#include <linux/module.h>
+#include <linux/platform_device.h>
+#include <linux/slab.h>
+#include <linux/timer.h>
+#include <linux/version.h>
+
+#define SINCE(major, minor) (LINUX_VERSION_CODE >= KERNEL_VERSION(major, minor, 0))
+
+static uint jobs = 100;
+module_param(jobs, uint, 0444);
+MODULE_PARM_DESC(jobs, "Jobs that are done");
+
+static uint queued, run, freed, timeouts, waits;
+module_param(queued, uint, 0444);
+module_param(run, uint, 0444);
+module_param(freed, uint, 0444);
+module_param(timeouts, uint, 0444);
+module_param(waits, uint, 0444);
+
+static struct platform_device *device;
+static struct drm_gpu_scheduler scheduler;
+static struct drm_sched_entity entity;
+static DEFINE_SPINLOCK(fence_lock);
+static u64 fence_context;
+static uint fence_sequence;
+
+struct test_fence {
+	struct dma_fence base;
+	struct timer_list timer;
+};
+
+struct test_job {
+	struct drm_sched_job base;
+	struct dma_fence *done;
+	bool hangs;
+};
+
+static const char *driver_name(struct dma_fence *fence)
+{
+	return "syscollect_test";
+}
+
+static const char *timeline_name(struct dma_fence *fence)
+{
+	return "ring";
+}
+
+static const struct dma_fence_ops fence_ops = {
+	.get_driver_name = driver_name,
+	.get_timeline_name = timeline_name,
+};
+
+static void on_timer(struct timer_list *timer)
+{
+	struct test_fence *fence = container_of(timer, struct test_fence, timer);
+
+	dma_fence_signal(&fence->base);
+	dma_fence_put(&fence->base);
+}
+
+static struct dma_fence *run_job(struct drm_sched_job *base)
+{
+	struct test_job *job = container_of(base, struct test_job, base);
+	struct test_fence *fence = kzalloc(sizeof(*fence), GFP_KERNEL);
+
+	if (!fence)
+		return NULL;
+	dma_fence_init(&fence->base, &fence_ops, &fence_lock, fence_context, ++fence_sequence);
+	run++;
+	if (job->hangs) {
+		job->done = dma_fence_get(&fence->base);
+	} else {
+		dma_fence_get(&fence->base);
+		timer_setup(&fence->timer, on_timer, 0);
+		mod_timer(&fence->timer, jiffies + 1);
+	}
+	return &fence->base;
+}
+
+static void free_job(struct drm_sched_job *base)
+{
+	struct test_job *job = container_of(base, struct test_job, base);
+
+	dma_fence_put(job->done);
+	drm_sched_job_cleanup(base);
+	kfree(job);
+	freed++;
+}
+
+/* The scheduler has taken the job from its list, so it is ended and freed here. */
+static void give_up(struct drm_sched_job *base)
+{
+	struct test_job *job = container_of(base, struct test_job, base);
+
+	timeouts++;
+	dma_fence_set_error(job->done, -ETIME);
+	dma_fence_signal(job->done);
+	free_job(base);
+}
+
+#if SINCE(5, 12)
+static enum drm_gpu_sched_stat timedout_job(struct drm_sched_job *base)
+{
+	give_up(base);
+#ifdef STATUS_IS_RESET
+	return DRM_GPU_SCHED_STAT_RESET;
+#else
+	return DRM_GPU_SCHED_STAT_NOMINAL;
+#endif
+}
+#else
+static void timedout_job(struct drm_sched_job *base)
+{
+	give_up(base);
+}
+
+static struct dma_fence *dependency(struct drm_sched_job *base, struct drm_sched_entity *of)
+{
+	return NULL;
+}
+#endif
+
+static const struct drm_sched_backend_ops scheduler_ops = {
+#if !SINCE(5, 12)
+	.dependency = dependency,
+#endif
+	.run_job = run_job,
+	.timedout_job = timedout_job,
+	.free_job = free_job,
+};
+
+/* Long enough for an emulated machine to do a job in time. */
+#define PATIENCE (3 * HZ)
+
+static int start_scheduler(void)
+{
+#if SINCE(6, 15)
+	const struct drm_sched_init_args arguments = {
+		.ops = &scheduler_ops,
+		.num_rqs = DRM_SCHED_PRIORITY_COUNT,
+		.credit_limit = 4,
+		.timeout = PATIENCE,
+		.name = "test_ring",
+		.dev = &device->dev,
+	};
+
+	return drm_sched_init(&scheduler, &arguments);
+#elif SINCE(6, 8)
+	return drm_sched_init(&scheduler, &scheduler_ops, NULL, DRM_SCHED_PRIORITY_COUNT, 4, 0, PATIENCE, NULL, NULL,
+			      "test_ring", &device->dev);
+#elif SINCE(5, 19)
+	return drm_sched_init(&scheduler, &scheduler_ops, 4, 0, PATIENCE, NULL, NULL, "test_ring", &device->dev);
+#else
+	return drm_sched_init(&scheduler, &scheduler_ops, 4, 0, PATIENCE, "test_ring");
+#endif
+}
+
+static int init_job(struct drm_sched_job *job)
+{
+#ifdef JOBS_HAVE_CLIENTS
+	return drm_sched_job_init(job, &entity, 1, NULL, 7);
+#elif SINCE(6, 8)
+	return drm_sched_job_init(job, &entity, 1, NULL);
+#else
+	return drm_sched_job_init(job, &entity, NULL);
+#endif
+}
+
+static int submit(bool hangs, bool wait)
+{
+	struct test_job *job = kzalloc(sizeof(*job), GFP_KERNEL);
+	struct dma_fence *finished;
+	int error;
+
+	if (!job)
+		return -ENOMEM;
+	job->hangs = hangs;
+	error = init_job(&job->base);
+	if (error) {
+		kfree(job);
+		return error;
+	}
+#if SINCE(5, 16)
+	drm_sched_job_arm(&job->base);
+#endif
+	finished = dma_fence_get(&job->base.s_fence->finished);
+#if SINCE(5, 16)
+	drm_sched_entity_push_job(&job->base);
+#else
+	drm_sched_entity_push_job(&job->base, &entity);
+#endif
+	queued++;
+	if (wait) {
+		waits++;
+		dma_fence_wait(finished, false);
+	}
+	dma_fence_put(finished);
+	return 0;
+}
+
+static int __init test_init(void)
+{
+	struct drm_gpu_scheduler *list[] = { &scheduler };
+	int error;
+	uint i;
+
+	device = platform_device_register_simple("syscollect-test", PLATFORM_DEVID_NONE, NULL, 0);
+	if (IS_ERR(device))
+		return PTR_ERR(device);
+	fence_context = dma_fence_context_alloc(1);
+	error = start_scheduler();
+	if (error)
+		goto unregister;
+	error = drm_sched_entity_init(&entity, DRM_SCHED_PRIORITY_NORMAL, list, 1, NULL);
+	if (error)
+		goto finish;
+	for (i = 0; i < jobs && !error; i++)
+		error = submit(false, i % 10 == 9 || i + 1 == jobs);
+	if (!error)
+		error = submit(true, true);
+	drm_sched_entity_destroy(&entity);
+finish:
+	drm_sched_fini(&scheduler);
+	/* Fences are freed after their readers are done. */
+	rcu_barrier();
+unregister:
+	platform_device_unregister(device);
+	return error;
+}
+
+static void __exit test_exit(void)
+{
+}
+
+module_init(test_init);
+module_exit(test_exit);
+MODULE_DESCRIPTION("Jobs through the DRM scheduler, for tests");
+MODULE_LICENSE("GPL");
