@@ -21,7 +21,7 @@ pub(crate) struct SymbolOptions {
     #[arg(long, value_name = "DIR[;DIR..]")]
     symbol_path: Vec<String>,
 
-    /// Then ask this symbol server (http or https), such as https://msdl.microsoft.com/download/symbols
+    /// Then ask this symbol server (http or https), such as `https://msdl.microsoft.com/download/symbols`
     #[arg(long, value_name = "URL", value_parser = parse_server)]
     symbol_server: Vec<String>,
 
