@@ -68,7 +68,9 @@ fn report(args: &Args) -> Result<Report> {
     let rows = rows.unwrap_or(if *json { JSON_ROWS } else { ROWS });
     let mut exporter = ReportExporter::new(ReportOptions { process: process.clone(), rows });
     session.play(&mut exporter).with_context(|| format!("cannot read {}", source::names(captures)))?;
-    let report = exporter.finish();
+    let mut report = exporter.finish();
+    // Windows' own recorders end well without a summary of ours.
+    report.recording.complete = session.is_complete();
     if let Some(process) = process
         && report.processes.total == 0
     {

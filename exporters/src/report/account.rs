@@ -115,6 +115,13 @@ impl Account {
         self.end(State::Unknown, known_until.saturating_sub(self.since), now)
     }
 
+    /// Nothing of what it did until now is known.
+    pub(super) fn forget(&mut self, now: u64) {
+        let Times { on_cpu_ns, waiting_ns, blocked_ns, unknown_ns } = self.times_at(now);
+        let unknown_ns = on_cpu_ns + waiting_ns + blocked_ns + unknown_ns;
+        (self.times, self.state) = (Times { unknown_ns, ..Times::default() }, State::Ended);
+    }
+
     #[inline]
     fn end(&mut self, next: State, known: u64, now: u64) -> Stay {
         let elapsed = now - self.since;

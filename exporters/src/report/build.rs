@@ -86,7 +86,7 @@ impl ReportExporter {
             }
         };
         // Equal rows stay in the order of the tables.
-        self.table(self.active().map(row).collect(), |row| (busiest(&row.times), row.tid))
+        self.table(self.active().map(row).collect(), |row| (busiest(&row.times), Reverse(row.counts.samples), row.tid))
     }
 
     fn processes(&self, tables: &Tables) -> Table<ProcessRow> {
@@ -103,7 +103,7 @@ impl ReportExporter {
             row.pid = process.pid;
             tables.strings.get(process.name).clone_into(&mut row.name);
         }
-        self.table(rows.into_values().collect(), |row| (busiest(&row.times), row.pid))
+        self.table(rows.into_values().collect(), |row| (busiest(&row.times), Reverse(row.counts.samples), row.pid))
     }
 
     fn functions(&self, tables: &Tables) -> Functions {

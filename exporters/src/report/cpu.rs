@@ -57,4 +57,8 @@ impl Cpus {
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Cpu)> {
         (0..).zip(&self.0)
     }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Cpu)> {
+        (0..).zip(&mut self.0)
+    }
 }

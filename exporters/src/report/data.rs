@@ -98,6 +98,9 @@ pub struct Recording {
     pub recorder: String,
     /// Host name.
     pub hostname: String,
+    /// The operating system, such as `"Windows"` or a distribution's name.
+    #[serde(default)]
+    pub os: String,
     /// Kernel release.
     pub kernel_release: String,
     /// CPUs of the machine.

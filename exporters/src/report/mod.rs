@@ -358,6 +358,7 @@ impl Exporter for ReportExporter {
         self.recording = Recording {
             recorder: session.recorder.clone(),
             hostname: session.hostname.clone(),
+            os: session.os.clone(),
             kernel_release: session.kernel_release.clone(),
             cpus: session.cpus.len(),
             sample_rate_hz: session.sample_rate_hz,

@@ -316,6 +316,14 @@ impl Scheduling {
         self.last_end = Some((now, thread));
     }
 
+    /// Not one switch was recorded: samples tell what ran at moments, and nothing of the time between them.
+    fn forget(&mut self, now: u64) {
+        for (_, cpu) in self.cpus.iter_mut() {
+            (cpu.current, cpu.busy, cpu.idle) = (None, 0, 0);
+        }
+        self.accounts.iter_mut().for_each(|account| account.forget(now));
+    }
+
     /// A thread begins. One that takes the place of another of its process,
     /// which ends at the same moment, is the same task after an exec: it runs on.
     pub(super) fn thread_start(&mut self, now: u64, thread: ThreadId, tables: &Tables) {
@@ -339,6 +347,9 @@ impl Scheduling {
 
     /// The session ends: what lasts, lasts until now.
     pub(super) fn end(&mut self, now: u64, tables: &Tables) {
+        if self.cpus.iter().all(|(_, cpu)| cpu.switches == 0) {
+            return self.forget(now);
+        }
         for cpu in 0..self.cpus.count() {
             self.cpus.get(cpu).settle(now);
         }

@@ -10,6 +10,8 @@ use super::data::*;
 const STACK_LINES: usize = 3;
 /// Functions that every blocked stack begins with.
 const SCHEDULER: [&str; 2] = ["__schedule", "schedule"];
+/// What Windows traces call their system.
+const WINDOWS: &str = "Windows";
 /// Characters of the longest bar of the histogram.
 const BAR: usize = 40;
 
@@ -56,9 +58,8 @@ impl Text {
     }
 
     fn head(&mut self, report: &Report) {
-        let Recording { recorder, hostname, kernel_release, cpus, filter_pids, .. } = &report.recording;
-        let machine = format!("{}, Linux {}, {cpus} CPUs", shown(hostname), shown(kernel_release));
-        self.line(&format!("{:<10} {machine}; {}", "Recorded", shown(recorder)));
+        let Recording { recorder, filter_pids, .. } = &report.recording;
+        self.line(&format!("{:<10} {}; {}", "Recorded", machine(&report.recording), shown(recorder)));
         let cut = if report.recording.complete { "" } else { ", of a recording that was cut off" };
         self.line(&format!("{:<10} {}{cut}", "Duration", duration(report.duration_ns)));
         self.events(&report.events);
@@ -125,7 +126,7 @@ impl Text {
 
     fn processes(&mut self, report: &Report) {
         let Table { total, rows } = &report.processes;
-        self.title(&some_of("Processes by time on CPU", rows.len(), *total));
+        self.title(&some_of(&format!("Processes by {}", order(report)), rows.len(), *total));
         let rows = rows.iter().map(|row| {
             let [on_cpu, waiting, blocked] = states(&row.times);
             let name = format!("{} ({}, {})", shown(&row.name), row.pid, count(row.threads as u64, "thread"));
@@ -138,7 +139,7 @@ impl Text {
 
     fn threads(&mut self, report: &Report) {
         let Table { total, rows } = &report.threads;
-        self.title(&some_of("Threads by time on CPU", rows.len(), *total));
+        self.title(&some_of(&format!("Threads by {}", order(report)), rows.len(), *total));
         let rows = rows.iter().map(|row| {
             let [on_cpu, waiting, blocked] = states(&row.times);
             let process = if row.tid == row.pid { String::new() } else { format!(" of {}", shown(&row.process)) };
@@ -309,6 +310,19 @@ fn states(times: &Times) -> [String; 3] {
     [times.on_cpu_ns, times.waiting_ns, times.blocked_ns].map(duration)
 }
 
+/// The machine, as far as it is known: Windows traces name no host.
+fn machine(recording: &Recording) -> String {
+    let Recording { hostname, os, kernel_release, cpus, .. } = recording;
+    let kernel = if os == WINDOWS { WINDOWS } else { "Linux" };
+    let parts = [shown(hostname), format!("{kernel} {}", shown(kernel_release)), count(*cpus as u64, "CPU")];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+}
+
+/// What threads are ordered by: without switches nobody knows how long they ran.
+fn order(report: &Report) -> &'static str {
+    if report.events.switches == 0 && report.events.samples > 0 { "samples" } else { "time on CPU" }
+}
+
 /// Sum, mean and maximum.
 fn total(sum: u64, count: u64, most: u64) -> [String; 3] {
     [sum, sum / count.max(1), most].map(duration)
@@ -316,7 +330,7 @@ fn total(sum: u64, count: u64, most: u64) -> [String; 3] {
 
 /// The function and the file name of its module.
 fn function(row: &FunctionRow) -> String {
-    let file = row.module.rsplit('/').next().unwrap_or_default();
+    let file = row.module.rsplit(['/', '\\']).next().unwrap_or_default();
     match file {
         "" => format!("{} (no file)", shown(&row.function)),
         // All plain kernel code has the same module.
@@ -334,6 +348,14 @@ pub(super) fn count(number: u64, what: &str) -> String {
     if number == 1 { format!("1 {what}") } else { format!("{} {what}s", grouped(number)) }
 }
 
+/// Without what could do something to the terminal; backslashes of Windows' paths stay as they are.
 pub(super) fn shown(text: &str) -> String {
-    text.escape_debug().to_string()
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\\' | '\'' | '"' => shown.push(c),
+            c => shown.extend(c.escape_debug()),
+        }
+    }
+    shown
 }

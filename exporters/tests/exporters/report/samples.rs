@@ -155,3 +155,33 @@ fn wakers_and_moves_are_counted_by_pair() {
     assert_eq!(moves, [(0, 1, 2), (1, 0, 1)]);
     assert_eq!(thread(&report, 10).counts.migrations, 3);
 }
+
+#[test]
+fn samples_without_switches_tell_nothing_of_the_time_between_them() {
+    let (mut story, a, b) = two_programs();
+    let stack = story.tables.intern_stack(&[]);
+    sampled(&mut story, 0, a, Some(stack), false);
+    sampled(&mut story, 40, b, Some(stack), false);
+    sampled(&mut story, 100, b, Some(stack), false);
+    let report = report(&story);
+    assert_eq!(thread(&report, 10).times, times(0, 0, 0, 100));
+    assert_eq!((report.cpus[0].busy_ns, report.cpus[0].idle_ns, report.cpus[0].unknown_ns), (0, 0, 100_000));
+    let tids: Vec<_> = report.threads.rows.iter().map(|row| row.tid).collect();
+    assert_eq!(tids, [20, 10], "the most samples first");
+    assert!(report.text(100).contains("Threads by samples"));
+}
+
+#[test]
+fn a_windows_machine_and_its_paths_read_as_such() {
+    let (mut story, a, _) = two_programs();
+    let path = story.name(r"C:\Windows\System32\ntdll.dll");
+    story.tables.modules = vec![Module { path, build_id: BuildId::default(), kernel: false }];
+    let frame = story.frame(Some(ModuleId(0)), 0x10, None);
+    let stack = story.tables.intern_stack(&[frame]);
+    sampled(&mut story, 0, a, Some(stack), false);
+    let (hostname, release) = (String::new(), "10.0.19041".to_owned());
+    let session = SessionInfo { hostname, os: "Windows".into(), kernel_release: release, ..SessionInfo::default() };
+    let text = report_with(&story, ReportOptions::default(), &session, &[]).text(100);
+    assert!(text.starts_with("Recorded   Windows 10.0.19041, 0 CPUs"), "{text}");
+    assert!(text.contains("[unnamed] (ntdll.dll)") && text.contains(r"  C:\Windows\System32\ntdll.dll"), "{text}");
+}
