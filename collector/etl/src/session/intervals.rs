@@ -189,6 +189,6 @@ impl<E: Exporter> Player<'_, E> {
         // At one moment, what ends makes room for what begins; what takes no time begins before it ends.
         let rank = if begin == self.now { PUSHED } else { PUSHED + 1 };
         self.insert(Some(kind), begin, rank, Event::SliceBegin(track, slice));
-        self.push(None, Pending::Event(Event::SliceEnd(track)), 0, 0);
+        self.push(None, Pending::Event(Box::new(Event::SliceEnd(track))), 0, 0);
     }
 }

@@ -69,7 +69,7 @@ impl<E: Exporter> Player<'_, E> {
     fn mark(&mut self, record: &Record<'_>, thread: Option<ThreadId>, slice: Slice) -> u64 {
         let scope = thread.map_or(Scope::Cpu(record.cpu.into()), Scope::Thread);
         let track = self.track(scope, self.words.events, 0);
-        self.push(Some(Kind::Provider), Pending::Event(Event::Instant(track, slice)), 0, 0)
+        self.push(Some(Kind::Provider), Pending::Event(Box::new(Event::Instant(track, slice))), 0, 0)
     }
 
     fn fields(&mut self, told: &TraceLogging<'_>) -> Fields {
@@ -86,7 +86,7 @@ impl<E: Exporter> Player<'_, E> {
         let mut told = std::mem::take(&mut self.told);
         for (kind, time, event) in told.drain(..) {
             if time >= self.now {
-                self.push(kind, Pending::Event(event), 0, 0);
+                self.push(kind, Pending::Event(Box::new(event)), 0, 0);
             } else {
                 let rank = match event {
                     Event::SliceEnd(_) => PUSHED - 1,

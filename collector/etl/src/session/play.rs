@@ -18,7 +18,8 @@ use crate::payload::{self, Payload};
 use crate::{Class, Record};
 use std::ops::Range;
 use syscollect_model::{
-    Event, Exporter, Scope, Slice, StackId, StringId, Tables, ThreadId, Ticks, Time, TimeCursor, TrackKind,
+    Event, Exporter, Sample, Scope, Slice, StackId, StringId, Switch, Tables, ThreadId, Ticks, Time, TimeCursor,
+    TrackKind, Wakeup,
 };
 use syscollect_playback::{Output, Played, ThreadIds};
 
@@ -58,7 +59,11 @@ pub(super) struct Slot {
 /// What comes out.
 #[derive(Debug)]
 pub(super) enum Pending {
-    Event(Event),
+    Switch(Switch),
+    Wakeup(Wakeup),
+    Sample(Sample),
+    /// The rarer ones, which are larger.
+    Event(Box<Event>),
     /// A thread runs again after a wait so long that the switch at its beginning
     /// has left: its stack, if there is one, is an event of its own.
     Resumed(ThreadId),
@@ -314,7 +319,7 @@ impl<'a, E: Exporter> Player<'a, E> {
 
     /// Lets an event wait that has no stack yet.
     pub(super) fn push_event(&mut self, kind: Kind, event: Event) {
-        self.push(Some(kind), Pending::Event(event), 0, 0);
+        self.push(Some(kind), Pending::Event(Box::new(event)), 0, 0);
     }
 
     /// Lets an event wait that happens now, and gives its number.
@@ -326,8 +331,14 @@ impl<'a, E: Exporter> Player<'a, E> {
 
     /// Adds an event that happened at `time`, now or a little earlier. Of one time lower ranks come first.
     pub(super) fn insert(&mut self, kind: Option<Kind>, time: Time, rank: u8, event: Event) {
-        let slot =
-            Slot { event: Pending::Event(event), kind, stack: StackParts::default(), pid: 0, address: 0, at: self.at };
+        let slot = Slot {
+            event: Pending::Event(Box::new(event)),
+            kind,
+            stack: StackParts::default(),
+            pid: 0,
+            address: 0,
+            at: self.at,
+        };
         self.delay.insert(time.0, rank, slot);
     }
 
@@ -403,6 +414,18 @@ impl<'a, E: Exporter> Player<'a, E> {
         while let Some((time, slot)) = delay.front(all) {
             let stack = slot.stack(code, tables);
             match &mut slot.event {
+                Pending::Switch(switch) => {
+                    switch.off_cpu.stack = stack;
+                    way_out.emit(Time(time), slot.kind, &Event::Switch(*switch), tables)?;
+                }
+                Pending::Wakeup(wakeup) => {
+                    let event = Event::Wakeup(Wakeup { stack, ..*wakeup });
+                    way_out.emit(Time(time), slot.kind, &event, tables)?;
+                }
+                Pending::Sample(sample) => {
+                    let event = Event::Sample(Sample { stack, ..*sample });
+                    way_out.emit(Time(time), slot.kind, &event, tables)?;
+                }
                 Pending::Event(event) => {
                     set_stack(event, stack);
                     way_out.emit(Time(time), slot.kind, event, tables)?;
@@ -459,9 +482,6 @@ impl<'a, E: Exporter> Player<'a, E> {
 #[inline]
 fn set_stack(event: &mut Event, stack: Option<StackId>) {
     match event {
-        Event::Switch(switch) => switch.off_cpu.stack = stack,
-        Event::Sample(sample) => sample.stack = stack,
-        Event::Wakeup(wakeup) => wakeup.stack = stack,
         Event::Instant(_, slice) | Event::SliceBegin(_, slice) => slice.stack = slice.stack.or(stack),
         _ => {}
     }

@@ -6,7 +6,7 @@ use super::recent::ANY_THREAD;
 use super::words::leaving;
 use crate::Record;
 use crate::payload::{self, ContextSwitch, ReadyThread};
-use syscollect_model::{Event, Exporter, OffCpu, Sample, Switch, ThreadId, Wakeup};
+use syscollect_model::{Exporter, OffCpu, Sample, Switch, ThreadId, Wakeup};
 
 /// A flag of ready-thread records: a DPC made the thread ready.
 const FROM_DPC: u8 = 1;
@@ -61,7 +61,7 @@ impl<E: Exporter> Player<'_, E> {
             next,
             next_priority: i32::from(switch.new_priority),
         };
-        let number = self.push(Some(Kind::Switch), Pending::Event(Event::Switch(event)), 0, 0);
+        let number = self.push(Some(Kind::Switch), Pending::Switch(event), 0, 0);
         if !is_idle {
             let (priority, cpu) = (switch.old_priority, record.cpu);
             let is_known = self.long_wait(switch.old_tid, number);
@@ -108,7 +108,7 @@ impl<E: Exporter> Player<'_, E> {
             (None, None) => (ANY_THREAD, None),
         };
         let state = *self.thread_state(wakee);
-        let event = Event::Wakeup(Wakeup {
+        let event = Wakeup {
             cpu: u32::from(record.cpu),
             waker,
             from_interrupt: ready.flags & FROM_DPC != 0,
@@ -117,8 +117,8 @@ impl<E: Exporter> Player<'_, E> {
             target_cpu: u32::from(state.cpu),
             new: false,
             stack: None,
-        });
-        (tid, Target::Slot(self.push(Some(Kind::Waking), Pending::Event(event), 0, 0)))
+        };
+        (tid, Target::Slot(self.push(Some(Kind::Waking), Pending::Wakeup(event), 0, 0)))
     }
 
     #[inline]
@@ -129,8 +129,8 @@ impl<E: Exporter> Player<'_, E> {
         let in_kernel = self.code.images.is_kernel(self.at, address);
         self.stacks.samples += 1;
         self.stacks.samples_in_images += u64::from(self.code.is_in_image(pid, self.at, address));
-        let event = Event::Sample(Sample { cpu: u32::from(record.cpu), thread, stack: None, in_kernel });
-        let number = self.push(Some(Kind::Sample), Pending::Event(event), pid, address);
+        let event = Sample { cpu: u32::from(record.cpu), thread, stack: None, in_kernel };
+        let number = self.push(Some(Kind::Sample), Pending::Sample(event), pid, address);
         (sample.tid, Target::Slot(number))
     }
 }
