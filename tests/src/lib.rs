@@ -26,6 +26,7 @@ pub mod golden;
 mod machine;
 pub mod planted;
 pub mod shown;
+pub mod tracepoint;
 pub mod tracy_reader;
 
 pub use client::{FakeProgram, FakeThread};

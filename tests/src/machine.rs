@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use syscollect_model::{LossCause, Mapping, RecorderSummary, SessionInfo, SymbolTable, Ticks};
 use syscollect_records::{
     ClockRecord, CounterRecord, ProbeRecord, RecordKind, SampleRecord, SchedRecord, SchedStackRecord, StackHeader,
-    Stamp, TaskRecord, stack_space,
+    Stamp, TaskRecord, TracepointRecord, stack_space,
 };
 use syscollect_store::{
     CaptureWriter, Chunk, ChunkHeader, CounterDefinition, Definition, KnownProcess, KnownThread, Lane, LaneKind,
@@ -366,6 +366,15 @@ impl FakeMachine {
             cpu: cpu.into(),
         };
         self.push(Lane { kind: LaneKind::Probe, cpu }, us, 0, &[record.as_bytes(), &bytes].concat());
+    }
+
+    /// A tracepoint's record: the bytes as the kernel lays them out, from the common fields on.
+    pub fn tracepoint(&mut self, cpu: u16, us: u64, record: TracepointRecord, bytes: &[u8]) {
+        let stamp = Stamp::new(ticks(us), RecordKind::Tracepoint);
+        let head = TracepointRecord { stamp, bytes: bytes.len() as u16, cpu: cpu.into(), ..record };
+        let mut bytes = [head.as_bytes(), bytes].concat();
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        self.push(Lane { kind: LaneKind::Tracepoint, cpu }, us, 0, &bytes);
     }
 
     /// Ends the lane's chunk and writes it.
