@@ -90,8 +90,11 @@ static __always_inline struct tracepoint_scratch *scratch_claim(void)
 
 		if (!s)
 			return 0;
-		if (!__sync_lock_test_and_set(&s->busy, 1))
+		/* Whoever interrupts here is done with the slot before this goes on, so no atomic exchange (5.12). */
+		if (!*(volatile __u64 *)&s->busy) {
+			*(volatile __u64 *)&s->busy = 1;
 			return s;
+		}
 	}
 	return 0;
 }

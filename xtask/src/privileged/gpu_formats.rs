@@ -81,8 +81,8 @@ fn events(system: &str) -> Result<BTreeMap<String, Vec<String>>> {
         let Ok(text) = fs::read_to_string(entry.path().join("format")) else { continue };
         let lines = text.lines().filter_map(|line| line.trim_start().strip_prefix("field:"));
         let name = |line: &str| {
-            let declared = line.split(';').next()?.split('[').next()?;
-            Some(declared.rsplit([' ', '*']).next()?.to_owned())
+            let declared = line.split(';').next()?.rsplit([' ', '*']).next()?;
+            Some(declared.split('[').next()?.to_owned())
         };
         events.insert(entry.file_name().to_string_lossy().into_owned(), lines.filter_map(name).collect());
     }
