@@ -7,7 +7,7 @@ use crate::output::Target;
 use crate::owner::Owner;
 use crate::record::usage;
 use crate::signals::{self, Abandon};
-use crate::source::Source;
+use crate::source::{self, Source};
 use crate::summary::{self, Exported};
 use crate::symbols::SymbolOptions;
 use crate::terminal::Terminal;
@@ -132,6 +132,9 @@ pub(crate) fn export(request: &Request) -> Result<ExitCode> {
     let terminal = Terminal::stderr();
     if request.output.as_os_str() == "-" {
         return to_standard_output(request, &abandon, &terminal);
+    }
+    if let Some(capture) = request.captures.iter().find(|capture| source::is_same_file(capture, &request.output)) {
+        bail!("{} is what is exported, and would be lost: name another file with -o", capture.display());
     }
     let target = Target::new(&request.output, request.force, Owner::behind_sudo())?;
     let mut session = Source::open_named(&request.captures, &request.symbols, &terminal)?;

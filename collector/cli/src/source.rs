@@ -5,6 +5,7 @@ use crate::symbols::{self, SymbolOptions};
 use crate::terminal::Terminal;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
+use syscollect_etl::file::Trace;
 use syscollect_etl::session::Facts;
 use syscollect_merge::Session;
 use syscollect_model::{ClockMap, Exporter, Loss, RecorderSummary, SessionInfo, SymbolTable, Time};
@@ -33,6 +34,7 @@ macro_rules! with {
 impl Source {
     /// Opens one capture, or the files of one Windows recording.
     pub(crate) fn open(paths: &[PathBuf]) -> Result<Self> {
+        check_distinct(paths)?;
         let traces = paths.iter().filter(|path| is_trace(path)).count();
         match paths {
             _ if traces == paths.len() => Ok(Self::Trace(Box::new(syscollect_etl::session::Session::open(paths)?))),
@@ -74,9 +76,26 @@ impl Source {
     }
 }
 
-/// Whether the file's name says that it is a Windows event trace.
+/// Whether it is a Windows event trace: its name says so, or its bytes do (`.etl.001`, `.dat`).
 fn is_trace(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("etl"))
+    let has_extension = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("etl"));
+    has_extension || Trace::open(&[path.to_owned()]).is_ok()
+}
+
+/// A file that is named twice would tell everything twice.
+fn check_distinct(paths: &[PathBuf]) -> Result<()> {
+    for (index, path) in paths.iter().enumerate() {
+        if paths[..index].iter().any(|other| is_same_file(path, other)) {
+            bail!("{} is named twice: name each file once", path.display());
+        }
+    }
+    Ok(())
+}
+
+/// Whether both names lead to one file that exists.
+pub(crate) fn is_same_file(one: &Path, other: &Path) -> bool {
+    let (one, other) = (one.canonicalize(), other.canonicalize());
+    one.ok().zip(other.ok()).is_some_and(|(one, other)| one == other)
 }
 
 /// The paths as messages print them.

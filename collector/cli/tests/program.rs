@@ -135,6 +135,47 @@ fn files_that_are_no_captures_get_one_clear_message() {
 }
 
 #[test]
+fn a_capture_is_never_replaced_by_its_export() {
+    let place = Workplace::new();
+    let before = fs::read(place.capture("x.syscap", &[])).unwrap();
+    for output in ["x.syscap", "./x.syscap"] {
+        let message = place.fails(1, &["export", "x.syscap", "-o", output, "--format", "pftrace", "--force"]);
+        assert!(message.contains("x.syscap is what is exported"), "{message}");
+    }
+    assert_eq!(fs::read(place.path("x.syscap")).unwrap(), before);
+}
+
+/// A Windows trace of one event; `None`, and a line that says so, where it is not at hand.
+fn windows_trace() -> Option<Vec<u8>> {
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/fixtures/etl"));
+    let path = folder.join("perfview-win11-xpress-single-tracelogging.etl");
+    let trace = fs::read(&path).ok();
+    if trace.is_none() {
+        eprintln!("not checked: {} is not there", path.display());
+    }
+    trace
+}
+
+#[test]
+fn a_windows_trace_is_known_by_what_it_is_whatever_its_name() {
+    let Some(trace) = windows_trace() else { return };
+    let place = Workplace::new();
+    for name in ["x.etl", "x.ETL", "x.etl.001", "x"] {
+        fs::write(place.path(name), &trace).unwrap();
+        assert!(place.succeeds(&["info", name]).0.contains("Windows 10.0.22000"));
+    }
+}
+
+#[test]
+fn a_file_that_is_named_twice_is_refused() {
+    let Some(trace) = windows_trace() else { return };
+    let place = Workplace::new();
+    fs::write(place.path("x.etl"), &trace).unwrap();
+    let message = place.fails(1, &["info", "x.etl", "./x.etl"]);
+    assert!(message.contains("named twice"), "{message}");
+}
+
+#[test]
 fn a_capture_cut_anywhere_is_read_as_far_as_it_goes_or_refused_in_one_line() {
     let place = Workplace::new();
     let whole = fs::read(place.capture("whole.syscap", &[])).unwrap();
