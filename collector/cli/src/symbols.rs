@@ -2,7 +2,7 @@
 
 use crate::terminal::Terminal;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use syscollect_model::SymbolTable;
 use syscollect_playback::UnresolvedModule;
 use syscollect_symbolize::windows::{
@@ -72,6 +72,9 @@ pub(crate) fn name(modules: Vec<UnresolvedModule>, args: &SymbolOptions, termina
     if requests.is_empty() {
         return Vec::new();
     }
+    for folder in missing_folders(&args.symbol_path) {
+        eprintln!("syscollect: the symbol path {folder} does not exist");
+    }
     let (options, unasked) = args.options(|name| std::env::var_os(name));
     let tables = {
         let _busy = terminal.busy("naming functions");
@@ -81,6 +84,14 @@ pub(crate) fn name(modules: Vec<UnresolvedModule>, args: &SymbolOptions, termina
         eprintln!("syscollect: {line}");
     }
     tables
+}
+
+/// Directories that the user asked for and that are not there, as they were named.
+fn missing_folders(symbol_path: &[String]) -> Vec<&str> {
+    let elements = symbol_path.iter().flat_map(|path| path.split(';')).map(str::trim);
+    // What has a `*` names stores and servers, whose first place may be made later.
+    let folders = elements.filter(|element| !element.is_empty() && !element.contains('*') && !element.contains("://"));
+    folders.filter(|folder| !Path::new(folder).exists()).collect()
 }
 
 fn request(module: UnresolvedModule) -> Option<ImageRequest> {

@@ -97,3 +97,10 @@ fn the_modules_that_are_missed_most_are_told_first() {
     tables.iter_mut().for_each(|table| table.symbols = vec![Symbol::default()]);
     assert!(unnamed(&requests, &tables, true).is_empty());
 }
+
+#[test]
+fn a_directory_that_is_not_there_is_named() {
+    let here = env!("CARGO_MANIFEST_DIR");
+    let paths = [format!("{here};/no/such/directory"), "srv*cache*https://example.org/symbols".to_owned()];
+    assert_eq!(missing_folders(&paths), ["/no/such/directory"]);
+}
