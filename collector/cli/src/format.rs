@@ -38,9 +38,9 @@ impl Format {
             return Ok(format);
         }
         if path == Path::new("-") {
-            return Err("standard output has no extension that tells the format: add --format pftrace or --format \
-                        syscap"
-                .into());
+            return Err(
+                "standard output has no extension that tells the format: add --format, such as --format pftrace".into(),
+            );
         }
         // At the end of the name, because some extensions have two parts.
         let name = path.file_name().unwrap_or_default().to_string_lossy();

@@ -120,10 +120,16 @@ fn loss_line(loss: &LaneLoss) -> String {
     loss_text(&lane, loss.cpu, loss.cause.name(), loss.count)
 }
 
-/// `12,345 sched switch records of CPU 3: lane-full`.
+/// `12,345 sched switch records of CPU 3: lane-full`, and of Windows traces `7 events: lane-full`.
 pub(crate) fn loss_text(lane: &str, cpu: Option<u32>, cause: &str, count: u64) -> String {
     let cpu = cpu.map_or(String::new(), |cpu| format!(" of CPU {cpu}"));
-    format!("{} {lane} records{cpu}: {cause}", grouped(count))
+    let what = match lane {
+        // These say what they count.
+        "events" | "buffers" if count == 1 => lane.trim_end_matches('s').to_owned(),
+        "events" | "buffers" => lane.to_owned(),
+        _ => format!("{lane} records"),
+    };
+    format!("{} {what}{cpu}: {cause}", grouped(count))
 }
 
 /// What the capture calls events of threads that got no ring.
@@ -275,6 +281,13 @@ mod tests {
         let text = plain(&outcome);
         assert!(text.contains("Overwritten by newer events, as asked: 5,000"), "{text}");
         assert!(text.contains("Lost: nothing"), "{text}");
+    }
+
+    #[test]
+    fn a_loss_says_once_what_was_lost() {
+        assert_eq!(loss_text("events", None, "lane-full", 7), "7 events: lane-full");
+        assert_eq!(loss_text("buffers", None, "damaged", 1), "1 buffer: damaged");
+        assert_eq!(loss_text("sched", Some(3), "nested", 1_000), "1,000 sched records of CPU 3: nested");
     }
 
     #[test]
