@@ -242,13 +242,15 @@ impl Report {
                 format!("{count} {zones} of probes ended without a beginning: before the recording, or lost"),
             );
         }
-        if let Some(windows) = &self.windows {
+        if let Some(windows) = self.windows.as_ref().filter(|windows| windows.stacks > 0) {
             line(
                 "Stacks",
                 format!("{} records, {} of them of an event", grouped(windows.stacks), grouped(windows.stacks_matched)),
             );
-            for event in windows.events.iter().take(PROVIDER_EVENTS) {
-                line("", event.text());
+        }
+        if let Some(windows) = &self.windows {
+            for (index, event) in windows.events.iter().take(PROVIDER_EVENTS).enumerate() {
+                line(if index == 0 { "Records" } else { "" }, event.text());
             }
             if let Some(more) = windows.events.len().checked_sub(PROVIDER_EVENTS).filter(|more| *more > 0) {
                 line("", format!("and {more} more kinds of events: see --json"));
@@ -276,6 +278,8 @@ impl Report {
             stacks => stacks.join(", "),
         };
         match self.recording.sample_rate_hz {
+            // A Windows trace may hold samples and not say how often they were taken.
+            0 if self.events_by_type.contains_key("sample") => format!("at a rate that is not told; stacks: {stacks}"),
             0 => format!("none; stacks: {stacks}"),
             rate => format!("{rate} a second by {}; stacks: {stacks}", self.recording.sample_event),
         }
