@@ -16,6 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         mode: BufferMode::Discard,
         cross_check_every: 0,
         probes: Vec::new(),
+        gpu: false,
         launch: None,
         program_start: Instant::now(),
         command_line: std::env::args().collect(),

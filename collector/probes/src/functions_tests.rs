@@ -145,3 +145,13 @@ fn a_library_says_what_it_is_called() {
     bytes[at..at + 9].copy_from_slice(b"libc.so.6");
     assert_eq!(soname(&bytes[..]).unwrap().as_deref(), Some("libc.so.6"));
 }
+
+#[test]
+fn a_return_is_told_from_a_jump_that_leaves_a_function() {
+    for code in [&[0xc3, 0x90][..], &[0xc2, 0x08], &[0xf3, 0xc3], &[0xf2, 0xc3]] {
+        assert!(is_return(code), "{code:x?}");
+    }
+    for code in [&[0xff, 0x60][..], &[0xe9, 0x00], &[0xf3, 0x0f], &[0xf2, 0xff], &[]] {
+        assert!(!is_return(code), "{code:x?}");
+    }
+}

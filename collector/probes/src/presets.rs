@@ -34,6 +34,8 @@ pub struct LibraryPreset {
     libraries: &'static [&'static str],
     /// Endings of names that change nothing of what a function takes.
     variants: &'static [&'static str],
+    /// Functions that return the address of the one that they are asked for, and which of their parameters names it.
+    lookups: &'static [(&'static str, u8)],
     functions: &'static [FunctionPreset],
 }
 
@@ -82,6 +84,13 @@ impl LibraryPreset {
     pub fn function(&self, symbol: &str) -> Option<&'static FunctionPreset> {
         let named = |name: &str| self.functions.iter().find(|function| function.name == name);
         named(symbol).or_else(|| self.variants.iter().find_map(|ending| named(symbol.strip_suffix(ending)?)))
+    }
+
+    /// Where the function of that exported name takes a function's name, if it is one that returns addresses of
+    /// functions: programs call these by the address, and some of them nothing exports.
+    pub fn lookup(&self, symbol: &str) -> Option<Parameter> {
+        let found = self.lookups.iter().find(|(name, _)| *name == symbol);
+        found.map(|(_, number)| Parameter::Word(*number, 8))
     }
 
     /// The names of its libraries for people, the first one first.

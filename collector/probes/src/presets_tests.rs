@@ -55,6 +55,13 @@ fn variants_are_the_function_and_other_names_are_not() {
 }
 
 #[test]
+fn what_gives_addresses_of_functions_says_where_it_is_told_their_name() {
+    assert_eq!(preset("libvulkan.so.1").lookup("vkGetDeviceProcAddr"), Some(Parameter::Word(1, 8)));
+    assert_eq!(preset("libEGL.so.1").lookup("eglGetProcAddress"), Some(Parameter::Word(0, 8)));
+    assert_eq!(preset("libEGL.so.1").lookup("eglSwapBuffers"), None);
+}
+
+#[test]
 fn libraries_are_told_by_their_names_with_any_version_where_that_changes() {
     assert_eq!(preset("libcudart.so.11.0").key, "gpu_calls_cudart");
     for other in ["libcuda.so", "libcuda.so.2", "libcudart.so", "libvulkan_lvp.so", "libEGL_mesa.so.0", ""] {
@@ -64,7 +71,7 @@ fn libraries_are_told_by_their_names_with_any_version_where_that_changes() {
 
 #[test]
 fn functions_of_gl_are_never_probed_for_their_code_is_rewritten() {
-    let functions = library_presets().flat_map(|preset| preset.functions());
+    let functions = library_presets().flat_map(LibraryPreset::functions);
     assert!(functions.map(|function| function.name).all(|name| !name.starts_with("gl") || name.starts_with("glX")));
 }
 

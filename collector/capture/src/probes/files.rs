@@ -47,6 +47,17 @@ pub(super) fn mapped_files(root: &Path, pid: u32) -> Vec<(MapKey, MappedFile)> {
     text.split(|byte| *byte == b'\n').filter_map(|line| parse(pid, line)).collect()
 }
 
+/// The executable mapping of a file that holds an address of a process, and where that lies in the file.
+pub(super) fn mapping_of(root: &Path, pid: u32, address: u64) -> Option<(MappedFile, u64)> {
+    let text = fs::read(root.join(format!("proc/{pid}/maps"))).ok()?;
+    text.split(|byte| *byte == b'\n').find_map(|line| {
+        let (_, mapped) = parse(pid, line).filter(|(_, mapped)| (mapped.start..mapped.end).contains(&address))?;
+        let first = String::from_utf8_lossy(line).split(' ').nth(2).map(|text| u64::from_str_radix(text, 16))?.ok()?;
+        let offset = first.checked_add(address - mapped.start)?;
+        Some((mapped, offset))
+    })
+}
+
 fn parse(pid: u32, line: &[u8]) -> Option<(MapKey, MappedFile)> {
     let line = String::from_utf8_lossy(line);
     let mut fields = line.splitn(6, ' ');
@@ -123,6 +134,19 @@ mod tests {
         let ((device, inode), mapped) = parse(7, line).unwrap();
         assert_eq!((device.as_str(), inode, mapped.path.as_str()), ("fe:00", 123, "/opt/a b"));
         assert_eq!((mapped.start, mapped.end), (0x7f00, 0x8f00));
+    }
+
+    #[test]
+    fn an_address_is_found_in_the_file_that_is_mapped_there() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("proc/7")).unwrap();
+        let maps = "5000-6000 r--p 00000000 fe:00 9 /opt/b\n7f00-8f00 r-xp 00001000 fe:00 123 /opt/a\n";
+        fs::write(folder.path().join("proc/7/maps"), maps).unwrap();
+        let (mapped, offset) = mapping_of(folder.path(), 7, 0x7f80).unwrap();
+        assert_eq!((mapped.path.as_str(), offset), ("/opt/a", 0x1080));
+        assert_eq!(mapping_of(folder.path(), 7, 0x8f00), None);
+        assert_eq!(mapping_of(folder.path(), 7, 0x5000), None, "no code lies there");
+        assert_eq!(mapping_of(folder.path(), 8, 0x7f80), None);
     }
 
     #[test]

@@ -19,6 +19,7 @@ use syscollect_store::TraceBuffer;
 
 use super::attach::Way;
 use super::files::{self, MapKey, MappedFile};
+use super::lookups::FoundFunction;
 use super::program::ArgumentPrograms;
 use super::scan::Scanner;
 use crate::bpf_calls;
@@ -79,6 +80,7 @@ impl Told {
 
 enum Message {
     Mapped(Mapping),
+    Found(FoundFunction),
     Stop,
 }
 
@@ -121,6 +123,12 @@ impl Manager {
     /// Where to tell of files that are mapped.
     pub(super) fn mapped_files(&self) -> MappedFiles {
         MappedFiles(self.messages.clone())
+    }
+
+    /// A program was given the address of a function.
+    pub(super) fn found(&self, found: FoundFunction) {
+        // Nobody listens after the stop.
+        let _ = self.messages.send(Message::Found(found));
     }
 
     /// Waits until what is there is attached; what to tell the user of it.
@@ -181,11 +189,15 @@ fn manage(work: Work, messages: &Receiver<Message>, done: &Sender<()>, told: &To
     mapped.scan_processes(&mut scanner, told);
     scanner.tell_unmatched();
     let _ = done.send(());
-    while let Ok(Message::Mapped(mapping)) = messages.recv() {
+    while let Ok(message) = messages.recv() {
         if told.is_stopping() {
             break;
         }
-        mapped.scan_mapping(&mut scanner, mapping);
+        match message {
+            Message::Mapped(mapping) => mapped.scan_mapping(&mut scanner, mapping),
+            Message::Found(found) => scanner.found(&found),
+            Message::Stop => break,
+        }
     }
     // Detaches everything.
     drop(scanner);

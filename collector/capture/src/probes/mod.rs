@@ -32,6 +32,7 @@ mod attach;
 mod companion;
 mod files;
 mod launch;
+mod lookups;
 mod manager;
 mod object;
 mod plan;

@@ -6,6 +6,7 @@ use syscollect_probes::{Argument, ArgumentKind, ArgumentSpec, Function, ProbeSel
 use syscollect_store::{ProbeArgument, ProbeDefinition, ProbeRole};
 use syscollect_usdt_client::protocol::{PROBE_RING, PROVIDER};
 
+use super::files::FileKey;
 use super::program::{ARGUMENTS_MAX, Text};
 
 /// The pair of all functions: they nest among one another.
@@ -91,6 +92,8 @@ pub(super) const OF_CLIENT: u32 = 1 << 31;
 #[derive(Debug, Default)]
 pub(super) struct Planner {
     next: u32,
+    /// Where functions of GPU libraries begin.
+    pub(super) presets: FxHashSet<(FileKey, u64)>,
 }
 
 /// What a probe is attached for.

@@ -5,17 +5,21 @@
 //! folders are looked into at the start, so that a program that loads one later finds it attached.
 //!
 //! These functions are mostly a few instructions that jump to the driver: where they return is noticed by their
-//! return address, unless they have returns of their own.
+//! return address, unless they have returns of their own. What a library exports is not all that programs call:
+//! see `lookups`.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use object::ReadCache;
 use rustc_hash::FxHashSet;
-use syscollect_probes::{Function, FunctionPreset, Functions, LibraryPreset, Returns, library_presets};
+use syscollect_probes::{
+    Argument, Function, FunctionPreset, Functions, LibraryPreset, Parameter, Place, Register, Returns, library_presets,
+};
 use syscollect_store::{ProbeArgument, ProbeDefinition, ProbeRole};
 
-use super::files::OpenFile;
+use super::files::{FileKey, OpenFile};
+use super::lookups::{ANSWER, FoundFunction, OF_LOOKUP};
 use super::plan::{Plan, Planned, Planner};
 use super::program::Text;
 
@@ -78,19 +82,27 @@ pub(crate) fn functions_in(preset: &LibraryPreset, path: &Path) -> Result<usize,
     Ok(functions.called(|symbol| preset.function(symbol).is_some()).count())
 }
 
+/// What a preset asks for in a file.
+struct Wanted {
+    functions: Vec<(&'static FunctionPreset, Function, Returns)>,
+    lookups: Vec<(Function, Parameter)>,
+}
+
 /// What a preset asks for in a file; what to tell the user if that is nothing.
-fn wanted(
-    preset: &LibraryPreset,
-    cache: &ReadCache<&File>,
-) -> Result<Vec<(&'static FunctionPreset, Function, Returns)>, String> {
+fn wanted(preset: &LibraryPreset, cache: &ReadCache<&File>) -> Result<Wanted, String> {
     let all = Functions::read(cache).map_err(|error| error.to_string())?;
     let called = all.called(|symbol| preset.function(symbol).is_some());
     let found = called.filter_map(|function| {
         let returns = all.returns_to_caller(cache, &function);
         Some((preset.function(&function.symbol)?, function, returns))
     });
-    let found: Vec<_> = found.collect();
-    if found.is_empty() { Err("it exports none of the functions that are known".to_owned()) } else { Ok(found) }
+    let functions: Vec<_> = found.collect();
+    if functions.is_empty() {
+        return Err("it exports none of the functions that are known".to_owned());
+    }
+    let lookups = all.called(|symbol| preset.lookup(symbol).is_some());
+    let lookups = lookups.filter_map(|function| Some((preset.lookup(&function.symbol)?, function)));
+    Ok(Wanted { functions, lookups: lookups.map(|(name, function)| (function, name)).collect() })
 }
 
 impl Planner {
@@ -98,7 +110,7 @@ impl Planner {
     pub(super) fn preset(
         &mut self,
         preset: &LibraryPreset,
-        path: &str,
+        (key, path): (FileKey, &str),
         cache: &ReadCache<&File>,
         plan: &mut Plan,
     ) -> Option<String> {
@@ -108,48 +120,95 @@ impl Planner {
         };
         // What the user asked for by name goes before.
         let taken: FxHashSet<u64> = plan.points.iter().map(|point| point.offset).collect();
-        for (known, function, returns) in found {
+        for (known, function, returns) in found.functions {
+            self.presets.insert((key, function.offset));
             if !taken.contains(&function.offset) {
-                self.preset_function(preset.track, path, (known, &function), &returns, plan);
+                self.preset_function((preset.track, path), (known, &function.name, function.offset), &returns, plan);
             }
+        }
+        for (lookup, name) in found.lookups.iter().filter(|(lookup, _)| !taken.contains(&lookup.offset)) {
+            self.lookup((preset.track, path), lookup, *name, plan);
         }
         None
     }
 
+    /// Whether a function of a preset that the file exports begins there.
+    pub(super) fn is_preset(&self, key: FileKey, offset: u64) -> bool {
+        self.presets.contains(&(key, offset))
+    }
+
+    /// Adds a function that a program was given the address of.
+    pub(super) fn found_function(&mut self, found: &FoundFunction, path: &str, offset: u64, plan: &mut Plan) {
+        let FoundFunction { track, known, name, .. } = found;
+        // Nothing tells how long it is, so where it returns by itself is not known.
+        self.preset_function((track, path), (known, name, offset), &Returns::ByAddress, plan);
+    }
+
+    /// Adds a function that returns addresses of functions: what it is asked for, and what it answers.
+    fn lookup(&mut self, place: (&str, &str), function: &Function, name: Parameter, plan: &mut Plan) {
+        let (entry, exit) = (self.number() | OF_LOOKUP, self.number() | OF_LOOKUP | ANSWER);
+        let text = ProbeArgument { name: "name".to_owned(), size: 8, text: Some(true), ..ProbeArgument::default() };
+        let definition = |probe, role, argument| ProbeDefinition {
+            arguments: vec![argument],
+            ..definition(place, &function.name, probe, role, PRESETS_PAIR | entry)
+        };
+        plan.definitions.push(definition(entry, ProbeRole::FunctionEntry, text));
+        plan.definitions.push(definition(exit, ProbeRole::FunctionReturn, shown("address", 8)));
+        let returned = Argument {
+            size: 8,
+            signed: false,
+            float: false,
+            place: Place::Register { register: Register::Rax, shift: 0 },
+        };
+        let point = |probe, argument, at_return| Planned {
+            offset: function.offset,
+            semaphore: 0,
+            probe,
+            arguments: vec![argument],
+            at_return,
+        };
+        plan.points.push(point(entry, (name.argument(), Text::Always), false));
+        plan.points.push(point(exit, (returned, Text::Never), true));
+    }
+
     fn preset_function(
         &mut self,
-        track: &str,
-        path: &str,
-        (known, function): (&FunctionPreset, &Function),
+        place: (&str, &str),
+        (known, name, offset): (&FunctionPreset, &str, u64),
         returns: &Returns,
         plan: &mut Plan,
     ) {
         let (role, exits, at_return) = match returns {
             Returns::At(exits) => (ProbeRole::FunctionExit, &exits[..], false),
-            Returns::ByAddress => (ProbeRole::FunctionReturn, std::slice::from_ref(&function.offset), true),
+            Returns::ByAddress => (ProbeRole::FunctionReturn, &[offset][..], true),
         };
         let (entry, exit) = (self.number(), self.number());
-        let definition = |probe, role| ProbeDefinition {
-            probe,
-            role,
-            pair: PRESETS_PAIR | entry,
-            track: track.to_owned(),
-            name: function.name.clone(),
-            path: path.to_owned(),
-            ..Default::default()
-        };
+        let pair = PRESETS_PAIR | entry;
         plan.definitions.push(ProbeDefinition {
             arguments: known.arguments.iter().map(|(name, parameter)| shown(name, parameter.argument().size)).collect(),
             frames: known.frames.unwrap_or_default().to_owned(),
-            ..definition(entry, ProbeRole::FunctionEntry)
+            ..definition(place, name, entry, ProbeRole::FunctionEntry, pair)
         });
-        plan.definitions.push(definition(exit, role));
-        let read = |(_, parameter): &(_, syscollect_probes::Parameter)| (parameter.argument(), Text::Never);
+        plan.definitions.push(definition(place, name, exit, role, pair));
+        let read = |(_, parameter): &(_, Parameter)| (parameter.argument(), Text::Never);
         let arguments = known.arguments.iter().map(read).collect();
         let planned =
             |offset, probe, arguments, at_return| Planned { offset, semaphore: 0, probe, arguments, at_return };
-        plan.points.push(planned(function.offset, entry, arguments, false));
+        plan.points.push(planned(offset, entry, arguments, false));
         plan.points.extend(exits.iter().map(|exit_at| planned(*exit_at, exit, Vec::new(), at_return)));
+    }
+}
+
+/// A probe of a function on the track of its interface, in a file.
+fn definition((track, path): (&str, &str), name: &str, probe: u32, role: ProbeRole, pair: u32) -> ProbeDefinition {
+    ProbeDefinition {
+        probe,
+        role,
+        pair,
+        track: track.to_owned(),
+        name: name.to_owned(),
+        path: path.to_owned(),
+        ..Default::default()
     }
 }
 

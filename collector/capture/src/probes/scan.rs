@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use object::ReadCache;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::BuildId;
 use syscollect_probes::{
     FileSelector, Function, FunctionSpec, Functions, ProbeError, ProbeSelector, Returns, Spec, UsdtProbe, UsdtProbes,
@@ -19,8 +19,9 @@ use syscollect_usdt_client::protocol::PROVIDER;
 
 use super::attach::{Attached, Point, attach};
 use super::companion;
-use super::files::{Change, FileKey, MappedFile, OpenFile};
+use super::files::{Change, FileKey, MappedFile, OpenFile, mapping_of};
 use super::launch::files_of;
+use super::lookups::FoundFunction;
 use super::manager::{Told, Work};
 use super::plan::{Part, Plan, Planned, Planner};
 use super::presets::{installed_libraries, preset_of};
@@ -32,6 +33,8 @@ const DEFINITIONS_AT_ONCE: usize = 4096;
 /// Names of probes that are remembered, to tell what is near to one that is not there.
 const NAMES_MAX: usize = 20_000;
 const NEAREST: usize = 3;
+/// Functions whose addresses programs were given, of all of them together.
+const FOUND_MAX: usize = 1024;
 
 /// Looks into each file once. Dropping it detaches everything.
 pub(super) struct Scanner<'a> {
@@ -44,6 +47,8 @@ pub(super) struct Scanner<'a> {
     matched: BTreeSet<Part>,
     names: BTreeSet<String>,
     attached: Attached,
+    /// What programs were given the addresses of, by process.
+    found: FxHashSet<(FileKey, u64, u32)>,
 }
 
 /// What a look into a file found.
@@ -67,6 +72,7 @@ impl<'a> Scanner<'a> {
             matched: BTreeSet::new(),
             names: BTreeSet::new(),
             attached: Attached::default(),
+            found: FxHashSet::default(),
         }
     }
 
@@ -142,6 +148,26 @@ impl<'a> Scanner<'a> {
         OpenFile::of_contents(Path::new(path), build_id).map(|file| self.file(file, path))
     }
 
+    /// A function whose address a program was given. It is attached to in that process alone: the answer came
+    /// from its own memory, and a probe that lies wrong would break whoever runs the file.
+    pub(super) fn found(&mut self, found: &FoundFunction) {
+        let mapping = mapping_of(Path::new("/"), found.pid, found.address);
+        let Some((mapped, offset)) = mapping.filter(|_| self.found.len() < FOUND_MAX) else { return };
+        let Ok(file) = mapped.open() else { return };
+        // What a library exports is attached to already.
+        let exported = self.planner.is_preset(file.key, offset);
+        if exported || !self.found.insert((file.key, offset, found.pid)) {
+            return;
+        }
+        let mut plan = Plan::default();
+        self.planner.found_function(found, &mapped.path, offset, &mut plan);
+        if self.attach(&file, &mapped.path, plan, Some(found.pid))
+            && let Some(known) = self.known.get_mut(&file.key)
+        {
+            known.attached = true;
+        }
+    }
+
     fn file(&mut self, file: OpenFile, path: &str) -> Known {
         if let Some(known) = self.known.get(&file.key)
             && (known.attached || known.changed == file.changed)
@@ -150,7 +176,7 @@ impl<'a> Scanner<'a> {
         }
         self.told.scanned.fetch_add(1, Ordering::Relaxed);
         let (plan, is_client) = self.plan(&file, path);
-        let attached = self.attach(&file, path, plan);
+        let attached = self.attach(&file, path, plan, None);
         let known = Known { is_client, attached, changed: file.changed };
         self.known.insert(file.key, known);
         known
@@ -182,7 +208,7 @@ impl<'a> Scanner<'a> {
         }
         if self.work.gpu
             && let Some(preset) = preset_of(Path::new(path), soname(&cache).ok().flatten().as_deref())
-            && let Some(note) = self.planner.preset(preset, path, &cache, &mut plan)
+            && let Some(note) = self.planner.preset(preset, (file.key, path), &cache, &mut plan)
         {
             self.told.note(note);
         }
@@ -225,8 +251,8 @@ impl<'a> Scanner<'a> {
         plan.points.extend(companion::for_python(probes, &plan.points));
     }
 
-    /// Attaches; whether anything is.
-    fn attach(&mut self, file: &OpenFile, path: &str, plan: Plan) -> bool {
+    /// Attaches, in all processes or in one; whether anything is.
+    fn attach(&mut self, file: &OpenFile, path: &str, plan: Plan, pid: Option<u32>) -> bool {
         if plan.points.is_empty() && plan.rings.is_empty() {
             return false;
         }
@@ -240,8 +266,8 @@ impl<'a> Scanner<'a> {
         let (hits, rings) = (self.points(&plan.points), self.points(&plan.rings));
         // Each place that is attached raises the semaphore: where rings are announced comes first, for what is
         // marked from then on is in rings, and nobody would hear of them.
-        self.attach_to(file, path, rings, |work| work.on_ring.as_fd());
-        self.attach_to(file, path, hits, |work| work.on_probe.as_fd());
+        self.attach_to((file, path, pid), rings, |work| work.on_ring.as_fd());
+        self.attach_to((file, path, pid), hits, |work| work.on_probe.as_fd());
         let attached = self.attached.links() > before;
         self.told.files.fetch_add(u64::from(attached), Ordering::Relaxed);
         attached
@@ -257,8 +283,7 @@ impl<'a> Scanner<'a> {
 
     fn attach_to(
         &mut self,
-        file: &OpenFile,
-        path: &str,
+        (file, path, pid): (&OpenFile, &str, Option<u32>),
         points: io::Result<Vec<Point>>,
         program: impl Fn(&Work) -> BorrowedFd<'_>,
     ) {
@@ -267,7 +292,7 @@ impl<'a> Scanner<'a> {
             Ok(points) => points,
             Err(error) => return self.told.note(format!("the probes in {path} are not recorded: {error}")),
         };
-        let (attached, refused) = attach(self.work.way, program(&self.work), file.file.as_fd(), &points, None);
+        let (attached, refused) = attach(self.work.way, program(&self.work), file.file.as_fd(), &points, pid);
         let lost: usize = refused.iter().map(|refused| refused.places).sum();
         self.told.places.fetch_add((points.len() - lost) as u64, Ordering::Relaxed);
         self.attached.absorb(attached);

@@ -11,6 +11,7 @@ use syscollect_store::{LaneKind, LaneLoss, TraceBuffer};
 
 use super::announcements::Announcements;
 use super::attach::Way;
+use super::lookups::{Lookups, OF_LOOKUP};
 use super::manager::{Manager, MappedFiles, Work};
 use super::object::{Loaded, Settings};
 use super::plan::OF_CLIENT;
@@ -57,6 +58,7 @@ pub(crate) struct ProbeSource {
     loaded: Loaded,
     counters: Counters,
     lanes: Vec<RingLane>,
+    lookups: Lookups,
     /// Whether a marked program without shared memory was among those that hit.
     of_clients: bool,
     missing: Vec<String>,
@@ -111,6 +113,7 @@ impl ProbeSource {
             loaded,
             counters,
             lanes,
+            lookups: Lookups::default(),
             missing: Vec::new(),
             of_clients: false,
             clients_told: false,
@@ -157,9 +160,13 @@ impl Source for ProbeSource {
 
     fn drain(&mut self, now: Ticks, all: bool, out: &mut Drained<'_>) -> f64 {
         let fullest = self.lanes.iter().map(RingLane::fill).fold(0.0, f64::max);
-        let of_clients = &mut self.of_clients;
+        let Self { of_clients, lookups, manager, .. } = self;
         let mut look = |record: &[u8]| {
-            *of_clients |= ProbeRecord::from_bytes(record).is_some_and(|hit| hit.probe & OF_CLIENT != 0);
+            let Some(hit) = ProbeRecord::from_bytes(record) else { return };
+            *of_clients |= hit.probe & OF_CLIENT != 0;
+            if hit.probe & (OF_CLIENT | OF_LOOKUP) == OF_LOOKUP {
+                lookups.hit(&hit, record).into_iter().for_each(|found| manager.found(found));
+            }
         };
         self.lanes.iter_mut().for_each(|lane| lane.drain(now, all, &mut look, out.chunk));
         if !self.clients_told && self.of_clients {

@@ -13,6 +13,7 @@ pub(super) const OPENCL: LibraryPreset = LibraryPreset {
     track: "OpenCL",
     libraries: &["libOpenCL.so.1"],
     variants: &[],
+    lookups: &[],
     functions: &[
         // (queue, kernel, dimensions, offsets, sizes, ...): sizes may have one member only.
         function("clEnqueueNDRangeKernel", &[("dimensions", int(2)), ("size_x", Pointed(4, 0, 8))]),
@@ -37,6 +38,7 @@ pub(super) const HIP: LibraryPreset = LibraryPreset {
     track: "HIP",
     libraries: &["libamdhip64.so."],
     variants: &["_spt"],
+    lookups: &[],
     functions: &[
         function("hipLaunchKernel", LAUNCH_DIM3),
         function("hipLaunchCooperativeKernel", LAUNCH_DIM3),
@@ -75,6 +77,7 @@ pub(super) const HSA: LibraryPreset = LibraryPreset {
     track: "HSA",
     libraries: &["libhsa-runtime64.so.1"],
     variants: &[],
+    lookups: &[],
     functions: &[
         function("hsa_amd_memory_async_copy", &[("bytes", long(4))]),
         function("hsa_amd_memory_async_copy_on_engine", &[("bytes", long(4))]),
@@ -90,6 +93,7 @@ pub(super) const LEVEL_ZERO: LibraryPreset = LibraryPreset {
     track: "Level Zero",
     libraries: &["libze_loader.so.1"],
     variants: &[],
+    lookups: &[],
     functions: &[
         function("zeCommandQueueExecuteCommandLists", &[("lists", int(1))]),
         function("zeCommandListAppendMemoryCopy", &[("bytes", long(3))]),

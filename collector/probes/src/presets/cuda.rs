@@ -79,6 +79,7 @@ pub(super) const DRIVER: LibraryPreset = LibraryPreset {
     track: "CUDA",
     libraries: &["libcuda.so.1"],
     variants: THREAD_STREAMS,
+    lookups: &[],
     functions: DRIVER_FUNCTIONS,
 };
 
@@ -119,6 +120,7 @@ pub(super) const RUNTIME: LibraryPreset = LibraryPreset {
     track: "CUDA",
     libraries: &["libcudart.so."],
     variants: THREAD_STREAMS,
+    lookups: &[],
     functions: RUNTIME_FUNCTIONS,
 };
 

@@ -1,8 +1,8 @@
 //! What brings pictures to a screen: Vulkan's loader, EGL, GLX.
 //!
 //! Each call that presents begins a frame, as tools for Windows count them: a frame lasts from one call to
-//! the next. Vulkan's are calls of the loader's exports. Programs that ask `vkGetDeviceProcAddr` for functions
-//! (most engines) get those of the driver or of a layer, which nothing exports, and are not seen so.
+//! the next. Most engines do not call the exports of Vulkan's loader: they ask `vkGetDeviceProcAddr` for
+//! functions and get those of the driver or of a layer, which nothing exports. So what it answers is looked at.
 
 use super::{FunctionPreset, LibraryPreset, function, int, long, present};
 
@@ -16,6 +16,7 @@ pub(super) const VULKAN: LibraryPreset = LibraryPreset {
     track: "Vulkan",
     libraries: &["libvulkan.so.1"],
     variants: &["KHR"],
+    lookups: &[("vkGetDeviceProcAddr", 1), ("vkGetInstanceProcAddr", 1)],
     functions: VULKAN_FUNCTIONS,
 };
 
@@ -42,6 +43,7 @@ pub(super) const EGL: LibraryPreset = LibraryPreset {
     track: "EGL",
     libraries: &["libEGL.so.1"],
     variants: &["KHR", "EXT"],
+    lookups: &[("eglGetProcAddress", 0)],
     functions: &[
         present("eglSwapBuffers", EGL_FRAMES),
         present("eglSwapBuffersWithDamage", EGL_FRAMES),
@@ -58,6 +60,7 @@ pub(super) const GLX: LibraryPreset = LibraryPreset {
     track: "GLX",
     libraries: &["libGLX.so.0", "libGL.so.1"],
     variants: &[],
+    lookups: &[("glXGetProcAddress", 0), ("glXGetProcAddressARB", 0)],
     functions: &[
         present("glXSwapBuffers", GLX_FRAMES),
         present("glXSwapBuffersMscOML", GLX_FRAMES),

@@ -1,0 +1,128 @@
+//! Functions that programs ask for by name and call by address.
+//!
+//! Vulkan's loader gives programs the functions of the driver itself, which nothing exports. So each answer of
+//! the functions that give addresses is looked at: its question is the hit where it is entered, its answer the
+//! hit where it returns. A question and its answer that were drained in the wrong order, because the thread
+//! changed its CPU in between, are missed.
+
+use rustc_hash::FxHashMap;
+use syscollect_probes::{FunctionPreset, library_presets};
+use syscollect_records::ProbeRecord;
+
+/// Numbers of the probes on such functions have this bit.
+pub(super) const OF_LOOKUP: u32 = 1 << 29;
+/// Those where they return have this bit, too.
+pub(super) const ANSWER: u32 = 1 << 28;
+
+/// Threads that have asked and have no answer yet; more than a machine has CPUs to do so at once.
+const OPEN_MAX: usize = 4096;
+
+/// A function whose address a program was given.
+#[derive(Clone, Debug)]
+pub(super) struct FoundFunction {
+    /// The process.
+    pub(super) pid: u32,
+    /// Where the function lies in its memory.
+    pub(super) address: u64,
+    /// The name that was asked for.
+    pub(super) name: &'static str,
+    /// The track of its interface.
+    pub(super) track: &'static str,
+    /// What is known of it.
+    pub(super) known: &'static FunctionPreset,
+}
+
+/// Questions that wait for their answers, by thread.
+#[derive(Debug, Default)]
+pub(super) struct Lookups {
+    open: FxHashMap<u32, (&'static str, &'static FunctionPreset)>,
+}
+
+impl Lookups {
+    /// A hit of a probe with [`OF_LOOKUP`]; what it tells.
+    pub(super) fn hit(&mut self, hit: &ProbeRecord, record: &[u8]) -> Option<FoundFunction> {
+        let behind = record.get(ProbeRecord::SIZE..)?;
+        let (word, texts) = behind.split_first_chunk()?;
+        if hit.probe & ANSWER != 0 {
+            let (track, known) = self.open.remove(&hit.tid)?;
+            let address = u64::from_le_bytes(*word);
+            let answered = hit.unreadable == 0 && address != 0;
+            return answered.then_some(FoundFunction { pid: hit.tgid, address, name: known.name, track, known });
+        }
+        // One that was never answered is over when the thread asks again.
+        self.open.remove(&hit.tid);
+        let known = known(text(texts).filter(|_| hit.texts != 0)?);
+        if let Some(known) = known.filter(|_| self.open.len() < OPEN_MAX) {
+            self.open.insert(hit.tid, known);
+        }
+        None
+    }
+}
+
+/// The first text of a record.
+fn text(texts: &[u8]) -> Option<&str> {
+    let length = usize::from(u16::from_le_bytes(*texts.first_chunk()?));
+    std::str::from_utf8(texts.get(4..4 + length)?).ok()
+}
+
+/// The function of that name, with the track of its interface.
+fn known(name: &str) -> Option<(&'static str, &'static FunctionPreset)> {
+    library_presets().find_map(|preset| Some((preset.track, preset.function(name)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(texts: u8, word: u64, text: &str) -> (ProbeRecord, Vec<u8>) {
+        let probe = if text.is_empty() { ANSWER | OF_LOOKUP } else { OF_LOOKUP };
+        let hit = ProbeRecord { tid: 8, tgid: 7, probe, arguments: 1, texts, ..ProbeRecord::default() };
+        let mut bytes = hit.as_bytes().to_vec();
+        bytes.extend(word.to_le_bytes());
+        if texts != 0 {
+            bytes.extend((text.len() as u32).to_le_bytes());
+            bytes.extend(text.as_bytes());
+        }
+        (hit, bytes)
+    }
+
+    fn told(lookups: &mut Lookups, (hit, bytes): (ProbeRecord, Vec<u8>)) -> Option<(u32, u64, &'static str)> {
+        lookups.hit(&hit, &bytes).map(|found| (found.pid, found.address, found.name))
+    }
+
+    #[test]
+    fn an_answer_belongs_to_the_question_that_its_thread_asked() {
+        let lookups = &mut Lookups::default();
+        assert_eq!(told(lookups, record(1, 0x5000, "vkQueuePresentKHR")), None);
+        assert_eq!(told(lookups, record(0, 0x7000, "")), Some((7, 0x7000, "vkQueuePresentKHR")));
+        assert_eq!(told(lookups, record(0, 0x7000, "")), None, "that was answered");
+    }
+
+    #[test]
+    fn nothing_is_found_of_what_is_unknown_or_not_there() {
+        let lookups = &mut Lookups::default();
+        told(lookups, record(1, 0x5000, "vkQueueSubmit"));
+        assert_eq!(told(lookups, record(1, 0x5000, "vkCmdDraw")), None);
+        assert_eq!(told(lookups, record(0, 0x7000, "")), None, "of a function that is not known");
+        told(lookups, record(1, 0x5000, "vkQueueSubmit"));
+        assert_eq!(told(lookups, record(0, 0, "")), None, "the driver has none");
+        told(lookups, record(1, 0x5000, "glFlush"));
+        assert_eq!(told(lookups, record(0, 0x7000, "")), None, "its code is rewritten");
+    }
+
+    #[test]
+    fn a_question_whose_text_could_not_be_read_is_no_answer() {
+        let lookups = &mut Lookups::default();
+        told(lookups, record(1, 0x5000, "vkQueueSubmit"));
+        assert_eq!(told(lookups, record(0, 0x5000, "unreadable")), None);
+        assert_eq!(told(lookups, record(0, 0x7000, "")), None, "nobody knows what was asked");
+    }
+
+    #[test]
+    fn a_record_that_is_cut_tells_nothing() {
+        let (hit, bytes) = record(1, 0x5000, "vkQueueSubmit");
+        for length in 0..bytes.len() {
+            assert!(Lookups::default().hit(&hit, &bytes[..length]).is_none());
+        }
+    }
+}
