@@ -11,7 +11,7 @@ use syscollect_exporters::{
     FirefoxExporter, FirefoxOptions, FlamegraphExporter, FoldedExporter, PerfettoExporter, PprofExporter,
     ProcessFilter, StackKind, StackOptions, TracyExporter, TracyOptions,
 };
-use syscollect_model::{Event, Exporter, Loss, RecorderSummary, SessionInfo, SymbolTable, Tables, Time};
+use syscollect_model::{Event, Exporter, Loss, ProcessId, RecorderSummary, SessionInfo, SymbolTable, Tables, Time};
 use syscollect_playback::{Played, Recording, UnresolvedModule};
 use syscollect_store::{CaptureReader, CaptureWriter, Definition, Lane, LaneKind};
 use syscollect_symbolize::{HeldFiles, ModuleRequest, Symbolizer};
@@ -127,39 +127,38 @@ pub(crate) fn export<W: Write, R: Recording>(
     abandon: &Abandon,
     terminal: &Terminal,
 ) -> Result<(Played, W)> {
-    let range = selection.range(session);
     match format {
         Format::Syscap => bail!("a capture is exported from, not to"),
         Format::Pftrace => {
             let exporter = PerfettoExporter::new(out).only(selection.process.clone());
-            let (played, exporter) = play(session, exporter, range, abandon, terminal)?;
+            let (played, exporter) = play(session, exporter, selection, abandon, terminal)?;
             Ok((played, exporter.finish()?))
         }
         Format::JsonGz | Format::Json => {
             let Selection { sched_markers, process, .. } = selection.clone();
             let options = FirefoxOptions { gzip: format == Format::JsonGz, sched_markers, process };
-            let (played, exporter) = play(session, FirefoxExporter::new(out, options), range, abandon, terminal)?;
+            let (played, exporter) = play(session, FirefoxExporter::new(out, options), selection, abandon, terminal)?;
             announce_size(exporter.expected_bytes(), selection);
             Ok((played, exporter.finish()?))
         }
         Format::PbGz => {
             let exporter = PprofExporter::new(out, selection.process.clone());
-            let (played, exporter) = play(session, exporter, range, abandon, terminal)?;
+            let (played, exporter) = play(session, exporter, selection, abandon, terminal)?;
             Ok((played, exporter.finish()?))
         }
         Format::Svg => {
             let exporter = FlamegraphExporter::new(out, selection.stack_options());
-            let (played, exporter) = play(session, exporter, range, abandon, terminal)?;
+            let (played, exporter) = play(session, exporter, selection, abandon, terminal)?;
             Ok((played, exporter.finish()?))
         }
         Format::Folded => {
             let exporter = FoldedExporter::new(out, selection.stack_options());
-            let (played, exporter) = play(session, exporter, range, abandon, terminal)?;
+            let (played, exporter) = play(session, exporter, selection, abandon, terminal)?;
             Ok((played, exporter.finish()?))
         }
         Format::Tracy => {
             let exporter = TracyExporter::new(out).only(selection.process.clone()).with(selection.tracy);
-            let (played, exporter) = play(session, exporter, range, abandon, terminal)?;
+            let (played, exporter) = play(session, exporter, selection, abandon, terminal)?;
             for cut in exporter.cuts() {
                 eprintln!("syscollect: not in the file: {cut}");
             }
@@ -185,7 +184,7 @@ fn announce_size(bytes: u64, selection: &Selection) {
 fn play<E, R: Recording>(
     session: &mut R,
     inner: E,
-    (from, to): (Option<Time>, Option<Time>),
+    selection: &Selection,
     abandon: &Abandon,
     terminal: &Terminal,
 ) -> Result<(Played, E)>
@@ -193,8 +192,10 @@ where
     E: Exporter,
     E::Error: std::error::Error + Send + Sync + 'static,
 {
+    let (from, to) = selection.range(session);
+    let process = selection.process.clone();
     let bar = terminal.work("exporting", session.expected_events());
-    let mut watched = Watched { inner, events: 0, bar, abandon };
+    let mut watched = Watched { inner, events: 0, process, bar, abandon };
     let played = session.play_range(&mut watched, from, to)?;
     Ok((played, watched.inner))
 }
@@ -215,10 +216,17 @@ pub(crate) fn stored_events(reader: &CaptureReader) -> u64 {
     lanes.flat_map(|lane| reader.chunks(lane)).map(|chunk| u64::from(chunk.records)).sum()
 }
 
+fn has_process(process: &ProcessFilter, tables: &Tables) -> bool {
+    let mut processes = (0..tables.processes.len() as u32).map(ProcessId);
+    processes.any(|id| process.matches(id, tables))
+}
+
 /// An exporter that shows how far it is and may be abandoned.
 struct Watched<'a, E> {
     inner: E,
     events: u64,
+    /// The processes that were asked for.
+    process: Option<ProcessFilter>,
     bar: Bar,
     abandon: &'a Abandon,
 }
@@ -247,6 +255,9 @@ where
     }
 
     fn end(&mut self, losses: &[Loss], recorder: Option<&RecorderSummary>, tables: &Tables) -> Result<()> {
+        if let Some(process) = self.process.as_ref().filter(|process| !has_process(process, tables)) {
+            bail!("no process {process} is in the recording: `syscollect report` lists the busiest");
+        }
         Ok(self.inner.end(losses, recorder, tables)?)
     }
 }

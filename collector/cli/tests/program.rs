@@ -145,6 +145,18 @@ fn a_capture_is_never_replaced_by_its_export() {
     assert_eq!(fs::read(place.path("x.syscap")).unwrap(), before);
 }
 
+#[test]
+fn an_export_of_a_process_that_is_not_there_writes_nothing() {
+    let place = Workplace::new();
+    place.capture("x.syscap", &[]);
+    for output in ["x.pftrace", "x.json.gz", "x.tracy", "x.svg"] {
+        let message = place.fails(1, &["export", "x.syscap", "-o", output, "--process", "nobody"]);
+        assert!(message.contains("no process nobody"), "{message}");
+        assert!(!place.path(output).exists());
+    }
+    place.succeeds(&["export", "x.syscap", "-o", "x.pftrace", "--process", "worker"]);
+}
+
 /// A Windows trace of one event; `None`, and a line that says so, where it is not at hand.
 fn windows_trace() -> Option<Vec<u8>> {
     let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/fixtures/etl"));
