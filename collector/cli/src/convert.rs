@@ -144,16 +144,19 @@ pub(crate) fn export<W: Write, R: Recording>(
         Format::PbGz => {
             let exporter = PprofExporter::new(out, selection.process.clone());
             let (played, exporter) = play(session, exporter, selection, abandon, terminal)?;
+            announce_empty(exporter.is_empty());
             Ok((played, exporter.finish()?))
         }
         Format::Svg => {
             let exporter = FlamegraphExporter::new(out, selection.stack_options());
             let (played, exporter) = play(session, exporter, selection, abandon, terminal)?;
+            announce_empty(exporter.is_empty());
             Ok((played, exporter.finish()?))
         }
         Format::Folded => {
             let exporter = FoldedExporter::new(out, selection.stack_options());
             let (played, exporter) = play(session, exporter, selection, abandon, terminal)?;
+            announce_empty(exporter.is_empty());
             Ok((played, exporter.finish()?))
         }
         Format::Tracy => {
@@ -177,6 +180,13 @@ fn announce_size(bytes: u64, selection: &Selection) {
             crate::terminal::bytes(bytes),
             crate::terminal::bytes(LARGEST_JSON)
         );
+    }
+}
+
+/// Says that there was nothing to write, which no event of another kind shows.
+fn announce_empty(is_empty: bool) {
+    if is_empty {
+        eprintln!("syscollect: no such stacks were recorded: the file is whole, and empty");
     }
 }
 

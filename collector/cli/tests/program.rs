@@ -157,6 +157,18 @@ fn an_export_of_a_process_that_is_not_there_writes_nothing() {
     place.succeeds(&["export", "x.syscap", "-o", "x.pftrace", "--process", "worker"]);
 }
 
+#[test]
+fn a_picture_of_stacks_that_nobody_recorded_says_that_it_is_empty() {
+    let place = Workplace::new();
+    place.capture("x.syscap", &[]);
+    for output in ["x.svg", "x.folded"] {
+        let (_, message) = place.succeeds(&["export", "x.syscap", "-o", output]);
+        assert!(message.contains("no such stacks were recorded"), "{message}");
+    }
+    let (_, message) = place.succeeds(&["flamegraph", "x.syscap", "-o", "off.svg", "--stacks", "off-cpu"]);
+    assert!(!message.contains("no such stacks"), "{message}");
+}
+
 /// A Windows trace of one event; `None`, and a line that says so, where it is not at hand.
 fn windows_trace() -> Option<Vec<u8>> {
     let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/fixtures/etl"));

@@ -34,6 +34,11 @@ impl<W: Write> FlamegraphExporter<W> {
         Self { out, kind: options.kind, title: options.kind.title().to_owned(), folding: Folding::new(options) }
     }
 
+    /// Whether the session, which has ended, had no such stack: what is written is valid, and empty.
+    pub fn is_empty(&self) -> bool {
+        self.folding.lines.is_empty()
+    }
+
     /// Draws, and gives the output back.
     ///
     /// # Errors

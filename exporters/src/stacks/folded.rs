@@ -124,6 +124,11 @@ impl<W: Write> FoldedExporter<W> {
         Self { out, folding: Folding::new(options) }
     }
 
+    /// Whether the session, which has ended, had no such stack: what is written is valid, and empty.
+    pub fn is_empty(&self) -> bool {
+        self.folding.lines.is_empty()
+    }
+
     /// Writes the lines and gives the output back.
     ///
     /// # Errors

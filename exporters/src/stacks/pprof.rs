@@ -82,12 +82,19 @@ pub struct PprofExporter<W> {
     totals: Totals,
     session: SessionInfo,
     profile: Vec<u8>,
+    has_samples: bool,
 }
 
 impl<W: Write> PprofExporter<W> {
     /// A writer to `out`, limited to some processes if `process` says so.
     pub fn new(out: W, process: Option<ProcessFilter>) -> Self {
-        Self { out, totals: Totals::new(process), session: SessionInfo::default(), profile: Vec::new() }
+        let (session, profile) = Default::default();
+        Self { out, totals: Totals::new(process), session, profile, has_samples: false }
+    }
+
+    /// Whether the session, which has ended, had no such stack: what is written is valid, and empty.
+    pub fn is_empty(&self) -> bool {
+        !self.has_samples
     }
 
     /// Writes the profile and gives the output back.
@@ -126,6 +133,7 @@ impl<W: Write> Exporter for PprofExporter<W> {
         for (key, total) in totals {
             if total.samples > 0 || total.off_cpu_ns > 0 {
                 encoder.sample(key, &total);
+                self.has_samples = true;
             }
         }
         let first = self.totals.first.unwrap_or_default().0;
