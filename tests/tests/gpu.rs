@@ -195,6 +195,25 @@ fn commands_of_a_virtual_gpu_are_jobs_and_what_it_shows_are_frames() {
 }
 
 #[test]
+fn commands_without_numbers_are_answered_in_the_order_in_which_they_were_queued() {
+    // Kernels before 6.3 do not number them.
+    let mut machine = machine();
+    let fields: &[FakeField<'_>] = &[("dev", 4), ("vq", 4), ("name", TEXT), ("type", 4)];
+    let queue = FakeTracepoint::new(&mut machine, 1, ("virtio_gpu", "virtio_gpu_cmd_queue"), fields);
+    let response = FakeTracepoint::new(&mut machine, 2, ("virtio_gpu", "virtio_gpu_cmd_response"), fields);
+    let command = |kind: u64| -> [FakeValue<'_>; 4] { [3.into(), 1.into(), "control".into(), kind.into()] };
+    // Queued before the recording.
+    response.interrupt(&mut machine, (0, 5), 100, &command(0x1100));
+    for (us, kind) in [(10, 0x101), (12, 0x106), (14, 0x104)] {
+        queue.fire(&mut machine, (0, us), 100, &command(kind));
+    }
+    for us in [20, 24] {
+        response.interrupt(&mut machine, (0, us), 100, &command(0x1100));
+    }
+    golden::check("gpu_virtual_unnumbered", &mut golden::open(machine.finish()));
+}
+
+#[test]
 fn what_was_lost_leaves_jobs_that_say_so_and_no_other() {
     let mut machine = machine();
     let fences = Fences::new(&mut machine);

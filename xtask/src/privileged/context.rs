@@ -70,7 +70,11 @@ impl Context {
             load: programs.join("syscollect-load"),
             engine: Err("not run in virtual machines, where it takes minutes".to_owned()),
             effort: Effort::Emulated,
-            folder: tempfile::Builder::new().prefix("syscollect-test-").tempdir().context("cannot create a folder")?,
+            folder: tempfile::Builder::new()
+                .prefix("syscollect-test-")
+                .disable_cleanup(std::env::var_os("SYSCOLLECT_TESTS_KEEP").is_some())
+                .tempdir()
+                .context("cannot create a folder")?,
         })
     }
 

@@ -23,7 +23,7 @@ const FIELDS: &[(&str, &str, &[&[&str]])] = &[
     ("gpu_scheduler", "drm_run_job", &[&["fence", "fence_context"]]),
     ("gpu_scheduler", "drm_sched_process_job", &[&["fence", "fence_context"]]),
     ("drm", "drm_vblank_event", &[&["crtc"], &["seq"]]),
-    ("virtio_gpu", "virtio_gpu_cmd_", &[&["dev"], &["vq"], &["name"], &["type"], &["seqno"]]),
+    ("virtio_gpu", "virtio_gpu_cmd_", &[&["dev"], &["vq"], &["name"], &["type"]]),
     ("i915", "i915_request_queue", &[&["ctx"], &["seqno"], &["class"], &["instance"]]),
     ("i915", "i915_request_add", &[&["ctx"], &["seqno"], &["class"], &["instance"]]),
     ("i915", "i915_request_retire", &[&["ctx"], &["seqno"], &["class"], &["instance"]]),

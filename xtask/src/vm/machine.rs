@@ -19,7 +19,9 @@ const MODULES: [&str; 3] = ["virtio_pci", "9pnet_virtio", "9p"];
 const LONGEST: Duration = Duration::from_secs(1800);
 
 /// Boots the kernel and lets the guest test; what it wrote lies in the folder.
-pub(crate) fn test(kernel: &Kernel, programs: &[PathBuf], tests: &[String]) -> Result<TempDir> {
+///
+/// With `keep`, what the guest recorded and printed is copied there.
+pub(crate) fn test(kernel: &Kernel, programs: &[PathBuf], tests: &[String], keep: Option<&Path>) -> Result<TempDir> {
     let work = tempfile::tempdir().context("cannot create a temporary folder")?;
     let initrd = initial_files(kernel, work.path())?;
     let exchange = tempfile::tempdir().context("cannot create a temporary folder")?;
@@ -32,8 +34,17 @@ pub(crate) fn test(kernel: &Kernel, programs: &[PathBuf], tests: &[String]) -> R
         let name = program.file_name().context("a program without a name")?;
         fs::copy(program, exchange.path().join(name)).with_context(|| format!("cannot copy {}", program.display()))?;
     }
+    if keep.is_some() {
+        let captures = exchange.path().join("captures");
+        fs::create_dir(&captures).with_context(|| format!("cannot create {}", captures.display()))?;
+    }
     let console = work.path().join("console.txt");
     boot(kernel, &initrd, exchange.path(), &console)?;
+    if let Some(keep) = keep {
+        let keep = keep.join(&kernel.version);
+        fs::create_dir_all(&keep).with_context(|| format!("cannot create {}", keep.display()))?;
+        output_of(Command::new("cp").arg("-r").arg(exchange.path().join(".")).arg(console.as_path()).arg(&keep))?;
+    }
     if !exchange.path().join("finished").exists() {
         let said = String::from_utf8_lossy(&fs::read(&console).unwrap_or_default()).into_owned();
         let lines: Vec<&str> = said.lines().collect();

@@ -40,6 +40,9 @@ pub(crate) struct Arguments {
     /// A folder with `syscollect` and `syscollect-load`, instead of building them.
     #[arg(long, value_name = "FOLDER")]
     programs: Option<PathBuf>,
+    /// Keep what was recorded and printed on each kernel in this folder.
+    #[arg(long, value_name = "FOLDER")]
+    keep: Option<PathBuf>,
     /// Only these tests, as `cargo xtask privileged` names them.
     #[arg(last = true)]
     tests: Vec<String>,
@@ -51,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         [] => RELEASES.map(str::to_owned).to_vec(),
         named => named.to_vec(),
     };
-    let table = tabulate(&releases, &arguments.tests, arguments.programs.as_deref())?;
+    let table = tabulate(&releases, &arguments.tests, arguments)?;
     println!("{table}");
     match table.failures() {
         0 => Ok(()),
@@ -64,7 +67,7 @@ pub(crate) fn step() -> Result<Outcome> {
     if let Some(tool) = missing_tool() {
         return Ok(Outcome::Skipped(format!("{tool} is missing ({INSTALL})")));
     }
-    let table = tabulate(&CI_RELEASES.map(str::to_owned), &CI_TESTS.map(str::to_owned), None)?;
+    let table = tabulate(&CI_RELEASES.map(str::to_owned), &CI_TESTS.map(str::to_owned), &Arguments::default())?;
     match table.failures() {
         0 => Ok(Outcome::Passed(table.counts())),
         failures => bail!("{failures} tests failed:\n{table}"),
@@ -75,10 +78,11 @@ fn missing_tool() -> Option<&'static str> {
     TOOLS.into_iter().find(|tool| Command::new(tool).arg("--version").output().is_err())
 }
 
-fn tabulate(releases: &[String], tests: &[String], built: Option<&Path>) -> Result<Table> {
+fn tabulate(releases: &[String], tests: &[String], arguments: &Arguments) -> Result<Table> {
     if let Some(tool) = missing_tool() {
         bail!("{tool} is missing ({INSTALL})");
     }
+    let built = arguments.programs.as_ref();
     let built = built.map_or_else(build, |folder| Ok(["syscollect", "syscollect-load"].map(|name| folder.join(name))));
     let [syscollect, load] = built?;
     // By way of /proc, because the file may be built anew meanwhile.
@@ -91,7 +95,7 @@ fn tabulate(releases: &[String], tests: &[String], built: Option<&Path>) -> Resu
         eprintln!("{}: booting", kernel.version);
         let module = scheduler_module(&kernel, tests, aside.path())?;
         let programs: Vec<PathBuf> = programs.iter().cloned().chain(module).collect();
-        let results = machine::test(&kernel, &programs, tests);
+        let results = machine::test(&kernel, &programs, tests, arguments.keep.as_deref());
         let results = results.with_context(|| format!("the virtual machine of {}", kernel.version))?;
         table.add(&kernel.version, results.path())?;
         eprint!("{}", table.last());

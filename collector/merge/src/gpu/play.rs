@@ -54,6 +54,27 @@ struct Queue {
     last_end: Option<Time>,
 }
 
+/// Numbers of commands that are answered in the order in which they were queued.
+#[derive(Clone, Copy, Debug, Default)]
+struct Order {
+    queued: u64,
+    answered: u64,
+}
+
+impl Order {
+    fn queued(&mut self) -> u64 {
+        self.queued += 1;
+        self.queued
+    }
+
+    /// The oldest that has no answer; one that nobody queued where all have theirs.
+    fn answered(&mut self) -> u64 {
+        let number = self.answered + 1;
+        self.answered = number.min(self.queued);
+        number
+    }
+}
+
 /// What is remembered of GPUs while playing.
 #[derive(Debug, Default)]
 pub(crate) struct GpuState {
@@ -61,6 +82,8 @@ pub(crate) struct GpuState {
     queues: FxHashMap<StringId, Queue>,
     /// Waits for fences that are open, by thread.
     waits: FxHashMap<ThreadId, (TrackId, u32)>,
+    /// Commands by virtual device and queue, on kernels that do not number them.
+    orders: FxHashMap<u64, Order>,
     /// Frames by CRTC.
     frames: FxHashMap<(u64, &'static str), TrackId>,
 }
@@ -195,7 +218,8 @@ impl<E: Exporter> Player<'_, E> {
     }
 
     fn scheduler_detail(&mut self, fence: Option<Fence>, reading: &Reading<'_>) -> Detail {
-        let ring = reading.text("name").unwrap_or_default();
+        // Before 6.1 the name is an address in the kernel.
+        let ring = reading.text("name").unwrap_or("gpu_scheduler".into());
         let device = reading.text("dev").unwrap_or_default();
         let thread = self.current(reading);
         let name = self.tables.strings.intern(if ring.is_empty() { "job" } else { &ring });
@@ -212,11 +236,14 @@ impl<E: Exporter> Player<'_, E> {
 
     /// Commands of virtual GPUs (drivers/gpu/drm/virtio/virtgpu_trace.h).
     fn virtio(&mut self, name: &str, reading: &Reading<'_>) -> Result<(), E::Error> {
-        let queue = reading.text("name").unwrap_or_default();
+        let queue = reading.text("name").unwrap_or("queue".into());
         let device = reading.number("dev").unwrap_or(0) & 0xffff_ffff;
-        let (Some(vq), Some(sequence)) = (reading.number("vq"), reading.number("seqno")) else {
-            return self.plain(reading);
-        };
+        let Some(vq) = reading.number("vq") else { return self.plain(reading) };
+        let is_answer = name == "virtio_gpu_cmd_response";
+        let sequence = reading.number("seqno").unwrap_or_else(|| {
+            let order = self.gpu.orders.entry(device << 32 | vq & 0xffff_ffff).or_default();
+            if is_answer { order.answered() } else { order.queued() }
+        });
         let key = (Family::Virtio, device << 32 | vq & 0xffff_ffff, sequence);
         let thread = self.current(reading);
         let queue = self.tables.strings.intern(&format!("virtio_gpu {device} {queue}"));
@@ -303,6 +330,7 @@ impl<E: Exporter> Player<'_, E> {
         let track = self.track(Scope::Machine, detail.queue, TrackKind::GpuQueue, QUEUES | placed.row as u64);
         let Detail { name, context, fence, thread, waited_for, fields, .. } = detail;
         let started = started.map(|started| started.max(placed.begin).min(now));
+        let submitted = submitted.map(|submitted| taken.map_or(submitted, |taken| submitted.min(taken)));
         let job = GpuJob { name, context, thread, submitted, queued, started, end, fence, waited_for, fields };
         self.emit(&Event::GpuJob(track, Box::new(job)))
     }
