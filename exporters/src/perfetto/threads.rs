@@ -217,6 +217,11 @@ impl Threads {
             None if first => (0, process.parent_pid.unwrap_or(0)),
             None => (0, process.pid),
         };
+        let is_new = self.known_processes.insert(row.process.0);
+        if is_new && !first {
+            // No first thread brings the process its name: threads of Windows have other ids than their process.
+            self.restate_process(stream, time, row.process, tables)?;
+        }
         let name = tables.strings.get(row.name);
         sched.event(stream, time, cpu, creator, |event| {
             event.message(ftrace::TASK_NEWTASK, |fields| {
@@ -225,7 +230,6 @@ impl Threads {
                 fields.uint(ftrace::NEWTASK_CLONE_FLAGS, if first { 0 } else { CLONE_THREAD });
             });
         })?;
-        self.known_processes.insert(row.process.0);
         self.names.set(thread, row.name);
         self.owners.insert(row.tid, thread);
         Ok(())
@@ -498,14 +502,21 @@ fn write_process(fields: &mut Message<'_>, id: ProcessId, tables: &Tables) {
     if let Some(parent) = row.parent_pid {
         fields.uint(tree::PROCESS_PPID, u64::from(parent));
     }
-    for word in &row.command_line {
-        fields.string(tree::PROCESS_CMDLINE, word);
-    }
-    if row.command_line.is_empty() {
-        fields.string(tree::PROCESS_CMDLINE, tables.strings.get(row.name));
-        fields.uint(tree::PROCESS_CMDLINE_IS_COMM, 1);
+    let name = tables.strings.get(row.name);
+    match row.command_line.as_slice() {
+        [] => {
+            fields.string(tree::PROCESS_CMDLINE, name);
+            fields.uint(tree::PROCESS_CMDLINE_IS_COMM, 1);
+        }
+        [line] if is_unsplit(line) => [name, line].iter().for_each(|word| fields.string(tree::PROCESS_CMDLINE, word)),
+        words => words.iter().for_each(|word| fields.string(tree::PROCESS_CMDLINE, word)),
     }
     if row.kernel {
         fields.uint(tree::PROCESS_IS_KTHREAD, 1);
     }
+}
+
+/// Whether this is a whole command line rather than its first word, as Windows tells it: up to a space it names nothing.
+fn is_unsplit(line: &str) -> bool {
+    line.contains([' ', '"', '\\'])
 }

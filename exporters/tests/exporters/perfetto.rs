@@ -1,5 +1,6 @@
 //! What the Perfetto writer promises, whatever happens in the session.
 
+use crate::decode::{Fields, packets};
 use crate::replay::{Replay, UNRECORDED, replay};
 use crate::story::{self, IDLE, Story, off, preempted};
 use proptest::prelude::*;
@@ -128,6 +129,40 @@ fn names_of_any_length_and_letters_survive() {
     let told = replay(&export(&story, &[]));
     assert_eq!(told.switches[&0].len(), 3);
     assert_eq!(told.samples[0].2, ["[off-CPU]", odd]);
+}
+
+/// Command lines that tell of a process, in their order.
+fn command_lines(trace: &[u8], pid: u64) -> Vec<Vec<String>> {
+    let trees = packets(trace).into_iter().flat_map(|packet| Fields::parse(&packet).messages(2));
+    let processes = trees.flat_map(|tree| tree.messages(1)).filter(|process| process.number(1) == Some(pid));
+    let word = |word: &[u8]| String::from_utf8(word.to_vec()).unwrap();
+    processes.map(|process| process.all(3).map(word).collect()).collect()
+}
+
+#[test]
+fn a_process_whose_threads_have_other_ids_has_a_name_from_its_first_thread_on() {
+    let mut story = Story::new();
+    let (process, _) = story.process(40, 1, "game.exe", &[]);
+    story.tables.processes[process.index()].start = Some(Time(story::START));
+    story.then(Event::ProcessStart(process));
+    let thread = story.thread(44, process, "game.exe");
+    story.starts(thread);
+    story.then(Event::ThreadStart(thread));
+    story.switch(0, IDLE, off(SleepState::Runnable), thread);
+    assert_eq!(command_lines(&export(&story, &[]), 40), [["game.exe"]]);
+}
+
+#[test]
+fn a_command_line_in_one_piece_follows_the_name_of_its_process() {
+    let mut story = Story::new();
+    let line = r#""C:\Program Files\Game\game.exe" -x"#;
+    let (_, windows) = story.process(40, 1, "game.exe", &[line]);
+    let (_, linux) = story.process(50, 1, "cc", &["/usr/bin/cc", "-c"]);
+    story.switch(0, IDLE, off(SleepState::Runnable), windows);
+    story.switch(1, IDLE, off(SleepState::Runnable), linux);
+    let trace = export(&story, &[]);
+    assert_eq!(command_lines(&trace, 40), [["game.exe", line]]);
+    assert_eq!(command_lines(&trace, 50), [["/usr/bin/cc", "-c"]]);
 }
 
 #[test]
