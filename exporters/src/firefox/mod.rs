@@ -117,6 +117,8 @@ pub struct FirefoxExporter<W> {
     threads: Vec<Option<Box<ThreadState>>>,
     /// By CPU: what runs there.
     running: FxHashMap<u32, ThreadId>,
+    /// A switch was told: they are the measure of CPU time.
+    has_switches: bool,
     counters: BTreeMap<TrackId, Counter>,
     slices: Slices,
     locks: LockMarkers,
@@ -139,6 +141,7 @@ impl<W: Write> FirefoxExporter<W> {
             shared: Shared::default(),
             threads: Vec::new(),
             running: FxHashMap::default(),
+            has_switches: false,
             counters: BTreeMap::new(),
             slices: Slices::default(),
             locks: LockMarkers::default(),
@@ -197,6 +200,7 @@ impl<W: Write> FirefoxExporter<W> {
     #[inline]
     fn switch(&mut self, time: u64, switch: &Switch, tables: &Tables) {
         let interval = self.config.interval;
+        self.has_switches = true;
         let current = self.running.insert(switch.cpu, switch.next);
         if let Some(current) = current.filter(|id| Some(*id) != switch.previous)
             && let Some(state) = self.thread(current, tables)
@@ -477,6 +481,10 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
 
     fn end(&mut self, losses: &[Loss], recorder: Option<&RecorderSummary>, tables: &Tables) -> Result<(), ExportError> {
         let (end, interval) = (self.last.0, self.config.interval);
+        if !self.has_switches {
+            let threads = self.threads.iter_mut().skip(Tables::IDLE_THREAD.index() + 1);
+            threads.flatten().for_each(|state| state.count_samples(interval));
+        }
         for state in self.threads.iter_mut().flatten() {
             state.finish(end, interval, &mut self.shared);
         }

@@ -104,6 +104,12 @@ impl ThreadState {
         }
     }
 
+    /// Not one switch was recorded: each sample stands for the `interval` between two, and nothing tells more.
+    pub(super) fn count_samples(&mut self, interval: u64) {
+        self.samples.iter_mut().for_each(|row| row.cpu_ns = interval);
+        (self.running, self.cpu_ns) = (None, 0);
+    }
+
     fn count_cpu(&mut self, time: u64) {
         if let Some(since) = self.running.filter(|since| *since < time) {
             self.cpu_ns += time - since;

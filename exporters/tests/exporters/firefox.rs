@@ -80,6 +80,20 @@ fn cpu_time_is_that_of_the_switches() {
 }
 
 #[test]
+fn where_no_switch_was_recorded_each_sample_counts_one_interval() {
+    let mut story = Story::new();
+    let (_, one) = story.process(7, 1, "one", &[]);
+    for _ in 0..3 {
+        story.then(Event::Sample(Sample { cpu: 0, thread: one, stack: None, in_kernel: false }));
+        story.wait(90_000);
+    }
+    let session = SessionInfo { sample_rate_hz: 1000, ..story::session() };
+    let profile = Profile::read(&export(&story, &session, FirefoxOptions::default()));
+    let times: Vec<u64> = profile.samples(profile.thread("7")).iter().map(|sample| sample.cpu_ns).collect();
+    assert_eq!(times, [1_000_000; 3]);
+}
+
+#[test]
 fn a_thread_that_was_not_seen_to_leave_does_not_run_on() {
     let mut story = Story::new();
     let (_, one) = story.process(7, 1, "one", &[]);
