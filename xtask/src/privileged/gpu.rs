@@ -45,9 +45,10 @@ pub(crate) fn virtio(context: &Context) -> Result<Outcome> {
         return Ok(Outcome::Skipped("there is no modetest (package libdrm-tests)".to_owned()));
     }
     let capture = context.path("virtio.syscap");
+    let mode = mode()?;
     let truth = Ftrace::start(&["virtio_gpu", "drm"])?;
     // It flips until its input ends.
-    let flipping = format!("sleep 5 | modetest -M virtio_gpu -v -s {}", mode()?);
+    let flipping = format!("sleep 5 | modetest -M virtio_gpu -v -s {mode}");
     let said = context.run(&["record", "-o", text(&capture)?, "--gpu", "--", "/bin/sh", "-c", &flipping])?;
     let (truth, said) = (truth.counts(), said.stderr);
     let (seen, truth) = (Seen::of(&capture)?, truth?);

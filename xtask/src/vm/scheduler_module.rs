@@ -40,9 +40,10 @@ pub(crate) fn build(kernel: &Kernel, packages: &Packages) -> Result<PathBuf> {
     kernel::unpack_into(&kernel.folder, &packages.headers(&kernel.version)?)?;
     let headers = kernel.folder.join("usr/src").join(format!("linux-headers-{}", kernel.version));
     root_here(&headers.join("Makefile"), &kernel.folder)?;
-    let tools = kernel.folder.join("usr/lib");
-    if !runs(&headers.join("scripts/basic/fixdep")) || !runs(&headers.join("tools/objtool/objtool")) {
-        with_libc(&tools, &packages.libc()?)?;
+    let strangers = strangers(&kernel.folder.join("usr/lib"))?;
+    if !strangers.is_empty() {
+        let libc = packages.libc()?;
+        strangers.iter().try_for_each(|program| with_libc(program, &libc))?;
     }
     let work = kernel.folder.join("scheduler_module");
     fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
@@ -69,30 +70,33 @@ fn root_here(makefile: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether a program of another release of Debian finds its libraries here.
-fn runs(program: &Path) -> bool {
-    // It ends with a message on how it is used.
-    let said = Command::new(program).stdin(Stdio::null()).output();
-    said.is_ok_and(|said| !String::from_utf8_lossy(&said.stderr).contains("GLIBC_"))
+/// The programs in a folder that want a newer C library than the host's.
+fn strangers(tools: &Path) -> Result<Vec<PathBuf>> {
+    let find =
+        output_of(Command::new("find").arg(tools).args(["-type", "f", "-path", "*linux-kbuild*", "-perm", "-100"]))?;
+    let programs: Vec<PathBuf> = String::from_utf8_lossy(&find.stdout).lines().map(PathBuf::from).collect();
+    Ok(programs.into_iter().filter(|program| is_stranger(program)).collect())
 }
 
-/// Lets programs run with a newer C library, which lies in a folder.
-fn with_libc(tools: &Path, libc: &Path) -> Result<()> {
-    let find = output_of(Command::new("find").arg(tools).args(["-type", "f", "-perm", "-100"]))?;
-    for program in String::from_utf8_lossy(&find.stdout).lines().map(PathBuf::from) {
-        let is_elf = fs::read(&program).is_ok_and(|bytes| bytes.starts_with(b"\x7fELF"));
-        let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if !is_elf || name.contains(".so") || name.ends_with(".real") {
-            continue;
-        }
-        let real = program.with_file_name(format!("{name}.real"));
-        fs::rename(&program, &real).with_context(|| format!("cannot rename {}", program.display()))?;
-        let (libc, real) = (libc.display(), real.display());
-        let loader =
-            format!("#!/bin/sh\nexec \"{libc}/ld-linux-x86-64.so.2\" --library-path \"{libc}\" \"{real}\" \"$@\"\n");
-        write_program(&program, &loader)?;
+fn is_stranger(program: &Path) -> bool {
+    let is_elf = fs::read(program).is_ok_and(|bytes| bytes.starts_with(b"\x7fELF"));
+    if !is_elf || program.extension().is_some_and(|kind| kind == "real") {
+        return false;
     }
-    Ok(())
+    // Those that run end at once, with a message on how they are used.
+    let said = Command::new(program).stdin(Stdio::null()).output();
+    said.is_ok_and(|said| String::from_utf8_lossy(&said.stderr).contains("GLIBC_"))
+}
+
+/// Puts a script in a program's place that runs it with the C library of a folder.
+fn with_libc(program: &Path, libc: &Path) -> Result<()> {
+    let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let real = program.with_file_name(format!("{name}.real"));
+    fs::rename(program, &real).with_context(|| format!("cannot rename {}", program.display()))?;
+    let (libc, real) = (libc.display(), real.display());
+    let loader =
+        format!("#!/bin/sh\nexec \"{libc}/ld-linux-x86-64.so.2\" --library-path \"{libc}\" \"{real}\" \"$@\"\n");
+    write_program(program, &loader)
 }
 
 fn write_program(path: &Path, text: &str) -> Result<()> {

@@ -236,7 +236,7 @@ impl<E: Exporter> Player<'_, E> {
 
     /// Commands of virtual GPUs (drivers/gpu/drm/virtio/virtgpu_trace.h).
     fn virtio(&mut self, name: &str, reading: &Reading<'_>) -> Result<(), E::Error> {
-        let queue = reading.text("name").unwrap_or("queue".into());
+        let queue = reading.text("name").filter(|name| !name.is_empty()).unwrap_or("queue".into());
         let device = reading.number("dev").unwrap_or(0) & 0xffff_ffff;
         let Some(vq) = reading.number("vq") else { return self.plain(reading) };
         let is_answer = name == "virtio_gpu_cmd_response";
