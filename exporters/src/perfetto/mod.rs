@@ -277,6 +277,7 @@ impl<W: Write> Exporter for PerfettoExporter<W> {
 
     fn begin(&mut self, session: &SessionInfo, _tables: &Tables) -> Result<(), ExportError> {
         self.samples = Samples::new(5, sample_timebase(session), None);
+        self.sched.begin(session);
         session::write_session(&mut self.stream, &mut self.system, session)
     }
 

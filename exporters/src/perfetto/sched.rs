@@ -18,7 +18,7 @@ use super::stream::Stream;
 use crate::ExportError;
 use crate::proto::Message;
 use std::io::Write;
-use syscollect_model::{Migration, OffCpu, SleepState, StringId, Switch, Tables, ThreadId, Time, Wakeup};
+use syscollect_model::{Migration, OffCpu, SessionInfo, SleepState, StringId, Switch, Tables, ThreadId, Time, Wakeup};
 
 /// `TRACE_FLAG_HARDIRQ` of the kernel's trace records: the waker was an interrupt.
 /// Soft and hard interrupts are not told apart; viewers show both alike.
@@ -38,9 +38,16 @@ struct Task<'a> {
 /// Stands for whatever ran while nothing was recorded.
 const UNRECORDED: Task<'static> = Task { tid: UNRECORDED_TID, name: UNRECORDED_NAME, priority: 0 };
 
+/// A preempted thread, since Linux 4.14 (`TASK_REPORT_MAX`).
+const PREEMPTED: u64 = 0x100;
+/// The same before 4.8 (`TASK_STATE_MAX`), which trace_processor takes for the age of every system but Linux.
+const PREEMPTED_BEFORE_4_8: u64 = 0x800;
+
 /// The scheduling events of all CPUs.
 pub(crate) struct Scheduling {
     sequence: Sequence,
+    /// How viewers tell that a thread was preempted.
+    preempted: u64,
     lanes: Vec<Lane>,
     symbols: Written,
     /// Names of kernel functions that no bundle has carried yet, as fields of `InternedData`.
@@ -50,7 +57,13 @@ pub(crate) struct Scheduling {
 
 impl Scheduling {
     pub(crate) fn new(sequence: Sequence) -> Self {
-        Self { sequence, lanes: Vec::new(), symbols: Written::default(), new_symbols: Vec::new() }
+        let (lanes, symbols, new_symbols) = Default::default();
+        Self { sequence, preempted: PREEMPTED, lanes, symbols, new_symbols }
+    }
+
+    /// Sees to it that thread states are told as viewers read those of this system.
+    pub(crate) fn begin(&mut self, session: &SessionInfo) {
+        self.preempted = if session.os.starts_with("Windows") { PREEMPTED_BEFORE_4_8 } else { PREEMPTED };
     }
 
     #[inline]
@@ -91,18 +104,19 @@ impl Scheduling {
         names: &Names,
         tables: &Tables,
     ) -> Result<(), ExportError> {
+        let previous_state = state(&switch.off_cpu, self.preempted);
         let lane = self.lane(switch.cpu);
         if lane.runs(switch.previous) {
             let compact = CompactSwitch {
                 time,
-                previous_state: state(&switch.off_cpu),
+                previous_state,
                 tid: tables.thread(switch.next).tid,
                 priority: switch.next_priority,
                 name: names.name(switch.next),
             };
             lane.push_switch(compact, &tables.strings);
         } else {
-            resume(lane, time, switch, names, tables);
+            resume(lane, time, (switch, previous_state), names, tables);
         }
         lane.current = Some(switch.next);
         lane.last_switch = time;
@@ -258,7 +272,7 @@ impl Scheduling {
 /// charged for it; then the thread that leaves appears for no time at all, so
 /// that its state is right from there on.
 #[cold]
-fn resume(lane: &mut Lane, time: Time, switch: &Switch, names: &Names, tables: &Tables) {
+fn resume(lane: &mut Lane, time: Time, (switch, state): (&Switch, u64), names: &Names, tables: &Tables) {
     let task = |id: ThreadId, priority| Task {
         tid: tables.thread(id).tid,
         name: tables.strings.get(names.name(id)),
@@ -273,7 +287,7 @@ fn resume(lane: &mut Lane, time: Time, switch: &Switch, names: &Names, tables: &
         }
     }
     let leaves = previous.unwrap_or(UNRECORDED);
-    push_full(lane, time, (leaves, state(&switch.off_cpu)), task(switch.next, switch.next_priority));
+    push_full(lane, time, (leaves, state), task(switch.next, switch.next_priority));
 }
 
 fn push_full(lane: &mut Lane, time: Time, (previous, state): (Task<'_>, u64), next: Task<'_>) {
@@ -292,11 +306,11 @@ fn push_full(lane: &mut Lane, time: Time, (previous, state): (Task<'_>, u64), ne
 }
 
 /// The state as the kernel's `sched_switch` reports it since 4.14
-/// (include/linux/sched.h: `TASK_*`, `TASK_REPORT_IDLE`, `TASK_REPORT_MAX` for preempted).
+/// (include/linux/sched.h: `TASK_*`, `TASK_REPORT_IDLE`), and `preempted` as viewers expect it.
 #[inline]
-fn state(off_cpu: &OffCpu) -> u64 {
+fn state(off_cpu: &OffCpu, preempted: u64) -> u64 {
     if off_cpu.preempted {
-        return 0x100;
+        return preempted;
     }
     match off_cpu.state {
         SleepState::Runnable => 0,

@@ -131,6 +131,23 @@ fn names_of_any_length_and_letters_survive() {
     assert_eq!(told.samples[0].2, ["[off-CPU]", odd]);
 }
 
+#[test]
+fn a_preempted_thread_has_the_state_that_viewers_read_of_its_system() {
+    let mut story = Story::new();
+    let (_, a) = story.process(10, 1, "a", &[]);
+    story.switch(0, IDLE, off(SleepState::Runnable), a);
+    story.switch(0, a, preempted(), IDLE);
+    for (os, state) in [("Linux", 0x100), ("Windows", 0x800)] {
+        let mut exporter = PerfettoExporter::new(Vec::new());
+        let session = SessionInfo { os: os.into(), ..story::session() };
+        story.play(&mut exporter, &session, &[], None).unwrap();
+        let bundles = packets(&exporter.finish().unwrap());
+        let bundles = bundles.iter().flat_map(|packet| Fields::parse(packet).messages(1));
+        let states: Vec<u64> = bundles.flat_map(|bundle| bundle.message(4).packed(2)).collect();
+        assert_eq!(states, [state], "{os}");
+    }
+}
+
 /// Command lines that tell of a process, in their order.
 fn command_lines(trace: &[u8], pid: u64) -> Vec<Vec<String>> {
     let trees = packets(trace).into_iter().flat_map(|packet| Fields::parse(&packet).messages(2));
