@@ -4,6 +4,12 @@
 //! the functions that give addresses is looked at: its question is the hit where it is entered, its answer the
 //! hit where it returns. A question and its answer that were drained in the wrong order, because the thread
 //! changed its CPU in between, are missed.
+//!
+//! A name that its program had not read into memory yet cannot be read at the hit. It is read when the answer is
+//! there, by its address: such names are constants.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 
 use rustc_hash::FxHashMap;
 use syscollect_probes::{FunctionPreset, library_presets};
@@ -17,25 +23,49 @@ pub(super) const ANSWER: u32 = 1 << 28;
 /// Threads that have asked and have no answer yet; more than a machine has CPUs to do so at once.
 const OPEN_MAX: usize = 4096;
 
-/// A function whose address a program was given.
+/// No name that is known is longer.
+const NAME_MAX: usize = 64;
+
+/// A function as it is known, with the track of its interface.
+pub(super) type Known = (&'static str, &'static FunctionPreset);
+
+/// An address that a program was given, of a function that may be known.
 #[derive(Clone, Debug)]
 pub(super) struct FoundFunction {
     /// The process.
     pub(super) pid: u32,
     /// Where the function lies in its memory.
     pub(super) address: u64,
-    /// The name that was asked for.
-    pub(super) name: &'static str,
-    /// The track of its interface.
-    pub(super) track: &'static str,
-    /// What is known of it.
-    pub(super) known: &'static FunctionPreset,
+    asked: Asked,
+}
+
+/// What was asked for.
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    For(Known),
+    /// Its name lies at this address of the process.
+    At(u64),
+}
+
+impl FoundFunction {
+    /// What is known of the function.
+    pub(super) fn known(&self) -> Option<Known> {
+        let Asked::At(address) = self.asked else {
+            let Asked::For(known) = self.asked else { return None };
+            return Some(known);
+        };
+        let memory = File::open(format!("/proc/{}/mem", self.pid)).ok()?;
+        let mut bytes = [0; NAME_MAX];
+        let length = memory.read_at(&mut bytes, address).ok()?;
+        let name = bytes[..length].split(|byte| *byte == 0).next()?;
+        known(std::str::from_utf8(name).ok()?)
+    }
 }
 
 /// Questions that wait for their answers, by thread.
 #[derive(Debug, Default)]
 pub(super) struct Lookups {
-    open: FxHashMap<u32, (&'static str, &'static FunctionPreset)>,
+    open: FxHashMap<u32, Asked>,
 }
 
 impl Lookups {
@@ -44,16 +74,19 @@ impl Lookups {
         let behind = record.get(ProbeRecord::SIZE..)?;
         let (word, texts) = behind.split_first_chunk()?;
         if hit.probe & ANSWER != 0 {
-            let (track, known) = self.open.remove(&hit.tid)?;
+            let asked = self.open.remove(&hit.tid)?;
             let address = u64::from_le_bytes(*word);
             let answered = hit.unreadable == 0 && address != 0;
-            return answered.then_some(FoundFunction { pid: hit.tgid, address, name: known.name, track, known });
+            return answered.then_some(FoundFunction { pid: hit.tgid, address, asked });
         }
         // One that was never answered is over when the thread asks again.
         self.open.remove(&hit.tid);
-        let known = known(text(texts).filter(|_| hit.texts != 0)?);
-        if let Some(known) = known.filter(|_| self.open.len() < OPEN_MAX) {
-            self.open.insert(hit.tid, known);
+        let asked = match hit.texts {
+            0 => Asked::At(u64::from_le_bytes(*word)),
+            _ => Asked::For(known(text(texts)?)?),
+        };
+        if self.open.len() < OPEN_MAX {
+            self.open.insert(hit.tid, asked);
         }
         None
     }
@@ -66,7 +99,7 @@ fn text(texts: &[u8]) -> Option<&str> {
 }
 
 /// The function of that name, with the track of its interface.
-fn known(name: &str) -> Option<(&'static str, &'static FunctionPreset)> {
+fn known(name: &str) -> Option<Known> {
     library_presets().find_map(|preset| Some((preset.track, preset.function(name)?)))
 }
 
@@ -76,7 +109,8 @@ mod tests {
 
     fn record(texts: u8, word: u64, text: &str) -> (ProbeRecord, Vec<u8>) {
         let probe = if text.is_empty() { ANSWER | OF_LOOKUP } else { OF_LOOKUP };
-        let hit = ProbeRecord { tid: 8, tgid: 7, probe, arguments: 1, texts, ..ProbeRecord::default() };
+        let hit =
+            ProbeRecord { tid: 8, tgid: std::process::id(), probe, arguments: 1, texts, ..ProbeRecord::default() };
         let mut bytes = hit.as_bytes().to_vec();
         bytes.extend(word.to_le_bytes());
         if texts != 0 {
@@ -86,15 +120,16 @@ mod tests {
         (hit, bytes)
     }
 
-    fn told(lookups: &mut Lookups, (hit, bytes): (ProbeRecord, Vec<u8>)) -> Option<(u32, u64, &'static str)> {
-        lookups.hit(&hit, &bytes).map(|found| (found.pid, found.address, found.name))
+    fn told(lookups: &mut Lookups, (hit, bytes): (ProbeRecord, Vec<u8>)) -> Option<(u64, &'static str)> {
+        let found = lookups.hit(&hit, &bytes)?;
+        Some((found.address, found.known()?.1.name))
     }
 
     #[test]
     fn an_answer_belongs_to_the_question_that_its_thread_asked() {
         let lookups = &mut Lookups::default();
         assert_eq!(told(lookups, record(1, 0x5000, "vkQueuePresentKHR")), None);
-        assert_eq!(told(lookups, record(0, 0x7000, "")), Some((7, 0x7000, "vkQueuePresentKHR")));
+        assert_eq!(told(lookups, record(0, 0x7000, "")), Some((0x7000, "vkQueuePresentKHR")));
         assert_eq!(told(lookups, record(0, 0x7000, "")), None, "that was answered");
     }
 
@@ -111,11 +146,13 @@ mod tests {
     }
 
     #[test]
-    fn a_question_whose_text_could_not_be_read_is_no_answer() {
+    fn a_name_that_could_not_be_read_at_the_hit_is_read_with_the_answer() {
         let lookups = &mut Lookups::default();
-        told(lookups, record(1, 0x5000, "vkQueueSubmit"));
-        assert_eq!(told(lookups, record(0, 0x5000, "unreadable")), None);
-        assert_eq!(told(lookups, record(0, 0x7000, "")), None, "nobody knows what was asked");
+        let name = c"vkWaitForFences";
+        assert_eq!(told(lookups, record(0, name.as_ptr() as u64, "unreadable")), None);
+        assert_eq!(told(lookups, record(0, 0x7000, "")), Some((0x7000, "vkWaitForFences")));
+        told(lookups, record(0, 8, "unreadable"));
+        assert_eq!(told(lookups, record(0, 0x7000, "")), None, "nothing lies there");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use syscollect_probes::{
 use syscollect_store::{ProbeArgument, ProbeDefinition, ProbeRole};
 
 use super::files::{FileKey, OpenFile};
-use super::lookups::{ANSWER, FoundFunction, OF_LOOKUP};
+use super::lookups::{ANSWER, Known, OF_LOOKUP};
 use super::plan::{Plan, Planned, Planner};
 use super::program::Text;
 
@@ -138,10 +138,9 @@ impl Planner {
     }
 
     /// Adds a function that a program was given the address of.
-    pub(super) fn found_function(&mut self, found: &FoundFunction, path: &str, offset: u64, plan: &mut Plan) {
-        let FoundFunction { track, known, name, .. } = found;
+    pub(super) fn found_function(&mut self, (track, known): Known, path: &str, offset: u64, plan: &mut Plan) {
         // Nothing tells how long it is, so where it returns by itself is not known.
-        self.preset_function((track, path), (known, name, offset), &Returns::ByAddress, plan);
+        self.preset_function((track, path), (known, known.name, offset), &Returns::ByAddress, plan);
     }
 
     /// Adds a function that returns addresses of functions: what it is asked for, and what it answers.

@@ -151,8 +151,8 @@ impl<'a> Scanner<'a> {
     /// A function whose address a program was given. It is attached to in that process alone: the answer came
     /// from its own memory, and a probe that lies wrong would break whoever runs the file.
     pub(super) fn found(&mut self, found: &FoundFunction) {
-        let mapping = mapping_of(Path::new("/"), found.pid, found.address);
-        let Some((mapped, offset)) = mapping.filter(|_| self.found.len() < FOUND_MAX) else { return };
+        let Some(known) = found.known().filter(|_| self.found.len() < FOUND_MAX) else { return };
+        let Some((mapped, offset)) = mapping_of(Path::new("/"), found.pid, found.address) else { return };
         let Ok(file) = mapped.open() else { return };
         // What a library exports is attached to already.
         let exported = self.planner.is_preset(file.key, offset);
@@ -160,7 +160,7 @@ impl<'a> Scanner<'a> {
             return;
         }
         let mut plan = Plan::default();
-        self.planner.found_function(found, &mapped.path, offset, &mut plan);
+        self.planner.found_function(known, &mapped.path, offset, &mut plan);
         if self.attach(&file, &mapped.path, plan, Some(found.pid))
             && let Some(known) = self.known.get_mut(&file.key)
         {
