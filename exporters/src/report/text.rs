@@ -102,10 +102,12 @@ impl Text {
             1 => Some(format!("1 {one}")),
             _ => Some(format!("{} {many}", grouped(*count))),
         };
-        for (head, counts) in [("Events", &of_the_machine[..]), ("", &of_programs[..])] {
+        let mut head = "Events";
+        for counts in [&of_the_machine[..], &of_programs[..]] {
             let words: Vec<_> = counts.iter().filter_map(words).collect();
             if !words.is_empty() {
                 self.line(&format!("{head:<10} {}", words.join(", ")));
+                head = "";
             }
         }
     }
@@ -126,6 +128,9 @@ impl Text {
 
     fn processes(&mut self, report: &Report) {
         let Table { total, rows } = &report.processes;
+        if *total == 0 {
+            return;
+        }
         self.title(&some_of(&format!("Processes by {}", order(report)), rows.len(), *total));
         let rows = rows.iter().map(|row| {
             let [on_cpu, waiting, blocked] = states(&row.times);
@@ -139,6 +144,9 @@ impl Text {
 
     fn threads(&mut self, report: &Report) {
         let Table { total, rows } = &report.threads;
+        if *total == 0 {
+            return;
+        }
         self.title(&some_of(&format!("Threads by {}", order(report)), rows.len(), *total));
         let rows = rows.iter().map(|row| {
             let [on_cpu, waiting, blocked] = states(&row.times);
@@ -153,6 +161,9 @@ impl Text {
 
     fn functions(&mut self, functions: &Functions) {
         let Functions { samples, kernel_samples, idle_samples, without_stack, by_self, by_total } = functions;
+        if samples + idle_samples == 0 {
+            return;
+        }
         let [samples_text, kernel, idle] = [samples, kernel_samples, idle_samples].map(|count| grouped(*count));
         self.title(&format!(
             "Functions: {samples_text} samples, {kernel} of them in the kernel ({idle} of idle CPUs are left out)"

@@ -65,3 +65,12 @@ fn what_other_programs_say_is_left_out_of_a_report_on_one() {
     assert_eq!(sizes(&report("other")), [0; 7]);
     assert_eq!(report("other").events.locks, 11, "events are of the whole machine");
 }
+
+#[test]
+fn the_first_line_of_counts_is_headed_whatever_it_counts() {
+    let (mut story, a, _) = two_programs();
+    let track = story.track(Scope::Thread(a), "Marks", None);
+    let mark = story.name("mark");
+    story.at(10, Event::Instant(track, mark.into()));
+    assert!(report(&story).text(100).contains("Events     1 instant"));
+}
