@@ -27,11 +27,18 @@ impl ProcessFilter {
                 let program = row.command_line.first().map(String::as_str);
                 let file = program.and_then(|path| path.rsplit('/').next());
                 known == name
+                    || (is_windows_program(known) && known.eq_ignore_ascii_case(name))
                     || file == Some(name)
                     || (known.len() == KERNEL_NAME_BYTES && name.get(..KERNEL_NAME_BYTES) == Some(known))
             }
         }
     }
+}
+
+/// Windows does not tell capital letters from small ones in the names of its programs.
+fn is_windows_program(name: &str) -> bool {
+    let at = name.len().saturating_sub(4);
+    name.get(at..).is_some_and(|extension| extension.eq_ignore_ascii_case(".exe"))
 }
 
 impl FromStr for ProcessFilter {

@@ -44,3 +44,13 @@ fn all_tables_are_about_the_process_and_the_machine_is_whole() {
     assert!(touching && one.wakeups.count < all.wakeups.count);
     assert_eq!(report_of(&story, "init").slices.total, 0);
 }
+
+#[test]
+fn capital_letters_tell_programs_of_linux_apart_and_not_those_of_windows() {
+    let mut story = Story::new();
+    let (windows, _) = story.process(40, 1, "Explorer.EXE", &[]);
+    let (linux, _) = story.process(50, 1, "Xorg", &[]);
+    let matches = |name: &str, process| ProcessFilter::Name(name.to_owned()).matches(process, &story.tables);
+    assert!(matches("explorer.exe", windows) && matches("Explorer.EXE", windows));
+    assert!(matches("Xorg", linux) && !matches("xorg", linux));
+}
