@@ -217,7 +217,11 @@ fn one_process_alone_is_written_without_the_others() {
     let options = FirefoxOptions { process: "sh".parse().ok(), ..FirefoxOptions::default() };
     let profile = Profile::read(&export(&story::story(), &story::session(), options));
     let tids: Vec<&str> = profile.threads().iter().map(|thread| thread["tid"].as_str().unwrap()).collect();
-    assert_eq!(tids, ["0", "200", "201", "100"], "the machine itself stays, for its counters; then the busiest process");
+    assert_eq!(
+        tids,
+        ["0", "200", "201", "100"],
+        "the machine itself stays, for its counters; then the busiest process"
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Kernel tracepoints of drivers, recorded as the kernel itself describes them.
 //!
 //! **Duties.** Finding what this kernel offers of the tracepoints that are
-//! wanted ([`offered`]), each with its [`Format`]; attaching a program to each
+//! wanted ([`offer`]), each with its [`format`](mod@format); attaching a program to each
 //! that copies its record; draining the records into chunks of
 //! [`LaneKind::Tracepoint`](syscollect_store::LaneKind::Tracepoint).
 //!
