@@ -6,7 +6,7 @@ use syscollect_store::StoreError;
 /// Why a capture cannot be opened as a session.
 ///
 /// Damage is no such reason: what can be read is read, and what is missing is
-/// counted in [`crate::Session::losses`].
+/// counted among the losses of the [`crate::Session`].
 #[derive(Debug, thiserror::Error)]
 pub enum MergeError {
     /// The capture cannot be read at all.

@@ -20,7 +20,7 @@ pub(super) struct Image {
     pub(super) until: u64,
     pub(super) path: String,
     pub(super) timestamp: u32,
-    /// Row of the modules, once it is [sealed](Images::seal).
+    /// Row of the modules, once [`Images`] are complete.
     pub(super) module: u32,
 }
 

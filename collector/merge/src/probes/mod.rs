@@ -1,6 +1,6 @@
 //! Hits of probes, as events.
 //!
-//! **Duties.** [`cursor`]: a CPU's lane as hits in order of time. [`table`]:
+//! **Duties.** [`table`]:
 //! what the probes mean. [`hit`]: a hit's arguments. [`calls`]: which functions
 //! have returned. [`play`] and [`client`] turn hits into events.
 
