@@ -25,7 +25,7 @@ fn every_fixture_plays_to_its_totals_without_an_error() {
 
 #[test]
 fn stacks_find_their_events() {
-    for (name, stacks) in [(etl::PERFVIEW, 252 + 9_107 + 655), (etl::SYNTHETIC, 3_488)] {
+    for (name, stacks) in [(etl::PERFVIEW, 252 + 9_107 + 655 + 14_983), (etl::SYNTHETIC, 3_488)] {
         let Some(mut session) = open(name) else { continue };
         let mut checked = Checked::default();
         let Ok(_) = session.play(&mut checked);
@@ -124,6 +124,29 @@ fn dpcs_and_interrupts_lie_on_tracks_of_their_cpus() {
         tracks.filter(|track| matches!(track.scope, Scope::Cpu(_))).count()
     };
     assert!(on_cpus("DPC") >= 4 && on_cpus("ISR") >= 4);
+}
+
+#[test]
+fn manifests_in_the_file_name_the_events_of_providers() {
+    let Some(mut session) = open(etl::PERFVIEW) else { return };
+    let mut checked = Checked::default();
+    let Ok(played) = session.play(&mut checked);
+    // Of 68,143 events, 14,983 are stacks, 33,011 say which code there was, and 4 are manifests.
+    assert_eq!((count(&played, "provider-event"), checked.instants), (20_145, 20_145));
+    let facts = session.facts();
+    let of = |provider: &str, id: u16| {
+        let found = facts.events.iter().find(|event| event.provider == provider && event.id == id);
+        found.and_then(|event| event.name.as_deref())
+    };
+    assert_eq!(of("Microsoft-Windows-DotNETRuntime", 1), Some("GarbageCollection/Start"));
+    assert_eq!(of("Microsoft-Windows-DotNETRuntime", 10), Some("GarbageCollection/GCAllocationTick"));
+    let tables = session.tables();
+    let known = tables.strings.len();
+    let mut strings = tables.strings.clone();
+    ["GarbageCollection/Start", "AllocationAmount", "TypeName"].into_iter().for_each(|name| {
+        strings.intern(name);
+    });
+    assert_eq!(strings.len(), known, "names of events and of their fields are there");
 }
 
 #[test]

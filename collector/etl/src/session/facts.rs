@@ -2,6 +2,7 @@
 
 use super::names;
 use super::play::StackFacts;
+use super::schemas::Schemas;
 use super::survey::MachineFacts;
 use crate::file::{Clock, LogfileHeader, Statistics};
 use crate::{Class, Guid};
@@ -32,7 +33,12 @@ pub struct Facts {
 }
 
 impl Facts {
-    pub(super) fn new(headers: &[LogfileHeader], counts: &EventCounts, statistics: Statistics) -> Self {
+    pub(super) fn new(
+        headers: &[LogfileHeader],
+        counts: &EventCounts,
+        schemas: &Schemas,
+        statistics: Statistics,
+    ) -> Self {
         let header = headers.first();
         Self {
             windows: header.map_or_else(String::new, |header| format!("Windows {}", release(header))),
@@ -41,7 +47,7 @@ impl Facts {
             ticks_per_second: header.and_then(LogfileHeader::ticks_per_second).unwrap_or(0),
             qpc_is_tsc: header.is_some_and(LogfileHeader::qpc_is_tsc),
             sessions: headers.iter().map(|header| header.logger_name.clone()).collect(),
-            events: counts.list(),
+            events: counts.list(schemas),
             statistics,
             stacks: StackFacts::default(),
         }
@@ -91,7 +97,8 @@ impl EventCounts {
     }
 
     /// All that occurred, by provider's name and id.
-    pub(super) fn list(&self) -> Vec<EventCount> {
+    fn list(&self, schemas: &Schemas) -> Vec<EventCount> {
+        let mut named = schemas.event_names();
         let kernel = (0..=u16::MAX).zip(&self.kernel).filter(|(_, count)| **count > 0).map(|(number, count)| {
             let [group, opcode] = number.to_be_bytes();
             let (provider, name) = names::kernel_event(group, opcode);
@@ -99,8 +106,9 @@ impl EventCounts {
         });
         let others = self.others.iter().map(|((provider, id), count)| {
             let known = self.provider_names.get(provider).cloned();
+            let known = known.or_else(|| schemas.provider(*provider).map(str::to_owned));
             let known = known.or_else(|| names::provider(*provider).map(str::to_owned));
-            let name = names::event(*provider, *id).map(str::to_owned);
+            let name = named.remove(&(*provider, *id)).or_else(|| names::event(*provider, *id).map(str::to_owned));
             EventCount { provider: known.unwrap_or_else(|| provider.to_string()), id: *id, name, count: *count }
         });
         let wpp = (self.wpp > 0).then(|| EventCount { provider: "WPP".into(), id: 0, name: None, count: self.wpp });

@@ -23,6 +23,7 @@
 
 mod address_lists;
 mod clock;
+mod clr_stacks;
 mod code;
 mod context;
 mod delay;
@@ -39,6 +40,7 @@ mod names;
 mod play;
 mod recent;
 mod sched;
+mod schemas;
 mod stack_keys;
 mod stack_records;
 mod survey;
@@ -58,6 +60,7 @@ use lives::History;
 use long_waits::LongWaits;
 use play::Player;
 use rustc_hash::FxHashMap;
+use schemas::Schemas;
 use stack_keys::StackKeys;
 use std::path::PathBuf;
 use survey::Survey;
@@ -95,6 +98,7 @@ pub struct Session {
     files: Files,
     long_waits: LongWaits,
     topology: Topology,
+    schemas: Schemas,
     /// Tracks that an earlier play made.
     tracks: Tracks,
     /// Threads that an earlier play found and nothing announced.
@@ -150,7 +154,7 @@ impl Session {
         survey.seen.locate(&mut code, &survey.keys, &history, &tables);
         Ok(Self {
             losses: losses(trace.headers(), &statistics, 0),
-            facts: Facts::new(trace.headers(), &survey.counts, statistics),
+            facts: Facts::new(trace.headers(), &survey.counts, &survey.schemas, statistics),
             info,
             clock,
             tables,
@@ -160,6 +164,7 @@ impl Session {
             files: survey.files,
             long_waits,
             topology: survey.topology,
+            schemas: survey.schemas,
             tracks: Tracks::default(),
             found: FxHashMap::default(),
             has_stacks: survey.has_stacks,

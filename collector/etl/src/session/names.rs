@@ -2,7 +2,7 @@
 
 use crate::Guid;
 use crate::file::LOST_EVENT;
-use crate::payload::{IMAGE_ID, SYSTEM_CONFIG_EX};
+use crate::payload::{EVENT_METADATA, IMAGE_ID, SYSTEM_CONFIG_EX};
 
 /// The kernel's groups.
 const GROUPS: [(u8, &str); 27] = [
@@ -137,6 +137,7 @@ pub(super) fn provider(guid: Guid) -> Option<&'static str> {
     match guid {
         LOST_EVENT => Some("LostEvent"),
         IMAGE_ID => Some("ImageId"),
+        EVENT_METADATA => Some("EventMetadata"),
         SYSTEM_CONFIG_EX => Some("SystemConfigEx"),
         guid => PROVIDERS.iter().find(|(known, _)| Guid::from_u128(*known) == guid).map(|(_, name)| *name),
     }
@@ -147,6 +148,8 @@ pub(super) fn event(provider: Guid, id: u16) -> Option<&'static str> {
     match (provider, id) {
         (LOST_EVENT, 32) => Some("Event"),
         (LOST_EVENT, 33) => Some("Buffer"),
+        (EVENT_METADATA, 32) => Some("EventInfo"),
+        (EVENT_METADATA, 33) => Some("MapInfo"),
         (IMAGE_ID, 0) => Some("FileId"),
         (IMAGE_ID, 36) => Some("DebugId"),
         (SYSTEM_CONFIG_EX, 32) => Some("Build"),

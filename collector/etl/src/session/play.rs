@@ -1,6 +1,7 @@
 //! Records in, events out.
 
 use super::Session;
+use super::clr_stacks::LastEvents;
 use super::code::{Code, StackParts};
 use super::context::Tracks;
 use super::delay::Delay;
@@ -12,6 +13,7 @@ use super::lives::{Step, add_process, add_thread, unknown_name};
 use super::long_waits::LongWaits;
 use super::marks::ProviderNames;
 use super::recent::{ANY_THREAD, Recent};
+use super::schemas::Schemas;
 use super::stack_keys::StackKeys;
 use super::words::Reasons;
 use crate::payload::{self, Payload};
@@ -163,6 +165,7 @@ pub(super) struct Player<'a, E> {
     pub(super) code: &'a mut Code,
     pub(super) keys: &'a StackKeys,
     pub(super) files: &'a Files,
+    pub(super) schemas: &'a Schemas,
     pub(super) tracks: &'a mut Tracks,
     pub(super) found: &'a mut rustc_hash::FxHashMap<u32, ThreadId>,
     pub(super) clock: TimeCursor<'a>,
@@ -181,6 +184,7 @@ pub(super) struct Player<'a, E> {
     pub(super) words: Words,
     pub(super) gpu: Gpu,
     pub(super) provider_names: ProviderNames,
+    pub(super) clr_events: LastEvents,
     pub(super) told: Vec<(Option<Kind>, Time, Event)>,
     pub(super) stacks: StackFacts,
     /// Room for the addresses of one stack.
@@ -220,11 +224,13 @@ impl<'a, E: Exporter> Player<'a, E> {
             intervals: Intervals::new(strings),
             gpu: Gpu::new(session.topology.clone()),
             provider_names: ProviderNames::default(),
+            clr_events: LastEvents::default(),
             words,
             tables: &mut session.tables,
             code: &mut session.code,
             keys: &session.keys,
             files: &session.files,
+            schemas: &session.schemas,
             tracks: &mut session.tracks,
             found: &mut session.found,
             clock: session.clock.cursor(),

@@ -8,7 +8,7 @@ use syscollect_model::Exporter;
 
 /// A part of a stack, and whose it is.
 #[derive(Clone, Copy, Debug)]
-struct Part {
+pub(super) struct Part {
     list: ListId,
     is_kernel: bool,
     pid: u32,
@@ -36,7 +36,7 @@ impl<E: Exporter> Player<'_, E> {
     }
 
     /// Which part it is shows the innermost address.
-    fn part(&mut self, addresses: Frames<'_>, pid: u32) -> Option<Part> {
+    pub(super) fn part(&mut self, addresses: Frames<'_>, pid: u32) -> Option<Part> {
         self.addresses.clear();
         self.addresses.extend(addresses);
         let is_kernel = self.code.images.is_kernel(self.at, *self.addresses.first()?);
@@ -72,10 +72,17 @@ impl<E: Exporter> Player<'_, E> {
             self.stacks.records += 1;
             self.stacks.matched += u64::from(part.is_some());
             let Target::Slot(number) = target else { continue };
-            if let Some((slot, part)) = self.delay.get_mut(number).zip(part) {
-                let place = if part.is_kernel { &mut slot.stack.kernel } else { &mut slot.stack.user };
-                (*place, slot.pid) = (Some(part.list), part.pid);
+            if let Some(part) = part {
+                self.give(number, part);
             }
+        }
+    }
+
+    /// Gives a part to the event of a slot, if that still waits.
+    pub(super) fn give(&mut self, number: u64, part: Part) {
+        if let Some(slot) = self.delay.get_mut(number) {
+            let place = if part.is_kernel { &mut slot.stack.kernel } else { &mut slot.stack.user };
+            (*place, slot.pid) = (Some(part.list), part.pid);
         }
     }
 

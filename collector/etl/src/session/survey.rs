@@ -1,6 +1,7 @@
 //! The first pass: what events refer to and what may be told later than they are.
 
 use super::address_lists::{AddressLists, ListId};
+use super::clr_stacks;
 use super::code::Code;
 use super::facts::EventCounts;
 use super::files::{FileChange, Files};
@@ -8,6 +9,7 @@ use super::gpu::{Gpu, Topology};
 use super::images::{Identities, ImageAction, ImageRecord, Images, KERNEL_HALF, KERNEL_SPACE};
 use super::lives::{History, Life, LifeRecords, ProcessRecord, RenameRecord, ThreadRecord};
 use super::long_waits::{Search, WaitPart};
+use super::schemas::Schemas;
 use super::stack_keys::StackKeys;
 use crate::file::group;
 use crate::payload::{self, Frames, ImageChange, ItemStack, Lifecycle, Payload, item_stacks};
@@ -30,6 +32,7 @@ pub(super) struct Survey {
     pub(super) machine: MachineFacts,
     pub(super) counts: EventCounts,
     pub(super) topology: Topology,
+    pub(super) schemas: Schemas,
     /// Raw time of the last record.
     pub(super) last: u64,
     /// There are stacks that come behind their events.
@@ -130,6 +133,11 @@ impl Survey {
             Class::Provider { provider, .. } if Gpu::wants(&provider) => {
                 self.has_intervals = true;
                 self.topology.learn_record(record);
+            }
+            Class::Provider { provider, id, .. } if clr_stacks::is_stack(&provider, id) => {
+                self.has_stacks = true;
+                let pid = record.task.map_or(0, |task| task.pid);
+                self.stack(pid, record.timestamp, clr_stacks::frames(record));
             }
             Class::Provider { provider, .. } if !record.extended.0.is_empty() => self.names(provider, record),
             Class::Provider { .. } | Class::Wpp => {}
@@ -237,6 +245,7 @@ impl Survey {
                 timestamp: image.timestamp,
                 path: image.path.to_string_lossy(),
             }),
+            Payload::EventInfo(info) => self.schemas.learn(*info),
             payload => self.machine(payload),
         }
     }

@@ -1,0 +1,66 @@
+//! Stacks that the .NET runtime writes itself, as an event behind the event they belong to.
+//!
+//! They show the program's part alone, innermost address first. Nothing in them
+//! names the event: it is the one that the same thread wrote before.
+
+use super::play::Player;
+use crate::payload::Frames;
+use crate::{Guid, Record};
+use rustc_hash::FxHashMap;
+use syscollect_model::Exporter;
+
+/// `Microsoft-Windows-DotNETRuntime`.
+pub(super) const RUNTIME: Guid = Guid::from_u128(0xe13c0d23_ccbc_4e12_931b_d9cc2eee27e4);
+/// Its event that is a stack (`CLRStackWalk`).
+const STACK_WALK: u16 = 82;
+/// Threads whose last event is remembered; more write such events in a damaged file only.
+const MOST_THREADS: usize = 1 << 16;
+/// Bytes before the addresses: the runtime's number, two bytes unused, how many addresses come.
+const HEAD: usize = 8;
+
+/// The last event of the runtime by thread, as the number of its slot.
+#[derive(Debug, Default)]
+pub(super) struct LastEvents(FxHashMap<u32, u64>);
+
+impl LastEvents {
+    /// The runtime wrote an event, or one that is only counted.
+    pub(super) fn wrote(&mut self, tid: u32, slot: Option<u64>) {
+        match slot {
+            Some(slot) if self.0.len() < MOST_THREADS || self.0.contains_key(&tid) => {
+                self.0.insert(tid, slot);
+            }
+            _ => {
+                self.0.remove(&tid);
+            }
+        }
+    }
+}
+
+/// Whether an event of a provider is such a stack.
+#[inline]
+pub(super) fn is_stack(provider: &Guid, id: u16) -> bool {
+    id == STACK_WALK && *provider == RUNTIME
+}
+
+/// Its addresses; none where the payload is too short for as many as it says.
+pub(super) fn frames<'a>(record: &Record<'a>) -> Frames<'a> {
+    let addresses = || {
+        let count = u32::from_le_bytes(*record.payload.get(4..)?.first_chunk()?);
+        let bytes = usize::try_from(count).ok()?.checked_mul(if record.is_64_bit { 8 } else { 4 })?;
+        record.payload.get(HEAD..)?.get(..bytes)
+    };
+    Frames::new(addresses().unwrap_or_default(), record.is_64_bit)
+}
+
+impl<E: Exporter> Player<'_, E> {
+    /// Gives a stack to the event before it; one stack belongs to one event.
+    pub(super) fn clr_stack(&mut self, record: &Record<'_>) {
+        self.stacks.records += 1;
+        let Some(task) = record.task else { return };
+        let Some(slot) = self.clr_events.0.remove(&task.tid) else { return };
+        self.stacks.matched += 1;
+        if let Some(part) = self.part(frames(record), task.pid) {
+            self.give(slot, part);
+        }
+    }
+}
