@@ -234,6 +234,8 @@ pub(crate) fn open_uprobe_event(
         perf_event_attr { type_: pmu, config, size: size_of::<perf_event_attr>() as u32, ..Default::default() };
     attr.__bindgen_anon_3.uprobe_path = path.as_ptr() as u64;
     attr.__bindgen_anon_4.probe_offset = place.offset;
+    // As for tracepoints, so that the clock's event is left alone.
+    attr.set_disabled(1);
     // For all processes the kernel wants a CPU, but runs the program on each.
     let (pid, cpu) = pid.map_or((-1, 0), |pid| (pid as i32, -1));
     // SAFETY: `attr` is a valid attribute of the size it states, and the path outlives the call.
@@ -253,6 +255,9 @@ pub(crate) fn open_tracepoint(id: u64) -> io::Result<OwnedFd> {
         size: size_of::<perf_event_attr>() as u32,
         ..Default::default()
     };
+    // The program runs whether the event counts or not. That it never does matters before 6.11: enabling one
+    // stops and starts the CPU's others, and the clock's event loses the time between.
+    attr.set_disabled(1);
     // For all processes the kernel wants a CPU, but runs the program on each.
     // SAFETY: `attr` is a valid attribute of the size it states.
     let fd = unsafe { perf_event_open_sys::perf_event_open(&mut attr, -1, 0, -1, u64::from(PERF_FLAG_FD_CLOEXEC)) };
@@ -267,11 +272,7 @@ pub(crate) fn open_tracepoint(id: u64) -> io::Result<OwnedFd> {
 pub(crate) fn run_at(event: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: the descriptor is a perf event's, and the program's is passed by its number.
     let set = unsafe { perf_event_open_sys::ioctls::SET_BPF(event.as_raw_fd(), program.as_raw_fd() as u32) };
-    // SAFETY: as above; 0 enables this event alone.
-    if set < 0 || unsafe { perf_event_open_sys::ioctls::ENABLE(event.as_raw_fd(), 0) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Runs a program at each hit of a perf event, with a cookie (5.15).

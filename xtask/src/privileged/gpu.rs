@@ -60,10 +60,11 @@ pub(crate) fn virtio(context: &Context) -> Result<Outcome> {
     ensure!(jobs.others == 0, "{} commands were not answered: {seen:?}", jobs.others);
     let flips = count("drm_vblank_event_delivered");
     ensure!(flips > 0 && seen.flips == flips, "{} flips, not {flips}: {seen:?}\n{said}", seen.flips);
-    let blanks = count("drm_vblank_event");
-    ensure!(seen.blanks == blanks, "{} vertical blanks, not {blanks}: {seen:?}", seen.blanks);
+    // They come before and after the recording, too, where a kernel has them for virtual GPUs.
+    let (blanks, all) = (seen.blanks, count("drm_vblank_event"));
+    ensure!(blanks <= all && (blanks == 0) == (all == 0), "{blanks} vertical blanks of {all}: {seen:?}");
     Ok(Outcome::Passed(format!(
-        "{queued} of {queued} commands answered, {flips} of {flips} flips, {blanks} vertical blanks, as ftrace counts"
+        "{queued} of {queued} commands answered, {flips} of {flips} flips, as ftrace counts; {blanks} vertical blanks"
     )))
 }
 

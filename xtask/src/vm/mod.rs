@@ -117,7 +117,11 @@ fn scheduler_module(kernel: &Kernel, tests: &[String], aside: &Path) -> Result<O
     let built = built.and_then(|packages| scheduler_module::build(kernel, &packages));
     built.map(Some).or_else(|error| {
         let reason = aside.join(scheduler_module::MODULE).with_extension("why");
-        std::fs::write(&reason, format!("{error:#}")).context("cannot write why there is no module")?;
+        let said = format!("{error:#}");
+        let telling = said.lines().find(|line| line.contains("rror:") || line.contains("not found"));
+        let telling = telling.or(said.lines().next()).unwrap_or_default();
+        let why = format!("the test module for the DRM scheduler was not built: {telling}");
+        std::fs::write(&reason, why).context("cannot write why there is no module")?;
         Ok(Some(reason))
     })
 }
