@@ -163,7 +163,7 @@ pub(crate) fn export<W: Write, R: Recording>(
             let exporter = TracyExporter::new(out).only(selection.process.clone()).with(selection.tracy);
             let (played, exporter) = play(session, exporter, selection, abandon, terminal)?;
             for cut in exporter.cuts() {
-                eprintln!("syscollect: not in the file: {cut}");
+                say!("syscollect: not in the file: {cut}");
             }
             Ok((played, exporter.finish()?))
         }
@@ -174,7 +174,7 @@ pub(crate) fn export<W: Write, R: Recording>(
 fn announce_size(bytes: u64, selection: &Selection) {
     if bytes > LARGEST_JSON {
         let markers = if selection.sched_markers { "leave out --sched-markers, or " } else { "" };
-        eprintln!(
+        say!(
             "syscollect: the profile will have about {} of JSON, and browsers open no more than about {}: {markers}cut \
              it with --from, --to or --process",
             crate::terminal::bytes(bytes),
@@ -186,7 +186,7 @@ fn announce_size(bytes: u64, selection: &Selection) {
 /// Says that there was nothing to write, which no event of another kind shows.
 fn announce_empty(is_empty: bool) {
     if is_empty {
-        eprintln!("syscollect: no such stacks were recorded: the file is whole, and empty");
+        say!("syscollect: no such stacks were recorded: the file is whole, and empty");
     }
 }
 

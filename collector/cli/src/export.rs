@@ -147,7 +147,7 @@ pub(crate) fn export(request: &Request) -> Result<ExitCode> {
     let layout = request.selection.tracy.layout;
     let (losses, complete) = (session.losses(), session.is_complete());
     let exported = Exported { path, format, layout, bytes, played, losses, complete };
-    eprint!("{}", summary::export_text(&exported, terminal.style()));
+    say_as_is!("{}", summary::export_text(&exported, terminal.style()));
     Ok(ExitCode::SUCCESS)
 }
 

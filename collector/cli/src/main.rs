@@ -5,6 +5,22 @@
 //! finished options before any work starts, so a usage error (exit code 2)
 //! never leaves anything behind.
 
+/// A line on standard error. Whoever reads it may leave early, which ends
+/// nothing: `eprintln!` would panic.
+macro_rules! say {
+    ($($words:tt)*) => {{
+        // Nobody is left to be told of an error.
+        let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{}\n", format_args!($($words)*)));
+    }};
+}
+
+/// The same without the end of the line.
+macro_rules! say_as_is {
+    ($($words:tt)*) => {{
+        let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!($($words)*));
+    }};
+}
+
 // Where dead code is allowed on Windows, it is what ends a recording of Linux.
 mod args;
 #[cfg(target_os = "linux")]
@@ -72,7 +88,7 @@ fn exit_code(result: anyhow::Result<ExitCode>) -> ExitCode {
     }
     // `syscollect info x | head` closes the pipe early; that is no mistake.
     if !is_closed_pipe(&error) {
-        eprintln!("syscollect: {}", message(&error));
+        say!("syscollect: {}", message(&error));
     }
     ExitCode::from(1)
 }

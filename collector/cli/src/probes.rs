@@ -154,7 +154,7 @@ fn list(target: &Target<'_>, wanted: Wanted, show: &mut dyn FnMut(FileReport) ->
             Ok(None) => {}
             // Of what nobody named, only what might have had probes is worth a word.
             Err(error) if listing::is_other_file(&error) => {}
-            Err(error) => eprintln!("syscollect: {}: {error:#}", printable(&file.path)),
+            Err(error) => say!("syscollect: {}: {error:#}", printable(&file.path)),
         }
     }
     if is_told && found.needs_suggestions() {
@@ -195,7 +195,7 @@ impl Found {
     ) -> Result<()> {
         self.others.extend(listing.others);
         for warning in listing.warnings.iter().chain(&listing.missing_functions).filter(|_| is_told) {
-            eprintln!("syscollect: {}: {}", printable(path), printable(warning));
+            say!("syscollect: {}: {}", printable(path), printable(warning));
         }
         self.shown += listing.probes.len() + listing.functions.len();
         if !listing.probes.is_empty() || !listing.functions.is_empty() {
@@ -219,9 +219,7 @@ impl Found {
     fn finish(self, target: &Target<'_>) -> Result<ExitCode> {
         if self.refused > 0 {
             let count = grouped(self.refused as u64);
-            eprintln!(
-                "syscollect: processes that this user may not look into were left out ({count}); root may, with sudo"
-            );
+            say!("syscollect: processes that this user may not look into were left out ({count}); root may, with sudo");
         }
         let place = match target {
             Target::File(path) => printable(path),
@@ -237,7 +235,7 @@ impl Found {
                 bail!("no {what} in {place} matches {:?}{}", glob.as_str(), printable(&did_you_mean(&near)))
             }
             None => {
-                eprintln!("syscollect: there is no {what} in {place}");
+                say!("syscollect: there is no {what} in {place}");
                 Ok(ExitCode::SUCCESS)
             }
         }

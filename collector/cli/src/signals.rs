@@ -83,7 +83,7 @@ impl Abandon {
         // After a recording, what is being written is the clean end that SIGTERM asks for.
         let abandons = signal == Stop::Interrupt || phase == ONLY_WRITING;
         if abandons && self.wanted.swap(true, Ordering::Relaxed) {
-            eprintln!("syscollect: ended at once; unfinished files end in .partial");
+            say!("syscollect: ended at once; unfinished files end in .partial");
             std::process::exit(1);
         }
         None

@@ -73,7 +73,7 @@ pub(crate) fn name(modules: Vec<UnresolvedModule>, args: &SymbolOptions, termina
         return Vec::new();
     }
     for folder in missing_folders(&args.symbol_path) {
-        eprintln!("syscollect: the symbol path {folder} does not exist");
+        say!("syscollect: the symbol path {folder} does not exist");
     }
     let (options, unasked) = args.options(|name| std::env::var_os(name));
     let tables = {
@@ -81,7 +81,7 @@ pub(crate) fn name(modules: Vec<UnresolvedModule>, args: &SymbolOptions, termina
         WindowsSymbolizer::new(options).name_modules(&requests)
     };
     for line in unnamed(&requests, &tables, unasked) {
-        eprintln!("syscollect: {line}");
+        say!("syscollect: {line}");
     }
     tables
 }

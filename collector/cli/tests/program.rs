@@ -135,6 +135,17 @@ fn files_that_are_no_captures_get_one_clear_message() {
 }
 
 #[test]
+fn whoever_reads_the_messages_may_leave_before_the_end() {
+    let work = Workplace::new();
+    work.capture("x.syscap", &[]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let status = work.command(&["export", "x.syscap", "-o", "x.tracy"]).stderr(writer).status().unwrap();
+    assert_eq!(status.code(), Some(0), "the export is whole, whoever hears of it");
+    assert!(work.path("x.tracy").exists());
+}
+
+#[test]
 fn a_capture_is_never_replaced_by_its_export() {
     let place = Workplace::new();
     let before = fs::read(place.capture("x.syscap", &[])).unwrap();

@@ -46,7 +46,7 @@ pub(crate) fn finish(
             // The reader of standard output may leave early, which is no mistake and
             // would be told to nobody; a file that stays is told all the same.
             if crate::is_closed_pipe(&error) {
-                eprintln!("syscollect: {advice}");
+                say!("syscollect: {advice}");
             }
             Err(error.context(advice))
         }
@@ -70,7 +70,7 @@ fn export(place: &Place, capture: &Draft, held: HeldFiles, abandon: &Abandon, te
     let tables = convert::name(&session, held, (true, true), terminal);
     if let Err(error) = convert::append_names(capture.file().try_clone()?, end, &tables) {
         // The export has them all the same; a capture that stays lacks them.
-        eprintln!("syscollect: {}", crate::message(&error));
+        say!("syscollect: {}", crate::message(&error));
     }
     session.add_symbols(tables);
     match (&place.export, place.standard_output) {

@@ -63,7 +63,7 @@ fn record(options: &Options, around: &Surroundings<'_>, program_start: Instant) 
     let settings = options.settings(gated.as_ref().filter(|_| options.only).map(Gated::pid), program_start);
     let recorder = backend.start(settings, draft.file().try_clone()?)?;
     let missing = recorder.missing().to_vec();
-    missing.iter().for_each(|note| eprintln!("syscollect: {note}"));
+    missing.iter().for_each(|note| say!("syscollect: {note}"));
     let (ended, command) = run_until_the_end(options, recorder.as_ref(), gated, &happenings, &terminal);
     abandon.writing();
 
@@ -76,7 +76,7 @@ fn record(options: &Options, around: &Surroundings<'_>, program_start: Instant) 
             return Err(error.context(format!("the recording broke off; what it has is in {}", path.display())));
         }
     };
-    learned(&missing, &recorded.summary.missing).iter().for_each(|note| eprintln!("syscollect: {note}"));
+    learned(&missing, &recorded.summary.missing).iter().for_each(|note| say!("syscollect: {note}"));
     conclude(options, &place, draft, recorded, &Ending { ended, command, abandon, terminal })
 }
 
@@ -129,7 +129,7 @@ fn run_until_the_end(
 fn conclude(options: &Options, place: &Place, draft: Draft, recorded: Recorded, ending: &Ending) -> Result<u8> {
     let Recorded { held, summary, losses, error, .. } = recorded;
     if let Some(error) = &error {
-        eprintln!("syscollect: the recording is incomplete: {error}");
+        say!("syscollect: the recording is incomplete: {error}");
     }
     let finished = finish::finish(place, draft, held, &ending.abandon, &ending.terminal)?;
     let outcome = Outcome {
@@ -141,9 +141,9 @@ fn conclude(options: &Options, place: &Place, draft: Draft, recorded: Recorded, 
         losses,
         buffer_bytes: options.buffer_bytes,
     };
-    eprint!("{}", summary::text(&outcome, ending.terminal.style()));
+    say_as_is!("{}", summary::text(&outcome, ending.terminal.style()));
     if let Some(command) = ending.command.as_ref().filter(|command| command.is_running()) {
-        eprintln!("syscollect: {} (PID {}) goes on running", command.name(), command.pid());
+        say!("syscollect: {} (PID {}) goes on running", command.name(), command.pid());
     }
     Ok(exit_code(options, &ending.ended, outcome.lost(), error.is_some()))
 }

@@ -18,7 +18,7 @@ use syscollect_windows::Counts;
 /// Says what was lost; whether anything was.
 pub(super) fn losses(counts: &Counts, style: Style) -> bool {
     let lines = syscollect_windows::losses(counts);
-    lines.iter().for_each(|line| eprintln!("{}", style.alarm(&format!("*** LOST *** {line}"))));
+    lines.iter().for_each(|line| say!("{}", style.alarm(&format!("*** LOST *** {line}"))));
     !lines.is_empty()
 }
 
@@ -31,7 +31,7 @@ pub(super) fn finish(place: &Place, abandon: &Abandon, terminal: &Terminal) -> R
     }
     let Some((target, format)) = &place.export else {
         let path = raw.publish(&place.raw)?;
-        eprintln!("Wrote {0}: {1}\nExport it: syscollect export {0} -o FILE.pftrace", path.display(), bytes(size));
+        say!("Wrote {0}: {1}\nExport it: syscollect export {0} -o FILE.pftrace", path.display(), bytes(size));
         return Ok(());
     };
     let exported = export(&raw.path(), (target, *format), abandon, terminal);
@@ -41,7 +41,7 @@ pub(super) fn finish(place: &Place, abandon: &Abandon, terminal: &Terminal) -> R
     let partial = raw.path();
     let path = raw.publish(&place.raw).unwrap_or(partial);
     if exported.is_ok() {
-        eprintln!("Kept {}, the raw trace", path.display());
+        say!("Kept {}, the raw trace", path.display());
     }
     exported.with_context(|| {
         format!(
@@ -60,6 +60,6 @@ fn export(raw: &Path, (target, format): (&Target, Format), abandon: &Abandon, te
     let path = draft.publish(target)?;
     let (losses, complete) = (source.losses(), source.is_complete());
     let exported = Exported { path, format, layout: TracyLayout::default(), bytes, played, losses, complete };
-    eprint!("{}", summary::export_text(&exported, terminal.style()));
+    say_as_is!("{}", summary::export_text(&exported, terminal.style()));
     Ok(())
 }

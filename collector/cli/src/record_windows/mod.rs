@@ -68,8 +68,8 @@ fn record(
     let etw = Etw;
     let here = system::place();
     let session = Session::start(&etw, &Plan::new(&wanted(options, path), here), here.pid)?;
-    session.notes().iter().for_each(|note| eprintln!("syscollect: {note}"));
-    let images = ImageWatch::start(here.pid).inspect_err(|note| eprintln!("syscollect: {note}"));
+    session.notes().iter().for_each(|note| say!("syscollect: {note}"));
+    let images = ImageWatch::start(here.pid).inspect_err(|note| say!("syscollect: {note}"));
     let ended = wait(&session);
     let seen = images.map(ImageWatch::stop).unwrap_or_default();
     let counts = session.stop()?;
@@ -81,7 +81,7 @@ fn record(
     };
     // The trace is whole without: its samples have names only where the same files are at hand.
     if let Err(error) = syscollect_windows::identify(path, known) {
-        eprintln!("syscollect: functions may stay without names: {error}");
+        say!("syscollect: functions may stay without names: {error}");
     }
     Ok((ended, counts))
 }
