@@ -15,7 +15,6 @@
 
 /* Records of at most this are kept whole. */
 #define TRACEPOINT_BYTES 256
-#define SCRATCH_SLOTS 4
 
 /* The number of the tracepoint's definition. */
 const volatile __u32 TRACEPOINT = 0;
@@ -65,45 +64,7 @@ struct {
 	__uint(max_entries, 1);
 } tracepoint_rings SEC(".maps");
 
-struct tracepoint_scratch {
-	__u64 busy;
-	struct TracepointRecord head;
-	__u8 bytes[TRACEPOINT_BYTES];
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(key_size, 4);
-	__uint(value_size, sizeof(struct tracepoint_scratch));
-	__uint(max_entries, SCRATCH_SLOTS);
-} tracepoint_scratches SEC(".maps");
-
 #define count_one(counter) __sync_fetch_and_add(&(counter), 1)
-
-/* A tracepoint in an interrupt may come inside of one in a task: each takes a
- * slot that no other on this CPU uses. */
-static __always_inline struct tracepoint_scratch *scratch_claim(void)
-{
-	for (__u32 i = 0; i < SCRATCH_SLOTS; i++) {
-		__u32 slot = i;
-		struct tracepoint_scratch *s = bpf_map_lookup_elem(&tracepoint_scratches, &slot);
-
-		if (!s)
-			return 0;
-		/* Whoever interrupts here is done with the slot before this goes on, so no atomic exchange (5.12). */
-		if (!*(volatile __u64 *)&s->busy) {
-			*(volatile __u64 *)&s->busy = 1;
-			return s;
-		}
-	}
-	return 0;
-}
-
-static __always_inline void scratch_release(struct tracepoint_scratch *s)
-{
-	compiler_barrier();
-	*(volatile __u64 *)&s->busy = 0;
-}
 
 /* Whether an interrupt has the CPU, and not the task that is current. The
  * common fields of a record would say so, but perf fills them in later. */
@@ -140,31 +101,30 @@ int on_tracepoint(void *context)
 		count_one(here->unclocked);
 		return 0;
 	}
-	struct tracepoint_scratch *s = scratch_claim();
-
-	if (!s) {
-		count_one(here->nested);
-		return 0;
-	}
-	__u64 task = bpf_get_current_pid_tgid();
 	__u64 bytes = BYTES;
 
 	if (bytes > TRACEPOINT_BYTES)
 		bytes = TRACEPOINT_BYTES;
-	s->head.stamp = stamp(ticks, KIND_TRACEPOINT);
-	s->head.tid = task;
-	s->head.tgid = task >> 32;
-	s->head.tracepoint = TRACEPOINT;
-	s->head.bytes = bytes;
-	s->head.interrupt = in_interrupt(cpu);
-	s->head.cpu = cpu;
-	s->head.reserved = 0;
-	bpf_probe_read_kernel(s->bytes, bytes, context);
-	if (bpf_ringbuf_output(ring, &s->head, sizeof(s->head) + bytes, BPF_RB_NO_WAKEUP))
+	/* The size is one that the verifier knows, as the constants are set before it looks. */
+	struct TracepointRecord *record = bpf_ringbuf_reserve(ring, sizeof(*record) + bytes, 0);
+
+	if (!record) {
 		count_one(here->full);
-	else
-		count_one(here->written);
-	scratch_release(s);
+		return 0;
+	}
+	__u64 task = bpf_get_current_pid_tgid();
+
+	record->stamp = stamp(ticks, KIND_TRACEPOINT);
+	record->tid = task;
+	record->tgid = task >> 32;
+	record->tracepoint = TRACEPOINT;
+	record->bytes = bytes;
+	record->interrupt = in_interrupt(cpu);
+	record->cpu = cpu;
+	record->reserved = 0;
+	bpf_probe_read_kernel(record + 1, bytes, context);
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	count_one(here->written);
 	return 0;
 }
 

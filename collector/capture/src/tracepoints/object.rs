@@ -64,7 +64,7 @@ impl Attached {
     /// Attaches to a tracepoint; its records carry this number.
     pub(super) fn attach(&mut self, number: u32, offer: &Offer, shared: &SharedMaps) -> Result<(), CaptureError> {
         let mut maps = HashMap::new();
-        let own = ["tracepoint_cpus", "tracepoint_rings", "tracepoint_scratches"];
+        let own = ["tracepoint_cpus", "tracepoint_rings"];
         for name in own {
             maps.insert(name.to_owned(), held(self.object.map(name)?.try_clone_to_owned())?);
         }
