@@ -81,6 +81,7 @@ fn memory(machine: &Machine, attempt: Try<'_>) -> Capability {
         Err(error) => {
             let why = super::describe(&error);
             Capability::no(NAME, format!("a map of 16 MiB was refused ({why}); locked memory: {limit}"))
+                .required()
                 .mend("before Linux 5.11: ulimit -l unlimited, or give the control group more memory")
         }
     }
