@@ -70,6 +70,30 @@ impl ProfilerCli {
         Ok(figures)
     }
 
+    /// Samples of all threads together.
+    pub(super) fn samples(&self) -> Result<u64> {
+        let mut figures = Figures::new();
+        for thread in self.threads()? {
+            self.functions(&thread, "all", &mut figures)?;
+        }
+        Ok(figures.get("samples").copied().unwrap_or(0))
+    }
+
+    /// Wakeups of all threads together.
+    pub(super) fn wakeups(&self) -> Result<u64> {
+        let mut figures = Figures::new();
+        for thread in self.threads()? {
+            self.markers(&thread, "all", &mut figures)?;
+        }
+        Ok(figures.get("wakeups").copied().unwrap_or(0))
+    }
+
+    fn threads(&self) -> Result<Vec<String>> {
+        let threads = self.json(&["thread", "list"])?;
+        let handle = |thread: &Value| Some(thread["threadHandle"].as_str()?.to_owned());
+        list(&threads["threads"])?.iter().map(handle).collect::<Option<_>>().context("a thread without a handle")
+    }
+
     fn functions(&self, thread: &str, whose: &str, figures: &mut Figures) -> Result<()> {
         let told = self.json(&["thread", "functions", "--thread", thread, "--limit", "0", "--include-idle"])?;
         for row in list(&told["functions"])? {

@@ -4,7 +4,8 @@
 //! plan ([`syscollect_tests::planted`]); Perfetto's trace_processor and the
 //! engine of the Firefox Profiler read the files, and the tests' own readers
 //! those of formats without one. One table shows every figure in every viewer;
-//! the command fails where one differs from the plan.
+//! the command fails where one differs from the plan. Real Windows traces, where
+//! they are there, are compared with what `info` and `report` count.
 //!
 //! **Non-goals.** The engines are fetched by a tool beside the checkout; without
 //! it they are left out, and the table says so.
@@ -13,6 +14,7 @@ mod bad_input;
 mod firefox;
 mod perfetto;
 mod table;
+mod windows_traces;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -60,11 +62,17 @@ fn compare(print: bool) -> Result<Outcome> {
         wrong.extend(found.into_iter().map(|what| format!("{}: {}", case.name, what.escape_debug())));
     }
     wrong.extend(bad_input::wrong()?);
+    let windows = windows_traces::compare()?;
+    wrong.extend(windows.wrong);
     if !wrong.is_empty() {
         bail!("{}", wrong.join("\n"));
     }
     let names: Vec<&str> = figures(&shown).iter().map(|(viewer, _)| viewer.name()).collect();
-    let passed = format!("{} figures as planned in {}", plan.len(), names.join(", "));
+    let mut passed = format!("{} figures as planned in {}", plan.len(), names.join(", "));
+    match windows.traces {
+        0 => passed += "; no Windows traces beside the checkout",
+        count => passed += &format!("; {} figures of {count} Windows traces as counted", windows.figures),
+    }
     let missing = |(viewer, figures): &Shown| Some(format!("{}: {}", viewer.name(), figures.as_ref().err()?));
     let missing: Vec<String> = shown.iter().filter_map(missing).collect();
     match missing.is_empty() {
@@ -87,17 +95,23 @@ fn wrong(shown: &[Shown], plan: impl Fn(Viewer) -> Figures) -> Vec<String> {
     figures(shown).into_iter().flat_map(lines).collect()
 }
 
-/// A capture in a folder of its own.
+/// A recording in a folder of its own.
 struct Files {
     program: PathBuf,
+    recording: &'static str,
     folder: tempfile::TempDir,
 }
 
 impl Files {
     fn new(capture: &[u8]) -> Result<Self> {
+        Self::named("x.syscap", capture)
+    }
+
+    /// The same by another name.
+    fn named(recording: &'static str, bytes: &[u8]) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("syscollect-viewers-").tempdir()?;
-        fs::write(folder.path().join("x.syscap"), capture)?;
-        Ok(Self { program: root().join("target/release/syscollect"), folder })
+        fs::write(folder.path().join(recording), bytes)?;
+        Ok(Self { program: root().join("target/release/syscollect"), recording, folder })
     }
 
     /// The capture as another format.
@@ -109,7 +123,7 @@ impl Files {
 
     fn command(&self, name: &str) -> Command {
         let mut command = Command::new(&self.program);
-        command.arg(name).arg(self.folder.path().join("x.syscap"));
+        command.arg(name).arg(self.folder.path().join(self.recording));
         command
     }
 

@@ -8,7 +8,8 @@ use syscollect_tests::planted::Figures;
 use crate::engine::Engine;
 
 /// CPU samples: other stacks are sessions of their own.
-const SAMPLES: &str = "perf_session_id in (select perf_session_id from perf_counter_track where name = 'CPU samples')";
+pub(super) const SAMPLES: &str =
+    "perf_session_id in (select perf_session_id from perf_counter_track where name = 'CPU samples')";
 
 /// Single figures, and the query of each.
 const NUMBERS: [(&str, &str); 13] = [
