@@ -31,6 +31,9 @@ impl PerfEvent {
     /// Counts the TSC: the event 0 of the msr PMU (`/sys/bus/event_source/devices/msr`).
     pub(crate) fn tsc(pmu_type: u32, cpu: u32) -> io::Result<Self> {
         let mut attr = perf_event_attr { type_: pmu_type, config: 0, ..Default::default() };
+        // Before 6.11 whoever enables an event of the same CPU, as sampling does, stops the others for a moment,
+        // and what the counter misses then is an error of all stamps; pinned ones go on.
+        attr.set_pinned(1);
         Self::open(&mut attr, cpu)
     }
 
