@@ -23,6 +23,7 @@
 //!     mode: BufferMode::Discard,
 //!     cross_check_every: 0,
 //!     probes: Vec::new(),
+//!     gpu: false,
 //!     launch: None,
 //!     program_start: Instant::now(),
 //!     command_line: Vec::new(),
