@@ -345,6 +345,7 @@ impl ClockReport {
             ClockSource::Tsc => "invariant TSC",
             ClockSource::Monotonic => "CLOCK_MONOTONIC",
             ClockSource::Qpc => "QueryPerformanceCounter",
+            ClockSource::SystemTime => "system time, in steps of its timer",
         };
         let worst = self.cpus.iter().map(|clock| clock.error_bound_ns).reduce(f64::max);
         let bound = worst.map_or(String::new(), |bound| format!(", off by at most {bound:.0} ns"));

@@ -96,6 +96,8 @@ pub enum ClockSource {
     Monotonic,
     /// QueryPerformanceCounter (Windows).
     Qpc,
+    /// The time of day, in steps of the system's timer (Windows).
+    SystemTime,
 }
 
 /// The clock of one CPU.

@@ -109,6 +109,7 @@ fn recording(session: &SessionInfo) -> Vec<Value> {
         ClockSource::Tsc => "time stamp counter",
         ClockSource::Monotonic => "CLOCK_MONOTONIC",
         ClockSource::Qpc => "QueryPerformanceCounter",
+        ClockSource::SystemTime => "system time, in steps of its timer",
     };
     let bound = session.clocks.iter().map(|clock| clock.error_bound_ns).fold(0.0, f64::max).ceil();
     let texts = [

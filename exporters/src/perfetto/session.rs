@@ -129,6 +129,7 @@ fn session_attributes(session: &SessionInfo) -> Attributes {
         ClockSource::Tsc => "tsc",
         ClockSource::Monotonic => "monotonic",
         ClockSource::Qpc => "qpc",
+        ClockSource::SystemTime => "system-time",
     };
     let bound = session.clocks.iter().map(|clock| clock.error_bound_ns).fold(0.0, f64::max);
     vec![

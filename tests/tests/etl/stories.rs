@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use syscollect_etl::session::{EtlError, Session};
-use syscollect_model::{Symbol, SymbolFrame, SymbolTable};
+use syscollect_model::{ClockSource, Symbol, SymbolFrame, SymbolTable};
 use syscollect_playback::Recording;
 use syscollect_tests::etl::{FakeTrace, event, perf_info, system};
 use syscollect_tests::golden;
@@ -242,6 +242,16 @@ fn a_trace_says_what_it_is() {
     assert_eq!(boottime, 10_000_000_000, "ten seconds after the start of the machine");
     let realtime = session.clock().pairs()[0].realtime;
     assert_eq!(realtime, (FakeTrace::START_TIME - 116_444_736_000_000_000) * 100);
+}
+
+#[test]
+fn a_trace_says_what_its_time_stamps_count() {
+    let source = |kind: u8| {
+        let mut logger = Logger::new(1);
+        logger.0.header[0x110] = kind;
+        logger.open().info().clock_source
+    };
+    assert_eq!([1, 2, 3].map(source), [ClockSource::Qpc, ClockSource::SystemTime, ClockSource::Tsc]);
 }
 
 #[test]

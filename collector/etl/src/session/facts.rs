@@ -134,13 +134,21 @@ pub(super) fn session_info(headers: &[LogfileHeader], machine: &MachineFacts, ha
         cpu_model: machine.cpu_model.clone(),
         cpus,
         memory_bytes: u64::from(machine.memory_mib) << 20,
-        clock_source: if header.clock == Clock::CpuCycle { ClockSource::Tsc } else { ClockSource::Qpc },
+        clock_source: clock_source(header.clock),
         tick_rate_hz: rate as f64,
         sample_rate_hz: sample_rate,
         sample_event: if sample_rate > 0 { "cpu-clock".into() } else { String::new() },
         stacks: if has_stacks { vec!["events".into()] } else { Vec::new() },
         notes: notes(headers),
         ..SessionInfo::default()
+    }
+}
+
+fn clock_source(clock: Clock) -> ClockSource {
+    match clock {
+        Clock::CpuCycle => ClockSource::Tsc,
+        Clock::SystemTime => ClockSource::SystemTime,
+        Clock::Qpc | Clock::Unknown(_) => ClockSource::Qpc,
     }
 }
 
@@ -160,8 +168,7 @@ fn notes(headers: &[LogfileHeader]) -> Vec<String> {
         Clock::Qpc if header.qpc_is_tsc() => {
             notes.push(format!("the clock (QPC, {mhz:.6} MHz) is the CPU's time stamp counter divided by 1024"));
         }
-        Clock::Qpc | Clock::CpuCycle => {}
-        Clock::SystemTime => notes.push("time stamps are system time, in steps of its timer".into()),
+        Clock::Qpc | Clock::CpuCycle | Clock::SystemTime => {}
         Clock::Unknown(kind) => notes.push(format!("the clock is of an unknown kind ({kind}), taken for a QPC")),
     }
     if headers.iter().any(|header| header.end_time == 0) {

@@ -20,6 +20,31 @@
 //!
 //! Times are nanoseconds since the machine was started, as far as the header tells
 //! when that was (`clock`).
+//!
+//! # Providers
+//!
+//! Events of providers are instants of the thread that wrote them. Their names and
+//! fields come with the event (TraceLogging), or from what a merging tool put into the file
+//! of their manifests (`schemas`); without either they are called by their number.
+//! What describes a state rather than something that happens is counted, not drawn (`marks`).
+//! A stack that the .NET runtime writes as an event of its own belongs to the event
+//! before it (`clr_stacks`).
+//!
+//! # Limits
+//!
+//! - Events wait half a second, and 65,536 of them at most: a stack that comes later is
+//!   counted and not shown. An interval that began before all that waits is shown
+//!   from there on, with its whole duration as a field.
+//! - Code that a runtime compiled as the program ran has no image, so it shows as
+//!   addresses, though .NET's rundown names it.
+//! - Classic events of other classes than the kernel's, and messages (WPP), are counted.
+//! - Of an event, 64 fields are shown, of a text 512 bytes. Descriptions of manifests
+//!   are kept up to 2 MiB; kinds of events beyond that go by their numbers.
+//! - A clock of an unknown kind is taken for a performance counter, and one whose rate
+//!   the header does not say for one of nanoseconds. Where the header does not say when
+//!   the machine was started, that is the counter's zero; by system time the
+//!   recording then begins at zero.
+//! - 65,536 threads that nothing announced get a row each; the rest share one.
 
 mod address_lists;
 mod clock;
