@@ -50,7 +50,7 @@ impl Report {
 
     /// Runs a step; a failure is printed and remembered, and the next step runs all the same.
     pub(crate) fn step<O: Into<Outcome>>(&mut self, name: &str, work: impl FnOnce() -> Result<O>) {
-        print!("{name:<28}");
+        print!("{name:<38} ");
         // A step's line shows while it runs; a closed output changes nothing about the checks.
         let _ = std::io::stdout().flush();
         let start = Instant::now();

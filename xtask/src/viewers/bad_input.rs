@@ -68,7 +68,9 @@ fn damaged(engine: &Engine, part: usize) -> Result<Vec<String>> {
 fn spanning(engine: &Engine) -> Result<Vec<String>> {
     let case = planted::cases().into_iter().find(|case| case.name.contains("started before"));
     let case = case.context("no case of a process that was there all the time")?;
-    let trace = Files::new(&case.capture)?.export("pftrace", &[])?;
+    // The folder lasts as long as this.
+    let files = Files::new(&case.capture)?;
+    let trace = files.export("pftrace", &[])?;
     let queries = [
         "select count(*) from process where name = 'always'",
         "select count(*) from process where name = 'always' and start_ts is null and end_ts is null",
