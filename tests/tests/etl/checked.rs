@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use syscollect_model::{Event, Exporter, Loss, RecorderSummary, SessionInfo, StackId, Tables, ThreadId, Time, TrackId};
+use syscollect_model::{
+    Event, Exporter, Frame, Loss, RecorderSummary, SessionInfo, StackId, Tables, ThreadId, Time, TrackId,
+};
 
 /// Checks order, rows and slices, and counts.
 #[derive(Debug, Default)]
@@ -12,6 +14,10 @@ pub(crate) struct Checked {
     /// Switches, wakeups and samples with a stack.
     pub(crate) with_stack: u64,
     pub(crate) samples: u64,
+    /// Frames of samples that are not the kernel's: all, those that have names, and those in no module.
+    pub(crate) user_frames: u64,
+    pub(crate) named_user_frames: u64,
+    pub(crate) bare_user_frames: u64,
     pub(crate) instants: u64,
     pub(crate) slices: u64,
     /// Deepest nesting of one track.
@@ -24,6 +30,17 @@ impl Checked {
         self.with_stack += 1;
         let frames = tables.stack(stack);
         assert!(!frames.is_empty() && frames.iter().all(|frame| frame.index() < tables.frames.len()));
+    }
+
+    fn user_frames(&mut self, stack: StackId, tables: &Tables) {
+        let frames = tables.stack(stack).iter().map(|frame| tables.frame(*frame));
+        let is_user =
+            |frame: &&Frame| frame.module.map_or(frame.offset < 1 << 63, |module| !tables.module(module).kernel);
+        for frame in frames.filter(is_user) {
+            self.user_frames += 1;
+            self.bare_user_frames += u64::from(frame.module.is_none());
+            self.named_user_frames += u64::from(frame.function.is_some());
+        }
     }
 
     fn slice(&mut self, track: TrackId, event: &Event) {
@@ -64,6 +81,7 @@ impl Exporter for Checked {
                 self.samples += 1;
                 thread(sample.thread, tables);
                 self.stack(sample.stack, tables);
+                sample.stack.iter().for_each(|stack| self.user_frames(*stack, tables));
             }
             Event::SliceBegin(track, _) | Event::SliceEnd(track) => self.slice(*track, event),
             Event::Instant(track, _) => {

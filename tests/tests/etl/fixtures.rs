@@ -52,6 +52,18 @@ fn samples_lie_in_images() {
 }
 
 #[test]
+fn methods_of_dotnet_have_the_names_that_the_trace_tells() {
+    let Some(mut session) = open(etl::PERFVIEW) else { return };
+    let mut checked = Checked::default();
+    let Ok(_) = session.play(&mut checked);
+    let (named, all) = (checked.named_user_frames, checked.user_frames);
+    // No symbols were added: all names are those of methods.
+    assert!(named * 100 >= all * 24, "{named} of {all} frames have names");
+    let bare = checked.bare_user_frames;
+    assert!(bare * 100 < all, "{bare} of {all} frames are bare addresses");
+}
+
+#[test]
 fn the_chain_of_switches_is_whole() {
     let Some(mut session) = open(etl::SYNTHETIC) else { return };
     let mut checked = Checked::default();

@@ -1,6 +1,7 @@
 //! Stories of a fake logger, told again as text.
 
 use std::path::PathBuf;
+use syscollect_etl::Guid;
 use syscollect_etl::session::{EtlError, Session};
 use syscollect_model::{ClockSource, Symbol, SymbolFrame, SymbolTable};
 use syscollect_playback::Recording;
@@ -17,6 +18,10 @@ const PAGE_FAULT: u8 = 0x02;
 const FILE: u8 = 0x04;
 const APP: u64 = 0x7ff6_0000_0000;
 const DRIVER: u64 = 0xffff_f800_1000_0000;
+/// Memory in which .NET puts code.
+const COMPILED: u64 = 0x7ff8_0000_1000;
+const RUNTIME: u128 = 0xe13c0d23_ccbc_4e12_931b_d9cc2eee27e4;
+const RUNDOWN: u128 = 0xa669021c_c450_4609_a035_5af59af4df18;
 
 /// A logger that speaks of microseconds.
 struct Logger(FakeTrace);
@@ -77,6 +82,15 @@ impl Logger {
     fn sample(&mut self, cpu: u16, us: u64, tid: u32, address: u64) {
         let payload = [&address.to_le_bytes()[..], &tid.to_le_bytes(), &[1, 0, 0, 0]].concat();
         self.perf_info(cpu, us, (PERF_INFO, 46), 2, &payload);
+    }
+
+    /// .NET's runtime tells of a method, as it is compiled or in a rundown.
+    fn method(&mut self, us: u64, pid: u32, (provider, id): (u128, u16), (start, size): (u64, u32), name: [&str; 2]) {
+        let mut payload = [start ^ 0x55, 0x77, start].map(u64::to_le_bytes).concat();
+        payload.extend([size, 0x0600_0001, 0].map(u32::to_le_bytes).concat());
+        name.into_iter().chain(["void ()"]).for_each(|text| payload.extend(utf16(text)));
+        payload.extend(9_u16.to_le_bytes());
+        self.0.record(0, &event(ticks(us), (pid, pid + 1), Guid::from_u128(provider).0, (id, 37), &payload));
     }
 
     /// Two processes that were there; an image and a driver.
@@ -195,6 +209,39 @@ fn what_takes_time_is_told_at_its_end_and_shown_from_its_beginning() {
     logger.system(0, 90, (FILE, 36), 2, &[0x77_u64.to_le_bytes().to_vec(), utf16("\\data.bin")].concat());
     logger.sample(0, 95, 101, APP + 0x1234);
     golden::check("etl_intervals", &mut logger.open());
+}
+
+#[test]
+fn a_method_that_was_compiled_as_the_program_ran_has_its_name() {
+    let mut logger = Logger::new(1).with_app();
+    logger.process(4, 3, 200, "other.exe", "");
+    logger.thread(5, 3, (200, 201), "");
+    logger.method(10, 100, (RUNTIME, 143), (COMPILED, 0x100), ["App.Shop", "Buy"]);
+    logger.sample(0, 20, 101, COMPILED + 0x10);
+    logger.stack(0, 21, 20, (100, 101), &[COMPILED + 0x10, COMPILED + 0x801, APP + 0x1001, COMPILED + 0x9000]);
+    // The same address of another process, and of the same process later.
+    logger.sample(0, 30, 201, COMPILED + 0x10);
+    logger.method(40, 100, (RUNTIME, 143), (COMPILED, 0x40), ["", "Generated"]);
+    logger.sample(0, 50, 101, COMPILED + 0x10);
+    logger.sample(0, 60, 101, COMPILED + 0x40);
+    // What was there before the recording is told at its end.
+    logger.method(90, 100, (RUNDOWN, 144), (COMPILED + 0x800, 1), ["App", "Main"]);
+    logger.method(91, 200, (RUNDOWN, 143), (COMPILED, 0x100), ["Other", "Run"]);
+    let mut session = logger.open();
+    let (text, _) = golden::text(&mut session);
+    let samples: Vec<_> = text.lines().filter_map(|line| Some(line.split_once(" sample ")?.1)).collect();
+    let unknown = format!("{:#x}", COMPILED + 0x40);
+    let expected = [
+        format!("app.exe/101 (user) | App.Shop.Buy < App.Main < \\\\app.exe+0x1000 < {:#x}", COMPILED + 0x8fff),
+        "other.exe/201 (user) | Other.Run".to_owned(),
+        "app.exe/101 (user) | Generated".to_owned(),
+        format!("app.exe/101 (user) | {unknown}"),
+    ];
+    assert_eq!(samples, expected, "{text}");
+    let unresolved: Vec<_> = session.unresolved().into_iter().map(|module| module.path).collect();
+    assert_eq!(unresolved, ["\\app.exe"], "what has its name from the trace needs none");
+    let methods = session.tables().modules.iter().filter(|m| session.tables().strings.get(m.path) == "[.NET]");
+    assert_eq!(methods.count(), 1);
 }
 
 #[test]

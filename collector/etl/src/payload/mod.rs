@@ -20,7 +20,7 @@ mod image;
 mod machine;
 pub mod present;
 mod process;
-mod reader;
+pub(crate) mod reader;
 mod sample;
 mod stack;
 #[cfg(test)]

@@ -1,9 +1,10 @@
-//! Addresses as places in images, and stacks made of them.
+//! Addresses as places in images and in methods, and stacks made of them.
 
 use super::address_lists::{AddressLists, ListId};
 use super::images::{Identities, Images, KERNEL_SPACE, module_key};
+use super::methods::{self, Methods};
 use rustc_hash::FxHashMap;
-use syscollect_model::{FrameId, SessionInfo, StackId, SymbolTable, Tables};
+use syscollect_model::{BuildId, Frame, FrameId, Module, ModuleId, SessionInfo, StackId, SymbolTable, Tables};
 use syscollect_playback::{Framer, ModuleKey, Names, Place, PlaceId, Places, UnresolvedModule, WindowsImage};
 
 /// A stack as records tell it: the addresses of the kernel's part and of the program's.
@@ -19,6 +20,18 @@ impl StackParts {
     }
 }
 
+/// Methods that the trace names, and the rows of the frames table that were made of them.
+#[derive(Debug)]
+struct MethodFrames {
+    methods: Methods,
+    /// The module of their places.
+    place_module: u32,
+    /// The same in the tables, once there is a frame.
+    module: Option<ModuleId>,
+    /// Rows by place.
+    known: FxHashMap<PlaceId, FrameId>,
+}
+
 /// Everything that addresses are resolved with.
 #[derive(Debug)]
 pub(super) struct Code {
@@ -27,6 +40,7 @@ pub(super) struct Code {
     places: Places,
     names: Names,
     framer: Framer,
+    methods: MethodFrames,
     /// What images are known by, by module.
     windows: FxHashMap<ModuleKey, WindowsImage>,
     /// Answers by space, epoch and address.
@@ -37,7 +51,7 @@ pub(super) struct Code {
 }
 
 impl Code {
-    pub(super) fn new(mut images: Images, identities: &Identities, lists: AddressLists) -> Self {
+    pub(super) fn new(mut images: Images, methods: Methods, identities: &Identities, lists: AddressLists) -> Self {
         let (mut places, mut windows) = (Places::default(), FxHashMap::default());
         images.identify(|space, image| {
             let (key, window) = module_key(image, identities.get(&(space, image.base)));
@@ -49,30 +63,41 @@ impl Code {
             module
         });
         let framer = Framer::new(&SessionInfo::default());
+        let place_module = places.intern_module(ModuleKey::new(methods::PATH, &BuildId::default()));
+        let methods = MethodFrames { methods, place_module, module: None, known: FxHashMap::default() };
         let (names, known, stacks, frames) = Default::default();
-        Self { images, lists, places, names, framer, windows, known, stacks, frames }
+        Self { images, lists, places, names, framer, methods, windows, known, stacks, frames }
     }
 
     /// The place of an address that a thread of `pid` executed at raw time `at`.
     pub(super) fn place(&mut self, pid: u32, at: u64, address: u64) -> PlaceId {
         let space = if self.images.is_kernel(at, address) { KERNEL_SPACE } else { pid };
-        let key = (space, self.images.epoch(space, at), address);
+        let key = (space, self.epoch(space, at), address);
         if let Some(place) = self.known.get(&key) {
             return *place;
         }
         let place = match self.images.find(space, at, address) {
             Some(image) => Place { module: Some(image.module), offset: address - image.base },
-            None => Place { module: None, offset: address },
+            None => match self.methods.methods.find(space, at, address) {
+                Some(offset) => Place { module: Some(self.methods.place_module), offset },
+                None => Place { module: None, offset: address },
+            },
         };
         let id = self.places.intern(place);
         self.known.insert(key, id);
         id
     }
 
+    /// A number that changes whenever images or methods of a space do: both numbers only grow.
+    #[inline]
+    fn epoch(&self, space: u32, at: u64) -> u32 {
+        self.images.epoch(space, at) + self.methods.methods.epoch(space, at)
+    }
+
     /// Whether an address lies in an image that the trace names.
     pub(super) fn is_in_image(&mut self, pid: u32, at: u64, address: u64) -> bool {
         let place = self.place(pid, at, address);
-        self.places.get(place).module.is_some()
+        self.places.get(place).module.is_some_and(|module| module != self.methods.place_module)
     }
 
     /// An address as people read it: its function if it has a name, and its image and offset.
@@ -83,9 +108,17 @@ impl Code {
             || format!("{address:#x}"),
             |module| format!("{}+{:#x}", file_name(&self.places.module(module).path), place.offset),
         );
-        let first = self.framer.frames(id, &self.places, &self.names, tables).next();
+        let first = self.frames(id, tables).next();
         let function = first.and_then(|frame| tables.frame(frame).function);
         (function.map_or_else(|| in_image.clone(), |name| tables.strings.get(name).to_owned()), in_image)
+    }
+
+    /// The frames of a place, innermost first.
+    fn frames(&mut self, id: PlaceId, tables: &mut Tables) -> impl Iterator<Item = FrameId> + use<> {
+        let place = self.places.get(id);
+        let method = (place.module == Some(self.methods.place_module)).then(|| self.methods.frame(id, place, tables));
+        let others = method.is_none().then(|| self.framer.frames(id, &self.places, &self.names, tables));
+        method.into_iter().chain(others.into_iter().flatten())
     }
 
     /// Locates the addresses of a stack, so that they are asked names for.
@@ -110,7 +143,7 @@ impl Code {
     /// The stack of these parts in process `pid` at raw time `at`; `None` if it has no frames.
     pub(super) fn stack(&mut self, parts: StackParts, pid: u32, at: u64, tables: &mut Tables) -> Option<StackId> {
         // Both only grow, so that their sum tells whether one did.
-        let epoch = self.images.epoch(pid, at) + self.images.epoch(KERNEL_SPACE, at);
+        let epoch = self.epoch(pid, at) + self.images.epoch(KERNEL_SPACE, at);
         if let Some(stack) = self.stacks.get(&(parts, pid, epoch)) {
             return *stack;
         }
@@ -127,7 +160,7 @@ impl Code {
             for index in 0..self.lists.get(list).len() {
                 let Some(address) = self.adjusted(list, index, at) else { continue };
                 let place = self.place(pid, at, address);
-                frames.extend(self.framer.frames(place, &self.places, &self.names, tables));
+                frames.extend(self.frames(place, tables));
             }
         }
         let stack = (!frames.is_empty()).then(|| tables.intern_stack(&frames));
@@ -142,9 +175,10 @@ impl Code {
         self.stacks.clear();
     }
 
-    /// Places that have no name yet, by image.
+    /// Places that have no name yet, by image. Methods have theirs from the trace.
     pub(super) fn unresolved(&self) -> Vec<UnresolvedModule> {
         let unnamed = self.places.unnamed(&self.names).into_iter();
+        let unnamed = unnamed.filter(|(module, _)| module.path != methods::PATH);
         unnamed
             .map(|(module, offsets)| UnresolvedModule {
                 path: module.path.clone(),
@@ -154,6 +188,34 @@ impl Code {
                 windows: self.windows.get(module).cloned(),
             })
             .collect()
+    }
+}
+
+impl MethodFrames {
+    /// The row of a place in a method.
+    fn frame(&mut self, id: PlaceId, place: Place, tables: &mut Tables) -> FrameId {
+        if let Some(frame) = self.known.get(&id) {
+            return *frame;
+        }
+        let module = *self.module.get_or_insert_with(|| {
+            let path = tables.strings.intern(methods::PATH);
+            tables.modules.push(Module { path, build_id: BuildId::default(), kernel: false });
+            ModuleId(tables.modules.len() as u32 - 1)
+        });
+        let method = self.methods.at_offset(place.offset);
+        tables.frames.push(Frame {
+            module: Some(module),
+            offset: place.offset,
+            function: method.map(|method| tables.strings.intern(&method.name)),
+            function_start: method.map_or(0, |method| method.offset),
+            function_size: method.map_or(0, |method| method.size),
+            file: None,
+            line: 0,
+            inlined: false,
+        });
+        let frame = FrameId(tables.frames.len() as u32 - 1);
+        self.known.insert(id, frame);
+        frame
     }
 }
 

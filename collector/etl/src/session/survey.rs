@@ -9,6 +9,7 @@ use super::gpu::{Gpu, Topology};
 use super::images::{Identities, ImageAction, ImageRecord, Images, KERNEL_HALF, KERNEL_SPACE};
 use super::lives::{History, Life, LifeRecords, ProcessRecord, RenameRecord, ThreadRecord};
 use super::long_waits::{Search, WaitPart};
+use super::methods::{self, MethodRecords};
 use super::schemas::Schemas;
 use super::stack_keys::StackKeys;
 use crate::file::group;
@@ -33,6 +34,7 @@ pub(super) struct Survey {
     pub(super) counts: EventCounts,
     pub(super) topology: Topology,
     pub(super) schemas: Schemas,
+    pub(super) methods: MethodRecords,
     /// Raw time of the last record.
     pub(super) last: u64,
     /// There are stacks that come behind their events.
@@ -138,6 +140,9 @@ impl Survey {
                 self.has_stacks = true;
                 let pid = record.task.map_or(0, |task| task.pid);
                 self.stack(pid, record.timestamp, clr_stacks::frames(record));
+            }
+            Class::Provider { provider, id, .. } if methods::is_method(&provider, id) => {
+                self.methods.learn(record, &provider);
             }
             Class::Provider { provider, .. } if !record.extended.0.is_empty() => self.names(provider, record),
             Class::Provider { .. } | Class::Wpp => {}
