@@ -35,7 +35,9 @@ pub(crate) fn late(context: &Context) -> Result<String> {
         ensure!(from > first, "round {round}: number {from} is older than the recording");
         ensure!(to > from + context.times(1_000), "round {round}: only the numbers {from} to {to} were recorded");
         let open = marked.open("whole")?;
-        ensure!(open == (round == 1), "round {round}: told of a zone that was open already: {open}");
+        // The first recording may know of it, too: the kernel takes a recorder's probes out after that has ended, and
+        // a program that begins before then is marked already.
+        ensure!(open || round == 0, "round {round}: nothing tells of the zone that was open already");
     }
     signal(program.id(), libc::SIGKILL);
     wait(program)?;
