@@ -5,11 +5,11 @@
  *
  * An object of its own. The program is loaded once for each tracepoint, with
  * the tracepoint's number and the size of its record as constants, so that it
- * needs no cookies (5.15). It shares the clock, and the set of recorded
- * processes, with the other objects.
+ * needs no cookies (5.15). It shares the clock with the other objects. What a
+ * GPU does for one process it does beside the others: all of it is recorded,
+ * whatever processes are.
  */
 #include "clock.h"
-#include "recorded.h"
 
 #include <bpf/bpf_tracing.h>
 
@@ -40,6 +40,7 @@ const volatile __u64 CPU_OFFSETS = 0;
 struct tracepoint_cpu {
 	__u64 written;
 	__u64 full;
+	/* Nothing of its own nests in a ring buffer; the place is that of struct probe_cpu. */
 	__u64 nested;
 	__u64 unclocked;
 	__u64 reserved[2];

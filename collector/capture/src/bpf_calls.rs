@@ -11,7 +11,7 @@ use perf_event_open_sys::bindings::{PERF_FLAG_FD_CLOEXEC, PERF_TYPE_TRACEPOINT, 
 const MAP_CREATE: i64 = 0;
 const MAP_LOOKUP_ELEM: i64 = 1;
 const MAP_UPDATE_ELEM: i64 = 2;
-const PROG_LOAD: i64 = 5;
+pub(crate) const PROG_LOAD: i64 = 5;
 const OBJ_GET_INFO_BY_FD: i64 = 15;
 const MAP_FREEZE: i64 = 22;
 const LINK_CREATE: i64 = 28;
@@ -121,7 +121,7 @@ fn bpf<T>(command: i64, attr: &mut T) -> io::Result<i32> {
 }
 
 /// The same for commands that return a descriptor.
-fn bpf_fd<T>(command: i64, attr: &mut T) -> io::Result<OwnedFd> {
+pub(crate) fn bpf_fd<T>(command: i64, attr: &mut T) -> io::Result<OwnedFd> {
     let fd = bpf(command, attr)?;
     // SAFETY: these commands return a new descriptor that nobody else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
@@ -238,13 +238,7 @@ pub(crate) fn open_uprobe_event(
     attr.set_disabled(1);
     // For all processes the kernel wants a CPU, but runs the program on each.
     let (pid, cpu) = pid.map_or((-1, 0), |pid| (pid as i32, -1));
-    // SAFETY: `attr` is a valid attribute of the size it states, and the path outlives the call.
-    let fd = unsafe { perf_event_open_sys::perf_event_open(&mut attr, pid, cpu, -1, u64::from(PERF_FLAG_FD_CLOEXEC)) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the call returned a new descriptor that nobody else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    open_event(&mut attr, pid, cpu)
 }
 
 /// Opens the event of a kernel tracepoint, by its number in tracefs.
@@ -259,8 +253,13 @@ pub(crate) fn open_tracepoint(id: u64) -> io::Result<OwnedFd> {
     // stops and starts the CPU's others, and the clock's event loses the time between.
     attr.set_disabled(1);
     // For all processes the kernel wants a CPU, but runs the program on each.
-    // SAFETY: `attr` is a valid attribute of the size it states.
-    let fd = unsafe { perf_event_open_sys::perf_event_open(&mut attr, -1, 0, -1, u64::from(PERF_FLAG_FD_CLOEXEC)) };
+    open_event(&mut attr, -1, 0)
+}
+
+/// Opens the event of an attribute; what that points to is alive while the caller's frame is.
+fn open_event(attr: &mut perf_event_attr, pid: i32, cpu: i32) -> io::Result<OwnedFd> {
+    // SAFETY: `attr` is a valid attribute of the size it states, and what it points to outlives the call.
+    let fd = unsafe { perf_event_open_sys::perf_event_open(attr, pid, cpu, -1, u64::from(PERF_FLAG_FD_CLOEXEC)) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -287,15 +286,34 @@ pub(crate) fn link_perf_event(program: BorrowedFd<'_>, event: BorrowedFd<'_>, co
     bpf_fd(LINK_CREATE, &mut attr)
 }
 
-/// How often the kernel left the program out because another was running.
-pub(crate) fn recursion_misses(program: BorrowedFd<'_>) -> u64 {
-    // Offset in struct bpf_prog_info: recursion_misses (5.12).
-    const MISSES: usize = 208 / 8;
+/// What the kernel counts of a program.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ProgramCounts {
+    /// Nanoseconds it ran; 0 unless `kernel.bpf_stats_enabled` is set.
+    pub(crate) run_time_ns: u64,
+    /// How often it ran; 0 unless `kernel.bpf_stats_enabled` is set.
+    pub(crate) run_count: u64,
+    /// How often it was left out because another was already running on that CPU (5.12).
+    pub(crate) recursion_misses: u64,
+}
+
+/// Asks the kernel for a program's counts.
+pub(crate) fn program_counts(program: BorrowedFd<'_>) -> io::Result<ProgramCounts> {
+    // Offsets in struct bpf_prog_info, include/uapi/linux/bpf.h: run_time_ns,
+    // run_cnt (5.1) and recursion_misses (5.12) follow one another.
+    const RUN_TIME: usize = 192 / 8;
     let mut info = [0u64; 232 / 8];
     let mut attr =
         InfoByFd { fd: program.as_raw_fd() as u32, length: size_of_val(&info) as u32, info: info.as_mut_ptr() as u64 };
     // `info` has the length given; all zero, it asks for nothing more.
-    if bpf(OBJ_GET_INFO_BY_FD, &mut attr).is_ok() { info[MISSES] } else { 0 }
+    bpf(OBJ_GET_INFO_BY_FD, &mut attr)?;
+    let [run_time_ns, run_count, recursion_misses] = [0, 1, 2].map(|index| info[RUN_TIME + index]);
+    Ok(ProgramCounts { run_time_ns, run_count, recursion_misses })
+}
+
+/// How often the kernel left the program out because another was running.
+pub(crate) fn recursion_misses(program: BorrowedFd<'_>) -> u64 {
+    program_counts(program).unwrap_or_default().recursion_misses
 }
 
 /// The path by which the kernel finds an open file, wherever it lies and even

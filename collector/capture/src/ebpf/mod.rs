@@ -4,7 +4,6 @@
 mod lanes;
 mod programs;
 mod sampling;
-mod sys;
 mod tsc;
 
 use std::collections::BTreeMap;
@@ -16,6 +15,7 @@ use syscollect_model::{ClockSource, CpuClock, LossCause, SessionInfo, Ticks};
 use syscollect_records::statistic;
 use syscollect_store::{LaneKind, LaneLoss};
 
+use crate::bpf_calls::{self, ProgramCounts};
 use crate::bpf_object::SharedMaps;
 use crate::error::CaptureError;
 use crate::host::Host;
@@ -24,7 +24,6 @@ use crate::source::{Drained, Source};
 use lanes::Lanes;
 pub(crate) use programs::kernel_at_least;
 use sampling::Sampling;
-use sys::ProgramCounts;
 use tsc::TscEvents;
 
 /// The committed object of the kernel programs, built by `cargo xtask bpf`.
@@ -115,7 +114,7 @@ impl EbpfSource {
     fn filter(&self, pids: &[u32]) -> Result<(), CaptureError> {
         let Some(Map::HashMap(map)) = self.ebpf.map("recorded_processes") else { return Ok(()) };
         for &pid in pids {
-            sys::update_map(map.fd().as_fd(), pid, 1)
+            bpf_calls::update_map(map.fd().as_fd(), pid, &1u32.to_ne_bytes())
                 .map_err(|error| CaptureError::system(format!("cannot record process {pid} alone"), error))?;
         }
         Ok(())

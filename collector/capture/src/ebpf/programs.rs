@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use aya::programs::{BtfTracePoint, PerfEvent, Program, ProgramError, RawTracePoint};
 use aya::{Btf, Ebpf};
 
-use super::sys::{self, ProgramCounts};
+use crate::bpf_calls::{self, ProgramCounts};
 use crate::error::CaptureError;
 use crate::options::RecordOptions;
 
@@ -98,7 +98,7 @@ pub(super) fn sampling_program(ebpf: &Ebpf) -> Option<OwnedFd> {
 /// The kernel's counts of all loaded programs, by name.
 pub(super) fn counts(ebpf: &Ebpf) -> Vec<(String, ProgramCounts)> {
     let count = |(name, program): (&str, &Program)| {
-        Some((name.to_owned(), sys::program_counts(program.fd().ok()?.as_fd()).ok()?))
+        Some((name.to_owned(), bpf_calls::program_counts(program.fd().ok()?.as_fd()).ok()?))
     };
     ebpf.programs().filter_map(count).collect()
 }

@@ -12,7 +12,7 @@ use aya::{Btf, Ebpf};
 use syscollect_model::{ClockSource, CpuClock};
 
 use super::lanes::Lanes;
-use super::sys;
+use crate::bpf_calls;
 use crate::clock::ticks_now;
 use crate::error::CaptureError;
 use crate::perf::event::PerfEvent;
@@ -66,7 +66,7 @@ impl TscEvents {
             let (base, clock) = choose_base(cpu, exact.get(&event.number()).copied(), range);
             lanes.set_clock_base(cpu, base);
             let map = events_map(ebpf)?;
-            sys::update_map(map.fd().as_fd(), cpu, event.number() as u32)
+            bpf_calls::update_map(map.fd().as_fd(), cpu, &(event.number() as u32).to_ne_bytes())
                 .map_err(|error| CaptureError::system(format!("cannot hand out the TSC event of CPU {cpu}"), error))?;
             clocks.push(clock);
         }

@@ -19,7 +19,7 @@ use super::program::ArgumentPrograms;
 use crate::bpf_object::SharedMaps;
 use crate::error::CaptureError;
 use crate::options::RecordOptions;
-use crate::ring_buffers::{Counters, Counts, RingLane};
+use crate::ring_buffers::{Counters, Counts, RingLane, bytes_of_each};
 use crate::source::{Drained, Source};
 use crate::zones::ZoneNotice;
 
@@ -29,8 +29,6 @@ use crate::zones::ZoneNotice;
 const RING_BYTES: usize = 4 << 20;
 /// The same where only marked programs without shared memory hit them.
 const SMALL_RING_BYTES: usize = 256 << 10;
-/// Memory of all ring buffers together.
-const RINGS_BYTES: usize = 256 << 20;
 /// Different lists of arguments that the kernel program can hold.
 const ARGUMENT_PROGRAMS: u32 = 4096;
 const FEW_ARGUMENT_PROGRAMS: u32 = 256;
@@ -81,7 +79,7 @@ impl ProbeSource {
             filter: !options.pids.is_empty(),
             possible_cpus,
             programs: if asked { ARGUMENT_PROGRAMS } else { FEW_ARGUMENT_PROGRAMS },
-            ring_bytes: ring_bytes(asked, possible_cpus as usize),
+            ring_bytes: bytes_of_each(if asked { RING_BYTES } else { SMALL_RING_BYTES }, possible_cpus),
             multi: way == Way::Multi,
         };
         let loaded = Loaded::load(&settings, shared)?;
@@ -133,13 +131,6 @@ fn add_new(missing: &mut Vec<String>, notes: Vec<String>) {
             missing.push(note);
         }
     }
-}
-
-/// A power of two, so that all rings together stay within bounds.
-fn ring_bytes(asked: bool, cpus: usize) -> usize {
-    let wanted = if asked { RING_BYTES } else { SMALL_RING_BYTES };
-    let share = RINGS_BYTES / cpus.max(1);
-    wanted.min(1 << share.max(64 << 10).ilog2())
 }
 
 impl Source for ProbeSource {

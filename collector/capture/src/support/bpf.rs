@@ -1,26 +1,23 @@
-//! The bpf() calls that attempts need. The layouts are those of `union
-//! bpf_attr` in include/uapi/linux/bpf.h; the kernel takes shorter ones and
-//! requires what it does not know to be zero.
+//! The bpf() calls that only attempts need. The layouts are those of `union
+//! bpf_attr` in include/uapi/linux/bpf.h.
 
-use std::ffi::{CString, c_void};
+use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-const MAP_CREATE: i64 = 0;
-const PROG_LOAD: i64 = 5;
+use crate::bpf_calls::{
+    self, MAP_TYPE_ARRAY, MapCreate, PROG_LOAD, PROG_TYPE_KPROBE, Place, TRACE_UPROBE_MULTI, bpf_fd,
+};
+
 const RAW_TRACEPOINT_OPEN: i64 = 17;
-const LINK_CREATE: i64 = 28;
 
-const PROG_TYPE_KPROBE: u32 = 2;
 const PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
 const PROG_TYPE_TRACING: u32 = 26;
-const MAP_TYPE_ARRAY: u32 = 2;
 
 /// `expected_attach_type` of a tracepoint with BTF arguments.
 pub(super) const TRACE_RAW_TP: u32 = 23;
 /// `expected_attach_type` of an iterator.
 pub(super) const TRACE_ITER: u32 = 28;
-const TRACE_UPROBE_MULTI: u32 = 48;
 
 /// One instruction: opcode, registers, offset, immediate.
 #[derive(Clone, Copy)]
@@ -75,49 +72,10 @@ const _: () = assert!(std::mem::offset_of!(ProgLoad, expected_attach_type) == 68
 const _: () = assert!(std::mem::offset_of!(ProgLoad, attach_btf_id) == 108);
 
 #[repr(C)]
-struct MapCreate {
-    map_type: u32,
-    key_size: u32,
-    value_size: u32,
-    max_entries: u32,
-}
-
-#[repr(C)]
 struct RawTracepointOpen {
     name: u64,
     prog_fd: u32,
     padding: u32,
-}
-
-#[repr(C)]
-struct LinkCreateUprobeMulti {
-    prog_fd: u32,
-    target_fd: u32,
-    attach_type: u32,
-    flags: u32,
-    path: u64,
-    offsets: u64,
-    ref_ctr_offsets: u64,
-    cookies: u64,
-    count: u32,
-    multi_flags: u32,
-    pid: u32,
-    padding: u32,
-}
-
-const _: () = assert!(size_of::<LinkCreateUprobeMulti>() == 64);
-
-/// Calls bpf() with one of the structures above.
-fn bpf<T>(command: i64, attr: &mut T) -> io::Result<OwnedFd> {
-    // SAFETY: `attr` is initialized without padding, its size is its own, and
-    // what its fields point to is alive while the caller's frame is.
-    let result =
-        unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attr).cast::<c_void>(), size_of::<T>()) };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: these commands return a new descriptor that nobody else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(result as i32) })
 }
 
 /// Loads a program. `log` receives what the verifier says, as far as there is room.
@@ -128,7 +86,7 @@ fn load(instructions: &[Instruction], mut attr: ProgLoad, log: &mut [u8]) -> io:
     if !log.is_empty() {
         (attr.log_level, attr.log_size, attr.log_buf) = (1, log.len() as u32, log.as_mut_ptr() as u64);
     }
-    bpf(PROG_LOAD, &mut attr)
+    bpf_fd(PROG_LOAD, &mut attr)
 }
 
 /// Loads an empty program for a kernel function or type of the kernel's BTF.
@@ -143,7 +101,7 @@ pub(super) fn attach_raw_tracepoint(name: &str) -> io::Result<()> {
     let program = load(&[zero(0), EXIT], attr, &mut [])?;
     let name = CString::new(name)?;
     let mut attr = RawTracepointOpen { name: name.as_ptr() as u64, prog_fd: program.as_raw_fd() as u32, padding: 0 };
-    bpf(RAW_TRACEPOINT_OPEN, &mut attr).map(drop)
+    bpf_fd(RAW_TRACEPOINT_OPEN, &mut attr).map(drop)
 }
 
 /// Loads a program that calls a helper with zeros. The verifier refuses the
@@ -174,22 +132,8 @@ fn judge_helper(log: &str, error: io::Error) -> io::Result<()> {
 pub(super) fn try_uprobe_multi() -> io::Result<()> {
     let attr = ProgLoad { prog_type: PROG_TYPE_KPROBE, expected_attach_type: TRACE_UPROBE_MULTI, ..Default::default() };
     let program = load(&[zero(0), EXIT], attr, &mut [])?;
-    let offset = 0u64;
-    let mut attr = LinkCreateUprobeMulti {
-        prog_fd: program.as_raw_fd() as u32,
-        target_fd: 0,
-        attach_type: TRACE_UPROBE_MULTI,
-        flags: 0,
-        path: c"/".as_ptr() as u64,
-        offsets: std::ptr::from_ref(&offset) as u64,
-        ref_ctr_offsets: 0,
-        cookies: 0,
-        count: 1,
-        multi_flags: 0,
-        pid: 0,
-        padding: 0,
-    };
-    match bpf(LINK_CREATE, &mut attr) {
+    let place = Place { offset: 0, semaphore: 0, cookie: 0 };
+    match bpf_calls::link_uprobe_multi(program.as_fd(), c"/", &[place], false, None) {
         Ok(_) => Ok(()),
         Err(error) if error.raw_os_error() == Some(libc::EBADF) => Ok(()),
         Err(error) => Err(error),
@@ -201,8 +145,8 @@ pub(super) fn try_uprobe_multi() -> io::Result<()> {
 pub(super) fn create_map(bytes: u32) -> io::Result<()> {
     let value_size = 64 << 10;
     let max_entries = bytes.div_ceil(value_size);
-    let create =
-        || bpf(MAP_CREATE, &mut MapCreate { map_type: MAP_TYPE_ARRAY, key_size: 4, value_size, max_entries }).map(drop);
+    let map = MapCreate { map_type: MAP_TYPE_ARRAY, key_size: 4, value_size, max_entries, ..Default::default() };
+    let create = || bpf_calls::create_map(map).map(drop);
     let refused = match create() {
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => error,
         other => return other,

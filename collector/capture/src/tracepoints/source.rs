@@ -13,14 +13,12 @@ use super::wanted::{GPU, Wanted};
 use crate::bpf_object::SharedMaps;
 use crate::error::CaptureError;
 use crate::notes::definition_chunk;
-use crate::ring_buffers::{Counters, Counts, RingLane};
+use crate::ring_buffers::{Counters, Counts, RingLane, bytes_of_each};
 use crate::source::{Drained, Source};
 
 /// Bytes of each CPU's ring buffer: at 200,000 events of 150 bytes a second,
 /// more than a tenth of a second.
 const RING_BYTES: usize = 4 << 20;
-/// Memory of all ring buffers together.
-const RINGS_BYTES: usize = 256 << 20;
 
 /// What the source is started with.
 pub(crate) struct Setup<'a> {
@@ -53,8 +51,7 @@ impl TracepointSource {
             CaptureError::system("cannot read the descriptions of tracepoints (tracefs, which is root's)", error)
         })?;
         let possible_cpus = setup.possible_cpus;
-        let share = RINGS_BYTES / possible_cpus.max(1) as usize;
-        let ring_bytes = RING_BYTES.min(1 << share.max(64 << 10).ilog2());
+        let ring_bytes = bytes_of_each(RING_BYTES, possible_cpus);
         let settings = Settings { tsc: setup.clock == ClockSource::Tsc, possible_cpus, ring_bytes };
         let mut attached = Attached::new(settings, setup.shared)?;
         let counters = attached.counters()?;
