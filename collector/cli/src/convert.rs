@@ -271,22 +271,3 @@ where
         Ok(self.inner.end(losses, recorder, tables)?)
     }
 }
-
-/// An exporter that writes nothing: playing into it counts what a capture holds.
-pub(crate) struct Nowhere;
-
-impl Exporter for Nowhere {
-    type Error = std::convert::Infallible;
-
-    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), Self::Error> {
-        Ok(())
-    }
-
-    fn event(&mut self, _: Time, _: &Event, _: &Tables) -> Result<(), Self::Error> {
-        Ok(())
-    }
-
-    fn end(&mut self, _: &[Loss], _: Option<&RecorderSummary>, _: &Tables) -> Result<(), Self::Error> {
-        Ok(())
-    }
-}

@@ -1,6 +1,5 @@
 //! `syscollect info`: what a capture holds, and what it lost.
 
-use crate::convert::Nowhere;
 use crate::source::{self, Source};
 use crate::summary::{cpu_time, loss_text};
 use crate::terminal::{Style, Terminal, bytes, duration, grouped, printable};
@@ -13,7 +12,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use syscollect_etl::session::{EventCount, Facts};
 use syscollect_model::{ClockSource, CpuClock, Loss, LossCause, RecorderSummary};
-use syscollect_playback::{Played, Recording};
+use syscollect_playback::{Nowhere, Played, Recording};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -11,36 +11,13 @@
 #![allow(missing_docs, reason = "criterion's macros make functions without documentation")]
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use std::convert::Infallible;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use syscollect_etl::session::Session;
-use syscollect_model::{Event, Exporter, Loss, RecorderSummary, SessionInfo, Tables, Time};
-use syscollect_playback::Recording;
+use syscollect_playback::{Nowhere, Recording};
 use syscollect_tests::etl::{GPUVIS, SYNTHETIC, fixture, repeated};
 
 const LENGTH: usize = 256 << 20;
-
-/// Takes events and keeps none.
-struct Nowhere(u64);
-
-impl Exporter for Nowhere {
-    type Error = Infallible;
-
-    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), Infallible> {
-        Ok(())
-    }
-
-    fn event(&mut self, time: Time, event: &Event, _: &Tables) -> Result<(), Infallible> {
-        self.0 ^= time.0;
-        black_box(event);
-        Ok(())
-    }
-
-    fn end(&mut self, _: &[Loss], _: Option<&RecorderSummary>, _: &Tables) -> Result<(), Infallible> {
-        Ok(())
-    }
-}
 
 /// A long recording made of a fixture, in a folder.
 fn long(folder: &Path, name: &str) -> Option<PathBuf> {
@@ -65,7 +42,7 @@ fn session(criterion: &mut Criterion) {
 
 fn play(session: Option<Session>) -> Option<Session> {
     let mut session = session?;
-    let Ok(played) = session.play(&mut Nowhere(0));
+    let Ok(played) = session.play(&mut Nowhere);
     black_box(played);
     Some(session)
 }

@@ -11,38 +11,14 @@
 #![allow(clippy::unwrap_used, reason = "the capture was made three lines above")]
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use std::convert::Infallible;
-use std::hint::black_box;
 use syscollect_merge::Session;
-use syscollect_model::{Event, Exporter, Loss, RecorderSummary, SessionInfo, Tables, Time};
-use syscollect_playback::Recording;
 use syscollect_playback::order::{Cursor, Merge};
+use syscollect_playback::{Nowhere, Recording};
 use syscollect_records::{SchedRecord, task_state};
 use syscollect_store::CaptureReader;
 use syscollect_tests::client::text;
 use syscollect_tests::{FakeMachine, FakeProgram, Stacks};
 use syscollect_usdt_client::protocol::{ItemKind, TextRole};
-
-/// Takes events and keeps none.
-struct Null(u64);
-
-impl Exporter for Null {
-    type Error = Infallible;
-
-    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), Infallible> {
-        Ok(())
-    }
-
-    fn event(&mut self, time: Time, event: &Event, _: &Tables) -> Result<(), Infallible> {
-        self.0 ^= time.0;
-        black_box(event);
-        Ok(())
-    }
-
-    fn end(&mut self, _: &[Loss], _: Option<&RecorderSummary>, _: &Tables) -> Result<(), Infallible> {
-        Ok(())
-    }
-}
 
 /// A ping-pong on each CPU: wakeup, switch, wakeup, switch, with stacks if
 /// there is more than one of them.
@@ -107,7 +83,7 @@ fn play_capture(criterion: &mut Criterion, name: &str, capture: &[u8], events: u
     group.throughput(Throughput::Elements(events));
     let open = || Session::open(CaptureReader::from_bytes(capture.to_vec()).unwrap()).unwrap();
     group.bench_function(format!("{events} events"), |bencher| {
-        let play = |mut session: Session| session.play(&mut Null(0)).unwrap();
+        let play = |mut session: Session| session.play(&mut Nowhere).unwrap();
         bencher.iter_batched(open, play, BatchSize::PerIteration);
     });
     group.finish();

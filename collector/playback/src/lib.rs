@@ -24,6 +24,7 @@
 //! ```
 
 mod names;
+mod nowhere;
 pub mod order;
 mod output;
 mod places;
@@ -32,6 +33,7 @@ mod rows;
 mod thread_ids;
 
 pub use names::{Framer, Names};
+pub use nowhere::Nowhere;
 pub use output::Output;
 pub use places::{ANONYMOUS, KERNEL, Locator, ModuleKey, Place, PlaceId, Places};
 pub use recording::{PdbIdentity, Played, Recording, UnresolvedModule, WindowsImage};
