@@ -2,10 +2,15 @@
 //!
 //! **Duties.** [`record`]: the fields of a record by name, for their places
 //! change between kernels. [`jobs`]: jobs from their stages, told in any order,
-//! twice, or never. [`play`]: which tracepoint tells which stage.
+//! twice, or never. [`play`]: jobs on the rows of their queues. Which tracepoint
+//! tells which stage: [`fences`], [`scheduler`], [`drivers`]; [`frames`].
 //!
 //! What no rule here knows is shown as it is: an instant with its fields.
 
+mod drivers;
+mod fences;
+mod frames;
 mod jobs;
 pub(crate) mod play;
 pub(crate) mod record;
+mod scheduler;

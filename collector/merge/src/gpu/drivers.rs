@@ -1,0 +1,84 @@
+//! Drivers that tell of their jobs in their own words.
+
+use syscollect_model::{Exporter, Fence, Field, GpuJobEnd, Value};
+
+use super::jobs::Stage;
+use super::play::{Detail, Family};
+use super::record::Reading;
+use crate::play::Player;
+
+impl<E: Exporter> Player<'_, E> {
+    /// Commands of virtual GPUs (drivers/gpu/drm/virtio/virtgpu_trace.h).
+    pub(super) fn virtio(&mut self, name: &str, reading: &Reading<'_>) -> Result<(), E::Error> {
+        let queue = reading.text("name").filter(|name| !name.is_empty()).unwrap_or("queue".into());
+        let device = reading.number("dev").unwrap_or(0) & 0xffff_ffff;
+        let Some(vq) = reading.number("vq") else { return self.plain(reading) };
+        let is_answer = name == "virtio_gpu_cmd_response";
+        let sequence = reading.number("seqno").unwrap_or_else(|| {
+            let order = self.gpu.orders.entry(device << 32 | vq & 0xffff_ffff).or_default();
+            if is_answer { order.answered() } else { order.queued() }
+        });
+        let key = (Family::Virtio, device << 32 | vq & 0xffff_ffff, sequence);
+        let thread = self.current(reading);
+        let queue = self.tables.strings.intern(&format!("virtio_gpu {device} {queue}"));
+        let command = reading.number("type").unwrap_or(0);
+        let label = self.tables.strings.intern(virtio_command(command));
+        let field = self.tables.strings.intern("type");
+        let fields = vec![Field { name: field, value: Value::Address(command) }];
+        let context = reading.number("ctx_id");
+        let detail = Detail { queue, name: label, context, fence: None, thread, waited_for: Vec::new(), fields };
+        match name {
+            "virtio_gpu_cmd_queue" => self.stage(key, Stage::Submitted, detail),
+            "virtio_gpu_cmd_response" => self.job_ends(key, GpuJobEnd::Finished, detail),
+            _ => self.plain(reading),
+        }
+    }
+
+    /// Requests of Intel's older driver, which has a scheduler of its own
+    /// (drivers/gpu/drm/i915/i915_trace.h).
+    pub(super) fn i915(&mut self, name: &str, reading: &Reading<'_>) -> Result<(), E::Error> {
+        let (Some(context), Some(sequence)) = (reading.number("ctx"), reading.number("seqno")) else {
+            return self.plain(reading);
+        };
+        let key = (Family::I915, context, sequence);
+        let engine = [reading.number("class"), reading.number("instance")].map(Option::unwrap_or_default);
+        let thread = self.current(reading);
+        let queue = self.tables.strings.intern(&format!("i915 engine {}:{}", engine[0], engine[1]));
+        let label = self.tables.strings.intern("request");
+        let fence = Some(Fence { context, sequence });
+        let (waited_for, fields) = (Vec::new(), Vec::new());
+        let detail = Detail { queue, name: label, context: Some(context), fence, thread, waited_for, fields };
+        match name {
+            "i915_request_queue" | "i915_request_add" => self.stage(key, Stage::Submitted, detail),
+            "i915_request_submit" => self.stage(key, Stage::Queued, detail),
+            "i915_request_in" => self.stage(key, Stage::Started, detail),
+            "i915_request_out" => self.job_ends(key, GpuJobEnd::Finished, detail),
+            "i915_request_retire" if self.gpu.jobs.has_ended(key) => Ok(()),
+            "i915_request_retire" => self.job_ends(key, GpuJobEnd::Finished, detail),
+            _ => self.plain(reading),
+        }
+    }
+}
+
+/// Names of the commands that make most of the traffic (include/uapi/linux/virtio_gpu.h).
+fn virtio_command(number: u64) -> &'static str {
+    match number {
+        0x0100 => "GET_DISPLAY_INFO",
+        0x0101 => "RESOURCE_CREATE_2D",
+        0x0102 => "RESOURCE_UNREF",
+        0x0103 => "SET_SCANOUT",
+        0x0104 => "RESOURCE_FLUSH",
+        0x0105 => "TRANSFER_TO_HOST_2D",
+        0x0106 => "RESOURCE_ATTACH_BACKING",
+        0x0107 => "RESOURCE_DETACH_BACKING",
+        0x0200 => "CTX_CREATE",
+        0x0201 => "CTX_DESTROY",
+        0x0204 => "RESOURCE_CREATE_3D",
+        0x0205 => "TRANSFER_TO_HOST_3D",
+        0x0206 => "TRANSFER_FROM_HOST_3D",
+        0x0207 => "SUBMIT_3D",
+        0x0300 => "UPDATE_CURSOR",
+        0x0301 => "MOVE_CURSOR",
+        _ => "command",
+    }
+}

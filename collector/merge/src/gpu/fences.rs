@@ -1,0 +1,111 @@
+//! Fences of every driver (include/trace/events/dma_fence.h), and who waits for them.
+
+use syscollect_model::{Event, Exporter, Fence, Field, GpuJobEnd, Scope, Slice, TrackKind, Value};
+
+use super::jobs::Stage;
+use super::play::{Detail, Family, Key, QUEUES};
+use super::record::Reading;
+use crate::play::Player;
+
+/// Fences that only stand for others (drivers/dma-buf/dma-fence-array.c, -chain.c).
+const STAND_INS: [&str; 2] = ["dma_fence_array", "dma_fence_chain"];
+/// How the driver's name begins once a fence is signaled (from 6.17) or its driver is gone: whose it
+/// was is known from before, or nobody's work.
+const DETACHED: &str = "detached";
+/// The driver's name of the scheduler's own fences; its tracepoints tell more.
+const SCHEDULER: &str = "drm_sched";
+
+impl<E: Exporter> Player<'_, E> {
+    /// Fences of every driver (include/trace/events/dma_fence.h).
+    pub(super) fn dma_fence(&mut self, name: &str, reading: &Reading<'_>) -> Result<(), E::Error> {
+        let driver = reading.text("driver").unwrap_or_default();
+        let (Some(context), Some(sequence)) = (reading.number("context"), reading.number("seqno")) else {
+            return self.plain(reading);
+        };
+        let fence = Fence { context, sequence };
+        match name {
+            "dma_fence_wait_start" => return self.wait_begins(fence, reading),
+            "dma_fence_wait_end" => return self.wait_ends(reading),
+            _ => {}
+        }
+        // Nobody's work: what they stand for has fences of its own.
+        if STAND_INS.contains(&&*driver) || (driver == SCHEDULER && self.marked.tracepoints.has_scheduler()) {
+            return Ok(());
+        }
+        let key = (Family::Fence, context, sequence);
+        if driver.starts_with(DETACHED) && self.gpu.jobs.detail(key).is_none() {
+            return Ok(());
+        }
+        match name {
+            "dma_fence_init" => self.fence_stage(key, Stage::Submitted, fence, reading),
+            "dma_fence_emit" => self.fence_stage(key, Stage::Queued, fence, reading),
+            "dma_fence_signaled" => self.fence_ends(key, GpuJobEnd::Finished, fence, reading),
+            "dma_fence_destroy" if self.gpu.jobs.detail(key).is_some() => {
+                self.fence_ends(key, GpuJobEnd::Failed, fence, reading)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn fence_stage(
+        &mut self,
+        key: Key,
+        stage: Stage,
+        fence: Fence,
+        reading: &Reading<'_>,
+    ) -> Result<(), E::Error> {
+        let detail = self.fence_detail(fence, reading);
+        self.stage(key, stage, detail)
+    }
+
+    pub(super) fn fence_ends(
+        &mut self,
+        key: Key,
+        end: GpuJobEnd,
+        fence: Fence,
+        reading: &Reading<'_>,
+    ) -> Result<(), E::Error> {
+        let detail = self.fence_detail(fence, reading);
+        self.job_ends(key, end, detail)
+    }
+
+    pub(super) fn fence_detail(&mut self, fence: Fence, reading: &Reading<'_>) -> Detail {
+        let driver = reading.text("driver").unwrap_or_default();
+        let timeline = reading.text("timeline").unwrap_or_default();
+        let thread = self.current(reading);
+        let name = self.tables.strings.intern(if timeline.is_empty() { "fence" } else { &timeline });
+        let queue = self.tables.strings.intern(format!("{driver} {timeline}").trim());
+        let context = Some(fence.context);
+        Detail { queue, name, context, fence: Some(fence), thread, waited_for: Vec::new(), fields: Vec::new() }
+    }
+
+    pub(super) fn wait_begins(&mut self, fence: Fence, reading: &Reading<'_>) -> Result<(), E::Error> {
+        let Some(thread) = self.current(reading) else { return Ok(()) };
+        let [track, name, context, sequence, timeline] =
+            ["GPU waits", "waits for a fence", "context", "sequence", "timeline"]
+                .map(|text| self.tables.strings.intern(text));
+        let track = self.track(Scope::Thread(thread), track, TrackKind::Slices, QUEUES);
+        let (_, open) = self.gpu.waits.entry(thread).or_insert((track, 0));
+        *open += 1;
+        let words = [reading.text("driver"), reading.text("timeline")].map(Option::unwrap_or_default);
+        let mut slice = Slice::named(name);
+        slice.fields = vec![
+            Field { name: timeline, value: Value::Text(words.join(" ").trim().into()) },
+            Field { name: context, value: Value::Unsigned(fence.context) },
+            Field { name: sequence, value: Value::Unsigned(fence.sequence) },
+        ];
+        self.emit(&Event::SliceBegin(track, slice))
+    }
+
+    pub(super) fn wait_ends(&mut self, reading: &Reading<'_>) -> Result<(), E::Error> {
+        let Some(thread) = self.current(reading) else { return Ok(()) };
+        let open = self.gpu.waits.get_mut(&thread).filter(|(_, open)| *open > 0);
+        let Some((track, open)) = open else {
+            self.unmatched += 1;
+            return Ok(());
+        };
+        *open -= 1;
+        let track = *track;
+        self.emit(&Event::SliceEnd(track))
+    }
+}

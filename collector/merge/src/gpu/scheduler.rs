@@ -1,0 +1,66 @@
+//! Jobs of the DRM scheduler.
+
+use syscollect_model::{Exporter, Fence, Field, GpuJobEnd, Value};
+
+use super::jobs::Stage;
+use super::play::{Detail, Family};
+use super::record::Reading;
+use crate::play::Player;
+
+impl<E: Exporter> Player<'_, E> {
+    /// Jobs of the DRM scheduler, by both generations of names
+    /// (drivers/gpu/drm/scheduler/gpu_scheduler_trace.h).
+    pub(super) fn scheduler(&mut self, name: &str, reading: &Reading<'_>) -> Result<(), E::Error> {
+        let fence = reading.number("fence_context").zip(reading.number("fence_seqno"));
+        let key = match (fence, reading.number("fence")) {
+            (Some((context, sequence)), _) => (Family::Scheduler, context, sequence),
+            // Before 6.16 jobs are told by the address of their fence.
+            (None, Some(address)) => (Family::Scheduler, address, 0),
+            (None, None) => return self.plain(reading),
+        };
+        let fence = fence.map(|(context, sequence)| Fence { context, sequence });
+        match name {
+            "drm_sched_job" | "drm_sched_job_queue" => {
+                let detail = self.scheduler_detail(fence, reading);
+                self.stage(key, Stage::Submitted, detail.clone())?;
+                self.stage(key, Stage::Queued, detail)
+            }
+            "drm_run_job" | "drm_sched_job_run" => {
+                let detail = self.scheduler_detail(fence, reading);
+                self.stage(key, Stage::Started, detail)
+            }
+            "drm_sched_process_job" | "drm_sched_job_done" => {
+                let detail = self.scheduler_detail(fence, reading);
+                self.job_ends(key, GpuJobEnd::Finished, detail)
+            }
+            "drm_sched_job_add_dep" | "drm_sched_job_unschedulable" => {
+                let dependency = reading.one_of(&["dep_context", "ctx"]).zip(reading.one_of(&["dep_seqno", "seqno"]));
+                if let (Some((context, sequence)), Some(detail)) = (dependency, self.gpu.jobs.detail(key)) {
+                    let fence = Fence { context, sequence };
+                    if !detail.waited_for.contains(&fence) && detail.waited_for.len() < 64 {
+                        detail.waited_for.push(fence);
+                    }
+                }
+                Ok(())
+            }
+            _ => self.plain(reading),
+        }
+    }
+
+    pub(super) fn scheduler_detail(&mut self, fence: Option<Fence>, reading: &Reading<'_>) -> Detail {
+        // Before 6.1 the name is an address in the kernel.
+        let ring = reading.text("name").unwrap_or("gpu_scheduler".into());
+        let device = reading.text("dev").unwrap_or_default();
+        let thread = self.current(reading);
+        let name = self.tables.strings.intern(if ring.is_empty() { "job" } else { &ring });
+        let queue = self.tables.strings.intern(format!("{device} {ring}").trim());
+        let context = reading.one_of(&["client_id", "entity"]);
+        let number = |this: &mut Self, key: &str, label: &str| {
+            let name = this.tables.strings.intern(label);
+            reading.number(key).map(|value| Field { name, value: Value::Unsigned(value) })
+        };
+        let labels = [("id", "job"), ("job_count", "jobs in the queue"), ("hw_job_count", "jobs on the GPU")];
+        let fields = labels.iter().filter_map(|(key, label)| number(self, key, label)).collect();
+        Detail { queue, name, context, fence, thread, waited_for: Vec::new(), fields }
+    }
+}
