@@ -75,4 +75,61 @@ static __always_inline bool in_interrupt(__u32 cpu)
 	return count & COUNT_INTERRUPTS;
 }
 
+/* How every record of a ring buffer begins. */
+struct record_head {
+	__u64 stamp;
+	__u32 tid;
+	__u32 tgid;
+};
+
+/* A record that is being written. */
+struct record_slot {
+	struct tracepoint_cpu *here;
+	struct record_head *head;
+	__u32 cpu;
+};
+
+/* Room for a record of this kind and of so many bytes, its head included: a
+ * multiple of 8 that the verifier knows. Its head is filled; it lies in
+ * slot->head until record_submit, which has to follow. False where the
+ * recording has ended, or where the record is lost: that is counted. */
+static __always_inline bool record_reserve(struct record_slot *slot, __u32 kind, __u64 bytes)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct task_lane *lane = bpf_map_lookup_elem(&task_lanes, &cpu);
+	struct tracepoint_cpu *here = bpf_map_lookup_elem(&tracepoint_cpus, &cpu);
+	void *ring = bpf_map_lookup_elem(&tracepoint_rings, &cpu);
+
+	if (!lane || !here || here->stopped)
+		return false;
+	__u64 ticks = clock_ticks(&lane->header);
+
+	if (!ticks || !ring) {
+		count_one(here->unclocked);
+		return false;
+	}
+	struct record_head *head = bpf_ringbuf_reserve(ring, bytes, 0);
+
+	if (!head) {
+		count_one(here->full);
+		return false;
+	}
+	__u64 task = bpf_get_current_pid_tgid();
+
+	head->stamp = stamp(ticks, kind);
+	head->tid = task;
+	head->tgid = task >> 32;
+	slot->here = here;
+	slot->head = head;
+	slot->cpu = cpu;
+	return true;
+}
+
+/* Hands the record to the collector. */
+static __always_inline void record_submit(struct record_slot *slot)
+{
+	bpf_ringbuf_submit(slot->head, BPF_RB_NO_WAKEUP);
+	count_one(slot->here->written);
+}
+
 #endif

@@ -22,43 +22,23 @@ const volatile __u32 BYTES = 64;
 SEC("tracepoint")
 int on_tracepoint(void *context)
 {
-	__u32 cpu = bpf_get_smp_processor_id();
-	struct task_lane *lane = bpf_map_lookup_elem(&task_lanes, &cpu);
-	struct tracepoint_cpu *here = bpf_map_lookup_elem(&tracepoint_cpus, &cpu);
-	void *ring = bpf_map_lookup_elem(&tracepoint_rings, &cpu);
-
-	if (!lane || !here || here->stopped)
-		return 0;
-	__u64 ticks = clock_ticks(&lane->header);
-
-	if (!ticks || !ring) {
-		count_one(here->unclocked);
-		return 0;
-	}
+	struct record_slot slot;
 	__u64 bytes = BYTES;
 
 	if (bytes > TRACEPOINT_BYTES)
 		bytes = TRACEPOINT_BYTES;
 	/* The size is one that the verifier knows, as the constants are set before it looks. */
-	struct TracepointRecord *record = bpf_ringbuf_reserve(ring, sizeof(*record) + bytes, 0);
-
-	if (!record) {
-		count_one(here->full);
+	if (!record_reserve(&slot, KIND_TRACEPOINT, sizeof(struct TracepointRecord) + bytes))
 		return 0;
-	}
-	__u64 task = bpf_get_current_pid_tgid();
+	struct TracepointRecord *record = (void *)slot.head;
 
-	record->stamp = stamp(ticks, KIND_TRACEPOINT);
-	record->tid = task;
-	record->tgid = task >> 32;
 	record->tracepoint = TRACEPOINT;
 	record->bytes = bytes;
-	record->interrupt = in_interrupt(cpu);
-	record->cpu = cpu;
+	record->interrupt = in_interrupt(slot.cpu);
+	record->cpu = slot.cpu;
 	record->reserved = 0;
 	bpf_probe_read_kernel(record + 1, bytes, context);
-	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
-	count_one(here->written);
+	record_submit(&slot);
 	return 0;
 }
 
