@@ -83,13 +83,19 @@ fn fences_are_jobs_of_the_thread_that_made_them_and_those_that_go_wrong_say_so()
 }
 
 #[test]
-fn a_thread_that_waits_for_a_fence_shows_it_until_it_is_signaled_or_the_recording_ends() {
+fn a_thread_that_waits_for_a_fence_shows_it_and_who_signaled_it_or_that_nobody_did() {
     let mut machine = machine();
     let fences = Fences::new(&mut machine);
     fences.init.fire(&mut machine, (0, 10), 100, &fence("radeon", 5, 1));
     fences.wait_start.fire(&mut machine, (1, 20), 200, &fence("radeon", 5, 1));
     fences.signaled.fire(&mut machine, (0, 30), 100, &fence("radeon", 5, 1));
     fences.wait_end.fire(&mut machine, (1, 33), 200, &fence("radeon", 5, 1));
+    // An interrupt signals it while the thread waits; then it is signaled already.
+    fences.wait_start.fire(&mut machine, (1, 34), 200, &fence("radeon", 5, 3));
+    fences.signaled.interrupt(&mut machine, (1, 35), 200, &fence("radeon", 5, 3));
+    fences.wait_end.fire(&mut machine, (1, 36), 200, &fence("radeon", 5, 3));
+    fences.wait_start.fire(&mut machine, (1, 37), 200, &fence("radeon", 5, 3));
+    fences.wait_end.fire(&mut machine, (1, 38), 200, &fence("radeon", 5, 3));
     // The wait began before the recording; this one is not over.
     fences.wait_end.fire(&mut machine, (0, 40), 100, &fence("radeon", 5, 1));
     fences.wait_start.fire(&mut machine, (1, 50), 200, &fence("radeon", 5, 2));

@@ -78,3 +78,18 @@ pub struct Fence {
     /// Its place on that timeline.
     pub sequence: u64,
 }
+
+/// Waits of threads for fences: slices on a track of the thread, of the category
+/// [`CATEGORY`](fence_wait::CATEGORY).
+pub mod fence_wait {
+    /// The category.
+    pub const CATEGORY: &str = "fence wait";
+    /// The field that has [`Fence::context`](super::Fence::context).
+    pub const CONTEXT: &str = "context";
+    /// The field that has [`Fence::sequence`](super::Fence::sequence).
+    pub const SEQUENCE: &str = "sequence";
+    /// The field that has the driver's names for it: a text.
+    pub const TIMELINE: &str = "timeline";
+    /// The field, known at the end, that says in words which thread or interrupt signaled it.
+    pub const SIGNALED_BY: &str = "signaled by";
+}

@@ -31,7 +31,7 @@ mod tables;
 pub use address_space::{AddressSpaces, Mapping};
 pub use clock::{ClockError, ClockMap, ClockPair, Ticks, Time, TimeCursor};
 pub use event::{Event, Exporter, Migration, OffCpu, Sample, SleepState, Switch, Wakeup};
-pub use gpu::{Fence, GpuJob, GpuJobEnd};
+pub use gpu::{Fence, GpuJob, GpuJobEnd, fence_wait};
 pub use loss::{Loss, LossCause};
 pub use resources::{Crash, Lock, LockAction, LockEvent, MemoryEvent};
 pub use session::{ClockSource, CpuClock, CpuInfo, KernelModule, RecorderSummary, SessionInfo};

@@ -5,7 +5,9 @@ use crate::{LocationId, SchemaId, StackId, StringId};
 /// A slice or an instant: its name and everything said of it.
 ///
 /// A message is an instant of the category `"message"`; what it says is its
-/// field `"text"`, or its name where it has none.
+/// field `"text"`, or its name where it has none. A slice of the category
+/// [`fence_wait::CATEGORY`](crate::fence_wait::CATEGORY) is a thread's wait for a
+/// fence of a GPU.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slice {
     /// Its name, or the first part of it.

@@ -1,9 +1,9 @@
-//! Fences of every driver (include/trace/events/dma_fence.h), and who waits for them.
+//! Fences of every driver (include/trace/events/dma_fence.h).
 
-use syscollect_model::{Event, Exporter, Fence, Field, GpuJobEnd, Scope, Slice, TrackKind, Value};
+use syscollect_model::{Exporter, Fence, GpuJobEnd};
 
 use super::jobs::Stage;
-use super::play::{Detail, Family, Key, QUEUES};
+use super::play::{Detail, Family, Key};
 use super::record::Reading;
 use crate::play::Player;
 
@@ -26,6 +26,7 @@ impl<E: Exporter> Player<'_, E> {
         match name {
             "dma_fence_wait_start" => return self.wait_begins(fence, reading),
             "dma_fence_wait_end" => return self.wait_ends(reading),
+            "dma_fence_signaled" => self.fence_signaled(fence, reading),
             _ => {}
         }
         // Nobody's work: what they stand for has fences of its own.
@@ -77,35 +78,5 @@ impl<E: Exporter> Player<'_, E> {
         let queue = self.tables.strings.intern(format!("{driver} {timeline}").trim());
         let context = Some(fence.context);
         Detail { queue, name, context, fence: Some(fence), thread, waited_for: Vec::new(), fields: Vec::new() }
-    }
-
-    pub(super) fn wait_begins(&mut self, fence: Fence, reading: &Reading<'_>) -> Result<(), E::Error> {
-        let Some(thread) = self.current(reading) else { return Ok(()) };
-        let [track, name, context, sequence, timeline] =
-            ["GPU waits", "waits for a fence", "context", "sequence", "timeline"]
-                .map(|text| self.tables.strings.intern(text));
-        let track = self.track(Scope::Thread(thread), track, TrackKind::Slices, QUEUES);
-        let (_, open) = self.gpu.waits.entry(thread).or_insert((track, 0));
-        *open += 1;
-        let words = [reading.text("driver"), reading.text("timeline")].map(Option::unwrap_or_default);
-        let mut slice = Slice::named(name);
-        slice.fields = vec![
-            Field { name: timeline, value: Value::Text(words.join(" ").trim().into()) },
-            Field { name: context, value: Value::Unsigned(fence.context) },
-            Field { name: sequence, value: Value::Unsigned(fence.sequence) },
-        ];
-        self.emit(&Event::SliceBegin(track, slice))
-    }
-
-    pub(super) fn wait_ends(&mut self, reading: &Reading<'_>) -> Result<(), E::Error> {
-        let Some(thread) = self.current(reading) else { return Ok(()) };
-        let open = self.gpu.waits.get_mut(&thread).filter(|(_, open)| *open > 0);
-        let Some((track, open)) = open else {
-            self.unmatched += 1;
-            return Ok(());
-        };
-        *open -= 1;
-        let track = *track;
-        self.emit(&Event::SliceEnd(track))
     }
 }

@@ -3,7 +3,8 @@
 //! **Duties.** [`record`]: the fields of a record by name, for their places
 //! change between kernels. [`jobs`]: jobs from their stages, told in any order,
 //! twice, or never. [`play`]: jobs on the rows of their queues. Which tracepoint
-//! tells which stage: [`fences`], [`scheduler`], [`drivers`]; [`frames`].
+//! tells which stage: [`fences`], [`scheduler`], [`drivers`]; [`frames`]. Who
+//! waits for a fence, and who signaled it: [`waits`].
 //!
 //! What no rule here knows is shown as it is: an instant with its fields.
 
@@ -14,3 +15,4 @@ mod jobs;
 pub(crate) mod play;
 pub(crate) mod record;
 mod scheduler;
+mod waits;

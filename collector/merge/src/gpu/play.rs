@@ -2,12 +2,12 @@
 
 use super::jobs::{Jobs, Open, Stage, Told};
 use super::record::{Reading, TracepointTable};
+use super::waits::Waits;
 use crate::play::Player;
 use crate::record_cursor::RecordItem;
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    Event, Exporter, Fence, Field, GpuJob, GpuJobEnd, Scope, Slice, SliceMore, StringId, ThreadId, Time, TrackId,
-    TrackKind,
+    Event, Exporter, Fence, Field, GpuJob, GpuJobEnd, Scope, Slice, StringId, ThreadId, Time, TrackId, TrackKind,
 };
 use syscollect_playback::Rows;
 use syscollect_records::RecordKind;
@@ -73,8 +73,7 @@ impl Order {
 pub(crate) struct GpuState {
     pub(super) jobs: Jobs<Key, Detail, Time>,
     queues: FxHashMap<StringId, Queue>,
-    /// Waits for fences that are open, by thread.
-    pub(super) waits: FxHashMap<ThreadId, (TrackId, u32)>,
+    pub(super) waits: Waits,
     /// Commands by virtual device and queue, on kernels that do not number them.
     pub(super) orders: FxHashMap<u64, Order>,
     /// Frames by CRTC.
@@ -184,15 +183,7 @@ impl<E: Exporter> Player<'_, E> {
         for (_, job) in self.gpu.jobs.finish() {
             self.job(job, GpuJobEnd::Unfinished)?;
         }
-        let mut waits: Vec<_> = self.gpu.waits.drain().map(|(_, wait)| wait).collect();
-        waits.sort_unstable();
-        for (track, open) in waits {
-            for _ in 0..open {
-                let more = SliceMore { unfinished: true, ..SliceMore::default() };
-                self.emit(&Event::SliceMore(track, more))?;
-                self.emit(&Event::SliceEnd(track))?;
-            }
-        }
+        self.close_waits()?;
         let mut frames: Vec<_> = self.gpu.frames.drain().map(|(_, track)| track).collect();
         frames.sort_unstable();
         frames.into_iter().try_for_each(|track| self.emit(&Event::SliceEnd(track)))
