@@ -2,8 +2,9 @@
 //!
 //! **Duties.** Generated files (`layouts`, `bpf`) and their freshness, the
 //! whole check (`ci`), the viewers' engines as judges of exported files
-//! (`viewers`), the tests that need root (`privileged`), the comparison with
-//! other tracers (`bench`), and the load programs that both record.
+//! (`viewers`), the tests that need root (`privileged`), parts of what these
+//! recorded as files for tests (`cut`), the comparison with other tracers
+//! (`bench`), and the load programs that both record.
 //!
 //! **Non-goals.** Nothing here is part of the product; a user of syscollect
 //! never needs this crate, nor clang.
@@ -11,6 +12,7 @@
 mod bench;
 mod bpf;
 mod ci;
+mod cut;
 mod engine;
 mod layouts;
 mod privileged;
@@ -55,6 +57,8 @@ enum Command {
     Viewers,
     /// Check the Windows program: its types, and where the tools are there, its link and its layouts.
     Windows,
+    /// Cut a recording of GPUs to what a test needs: some records, and the names of their threads.
+    Cut(cut::Arguments),
     /// The tests that need root and a real kernel.
     Privileged(privileged::Arguments),
     /// Record on other kernels, each in an emulated virtual machine.
@@ -75,6 +79,7 @@ fn main() -> ExitCode {
         Command::Tidy => tidy::run(),
         Command::Viewers => viewers::run(),
         Command::Windows => windows::run(),
+        Command::Cut(arguments) => cut::run(&arguments),
         Command::Privileged(arguments) => privileged::run(&arguments),
         Command::Vm(arguments) => vm::run(&arguments),
         Command::Bench { pairs } => bench::run(pairs),
