@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
 use syscollect_model::{Event, Exporter, GpuJobEnd, Loss, RecorderSummary, SessionInfo, Tables, Time};
 use syscollect_playback::Recording;
-use syscollect_store::CaptureReader;
+use syscollect_store::{CaptureReader, LaneKind};
 
 use super::context::{Context, finish, number, text};
 use crate::report::Outcome;
@@ -50,22 +50,43 @@ pub(crate) fn virtio(context: &Context) -> Result<Outcome> {
     // It flips until its input ends.
     let flipping = format!("sleep 5 | modetest -M virtio_gpu -v -s {mode}");
     let said = context.run(&["record", "-o", text(&capture)?, "--gpu", "--", "/bin/sh", "-c", &flipping])?;
-    let (truth, said) = (truth.counts(), said.stderr);
+    let (truth, said) = (truth.events(), said.stderr);
     let (seen, truth) = (Seen::of(&capture)?, truth?);
     let jobs = seen.jobs("virtio_gpu");
-    let count = |name: &str| truth.get(name).copied().unwrap_or(0);
+    let count = |name: &str| truth.iter().filter(|event| event.name == name).count() as u64;
     let (queued, answered) = (count("virtio_gpu_cmd_queue"), count("virtio_gpu_cmd_response"));
     ensure!(queued > 0 && queued == answered, "ftrace saw {queued} commands and {answered} answers\n{said}");
     ensure!(jobs.finished == queued, "{} commands were answered, not {queued}: {seen:?}", jobs.finished);
     ensure!(jobs.others == 0, "{} commands were not answered: {seen:?}", jobs.others);
     let flips = count("drm_vblank_event_delivered");
     ensure!(flips > 0 && seen.flips == flips, "{} flips, not {flips}: {seen:?}\n{said}", seen.flips);
-    // They come before and after the recording, too, where a kernel has them for virtual GPUs.
-    let (blanks, all) = (seen.blanks, count("drm_vblank_event"));
-    ensure!(blanks <= all && (blanks == 0) == (all == 0), "{blanks} vertical blanks of {all}: {seen:?}");
+    let blanks = blanks(&seen, &truth)?;
     Ok(Outcome::Passed(format!(
-        "{queued} of {queued} commands answered, {flips} of {flips} flips, as ftrace counts; {blanks} vertical blanks"
+        "{queued} of {queued} commands answered, {flips} of {flips} flips, {blanks}, as ftrace tells"
     )))
+}
+
+/// Vertical blanks come before and after the recording, too: in between each was recorded once, in its order.
+fn blanks(seen: &Seen, truth: &[Told]) -> Result<String> {
+    let truth = truth.iter().filter(|event| event.name == "drm_vblank_event");
+    let truth: Vec<_> =
+        truth.map(|event| Ok((event.ticks, (event.number("crtc")?, event.number("seq")?)))).collect::<Result<_>>()?;
+    let Some((first, last)) = seen.blanks.first().zip(seen.blanks.last()) else {
+        ensure!(truth.is_empty(), "no vertical blank of {} was recorded: {seen:?}", truth.len());
+        return Ok("no vertical blanks: this kernel has none for virtual GPUs".to_owned());
+    };
+    let place = |blank| truth.iter().position(|(_, told)| told == blank);
+    let between = place(first).zip(place(last)).and_then(|(first, last)| truth.get(first..=last));
+    let between = between.with_context(|| format!("ftrace has no {first:?} or {last:?}: {truth:?}"))?;
+    let recorded = || seen.blanks.iter();
+    ensure!(between.iter().map(|(_, told)| told).eq(recorded()), "{:?} are not {between:?}", seen.blanks);
+    // By the time stamp counter none is missing at either end of what was recorded.
+    let (begin, end) = seen.span.context("the capture has no records of tracepoints")?;
+    let during = truth.iter().filter(|(ticks, told)| (begin..end).contains(ticks) && recorded().all(|one| one != told));
+    let missing: Vec<_> = during.collect();
+    ensure!(missing.is_empty(), "vertical blanks of the recording's time that it lacks: {missing:?}");
+    let (count, all) = (between.len(), truth.len());
+    Ok(format!("{count} of {count} vertical blanks while it recorded (of {all} with those before and after)"))
 }
 
 /// Jobs of the DRM scheduler, driven by a module of these tests: all of them, the waits, and the one given up.
@@ -112,6 +133,7 @@ impl Ftrace {
         let trace = Self(PathBuf::from(folder));
         fs::create_dir(&trace.0).with_context(|| format!("cannot make {}", trace.0.display()))?;
         trace.set("buffer_size_kb", "16384")?;
+        trace.set("trace_clock", "x86-tsc")?;
         systems.iter().try_for_each(|system| trace.set(&format!("events/{system}/enable"), "1"))?;
         Ok(trace)
     }
@@ -121,17 +143,36 @@ impl Ftrace {
         fs::write(&file, value).with_context(|| format!("cannot write {}", file.display()))
     }
 
-    /// Events by name.
-    fn counts(self) -> Result<BTreeMap<String, u64>> {
+    /// What it recorded, in order of time.
+    fn events(self) -> Result<Vec<Told>> {
         self.set("tracing_on", "0")?;
         let text = fs::read_to_string(self.0.join("trace")).context("cannot read what ftrace recorded")?;
-        let mut counts = BTreeMap::new();
-        // A line like `modetest-72 [000] d.h. 12.345678: drm_vblank_event: crtc=0`.
-        for line in text.lines().filter(|line| !line.starts_with('#')) {
-            let name = line.split(": ").nth(1).unwrap_or_default();
-            *counts.entry(name.trim().to_owned()).or_default() += 1;
-        }
-        Ok(counts)
+        Ok(text.lines().filter_map(Told::parse).collect())
+    }
+}
+
+/// An event as ftrace tells it.
+#[derive(Debug, PartialEq)]
+struct Told {
+    /// Of the time stamp counter.
+    ticks: u64,
+    name: String,
+    fields: String,
+}
+
+impl Told {
+    /// Of a line like `modetest-72 [000] d.h. 8812345678: drm_vblank_event: crtc=0, seq=7`.
+    fn parse(line: &str) -> Option<Self> {
+        let (before, rest) = line.split_once(": ")?;
+        let ticks = before.rsplit(' ').next()?.parse().ok()?;
+        let (name, fields) = rest.split_once(": ")?;
+        Some(Self { ticks, name: name.trim().to_owned(), fields: fields.to_owned() })
+    }
+
+    fn number(&self, field: &str) -> Result<u64> {
+        let mut fields = self.fields.split(", ").filter_map(|text| text.split_once('='));
+        let value = fields.find(|(name, _)| *name == field).and_then(|(_, value)| value.parse().ok());
+        value.with_context(|| format!("no number {field} in {self:?}"))
     }
 }
 
@@ -158,8 +199,11 @@ struct Seen {
     /// By the name of their queue.
     queues: BTreeMap<String, Jobs>,
     waits: u64,
-    blanks: u64,
+    /// CRTC and number of each vertical blank.
+    blanks: Vec<(u64, u64)>,
     flips: u64,
+    /// Ticks of the first and the last record.
+    span: Option<(u64, u64)>,
     /// What the recorder says of itself: shown where a test fails.
     said: Vec<String>,
 }
@@ -177,7 +221,14 @@ struct Jobs {
 impl Seen {
     fn of(capture: &Path) -> Result<Self> {
         let mut seen = Self::default();
-        Session::open(CaptureReader::open(capture)?)?.play(&mut seen)?;
+        let reader = CaptureReader::open(capture)?;
+        let lanes = reader.lanes().into_iter().filter(|lane| lane.kind == LaneKind::Tracepoint);
+        let chunks = lanes.flat_map(|lane| reader.chunks(lane));
+        seen.span = chunks.fold(None, |span: Option<(u64, u64)>, chunk| {
+            let (first, last) = span.unwrap_or((u64::MAX, 0));
+            Some((first.min(chunk.first.0), last.max(chunk.last.0)))
+        });
+        Session::open(reader)?.play(&mut seen)?;
         Ok(seen)
     }
 
@@ -222,9 +273,13 @@ impl Exporter for Seen {
                 let took = job.began().map_or(0, |began| now.0.saturating_sub(began.0));
                 jobs.long += u64::from(took > PATIENCE_NS);
             }
-            Event::SliceBegin(_, slice) => match tables.strings.get(slice.name) {
+            Event::SliceBegin(track, slice) => match tables.strings.get(slice.name) {
                 "waits for a fence" => self.waits += 1,
-                "vblank" => self.blanks += 1,
+                "vblank" => {
+                    let crtc = tables.strings.get(tables.track(*track).name).rsplit(' ').next();
+                    let crtc = crtc.and_then(|crtc| crtc.parse().ok());
+                    self.blanks.push((crtc.unwrap_or(u64::MAX), slice.number.unwrap_or(0)));
+                }
                 "flip" => self.flips += 1,
                 _ => {}
             },
@@ -241,5 +296,20 @@ impl Exporter for Seen {
             self.said.push(format!("{written:?} records of tracepoints"));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Told;
+
+    #[test]
+    fn a_line_of_ftrace_is_an_event_with_ticks_and_numbers() {
+        let line = "          <idle>-0       [001] d.h1. 8812345678: drm_vblank_event: crtc=1, seq=7, high-prec=false";
+        let told = Told::parse(line).unwrap();
+        assert_eq!((told.ticks, told.name.as_str()), (8_812_345_678, "drm_vblank_event"));
+        assert_eq!((told.number("crtc").unwrap(), told.number("seq").unwrap()), (1, 7));
+        assert!(told.number("time").is_err());
+        assert_eq!(Told::parse("# entries-in-buffer/entries-written: 2/2   #P:2"), None);
     }
 }
