@@ -24,7 +24,8 @@ impl<E: Exporter> Player<'_, E> {
         }
         self.gpu.frames.insert((crtc, kind), track);
         let mut slice = Slice::named(self.tables.strings.intern(kind));
-        slice.number = reading.number("seq");
+        // Where a driver has no vertical blanks for its displays, flips are told with 0.
+        slice.number = reading.number("seq").filter(|number| *number > 0);
         self.emit(&Event::SliceBegin(track, slice))
     }
 }
