@@ -23,6 +23,7 @@ enum record_kind {
 	KIND_PROBE = 18,
 	KIND_RING = 19,
 	KIND_TRACEPOINT = 20,
+	KIND_GPU_FAILURE = 21,
 };
 
 #define SCHED_PREEMPTED 1
@@ -44,6 +45,8 @@ enum record_kind {
 #define STATISTIC_CROSS_CHECKED 6
 #define STATISTIC_CROSS_DIFFERENT 7
 #define STATISTIC_USER_UNREADABLE 8
+#define GPU_FAILURE_FENCE 0
+#define GPU_FAILURE_SCHEDULER 1
 #define LANE_HEADER_SIZE 4096
 #define LANE_SLACK 4096
 #define MAX_FRAMES 127
@@ -179,6 +182,32 @@ _Static_assert(__builtin_offsetof(struct TracepointRecord, bytes) == 20, "Tracep
 _Static_assert(__builtin_offsetof(struct TracepointRecord, interrupt) == 22, "TracepointRecord.interrupt");
 _Static_assert(__builtin_offsetof(struct TracepointRecord, cpu) == 24, "TracepointRecord.cpu");
 _Static_assert(__builtin_offsetof(struct TracepointRecord, reserved) == 28, "TracepointRecord.reserved");
+
+struct GpuFailureRecord {
+	__u64 stamp;
+	__u32 tid;
+	__u32 tgid;
+	__s32 error;
+	__u16 bytes;
+	__u16 told_by;
+	__u32 cpu;
+	__u32 reserved;
+	__u64 fence;
+	__u64 context;
+	__u64 sequence;
+};
+_Static_assert(sizeof(struct GpuFailureRecord) == 56, "size of GpuFailureRecord");
+_Static_assert(__builtin_offsetof(struct GpuFailureRecord, stamp) == 0, "GpuFailureRecord.stamp");
+_Static_assert(__builtin_offsetof(struct GpuFailureRecord, tid) == 8, "GpuFailureRecord.tid");
+_Static_assert(__builtin_offsetof(struct GpuFailureRecord, tgid) == 12, "GpuFailureRecord.tgid");
+_Static_assert(__builtin_offsetof(struct GpuFailureRecord, error) == 16, "GpuFailureRecord.error");
+_Static_assert(__builtin_offsetof(struct GpuFailureRecord, bytes) == 20, "GpuFailureRecord.bytes");
+_Static_assert(__builtin_offsetof(struct GpuFailureRecord, told_by) == 22, "GpuFailureRecord.told_by");
+_Static_assert(__builtin_offsetof(struct GpuFailureRecord, cpu) == 24, "GpuFailureRecord.cpu");
+_Static_assert(__builtin_offsetof(struct GpuFailureRecord, reserved) == 28, "GpuFailureRecord.reserved");
+_Static_assert(__builtin_offsetof(struct GpuFailureRecord, fence) == 32, "GpuFailureRecord.fence");
+_Static_assert(__builtin_offsetof(struct GpuFailureRecord, context) == 40, "GpuFailureRecord.context");
+_Static_assert(__builtin_offsetof(struct GpuFailureRecord, sequence) == 48, "GpuFailureRecord.sequence");
 
 struct RingRecord {
 	__u64 stamp;

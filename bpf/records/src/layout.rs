@@ -1,9 +1,9 @@
 //! The tables from which `cargo xtask layouts` writes `bpf/include/records.h`.
 
 use crate::{
-    CounterRecord, LANE_HEADER_SIZE, LANE_SLACK, LaneHeader, MAX_FRAMES, ProbeRecord, RingRecord, SampleRecord,
-    SchedRecord, SchedStackRecord, StackHeader, TaskRecord, TracepointRecord, sched_flags, stack_id, stack_space,
-    statistic, task_state,
+    CounterRecord, GpuFailureRecord, LANE_HEADER_SIZE, LANE_SLACK, LaneHeader, MAX_FRAMES, ProbeRecord, RingRecord,
+    SampleRecord, SchedRecord, SchedStackRecord, StackHeader, TaskRecord, TracepointRecord, gpu_failure, sched_flags,
+    stack_id, stack_space, statistic, task_state,
 };
 
 /// One field of a [`StructLayout`].
@@ -38,6 +38,7 @@ pub const LAYOUTS: &[StructLayout] = &[
     CounterRecord::LAYOUT,
     ProbeRecord::LAYOUT,
     TracepointRecord::LAYOUT,
+    GpuFailureRecord::LAYOUT,
     RingRecord::LAYOUT,
     LaneHeader::LAYOUT,
 ];
@@ -63,6 +64,8 @@ pub const CONSTANTS: &[(&str, u64)] = &[
     ("STATISTIC_CROSS_CHECKED", statistic::CROSS_CHECKED as u64),
     ("STATISTIC_CROSS_DIFFERENT", statistic::CROSS_DIFFERENT as u64),
     ("STATISTIC_USER_UNREADABLE", statistic::USER_UNREADABLE as u64),
+    ("GPU_FAILURE_FENCE", gpu_failure::FENCE as u64),
+    ("GPU_FAILURE_SCHEDULER", gpu_failure::SCHEDULER as u64),
     ("LANE_HEADER_SIZE", LANE_HEADER_SIZE as u64),
     ("LANE_SLACK", LANE_SLACK as u64),
     ("MAX_FRAMES", MAX_FRAMES as u64),

@@ -70,6 +70,8 @@ pub enum RecordKind {
     Ring = 19,
     /// A kernel tracepoint that the kernel describes itself ([`TracepointRecord`]).
     Tracepoint = 20,
+    /// Work of a GPU ended with an error ([`GpuFailureRecord`]).
+    GpuFailure = 21,
 }
 
 impl RecordKind {
@@ -92,6 +94,7 @@ impl RecordKind {
         (Self::Probe, "probe"),
         (Self::Ring, "ring"),
         (Self::Tracepoint, "tracepoint"),
+        (Self::GpuFailure, "gpu_failure"),
     ];
 
     /// The kind of that number, if it is known to this version.
@@ -415,6 +418,45 @@ record! {
         /// 0.
         reserved: u32 as "__u32 reserved",
     }
+}
+
+record! {
+    /// A fence is signaled with an error, or the DRM scheduler takes a job for done whose fence was: the
+    /// tracepoint's own record, which says nothing of it, follows on the same CPU.
+    ///
+    /// Lies among [`TracepointRecord`]s and says its size at the same place, so that who does not know it finds the next.
+    GpuFailureRecord, 56 {
+        /// Ticks and kind.
+        stamp: Stamp as "__u64 stamp",
+        /// The thread that was current, in the initial pid namespace.
+        tid: u32 as "__u32 tid",
+        /// Its process.
+        tgid: u32 as "__u32 tgid",
+        /// The error, a negative error number of the kernel.
+        error: i32 as "__s32 error",
+        /// Bytes from `fence` on.
+        bytes: u16 as "__u16 bytes",
+        /// Who tells it, one of [`gpu_failure`].
+        told_by: u16 as "__u16 told_by",
+        /// The CPU.
+        cpu: u32 as "__u32 cpu",
+        /// 0.
+        reserved: u32 as "__u32 reserved",
+        /// Where the fence lies in the kernel; a job's own fence, which says that it is finished.
+        fence: u64 as "__u64 fence",
+        /// The fence's context.
+        context: u64 as "__u64 context",
+        /// Its number within the context.
+        sequence: u64 as "__u64 sequence",
+    }
+}
+
+/// Who tells a failure: [`GpuFailureRecord::told_by`].
+pub mod gpu_failure {
+    /// The fence, which is being signaled.
+    pub const FENCE: u16 = 0;
+    /// The DRM scheduler, for which the job is done.
+    pub const SCHEDULER: u16 = 1;
 }
 
 record! {

@@ -1,9 +1,10 @@
-//! Finds a type in the kernel's BTF by name.
+//! Finds a type in the kernel's BTF by name, and where a structure's members lie.
 //!
-//! The format is that of Documentation/bpf/btf.rst. Only ids are looked for
-//! here; loading the real programs is aya's.
+//! The format is that of Documentation/bpf/btf.rst; loading the programs whose
+//! types the compiler knows is aya's.
 
 use std::io;
+use std::path::Path;
 
 /// Kind of a type definition.
 pub(super) const TYPEDEF: u32 = 8;
@@ -13,6 +14,9 @@ pub(super) const FUNCTION: u32 = 12;
 pub(crate) const VARIABLE: u32 = 14;
 
 const MAGIC: u16 = 0xeb9f;
+
+/// Kind of a structure.
+const STRUCTURE: u32 = 4;
 
 /// The id of a type of the running kernel.
 ///
@@ -26,29 +30,108 @@ pub(crate) fn id_in_kernel(name: &str, kind: u32) -> io::Result<u32> {
 
 /// The id of the first type of that name and kind.
 fn find(btf: &[u8], name: &str, kind: u32) -> Option<u32> {
-    let word = |at: usize| Some(u32::from_ne_bytes(btf.get(at..at + 4)?.try_into().ok()?));
-    if u16::from_ne_bytes(btf.get(..2)?.try_into().ok()?) != MAGIC {
-        return None;
-    }
-    let header = word(4)? as usize;
-    let types_at = header + word(8)? as usize;
-    let types_end = types_at + word(12)? as usize;
-    let strings = btf.get(header + word(16)? as usize..)?;
-    let has_name = |offset: u32| {
-        let text = strings.get(offset as usize..);
-        text.and_then(|text| text.strip_prefix(name.as_bytes())).is_some_and(|rest| rest.first() == Some(&0))
+    let btf = Btf::new(btf, &[])?;
+    let place = btf.types().position(|found| found.kind == kind && btf.text(found.name) == Some(name.as_bytes()))?;
+    // Type 0 is void, which nobody describes.
+    Some(place as u32 + 1)
+}
+
+/// Bytes from a structure's start to members of it, in the kernel or in a module of it (5.11), on
+/// the machine whose /sys lies below `root`.
+///
+/// # Errors
+///
+/// `NotFound` when there is no BTF, no such structure, or a member is missing, else what reading said.
+pub(crate) fn offsets<const N: usize>(
+    root: &Path,
+    module: Option<&str>,
+    structure: &str,
+    members: [&str; N],
+) -> io::Result<[u32; N]> {
+    let read = |name: &str| std::fs::read(root.join("sys/kernel/btf").join(name));
+    let kernel = read("vmlinux")?;
+    let found = match module {
+        None => members_of(&kernel, None, structure, members),
+        Some(module) => members_of(&kernel, Some(&read(module)?), structure, members),
     };
-    let (mut at, mut id) = (types_at, 1);
-    while at < types_end {
-        let (name_offset, info) = (word(at)?, word(at + 4)?);
-        let (found, members) = (info >> 24 & 0x1f, (info & 0xffff) as usize);
-        if found == kind && has_name(name_offset) {
-            return Some(id);
+    found.ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+fn members_of<const N: usize>(
+    kernel: &[u8],
+    module: Option<&[u8]>,
+    structure: &str,
+    members: [&str; N],
+) -> Option<[u32; N]> {
+    let kernel = Btf::new(kernel, &[])?;
+    // A module's texts go on where the kernel's end, and many of its names are the kernel's.
+    let btf = module.map_or(Some(kernel), |module| Btf::new(module, kernel.strings))?;
+    let is_wanted = |found: &Type<'_>| found.kind == STRUCTURE && btf.text(found.name) == Some(structure.as_bytes());
+    let found = btf.types().find(is_wanted)?;
+    let mut offsets = [None; N];
+    for member in found.behind.chunks_exact(12) {
+        let (name, bits) = (btf.text(word(member, 0)?)?, word(member, 8)?);
+        if let Some(index) = members.iter().position(|wanted| wanted.as_bytes() == name) {
+            // Where the structure has bit fields, the upper byte is their size.
+            offsets[index] = Some(if found.has_bit_fields { bits & 0xff_ffff } else { bits } / 8);
         }
-        at += 12 + bytes_behind(found, members)?;
-        id += 1;
     }
-    None
+    // All or none.
+    offsets.iter().all(Option::is_some).then(|| offsets.map(Option::unwrap_or_default))
+}
+
+/// The types of the kernel, or those that a module adds.
+#[derive(Clone, Copy)]
+struct Btf<'a> {
+    types: &'a [u8],
+    strings: &'a [u8],
+    /// What comes before `strings`.
+    strings_before: &'a [u8],
+}
+
+/// A type as it lies there.
+struct Type<'a> {
+    kind: u32,
+    name: u32,
+    has_bit_fields: bool,
+    behind: &'a [u8],
+}
+
+impl<'a> Btf<'a> {
+    fn new(bytes: &'a [u8], strings_before: &'a [u8]) -> Option<Self> {
+        let word = |at: usize| word(bytes, at).map(|word| word as usize);
+        if u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?) != MAGIC {
+            return None;
+        }
+        let header = word(4)?;
+        let part = |at: usize| bytes.get(header + word(at)?..)?.get(..word(at + 4)?);
+        Some(Self { types: part(8)?, strings: part(16)?, strings_before })
+    }
+
+    fn text(&self, offset: u32) -> Option<&'a [u8]> {
+        let offset = offset as usize;
+        let texts = match offset.checked_sub(self.strings_before.len()) {
+            Some(offset) => self.strings.get(offset..)?,
+            None => self.strings_before.get(offset..)?,
+        };
+        texts.split(|byte| *byte == 0).next()
+    }
+
+    /// In order of their ids; ends at a kind that is not known.
+    fn types(&self) -> impl Iterator<Item = Type<'a>> + use<'a> {
+        let mut rest = self.types;
+        std::iter::from_fn(move || {
+            let (name, info) = (word(rest, 0)?, word(rest, 4)?);
+            let (kind, members) = (info >> 24 & 0x1f, (info & 0xffff) as usize);
+            let behind = rest.get(12..12 + bytes_behind(kind, members)?)?;
+            rest = &rest[12 + behind.len()..];
+            Some(Type { kind, name, has_bit_fields: info >> 31 == 1, behind })
+        })
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
 /// Bytes that follow a type of this kind; `None` for kinds that are not known.
@@ -69,7 +152,7 @@ fn bytes_behind(kind: u32, members: usize) -> Option<usize> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     /// BTF with the given types: name, kind, members, bytes behind.
@@ -111,6 +194,39 @@ mod tests {
         let bytes = btf(&[("int", 1, 0, 4), ("last", 12, 0, 0)]);
         for length in 0..bytes.len() {
             assert_eq!(find(&bytes[..length], "last", FUNCTION), None, "{length}");
+        }
+    }
+
+    /// BTF with one structure; members by the place of their names, and their bits.
+    pub(crate) fn structure(strings: &str, name: u32, has_bit_fields: bool, members: &[(u32, u32)]) -> Vec<u8> {
+        let info = u32::from(has_bit_fields) << 31 | STRUCTURE << 24 | members.len() as u32;
+        let mut words = vec![24, 0, 12 + 12 * members.len() as u32];
+        words.extend([words[2], strings.len() as u32, name, info, 0]);
+        members.iter().for_each(|(name, bits)| words.extend([*name, 0, *bits]));
+        let words = words.into_iter().flat_map(u32::to_ne_bytes);
+        MAGIC.to_ne_bytes().into_iter().chain([1, 0]).chain(words).chain(strings.bytes()).collect()
+    }
+
+    #[test]
+    fn members_lie_where_the_kernel_says_also_beside_bit_fields() {
+        let strings = "\0fence\0error\0seqno\0";
+        let plain = structure(strings, 1, false, &[(13, 64), (7, 128)]);
+        assert_eq!(members_of(&plain, None, "fence", ["error", "seqno"]), Some([16, 8]));
+        assert_eq!(members_of(&plain, None, "fence", ["error", "parent"]), None, "all or none");
+        assert_eq!(members_of(&plain, None, "error", ["seqno"]), None, "a member is no structure");
+        let bits = structure(strings, 1, true, &[(13, 3 << 24 | 64), (7, 128)]);
+        assert_eq!(members_of(&bits, None, "fence", ["error", "seqno"]), Some([16, 8]));
+    }
+
+    #[test]
+    fn a_modules_structure_is_named_by_the_kernels_texts_and_its_own() {
+        let kernel = structure("\0parent\0", 1, false, &[]);
+        let module = structure("\0job\0finished\0", 8 + 1, false, &[(8 + 5, 512), (1, 1024)]);
+        assert_eq!(members_of(&kernel, Some(&module), "job", ["finished", "parent"]), Some([64, 128]));
+        assert_eq!(members_of(&kernel, None, "job", ["finished"]), None);
+        for length in 0..module.len() {
+            let cut = &module[..length];
+            assert_eq!(members_of(&kernel, Some(cut), "job", ["finished", "parent"]), None, "{length}");
         }
     }
 

@@ -4,12 +4,13 @@ use std::io;
 
 use super::machine::Machine;
 use super::{AS_ROOT, Capability, describe, is_forbidden};
-use crate::tracepoints::{GPU, Offers, offered_below};
+use crate::tracepoints::{FailureLayout, GPU, NO_FENCES, NO_JOBS, Offers, offered_below};
 
 /// Whether tracepoints can be read about, and which of GPU drivers there are.
 pub(super) fn gpu(machine: &Machine) -> Vec<Capability> {
     let offers = offered_below(&machine.path(""), GPU);
-    vec![tracefs(offers.as_ref()), events(offers.as_ref())]
+    let layout = FailureLayout::below(&machine.path(""));
+    vec![tracefs(offers.as_ref()), events(offers.as_ref()), failures(layout.as_ref(), offers.as_ref().ok())]
 }
 
 fn tracefs(offers: Result<&Offers, &io::Error>) -> Capability {
@@ -47,4 +48,19 @@ fn events(offers: Result<&Offers, &io::Error>) -> Capability {
         return Capability::no(NAME, why);
     }
     Capability::yes(NAME, format!("tracepoints for --gpu: {}", words.join(", ")))
+}
+
+fn failures(layout: Result<&FailureLayout, &io::Error>, offers: Option<&Offers>) -> Capability {
+    const NAME: &str = "gpu_failures";
+    let has_scheduler =
+        || offers.is_some_and(|offers| offers.offers.iter().any(|offer| offer.system == "gpu_scheduler"));
+    match layout {
+        Ok(layout) if layout.knows_jobs() => {
+            Capability::yes(NAME, "fences and jobs of the DRM scheduler tell their errors")
+        }
+        // Without the module there are no such jobs.
+        Ok(_) if has_scheduler() => Capability::no(NAME, NO_JOBS),
+        Ok(_) => Capability::yes(NAME, "fences tell their errors"),
+        Err(_) => Capability::no(NAME, NO_FENCES),
+    }
 }

@@ -2,12 +2,14 @@
 //!
 //! **Duties.** Finding what this kernel offers of the tracepoints that are
 //! wanted ([`offer`]), each with its [`format`](mod@format); attaching a program to each
-//! that copies its record; draining the records into chunks of
+//! that copies its record, and to the ends of work one that tells its
+//! [failures]; draining the records into chunks of
 //! [`LaneKind::Tracepoint`](syscollect_store::LaneKind::Tracepoint).
 //!
 //! **Non-goals.** What records mean: names and places of fields change between
 //! kernels, so they are kept in the capture and read by `syscollect-merge`.
 
+mod failures;
 mod format;
 mod interrupts;
 mod object;
@@ -15,6 +17,7 @@ mod offer;
 mod source;
 mod wanted;
 
+pub(crate) use failures::{Layout as FailureLayout, NO_FENCES, NO_JOBS};
 pub(crate) use offer::{Offers, offered_below};
 pub(crate) use source::{Setup, TracepointSource};
 pub(crate) use wanted::GPU;

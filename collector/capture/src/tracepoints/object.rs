@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 
+use super::failures::Failures;
 use super::format::Format;
 use super::interrupts::PreemptCount;
 use super::offer::Offer;
@@ -38,6 +39,7 @@ pub(super) struct Attached {
     object: KernelObject,
     settings: Settings,
     way: PreemptCount,
+    failures: Failures,
     events: Vec<OwnedFd>,
     programs: Vec<OwnedFd>,
 }
@@ -49,7 +51,10 @@ impl Attached {
         for way in PreemptCount::ways() {
             let object = object(settings, way, 0, 8, shared)?;
             match object.load(PROGRAM, KIND) {
-                Ok(_) => return Ok(Self { object, settings, way, events: Vec::new(), programs: Vec::new() }),
+                Ok(_) => {
+                    let failures = Failures::default();
+                    return Ok(Self { object, settings, way, failures, events: Vec::new(), programs: Vec::new() });
+                }
                 Err(error) => refused = Some(error),
             }
         }
@@ -61,8 +66,19 @@ impl Attached {
         self.way != PreemptCount::Unknown
     }
 
-    /// Attaches to a tracepoint; its records carry this number.
-    pub(super) fn attach(&mut self, number: u32, offer: &Offer, shared: &SharedMaps) -> Result<(), CaptureError> {
+    /// Attaches what tells which of the work failed; has to come before the tracepoints that tell of its end.
+    pub(super) fn attach_failures(
+        &mut self,
+        offers: &[Offer],
+        shared: &SharedMaps,
+        missing: &mut Vec<String>,
+    ) -> Result<(), CaptureError> {
+        self.failures = Failures::attach(offers, self.settings.tsc, &self.maps(shared)?, missing);
+        Ok(())
+    }
+
+    /// The maps of this object, and those of the main one.
+    fn maps(&self, shared: &SharedMaps) -> Result<SharedMaps, CaptureError> {
         let mut maps = HashMap::new();
         let own = ["tracepoint_cpus", "tracepoint_rings"];
         for name in own {
@@ -71,6 +87,12 @@ impl Attached {
         for (name, map) in shared {
             maps.insert(name.clone(), held(map.try_clone())?);
         }
+        Ok(maps)
+    }
+
+    /// Attaches to a tracepoint; its records carry this number.
+    pub(super) fn attach(&mut self, number: u32, offer: &Offer, shared: &SharedMaps) -> Result<(), CaptureError> {
+        let maps = self.maps(shared)?;
         let object = object(self.settings, self.way, number, kept_bytes(&offer.format), &maps)?;
         let program = object.load(PROGRAM, KIND)?;
         let event = bpf_calls::open_tracepoint(offer.format.id)
@@ -97,6 +119,12 @@ impl Attached {
     /// Detaches everything.
     pub(super) fn detach(&mut self) {
         self.events.clear();
+        self.failures.detach();
+    }
+
+    /// Ends of work that were not looked at for a failure, because a program was running.
+    pub(super) fn failures_skipped(&self) -> u64 {
+        self.failures.skipped()
     }
 
     /// Events that the kernel left out because a program was running.

@@ -65,6 +65,7 @@ impl TracepointSource {
                     .to_owned(),
             );
         }
+        attached.attach_failures(&offers.offers, setup.shared, &mut missing)?;
         let mut definitions = Vec::new();
         for (number, offer) in (0..).zip(&offers.offers) {
             match attached.attach(number, offer, setup.shared) {
@@ -121,6 +122,8 @@ impl Source for TracepointSource {
     fn losses(&self) -> Vec<LaneLoss> {
         let mut losses: Vec<_> = self.counters.all().flat_map(|(cpu, counts)| losses_of(cpu, counts)).collect();
         losses.push(loss(None, LossCause::Nested, self.attached.skipped()));
+        let failures = loss(None, LossCause::Nested, self.attached.failures_skipped());
+        losses.push(LaneLoss { record: RecordKind::GpuFailure.name().to_owned(), ..failures });
         losses.retain(|loss| loss.count > 0);
         losses
     }
