@@ -48,7 +48,7 @@ fn busy_machine() -> Vec<u8> {
     machine.process(100, 1, "ping", &[]);
     machine.mapping(100, 0x40_0000, 0x41_0000, 0, "/bin/ping");
     machine.symbols(SymbolTable { path: "/bin/ping".into(), ..SymbolTable::default() });
-    let usage = CounterDefinition { counter: 1, name: "usage".into(), unit: "%".into(), cpu: None };
+    let usage = CounterDefinition { counter: 1, name: "usage".into(), unit: "%".into(), ..Default::default() };
     machine.counters(&[usage]);
     for round in 0..3u32 {
         let (us, pid) = (u64::from(round) * 100 + 10, 200 + round);

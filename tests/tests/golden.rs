@@ -223,8 +223,13 @@ fn stacks_have_names_and_inlined_frames_and_say_where_a_task_waits() {
 fn frequencies_migrations_and_counters_have_their_tracks() {
     let mut machine = FakeMachine::new(2);
     machine.process(100, 1, "burner", &[]);
-    let counter =
-        |counter, name: &str, unit: &str, cpu| CounterDefinition { counter, name: name.into(), unit: unit.into(), cpu };
+    let counter = |counter, name: &str, unit: &str, cpu| CounterDefinition {
+        counter,
+        name: name.into(),
+        unit: unit.into(),
+        cpu,
+        pid: None,
+    };
     machine.counters(&[counter(1, "usage", "%", Some(1)), counter(2, "memory free", "bytes", None)]);
     machine.sched(
         0,

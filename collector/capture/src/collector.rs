@@ -14,6 +14,7 @@ use syscollect_symbolize::HeldFiles;
 use crate::clock::ticks_now;
 use crate::ebpf::EbpfSource;
 use crate::error::CaptureError;
+use crate::gpu_clients::GpuClients;
 use crate::host::Host;
 use crate::notes::{Notes, definition_chunk};
 use crate::options::RecordOptions;
@@ -130,18 +131,14 @@ impl Collector {
             zones,
         };
         if options.gpu {
-            let setup = tracepoints::Setup {
-                clock: clock_source,
-                possible_cpus: setup.possible_cpus,
-                shared: setup.shared,
-                buffer: Arc::clone(&setup.buffer),
-            };
-            match TracepointSource::start(&setup, &online) {
-                Ok(gpu) => {
-                    missing.extend(gpu.missing().iter().cloned());
-                    sources.push(Box::new(gpu));
+            for (what, source) in start_gpu(&setup, &online) {
+                match source {
+                    Ok(source) => {
+                        missing.extend(source.missing().iter().cloned());
+                        sources.push(source);
+                    }
+                    Err(error) => missing.push(format!("{what} not recorded: {error}")),
                 }
-                Err(error) => missing.push(format!("GPU drivers are not recorded: {error}")),
             }
         }
         let mapped_files = match start_probes(setup, &online) {
@@ -297,6 +294,22 @@ fn start_probes(setup: Setup<'_>, online: &[u32]) -> Result<ProbeSource, Capture
     let mut probes = ProbeSource::start(setup, online)?;
     probes.attach(online)?;
     Ok(probes)
+}
+
+/// A source that may be refused.
+type Started = Result<Box<dyn Source>, CaptureError>;
+
+/// The sources of `--gpu`: what drivers do, and what processes have of them.
+fn start_gpu(setup: &Setup<'_>, online: &[u32]) -> [(&'static str, Started); 2] {
+    let of_drivers = tracepoints::Setup {
+        clock: setup.clock,
+        possible_cpus: setup.possible_cpus,
+        shared: setup.shared,
+        buffer: Arc::clone(&setup.buffer),
+    };
+    let drivers = TracepointSource::start(&of_drivers, online).map(|source| Box::new(source) as Box<dyn Source>);
+    let clients = GpuClients::start(Path::new("/"), setup.clock).map(|source| Box::new(source) as Box<dyn Source>);
+    [("GPU drivers are", drivers), ("GPU memory of processes is", clients)]
 }
 
 /// The next sleep, so that the fullest lane is found as full as wanted.

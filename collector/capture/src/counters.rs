@@ -58,6 +58,7 @@ impl Counters {
             name: name.to_owned(),
             unit: unit.to_owned(),
             cpu,
+            ..CounterDefinition::default()
         };
         let cpus = (0..self.cpus).map(|cpu| define(u64::from(cpu), "CPU usage", "%", Some(cpu)));
         let memory = define(MEMORY, "Memory used", "bytes", None);

@@ -44,6 +44,7 @@ mod collector;
 mod counters;
 mod ebpf;
 mod error;
+mod gpu_clients;
 mod host;
 mod lane;
 mod notes;

@@ -31,6 +31,7 @@
 //! # }
 //! ```
 
+mod counters;
 mod definitions;
 mod error;
 mod gpu;

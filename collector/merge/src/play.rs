@@ -1,5 +1,6 @@
 //! Records in, events out.
 
+use crate::counters::{CounterTable, ProcessCounters};
 use crate::gpu::play::GpuState;
 use crate::lane::{ChunkStart, LaneCursor, Record, Timed};
 use crate::losses::{GapCauses, Losses, lane_key};
@@ -20,7 +21,7 @@ use syscollect_model::{
 };
 use syscollect_playback::order::{Cursor, Merge};
 use syscollect_playback::{Output, Played, ThreadIds};
-use syscollect_records::{CounterRecord, RecordKind, SampleRecord, SchedRecord, sched_flags, stack_id, task_state};
+use syscollect_records::{RecordKind, SampleRecord, SchedRecord, sched_flags, stack_id, task_state};
 use syscollect_store::{Lane, LaneKind};
 
 /// Rows that playing adds for what nothing announced.
@@ -52,7 +53,8 @@ pub(crate) struct Player<'a, E> {
     output: Output<'a, E>,
     pub(crate) tables: &'a mut Tables,
     pub(crate) resolver: &'a mut Resolver,
-    counters: &'a FxHashMap<u64, TrackId>,
+    pub(crate) counters: &'a CounterTable,
+    pub(crate) process_counters: ProcessCounters,
     pub(crate) found: &'a mut Found,
     pub(crate) marked: &'a Marked,
     pub(crate) marks: Marks,
@@ -113,6 +115,7 @@ impl<'a, E: Exporter> Player<'a, E> {
             tables: &mut session.tables,
             resolver: &mut session.resolver,
             counters: &session.counters,
+            process_counters: ProcessCounters::default(),
             found: &mut session.found,
             marked,
             map,
@@ -448,20 +451,6 @@ impl<'a, E: Exporter> Player<'a, E> {
         let cpu = u32::from(self.lanes[lane].lane.cpu);
         let in_kernel = record.kernel_stack != stack_id::NONE;
         self.emit(&Event::Sample(Sample { cpu, thread, stack: stack.stack, in_kernel }))
-    }
-
-    fn counter(&mut self, lane: usize, record: &CounterRecord) -> Result<(), E::Error> {
-        let value = f64::from_bits(record.value);
-        match self.counters.get(&record.counter).copied().filter(|_| value.is_finite()) {
-            Some(track) => {
-                self.count(RecordKind::Counter);
-                self.emit(&Event::Counter(track, value))
-            }
-            None => {
-                self.unknown(lane);
-                Ok(())
-            }
-        }
     }
 }
 

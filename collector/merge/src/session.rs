@@ -1,6 +1,7 @@
 //! A capture opened for playing.
 
 use crate::MergeError;
+use crate::counters::CounterTable;
 use crate::definitions::{Definitions, LaneCount, clock_map, each_chunk, lanes_of, read_clock};
 use crate::gpu::record::TracepointTable;
 use crate::lane::{LaneCursor, Record, Timed};
@@ -16,12 +17,11 @@ use crate::zones::programs::Programs;
 use crate::zones::survey::{Survey, Surveyor};
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    AddressSpaces, ClockMap, Exporter, Loss, Mapping, RecorderSummary, Scope, SessionInfo, SymbolTable, Tables, Time,
-    Track, TrackId, TrackKind,
+    AddressSpaces, ClockMap, Exporter, Loss, Mapping, RecorderSummary, SessionInfo, SymbolTable, Tables, Time,
 };
 use syscollect_playback::order::Merge;
 use syscollect_playback::{ModuleKey, Played, Recording, UnresolvedModule};
-use syscollect_store::{CaptureReader, CounterDefinition, Lane, LaneKind};
+use syscollect_store::{CaptureReader, Lane, LaneKind};
 
 const DEFINITIONS: Lane = Lane { kind: LaneKind::Definition, cpu: 0 };
 
@@ -40,7 +40,7 @@ pub struct Session {
     /// Marked programs and probes.
     pub(crate) marked: Marked,
     /// Counter tracks by the number that records carry.
-    pub(crate) counters: FxHashMap<u64, TrackId>,
+    pub(crate) counters: CounterTable,
     /// What is known of losses without reading the events.
     pub(crate) known_losses: Losses,
     /// Records of definition lanes.
@@ -73,7 +73,7 @@ impl Session {
         opening.survey(&mut marked, &clock, (&spaces, &mut stacks), &tables);
         marked.survey.finish(&mut history, &mut tables);
         marked.survey.stacks.seal(spaces);
-        let counters = counter_tracks(&definitions.counters, &mut tables);
+        let counters = CounterTable::new(&definitions.counters, &mut tables);
         let mut resolver = Resolver::new(&definitions.info, stacks);
         resolver.add_names(definitions.symbols);
         let Opening { losses: known_losses, records: definition_records, .. } = opening;
@@ -314,16 +314,4 @@ fn add_mapping(
         }
         MappingRecord::Lost(_) | MappingRecord::Other => {}
     }
-}
-
-fn counter_tracks(definitions: &[CounterDefinition], tables: &mut Tables) -> FxHashMap<u64, TrackId> {
-    let mut tracks = FxHashMap::default();
-    for definition in definitions {
-        let name = tables.strings.intern(&definition.name);
-        let kind = TrackKind::Counter { unit: tables.strings.intern(&definition.unit) };
-        let scope = definition.cpu.map_or(Scope::Machine, Scope::Cpu);
-        // The definitions may be there twice; the number is what counts.
-        tracks.entry(definition.counter).or_insert_with(|| tables.add_track(Track { scope, name, kind }));
-    }
-    tracks
 }

@@ -32,6 +32,7 @@ impl<E: Exporter> Player<'_, E> {
             }
             Step::ProcessEnd(process) => {
                 self.close_process(process)?;
+                self.end_counters(process)?;
                 Event::ProcessEnd(process)
             }
             Step::ThreadStart(thread) => Event::ThreadStart(thread),

@@ -290,6 +290,9 @@ pub struct CounterDefinition {
     pub unit: String,
     /// Its CPU, if it belongs to one.
     pub cpu: Option<u32>,
+    /// The process that had this id when the counter's first record was made, if it belongs to one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
 }
 
 /// Losses of one lane for one cause, over the whole recording.

@@ -3,7 +3,7 @@
 //! **Duties.** [`record`]: the fields of a record by name, for their places
 //! change between kernels. [`jobs`]: jobs from their stages, told in any order,
 //! twice, or never. [`play`]: jobs on the rows of their queues. Which tracepoint
-//! tells which stage: [`fences`], [`scheduler`], [`drivers`]; [`frames`]. Who
+//! tells which stage: [`fences`], [`scheduler`], [`drivers`]; [`frames`], [`memory`]. Who
 //! waits for a fence, and who signaled it: [`waits`].
 //!
 //! What no rule here knows is shown as it is: an instant with its fields.
@@ -12,6 +12,7 @@ mod drivers;
 mod fences;
 mod frames;
 mod jobs;
+mod memory;
 pub(crate) mod play;
 pub(crate) mod record;
 mod scheduler;

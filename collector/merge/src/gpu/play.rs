@@ -107,6 +107,7 @@ impl<E: Exporter> Player<'_, E> {
             "gpu_scheduler" => self.scheduler(name, reading),
             "virtio_gpu" => self.virtio(name, reading),
             "i915" => self.i915(name, reading),
+            "gpu_mem" => self.memory_total(reading),
             "drm" if name == "drm_vblank_event" => self.crtc_frame("", "vblank", reading),
             "drm" if name == "drm_vblank_event_delivered" => self.crtc_frame(" flips", "flip", reading),
             _ => self.plain(reading),

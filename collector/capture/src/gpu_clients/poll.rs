@@ -1,0 +1,207 @@
+//! One look at all open GPUs after the other: what is found becomes definitions and records of counters.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use syscollect_model::Ticks;
+use syscollect_records::{CounterRecord, RecordKind, Stamp};
+use syscollect_store::CounterDefinition;
+
+use super::clients::{Clients, Part, Series};
+use super::fdinfo::{ClientUsage, Device};
+use super::scan::Scan;
+
+/// Descriptors of other processes that are looked at in one go: some milliseconds.
+const AT_ONCE: usize = 4096;
+/// Numbers of these counters begin behind those of the machine's.
+const FIRST_NUMBER: u64 = 1 << 32;
+
+/// The state between two looks.
+pub(super) struct Poll {
+    scan: Scan,
+    clients: Clients,
+    /// Whether all processes have been looked at once.
+    complete: bool,
+    /// Drivers of open GPUs that tell neither memory nor use.
+    silent: BTreeSet<String>,
+    damaged: usize,
+    reads: u64,
+}
+
+/// What came of a look.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) definitions: Vec<CounterDefinition>,
+    pub(super) records: Vec<CounterRecord>,
+}
+
+impl Poll {
+    pub(super) fn new(root: &Path) -> Self {
+        let mut scan = Scan::new(root);
+        scan.begin();
+        let (clients, silent) = (Clients::default(), BTreeSet::new());
+        Self { scan, clients, complete: false, silent, damaged: 0, reads: 0 }
+    }
+
+    /// Looks for open GPUs, at some processes at a time. False until all were looked at once.
+    pub(super) fn look_for_more(&mut self) -> bool {
+        if self.scan.go_on(AT_ONCE) {
+            self.complete = true;
+            self.scan.begin();
+        }
+        self.complete
+    }
+
+    /// Asks the drivers of all open GPUs. `clock` gives nanoseconds; all values are of these ticks, which
+    /// are from before the first question, so that nobody is named who has ended.
+    pub(super) fn ask(&mut self, ticks: Ticks, clock: &dyn Fn() -> u64) -> Found {
+        for (pid, descriptor) in self.scan.holders() {
+            self.reads += 1;
+            let now = clock();
+            let Some(usage) = self.scan.read(pid, descriptor) else { continue };
+            if usage.memory.is_empty() && usage.engines.is_empty() {
+                self.silent.insert(usage.client.device.driver.clone());
+            }
+            self.damaged += usage.damaged;
+            self.clients.add(pid, now, usage);
+        }
+        let mut found = Found::default();
+        let Found { definitions, records } = &mut found;
+        let value = |number: u64, value: f64| {
+            let (stamp, counter) = (Stamp::new(ticks.0, RecordKind::Counter), FIRST_NUMBER + number);
+            records.push(CounterRecord { stamp, counter, value: value.to_bits() });
+        };
+        self.clients.end_round(|number, series| definitions.push(definition(number, series)), value);
+        found
+    }
+
+    /// Descriptors that were looked at, and files of drivers that were read.
+    pub(super) fn effort(&self) -> (u64, u64) {
+        (self.scan.looked(), self.reads)
+    }
+
+    /// What is not in the recording, in words.
+    pub(super) fn missing(&self) -> Vec<String> {
+        let mut missing = Vec::new();
+        let mut say = |is_so: bool, text: String| missing.extend(is_so.then_some(text));
+        let (refused, damaged) = (self.scan.refused(), self.damaged);
+        say(refused > 0, format!("what {refused} processes have of GPUs is not shown: this needs cap_sys_ptrace"));
+        say(
+            !self.complete,
+            "not all processes were asked for their GPU memory: the recording was too short".to_owned(),
+        );
+        let cut = "more descriptors of processes are open than are asked for GPU memory; some are left out";
+        say(self.scan.cut(), cut.to_owned());
+        let left_out = "processes have more GPU regions and engines than are recorded; some are left out";
+        say(self.clients.left_out(), left_out.to_owned());
+        say(damaged > 0, format!("{damaged} values that GPU drivers tell of processes could not be read"));
+        let silent = self.silent.iter().cloned().collect::<Vec<_>>().join(", ");
+        say(!silent.is_empty(), format!("drivers that tell neither memory nor use of processes: {silent}"));
+        missing
+    }
+}
+
+fn definition(number: u64, series: &Series) -> CounterDefinition {
+    let Series { pid, device: Device { driver, slot }, part } = series;
+    let device = format!("{driver} {slot}");
+    let (what, name, unit) = match part {
+        Part::Memory(region) => ("memory", region, "bytes"),
+        Part::Engine(engine) => ("engine", engine, "%"),
+    };
+    CounterDefinition {
+        counter: FIRST_NUMBER + number,
+        name: format!("GPU {what} {name} ({})", device.trim_end()),
+        unit: unit.to_owned(),
+        pid: Some(*pid),
+        ..CounterDefinition::default()
+    }
+}
+
+/// What drivers tell of the processes of a machine that have a GPU open now, for `doctor`: all of it
+/// that can be read, and how many processes may not be looked into.
+pub(crate) fn open_gpus(root: &Path) -> (Vec<ClientUsage>, usize) {
+    let mut scan = Scan::new(root);
+    scan.begin();
+    while !scan.go_on(AT_ONCE) {}
+    let usages = scan.holders().filter_map(|(pid, descriptor)| scan.read(pid, descriptor)).collect();
+    (usages, scan.refused())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scan::fake::open;
+    use super::*;
+    use std::cell::Cell;
+    use std::fs;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn amdgpu(client: u64, mib: u64, gfx: u64) -> String {
+        format!(
+            "drm-driver:\tamdgpu\ndrm-client-id:\t{client}\ndrm-pdev:\t0000:0b:00.0\n\
+             drm-memory-vram:\t{mib} MiB\ndrm-memory-gtt:\t0 KiB\ndrm-engine-gfx:\t{gfx} ns\n"
+        )
+    }
+
+    /// Values by the names of their counters, in the order in which they are told.
+    fn named(found: &Found, known: &mut Vec<CounterDefinition>) -> Vec<(u32, String, f64)> {
+        known.extend(found.definitions.iter().cloned());
+        let of = |record: &CounterRecord| {
+            let definition = known.iter().find(|definition| definition.counter == record.counter).unwrap();
+            (definition.pid.unwrap(), definition.name.clone(), f64::from_bits(record.value))
+        };
+        found.records.iter().map(of).collect()
+    }
+
+    #[test]
+    fn a_game_allocates_renders_and_ends() {
+        let root = tempfile::tempdir().unwrap();
+        open(root.path(), 70, 3, "/dev/dri/renderD128", Some(&amdgpu(41, 16, 0)));
+        // The same client again, and one that only shows.
+        open(root.path(), 70, 4, "/dev/dri/renderD128", Some(&amdgpu(41, 16, 0)));
+        open(root.path(), 71, 9, "/dev/dri/card1", Some("drm-driver:\tvkms\ndrm-client-id:\t42\n"));
+        let (mut poll, mut known, time) = (Poll::new(root.path()), Vec::new(), Cell::new(0));
+        assert!(poll.look_for_more());
+        let clock = || time.get();
+        let (vram, gfx) = ("GPU memory vram (amdgpu 0000:0b:00.0)", "GPU engine gfx (amdgpu 0000:0b:00.0)");
+        let row = |name: &str, value| (70, name.to_owned(), value);
+        let found = poll.ask(Ticks(1000), &clock);
+        assert_eq!(named(&found, &mut known), [row(vram, 16_777_216.0)]);
+        assert_eq!(found.records[0].stamp, Stamp::new(1000, RecordKind::Counter));
+        time.set(SECOND);
+        open(root.path(), 70, 3, "/dev/dri/renderD128", Some(&amdgpu(41, 32, SECOND / 4)));
+        let found = poll.ask(Ticks(2000), &clock);
+        assert_eq!(named(&found, &mut known), [row(vram, 33_554_432.0), row(gfx, 25.0)]);
+        fs::remove_dir_all(root.path().join("proc/70")).unwrap();
+        let found = poll.ask(Ticks(3000), &clock);
+        let mut gone = named(&found, &mut known);
+        gone.sort_by(|a, b| b.1.cmp(&a.1));
+        assert_eq!(gone, [row(vram, 0.0), row(gfx, 0.0)]);
+        assert!(poll.ask(Ticks(4000), &clock).records.is_empty());
+        let units: Vec<&str> = known.iter().map(|definition| definition.unit.as_str()).collect();
+        assert_eq!(units, ["bytes", "%"]);
+        assert_eq!(poll.missing(), ["drivers that tell neither memory nor use of processes: vkms"]);
+    }
+
+    #[test]
+    fn what_could_not_be_read_is_said() {
+        let root = tempfile::tempdir().unwrap();
+        let text = "drm-driver: x\ndrm-client-id: 1\ndrm-memory-a: many\ndrm-memory-b: 4\n";
+        open(root.path(), 70, 3, "/dev/dri/card0", Some(text));
+        let mut poll = Poll::new(root.path());
+        poll.look_for_more();
+        let found = poll.ask(Ticks(1), &|| 0);
+        assert_eq!((found.definitions[0].name.as_str(), found.records.len()), ("GPU memory b (x)", 1));
+        assert_eq!(poll.missing(), ["1 values that GPU drivers tell of processes could not be read"]);
+        assert_eq!(poll.effort(), (1, 1));
+    }
+
+    #[test]
+    fn doctor_sees_what_is_open_now() {
+        let root = tempfile::tempdir().unwrap();
+        open(root.path(), 70, 3, "/dev/dri/card0", Some(&amdgpu(3, 1, 1)));
+        open(root.path(), 71, 3, "/dev/dri/card0", None);
+        let (usages, refused) = open_gpus(root.path());
+        assert_eq!((usages.len(), usages[0].client.number, refused), (1, 3, 0));
+    }
+}

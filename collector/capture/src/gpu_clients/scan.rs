@@ -1,0 +1,212 @@
+//! Who has a GPU open: the file descriptors of all processes, some at a time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use super::fdinfo::ClientUsage;
+
+/// Descriptors of one process that are looked at; GPUs are opened early.
+const MOST_OF_ONE: usize = 4096;
+/// Descriptors of GPUs that are remembered.
+const MOST_HELD: usize = 1024;
+/// A driver's text takes 2 KiB.
+const LONGEST_TEXT: u64 = 16 << 10;
+/// Where device files of GPUs lie; their links tell it without a look at the file itself,
+/// which could be on a disk that sleeps.
+const DEVICES: &[u8] = b"/dev/dri/";
+
+/// The search for open GPUs, which goes round all processes again and again.
+#[derive(Debug)]
+pub(crate) struct Scan {
+    proc: PathBuf,
+    /// Processes of this turn that are still to be looked at, the next one last.
+    waiting: Vec<u32>,
+    holders: BTreeMap<u32, Vec<u32>>,
+    refused: BTreeSet<u32>,
+    /// Whether something was left out: too many descriptors.
+    cut: bool,
+    /// Descriptors that were looked at.
+    looked: u64,
+}
+
+impl Scan {
+    /// Nothing is known yet; /proc lies below `root`.
+    pub(crate) fn new(root: &Path) -> Self {
+        let proc = root.join("proc");
+        let (waiting, holders, refused) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
+        Self { proc, waiting, holders, refused, cut: false, looked: 0 }
+    }
+
+    /// Begins another turn.
+    pub(crate) fn begin(&mut self) {
+        let entries = fs::read_dir(&self.proc).into_iter().flatten().flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        self.waiting = pids.collect();
+        self.waiting.sort_unstable_by(|a, b| b.cmp(a));
+        let waiting = &self.waiting;
+        let alive = |pid: &u32| waiting.binary_search_by(|other| pid.cmp(other)).is_ok();
+        self.holders.retain(|pid, _| alive(pid));
+        self.refused.retain(alive);
+    }
+
+    /// Goes on until about `most` descriptors were looked at; whether the turn is over.
+    pub(crate) fn go_on(&mut self, most: usize) -> bool {
+        let mut looked = 0;
+        while looked < most {
+            let Some(pid) = self.waiting.pop() else { return true };
+            // Each process costs something, even one without descriptors.
+            looked += 1 + self.look_at(pid);
+        }
+        self.waiting.is_empty()
+    }
+
+    fn look_at(&mut self, pid: u32) -> usize {
+        self.holders.remove(&pid);
+        let folder = self.proc.join(pid.to_string()).join("fd");
+        let entries = match fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(error) => {
+                if error.kind() == io::ErrorKind::PermissionDenied {
+                    self.refused.insert(pid);
+                }
+                return 0;
+            }
+        };
+        let (mut looked, mut held) = (0, Vec::new());
+        for entry in entries.flatten() {
+            looked += 1;
+            if looked > MOST_OF_ONE {
+                self.cut = true;
+                break;
+            }
+            match fs::read_link(entry.path()) {
+                Ok(target) if target.as_os_str().as_bytes().starts_with(DEVICES) => {
+                    held.extend(entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()));
+                }
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    self.refused.insert(pid);
+                    break;
+                }
+                _ => {}
+            }
+        }
+        self.looked += looked as u64;
+        self.hold(pid, held);
+        looked
+    }
+
+    fn hold(&mut self, pid: u32, mut held: Vec<u32>) {
+        let room = MOST_HELD.saturating_sub(self.holders.values().map(Vec::len).sum());
+        self.cut |= held.len() > room;
+        held.truncate(room);
+        held.sort_unstable();
+        if !held.is_empty() {
+            self.holders.insert(pid, held);
+        }
+    }
+
+    /// Processes with a GPU open, and the descriptors that lead to it, as last seen.
+    pub(crate) fn holders(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.holders.iter().flat_map(|(pid, held)| held.iter().map(|descriptor| (*pid, *descriptor)))
+    }
+
+    /// What the driver tells behind a descriptor; `None` where it tells nothing, or is gone.
+    pub(crate) fn read(&self, pid: u32, descriptor: u32) -> Option<ClientUsage> {
+        let path = self.proc.join(format!("{pid}/fdinfo/{descriptor}"));
+        let mut bytes = Vec::new();
+        File::open(path).ok()?.take(LONGEST_TEXT).read_to_end(&mut bytes).ok()?;
+        ClientUsage::parse(&String::from_utf8_lossy(&bytes))
+    }
+
+    /// Processes that may not be looked into.
+    pub(crate) fn refused(&self) -> usize {
+        self.refused.len()
+    }
+
+    /// Whether there were more descriptors than are looked at.
+    pub(crate) fn cut(&self) -> bool {
+        self.cut
+    }
+
+    /// Descriptors that were looked at so far.
+    pub(crate) fn looked(&self) -> u64 {
+        self.looked
+    }
+}
+
+/// A /proc on disk.
+#[cfg(test)]
+pub(crate) mod fake {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    /// A process holds a file; what its driver says of it, if one does.
+    pub(crate) fn open(root: &Path, pid: u32, descriptor: u32, file: &str, fdinfo: Option<&str>) {
+        let process = root.join(format!("proc/{pid}"));
+        for folder in ["fd", "fdinfo"] {
+            fs::create_dir_all(process.join(folder)).unwrap();
+        }
+        let link = process.join(format!("fd/{descriptor}"));
+        let _ = fs::remove_file(&link);
+        symlink(file, link).unwrap();
+        let text = fdinfo.map_or_else(|| "pos:\t0\nflags:\t02\n".to_owned(), |text| format!("pos:\t0\n{text}"));
+        fs::write(process.join(format!("fdinfo/{descriptor}")), text).unwrap();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fake::open;
+    use super::*;
+
+    fn turn(scan: &mut Scan) -> Vec<(u32, u32)> {
+        scan.begin();
+        while !scan.go_on(3) {}
+        scan.holders().collect()
+    }
+
+    #[test]
+    fn only_devices_of_gpus_are_held_and_only_as_long_as_they_are_open() {
+        let root = tempfile::tempdir().unwrap();
+        open(root.path(), 70, 3, "/dev/dri/renderD128", Some("drm-driver: i915\ndrm-client-id: 4\n"));
+        open(root.path(), 70, 4, "/dev/dri/card0", Some("drm-driver: i915\ndrm-client-id: 5\n"));
+        open(root.path(), 70, 5, "/dev/driver", None);
+        open(root.path(), 9, 0, "/dev/null", None);
+        open(root.path(), 8, 12, "/dev/dri/card0", None);
+        fs::create_dir_all(root.path().join("proc/sys")).unwrap();
+        let mut scan = Scan::new(root.path());
+        assert_eq!(turn(&mut scan), [(8, 12), (70, 3), (70, 4)]);
+        assert_eq!(scan.read(70, 4).unwrap().client.number, 5);
+        assert_eq!((scan.read(8, 12), scan.read(70, 99)), (None, None));
+        fs::remove_dir_all(root.path().join("proc/8")).unwrap();
+        fs::remove_file(root.path().join("proc/70/fd/3")).unwrap();
+        assert_eq!(turn(&mut scan), [(70, 4)]);
+        assert_eq!((scan.refused(), scan.cut(), scan.looked()), (0, false, 5 + 3));
+    }
+
+    #[test]
+    fn a_process_that_is_new_is_found_in_the_next_turn_and_one_that_waits_is_not_forgotten() {
+        let root = tempfile::tempdir().unwrap();
+        (1..=20).for_each(|pid| open(root.path(), pid, 3, "/dev/dri/card0", None));
+        let mut scan = Scan::new(root.path());
+        scan.begin();
+        assert!(!scan.go_on(6), "six of forty");
+        assert_eq!(scan.holders().count(), 3);
+        open(root.path(), 21, 3, "/dev/dri/card0", None);
+        while !scan.go_on(6) {}
+        assert_eq!(scan.holders().count(), 20);
+        assert_eq!(turn(&mut scan).len(), 21);
+    }
+
+    #[test]
+    fn a_machine_that_holds_thousands_is_looked_at_so_far_and_it_is_said() {
+        let root = tempfile::tempdir().unwrap();
+        (0..1100).for_each(|descriptor| open(root.path(), 5, descriptor, "/dev/dri/card0", None));
+        let mut scan = Scan::new(root.path());
+        assert_eq!((turn(&mut scan).len(), scan.cut()), (MOST_HELD, true));
+    }
+}

@@ -1,0 +1,230 @@
+//! The thread that asks, and the source that hands on what it finds.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use syscollect_model::{ClockSource, SessionInfo, Ticks};
+use syscollect_records::CounterRecord;
+use syscollect_store::{Chunk, Definition, Lane, LaneKind, LaneLoss};
+
+use super::poll::{Found, Poll};
+use crate::clock::ticks_now;
+use crate::error::CaptureError;
+use crate::notes::definition_chunk;
+use crate::source::{Drained, Source};
+use crate::stage::Stage;
+
+/// Drivers are asked this often.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// Between two steps of the first search, which is to be over soon.
+const SHORT_INTERVAL: Duration = Duration::from_millis(20);
+/// Once all processes were looked at, new ones are looked for at every second question.
+const QUESTIONS_A_SEARCH: u64 = 2;
+/// A driver that does not answer does not hold up the end of the recording longer.
+const LONGEST_GOODBYE: Duration = Duration::from_secs(1);
+/// The counters of the machine have the lane 0.
+const LANE: Lane = Lane { kind: LaneKind::Counter, cpu: 1 };
+
+/// What the thread has to say.
+enum Told {
+    Chunk(Chunk),
+    Missing(String),
+}
+
+/// What the thread did so far.
+#[derive(Debug, Default)]
+struct Effort {
+    looked: AtomicU64,
+    reads: AtomicU64,
+    nanoseconds: AtomicU64,
+}
+
+/// GPU memory and use of processes, as their drivers tell.
+pub(crate) struct GpuClients {
+    told: Receiver<Told>,
+    /// The thread ends when this is dropped.
+    stop: Option<Sender<()>>,
+    effort: Arc<Effort>,
+    missing: Vec<String>,
+}
+
+impl GpuClients {
+    /// Starts to ask; without a device of a GPU there is nobody to be asked.
+    pub(crate) fn start(root: &Path, clock: ClockSource) -> Result<Self, CaptureError> {
+        let (tell, told) = channel();
+        let (stop, stopped) = channel();
+        let effort = Arc::new(Effort::default());
+        let mut this = Self { told, stop: Some(stop), effort: effort.clone(), missing: Vec::new() };
+        if !root.join("dev/dri").exists() {
+            let why = "no GPU memory of processes is recorded: there is no /dev/dri, so no driver could tell";
+            this.missing.push(why.to_owned());
+            return Ok(this);
+        }
+        let asker = Asker { poll: Poll::new(root), clock, stage: Stage::new(LANE, CounterRecord::SIZE), tell, effort };
+        std::thread::Builder::new()
+            .name("gpu clients".into())
+            .spawn(move || asker.run(&stopped))
+            .map_err(|error| CaptureError::system("cannot start a thread", error))?;
+        Ok(this)
+    }
+
+    fn take(&mut self, told: Told, out: &mut Drained<'_>) {
+        match told {
+            Told::Chunk(chunk) => (out.chunk)(chunk),
+            Told::Missing(text) => self.missing.push(text),
+        }
+    }
+}
+
+/// The thread's own.
+struct Asker {
+    poll: Poll,
+    clock: ClockSource,
+    stage: Stage,
+    tell: Sender<Told>,
+    effort: Arc<Effort>,
+}
+
+impl Asker {
+    fn run(mut self, stopped: &Receiver<()>) {
+        let mut questions = 0;
+        loop {
+            let began = Instant::now();
+            let complete = questions % QUESTIONS_A_SEARCH != 0 || self.poll.look_for_more();
+            // While the first search goes on nobody is asked twice at once.
+            if complete {
+                questions += 1;
+                let found = self.poll.ask(ticks_now(self.clock), &monotonic);
+                self.hand_on(found);
+            }
+            self.account(began.elapsed());
+            let wait = if complete { INTERVAL } else { SHORT_INTERVAL };
+            if stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
+                break;
+            }
+        }
+        for text in self.poll.missing() {
+            // Nobody listens where the end did not wait.
+            let _ = self.tell.send(Told::Missing(text));
+        }
+    }
+
+    fn hand_on(&mut self, found: Found) {
+        if !found.definitions.is_empty() {
+            let _ = self.tell.send(Told::Chunk(definition_chunk(&Definition::Counters(found.definitions))));
+        }
+        if !found.records.is_empty() {
+            let data = self.stage.data();
+            found.records.iter().for_each(|record| data.extend_from_slice(record.as_bytes()));
+        }
+        let Self { stage, tell, clock, .. } = self;
+        stage.flush(ticks_now(*clock), |_| 0, &mut |chunk| drop(tell.send(Told::Chunk(chunk))));
+    }
+
+    fn account(&self, spent: Duration) {
+        let (looked, reads) = self.poll.effort();
+        self.effort.looked.store(looked, Ordering::Relaxed);
+        self.effort.reads.store(reads, Ordering::Relaxed);
+        self.effort.nanoseconds.fetch_add(spent.as_nanos() as u64, Ordering::Relaxed);
+    }
+}
+
+/// Nanoseconds, for rates.
+fn monotonic() -> u64 {
+    ticks_now(ClockSource::Monotonic).0
+}
+
+impl Source for GpuClients {
+    fn attach(&mut self, _cpus: &[u32]) -> Result<(), CaptureError> {
+        Ok(())
+    }
+
+    fn add_cpu(&mut self, _cpu: u32) -> Result<(), CaptureError> {
+        Ok(())
+    }
+
+    fn drain(&mut self, _now: Ticks, all: bool, out: &mut Drained<'_>) -> f64 {
+        while let Ok(told) = self.told.try_recv() {
+            self.take(told, out);
+        }
+        let until = Instant::now() + LONGEST_GOODBYE;
+        while all && self.stop.is_none() {
+            match self.told.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(told) => self.take(told, out),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    self.missing.push("a GPU driver did not answer when the recording ended".to_owned());
+                    break;
+                }
+            }
+        }
+        0.0
+    }
+
+    fn detach(&mut self, _cpus: &[u32]) {
+        self.stop = None;
+    }
+
+    fn losses(&self) -> Vec<LaneLoss> {
+        Vec::new()
+    }
+
+    fn statistics(&self) -> BTreeMap<String, u64> {
+        let Effort { looked, reads, nanoseconds } = &*self.effort;
+        let named = [("descriptors", looked), ("reads", reads), ("ns", nanoseconds)];
+        named.map(|(name, count)| (format!("gpu_clients_{name}"), count.load(Ordering::Relaxed))).into()
+    }
+
+    fn describe(&self, _session: &mut SessionInfo) {}
+
+    fn missing(&self) -> &[String] {
+        &self.missing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scan::fake::open;
+    use super::*;
+
+    fn recorded(root: &Path) -> (Vec<Chunk>, Vec<String>) {
+        let mut source = GpuClients::start(root, ClockSource::Monotonic).unwrap();
+        let (mut chunks, until) = (Vec::new(), Instant::now() + Duration::from_secs(10));
+        let mut drain = |source: &mut GpuClients, all| {
+            let mut out = Drained { chunk: &mut |chunk| chunks.push(chunk), seen: &mut |_| () };
+            source.drain(Ticks(0), all, &mut out);
+            chunks.len()
+        };
+        let is_asking = source.missing().is_empty();
+        while is_asking && drain(&mut source, false) < 2 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        source.detach(&[]);
+        drain(&mut source, true);
+        (chunks, source.missing)
+    }
+
+    #[test]
+    fn what_is_open_becomes_a_definition_and_records_and_the_thread_ends_with_the_recording() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("dev/dri")).unwrap();
+        let text = "drm-driver: x\ndrm-client-id: 1\ndrm-memory-vram: 7 KiB\n";
+        open(root.path(), 70, 3, "/dev/dri/renderD128", Some(text));
+        let (chunks, missing) = recorded(root.path());
+        assert_eq!(chunks[0].header.lane.kind, LaneKind::Definition);
+        assert!(String::from_utf8_lossy(&chunks[0].data).contains("GPU memory vram (x)"));
+        assert_eq!((chunks[1].header.lane, chunks[1].header.records, chunks[1].data.len()), (LANE, 1, 24));
+        assert!(missing.is_empty(), "{missing:?}");
+    }
+
+    #[test]
+    fn a_machine_without_devices_is_not_asked_and_says_so() {
+        let root = tempfile::tempdir().unwrap();
+        let (chunks, missing) = recorded(root.path());
+        assert!(chunks.is_empty() && missing.len() == 1 && missing[0].contains("no /dev/dri"), "{missing:?}");
+    }
+}

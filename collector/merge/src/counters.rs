@@ -1,0 +1,99 @@
+//! Counters: those of the machine and its CPUs have a track from the start, those of processes get
+//! theirs from the process that has the id when the first value is told.
+
+use crate::play::Player;
+use rustc_hash::FxHashMap;
+use syscollect_model::{Event, Exporter, ProcessId, Scope, StringId, Tables, Track, TrackId, TrackKind};
+use syscollect_records::{CounterRecord, RecordKind};
+use syscollect_store::CounterDefinition;
+
+/// Keeps rows of counters apart from those of other tracks of the same name.
+const COUNTERS: u64 = 1 << 58;
+
+/// The counters of a capture by number.
+#[derive(Debug, Default)]
+pub(crate) struct CounterTable {
+    tracks: FxHashMap<u64, TrackId>,
+    of_processes: FxHashMap<u64, OfProcess>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct OfProcess {
+    pid: u32,
+    name: StringId,
+    unit: StringId,
+}
+
+impl CounterTable {
+    pub(crate) fn new(definitions: &[CounterDefinition], tables: &mut Tables) -> Self {
+        let mut this = Self::default();
+        for CounterDefinition { counter, name, unit, cpu, pid } in definitions {
+            let (name, unit) = (tables.strings.intern(name), tables.strings.intern(unit));
+            // The definitions may be there twice; the number is what counts.
+            match pid {
+                Some(pid) => {
+                    this.of_processes.entry(*counter).or_insert(OfProcess { pid: *pid, name, unit });
+                }
+                None => {
+                    let scope = cpu.map_or(Scope::Machine, Scope::Cpu);
+                    let kind = TrackKind::Counter { unit };
+                    this.tracks.entry(*counter).or_insert_with(|| tables.add_track(Track { scope, name, kind }));
+                }
+            }
+        }
+        this
+    }
+}
+
+/// Counters of processes while they are played.
+#[derive(Debug, Default)]
+pub(crate) struct ProcessCounters {
+    /// By number; `None` where the process has ended.
+    tracks: FxHashMap<u64, Option<TrackId>>,
+    by_process: FxHashMap<ProcessId, Vec<(u64, TrackId)>>,
+}
+
+impl<E: Exporter> Player<'_, E> {
+    /// A value of a counter.
+    pub(crate) fn counter(&mut self, lane: usize, record: &CounterRecord) -> Result<(), E::Error> {
+        let value = f64::from_bits(record.value);
+        let track = match self.counters.tracks.get(&record.counter) {
+            Some(track) => Some(Some(*track)),
+            None => self.process_counter(record.counter),
+        };
+        let Some(track) = track.filter(|_| value.is_finite()) else {
+            self.unknown(lane);
+            return Ok(());
+        };
+        self.count(RecordKind::Counter);
+        // What is told of a process that has ended was told when it ended.
+        track.map_or(Ok(()), |track| self.emit(&Event::Counter(track, value)))
+    }
+
+    fn process_counter(&mut self, number: u64) -> Option<Option<TrackId>> {
+        if let Some(track) = self.process_counters.tracks.get(&number) {
+            return Some(*track);
+        }
+        let OfProcess { pid, name, unit } = *self.counters.of_processes.get(&number)?;
+        let process = self.process_of(pid);
+        let track = self.track(Scope::Process(process), name, TrackKind::Counter { unit }, COUNTERS);
+        self.process_counters.tracks.insert(number, Some(track));
+        self.process_counters.by_process.entry(process).or_default().push((number, track));
+        Some(Some(track))
+    }
+
+    /// The process that an id, also of one of its threads, means now.
+    pub(crate) fn process_of(&mut self, id: u32) -> ProcessId {
+        let thread = self.thread_of(id, None);
+        self.tables.thread(thread).process
+    }
+
+    /// The process ends, and what it had with it: whoever asks for it asks later.
+    pub(crate) fn end_counters(&mut self, process: ProcessId) -> Result<(), E::Error> {
+        for (number, track) in self.process_counters.by_process.remove(&process).unwrap_or_default() {
+            self.process_counters.tracks.insert(number, None);
+            self.emit(&Event::Counter(track, 0.0))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,27 @@
+//! GPU memory, as drivers tell it when it changes (include/trace/events/gpu_mem.h).
+
+use syscollect_model::{Event, Exporter, Scope, TrackKind};
+
+use super::play::QUEUES;
+use super::record::Reading;
+use crate::play::Player;
+
+impl<E: Exporter> Player<'_, E> {
+    /// All that a process has of a GPU's memory from now on, or everybody.
+    pub(super) fn memory_total(&mut self, reading: &Reading<'_>) -> Result<(), E::Error> {
+        let (Some(gpu), Some(pid), Some(bytes)) =
+            (reading.number("gpu_id"), reading.number("pid"), reading.number("size"))
+        else {
+            return self.plain(reading);
+        };
+        // The kernel has no id for what belongs to nobody in particular.
+        let scope = match pid as u32 {
+            0 => Scope::Machine,
+            pid => Scope::Process(self.process_of(pid)),
+        };
+        let name = self.tables.strings.intern(&format!("GPU {gpu} memory"));
+        let kind = TrackKind::Counter { unit: self.tables.strings.intern("bytes") };
+        let track = self.track(scope, name, kind, QUEUES);
+        self.emit(&Event::Counter(track, bytes as f64))
+    }
+}
