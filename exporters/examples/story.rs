@@ -1,6 +1,6 @@
 //! Writes a short session in which everything happens once:
-//! `cargo run -p syscollect-exporters --example story -- FILE.pftrace [game|gpu]` (or another format's extension);
-//! with `game`, what a program says of itself; with `gpu`, jobs of GPUs.
+//! `cargo run -p syscollect-exporters --example story -- FILE.pftrace [game|gpu|waits]` (or another format's
+//! extension); with `game`, what a program says of itself; with `gpu`, jobs of GPUs; with `waits`, who waits for them.
 
 #[path = "../tests/exporters/story.rs"]
 mod story;
@@ -18,6 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let story = match std::env::args().nth(2).as_deref() {
         Some("game") => story::game(),
         Some("gpu") => story::gpu(),
+        Some("waits") => story::fence_waits(),
         _ => story::story(),
     };
     let (session, losses, summary) = (story::session(), story::losses(), story::summary());

@@ -2,7 +2,6 @@
 
 use super::ReportExporter;
 use super::data::*;
-use super::gpu::{GpuKey, GpuTotals};
 use super::locks::{LockKey, LockTotals, Spans};
 use super::plots::Plot;
 use super::slices::{FrameKey, Named, SliceKey};
@@ -12,7 +11,7 @@ use std::cmp::Reverse;
 use syscollect_model::{Crash, LocationId, ProcessId, Scope, StringId, Tables, ThreadId, TrackId, TrackKind};
 
 /// What stands for the names for which there was no room.
-const OTHERS: &str = "(other names)";
+pub(super) const OTHERS: &str = "(other names)";
 /// Holders of a lock that are told.
 const HOLDERS: usize = 3;
 
@@ -136,28 +135,6 @@ impl ReportExporter {
         })
     }
 
-    pub(super) fn gpu_rows(&self, tables: &Tables) -> Table<GpuRow> {
-        let row = |queue: &str, owner: Option<ProcessId>, totals: &GpuTotals| {
-            let (pid, process) = owner.map(|id| process(id, tables)).unzip();
-            GpuRow {
-                queue: queue.to_owned(),
-                pid,
-                process: process.unwrap_or_default(),
-                jobs: totals.jobs,
-                failed: totals.failed,
-                incomplete: totals.incomplete,
-                ran: totals.ran.distribution(),
-                waited: totals.waited.distribution(),
-            }
-        };
-        let named = |(key, totals): (&GpuKey, &GpuTotals)| row(tables.strings.get(key.queue), key.process, totals);
-        let mut rows: Vec<_> = self.gpu.rows.iter().map(named).collect();
-        if self.gpu.rows.left_out().jobs > 0 {
-            rows.push(row(OTHERS, None, self.gpu.rows.left_out()));
-        }
-        self.table(rows, |row| (Reverse((row.ran.total_ns, row.jobs)), row.queue.clone(), row.pid))
-    }
-
     pub(super) fn crash_rows(&self, tables: &Tables) -> Table<CrashRow> {
         let start = self.first.unwrap_or_default();
         let row = |(time, crash): &(u64, Crash)| {
@@ -226,7 +203,7 @@ fn holder(thread: ThreadId, spans: &Spans, tables: &Tables) -> HolderRow {
     }
 }
 
-fn process(id: ProcessId, tables: &Tables) -> (u32, String) {
+pub(super) fn process(id: ProcessId, tables: &Tables) -> (u32, String) {
     let row = tables.process(id);
     (row.pid, tables.strings.get(row.name).to_owned())
 }

@@ -56,9 +56,15 @@ pub struct Report {
     /// Memory by process and pool, the highest peak first.
     #[serde(default)]
     pub memory: Table<PoolRow>,
+    /// Jobs of GPUs by queue, of all processes, the longest busy first.
+    #[serde(default)]
+    pub gpu_queues: Table<GpuRow>,
     /// Jobs of GPUs by queue and process, the longest busy first.
     #[serde(default)]
     pub gpu: Table<GpuRow>,
+    /// Waits of threads for fences of GPUs, the longest first.
+    #[serde(default)]
+    pub gpu_waits: Table<FenceWaitRow>,
     /// Crashes, the first one first.
     #[serde(default)]
     pub crashes: Table<CrashRow>,

@@ -1,7 +1,8 @@
-//! Jobs of GPUs, by queue and process.
+//! Jobs of GPUs, by queue and process, and the longest waits for fences.
 
 use super::capped::Capped;
 use super::durations::Durations;
+use super::fence_waits::FenceWaits;
 use syscollect_model::{GpuJob, GpuJobEnd, ProcessId, Scope, StringId, Tables, Time, TrackId};
 
 /// Queues and processes that are told apart, at most 84 kB each.
@@ -21,8 +22,10 @@ pub(super) struct GpuKey {
 pub(super) struct GpuTotals {
     pub(super) jobs: u64,
     pub(super) failed: u64,
-    /// Those whose end or beginning is missing; they are in no duration.
-    pub(super) incomplete: u64,
+    /// Those whose end is missing; they have not `ran`.
+    pub(super) unfinished: u64,
+    /// Those whose beginning is missing.
+    pub(super) without_beginning: u64,
     /// From start to end.
     pub(super) ran: Durations,
     /// From submission to start.
@@ -32,7 +35,19 @@ pub(super) struct GpuTotals {
 impl Default for GpuTotals {
     fn default() -> Self {
         let [ran, waited] = [(); 2].map(|()| Durations::new(DIGITS));
-        Self { jobs: 0, failed: 0, incomplete: 0, ran, waited }
+        Self { jobs: 0, failed: 0, unfinished: 0, without_beginning: 0, ran, waited }
+    }
+}
+
+impl GpuTotals {
+    /// Those of `other` too.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.jobs += other.jobs;
+        self.failed += other.failed;
+        self.unfinished += other.unfinished;
+        self.without_beginning += other.without_beginning;
+        self.ran.merge(&other.ran);
+        self.waited.merge(&other.waited);
     }
 }
 
@@ -40,28 +55,30 @@ impl Default for GpuTotals {
 #[derive(Debug)]
 pub(super) struct GpuBooks {
     pub(super) rows: Capped<GpuKey, GpuTotals>,
-}
-
-impl Default for GpuBooks {
-    fn default() -> Self {
-        Self { rows: Capped::new(MAX_ROWS) }
-    }
+    pub(super) waits: FenceWaits,
 }
 
 impl GpuBooks {
+    /// Of waits for fences the longest are kept, as many as that.
+    pub(super) fn new(waits: usize) -> Self {
+        Self { rows: Capped::new(MAX_ROWS), waits: FenceWaits::new(waits) }
+    }
+
     /// A job that ends now.
     pub(super) fn job(&mut self, now: u64, track: TrackId, job: &GpuJob, tables: &Tables) {
         let row = self.rows.row(GpuKey { queue: tables.track(track).name, process: process_of(track, job, tables) });
         row.jobs += 1;
-        row.failed += u64::from(job.end == GpuJobEnd::Failed);
         let between = |from: Option<Time>, to: u64| Some(to.saturating_sub(from?.0));
         if let Some(waited) = job.started.and_then(|started| between(job.submitted, started.0)) {
             row.waited.add(waited);
         }
-        if matches!(job.end, GpuJobEnd::Unfinished | GpuJobEnd::WithoutBeginning) {
-            row.incomplete += 1;
-        } else if let Some(ran) = between(job.started, now) {
-            row.ran.add(ran);
+        match job.end {
+            GpuJobEnd::Unfinished => row.unfinished += 1,
+            GpuJobEnd::WithoutBeginning => row.without_beginning += 1,
+            GpuJobEnd::Failed | GpuJobEnd::Finished => {
+                row.failed += u64::from(job.end == GpuJobEnd::Failed);
+                between(job.started, now).into_iter().for_each(|ran| row.ran.add(ran));
+            }
         }
     }
 }

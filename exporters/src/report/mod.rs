@@ -65,12 +65,13 @@
 //! **Memory** of programs that was there before the session is not known: a free
 //! of it is counted as one of unknown memory and makes nothing smaller.
 //!
-//! **GPU jobs** are told by queue and by the process that submitted them. Waiting
+//! **GPU jobs** are told by queue and by the process that submitted them. Delay
 //! is the time from submission to start, and only of jobs of which both are known.
+//! A job that a thread waited for is the one whose end signaled the fence.
 //!
 //! **One process.** With a filter, processes, threads, functions, off-CPU
 //! time, latencies, migrations, slices, counters (of the process and its
-//! threads), locks, memory, GPU jobs, crashes and unresolved code are those of the chosen processes; wakeups are those that
+//! threads), locks, memory, GPU jobs, waits for fences, crashes and unresolved code are those of the chosen processes; wakeups are those that
 //! they did or got. CPUs, counts of events and losses stay the machine's.
 //!
 //! **Memory** grows with threads, stacks and names, never with the number of
@@ -78,12 +79,14 @@
 
 mod account;
 mod build;
+mod build_gpu;
 mod build_programs;
 mod capped;
 mod columns;
 mod cpu;
 mod data;
 mod durations;
+mod fence_waits;
 mod filter;
 mod gaps;
 mod gpu;
@@ -95,6 +98,7 @@ mod samples;
 mod scheduling;
 mod slices;
 mod text;
+mod text_gpu;
 mod text_programs;
 mod unresolved;
 
@@ -190,6 +194,7 @@ impl ReportExporter {
     pub fn new(options: ReportOptions) -> Self {
         Self {
             scheduling: Scheduling::new(options.process.clone()),
+            gpu: GpuBooks::new(options.rows),
             options,
             recording: Recording::default(),
             counts: EventCounts::default(),
@@ -203,7 +208,6 @@ impl ReportExporter {
             slices: Slices::default(),
             locks: LockBooks::default(),
             heap: Heap::default(),
-            gpu: GpuBooks::default(),
             plots: Plots::default(),
             crashes: Vec::new(),
             crash_count: 0,
@@ -304,11 +308,18 @@ impl ReportExporter {
                 self.counts.slices += 1;
                 if self.track_is_chosen(*track, tables) {
                     let times = self.thread_times(now, *track, tables);
+                    if let Some((thread, _)) = times {
+                        self.gpu.waits.begin(now, (*track, thread), slice, tables);
+                    }
                     self.slices.begin(now, *track, slice, times);
                 }
             }
-            Event::SliceMore(track, more) => self.slices.more(*track, more),
+            Event::SliceMore(track, more) => {
+                self.gpu.waits.more(*track, more, tables);
+                self.slices.more(*track, more);
+            }
             Event::SliceEnd(track) => {
+                self.gpu.waits.end(now, *track);
                 let times = self.thread_times(now, *track, tables);
                 self.slices.end(now, *track, times.as_ref().map(|(_, times)| times), tables);
             }
@@ -333,6 +344,8 @@ impl ReportExporter {
             }
             Event::GpuJob(track, job) => {
                 self.counts.gpu_jobs += 1;
+                // Whose job it was that somebody waited for is told of all.
+                self.gpu.waits.job(*track, job, tables);
                 let process = gpu::process_of(*track, job, tables);
                 let wanted = |one: &ProcessFilter| process.is_some_and(|process| one.matches(process, tables));
                 if self.options.process.as_ref().is_none_or(wanted) {

@@ -140,12 +140,12 @@ pub struct PoolRow {
     pub peak_bytes: u64,
 }
 
-/// Jobs of a GPU: of one queue, and of one process.
+/// Jobs of a GPU: of one queue, and of one process or of all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuRow {
     /// The queue.
     pub queue: String,
-    /// The id of the process that submitted them; `None` if that is not known.
+    /// The id of the process that submitted them; `None` if that is not known, or they are of all.
     pub pid: Option<u32>,
     /// Its name.
     pub process: String,
@@ -153,13 +153,45 @@ pub struct GpuRow {
     pub jobs: u64,
     /// Jobs that the driver gave up.
     pub failed: u64,
-    /// Jobs whose beginning or end is missing; they are not in `ran`.
-    pub incomplete: u64,
+    /// Jobs that had not ended when the recording did, or whose end is missing; they are not in `ran`.
+    pub unfinished: u64,
+    /// Jobs whose beginning is missing; they are not in `ran`.
+    pub without_beginning: u64,
     /// From when the GPU began to the end; the total is how long the queue was busy with them, and
     /// more than that where it holds several at once.
     pub ran: Distribution,
-    /// From submission until the GPU began, where both are known.
+    /// The queueing delay: from submission until the GPU began, where both are known.
     pub waited: Distribution,
+}
+
+/// A thread's wait for a fence of a GPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FenceWaitRow {
+    /// When it began, since the first event.
+    pub at_ns: u64,
+    /// How long it took, or had taken when the recording ended.
+    pub waited_ns: u64,
+    /// It had not ended when the recording did.
+    pub unfinished: bool,
+    /// The thread's id.
+    pub tid: u32,
+    /// Its name.
+    pub thread: String,
+    /// The process's id.
+    pub pid: u32,
+    /// Its name.
+    pub process: String,
+    /// What the driver calls the fence's timeline.
+    pub timeline: String,
+    /// The fence as `context:sequence`.
+    pub fence: String,
+    /// Who signaled it while the thread waited: a thread's name and id, or an interrupt; `None` if
+    /// that is not known.
+    pub signaled_by: Option<String>,
+    /// The queue of the job whose end it is, where that is known.
+    pub queue: Option<String>,
+    /// The thread that handed that job over, its name and id.
+    pub submitted_by: Option<String>,
 }
 
 /// A crash.

@@ -1,6 +1,6 @@
 //! What programs say of themselves, in words.
 
-use super::columns::{bytes, duration, grouped, number, percent};
+use super::columns::{bytes, duration, grouped, number};
 use super::data::*;
 use super::text::{Text, shown, some_of};
 
@@ -12,7 +12,7 @@ impl Text {
         self.instants(&report.instants);
         self.locks(&report.locks);
         self.memory(&report.memory);
-        self.gpu(&report.gpu, report.duration_ns);
+        self.gpus(report);
         self.counters(&report.counters);
     }
 
@@ -114,29 +114,6 @@ impl Text {
             [peak, live, left, all, allocations, frees, format!("{pool} of {} ({})", shown(&row.process), row.pid)]
         });
         self.table(["peak", "at end", "left", "in all", "allocations", "frees", "pool"], rows);
-    }
-
-    fn gpu(&mut self, gpu: &Table<GpuRow>, session_ns: u64) {
-        if gpu.rows.is_empty() {
-            return;
-        }
-        self.title(&some_of("GPU jobs by queue and process", gpu.rows.len(), gpu.total));
-        let rows = gpu.rows.iter().map(|row| {
-            let (ran, waited) = (&row.ran, &row.waited);
-            let share = percent(ran.total_ns, session_ns);
-            let of = |all: &Distribution, value: u64| if all.count == 0 { "-".into() } else { duration(value) };
-            let [busy, longest] = [ran.total_ns, ran.max_ns].map(|value| of(ran, value));
-            let [p50, p99, max] = [waited.p50_ns, waited.p99_ns, waited.max_ns].map(|value| of(waited, value));
-            let owner = row.pid.map_or_else(String::new, |pid| format!(" of {} ({pid})", shown(&row.process)));
-            let missing = match (row.failed, row.incomplete) {
-                (0, 0) => String::new(),
-                (failed, 0) => format!("; {failed} failed"),
-                (0, incomplete) => format!("; {incomplete} without beginning or end"),
-                (failed, incomplete) => format!("; {failed} failed, {incomplete} without beginning or end"),
-            };
-            [busy, share, grouped(row.jobs), longest, p50, p99, max, shown(&row.queue) + &owner + &missing]
-        });
-        self.table(["busy", "%", "jobs", "longest", "wait p50", "wait p99", "wait max", "queue"], rows);
     }
 
     fn counters(&mut self, counters: &Table<CounterRow>) {

@@ -4,7 +4,7 @@ use crate::firefox_reader::Profile;
 use crate::golden::compare;
 use crate::replay::{Slice, replay};
 use crate::story::{self, START, Story};
-use syscollect_exporters::report::{GpuRow, Report, ReportExporter, ReportOptions};
+use syscollect_exporters::report::{FenceWaitRow, GpuRow, Report, ReportExporter, ReportOptions};
 use syscollect_exporters::{FirefoxExporter, FirefoxOptions, PerfettoExporter, ProcessFilter, TextExporter};
 
 fn played<E: syscollect_model::Exporter<Error: std::fmt::Debug>>(mut exporter: E, story: &Story) -> E {
@@ -129,19 +129,58 @@ fn the_report_tells_how_long_queues_were_busy_for_whom_and_how_long_jobs_waited(
     let row = |row: &GpuRow| {
         let (ran, waited) = (row.ran, row.waited);
         let times = (ran.total_ns, ran.max_ns, waited.count, waited.max_ns);
-        (row.queue.clone(), row.pid, (row.jobs, row.failed, row.incomplete), times)
+        (row.queue.clone(), row.pid, (row.jobs, row.failed, row.unfinished, row.without_beginning), times)
     };
     let expected = [
-        ("gfx".to_owned(), Some(400), (2, 0, 1), (25_000, 25_000, 1, 10_000)),
-        ("gfx".to_owned(), Some(500), (1, 0, 0), (10_000, 10_000, 1, 35_000)),
-        ("compute".to_owned(), Some(400), (1, 1, 0), (8_000, 8_000, 1, 10_000)),
-        ("gfx".to_owned(), None, (1, 0, 1), (0, 0, 0, 0)),
+        ("gfx".to_owned(), Some(400), (2, 0, 1, 0), (25_000, 25_000, 1, 10_000)),
+        ("gfx".to_owned(), Some(500), (1, 0, 0, 0), (10_000, 10_000, 1, 35_000)),
+        ("compute".to_owned(), Some(400), (1, 1, 0, 0), (8_000, 8_000, 1, 10_000)),
+        ("gfx".to_owned(), None, (1, 0, 0, 1), (0, 0, 0, 0)),
     ];
     assert_eq!(report.gpu.rows.iter().map(row).collect::<Vec<_>>(), expected);
     let text = report.text(120);
-    let table: Vec<_> = text.lines().skip_while(|line| !line.starts_with("GPU jobs")).take(6).collect();
-    assert!(table[2].ends_with("gfx of game (400); 1 without beginning or end"), "{table:#?}");
+    let table: Vec<_> =
+        text.lines().skip_while(|line| !line.starts_with("GPU jobs by queue and process")).take(6).collect();
+    assert!(table[2].ends_with("gfx of game (400); 1 not ended"), "{table:#?}");
     assert!(table[4].ends_with("compute of game (400); 1 failed"), "{table:#?}");
+}
+
+#[test]
+fn the_report_tells_the_longest_waits_for_fences_whose_job_that_was_and_who_signaled_it() {
+    let report = |process: Option<&str>| {
+        let process = process.map(|name| ProcessFilter::Name(name.into()));
+        played(ReportExporter::new(ReportOptions { process, rows: 9 }), &story::fence_waits()).finish()
+    };
+    let all = report(None);
+    let said = |row: &FenceWaitRow| {
+        let [signaler, queue, by] = [&row.signaled_by, &row.queue, &row.submitted_by].map(Clone::clone);
+        ((row.waited_ns, row.tid, row.unfinished), row.fence.clone(), [signaler, queue, by])
+    };
+    let words = |list: [&str; 3]| list.map(|word| Some(word.to_owned()));
+    // Of those of one length the first comes first.
+    let expected = [
+        ((30_000, 500, false), "12:1".to_owned(), words(["an interrupt", "gfx", "render (401)"])),
+        ((30_000, 401, true), "12:7".to_owned(), [const { None }; 3]),
+    ];
+    assert_eq!(all.gpu_waits.rows.iter().map(said).collect::<Vec<_>>(), expected);
+    // Another process's job is told, too.
+    let one = report(Some("compositor")).gpu_waits;
+    assert_eq!((one.total, one.rows.iter().map(said).collect::<Vec<_>>()), (1, vec![expected[0].clone()]));
+    let text = all.text(160);
+    let lines: Vec<_> = text.lines().skip_while(|line| !line.starts_with("Longest waits")).skip(2).collect();
+    let job =
+        "compositor (500) of compositor (500): amdgpu gfx 12:1, a job of gfx by render (401), signaled by an interrupt";
+    assert!(lines[0].ends_with(job), "{lines:#?}");
+    let never = "render (401) of game (400): amdgpu gfx 12:7, not signaled when the recording ended";
+    assert!(lines[1].ends_with(never), "{lines:#?}");
+}
+
+#[test]
+fn a_queue_that_several_processes_use_is_told_as_a_whole_too() {
+    let report = report(None);
+    let queues: Vec<_> = report.gpu_queues.rows.iter().map(|row| (&*row.queue, row.jobs, row.ran.total_ns)).collect();
+    assert_eq!(queues, [("gfx", 4, 35_000), ("compute", 1, 8_000)]);
+    assert!(report.text(120).contains("\nGPU jobs by queue\n"));
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use super::{IDLE, Story, off};
 use syscollect_model::{
-    Event, Fence, Field, GpuJob, GpuJobEnd, Scope, SleepState, ThreadId, Time, Track, TrackId, TrackKind, Value,
+    Event, Fence, Field, GpuJob, GpuJobEnd, Scope, SleepState, Slice, SliceMore, ThreadId, Time, Track, TrackId,
+    TrackKind, Value, fence_wait,
 };
 
 /// Microseconds after [`super::START`].
@@ -49,4 +50,42 @@ pub(super) fn jobs(story: &mut Story) {
         story.time = super::START + ended * 1_000;
         story.then(Event::GpuJob(track, Box::new(job)));
     }
+}
+
+/// Two threads wait for fences: one for a job of another process, one for what nobody ever signals.
+pub(super) fn waits(story: &mut Story) {
+    let (game, _) = story.process(400, 1, "game", &["/bin/game"]);
+    let render = story.thread(401, game, "render");
+    let (_, other) = story.process(500, 1, "compositor", &["/bin/compositor"]);
+    let graphics = queue(story, Scope::Machine, "gfx");
+    let tracks = [other, render].map(|thread| story.track(Scope::Thread(thread), "GPU waits", None));
+    let mut job = GpuJob::named(story.name("Draw"));
+    (job.thread, job.submitted, job.started, job.fence) = (Some(render), at(10), at(12), Some(fence(1)));
+
+    wait_begins(story, tracks[0], (20, fence(1)));
+    wait_begins(story, tracks[1], (30, fence(7)));
+    story.time = super::START + 45_000;
+    story.then(Event::GpuJob(graphics, Box::new(job)));
+    let name = story.name(fence_wait::SIGNALED_BY);
+    let fields = vec![Field { name, value: Value::Text("an interrupt".into()) }];
+    let signaled = SliceMore { fields, ..SliceMore::default() };
+    let unfinished = SliceMore { unfinished: true, ..SliceMore::default() };
+    for (ended, track, more) in [(50, tracks[0], signaled), (60, tracks[1], unfinished)] {
+        story.time = super::START + ended * 1_000;
+        story.events.push((Time(story.time), Event::SliceMore(track, more)));
+        story.then(Event::SliceEnd(track));
+    }
+}
+
+fn wait_begins(story: &mut Story, track: TrackId, (since, fence): (u64, Fence)) {
+    let mut slice = Slice::named(story.name("waits for a fence"));
+    slice.category = Some(story.name(fence_wait::CATEGORY));
+    let said = [
+        (fence_wait::TIMELINE, Value::Text("amdgpu gfx".into())),
+        (fence_wait::CONTEXT, Value::Unsigned(fence.context)),
+        (fence_wait::SEQUENCE, Value::Unsigned(fence.sequence)),
+    ];
+    slice.fields = said.into_iter().map(|(name, value)| Field { name: story.name(name), value }).collect();
+    story.time = super::START + since * 1_000;
+    story.then(Event::SliceBegin(track, slice));
 }

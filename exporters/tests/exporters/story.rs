@@ -238,6 +238,13 @@ pub(crate) fn gpu() -> Story {
     story
 }
 
+/// Waits for fences of GPUs.
+pub(crate) fn fence_waits() -> Story {
+    let mut story = Story::new();
+    queues::waits(&mut story);
+    story
+}
+
 struct Stacks {
     kernel: StackId,
     user: StackId,

@@ -1,0 +1,186 @@
+//! The longest waits of threads for fences.
+
+use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use syscollect_model::{Fence, GpuJob, Slice, SliceMore, StringId, Tables, ThreadId, TrackId, Value, fence_wait};
+
+/// Waits that are kept, however many rows are asked for.
+const MOST_KEPT: usize = 1 << 16;
+/// Waits of one thread that are open at once and told apart.
+const MAX_DEPTH: usize = 64;
+
+/// A thread waited for a fence. Times are nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct FenceWait {
+    pub(super) waited: u64,
+    pub(super) since: u64,
+    pub(super) thread: ThreadId,
+    pub(super) fence: Option<Fence>,
+    /// What the driver calls it.
+    pub(super) timeline: Box<str>,
+    /// Who signaled it, in words; empty where that is not known.
+    pub(super) signaled_by: Box<str>,
+    /// The queue of the job whose end it is, and who handed that over.
+    pub(super) job: Option<(StringId, Option<ThreadId>)>,
+    /// It had not ended when the recording did.
+    pub(super) unfinished: bool,
+}
+
+/// The open waits of a track.
+#[derive(Debug, Default)]
+struct Open {
+    waits: Vec<FenceWait>,
+    /// Those inside that are too deep to be kept.
+    deeper: u64,
+}
+
+/// All waits.
+#[derive(Debug)]
+pub(super) struct FenceWaits {
+    open: FxHashMap<TrackId, Open>,
+    /// Of fences that are waited for: the tracks.
+    awaited: FxHashMap<Fence, Vec<TrackId>>,
+    /// By length, and of those of one length by beginning; the first to go is on top.
+    longest: BinaryHeap<Reverse<(u64, Reverse<u64>, FenceWait)>>,
+    kept: usize,
+    pub(super) count: usize,
+}
+
+impl FenceWaits {
+    pub(super) fn new(kept: usize) -> Self {
+        let kept = kept.min(MOST_KEPT);
+        Self { open: FxHashMap::default(), awaited: FxHashMap::default(), longest: BinaryHeap::new(), kept, count: 0 }
+    }
+
+    /// A slice begins on a track of a thread.
+    pub(super) fn begin(&mut self, now: u64, (track, thread): (TrackId, ThreadId), slice: &Slice, tables: &Tables) {
+        let is_wait = |category| tables.strings.get(category) == fence_wait::CATEGORY;
+        if !slice.category.is_some_and(is_wait) {
+            return;
+        }
+        let open = self.open.entry(track).or_default();
+        if open.waits.len() >= MAX_DEPTH {
+            open.deeper += 1;
+            return;
+        }
+        let mut wait = FenceWait {
+            waited: 0,
+            since: now,
+            thread,
+            fence: None,
+            timeline: Box::default(),
+            signaled_by: Box::default(),
+            job: None,
+            unfinished: false,
+        };
+        let (mut context, mut sequence) = (None, None);
+        for field in &slice.fields {
+            match (tables.strings.get(field.name), &field.value) {
+                (fence_wait::CONTEXT, Value::Unsigned(number)) => context = Some(*number),
+                (fence_wait::SEQUENCE, Value::Unsigned(number)) => sequence = Some(*number),
+                (fence_wait::TIMELINE, Value::Text(text)) => wait.timeline.clone_from(text),
+                _ => {}
+            }
+        }
+        wait.fence = context.zip(sequence).map(|(context, sequence)| Fence { context, sequence });
+        if let Some(fence) = wait.fence {
+            self.awaited.entry(fence).or_default().push(track);
+        }
+        open.waits.push(wait);
+    }
+
+    pub(super) fn more(&mut self, track: TrackId, more: &SliceMore, tables: &Tables) {
+        let Some(Open { waits, deeper: 0 }) = self.open.get_mut(&track) else { return };
+        let Some(wait) = waits.last_mut() else { return };
+        wait.unfinished |= more.unfinished;
+        for field in &more.fields {
+            if let (fence_wait::SIGNALED_BY, Value::Text(text)) = (tables.strings.get(field.name), &field.value) {
+                wait.signaled_by.clone_from(text);
+            }
+        }
+    }
+
+    /// Whoever waits for the fence of a job that ends learns which job that was.
+    pub(super) fn job(&mut self, track: TrackId, job: &GpuJob, tables: &Tables) {
+        let Some(fence) = job.fence else { return };
+        for waiting in self.awaited.get(&fence).into_iter().flatten() {
+            let waits = self.open.get_mut(waiting).into_iter().flat_map(|open| &mut open.waits);
+            for wait in waits.filter(|wait| wait.fence == Some(fence)) {
+                wait.job.get_or_insert((tables.track(track).name, job.thread));
+            }
+        }
+    }
+
+    /// The innermost slice of a track ends.
+    pub(super) fn end(&mut self, now: u64, track: TrackId) {
+        // Most recordings have none.
+        if self.open.is_empty() {
+            return;
+        }
+        let Some(open) = self.open.get_mut(&track) else { return };
+        if open.deeper > 0 {
+            open.deeper -= 1;
+            return;
+        }
+        let Some(mut wait) = open.waits.pop() else { return };
+        if let Some(fence) = wait.fence
+            && let Some(tracks) = self.awaited.get_mut(&fence)
+        {
+            if let Some(index) = tracks.iter().position(|waiting| *waiting == track) {
+                tracks.swap_remove(index);
+            }
+            if tracks.is_empty() {
+                self.awaited.remove(&fence);
+            }
+        }
+        wait.waited = now.saturating_sub(wait.since);
+        self.keep(wait);
+    }
+
+    fn keep(&mut self, wait: FenceWait) {
+        self.count += 1;
+        self.longest.push(Reverse((wait.waited, Reverse(wait.since), wait)));
+        if self.longest.len() > self.kept {
+            self.longest.pop();
+        }
+    }
+
+    /// The longest first; of those of one length the first.
+    pub(super) fn longest(&self) -> Vec<&FenceWait> {
+        let mut waits: Vec<_> = self.longest.iter().map(|Reverse((.., wait))| wait).collect();
+        waits.sort_unstable_by_key(|wait| (Reverse(wait.waited), wait.since, wait.thread));
+        waits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wait(since: u64, waited: u64) -> FenceWait {
+        FenceWait {
+            waited,
+            since,
+            thread: ThreadId(1),
+            fence: None,
+            timeline: Box::default(),
+            signaled_by: Box::default(),
+            job: None,
+            unfinished: false,
+        }
+    }
+
+    #[test]
+    fn the_longest_are_kept_and_of_equals_the_first() {
+        let mut waits = FenceWaits::new(3);
+        for (since, waited) in [(10, 5), (20, 9), (30, 5), (40, 7), (50, 1), (60, 5)] {
+            waits.keep(wait(since, waited));
+        }
+        let kept: Vec<_> = waits.longest().iter().map(|wait| (wait.since, wait.waited)).collect();
+        assert_eq!((kept, waits.count), (vec![(20, 9), (40, 7), (10, 5)], 6));
+        let mut none = FenceWaits::new(0);
+        none.keep(wait(1, 1));
+        assert_eq!((none.longest().len(), none.count), (0, 1));
+    }
+}
