@@ -9,14 +9,18 @@
 //!
 //! - on CPU 0 a server's worker is woken and runs zones, then its main thread;
 //! - on CPU 1 two threads of a build share the CPU, and in every tenth round a
-//!   compiler is forked, runs and exits.
+//!   compiler is forked, runs and exits;
+//! - both hand work to GPUs, a display shows a frame, and the server's main thread waits
+//!   for a fence.
 
 mod awkward;
 mod code;
+mod gpu;
 mod marks;
 
 use crate::{FakeMachine, Stacks};
 use code::Code;
+use gpu::Gpus;
 use marks::Server;
 use std::collections::BTreeMap;
 use syscollect_records::{SchedRecord, task_state};
@@ -46,7 +50,7 @@ const COMPILERS: u32 = 400;
 const IDLE: u32 = 0;
 
 /// What the capture holds.
-const PLAN: [(&str, u64); 29] = [
+const PLAN: [(&str, u64); 30] = [
     // Six in each round, and two more in every tenth.
     ("switches", 620),
     // Those that bring a thread and not the idle one: four in each round, and two more in every tenth.
@@ -66,6 +70,8 @@ const PLAN: [(&str, u64); 29] = [
     ("zone gc", 12),
     ("zone work", 8),
     ("zone Write", 10),
+    // In every other round, for a fence.
+    ("zone waits for a fence", 50),
     ("messages", 135),
     ("message started", 100),
     ("message a slow one", 25),
@@ -82,9 +88,9 @@ const PLAN: [(&str, u64); 29] = [
     ("crashes", 1),
 ];
 
-/// What the capture holds: [`PLAN`](self), and `self NAME` for the samples of each of the [`TOP`] functions.
+/// What the capture holds: [`PLAN`](self), that of the GPUs, and `self NAME` for the samples of each of the [`TOP`] functions.
 pub fn figures() -> Figures {
-    let plan = PLAN.iter().map(|(name, count)| ((*name).to_owned(), *count));
+    let plan = PLAN.iter().chain(&gpu::PLAN).map(|(name, count)| ((*name).to_owned(), *count));
     let functions = FUNCTIONS.iter().take(TOP).map(|(name, samples)| (format!("self {name}"), *samples));
     plan.chain(functions).collect()
 }
@@ -94,13 +100,15 @@ pub fn capture() -> Vec<u8> {
     let mut machine = machine();
     let code = Code::new(&mut machine);
     let mut server = Server::new(&mut machine);
+    let gpus = Gpus::new(&mut machine);
     marks::define_probes(&mut machine);
-    machine.counters(&[CounterDefinition { counter: 1, name: "load".into(), unit: "jobs".into(), cpu: None }]);
+    machine.counters(&[CounterDefinition { counter: 1, name: "load".into(), unit: "jobs".into(), ..Default::default() }]);
     for round in 0..ROUNDS {
         first_cpu(&mut machine, &code, round);
         second_cpu(&mut machine, &code, round);
         server.round(&mut machine, round);
         marks::probes(&mut machine, round);
+        gpus.round(&mut machine, round);
     }
     server.finish(&mut machine, ROUNDS);
     machine.finish()

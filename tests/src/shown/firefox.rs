@@ -46,6 +46,8 @@ impl Row {
 pub struct Marker {
     /// Its name.
     pub name: String,
+    /// Nanoseconds from its begin to its end, if it has both.
+    pub duration: Option<u64>,
     /// What it carries; `type` is the name of its schema.
     pub data: Value,
 }
@@ -130,7 +132,9 @@ impl Profile {
         let markers = &thread["markers"];
         let marker = |row| {
             let name = self.string(cell(markers, "name", row)?)?;
-            Ok(Marker { name, data: cell(markers, "data", row)?.clone() })
+            let [start, end] = ["startTime", "endTime"].map(|column| cell(markers, column, row).map(Value::as_f64));
+            let duration = end?.zip(start?).map(|(end, start)| nanoseconds(end - start));
+            Ok(Marker { name, duration, data: cell(markers, "data", row)?.clone() })
         };
         (0..length(markers)?).map(marker).collect()
     }
@@ -166,6 +170,11 @@ fn cell<'a>(table: &'a Value, column: &str, row: usize) -> Result<&'a Value, Dam
     cell.ok_or_else(|| damage(format!("column {column} has no row {row}")))
 }
 
+/// Of milliseconds.
+fn nanoseconds(milliseconds: f64) -> u64 {
+    (milliseconds * 1e6).round() as u64
+}
+
 /// The figures of a profile that was written with each switch and wakeup as a marker.
 ///
 /// # Errors
@@ -184,7 +193,10 @@ pub fn firefox(json: &[u8]) -> Result<Figures, Damage> {
             add(f, format!("self {}", row.stack[0].function), row.weight);
         }
         for marker in profile.markers(thread)? {
-            count(&marker, &whose, f);
+            match marker.data["type"].as_str() {
+                Some("gpuJob") => gpu_job(&marker, name.trim_start_matches("GPU: "), f),
+                _ => count(&marker, &whose, f),
+            }
         }
     }
     let queue = profile.counter("queue (jobs)");
@@ -194,14 +206,37 @@ pub fn firefox(json: &[u8]) -> Result<Figures, Damage> {
     Ok(figures)
 }
 
+/// A job on the thread that stands for its queue.
+fn gpu_job(job: &Marker, queue: &str, f: &mut Figures) {
+    add(f, format!("GPU jobs of {queue}"), 1);
+    let end = job.data["end"].as_str().unwrap_or_default();
+    let unfinished = end.starts_with("not ended");
+    add(f, "GPU jobs that failed", end.starts_with("failed").into());
+    add(f, "GPU jobs that never ended", unfinished.into());
+    add(f, "GPU jobs without a beginning", end.starts_with("ended before").into());
+    if let (Some(_), Some(duration), false) = (job.data["ran"].as_f64(), job.duration, unfinished) {
+        add(f, format!("GPU time of {queue}"), duration);
+    }
+    if let Some(waited) = job.data["waited"].as_f64() {
+        add(f, format!("GPU delay of {queue}"), nanoseconds(waited));
+    }
+}
+
 fn count(marker: &Marker, whose: &str, f: &mut Figures) {
-    let Marker { name, data } = marker;
+    let Marker { name, data, duration } = marker;
+    if let ("waits for a fence", Some(duration)) = (&**name, duration) {
+        add(f, "time of waits for a fence", *duration);
+        if let Some(by) = data["signaled by"].as_str() {
+            add(f, format!("fences signaled by {by}"), 1);
+        }
+    }
     match data["type"].as_str().unwrap_or_default() {
         "running" => {
             add(f, "runs", 1);
             add(f, format!("runs of {whose}"), 1);
         }
         "wakeup" => add(f, "wakeups", 1),
+        "gpuSubmit" => add(f, format!("GPU jobs by {whose}"), 1),
         "crash" => add(f, "crashes", 1),
         "lock" if name == "Lock held" => add(f, "times that cache was held", 1),
         "lock" => add(f, "waits for cache", 1),

@@ -65,8 +65,10 @@ pub fn lacks(viewer: Viewer, figure: &str) -> bool {
             matches!(figure, "switches" | "allocations" | "sum of queue" | "bytes held")
                 || figure.starts_with("message ")
         }
-        // Instants are counted by name, whatever else they say.
-        Viewer::Report => matches!(figure, "message a slow one" | "message job 5"),
+        // Instants are counted by name, whatever else they say; jobs of GPUs by process.
+        Viewer::Report => {
+            matches!(figure, "message a slow one" | "message job 5") || figure.starts_with("GPU jobs by ")
+        }
         Viewer::Folded | Viewer::Pprof => figure != "samples" && !figure.starts_with("self "),
     }
 }

@@ -47,6 +47,21 @@ pub fn report(json: &[u8]) -> Result<Figures, Damage> {
         add(f, "allocations", number(row, "allocations"));
         add(f, "bytes held", number(row, "live_bytes"));
     }
+    for row in rows(&report["gpu"]) {
+        let queue = row["queue"].as_str().unwrap_or_default();
+        add(f, format!("GPU jobs of {queue}"), number(row, "jobs"));
+        add(f, format!("GPU time of {queue}"), number(&row["ran"], "total_ns"));
+        add(f, format!("GPU delay of {queue}"), number(&row["waited"], "total_ns"));
+        add(f, "GPU jobs that failed", number(row, "failed"));
+        add(f, "GPU jobs that never ended", number(row, "unfinished"));
+        add(f, "GPU jobs without a beginning", number(row, "without_beginning"));
+    }
+    for row in rows(&report["gpu_waits"]) {
+        add(f, "time of waits for a fence", number(row, "waited_ns"));
+        if let Some(by) = row["signaled_by"].as_str() {
+            add(f, format!("fences signaled by {by}"), 1);
+        }
+    }
     add(f, "crashes", number(&report["crashes"], "total"));
     Ok(figures)
 }

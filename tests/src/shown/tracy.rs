@@ -2,7 +2,7 @@
 
 use super::add;
 use crate::planted::Figures;
-use crate::tracy_reader::{self, Damage, LockStep, TracyFile, Zone};
+use crate::tracy_reader::{self, Damage, GpuContext, LockStep, TracyFile, Zone};
 use std::collections::BTreeMap;
 
 /// The figures of a Tracy file.
@@ -27,10 +27,12 @@ pub fn tracy(file: &[u8]) -> Result<Figures, Damage> {
         add(f, "sum of queue", plot.values.iter().map(|(_, value)| *value).sum::<f64>() as u64);
     }
     for set in &trace.frame_sets {
-        let name = set.name.as_deref().filter(|name| name.contains("Render")).map(|_| "frames Render");
-        add(f, name.unwrap_or("frames"), set.frames.len() as u64);
+        let name =
+            set.name.as_deref().and_then(|said| ["Render", "CRTC 0"].into_iter().find(|name| said.contains(name)));
+        add(f, name.map_or("frames".to_owned(), |name| format!("frames {name}")), set.frames.len() as u64);
     }
     locks(&trace, f);
+    trace.gpus.iter().for_each(|context| gpu_jobs(context, &trace, f));
     for pool in &trace.pools {
         add(f, "allocations", pool.pieces.len() as u64);
         add(f, "bytes held", pool.usage);
@@ -68,7 +70,33 @@ fn samples(trace: &TracyFile, f: &mut Figures) {
 fn zones(list: &[Zone], f: &mut Figures) {
     for zone in list {
         add(f, format!("zone {}", zone.name), 1);
+        if zone.name == "waits for a fence" {
+            add(f, "time of waits for a fence", (zone.end - zone.start) as u64);
+            let signaled = zone.text.lines().filter_map(|line| line.strip_prefix("signaled by: "));
+            signaled.for_each(|by| add(f, format!("fences signaled by {by}"), 1));
+        }
         zones(&zone.children, f);
+    }
+}
+
+/// A queue that has several jobs at once is several contexts.
+fn gpu_jobs(context: &GpuContext, trace: &TracyFile, f: &mut Figures) {
+    let queue = context.name.split(" #").next().unwrap_or_default();
+    for (thread, jobs) in &context.threads {
+        if let Some(name) = trace.thread_names.get(thread) {
+            add(f, format!("GPU jobs by {name}"), jobs.len() as u64);
+        }
+        for job in jobs {
+            add(f, format!("GPU jobs of {queue}"), 1);
+            let unfinished = job.name().ends_with("[unfinished]");
+            add(f, "GPU jobs that never ended", unfinished.into());
+            add(f, "GPU jobs that failed", job.name().ends_with("[failed]").into());
+            add(f, "GPU jobs without a beginning", job.name().ends_with("[without beginning]").into());
+            if !unfinished {
+                add(f, format!("GPU time of {queue}"), (job.gpu.1 - job.gpu.0) as u64);
+            }
+            add(f, format!("GPU delay of {queue}"), (job.gpu.0 - job.cpu.0) as u64);
+        }
     }
 }
 

@@ -95,6 +95,6 @@ fn a_damaged_chunk_is_told_and_everything_else_is_shown() {
         }
         lost.into_keys().for_each(|lane| *hit.entry(lane).or_default() += 1);
     }
-    let lanes = ["sched", "samples", "zones"];
+    let lanes = ["sched", "samples", "zones", "tracepoints"];
     assert!(lanes.iter().all(|lane| hit.contains_key(*lane)) && switches_alone > 0, "not damaged enough: {hit:?}");
 }

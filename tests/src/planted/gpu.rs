@@ -1,0 +1,195 @@
+//! What the planted machine's GPUs do, as tracepoints of Linux 6.16 and later tell it.
+//!
+//! - In every other round the server's worker hands two jobs to a queue of the
+//!   DRM scheduler, which has both at once; its main thread waits for the second.
+//! - In every tenth round the build's second thread makes two fences of a driver
+//!   that emits them, and in every tenth two of one that does not.
+//! - Single fences go wrong, and one job never ends.
+
+use super::{BUILD, IDLE, ROUNDS, SERVER, begin};
+use crate::FakeMachine;
+use crate::tracepoint::{FakeField, FakeTracepoint, FakeValue, TEXT};
+
+/// What the GPUs show; times are nanoseconds.
+pub(super) const PLAN: [(&str, u64); 17] = [
+    // Two in every other round, and the one that never ends.
+    ("GPU jobs of 0000:03:00.0 gfx", 101),
+    // 100 µs each: the second runs when the first has ended.
+    ("GPU time of 0000:03:00.0 gfx", 10_000_000),
+    // 15 µs and 105 µs; 10 µs of the one that never ends.
+    ("GPU delay of 0000:03:00.0 gfx", 6_010_000),
+    // Two in every tenth round; one whose fence is used again, and that one; one that is gone; one of which
+    // the end comes first.
+    ("GPU jobs of radeon ring", 24),
+    // 65 µs and 10 µs; 8 µs, 28 µs.
+    ("GPU time of radeon ring", 786_000),
+    // 5 µs and 69 µs; 2 µs, 2 µs.
+    ("GPU delay of radeon ring", 744_000),
+    ("GPU jobs of vgem unbound", 20),
+    ("GPU jobs by server / worker", 100),
+    ("GPU jobs by server / server", 1),
+    ("GPU jobs by build / jobs", 43),
+    ("GPU jobs that failed", 1),
+    ("GPU jobs that never ended", 2),
+    ("GPU jobs without a beginning", 1),
+    // From 395 µs of a round to 305 µs of the next.
+    ("time of waits for a fence", 45_500_000),
+    ("fences signaled by an interrupt", 40),
+    ("fences signaled by jobs (301)", 10),
+    ("frames CRTC 0", 100),
+];
+/// The context of the scheduler's fences.
+const GFX: u64 = 7;
+const FENCE: &[FakeField<'_>] = &[("driver", TEXT), ("timeline", TEXT), ("context", 4), ("seqno", 4)];
+const JOB: &[FakeField<'_>] = &[
+    ("name", TEXT),
+    ("job_count", 4),
+    ("hw_job_count", 4),
+    ("dev", TEXT),
+    ("fence_context", 8),
+    ("fence_seqno", 8),
+    ("client_id", 8),
+];
+const JOB_DONE: &[FakeField<'_>] = &[("fence_context", 8), ("fence_seqno", 8)];
+const JOB_NEEDS: &[FakeField<'_>] = &[("fence_context", 8), ("fence_seqno", 8), ("ctx", 8), ("seqno", 8)];
+
+/// The tracepoints.
+pub(super) struct Gpus {
+    init: FakeTracepoint,
+    emit: FakeTracepoint,
+    signaled: FakeTracepoint,
+    destroy: FakeTracepoint,
+    wait_start: FakeTracepoint,
+    wait_end: FakeTracepoint,
+    queue: FakeTracepoint,
+    run: FakeTracepoint,
+    done: FakeTracepoint,
+    needs: FakeTracepoint,
+    vblank: FakeTracepoint,
+}
+
+fn fence<'a>(driver: &'a str, timeline: &'a str, context: u64, sequence: u64) -> [FakeValue<'a>; 4] {
+    [driver.into(), timeline.into(), context.into(), sequence.into()]
+}
+
+/// The scheduler's own fence of a job.
+fn finished(number: u64) -> [FakeValue<'static>; 4] {
+    fence("drm_sched", "gfx", GFX, number)
+}
+
+fn radeon(sequence: u64) -> [FakeValue<'static>; 4] {
+    fence("radeon", "ring", 5, sequence)
+}
+
+fn vgem(sequence: u64) -> [FakeValue<'static>; 4] {
+    fence("vgem", "unbound", 9, sequence)
+}
+
+fn job(number: u64) -> [FakeValue<'static>; 7] {
+    ["gfx".into(), 2.into(), 1.into(), "0000:03:00.0".into(), GFX.into(), number.into(), 42.into()]
+}
+
+impl Gpus {
+    pub(super) fn new(machine: &mut FakeMachine) -> Self {
+        let mut number = 0;
+        let mut one = |system, name, fields| {
+            number += 1;
+            FakeTracepoint::new(machine, number, (system, name), fields)
+        };
+        Self {
+            init: one("dma_fence", "dma_fence_init", FENCE),
+            emit: one("dma_fence", "dma_fence_emit", FENCE),
+            signaled: one("dma_fence", "dma_fence_signaled", FENCE),
+            destroy: one("dma_fence", "dma_fence_destroy", FENCE),
+            wait_start: one("dma_fence", "dma_fence_wait_start", FENCE),
+            wait_end: one("dma_fence", "dma_fence_wait_end", FENCE),
+            queue: one("gpu_scheduler", "drm_sched_job_queue", JOB),
+            run: one("gpu_scheduler", "drm_sched_job_run", JOB),
+            done: one("gpu_scheduler", "drm_sched_job_done", JOB_DONE),
+            needs: one("gpu_scheduler", "drm_sched_job_add_dep", JOB_NEEDS),
+            vblank: one("drm", "drm_vblank_event", &[("crtc", 4), ("seq", 4)]),
+        }
+    }
+
+    pub(super) fn round(&self, m: &mut FakeMachine, round: u64) {
+        let us = begin(round);
+        self.vblank.interrupt(m, (0, us + 5), IDLE, &[0.into(), round.into()]);
+        if round.is_multiple_of(2) {
+            self.scheduled(m, us, (2 * round, 2 * round + 1), round % 10 == 4);
+        } else {
+            self.wait_end.fire(m, (0, us + 305), SERVER[0], &finished(2 * round - 1));
+        }
+        match round % 10 {
+            0 => self.emitted(m, us, (2 * round, 2 * round + 1)),
+            2 => self.not_emitted(m, us, (2 * round, 2 * round + 1)),
+            _ => {}
+        }
+        match round {
+            5..8 => self.gone_wrong(m, us, round),
+            _ if round == ROUNDS - 1 => {
+                self.queue.fire(m, (0, us + 320), SERVER[0], &job(9_999));
+                self.run.fire(m, (1, us + 330), BUILD[0], &job(9_999));
+            }
+            _ => {}
+        }
+    }
+
+    /// Two jobs of the worker, of which the main thread waits for the second; a thread or an interrupt signals that.
+    fn scheduled(&self, m: &mut FakeMachine, us: u64, (first, second): (u64, u64), by_thread: bool) {
+        let (context, two) = (FakeValue::Number(GFX), [first, second]);
+        for (at, number) in [230, 240].into_iter().zip(two) {
+            self.queue.fire(m, (0, us + at), SERVER[1], &job(number));
+        }
+        self.needs.fire(m, (0, us + 241), SERVER[1], &[context, second.into(), context, first.into()]);
+        for (at, number) in [245, 250].into_iter().zip(two) {
+            self.run.fire(m, (1, us + at), BUILD[0], &job(number));
+        }
+        self.wait_start.fire(m, (0, us + 395), SERVER[0], &finished(second));
+        for (at, number) in [345, 445].into_iter().zip(two) {
+            self.done.interrupt(m, (1, us + at), BUILD[0], &[context, number.into()]);
+        }
+        match by_thread {
+            true => self.signaled.fire(m, (1, us + 510), BUILD[1], &finished(second)),
+            false => self.signaled.interrupt(m, (1, us + 446), BUILD[0], &finished(second)),
+        }
+    }
+
+    fn emitted(&self, m: &mut FakeMachine, us: u64, (first, second): (u64, u64)) {
+        for (later, number) in [(0, first), (1, second)] {
+            self.init.fire(m, (1, us + 510 + later), BUILD[1], &radeon(number));
+            self.emit.fire(m, (1, us + 515 + later), BUILD[1], &radeon(number));
+            self.signaled.interrupt(m, (0, us + 580 + 10 * later), IDLE, &radeon(number));
+        }
+    }
+
+    /// Nobody knows when the GPU began with them.
+    fn not_emitted(&self, m: &mut FakeMachine, us: u64, (first, second): (u64, u64)) {
+        for (later, number) in [(0, first), (10, second)] {
+            self.init.fire(m, (1, us + 510 + later), BUILD[1], &vgem(number));
+            self.signaled.fire(m, (1, us + 560 + later), BUILD[1], &vgem(number));
+        }
+    }
+
+    fn gone_wrong(&self, m: &mut FakeMachine, us: u64, round: u64) {
+        match round {
+            // It is used again before its end.
+            5 => {
+                self.init.fire(m, (1, us + 510), BUILD[1], &radeon(1_000));
+                self.init.fire(m, (1, us + 520), BUILD[1], &radeon(1_000));
+                self.emit.fire(m, (1, us + 522), BUILD[1], &radeon(1_000));
+                self.signaled.interrupt(m, (0, us + 530), IDLE, &radeon(1_000));
+            }
+            // Its end comes first.
+            6 => {
+                self.signaled.interrupt(m, (0, us + 530), IDLE, &radeon(2_000));
+                self.emit.fire(m, (1, us + 531), BUILD[1], &radeon(2_000));
+            }
+            // Nobody ever signals it, and it is gone.
+            _ => {
+                self.init.fire(m, (1, us + 510), BUILD[1], &radeon(3_000));
+                self.emit.fire(m, (1, us + 512), BUILD[1], &radeon(3_000));
+                self.destroy.fire(m, (1, us + 540), BUILD[1], &radeon(3_000));
+            }
+        }
+    }
+}
