@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use syscollect_model::{LossCause, Mapping, RecorderSummary, SessionInfo, SymbolTable, Ticks};
 use syscollect_records::{
-    ClockRecord, CounterRecord, ProbeRecord, RecordKind, SampleRecord, SchedRecord, SchedStackRecord, StackHeader,
-    Stamp, TaskRecord, TracepointRecord, stack_space,
+    ClockRecord, CounterRecord, GpuFailureRecord, ProbeRecord, RecordKind, SampleRecord, SchedRecord, SchedStackRecord,
+    StackHeader, Stamp, TaskRecord, TracepointRecord, stack_space,
 };
 use syscollect_store::{
     CaptureWriter, Chunk, ChunkHeader, CounterDefinition, Definition, KnownProcess, KnownThread, Lane, LaneKind,
@@ -375,6 +375,14 @@ impl FakeMachine {
         let mut bytes = [head.as_bytes(), bytes].concat();
         bytes.resize(bytes.len().next_multiple_of(8), 0);
         self.push(Lane { kind: LaneKind::Tracepoint, cpu }, us, 0, &bytes);
+    }
+
+    /// A program tells that the work of a GPU failed.
+    pub fn gpu_failure(&mut self, cpu: u16, us: u64, record: GpuFailureRecord) {
+        let stamp = Stamp::new(ticks(us), RecordKind::GpuFailure);
+        let bytes = (GpuFailureRecord::SIZE - TracepointRecord::SIZE) as u16;
+        let record = GpuFailureRecord { stamp, bytes, cpu: cpu.into(), ..record };
+        self.push(Lane { kind: LaneKind::Tracepoint, cpu }, us, 0, record.as_bytes());
     }
 
     /// Ends the lane's chunk and writes it.

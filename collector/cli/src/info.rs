@@ -24,8 +24,9 @@ Examples:
 JSON: schema_version, records (everything decoded), events (occurrences),
 events_by_type, lost, losses [{lane, cpu, cause, count}], cpus, duration_ns,
 clock {source, tick_rate_hz, cpus [{cpu, error_bound_ns, method}]},
-unmatched_ends (of zones of probes, where there are any), windows {version,
-sessions, events [{provider, id, name, count}]} (of .etl files), and more.";
+unmatched_ends (of zones of probes) and unshown_failures (of GPUs), where there
+are any, windows {version, sessions, events [{provider, id, name, count}]} (of
+.etl files), and more.";
 
 /// The arguments.
 #[derive(Debug, clap::Args)]
@@ -61,6 +62,9 @@ struct Report {
     /// Ends of zones of probes whose beginning was not seen; absent where there is none.
     #[serde(skip_serializing_if = "is_zero")]
     unmatched_ends: u64,
+    /// Failures of GPUs' work that no job shows; absent where there is none.
+    #[serde(skip_serializing_if = "is_zero")]
+    unshown_failures: u64,
     lost: u64,
     losses: Vec<LossReport>,
     cpus: usize,
@@ -167,6 +171,7 @@ impl Report {
             events_by_type: played.events_by_type,
             missing_stacks: played.missing_stacks,
             unmatched_ends: played.unmatched_ends,
+            unshown_failures: played.unshown_failures,
             lost: played.lost,
             losses,
             cpus: info.cpus.len(),
@@ -240,6 +245,11 @@ impl Report {
                 "Probes",
                 format!("{count} {zones} of probes ended without a beginning: before the recording, or lost"),
             );
+        }
+        if self.unshown_failures > 0 {
+            let failures = if self.unshown_failures == 1 { "failure" } else { "failures" };
+            let count = grouped(self.unshown_failures);
+            line("GPU", format!("{count} {failures} of work that is not known, or that was told to have ended before"));
         }
         if let Some(windows) = self.windows.as_ref().filter(|windows| windows.stacks > 0) {
             line(

@@ -188,6 +188,7 @@ impl<'a, E: Exporter> Player<'a, E> {
             lost: 0,
             missing_stacks: self.missing_stacks,
             unmatched_ends: self.unmatched,
+            unshown_failures: self.gpu.failures.unshown,
         };
         (played, self.losses)
     }

@@ -17,15 +17,16 @@ const WINDOW: usize = 64;
 pub(crate) enum Shape {
     /// [`ProbeRecord`] with words and texts.
     Probe,
-    /// [`TracepointRecord`] with the kernel's own record.
+    /// [`TracepointRecord`] with the kernel's own record, or [`GpuFailureRecord`](syscollect_records::GpuFailureRecord).
     Tracepoint,
 }
 
 impl Shape {
-    fn kind(self) -> RecordKind {
+    /// Whether its lanes hold records of this kind.
+    fn has(self, kind: u8) -> bool {
         match self {
-            Self::Probe => RecordKind::Probe,
-            Self::Tracepoint => RecordKind::Tracepoint,
+            Self::Probe => kind == RecordKind::Probe as u8,
+            Self::Tracepoint => [RecordKind::Tracepoint as u8, RecordKind::GpuFailure as u8].contains(&kind),
         }
     }
 
@@ -38,6 +39,7 @@ impl Shape {
                 (size >= ProbeRecord::SIZE).then_some((record.stamp, size))
             }
             Self::Tracepoint => {
+                // All kinds have their size at one place.
                 let record = TracepointRecord::from_bytes(bytes)?;
                 Some((record.stamp, TracepointRecord::SIZE + usize::from(record.bytes).next_multiple_of(8)))
             }
@@ -184,7 +186,7 @@ impl<'a> RecordCursor<'a> {
                 break;
             };
             rest = &rest[bytes.len()..];
-            if stamp.split().1 != self.shape.kind() as u8 {
+            if !self.shape.has(stamp.split().1) {
                 self.undecodable += 1;
                 continue;
             }

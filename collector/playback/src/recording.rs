@@ -73,6 +73,8 @@ pub struct Played {
     pub missing_stacks: u64,
     /// Hits of probes that end what nothing began: it began before the recording, or that hit was lost.
     pub unmatched_ends: u64,
+    /// Failures of GPUs' work that no job shows: it is not known, or its end was told before.
+    pub unshown_failures: u64,
 }
 
 /// Places of one module that have no name.

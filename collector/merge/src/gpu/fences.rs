@@ -29,11 +29,12 @@ impl<E: Exporter> Player<'_, E> {
             "dma_fence_signaled" => self.fence_signaled(fence, reading),
             _ => {}
         }
+        let key = (Family::Fence, context, sequence);
         // Nobody's work: what they stand for has fences of its own.
         if STAND_INS.contains(&&*driver) || (driver == SCHEDULER && self.marked.tracepoints.has_scheduler()) {
+            self.gpu.failures.is_nobodys(key);
             return Ok(());
         }
-        let key = (Family::Fence, context, sequence);
         if driver.starts_with(DETACHED) && self.gpu.jobs.detail(key).is_none() {
             return Ok(());
         }

@@ -4,16 +4,18 @@
 //! change between kernels. [`jobs`]: jobs from their stages, told in any order,
 //! twice, or never. [`play`]: jobs on the rows of their queues. Which tracepoint
 //! tells which stage: [`fences`], [`scheduler`], [`drivers`]; [`frames`], [`memory`]. Who
-//! waits for a fence, and who signaled it: [`waits`].
+//! waits for a fence, and who signaled it: [`waits`]. Which work failed: [`failures`].
 //!
 //! What no rule here knows is shown as it is: an instant with its fields.
 
 mod drivers;
+mod failures;
 mod fences;
 mod frames;
 mod jobs;
 mod memory;
 pub(crate) mod play;
+mod recent;
 pub(crate) mod record;
 mod scheduler;
 mod waits;

@@ -1,7 +1,10 @@
 //! Records of tracepoints on their way into the model.
 
+use super::failures::Failures;
 use super::jobs::{Jobs, Open, Stage, Told};
+use super::recent::Recent;
 use super::record::{Reading, TracepointTable};
+use super::scheduler::Numbered;
 use super::waits::Waits;
 use crate::play::Player;
 use crate::record_cursor::RecordItem;
@@ -10,7 +13,7 @@ use syscollect_model::{
     Event, Exporter, Fence, Field, GpuJob, GpuJobEnd, Scope, Slice, StringId, ThreadId, Time, TrackId, TrackKind,
 };
 use syscollect_playback::Rows;
-use syscollect_records::RecordKind;
+use syscollect_records::{GpuFailureRecord, RecordKind};
 
 /// Rows of one queue: jobs that overlap beyond them lose their beginning.
 const MOST_ROWS: usize = 64;
@@ -72,6 +75,9 @@ impl Order {
 #[derive(Debug, Default)]
 pub(crate) struct GpuState {
     pub(super) jobs: Jobs<Key, Detail, Time>,
+    /// Jobs of the scheduler by what their dependencies name them, on kernels that do not name their fences.
+    pub(super) numbered: Recent<Numbered, Key>,
+    pub(crate) failures: Failures,
     queues: FxHashMap<StringId, Queue>,
     pub(super) waits: Waits,
     /// Commands by virtual device and queue, on kernels that do not number them.
@@ -86,6 +92,12 @@ impl<E: Exporter> Player<'_, E> {
         match item {
             RecordItem::Missing(missing) => {
                 self.missing(lane, if missing.records > 0 { missing.records } else { missing.chunks })?;
+            }
+            RecordItem::Record if bytes.first() == Some(&(RecordKind::GpuFailure as u8)) => {
+                match GpuFailureRecord::from_bytes(bytes) {
+                    Some(record) => self.failure(&record)?,
+                    None => self.unknown(lane),
+                }
             }
             RecordItem::Record => {
                 let table: &TracepointTable = &self.marked.tracepoints;
@@ -141,15 +153,17 @@ impl<E: Exporter> Player<'_, E> {
             None => {
                 self.unmatched += 1;
                 // Whoever ended it is not who handed it over.
-                let detail = Detail { thread: None, ..detail };
+                let mut detail = Detail { thread: None, ..detail };
+                let error = self.gpu.failures.of_end(key);
+                error.into_iter().for_each(|error| self.add_error(&mut detail, error));
                 let job = Open { detail, submitted: None, queued: None, started: None };
-                self.job(job, GpuJobEnd::WithoutBeginning)
+                self.job(job, error.map_or(GpuJobEnd::WithoutBeginning, |_| GpuJobEnd::Failed))
             }
         }
     }
 
     /// Tells of a job that is over now.
-    fn job(&mut self, job: Open<Detail, Time>, end: GpuJobEnd) -> Result<(), E::Error> {
+    pub(super) fn job(&mut self, job: Open<Detail, Time>, end: GpuJobEnd) -> Result<(), E::Error> {
         let Open { detail, submitted, queued, started } = job;
         let now = self.now;
         let queue = self.gpu.queues.entry(detail.queue);
@@ -181,6 +195,7 @@ impl<E: Exporter> Player<'_, E> {
 
     /// The recording is over: what is open ends with it.
     pub(crate) fn close_gpu(&mut self) -> Result<(), E::Error> {
+        self.gpu.failures.close();
         for (_, job) in self.gpu.jobs.finish() {
             self.job(job, GpuJobEnd::Unfinished)?;
         }

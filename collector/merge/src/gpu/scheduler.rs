@@ -1,16 +1,25 @@
 //! Jobs of the DRM scheduler.
 
-use syscollect_model::{Exporter, Fence, Field, GpuJobEnd, Value};
+use syscollect_model::{Exporter, Fence, Field, GpuJobEnd, StringId, Value};
 
 use super::jobs::Stage;
-use super::play::{Detail, Family};
+use super::play::{Detail, Family, Key};
 use super::record::Reading;
 use crate::play::Player;
+
+/// Dependencies of a job that are shown.
+const MOST_DEPENDENCIES: usize = 64;
+
+/// A job by its ring's name, or the address of that, and its number.
+pub(super) type Numbered = (StringId, u64, u64);
 
 impl<E: Exporter> Player<'_, E> {
     /// Jobs of the DRM scheduler, by both generations of names
     /// (drivers/gpu/drm/scheduler/gpu_scheduler_trace.h).
     pub(super) fn scheduler(&mut self, name: &str, reading: &Reading<'_>) -> Result<(), E::Error> {
+        if name == "drm_sched_job_wait_dep" {
+            return self.numbered_waits(reading);
+        }
         let fence = reading.number("fence_context").zip(reading.number("fence_seqno"));
         let key = match (fence, reading.number("fence")) {
             (Some((context, sequence)), _) => (Family::Scheduler, context, sequence),
@@ -22,6 +31,9 @@ impl<E: Exporter> Player<'_, E> {
         match name {
             "drm_sched_job" | "drm_sched_job_queue" => {
                 let detail = self.scheduler_detail(fence, reading);
+                if let (None, Some(numbered)) = (fence, self.numbered(reading)) {
+                    self.gpu.numbered.note(numbered, key);
+                }
                 self.stage(key, Stage::Submitted, detail.clone())?;
                 self.stage(key, Stage::Queued, detail)
             }
@@ -34,17 +46,38 @@ impl<E: Exporter> Player<'_, E> {
                 self.job_ends(key, GpuJobEnd::Finished, detail)
             }
             "drm_sched_job_add_dep" | "drm_sched_job_unschedulable" => {
-                let dependency = reading.one_of(&["dep_context", "ctx"]).zip(reading.one_of(&["dep_seqno", "seqno"]));
-                if let (Some((context, sequence)), Some(detail)) = (dependency, self.gpu.jobs.detail(key)) {
-                    let fence = Fence { context, sequence };
-                    if !detail.waited_for.contains(&fence) && detail.waited_for.len() < 64 {
-                        detail.waited_for.push(fence);
-                    }
-                }
+                self.waits_for(key, reading);
                 Ok(())
             }
             _ => self.plain(reading),
         }
+    }
+
+    /// Before 6.16 a dependency names the job by its ring and number, and `fence` is what it waits for.
+    fn numbered_waits(&mut self, reading: &Reading<'_>) -> Result<(), E::Error> {
+        match self.numbered(reading).and_then(|numbered| self.gpu.numbered.get(numbered)) {
+            Some(key) => self.waits_for(key, reading),
+            // It was handed over before the recording.
+            None => self.unmatched += 1,
+        }
+        Ok(())
+    }
+
+    fn waits_for(&mut self, key: Key, reading: &Reading<'_>) {
+        let dependency = reading.one_of(&["dep_context", "ctx"]).zip(reading.one_of(&["dep_seqno", "seqno"]));
+        if let (Some((context, sequence)), Some(detail)) = (dependency, self.gpu.jobs.detail(key)) {
+            let fence = Fence { context, sequence };
+            if !detail.waited_for.contains(&fence) && detail.waited_for.len() < MOST_DEPENDENCIES {
+                detail.waited_for.push(fence);
+            }
+        }
+    }
+
+    fn numbered(&mut self, reading: &Reading<'_>) -> Option<Numbered> {
+        // Before 6.1 the name is an address in the kernel.
+        let ring = reading.text("name").unwrap_or_default();
+        let ring = self.tables.strings.intern(&ring);
+        Some((ring, reading.number("name").unwrap_or(0), reading.number("id")?))
     }
 
     pub(super) fn scheduler_detail(&mut self, fence: Option<Fence>, reading: &Reading<'_>) -> Detail {
