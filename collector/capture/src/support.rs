@@ -132,4 +132,6 @@ fn describe(error: &io::Error) -> String {
 }
 
 #[cfg(test)]
+mod gpu_tests;
+#[cfg(test)]
 mod tests;

@@ -46,9 +46,15 @@ pub(crate) fn formats(context: &Context) -> Result<Outcome> {
     let said = context.run(&["doctor", "--json"])?.stdout;
     let said: Value = serde_json::from_str(&said).context("doctor printed no JSON")?;
     let rows = said["capabilities"].as_array().context("doctor printed no capabilities")?;
-    let row = rows.iter().find(|row| row["name"] == "gpu_events").context("doctor has no row gpu_events")?;
-    let reason = row["reason"].as_str().unwrap_or_default();
-    ensure!(row["available"] == true && !reason.contains("unknown shape"), "doctor says: {reason}");
+    let row = |name: &str| {
+        let row = rows.iter().find(|row| row["name"] == name).with_context(|| format!("doctor has no row {name}"))?;
+        let reason = row["reason"].as_str().unwrap_or_default();
+        ensure!(row["available"] == true, "doctor says: {reason}");
+        anyhow::Ok(reason)
+    };
+    let reason = row("gpu_events")?;
+    // All are of a known shape and have the fields that are needed.
+    row("gpu_formats")?;
     let checked = fields()?;
     Ok(Outcome::Passed(format!(
         "{} loaded; {reason}; {checked} of them have the fields that are read",

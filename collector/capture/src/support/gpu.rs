@@ -1,21 +1,75 @@
-//! What the kernel tells of GPUs.
+//! What the kernel and its drivers tell of GPUs.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::io;
 
 use super::machine::Machine;
 use super::{AS_ROOT, Capability, describe, is_forbidden};
+use crate::gpu_clients::{ClientUsage, open_gpus};
 use crate::tracepoints::{FailureLayout, GPU, NO_FENCES, NO_JOBS, Offers, offered_below};
 
-/// Whether tracepoints can be read about, and which of GPU drivers there are.
+/// Drivers, tracepoints and what they lack, and what is told of processes.
 pub(super) fn gpu(machine: &Machine) -> Vec<Capability> {
     let offers = offered_below(&machine.path(""), GPU);
     let layout = FailureLayout::below(&machine.path(""));
-    vec![tracefs(offers.as_ref()), events(offers.as_ref()), failures(layout.as_ref(), offers.as_ref().ok())]
+    let drivers = drivers(machine);
+    vec![
+        drivers_row(machine, &drivers),
+        tracefs(offers.as_ref()),
+        events(offers.as_ref()),
+        formats(offers.as_ref().ok()),
+        failures(layout.as_ref(), offers.as_ref().ok()),
+        memory(machine, !drivers.is_empty(), offers.as_ref().ok()),
+    ]
+}
+
+/// Device files by driver.
+fn drivers(machine: &Machine) -> BTreeMap<String, Vec<String>> {
+    let mut drivers = BTreeMap::<String, Vec<String>>::new();
+    let entries = fs::read_dir(machine.path("sys/class/drm")).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort_unstable();
+    // Connectors of displays, which are there, too, have names like card0-HDMI-A-1.
+    let is_device = |name: &&String| {
+        let number = name.strip_prefix("card").or_else(|| name.strip_prefix("renderD"));
+        number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    for name in names.iter().filter(is_device) {
+        let link = fs::read_link(machine.path(&format!("sys/class/drm/{name}/device/driver")));
+        let driver = link.ok().and_then(|link| Some(link.file_name()?.to_str()?.to_owned()));
+        // Virtual devices have no bus, and so no driver there.
+        drivers.entry(driver.unwrap_or_else(|| "a virtual device".to_owned())).or_default().push(name.clone());
+    }
+    drivers
+}
+
+fn drivers_row(machine: &Machine, drivers: &BTreeMap<String, Vec<String>>) -> Capability {
+    const NAME: &str = "gpu_drivers";
+    if !drivers.is_empty() {
+        let words = drivers.iter().map(|(driver, files)| format!("{driver} ({})", files.join(", ")));
+        let words = words.collect::<Vec<_>>().join(", ");
+        if machine.path("dev/dri").exists() {
+            return Capability::yes(NAME, format!("drivers of GPUs: {words}"));
+        }
+        return Capability::no(NAME, format!("drivers of GPUs: {words}; but there is no /dev/dri here"))
+            .mend("record on the host, or give the container the devices (docker: --device /dev/dri)");
+    }
+    if machine.path("proc/driver/nvidia").exists() {
+        let why = "NVIDIA's own driver tells the kernel nothing of its work; calls of its libraries are shown";
+        return Capability::no(NAME, why);
+    }
+    let without = match machine.path("sys/class/drm").exists() {
+        true => "the kernel knows no GPU: no driver has found one; calls of libraries are shown",
+        false => "the kernel has no DRM, or it is not loaded: no driver tells of GPUs; calls of libraries are shown",
+    };
+    Capability::no(NAME, without)
+        .mend("if there is a GPU: sudo modprobe its driver (amdgpu, i915, xe, nouveau, virtio_gpu, ...)")
 }
 
 fn tracefs(offers: Result<&Offers, &io::Error>) -> Capability {
     const NAME: &str = "tracefs";
-    const WITHOUT: &str = "there is no --gpu without the kernel's descriptions of its tracepoints";
+    const WITHOUT: &str = "without the kernel's descriptions of its tracepoints --gpu shows only calls of libraries";
     match offers {
         Ok(_) => Capability::yes(NAME, "the kernel describes its tracepoints, for --gpu"),
         Err(error) if is_forbidden(error) || error.kind() == io::ErrorKind::PermissionDenied => {
@@ -28,7 +82,7 @@ fn tracefs(offers: Result<&Offers, &io::Error>) -> Capability {
 
 fn events(offers: Result<&Offers, &io::Error>) -> Capability {
     const NAME: &str = "gpu_events";
-    let Ok(Offers { offers, unreadable }) = offers else {
+    let Ok(Offers { offers, .. }) = offers else {
         return Capability::no(NAME, "without tracefs nobody knows which GPU drivers tell of their work");
     };
     let mut systems: Vec<(&str, usize)> = Vec::new();
@@ -38,16 +92,33 @@ fn events(offers: Result<&Offers, &io::Error>) -> Capability {
             None => systems.push((&offer.system, 1)),
         }
     }
-    let mut words: Vec<String> = systems.iter().map(|(system, count)| format!("{system} ({count})")).collect();
-    if !unreadable.is_empty() {
-        words.push(format!("of an unknown shape: {}", unreadable.join(", ")));
-    }
     if offers.is_empty() {
-        let shapes = words.first().map(|words| format!(" ({words})")).unwrap_or_default();
-        let why = format!("this kernel has no tracepoints of GPUs{shapes}: it has no DRM, or no driver is loaded");
+        let why = "this kernel has no tracepoints of GPUs that can be read: it has no DRM, or no driver is loaded";
         return Capability::no(NAME, why);
     }
+    let words: Vec<String> = systems.iter().map(|(system, count)| format!("{system} ({count})")).collect();
     Capability::yes(NAME, format!("tracepoints for --gpu: {}", words.join(", ")))
+}
+
+/// Whether the tracepoints are as they are known.
+fn formats(offers: Option<&Offers>) -> Capability {
+    const NAME: &str = "gpu_formats";
+    let Some(offers) = offers else {
+        return Capability::no(NAME, "without tracefs nobody knows what the tracepoints of GPUs hold");
+    };
+    let mut words = Vec::new();
+    if !offers.unreadable.is_empty() {
+        words.push(format!("of an unknown shape, and not recorded: {}", offers.unreadable.join(", ")));
+    }
+    let not_understood = offers.not_understood();
+    if !not_understood.is_empty() {
+        words.push(format!("shown as they are, not as jobs or values: {}", not_understood.join(", ")));
+    }
+    if words.is_empty() {
+        return Capability::yes(NAME, "tracepoints of GPUs have the fields that are needed");
+    }
+    Capability::no(NAME, format!("{}; the others are recorded", words.join("; ")))
+        .mend("report it with these files: /sys/kernel/tracing/events/.../format")
 }
 
 fn failures(layout: Result<&FailureLayout, &io::Error>, offers: Option<&Offers>) -> Capability {
@@ -63,4 +134,62 @@ fn failures(layout: Result<&FailureLayout, &io::Error>, offers: Option<&Offers>)
         Ok(_) => Capability::yes(NAME, "fences tell their errors"),
         Err(_) => Capability::no(NAME, NO_FENCES),
     }
+}
+
+/// What is told of the processes that have a GPU open now.
+fn memory(machine: &Machine, has_devices: bool, offers: Option<&Offers>) -> Capability {
+    const NAME: &str = "gpu_memory";
+    const WITHOUT: &str = "neither GPU memory nor use of processes is shown";
+    let tells_all = offers.is_some_and(|offers| offers.offers.iter().any(|offer| offer.system == "gpu_mem"));
+    let by_event = if tells_all { "; gpu_mem_total tells of memory when it changes" } else { "" };
+    if !has_devices && !tells_all {
+        return Capability::no(NAME, format!("{WITHOUT}: no driver of a GPU is there that could tell"));
+    }
+    let (usages, refused) = open_gpus(&machine.path(""));
+    let (told, silent) = by_driver(&usages);
+    let silent = silent.into_iter().collect::<Vec<_>>().join(", ");
+    if !told.is_empty() {
+        let others = if silent.is_empty() { String::new() } else { format!("; nothing is told by {silent}") };
+        return Capability::yes(NAME, format!("of processes drivers tell: {}{others}{by_event}", told.join(", ")));
+    }
+    if tells_all {
+        return Capability::yes(NAME, "the tracepoint gpu_mem_total tells of GPU memory when it changes");
+    }
+    match (silent.is_empty(), refused) {
+        (false, _) => Capability::no(NAME, format!("{WITHOUT}: nothing is told by {silent}"))
+            .mend("amdgpu and i915 tell from Linux 5.19 on: use a newer kernel"),
+        (true, 0) => {
+            Capability::no(NAME, format!("no process that has a GPU open is told of now: {WITHOUT} until one is"))
+                .mend("start a program that draws, then: syscollect doctor")
+        }
+        (true, refused) => Capability::no(
+            NAME,
+            format!("{refused} processes may not be looked into: what they have of GPUs is not shown"),
+        )
+        .mend(AS_ROOT),
+    }
+}
+
+/// In words, what each driver tells; and those that tell nothing.
+fn by_driver(usages: &[ClientUsage]) -> (Vec<String>, BTreeSet<String>) {
+    let (mut told, mut silent) = (BTreeMap::<&str, (BTreeSet<&str>, BTreeSet<&str>)>::new(), BTreeSet::new());
+    for ClientUsage { client, memory, engines, .. } in usages {
+        if memory.is_empty() && engines.is_empty() {
+            silent.insert(client.device.driver.clone());
+            continue;
+        }
+        let (regions, names) = told.entry(&client.device.driver).or_default();
+        regions.extend(memory.keys().map(String::as_str));
+        names.extend(engines.keys().map(String::as_str));
+    }
+    silent.retain(|driver| !told.contains_key(driver.as_str()));
+    let list = |what: &str, names: &BTreeSet<&str>| {
+        let names = names.iter().copied().collect::<Vec<_>>().join(", ");
+        (!names.is_empty()).then(|| format!("{what} ({names})"))
+    };
+    let words = |(driver, (regions, engines)): (&&str, &(BTreeSet<&str>, BTreeSet<&str>))| {
+        let parts = [list("memory", regions), list("engines", engines)];
+        format!("{driver} {}", parts.into_iter().flatten().collect::<Vec<_>>().join(" and "))
+    };
+    (told.iter().map(words).collect(), silent)
 }

@@ -4,13 +4,13 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 /// A /proc and /sys on disk. What a test changes is the story it tells.
-struct Fake {
+pub(super) struct Fake {
     root: tempfile::TempDir,
 }
 
 impl Fake {
     /// Root on a bare machine with everything.
-    fn complete() -> Self {
+    pub(super) fn complete() -> Self {
         let fake = Self { root: tempfile::tempdir().unwrap() };
         fake.write("proc/self/status", "Name:\tsyscollect\nCapEff:\t000001ffffffffff\n");
         fake.write("proc/self/limits", LIMITS);
@@ -21,18 +21,21 @@ impl Fake {
         fake.write("sys/bus/event_source/devices/msr/type", "9\n");
         fake.write("sys/class/powercap/intel-rapl:0/energy_uj", "12345\n");
         fs::create_dir_all(fake.path("sys/kernel/btf")).unwrap();
-        fs::write(fake.path("sys/kernel/btf/vmlinux"), 0xeb9f_u16.to_ne_bytes()).unwrap();
+        let fence = ("\0dma_fence\0error\0context\0seqno\0", [(11, 0), (17, 64), (25, 128)]);
+        let btf = btf::tests::structure(fence.0, 1, false, &fence.1);
+        fs::write(fake.path("sys/kernel/btf/vmlinux"), btf).unwrap();
         fake.write("sys/kernel/tracing/events/dma_fence/dma_fence_signaled/format", FORMAT);
         fs::create_dir_all(fake.path("proc/self/ns")).unwrap();
         symlink("pid:[4026531836]", fake.path("proc/self/ns/pid")).unwrap();
+        super::gpu_tests::add_card(&fake);
         fake
     }
 
-    fn path(&self, path: &str) -> std::path::PathBuf {
+    pub(super) fn path(&self, path: &str) -> std::path::PathBuf {
         self.root.path().join(path)
     }
 
-    fn write(&self, path: &str, text: &str) {
+    pub(super) fn write(&self, path: &str, text: &str) {
         fs::create_dir_all(self.path(path).parent().unwrap()).unwrap();
         fs::write(self.path(path), text).unwrap();
     }
@@ -42,7 +45,7 @@ impl Fake {
     }
 
     /// What a kernel that answers `attempt` supports, by name.
-    fn support(&self, attempt: Try<'_>) -> impl Fn(&str) -> Capability + use<> {
+    pub(super) fn support(&self, attempt: Try<'_>) -> impl Fn(&str) -> Capability + use<> {
         let all = support_of(&Machine::at(self.root.path()), attempt);
         move |name| all.iter().find(|capability| capability.name == name).expect(name).clone()
     }
@@ -54,9 +57,10 @@ Max locked memory         8388608              unlimited            bytes
 Max open files            1024                 524288               files
 ";
 
-const FORMAT: &str = "ID: 7\n\tfield:unsigned int seqno;\toffset:8;\tsize:4;\tsigned:0;\n";
+const FORMAT: &str = "ID: 7\n\tfield:unsigned int seqno;\toffset:8;\tsize:4;\tsigned:0;\n\
+                      \tfield:unsigned int context;\toffset:12;\tsize:4;\tsigned:0;\n";
 
-fn works(_: &Probe) -> io::Result<()> {
+pub(super) fn works(_: &Probe) -> io::Result<()> {
     Ok(())
 }
 
@@ -249,21 +253,18 @@ fn a_user_who_may_not_probe_is_led_to_sudo() {
 }
 
 #[test]
-fn tracepoints_of_gpus_are_listed_and_a_changed_description_is_named() {
+fn where_failed_jobs_of_gpus_look_finished_that_is_said() {
     let fake = Fake::complete();
-    let events = "sys/kernel/tracing/events";
-    fake.write(&format!("{events}/drm/drm_vblank_event/format"), FORMAT);
-    fake.write(&format!("{events}/drm/drm_vblank_event_queued/format"), FORMAT);
-    fake.write(&format!("{events}/virtio_gpu/virtio_gpu_cmd_queue/format"), "another shape\n");
-    let support = fake.support(&works);
-    let row = support("gpu_events");
-    assert!(row.available && row.reason.contains("dma_fence (1), drm (2)"), "{}", row.reason);
-    assert!(row.reason.contains("unknown shape: virtio_gpu/virtio_gpu_cmd_queue"), "{}", row.reason);
-    fs::remove_dir_all(fake.path(events)).unwrap();
-    fs::create_dir_all(fake.path(&format!("{events}/sched/sched_switch"))).unwrap();
-    let row = fake.support(&works)("gpu_events");
-    assert!(!row.available && !row.required && row.reason.contains("no DRM"), "{}", row.reason);
-    fs::remove_dir_all(fake.path(events)).unwrap();
-    let row = fake.support(&works)("tracefs");
-    assert!(!row.available && !row.required && row.remedy.unwrap().contains("mount -t tracefs"), "{}", row.reason);
+    let row = fake.support(&works)("gpu_failures");
+    assert!(row.available && !row.reason.contains("scheduler"), "{}", row.reason);
+    fake.write("sys/kernel/tracing/events/gpu_scheduler/drm_sched_process_job/format", FORMAT);
+    let row = fake.support(&works)("gpu_failures");
+    assert!(!row.available && !row.required && row.reason.contains("gpu_sched"), "{}", row.reason);
+    let job = btf::tests::structure("drm_sched_fence\0finished\0parent\0", 31, false, &[(47, 512), (56, 1024)]);
+    fs::write(fake.path("sys/kernel/btf/gpu_sched"), job).unwrap();
+    let row = fake.support(&works)("gpu_failures");
+    assert!(row.available && row.reason.contains("scheduler"), "{}", row.reason);
+    fs::write(fake.path("sys/kernel/btf/vmlinux"), 0xeb9f_u16.to_ne_bytes()).unwrap();
+    let row = fake.support(&works)("gpu_failures");
+    assert!(!row.available && row.reason.contains("shown as finished"), "{}", row.reason);
 }

@@ -12,6 +12,7 @@
 mod failures;
 mod format;
 mod interrupts;
+mod needed;
 mod object;
 mod offer;
 mod source;

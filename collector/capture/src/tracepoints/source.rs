@@ -77,6 +77,11 @@ impl TracepointSource {
             let events = offers.unreadable.join(", ");
             missing.push(format!("tracepoints whose description is of an unknown shape are not recorded: {events}"));
         }
+        let not_understood = offers.not_understood();
+        if !not_understood.is_empty() {
+            let events = not_understood.join(", ");
+            missing.push(format!("tracepoints that lack a field are shown as they are, not as jobs or values: {events}"));
+        }
         if definitions.is_empty() {
             missing.push("this kernel has no tracepoints of GPU drivers: no driver is loaded".to_owned());
         }
