@@ -1,6 +1,6 @@
 //! GPU drivers: what a load asked of them is what was recorded.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -56,37 +56,41 @@ pub(crate) fn virtio(context: &Context) -> Result<Outcome> {
     let count = |name: &str| truth.iter().filter(|event| event.name == name).count() as u64;
     let (queued, answered) = (count("virtio_gpu_cmd_queue"), count("virtio_gpu_cmd_response"));
     ensure!(queued > 0 && queued == answered, "ftrace saw {queued} commands and {answered} answers\n{said}");
-    ensure!(jobs.finished == queued, "{} commands were answered, not {queued}: {seen:?}", jobs.finished);
-    ensure!(jobs.others == 0, "{} commands were not answered: {seen:?}", jobs.others);
     let flips = count("drm_vblank_event_delivered");
-    ensure!(flips > 0 && seen.flips == flips, "{} flips, not {flips}: {seen:?}\n{said}", seen.flips);
-    let blanks = blanks(&seen, &truth)?;
-    Ok(Outcome::Passed(format!(
-        "{queued} of {queued} commands answered, {flips} of {flips} flips, {blanks}, as ftrace tells"
-    )))
+    ensure!(flips > 0, "ftrace saw no flips\n{said}");
+    let (missed, blanks) = blanks(&seen, &truth)?;
+    // Interrupts that come while another program of the recorder runs on the CPU are lost, which it counts.
+    let missing = [queued.checked_sub(jobs.finished), flips.checked_sub(seen.flips), Some(missed)];
+    let missing = missing.into_iter().sum::<Option<u64>>().filter(|missing| *missing <= seen.lost);
+    let told = format!(
+        "{} of {queued} commands answered, {} of {flips} flips, {blanks}, as ftrace tells",
+        jobs.finished, seen.flips
+    );
+    let missing = missing.with_context(|| format!("{told}: {:?} {:?}\n{said}", seen.queues, seen.said))?;
+    ensure!(jobs.others <= missing, "{} commands were not answered: {:?}", jobs.others, seen.queues);
+    Ok(Outcome::Passed(if missing == 0 { told } else { format!("{told}; the recorder says that it lost {missing}") }))
 }
 
-/// Vertical blanks come before and after the recording, too: in between each was recorded once, in its order.
-fn blanks(seen: &Seen, truth: &[Told]) -> Result<String> {
+/// Vertical blanks come before and after the recording, too: in between each was recorded once, in its order, but
+/// for those that are counted here.
+fn blanks(seen: &Seen, truth: &[Told]) -> Result<(u64, String)> {
     let truth = truth.iter().filter(|event| event.name == "drm_vblank_event");
     let truth: Vec<_> =
         truth.map(|event| Ok((event.ticks, (event.number("crtc")?, event.number("seq")?)))).collect::<Result<_>>()?;
-    let Some((first, last)) = seen.blanks.first().zip(seen.blanks.last()) else {
-        ensure!(truth.is_empty(), "no vertical blank of {} was recorded: {seen:?}", truth.len());
-        return Ok("no vertical blanks: this kernel has none for virtual GPUs".to_owned());
-    };
-    let place = |blank| truth.iter().position(|(_, told)| told == blank);
-    let between = place(first).zip(place(last)).and_then(|(first, last)| truth.get(first..=last));
-    let between = between.with_context(|| format!("ftrace has no {first:?} or {last:?}: {truth:?}"))?;
-    let recorded = || seen.blanks.iter();
-    ensure!(between.iter().map(|(_, told)| told).eq(recorded()), "{:?} are not {between:?}", seen.blanks);
-    // By the time stamp counter none is missing at either end of what was recorded.
+    if truth.is_empty() && seen.blanks.is_empty() {
+        return Ok((0, "no vertical blanks: this kernel has none for virtual GPUs".to_owned()));
+    }
     let (begin, end) = seen.span.context("the capture has no records of tracepoints")?;
-    let during = truth.iter().filter(|(ticks, told)| (begin..end).contains(ticks) && recorded().all(|one| one != told));
-    let missing: Vec<_> = during.collect();
-    ensure!(missing.is_empty(), "vertical blanks of the recording's time that it lacks: {missing:?}");
-    let (count, all) = (between.len(), truth.len());
-    Ok(format!("{count} of {count} vertical blanks while it recorded (of {all} with those before and after)"))
+    let recorded: BTreeSet<_> = seen.blanks.iter().collect();
+    ensure!(seen.blanks.is_sorted() && recorded.len() == seen.blanks.len(), "out of order: {:?}", seen.blanks);
+    let known: BTreeSet<_> = truth.iter().map(|(_, blank)| blank).collect();
+    let unknown: Vec<_> = recorded.difference(&known).collect();
+    ensure!(unknown.is_empty(), "vertical blanks that ftrace does not know: {unknown:?}");
+    let during = truth.iter().filter(|(ticks, blank)| recorded.contains(blank) || (begin..end).contains(ticks));
+    let (during, of, all) = (during.count(), recorded.len(), truth.len());
+    ensure!(of > 0, "none of {all} vertical blanks was recorded");
+    let told = format!("{of} of {during} vertical blanks while it recorded (of {all} with those before and after)");
+    Ok(((during - of) as u64, told))
 }
 
 /// Jobs of the DRM scheduler, driven by a module of these tests: all of them, the waits, and the one given up.
@@ -204,6 +208,8 @@ struct Seen {
     flips: u64,
     /// Ticks of the first and the last record.
     span: Option<(u64, u64)>,
+    /// Records of tracepoints that the recorder says it lost.
+    lost: u64,
     /// What the recorder says of itself: shown where a test fails.
     said: Vec<String>,
 }
@@ -289,6 +295,7 @@ impl Exporter for Seen {
     }
 
     fn end(&mut self, losses: &[Loss], recorder: Option<&RecorderSummary>, _: &Tables) -> Result<(), Self::Error> {
+        self.lost += losses.iter().filter(|loss| loss.lane == "tracepoints").map(|loss| loss.count).sum::<u64>();
         self.said.extend(losses.iter().map(|loss| format!("{loss:?}")));
         if let Some(recorder) = recorder {
             self.said.extend(recorder.missing.iter().cloned());
