@@ -16,28 +16,46 @@
 
 /* The number of the tracepoint's definition. */
 const volatile __u32 TRACEPOINT = 0;
-/* Bytes of its record that are kept, a multiple of 8. */
-const volatile __u32 BYTES = 64;
+/* Bytes of its record that are kept at most, a multiple of 8. */
+const volatile __u64 BYTES = 64;
+/* Where the last of its texts is told (offset, and length in the upper half),
+ * and what the offset counts from; 0 where there is none. */
+const volatile __u64 TEXT_AT = 0;
+const volatile __u64 TEXT_BASE = 0;
+
+/* Bytes of a record up to the end of its last text. */
+static __always_inline __u64 bytes_to_keep(const void *record)
+{
+	if (!TEXT_AT)
+		return BYTES;
+	__u32 place = *(const __u32 *)(record + TEXT_AT);
+	__u64 end = TEXT_BASE + (place & 0xffff) + (place >> 16);
+
+	return end < BYTES ? (end + 7) & ~7ull : BYTES;
+}
 
 SEC("tracepoint")
 int on_tracepoint(void *context)
 {
 	struct record_slot slot;
-	__u64 bytes = BYTES;
 
-	if (bytes > TRACEPOINT_BYTES)
-		bytes = TRACEPOINT_BYTES;
-	/* The size is one that the verifier knows, as the constants are set before it looks. */
-	if (!record_reserve(&slot, KIND_TRACEPOINT, sizeof(struct TracepointRecord) + bytes))
+	if (BYTES > TRACEPOINT_BYTES)
+		return 0;
+	if (!record_reserve(&slot, KIND_TRACEPOINT, sizeof(struct TracepointRecord) + BYTES))
 		return 0;
 	struct TracepointRecord *record = (void *)slot.head;
+
+	/* One call: the texts are not worth another to leave out what is behind
+	 * them, and the context's own loads, word by word, take as long. */
+	bpf_probe_read_kernel(record + 1, BYTES, context);
+	__u64 bytes = bytes_to_keep(record + 1);
 
 	record->tracepoint = TRACEPOINT;
 	record->bytes = bytes;
 	record->interrupt = in_interrupt(slot.cpu);
 	record->cpu = slot.cpu;
 	record->reserved = 0;
-	bpf_probe_read_kernel(record + 1, bytes, context);
+	slot.bytes = sizeof(*record) + bytes;
 	record_submit(&slot);
 	return 0;
 }

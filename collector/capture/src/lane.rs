@@ -19,6 +19,9 @@ pub(crate) struct LaneMemory {
 // is an atomic load or store, or a copy of data that `head` has published.
 unsafe impl Send for LaneMemory {}
 
+/// The longest record whose length is told before it.
+const LONGEST_RECORD: u64 = LANE_SLACK as u64 - 8;
+
 /// How long the records of a lane are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordSize {
@@ -96,6 +99,27 @@ impl LaneMemory {
         };
         out.extend_from_slice(run);
         tail + length
+    }
+
+    /// Hands the records from `tail` to `head` to `take`, as long as it wants more; in the lane their bytes are told
+    /// before each. Returns the new tail.
+    pub(crate) fn read_records(&self, tail: u64, mut take: impl FnMut(&[u8]) -> bool) -> u64 {
+        let (mut at, head, mut more) = (tail, self.head(), true);
+        while more && at < head {
+            let start = LANE_HEADER_SIZE + (at & (self.data_bytes - 1)) as usize;
+            // SAFETY: a record starts before the data's end and is shorter than the slack behind it, the word of its
+            // length included. The bytes before `head` are complete (Acquire above), and not reused before `release`.
+            let length = unsafe { self.base.as_ptr().add(start).cast::<u64>().read() };
+            if length == 0 || length > LONGEST_RECORD {
+                // No program writes that; what follows cannot be found.
+                return head;
+            }
+            // SAFETY: as above.
+            let record = unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(start + 8), length as usize) };
+            more = take(record);
+            at += 8 + length;
+        }
+        at
     }
 
     /// Bytes from `start` to the end of the last record that starts within `to_end` bytes.
@@ -208,5 +232,39 @@ mod tests {
             }
         }
         assert_eq!(read, written);
+    }
+
+    #[test]
+    fn records_that_tell_their_lengths_come_out_one_by_one() {
+        let mut fake = FakeLane::new();
+        let (mut tail, mut read, mut written) = (0, Vec::new(), Vec::new());
+        for number in 0..40u8 {
+            // Two of them fit.
+            let record = vec![number; 8 * (1 + usize::from(number) % 3)];
+            fake.write(&[&(record.len() as u64).to_ne_bytes()[..], &record].concat());
+            written.push(record);
+            if number % 2 == 0 {
+                continue;
+            }
+            for wanted in [1, 2] {
+                let lane = fake.lane();
+                let before = read.len();
+                tail = lane.read_records(tail, |record| {
+                    read.push(record.to_vec());
+                    read.len() < before + wanted
+                });
+                lane.release(tail);
+            }
+        }
+        assert_eq!((read, tail), (written, fake.head));
+    }
+
+    #[test]
+    fn a_length_that_no_program_writes_ends_the_reading() {
+        for length in [0, LONGEST_RECORD + 1, u64::MAX] {
+            let mut fake = FakeLane::new();
+            fake.write(&length.to_ne_bytes());
+            assert_eq!(fake.lane().read_records(0, |_| unreachable!("there is no record")), 8);
+        }
     }
 }

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use syscollect_records::RingRecord;
 use syscollect_usdt_client::protocol::MAX_RINGS;
 
-use crate::ring_buffers::Ring;
+use crate::ring_buffers::{Records as _, Ring};
 use crate::zones::ZoneNotice;
 
 /// The thread. Dropping it ends it, after what was announced until then.

@@ -1,4 +1,4 @@
-//! A ring buffer as a lane: what is read from it becomes chunks.
+//! A ring buffer, or what is read alike, as a lane: what is read from it becomes chunks.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use syscollect_model::Ticks;
 use syscollect_records::Stamp;
 use syscollect_store::{Chunk, ChunkHeader, Lane, LaneKind};
 
-use super::ring::Ring;
+use super::{Records, Ring};
 use crate::stage::CHUNK_BYTES;
 
 /// Records wait at most this long for others to share a chunk with.
@@ -14,9 +14,9 @@ const LONGEST_WAIT: Duration = Duration::from_millis(500);
 
 /// The ring buffer of one CPU and the chunk that is being filled from it.
 /// Every record begins with its [`Stamp`].
-pub(crate) struct RingLane {
+pub(crate) struct RingLane<R = Ring> {
     lane: Lane,
-    ring: Ring,
+    ring: R,
     data: Vec<u8>,
     records: u32,
     first: u64,
@@ -26,9 +26,9 @@ pub(crate) struct RingLane {
     records_before: u64,
 }
 
-impl RingLane {
+impl<R: Records> RingLane<R> {
     /// A lane of this kind.
-    pub(crate) fn new(kind: LaneKind, cpu: u32, ring: Ring) -> Self {
+    pub(crate) fn new(kind: LaneKind, cpu: u32, ring: R) -> Self {
         Self {
             lane: Lane { kind, cpu: cpu as u16 },
             ring,
@@ -45,6 +45,16 @@ impl RingLane {
     /// Its CPU.
     pub(crate) fn cpu(&self) -> u32 {
         u32::from(self.lane.cpu)
+    }
+
+    /// What it reads from.
+    pub(crate) fn ring(&mut self) -> &mut R {
+        &mut self.ring
+    }
+
+    /// Records that were read so far.
+    pub(crate) fn records(&self) -> u64 {
+        self.records_before + u64::from(self.records)
     }
 
     /// How full it is, 0 to 1.

@@ -1,6 +1,7 @@
 //! BPF ring buffers, one for each CPU: for records that may be written by one
-//! program inside of another (probes, tracepoints), where lanes of our own
-//! would lose the inner one.
+//! program inside of another (probes), where lanes of our own would lose the
+//! inner one. And how what is read one by one, from them or from such lanes,
+//! becomes chunks.
 
 mod counters;
 mod lane;
@@ -8,7 +9,16 @@ mod ring;
 
 pub(crate) use counters::{Counters, Counts};
 pub(crate) use lane::RingLane;
-pub(crate) use ring::Ring;
+pub(crate) use ring::{Mapping, Ring};
+
+/// Memory that kernel programs write records to, one after another.
+pub(crate) trait Records {
+    /// How full it is, 0 to 1.
+    fn fill(&self) -> f64;
+
+    /// Hands the records that are complete to `take`, as long as it wants more.
+    fn read(&mut self, take: impl FnMut(&[u8]) -> bool);
+}
 
 /// Memory of all ring buffers of a source together.
 const BYTES_OF_ALL: usize = 256 << 20;

@@ -6,6 +6,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use super::Records;
+
 /// Bits of a record's length (include/uapi/linux/bpf.h): it is being written,
 /// and it was given up.
 const BUSY: u32 = 1 << 31;
@@ -25,8 +27,8 @@ pub(crate) struct Ring {
 }
 
 /// Memory that is unmapped when it is dropped.
-pub(super) struct Mapping {
-    pub(super) base: NonNull<u8>,
+pub(crate) struct Mapping {
+    pub(crate) base: NonNull<u8>,
     length: usize,
 }
 
@@ -42,7 +44,8 @@ impl Drop for Mapping {
 }
 
 impl Mapping {
-    pub(super) fn new(map: BorrowedFd<'_>, offset: usize, length: usize, access: libc::c_int) -> io::Result<Self> {
+    /// Maps so many bytes of a map.
+    pub(crate) fn new(map: BorrowedFd<'_>, offset: usize, length: usize, access: libc::c_int) -> io::Result<Self> {
         // SAFETY: a new mapping; the kernel checks offset, length and access.
         let base = unsafe {
             libc::mmap(std::ptr::null_mut(), length, access, libc::MAP_SHARED, map.as_raw_fd(), offset as i64)
@@ -67,15 +70,15 @@ impl Ring {
         let producer = Mapping::new(map, PAGE, PAGE + 2 * bytes, libc::PROT_READ)?;
         Ok(Self { consumer, producer, bytes: bytes as u64, read: 0 })
     }
+}
 
-    /// How full it is, 0 to 1.
-    pub(crate) fn fill(&self) -> f64 {
+impl Records for Ring {
+    fn fill(&self) -> f64 {
         self.producer.position().load(Ordering::Acquire).wrapping_sub(self.read) as f64 / self.bytes as f64
     }
 
-    /// Hands the records that are complete to `take`, as long as it wants more;
-    /// a record that is still being written ends the run.
-    pub(crate) fn read(&mut self, mut take: impl FnMut(&[u8]) -> bool) {
+    /// A record that is still being written ends the run.
+    fn read(&mut self, mut take: impl FnMut(&[u8]) -> bool) {
         let written = self.producer.position().load(Ordering::Acquire);
         let mut more = true;
         while more && self.read < written {

@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+use super::object::Settings;
 use super::offer::Offer;
 use crate::bpf_calls;
 use crate::bpf_object::{KernelObject, MapSizes, SharedMaps};
@@ -88,7 +89,7 @@ pub(super) struct Failures {
 impl Failures {
     /// Attaches to what is offered. Has to come before the programs that copy these tracepoints' records.
     /// What cannot be told is added to `missing`.
-    pub(super) fn attach(offers: &[Offer], tsc: bool, maps: &SharedMaps, missing: &mut Vec<String>) -> Self {
+    pub(super) fn attach(offers: &[Offer], settings: Settings, maps: &SharedMaps, missing: &mut Vec<String>) -> Self {
         let mut attached = Self::default();
         if !offers.iter().any(|offer| program_of(offer).is_some()) {
             return attached;
@@ -101,7 +102,7 @@ impl Failures {
             let Some(program) = program_of(offer) else { continue };
             if program == "on_job" && !layout.knows_jobs() {
                 missing.push(NO_JOBS.to_owned());
-            } else if let Err(error) = attached.add(program, offer, layout, tsc, maps) {
+            } else if let Err(error) = attached.add(program, offer, layout, settings, maps) {
                 missing.push(format!("failures at {}/{} are not told: {error}", offer.system, offer.name));
             }
         }
@@ -113,13 +114,14 @@ impl Failures {
         program: &str,
         offer: &Offer,
         layout: Layout,
-        tsc: bool,
+        settings: Settings,
         maps: &SharedMaps,
     ) -> Result<(), CaptureError> {
-        let tsc = [u8::from(tsc)];
+        let (tsc, lane_bytes) = ([u8::from(settings.tsc)], settings.lane_bytes.to_ne_bytes());
         let offsets = layout.constants();
         let offsets = offsets.iter().map(|(name, offset)| (*name, &offset[..]));
-        let constants: Vec<(&str, &[u8])> = offsets.chain([("USE_TSC", &tsc[..])]).collect();
+        let constants: Vec<(&str, &[u8])> =
+            offsets.chain([("USE_TSC", &tsc[..]), ("TRACEPOINT_LANE_BYTES", &lane_bytes[..])]).collect();
         let sizes = MapSizes { entries: &[], ring_bytes: 0 };
         let object = KernelObject::new(NAME, OBJECT, &constants, maps, &sizes)?;
         let program = object.load(program, (PROG_TYPE_RAW_TRACEPOINT, 0))?;

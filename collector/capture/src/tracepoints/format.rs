@@ -27,10 +27,10 @@ impl Format {
         self.fields.iter().map(|field| usize::from(field.offset) + usize::from(field.size)).max().unwrap_or(0)
     }
 
-    /// Whether texts of any length follow.
-    pub(crate) fn has_texts(&self) -> bool {
+    /// The field that tells of the last text behind that part: the kernel puts them there in the fields' order.
+    pub(crate) fn last_text(&self) -> Option<&TracepointField> {
         let elsewhere = [TracepointFieldKind::TextElsewhere, TracepointFieldKind::TextRelative];
-        self.fields.iter().any(|field| elsewhere.contains(&field.kind))
+        self.fields.iter().filter(|field| elsewhere.contains(&field.kind)).max_by_key(|field| field.offset)
     }
 }
 
@@ -99,7 +99,8 @@ print fmt: \"driver=%s\", __get_str(driver)
             ("pair", 56, 16, TracepointFieldKind::Bytes),
         ];
         assert_eq!((format.id, fields.as_slice()), (2194, &expected[..]));
-        assert_eq!((format.fixed_bytes(), format.has_texts()), (72, true));
+        assert_eq!(format.fixed_bytes(), 72);
+        assert_eq!(format.last_text().map(|field| field.name.as_str()), Some("name"));
     }
 
     #[test]

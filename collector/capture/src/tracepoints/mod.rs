@@ -12,6 +12,8 @@
 mod failures;
 mod format;
 mod interrupts;
+mod kept;
+mod lanes;
 mod needed;
 mod object;
 mod offer;

@@ -1,27 +1,24 @@
 //! Loading the program once for each tracepoint, and attaching it.
 
-use std::collections::HashMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::failures::Failures;
-use super::format::Format;
 use super::interrupts::PreemptCount;
+use super::kept::Kept;
+use super::lanes::{LaneRecords, Lanes};
 use super::offer::Offer;
 use crate::bpf_calls;
 use crate::bpf_object::{KernelObject, MapSizes, SharedMaps};
 use crate::error::CaptureError;
-use crate::ring_buffers::{Counters, Ring};
+use crate::ring_buffers::Counters;
 
 /// The committed object, built by `cargo xtask bpf`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../../bpf/tracepoints.bpf.o");
 const NAME: &str = "tracepoints.bpf.o";
 const PROGRAM: &str = "on_tracepoint";
+/// The map of what each CPU lost.
+const CPUS: &str = "tracepoint_cpus";
 const KIND: (u32, u32) = (bpf_calls::PROG_TYPE_TRACEPOINT, 0);
-
-/// Records are kept to this, as bpf/src/tracepoints.bpf.c has it.
-const MOST_BYTES: usize = 256;
-/// What is kept of the texts behind the fixed part: names of drivers and timelines.
-const TEXT_BYTES: usize = 96;
 
 /// What the programs are loaded with.
 #[derive(Clone, Copy, Debug)]
@@ -30,15 +27,17 @@ pub(super) struct Settings {
     pub(super) tsc: bool,
     /// CPUs that may come up.
     pub(super) possible_cpus: u32,
-    /// Bytes of each CPU's ring buffer, a power of two.
-    pub(super) ring_bytes: usize,
+    /// Bytes of each CPU's lane, a power of two.
+    pub(super) lane_bytes: u64,
 }
 
 /// The attached programs. Each of their events is closed with it.
 pub(super) struct Attached {
-    object: KernelObject,
     settings: Settings,
     way: PreemptCount,
+    lanes: Lanes,
+    /// Those that all programs use.
+    maps: SharedMaps,
     failures: Failures,
     events: Vec<OwnedFd>,
     programs: Vec<OwnedFd>,
@@ -46,19 +45,18 @@ pub(super) struct Attached {
 
 impl Attached {
     /// Makes the maps that all programs share, and finds the way to count interrupts that this kernel takes.
-    pub(super) fn new(settings: Settings, shared: &SharedMaps) -> Result<Self, CaptureError> {
-        let mut refused = None;
-        for way in PreemptCount::ways() {
-            let object = object(settings, way, 0, 8, shared)?;
-            match object.load(PROGRAM, KIND) {
-                Ok(_) => {
-                    let failures = Failures::default();
-                    return Ok(Self { object, settings, way, failures, events: Vec::new(), programs: Vec::new() });
-                }
-                Err(error) => refused = Some(error),
-            }
+    pub(super) fn new(wanted: Settings, shared: &SharedMaps) -> Result<Self, CaptureError> {
+        let lanes = Lanes::new(wanted.possible_cpus, wanted.lane_bytes)?;
+        let settings = Settings { lane_bytes: lanes.data_bytes(), ..wanted };
+        let mut maps = SharedMaps::new();
+        for (name, map) in shared {
+            maps.insert(name.clone(), held(map.as_fd())?);
         }
-        Err(refused.unwrap_or_else(|| CaptureError::Program { program: PROGRAM.into(), reason: "not tried".into() }))
+        maps.insert("tracepoint_lanes".to_owned(), held(lanes.map())?);
+        let (way, cpus) = first_way(settings, &maps)?;
+        maps.insert(CPUS.to_owned(), cpus);
+        let failures = Failures::default();
+        Ok(Self { settings, way, lanes, maps, failures, events: Vec::new(), programs: Vec::new() })
     }
 
     /// Whether records tell interrupts from tasks.
@@ -67,33 +65,13 @@ impl Attached {
     }
 
     /// Attaches what tells which of the work failed; has to come before the tracepoints that tell of its end.
-    pub(super) fn attach_failures(
-        &mut self,
-        offers: &[Offer],
-        shared: &SharedMaps,
-        missing: &mut Vec<String>,
-    ) -> Result<(), CaptureError> {
-        self.failures = Failures::attach(offers, self.settings.tsc, &self.maps(shared)?, missing);
-        Ok(())
-    }
-
-    /// The maps of this object, and those of the main one.
-    fn maps(&self, shared: &SharedMaps) -> Result<SharedMaps, CaptureError> {
-        let mut maps = HashMap::new();
-        let own = ["tracepoint_cpus", "tracepoint_rings"];
-        for name in own {
-            maps.insert(name.to_owned(), held(self.object.map(name)?.try_clone_to_owned())?);
-        }
-        for (name, map) in shared {
-            maps.insert(name.clone(), held(map.try_clone())?);
-        }
-        Ok(maps)
+    pub(super) fn attach_failures(&mut self, offers: &[Offer], missing: &mut Vec<String>) {
+        self.failures = Failures::attach(offers, self.settings, &self.maps, missing);
     }
 
     /// Attaches to a tracepoint; its records carry this number.
-    pub(super) fn attach(&mut self, number: u32, offer: &Offer, shared: &SharedMaps) -> Result<(), CaptureError> {
-        let maps = self.maps(shared)?;
-        let object = object(self.settings, self.way, number, kept_bytes(&offer.format), &maps)?;
+    pub(super) fn attach(&mut self, number: u32, offer: &Offer) -> Result<(), CaptureError> {
+        let object = object(self.settings, self.way, number, Kept::of(&offer.format), &self.maps)?;
         let program = object.load(PROGRAM, KIND)?;
         let event = bpf_calls::open_tracepoint(offer.format.id)
             .and_then(|event| bpf_calls::run_at(event.as_fd(), program.as_fd()).map(|()| event));
@@ -105,14 +83,15 @@ impl Attached {
         Ok(())
     }
 
-    /// Gives a CPU its ring buffer; what happens there is recorded from now on.
-    pub(super) fn add_cpu(&self, cpu: u32) -> Result<Ring, CaptureError> {
-        self.object.add_ring("tracepoint_rings", cpu, self.settings.ring_bytes)
+    /// Gives a CPU its lane; what happens there is recorded from now on.
+    pub(super) fn add_cpu(&self, cpu: u32) -> Result<LaneRecords, CaptureError> {
+        self.lanes.add_cpu(cpu)
     }
 
-    /// What the programs count.
+    /// What the programs lose.
     pub(super) fn counters(&self) -> Result<Counters, CaptureError> {
-        Counters::map(self.object.map("tracepoint_cpus")?, self.settings.possible_cpus)
+        let absent = || CaptureError::Program { program: NAME.to_owned(), reason: format!("there is no map {CPUS}") };
+        Counters::map(self.maps.get(CPUS).ok_or_else(absent)?.as_fd(), self.settings.possible_cpus)
             .map_err(|error| CaptureError::system("cannot map the counters of tracepoints", error))
     }
 
@@ -133,40 +112,43 @@ impl Attached {
     }
 }
 
-fn held(map: std::io::Result<OwnedFd>) -> Result<OwnedFd, CaptureError> {
-    map.map_err(|error| CaptureError::system("cannot hold on to a map", error))
+fn held(map: BorrowedFd<'_>) -> Result<OwnedFd, CaptureError> {
+    map.try_clone_to_owned().map_err(|error| CaptureError::system("cannot hold on to a map", error))
+}
+
+/// The first way to count interrupts that this kernel takes, and the map of what is lost.
+fn first_way(settings: Settings, maps: &SharedMaps) -> Result<(PreemptCount, OwnedFd), CaptureError> {
+    let mut refused = None;
+    for way in PreemptCount::ways() {
+        let object = object(settings, way, 0, Kept::default(), maps)?;
+        match object.load(PROGRAM, KIND) {
+            Ok(_) => return Ok((way, held(object.map(CPUS)?)?)),
+            Err(error) => refused = Some(error),
+        }
+    }
+    Err(refused.unwrap_or_else(|| CaptureError::Program { program: PROGRAM.into(), reason: "not tried".into() }))
 }
 
 fn object(
     settings: Settings,
     way: PreemptCount,
     number: u32,
-    bytes: u32,
-    shared: &SharedMaps,
+    kept: Kept,
+    maps: &SharedMaps,
 ) -> Result<KernelObject, CaptureError> {
-    let (tsc, number, bytes) = ([u8::from(settings.tsc)], number.to_ne_bytes(), bytes.to_ne_bytes());
+    let (tsc, number) = ([u8::from(settings.tsc)], number.to_ne_bytes());
     let (way_number, offset, table) = way.constants();
-    let (way_number, offset, table) = (way_number.to_ne_bytes(), offset.to_ne_bytes(), table.to_ne_bytes());
-    let constants = [
-        ("USE_TSC", &tsc[..]),
-        ("TRACEPOINT", &number[..]),
-        ("BYTES", &bytes[..]),
-        ("COUNT_WAY", &way_number[..]),
-        ("COUNT_OFFSET", &offset[..]),
-        ("CPU_OFFSETS", &table[..]),
-    ];
-    let cpus = settings.possible_cpus;
-    let sizes =
-        MapSizes { entries: &[("tracepoint_cpus", cpus), ("tracepoint_rings", cpus)], ring_bytes: settings.ring_bytes };
-    let mut object = KernelObject::new(NAME, OBJECT, &constants, shared, &sizes)?;
+    let way_number = way_number.to_ne_bytes();
+    let words =
+        [settings.lane_bytes, kept.most_bytes, kept.text_at, kept.text_base, offset, table].map(u64::to_ne_bytes);
+    let names = ["TRACEPOINT_LANE_BYTES", "BYTES", "TEXT_AT", "TEXT_BASE", "COUNT_OFFSET", "CPU_OFFSETS"];
+    let mut constants: Vec<(&str, &[u8])> =
+        vec![("USE_TSC", &tsc), ("TRACEPOINT", &number), ("COUNT_WAY", &way_number)];
+    constants.extend(names.into_iter().zip(words.iter().map(|word| &word[..])));
+    let sizes = MapSizes { entries: &[(CPUS, settings.possible_cpus)], ring_bytes: 0 };
+    let mut object = KernelObject::new(NAME, OBJECT, &constants, maps, &sizes)?;
     if let Some((mark, id)) = way.variable() {
         object.point_to_variable(mark, id);
     }
     Ok(object)
-}
-
-/// Bytes of a record that are kept.
-fn kept_bytes(format: &Format) -> u32 {
-    let texts = if format.has_texts() { TEXT_BYTES } else { 0 };
-    (format.fixed_bytes() + texts).next_multiple_of(8).clamp(8, MOST_BYTES) as u32
 }

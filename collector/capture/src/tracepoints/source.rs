@@ -1,4 +1,4 @@
-//! The source of tracepoint records: drains the ring buffers of all CPUs into chunks.
+//! The source of tracepoint records: drains the lanes of all CPUs into chunks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use syscollect_model::{ClockSource, LossCause, SessionInfo, Ticks};
 use syscollect_records::RecordKind;
 use syscollect_store::{Definition, LaneKind, LaneLoss, TraceBuffer, TracepointDefinition};
 
+use super::lanes::LaneRecords;
 use super::object::{Attached, Settings};
 use super::offer::{Offer, offered};
 use super::wanted::{GPU, Wanted};
@@ -16,9 +17,8 @@ use crate::notes::definition_chunk;
 use crate::ring_buffers::{Counters, Counts, RingLane, bytes_of_each};
 use crate::source::{Drained, Source};
 
-/// Bytes of each CPU's ring buffer: at 200,000 events of 150 bytes a second,
-/// more than a tenth of a second.
-const RING_BYTES: usize = 4 << 20;
+/// Bytes of each CPU's lane: at 200,000 events of 100 bytes a second, a fifth of a second.
+const LANE_BYTES: usize = 4 << 20;
 
 /// What the source is started with.
 pub(crate) struct Setup<'a> {
@@ -36,7 +36,7 @@ pub(crate) struct Setup<'a> {
 pub(crate) struct TracepointSource {
     attached: Attached,
     counters: Counters,
-    lanes: Vec<RingLane>,
+    lanes: Vec<RingLane<LaneRecords>>,
     missing: Vec<String>,
 }
 
@@ -51,8 +51,8 @@ impl TracepointSource {
             CaptureError::system("cannot read the descriptions of tracepoints (tracefs, which is root's)", error)
         })?;
         let possible_cpus = setup.possible_cpus;
-        let ring_bytes = bytes_of_each(RING_BYTES, possible_cpus);
-        let settings = Settings { tsc: setup.clock == ClockSource::Tsc, possible_cpus, ring_bytes };
+        let lane_bytes = bytes_of_each(LANE_BYTES, possible_cpus) as u64;
+        let settings = Settings { tsc: setup.clock == ClockSource::Tsc, possible_cpus, lane_bytes };
         let mut attached = Attached::new(settings, setup.shared)?;
         let counters = attached.counters()?;
         let lane = |cpu: &u32| Ok(RingLane::new(LaneKind::Tracepoint, *cpu, attached.add_cpu(*cpu)?));
@@ -65,10 +65,10 @@ impl TracepointSource {
                     .to_owned(),
             );
         }
-        attached.attach_failures(&offers.offers, setup.shared, &mut missing)?;
+        attached.attach_failures(&offers.offers, &mut missing);
         let mut definitions = Vec::new();
         for (number, offer) in (0..).zip(&offers.offers) {
-            match attached.attach(number, offer, setup.shared) {
+            match attached.attach(number, offer) {
                 Ok(()) => definitions.push(definition(number, offer)),
                 Err(error) => missing.push(error.to_string()),
             }
@@ -117,6 +117,7 @@ impl Source for TracepointSource {
 
     fn detach(&mut self, cpus: &[u32]) {
         self.counters.stop();
+        self.lanes.iter_mut().for_each(|lane| lane.ring().close());
         self.attached.detach();
         // Programs at tracepoints are not preempted: what runs now has ended when its CPU was visited.
         for &cpu in cpus {
@@ -134,7 +135,7 @@ impl Source for TracepointSource {
     }
 
     fn statistics(&self) -> BTreeMap<String, u64> {
-        let written = self.counters.all().map(|(_, counts)| counts.written).sum();
+        let written = self.lanes.iter().map(RingLane::records).sum();
         BTreeMap::from([("tracepoint_records_written".to_owned(), written)])
     }
 

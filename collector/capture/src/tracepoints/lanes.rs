@@ -1,0 +1,115 @@
+//! The lanes of tracepoints' records, one for each CPU that is recorded:
+//! memory that the programs write and the collector maps
+//! (`bpf/include/tracepoints.h` is the writing side).
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use syscollect_records::{LANE_HEADER_SIZE, LANE_SLACK};
+
+use crate::bpf_calls::{self, MapCreate};
+use crate::error::CaptureError;
+use crate::lane::LaneMemory;
+use crate::ring_buffers::{Mapping, Records};
+
+/// A map that may be mapped into memory (include/uapi/linux/bpf.h).
+const MMAPABLE: u32 = 1 << 10;
+/// A tail that no head reaches: to the programs the lane is full.
+const CLOSED: u64 = 1 << 62;
+
+/// The lanes of all CPUs, by CPU: a map of maps.
+pub(super) struct Lanes {
+    map: OwnedFd,
+    data_bytes: usize,
+}
+
+impl Lanes {
+    /// Room for the lanes of so many CPUs, each of `data_bytes` (a power of two), or of half as much where the kernel
+    /// has no values so large (4 MiB is the most that 5.10 has).
+    pub(super) fn new(cpus: u32, data_bytes: u64) -> Result<Self, CaptureError> {
+        let data_bytes = data_bytes as usize;
+        let made = Self::try_new(cpus, data_bytes).or_else(|_| Self::try_new(cpus, data_bytes / 2));
+        made.map_err(|error| CaptureError::system("cannot make the lanes of tracepoints", error))
+    }
+
+    fn try_new(cpus: u32, data_bytes: usize) -> io::Result<Self> {
+        // Any lane of the size shows the kernel what the elements are.
+        let like = create_lane(data_bytes)?;
+        let map = bpf_calls::create_map(MapCreate {
+            map_type: bpf_calls::MAP_TYPE_ARRAY_OF_MAPS,
+            key_size: 4,
+            value_size: 4,
+            max_entries: cpus,
+            map_flags: 0,
+            inner_map_fd: like.as_raw_fd() as u32,
+        })?;
+        Ok(Self { map, data_bytes })
+    }
+
+    /// What the programs find lanes by.
+    pub(super) fn map(&self) -> BorrowedFd<'_> {
+        self.map.as_fd()
+    }
+
+    /// Bytes of each lane's data.
+    pub(super) fn data_bytes(&self) -> u64 {
+        self.data_bytes as u64
+    }
+
+    /// Gives a CPU its lane.
+    pub(super) fn add_cpu(&self, cpu: u32) -> Result<LaneRecords, CaptureError> {
+        let failed = |error| CaptureError::system(format!("cannot make a lane for tracepoints of CPU {cpu}"), error);
+        let lane = create_lane(self.data_bytes).map_err(failed)?;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let mapping = Mapping::new(lane.as_fd(), 0, lane_bytes(self.data_bytes), access).map_err(failed)?;
+        // SAFETY: the mapping has these bytes, begins at a page, and is dropped with the lane.
+        let memory = unsafe { LaneMemory::new(mapping.base, self.data_bytes) };
+        bpf_calls::update_map(self.map(), cpu, &lane.as_raw_fd().to_ne_bytes()).map_err(failed)?;
+        Ok(LaneRecords { memory, tail: 0, is_closed: false, _mapping: mapping })
+    }
+}
+
+fn lane_bytes(data_bytes: usize) -> usize {
+    LANE_HEADER_SIZE + data_bytes + LANE_SLACK
+}
+
+fn create_lane(data_bytes: usize) -> io::Result<OwnedFd> {
+    bpf_calls::create_map(MapCreate {
+        map_type: bpf_calls::MAP_TYPE_ARRAY,
+        key_size: 4,
+        value_size: lane_bytes(data_bytes) as u32,
+        max_entries: 1,
+        map_flags: MMAPABLE,
+        inner_map_fd: 0,
+    })
+}
+
+/// The records of one lane.
+pub(super) struct LaneRecords {
+    memory: LaneMemory,
+    tail: u64,
+    is_closed: bool,
+    /// Declared after the lane that points into it.
+    _mapping: Mapping,
+}
+
+impl LaneRecords {
+    /// From now on nothing is written; what is there can still be read.
+    pub(super) fn close(&mut self) {
+        self.is_closed = true;
+        self.memory.release(CLOSED);
+    }
+}
+
+impl Records for LaneRecords {
+    fn fill(&self) -> f64 {
+        self.memory.fill(self.tail)
+    }
+
+    fn read(&mut self, take: impl FnMut(&[u8]) -> bool) {
+        self.tail = self.memory.read_records(self.tail, take);
+        if !self.is_closed {
+            self.memory.release(self.tail);
+        }
+    }
+}
