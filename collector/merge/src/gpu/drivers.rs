@@ -3,7 +3,7 @@
 use syscollect_model::{Exporter, Fence, Field, GpuJobEnd, Value};
 
 use super::jobs::Stage;
-use super::play::{Detail, Family};
+use super::play::{Detail, Family, Key};
 use super::record::Reading;
 use crate::play::Player;
 
@@ -41,23 +41,87 @@ impl<E: Exporter> Player<'_, E> {
             return self.plain(reading);
         };
         let key = (Family::I915, context, sequence);
-        let engine = [reading.number("class"), reading.number("instance")].map(Option::unwrap_or_default);
-        let thread = self.current(reading);
-        let queue = self.tables.strings.intern(&format!("i915 engine {}:{}", engine[0], engine[1]));
-        let label = self.tables.strings.intern("request");
-        let fence = Some(Fence { context, sequence });
-        let (waited_for, fields) = (Vec::new(), Vec::new());
-        let detail = Detail { queue, name: label, context: Some(context), fence, thread, waited_for, fields };
         match name {
-            "i915_request_queue" | "i915_request_add" => self.stage(key, Stage::Submitted, detail),
-            "i915_request_submit" => self.stage(key, Stage::Queued, detail),
-            "i915_request_in" => self.stage(key, Stage::Started, detail),
-            "i915_request_out" => self.job_ends(key, GpuJobEnd::Finished, detail),
-            "i915_request_retire" if self.gpu.jobs.has_ended(key) => Ok(()),
-            "i915_request_retire" => self.job_ends(key, GpuJobEnd::Finished, detail),
+            "i915_request_queue" => self.request_stage(key, Stage::Submitted, reading),
+            // A program's requests were queued before, the kernel's own begin here.
+            "i915_request_add" if self.gpu.jobs.detail(key).is_none() => {
+                self.request_stage(key, Stage::Submitted, reading)
+            }
+            "i915_request_add" => Ok(()),
+            "i915_request_submit" => self.request_stage(key, Stage::Queued, reading),
+            "i915_request_in" => self.request_stage(key, Stage::Started, reading),
+            // Most end when their fence is signaled; what is left ends here.
+            "i915_request_out" | "i915_request_retire" if self.gpu.jobs.detail(key).is_some() => {
+                let detail = self.request(key, reading);
+                self.job_ends(key, GpuJobEnd::Finished, detail)
+            }
+            "i915_request_out" | "i915_request_retire" => Ok(()),
+            "i915_request_wait_begin" => self.request_wait_begins(Fence { context, sequence }, reading),
+            "i915_request_wait_end" => self.request_wait_ends(reading),
             _ => self.plain(reading),
         }
     }
+
+    fn request_stage(&mut self, key: Key, stage: Stage, reading: &Reading<'_>) -> Result<(), E::Error> {
+        let detail = self.request(key, reading);
+        self.stage(key, stage, detail)
+    }
+
+    fn request(&mut self, (_, context, sequence): Key, reading: &Reading<'_>) -> Detail {
+        let engine = [reading.number("class"), reading.number("instance")].map(Option::unwrap_or_default);
+        let thread = self.current(reading);
+        let queue = self.tables.strings.intern(&format!("i915 {}", engine_name(engine)));
+        let name = self.tables.strings.intern("request");
+        let fence = Some(Fence { context, sequence });
+        let (waited_for, fields) = (Vec::new(), Vec::new());
+        Detail { queue, name, context: Some(context), fence, thread, waited_for, fields }
+    }
+
+    /// A fence of i915 is one of its requests, which has more to tell; whether that is so.
+    pub(super) fn is_request(
+        &mut self,
+        name: &str,
+        fence: Fence,
+        driver: &str,
+        reading: &Reading<'_>,
+    ) -> Result<bool, E::Error> {
+        let key = (Family::I915, fence.context, fence.sequence);
+        if name == "dma_fence_signaled" && self.gpu.jobs.detail(key).is_some() {
+            let detail = self.request(key, reading);
+            self.job_ends(key, GpuJobEnd::Finished, detail)?;
+            return Ok(true);
+        }
+        Ok(driver == "i915" && self.marked.tracepoints.has_requests())
+    }
+
+    /// The driver tells of a wait within the kernel's own of the same fence, or alone.
+    fn request_wait_begins(&mut self, fence: Fence, reading: &Reading<'_>) -> Result<(), E::Error> {
+        let Some(thread) = self.current(reading) else { return Ok(()) };
+        if self.gpu.waits.is_for(thread, fence) {
+            self.gpu.waits_within.insert(thread);
+            return Ok(());
+        }
+        let engine = [reading.number("class"), reading.number("instance")].map(Option::unwrap_or_default);
+        self.wait_begins(fence, &format!("i915 {}", engine_name(engine)), reading)
+    }
+
+    fn request_wait_ends(&mut self, reading: &Reading<'_>) -> Result<(), E::Error> {
+        let is_within = self.current(reading).is_some_and(|thread| self.gpu.waits_within.remove(&thread));
+        if is_within { Ok(()) } else { self.wait_ends(reading) }
+    }
+}
+
+/// How users know an engine by its class (include/uapi/drm/i915_drm.h) and number.
+fn engine_name([class, instance]: [u64; 2]) -> String {
+    let class = match class {
+        0 => "render",
+        1 => "copy",
+        2 => "video",
+        3 => "video enhancement",
+        4 => "compute",
+        _ => return format!("engine {class}:{instance}"),
+    };
+    format!("{class} {instance}")
 }
 
 /// Names of the commands that make most of the traffic (include/uapi/linux/virtio_gpu.h).

@@ -24,7 +24,10 @@ impl<E: Exporter> Player<'_, E> {
         };
         let fence = Fence { context, sequence };
         match name {
-            "dma_fence_wait_start" => return self.wait_begins(fence, reading),
+            "dma_fence_wait_start" => {
+                let timeline = reading.text("timeline").unwrap_or_default();
+                return self.wait_begins(fence, format!("{driver} {timeline}").trim(), reading);
+            }
             "dma_fence_wait_end" => return self.wait_ends(reading),
             "dma_fence_signaled" => self.fence_signaled(fence, reading),
             _ => {}
@@ -32,6 +35,11 @@ impl<E: Exporter> Player<'_, E> {
         let key = (Family::Fence, context, sequence);
         // Nobody's work: what they stand for has fences of its own.
         if STAND_INS.contains(&&*driver) || (driver == SCHEDULER && self.marked.tracepoints.has_scheduler()) {
+            self.gpu.failures.is_nobodys(key);
+            return Ok(());
+        }
+        // Told by other tracepoints, which say more.
+        if self.is_request(name, fence, &driver, reading)? || self.is_jobs_own(name, fence, reading) {
             self.gpu.failures.is_nobodys(key);
             return Ok(());
         }

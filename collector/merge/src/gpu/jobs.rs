@@ -104,6 +104,11 @@ impl<K: Copy + Eq + Hash + Ord, D, T: Copy> Jobs<K, D, T> {
         job
     }
 
+    /// It turns out to be no job of its own.
+    pub(super) fn forget(&mut self, key: K) {
+        self.open.remove(&key);
+    }
+
     fn remember(&mut self, key: K) {
         self.ended.push_back(key);
         *self.counts.entry(key).or_default() += 1;

@@ -1,6 +1,7 @@
 //! Records of tracepoints on their way into the model.
 
 use super::failures::Failures;
+use super::handover::Handover;
 use super::jobs::{Jobs, Open, Stage, Told};
 use super::recent::Recent;
 use super::record::{Reading, TracepointTable};
@@ -8,7 +9,7 @@ use super::scheduler::Numbered;
 use super::waits::Waits;
 use crate::play::Player;
 use crate::record_cursor::RecordItem;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{
     Event, Exporter, Fence, Field, GpuJob, GpuJobEnd, Scope, Slice, StringId, ThreadId, Time, TrackId, TrackKind,
 };
@@ -80,6 +81,9 @@ pub(crate) struct GpuState {
     pub(crate) failures: Failures,
     queues: FxHashMap<StringId, Queue>,
     pub(super) waits: Waits,
+    /// Threads in a wait for a request within the kernel's own wait for its fence.
+    pub(super) waits_within: FxHashSet<ThreadId>,
+    pub(super) handover: Handover,
     /// Commands by virtual device and queue, on kernels that do not number them.
     pub(super) orders: FxHashMap<u64, Order>,
     /// Frames by CRTC.
@@ -119,6 +123,8 @@ impl<E: Exporter> Player<'_, E> {
             "gpu_scheduler" => self.scheduler(name, reading),
             "virtio_gpu" => self.virtio(name, reading),
             "i915" => self.i915(name, reading),
+            "amdgpu" => self.amdgpu(name, reading),
+            "xe" => self.xe(name, reading),
             "gpu_mem" => self.memory_total(reading),
             "drm" if name == "drm_vblank_event" => self.crtc_frame("", "vblank", reading),
             "drm" if name == "drm_vblank_event_delivered" => self.crtc_frame(" flips", "flip", reading),

@@ -26,6 +26,7 @@ pub(crate) struct Tracepoint {
 pub(crate) struct TracepointTable {
     tracepoints: FxHashMap<u32, Tracepoint>,
     has_scheduler: bool,
+    has_requests: bool,
 }
 
 impl TracepointTable {
@@ -40,17 +41,23 @@ impl TracepointTable {
                 Tracepoint { system: definition.system.clone(), name: definition.name.clone(), label, fields }
             });
         }
-        let begins = ["drm_sched_job", "drm_sched_job_queue"];
-        let tells = |tracepoint: &Tracepoint| {
-            tracepoint.system == "gpu_scheduler" && begins.contains(&tracepoint.name.as_str())
+        let has = |system: &str, names: [&str; 2]| {
+            let is = |tracepoint: &Tracepoint| tracepoint.system == system && names.contains(&tracepoint.name.as_str());
+            tracepoints.values().any(is)
         };
-        let has_scheduler = tracepoints.values().any(tells);
-        Self { tracepoints, has_scheduler }
+        let has_scheduler = has("gpu_scheduler", ["drm_sched_job", "drm_sched_job_queue"]);
+        let has_requests = has("i915", ["i915_request_queue", "i915_request_add"]);
+        Self { tracepoints, has_scheduler, has_requests }
     }
 
     /// Whether the kernel tells of the jobs of its scheduler, in either generation of names.
     pub(crate) fn has_scheduler(&self) -> bool {
         self.has_scheduler
+    }
+
+    /// Whether it tells of the requests of i915.
+    pub(crate) fn has_requests(&self) -> bool {
+        self.has_requests
     }
 
     pub(crate) fn get(&self, number: u32) -> Option<&Tracepoint> {

@@ -10,6 +10,9 @@ use crate::play::Player;
 /// Dependencies of a job that are shown.
 const MOST_DEPENDENCIES: usize = 64;
 
+/// The queue of jobs whose ring's name is not told.
+pub(super) const UNNAMED: &str = "gpu_scheduler";
+
 /// A job by its ring's name, or the address of that, and its number.
 pub(super) type Numbered = (StringId, u64, u64);
 
@@ -30,7 +33,8 @@ impl<E: Exporter> Player<'_, E> {
         let fence = fence.map(|(context, sequence)| Fence { context, sequence });
         match name {
             "drm_sched_job" | "drm_sched_job_queue" => {
-                let detail = self.scheduler_detail(fence, reading);
+                let mut detail = self.scheduler_detail(fence, reading);
+                self.announced(key, reading.number("id"), &mut detail);
                 if let (None, Some(numbered)) = (fence, self.numbered(reading)) {
                     self.gpu.numbered.note(numbered, key);
                 }
@@ -39,6 +43,7 @@ impl<E: Exporter> Player<'_, E> {
             }
             "drm_run_job" | "drm_sched_job_run" => {
                 let detail = self.scheduler_detail(fence, reading);
+                self.runs(key, reading);
                 self.stage(key, Stage::Started, detail)
             }
             "drm_sched_process_job" | "drm_sched_job_done" => {
@@ -82,7 +87,7 @@ impl<E: Exporter> Player<'_, E> {
 
     pub(super) fn scheduler_detail(&mut self, fence: Option<Fence>, reading: &Reading<'_>) -> Detail {
         // Before 6.1 the name is an address in the kernel.
-        let ring = reading.text("name").unwrap_or("gpu_scheduler".into());
+        let ring = reading.text("name").unwrap_or(UNNAMED.into());
         let device = reading.text("dev").unwrap_or_default();
         let thread = self.current(reading);
         let name = self.tables.strings.intern(if ring.is_empty() { "job" } else { &ring });

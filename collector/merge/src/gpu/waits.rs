@@ -60,6 +60,11 @@ impl Waits {
         Some((*track, signaler))
     }
 
+    /// Whether the innermost wait of a thread is for this fence.
+    pub(super) fn is_for(&self, thread: ThreadId, fence: Fence) -> bool {
+        self.threads.get(&thread).is_some_and(|(_, open)| open.last() == Some(&fence))
+    }
+
     fn signaled(&mut self, fence: Fence, signaler: Signaler) {
         if let Some(awaited) = self.awaited.get_mut(&fence) {
             awaited.signaler.get_or_insert(signaler);
@@ -77,7 +82,12 @@ impl Waits {
 }
 
 impl<E: Exporter> Player<'_, E> {
-    pub(super) fn wait_begins(&mut self, fence: Fence, reading: &Reading<'_>) -> Result<(), E::Error> {
+    pub(super) fn wait_begins(
+        &mut self,
+        fence: Fence,
+        waited_for: &str,
+        reading: &Reading<'_>,
+    ) -> Result<(), E::Error> {
         let Some(thread) = self.current(reading) else { return Ok(()) };
         let [track, name, category, context, sequence, timeline] = [
             "GPU waits",
@@ -93,10 +103,9 @@ impl<E: Exporter> Player<'_, E> {
             self.unmatched += 1;
             return Ok(());
         }
-        let words = [reading.text("driver"), reading.text("timeline")].map(Option::unwrap_or_default);
         let mut slice = Slice { category: Some(category), ..Slice::named(name) };
         slice.fields = vec![
-            Field { name: timeline, value: Value::Text(words.join(" ").trim().into()) },
+            Field { name: timeline, value: Value::Text(waited_for.into()) },
             Field { name: context, value: Value::Unsigned(fence.context) },
             Field { name: sequence, value: Value::Unsigned(fence.sequence) },
         ];
