@@ -1,0 +1,219 @@
+//! What drivers add to jobs of the DRM scheduler (amdgpu, xe), and their own
+//! fences of these jobs, which are the same work and no job of their own.
+
+use rustc_hash::FxHashMap;
+use syscollect_model::{Exporter, Fence, Field, StringId, ThreadId, Value};
+
+use super::play::{Detail, Family, Key};
+use super::recent::Recent;
+use super::record::Reading;
+use crate::play::Player;
+
+/// What a thread says of the job that it gives to the scheduler next.
+#[derive(Clone, Debug, Default)]
+struct Announced {
+    ring: Option<StringId>,
+    fence: Option<Fence>,
+    /// The scheduler's number of the job, on kernels that tell it.
+    number: Option<u64>,
+    /// Where the driver's own fence lies.
+    address: Option<u64>,
+    fields: Vec<Field>,
+}
+
+impl Announced {
+    /// Whether it can be the same job. Older kernels tell half of a fence's numbers.
+    fn is_of(&self, fence: Option<Fence>, number: Option<u64>) -> bool {
+        let halves = |fence: Fence| [fence.context as u32, fence.sequence as u32];
+        let same_fence = self.fence.zip(fence).is_none_or(|(a, b)| halves(a) == halves(b));
+        same_fence && self.number.zip(number).is_none_or(|(a, b)| a == b)
+    }
+}
+
+/// What is remembered of jobs on their way from drivers to the scheduler and back.
+#[derive(Debug, Default)]
+pub(super) struct Handover {
+    announced: FxHashMap<ThreadId, Announced>,
+    /// The job that a thread gave to the GPU last, and its ring.
+    running: FxHashMap<ThreadId, (Key, StringId)>,
+    /// Whether a fence is a job's on the GPU.
+    own: Recent<Fence, bool>,
+    /// Fences of xe, and jobs whose fence it is, by address.
+    fences: Recent<u64, Fence>,
+    jobs: Recent<u64, Key>,
+}
+
+/// The half of a fence's numbers that tracepoints of fences tell.
+fn told(fence: Fence) -> Fence {
+    Fence { context: fence.context & 0xffff_ffff, sequence: fence.sequence & 0xffff_ffff }
+}
+
+/// Whether fences of this timeline are those of a ring of the scheduler, as their drivers name them.
+fn is_timeline_of(ring: &str, driver: &str, timeline: &str) -> bool {
+    !ring.is_empty() && (ring == timeline || (!driver.is_empty() && ring.starts_with(driver)))
+}
+
+impl<E: Exporter> Player<'_, E> {
+    /// Jobs of AMD's driver, which are the scheduler's (drivers/gpu/drm/amd/amdgpu/amdgpu_trace.h).
+    pub(super) fn amdgpu(&mut self, name: &str, reading: &Reading<'_>) -> Result<(), E::Error> {
+        let thread = self.current(reading).filter(|_| self.marked.tracepoints.has_scheduler());
+        let Some(thread) = thread else { return self.plain(reading) };
+        let ring = reading.text("ring").filter(|ring| !ring.is_empty()).map(|ring| self.tables.strings.intern(&ring));
+        let fence = reading.number("context").zip(reading.number("seqno"));
+        let fence = fence.map(|(context, sequence)| Fence { context, sequence });
+        let fields = self.numbers(reading, &[("num_ibs", "indirect buffers")], Value::Unsigned);
+        let number = reading.number("sched_job_id");
+        let said = Announced { ring, fence, number, address: None, fields };
+        match name {
+            "amdgpu_cs_ioctl" => drop(self.gpu.handover.announced.insert(thread, said)),
+            "amdgpu_sched_run_job" => self.amdgpu_runs(thread, said),
+            _ => return self.plain(reading),
+        }
+        Ok(())
+    }
+
+    /// Jobs of the kernel's own are not announced; this comes right after the scheduler says that they run.
+    fn amdgpu_runs(&mut self, thread: ThreadId, said: Announced) {
+        let Some((key, ring)) = self.gpu.handover.running.get_mut(&thread) else { return };
+        let key = *key;
+        *ring = said.ring.unwrap_or(*ring);
+        let Some(detail) = self.gpu.jobs.detail(key) else { return };
+        if said.is_of(detail.fence, None) {
+            detail.fence = detail.fence.or(said.fence);
+            let missing = |field: &Field| !detail.fields.iter().any(|known| known.name == field.name);
+            let missing: Vec<_> = said.fields.into_iter().filter(missing).collect();
+            detail.fields.extend(missing);
+        }
+    }
+
+    /// Jobs of Intel's newer driver, which are the scheduler's (drivers/gpu/drm/xe/xe_trace.h).
+    pub(super) fn xe(&mut self, name: &str, reading: &Reading<'_>) -> Result<(), E::Error> {
+        let thread = self.current(reading).filter(|_| self.marked.tracepoints.has_scheduler());
+        let address = reading.number("fence");
+        match (name, address, thread) {
+            ("xe_hw_fence_create", Some(address), _) => {
+                if let Some((context, sequence)) = reading.number("ctx").zip(reading.number("seqno")) {
+                    self.gpu.handover.fences.note(address, Fence { context, sequence });
+                }
+                Ok(())
+            }
+            ("xe_sched_job_exec", address, Some(thread)) => {
+                let mut fields = self.numbers(reading, &[("gt_id", "GT"), ("guc_id", "GuC id")], Value::Unsigned);
+                fields.extend(self.numbers(reading, &[("batch_addr", "batch")], Value::Address));
+                let said = Announced { address, fields, ..Announced::default() };
+                self.gpu.handover.announced.insert(thread, said);
+                Ok(())
+            }
+            ("xe_sched_job_timedout", Some(address), _) => self.xe_gives_up(address, reading),
+            _ => self.plain(reading),
+        }
+    }
+
+    fn xe_gives_up(&mut self, address: u64, reading: &Reading<'_>) -> Result<(), E::Error> {
+        let key = self.gpu.handover.jobs.get(address);
+        let name = self.tables.strings.intern("timed out");
+        match key.and_then(|key| self.gpu.jobs.detail(key)) {
+            Some(detail) => {
+                detail.fields.push(Field { name, value: Value::Text("the driver gave it up".into()) });
+                Ok(())
+            }
+            None => self.plain(reading),
+        }
+    }
+
+    fn numbers(&mut self, reading: &Reading<'_>, labels: &[(&str, &str)], value: fn(u64) -> Value) -> Vec<Field> {
+        let known = labels.iter().filter_map(|(key, label)| Some((reading.number(key)?, label)));
+        known.map(|(number, label)| Field { name: self.tables.strings.intern(label), value: value(number) }).collect()
+    }
+
+    /// A thread gives a job to the scheduler: what the driver said right before is this job's.
+    pub(super) fn announced(&mut self, key: Key, number: Option<u64>, detail: &mut Detail) {
+        let said = detail.thread.and_then(|thread| self.gpu.handover.announced.remove(&thread));
+        let Some(said) = said.filter(|said| said.is_of(detail.fence, number)) else { return };
+        detail.fence = detail.fence.or(said.fence);
+        detail.fields.extend(said.fields);
+        // Before 6.1 the scheduler tells the address of its ring's name, the driver the name.
+        if let Some(ring) = said.ring.filter(|_| detail.queue == self.tables.strings.intern(super::scheduler::UNNAMED))
+        {
+            (detail.queue, detail.name) = (ring, ring);
+        }
+        let Some(address) = said.address else { return };
+        self.gpu.handover.jobs.note(address, key);
+        if let Some(fence) = self.gpu.handover.fences.get(address).map(told) {
+            // Until now it looked like a job of its own.
+            self.gpu.jobs.forget((Family::Fence, fence.context, fence.sequence));
+            self.gpu.handover.own.note(fence, true);
+            let field = self.own_fence(fence);
+            replace(&mut detail.fields, field);
+        }
+    }
+
+    fn own_fence(&mut self, fence: Fence) -> Field {
+        let value = Value::Text(format!("{}:{}", fence.context, fence.sequence).into());
+        Field { name: self.tables.strings.intern("fence on the GPU"), value }
+    }
+
+    /// A thread gives a job to the GPU.
+    pub(super) fn runs(&mut self, key: Key, reading: &Reading<'_>) {
+        let Some(thread) = self.current(reading) else { return };
+        let ring = self.tables.strings.intern(&reading.text("name").unwrap_or_default());
+        self.gpu.handover.running.insert(thread, (key, ring));
+    }
+
+    /// Whether a fence that is told is the driver's own of a job that the scheduler tells: made by the thread
+    /// that gave the job to the GPU last, on the timeline of its ring.
+    pub(super) fn is_jobs_own(&mut self, name: &str, fence: Fence, reading: &Reading<'_>) -> bool {
+        if name != "dma_fence_init" {
+            return self.gpu.handover.own.get(fence) == Some(true);
+        }
+        let running = self.current(reading).and_then(|thread| self.gpu.handover.running.get(&thread).copied());
+        let [driver, timeline] = ["driver", "timeline"].map(|field| reading.text(field).unwrap_or_default());
+        let is_of = |ring| is_timeline_of(self.tables.strings.get(ring), &driver, &timeline);
+        let key = running.filter(|(_, ring)| is_of(*ring)).map(|(key, _)| key);
+        let field = self.own_fence(fence);
+        if let Some(detail) = key.and_then(|key| self.gpu.jobs.detail(key)) {
+            // The last of several is the job's: those before it are of what prepares the GPU for it.
+            replace(&mut detail.fields, field);
+            self.gpu.handover.own.note(fence, true);
+            return true;
+        }
+        if self.gpu.handover.own.get(fence).is_some() {
+            // Its numbers are used again.
+            self.gpu.handover.own.note(fence, false);
+        }
+        false
+    }
+}
+
+fn replace(fields: &mut Vec<Field>, field: Field) {
+    fields.retain(|known| known.name != field.name);
+    fields.push(field);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_driver_says_is_of_a_job_that_it_does_not_contradict() {
+        let fence = |context, sequence| Some(Fence { context, sequence });
+        let said = Announced { fence: fence(7, 9), number: Some(3), ..Announced::default() };
+        assert!(said.is_of(None, None) && said.is_of(fence(1 << 32 | 7, 9), Some(3)));
+        assert!(!said.is_of(fence(7, 8), Some(3)) && !said.is_of(None, Some(4)));
+        assert!(Announced::default().is_of(fence(7, 9), Some(3)));
+    }
+
+    #[test]
+    fn rings_and_timelines_are_matched_as_drivers_name_them() {
+        for (ring, driver, timeline) in [
+            ("gfx_0.0.0", "amdgpu", "gfx_0.0.0"),
+            ("nouveau_sched", "nouveau", "game[77]"),
+            ("v3d_render", "v3d", "v3d-render"),
+            ("pp", "lima", "pp"),
+        ] {
+            assert!(is_timeline_of(ring, driver, timeline), "{ring}");
+        }
+        assert!(!is_timeline_of("gfx_0.0.0", "amdgpu", "sdma0"), "another ring of the same GPU");
+        assert!(!is_timeline_of("", "", "") && !is_timeline_of("gfx", "", "other"), "nothing is known");
+    }
+}
