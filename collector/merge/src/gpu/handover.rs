@@ -7,6 +7,7 @@ use syscollect_model::{Exporter, Fence, Field, StringId, ThreadId, Value};
 use super::play::{Detail, Family, Key};
 use super::recent::Recent;
 use super::record::Reading;
+use super::scheduler::UNNAMED;
 use crate::play::Player;
 
 /// What a thread says of the job that it gives to the scheduler next.
@@ -27,6 +28,15 @@ impl Announced {
         let halves = |fence: Fence| [fence.context as u32, fence.sequence as u32];
         let same_fence = self.fence.zip(fence).is_none_or(|(a, b)| halves(a) == halves(b));
         same_fence && self.number.zip(number).is_none_or(|(a, b)| a == b)
+    }
+
+    /// Adds what the scheduler does not tell. Before 6.1 it tells the address of its ring's name only.
+    fn complete(self, detail: &mut Detail, unnamed: StringId) {
+        detail.fence = detail.fence.or(self.fence);
+        self.fields.into_iter().for_each(|field| replace(&mut detail.fields, field));
+        if let Some(ring) = self.ring.filter(|_| detail.queue == unnamed) {
+            (detail.queue, detail.name) = (ring, ring);
+        }
     }
 }
 
@@ -77,13 +87,9 @@ impl<E: Exporter> Player<'_, E> {
         let Some((key, ring)) = self.gpu.handover.running.get_mut(&thread) else { return };
         let key = *key;
         *ring = said.ring.unwrap_or(*ring);
-        let Some(detail) = self.gpu.jobs.detail(key) else { return };
-        if said.is_of(detail.fence, None) {
-            detail.fence = detail.fence.or(said.fence);
-            let missing = |field: &Field| !detail.fields.iter().any(|known| known.name == field.name);
-            let missing: Vec<_> = said.fields.into_iter().filter(missing).collect();
-            detail.fields.extend(missing);
-        }
+        let unnamed = self.tables.strings.intern(UNNAMED);
+        let Some(detail) = self.gpu.jobs.detail(key).filter(|detail| said.is_of(detail.fence, None)) else { return };
+        said.complete(detail, unnamed);
     }
 
     /// Jobs of Intel's newer driver, which are the scheduler's (drivers/gpu/drm/xe/xe_trace.h).
@@ -130,14 +136,9 @@ impl<E: Exporter> Player<'_, E> {
     pub(super) fn announced(&mut self, key: Key, number: Option<u64>, detail: &mut Detail) {
         let said = detail.thread.and_then(|thread| self.gpu.handover.announced.remove(&thread));
         let Some(said) = said.filter(|said| said.is_of(detail.fence, number)) else { return };
-        detail.fence = detail.fence.or(said.fence);
-        detail.fields.extend(said.fields);
-        // Before 6.1 the scheduler tells the address of its ring's name, the driver the name.
-        if let Some(ring) = said.ring.filter(|_| detail.queue == self.tables.strings.intern(super::scheduler::UNNAMED))
-        {
-            (detail.queue, detail.name) = (ring, ring);
-        }
-        let Some(address) = said.address else { return };
+        let address = said.address;
+        said.complete(detail, self.tables.strings.intern(UNNAMED));
+        let Some(address) = address else { return };
         self.gpu.handover.jobs.note(address, key);
         if let Some(fence) = self.gpu.handover.fences.get(address).map(told) {
             // Until now it looked like a job of its own.
