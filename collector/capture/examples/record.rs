@@ -17,6 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         cross_check_every: 0,
         probes: Vec::new(),
         gpu: false,
+        tracepoints: Vec::new(),
         launch: None,
         program_start: Instant::now(),
         command_line: std::env::args().collect(),

@@ -130,15 +130,13 @@ impl Collector {
             buffer,
             zones,
         };
-        if options.gpu {
-            for (what, source) in start_gpu(&setup, &online) {
-                match source {
-                    Ok(source) => {
-                        missing.extend(source.missing().iter().cloned());
-                        sources.push(source);
-                    }
-                    Err(error) => missing.push(format!("{what} not recorded: {error}")),
+        for (what, source) in start_gpu(&setup, &online)? {
+            match source {
+                Ok(source) => {
+                    missing.extend(source.missing().iter().cloned());
+                    sources.push(source);
                 }
+                Err(error) => missing.push(format!("{what} not recorded: {error}")),
             }
         }
         let mapped_files = match start_probes(setup, &online) {
@@ -299,17 +297,32 @@ fn start_probes(setup: Setup<'_>, online: &[u32]) -> Result<ProbeSource, Capture
 /// A source that may be refused.
 type Started = Result<Box<dyn Source>, CaptureError>;
 
-/// The sources of `--gpu`: what drivers do, and what processes have of them.
-fn start_gpu(setup: &Setup<'_>, online: &[u32]) -> [(&'static str, Started); 2] {
-    let of_drivers = tracepoints::Setup {
-        clock: setup.clock,
-        possible_cpus: setup.possible_cpus,
-        shared: setup.shared,
-        buffer: Arc::clone(&setup.buffer),
-    };
-    let drivers = TracepointSource::start(&of_drivers, online).map(|source| Box::new(source) as Box<dyn Source>);
-    let clients = GpuClients::start(Path::new("/"), setup.clock).map(|source| Box::new(source) as Box<dyn Source>);
-    [("GPU drivers are", drivers), ("GPU memory of processes is", clients)]
+/// The sources of `--gpu`: what drivers do, and what processes have of them. Tracepoints that were asked for come
+/// with the drivers' own.
+///
+/// # Errors
+///
+/// What was asked for is not there.
+fn start_gpu(setup: &Setup<'_>, online: &[u32]) -> Result<Vec<(&'static str, Started)>, CaptureError> {
+    let (gpu, asked) = (setup.options.gpu, &setup.options.tracepoints);
+    let mut started: Vec<(&'static str, Started)> = Vec::new();
+    if gpu || !asked.is_empty() {
+        let tracepoints = tracepoints::Setup {
+            clock: setup.clock,
+            possible_cpus: setup.possible_cpus,
+            shared: setup.shared,
+            buffer: Arc::clone(&setup.buffer),
+            gpu,
+            asked,
+        };
+        let drivers = TracepointSource::start(&tracepoints, online).map(|source| Box::new(source) as Box<dyn Source>);
+        started.push(("GPU drivers are", if asked.is_empty() { drivers } else { Ok(drivers?) }));
+    }
+    if gpu {
+        let clients = GpuClients::start(Path::new("/"), setup.clock).map(|source| Box::new(source) as Box<dyn Source>);
+        started.push(("GPU memory of processes is", clients));
+    }
+    Ok(started)
 }
 
 /// The next sleep, so that the fullest lane is found as full as wanted.

@@ -30,6 +30,9 @@ pub enum CaptureError {
         /// The end of the verifier's log, or the error.
         reason: String,
     },
+    /// A tracepoint that was asked for cannot be recorded.
+    #[error("there is no tracepoint {0} on this kernel; /sys/kernel/tracing/available_events lists what there is")]
+    NoTracepoint(String),
     /// Something else that the recording stands on failed.
     #[error("{what}: {source}")]
     System {

@@ -24,6 +24,7 @@
 //!     cross_check_every: 0,
 //!     probes: Vec::new(),
 //!     gpu: false,
+//!     tracepoints: Vec::new(),
 //!     launch: None,
 //!     program_start: Instant::now(),
 //!     command_line: Vec::new(),
@@ -64,6 +65,6 @@ mod usage;
 mod zones;
 
 pub use error::CaptureError;
-pub use options::{RecordOptions, Stacks};
+pub use options::{RecordOptions, Stacks, Tracepoints};
 pub use recording::{Progress, Recorded, Recording};
 pub use support::{Capability, Machine, support};

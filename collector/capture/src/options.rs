@@ -1,6 +1,8 @@
 //! What to record.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Instant;
 
 use syscollect_probes::Spec;
@@ -25,6 +27,8 @@ pub struct RecordOptions {
     pub probes: Vec<Spec>,
     /// What GPU drivers do.
     pub gpu: bool,
+    /// Tracepoints of the kernel that are shown as it describes them, of all processes.
+    pub tracepoints: Vec<Tracepoints>,
     /// The program that will be launched once the recording has begun, as the
     /// user names it, so that its probes are attached before.
     pub launch: Option<PathBuf>,
@@ -32,6 +36,40 @@ pub struct RecordOptions {
     pub program_start: Instant,
     /// The program's own arguments, for the capture.
     pub command_line: Vec<String>,
+}
+
+/// A tracepoint of the kernel, or all of a subsystem: `sched:sched_wakeup`, `dma_fence`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tracepoints {
+    /// The subsystem.
+    pub system: String,
+    /// The event; `None` for all of the subsystem.
+    pub name: Option<String>,
+}
+
+impl FromStr for Tracepoints {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        // Folders of tracefs: nothing may lead out of it.
+        let is_name = |name: &&str| !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "_-".contains(c));
+        let (system, name) = text.split_once(':').map_or((text, None), |(system, name)| (system, Some(name)));
+        if !is_name(&system) || !name.iter().all(is_name) {
+            return Err(format!(
+                "{text:?} is not SYSTEM or SYSTEM:NAME, as /sys/kernel/tracing/available_events has them"
+            ));
+        }
+        Ok(Self { system: system.to_owned(), name: name.map(str::to_owned) })
+    }
+}
+
+impl fmt::Display for Tracepoints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Some(name) => write!(f, "{}:{name}", self.system),
+            None => f.write_str(&self.system),
+        }
+    }
 }
 
 /// Which events carry stacks.
@@ -55,5 +93,20 @@ impl Stacks {
     pub(crate) fn names(self) -> Vec<String> {
         let all = [("samples", self.samples), ("offcpu", self.offcpu), ("wakers", self.wakers)];
         all.iter().filter(|(_, on)| *on).map(|(name, _)| (*name).to_owned()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tracepoints_are_named_alone_or_by_their_subsystem() {
+        for text in ["sched:sched_wakeup", "dma_fence"] {
+            assert_eq!(text.parse::<Tracepoints>().unwrap().to_string(), text);
+        }
+        for text in ["", "sched:", ":x", "a:b:c", "../../etc:passwd", "sched/sched_wakeup"] {
+            assert!(text.parse::<Tracepoints>().is_err(), "{text:?}");
+        }
     }
 }

@@ -45,6 +45,7 @@ fn record(chunks: Vec<Chunk>, path: &Path, mode: BufferMode, buffer_bytes: usize
         cross_check_every: 0,
         probes: Vec::new(),
         gpu: false,
+        tracepoints: Vec::new(),
         launch: None,
         program_start: Instant::now(),
         command_line: Vec::new(),

@@ -30,12 +30,19 @@ pub(crate) struct Offers {
     pub(crate) unreadable: Vec<String>,
 }
 
+impl Offers {
+    /// Whether this tracepoint is offered already.
+    fn has(&self, system: &str, name: &str) -> bool {
+        self.offers.iter().any(|offer| offer.system == system && offer.name == name)
+    }
+}
+
 /// What this kernel offers.
 ///
 /// # Errors
 ///
 /// There is no tracefs, or this process may not read it: it is root's.
-pub(crate) fn offered(wanted: &[Wanted]) -> io::Result<Offers> {
+pub(crate) fn offered(wanted: &[Wanted<'_>]) -> io::Result<Offers> {
     offered_below(Path::new("/"), wanted)
 }
 
@@ -44,7 +51,7 @@ pub(crate) fn offered(wanted: &[Wanted]) -> io::Result<Offers> {
 /// # Errors
 ///
 /// As of [`offered`].
-pub(crate) fn offered_below(root: &Path, wanted: &[Wanted]) -> io::Result<Offers> {
+pub(crate) fn offered_below(root: &Path, wanted: &[Wanted<'_>]) -> io::Result<Offers> {
     let mut refused = io::Error::from(io::ErrorKind::NotFound);
     for place in PLACES {
         let place = root.join(place);
@@ -57,7 +64,7 @@ pub(crate) fn offered_below(root: &Path, wanted: &[Wanted]) -> io::Result<Offers
     Err(refused)
 }
 
-fn offered_at(events: &Path, wanted: &[Wanted]) -> Offers {
+fn offered_at(events: &Path, wanted: &[Wanted<'_>]) -> Offers {
     let mut offers = Offers::default();
     for Wanted { system, event } in wanted {
         let mut names = match event {
@@ -66,6 +73,9 @@ fn offered_at(events: &Path, wanted: &[Wanted]) -> Offers {
         };
         names.sort_unstable();
         for name in names {
+            if offers.has(system, &name) {
+                continue;
+            }
             let Ok(text) = fs::read_to_string(events.join(system).join(&name).join("format")) else { continue };
             match Format::parse(&text) {
                 Some(format) => offers.offers.push(Offer { system: (*system).to_owned(), name, format }),
@@ -101,7 +111,9 @@ mod tests {
         write("sched/sched_switch", "ID: 3\n");
         fs::write(tracefs.path().join("dma_fence/enable"), "0").unwrap();
         let all = |system| Wanted { system, event: None };
-        let wanted = [all("drm"), all("i915"), all("dma_fence"), Wanted { system: "sched", event: Some("missing") }];
+        let one = |system, event| Wanted { system, event: Some(event) };
+        let again = one("dma_fence", "emit");
+        let wanted = [all("drm"), all("i915"), all("dma_fence"), one("sched", "missing"), again];
         let found = offered_at(tracefs.path(), &wanted);
         let names: Vec<_> = found.offers.iter().map(|offer| (offer.name.as_str(), offer.format.id)).collect();
         assert_eq!(names, [("emit", 1), ("signaled", 2)]);

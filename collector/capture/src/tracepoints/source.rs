@@ -9,11 +9,12 @@ use syscollect_store::{Definition, LaneKind, LaneLoss, TraceBuffer, TracepointDe
 
 use super::lanes::LaneRecords;
 use super::object::{Attached, Settings};
-use super::offer::{Offer, offered};
+use super::offer::{Offer, Offers, offered};
 use super::wanted::{GPU, Wanted};
 use crate::bpf_object::SharedMaps;
 use crate::error::CaptureError;
 use crate::notes::definition_chunk;
+use crate::options::Tracepoints;
 use crate::ring_buffers::{Counters, Counts, RingLane, bytes_of_each};
 use crate::source::{Drained, Source};
 
@@ -30,9 +31,13 @@ pub(crate) struct Setup<'a> {
     pub(crate) shared: &'a SharedMaps,
     /// Takes definitions.
     pub(crate) buffer: Arc<TraceBuffer>,
+    /// Those of GPU drivers, as many as this kernel offers.
+    pub(crate) gpu: bool,
+    /// Those that have to be there.
+    pub(crate) asked: &'a [Tracepoints],
 }
 
-/// Tracepoints of GPU drivers.
+/// Tracepoints of GPU drivers, and those that a user asked for.
 pub(crate) struct TracepointSource {
     attached: Attached,
     counters: Counters,
@@ -43,13 +48,7 @@ pub(crate) struct TracepointSource {
 impl TracepointSource {
     /// Attaches to everything that this kernel offers; the lanes of these CPUs are there before.
     pub(crate) fn start(setup: &Setup<'_>, cpus: &[u32]) -> Result<Self, CaptureError> {
-        Self::of(setup, cpus, GPU)
-    }
-
-    fn of(setup: &Setup<'_>, cpus: &[u32], wanted: &[Wanted]) -> Result<Self, CaptureError> {
-        let offers = offered(wanted).map_err(|error| {
-            CaptureError::system("cannot read the descriptions of tracepoints (tracefs, which is root's)", error)
-        })?;
+        let offers = offers(setup)?;
         let possible_cpus = setup.possible_cpus;
         let lane_bytes = bytes_of_each(LANE_BYTES, possible_cpus) as u64;
         let settings = Settings { tsc: setup.clock == ClockSource::Tsc, possible_cpus, lane_bytes };
@@ -60,8 +59,8 @@ impl TracepointSource {
         let mut missing: Vec<String> = Vec::new();
         if !attached.knows_interrupts() {
             missing.push(
-                "what interrupts did to GPUs is told of the threads they interrupted: the kernel shows nowhere where it \
-                 counts interrupts"
+                "what interrupts did at tracepoints is told of the threads they interrupted: the kernel shows nowhere \
+                 where it counts interrupts"
                     .to_owned(),
             );
         }
@@ -80,9 +79,10 @@ impl TracepointSource {
         let not_understood = offers.not_understood();
         if !not_understood.is_empty() {
             let events = not_understood.join(", ");
-            missing.push(format!("tracepoints that lack a field are shown as they are, not as jobs or values: {events}"));
+            missing
+                .push(format!("tracepoints that lack a field are shown as they are, not as jobs or values: {events}"));
         }
-        if definitions.is_empty() {
+        if setup.gpu && !definitions.iter().any(|definition| is_of(GPU, definition)) {
             missing.push("this kernel has no tracepoints of GPU drivers: no driver is loaded".to_owned());
         }
         for some in definitions.chunks(64) {
@@ -90,6 +90,27 @@ impl TracepointSource {
         }
         Ok(Self { attached, counters, lanes, missing })
     }
+}
+
+/// What this kernel offers of all that is wanted.
+fn offers(setup: &Setup<'_>) -> Result<Offers, CaptureError> {
+    let asked = setup.asked.iter().map(Wanted::from);
+    let gpu = if setup.gpu { GPU } else { &[] };
+    let wanted: Vec<Wanted<'_>> = gpu.iter().copied().chain(asked).collect();
+    let offers = offered(&wanted).map_err(|error| {
+        CaptureError::system("cannot read the descriptions of tracepoints (tracefs, which is root's)", error)
+    })?;
+    let is_there = |asked: &&Tracepoints| {
+        offers.offers.iter().any(|offer| Wanted::from(*asked).includes(&offer.system, &offer.name))
+    };
+    match setup.asked.iter().find(|asked| !is_there(asked)) {
+        Some(absent) => Err(CaptureError::NoTracepoint(absent.to_string())),
+        None => Ok(offers),
+    }
+}
+
+fn is_of(wanted: &[Wanted<'_>], definition: &TracepointDefinition) -> bool {
+    wanted.iter().any(|wanted| wanted.includes(&definition.system, &definition.name))
 }
 
 fn definition(tracepoint: u32, offer: &Offer) -> TracepointDefinition {

@@ -9,7 +9,7 @@ use clap::error::ErrorKind;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use syscollect_capture::{RecordOptions, Stacks};
+use syscollect_capture::{RecordOptions, Stacks, Tracepoints};
 use syscollect_probes::{FUNCTIONS_MAX_DEFAULT, Spec, parse_file};
 use syscollect_store::BufferMode;
 
@@ -26,6 +26,7 @@ Examples:
   sudo syscollect record --zone python:function__entry..function__return -- python3.11 x.py
   sudo syscollect record --usdt 'libstdcxx:*' -p 1234   every exception of a program
   sudo syscollect record --function 'libc.so.6:fopen*'  as zones, in all programs
+  sudo syscollect record --tracepoint block:block_rq_issue --tracepoint irq   the kernel's own
 
 `syscollect probes list` tells what there is to probe. --usdt, --zone, --function
 and --probes may be given several times; a file of probes has lines such as
@@ -114,6 +115,11 @@ pub(crate) struct Args {
     #[arg(long)]
     gpu: bool,
 
+    /// Show this tracepoint of the kernel, or all of a subsystem, with its fields, as the kernel describes them:
+    /// block:block_rq_issue, irq. Of all processes, whatever -p says
+    #[arg(long, value_name = "SYSTEM[:NAME]")]
+    tracepoint: Vec<Tracepoints>,
+
     /// Probe also what this file lists: on each line usdt, zone or function, and what that option takes
     #[arg(long, value_name = "FILE", value_parser = read_probes)]
     probes: Vec<Probes>,
@@ -162,6 +168,7 @@ pub(crate) struct Options {
     pub(crate) probes: Vec<Spec>,
     /// What GPU drivers do, and calls of GPU libraries.
     gpu: bool,
+    tracepoints: Vec<Tracepoints>,
 }
 
 impl Args {
@@ -205,6 +212,7 @@ impl Args {
             cross_check_every: self.cross_check,
             probes,
             gpu: self.gpu,
+            tracepoints: self.tracepoint,
         })
     }
 }
@@ -221,6 +229,7 @@ impl Options {
             cross_check_every: self.cross_check_every,
             probes: self.probes.clone(),
             gpu: self.gpu,
+            tracepoints: self.tracepoints.clone(),
             launch: self.launched_file(),
             program_start,
             command_line: std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect(),
@@ -371,6 +380,15 @@ mod tests {
         assert_eq!(lines, ["usdt python:line", zone, "function libc.so.6:fopen*", &from_file]);
         assert!(matches!(&probes[2], Spec::Function(function) if function.limit == 7));
         assert!(finish(&[]).unwrap().settings(None, Instant::now()).probes.is_empty());
+    }
+
+    #[test]
+    fn tracepoints_are_named_one_by_one_or_by_their_subsystem() {
+        let options = finish(&["--tracepoint", "irq", "--tracepoint", "block:block_rq_issue"]).unwrap();
+        let tracepoints = options.settings(None, Instant::now()).tracepoints;
+        let names: Vec<String> = tracepoints.iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["irq", "block:block_rq_issue"]);
+        assert!(is_usage_error(&["--tracepoint", "/etc/passwd"]));
     }
 
     #[test]
