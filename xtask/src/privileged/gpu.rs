@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
-use syscollect_model::{Event, Exporter, GpuJobEnd, Loss, RecorderSummary, SessionInfo, Tables, Time};
+use syscollect_model::{Event, Exporter, Field, GpuJobEnd, Loss, RecorderSummary, SessionInfo, Tables, Time, Value};
 use syscollect_playback::Recording;
 use syscollect_store::{CaptureReader, LaneKind};
 
@@ -15,8 +15,8 @@ use super::context::{Context, finish, number, text};
 use crate::report::Outcome;
 
 const FENCES: u64 = 100;
-/// Jobs of the test module time out after 3 s.
-const PATIENCE_NS: u64 = 2_900_000_000;
+/// The error with which the scheduler gives jobs up.
+const TIMED_OUT: &str = "ETIME (-62)";
 
 /// Fences of vgem, made and signaled by system calls: each a job, each wait a slice.
 pub(crate) fn fences(context: &Context) -> Result<Outcome> {
@@ -93,7 +93,8 @@ fn blanks(seen: &Seen, truth: &[Told]) -> Result<(u64, String)> {
     Ok(((during - of) as u64, told))
 }
 
-/// Jobs of the DRM scheduler, driven by a module of these tests: all of them, the waits, and the one given up.
+/// Jobs of the DRM scheduler, driven by a module of these tests: all of them, what they wait for, who waits for
+/// them, and the one given up.
 pub(crate) fn scheduler(context: &Context) -> Result<Outcome> {
     let programs = context.syscollect.parent().context("a program without a folder")?;
     let module = programs.join("syscollect_scheduler.ko");
@@ -112,19 +113,31 @@ pub(crate) fn scheduler(context: &Context) -> Result<Outcome> {
     };
     let seen = Seen::of(&capture)?;
     let (queued, run, waits, timeouts) = (truth("queued")?, truth("run")?, truth("waits")?, truth("timeouts")?);
+    let dependencies = truth("dependencies")?;
     let mut jobs = seen.jobs_named("test_ring");
-    if jobs.finished == 0 {
+    if jobs.all() == 0 {
         // Before 6.1 queues have no names.
         jobs = seen.jobs("gpu_scheduler");
     }
-    ensure!(queued == FENCES + 1 && jobs.finished == queued, "{} jobs, not {queued}: {seen:?}", jobs.finished);
-    ensure!(jobs.others == 0 && jobs.threads == queued, "jobs of an unknown end or thread: {seen:?}");
-    ensure!(timeouts > 0 && jobs.long == timeouts, "{} jobs timed out, not {timeouts}: {seen:?}", jobs.long);
-    let fences = seen.jobs_named("syscollect_test");
-    ensure!(fences.finished == run && fences.others == 0, "{} fences, not {run}: {seen:?}", fences.finished);
+    ensure!(queued == FENCES + 1 && jobs.all() == queued, "{} jobs, not {queued}: {seen:?}", jobs.all());
+    ensure!(jobs.threads == queued, "jobs of an unknown thread: {seen:?}");
+    let told = jobs.dependencies;
+    ensure!(dependencies > 0 && told == dependencies, "{told} dependencies, not {dependencies}: {seen:?}");
+    // Before 5.11 nothing says where a module's structures have their members.
+    let tells_failures = Path::new("/sys/kernel/btf/gpu_sched").exists();
+    let failed = if tells_failures { timeouts } else { 0 };
+    ensure!(timeouts > 0 && jobs.timed_out == failed, "{} jobs timed out, not {failed}: {seen:?}", jobs.timed_out);
+    ensure!(jobs.others == failed, "jobs of an unknown end: {seen:?}");
+    let fences = seen.jobs_named("syscollect_test ring");
+    ensure!(fences.all() == run && fences.others == timeouts, "{} fences, not {run}: {seen:?}", fences.all());
+    ensure!(fences.timed_out == timeouts, "{} fences timed out, not {timeouts}: {seen:?}", fences.timed_out);
+    let gates = seen.jobs_named("syscollect_test gate");
+    ensure!(gates.finished == dependencies && gates.others == 0, "not {dependencies} fences to wait for: {seen:?}");
     ensure!(seen.waits == waits, "{} waits, not {waits}: {seen:?}", seen.waits);
+    let shown = if tells_failures { "" } else { ", which only its fence shows: the kernel does not describe modules" };
     Ok(Outcome::Passed(format!(
-        "{queued} of {queued} jobs, {run} of {run} of their fences, {waits} of {waits} waits, {timeouts} timed out"
+        "{queued} of {queued} jobs, {run} of {run} of their fences, {waits} of {waits} waits, {dependencies} of \
+         {dependencies} dependencies, {timeouts} timed out{shown}"
     )))
 }
 
@@ -220,8 +233,16 @@ struct Jobs {
     others: u64,
     /// Those that name the thread that handed them over.
     threads: u64,
-    /// Those that the GPU had for longer than the test module's scheduler waits, with a margin for its clock.
-    long: u64,
+    /// Those of the others that failed with [`TIMED_OUT`].
+    timed_out: u64,
+    /// Fences that they waited for.
+    dependencies: u64,
+}
+
+impl Jobs {
+    fn all(&self) -> u64 {
+        self.finished + self.others
+    }
 }
 
 impl Seen {
@@ -254,7 +275,8 @@ impl Seen {
             finished: sum.finished + jobs.finished,
             others: sum.others + jobs.others,
             threads: sum.threads + jobs.threads,
-            long: sum.long + jobs.long,
+            timed_out: sum.timed_out + jobs.timed_out,
+            dependencies: sum.dependencies + jobs.dependencies,
         })
     }
 }
@@ -266,7 +288,7 @@ impl Exporter for Seen {
         Ok(())
     }
 
-    fn event(&mut self, now: Time, event: &Event, tables: &Tables) -> Result<(), Self::Error> {
+    fn event(&mut self, _: Time, event: &Event, tables: &Tables) -> Result<(), Self::Error> {
         match event {
             Event::GpuJob(track, job) => {
                 let name = tables.strings.get(tables.track(*track).name).to_owned();
@@ -276,8 +298,12 @@ impl Exporter for Seen {
                     _ => jobs.others += 1,
                 }
                 jobs.threads += u64::from(job.thread.is_some());
-                let took = job.began().map_or(0, |began| now.0.saturating_sub(began.0));
-                jobs.long += u64::from(took > PATIENCE_NS);
+                jobs.dependencies += job.waited_for.len() as u64;
+                let is_timed_out = |field: &Field| {
+                    tables.strings.get(field.name) == "error" && field.value == Value::Text(TIMED_OUT.into())
+                };
+                let timed_out = job.end == GpuJobEnd::Failed && job.fields.iter().any(is_timed_out);
+                jobs.timed_out += u64::from(timed_out);
             }
             Event::SliceBegin(track, slice) => match tables.strings.get(slice.name) {
                 "waits for a fence" => self.waits += 1,

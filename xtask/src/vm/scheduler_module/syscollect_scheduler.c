@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * A GPU that does nothing, for tests: jobs through the DRM scheduler, each
- * done by a timer a tick later, every tenth waited for, and one that never
- * ends by itself, so that the scheduler gives it up.
+ * done by a timer a tick later, every tenth waited for, every tenth with two
+ * fences that it waits for, and one that never ends by itself, so that the
+ * scheduler gives it up.
  *
  * All is done while the module is loaded, by whoever loads it; what was done
  * can be read from its parameters afterwards.
@@ -21,12 +22,13 @@ static uint jobs = 100;
 module_param(jobs, uint, 0444);
 MODULE_PARM_DESC(jobs, "Jobs that are done");
 
-static uint queued, run, freed, timeouts, waits;
+static uint queued, run, freed, timeouts, waits, dependencies;
 module_param(queued, uint, 0444);
 module_param(run, uint, 0444);
 module_param(freed, uint, 0444);
 module_param(timeouts, uint, 0444);
 module_param(waits, uint, 0444);
+module_param(dependencies, uint, 0444);
 
 static struct platform_device *device;
 static struct drm_gpu_scheduler scheduler;
@@ -34,6 +36,11 @@ static struct drm_sched_entity entity;
 static DEFINE_SPINLOCK(fence_lock);
 static u64 fence_context;
 static uint fence_sequence;
+
+/* What jobs wait for. Of one context the scheduler keeps the latest only. */
+#define GATES 2
+static u64 gate_contexts;
+static uint gate_sequence;
 
 struct test_fence {
 	struct dma_fence base;
@@ -44,6 +51,9 @@ struct test_job {
 	struct drm_sched_job base;
 	struct dma_fence *done;
 	bool hangs;
+	/* Those that the scheduler has not asked for. */
+	struct dma_fence *gates[GATES];
+	uint closed;
 };
 
 static const char *driver_name(struct dma_fence *fence)
@@ -56,9 +66,19 @@ static const char *timeline_name(struct dma_fence *fence)
 	return "ring";
 }
 
+static const char *gate_name(struct dma_fence *fence)
+{
+	return "gate";
+}
+
 static const struct dma_fence_ops fence_ops = {
 	.get_driver_name = driver_name,
 	.get_timeline_name = timeline_name,
+};
+
+static const struct dma_fence_ops gate_ops = {
+	.get_driver_name = driver_name,
+	.get_timeline_name = gate_name,
 };
 
 static void on_timer(struct timer_list *timer)
@@ -69,22 +89,33 @@ static void on_timer(struct timer_list *timer)
 	dma_fence_put(&fence->base);
 }
 
-static struct dma_fence *run_job(struct drm_sched_job *base)
+/* A fence that signals itself after some ticks; another reference is the caller's. */
+static struct dma_fence *self_signaling(const struct dma_fence_ops *ops, u64 context, uint sequence, uint ticks)
 {
-	struct test_job *job = container_of(base, struct test_job, base);
 	struct test_fence *fence = kzalloc(sizeof(*fence), GFP_KERNEL);
 
 	if (!fence)
 		return NULL;
-	dma_fence_init(&fence->base, &fence_ops, &fence_lock, fence_context, ++fence_sequence);
+	dma_fence_init(&fence->base, ops, &fence_lock, context, sequence);
+	dma_fence_get(&fence->base);
+	timer_setup(&fence->timer, on_timer, 0);
+	mod_timer(&fence->timer, jiffies + ticks);
+	return &fence->base;
+}
+
+static struct dma_fence *run_job(struct drm_sched_job *base)
+{
+	struct test_job *job = container_of(base, struct test_job, base);
+	struct test_fence *fence;
+
 	run++;
-	if (job->hangs) {
-		job->done = dma_fence_get(&fence->base);
-	} else {
-		dma_fence_get(&fence->base);
-		timer_setup(&fence->timer, on_timer, 0);
-		mod_timer(&fence->timer, jiffies + 1);
-	}
+	if (!job->hangs)
+		return self_signaling(&fence_ops, fence_context, ++fence_sequence, 1);
+	fence = kzalloc(sizeof(*fence), GFP_KERNEL);
+	if (!fence)
+		return NULL;
+	dma_fence_init(&fence->base, &fence_ops, &fence_lock, fence_context, ++fence_sequence);
+	job->done = dma_fence_get(&fence->base);
 	return &fence->base;
 }
 
@@ -125,14 +156,19 @@ static void timedout_job(struct drm_sched_job *base)
 	give_up(base);
 }
 
+#endif
+
+#ifndef JOBS_KNOW_DEPENDENCIES
 static struct dma_fence *dependency(struct drm_sched_job *base, struct drm_sched_entity *of)
 {
-	return NULL;
+	struct test_job *job = container_of(base, struct test_job, base);
+
+	return job->closed ? job->gates[--job->closed] : NULL;
 }
 #endif
 
 static const struct drm_sched_backend_ops scheduler_ops = {
-#if !SINCE(5, 12)
+#ifndef JOBS_KNOW_DEPENDENCIES
 	.dependency = dependency,
 #endif
 	.run_job = run_job,
@@ -177,7 +213,29 @@ static int init_job(struct drm_sched_job *job)
 #endif
 }
 
-static int submit(bool hangs, bool wait)
+/* Makes a job wait for fences that signal themselves. */
+static int wait_for_gates(struct test_job *job)
+{
+	uint i;
+
+	gate_sequence++;
+	for (i = 0; i < GATES; i++) {
+		struct dma_fence *gate = self_signaling(&gate_ops, gate_contexts + i, gate_sequence, 1 + HZ / 50);
+
+		if (!gate)
+			return -ENOMEM;
+#ifdef JOBS_KNOW_DEPENDENCIES
+		if (drm_sched_job_add_dependency(&job->base, gate))
+			return -ENOMEM;
+#else
+		job->gates[job->closed++] = gate;
+#endif
+		dependencies++;
+	}
+	return 0;
+}
+
+static int submit(bool hangs, bool wait, bool depends)
 {
 	struct test_job *job = kzalloc(sizeof(*job), GFP_KERNEL);
 	struct dma_fence *finished;
@@ -190,6 +248,11 @@ static int submit(bool hangs, bool wait)
 	if (error) {
 		kfree(job);
 		return error;
+	}
+	if (depends) {
+		error = wait_for_gates(job);
+		if (error)
+			return error;
 	}
 #if SINCE(5, 16)
 	drm_sched_job_arm(&job->base);
@@ -219,6 +282,7 @@ static int __init test_init(void)
 	if (IS_ERR(device))
 		return PTR_ERR(device);
 	fence_context = dma_fence_context_alloc(1);
+	gate_contexts = dma_fence_context_alloc(GATES);
 	error = start_scheduler();
 	if (error)
 		goto unregister;
@@ -226,9 +290,9 @@ static int __init test_init(void)
 	if (error)
 		goto finish;
 	for (i = 0; i < jobs && !error; i++)
-		error = submit(false, i % 10 == 9 || i + 1 == jobs);
+		error = submit(false, i % 10 == 9 || i + 1 == jobs, i % 10 == 4);
 	if (!error)
-		error = submit(true, true);
+		error = submit(true, true, false);
 	drm_sched_entity_destroy(&entity);
 finish:
 	drm_sched_fini(&scheduler);
