@@ -194,6 +194,8 @@ fn jobs_of_xe_are_found_by_where_their_fences_lie_and_those_given_up_say_so() {
     fences.signaled.fire(&mut machine, (1, 53), WORKER, &fence(device, "rcs0", 7, 2));
     machine.gpu_failure(1, 54, failure(5, gpu_failure::SCHEDULER));
     scheduler.done.fire(&mut machine, (1, 55), WORKER, &[5.into(), 2.into()]);
+    // A promise to give memory back is no work.
+    fences.init.fire(&mut machine, (0, 56), GAME, &fence("xe", "preempt", 9, 1));
     // This one was handed over before the recording.
     timedout.fire(&mut machine, (1, 60), WORKER, &said(3));
     golden::check("gpu_xe", &mut golden::open(machine.finish()));

@@ -27,6 +27,11 @@ const FIELDS: &[(&str, &str, &[&[&str]])] = &[
     ("i915", "i915_request_queue", &[&["ctx"], &["seqno"], &["class"], &["instance"]]),
     ("i915", "i915_request_add", &[&["ctx"], &["seqno"], &["class"], &["instance"]]),
     ("i915", "i915_request_retire", &[&["ctx"], &["seqno"], &["class"], &["instance"]]),
+    ("i915", "i915_request_wait_", &[&["ctx"], &["seqno"]]),
+    ("amdgpu", "amdgpu_cs_ioctl", &[&["context"], &["seqno"], &["ring"], &["num_ibs"]]),
+    ("amdgpu", "amdgpu_sched_run_job", &[&["context"], &["seqno"], &["ring"], &["num_ibs"]]),
+    ("xe", "xe_hw_fence_create", &[&["ctx"], &["seqno"], &["fence"]]),
+    ("xe", "xe_sched_job_", &[&["fence"], &["guc_id"], &["batch_addr"]]),
 ];
 
 /// Loads each driver's module; `doctor` understands what they describe.

@@ -17,6 +17,8 @@ const NEEDED: &[(&str, &str, &[Names])] = &[
     ("gpu_mem", "gpu_mem_total", &[&["gpu_id"], &["pid"], &["size"]]),
     ("virtio_gpu", "virtio_gpu_cmd_", &[&["vq"]]),
     ("i915", "i915_request_", &[&["ctx"], &["seqno"]]),
+    ("xe", "xe_hw_fence_create", &[&["ctx"], &["seqno"], &["fence"]]),
+    ("xe", "xe_sched_job_", &[&["fence"]]),
 ];
 
 /// The fields that a tracepoint lacks, by their newest names; none where nothing is needed.

@@ -7,8 +7,11 @@ use super::play::{Detail, Family, Key};
 use super::record::Reading;
 use crate::play::Player;
 
-/// Fences that only stand for others (drivers/dma-buf/dma-fence-array.c, -chain.c).
-const STAND_INS: [&str; 2] = ["dma_fence_array", "dma_fence_chain"];
+/// Fences that only stand for others (drivers/dma-buf/dma-fence-array.c, -chain.c), and promises to stop using
+/// memory, which are open for as long as nobody wants it: no work.
+const NO_WORK: [&str; 4] = ["dma_fence_array", "dma_fence_chain", "amdgpu_eviction_fence", "amdgpu_amdkfd_fence"];
+/// The timeline of such promises of xe.
+const PREEMPTION: &str = "preempt";
 /// How the driver's name begins once a fence is signaled (from 6.17) or its driver is gone: whose it
 /// was is known from before, or nobody's work.
 const DETACHED: &str = "detached";
@@ -33,8 +36,10 @@ impl<E: Exporter> Player<'_, E> {
             _ => {}
         }
         let key = (Family::Fence, context, sequence);
+        let is_promise = driver == "xe" && reading.text("timeline").is_some_and(|timeline| timeline == PREEMPTION);
         // Nobody's work: what they stand for has fences of its own.
-        if STAND_INS.contains(&&*driver) || (driver == SCHEDULER && self.marked.tracepoints.has_scheduler()) {
+        let is_told = driver == SCHEDULER && self.marked.tracepoints.has_scheduler();
+        if NO_WORK.contains(&&*driver) || is_promise || is_told {
             self.gpu.failures.is_nobodys(key);
             return Ok(());
         }
