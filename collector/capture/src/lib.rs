@@ -47,6 +47,7 @@ mod ebpf;
 mod error;
 mod gpu_clients;
 mod host;
+mod kernel_texts;
 mod lane;
 mod notes;
 mod options;
@@ -65,6 +66,8 @@ mod usage;
 mod zones;
 
 pub use error::CaptureError;
+#[doc(hidden)]
+pub use kernel_texts::read_kernel_text;
 pub use options::{RecordOptions, Stacks, Tracepoints};
 pub use recording::{Progress, Recorded, Recording};
 pub use support::{Capability, Machine, support};

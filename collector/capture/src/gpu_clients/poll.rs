@@ -1,28 +1,32 @@
 //! One look at all open GPUs after the other: what is found becomes definitions and records of counters.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use syscollect_model::Ticks;
 use syscollect_records::{CounterRecord, RecordKind, Stamp};
 use syscollect_store::CounterDefinition;
 
 use super::clients::{Clients, Part, Series};
+use super::devices::driver_of;
 use super::fdinfo::{ClientUsage, Device};
-use super::scan::Scan;
+use super::scan::{Answer, Scan};
 
 /// Descriptors of other processes that are looked at in one go: some milliseconds.
 const AT_ONCE: usize = 4096;
+/// Devices whose drivers say nothing that are remembered.
+const MOST_SILENT: usize = 64;
 /// Numbers of these counters begin behind those of the machine's.
 const FIRST_NUMBER: u64 = 1 << 32;
 
 /// The state between two looks.
 pub(super) struct Poll {
+    root: PathBuf,
     scan: Scan,
     clients: Clients,
     /// Whether all processes have been looked at once.
     complete: bool,
-    /// Drivers of open GPUs that tell neither memory nor use.
+    /// Open devices whose drivers tell neither memory nor use.
     silent: BTreeSet<String>,
     damaged: usize,
     reads: u64,
@@ -40,7 +44,7 @@ impl Poll {
         let mut scan = Scan::new(root);
         scan.begin();
         let (clients, silent) = (Clients::default(), BTreeSet::new());
-        Self { scan, clients, complete: false, silent, damaged: 0, reads: 0 }
+        Self { root: root.to_owned(), scan, clients, complete: false, silent, damaged: 0, reads: 0 }
     }
 
     /// Looks for open GPUs, at some processes at a time. False until all were looked at once.
@@ -55,13 +59,14 @@ impl Poll {
     /// Asks the drivers of all open GPUs. `clock` gives nanoseconds; all values are of these ticks, which
     /// are from before the first question, so that nobody is named who has ended.
     pub(super) fn ask(&mut self, ticks: Ticks, clock: &dyn Fn() -> u64) -> Found {
-        for (pid, descriptor) in self.scan.holders() {
+        for (pid, held) in self.scan.holders() {
             self.reads += 1;
             let now = clock();
-            let Some(usage) = self.scan.read(pid, descriptor) else { continue };
-            if usage.memory.is_empty() && usage.engines.is_empty() {
-                self.silent.insert(usage.client.device.driver.clone());
+            let answer = self.scan.read(pid, held);
+            if is_silent(&answer) && self.silent.len() < MOST_SILENT && !self.silent.contains(&held.device) {
+                self.silent.insert(held.device.clone());
             }
+            let Answer::Usage(usage) = answer else { continue };
             self.damaged += usage.damaged;
             self.clients.add(pid, now, usage);
         }
@@ -95,8 +100,9 @@ impl Poll {
         let left_out = "processes have more GPU regions and engines than are recorded; some are left out";
         say(self.clients.left_out(), left_out.to_owned());
         say(damaged > 0, format!("{damaged} values that GPU drivers tell of processes could not be read"));
-        let silent = self.silent.iter().cloned().collect::<Vec<_>>().join(", ");
-        say(!silent.is_empty(), format!("drivers that tell neither memory nor use of processes: {silent}"));
+        let silent: BTreeSet<String> = self.silent.iter().map(|device| driver_of(&self.root, device)).collect();
+        let names = silent.into_iter().collect::<Vec<_>>().join(", ");
+        say(!names.is_empty(), format!("drivers that tell neither memory nor use of processes: {names}"));
         missing
     }
 }
@@ -117,14 +123,39 @@ fn definition(number: u64, series: &Series) -> CounterDefinition {
     }
 }
 
-/// What drivers tell of the processes of a machine that have a GPU open now, for `doctor`: all of it
-/// that can be read, and how many processes may not be looked into.
-pub(crate) fn open_gpus(root: &Path) -> (Vec<ClientUsage>, usize) {
+/// What drivers tell of processes that have a GPU open now.
+#[derive(Debug, Default)]
+pub(crate) struct OpenGpus {
+    pub(crate) usages: Vec<ClientUsage>,
+    /// Drivers that tell nothing.
+    pub(crate) silent: BTreeSet<String>,
+    /// Processes that may not be looked into.
+    pub(crate) refused: usize,
+}
+
+/// Asks the drivers of a machine once, for `doctor`.
+pub(crate) fn open_gpus(root: &Path) -> OpenGpus {
     let mut scan = Scan::new(root);
     scan.begin();
     while !scan.go_on(AT_ONCE) {}
-    let usages = scan.holders().filter_map(|(pid, descriptor)| scan.read(pid, descriptor)).collect();
-    (usages, scan.refused())
+    let mut open = OpenGpus { refused: scan.refused(), ..OpenGpus::default() };
+    for (pid, held) in scan.holders() {
+        match scan.read(pid, held) {
+            answer if is_silent(&answer) => drop(open.silent.insert(driver_of(root, &held.device))),
+            Answer::Usage(usage) => open.usages.push(usage),
+            Answer::Gone | Answer::Silence => {}
+        }
+    }
+    open
+}
+
+/// Whether a driver has nothing to say of a device that is open.
+fn is_silent(answer: &Answer) -> bool {
+    match answer {
+        Answer::Gone => false,
+        Answer::Silence => true,
+        Answer::Usage(usage) => usage.memory.is_empty() && usage.engines.is_empty(),
+    }
 }
 
 #[cfg(test)]
@@ -180,7 +211,7 @@ mod tests {
         assert!(poll.ask(Ticks(4000), &clock).records.is_empty());
         let units: Vec<&str> = known.iter().map(|definition| definition.unit.as_str()).collect();
         assert_eq!(units, ["bytes", "%"]);
-        assert_eq!(poll.missing(), ["drivers that tell neither memory nor use of processes: vkms"]);
+        assert_eq!(poll.missing(), ["drivers that tell neither memory nor use of processes: card1"]);
     }
 
     #[test]
@@ -201,7 +232,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         open(root.path(), 70, 3, "/dev/dri/card0", Some(&amdgpu(3, 1, 1)));
         open(root.path(), 71, 3, "/dev/dri/card0", None);
-        let (usages, refused) = open_gpus(root.path());
+        let OpenGpus { usages, silent, refused } = open_gpus(root.path());
         assert_eq!((usages.len(), usages[0].client.number, refused), (1, 3, 0));
+        assert_eq!(silent.into_iter().collect::<Vec<_>>(), ["card0"], "nobody knows its driver");
     }
 }

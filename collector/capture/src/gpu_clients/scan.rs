@@ -1,9 +1,9 @@
 //! Who has a GPU open: the file descriptors of all processes, some at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use super::fdinfo::ClientUsage;
@@ -16,7 +16,26 @@ const MOST_HELD: usize = 1024;
 const LONGEST_TEXT: u64 = 16 << 10;
 /// Where device files of GPUs lie; their links tell it without a look at the file itself,
 /// which could be on a disk that sleeps.
-const DEVICES: &[u8] = b"/dev/dri/";
+const DEVICES: &str = "/dev/dri/";
+
+/// A device of a GPU that a process has open.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Held {
+    pub(crate) descriptor: u32,
+    /// `renderD128`.
+    pub(crate) device: String,
+}
+
+/// What is found behind a descriptor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// It is closed, or its process has ended.
+    Gone,
+    /// The driver tells nothing.
+    Silence,
+    /// What the driver tells.
+    Usage(ClientUsage),
+}
 
 /// The search for open GPUs, which goes round all processes again and again.
 #[derive(Debug)]
@@ -24,7 +43,7 @@ pub(crate) struct Scan {
     proc: PathBuf,
     /// Processes of this turn that are still to be looked at, the next one last.
     waiting: Vec<u32>,
-    holders: BTreeMap<u32, Vec<u32>>,
+    holders: BTreeMap<u32, Vec<Held>>,
     refused: BTreeSet<u32>,
     /// Whether something was left out: too many descriptors.
     cut: bool,
@@ -83,9 +102,7 @@ impl Scan {
                 break;
             }
             match fs::read_link(entry.path()) {
-                Ok(target) if target.as_os_str().as_bytes().starts_with(DEVICES) => {
-                    held.extend(entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()));
-                }
+                Ok(target) => held.extend(held_by(&entry.file_name(), &target)),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     self.refused.insert(pid);
                     break;
@@ -98,7 +115,7 @@ impl Scan {
         looked
     }
 
-    fn hold(&mut self, pid: u32, mut held: Vec<u32>) {
+    fn hold(&mut self, pid: u32, mut held: Vec<Held>) {
         let room = MOST_HELD.saturating_sub(self.holders.values().map(Vec::len).sum());
         self.cut |= held.len() > room;
         held.truncate(room);
@@ -108,17 +125,20 @@ impl Scan {
         }
     }
 
-    /// Processes with a GPU open, and the descriptors that lead to it, as last seen.
-    pub(crate) fn holders(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        self.holders.iter().flat_map(|(pid, held)| held.iter().map(|descriptor| (*pid, *descriptor)))
+    /// Processes with a GPU open, and what they hold of it, as last seen.
+    pub(crate) fn holders(&self) -> impl Iterator<Item = (u32, &Held)> + '_ {
+        self.holders.iter().flat_map(|(pid, held)| held.iter().map(|held| (*pid, held)))
     }
 
-    /// What the driver tells behind a descriptor; `None` where it tells nothing, or is gone.
-    pub(crate) fn read(&self, pid: u32, descriptor: u32) -> Option<ClientUsage> {
-        let path = self.proc.join(format!("{pid}/fdinfo/{descriptor}"));
+    /// What the driver tells behind a descriptor.
+    pub(crate) fn read(&self, pid: u32, held: &Held) -> Answer {
+        let path = self.proc.join(format!("{pid}/fdinfo/{}", held.descriptor));
         let mut bytes = Vec::new();
-        File::open(path).ok()?.take(LONGEST_TEXT).read_to_end(&mut bytes).ok()?;
-        ClientUsage::parse(&String::from_utf8_lossy(&bytes))
+        let read = File::open(path).and_then(|file| file.take(LONGEST_TEXT).read_to_end(&mut bytes));
+        match read {
+            Ok(_) => ClientUsage::parse(&String::from_utf8_lossy(&bytes)).map_or(Answer::Silence, Answer::Usage),
+            Err(_) => Answer::Gone,
+        }
     }
 
     /// Processes that may not be looked into.
@@ -135,6 +155,11 @@ impl Scan {
     pub(crate) fn looked(&self) -> u64 {
         self.looked
     }
+}
+
+fn held_by(descriptor: &OsStr, target: &Path) -> Option<Held> {
+    let device = target.to_str()?.strip_prefix(DEVICES)?;
+    Some(Held { descriptor: descriptor.to_str()?.parse().ok()?, device: device.to_owned() })
 }
 
 /// A /proc on disk.
@@ -166,7 +191,7 @@ mod tests {
     fn turn(scan: &mut Scan) -> Vec<(u32, u32)> {
         scan.begin();
         while !scan.go_on(3) {}
-        scan.holders().collect()
+        scan.holders().map(|(pid, held)| (pid, held.descriptor)).collect()
     }
 
     #[test]
@@ -180,8 +205,10 @@ mod tests {
         fs::create_dir_all(root.path().join("proc/sys")).unwrap();
         let mut scan = Scan::new(root.path());
         assert_eq!(turn(&mut scan), [(8, 12), (70, 3), (70, 4)]);
-        assert_eq!(scan.read(70, 4).unwrap().client.number, 5);
-        assert_eq!((scan.read(8, 12), scan.read(70, 99)), (None, None));
+        let read = |pid, descriptor| scan.read(pid, &Held { descriptor, device: "card0".into() });
+        assert!(matches!(read(70, 4), Answer::Usage(usage) if usage.client.number == 5));
+        assert_eq!((read(8, 12), read(70, 99)), (Answer::Silence, Answer::Gone));
+        assert_eq!(scan.holders().next().unwrap().1.device, "card0");
         fs::remove_dir_all(root.path().join("proc/8")).unwrap();
         fs::remove_file(root.path().join("proc/70/fd/3")).unwrap();
         assert_eq!(turn(&mut scan), [(70, 4)]);

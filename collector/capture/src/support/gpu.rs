@@ -1,19 +1,18 @@
 //! What the kernel and its drivers tell of GPUs.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io;
 
 use super::machine::Machine;
 use super::{AS_ROOT, Capability, describe, is_forbidden};
-use crate::gpu_clients::{ClientUsage, open_gpus};
+use crate::gpu_clients::{ClientUsage, OpenGpus, devices, open_gpus};
 use crate::tracepoints::{FailureLayout, GPU, NO_FENCES, NO_JOBS, Offers, offered_below};
 
 /// Drivers, tracepoints and what they lack, and what is told of processes.
 pub(super) fn gpu(machine: &Machine) -> Vec<Capability> {
     let offers = offered_below(&machine.path(""), GPU);
     let layout = FailureLayout::below(&machine.path(""));
-    let drivers = drivers(machine);
+    let drivers = devices(&machine.path(""));
     vec![
         drivers_row(machine, &drivers),
         tracefs(offers.as_ref()),
@@ -22,26 +21,6 @@ pub(super) fn gpu(machine: &Machine) -> Vec<Capability> {
         failures(layout.as_ref(), offers.as_ref().ok()),
         memory(machine, !drivers.is_empty(), offers.as_ref().ok()),
     ]
-}
-
-/// Device files by driver.
-fn drivers(machine: &Machine) -> BTreeMap<String, Vec<String>> {
-    let mut drivers = BTreeMap::<String, Vec<String>>::new();
-    let entries = fs::read_dir(machine.path("sys/class/drm")).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    names.sort_unstable();
-    // Connectors of displays, which are there, too, have names like card0-HDMI-A-1.
-    let is_device = |name: &&String| {
-        let number = name.strip_prefix("card").or_else(|| name.strip_prefix("renderD"));
-        number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
-    };
-    for name in names.iter().filter(is_device) {
-        let link = fs::read_link(machine.path(&format!("sys/class/drm/{name}/device/driver")));
-        let driver = link.ok().and_then(|link| Some(link.file_name()?.to_str()?.to_owned()));
-        // Virtual devices have no bus, and so no driver there.
-        drivers.entry(driver.unwrap_or_else(|| "a virtual device".to_owned())).or_default().push(name.clone());
-    }
-    drivers
 }
 
 fn drivers_row(machine: &Machine, drivers: &BTreeMap<String, Vec<String>>) -> Capability {
@@ -145,8 +124,8 @@ fn memory(machine: &Machine, has_devices: bool, offers: Option<&Offers>) -> Capa
     if !has_devices && !tells_all {
         return Capability::no(NAME, format!("{WITHOUT}: no driver of a GPU is there that could tell"));
     }
-    let (usages, refused) = open_gpus(&machine.path(""));
-    let (told, silent) = by_driver(&usages);
+    let OpenGpus { usages, silent, refused } = open_gpus(&machine.path(""));
+    let told = by_driver(&usages);
     let silent = silent.into_iter().collect::<Vec<_>>().join(", ");
     if !told.is_empty() {
         let others = if silent.is_empty() { String::new() } else { format!("; nothing is told by {silent}") };
@@ -155,34 +134,33 @@ fn memory(machine: &Machine, has_devices: bool, offers: Option<&Offers>) -> Capa
     if tells_all {
         return Capability::yes(NAME, "the tracepoint gpu_mem_total tells of GPU memory when it changes");
     }
-    match (silent.is_empty(), refused) {
-        (false, _) => Capability::no(NAME, format!("{WITHOUT}: nothing is told by {silent}"))
-            .mend("amdgpu and i915 tell from Linux 5.19 on: use a newer kernel"),
-        (true, 0) => {
-            Capability::no(NAME, format!("no process that has a GPU open is told of now: {WITHOUT} until one is"))
-                .mend("start a program that draws, then: syscollect doctor")
+    if !silent.is_empty() {
+        let row = Capability::no(NAME, format!("{WITHOUT}: nothing is told by {silent}"));
+        let could = ["amdgpu", "i915"].iter().any(|driver| silent.contains(driver));
+        return if could {
+            row.mend("use a newer kernel: from 6.1 on, at the latest, amdgpu and i915 tell")
+        } else {
+            row
+        };
+    }
+    match refused {
+        0 => Capability::no(NAME, "no process has a GPU open now; what its driver tells is known when one has")
+            .mend("start a program that draws, then: sudo syscollect doctor"),
+        refused => {
+            let why = format!("{refused} processes may not be looked into: what they have of GPUs is not shown");
+            Capability::no(NAME, why).mend(AS_ROOT)
         }
-        (true, refused) => Capability::no(
-            NAME,
-            format!("{refused} processes may not be looked into: what they have of GPUs is not shown"),
-        )
-        .mend(AS_ROOT),
     }
 }
 
-/// In words, what each driver tells; and those that tell nothing.
-fn by_driver(usages: &[ClientUsage]) -> (Vec<String>, BTreeSet<String>) {
-    let (mut told, mut silent) = (BTreeMap::<&str, (BTreeSet<&str>, BTreeSet<&str>)>::new(), BTreeSet::new());
+/// In words, what each driver tells.
+fn by_driver(usages: &[ClientUsage]) -> Vec<String> {
+    let mut told = BTreeMap::<&str, (BTreeSet<&str>, BTreeSet<&str>)>::new();
     for ClientUsage { client, memory, engines, .. } in usages {
-        if memory.is_empty() && engines.is_empty() {
-            silent.insert(client.device.driver.clone());
-            continue;
-        }
         let (regions, names) = told.entry(&client.device.driver).or_default();
         regions.extend(memory.keys().map(String::as_str));
         names.extend(engines.keys().map(String::as_str));
     }
-    silent.retain(|driver| !told.contains_key(driver.as_str()));
     let list = |what: &str, names: &BTreeSet<&str>| {
         let names = names.iter().copied().collect::<Vec<_>>().join(", ");
         (!names.is_empty()).then(|| format!("{what} ({names})"))
@@ -191,5 +169,5 @@ fn by_driver(usages: &[ClientUsage]) -> (Vec<String>, BTreeSet<String>) {
         let parts = [list("memory", regions), list("engines", engines)];
         format!("{driver} {}", parts.into_iter().flatten().collect::<Vec<_>>().join(" and "))
     };
-    (told.iter().map(words).collect(), silent)
+    told.iter().map(words).collect()
 }

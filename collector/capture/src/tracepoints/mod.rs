@@ -21,6 +21,7 @@ mod source;
 mod wanted;
 
 pub(crate) use failures::{Layout as FailureLayout, NO_FENCES, NO_JOBS};
+pub(crate) use format::Format;
 pub(crate) use offer::{Offers, offered_below};
 pub(crate) use source::{Setup, TracepointSource};
 pub(crate) use wanted::GPU;
