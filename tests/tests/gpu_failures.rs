@@ -192,3 +192,31 @@ fn a_record_of_a_kind_that_is_not_known_hides_no_other() {
     assert!(lines.contains("ring finished of game/100") && lines.contains("fence=5:1"), "{lines}");
     assert_eq!(played.lost, 1, "{lines}");
 }
+
+#[test]
+fn a_job_fails_with_its_own_fence_unless_the_scheduler_tries_it_again() {
+    // Kernels before 5.11 tell of the drivers' fences only.
+    let mut machine = machine();
+    let fences = Fences::new(&mut machine);
+    let fields: &[FakeField<'_>] = &[("fence", 8), ("name", TEXT), ("id", 8)];
+    let queue = FakeTracepoint::new(&mut machine, 20, ("gpu_scheduler", "drm_sched_job"), fields);
+    let run = FakeTracepoint::new(&mut machine, 22, ("gpu_scheduler", "drm_run_job"), fields);
+    let done = FakeTracepoint::new(&mut machine, 23, ("gpu_scheduler", "drm_sched_process_job"), &[("fence", 8)]);
+    let m = &mut machine;
+    let job = |number: u64| -> [FakeValue<'_>; 3] { [(0xffff_9000 + number).into(), "ring".into(), number.into()] };
+    for number in [1, 2] {
+        queue.fire(m, (0, 10 + number), 100, &job(number));
+        run.fire(m, (1, 17 + 2 * number), 200, &job(number));
+        fences.init.fire(m, (1, 18 + 2 * number), 200, &fence("amdgpu", 7, number));
+    }
+    for number in [1, 2] {
+        fails(m, 29 + number, (7, number), ECANCELED);
+        fences.signaled.fire(m, (1, 29 + number), 200, &fence("amdgpu", 7, number));
+    }
+    done.fire(m, (1, 35), 200, &[0xffff_9001_u64.into()]);
+    run.fire(m, (1, 40), 200, &job(2));
+    fences.init.fire(m, (1, 41), 200, &fence("amdgpu", 7, 3));
+    fences.signaled.fire(m, (1, 50), 200, &fence("amdgpu", 7, 3));
+    done.fire(m, (1, 51), 200, &[0xffff_9002_u64.into()]);
+    assert_eq!(check("gpu_failed_tries", machine), 0);
+}

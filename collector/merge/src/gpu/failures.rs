@@ -2,12 +2,15 @@
 
 use std::collections::VecDeque;
 
-use syscollect_model::{Exporter, Field, GpuJobEnd, Value};
+use syscollect_model::{Exporter, Fence, Field, GpuJobEnd, Value};
 use syscollect_records::{GpuFailureRecord, RecordKind, gpu_failure};
 
-use super::play::{Detail, Family, Key};
+use super::handover::replace;
+use super::play::{Family, Key};
 use crate::play::Player;
 
+/// The field that has a job's error.
+pub(super) const ERROR: &str = "error";
 /// Failures that are remembered: what belongs to them follows at once.
 const REMEMBERED: usize = 64;
 
@@ -109,6 +112,14 @@ impl<E: Exporter> Player<'_, E> {
         if !by_scheduler && self.gpu.failures.is_followed_by(record) {
             return Ok(());
         }
+        let fence = Fence { context: record.context, sequence: record.sequence };
+        let job = self.gpu.handover.job_of(fence).filter(|_| !by_scheduler);
+        let field = self.error_field(record.error);
+        if let Some(detail) = job.and_then(|key| self.gpu.jobs.detail(key)) {
+            // The scheduler ends the job, or tries it again.
+            replace(&mut detail.fields, field);
+            return Ok(());
+        }
         let families: &[Family] =
             if by_scheduler { &[Family::Scheduler] } else { &[Family::Fence, Family::Scheduler, Family::I915] };
         let keys = families.iter().flat_map(|family| keys(*family, record.fence, record.context, record.sequence));
@@ -130,8 +141,9 @@ impl<E: Exporter> Player<'_, E> {
     }
 
     fn job_fails(&mut self, key: Key, error: i32) -> Result<(), E::Error> {
+        let field = self.error_field(error);
         let Some(mut job) = self.gpu.jobs.end(key) else { return Ok(()) };
-        self.add_error(&mut job.detail, error);
+        replace(&mut job.detail.fields, field);
         if key.0 == Family::Scheduler && job.started.is_none() {
             // The GPU never had it: being with the scheduler is nothing more.
             job.queued = None;
@@ -139,9 +151,15 @@ impl<E: Exporter> Player<'_, E> {
         self.job(job, GpuJobEnd::Failed)
     }
 
-    pub(super) fn add_error(&mut self, detail: &mut Detail, error: i32) {
-        let name = self.tables.strings.intern("error");
-        detail.fields.push(Field { name, value: Value::Text(error_text(error).into()) });
+    pub(super) fn error_field(&mut self, error: i32) -> Field {
+        Field { name: self.tables.strings.intern(ERROR), value: Value::Text(error_text(error).into()) }
+    }
+
+    /// How a job ended that the scheduler takes for done.
+    pub(super) fn end_of_job(&mut self, key: Key) -> GpuJobEnd {
+        let name = self.tables.strings.intern(ERROR);
+        let failed = self.gpu.jobs.detail(key).is_some_and(|job| job.fields.iter().any(|field| field.name == name));
+        if failed { GpuJobEnd::Failed } else { GpuJobEnd::Finished }
     }
 }
 

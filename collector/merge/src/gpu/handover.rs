@@ -4,6 +4,7 @@
 use rustc_hash::FxHashMap;
 use syscollect_model::{Exporter, Fence, Field, StringId, ThreadId, Value};
 
+use super::failures::ERROR;
 use super::play::{Detail, Family, Key};
 use super::recent::Recent;
 use super::record::Reading;
@@ -46,11 +47,18 @@ pub(super) struct Handover {
     announced: FxHashMap<ThreadId, Announced>,
     /// The job that a thread gave to the GPU last, and its ring.
     running: FxHashMap<ThreadId, (Key, StringId)>,
-    /// Whether a fence is a job's on the GPU.
-    own: Recent<Fence, bool>,
+    /// Whose a fence on the GPU is; `None` where its numbers are used again by nobody's.
+    own: Recent<Fence, Option<Key>>,
     /// Fences of xe, and jobs whose fence it is, by address.
     fences: Recent<u64, Fence>,
     jobs: Recent<u64, Key>,
+}
+
+impl Handover {
+    /// The job whose fence on the GPU it is.
+    pub(super) fn job_of(&self, fence: Fence) -> Option<Key> {
+        self.own.get(told(fence)).flatten()
+    }
 }
 
 /// The half of a fence's numbers that tracepoints of fences tell.
@@ -143,7 +151,7 @@ impl<E: Exporter> Player<'_, E> {
         if let Some(fence) = self.gpu.handover.fences.get(address).map(told) {
             // Until now it looked like a job of its own.
             self.gpu.jobs.forget((Family::Fence, fence.context, fence.sequence));
-            self.gpu.handover.own.note(fence, true);
+            self.gpu.handover.own.note(fence, Some(key));
             let field = self.own_fence(fence);
             replace(&mut detail.fields, field);
         }
@@ -165,28 +173,31 @@ impl<E: Exporter> Player<'_, E> {
     /// that gave the job to the GPU last, on the timeline of its ring.
     pub(super) fn is_jobs_own(&mut self, name: &str, fence: Fence, reading: &Reading<'_>) -> bool {
         if name != "dma_fence_init" {
-            return self.gpu.handover.own.get(fence) == Some(true);
+            return self.gpu.handover.job_of(fence).is_some();
         }
         let running = self.current(reading).and_then(|thread| self.gpu.handover.running.get(&thread).copied());
         let [driver, timeline] = ["driver", "timeline"].map(|field| reading.text(field).unwrap_or_default());
         let is_of = |ring| is_timeline_of(self.tables.strings.get(ring), &driver, &timeline);
         let key = running.filter(|(_, ring)| is_of(*ring)).map(|(key, _)| key);
         let field = self.own_fence(fence);
-        if let Some(detail) = key.and_then(|key| self.gpu.jobs.detail(key)) {
-            // The last of several is the job's: those before it are of what prepares the GPU for it.
+        let error = self.tables.strings.intern(ERROR);
+        if let Some((key, detail)) = key.and_then(|key| Some((key, self.gpu.jobs.detail(key)?))) {
+            // The last of several is the job's: those before it are of what prepares the GPU for it,
+            // or of a try that failed.
             replace(&mut detail.fields, field);
-            self.gpu.handover.own.note(fence, true);
+            detail.fields.retain(|field| field.name != error);
+            self.gpu.handover.own.note(fence, Some(key));
             return true;
         }
         if self.gpu.handover.own.get(fence).is_some() {
             // Its numbers are used again.
-            self.gpu.handover.own.note(fence, false);
+            self.gpu.handover.own.note(fence, None);
         }
         false
     }
 }
 
-fn replace(fields: &mut Vec<Field>, field: Field) {
+pub(super) fn replace(fields: &mut Vec<Field>, field: Field) {
     fields.retain(|known| known.name != field.name);
     fields.push(field);
 }

@@ -161,7 +161,7 @@ impl<E: Exporter> Player<'_, E> {
                 // Whoever ended it is not who handed it over.
                 let mut detail = Detail { thread: None, ..detail };
                 let error = self.gpu.failures.of_end(key);
-                error.into_iter().for_each(|error| self.add_error(&mut detail, error));
+                detail.fields.extend(error.map(|error| self.error_field(error)));
                 let job = Open { detail, submitted: None, queued: None, started: None };
                 self.job(job, error.map_or(GpuJobEnd::WithoutBeginning, |_| GpuJobEnd::Failed))
             }

@@ -1,6 +1,6 @@
 //! Jobs of the DRM scheduler.
 
-use syscollect_model::{Exporter, Fence, Field, GpuJobEnd, StringId, Value};
+use syscollect_model::{Exporter, Fence, Field, StringId, Value};
 
 use super::jobs::Stage;
 use super::play::{Detail, Family, Key};
@@ -48,7 +48,8 @@ impl<E: Exporter> Player<'_, E> {
             }
             "drm_sched_process_job" | "drm_sched_job_done" => {
                 let detail = self.scheduler_detail(fence, reading);
-                self.job_ends(key, GpuJobEnd::Finished, detail)
+                let end = self.end_of_job(key);
+                self.job_ends(key, end, detail)
             }
             "drm_sched_job_add_dep" | "drm_sched_job_unschedulable" => {
                 self.waits_for(key, reading);
