@@ -59,7 +59,10 @@ impl ProfilerCli {
             let [process, name] = ["processName", "name"].map(|key| thread[key].as_str().unwrap_or_default());
             let whose = format!("{process} / {name}");
             self.functions(handle, &whose, &mut figures)?;
-            self.markers(handle, &whose, &mut figures)?;
+            match name.strip_prefix("GPU: ") {
+                Some(queue) => self.gpu_jobs(handle, queue, &mut figures)?,
+                None => self.markers(handle, &whose, &mut figures)?,
+            }
         }
         for counter in list(&self.json(&["counter", "list"])?["counters"])? {
             if counter["name"] == "queue (jobs)" {
@@ -107,6 +110,21 @@ impl ProfilerCli {
         Ok(())
     }
 
+    /// The thread that stands for a queue.
+    fn gpu_jobs(&self, thread: &str, queue: &str, figures: &mut Figures) -> Result<()> {
+        let markers =
+            |search: &str| self.json(&["thread", "markers", "--thread", thread, "--limit", "0", "--search", search]);
+        let count = |search: &str| number(&markers(search)?, "filteredMarkerCount");
+        add(figures, &format!("GPU jobs of {queue}"), count("type:gpuJob")?);
+        add(figures, "GPU jobs that failed", count("end:failed")?);
+        add(figures, "GPU jobs that never ended", count("end:not ended")?);
+        add(figures, "GPU jobs without a beginning", count("end:ended before")?);
+        for row in list(&markers("-end:not ended,-end:ended before")?["byType"])? {
+            add(figures, &format!("GPU time of {queue}"), time(row)?);
+        }
+        Ok(())
+    }
+
     fn markers(&self, thread: &str, whose: &str, figures: &mut Figures) -> Result<()> {
         let all = ["thread", "markers", "--thread", thread, "--limit", "0"];
         let told = self.json(&all)?;
@@ -118,18 +136,28 @@ impl ProfilerCli {
                     add(figures, &format!("runs of {whose}"), count);
                 }
                 "Wakeup" => add(figures, "wakeups", count),
+                "Submit to GPU" => add(figures, &format!("GPU jobs by {whose}"), count),
                 "Crash" => add(figures, "crashes", count),
                 "Lock held" => add(figures, "times that cache was held", count),
                 "Lock wait" => add(figures, "waits for cache", count),
-                "Render" => add(figures, "frames Render", count),
+                "Render" | "CRTC 0" => add(figures, &format!("frames {name}"), count),
                 "Read" | "python:line" => add(figures, &format!("marker {name}"), count),
                 _ => add(figures, &format!("zone {name}"), count),
+            }
+            if name == "waits for a fence" {
+                add(figures, "time of waits for a fence", time(row)?);
             }
         }
         let messages = self.json(&[&all[..], &["--search", "type:message"]].concat())?;
         add(figures, "messages", number(&messages, "filteredMarkerCount")?);
         Ok(())
     }
+}
+
+/// Nanoseconds that all markers of a row took, from their mean in milliseconds.
+fn time(row: &Value) -> Result<u64> {
+    let mean = row["durationStats"]["avg"].as_f64().with_context(|| format!("no durations in {row}"))?;
+    Ok((mean * number(row, "count")? as f64 * 1e6).round() as u64)
 }
 
 impl Drop for ProfilerCli {

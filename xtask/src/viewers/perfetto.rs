@@ -12,7 +12,7 @@ pub(super) const SAMPLES: &str =
     "perf_session_id in (select perf_session_id from perf_counter_track where name = 'CPU samples')";
 
 /// Single figures, and the query of each.
-const NUMBERS: [(&str, &str); 13] = [
+const NUMBERS: [(&str, &str); 18] = [
     ("switches", "select count(*) from sched"),
     ("runs", "select count(*) from sched join thread using (utid) where tid != 0"),
     ("wakeups", "select count(*) from ftrace_event where name in ('sched_waking', 'sched_wakeup_new')"),
@@ -40,11 +40,27 @@ const NUMBERS: [(&str, &str); 13] = [
     ),
     // One on the thread's track, and one where it is seen at once.
     ("crashes", "select count(distinct ts) from slice where name = 'SIGSEGV'"),
+    ("frames CRTC 0", "select count(*) from slice join track on track.id = track_id where track.name = 'CRTC 0'"),
+    ("time of waits for a fence", "select sum(dur) from slice where category = 'fence wait'"),
+    ("GPU jobs that failed", "select count(*) from slice where extract_arg(arg_set_id, 'debug.end') = 'failed'"),
+    (
+        "GPU jobs that never ended",
+        "select count(*) from slice where extract_arg(arg_set_id, 'debug.end') glob 'not ended*'",
+    ),
+    (
+        "GPU jobs without a beginning",
+        "select count(*) from slice where extract_arg(arg_set_id, 'debug.end') glob 'ended before*'",
+    ),
     ("errors", "select count(*) from stats where severity in ('error', 'data_loss') and value > 0"),
 ];
 
 /// Figures that have their names from the trace, which may hold anything: in hexadecimal.
-const LISTS: [(&str, &str); 4] = [
+const LISTS: [(&str, &str); 5] = [
+    (
+        "fences signaled by ",
+        "select hex(by), count(*) from (select extract_arg(arg_set_id, 'debug.signaled by') as by from slice) \
+         where by is not null group by by",
+    ),
     ("zone ", "select hex(name), count(*) from slice where dur > 0 group by name"),
     ("message ", "select hex(name), count(*) from slice where category = 'message' group by name"),
     ("marker ", "select hex(name), count(*) from slice where dur = 0 group by name"),
@@ -54,6 +70,29 @@ const LISTS: [(&str, &str); 4] = [
          join process p using (upid) where tid != 0 group by utid",
     ),
 ];
+
+/// Jobs of GPUs: they lie below a track of that name; what a thread submitted leads to them by a flow.
+const GPU_LISTS: [(&str, &str); 4] = [
+    ("GPU jobs of ", "select hex(queue), count(*) from job group by queue"),
+    (
+        "GPU time of ",
+        "select hex(queue), sum(dur) from job where extract_arg(arg_set_id, 'debug.ran (ns)') is not null \
+         and not coalesce(extract_arg(arg_set_id, 'debug.end') glob 'not ended*', 0) group by queue",
+    ),
+    (
+        "GPU delay of ",
+        "select hex(queue), sum(job.ts - submit.ts) from flow join job on job.id = slice_in \
+         join slice submit on submit.id = slice_out group by queue",
+    ),
+    (
+        "GPU jobs by ",
+        "select hex(p.name || ' / ' || th.name), count(*) from flow join job on job.id = slice_in \
+         join slice submit on submit.id = slice_out join thread_track own on own.id = submit.track_id \
+         join thread th using (utid) join process p using (upid) group by utid",
+    ),
+];
+const GPU_JOBS: &str = "with job as (select slice.*, track.name as queue from slice join track on track.id = track_id \
+                        join track above on above.id = track.parent_id where above.name = 'GPU') ";
 
 /// What trace_processor finds in a trace.
 pub(super) fn figures(engine: &Engine, trace: &Path) -> Result<Figures> {
@@ -68,7 +107,10 @@ pub(super) fn figures(engine: &Engine, trace: &Path) -> Result<Figures> {
          join process p using (upid) where tid != 0 and {SAMPLES} group by utid"
     );
     let numbers: Vec<_> = NUMBERS.into_iter().chain([("samples", samples.as_str())]).collect();
-    let lists: Vec<_> = LISTS.into_iter().chain([("self ", &*by_self), ("samples of ", &*by_thread)]).collect();
+    let of_gpus = GPU_LISTS.map(|(prefix, query)| (prefix, format!("{GPU_JOBS}{query}")));
+    let of_gpus = of_gpus.iter().map(|(prefix, query)| (*prefix, query.as_str()));
+    let of_samples = [("self ", &*by_self), ("samples of ", &*by_thread)];
+    let lists: Vec<_> = LISTS.into_iter().chain(of_gpus).chain(of_samples).collect();
     let queries: Vec<&str> = numbers.iter().chain(&lists).map(|(_, query)| *query).collect();
     let tables = engine.query(trace, &queries)?;
     let (single, named) = tables.split_at(numbers.len());
