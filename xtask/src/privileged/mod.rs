@@ -10,6 +10,7 @@ pub(crate) mod context;
 mod count;
 mod gpu;
 mod gpu_formats;
+mod gpu_memory;
 mod loss;
 mod offered;
 mod order;
@@ -76,6 +77,7 @@ const TESTS: &[Test] = &[
     test!("gpu-fences" kernels, gpu::fences, needs "tracefs"),
     test!("gpu-virtio" kernels, gpu::virtio, needs "tracefs"),
     test!("gpu-scheduler" kernels, gpu::scheduler, needs "tracefs"),
+    test!("gpu-memory" kernels, gpu_memory::memory, needs "tracefs"),
     test!("gpu-formats" kernels, gpu_formats::formats, needs "tracefs"),
     test!("gpu-calls" kernels, presets::presets, needs "user_probes"),
     test!("hotplug" kernels, clock::hotplug),

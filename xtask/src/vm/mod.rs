@@ -18,6 +18,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use self::kernel::Kernel;
+use self::scheduler_module::TestModule;
 use self::table::Table;
 use crate::privileged::context::build_loads;
 use crate::process::{output_of, root};
@@ -98,8 +99,9 @@ fn tabulate(kernels: Vec<Kernel>, tests: &[String], arguments: &Arguments) -> Re
     let mut table = Table::default();
     for kernel in kernels {
         eprintln!("{}: booting", kernel.version);
-        let module = scheduler_module(&kernel, tests, aside.path())?;
-        let programs: Vec<PathBuf> = programs.iter().cloned().chain(module).collect();
+        let modules = scheduler_module::MODULES.iter().filter(|module| wanted(module, tests));
+        let modules = modules.map(|module| test_module(module, &kernel, aside.path())).collect::<Result<Vec<_>>>()?;
+        let programs: Vec<PathBuf> = programs.iter().cloned().chain(modules).collect();
         let results = machine::test(&kernel, &programs, tests, arguments.keep.as_deref());
         let results = results.with_context(|| format!("the virtual machine of {}", kernel.version))?;
         table.add(&kernel.version, results.path())?;
@@ -108,21 +110,23 @@ fn tabulate(kernels: Vec<Kernel>, tests: &[String], arguments: &Arguments) -> Re
     Ok(table)
 }
 
-/// The module that drives the DRM scheduler, or a file that says why there is none; nothing if no test wants it.
-fn scheduler_module(kernel: &Kernel, tests: &[String], aside: &Path) -> Result<Option<PathBuf>> {
-    if !tests.is_empty() && !tests.iter().any(|test| test == "gpu-scheduler") {
-        return Ok(None);
-    }
+/// Whether a test that is run wants the module; all are where none is named.
+fn wanted(module: &TestModule, tests: &[String]) -> bool {
+    tests.is_empty() || tests.iter().any(|test| module.tests.contains(&test.as_str()))
+}
+
+/// A module of the tests, or a file that says why there is none.
+fn test_module(module: &TestModule, kernel: &Kernel, aside: &Path) -> Result<PathBuf> {
     let built = kernel::cache().and_then(|cache| packages::Packages::open(&cache));
-    let built = built.and_then(|packages| scheduler_module::build(kernel, &packages));
-    built.map(Some).or_else(|error| {
-        let reason = aside.join(scheduler_module::MODULE).with_extension("why");
+    let built = built.and_then(|packages| scheduler_module::build(module, kernel, &packages));
+    built.or_else(|error| {
+        let reason = aside.join(module.file).with_extension("why");
         let said = format!("{error:#}");
         let telling = said.lines().find(|line| line.contains("rror:") || line.contains("not found"));
         let telling = telling.or(said.lines().next()).unwrap_or_default();
-        let why = format!("the test module for the DRM scheduler was not built: {telling}");
+        let why = format!("the test module {} was not built: {telling}", module.file);
         std::fs::write(&reason, why).context("cannot write why there is no module")?;
-        Ok(Some(reason))
+        Ok(reason)
     })
 }
 

@@ -1,5 +1,5 @@
-//! The test module that drives the DRM scheduler, built for each kernel against
-//! Debian's headers: no virtual device drives it.
+//! Modules of these tests, built for each kernel against Debian's headers: no
+//! virtual device drives the DRM scheduler, or tells what processes have of it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,11 +12,37 @@ use super::kernel::{self, Kernel};
 use super::packages::Packages;
 use crate::process::output_of;
 
-/// The module's file name; beside it the guest finds why it is not there.
-pub(crate) const MODULE: &str = "syscollect_scheduler.ko";
-const SOURCES: [(&str, &str); 2] = [
-    ("Kbuild", include_str!("scheduler_module/Kbuild")),
-    ("syscollect_scheduler.c", include_str!("scheduler_module/syscollect_scheduler.c")),
+/// A module of these tests.
+pub(crate) struct TestModule {
+    /// The tests that want it.
+    pub(crate) tests: &'static [&'static str],
+    /// Its file's name; beside it the guest finds why it is not there.
+    pub(crate) file: &'static str,
+    /// The folder that it is built in.
+    folder: &'static str,
+    sources: [(&'static str, &'static str); 2],
+}
+
+/// All of them.
+pub(crate) const MODULES: [TestModule; 2] = [
+    TestModule {
+        tests: &["gpu-scheduler", "gpu-interrupts"],
+        file: "syscollect_scheduler.ko",
+        folder: "scheduler_module",
+        sources: [
+            ("Kbuild", include_str!("scheduler_module/Kbuild")),
+            ("syscollect_scheduler.c", include_str!("scheduler_module/syscollect_scheduler.c")),
+        ],
+    },
+    TestModule {
+        tests: &["gpu-memory"],
+        file: "syscollect_memory.ko",
+        folder: "memory_module",
+        sources: [
+            ("Kbuild", include_str!("memory_module/Kbuild")),
+            ("syscollect_memory.c", include_str!("memory_module/syscollect_memory.c")),
+        ],
+    },
 ];
 /// What an older compiler does not know of what the kernel's own was told.
 const COMPILER: &str = "#!/bin/sh
@@ -30,11 +56,11 @@ done
 exec gcc \"$@\"
 ";
 
-/// Builds the module; where it lies.
-pub(crate) fn build(kernel: &Kernel, packages: &Packages) -> Result<PathBuf> {
+/// Builds a module; where it lies.
+pub(crate) fn build(module: &TestModule, kernel: &Kernel, packages: &Packages) -> Result<PathBuf> {
     for tool in ["make", "gcc"] {
         if Command::new(tool).arg("--version").output().is_err() {
-            bail!("{tool} is missing, so the test module for the DRM scheduler is not built");
+            bail!("{tool} is missing, so {} is not built", module.file);
         }
     }
     kernel::unpack_into(&kernel.folder, &packages.headers(&kernel.version)?)?;
@@ -45,9 +71,9 @@ pub(crate) fn build(kernel: &Kernel, packages: &Packages) -> Result<PathBuf> {
         let libc = packages.libc()?;
         strangers.iter().try_for_each(|program| with_libc(program, &libc))?;
     }
-    let work = kernel.folder.join("scheduler_module");
+    let work = kernel.folder.join(module.folder);
     fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
-    for (name, text) in SOURCES {
+    for (name, text) in module.sources {
         fs::write(work.join(name), text).with_context(|| format!("cannot write {name}"))?;
     }
     let compiler = work.join("cc");
@@ -57,8 +83,8 @@ pub(crate) fn build(kernel: &Kernel, packages: &Packages) -> Result<PathBuf> {
     // Nothing reads the module's type information.
     make.arg("CONFIG_DEBUG_INFO_BTF_MODULES=");
     make.arg(format!("M={}", work.display())).arg(format!("CC={}", compiler.display()));
-    output_of(&mut make).context("the test module for the DRM scheduler does not compile")?;
-    Ok(work.join(MODULE))
+    output_of(&mut make).with_context(|| format!("the test module {} does not compile", module.file))?;
+    Ok(work.join(module.file))
 }
 
 /// Debian's makefiles name each other by where they are installed.
