@@ -18,6 +18,7 @@
 //! | memory | counters below "Memory" of the process |
 //! | crashes | instants on the thread and on "Crash" of the process |
 //! | GPU jobs | slices on a track for each queue, below "GPU" of the machine or of the process; see below |
+//! | frames of the machine | slices on tracks below "Displays" |
 //! | colours | left out: there is no field for them |
 //! | losses | instants on the track "Losses"; exact totals in the statistics of severity `data_loss` |
 //! | the session, the recorder's summary | `SystemInfo`, `CpuInfo`, metadata `trace_attribute.syscollect.*` |
@@ -27,10 +28,13 @@
 //! all perf sessions, hence the root frames; samples without a stack are shown
 //! without one.
 //!
-//! GPU jobs are track events, not `GpuRenderStageEvent`s: what joins those by an
-//! arrow to the thread that submitted them (`TrackEvent` extension 3000,
-//! `gpu_correlation`) is read by trace_processor v55.3 but not by the UI v52, and
-//! what they say beside their name can only be text.
+//! GPU jobs are track events, not `GpuRenderStageEvent`s. The UI v52 draws both in
+//! a group "GPU", but arrows only between track events: what joins a render stage
+//! with the thread that submitted it (`TrackEvent` extension 3000,
+//! `gpu_correlation`), and one with another, becomes flows in trace_processor
+//! v55.3 and none there. Numbers of a render stage can only be text, and both
+//! together would show every job twice. The view `gpu_slice` is of render stages
+//! alone: jobs are the slices on tracks whose parent is named "GPU".
 
 mod context;
 mod details;

@@ -39,6 +39,8 @@ const ZONES: &str = "Zones";
 
 /// What queues of GPUs lie below.
 const GPU: &str = "GPU";
+/// What frames of the machine lie below: nothing but its displays has such.
+const DISPLAYS: &str = "Displays";
 
 /// What a track of the file stands for; each has one id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -58,6 +60,8 @@ pub(crate) enum Place {
     Pool(ProcessId, Option<StringId>),
     /// What the queues of the machine's GPUs lie below.
     Gpu,
+    /// What the frames of its displays lie below.
+    Displays,
 }
 
 /// What a descriptor says beside its parent and name.
@@ -179,6 +183,9 @@ impl Tracks {
         let parent = match row.scope {
             Scope::Machine if row.kind == TrackKind::GpuQueue => {
                 Some(self.place(at, Place::Gpu, None, Some(GPU), Shape::Slices)?)
+            }
+            Scope::Machine if matches!(row.kind, TrackKind::Frames { .. }) => {
+                Some(self.place(at, Place::Displays, None, Some(DISPLAYS), Shape::Slices)?)
             }
             Scope::Process(process) if row.kind == TrackKind::GpuQueue => Some(self.of_process(at, process, GPU)?),
             Scope::Machine => None,

@@ -6,6 +6,7 @@ use crate::replay::{Slice, replay};
 use crate::story::{self, START, Story};
 use syscollect_exporters::report::{FenceWaitRow, GpuRow, Report, ReportExporter, ReportOptions};
 use syscollect_exporters::{FirefoxExporter, FirefoxOptions, PerfettoExporter, ProcessFilter, TextExporter};
+use syscollect_model::{Event, Scope, Slice as ModelSlice, Track, TrackKind};
 
 fn played<E: syscollect_model::Exporter<Error: std::fmt::Debug>>(mut exporter: E, story: &Story) -> E {
     story.play(&mut exporter, &story::session(), &[], None).unwrap();
@@ -181,6 +182,20 @@ fn a_queue_that_several_processes_use_is_told_as_a_whole_too() {
     let queues: Vec<_> = report.gpu_queues.rows.iter().map(|row| (&*row.queue, row.jobs, row.ran.total_ns)).collect();
     assert_eq!(queues, [("gfx", 4, 35_000), ("compute", 1, 8_000)]);
     assert!(report.text(120).contains("\nGPU jobs by queue\n"));
+}
+
+#[test]
+fn frames_of_a_display_lie_below_displays() {
+    let mut story = Story::new();
+    let (name, vblank) = (story.name("CRTC 0"), story.name("vblank"));
+    let kind = TrackKind::Frames { continuous: true };
+    let track = story.tables.add_track(Track { scope: Scope::Machine, name, kind });
+    story.then(Event::SliceBegin(track, ModelSlice::named(vblank)));
+    story.wait(16);
+    story.then(Event::SliceEnd(track));
+    let told = replay(&played(PerfettoExporter::new(Vec::new()), &story).finish().unwrap());
+    let slices: Vec<_> = told.slices.iter().map(|slice| (&*slice.track, times(slice))).collect();
+    assert_eq!(slices, [("Displays/CRTC 0", ("vblank", 0, 17))]);
 }
 
 #[test]
