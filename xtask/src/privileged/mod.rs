@@ -12,6 +12,7 @@ mod gpu;
 mod gpu_formats;
 mod gpu_memory;
 mod loss;
+mod gpu_rate;
 mod offered;
 mod order;
 mod presets;
@@ -81,6 +82,7 @@ const TESTS: &[Test] = &[
     test!("gpu-formats" kernels, gpu_formats::formats, needs "tracefs"),
     test!("gpu-calls" kernels, presets::presets, needs "user_probes"),
     test!("hotplug" kernels, clock::hotplug),
+    test!("gpu-rate", gpu_rate::rate, needs "tracefs"),
     test!("plain-user", bad_days::plain_user),
     test!("unknown-process", bad_days::unknown_process),
     test!("outputs", bad_days::outputs),

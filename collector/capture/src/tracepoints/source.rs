@@ -101,7 +101,10 @@ fn offers(setup: &Setup<'_>) -> Result<Offers, CaptureError> {
         CaptureError::system("cannot read the descriptions of tracepoints (tracefs, which is root's)", error)
     })?;
     let is_there = |asked: &&Tracepoints| {
-        offers.offers.iter().any(|offer| Wanted::from(*asked).includes(&offer.system, &offer.name))
+        let wanted = Wanted::from(*asked);
+        let unreadable = offers.unreadable.iter().filter_map(|name| name.split_once('/'));
+        let readable = offers.offers.iter().map(|offer| (offer.system.as_str(), offer.name.as_str()));
+        readable.chain(unreadable).any(|(system, name)| wanted.includes(system, name))
     };
     match setup.asked.iter().find(|asked| !is_there(asked)) {
         Some(absent) => Err(CaptureError::NoTracepoint(absent.to_string())),
