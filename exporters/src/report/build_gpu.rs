@@ -30,7 +30,7 @@ impl ReportExporter {
         if self.gpu.rows.left_out().jobs > 0 {
             rows.push(row(OTHERS, None, self.gpu.rows.left_out(), tables));
         }
-        self.table(rows, |row| (Reverse((row.ran.total_ns, row.jobs)), row.queue.clone(), row.pid))
+        self.table(rows, |row| (Reverse((row.ran.total_ns, row.took.total_ns, row.jobs)), row.queue.clone(), row.pid))
     }
 
     pub(super) fn fence_wait_rows(&self, tables: &Tables) -> Table<FenceWaitRow> {
@@ -69,6 +69,7 @@ fn row(queue: &str, owner: Option<ProcessId>, totals: &GpuTotals, tables: &Table
         without_beginning: totals.without_beginning,
         ran: totals.ran.distribution(),
         waited: totals.waited.distribution(),
+        took: totals.took.distribution(),
     }
 }
 

@@ -5,7 +5,7 @@ use super::durations::Durations;
 use super::fence_waits::FenceWaits;
 use syscollect_model::{GpuJob, GpuJobEnd, ProcessId, Scope, StringId, Tables, Time, TrackId};
 
-/// Queues and processes that are told apart, at most 84 kB each.
+/// Queues and processes that are told apart, at most 126 kB each.
 const MAX_ROWS: usize = 1024;
 /// Digits of the percentiles.
 const DIGITS: u8 = 2;
@@ -30,12 +30,14 @@ pub(super) struct GpuTotals {
     pub(super) ran: Durations,
     /// From submission to start.
     pub(super) waited: Durations,
+    /// From submission to end.
+    pub(super) took: Durations,
 }
 
 impl Default for GpuTotals {
     fn default() -> Self {
-        let [ran, waited] = [(); 2].map(|()| Durations::new(DIGITS));
-        Self { jobs: 0, failed: 0, unfinished: 0, without_beginning: 0, ran, waited }
+        let [ran, waited, took] = [(); 3].map(|()| Durations::new(DIGITS));
+        Self { jobs: 0, failed: 0, unfinished: 0, without_beginning: 0, ran, waited, took }
     }
 }
 
@@ -48,6 +50,7 @@ impl GpuTotals {
         self.without_beginning += other.without_beginning;
         self.ran.merge(&other.ran);
         self.waited.merge(&other.waited);
+        self.took.merge(&other.took);
     }
 }
 
@@ -78,6 +81,7 @@ impl GpuBooks {
             GpuJobEnd::Failed | GpuJobEnd::Finished => {
                 row.failed += u64::from(job.end == GpuJobEnd::Failed);
                 between(job.started, now).into_iter().for_each(|ran| row.ran.add(ran));
+                between(job.submitted, now).into_iter().for_each(|took| row.took.add(took));
             }
         }
     }

@@ -162,6 +162,8 @@ pub struct GpuRow {
     pub ran: Distribution,
     /// The queueing delay: from submission until the GPU began, where both are known.
     pub waited: Distribution,
+    /// From submission to the end, of jobs that ended; of some drivers nothing else is known.
+    pub took: Distribution,
 }
 
 /// A thread's wait for a fence of a GPU.

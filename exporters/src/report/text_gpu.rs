@@ -16,24 +16,29 @@ impl Text {
     }
 
     fn gpu_jobs(&mut self, title: &str, jobs: &Table<GpuRow>, session_ns: u64) {
-        if jobs.rows.is_empty() {
-            return;
+        let (begun, others): (Vec<&GpuRow>, Vec<_>) =
+            jobs.rows.iter().partition(|row| row.ran.count + row.waited.count > 0);
+        let cut =
+            if jobs.rows.len() < jobs.total { format!(", the first {} rows", jobs.rows.len()) } else { String::new() };
+        if !begun.is_empty() {
+            self.title(&format!("{title}{cut}"));
+            let rows = begun.into_iter().map(|row| {
+                let GpuRow { ran, waited, .. } = row;
+                let [busy, longest] = [ran.total_ns, ran.max_ns].map(|value| of(ran, value));
+                let share = if ran.count == 0 { "-".into() } else { percent(ran.total_ns, session_ns) };
+                let [p50, p90, p99, max] = percentiles(waited);
+                [busy, share, grouped(row.jobs), longest, p50, p90, p99, max, owner(row)]
+            });
+            self.table(["busy", "%", "jobs", "longest", "delay p50", "p90", "p99", "max", "queue"], rows);
         }
-        self.title(&some_of(title, jobs.rows.len(), jobs.total));
-        let rows = jobs.rows.iter().map(|row| {
-            let (ran, waited) = (&row.ran, &row.waited);
-            // Without a beginning nobody knows for how long the GPU was busy.
-            let of = |all: &Distribution, value: u64| if all.count == 0 { "-".into() } else { duration(value) };
-            let share = if ran.count == 0 { "-".into() } else { percent(ran.total_ns, session_ns) };
-            let [busy, longest] = [ran.total_ns, ran.max_ns].map(|value| of(ran, value));
-            let [p50, p90, p99, max] =
-                [waited.p50_ns, waited.p90_ns, waited.p99_ns, waited.max_ns].map(|value| of(waited, value));
-            let owner = row.pid.map_or_else(String::new, |pid| format!(" of {} ({pid})", shown(&row.process)));
-            let queue = shown(&row.queue) + &owner + &missing(row);
-            [busy, share, grouped(row.jobs), longest, p50, p90, p99, max, queue]
-        });
-        let heads = ["busy", "%", "jobs", "longest", "delay p50", "p90", "p99", "max", "queue"];
-        self.table(heads, rows);
+        if !others.is_empty() {
+            self.title(&format!("{title}{cut}: from submission to end, for no driver tells when these began"));
+            let rows = others.into_iter().map(|row| {
+                let [p50, p90, p99, max] = percentiles(&row.took);
+                [grouped(row.jobs), p50, p90, p99, max, owner(row)]
+            });
+            self.table(["jobs", "p50", "p90", "p99", "max", "queue"], rows);
+        }
     }
 
     fn fence_waits(&mut self, waits: &Table<FenceWaitRow>) {
@@ -41,32 +46,45 @@ impl Text {
             return;
         }
         self.title(&some_of("Longest waits for fences", waits.rows.len(), waits.total));
-        let rows = waits.rows.iter().map(|row| {
-            let mut said = format!(
-                "{} ({}) of {} ({}): {} {}",
-                shown(&row.thread),
-                row.tid,
-                shown(&row.process),
-                row.pid,
-                shown(&row.timeline),
-                row.fence
-            );
-            if let Some(queue) = &row.queue {
-                said += &format!(", a job of {}", shown(queue));
-            }
-            if let Some(thread) = &row.submitted_by {
-                said += &format!(" by {}", shown(thread));
-            }
-            if let Some(signaler) = &row.signaled_by {
-                said += &format!(", signaled by {}", shown(signaler));
-            }
-            if row.unfinished {
-                said += ", not signaled when the recording ended";
-            }
-            [duration(row.waited_ns), duration(row.at_ns), said]
-        });
+        let rows = waits.rows.iter().map(|row| [duration(row.waited_ns), duration(row.at_ns), wait(row)]);
         self.table(["waited", "after", "thread and fence"], rows);
     }
+}
+
+/// Unknown where nothing is counted.
+fn of(all: &Distribution, value: u64) -> String {
+    if all.count == 0 { "-".into() } else { duration(value) }
+}
+
+fn percentiles(all: &Distribution) -> [String; 4] {
+    [all.p50_ns, all.p90_ns, all.p99_ns, all.max_ns].map(|value| of(all, value))
+}
+
+fn owner(row: &GpuRow) -> String {
+    let owner = row.pid.map_or_else(String::new, |pid| format!(" of {} ({pid})", shown(&row.process)));
+    shown(&row.queue) + &owner + &missing(row)
+}
+
+fn wait(row: &FenceWaitRow) -> String {
+    let thread = match row.thread == row.process {
+        true => format!("{} ({})", shown(&row.thread), row.tid),
+        false => format!("{} ({}) of {} ({})", shown(&row.thread), row.tid, shown(&row.process), row.pid),
+    };
+    let mut said = format!("{thread}: {} {}", shown(&row.timeline), row.fence);
+    let queue = row.queue.as_ref().filter(|queue| **queue != row.timeline);
+    match (queue, &row.submitted_by) {
+        (Some(queue), Some(thread)) => said += &format!(", a job of {} by {}", shown(queue), shown(thread)),
+        (Some(queue), None) => said += &format!(", a job of {}", shown(queue)),
+        (None, Some(thread)) => said += &format!(" by {}", shown(thread)),
+        (None, None) => {}
+    }
+    if let Some(signaler) = &row.signaled_by {
+        said += &format!(", signaled by {}", shown(signaler));
+    }
+    if row.unfinished {
+        said += ", not signaled when the recording ended";
+    }
+    said
 }
 
 /// What is wrong with some of the jobs.

@@ -11,13 +11,15 @@ use crate::FakeMachine;
 use crate::tracepoint::{FakeField, FakeTracepoint, FakeValue, TEXT};
 
 /// What the GPUs show; times are nanoseconds.
-pub(super) const PLAN: [(&str, u64); 17] = [
+pub(super) const PLAN: [(&str, u64); 20] = [
     // Two in every other round, and the one that never ends.
     ("GPU jobs of 0000:03:00.0 gfx", 101),
     // 100 µs each: the second runs when the first has ended.
     ("GPU time of 0000:03:00.0 gfx", 10_000_000),
     // 15 µs and 105 µs; 10 µs of the one that never ends.
     ("GPU delay of 0000:03:00.0 gfx", 6_010_000),
+    // From submission to end: 115 µs and 205 µs.
+    ("GPU latency of 0000:03:00.0 gfx", 16_000_000),
     // Two in every tenth round; one whose fence is used again, and that one; one that is gone; one of which
     // the end comes first.
     ("GPU jobs of radeon ring", 24),
@@ -25,7 +27,11 @@ pub(super) const PLAN: [(&str, u64); 17] = [
     ("GPU time of radeon ring", 786_000),
     // 5 µs and 69 µs; 2 µs, 2 µs.
     ("GPU delay of radeon ring", 744_000),
+    // 70 µs and 79 µs; 10 µs, 30 µs.
+    ("GPU latency of radeon ring", 1_530_000),
     ("GPU jobs of vgem unbound", 20),
+    // 50 µs each.
+    ("GPU latency of vgem unbound", 1_000_000),
     ("GPU jobs by server / worker", 100),
     ("GPU jobs by server / server", 1),
     ("GPU jobs by build / jobs", 43),

@@ -217,8 +217,10 @@ fn gpu_job(job: &Marker, queue: &str, f: &mut Figures) {
     if let (Some(_), Some(duration), false) = (job.data["ran"].as_f64(), job.duration, unfinished) {
         add(f, format!("GPU time of {queue}"), duration);
     }
-    if let Some(waited) = job.data["waited"].as_f64() {
-        add(f, format!("GPU delay of {queue}"), nanoseconds(waited));
+    let waited = nanoseconds(job.data["waited"].as_f64().unwrap_or_default());
+    add(f, format!("GPU delay of {queue}"), waited);
+    if let (Some(duration), false) = (job.duration, unfinished) {
+        add(f, format!("GPU latency of {queue}"), waited + duration);
     }
 }
 

@@ -63,7 +63,9 @@ pub fn lacks(viewer: Viewer, figure: &str) -> bool {
         // Its command line tells no values of counters, and no texts of markers.
         Viewer::FirefoxEngine => {
             matches!(figure, "switches" | "allocations" | "sum of queue" | "bytes held")
-                || ["message ", "GPU delay of ", "fences signaled by "].iter().any(|begin| figure.starts_with(begin))
+                || ["message ", "GPU delay of ", "GPU latency of ", "fences signaled by "]
+                    .iter()
+                    .any(|begin| figure.starts_with(begin))
         }
         // Instants are counted by name, whatever else they say; jobs of GPUs by process.
         Viewer::Report => {

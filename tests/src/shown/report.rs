@@ -52,6 +52,7 @@ pub fn report(json: &[u8]) -> Result<Figures, Damage> {
         add(f, format!("GPU jobs of {queue}"), number(row, "jobs"));
         add(f, format!("GPU time of {queue}"), number(&row["ran"], "total_ns"));
         add(f, format!("GPU delay of {queue}"), number(&row["waited"], "total_ns"));
+        add(f, format!("GPU latency of {queue}"), number(&row["took"], "total_ns"));
         add(f, "GPU jobs that failed", number(row, "failed"));
         add(f, "GPU jobs that never ended", number(row, "unfinished"));
         add(f, "GPU jobs without a beginning", number(row, "without_beginning"));

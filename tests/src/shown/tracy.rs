@@ -94,6 +94,7 @@ fn gpu_jobs(context: &GpuContext, trace: &TracyFile, f: &mut Figures) {
             add(f, "GPU jobs without a beginning", job.name().ends_with("[without beginning]").into());
             if !unfinished {
                 add(f, format!("GPU time of {queue}"), (job.gpu.1 - job.gpu.0) as u64);
+                add(f, format!("GPU latency of {queue}"), (job.gpu.1 - job.cpu.0) as u64);
             }
             add(f, format!("GPU delay of {queue}"), (job.gpu.0 - job.cpu.0) as u64);
         }

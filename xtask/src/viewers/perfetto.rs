@@ -72,7 +72,7 @@ const LISTS: [(&str, &str); 5] = [
 ];
 
 /// Jobs of GPUs: they lie below a track of that name; what a thread submitted leads to them by a flow.
-const GPU_LISTS: [(&str, &str); 4] = [
+const GPU_LISTS: [(&str, &str); 5] = [
     ("GPU jobs of ", "select hex(queue), count(*) from job group by queue"),
     (
         "GPU time of ",
@@ -83,6 +83,12 @@ const GPU_LISTS: [(&str, &str); 4] = [
         "GPU delay of ",
         "select hex(queue), sum(job.ts - submit.ts) from flow join job on job.id = slice_in \
          join slice submit on submit.id = slice_out group by queue",
+    ),
+    (
+        "GPU latency of ",
+        "select hex(queue), sum(job.ts + job.dur - submit.ts) from flow join job on job.id = slice_in \
+         join slice submit on submit.id = slice_out \
+         where not coalesce(extract_arg(job.arg_set_id, 'debug.end') glob 'not ended*', 0) group by queue",
     ),
     (
         "GPU jobs by ",
