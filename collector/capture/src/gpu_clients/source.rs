@@ -222,6 +222,26 @@ mod tests {
     }
 
     #[test]
+    fn a_driver_that_does_not_answer_holds_nobody_up_and_is_told() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("dev/dri")).unwrap();
+        open(root.path(), 70, 3, "/dev/dri/renderD128", None);
+        let fdinfo = root.path().join("proc/70/fdinfo/3");
+        std::fs::remove_file(&fdinfo).unwrap();
+        // Whoever opens a pipe waits for somebody at its other end.
+        assert!(std::process::Command::new("mkfifo").arg(&fdinfo).status().unwrap().success());
+        let mut source = GpuClients::start(root.path(), ClockSource::Monotonic).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        source.detach(&[]);
+        let began = Instant::now();
+        source.drain(Ticks(0), true, &mut Drained { chunk: &mut |_| (), seen: &mut |_| () });
+        assert!(began.elapsed() < 5 * LONGEST_GOODBYE);
+        assert_eq!(source.missing(), ["a GPU driver did not answer when the recording ended"]);
+        // Lets the thread go.
+        drop(std::fs::OpenOptions::new().write(true).open(&fdinfo));
+    }
+
+    #[test]
     fn a_machine_without_devices_is_not_asked_and_says_so() {
         let root = tempfile::tempdir().unwrap();
         let (chunks, missing) = recorded(root.path());

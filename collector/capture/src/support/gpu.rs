@@ -48,7 +48,8 @@ fn drivers_row(machine: &Machine, drivers: &BTreeMap<String, Vec<String>>) -> Ca
 
 fn tracefs(offers: Result<&Offers, &io::Error>) -> Capability {
     const NAME: &str = "tracefs";
-    const WITHOUT: &str = "without the kernel's descriptions of its tracepoints --gpu shows only calls of libraries";
+    const WITHOUT: &str =
+        "without the kernel's descriptions of its tracepoints --gpu shows no jobs, waits and frames of displays";
     match offers {
         Ok(_) => Capability::yes(NAME, "the kernel describes its tracepoints, for --gpu"),
         Err(error) if is_forbidden(error) || error.kind() == io::ErrorKind::PermissionDenied => {
