@@ -15,8 +15,11 @@ use super::context::{Context, finish, number, text};
 use crate::report::Outcome;
 
 const FENCES: u64 = 100;
-/// The error with which the scheduler gives jobs up.
+/// The driver's name of fences of the test module.
+const MODULE_FENCES: &str = "syscollect_test";
+/// The errors of the job that the test module's scheduler gives up, and of the one that is refused.
 const TIMED_OUT: &str = "ETIME (-62)";
+const REFUSED: &str = "EIO (-5)";
 
 /// Fences of vgem, made and signaled by system calls: each a job, each wait a slice.
 pub(crate) fn fences(context: &Context) -> Result<Outcome> {
@@ -94,7 +97,7 @@ fn blanks(seen: &Seen, truth: &[Told]) -> Result<(u64, String)> {
 }
 
 /// Jobs of the DRM scheduler, driven by a module of these tests: all of them, what they wait for, who waits for
-/// them, and the one given up.
+/// them, the one given up and the one refused.
 pub(crate) fn scheduler(context: &Context) -> Result<Outcome> {
     let programs = context.syscollect.parent().context("a program without a folder")?;
     let module = programs.join("syscollect_scheduler.ko");
@@ -113,31 +116,35 @@ pub(crate) fn scheduler(context: &Context) -> Result<Outcome> {
     };
     let seen = Seen::of(&capture)?;
     let (queued, run, waits, timeouts) = (truth("queued")?, truth("run")?, truth("waits")?, truth("timeouts")?);
-    let dependencies = truth("dependencies")?;
-    let mut jobs = seen.jobs_named("test_ring");
-    if jobs.all() == 0 {
-        // Before 6.1 queues have no names.
+    let (dependencies, refused) = (truth("dependencies")?, truth("refused")?);
+    let mut jobs = seen.sum(|name| name.ends_with("test_ring") && !name.starts_with(MODULE_FENCES));
+    // Before 6.1 queues have no names.
+    let has_name = jobs.all() > 0;
+    if !has_name {
         jobs = seen.jobs("gpu_scheduler");
     }
-    ensure!(queued == FENCES + 1 && jobs.all() == queued, "{} jobs, not {queued}: {seen:?}", jobs.all());
+    ensure!(queued == FENCES + 2 && jobs.all() == queued, "{} jobs, not {queued}: {seen:?}", jobs.all());
     ensure!(jobs.threads == queued, "jobs of an unknown thread: {seen:?}");
     let told = jobs.dependencies;
     ensure!(dependencies > 0 && told == dependencies, "{told} dependencies, not {dependencies}: {seen:?}");
     // Before 5.11 nothing says where a module's structures have their members.
     let tells_failures = Path::new("/sys/kernel/btf/gpu_sched").exists();
-    let failed = if tells_failures { timeouts } else { 0 };
-    ensure!(timeouts > 0 && jobs.timed_out == failed, "{} jobs timed out, not {failed}: {seen:?}", jobs.timed_out);
-    ensure!(jobs.others == failed, "jobs of an unknown end: {seen:?}");
-    let fences = seen.jobs_named("syscollect_test ring");
-    ensure!(fences.all() == run && fences.others == timeouts, "{} fences, not {run}: {seen:?}", fences.all());
-    ensure!(fences.timed_out == timeouts, "{} fences timed out, not {timeouts}: {seen:?}", fences.timed_out);
-    let gates = seen.jobs_named("syscollect_test gate");
+    let failed = if tells_failures { [timeouts, refused] } else { [0; 2] };
+    ensure!(timeouts > 0 && jobs.timed_out == failed[0], "{} jobs timed out, not {timeouts}: {seen:?}", jobs.timed_out);
+    ensure!(refused > 0 && jobs.refused == failed[1], "{} jobs were refused, not {refused}: {seen:?}", jobs.refused);
+    ensure!(jobs.others == failed.iter().sum::<u64>(), "jobs of an unknown end: {seen:?}");
+    // A fence of the driver on a ring that has a name is its job's.
+    let fences = seen.jobs(&format!("{MODULE_FENCES} test_ring"));
+    let [own, alone, lost] = if has_name { [run, 0, 0] } else { [0, run, timeouts] };
+    ensure!(jobs.own_fences == own && fences.all() == alone, "{own} and {alone} fences are not these: {seen:?}");
+    ensure!([fences.others, fences.timed_out] == [lost; 2], "{lost} fences timed out, which are not these: {seen:?}");
+    let gates = seen.jobs(&format!("{MODULE_FENCES} gate"));
     ensure!(gates.finished == dependencies && gates.others == 0, "not {dependencies} fences to wait for: {seen:?}");
     ensure!(seen.waits == waits, "{} waits, not {waits}: {seen:?}", seen.waits);
-    let shown = if tells_failures { "" } else { ", which only its fence shows: the kernel does not describe modules" };
+    let shown = if tells_failures { "" } else { ", which only fences show: the kernel does not describe modules" };
     Ok(Outcome::Passed(format!(
         "{queued} of {queued} jobs, {run} of {run} of their fences, {waits} of {waits} waits, {dependencies} of \
-         {dependencies} dependencies, {timeouts} timed out{shown}"
+         {dependencies} dependencies, {timeouts} timed out, {refused} refused{shown}"
     )))
 }
 
@@ -235,8 +242,12 @@ struct Jobs {
     threads: u64,
     /// Those of the others that failed with [`TIMED_OUT`].
     timed_out: u64,
+    /// Those of the others that failed with [`REFUSED`].
+    refused: u64,
     /// Fences that they waited for.
     dependencies: u64,
+    /// Those that have a fence on the GPU.
+    own_fences: u64,
 }
 
 impl Jobs {
@@ -264,11 +275,6 @@ impl Seen {
         self.sum(|name| name.starts_with(driver))
     }
 
-    /// Of all queues whose name has this in it.
-    fn jobs_named(&self, part: &str) -> Jobs {
-        self.sum(|name| name.contains(part))
-    }
-
     fn sum(&self, is_wanted: impl Fn(&str) -> bool) -> Jobs {
         let queues = self.queues.iter().filter(|(name, _)| is_wanted(name));
         queues.fold(Jobs::default(), |sum, (_, jobs)| Jobs {
@@ -276,7 +282,9 @@ impl Seen {
             others: sum.others + jobs.others,
             threads: sum.threads + jobs.threads,
             timed_out: sum.timed_out + jobs.timed_out,
+            refused: sum.refused + jobs.refused,
             dependencies: sum.dependencies + jobs.dependencies,
+            own_fences: sum.own_fences + jobs.own_fences,
         })
     }
 }
@@ -299,11 +307,16 @@ impl Exporter for Seen {
                 }
                 jobs.threads += u64::from(job.thread.is_some());
                 jobs.dependencies += job.waited_for.len() as u64;
-                let is_timed_out = |field: &Field| {
-                    tables.strings.get(field.name) == "error" && field.value == Value::Text(TIMED_OUT.into())
+                let mut fields = job.fields.iter();
+                jobs.own_fences += u64::from(fields.any(|field| tables.strings.get(field.name) == "fence on the GPU"));
+                let failed_with = |error: &str| {
+                    let is_it = |field: &Field| {
+                        tables.strings.get(field.name) == "error" && field.value == Value::Text(error.into())
+                    };
+                    u64::from(job.end == GpuJobEnd::Failed && job.fields.iter().any(is_it))
                 };
-                let timed_out = job.end == GpuJobEnd::Failed && job.fields.iter().any(is_timed_out);
-                jobs.timed_out += u64::from(timed_out);
+                jobs.timed_out += failed_with(TIMED_OUT);
+                jobs.refused += failed_with(REFUSED);
             }
             Event::SliceBegin(track, slice) => match tables.strings.get(slice.name) {
                 "waits for a fence" => self.waits += 1,

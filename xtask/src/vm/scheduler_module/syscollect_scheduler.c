@@ -2,8 +2,8 @@
 /*
  * A GPU that does nothing, for tests: jobs through the DRM scheduler, each
  * done by a timer a tick later, every tenth waited for, every tenth with two
- * fences that it waits for, and one that never ends by itself, so that the
- * scheduler gives it up.
+ * fences that it waits for, one that is refused when it is to run, and one that
+ * never ends by itself, so that the scheduler gives it up.
  *
  * All is done while the module is loaded, by whoever loads it; what was done
  * can be read from its parameters afterwards.
@@ -22,11 +22,12 @@ static uint jobs = 100;
 module_param(jobs, uint, 0444);
 MODULE_PARM_DESC(jobs, "Jobs that are done");
 
-static uint queued, run, freed, timeouts, waits, dependencies;
+static uint queued, run, freed, timeouts, refused, waits, dependencies;
 module_param(queued, uint, 0444);
 module_param(run, uint, 0444);
 module_param(freed, uint, 0444);
 module_param(timeouts, uint, 0444);
+module_param(refused, uint, 0444);
 module_param(waits, uint, 0444);
 module_param(dependencies, uint, 0444);
 
@@ -51,6 +52,7 @@ struct test_job {
 	struct drm_sched_job base;
 	struct dma_fence *done;
 	bool hangs;
+	bool is_refused;
 	/* Those that the scheduler has not asked for. */
 	struct dma_fence *gates[GATES];
 	uint closed;
@@ -63,7 +65,8 @@ static const char *driver_name(struct dma_fence *fence)
 
 static const char *timeline_name(struct dma_fence *fence)
 {
-	return "ring";
+	/* As that of the scheduler's ring: so drivers name them. */
+	return "test_ring";
 }
 
 static const char *gate_name(struct dma_fence *fence)
@@ -108,6 +111,10 @@ static struct dma_fence *run_job(struct drm_sched_job *base)
 	struct test_job *job = container_of(base, struct test_job, base);
 	struct test_fence *fence;
 
+	if (job->is_refused) {
+		refused++;
+		return ERR_PTR(-EIO);
+	}
 	run++;
 	if (!job->hangs)
 		return self_signaling(&fence_ops, fence_context, ++fence_sequence, 1);
@@ -235,7 +242,9 @@ static int wait_for_gates(struct test_job *job)
 	return 0;
 }
 
-static int submit(bool hangs, bool wait, bool depends)
+enum kind { PLAIN, DEPENDS, REFUSED, HANGS };
+
+static int submit(enum kind kind, bool wait)
 {
 	struct test_job *job = kzalloc(sizeof(*job), GFP_KERNEL);
 	struct dma_fence *finished;
@@ -243,13 +252,14 @@ static int submit(bool hangs, bool wait, bool depends)
 
 	if (!job)
 		return -ENOMEM;
-	job->hangs = hangs;
+	job->hangs = kind == HANGS;
+	job->is_refused = kind == REFUSED;
 	error = init_job(&job->base);
 	if (error) {
 		kfree(job);
 		return error;
 	}
-	if (depends) {
+	if (kind == DEPENDS) {
 		error = wait_for_gates(job);
 		if (error)
 			return error;
@@ -290,9 +300,11 @@ static int __init test_init(void)
 	if (error)
 		goto finish;
 	for (i = 0; i < jobs && !error; i++)
-		error = submit(false, i % 10 == 9 || i + 1 == jobs, i % 10 == 4);
+		error = submit(i % 10 == 4 ? DEPENDS : PLAIN, i % 10 == 9 || i + 1 == jobs);
 	if (!error)
-		error = submit(true, true, false);
+		error = submit(REFUSED, true);
+	if (!error)
+		error = submit(HANGS, true);
 	drm_sched_entity_destroy(&entity);
 finish:
 	drm_sched_fini(&scheduler);
