@@ -72,12 +72,14 @@ int on_job(__u64 *arguments)
 
 	if (!error) {
 		bpf_probe_read_kernel(&parent, sizeof(parent), job + JOB_PARENT);
-		/* Null where the driver gave no fence. */
-		if (parent)
+		if (parent) {
 			error = error_of(parent);
+			if (!error)
+				return 0;
+		}
+		/* A driver that gave no fence may have refused the job: that is
+		 * told when the scheduler's own is signaled, right after this. */
 	}
-	if (!error)
-		return 0;
 	return failed(finished, error, GPU_FAILURE_SCHEDULER);
 }
 

@@ -9,6 +9,7 @@ use syscollect_tests::{FakeMachine, golden};
 const ETIME: i32 = -62;
 const ECANCELED: i32 = -125;
 const ESRCH: i32 = -3;
+const EIO: i32 = -5;
 
 /// What tells of fences: include/trace/events/dma_fence.h, 5.10 to 7.2.
 struct Fences {
@@ -155,6 +156,17 @@ fn a_job_of_the_scheduler_that_is_given_up_or_never_run_failed_by_its_newer_name
     // Its program ended, so the scheduler does not run it: only its fence tells.
     fails(m, 40, (5, 2), ESRCH);
     fences.signaled.fire(m, (1, 40), 200, &fence("detached-driver", 5, 2));
+    // For these the driver has no fence: one was nothing to do, the other it refused.
+    for number in [3, 4] {
+        queue.fire(m, (0, 50 + number), 100, &job(number));
+        run.fire(m, (1, 55 + 10 * number), 200, &job(number));
+        job_fails(m, 56 + 10 * number, 0xffff_9000 + number, (5, number), 0);
+        done.fire(m, (1, 56 + 10 * number), 200, &[5.into(), number.into()]);
+        if number == 4 {
+            fails(m, 57 + 10 * number, (5, number), EIO);
+        }
+        fences.signaled.fire(m, (1, 57 + 10 * number), 200, &fence("detached-driver", 5, number));
+    }
     assert_eq!(check("gpu_failed_jobs_newer", machine), 0);
 }
 

@@ -432,7 +432,8 @@ record! {
         tid: u32 as "__u32 tid",
         /// Its process.
         tgid: u32 as "__u32 tgid",
-        /// The error, a negative error number of the kernel.
+        /// The error, a negative error number of the kernel. 0 where a driver gave the scheduler no fence for its job:
+        /// how that ended is told when the job's own fence is signaled, which follows.
         error: i32 as "__s32 error",
         /// Bytes from `fence` on.
         bytes: u16 as "__u16 bytes",

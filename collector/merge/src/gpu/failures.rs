@@ -44,6 +44,8 @@ impl Failure {
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
     recent: VecDeque<Failure>,
+    /// Jobs that the scheduler takes for done, but their own fence tells how they ended.
+    undecided: VecDeque<(Fence, Key)>,
     /// Those that no job shows.
     pub(crate) unshown: u64,
 }
@@ -86,6 +88,25 @@ impl Failures {
         self.recent.retain(|failure| !failure.is_of(key));
     }
 
+    fn decide_later(&mut self, fence: Fence, key: Key) {
+        self.undecided.push_back((fence, key));
+        if self.undecided.len() > REMEMBERED {
+            self.undecided.pop_front();
+        }
+    }
+
+    /// Whether how this job ended is told later.
+    pub(super) fn is_undecided(&self, key: Key) -> bool {
+        self.undecided.iter().any(|(_, undecided)| *undecided == key)
+    }
+
+    /// The job that ended with this fence and was not decided.
+    pub(super) fn decided(&mut self, fence: Fence) -> Option<Key> {
+        let halves = |fence: Fence| [fence.context as u32, fence.sequence as u32];
+        let place = self.undecided.iter().position(|(undecided, _)| halves(*undecided) == halves(fence))?;
+        self.undecided.remove(place).map(|(_, key)| key)
+    }
+
     /// The recording is over.
     pub(super) fn close(&mut self) {
         while !self.recent.is_empty() {
@@ -113,6 +134,10 @@ impl<E: Exporter> Player<'_, E> {
             return Ok(());
         }
         let fence = Fence { context: record.context, sequence: record.sequence };
+        if record.error == 0 {
+            self.ends_without_fence(fence, record.fence);
+            return Ok(());
+        }
         let job = self.gpu.handover.job_of(fence).filter(|_| !by_scheduler);
         let field = self.error_field(record.error);
         if let Some(detail) = job.and_then(|key| self.gpu.jobs.detail(key)) {
@@ -127,6 +152,7 @@ impl<E: Exporter> Player<'_, E> {
         for key in keys {
             if self.gpu.jobs.detail(key).is_some() {
                 shown = true;
+                self.gpu.failures.decided(fence);
                 self.job_fails(key, record.error)?;
             }
             ended |= self.gpu.jobs.has_ended(key);
@@ -138,6 +164,13 @@ impl<E: Exporter> Player<'_, E> {
             self.gpu.failures.unshown += 1;
         }
         Ok(())
+    }
+
+    fn ends_without_fence(&mut self, fence: Fence, address: u64) {
+        let keys = keys(Family::Scheduler, address, fence.context, fence.sequence);
+        if let Some(key) = keys.into_iter().find(|key| self.gpu.jobs.detail(*key).is_some()) {
+            self.gpu.failures.decide_later(fence, key);
+        }
     }
 
     fn job_fails(&mut self, key: Key, error: i32) -> Result<(), E::Error> {

@@ -36,6 +36,12 @@ impl<E: Exporter> Player<'_, E> {
             _ => {}
         }
         let key = (Family::Fence, context, sequence);
+        if name == "dma_fence_signaled"
+            && let Some(job) = self.gpu.failures.decided(fence)
+        {
+            let detail = self.fence_detail(fence, reading);
+            return self.job_ends(job, GpuJobEnd::Finished, detail);
+        }
         let is_promise = driver == "xe" && reading.text("timeline").is_some_and(|timeline| timeline == PREEMPTION);
         // Nobody's work: what they stand for has fences of its own.
         let is_told = driver == SCHEDULER && self.marked.tracepoints.has_scheduler();

@@ -46,6 +46,7 @@ impl<E: Exporter> Player<'_, E> {
                 self.runs(key, reading);
                 self.stage(key, Stage::Started, detail)
             }
+            "drm_sched_process_job" | "drm_sched_job_done" if self.gpu.failures.is_undecided(key) => Ok(()),
             "drm_sched_process_job" | "drm_sched_job_done" => {
                 let detail = self.scheduler_detail(fence, reading);
                 let end = self.end_of_job(key);
