@@ -9,6 +9,7 @@
 use super::{BUILD, IDLE, ROUNDS, SERVER, begin};
 use crate::FakeMachine;
 use crate::tracepoint::{FakeField, FakeTracepoint, FakeValue, TEXT};
+use syscollect_records::{GpuFailureRecord, gpu_failure};
 
 /// What the GPUs show; times are nanoseconds.
 pub(super) const PLAN: [(&str, u64); 20] = [
@@ -21,21 +22,22 @@ pub(super) const PLAN: [(&str, u64); 20] = [
     // From submission to end: 115 µs and 205 µs.
     ("GPU latency of 0000:03:00.0 gfx", 16_000_000),
     // Two in every tenth round; one whose fence is used again, and that one; one that is gone; one of which
-    // the end comes first.
-    ("GPU jobs of radeon ring", 24),
-    // 65 µs and 10 µs; 8 µs, 28 µs.
-    ("GPU time of radeon ring", 786_000),
-    // 5 µs and 69 µs; 2 µs, 2 µs.
-    ("GPU delay of radeon ring", 744_000),
-    // 70 µs and 79 µs; 10 µs, 30 µs.
-    ("GPU latency of radeon ring", 1_530_000),
+    // the end comes first; one that ends with an error.
+    ("GPU jobs of radeon ring", 25),
+    // 65 µs and 10 µs; 8 µs, 28 µs, 28 µs.
+    ("GPU time of radeon ring", 814_000),
+    // 5 µs and 69 µs; 2 µs, 2 µs, 2 µs.
+    ("GPU delay of radeon ring", 746_000),
+    // 70 µs and 79 µs; 10 µs, 30 µs, 30 µs.
+    ("GPU latency of radeon ring", 1_560_000),
     ("GPU jobs of vgem unbound", 20),
     // 50 µs each.
     ("GPU latency of vgem unbound", 1_000_000),
     ("GPU jobs by server / worker", 100),
     ("GPU jobs by server / server", 1),
-    ("GPU jobs by build / jobs", 43),
-    ("GPU jobs that failed", 1),
+    ("GPU jobs by build / jobs", 44),
+    // The second of the scheduler's in every tenth round; the one that is gone, the one with an error.
+    ("GPU jobs that failed", 12),
     ("GPU jobs that never ended", 2),
     ("GPU jobs without a beginning", 1),
     // From 395 µs of a round to 305 µs of the next.
@@ -44,8 +46,11 @@ pub(super) const PLAN: [(&str, u64); 20] = [
     ("fences signaled by jobs (301)", 10),
     ("frames CRTC 0", 100),
 ];
+
 /// The context of the scheduler's fences.
 const GFX: u64 = 7;
+/// That of the fences of a driver without it.
+const RADEON: u64 = 5;
 const FENCE: &[FakeField<'_>] = &[("driver", TEXT), ("timeline", TEXT), ("context", 4), ("seqno", 4)];
 const JOB: &[FakeField<'_>] = &[
     ("name", TEXT),
@@ -84,7 +89,7 @@ fn finished(number: u64) -> [FakeValue<'static>; 4] {
 }
 
 fn radeon(sequence: u64) -> [FakeValue<'static>; 4] {
-    fence("radeon", "ring", 5, sequence)
+    fence("radeon", "ring", RADEON, sequence)
 }
 
 fn vgem(sequence: u64) -> [FakeValue<'static>; 4] {
@@ -93,6 +98,12 @@ fn vgem(sequence: u64) -> [FakeValue<'static>; 4] {
 
 fn job(number: u64) -> [FakeValue<'static>; 7] {
     ["gfx".into(), 2.into(), 1.into(), "0000:03:00.0".into(), GFX.into(), number.into(), 42.into()]
+}
+
+/// A timeout, told before the record that says what ended.
+fn failure(context: u64, sequence: u64, told_by: u16, tid: u32) -> GpuFailureRecord {
+    let fence = 0xffff_8000_0000_0000 | context << 32 | sequence;
+    GpuFailureRecord { tid, tgid: tid, error: -110, told_by, fence, context, sequence, ..GpuFailureRecord::default() }
 }
 
 impl Gpus {
@@ -121,7 +132,7 @@ impl Gpus {
         let us = begin(round);
         self.vblank.interrupt(m, (0, us + 5), IDLE, &[0.into(), round.into()]);
         if round.is_multiple_of(2) {
-            self.scheduled(m, us, (2 * round, 2 * round + 1), round % 10 == 4);
+            self.scheduled(m, us, (2 * round, 2 * round + 1), round % 10);
         } else {
             self.wait_end.fire(m, (0, us + 305), SERVER[0], &finished(2 * round - 1));
         }
@@ -131,7 +142,7 @@ impl Gpus {
             _ => {}
         }
         match round {
-            5..8 => self.gone_wrong(m, us, round),
+            5..=7 | 9 => self.gone_wrong(m, us, round),
             _ if round == ROUNDS - 1 => {
                 self.queue.fire(m, (0, us + 320), SERVER[0], &job(9_999));
                 self.run.fire(m, (1, us + 330), BUILD[0], &job(9_999));
@@ -140,8 +151,9 @@ impl Gpus {
         }
     }
 
-    /// Two jobs of the worker, of which the main thread waits for the second; a thread or an interrupt signals that.
-    fn scheduled(&self, m: &mut FakeMachine, us: u64, (first, second): (u64, u64), by_thread: bool) {
+    /// Two jobs of the worker, of which the main thread waits for the second; that one fails, or a thread and
+    /// not an interrupt signals it.
+    fn scheduled(&self, m: &mut FakeMachine, us: u64, (first, second): (u64, u64), digit: u64) {
         let (context, two) = (FakeValue::Number(GFX), [first, second]);
         for (at, number) in [230, 240].into_iter().zip(two) {
             self.queue.fire(m, (0, us + at), SERVER[1], &job(number));
@@ -151,13 +163,19 @@ impl Gpus {
             self.run.fire(m, (1, us + at), BUILD[0], &job(number));
         }
         self.wait_start.fire(m, (0, us + 395), SERVER[0], &finished(second));
+        let failed = |told_by| failure(GFX, second, told_by, BUILD[0]);
         for (at, number) in [345, 445].into_iter().zip(two) {
+            if (digit, number) == (8, second) {
+                m.gpu_failure(1, us + at, failed(gpu_failure::SCHEDULER));
+            }
             self.done.interrupt(m, (1, us + at), BUILD[0], &[context, number.into()]);
         }
-        match by_thread {
-            true => self.signaled.fire(m, (1, us + 510), BUILD[1], &finished(second)),
-            false => self.signaled.interrupt(m, (1, us + 446), BUILD[0], &finished(second)),
+        match digit {
+            4 => return self.signaled.fire(m, (1, us + 510), BUILD[1], &finished(second)),
+            8 => m.gpu_failure(1, us + 446, failed(gpu_failure::FENCE)),
+            _ => {}
         }
+        self.signaled.interrupt(m, (1, us + 446), BUILD[0], &finished(second));
     }
 
     fn emitted(&self, m: &mut FakeMachine, us: u64, (first, second): (u64, u64)) {
@@ -191,10 +209,17 @@ impl Gpus {
                 self.emit.fire(m, (1, us + 531), BUILD[1], &radeon(2_000));
             }
             // Nobody ever signals it, and it is gone.
-            _ => {
+            7 => {
                 self.init.fire(m, (1, us + 510), BUILD[1], &radeon(3_000));
                 self.emit.fire(m, (1, us + 512), BUILD[1], &radeon(3_000));
                 self.destroy.fire(m, (1, us + 540), BUILD[1], &radeon(3_000));
+            }
+            // It ends with an error.
+            _ => {
+                self.init.fire(m, (1, us + 510), BUILD[1], &radeon(4_000));
+                self.emit.fire(m, (1, us + 512), BUILD[1], &radeon(4_000));
+                m.gpu_failure(0, us + 540, failure(RADEON, 4_000, gpu_failure::FENCE, IDLE));
+                self.signaled.interrupt(m, (0, us + 540), IDLE, &radeon(4_000));
             }
         }
     }

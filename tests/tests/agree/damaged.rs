@@ -64,13 +64,16 @@ fn of_no_switch() -> Figures {
     plan
 }
 
+/// As many as it takes for damage in chunks of every lane.
+const PARTS: usize = 61;
+
 #[test]
 fn a_damaged_chunk_is_told_and_everything_else_is_shown() {
     let capture = planted::capture();
     let (mut hit, mut switches_alone) = (Lost::new(), 0);
-    for part in 0..40 {
+    for part in 0..PARTS {
         let mut damaged = capture.clone();
-        damaged[capture.len() * part / 40 + 7] ^= 0x55;
+        damaged[capture.len() * part / PARTS + 7] ^= 0x55;
         let (tracy, firefox) = (exported::tracy(&damaged), exported::firefox(&damaged));
         let report = exported::report(&damaged);
         let mut lost = Lost::new();

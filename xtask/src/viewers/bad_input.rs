@@ -14,8 +14,8 @@ use crate::process::output_of;
 const LOST: &str = "select coalesce(sum(value), 0) from stats \
                     where name in ('perf_cpu_lost_records', 'traced_buf_trace_writer_packet_loss')";
 /// Parts of the planted capture that are damaged, one after the other, of [`PARTS`].
-const DAMAGED: [usize; 4] = [9, 11, 21, 24];
-const PARTS: usize = 40;
+const DAMAGED: [usize; 4] = [10, 12, 36, 40];
+const PARTS: usize = 61;
 
 /// What is shown otherwise than it should be, a line each.
 pub(super) fn wrong() -> Result<Vec<String>> {
