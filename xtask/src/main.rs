@@ -68,6 +68,9 @@ enum Command {
         /// Pairs of runs, without and with the tracer.
         #[arg(long, default_value_t = 7)]
         pairs: usize,
+        /// Only what an event of a kernel tracepoint costs: seconds.
+        #[arg(long)]
+        tracepoint: bool,
     },
 }
 
@@ -82,7 +85,7 @@ fn main() -> ExitCode {
         Command::Cut(arguments) => cut::run(&arguments),
         Command::Privileged(arguments) => privileged::run(&arguments),
         Command::Vm(arguments) => vm::run(&arguments),
-        Command::Bench { pairs } => bench::run(pairs),
+        Command::Bench { pairs, tracepoint } => bench::run(pairs, tracepoint),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

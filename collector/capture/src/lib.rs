@@ -71,3 +71,5 @@ pub use kernel_texts::read_kernel_text;
 pub use options::{RecordOptions, Stacks, Tracepoints};
 pub use recording::{Progress, Recorded, Recording};
 pub use support::{Capability, Machine, support};
+#[doc(hidden)]
+pub use tracepoints::{AtTracepoint, TracepointCost};

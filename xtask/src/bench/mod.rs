@@ -7,6 +7,7 @@
 
 mod load;
 mod table;
+mod tracepoint;
 mod tracer;
 
 use anyhow::{Result, bail};
@@ -16,13 +17,21 @@ use self::table::Row;
 use self::tracer::{Figures, Finished, Tracer};
 use crate::privileged::{context::Context, is_root};
 
+/// A round at a tracepoint takes some milliseconds.
+const ROUNDS_FOR_EACH_PAIR: usize = 11;
+
 /// Runs everything and prints the tables as Markdown.
-pub(crate) fn run(pairs: usize) -> Result<()> {
+pub(crate) fn run(pairs: usize, only_tracepoint: bool) -> Result<()> {
     if !is_root() {
         bail!("tracing needs root: run `sudo -E env PATH=\"$PATH\" cargo xtask bench`");
     }
-    let context = Context::new()?;
     println!("{}\n", table::machine());
+    let rounds = pairs * ROUNDS_FOR_EACH_PAIR;
+    println!("**Cost of an event of a tracepoint**, medians of {rounds} rounds\n\n{}", tracepoint::cost(rounds)?);
+    if only_tracepoint {
+        return Ok(());
+    }
+    let context = Context::new()?;
     for load in LOADS.iter().filter(|load| load.is_installed()) {
         let rows = compare(&context, load, pairs)?;
         println!("**{}**, medians of {pairs} pairs\n\n{}", load.title, table::render(&rows));

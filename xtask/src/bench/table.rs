@@ -65,7 +65,7 @@ pub(super) fn machine() -> String {
 }
 
 /// The middle value; between the two middle ones when their number is even.
-fn median(mut values: Vec<f64>) -> f64 {
+pub(super) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     match values.len() {
@@ -76,7 +76,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// The quartiles.
-fn spread(values: &[f64]) -> (f64, f64) {
+pub(super) fn spread(values: &[f64]) -> (f64, f64) {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
     let at = |part: usize| values.get((values.len().saturating_sub(1)) * part / 4).copied().unwrap_or(f64::NAN);

@@ -9,6 +9,7 @@
 //! **Non-goals.** What records mean: names and places of fields change between
 //! kernels, so they are kept in the capture and read by `syscollect-merge`.
 
+mod cost;
 mod failures;
 mod format;
 mod interrupts;
@@ -20,6 +21,7 @@ mod offer;
 mod source;
 mod wanted;
 
+pub use cost::{AtTracepoint, TracepointCost};
 pub(crate) use failures::{Layout as FailureLayout, NO_FENCES, NO_JOBS};
 pub(crate) use format::Format;
 pub(crate) use offer::{Offers, offered_below};

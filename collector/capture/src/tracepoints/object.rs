@@ -18,7 +18,8 @@ const NAME: &str = "tracepoints.bpf.o";
 const PROGRAM: &str = "on_tracepoint";
 /// The map of what each CPU lost.
 const CPUS: &str = "tracepoint_cpus";
-const KIND: (u32, u32) = (bpf_calls::PROG_TYPE_TRACEPOINT, 0);
+/// What the programs are to the kernel.
+pub(super) const KIND: (u32, u32) = (bpf_calls::PROG_TYPE_TRACEPOINT, 0);
 
 /// What the programs are loaded with.
 #[derive(Clone, Copy, Debug)]
@@ -73,12 +74,7 @@ impl Attached {
     pub(super) fn attach(&mut self, number: u32, offer: &Offer) -> Result<(), CaptureError> {
         let object = object(self.settings, self.way, number, Kept::of(&offer.format), &self.maps)?;
         let program = object.load(PROGRAM, KIND)?;
-        let event = bpf_calls::open_tracepoint(offer.format.id)
-            .and_then(|event| bpf_calls::run_at(event.as_fd(), program.as_fd()).map(|()| event));
-        let event = event.map_err(|error| {
-            CaptureError::system(format!("cannot attach to the tracepoint {}/{}", offer.system, offer.name), error)
-        })?;
-        self.events.push(event);
+        self.events.push(attach(offer, program.as_fd())?);
         self.programs.push(program);
         Ok(())
     }
@@ -110,6 +106,15 @@ impl Attached {
     pub(super) fn skipped(&self) -> u64 {
         self.programs.iter().map(|program| bpf_calls::recursion_misses(program.as_fd())).sum()
     }
+}
+
+/// Runs a program at a tracepoint until the event is closed.
+pub(super) fn attach(offer: &Offer, program: BorrowedFd<'_>) -> Result<OwnedFd, CaptureError> {
+    let event = bpf_calls::open_tracepoint(offer.format.id)
+        .and_then(|event| bpf_calls::run_at(event.as_fd(), program).map(|()| event));
+    event.map_err(|error| {
+        CaptureError::system(format!("cannot attach to the tracepoint {}/{}", offer.system, offer.name), error)
+    })
 }
 
 fn held(map: BorrowedFd<'_>) -> Result<OwnedFd, CaptureError> {

@@ -19,7 +19,7 @@ use crate::ring_buffers::{Counters, Counts, RingLane, bytes_of_each};
 use crate::source::{Drained, Source};
 
 /// Bytes of each CPU's lane: at 200,000 events of 100 bytes a second, a fifth of a second.
-const LANE_BYTES: usize = 4 << 20;
+pub(super) const LANE_BYTES: usize = 4 << 20;
 
 /// What the source is started with.
 pub(crate) struct Setup<'a> {

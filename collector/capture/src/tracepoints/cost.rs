@@ -1,0 +1,117 @@
+//! A tracepoint with nothing, with an empty program, or with the one that
+//! records it, by turns: what an event costs is measured by whoever fires it.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::Instant;
+
+use syscollect_model::{ClockSource, Ticks};
+use syscollect_store::{BufferMode, LaneKind};
+
+use super::lanes::LaneRecords;
+use super::object::{Attached, KIND, Settings, attach};
+use super::offer::{Offer, offered};
+use super::source::LANE_BYTES;
+use super::wanted::Wanted;
+use crate::bpf_calls;
+use crate::ebpf::EbpfSource;
+use crate::error::CaptureError;
+use crate::host::Host;
+use crate::options::{RecordOptions, Stacks, Tracepoints};
+use crate::ring_buffers::{RingLane, bytes_of_each};
+
+/// `r0 = 0; exit`.
+const EMPTY: [u8; 16] = [0xb7, 0, 0, 0, 0, 0, 0, 0, 0x95, 0, 0, 0, 0, 0, 0, 0];
+
+/// What runs at a tracepoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtTracepoint {
+    /// Nothing.
+    Nothing,
+    /// A program that returns at once, attached as the recording one is.
+    EmptyProgram,
+    /// The program that records.
+    Recording,
+}
+
+/// A tracepoint, ready for [`Self::with`].
+pub struct TracepointCost {
+    /// Keeps the clocks of the CPUs running.
+    _clocks: EbpfSource,
+    attached: Attached,
+    lanes: Vec<RingLane<LaneRecords>>,
+    offer: Offer,
+    empty: OwnedFd,
+}
+
+impl TracepointCost {
+    /// Of the first that is meant by `tracepoint`.
+    ///
+    /// # Errors
+    ///
+    /// As of a recording.
+    pub fn of(tracepoint: &Tracepoints) -> Result<Self, CaptureError> {
+        let host = Host::at(Path::new("/"));
+        let absent = || CaptureError::NoTracepoint(tracepoint.to_string());
+        let offers = offered(&[Wanted::from(tracepoint)])
+            .map_err(|error| CaptureError::system("cannot read the descriptions of tracepoints", error))?;
+        let offer = offers.offers.into_iter().next().ok_or_else(absent)?;
+        let clocks = EbpfSource::load(&options(), &host)?;
+        let possible_cpus = host.possible_cpus();
+        let lane_bytes = bytes_of_each(LANE_BYTES, possible_cpus) as u64;
+        let tsc = clocks.clock_source == ClockSource::Tsc;
+        let attached = Attached::new(Settings { tsc, possible_cpus, lane_bytes }, &clocks.shared_maps()?)?;
+        let lane = |cpu: u32| Ok(RingLane::new(LaneKind::Tracepoint, cpu, attached.add_cpu(cpu)?));
+        let lanes = host.online_cpus().into_iter().map(lane).collect::<Result<Vec<_>, CaptureError>>()?;
+        let empty = bpf_calls::load_program("empty", &EMPTY, c"GPL", KIND)
+            .map_err(|(error, _)| CaptureError::system("loading an empty program", error))?;
+        Ok(Self { _clocks: clocks, attached, lanes, offer, empty })
+    }
+
+    /// Does `work` while this is at the tracepoint; what it returned, and how many events were recorded.
+    ///
+    /// # Errors
+    ///
+    /// The program could not be attached.
+    pub fn with<T>(&mut self, what: AtTracepoint, work: impl FnOnce() -> T) -> Result<(T, u64), CaptureError> {
+        let before = self.recorded();
+        let done = match what {
+            AtTracepoint::Nothing => work(),
+            AtTracepoint::EmptyProgram => {
+                let _event = attach(&self.offer, self.empty.as_fd())?;
+                work()
+            }
+            AtTracepoint::Recording => {
+                self.attached.attach(0, &self.offer)?;
+                let done = work();
+                self.attached.detach();
+                done
+            }
+        };
+        Ok((done, self.recorded() - before))
+    }
+
+    /// Events that were recorded so far; they are thrown away.
+    fn recorded(&mut self) -> u64 {
+        self.lanes.iter_mut().for_each(|lane| lane.drain(Ticks(0), true, &mut |_| (), &mut |_| ()));
+        self.lanes.iter().map(RingLane::records).sum()
+    }
+}
+
+/// Nothing but clocks.
+fn options() -> RecordOptions {
+    RecordOptions {
+        pids: Vec::new(),
+        sample_rate_hz: 0,
+        stacks: Stacks::default(),
+        buffer_bytes: 0,
+        mode: BufferMode::Discard,
+        cross_check_every: 0,
+        probes: Vec::new(),
+        gpu: false,
+        tracepoints: Vec::new(),
+        launch: None,
+        program_start: Instant::now(),
+        command_line: Vec::new(),
+    }
+}
