@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 use syscollect_model::{RecorderSummary, SessionInfo, Ticks};
-use syscollect_records::{ClockRecord, TaskRecord, TracepointRecord};
+use syscollect_records::{ClockRecord, RecordKind, TaskRecord, TracepointRecord};
 use syscollect_store::{
     CaptureReader, CaptureWriter, Chunk, ChunkHeader, Definition, KnownProcess, Lane, LaneKind, TracepointDefinition,
 };
@@ -32,13 +32,16 @@ pub(crate) struct Arguments {
     /// Records of tracepoints to leave out before these.
     #[arg(long, default_value_t = 0)]
     skip: usize,
+    /// Only records of this subsystem (dma_fence); may be repeated. Failures are always kept.
+    #[arg(long)]
+    only: Vec<String>,
 }
 
 /// Reads the capture and writes the part.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let Arguments { capture, output, records, skip } = arguments;
+    let Arguments { capture, output, records, skip, only } = arguments;
     let reader = CaptureReader::open(capture)?;
-    let (part, kept) = cut(&reader, *skip, *records)?;
+    let (part, kept) = cut(&reader, only, *skip, *records)?;
     fs::write(output, &part).with_context(|| format!("cannot write {}", output.display()))?;
     println!("{}: {kept} records in {} bytes", output.display(), part.len());
     Ok(())
@@ -51,8 +54,36 @@ struct Record {
     bytes: Vec<u8>,
 }
 
-fn cut(reader: &CaptureReader, skip: usize, most: usize) -> Result<(Vec<u8>, usize)> {
+impl Record {
+    fn head(&self) -> Option<TracepointRecord> {
+        TracepointRecord::from_bytes(&self.bytes)
+    }
+
+    fn is_failure(&self) -> bool {
+        self.bytes.first() == Some(&(RecordKind::GpuFailure as u8))
+    }
+}
+
+/// The numbers of some subsystems' tracepoints.
+fn tracepoints_of(reader: &CaptureReader, systems: &[String]) -> Result<BTreeSet<u32>> {
+    let mut numbers = BTreeSet::new();
+    for definition in reader.definitions() {
+        if let Definition::Tracepoints(list) = definition? {
+            let wanted = list.iter().filter(|tracepoint| systems.contains(&tracepoint.system));
+            numbers.extend(wanted.map(|tracepoint| tracepoint.tracepoint));
+        }
+    }
+    Ok(numbers)
+}
+
+fn cut(reader: &CaptureReader, only: &[String], skip: usize, most: usize) -> Result<(Vec<u8>, usize)> {
     let mut records = records(reader, LaneKind::Tracepoint, tracepoint_size)?;
+    if !only.is_empty() {
+        let numbers = tracepoints_of(reader, only)?;
+        records.retain(|record| {
+            record.is_failure() || record.head().is_some_and(|head| numbers.contains(&head.tracepoint))
+        });
+    }
     let mut ticks: Vec<u64> = records.iter().map(|record| record.ticks).collect();
     ticks.sort_unstable();
     let window = ticks.get(skip..ticks.len().min(skip + most)).filter(|window| !window.is_empty());
@@ -117,10 +148,12 @@ struct Named {
 
 impl Named {
     fn of(records: &[Record]) -> Self {
-        let heads: Vec<_> = records.iter().filter_map(|record| TracepointRecord::from_bytes(&record.bytes)).collect();
+        let heads: Vec<_> = records.iter().filter_map(Record::head).collect();
+        // What an interrupt interrupted is not named by anything.
+        let threads = || heads.iter().filter(|head| head.interrupt == 0);
         Self {
-            threads: heads.iter().flat_map(|head| [head.tid, head.tgid]).collect(),
-            processes: heads.iter().map(|head| head.tgid).collect(),
+            threads: threads().flat_map(|head| [head.tid, head.tgid]).collect(),
+            processes: threads().map(|head| head.tgid).collect(),
             tracepoints: heads.iter().map(|head| head.tracepoint).collect(),
         }
     }
@@ -224,21 +257,25 @@ mod tests {
         machine.process(200, 1, "secret", &[]);
         let seen = FakeTracepoint::new(&mut machine, 1, ("drm", "seen"), &[("number", 8)]);
         let unseen = FakeTracepoint::new(&mut machine, 2, ("drm", "unseen"), &[("number", 8)]);
+        let other = FakeTracepoint::new(&mut machine, 3, ("other", "unwanted"), &[("number", 8)]);
+        other.fire(&mut machine, (0, 4), 200, &[1.into()]);
         unseen.fire(&mut machine, (0, 5), 200, &[1.into()]);
         for number in 2..5 {
             seen.fire(&mut machine, ((number % 2) as u16, 10 * number), 100, &[number.into()]);
+            seen.interrupt(&mut machine, ((number % 2) as u16, 10 * number + 5), 200, &[9.into()]);
         }
         let capture = machine.finish();
-        let (part, kept) = cut(&CaptureReader::from_bytes(capture).unwrap(), 1, 2).unwrap();
-        assert_eq!(kept, 2);
+        let capture = CaptureReader::from_bytes(capture).unwrap();
+        let (part, kept) = cut(&capture, &["drm".to_owned()], 1, 3).unwrap();
+        assert_eq!(kept, 3);
         let (text, played) = golden::text(&mut golden::open(part.clone()));
-        assert_eq!((played.lost, played.events_by_type["tracepoint"]), (0, 2), "{text}");
+        assert_eq!((played.lost, played.events_by_type["tracepoint"]), (0, 3), "{text}");
         assert!(text.contains("number=2") && text.contains("number=3") && !text.contains("number=4"), "{text}");
         let part = CaptureReader::from_bytes(part).unwrap();
         let definitions: Vec<_> = part.definitions().collect::<Result<_, _>>().unwrap();
         let definitions = format!("{definitions:?}");
         assert!(definitions.contains("game") && definitions.contains("seen"), "{definitions}");
-        for absent in ["secret", "somebody", "unseen"] {
+        for absent in ["secret", "somebody", "unseen", "unwanted"] {
             assert!(!definitions.contains(absent), "{absent} is in the file: {definitions}");
         }
     }
@@ -246,6 +283,6 @@ mod tests {
     #[test]
     fn a_capture_without_such_records_is_refused() {
         let capture = FakeMachine::new(1).finish();
-        assert!(cut(&CaptureReader::from_bytes(capture).unwrap(), 0, 10).is_err());
+        assert!(cut(&CaptureReader::from_bytes(capture).unwrap(), &[], 0, 10).is_err());
     }
 }
