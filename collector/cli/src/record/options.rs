@@ -110,8 +110,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LIBRARY:GLOB", value_parser = Spec::function)]
     function: Vec<Spec>,
 
-    /// Record what GPU drivers do (jobs, fences, and who waits for them), and calls of GPU libraries: CUDA, Vulkan,
-    /// OpenGL's swaps and others
+    /// Record what GPU drivers do (jobs, fences, and who waits for them), what processes have of GPUs (memory, use of
+    /// engines), and calls of GPU libraries: CUDA, Vulkan, OpenGL's swaps and others
     #[arg(long)]
     gpu: bool,
 
