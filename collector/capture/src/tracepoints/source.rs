@@ -12,6 +12,7 @@ use super::object::{Attached, Settings};
 use super::offer::{Offer, Offers, offered};
 use super::wanted::{GPU, Wanted};
 use crate::bpf_object::SharedMaps;
+use crate::ebpf::kernel_at_least;
 use crate::error::CaptureError;
 use crate::notes::definition_chunk;
 use crate::options::Tracepoints;
@@ -61,6 +62,13 @@ impl TracepointSource {
             missing.push(
                 "what interrupts did at tracepoints is told of the threads they interrupted: the kernel shows nowhere \
                  where it counts interrupts"
+                    .to_owned(),
+            );
+        }
+        if !kernel_at_least(6, 7) {
+            missing.push(
+                "tracepoints in interrupts that come while the program of another runs on that CPU (some 50 ns) are \
+                 left out by the kernel, which counts them from 6.7 on"
                     .to_owned(),
             );
         }
