@@ -113,3 +113,66 @@ impl Records for LaneRecords {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::mem::offset_of;
+    use std::os::unix::fs::FileExt;
+    use syscollect_records::LaneHeader;
+
+    const DATA: usize = 4096;
+
+    /// A lane in a file, written to as the programs write to memory.
+    fn lane(file: &File) -> LaneRecords {
+        file.set_len(lane_bytes(DATA) as u64).unwrap();
+        let mapping = Mapping::new(file.as_fd(), 0, lane_bytes(DATA), libc::PROT_READ | libc::PROT_WRITE).unwrap();
+        // SAFETY: as of `Lanes::add_cpu`.
+        let memory = unsafe { LaneMemory::new(mapping.base, DATA) };
+        LaneRecords { memory, tail: 0, is_closed: false, _mapping: mapping }
+    }
+
+    fn write(file: &File, number: u64) {
+        let at = LANE_HEADER_SIZE as u64 + 16 * number;
+        file.write_at(&8u64.to_ne_bytes(), at).unwrap();
+        file.write_at(&number.to_ne_bytes(), at + 8).unwrap();
+        file.write_at(&(16 * (number + 1)).to_ne_bytes(), offset_of!(LaneHeader, head) as u64).unwrap();
+    }
+
+    fn tail(file: &File) -> u64 {
+        let mut word = [0; 8];
+        file.read_at(&mut word, offset_of!(LaneHeader, tail) as u64).unwrap();
+        u64::from_ne_bytes(word)
+    }
+
+    fn read(lane: &mut LaneRecords) -> Vec<u64> {
+        let mut numbers = Vec::new();
+        lane.read(|record| {
+            numbers.push(u64::from_ne_bytes(record.try_into().unwrap()));
+            true
+        });
+        numbers
+    }
+
+    #[test]
+    fn what_was_read_is_free_again() {
+        let file = tempfile::tempfile().unwrap();
+        let mut lane = lane(&file);
+        (0..3).for_each(|number| write(&file, number));
+        assert!(lane.fill() > 0.0);
+        assert_eq!((read(&mut lane), tail(&file)), (vec![0, 1, 2], 48));
+        assert_eq!(lane.fill(), 0.0);
+    }
+
+    #[test]
+    fn a_closed_lane_is_full_to_the_programs_and_still_gives_what_it_has() {
+        let file = tempfile::tempfile().unwrap();
+        let mut lane = lane(&file);
+        write(&file, 0);
+        lane.close();
+        assert_eq!(read(&mut lane), [0]);
+        let room_taken = 16u64.wrapping_sub(tail(&file));
+        assert!(room_taken > DATA as u64, "the programs find {room_taken} bytes taken");
+    }
+}

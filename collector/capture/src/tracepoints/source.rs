@@ -57,21 +57,7 @@ impl TracepointSource {
         let counters = attached.counters()?;
         let lane = |cpu: &u32| Ok(RingLane::new(LaneKind::Tracepoint, *cpu, attached.add_cpu(*cpu)?));
         let lanes = cpus.iter().map(lane).collect::<Result<Vec<_>, CaptureError>>()?;
-        let mut missing: Vec<String> = Vec::new();
-        if !attached.knows_interrupts() {
-            missing.push(
-                "what interrupts did at tracepoints is told of the threads they interrupted: the kernel shows nowhere \
-                 where it counts interrupts"
-                    .to_owned(),
-            );
-        }
-        if !kernel_at_least(6, 7) {
-            missing.push(
-                "tracepoints in interrupts that come while the program of another runs on that CPU (some 50 ns) are \
-                 left out by the kernel, which counts them from 6.7 on"
-                    .to_owned(),
-            );
-        }
+        let mut missing = limits(&attached, &offers);
         attached.attach_failures(&offers.offers, &mut missing);
         let mut definitions = Vec::new();
         for (number, offer) in (0..).zip(&offers.offers) {
@@ -79,16 +65,6 @@ impl TracepointSource {
                 Ok(()) => definitions.push(definition(number, offer)),
                 Err(error) => missing.push(error.to_string()),
             }
-        }
-        if !offers.unreadable.is_empty() {
-            let events = offers.unreadable.join(", ");
-            missing.push(format!("tracepoints whose description is of an unknown shape are not recorded: {events}"));
-        }
-        let not_understood = offers.not_understood();
-        if !not_understood.is_empty() {
-            let events = not_understood.join(", ");
-            missing
-                .push(format!("tracepoints that lack a field are shown as they are, not as jobs or values: {events}"));
         }
         if setup.gpu && !definitions.iter().any(|definition| is_of(GPU, definition)) {
             missing.push("this kernel has no tracepoints of GPU drivers: no driver is loaded".to_owned());
@@ -98,6 +74,36 @@ impl TracepointSource {
         }
         Ok(Self { attached, counters, lanes, missing })
     }
+}
+
+/// What cannot be told on this kernel, in words.
+fn limits(attached: &Attached, offers: &Offers) -> Vec<String> {
+    let mut limits: Vec<String> = Vec::new();
+    if !attached.knows_interrupts() {
+        limits.push(
+            "what interrupts did at tracepoints is told of the threads they interrupted: the kernel shows nowhere \
+             where it counts interrupts"
+                .to_owned(),
+        );
+    }
+    if !kernel_at_least(6, 7) {
+        limits.push(
+            "tracepoints in interrupts that come while the program of another runs on that CPU (some 50 ns) are left \
+             out by the kernel, which counts them from 6.7 on"
+                .to_owned(),
+        );
+    }
+    if !offers.unreadable.is_empty() {
+        let events = offers.unreadable.join(", ");
+        limits.push(format!("tracepoints whose description is of an unknown shape are not recorded: {events}"));
+    }
+    let not_understood = offers.not_understood().join(", ");
+    if !not_understood.is_empty() {
+        limits.push(format!(
+            "tracepoints that lack a field are shown as they are, not as jobs or values: {not_understood}"
+        ));
+    }
+    limits
 }
 
 /// What this kernel offers of all that is wanted.
