@@ -81,8 +81,8 @@ fn limits(attached: &Attached, offers: &Offers) -> Vec<String> {
     let mut limits: Vec<String> = Vec::new();
     if !attached.knows_interrupts() {
         limits.push(
-            "what interrupts did at tracepoints is told of the threads they interrupted: the kernel shows nowhere \
-             where it counts interrupts"
+            "this kernel does not show where it counts interrupts: what one does at a tracepoint is shown as done by \
+             the thread it interrupted"
                 .to_owned(),
         );
     }
