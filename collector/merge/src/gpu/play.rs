@@ -11,7 +11,8 @@ use crate::play::Player;
 use crate::record_cursor::RecordItem;
 use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{
-    Event, Exporter, Fence, Field, GpuJob, GpuJobEnd, Scope, Slice, StringId, ThreadId, Time, TrackId, TrackKind,
+    Event, Exporter, Fence, Field, GpuJob, GpuJobEnd, Scope, Slice, StringId, Tables, ThreadId, Time, TrackId,
+    TrackKind,
 };
 use syscollect_playback::Rows;
 use syscollect_records::{GpuFailureRecord, RecordKind};
@@ -190,10 +191,11 @@ impl<E: Exporter> Player<'_, E> {
         self.emit(&Event::GpuJob(track, Box::new(job)))
     }
 
-    /// What no rule knows, with all its fields.
+    /// What no rule knows, with all its fields: beside the thread that did it.
     pub(super) fn plain(&mut self, reading: &Reading<'_>) -> Result<(), E::Error> {
         let name = self.tables.strings.intern(&reading.tracepoint.system);
-        let track = self.track(Scope::Machine, name, TrackKind::Slices, QUEUES);
+        let thread = self.current(reading).filter(|thread| *thread != Tables::IDLE_THREAD);
+        let track = self.track(thread.map_or(Scope::Machine, Scope::Thread), name, TrackKind::Slices, QUEUES);
         let mut slice = Slice::named(reading.tracepoint.label);
         slice.fields = reading.fields();
         self.emit(&Event::Instant(track, slice))
