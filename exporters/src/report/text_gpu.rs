@@ -66,17 +66,18 @@ fn owner(row: &GpuRow) -> String {
 }
 
 fn wait(row: &FenceWaitRow) -> String {
-    let thread = match row.thread == row.process {
-        true => format!("{} ({})", shown(&row.thread), row.tid),
-        false => format!("{} ({}) of {} ({})", shown(&row.thread), row.tid, shown(&row.process), row.pid),
+    let own = format!("{} ({})", row.thread, row.tid);
+    let process = match row.thread == row.process {
+        true => String::new(),
+        false => format!(" of {} ({})", shown(&row.process), row.pid),
     };
-    let mut said = format!("{thread}: {} {}", shown(&row.timeline), row.fence);
-    let queue = row.queue.as_ref().filter(|queue| **queue != row.timeline);
-    match (queue, &row.submitted_by) {
-        (Some(queue), Some(thread)) => said += &format!(", a job of {} by {}", shown(queue), shown(thread)),
-        (Some(queue), None) => said += &format!(", a job of {}", shown(queue)),
-        (None, Some(thread)) => said += &format!(" by {}", shown(thread)),
-        (None, None) => {}
+    // The driver may have another word for the timeline of its queue.
+    let timeline = row.queue.as_ref().unwrap_or(&row.timeline);
+    let mut said = format!("{}{process}: {} {}", shown(&own), shown(timeline), row.fence);
+    match &row.submitted_by {
+        Some(thread) if *thread == own => said += ", its own job",
+        Some(thread) => said += &format!(", a job of {}", shown(thread)),
+        None => {}
     }
     if let Some(signaler) = &row.signaled_by {
         said += &format!(", signaled by {}", shown(signaler));
