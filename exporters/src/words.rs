@@ -1,10 +1,14 @@
 //! What slices and instants say, in words: for formats whose markers are texts.
 
 use std::borrow::Cow;
-use syscollect_model::{Fence, Fields, GpuJob, GpuJobEnd, Slice, StringId, Tables, Time, Value};
+use syscollect_model::{Fence, Field, Fields, GpuJob, GpuJobEnd, Slice, StringId, Tables, Time, Value};
 
 /// The name of the field that needs no name: what a zone or a message says.
 pub(crate) const TEXT: &str = "text";
+/// The field of a job of a GPU that failed that says why.
+const JOB_ERROR: &str = "error";
+/// Bytes of the longest of these that is shown.
+const LONGEST_ERROR: usize = 64;
 /// The category of instants that are their text.
 const MESSAGE: &str = "message";
 
@@ -113,6 +117,15 @@ pub(crate) fn job_end(end: GpuJobEnd) -> &'static str {
     }
 }
 
+/// Why a job of a GPU failed, where that is told.
+pub(crate) fn job_error<'a>(job: &'a GpuJob, tables: &Tables) -> Option<&'a str> {
+    let is_error = |field: &&Field| tables.strings.get(field.name) == JOB_ERROR;
+    match &job.fields.iter().filter(|_| job.end == GpuJobEnd::Failed).find(is_error)?.value {
+        Value::Text(text) => Some(text).filter(|text| text.len() <= LONGEST_ERROR).map(|text| &**text),
+        _ => None,
+    }
+}
+
 /// The stages of a job that ended then, as far as they are known, with their nanoseconds.
 pub(crate) fn stages(job: &GpuJob, end: Time) -> impl Iterator<Item = (&'static str, u64)> {
     let time = |from: Option<Time>, to: Option<Time>| Some(to?.0.saturating_sub(from?.0));
@@ -129,7 +142,6 @@ pub(crate) fn stages(job: &GpuJob, end: Time) -> impl Iterator<Item = (&'static 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use syscollect_model::Field;
 
     #[test]
     fn a_duration_keeps_all_its_digits() {

@@ -56,7 +56,8 @@ struct Context {
 #[derive(Default)]
 pub(crate) struct Gpus {
     contexts: BTreeMap<TrackId, Context>,
-    names: FxHashMap<(u32, GpuJobEnd), Place>,
+    /// By name, end, and why they failed.
+    names: FxHashMap<(u32, GpuJobEnd, Option<Box<str>>), Place>,
     /// Jobs on queues that found no room.
     pub(crate) refused: u64,
     /// Jobs whose notes found no room.
@@ -125,11 +126,15 @@ impl Gpus {
 
     fn location(&mut self, job: &GpuJob, shared: &mut Shared<'_>) -> Place {
         let Shared { locations, texts, tables, .. } = shared;
-        let place = *self.names.entry((job.name.0, job.end)).or_insert_with(|| {
+        let error = words::job_error(job, tables);
+        let place = *self.names.entry((job.name.0, job.end, error.map(Box::from))).or_insert_with(|| {
             let name = tables.strings.get(job.name);
             let (name, color) = match job.end {
                 GpuJobEnd::Finished => (name.to_owned(), 0),
-                GpuJobEnd::Failed => (format!("{name} [failed]"), bgr(RED)),
+                GpuJobEnd::Failed => match error {
+                    Some(error) => (format!("{name} [failed: {error}]"), bgr(RED)),
+                    None => (format!("{name} [failed]"), bgr(RED)),
+                },
                 GpuJobEnd::Unfinished => (format!("{name} [unfinished]"), 0),
                 GpuJobEnd::WithoutBeginning => (format!("{name} [without beginning]"), 0),
             };

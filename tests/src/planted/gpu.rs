@@ -12,7 +12,7 @@ use crate::tracepoint::{FakeField, FakeTracepoint, FakeValue, TEXT};
 use syscollect_records::{GpuFailureRecord, gpu_failure};
 
 /// What the GPUs show; times are nanoseconds.
-pub(super) const PLAN: [(&str, u64); 20] = [
+pub(super) const PLAN: [(&str, u64); 21] = [
     // Two in every other round, and the one that never ends.
     ("GPU jobs of 0000:03:00.0 gfx", 101),
     // 100 µs each: the second runs when the first has ended.
@@ -38,6 +38,7 @@ pub(super) const PLAN: [(&str, u64); 20] = [
     ("GPU jobs by build / jobs", 44),
     // The second of the scheduler's in every tenth round; the one that is gone, the one with an error.
     ("GPU jobs that failed", 12),
+    ("GPU errors ETIMEDOUT (-110)", 11),
     ("GPU jobs that never ended", 2),
     ("GPU jobs without a beginning", 1),
     // From 395 µs of a round to 305 µs of the next.

@@ -212,6 +212,9 @@ fn gpu_job(job: &Marker, queue: &str, f: &mut Figures) {
     let end = job.data["end"].as_str().unwrap_or_default();
     let unfinished = end.starts_with("not ended");
     add(f, "GPU jobs that failed", end.starts_with("failed").into());
+    let more = job.data["more"].as_str().unwrap_or_default();
+    let errors = more.split(", ").filter_map(|field| field.strip_prefix("error: "));
+    errors.for_each(|error| add(f, format!("GPU errors {error}"), 1));
     add(f, "GPU jobs that never ended", unfinished.into());
     add(f, "GPU jobs without a beginning", end.starts_with("ended before").into());
     if let (Some(_), Some(duration), false) = (job.data["ran"].as_f64(), job.duration, unfinished) {

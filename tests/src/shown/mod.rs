@@ -63,13 +63,14 @@ pub fn lacks(viewer: Viewer, figure: &str) -> bool {
         // Its command line tells no values of counters, and no texts of markers.
         Viewer::FirefoxEngine => {
             matches!(figure, "switches" | "allocations" | "sum of queue" | "bytes held")
-                || ["message ", "GPU delay of ", "GPU latency of ", "fences signaled by "]
+                || ["message ", "GPU delay of ", "GPU errors ", "GPU latency of ", "fences signaled by "]
                     .iter()
                     .any(|begin| figure.starts_with(begin))
         }
         // Instants are counted by name, whatever else they say; jobs of GPUs by process.
         Viewer::Report => {
-            matches!(figure, "message a slow one" | "message job 5") || figure.starts_with("GPU jobs by ")
+            matches!(figure, "message a slow one" | "message job 5")
+                || ["GPU jobs by ", "GPU errors "].iter().any(|begin| figure.starts_with(begin))
         }
         Viewer::Folded | Viewer::Pprof => figure != "samples" && !figure.starts_with("self "),
     }

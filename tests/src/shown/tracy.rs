@@ -90,7 +90,9 @@ fn gpu_jobs(context: &GpuContext, trace: &TracyFile, f: &mut Figures) {
             add(f, format!("GPU jobs of {queue}"), 1);
             let unfinished = job.name().ends_with("[unfinished]");
             add(f, "GPU jobs that never ended", unfinished.into());
-            add(f, "GPU jobs that failed", job.name().ends_with("[failed]").into());
+            add(f, "GPU jobs that failed", job.name().contains("[failed").into());
+            let error = job.name().split("[failed: ").nth(1).and_then(|error| error.strip_suffix(']'));
+            error.into_iter().for_each(|error| add(f, format!("GPU errors {error}"), 1));
             add(f, "GPU jobs without a beginning", job.name().ends_with("[without beginning]").into());
             if !unfinished {
                 add(f, format!("GPU time of {queue}"), (job.gpu.1 - job.gpu.0) as u64);

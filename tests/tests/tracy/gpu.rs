@@ -3,7 +3,7 @@
 use crate::story::{Story, ZERO};
 use std::collections::BTreeMap;
 use syscollect_exporters::TracyLayout;
-use syscollect_model::{Event, Fence, GpuJob, GpuJobEnd, StringId, ThreadId, Time, TrackId, Value};
+use syscollect_model::{Event, Fence, Field, GpuJob, GpuJobEnd, StringId, ThreadId, Time, TrackId, Value};
 use syscollect_tests::tracy_reader::{GpuContext, GpuZone, SourceLocation};
 
 fn time(at: u64) -> Option<Time> {
@@ -86,6 +86,21 @@ fn what_is_not_known_of_a_job_is_the_next_that_is() {
     assert_eq!(zones[4].location.color, 0x55_55ff, "what failed is red");
     let thread = trace.gpus[0].threads.keys().next().unwrap();
     assert_eq!(trace.thread_names[thread], "machine / gfx", "nobody knows who handed them over");
+}
+
+#[test]
+fn a_job_that_failed_says_why_in_its_name() {
+    let mut story = Story::new(1);
+    let (ring, render, error) = (story.queue("gfx"), story.name("Render"), story.name("error"));
+    let thread = story.task(5, "game");
+    story.wake(1, thread);
+    for (us, why) in [(10, "ETIME (-62)".to_owned()), (20, "EIO (-5)".to_owned()), (30, "x".repeat(1_000))] {
+        let fields = vec![Field { name: error, value: Value::Text(why.into()) }];
+        at(&mut story, us, ring, GpuJob { end: GpuJobEnd::Failed, fields, ..GpuJob::named(render) });
+    }
+    let trace = story.read();
+    let names: Vec<_> = trace.gpus[0].threads.values().flatten().map(|zone| zone.name()).collect();
+    assert_eq!(names, ["Render [failed: ETIME (-62)]", "Render [failed: EIO (-5)]", "Render [failed]"]);
 }
 
 #[test]

@@ -72,7 +72,7 @@ const LISTS: [(&str, &str); 5] = [
 ];
 
 /// Jobs of GPUs: they lie below a track of that name; what a thread submitted leads to them by a flow.
-const GPU_LISTS: [(&str, &str); 5] = [
+const GPU_LISTS: [(&str, &str); 6] = [
     ("GPU jobs of ", "select hex(queue), count(*) from job group by queue"),
     (
         "GPU time of ",
@@ -83,6 +83,11 @@ const GPU_LISTS: [(&str, &str); 5] = [
         "GPU delay of ",
         "select hex(queue), sum(job.ts - submit.ts) from flow join job on job.id = slice_in \
          join slice submit on submit.id = slice_out group by queue",
+    ),
+    (
+        "GPU errors ",
+        "select hex(error), count(*) from (select extract_arg(arg_set_id, 'debug.error') as error from job) \
+         where error is not null group by error",
     ),
     (
         "GPU latency of ",
