@@ -70,6 +70,30 @@ struct {
 	__uint(max_entries, 1);
 } probe_programs SEC(".maps");
 
+/* Whether the kernel hands over cookies (5.15). Before, each place has a small
+ * program that leaves its cookie here and goes on to the one that reads it.
+ * Nothing comes between: such kernels do not preempt programs at user probes,
+ * and interrupts hit none. */
+const volatile bool COOKIES = true;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(key_size, 4);
+	__uint(value_size, 8);
+	__uint(max_entries, 1);
+} given_cookie SEC(".maps");
+
+static __always_inline __u64 cookie_of(struct sample_context *context)
+{
+	__u32 zero = 0;
+
+	if (COOKIES)
+		return bpf_get_attach_cookie(context);
+	const __u64 *given = bpf_map_lookup_elem(&given_cookie, &zero);
+
+	return given ? *given : 0;
+}
+
 /* What a CPU counted; the collector reads it, and sets `stopped`. */
 struct probe_cpu {
 	__u64 written;
@@ -129,6 +153,19 @@ struct {
 
 #define count_one(counter) __sync_fetch_and_add(&(counter), 1)
 
+/* Whether the slot was free; it is this hit's now. */
+static __always_inline bool scratch_take(struct probe_scratch *s)
+{
+	if (COOKIES)
+		return !__sync_lock_test_and_set(&s->busy, 1);
+	/* Kernels that are too old for cookies are for exchanges (5.12), too; the
+	 * loader takes them out. Nothing preempts a hit there. */
+	if (*(volatile __u64 *)&s->busy)
+		return false;
+	*(volatile __u64 *)&s->busy = 1;
+	return true;
+}
+
 /* A slot that no other hit on this CPU uses, with the registers in it; NULL if
  * all are taken. */
 static __always_inline struct probe_scratch *scratch_claim(struct sample_context *context)
@@ -141,7 +178,7 @@ static __always_inline struct probe_scratch *scratch_claim(struct sample_context
 		s = bpf_map_lookup_elem(&probe_scratches, &slot);
 		if (!s)
 			return 0;
-		if (!__sync_lock_test_and_set(&s->busy, 1))
+		if (scratch_take(s))
 			goto claimed;
 	}
 	return 0;

@@ -54,7 +54,7 @@ int on_probe(struct sample_context *context)
 	__u64 ticks = clock_ticks(&lane->header);
 	__u64 task = bpf_get_current_pid_tgid();
 
-	__u64 cookie = bpf_get_attach_cookie(context);
+	__u64 cookie = cookie_of(context);
 
 	/* Number 0 only holds a semaphore up. */
 	if (!is_recorded(task >> 32) || here->stopped || !(__u32)cookie)
@@ -87,7 +87,7 @@ int on_ring(struct sample_context *context)
 	__u32 cpu = bpf_get_smp_processor_id();
 	struct task_lane *lane = bpf_map_lookup_elem(&task_lanes, &cpu);
 	struct probe_cpu *here = bpf_map_lookup_elem(&probe_cpus, &cpu);
-	const struct probe_program *program = program_of(bpf_get_attach_cookie(context));
+	const struct probe_program *program = program_of(cookie_of(context));
 
 	if (!lane || !here || !program)
 		return 0;

@@ -26,6 +26,7 @@ pub(crate) const TRACE_UPROBE_MULTI: u32 = 48;
 const UPROBE_MULTI_RETURN: u32 = 1;
 
 pub(crate) const MAP_TYPE_ARRAY: u32 = 2;
+pub(crate) const MAP_TYPE_PROG_ARRAY: u32 = 3;
 pub(crate) const MAP_TYPE_ARRAY_OF_MAPS: u32 = 12;
 pub(crate) const MAP_TYPE_RINGBUF: u32 = 27;
 

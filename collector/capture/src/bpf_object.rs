@@ -22,6 +22,11 @@ const RDONLY_PROG: u32 = 1 << 7;
 const LOAD_64_BITS: u8 = 0x18;
 const VARIABLE: u8 = 3;
 
+/// An atomic operation on memory, and what it does: the register gets what was there. And what sets a register.
+const ATOMIC_64_BITS: u8 = 0xdb;
+const EXCHANGE: i32 = 0xe1;
+const MOVE_NUMBER: u8 = 0xb7;
+
 /// Maps of other objects, by name: all use the same clock and the same set of
 /// recorded processes.
 pub(crate) type SharedMaps = HashMap<String, OwnedFd>;
@@ -103,6 +108,18 @@ impl KernelObject {
                     (first.imm, second.imm) = (type_id as i32, 0);
                 }
             }
+        }
+    }
+
+    /// Takes out the exchanges, which kernels before 5.12 refuse wherever they stand: the programs do without where a
+    /// constant says so.
+    pub(crate) fn without_exchanges(&mut self) {
+        let instructions = self.object.functions.values_mut().flat_map(|function| &mut function.instructions);
+        for instruction in instructions.filter(|one| (one.code, one.imm) == (ATOMIC_64_BITS, EXCHANGE)) {
+            let register = instruction.src_reg();
+            (instruction.code, instruction.off, instruction.imm) = (MOVE_NUMBER, 0, 1);
+            instruction.set_dst_reg(register);
+            instruction.set_src_reg(0);
         }
     }
 

@@ -11,6 +11,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use super::cookies::Cookies;
 use crate::bpf_calls::{self, Place};
 
 /// How programs are attached.
@@ -20,6 +21,8 @@ pub(crate) enum Way {
     Multi,
     /// An event of the uprobe PMU, whose type number this is, for each place.
     Events(u32),
+    /// The same where events have no cookies (before 5.15).
+    EventsWithoutCookies(u32),
 }
 
 /// Set to `events` to have the PMU's events used where links to many places are there, too.
@@ -34,14 +37,19 @@ impl Way {
             Ok(()) => "not used".to_owned(),
             Err(error) => error.to_string(),
         };
-        if !crate::ebpf::kernel_at_least(5, 15) {
-            return Err("the kernel has no cookies for programs at user probes; Linux 5.15 has them".to_owned());
-        }
         match bpf_calls::uprobe_pmu() {
-            Ok(pmu) => Ok(Self::Events(pmu)),
+            Ok(pmu) if crate::ebpf::kernel_at_least(5, 15) => Ok(Self::Events(pmu)),
+            Ok(pmu) => Ok(Self::EventsWithoutCookies(pmu)),
             Err(error) => Err(format!("links to many places: {refused}; the uprobe PMU: {error}")),
         }
     }
+}
+
+/// A program, and what hands it its cookies where the kernel does not.
+#[derive(Debug)]
+pub(super) struct Program {
+    pub(super) program: OwnedFd,
+    pub(super) cookies: Option<Cookies>,
 }
 
 /// A place in a file at which a program is to run.
@@ -104,7 +112,7 @@ pub(super) struct Refused {
 /// Returns what is attached, and what was refused: a file may be attached in part.
 pub(super) fn attach(
     way: Way,
-    program: BorrowedFd<'_>,
+    program: &Program,
     file: BorrowedFd<'_>,
     points: &[Point],
     pid: Option<u32>,
@@ -120,8 +128,11 @@ pub(super) fn attach(
             continue;
         }
         match way {
-            Way::Multi => attach_all(program, file, &places, at_return, pid, &mut attached, &mut refused),
-            Way::Events(pmu) => {
+            Way::Multi => {
+                let program = program.program.as_fd();
+                attach_all(program, file, &places, at_return, pid, &mut attached, &mut refused);
+            }
+            Way::Events(pmu) | Way::EventsWithoutCookies(pmu) => {
                 let each = |place: &Place| attach_event(pmu, program, file, *place, at_return, pid);
                 collect(places.iter().map(each), &mut attached, &mut refused);
             }
@@ -159,19 +170,24 @@ fn concerns_one_place(error: &io::Error) -> bool {
 
 fn attach_event(
     pmu: u32,
-    program: BorrowedFd<'_>,
+    program: &Program,
     file: BorrowedFd<'_>,
     place: Place,
     at_return: bool,
     pid: Option<u32>,
-) -> io::Result<[OwnedFd; 2]> {
+) -> io::Result<Vec<OwnedFd>> {
     let event = bpf_calls::open_uprobe_event(pmu, &bpf_calls::path_of(file), place, at_return, pid)?;
-    let link = bpf_calls::link_perf_event(program, event.as_fd(), place.cookie)?;
-    Ok([link, event])
+    let Some(cookies) = &program.cookies else {
+        let link = bpf_calls::link_perf_event(program.program.as_fd(), event.as_fd(), place.cookie)?;
+        return Ok(vec![link, event]);
+    };
+    // The event holds on to the program.
+    bpf_calls::run_at(event.as_fd(), cookies.program(place.cookie)?.as_fd())?;
+    Ok(vec![event])
 }
 
 fn collect(
-    results: impl Iterator<Item = io::Result<[OwnedFd; 2]>>,
+    results: impl Iterator<Item = io::Result<Vec<OwnedFd>>>,
     attached: &mut Attached,
     refused: &mut Vec<Refused>,
 ) {

@@ -17,7 +17,7 @@ use syscollect_model::{BuildId, Mapping};
 use syscollect_probes::Spec;
 use syscollect_store::TraceBuffer;
 
-use super::attach::Way;
+use super::attach::{Program, Way};
 use super::files::{self, MapKey, MappedFile};
 use super::lookups::FoundFunction;
 use super::program::ArgumentPrograms;
@@ -34,8 +34,8 @@ const NOTES_MAX: usize = 32;
 /// What the manager works with.
 pub(super) struct Work {
     pub(super) way: Way,
-    pub(super) on_probe: OwnedFd,
-    pub(super) on_ring: OwnedFd,
+    pub(super) on_probe: Program,
+    pub(super) on_ring: Program,
     pub(super) arguments: ArgumentPrograms,
     /// Processes that are recorded, by the kernel's own list; `None` for all.
     pub(super) recorded: Option<OwnedFd>,

@@ -25,11 +25,12 @@
 //!   that leaves such a function ends the program, and stacks of samples stop there.
 //! - A text that was not read into memory yet by its program cannot be read at
 //!   the hit; its argument is told as unreadable.
-//! - Kernels before 5.15 have no cookies: no probes there.
+//! - Kernels before 5.15 have no cookies: each place gets a small program of its own there ([`cookies`]).
 
 mod announcements;
 mod attach;
 mod companion;
+mod cookies;
 mod files;
 mod launch;
 mod lookups;

@@ -1,9 +1,11 @@
 //! Loading the object of the probes' programs.
-//!
+
 use std::os::fd::{AsFd, OwnedFd};
 
 use syscollect_records::RecordKind;
 
+use super::attach::{Program, Way};
+use super::cookies::Cookies;
 use crate::bpf_calls;
 use crate::bpf_object::{KernelObject, MapSizes, SharedMaps};
 use crate::error::CaptureError;
@@ -28,8 +30,8 @@ pub(super) struct Settings {
     pub(super) programs: u32,
     /// Bytes of each CPU's ring buffer, a power of two.
     pub(super) ring_bytes: usize,
-    /// Programs are for links to many places, else for perf events.
-    pub(super) multi: bool,
+    /// How they will be attached.
+    pub(super) way: Way,
 }
 
 /// The loaded object. The kernel keeps what its programs use as long as they
@@ -48,14 +50,18 @@ impl Loaded {
     /// Makes the maps and loads the programs.
     pub(super) fn load(settings: &Settings, shared: &SharedMaps) -> Result<Self, CaptureError> {
         let (tsc, filter) = ([u8::from(settings.tsc)], [u8::from(settings.filter)]);
-        let constants = [("USE_TSC", &tsc[..]), ("FILTER", &filter[..])];
+        let cookies = [u8::from(!matches!(settings.way, Way::EventsWithoutCookies(_)))];
+        let constants = [("USE_TSC", &tsc[..]), ("FILTER", &filter[..]), ("COOKIES", &cookies[..])];
         let (cpus, programs) = (settings.possible_cpus, settings.programs);
         let sizes = MapSizes {
             entries: &[("probe_cpus", cpus), ("probe_rings", cpus), ("probe_programs", programs)],
             ring_bytes: settings.ring_bytes,
         };
-        let object = KernelObject::new(NAME, OBJECT, &constants, shared, &sizes)?;
-        let attach_type = if settings.multi { bpf_calls::TRACE_UPROBE_MULTI } else { 0 };
+        let mut object = KernelObject::new(NAME, OBJECT, &constants, shared, &sizes)?;
+        if matches!(settings.way, Way::EventsWithoutCookies(_)) {
+            object.without_exchanges();
+        }
+        let attach_type = if settings.way == Way::Multi { bpf_calls::TRACE_UPROBE_MULTI } else { 0 };
         let kind = (bpf_calls::PROG_TYPE_KPROBE, attach_type);
         let (on_probe, on_ring) = (object.load("on_probe", kind)?, object.load("on_ring", kind)?);
         Ok(Self { on_probe, on_ring, object, ring_bytes: settings.ring_bytes, possible_cpus: cpus })
@@ -85,6 +91,19 @@ impl Loaded {
     pub(super) fn skipped(&self) -> [(RecordKind, u64); 2] {
         [(RecordKind::Probe, &self.on_probe), (RecordKind::Ring, &self.on_ring)]
             .map(|(record, program)| (record, bpf_calls::recursion_misses(program.as_fd())))
+    }
+
+    /// One of the two programs, as attaching in this way takes it.
+    pub(super) fn program(&self, program: &OwnedFd, way: Way) -> Result<Program, CaptureError> {
+        let failed = |error| CaptureError::system("cannot hold a program", error);
+        let program = program.try_clone().map_err(failed)?;
+        if !matches!(way, Way::EventsWithoutCookies(_)) {
+            return Ok(Program { program, cookies: None });
+        }
+        let given = self.object.map("given_cookie")?.try_clone_to_owned().map_err(failed)?;
+        let cookies = Cookies::new(program.as_fd(), given)
+            .map_err(|error| CaptureError::system("cannot make the map of a program's cookies", error))?;
+        Ok(Program { program, cookies: Some(cookies) })
     }
 
     /// A descriptor of the map that holds what to read at which probe.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
@@ -17,7 +17,7 @@ use syscollect_probes::{
 use syscollect_store::Definition;
 use syscollect_usdt_client::protocol::PROVIDER;
 
-use super::attach::{Attached, Point, attach};
+use super::attach::{Attached, Point, Program, attach};
 use super::companion;
 use super::files::{Change, FileKey, MappedFile, OpenFile, mapping_of};
 use super::launch::files_of;
@@ -266,8 +266,8 @@ impl<'a> Scanner<'a> {
         let (hits, rings) = (self.points(&plan.points), self.points(&plan.rings));
         // Each place that is attached raises the semaphore: where rings are announced comes first, for what is
         // marked from then on is in rings, and nobody would hear of them.
-        self.attach_to((file, path, pid), rings, |work| work.on_ring.as_fd());
-        self.attach_to((file, path, pid), hits, |work| work.on_probe.as_fd());
+        self.attach_to((file, path, pid), rings, |work| &work.on_ring);
+        self.attach_to((file, path, pid), hits, |work| &work.on_probe);
         let attached = self.attached.links() > before;
         self.told.files.fetch_add(u64::from(attached), Ordering::Relaxed);
         attached
@@ -285,7 +285,7 @@ impl<'a> Scanner<'a> {
         &mut self,
         (file, path, pid): (&OpenFile, &str, Option<u32>),
         points: io::Result<Vec<Point>>,
-        program: impl Fn(&Work) -> BorrowedFd<'_>,
+        program: impl Fn(&Work) -> &Program,
     ) {
         let points = match points {
             Ok(points) if points.is_empty() => return,

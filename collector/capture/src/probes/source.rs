@@ -80,22 +80,23 @@ impl ProbeSource {
             possible_cpus,
             programs: if asked { ARGUMENT_PROGRAMS } else { FEW_ARGUMENT_PROGRAMS },
             ring_bytes: bytes_of_each(if asked { RING_BYTES } else { SMALL_RING_BYTES }, possible_cpus),
-            multi: way == Way::Multi,
+            way,
         };
         let loaded = Loaded::load(&settings, shared)?;
         let counters = loaded.counters()?;
         let (ring, ready) = loaded.announcements()?;
         let thread = |error| CaptureError::system("cannot wait for marked programs", error);
         let announcements = Announcements::start(ring, ready, zones.clone()).map_err(thread)?;
-        let hold = |fd: &OwnedFd| fd.try_clone().map_err(|error| CaptureError::system("cannot hold a program", error));
+        let hold =
+            |fd: &OwnedFd| fd.try_clone().map_err(|error| CaptureError::system("cannot hold on to a map", error));
         // Before anything is attached: a hit on a CPU that has no ring counts as lost.
         let lane = |cpu: &u32| Ok(RingLane::new(LaneKind::Probe, *cpu, loaded.add_cpu(*cpu)?));
         let lanes = cpus.iter().map(lane).collect::<Result<Vec<_>, CaptureError>>()?;
         let recorded = shared.get("recorded_processes").filter(|_| settings.filter);
         let manager = Manager::start(Work {
             way,
-            on_probe: hold(&loaded.on_probe)?,
-            on_ring: hold(&loaded.on_ring)?,
+            on_probe: loaded.program(&loaded.on_probe, way)?,
+            on_ring: loaded.program(&loaded.on_ring, way)?,
             arguments: ArgumentPrograms::new(loaded.argument_programs()?, settings.programs),
             recorded: recorded.map(hold).transpose()?,
             specs: options.probes.clone(),

@@ -80,9 +80,11 @@ fn memory(machine: &Machine, attempt: Try<'_>) -> Capability {
         }
         Err(error) => {
             let why = super::describe(&error);
-            Capability::no(NAME, format!("a map of 16 MiB was refused ({why}); locked memory: {limit}"))
+            // The kernel's own word for this limit; later kernels charge the control group.
+            let raises = if is_forbidden(&error) { ", which cap_sys_resource may raise (before 5.11)" } else { "" };
+            Capability::no(NAME, format!("a map of 16 MiB was refused ({why}); locked memory: {limit}{raises}"))
                 .required()
-                .mend("before Linux 5.11: ulimit -l unlimited, or give the control group more memory")
+                .mend("before Linux 5.11: sudo, or ulimit -l unlimited; else give the control group more memory")
         }
     }
 }

@@ -36,21 +36,21 @@ fn by_events(machine: &Machine, attempt: Try<'_>, no_link: &io::Error) -> Capabi
         Capability::no(NAME, format!("{WITHOUT}: {why}")).mend(remedy)
     };
     let forbidden = is_forbidden(no_link);
-    if !release_at_least(machine, 5, 15) {
-        return mended("the kernel tells programs nothing of where they are attached; 5.15 does".to_owned(), false);
-    }
     let number = machine.read("sys/bus/event_source/devices/uprobe/type").and_then(|text| text.parse().ok());
     let Some(pmu) = number else {
         let why = format!("no uprobe_multi link ({}) and no uprobe PMU", describe(no_link));
         return mended(why, forbidden);
     };
     match attempt(&Probe::UprobeEvent(pmu)) {
-        Ok(()) => Capability::yes(
-            NAME,
-            "USDT probes, functions and marked programs are attached to by an event of the uprobe PMU for each place",
-        ),
+        Ok(()) => {
+            const WAY: &str = "USDT probes, functions and marked programs are attached to by an event of the uprobe PMU for each place";
+            let alone = "; each gets a small program of its own, because this kernel has no cookies (5.15)";
+            let without_cookies = !release_at_least(machine, 5, 15);
+            Capability::yes(NAME, format!("{WAY}{}", if without_cookies { alone } else { "" }))
+        }
         Err(error) => {
-            let why = format!("no uprobe_multi link ({}), uprobe PMU: {}", describe(no_link), describe(&error));
+            let admin = if is_forbidden(&error) { ", which before 6.6 needs cap_sys_admin" } else { "" };
+            let why = format!("no uprobe_multi link ({}), uprobe PMU: {}{admin}", describe(no_link), describe(&error));
             mended(why, forbidden || is_forbidden(&error))
         }
     }
