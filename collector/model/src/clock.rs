@@ -19,7 +19,8 @@ pub struct Time(pub u64);
 /// All clocks of the machine at one moment. Clocks are nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockPair {
-    /// The tick counter, in the middle of the bracket around the other readings.
+    /// The tick counter, in the middle of the bracket around the reading of CLOCK_BOOTTIME. The other clocks are
+    /// means of a reading before and one after.
     pub ticks: Ticks,
     /// CLOCK_MONOTONIC.
     pub monotonic: u64,
@@ -29,7 +30,7 @@ pub struct ClockPair {
     pub boottime: u64,
     /// CLOCK_REALTIME.
     pub realtime: u64,
-    /// Half the width of the bracket, ticks: how far `ticks` may be off.
+    /// Half the width of the bracket, ticks: how far `ticks` may be off from `boottime`.
     pub uncertainty: u64,
 }
 
