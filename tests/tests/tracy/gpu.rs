@@ -99,7 +99,7 @@ fn a_job_that_failed_says_why_in_its_name() {
         at(&mut story, us, ring, GpuJob { end: GpuJobEnd::Failed, fields, ..GpuJob::named(render) });
     }
     let trace = story.read();
-    let names: Vec<_> = trace.gpus[0].threads.values().flatten().map(|zone| zone.name()).collect();
+    let names: Vec<_> = trace.gpus[0].threads.values().flatten().map(GpuZone::name).collect();
     assert_eq!(names, ["Render [failed: ETIME (-62)]", "Render [failed: EIO (-5)]", "Render [failed]"]);
 }
 
