@@ -22,7 +22,8 @@ pub(crate) fn run(seconds: u64) -> Result<()> {
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        let units = 200 + random % 100;
+        // Long enough that reading the clock between is nothing, also where system calls are slow.
+        let units = 2_000 + random % 1_000;
         let first = random >> 32 & 0xffff < 0xffff * 3 / 10;
         black_box(if first { caller_thirty(units) } else { caller_seventy(units) });
         let then = now;

@@ -8,6 +8,7 @@
 //! **Non-goals.** No comparison here, and nothing that knows syscollect but the marks of
 //! `marks`. It is a program of its own because it is built with frame pointers.
 
+mod alone;
 mod bracket;
 mod callers;
 mod fences;
@@ -22,7 +23,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 
 const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROUNDS [CPU] | callers SECONDS | \
-                     stacks THREADS UNITS | ordered COUNT CPU... | marks THREADS COUNT | fences COUNT | numbered FILE SECONDS | wrap LOG CMD ARGS...";
+                     stacks THREADS UNITS | ordered COUNT CPU... | marks THREADS COUNT | \
+                     alone memfd|files THREADS COUNT | fences COUNT | numbered FILE SECONDS | wrap LOG CMD ARGS...";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -45,6 +47,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["stacks", threads, units] => stacks::run(number(threads)?, number(units)?)?,
         ["ordered", count, cpus @ ..] if !cpus.is_empty() => marks::ordered(number(count)?, &numbers(cpus)?)?,
         ["marks", threads, count] => marks::many(number(threads)?, number(count)?)?,
+        ["alone", refused, threads, count] => alone::run(refused, number(threads)?, number(count)?)?,
         ["fences", count] => fences::run(number(count)?)?,
         ["numbered", file, seconds] => marks::numbered(file, number(seconds)?)?,
         ["wrap", log, program, rest @ ..] => return wrap::run(log, program, rest),

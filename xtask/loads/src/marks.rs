@@ -86,7 +86,7 @@ pub(crate) fn ordered(count: u64, cpus: &[usize]) -> Result<()> {
     Ok(())
 }
 
-fn wait_for_recorder() -> Result<()> {
+pub(crate) fn wait_for_recorder() -> Result<()> {
     let begun = Instant::now();
     while !syscollect_usdt_client::enabled() {
         if begun.elapsed() > PATIENCE {
@@ -97,7 +97,7 @@ fn wait_for_recorder() -> Result<()> {
     Ok(())
 }
 
-fn tid() -> libc::pid_t {
+pub(crate) fn tid() -> libc::pid_t {
     // SAFETY: gettid takes nothing and cannot fail.
     unsafe { libc::gettid() }
 }

@@ -123,7 +123,10 @@ fn adjust(timex: &mut libc::timex) -> std::io::Result<()> {
 pub(crate) fn hotplug(context: &Context) -> Result<Outcome> {
     let switch = Path::new("/sys/devices/system/cpu/cpu1/online");
     if fs::File::options().write(true).open(switch).is_err() {
-        return Ok(Outcome::NotOffered("CPU 1 cannot be switched off here".to_owned()));
+        return Ok(Outcome::NotOffered(format!(
+            "{} cannot be written to, which only root may: CPU 1 stays on",
+            switch.display()
+        )));
     }
     let capture = context.path("hotplug.syscap");
     let recorder = context.start(&capture, &[])?;

@@ -143,6 +143,17 @@ impl Context {
         json_lines(&self.succeed(&arguments)?.stdout)
     }
 
+    /// The same, with places in programs attached to in this way: by `links` or by `events`.
+    pub(crate) fn record_by(&self, way: &str, output: &Path, options: &[&str], load: &[&str]) -> Result<Vec<Value>> {
+        let mut command = self.command(&["record", "-o", text(output)?]);
+        command.args(options).args(["--", text(&self.load)?]).args(load);
+        let said = finish(command.env("SYSCOLLECT_UPROBES", way))?;
+        if !said.status.success() {
+            bail!("the recording ended with {}:\n{}{}", said.status, said.stdout, said.stderr);
+        }
+        json_lines(&said.stdout)
+    }
+
     /// Starts `syscollect record -o OUTPUT OPTIONS`; returns once it records.
     pub(crate) fn start(&self, output: &Path, options: &[&str]) -> Result<Child> {
         let mut arguments = vec!["record", "-o", text(output)?];

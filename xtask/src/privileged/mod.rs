@@ -4,6 +4,7 @@
 //! itself, `/proc`, `wait4`, the load's own clock, trace_processor) and
 //! compares. See each file for what it is compared with.
 
+mod alone;
 mod bad_days;
 mod clock;
 pub(crate) mod context;
@@ -11,8 +12,9 @@ mod count;
 mod gpu;
 mod gpu_formats;
 mod gpu_memory;
-mod loss;
 mod gpu_rate;
+mod interrupts;
+mod loss;
 mod offered;
 mod order;
 mod presets;
@@ -74,15 +76,17 @@ const TESTS: &[Test] = &[
     test!("zones-late" kernels, zones::late, needs "user_probes"),
     test!("zones-early" kernels, zones::early, needs "user_probes"),
     test!("zones-losses" kernels, zones::losses, needs "user_probes"),
+    test!("zones-probes" kernels, alone::alone, needs "user_probes"),
     test!("zones-killed" kernels, zones::killed, needs "user_probes"),
     test!("gpu-fences" kernels, gpu::fences, needs "tracefs"),
     test!("gpu-virtio" kernels, gpu::virtio, needs "tracefs"),
     test!("gpu-scheduler" kernels, gpu::scheduler, needs "tracefs"),
     test!("gpu-memory" kernels, gpu_memory::memory, needs "tracefs"),
+    test!("gpu-interrupts" kernels, interrupts::interrupts, needs "tracefs"),
     test!("gpu-formats" kernels, gpu_formats::formats, needs "tracefs"),
+    test!("gpu-rate", gpu_rate::rate, needs "tracefs"),
     test!("gpu-calls" kernels, presets::presets, needs "user_probes"),
     test!("hotplug" kernels, clock::hotplug),
-    test!("gpu-rate", gpu_rate::rate, needs "tracefs"),
     test!("plain-user", bad_days::plain_user),
     test!("unknown-process", bad_days::unknown_process),
     test!("outputs", bad_days::outputs),

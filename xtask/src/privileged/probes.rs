@@ -24,7 +24,7 @@ const FUNCTION_ZONES: &str = "python:function__entry..function__return";
 const WAYS: [&str; 2] = ["links", "events"];
 
 /// The ways that this kernel offers to this user.
-fn ways(context: &Context) -> Vec<&'static str> {
+pub(crate) fn ways(context: &Context) -> Vec<&'static str> {
     let events = super::is_root() || !context.is_emulated();
     WAYS.into_iter().filter(|way| if *way == "links" { context.offered.has("uprobe_multi") } else { events }).collect()
 }

@@ -86,8 +86,10 @@ pub(crate) fn losses(context: &Context) -> Result<String> {
     // Its threads begin when it sees that it is recorded.
     let tasks = || fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
     until("the load to see the recorder", || (tasks() > 1 || ended()).then_some(()))?;
+    // It stands still for as long as the load needs to fill its rings.
+    let (still, going) = if context.is_emulated() { (3_000, 200) } else { (3, 2) };
     while !ended() {
-        for (what, pause) in [(libc::SIGSTOP, 3), (libc::SIGCONT, 2)] {
+        for (what, pause) in [(libc::SIGSTOP, still), (libc::SIGCONT, going)] {
             signal(recorder.id(), what);
             std::thread::sleep(Duration::from_millis(pause));
         }

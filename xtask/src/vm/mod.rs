@@ -14,6 +14,7 @@ mod table;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
@@ -102,10 +103,13 @@ fn tabulate(kernels: Vec<Kernel>, tests: &[String], arguments: &Arguments) -> Re
         let modules = scheduler_module::MODULES.iter().filter(|module| wanted(module, tests));
         let modules = modules.map(|module| test_module(module, &kernel, aside.path())).collect::<Result<Vec<_>>>()?;
         let programs: Vec<PathBuf> = programs.iter().cloned().chain(modules).collect();
+        let start = Instant::now();
         let results = machine::test(&kernel, &programs, tests, arguments.keep.as_deref());
-        let results = results.with_context(|| format!("the virtual machine of {}", kernel.version))?;
-        table.add(&kernel.version, results.path())?;
+        let added = results.and_then(|results| table.add(&kernel.version, results.path()));
+        // The other kernels are tried all the same.
+        added.unwrap_or_else(|error| table.add_broken(&kernel.version, tests, &format!("{error:#}")));
         eprint!("{}", table.last());
+        eprintln!("{}: {} s", kernel.version, start.elapsed().as_secs());
     }
     Ok(table)
 }

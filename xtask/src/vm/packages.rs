@@ -13,7 +13,7 @@ use super::kernel::unpack_into;
 use crate::process::output_of;
 
 /// The suites that carry kernels, from 5.10 on.
-const SUITES: [&str; 5] = ["bullseye", "bookworm", "trixie", "forky", "sid"];
+const SUITES: [&str; 6] = ["bullseye", "bookworm", "trixie", "trixie-backports", "forky", "sid"];
 /// How long lists are good for.
 const FRESH: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
 
@@ -31,14 +31,15 @@ impl Packages {
         configure(&folder)?;
         let mut packages = Self { folder, images: Vec::new() };
         let mark = packages.folder.join("updated");
-        let is_fresh = fs::metadata(&mark)
-            .and_then(|mark| mark.modified())
-            .is_ok_and(|at| at.elapsed().is_ok_and(|age| age < FRESH));
+        let at = fs::metadata(&mark).and_then(|mark| mark.modified());
+        // What is marked is of these suites, and not of fewer.
+        let is_fresh = at.is_ok_and(|at| at.elapsed().is_ok_and(|age| age < FRESH))
+            && fs::read_to_string(&mark).is_ok_and(|suites| suites == SUITES.join(" "));
         if !is_fresh {
             // A suite that is gone must not hide the others.
             let updated = packages.apt("apt-get").args(["-qq", "update"]).output();
             updated.with_context(|| format!("cannot start apt-get ({INSTALL})"))?;
-            fs::write(&mark, "").with_context(|| format!("cannot write {}", mark.display()))?;
+            fs::write(&mark, SUITES.join(" ")).with_context(|| format!("cannot write {}", mark.display()))?;
         }
         packages.images = packages.search("^linux-image-[0-9].*-amd64$")?;
         if packages.images.is_empty() {

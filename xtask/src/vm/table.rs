@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::privileged::tests_of_kernels;
 
 /// Who ran the tests, and the file where the results lie.
-const USERS: [(&str, &str); 2] = [("root", "root.jsonl"), ("CAP_BPF + CAP_PERFMON", "user.jsonl")];
+const USERS: [(&str, &str); 2] = [("root", "root.jsonl"), ("two capabilities", "user.jsonl")];
 
 /// Kernel and user by test.
 #[derive(Default)]
@@ -46,6 +46,16 @@ impl Table {
             self.columns.push(Column { kernel: kernel.to_owned(), user, cells });
         }
         Ok(())
+    }
+
+    /// Adds a machine of which nothing came: each test that was wanted failed.
+    pub(crate) fn add_broken(&mut self, kernel: &str, tests: &[String], why: &str) {
+        self.columns.retain(|column| column.kernel != kernel);
+        for (user, _) in USERS {
+            let wanted = tests_of_kernels().filter(|test| tests.is_empty() || tests.iter().any(|one| one == test));
+            let cell = |test: &str| (test.to_owned(), Cell { verdict: "FAILED".to_owned(), detail: why.to_owned() });
+            self.columns.push(Column { kernel: kernel.to_owned(), user, cells: wanted.map(cell).collect() });
+        }
     }
 
     /// What came of each test on the kernel that was added last.
@@ -84,30 +94,47 @@ fn log(results: &Path) -> String {
 }
 
 impl fmt::Display for Table {
-    /// Markdown, then the reasons, each with the cells that have it.
+    /// Markdown: a row for each test, and the reasons of all cells that are not ok, by the numbers that stand there.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let headings = self.columns.iter().map(|column| format!(" {}, {} |", column.kernel, column.user));
+        let headings = self.columns.iter().map(|column| format!(" {}, {} |", short(&column.kernel), column.user));
         writeln!(f, "| test |{}", headings.collect::<String>())?;
         writeln!(f, "|---|{}", "---|".repeat(self.columns.len()))?;
-        let mut reasons: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        let mut reasons: Vec<&str> = Vec::new();
         for test in tests_of_kernels().filter(|test| self.columns.iter().any(|column| column.cells.contains_key(*test)))
         {
             write!(f, "| {test} |")?;
             for column in &self.columns {
-                let cell = column.cells.get(test);
-                write!(f, " {} |", cell.map_or("", |cell| cell.verdict.as_str()))?;
-                if let Some(cell) = cell.filter(|cell| cell.verdict != "ok") {
-                    let place = format!("{test} on {} as {}", column.kernel, column.user);
-                    reasons.entry(&cell.detail).or_default().push(place);
+                match column.cells.get(test) {
+                    None => write!(f, " |")?,
+                    Some(cell) if cell.verdict == "ok" => write!(f, " ok |")?,
+                    Some(cell) => write!(f, " {} ({}) |", cell.verdict, number_of(&mut reasons, &cell.detail))?,
                 }
             }
             writeln!(f)?;
         }
-        for (reason, places) in reasons {
-            write!(f, "\n- {reason}\n  ({})", places.join("; "))?;
+        if !reasons.is_empty() {
+            writeln!(f)?;
+        }
+        for (number, reason) in (1..).zip(reasons) {
+            writeln!(f, "{number}. {}", reason.trim().replace('\n', "\n   "))?;
         }
         Ok(())
     }
+}
+
+/// A kernel's version without what all of them have.
+fn short(kernel: &str) -> &str {
+    let kernel = kernel.strip_suffix("-amd64").unwrap_or(kernel);
+    kernel.split_once('+').map_or(kernel, |(version, _)| version)
+}
+
+/// The number of a reason, which is added if it is new.
+fn number_of<'a>(reasons: &mut Vec<&'a str>, reason: &'a str) -> usize {
+    let known = reasons.iter().position(|known| *known == reason);
+    1 + known.unwrap_or_else(|| {
+        reasons.push(reason);
+        reasons.len() - 1
+    })
 }
 
 #[cfg(test)]
@@ -122,11 +149,15 @@ mod tests {
         fs::write(folder.path().join("root.jsonl"), root).unwrap();
         fs::write(folder.path().join("user.jsonl"), user).unwrap();
         let mut table = Table::default();
-        table.add("6.1.0", folder.path()).unwrap();
+        table.add("6.1.0-50-amd64", folder.path()).unwrap();
         let text = table.to_string();
-        assert!(text.contains("| count | ok | not offered |"), "{text}");
-        assert!(text.contains("- cap_bpf: no\n  (count on 6.1.0 as CAP_BPF + CAP_PERFMON)"), "{text}");
+        assert!(text.starts_with("| test | 6.1.0-50, root | 6.1.0-50, two capabilities |\n|---|---|---|\n"), "{text}");
+        assert!(text.ends_with("| count | ok | not offered (1) |\n\n1. cap_bpf: no\n"), "{text}");
         assert_eq!((table.failures(), table.counts().as_str()), (0, "1 kernels: 1 passed, 1 not offered"));
+        table.add_broken("7.2.13+deb14-amd64", &["count".to_owned()], "the guest did not finish");
+        let text = table.to_string();
+        assert!(text.contains("7.2.13, root") && text.contains("| FAILED (2) | FAILED (2) |"), "{text}");
+        assert!(text.contains("\n2. the guest did not finish\n") && table.failures() == 2, "{text}");
     }
 
     #[test]
