@@ -8,6 +8,7 @@
 mod bpf;
 pub(crate) mod btf;
 mod gpu;
+mod interrupts;
 mod limits;
 mod machine;
 mod presets;
@@ -96,6 +97,7 @@ fn support_of(machine: &Machine, attempt: Try<'_>) -> Vec<Capability> {
     all.extend(sources::names(machine, attempt));
     all.push(sources::power(machine));
     all.extend(gpu::gpu(machine));
+    all.push(interrupts::interrupts(machine, attempt));
     all.extend(presets::presets(machine));
     all
 }

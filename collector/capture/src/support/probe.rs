@@ -25,6 +25,8 @@ pub(crate) enum Probe {
     RawTracepoint(&'static str),
     /// Load a program for this iterator.
     Iterator(&'static str),
+    /// Find this variable of each CPU among the kernel's types.
+    Variable(&'static str),
     /// Load a program that calls the helper of this number.
     Helper(u32),
     /// Attach to several user functions at once.
@@ -51,6 +53,7 @@ pub(super) fn try_on_this_kernel(probe: &Probe) -> io::Result<()> {
             let id = btf::id_in_kernel(&format!("bpf_iter_{name}"), btf::FUNCTION)?;
             bpf::load_tracing(bpf::TRACE_ITER, id).map(drop)
         }
+        Probe::Variable(name) => btf::id_in_kernel(name, btf::VARIABLE).map(drop),
         Probe::RawTracepoint(name) => bpf::attach_raw_tracepoint(name),
         Probe::Helper(number) => bpf::load_with_helper(*number),
         Probe::UprobeMulti => bpf::try_uprobe_multi(),

@@ -154,7 +154,8 @@ pub(super) fn names(machine: &Machine, attempt: Try<'_>) -> Vec<Capability> {
         "mapped_files",
         attempt(&Probe::MappedFile),
         "mapped files can be opened even when they are deleted or replaced",
-        "files are opened by their path, so code of deleted or replaced ones may stay without names",
+        "files are opened by their path, so code of deleted or replaced ones may stay without names; \
+         cap_checkpoint_restore opens them",
         None,
     );
     vec![kernel_symbols(machine), files]
@@ -181,7 +182,8 @@ fn kernel_symbols(machine: &Machine) -> Capability {
     match allowed {
         // 2 hides them from root too.
         true => Capability::no(NAME, without).mend("sudo sysctl kernel.kptr_restrict=1"),
-        false => Capability::no(NAME, without).mend("sudo, or sudo sysctl kernel.kptr_restrict=0"),
+        // Even 0 shows them to cap_syslog only, where perf is restricted, too.
+        false => Capability::no(NAME, format!("{without}; cap_syslog shows them")).mend(AS_ROOT),
     }
 }
 

@@ -56,6 +56,11 @@ impl PreemptCount {
     }
 }
 
+/// Whether the kernel's list of symbols shows where it counts interrupts.
+pub(crate) fn shows_count(symbols: impl Read) -> bool {
+    addresses(symbols).is_some()
+}
+
 /// Both addresses, if the kernel shows them.
 fn addresses(symbols: impl Read) -> Option<PreemptCount> {
     let (mut table, mut offset) = (None, None);

@@ -24,6 +24,7 @@ mod wanted;
 pub use cost::{AtTracepoint, TracepointCost};
 pub(crate) use failures::{Layout as FailureLayout, NO_FENCES, NO_JOBS};
 pub(crate) use format::Format;
+pub(crate) use interrupts::shows_count as shows_count_of_interrupts;
 pub(crate) use offer::{Offers, offered_below};
 pub(crate) use source::{Setup, TracepointSource};
 pub(crate) use wanted::GPU;
