@@ -67,7 +67,8 @@ impl Packages {
     /// Brings what modules of a kernel are built with; the files.
     pub(crate) fn headers(&self, version: &str) -> Result<Vec<PathBuf>> {
         let name = format!("linux-headers-{version}");
-        let output = output_of(self.apt("apt-cache").args(["show", "--no-all-versions", &name]))?;
+        let output = output_of(self.apt("apt-cache").args(["show", "--no-all-versions", &name]));
+        let output = output.with_context(|| format!("Debian's archive has no {name}"))?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let mut names = needed_by_headers(&text);
         names.push(name);
