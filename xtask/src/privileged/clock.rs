@@ -79,9 +79,19 @@ pub(crate) fn slew(context: &Context) -> Result<Outcome> {
         let capture = context.path("slew.syscap");
         let brackets = recorded_brackets(context, &capture, context.times(COUNT), &cpus)?;
         let recorded = Recorded::read(&capture)?;
+        let went = rate_of(&recorded.clock);
+        ensure!((went - rate as f64).abs() < 50.0, "the clock was to be off by {rate} ppm and was by {went:.0}");
         within(&brackets, |name| recorded.rename(name))?;
     }
-    Ok(Outcome::Passed(format!("{} stamps on {} CPUs at +-500 ppm", context.times(COUNT), cpus.len())))
+    let stamps = context.times(COUNT) * cpus.len() as u64;
+    Ok(Outcome::Passed(format!("{stamps} stamps fit in the capture at each of {PARTS_PER_MILLION:?} ppm")))
+}
+
+/// Parts in a million by which CLOCK_MONOTONIC went faster than the clock that nobody slews.
+fn rate_of(clock: &ClockMap) -> f64 {
+    let (first, last) = (clock.pairs()[0], clock.pairs()[clock.pairs().len() - 1]);
+    let (slewed, raw) = (last.monotonic - first.monotonic, last.monotonic_raw - first.monotonic_raw);
+    (slewed as f64 / raw as f64 - 1.0) * 1e6
 }
 
 /// A rate of the clock that is not its own; the old one is set when this is dropped.
@@ -213,4 +223,33 @@ pub(crate) fn online_cpus() -> Result<Vec<String>> {
         cpus.extend((first..=last).map(|cpu| cpu.to_string()));
     }
     Ok(cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use syscollect_model::ClockPair;
+
+    use super::*;
+
+    #[test]
+    fn a_stamp_outside_of_its_bracket_or_none_at_all_is_a_failure() {
+        let brackets = [Bracket { name: "b-0".to_owned(), before: 10, after: 20 }];
+        for (stamp, fits) in [(Some(9), false), (Some(10), true), (Some(20), true), (Some(21), false), (None, false)] {
+            assert_eq!(within(&brackets, |_| stamp).is_ok(), fits, "{stamp:?}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_gains_half_a_millisecond_a_second_is_500_ppm_fast() {
+        let pair = |second: u64, monotonic| ClockPair {
+            ticks: Ticks(second * 2_000_000_000),
+            monotonic,
+            monotonic_raw: second * 1_000_000_000,
+            boottime: monotonic,
+            realtime: monotonic,
+            uncertainty: 0,
+        };
+        let clock = ClockMap::new(vec![pair(1, 1_000_000_000), pair(3, 3_001_000_000)]).unwrap();
+        assert!((rate_of(&clock) - 500.0).abs() < 0.01, "{}", rate_of(&clock));
+    }
 }

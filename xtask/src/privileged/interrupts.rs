@@ -39,31 +39,33 @@ pub(crate) fn interrupts(context: &Context) -> Result<Outcome> {
     let given_up = parameter("timeouts");
     finish(Command::new("/sbin/rmmod").arg(MODULE))?;
 
-    let (counts, given_up) = (counted(&capture)?, given_up?);
-    let of = |driver: &str, event: &str, interrupt: bool| {
-        counts.get(&(driver.to_owned(), event.to_owned(), interrupt)).copied().unwrap_or(0)
+    judge(&counted(&capture)?, given_up?)
+}
+
+/// `given_up` is how many fences a thread signaled in a timer's place.
+fn judge(counts: &Counts, given_up: u64) -> Result<Outcome> {
+    let of = |driver: &str, event: &str| {
+        let by = |interrupt| counts.get(&(driver.to_owned(), event.to_owned(), interrupt)).copied().unwrap_or(0);
+        (by(false), by(true))
     };
     for event in ["dma_fence_init", "dma_fence_signaled"] {
-        let (threads, interrupts) = (of("vgem", event, false), of("vgem", event, true));
-        ensure!(
-            (threads, interrupts) == (FENCES, 0),
-            "vgem's {event}: {threads} by threads, {interrupts} by interrupts"
-        );
+        ensure!(of("vgem", event) == (FENCES, 0), "vgem's {event}, by threads and by interrupts: {counts:?}");
     }
-    let (made, by_interrupts) =
-        (of("syscollect_test", "dma_fence_init", false), of("syscollect_test", "dma_fence_init", true));
+    let (made, by_interrupts) = of("syscollect_test", "dma_fence_init");
     ensure!(
         made > JOBS && by_interrupts == 0,
         "{made} fences made by threads, {by_interrupts} by interrupts: {counts:?}"
     );
-    let (threads, timers) =
-        (of("syscollect_test", "dma_fence_signaled", false), of("syscollect_test", "dma_fence_signaled", true));
+    let (threads, timers) = of("syscollect_test", "dma_fence_signaled");
     ensure!(threads == given_up, "{threads} fences signaled by threads, not {given_up}: {counts:?}");
-    ensure!(timers == made - given_up, "{timers} fences signaled by timers, not {}: {counts:?}", made - given_up);
+    // An interrupt that comes while a program of the recorder runs is left out by the kernel.
+    let by_timers = made - given_up;
+    let enough = by_timers * 3 / 4..=by_timers;
+    ensure!(enough.contains(&timers), "{timers} fences signaled by timers, not {by_timers}: {counts:?}");
+    let of_threads = 2 * FENCES + made + given_up;
     Ok(Outcome::Passed(format!(
-        "{timers} of {timers} signals of timers, {} of {} events of threads are told as such",
-        2 * FENCES + made + given_up,
-        2 * FENCES + made + given_up
+        "{timers} of {by_timers} signals of timers are recorded, as interrupts'; {of_threads} of {of_threads} events of \
+         threads as theirs"
     )))
 }
 
@@ -118,4 +120,29 @@ fn driver(definition: &TracepointDefinition, bytes: &[u8]) -> Option<String> {
     };
     let name = bytes.get(start..)?.split(|byte| *byte == 0).next()?;
     Some(String::from_utf8_lossy(name).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(signals_of_timers: (u64, u64)) -> Counts {
+        let of = |driver: &str, event: &str, interrupt| (driver.to_owned(), format!("dma_fence_{event}"), interrupt);
+        let (as_threads, as_interrupts) = signals_of_timers;
+        Counts::from([
+            (of("vgem", "init", false), FENCES),
+            (of("vgem", "signaled", false), FENCES),
+            (of("syscollect_test", "init", false), 37),
+            (of("syscollect_test", "signaled", false), 1 + as_threads),
+            (of("syscollect_test", "signaled", true), as_interrupts),
+        ])
+    }
+
+    #[test]
+    fn an_interrupt_that_is_told_of_a_thread_is_a_failure_and_so_are_many_that_are_missing() {
+        assert!(judge(&counts((0, 36)), 1).is_ok());
+        assert!(judge(&counts((1, 35)), 1).is_err());
+        assert!(judge(&counts((36, 0)), 1).is_err());
+        assert!(judge(&counts((0, 20)), 1).is_err());
+    }
 }
