@@ -87,7 +87,9 @@ pub(crate) fn losses(context: &Context) -> Result<String> {
     let tasks = || fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
     until("the load to see the recorder", || (tasks() > 1 || ended()).then_some(()))?;
     // It stands still for as long as the load needs to fill its rings.
-    let (still, going) = if context.is_emulated() { (3_000, 200) } else { (3, 2) };
+    let (still, going) = if context.is_emulated() { (2_500, 700) } else { (3, 2) };
+    // The rings are its own from here on.
+    std::thread::sleep(Duration::from_millis(going));
     while !ended() {
         for (what, pause) in [(libc::SIGSTOP, still), (libc::SIGCONT, going)] {
             signal(recorder.id(), what);
