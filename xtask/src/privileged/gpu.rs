@@ -17,9 +17,11 @@ use crate::report::Outcome;
 const FENCES: u64 = 100;
 /// The driver's name of fences of the test module.
 const MODULE_FENCES: &str = "syscollect_test";
-/// The errors of the job that the test module's scheduler gives up, and of the one that is refused.
+/// The errors of the job that the test module's scheduler gives up, of the one that is refused, and of the one that is
+/// never run.
 const TIMED_OUT: &str = "ETIME (-62)";
 const REFUSED: &str = "EIO (-5)";
+const KILLED: &str = "ESRCH (-3)";
 
 /// Fences of vgem, made and signaled by system calls: each a job, each wait a slice.
 pub(crate) fn fences(context: &Context) -> Result<Outcome> {
@@ -97,7 +99,7 @@ fn blanks(seen: &Seen, truth: &[Told]) -> Result<(u64, String)> {
 }
 
 /// Jobs of the DRM scheduler, driven by a module of these tests: all of them, what they wait for, who waits for
-/// them, the one given up and the one refused.
+/// them, and those given up, refused and never run.
 pub(crate) fn scheduler(context: &Context) -> Result<Outcome> {
     let programs = context.syscollect.parent().context("a program without a folder")?;
     let module = programs.join("syscollect_scheduler.ko");
@@ -116,14 +118,14 @@ pub(crate) fn scheduler(context: &Context) -> Result<Outcome> {
     };
     let seen = Seen::of(&capture)?;
     let (queued, run, waits, timeouts) = (truth("queued")?, truth("run")?, truth("waits")?, truth("timeouts")?);
-    let (dependencies, refused) = (truth("dependencies")?, truth("refused")?);
+    let (dependencies, refused, killed) = (truth("dependencies")?, truth("refused")?, truth("killed")?);
     let mut jobs = seen.sum(|name| name.ends_with("test_ring") && !name.starts_with(MODULE_FENCES));
     // Before 6.1 queues have no names.
     let has_name = jobs.all() > 0;
     if !has_name {
         jobs = seen.jobs("gpu_scheduler");
     }
-    ensure!(queued == FENCES + 2 && jobs.all() == queued, "{} jobs, not {queued}: {seen:?}", jobs.all());
+    ensure!(queued == FENCES + 3 && jobs.all() == queued, "{} jobs, not {queued}: {seen:?}", jobs.all());
     ensure!(jobs.threads == queued, "jobs of an unknown thread: {seen:?}");
     let told = jobs.dependencies;
     ensure!(dependencies > 0 && told == dependencies, "{told} dependencies, not {dependencies}: {seen:?}");
@@ -132,7 +134,8 @@ pub(crate) fn scheduler(context: &Context) -> Result<Outcome> {
     let failed = if tells_failures { [timeouts, refused] } else { [0; 2] };
     ensure!(timeouts > 0 && jobs.timed_out == failed[0], "{} jobs timed out, not {timeouts}: {seen:?}", jobs.timed_out);
     ensure!(refused > 0 && jobs.refused == failed[1], "{} jobs were refused, not {refused}: {seen:?}", jobs.refused);
-    ensure!(jobs.others == failed.iter().sum::<u64>(), "jobs of an unknown end: {seen:?}");
+    ensure!(killed > 0 && jobs.killed == killed, "{} jobs were never run, not {killed}: {seen:?}", jobs.killed);
+    ensure!(jobs.others == killed + failed.iter().sum::<u64>(), "jobs of an unknown end: {seen:?}");
     // A fence of the driver on a ring that has a name is its job's.
     let fences = seen.jobs(&format!("{MODULE_FENCES} test_ring"));
     let [own, alone, lost] = if has_name { [run, 0, 0] } else { [0, run, timeouts] };
@@ -144,7 +147,7 @@ pub(crate) fn scheduler(context: &Context) -> Result<Outcome> {
     let shown = if tells_failures { "" } else { ", which only fences show: the kernel does not describe modules" };
     Ok(Outcome::Passed(format!(
         "{queued} of {queued} jobs, {run} of {run} of their fences, {waits} of {waits} waits, {dependencies} of \
-         {dependencies} dependencies, {timeouts} timed out, {refused} refused{shown}"
+         {dependencies} dependencies, {timeouts} timed out, {refused} refused{shown}, {killed} never run"
     )))
 }
 
@@ -244,6 +247,8 @@ struct Jobs {
     timed_out: u64,
     /// Those of the others that failed with [`REFUSED`].
     refused: u64,
+    /// Those of the others that failed with [`KILLED`].
+    killed: u64,
     /// Fences that they waited for.
     dependencies: u64,
     /// Those that have a fence on the GPU.
@@ -283,6 +288,7 @@ impl Seen {
             threads: sum.threads + jobs.threads,
             timed_out: sum.timed_out + jobs.timed_out,
             refused: sum.refused + jobs.refused,
+            killed: sum.killed + jobs.killed,
             dependencies: sum.dependencies + jobs.dependencies,
             own_fences: sum.own_fences + jobs.own_fences,
         })
@@ -317,6 +323,7 @@ impl Exporter for Seen {
                 };
                 jobs.timed_out += failed_with(TIMED_OUT);
                 jobs.refused += failed_with(REFUSED);
+                jobs.killed += failed_with(KILLED);
             }
             Event::SliceBegin(track, slice) => match tables.strings.get(slice.name) {
                 "waits for a fence" => self.waits += 1,

@@ -2,13 +2,15 @@
 /*
  * A GPU that does nothing, for tests: jobs through the DRM scheduler, each
  * done by a timer a tick later, every tenth waited for, every tenth with two
- * fences that it waits for, one that is refused when it is to run, and one that
- * never ends by itself, so that the scheduler gives it up.
+ * fences that it waits for, one that is refused when it is to run, one that
+ * never ends by itself, so that the scheduler gives it up, and one that still
+ * waits when the queue is closed, so that it is never run.
  *
  * All is done while the module is loaded, by whoever loads it; what was done
  * can be read from its parameters afterwards.
  */
 #include <drm/gpu_scheduler.h>
+#include <linux/delay.h>
 #include <linux/dma-fence.h>
 #include <linux/module.h>
 #include <linux/platform_device.h>
@@ -22,12 +24,13 @@ static uint jobs = 100;
 module_param(jobs, uint, 0444);
 MODULE_PARM_DESC(jobs, "Jobs that are done");
 
-static uint queued, run, freed, timeouts, refused, waits, dependencies;
+static uint queued, run, freed, timeouts, refused, killed, waits, dependencies;
 module_param(queued, uint, 0444);
 module_param(run, uint, 0444);
 module_param(freed, uint, 0444);
 module_param(timeouts, uint, 0444);
 module_param(refused, uint, 0444);
+module_param(killed, uint, 0444);
 module_param(waits, uint, 0444);
 module_param(dependencies, uint, 0444);
 
@@ -220,14 +223,14 @@ static int init_job(struct drm_sched_job *job)
 #endif
 }
 
-/* Makes a job wait for fences that signal themselves. */
-static int wait_for_gates(struct test_job *job)
+/* Makes a job wait for some fences that signal themselves after so many ticks. */
+static int wait_for_gates(struct test_job *job, uint gates, uint ticks)
 {
 	uint i;
 
 	gate_sequence++;
-	for (i = 0; i < GATES; i++) {
-		struct dma_fence *gate = self_signaling(&gate_ops, gate_contexts + i, gate_sequence, 1 + HZ / 50);
+	for (i = 0; i < gates; i++) {
+		struct dma_fence *gate = self_signaling(&gate_ops, gate_contexts + i, gate_sequence, ticks);
 
 		if (!gate)
 			return -ENOMEM;
@@ -242,7 +245,10 @@ static int wait_for_gates(struct test_job *job)
 	return 0;
 }
 
-enum kind { PLAIN, DEPENDS, REFUSED, HANGS };
+enum kind { PLAIN, DEPENDS, REFUSED, HANGS, KILLED };
+
+/* The end of the job that is never run. */
+static struct dma_fence *killed_end;
 
 static int submit(enum kind kind, bool wait)
 {
@@ -259,11 +265,12 @@ static int submit(enum kind kind, bool wait)
 		kfree(job);
 		return error;
 	}
-	if (kind == DEPENDS) {
-		error = wait_for_gates(job);
-		if (error)
-			return error;
-	}
+	if (kind == DEPENDS)
+		error = wait_for_gates(job, GATES, 1 + HZ / 50);
+	if (kind == KILLED)
+		error = wait_for_gates(job, 1, HZ);
+	if (error)
+		return error;
 #if SINCE(5, 16)
 	drm_sched_job_arm(&job->base);
 #endif
@@ -274,12 +281,36 @@ static int submit(enum kind kind, bool wait)
 	drm_sched_entity_push_job(&job->base, &entity);
 #endif
 	queued++;
+	if (kind == KILLED)
+		killed_end = dma_fence_get(finished);
 	if (wait) {
 		waits++;
 		dma_fence_wait(finished, false);
 	}
 	dma_fence_put(finished);
 	return 0;
+}
+
+/* Closes the queue with a job in it, and waits until that and all others are gone. */
+static void close_queue(void)
+{
+	uint tries = 500;
+
+	/* Once the scheduler has seen what the job waits for, nothing else waits for that. */
+	while (killed_end && !READ_ONCE(entity.dependency) && tries--)
+		msleep(1);
+	drm_sched_entity_fini(&entity);
+	if (killed_end) {
+		killed++;
+		waits++;
+		dma_fence_wait(killed_end, false);
+		dma_fence_put(killed_end);
+	}
+	tries = 500;
+	while (READ_ONCE(freed) < queued && tries--)
+		msleep(10);
+	/* What it waited for is signaled, too. */
+	msleep(1200);
 }
 
 static int __init test_init(void)
@@ -305,7 +336,9 @@ static int __init test_init(void)
 		error = submit(REFUSED, true);
 	if (!error)
 		error = submit(HANGS, true);
-	drm_sched_entity_destroy(&entity);
+	if (!error)
+		error = submit(KILLED, false);
+	close_queue();
 finish:
 	drm_sched_fini(&scheduler);
 	/* Fences are freed after their readers are done. */
