@@ -167,7 +167,9 @@ impl Marked {
             match definition? {
                 Definition::Clients(list) => clients.extend(list.into_iter().filter(|client| client.pid == pid)),
                 Definition::Losses(losses) => {
-                    marked.lost = losses.iter().filter(|loss| loss.lane == "zones").map(|loss| loss.count).sum();
+                    // Rings are counted, too, but what lay in one that was not taken is not known.
+                    let of_events = losses.iter().filter(|loss| loss.lane == "zones" && loss.record != "ring");
+                    marked.lost = of_events.map(|loss| loss.count).sum();
                 }
                 _ => {}
             }
