@@ -56,7 +56,11 @@ pub(crate) fn offered_below(root: &Path, wanted: &[Wanted<'_>]) -> io::Result<Of
     for place in PLACES {
         let place = root.join(place);
         match fs::read_dir(&place) {
-            Ok(_) => return Ok(offered_at(&place, wanted)),
+            // Some kernels show the folder to everybody and what is in it to root.
+            Ok(_) => match offered_at(&place, wanted) {
+                (offers, Some(error)) if offers.offers.is_empty() => refused = error,
+                (offers, _) => return Ok(offers),
+            },
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => refused = error,
             Err(_) => {}
         }
@@ -64,26 +68,39 @@ pub(crate) fn offered_below(root: &Path, wanted: &[Wanted<'_>]) -> io::Result<Of
     Err(refused)
 }
 
-fn offered_at(events: &Path, wanted: &[Wanted<'_>]) -> Offers {
-    let mut offers = Offers::default();
+/// What is offered, and with what the kernel refused to tell of something.
+fn offered_at(events: &Path, wanted: &[Wanted<'_>]) -> (Offers, Option<io::Error>) {
+    let (mut offers, mut refused) = (Offers::default(), None);
+    let mut told = |result: io::Result<String>| match result {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            refused = Some(error);
+            None
+        }
+        result => result.ok(),
+    };
     for Wanted { system, event } in wanted {
         let mut names = match event {
             Some(event) => vec![(*event).to_owned()],
-            None => names_in(&events.join(system)),
+            None => {
+                let folder = events.join(system);
+                told(fs::read_dir(&folder).map(|_| String::new()));
+                names_in(&folder)
+            }
         };
         names.sort_unstable();
         for name in names {
             if offers.has(system, &name) {
                 continue;
             }
-            let Ok(text) = fs::read_to_string(events.join(system).join(&name).join("format")) else { continue };
+            let format = events.join(system).join(&name).join("format");
+            let Some(text) = told(fs::read_to_string(format)) else { continue };
             match Format::parse(&text) {
                 Some(format) => offers.offers.push(Offer { system: (*system).to_owned(), name, format }),
                 None => offers.unreadable.push(format!("{system}/{name}")),
             }
         }
     }
-    offers
+    (offers, refused)
 }
 
 /// Folders of a subsystem; none where it is not loaded.
@@ -114,7 +131,8 @@ mod tests {
         let one = |system, event| Wanted { system, event: Some(event) };
         let again = one("dma_fence", "emit");
         let wanted = [all("drm"), all("i915"), all("dma_fence"), one("sched", "missing"), again];
-        let found = offered_at(tracefs.path(), &wanted);
+        let (found, refused) = offered_at(tracefs.path(), &wanted);
+        assert!(refused.is_none(), "what is not there is not refused");
         let names: Vec<_> = found.offers.iter().map(|offer| (offer.name.as_str(), offer.format.id)).collect();
         assert_eq!(names, [("emit", 1), ("signaled", 2)]);
         assert_eq!(found.unreadable, ["drm/vblank"]);
