@@ -102,7 +102,12 @@ pub fn capture() -> Vec<u8> {
     let mut server = Server::new(&mut machine);
     let gpus = Gpus::new(&mut machine);
     marks::define_probes(&mut machine);
-    machine.counters(&[CounterDefinition { counter: 1, name: "load".into(), unit: "jobs".into(), ..Default::default() }]);
+    machine.counters(&[CounterDefinition {
+        counter: 1,
+        name: "load".into(),
+        unit: "jobs".into(),
+        ..Default::default()
+    }]);
     for round in 0..ROUNDS {
         first_cpu(&mut machine, &code, round);
         second_cpu(&mut machine, &code, round);

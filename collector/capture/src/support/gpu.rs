@@ -53,7 +53,8 @@ fn tracefs(offers: Result<&Offers, &io::Error>) -> Capability {
     match offers {
         Ok(_) => Capability::yes(NAME, "the kernel describes its tracepoints, for --gpu"),
         Err(error) if is_forbidden(error) || error.kind() == io::ErrorKind::PermissionDenied => {
-            Capability::no(NAME, format!("{WITHOUT} ({}: /sys/kernel/tracing is root's)", describe(error))).mend(AS_ROOT)
+            Capability::no(NAME, format!("{WITHOUT} ({}: /sys/kernel/tracing is root's)", describe(error)))
+                .mend(AS_ROOT)
         }
         Err(_) => Capability::no(NAME, format!("{WITHOUT}: tracefs is not mounted"))
             .mend("sudo mount -t tracefs tracefs /sys/kernel/tracing"),
