@@ -33,7 +33,8 @@ pub(crate) fn ping_pong(context: &Context) -> Result<String> {
         context.record(&capture, &["--stacks", "none", "--freq", "0"], &["ping-pong", &times.to_string(), "0"])?;
     let recorded = Recorded::read(&capture)?;
     let switches = compare(&recorded, &lines)?;
-    ensure!(switches >= 2 * times, "only {switches} switches");
+    // Who is preempted between writing and reading finds the answer there, and need not wait.
+    ensure!(switches * 100 >= 2 * times * 99, "only {switches} switches in {times} times there and back");
     let info = context.info(&capture)?;
     ensure!(number(&info, "lost")? == 0, "lost: {}", info["losses"]);
     let bytes = fs::metadata(&capture)?.len() as f64 / number(&info, "events")? as f64;
