@@ -167,6 +167,19 @@ fn a_marked_program_without_shared_memory_tells_the_same_by_hits() {
 }
 
 #[test]
+fn a_zone_whose_texts_could_not_be_read_is_shown_without_its_name() {
+    let roles = [ProbeRole::ClientZoneBegin, ProbeRole::ClientZoneEnd];
+    let definitions = (1..).zip(roles).map(|(number, role)| probe(number, role, 0, "", Vec::new())).collect();
+    let mut machine = machine(definitions);
+    let hit = Hit { tid: 101, pid: 100, ..Hit::default() };
+    machine.hit(0, 1, &Hit { probe: 1, arguments: &[1, 2, 3, 17, 0], ..hit });
+    machine.hit(0, 3, &Hit { probe: 2, arguments: &[0], ..hit });
+    let (lines, played) = golden::text(&mut golden::open(machine.finish()));
+    assert_eq!((played.events_by_type["zone"], played.unmatched_ends), (1, 0), "{lines}");
+    assert!(lines.contains("(unreadable)"), "{lines}");
+}
+
+#[test]
 fn a_present_begins_a_frame_once_even_if_one_library_has_another_do_it() {
     let present = |number: u32, name: &str| {
         let frames = |frames: &str, mut probe: ProbeDefinition| {

@@ -42,7 +42,12 @@ impl<E: Exporter> Player<'_, E> {
     }
 
     fn client_begin(&mut self, slot: usize, hit: &Hit<'_>) -> Result<bool, E::Error> {
-        let Some(name) = text(hit, 0).and_then(|name| self.new_name(&name)) else { return Ok(false) };
+        let name = match text(hit, 0) {
+            Some(name) => self.new_name(&name),
+            // The kernel could not read it at that moment; when the zone was is known all the same.
+            None => hit.word(0).map(|_| self.marks.words.unreadable),
+        };
+        let Some(name) = name else { return Ok(false) };
         let location = self.client_location(hit);
         let color = hit.word(4).and_then(|color| color_of(color as u32));
         let thread = &mut self.marks.threads[slot];
