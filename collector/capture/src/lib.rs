@@ -10,24 +10,14 @@
 //! bytes on their way from lane to file. No format besides the capture's.
 //!
 //! ```no_run
-//! use std::{fs::File, thread, time::{Duration, Instant}};
+//! use std::{fs::File, thread, time::Duration};
 //! use syscollect_capture::{RecordOptions, Recording, Stacks};
-//! use syscollect_store::BufferMode;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let options = RecordOptions {
-//!     pids: Vec::new(),
 //!     sample_rate_hz: 999,
 //!     stacks: Stacks { samples: true, offcpu: true, wakers: false },
-//!     buffer_bytes: 64 << 20,
-//!     mode: BufferMode::Discard,
-//!     cross_check_every: 0,
-//!     probes: Vec::new(),
-//!     gpu: false,
-//!     tracepoints: Vec::new(),
-//!     launch: None,
-//!     program_start: Instant::now(),
-//!     command_line: Vec::new(),
+//!     ..RecordOptions::default()
 //! };
 //! let recording = Recording::start(options, File::create("machine.syscap")?)?;
 //! thread::sleep(Duration::from_secs(1));

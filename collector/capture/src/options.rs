@@ -38,6 +38,26 @@ pub struct RecordOptions {
     pub command_line: Vec<String>,
 }
 
+impl Default for RecordOptions {
+    /// The whole machine, without samples, stacks and probes, through a buffer of 64 MiB; the program starts now.
+    fn default() -> Self {
+        Self {
+            pids: Vec::new(),
+            sample_rate_hz: 0,
+            stacks: Stacks::default(),
+            buffer_bytes: 64 << 20,
+            mode: BufferMode::Discard,
+            cross_check_every: 0,
+            probes: Vec::new(),
+            gpu: false,
+            tracepoints: Vec::new(),
+            launch: None,
+            program_start: Instant::now(),
+            command_line: Vec::new(),
+        }
+    }
+}
+
 /// A tracepoint of the kernel, or all of a subsystem: `sched:sched_wakeup`, `dma_fence`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tracepoints {

@@ -2,9 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 use std::path::Path;
-use std::time::Instant;
 
-use syscollect_capture::{RecordOptions, Recorded, Recording, Stacks};
+use syscollect_capture::{RecordOptions, Recorded, Recording};
 use syscollect_model::{LossCause, Ticks};
 use syscollect_records::{RecordKind, SchedRecord, Stamp};
 use syscollect_store::{BufferMode, CaptureReader, Chunk, ChunkHeader, Lane, LaneKind};
@@ -36,20 +35,7 @@ fn chunk(sequence: u64) -> Chunk {
 }
 
 fn record(chunks: Vec<Chunk>, path: &Path, mode: BufferMode, buffer_bytes: usize) -> Recorded {
-    let options = RecordOptions {
-        pids: Vec::new(),
-        sample_rate_hz: 0,
-        stacks: Stacks::default(),
-        buffer_bytes,
-        mode,
-        cross_check_every: 0,
-        probes: Vec::new(),
-        gpu: false,
-        tracepoints: Vec::new(),
-        launch: None,
-        program_start: Instant::now(),
-        command_line: Vec::new(),
-    };
+    let options = RecordOptions { buffer_bytes, mode, ..RecordOptions::default() };
     let out = std::fs::File::create(path).unwrap();
     Recording::replay(options, chunks, out).unwrap().stop("end of the replay").unwrap()
 }

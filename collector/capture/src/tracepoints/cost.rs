@@ -3,10 +3,9 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::time::Instant;
 
 use syscollect_model::{ClockSource, Ticks};
-use syscollect_store::{BufferMode, LaneKind};
+use syscollect_store::LaneKind;
 
 use super::lanes::LaneRecords;
 use super::object::{Attached, KIND, Settings, attach};
@@ -17,7 +16,7 @@ use crate::bpf_calls;
 use crate::ebpf::EbpfSource;
 use crate::error::CaptureError;
 use crate::host::Host;
-use crate::options::{RecordOptions, Stacks, Tracepoints};
+use crate::options::{RecordOptions, Tracepoints};
 use crate::ring_buffers::{RingLane, bytes_of_each};
 
 /// `r0 = 0; exit`.
@@ -56,7 +55,7 @@ impl TracepointCost {
         let offers = offered(&[Wanted::from(tracepoint)])
             .map_err(|error| CaptureError::system("cannot read the descriptions of tracepoints", error))?;
         let offer = offers.offers.into_iter().next().ok_or_else(absent)?;
-        let clocks = EbpfSource::load(&options(), &host)?;
+        let clocks = EbpfSource::load(&RecordOptions::default(), &host)?;
         let possible_cpus = host.possible_cpus();
         let lane_bytes = bytes_of_each(LANE_BYTES, possible_cpus) as u64;
         let tsc = clocks.clock_source == ClockSource::Tsc;
@@ -95,23 +94,5 @@ impl TracepointCost {
     fn recorded(&mut self) -> u64 {
         self.lanes.iter_mut().for_each(|lane| lane.drain(Ticks(0), true, &mut |_| (), &mut |_| ()));
         self.lanes.iter().map(RingLane::records).sum()
-    }
-}
-
-/// Nothing but clocks.
-fn options() -> RecordOptions {
-    RecordOptions {
-        pids: Vec::new(),
-        sample_rate_hz: 0,
-        stacks: Stacks::default(),
-        buffer_bytes: 0,
-        mode: BufferMode::Discard,
-        cross_check_every: 0,
-        probes: Vec::new(),
-        gpu: false,
-        tracepoints: Vec::new(),
-        launch: None,
-        program_start: Instant::now(),
-        command_line: Vec::new(),
     }
 }
