@@ -23,6 +23,7 @@
 pub mod client;
 pub mod etl;
 pub mod golden;
+pub mod gpu;
 mod machine;
 pub mod planted;
 pub mod shown;

@@ -2,42 +2,12 @@
 
 use syscollect_records::{TracepointRecord, task_state};
 use syscollect_store::{Lane, LaneKind};
+use syscollect_tests::gpu::{self, FenceTracepoints, SchedulerTracepoints};
 use syscollect_tests::tracepoint::{FakeField, FakeTracepoint, FakeValue, TEXT};
 use syscollect_tests::{FakeMachine, golden};
 
-/// include/trace/events/dma_fence.h, 5.10 to 7.2.
-const FENCE: &[FakeField<'_>] = &[("driver", TEXT), ("timeline", TEXT), ("context", 4), ("seqno", 4)];
-
-/// The tracepoints of fences.
-struct Fences {
-    init: FakeTracepoint,
-    emit: FakeTracepoint,
-    signaled: FakeTracepoint,
-    destroy: FakeTracepoint,
-    wait_start: FakeTracepoint,
-    wait_end: FakeTracepoint,
-}
-
-impl Fences {
-    fn new(machine: &mut FakeMachine) -> Self {
-        let mut number = 0;
-        let mut one = |name: &str| {
-            number += 1;
-            FakeTracepoint::new(machine, number, ("dma_fence", name), FENCE)
-        };
-        Self {
-            init: one("dma_fence_init"),
-            emit: one("dma_fence_emit"),
-            signaled: one("dma_fence_signaled"),
-            destroy: one("dma_fence_destroy"),
-            wait_start: one("dma_fence_wait_start"),
-            wait_end: one("dma_fence_wait_end"),
-        }
-    }
-}
-
 fn fence<'a>(driver: &'a str, context: u64, sequence: u64) -> [FakeValue<'a>; 4] {
-    [driver.into(), "ring".into(), context.into(), sequence.into()]
+    gpu::fence(driver, "ring", context, sequence)
 }
 
 /// A machine with a program that has two threads.
@@ -53,7 +23,7 @@ fn machine() -> FakeMachine {
 #[test]
 fn fences_are_jobs_of_the_thread_that_made_them_and_those_that_go_wrong_say_so() {
     let mut machine = machine();
-    let fences = Fences::new(&mut machine);
+    let fences = FenceTracepoints::new(&mut machine);
     let at = |us| (0, us);
     // All goes well, and an interrupt ends it.
     fences.init.fire(&mut machine, at(10), 100, &fence("radeon", 5, 1));
@@ -85,7 +55,7 @@ fn fences_are_jobs_of_the_thread_that_made_them_and_those_that_go_wrong_say_so()
 #[test]
 fn a_thread_that_waits_for_a_fence_shows_it_and_who_signaled_it_or_that_nobody_did() {
     let mut machine = machine();
-    let fences = Fences::new(&mut machine);
+    let fences = FenceTracepoints::new(&mut machine);
     fences.init.fire(&mut machine, (0, 10), 100, &fence("radeon", 5, 1));
     fences.wait_start.fire(&mut machine, (1, 20), 200, &fence("radeon", 5, 1));
     fences.signaled.fire(&mut machine, (0, 30), 100, &fence("radeon", 5, 1));
@@ -105,7 +75,7 @@ fn a_thread_that_waits_for_a_fence_shows_it_and_who_signaled_it_or_that_nobody_d
 #[test]
 fn jobs_of_the_scheduler_are_told_once_by_its_older_names() {
     let mut machine = machine();
-    let fences = Fences::new(&mut machine);
+    let fences = FenceTracepoints::new(&mut machine);
     let fields: &[FakeField<'_>] =
         &[("entity", 8), ("fence", 8), ("name", TEXT), ("id", 8), ("job_count", 4), ("hw_job_count", 4)];
     let queue = FakeTracepoint::new(&mut machine, 20, ("gpu_scheduler", "drm_sched_job"), fields);
@@ -132,21 +102,7 @@ fn jobs_of_the_scheduler_are_told_once_by_its_older_names() {
 #[test]
 fn jobs_of_the_scheduler_name_their_fences_and_what_they_wait_for_by_its_newer_names() {
     let mut machine = machine();
-    let fields: &[FakeField<'_>] = &[
-        ("name", TEXT),
-        ("job_count", 4),
-        ("hw_job_count", 4),
-        ("dev", TEXT),
-        ("fence_context", 8),
-        ("fence_seqno", 8),
-        ("client_id", 8),
-    ];
-    let of_fence: &[FakeField<'_>] = &[("fence_context", 8), ("fence_seqno", 8)];
-    let of_two: &[FakeField<'_>] = &[("fence_context", 8), ("fence_seqno", 8), ("ctx", 8), ("seqno", 8)];
-    let queue = FakeTracepoint::new(&mut machine, 1, ("gpu_scheduler", "drm_sched_job_queue"), fields);
-    let run = FakeTracepoint::new(&mut machine, 2, ("gpu_scheduler", "drm_sched_job_run"), fields);
-    let done = FakeTracepoint::new(&mut machine, 3, ("gpu_scheduler", "drm_sched_job_done"), of_fence);
-    let needs = FakeTracepoint::new(&mut machine, 4, ("gpu_scheduler", "drm_sched_job_add_dep"), of_two);
+    let SchedulerTracepoints { queue, run, done, needs } = SchedulerTracepoints::new(&mut machine);
     let job = |number: u64| -> [FakeValue<'_>; 7] {
         let (context, client) = (0x1_0000_0007_u64, 42_u64);
         ["gfx".into(), 2.into(), 1.into(), "0000:03:00.0".into(), context.into(), number.into(), client.into()]
@@ -222,7 +178,7 @@ fn commands_without_numbers_are_answered_in_the_order_in_which_they_were_queued(
 #[test]
 fn what_was_lost_leaves_jobs_that_say_so_and_no_other() {
     let mut machine = machine();
-    let fences = Fences::new(&mut machine);
+    let fences = FenceTracepoints::new(&mut machine);
     let lane = Lane { kind: LaneKind::Tracepoint, cpu: 0 };
     fences.init.fire(&mut machine, (0, 10), 100, &fence("radeon", 5, 1));
     machine.end_chunk(lane);

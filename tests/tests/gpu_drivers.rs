@@ -4,6 +4,7 @@
 //! these drivers' hardware was at hand.
 
 use syscollect_records::{GpuFailureRecord, gpu_failure, task_state};
+use syscollect_tests::gpu::{FENCE, JOB, JOB_DONE, fence};
 use syscollect_tests::tracepoint::{FakeField, FakeTracepoint, FakeValue, TEXT};
 use syscollect_tests::{FakeMachine, golden};
 
@@ -23,8 +24,7 @@ impl Fences {
         let mut number = 0;
         let mut one = |name: &str| {
             number += 1;
-            let fields = [("driver", TEXT), ("timeline", TEXT), ("context", 4), ("seqno", 4)];
-            FakeTracepoint::new(machine, number, ("dma_fence", name), &fields)
+            FakeTracepoint::new(machine, number, ("dma_fence", name), FENCE)
         };
         Self {
             init: one("dma_fence_init"),
@@ -33,10 +33,6 @@ impl Fences {
             wait_end: one("dma_fence_wait_end"),
         }
     }
-}
-
-fn fence<'a>(driver: &'a str, timeline: &'a str, context: u64, sequence: u64) -> [FakeValue<'a>; 4] {
-    [driver.into(), timeline.into(), context.into(), sequence.into()]
 }
 
 /// A program that draws, and a worker of the kernel.
@@ -58,20 +54,10 @@ struct Scheduler {
 
 impl Scheduler {
     fn new(machine: &mut FakeMachine) -> Self {
-        let fields: &[FakeField<'_>] = &[
-            ("name", TEXT),
-            ("job_count", 4),
-            ("hw_job_count", 4),
-            ("dev", TEXT),
-            ("fence_context", 8),
-            ("fence_seqno", 8),
-            ("client_id", 8),
-        ];
-        let of_fence: &[FakeField<'_>] = &[("fence_context", 8), ("fence_seqno", 8)];
         Self {
-            queue: FakeTracepoint::new(machine, 20, ("gpu_scheduler", "drm_sched_job_queue"), fields),
-            run: FakeTracepoint::new(machine, 21, ("gpu_scheduler", "drm_sched_job_run"), fields),
-            done: FakeTracepoint::new(machine, 22, ("gpu_scheduler", "drm_sched_job_done"), of_fence),
+            queue: FakeTracepoint::new(machine, 20, ("gpu_scheduler", "drm_sched_job_queue"), JOB),
+            run: FakeTracepoint::new(machine, 21, ("gpu_scheduler", "drm_sched_job_run"), JOB),
+            done: FakeTracepoint::new(machine, 22, ("gpu_scheduler", "drm_sched_job_done"), JOB_DONE),
         }
     }
 }

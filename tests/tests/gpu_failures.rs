@@ -3,6 +3,7 @@
 
 use syscollect_records::{GpuFailureRecord, Stamp, gpu_failure, task_state};
 use syscollect_store::{Lane, LaneKind};
+use syscollect_tests::gpu::{self, FENCE};
 use syscollect_tests::tracepoint::{FakeField, FakeTracepoint, FakeValue, TEXT};
 use syscollect_tests::{FakeMachine, golden};
 
@@ -19,16 +20,15 @@ struct Fences {
 
 impl Fences {
     fn new(machine: &mut FakeMachine) -> Self {
-        let fields: &[FakeField<'_>] = &[("driver", TEXT), ("timeline", TEXT), ("context", 4), ("seqno", 4)];
         Self {
-            init: FakeTracepoint::new(machine, 1, ("dma_fence", "dma_fence_init"), fields),
-            signaled: FakeTracepoint::new(machine, 2, ("dma_fence", "dma_fence_signaled"), fields),
+            init: FakeTracepoint::new(machine, 1, ("dma_fence", "dma_fence_init"), FENCE),
+            signaled: FakeTracepoint::new(machine, 2, ("dma_fence", "dma_fence_signaled"), FENCE),
         }
     }
 }
 
 fn fence<'a>(driver: &'a str, context: u64, sequence: u64) -> [FakeValue<'a>; 4] {
-    [driver.into(), "ring".into(), context.into(), sequence.into()]
+    gpu::fence(driver, "ring", context, sequence)
 }
 
 /// A machine with a program, and a thread that is interrupted.

@@ -8,7 +8,8 @@
 
 use super::{BUILD, IDLE, ROUNDS, SERVER, begin};
 use crate::FakeMachine;
-use crate::tracepoint::{FakeField, FakeTracepoint, FakeValue, TEXT};
+use crate::gpu::{FenceTracepoints, SchedulerTracepoints, fence};
+use crate::tracepoint::{FakeTracepoint, FakeValue};
 use syscollect_records::{GpuFailureRecord, gpu_failure};
 
 /// What the GPUs show; times are nanoseconds.
@@ -52,36 +53,11 @@ pub(super) const PLAN: [(&str, u64); 21] = [
 const GFX: u64 = 7;
 /// That of the fences of a driver without it.
 const RADEON: u64 = 5;
-const FENCE: &[FakeField<'_>] = &[("driver", TEXT), ("timeline", TEXT), ("context", 4), ("seqno", 4)];
-const JOB: &[FakeField<'_>] = &[
-    ("name", TEXT),
-    ("job_count", 4),
-    ("hw_job_count", 4),
-    ("dev", TEXT),
-    ("fence_context", 8),
-    ("fence_seqno", 8),
-    ("client_id", 8),
-];
-const JOB_DONE: &[FakeField<'_>] = &[("fence_context", 8), ("fence_seqno", 8)];
-const JOB_NEEDS: &[FakeField<'_>] = &[("fence_context", 8), ("fence_seqno", 8), ("ctx", 8), ("seqno", 8)];
-
 /// The tracepoints.
 pub(super) struct Gpus {
-    init: FakeTracepoint,
-    emit: FakeTracepoint,
-    signaled: FakeTracepoint,
-    destroy: FakeTracepoint,
-    wait_start: FakeTracepoint,
-    wait_end: FakeTracepoint,
-    queue: FakeTracepoint,
-    run: FakeTracepoint,
-    done: FakeTracepoint,
-    needs: FakeTracepoint,
+    fences: FenceTracepoints,
+    jobs: SchedulerTracepoints,
     vblank: FakeTracepoint,
-}
-
-fn fence<'a>(driver: &'a str, timeline: &'a str, context: u64, sequence: u64) -> [FakeValue<'a>; 4] {
-    [driver.into(), timeline.into(), context.into(), sequence.into()]
 }
 
 /// The scheduler's own fence of a job.
@@ -109,23 +85,10 @@ fn failure(context: u64, sequence: u64, told_by: u16, tid: u32) -> GpuFailureRec
 
 impl Gpus {
     pub(super) fn new(machine: &mut FakeMachine) -> Self {
-        let mut number = 0;
-        let mut one = |system, name, fields| {
-            number += 1;
-            FakeTracepoint::new(machine, number, (system, name), fields)
-        };
         Self {
-            init: one("dma_fence", "dma_fence_init", FENCE),
-            emit: one("dma_fence", "dma_fence_emit", FENCE),
-            signaled: one("dma_fence", "dma_fence_signaled", FENCE),
-            destroy: one("dma_fence", "dma_fence_destroy", FENCE),
-            wait_start: one("dma_fence", "dma_fence_wait_start", FENCE),
-            wait_end: one("dma_fence", "dma_fence_wait_end", FENCE),
-            queue: one("gpu_scheduler", "drm_sched_job_queue", JOB),
-            run: one("gpu_scheduler", "drm_sched_job_run", JOB),
-            done: one("gpu_scheduler", "drm_sched_job_done", JOB_DONE),
-            needs: one("gpu_scheduler", "drm_sched_job_add_dep", JOB_NEEDS),
-            vblank: one("drm", "drm_vblank_event", &[("crtc", 4), ("seq", 4)]),
+            fences: FenceTracepoints::new(machine),
+            jobs: SchedulerTracepoints::new(machine),
+            vblank: FakeTracepoint::new(machine, 30, ("drm", "drm_vblank_event"), &[("crtc", 4), ("seq", 4)]),
         }
     }
 
@@ -135,7 +98,7 @@ impl Gpus {
         if round.is_multiple_of(2) {
             self.scheduled(m, us, (2 * round, 2 * round + 1), round % 10);
         } else {
-            self.wait_end.fire(m, (0, us + 305), SERVER[0], &finished(2 * round - 1));
+            self.fences.wait_end.fire(m, (0, us + 305), SERVER[0], &finished(2 * round - 1));
         }
         match round % 10 {
             0 => self.emitted(m, us, (2 * round, 2 * round + 1)),
@@ -145,8 +108,8 @@ impl Gpus {
         match round {
             5..=7 | 9 => self.gone_wrong(m, us, round),
             _ if round == ROUNDS - 1 => {
-                self.queue.fire(m, (0, us + 320), SERVER[0], &job(9_999));
-                self.run.fire(m, (1, us + 330), BUILD[0], &job(9_999));
+                self.jobs.queue.fire(m, (0, us + 320), SERVER[0], &job(9_999));
+                self.jobs.run.fire(m, (1, us + 330), BUILD[0], &job(9_999));
             }
             _ => {}
         }
@@ -157,41 +120,41 @@ impl Gpus {
     fn scheduled(&self, m: &mut FakeMachine, us: u64, (first, second): (u64, u64), digit: u64) {
         let (context, two) = (FakeValue::Number(GFX), [first, second]);
         for (at, number) in [230, 240].into_iter().zip(two) {
-            self.queue.fire(m, (0, us + at), SERVER[1], &job(number));
+            self.jobs.queue.fire(m, (0, us + at), SERVER[1], &job(number));
         }
-        self.needs.fire(m, (0, us + 241), SERVER[1], &[context, second.into(), context, first.into()]);
+        self.jobs.needs.fire(m, (0, us + 241), SERVER[1], &[context, second.into(), context, first.into()]);
         for (at, number) in [245, 250].into_iter().zip(two) {
-            self.run.fire(m, (1, us + at), BUILD[0], &job(number));
+            self.jobs.run.fire(m, (1, us + at), BUILD[0], &job(number));
         }
-        self.wait_start.fire(m, (0, us + 395), SERVER[0], &finished(second));
+        self.fences.wait_start.fire(m, (0, us + 395), SERVER[0], &finished(second));
         let failed = |told_by| failure(GFX, second, told_by, BUILD[0]);
         for (at, number) in [345, 445].into_iter().zip(two) {
             if (digit, number) == (8, second) {
                 m.gpu_failure(1, us + at, failed(gpu_failure::SCHEDULER));
             }
-            self.done.interrupt(m, (1, us + at), BUILD[0], &[context, number.into()]);
+            self.jobs.done.interrupt(m, (1, us + at), BUILD[0], &[context, number.into()]);
         }
         match digit {
-            4 => return self.signaled.fire(m, (1, us + 510), BUILD[1], &finished(second)),
+            4 => return self.fences.signaled.fire(m, (1, us + 510), BUILD[1], &finished(second)),
             8 => m.gpu_failure(1, us + 446, failed(gpu_failure::FENCE)),
             _ => {}
         }
-        self.signaled.interrupt(m, (1, us + 446), BUILD[0], &finished(second));
+        self.fences.signaled.interrupt(m, (1, us + 446), BUILD[0], &finished(second));
     }
 
     fn emitted(&self, m: &mut FakeMachine, us: u64, (first, second): (u64, u64)) {
         for (later, number) in [(0, first), (1, second)] {
-            self.init.fire(m, (1, us + 510 + later), BUILD[1], &radeon(number));
-            self.emit.fire(m, (1, us + 515 + later), BUILD[1], &radeon(number));
-            self.signaled.interrupt(m, (0, us + 580 + 10 * later), IDLE, &radeon(number));
+            self.fences.init.fire(m, (1, us + 510 + later), BUILD[1], &radeon(number));
+            self.fences.emit.fire(m, (1, us + 515 + later), BUILD[1], &radeon(number));
+            self.fences.signaled.interrupt(m, (0, us + 580 + 10 * later), IDLE, &radeon(number));
         }
     }
 
     /// Nobody knows when the GPU began with them.
     fn not_emitted(&self, m: &mut FakeMachine, us: u64, (first, second): (u64, u64)) {
         for (later, number) in [(0, first), (10, second)] {
-            self.init.fire(m, (1, us + 510 + later), BUILD[1], &vgem(number));
-            self.signaled.fire(m, (1, us + 560 + later), BUILD[1], &vgem(number));
+            self.fences.init.fire(m, (1, us + 510 + later), BUILD[1], &vgem(number));
+            self.fences.signaled.fire(m, (1, us + 560 + later), BUILD[1], &vgem(number));
         }
     }
 
@@ -199,28 +162,28 @@ impl Gpus {
         match round {
             // It is used again before its end.
             5 => {
-                self.init.fire(m, (1, us + 510), BUILD[1], &radeon(1_000));
-                self.init.fire(m, (1, us + 520), BUILD[1], &radeon(1_000));
-                self.emit.fire(m, (1, us + 522), BUILD[1], &radeon(1_000));
-                self.signaled.interrupt(m, (0, us + 530), IDLE, &radeon(1_000));
+                self.fences.init.fire(m, (1, us + 510), BUILD[1], &radeon(1_000));
+                self.fences.init.fire(m, (1, us + 520), BUILD[1], &radeon(1_000));
+                self.fences.emit.fire(m, (1, us + 522), BUILD[1], &radeon(1_000));
+                self.fences.signaled.interrupt(m, (0, us + 530), IDLE, &radeon(1_000));
             }
             // Its end comes first.
             6 => {
-                self.signaled.interrupt(m, (0, us + 530), IDLE, &radeon(2_000));
-                self.emit.fire(m, (1, us + 531), BUILD[1], &radeon(2_000));
+                self.fences.signaled.interrupt(m, (0, us + 530), IDLE, &radeon(2_000));
+                self.fences.emit.fire(m, (1, us + 531), BUILD[1], &radeon(2_000));
             }
             // Nobody ever signals it, and it is gone.
             7 => {
-                self.init.fire(m, (1, us + 510), BUILD[1], &radeon(3_000));
-                self.emit.fire(m, (1, us + 512), BUILD[1], &radeon(3_000));
-                self.destroy.fire(m, (1, us + 540), BUILD[1], &radeon(3_000));
+                self.fences.init.fire(m, (1, us + 510), BUILD[1], &radeon(3_000));
+                self.fences.emit.fire(m, (1, us + 512), BUILD[1], &radeon(3_000));
+                self.fences.destroy.fire(m, (1, us + 540), BUILD[1], &radeon(3_000));
             }
             // It ends with an error.
             _ => {
-                self.init.fire(m, (1, us + 510), BUILD[1], &radeon(4_000));
-                self.emit.fire(m, (1, us + 512), BUILD[1], &radeon(4_000));
+                self.fences.init.fire(m, (1, us + 510), BUILD[1], &radeon(4_000));
+                self.fences.emit.fire(m, (1, us + 512), BUILD[1], &radeon(4_000));
                 m.gpu_failure(0, us + 540, failure(RADEON, 4_000, gpu_failure::FENCE, IDLE));
-                self.signaled.interrupt(m, (0, us + 540), IDLE, &radeon(4_000));
+                self.fences.signaled.interrupt(m, (0, us + 540), IDLE, &radeon(4_000));
             }
         }
     }
