@@ -11,7 +11,7 @@ use crate::protocol::{
     ARENA_BYTES, ARENA_MAGIC, ARENA_NAME, ArenaHeader, LOG_OFFSET, MAX_RINGS, RING_STRIDE, RINGS_OFFSET, RingHeader,
     RingState, VERSION,
 };
-use crate::{clock, memory};
+use crate::{clock, memory, unread};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -161,24 +161,34 @@ impl Arena {
     /// Takes a ring for the calling thread.
     pub(crate) fn claim_ring(&self) -> Option<Ring<'_>> {
         let header = self.header()?;
-        let used = (header.rings.load(Ordering::Acquire) as usize).min(MAX_RINGS);
-        self.claim_free(used).or_else(|| self.claim_abandoned(used)).or_else(|| self.claim_new(header))
+        if let Some(ring) = self.claim_free(header) {
+            return Some(ring);
+        }
+        if self.has_reader() {
+            return self.claim_new(header);
+        }
+        let now = clock::monotonic();
+        let old = self.claim_unread(header, |ended| ended.saturating_add(unread::PATIENCE_NS) <= now);
+        old.or_else(|| self.claim_new(header)).or_else(|| self.claim_unread(header, |_| true))
     }
 
-    fn claim_free(&self, used: usize) -> Option<Ring<'_>> {
+    fn claim_free(&self, header: &ArenaHeader) -> Option<Ring<'_>> {
+        let used = (header.rings.load(Ordering::Acquire) as usize).min(MAX_RINGS);
         (0..used).find_map(|number| self.claim(number, RingState::Free))
     }
 
-    /// Rings of ended threads that no reader will empty: the next thread may have them.
-    fn claim_abandoned(&self, used: usize) -> Option<Ring<'_>> {
-        if self.has_reader() {
-            return None;
-        }
+    /// Rings of threads that ended at a time of which `is_over` holds, if no reader will empty them.
+    fn claim_unread(&self, header: &ArenaHeader, is_over: impl Fn(u64) -> bool) -> Option<Ring<'_>> {
+        let used = (header.rings.load(Ordering::Acquire) as usize).min(MAX_RINGS);
         (0..used).find_map(|number| {
+            let ring = self.ring_header(number)?;
+            let ended = ring.state.load(Ordering::Acquire) == RingState::Ended as u32;
+            if !ended || !is_over(ring.ended.load(Ordering::Relaxed)) {
+                return None;
+            }
             let ring = self.claim(number, RingState::Ended)?;
-            let header = ring.header;
-            // What the last thread left is nobody's. A reader that came just now at worst stores the same.
-            header.tail.store(header.head.load(Ordering::Relaxed), Ordering::Release);
+            // SAFETY: the ring is this thread's, and lies within the mapping.
+            unsafe { unread::give_up(header, &ring) };
             Some(ring)
         })
     }
@@ -202,9 +212,7 @@ impl Arena {
 
     /// Takes that ring if it is in that state.
     fn claim(&self, number: usize, state: RingState) -> Option<Ring<'_>> {
-        let base = self.ring_base(number)?;
-        // SAFETY: within the mapping, which begins on a page; the header is all atomics.
-        let header = unsafe { base.cast::<RingHeader>().as_ref() };
+        let (base, header) = (self.ring_base(number)?, self.ring_header(number)?);
         if header.state.load(Ordering::Relaxed) != state as u32 {
             return None;
         }
@@ -214,6 +222,11 @@ impl Arena {
         header.tid.store(unsafe { libc::gettid() } as u32, Ordering::Relaxed);
         header.owner.fetch_add(1, Ordering::Release);
         Some(Ring { number: number as u32, base, header })
+    }
+
+    fn ring_header(&self, number: usize) -> Option<&RingHeader> {
+        // SAFETY: within the mapping, which begins on a page; the header is all atomics.
+        self.ring_base(number).map(|base| unsafe { base.cast::<RingHeader>().as_ref() })
     }
 
     fn ring_base(&self, number: usize) -> Option<NonNull<u8>> {

@@ -121,6 +121,8 @@ mod thread;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", feature = "tracing"))]
 pub mod tracing_layer;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod unread;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod zone;
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

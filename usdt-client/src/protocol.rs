@@ -92,6 +92,10 @@ pub struct ArenaHeader {
     pub definitions_lost: AtomicU64,
     /// Events lost by threads without a ring.
     pub events_without_ring: AtomicU64,
+    /// Events of threads that have ended, whose rings other threads took because no collector came to read them.
+    pub events_unread: AtomicU64,
+    /// When the last of those threads ended: CLOCK_MONOTONIC in nanoseconds.
+    pub unread_until: AtomicU64,
 }
 
 /// The first page of a ring. Each side writes cache lines of its own.
@@ -109,10 +113,12 @@ pub struct RingHeader {
     pub head: AtomicU64,
     /// Events lost because the ring was full, or because they came within another event of the thread (a signal
     /// handler's); an event is a stamped item with what belongs to it, or one thing said later of a zone. Written by
-    /// the thread; counts on when another thread takes the ring.
+    /// the thread; counts on when another thread takes the ring after a collector, and from 0 if none came.
     pub lost: AtomicU64,
+    /// When the ring's last thread ended: CLOCK_MONOTONIC in nanoseconds, written before the state.
+    pub ended: AtomicU64,
     /// Pads to a cache line.
-    pub thread_line: [AtomicU64; 6],
+    pub thread_line: [AtomicU64; 5],
     /// Bytes taken away, ever; written by the collector.
     pub tail: AtomicU64,
     /// Pads to a cache line.

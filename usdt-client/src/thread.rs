@@ -359,6 +359,7 @@ unsafe extern "C" fn ended(state: *mut core::ffi::c_void) {
         // SAFETY: it has a ring.
         let ring = unsafe { state.ring() };
         STATE.set(&raw const ENDED.0);
+        ring.header().ended.store(clock::monotonic(), Ordering::Relaxed);
         ring.header().state.store(RingState::Ended as u32, Ordering::Release);
     } else {
         STATE.set(&raw const ENDED.0);

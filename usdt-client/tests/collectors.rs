@@ -4,7 +4,6 @@
 mod common;
 
 use common::{record, ring_of, story, story_of, story_of_all, thread_id};
-use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -146,18 +145,6 @@ fn a_zone_that_is_open_when_the_collector_goes_is_ended_for_the_next_one() {
     testing::raise();
     drop(zone!("next"));
     assert_eq!(story(), ["begin open at 0", "end 0", "begin next at 0", "end 0"]);
-}
-
-#[test]
-fn threads_that_come_and_go_without_a_reader_share_their_rings() {
-    let _alone = alone();
-    record();
-    common::stop_reading();
-    let rings: HashSet<usize> = (0..100).map(|_| ring_of_a_new_thread()).collect();
-    assert!(rings.len() <= 2, "{rings:?}");
-    let reused = rings.into_iter().max().unwrap();
-    let owner = Drain::open().expect("an arena").ring(reused).owner.load(Ordering::Relaxed);
-    assert!(owner >= 50, "each thread is another owner: {owner}");
 }
 
 #[test]

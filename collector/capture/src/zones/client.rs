@@ -34,6 +34,8 @@ pub(super) struct Losses {
     pub(super) ring_full: u64,
     /// Events of threads that had no ring.
     pub(super) without_ring: u64,
+    /// Events of threads whose rings others took before anybody came to read them.
+    pub(super) unread: u64,
     /// Definitions that found the log full.
     pub(super) definitions: u64,
     /// Rings and logs that made no sense.
@@ -49,9 +51,24 @@ impl Losses {
         let sum = |a: u64, b: u64| a.saturating_add(b).min(MOST);
         self.ring_full = sum(self.ring_full, other.ring_full);
         self.without_ring = sum(self.without_ring, other.without_ring);
+        self.unread = sum(self.unread, other.unread);
         self.definitions = sum(self.definitions, other.definitions);
         self.broken = sum(self.broken, other.broken);
         self.nobodys = sum(self.nobodys, other.nobodys);
+    }
+}
+
+/// When the recording began, in either clock.
+#[derive(Clone, Copy)]
+pub(super) struct Start {
+    pub(super) tsc: u64,
+    /// In nanoseconds.
+    pub(super) monotonic: u64,
+}
+
+impl Start {
+    fn ticks(self, clock: ClockSource) -> u64 {
+        if clock == ClockSource::Tsc { self.tsc } else { self.monotonic }
     }
 }
 
@@ -60,16 +77,17 @@ pub(super) struct Client {
     number: u32,
     subject: Subject,
     header: Arc<SharedMemory>,
-    /// The first ticks that belong to the recording.
-    start: u64,
+    start: Start,
     rings: BTreeMap<u32, Ring>,
     log: LogReader,
     log_staged: LogStaged,
     log_broken: bool,
     counters: Option<ApplicationCounters>,
     values: Option<ThreadLane>,
-    /// Events without a ring that an earlier recorder has counted.
-    without_ring_before: u64,
+    /// Whether another recorder has read the arena before.
+    had_reader: bool,
+    /// What an earlier recorder has counted.
+    before: Losses,
     losses: Losses,
     gone: bool,
     /// Items that were taken.
@@ -94,10 +112,8 @@ struct Ring {
 }
 
 impl Client {
-    /// Begins to read an arena that was taken. `start` is when the recording
-    /// began, in the arena's ticks.
-    pub(super) fn new(number: u32, arena: &Arena, subject: Subject, start: u64) -> Self {
-        let without_ring = arena.header.arena().events_without_ring.load(Ordering::Relaxed);
+    /// Begins to read an arena that was taken. `start` is when the recording began.
+    pub(super) fn new(number: u32, arena: &Arena, subject: Subject, start: Start) -> Self {
         Self {
             number,
             subject,
@@ -109,7 +125,8 @@ impl Client {
             log_broken: false,
             counters: None,
             values: None,
-            without_ring_before: if arena.had_reader { without_ring } else { 0 },
+            had_reader: arena.had_reader,
+            before: if arena.had_reader { counted(&arena.header) } else { Losses::default() },
             losses: Losses::default(),
             gone: false,
             items: 0,
@@ -138,7 +155,7 @@ impl Client {
 
     /// Reads this ring, too.
     pub(super) fn add_ring(&mut self, number: u32, memory: Arc<SharedMemory>) {
-        let reader = RingReader::new(memory, self.start);
+        let reader = RingReader::new(memory, self.start.ticks(self.subject.clock), self.had_reader);
         self.rings.entry(number).or_insert(Ring { reader, told: None, writer: None, broken: false });
     }
 
@@ -165,12 +182,14 @@ impl Client {
 
     /// What it lost so far.
     pub(super) fn losses(&self) -> Losses {
-        let header = self.header.arena();
-        let without_ring = header.events_without_ring.load(Ordering::Relaxed);
+        let counted = counted(&self.header);
+        // What was given up before the recording began is not missing in it.
+        let is_missed = self.header.arena().unread_until.load(Ordering::Relaxed) >= self.start.monotonic;
         Losses {
-            without_ring: without_ring.saturating_sub(self.without_ring_before),
+            without_ring: counted.without_ring.saturating_sub(self.before.without_ring),
+            unread: if is_missed { counted.unread.saturating_sub(self.before.unread) } else { 0 },
             // Those of earlier recordings are missing in this one, too.
-            definitions: header.definitions_lost.load(Ordering::Relaxed),
+            definitions: counted.definitions,
             ..self.losses
         }
     }
@@ -277,6 +296,17 @@ impl Client {
         let writers = self.rings.into_values().filter_map(|ring| ring.writer.and_then(|(_, lane)| lane));
         writers.chain(self.values).for_each(|lane| lanes.close(lane));
         losses
+    }
+}
+
+/// What the program has counted itself.
+fn counted(header: &SharedMemory) -> Losses {
+    let header = header.arena();
+    Losses {
+        without_ring: header.events_without_ring.load(Ordering::Relaxed),
+        unread: header.events_unread.load(Ordering::Relaxed),
+        definitions: header.definitions_lost.load(Ordering::Relaxed),
+        ..Losses::default()
     }
 }
 

@@ -53,11 +53,11 @@ impl Waiting {
 
 impl RingReader {
     /// Begins where an earlier reader stopped; items older than `start` are left out.
-    pub(super) fn new(memory: Arc<SharedMemory>, start: u64) -> Self {
+    pub(super) fn new(memory: Arc<SharedMemory>, start: u64, had_reader: bool) -> Self {
         let header = memory.ring();
         let tail = header.tail.load(Ordering::Acquire);
         // A ring that somebody has read before: its losses are not this recording's.
-        let lost = if tail == 0 { 0 } else { header.lost.load(Ordering::Relaxed) };
+        let lost = if tail == 0 || !had_reader { 0 } else { header.lost.load(Ordering::Relaxed) };
         Self { memory, tail, skip_before: Some(start), lost }
     }
 

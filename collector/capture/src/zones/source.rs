@@ -10,7 +10,7 @@ use syscollect_model::{ClockSource, LossCause, SessionInfo, Ticks};
 use syscollect_store::{Chunk, ClientDefinition, Definition, LaneKind, LaneLoss};
 
 use super::ZoneNotice;
-use super::client::{Client, Losses, Output};
+use super::client::{Client, Losses, Output, Start};
 use super::lanes::{Lanes, LogLane};
 use super::watch::{Found, Handle, Watcher};
 use crate::clock::ticks_now;
@@ -43,13 +43,6 @@ pub(super) struct Follower {
     counts: Counts,
     notes: Vec<String>,
     new_notes: Vec<String>,
-}
-
-/// When the recording began, in either clock.
-#[derive(Clone, Copy)]
-struct Start {
-    tsc: u64,
-    monotonic: u64,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -132,8 +125,7 @@ impl Follower {
     pub(super) fn found(&mut self, found: Found, now: Ticks, sink: &mut dyn FnMut(Chunk)) {
         match found {
             Found::Client { number, arena, subject } => {
-                let start = if arena.clock == ClockSource::Tsc { self.start.tsc } else { self.start.monotonic };
-                let client = Client::new(number, &arena, *subject, start);
+                let client = Client::new(number, &arena, *subject, self.start);
                 self.counts.programs += 1;
                 sink(definition_chunk(&Definition::Clients(vec![define(&client, now)])));
                 self.clients.push(client);
@@ -195,6 +187,7 @@ impl Follower {
         let all = [
             (zones, "item", LossCause::LaneFull, sum.ring_full),
             (zones, "event of a thread without a ring", LossCause::LaneFull, sum.without_ring),
+            (zones, "event of a thread that ended unread", LossCause::NotTaken, sum.unread),
             (log, "definition", LossCause::LaneFull, sum.definitions),
             (zones, "ring", LossCause::Undecodable, sum.broken),
             (zones, "item of an unknown thread", LossCause::NotTaken, sum.nobodys),

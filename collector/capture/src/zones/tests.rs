@@ -346,6 +346,39 @@ fn a_full_ring_counts_what_it_lost_and_goes_on() {
 }
 
 #[test]
+fn events_of_threads_that_ended_unread_are_lost_only_if_the_recording_had_begun() {
+    let mut recorder = Recorder::new();
+    let program = FakeProgram::new();
+    let thread = program.thread(7001);
+    recorder.told(program.announcement(&thread));
+    recorder.drain(true);
+    let unread = |recorder: &Recorder| recorder.lost("event of a thread that ended unread", LossCause::NotTaken);
+    let header = program.memory().arena();
+    header.events_unread.store(7, Relaxed);
+    header.unread_until.store(1_000, Relaxed);
+    assert_eq!(unread(&recorder), 0, "a microsecond after the machine's start nobody recorded");
+    header.unread_until.store(ticks_now(ClockSource::Monotonic).0, Relaxed);
+    assert_eq!(unread(&recorder), 7);
+}
+
+#[test]
+fn what_a_ring_lost_before_its_first_reader_came_is_counted_also_when_the_ring_had_another_thread_before() {
+    let mut recorder = Recorder::new();
+    let program = FakeProgram::new();
+    let thread = program.thread(7001);
+    zones(thread, 1..4);
+    let header = thread.header();
+    // What the program does when it gives the ring of a thread that has ended to this one.
+    header.tail.store(header.head.load(Relaxed), Relaxed);
+    zones(thread, 4..6);
+    header.lost.store(3, Relaxed);
+    recorder.told(program.announcement(&thread));
+    recorder.drain(true);
+    assert_eq!(recorder.locations(7001), [4, 5]);
+    assert_eq!(recorder.lost("item", LossCause::LaneFull), 3);
+}
+
+#[test]
 fn definitions_come_in_their_order_and_only_when_they_are_complete() {
     let mut recorder = Recorder::new();
     let program = FakeProgram::new();
