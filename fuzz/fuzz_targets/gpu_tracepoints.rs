@@ -7,10 +7,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use std::collections::HashMap;
-use std::convert::Infallible;
+use syscollect_fuzz::GpuTold;
 use syscollect_merge::Session;
-use syscollect_model::{Event, Exporter, Loss, RecorderSummary, SessionInfo, Tables, Ticks, Time, TrackId};
+use syscollect_model::Ticks;
 use syscollect_playback::Recording;
 use syscollect_records::{ClockRecord, GpuFailureRecord, RecordKind, Stamp, TracepointRecord};
 use syscollect_store::{
@@ -93,45 +92,6 @@ const TRACEPOINTS: [(&str, &str, Fields); 38] = [
     ("gpu_mem", "gpu_mem_total", &["gpu_id", "pid", "size"]),
 ];
 
-/// What was told of each track.
-#[derive(Default)]
-struct Told {
-    now: Time,
-    /// End of the last job.
-    ends: HashMap<TrackId, Time>,
-    /// Open slices.
-    open: HashMap<TrackId, u32>,
-}
-
-impl Exporter for Told {
-    type Error = Infallible;
-
-    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), Infallible> {
-        Ok(())
-    }
-
-    fn event(&mut self, time: Time, event: &Event, _: &Tables) -> Result<(), Infallible> {
-        assert!(time >= self.now, "time goes back");
-        self.now = time;
-        match event {
-            Event::GpuJob(track, job) => {
-                let Some(began) = job.began() else { return Ok(()) };
-                let last = self.ends.insert(*track, time).unwrap_or(Time(0));
-                assert!(last <= began && began <= time, "{job:?} after {last:?} until {time:?}");
-            }
-            Event::SliceBegin(track, _) => *self.open.entry(*track).or_default() += 1,
-            Event::SliceEnd(track) => *self.open.get_mut(track).expect("a slice that began") -= 1,
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn end(&mut self, _: &[Loss], _: Option<&RecorderSummary>, _: &Tables) -> Result<(), Infallible> {
-        assert!(self.open.values().all(|open| *open == 0), "every slice ends");
-        Ok(())
-    }
-}
-
 fuzz_target!(|bytes: &[u8]| {
     let mut lanes = [Vec::new(), Vec::new()];
     let (mut now, mut failures, mut rest) = (FIRST, 0, bytes);
@@ -150,7 +110,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let reader = CaptureReader::from_bytes(capture(&lanes)).expect("a capture");
     let mut session = Session::open(reader).expect("it has clock readings");
-    let Ok(played) = session.play(&mut Told::default());
+    let Ok(played) = session.play(&mut GpuTold::default());
     assert!(played.unshown_failures <= failures, "more than there were");
 });
 

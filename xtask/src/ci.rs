@@ -32,7 +32,7 @@ pub(crate) fn run() -> Result<()> {
     report.step("fuzz the reader of Windows symbols", || fuzz("pdb"));
     report.step("fuzz the reader of Windows traces", || fuzz("etl_buffers"));
     report.step("fuzz what Windows records say", || fuzz("etl_payloads"));
-    report.step("fuzz what Windows says of GPUs", || fuzz("gpu"));
+    report.step("fuzz what Windows says of GPUs", || fuzz("etl_gpu"));
     report.step("fuzz what Linux says of GPUs", || fuzz("gpu_tracepoints"));
     report.step("fuzz the decompression of traces", || fuzz("xpress"));
     privileged::steps(&mut report);

@@ -7,12 +7,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use std::collections::HashMap;
-use std::convert::Infallible;
 use syscollect_etl::Guid;
 use syscollect_etl::payload::{dxgkrnl, present};
 use syscollect_etl::session::Session;
-use syscollect_model::{Event, Exporter, Loss, RecorderSummary, SessionInfo, Tables, Time, TrackId};
+use syscollect_fuzz::GpuTold;
 use syscollect_playback::Recording;
 
 const BUFFER_HEADER: usize = 0x48;
@@ -49,42 +47,6 @@ const EVENTS: [(Guid, u16); 29] = [
     (present::D3D9, 2),
 ];
 
-/// What was told of each track.
-#[derive(Default)]
-struct Told {
-    /// End of the last job.
-    ends: HashMap<TrackId, Time>,
-    /// Open slices.
-    open: HashMap<TrackId, u32>,
-}
-
-impl Exporter for Told {
-    type Error = Infallible;
-
-    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), Infallible> {
-        Ok(())
-    }
-
-    fn event(&mut self, time: Time, event: &Event, _: &Tables) -> Result<(), Infallible> {
-        match event {
-            Event::GpuJob(track, job) => {
-                let Some(began) = job.began() else { return Ok(()) };
-                let last = self.ends.insert(*track, time).unwrap_or(Time(0));
-                assert!(last <= began && began <= time, "{job:?} after {last:?} until {time:?}");
-            }
-            Event::SliceBegin(track, _) => *self.open.entry(*track).or_default() += 1,
-            Event::SliceEnd(track) => *self.open.get_mut(track).expect("a slice that began") -= 1,
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn end(&mut self, _: &[Loss], _: Option<&RecorderSummary>, _: &Tables) -> Result<(), Infallible> {
-        assert!(self.open.values().all(|open| *open == 0), "every slice ends");
-        Ok(())
-    }
-}
-
 fuzz_target!(|bytes: &[u8]| {
     let mut records = logfile_header();
     let mut now = 1;
@@ -96,7 +58,7 @@ fuzz_target!(|bytes: &[u8]| {
         rest = behind;
     }
     let mut session = Session::from_bytes(vec![buffer(&records)]).expect("a file with a header");
-    session.play(&mut Told::default()).unwrap_or_else(|never| match never {});
+    session.play(&mut GpuTold::default()).unwrap_or_else(|never| match never {});
 });
 
 /// An event. The highest bit of `which` gives it short pointers, that of `thread` its bytes as they are.
