@@ -82,8 +82,15 @@ mod tests {
         let (first, second) = (read_clocks(ClockSource::Monotonic), read_clocks(ClockSource::Monotonic));
         assert!(second.ticks > first.ticks);
         assert!(second.boottime > first.boottime);
-        let off = second.ticks.0.abs_diff(second.monotonic);
-        assert!(off < 10_000, "the same clock, read by the same code, is {off} ns off");
-        assert!(first.uncertainty < 1_000_000, "a bracket of over a millisecond: {} ns", first.uncertainty);
+    }
+
+    #[test]
+    fn the_same_clock_read_in_two_ways_is_the_same() {
+        // On a busy machine any one reading may be interrupted, for milliseconds.
+        let readings: Vec<_> = (0..100).map(|_| read_clocks(ClockSource::Monotonic)).collect();
+        let off = readings.iter().map(|reading| reading.ticks.0.abs_diff(reading.monotonic)).min();
+        assert!(off.is_some_and(|off| off < 10_000), "the same clock, read by the same code, is {off:?} ns off");
+        let uncertainty = readings.iter().map(|reading| reading.uncertainty).min();
+        assert!(uncertainty.is_some_and(|bracket| bracket < 1_000_000), "the shortest bracket is {uncertainty:?} ns");
     }
 }
