@@ -15,6 +15,8 @@
 #include "recorded.h"
 
 #define PROBE_ARGUMENTS 12
+/* As many or more, so that a mask bounds an index. */
+#define PROBE_WORDS 16
 #define PROBE_TEXTS 8
 /* With the NUL that ends it. */
 #define PROBE_TEXT_BYTES 256
@@ -129,6 +131,11 @@ struct {
 	__uint(max_entries, 256 << 10);
 } announcements SEC(".maps");
 
+/* What a hit works with. All of it is here, and little on the stack: from 6.13
+ * on the kernel gives a function that needs 64 bytes of stack or more a stack
+ * per CPU (PRIV_STACK_ADAPTIVE). Programs on uprobes are not kept from running
+ * on a CPU while another one is preempted there, so the two would share it. A
+ * test of the collector looks at the functions' stacks. */
 struct probe_scratch {
 	__u64 busy;
 	/* Bytes of the record so far. Here and not in a register, so that the
@@ -139,6 +146,7 @@ struct probe_scratch {
 	__u64 registers[NO_REGISTER + 1];
 	union {
 		struct ProbeRecord hit;
+		struct RingRecord announcement;
 		__u8 bytes[PROBE_RECORD_BYTES];
 	};
 	__u8 slack[PROBE_TEXT_BYTES + 16];
@@ -265,32 +273,40 @@ static __always_inline bool append_text(struct probe_scratch *s, __u64 address, 
 	return true;
 }
 
-/* Reads words and texts of the hit into the scratch, behind `record_bytes`. */
-static __noinline int read_arguments(struct probe_scratch *s, const struct probe_program *program)
+/* Where a word of the hit is, behind the record's head. */
+static __always_inline __u64 *hit_word(struct probe_scratch *s, __u32 number)
+{
+	return (__u64 *)(s->bytes + sizeof(struct ProbeRecord)) + (number & (PROBE_WORDS - 1));
+}
+
+/* Reads the words of the hit. */
+static __noinline int read_words(struct probe_scratch *s, const struct probe_program *program)
 {
 	__u32 count = program->arguments;
 
 	for (__u32 i = 0; i < PROBE_ARGUMENTS; i++) {
 		if (i >= count)
 			break;
-		*(__u64 *)(s->bytes + sizeof(struct ProbeRecord) + i * 8) = read_argument(s, &program->argument[i], i);
+		*hit_word(s, i) = read_argument(s, &program->argument[i], i);
 	}
-	for (__u32 i = 0; i < PROBE_TEXTS; i++) {
-		if (i >= count)
-			break;
-		__u8 text = program->argument[i].text;
-		__u64 address = *(__u64 *)(s->bytes + sizeof(struct ProbeRecord) + i * 8);
-		bool certain = text == TEXT_ALWAYS;
+	return 0;
+}
 
-		if (text == TEXT_NEVER || s->unreadable & 1u << i)
-			continue;
-		if (!certain && (address < 4096 || address >> 47))
-			continue;
-		if (append_text(s, address, certain))
-			s->texts |= 1u << i;
-		else if (certain)
-			s->unreadable |= 1u << i;
-	}
+/* Reads the text that a word leads to, behind all words and earlier texts. */
+static __noinline int read_text(struct probe_scratch *s, const struct probe_argument *a, __u32 number)
+{
+	__u8 text = a->text;
+	__u64 address = *hit_word(s, number);
+	bool certain = text == TEXT_ALWAYS;
+
+	if (text == TEXT_NEVER || s->unreadable & 1u << number)
+		return 0;
+	if (!certain && (address < 4096 || address >> 47))
+		return 0;
+	if (append_text(s, address, certain))
+		s->texts |= 1u << number;
+	else if (certain)
+		s->unreadable |= 1u << number;
 	return 0;
 }
 

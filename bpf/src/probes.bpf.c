@@ -25,8 +25,11 @@ static __always_inline void write_hit(struct probe_scratch *s, struct probe_cpu 
 	if (count > PROBE_ARGUMENTS)
 		count = PROBE_ARGUMENTS;
 	s->end = sizeof(struct ProbeRecord) + count * 8;
-	if (program)
-		read_arguments(s, program);
+	if (program) {
+		read_words(s, program);
+		for (__u32 i = 0; i < PROBE_TEXTS && i < count; i++)
+			read_text(s, &program->argument[i], i);
+	}
 	__u64 bytes = s->end & (PROBE_RECORD_BYTES - 1);
 
 	s->hit.probe = probe;
@@ -92,11 +95,6 @@ int on_ring(struct sample_context *context)
 	if (!lane || !here || !program)
 		return 0;
 	__u64 task = bpf_get_current_pid_tgid();
-	struct RingRecord record = {
-		.stamp = stamp(clock_ticks(&lane->header), KIND_RING),
-		.tid = task,
-		.tgid = task >> 32,
-	};
 
 	if (!is_recorded(task >> 32) || here->stopped)
 		return 0;
@@ -106,14 +104,21 @@ int on_ring(struct sample_context *context)
 		count_one(here->announcements_lost);
 		return 0;
 	}
-	record.descriptor = read_argument(s, &program->argument[0], 0);
-	record.ring = read_argument(s, &program->argument[1], 1);
-	record.arena_bytes = read_argument(s, &program->argument[2], 2);
-	scratch_release(s);
-	if (bpf_ringbuf_output(&announcements, &record, sizeof(record), BPF_RB_FORCE_WAKEUP))
+	struct RingRecord *record = &s->announcement;
+
+	record->stamp = stamp(clock_ticks(&lane->header), KIND_RING);
+	record->tid = task;
+	record->tgid = task >> 32;
+	/* They lie behind the record. */
+	read_words(s, program);
+	record->descriptor = *hit_word(s, 0);
+	record->ring = *hit_word(s, 1);
+	record->arena_bytes = *hit_word(s, 2);
+	if (bpf_ringbuf_output(&announcements, record, sizeof(*record), BPF_RB_FORCE_WAKEUP))
 		count_one(here->announcements_lost);
 	else
 		count_one(here->announced);
+	scratch_release(s);
 	return 0;
 }
 

@@ -112,3 +112,41 @@ impl Loaded {
         self.object.map("probe_programs")?.try_clone_to_owned().map_err(failed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use aya_obj::generated::bpf_insn;
+
+    use super::*;
+
+    /// Kernels from 6.13 on round up to 16 bytes, and give a function with 64 bytes of stack one per CPU:
+    /// `BPF_PRIV_STACK_MIN_SIZE` of include/linux/bpf_verifier.h.
+    const MOST_STACK: i32 = 48;
+    /// The frame pointer; the stack lies below it.
+    const FRAME: u8 = 10;
+    const LOAD: u8 = 1;
+    const STORE_BY_REGISTER: u8 = 3;
+    /// `dst += imm`, of a copy of the frame pointer; what is larger is no place in a stack of 512 bytes.
+    const ADD: u8 = 0x07;
+
+    /// How far below its frame pointer an instruction reaches.
+    fn reaches(instruction: &bpf_insn) -> i32 {
+        let below = match instruction.code & 7 {
+            LOAD if instruction.src_reg() == FRAME => -i32::from(instruction.off),
+            2..=STORE_BY_REGISTER if instruction.dst_reg() == FRAME => -i32::from(instruction.off),
+            _ if instruction.code == ADD => -instruction.imm,
+            _ => 0,
+        };
+        if below <= 512 { below } else { 0 }
+    }
+
+    #[test]
+    fn a_hit_that_is_preempted_shares_its_stack_with_no_other() {
+        let object = aya_obj::Object::parse(OBJECT).unwrap();
+        assert!(object.functions.len() >= 4, "the programs and what they call");
+        for function in object.functions.values() {
+            let bytes = function.instructions.iter().map(reaches).max().unwrap_or(0);
+            assert!(bytes <= MOST_STACK, "{} needs {bytes} bytes of stack, see probe.h", function.name);
+        }
+    }
+}
