@@ -50,6 +50,7 @@
 mod arena;
 mod client;
 mod counters;
+mod departed;
 mod find;
 mod items;
 mod lanes;

@@ -56,11 +56,11 @@ struct Counts {
 
 impl ZoneSource {
     /// Begins to watch for marked programs. Comes before the probes are
-    /// attached: what is older than this call is left out. Where notices go
-    /// comes with it.
-    pub(crate) fn start() -> io::Result<(Self, Sender<ZoneNotice>)> {
+    /// attached: what is older than this call is left out. Where notices go,
+    /// with their times by `clock`, comes with it.
+    pub(crate) fn start(clock: ClockSource) -> io::Result<(Self, Sender<ZoneNotice>)> {
         let (send, found) = channel();
-        let watcher = Handle::start(Watcher::new(Path::new("/"), send))?;
+        let watcher = Handle::start(Watcher::new(Path::new("/"), clock, send))?;
         let notices = watcher.notices();
         Ok((Self { found, watcher: Some(watcher), follower: Follower::new() }, notices))
     }

@@ -37,7 +37,7 @@ impl Recorder {
     /// A second one beside the first.
     fn another() -> Self {
         let (send, found) = channel();
-        let watcher = Watcher::new(Path::new("/"), send);
+        let watcher = Watcher::new(Path::new("/"), ClockSource::Tsc, send);
         Self { watcher, found, follower: Follower::new(), chunks: Vec::new(), _alone: None }
     }
 
@@ -298,6 +298,33 @@ fn a_program_that_died_before_it_was_taken_is_one_loss() {
     let late = [(); 3].map(|()| program.announcement(&thread));
     drop(program);
     late.into_iter().for_each(|late| recorder.told(late));
+    recorder.drain(true);
+    assert_eq!(recorder.lost("ring", LossCause::NotTaken), 1);
+}
+
+#[test]
+fn a_ring_that_is_announced_again_after_it_was_read_to_the_end_is_no_loss() {
+    let root = tempfile::tempdir().unwrap();
+    let descriptors = root.path().join("proc/7001/fd");
+    std::fs::create_dir_all(&descriptors).unwrap();
+    let mut recorder = Recorder::new();
+    recorder.watcher.look_below(root.path());
+    let announced = |ticks: u64| ZoneNotice::Announcement { ticks, pid: 7001, tid: 7001, descriptor: 3, ring: 0 };
+    let now = || ticks_now(ClockSource::Tsc).0;
+    let program = FakeProgram::new();
+    let link = descriptors.join("3");
+    std::os::unix::fs::symlink(format!("/proc/self/fd/{}", program.descriptor()), &link).unwrap();
+    zones(program.thread(7001), 1..3);
+    recorder.told(announced(now()));
+    let again = announced(now());
+    std::fs::remove_file(link).unwrap();
+    recorder.watcher.roll_call();
+    recorder.told(again);
+    recorder.drain(true);
+    assert_eq!(recorder.locations(7001), [1, 2]);
+    assert_eq!(recorder.lost("ring", LossCause::NotTaken), 0);
+    // Later the process had another arena there, which is gone as well.
+    recorder.told(announced(now()));
     recorder.drain(true);
     assert_eq!(recorder.lost("ring", LossCause::NotTaken), 1);
 }

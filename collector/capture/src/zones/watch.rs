@@ -9,11 +9,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use syscollect_model::ClockSource;
 use syscollect_usdt_client::protocol::{MAX_RINGS, RingState};
 
 use super::ZoneNotice;
 use super::arena::{Arena, NotTaken};
 use super::counters::Subject;
+use super::departed::Departed;
 use super::find::{self, Numbering};
 use super::memory::SharedMemory;
 
@@ -85,6 +87,7 @@ pub(super) struct Watcher {
     found: Sender<Found>,
     next_number: u32,
     arenas: Vec<Watched>,
+    departed: Departed,
     held: Vec<(u32, PathBuf)>,
     /// Process, thread and ring that could not be had, and why: a thread announces its ring several times.
     refused: HashSet<(u32, u32, u64, String)>,
@@ -146,14 +149,15 @@ impl Handle {
 }
 
 impl Watcher {
-    /// Watches processes as /proc below `root` shows them.
-    pub(super) fn new(root: &Path, found: Sender<Found>) -> Self {
+    /// Watches processes as /proc below `root` shows them; `clock` is that of announcements.
+    pub(super) fn new(root: &Path, clock: ClockSource, found: Sender<Found>) -> Self {
         let now = Instant::now();
         Self {
             root: root.to_path_buf(),
             found,
             next_number: 1,
             arenas: Vec::new(),
+            departed: Departed::new(clock),
             held: Vec::new(),
             refused: HashSet::new(),
             last_survey: now,
@@ -183,20 +187,21 @@ impl Watcher {
     /// Sees to one notice.
     pub(super) fn notice(&mut self, notice: ZoneNotice) {
         match notice {
-            ZoneNotice::Announcement { pid, tid, descriptor, ring, .. } => {
-                self.announced(pid, tid, descriptor, ring);
+            ZoneNotice::Announcement { ticks, pid, tid, descriptor, ring } => {
+                self.announced(ticks, (pid, tid), descriptor, ring);
             }
             ZoneNotice::ClientFile { pid } => self.look_for_arenas(pid),
             ZoneNotice::Stop => {}
         }
     }
 
-    fn announced(&mut self, pid: u32, tid: u32, descriptor: u64, ring: u64) {
+    fn announced(&mut self, ticks: u64, (pid, tid): (u32, u32), descriptor: u64, ring: u64) {
         let paths = find::descriptor_paths(&self.root, pid, tid, descriptor);
         let index = match self.known(pid, &paths) {
             Some(index) => index,
             None => match self.take_first(pid, &paths) {
                 Ok(index) => index,
+                Err(NotTaken::Gone) if self.departed.had(pid, &paths, ticks) => return,
                 Err(why) => {
                     if self.is_first_refusal((pid, tid, ring, why.to_string())) {
                         self.refused(pid, &paths[0], &why);
@@ -374,7 +379,8 @@ impl Watcher {
         let gone: Vec<usize> = all.filter(|(_, watched)| is_gone(watched)).map(|(index, _)| index).collect();
         for index in gone.into_iter().rev() {
             self.survey_one(index);
-            let client = self.arenas.remove(index).client;
+            let Watched { client, pid, descriptor, .. } = self.arenas.remove(index);
+            self.departed.add(pid, descriptor);
             self.send(Found::Gone { client });
         }
     }
