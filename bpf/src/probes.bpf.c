@@ -83,6 +83,8 @@ int on_probe(struct sample_context *context)
 	return 0;
 }
 
+_Static_assert(sizeof(struct RingRecord) <= sizeof(struct ProbeRecord), "an announcement's words lie behind it");
+
 /* A thread of a marked program says where its ring is: (descriptor, ring, bytes). */
 SEC("uprobe")
 int on_ring(struct sample_context *context)
@@ -109,7 +111,6 @@ int on_ring(struct sample_context *context)
 	record->stamp = stamp(clock_ticks(&lane->header), KIND_RING);
 	record->tid = task;
 	record->tgid = task >> 32;
-	/* They lie behind the record. */
 	read_words(s, program);
 	record->descriptor = *hit_word(s, 0);
 	record->ring = *hit_word(s, 1);
