@@ -75,8 +75,8 @@ pub(crate) fn early(context: &Context) -> Result<String> {
 /// A collector that is too slow: what is recorded and what is lost is what was produced.
 pub(crate) fn losses(context: &Context) -> Result<String> {
     let capture = context.path("slow.syscap");
-    // Also where loads are light: more than the rings hold, and for longer than the recorder is left alone.
-    let zones = MILLION;
+    // More than the rings hold, and for longer than the recorder is left alone, which is longer where it is slow.
+    let zones = if context.is_emulated() { 4 * MILLION } else { MILLION };
     let (count_of_each, mut produced) = (zones / THREADS, 0);
     let program = load(context, &["marks", &THREADS.to_string(), &count_of_each.to_string()])?;
     let pid = program.id();
