@@ -9,17 +9,17 @@
 use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
 use syscollect_etl::file::Trace;
+use syscollect_fuzz::etl::{BUFFER_HEADER, buffer, logfile_header};
 
-const HEADER: usize = 0x48;
 const REAL: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/fixtures/etl/perfview-win11-xpress-single-tracelogging.etl");
 
 fuzz_target!(|bytes: &[u8]| {
     read(bytes.to_vec());
-    static FIRST: LazyLock<Vec<u8>> = LazyLock::new(|| buffer(&logfile_header(), 0, 0));
+    static FIRST: LazyLock<Vec<u8>> = LazyLock::new(|| buffer(&logfile_header(0), 0));
     read([&FIRST, bytes].concat());
     let (cpu, records) = bytes.split_first().unwrap_or((&0, &[]));
-    read([&FIRST, &buffer(records, (*cpu).into(), 0)[..]].concat());
+    read([&FIRST, &buffer(records, (*cpu).into())[..]].concat());
     static REAL_FILE: LazyLock<Option<Vec<u8>>> = LazyLock::new(|| std::fs::read(REAL).ok());
     if let Some(real) = &*REAL_FILE {
         read(changed(real.clone(), bytes));
@@ -45,31 +45,7 @@ fn read(file: Vec<u8>) {
     }
     std::hint::black_box(items);
     assert_eq!((merged.statistics(), count), (scanned.clone(), scanned.records));
-    assert!(scanned.stray_bytes + scanned.unused_bytes + scanned.buffers * HEADER as u64 <= length);
-}
-
-/// A buffer of records, as large as they are.
-fn buffer(records: &[u8], cpu: u16, flags: u16) -> Vec<u8> {
-    let size = ((HEADER + records.len()) as u32).to_le_bytes();
-    let mut bytes = vec![0; HEADER];
-    bytes[..4].copy_from_slice(&size);
-    bytes[0x28..0x2a].copy_from_slice(&cpu.to_le_bytes());
-    bytes[0x2c] = 3;
-    bytes[0x30..0x34].copy_from_slice(&size);
-    bytes[0x34..0x36].copy_from_slice(&(flags | 0x20).to_le_bytes());
-    bytes.extend(records);
-    bytes
-}
-
-/// A logfile header that leaves the sizes of buffers to each of them.
-fn logfile_header() -> Vec<u8> {
-    const PAYLOAD: usize = 0x120;
-    let mut record = vec![0; 32 + PAYLOAD];
-    record[..4].copy_from_slice(&[2, 0, 2, 0xc0]);
-    record[4..6].copy_from_slice(&((32 + PAYLOAD) as u16).to_le_bytes());
-    record[32 + 0x2c] = 8;
-    record[32 + 0x110] = 1;
-    record
+    assert!(scanned.stray_bytes + scanned.unused_bytes + scanned.buffers * BUFFER_HEADER as u64 <= length);
 }
 
 /// The file with bytes written over: each three say where and what.

@@ -10,10 +10,10 @@ use libfuzzer_sys::fuzz_target;
 use syscollect_etl::Guid;
 use syscollect_etl::payload::{dxgkrnl, present};
 use syscollect_etl::session::Session;
-use syscollect_fuzz::GpuTold;
+use syscollect_fuzz::etl::{buffer, logfile_header};
+use syscollect_fuzz::gpu::GpuTold;
 use syscollect_playback::Recording;
 
-const BUFFER_HEADER: usize = 0x48;
 const EVENT_HEADER: usize = 80;
 const EVENTS: [(Guid, u16); 29] = [
     (dxgkrnl::PROVIDER, 17),
@@ -48,7 +48,7 @@ const EVENTS: [(Guid, u16); 29] = [
 ];
 
 fuzz_target!(|bytes: &[u8]| {
-    let mut records = logfile_header();
+    let mut records = logfile_header(10_000_000);
     let mut now = 1;
     let mut rest = bytes;
     while let Some(([which, thread, later, length], payload)) = rest.split_first_chunk::<4>() {
@@ -57,7 +57,7 @@ fuzz_target!(|bytes: &[u8]| {
         record(&mut records, usize::from(*which), *thread, now, payload);
         rest = behind;
     }
-    let mut session = Session::from_bytes(vec![buffer(&records)]).expect("a file with a header");
+    let mut session = Session::from_bytes(vec![buffer(&records, 0)]).expect("a file with a header");
     session.play(&mut GpuTold::default()).unwrap_or_else(|never| match never {});
 });
 
@@ -80,28 +80,4 @@ fn record(records: &mut Vec<u8>, which: usize, thread: u8, now: u64, payload: &[
     header[42] = 1;
     records.extend(payload);
     records.resize(records.len().next_multiple_of(8), 0xff);
-}
-
-/// A file of one buffer.
-fn buffer(records: &[u8]) -> Vec<u8> {
-    let size = ((BUFFER_HEADER + records.len()) as u32).to_le_bytes();
-    let mut bytes = vec![0; BUFFER_HEADER];
-    bytes[..4].copy_from_slice(&size);
-    bytes[0x2c] = 3;
-    bytes[0x30..0x34].copy_from_slice(&size);
-    bytes[0x34] = 0x20;
-    bytes.extend(records);
-    bytes
-}
-
-/// A logfile header whose clock is the performance counter, at ten million ticks a second.
-fn logfile_header() -> Vec<u8> {
-    const PAYLOAD: usize = 0x120;
-    let mut record = vec![0; 32 + PAYLOAD];
-    record[..4].copy_from_slice(&[2, 0, 2, 0xc0]);
-    record[4..6].copy_from_slice(&((32 + PAYLOAD) as u16).to_le_bytes());
-    record[32 + 0x2c] = 8;
-    record[32 + 0x100..32 + 0x104].copy_from_slice(&10_000_000_u32.to_le_bytes());
-    record[32 + 0x110] = 1;
-    record
 }

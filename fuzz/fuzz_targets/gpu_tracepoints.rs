@@ -7,7 +7,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use syscollect_fuzz::GpuTold;
+use syscollect_fuzz::gpu::GpuTold;
 use syscollect_merge::Session;
 use syscollect_model::Ticks;
 use syscollect_playback::Recording;

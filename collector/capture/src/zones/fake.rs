@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use syscollect_usdt_client::protocol::{
@@ -174,5 +175,44 @@ impl FakeThread<'_> {
     /// The thread ends.
     pub(super) fn end(self) {
         self.header().state.store(RingState::Ended as u32, Release);
+    }
+}
+
+/// What /proc shows of a process 7001, whose programs have their arenas as descriptor 3, one after the other.
+pub(super) struct FakeProcess {
+    root: tempfile::TempDir,
+}
+
+impl FakeProcess {
+    /// It runs nothing yet.
+    pub(super) fn new() -> Self {
+        let process = Self { root: tempfile::tempdir().unwrap() };
+        std::fs::create_dir_all(process.link().parent().unwrap()).unwrap();
+        process
+    }
+
+    /// Below which /proc is.
+    pub(super) fn root(&self) -> &Path {
+        self.root.path()
+    }
+
+    fn link(&self) -> PathBuf {
+        self.root.path().join("proc/7001/fd/3")
+    }
+
+    /// It runs this program now.
+    pub(super) fn runs(&self, program: &FakeProgram) {
+        self.ends();
+        std::os::unix::fs::symlink(format!("/proc/self/fd/{}", program.descriptor()), self.link()).unwrap();
+    }
+
+    /// It has no arena any more.
+    pub(super) fn ends(&self) {
+        let _ = std::fs::remove_file(self.link());
+    }
+
+    /// What the kernel tells when it announces its first ring.
+    pub(super) fn announces(ticks: u64) -> ZoneNotice {
+        ZoneNotice::Announcement { ticks, pid: 7001, tid: 7001, descriptor: 3, ring: 0 }
     }
 }

@@ -11,7 +11,7 @@ use syscollect_store::{Chunk, ClientDefinition, Definition, LaneKind};
 use syscollect_usdt_client::protocol::{EntryKind, ItemKind, RING_BYTES, ValueType, item_words};
 
 use super::ZoneNotice;
-use super::fake::{FakeProgram, FakeThread};
+use super::fake::{FakeProcess, FakeProgram, FakeThread};
 use super::source::Follower;
 use super::watch::{Found, Watcher};
 use crate::clock::ticks_now;
@@ -304,47 +304,37 @@ fn a_program_that_died_before_it_was_taken_is_one_loss() {
 
 #[test]
 fn a_ring_that_is_announced_again_after_it_was_read_to_the_end_is_no_loss() {
-    let root = tempfile::tempdir().unwrap();
-    let descriptors = root.path().join("proc/7001/fd");
-    std::fs::create_dir_all(&descriptors).unwrap();
-    let mut recorder = Recorder::new();
-    recorder.watcher.look_below(root.path());
-    let announced = |ticks: u64| ZoneNotice::Announcement { ticks, pid: 7001, tid: 7001, descriptor: 3, ring: 0 };
-    let now = || ticks_now(ClockSource::Tsc).0;
+    let (mut recorder, process) = (Recorder::new(), FakeProcess::new());
+    recorder.watcher.look_below(process.root());
+    let announced_now = || FakeProcess::announces(ticks_now(ClockSource::Tsc).0);
     let program = FakeProgram::new();
-    let link = descriptors.join("3");
-    std::os::unix::fs::symlink(format!("/proc/self/fd/{}", program.descriptor()), &link).unwrap();
+    process.runs(&program);
     zones(program.thread(7001), 1..3);
-    recorder.told(announced(now()));
-    let again = announced(now());
-    std::fs::remove_file(link).unwrap();
+    recorder.told(announced_now());
+    let again = announced_now();
+    process.ends();
     recorder.watcher.roll_call();
     recorder.told(again);
     recorder.drain(true);
     assert_eq!(recorder.locations(7001), [1, 2]);
     assert_eq!(recorder.lost("ring", LossCause::NotTaken), 0);
     // Later the process had another arena there, which is gone as well.
-    recorder.told(announced(now()));
+    recorder.told(announced_now());
     recorder.drain(true);
     assert_eq!(recorder.lost("ring", LossCause::NotTaken), 1);
 }
 
 #[test]
 fn a_process_that_runs_many_programs_one_after_the_other_is_read_in_each() {
-    let root = tempfile::tempdir().unwrap();
-    let descriptors = root.path().join("proc/7001/fd");
-    std::fs::create_dir_all(&descriptors).unwrap();
-    let mut recorder = Recorder::new();
-    recorder.watcher.look_below(root.path());
+    let (mut recorder, process) = (Recorder::new(), FakeProcess::new());
+    recorder.watcher.look_below(process.root());
     for number in 0..40 {
         let program = FakeProgram::new();
         let thread = program.thread(7001);
         zones(thread, number..number + 1);
         // Each has its arena where the one before had its own, and nobody has called the roll.
-        let link = descriptors.join("3");
-        let _ = std::fs::remove_file(&link);
-        std::os::unix::fs::symlink(format!("/proc/self/fd/{}", program.descriptor()), link).unwrap();
-        recorder.told(ZoneNotice::Announcement { ticks: 0, pid: 7001, tid: 7001, descriptor: 3, ring: 0 });
+        process.runs(&program);
+        recorder.told(FakeProcess::announces(0));
         recorder.drain(true);
     }
     assert_eq!(recorder.locations(7001), (0..40).collect::<Vec<u64>>());

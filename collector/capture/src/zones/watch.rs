@@ -188,14 +188,14 @@ impl Watcher {
     pub(super) fn notice(&mut self, notice: ZoneNotice) {
         match notice {
             ZoneNotice::Announcement { ticks, pid, tid, descriptor, ring } => {
-                self.announced(ticks, (pid, tid), descriptor, ring);
+                self.announced(ticks, pid, tid, descriptor, ring);
             }
             ZoneNotice::ClientFile { pid } => self.look_for_arenas(pid),
             ZoneNotice::Stop => {}
         }
     }
 
-    fn announced(&mut self, ticks: u64, (pid, tid): (u32, u32), descriptor: u64, ring: u64) {
+    fn announced(&mut self, ticks: u64, pid: u32, tid: u32, descriptor: u64, ring: u64) {
         let paths = find::descriptor_paths(&self.root, pid, tid, descriptor);
         let index = match self.known(pid, &paths) {
             Some(index) => index,
