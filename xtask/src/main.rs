@@ -63,15 +63,8 @@ enum Command {
     Privileged(privileged::Arguments),
     /// Record on other kernels, each in an emulated virtual machine.
     Vm(vm::Arguments),
-    /// Compare the cost of tracing with other tracers; prints tables.
-    Bench {
-        /// Pairs of runs, without and with the tracer.
-        #[arg(long, default_value_t = 7)]
-        pairs: usize,
-        /// Only what an event of a kernel tracepoint costs: seconds.
-        #[arg(long)]
-        tracepoint: bool,
-    },
+    /// Compare the cost of tracing with other tracers, or with an older build; prints tables.
+    Bench(bench::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -85,7 +78,7 @@ fn main() -> ExitCode {
         Command::Cut(arguments) => cut::run(&arguments),
         Command::Privileged(arguments) => privileged::run(&arguments),
         Command::Vm(arguments) => vm::run(&arguments),
-        Command::Bench { pairs, tracepoint } => bench::run(pairs, tracepoint),
+        Command::Bench(arguments) => bench::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -9,6 +9,9 @@ mod load;
 mod table;
 mod tracepoint;
 mod tracer;
+mod versions;
+
+use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 
@@ -20,15 +23,34 @@ use crate::privileged::{context::Context, is_root};
 /// A round at a tracepoint takes some milliseconds.
 const ROUNDS_FOR_EACH_PAIR: usize = 11;
 
+/// What to compare with what.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Pairs of runs, without and with the tracer.
+    #[arg(long, default_value_t = 7)]
+    pairs: usize,
+    /// Only what an event of a kernel tracepoint costs: seconds.
+    #[arg(long)]
+    tracepoint: bool,
+    /// Compare with this older build of syscollect instead of with other tracers, by turns.
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "tracepoint")]
+    baseline: Option<PathBuf>,
+}
+
 /// Runs everything and prints the tables as Markdown.
-pub(crate) fn run(pairs: usize, only_tracepoint: bool) -> Result<()> {
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let Arguments { pairs, tracepoint: only_tracepoint, baseline } = arguments;
+    let pairs = *pairs;
     if !is_root() {
         bail!("tracing needs root: run `sudo -E env PATH=\"$PATH\" cargo xtask bench`");
     }
     println!("{}\n", table::machine());
+    if let Some(baseline) = baseline {
+        return versions::run(baseline, pairs);
+    }
     let rounds = pairs * ROUNDS_FOR_EACH_PAIR;
     println!("**Cost of an event of a tracepoint**, medians of {rounds} rounds\n\n{}", tracepoint::cost(rounds)?);
-    if only_tracepoint {
+    if *only_tracepoint {
         return Ok(());
     }
     let context = Context::new()?;

@@ -68,6 +68,11 @@ impl Tracer {
         }
     }
 
+    /// Whether it is ours.
+    pub(super) fn is_syscollect(&self) -> bool {
+        matches!(self.kind, Kind::Syscollect(_))
+    }
+
     /// Starts it, and waits until it records.
     pub(super) fn start(&self, context: &Context, output: &Path) -> Result<Running<'_>> {
         let (mut process, mut instance) = (None, None);

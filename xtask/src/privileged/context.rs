@@ -50,10 +50,14 @@ impl Context {
     /// Builds what is to be tested.
     pub(crate) fn new() -> Result<Self> {
         output_of(cargo().args(["build", "--quiet", "--release", "-p", "syscollect"]))?;
-        let syscollect = root().join("target/release/syscollect");
+        Self::with_program(&root().join("target/release/syscollect"))
+    }
+
+    /// With this build of syscollect.
+    pub(crate) fn with_program(syscollect: &Path) -> Result<Self> {
         Ok(Self {
-            offered: Offered::of(&syscollect),
-            syscollect,
+            offered: Offered::of(syscollect),
+            syscollect: syscollect.to_path_buf(),
             load: build_loads()?,
             engine: Engine::find(),
             effort: Effort::Full,
