@@ -14,7 +14,7 @@ const EVENTS: u64 = 200_000;
 fn report(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("report");
     group.sample_size(10).throughput(Throughput::Elements(EVENTS));
-    for (name, event_stacks) in [("no-stacks", false), ("offcpu-and-waker-stacks", true)] {
+    for (name, event_stacks) in [("no-stacks", false), ("off-cpu-and-waker-stacks", true)] {
         let shape = Shape { cpus: 4, threads: 64, stacks: 2_000, event_stacks };
         let mut session = synthetic::tables(shape);
         group.bench_function(BenchmarkId::new("sum-up", name), |bencher| {

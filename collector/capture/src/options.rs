@@ -111,7 +111,7 @@ impl Stacks {
 
     /// The names that the capture keeps.
     pub(crate) fn names(self) -> Vec<String> {
-        let all = [("samples", self.samples), ("offcpu", self.offcpu), ("wakers", self.wakers)];
+        let all = [("samples", self.samples), ("off-cpu", self.offcpu), ("wakers", self.wakers)];
         all.iter().filter(|(_, on)| *on).map(|(name, _)| (*name).to_owned()).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! The command line as a whole, and the values that several sub-commands take.
+//! The command line as a whole.
 
 use crate::{completions, export, flamegraph, info, record, report};
 #[cfg(target_os = "linux")]
@@ -69,35 +69,6 @@ pub(crate) enum Command {
     Man,
 }
 
-/// Bytes, from a number with an optional suffix: `65536`, `512K`, `64M`, `2G` (powers of 1024).
-fn parse_size(text: &str) -> Result<usize, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let number: usize = digits.parse().map_err(|_| format!("{text:?} is not a size; write it as 512K, 64M or 2G"))?;
-    let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "k" | "kb" | "kib" => 10,
-        "m" | "mb" | "mib" => 20,
-        "g" | "gb" | "gib" => 30,
-        unit => return Err(format!("{unit:?} is not a unit of size; use K, M or G")),
-    };
-    number.checked_mul(1 << shift).ok_or_else(|| format!("{text} is more than this machine can address"))
-}
-
-/// The size of a trace buffer.
-pub(crate) fn parse_buffer(text: &str) -> Result<usize, String> {
-    let bytes = parse_size(text)?;
-    // A number without a unit is more often meant in megabytes than in bytes.
-    if bytes < 4096 { Err(format!("{text} is less than 4 KiB; is a unit missing, as in 64M?")) } else { Ok(bytes) }
-}
-
-/// A duration in seconds, more than nothing: `5`, `0.5`.
-pub(crate) fn parse_seconds(text: &str) -> Result<std::time::Duration, String> {
-    let hint = || format!("{text:?} is not a number of seconds above 0, such as 5 or 0.5");
-    let seconds: f64 = text.strip_suffix('s').unwrap_or(text).parse().map_err(|_| hint())?;
-    let duration = std::time::Duration::try_from_secs_f64(seconds).map_err(|_| hint())?;
-    if duration.is_zero() { Err(hint()) } else { Ok(duration) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,26 +101,6 @@ mod tests {
             if command.get_name() != "man" {
                 assert!(help.contains("Examples:"), "{} has none:\n{help}", command.get_name());
             }
-        }
-    }
-
-    #[test]
-    fn sizes_take_binary_units() {
-        assert_eq!(parse_size("65536"), Ok(65536));
-        assert_eq!(parse_size("512k"), Ok(512 << 10));
-        assert_eq!(parse_size("64M"), Ok(64 << 20));
-        assert_eq!(parse_size("2GiB"), Ok(2 << 30));
-        assert!(parse_size("64X").unwrap_err().contains("K, M or G"));
-        assert!(parse_size("much").unwrap_err().contains("not a size"));
-        assert!(parse_size("99999999999G").unwrap_err().contains("address"));
-    }
-
-    #[test]
-    fn seconds_may_have_a_fraction_and_are_never_none() {
-        assert_eq!(parse_seconds("0.5"), Ok(Duration::from_millis(500)));
-        assert_eq!(parse_seconds("5s"), Ok(Duration::from_secs(5)));
-        for wrong in ["0", "-1", "soon", "inf", "NaN", "1e400"] {
-            assert!(parse_seconds(wrong).is_err(), "{wrong}");
         }
     }
 }

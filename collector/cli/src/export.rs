@@ -1,8 +1,7 @@
 //! `syscollect export`: a capture becomes a file that a viewer opens.
 
-use crate::args::parse_seconds;
 use crate::convert::{self, Abandoned, Selection};
-use crate::format::Format;
+use crate::format::{self, Format};
 use crate::output::Target;
 use crate::owner::Owner;
 use crate::record::usage;
@@ -11,6 +10,7 @@ use crate::source::{self, Source};
 use crate::summary::{self, Exported};
 use crate::symbols::SymbolOptions;
 use crate::terminal::Terminal;
+use crate::units::parse_moment;
 use anyhow::{Context, Result, anyhow, bail};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -47,15 +47,15 @@ pub(crate) struct Args {
     output: PathBuf,
 
     /// The format, where the file's extension does not tell
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", value_parser = format::among(format::EXPORTS))]
     format: Option<Format>,
 
-    /// Leave out what was before this time, in seconds of the recording
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    /// Leave out what was before this time of the recording: 2.5 (seconds), 500ms, 1m
+    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
     from: Option<Duration>,
 
     /// Leave out what was from this time on
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
     to: Option<Duration>,
 
     /// Only this process (by its id), or these (by name)
@@ -97,7 +97,7 @@ impl Args {
     fn request(self) -> Result<Request, clap::Error> {
         let Self { captures, output, from, to, process, sched_markers, force, symbols, .. } = self;
         let (layout, compression) = (self.tracy_layout, self.tracy_compression);
-        let format = Format::of_output(&output, self.format).map_err(usage)?;
+        let format = Format::of_output(&output, self.format, format::EXPORTS).map_err(usage)?;
         if format == Format::Syscap {
             return Err(usage("a capture is exported from, not to; the output must be a viewer's file".into()));
         }

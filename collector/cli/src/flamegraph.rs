@@ -2,7 +2,7 @@
 
 use crate::convert::Selection;
 use crate::export::{self, Request};
-use crate::format::Format;
+use crate::format::{self, Format};
 use crate::record::usage;
 use crate::symbols::SymbolOptions;
 use anyhow::Result;
@@ -42,7 +42,7 @@ pub(crate) struct Args {
     output: PathBuf,
 
     /// The format, where the file's extension does not tell
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", value_parser = format::among(format::PICTURES))]
     format: Option<Format>,
 
     /// Which stacks
@@ -64,7 +64,7 @@ pub(crate) struct Args {
 /// Runs the sub-command.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let Args { captures, output, format, stacks, process, force, symbols } = args;
-    let format = Format::of_output(&output, format).map_err(usage)?;
+    let format = Format::of_output(&output, format, format::PICTURES).map_err(usage)?;
     if !matches!(format, Format::Svg | Format::Folded) {
         return Err(
             usage("a flame graph is a .svg or a .folded file; for others there is `syscollect export`".into()).into()

@@ -1,6 +1,7 @@
 //! The formats of recordings, told by extension or by `--format`.
 
 use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::path::Path;
 use syscollect_exporters::TracyLayout;
 
@@ -27,20 +28,43 @@ pub(crate) enum Format {
     Folded,
 }
 
-impl Format {
-    /// All formats, as messages list them.
-    const LIST: &str = ".syscap (the raw capture), .pftrace (Perfetto), .tracy (Tracy), .json.gz or .json (Firefox \
-                        Profiler), .pb.gz (pprof), .svg (flame graph), .folded (folded stacks)";
+/// All formats: what `record` writes.
+pub(crate) const ALL: &[Format] = &[
+    Format::Syscap,
+    Format::Pftrace,
+    Format::Tracy,
+    Format::JsonGz,
+    Format::Json,
+    Format::PbGz,
+    Format::Svg,
+    Format::Folded,
+];
 
+/// What a capture is exported to.
+pub(crate) const EXPORTS: &[Format] = ALL.split_at(1).1;
+
+/// What a flame graph is drawn in.
+pub(crate) const PICTURES: &[Format] = &[Format::Svg, Format::Folded];
+
+/// Reads `--format` of a sub-command that accepts these, and lists no others.
+pub(crate) fn among(accepted: &'static [Format]) -> impl TypedValueParser<Value = Format> {
+    let names = accepted.iter().filter_map(Format::to_possible_value);
+    PossibleValuesParser::new(names).try_map(|name| Format::from_str(&name, false))
+}
+
+impl Format {
     /// The format of an output: `asked` by `--format`, else told by the extension.
-    pub(crate) fn of_output(path: &Path, asked: Option<Self>) -> Result<Self, String> {
+    /// Messages list what is `accepted`; an extension of another format is the caller's to refuse.
+    pub(crate) fn of_output(path: &Path, asked: Option<Self>, accepted: &[Self]) -> Result<Self, String> {
         if let Some(format) = asked {
             return Ok(format);
         }
         if path == Path::new("-") {
-            return Err(
-                "standard output has no extension that tells the format: add --format, such as --format pftrace".into(),
-            );
+            let first = accepted.iter().find(|format| **format != Self::Syscap).unwrap_or(&Self::Pftrace);
+            return Err(format!(
+                "standard output has no extension that tells the format: add --format, such as --format {}",
+                first.extension()
+            ));
         }
         // At the end of the name, because some extensions have two parts.
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -50,14 +74,27 @@ impl Format {
         }
         match path.extension().and_then(|extension| extension.to_str()) {
             Some(other) => Err(format!(
-                "no format has the extension .{other}; there are {}. Change the name or add --format",
-                Self::LIST
+                "no format has the extension {other:?}; there are {}. Change the name or add --format",
+                list(accepted)
             )),
             None => Err(format!(
                 "the format of {path:?} cannot be told without an extension; there are {}. Change the name or add \
                  --format",
-                Self::LIST
+                list(accepted)
             )),
+        }
+    }
+
+    /// What opens it, in a word or two.
+    fn what(self) -> &'static str {
+        match self {
+            Self::Syscap => "the raw capture",
+            Self::Pftrace => "Perfetto",
+            Self::Tracy => "Tracy",
+            Self::JsonGz | Self::Json => "Firefox Profiler",
+            Self::PbGz => "pprof",
+            Self::Svg => "flame graph",
+            Self::Folded => "folded stacks",
         }
     }
 
@@ -95,32 +132,51 @@ impl Format {
     }
 }
 
+/// The formats as messages list them.
+fn list(formats: &[Format]) -> String {
+    let words = formats.iter().map(|format| format!(".{} ({})", format.extension(), format.what()));
+    words.collect::<Vec<_>>().join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_extension_tells_the_format_unless_it_is_asked_for() {
-        assert_eq!(Format::of_output(Path::new("a/b.pftrace"), None), Ok(Format::Pftrace));
-        assert_eq!(Format::of_output(Path::new("b.c.syscap"), None), Ok(Format::Syscap));
-        assert_eq!(Format::of_output(Path::new("b.tracy"), None), Ok(Format::Tracy));
-        assert_eq!(Format::of_output(Path::new("b.json.gz"), None), Ok(Format::JsonGz));
-        assert_eq!(Format::of_output(Path::new("b.gz.json"), None), Ok(Format::Json));
-        assert_eq!(Format::of_output(Path::new("b.pb.gz"), None), Ok(Format::PbGz));
-        assert_eq!(Format::of_output(Path::new("b.svg"), None), Ok(Format::Svg));
-        assert_eq!(Format::of_output(Path::new("b.folded"), None), Ok(Format::Folded));
-        assert_eq!(Format::of_output(Path::new("b"), Some(Format::Pftrace)), Ok(Format::Pftrace));
+    fn told(name: &str) -> Result<Format, String> {
+        Format::of_output(Path::new(name), None, ALL)
     }
 
     #[test]
-    fn another_extension_lists_the_formats() {
+    fn the_extension_tells_the_format_unless_it_is_asked_for() {
+        assert_eq!(told("a/b.pftrace"), Ok(Format::Pftrace));
+        assert_eq!(told("b.c.syscap"), Ok(Format::Syscap));
+        assert_eq!(told("b.tracy"), Ok(Format::Tracy));
+        assert_eq!(told("b.json.gz"), Ok(Format::JsonGz));
+        assert_eq!(told("b.gz.json"), Ok(Format::Json));
+        assert_eq!(told("b.pb.gz"), Ok(Format::PbGz));
+        assert_eq!(told("b.svg"), Ok(Format::Svg));
+        assert_eq!(told("b.folded"), Ok(Format::Folded));
+        assert_eq!(Format::of_output(Path::new("b"), Some(Format::Pftrace), ALL), Ok(Format::Pftrace));
+    }
+
+    #[test]
+    fn every_format_is_among_all() {
+        assert_eq!(ALL, Format::value_variants());
+        assert!(!EXPORTS.contains(&Format::Syscap) && EXPORTS.len() == ALL.len() - 1);
+    }
+
+    #[test]
+    fn another_extension_lists_the_formats_that_are_accepted() {
         for name in ["trace.gz", "trace"] {
-            let message = Format::of_output(Path::new(name), None).unwrap_err();
+            let message = told(name).unwrap_err();
             assert!(
                 message.contains(".syscap") && message.contains(".pftrace") && message.contains(".tracy"),
                 "{message}"
             );
+            let message = Format::of_output(Path::new(name), None, PICTURES).unwrap_err();
+            assert!(message.contains(".svg (flame graph), .folded (folded stacks)."), "{message}");
         }
-        assert!(Format::of_output(Path::new("-"), None).unwrap_err().contains("--format"));
+        assert!(told("-").unwrap_err().contains("--format pftrace"));
+        assert!(Format::of_output(Path::new("-"), None, PICTURES).unwrap_err().contains("--format svg"));
     }
 }

@@ -50,6 +50,7 @@ mod source;
 mod summary;
 mod symbols;
 mod terminal;
+mod units;
 
 use args::{Cli, Command};
 use clap::Parser;

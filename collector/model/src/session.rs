@@ -51,7 +51,7 @@ pub struct SessionInfo {
     pub sample_rate_hz: u32,
     /// What drives the samples: `"cycles"` or `"cpu-clock"`.
     pub sample_event: String,
-    /// Stacks asked for: `"samples"`, `"offcpu"`, `"wakers"`.
+    /// Stacks asked for: `"samples"`, `"off-cpu"`, `"wakers"`.
     pub stacks: Vec<String>,
     /// Only these processes were recorded, if not empty.
     pub filter_pids: Vec<u32>,

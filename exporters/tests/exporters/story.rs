@@ -174,7 +174,7 @@ pub(crate) fn session() -> SessionInfo {
         clock_pairs: vec![pair(START), pair(START + 1_000), pair(START + 200_000_000)],
         sample_rate_hz: 999,
         sample_event: "cpu-clock".into(),
-        stacks: vec!["samples".into(), "offcpu".into()],
+        stacks: vec!["samples".into(), "off-cpu".into()],
         ..SessionInfo::default()
     }
 }

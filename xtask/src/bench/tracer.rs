@@ -35,8 +35,8 @@ pub(super) const FTRACE: Tracer = Tracer { title: "ftrace ring, read at the end"
 pub(super) const SCHED: Tracer =
     Tracer { title: "syscollect --stacks none --freq 0", kind: Kind::Syscollect(&["--stacks", "none", "--freq", "0"]) };
 pub(super) const SCHED_STACKS: Tracer = Tracer {
-    title: "syscollect --stacks offcpu,wakers --freq 0",
-    kind: Kind::Syscollect(&["--stacks", "offcpu,wakers", "--freq", "0"]),
+    title: "syscollect --stacks off-cpu,wakers --freq 0",
+    kind: Kind::Syscollect(&["--stacks", "off-cpu,wakers", "--freq", "0"]),
 };
 pub(super) const SAMPLES: Tracer =
     Tracer { title: "syscollect --freq 999", kind: Kind::Syscollect(&["--stacks", "samples", "--freq", "999"]) };
@@ -248,7 +248,7 @@ pub(super) struct Finished {
 /// Records ten seconds with all stacks to `trace`, in which two pairs of processes
 /// switch `rounds` times there and back.
 pub(super) fn finish_time(context: &Context, trace: &Path, rounds: &str) -> Result<Finished> {
-    let arguments = ["record", "-o", text(trace)?, "--stacks", "offcpu,wakers", "--freq", "0", "--keep-capture"];
+    let arguments = ["record", "-o", text(trace)?, "--stacks", "off-cpu,wakers", "--freq", "0", "--keep-capture"];
     let recorder = Process::start(context.command(&arguments))?;
     std::thread::sleep(Duration::from_millis(1_500));
     let mut loads = Vec::new();

@@ -155,7 +155,8 @@ pub(crate) fn full_disk(context: &Context) -> Result<String> {
     let disk = Mounted::tmpfs(context.path("full-disk"), "size=2m")?;
     let output = disk.0.join("x.syscap");
     let load = text(&context.load)?;
-    let said = context.run(&["-o", text(&output)?, "--stacks", "offcpu,wakers", "--", load, "ping-pong", "1500000"])?;
+    let said =
+        context.run(&["-o", text(&output)?, "--stacks", "off-cpu,wakers", "--", load, "ping-pong", "1500000"])?;
     ensure!(said.status.code() == Some(1), "a recording cut short by a full disk ended with {}", said.status);
     let message = said.stderr;
     ensure!(message.contains("full") || message.contains("No space left"), "the message does not say why:\n{message}");

@@ -48,7 +48,7 @@ pub(crate) fn through_perfetto(context: &Context) -> Result<Outcome> {
         return Ok(Outcome::Skipped(context.engine.as_ref().err().cloned().unwrap_or_default()));
     };
     let capture = context.path("sql.syscap");
-    context.record(&capture, &["--stacks", "samples,offcpu,wakers"], &["ping-pong", "50000"])?;
+    context.record(&capture, &["--stacks", "samples,off-cpu,wakers"], &["ping-pong", "50000"])?;
     let info = context.info(&capture)?;
     let types = &info["events_by_type"];
     let trace = context.export(&capture)?;

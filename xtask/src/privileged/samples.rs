@@ -85,7 +85,7 @@ pub(crate) fn callers(context: &Context) -> Result<String> {
 pub(crate) fn stacks(context: &Context) -> Result<String> {
     let capture = context.path("stacks.syscap");
     let times = context.times(50_000);
-    let options = ["--freq", "999", "--stacks", "samples,offcpu,wakers", "--cross-check", "3"];
+    let options = ["--freq", "999", "--stacks", "samples,off-cpu,wakers", "--cross-check", "3"];
     context.record(&capture, &options, &["ping-pong", &times.to_string()])?;
     let recorded = Recorded::read(&capture)?;
     let unresolved = |(id, ticks): &&(_, u64)| recorded.stacks.get(id).is_none_or(|sent| sent > ticks);

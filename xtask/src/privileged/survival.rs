@@ -17,7 +17,7 @@ use crate::process::output_of;
 /// `kill -9`: what had been written is there and exports.
 pub(crate) fn killed(context: &Context) -> Result<String> {
     let (output, partial) = (context.path("killed.pftrace"), context.path("killed.syscap.partial"));
-    let recorder = context.start(&output, &["--stacks", "samples,offcpu"])?;
+    let recorder = context.start(&output, &["--stacks", "samples,off-cpu"])?;
     let times = context.times(50_000);
     let load = finish(Command::new(&context.load).args(["ping-pong", &times.to_string()]))?;
     ensure!(load.status.success(), "the load failed:\n{}", load.stderr);
@@ -40,7 +40,7 @@ pub(crate) fn killed(context: &Context) -> Result<String> {
 /// Without the recorded files and the kernel's symbols, an export is the same to the byte.
 pub(crate) fn hidden_files(context: &Context) -> Result<String> {
     let capture = context.path("hidden.syscap");
-    context.record(&capture, &["--stacks", "samples,offcpu,wakers"], &["callers", "2"])?;
+    context.record(&capture, &["--stacks", "samples,off-cpu,wakers"], &["callers", "2"])?;
     let here = context.export(&capture)?;
     let away = context.path("hidden-away.pftrace");
     let portable = Portable::of(&context.syscollect, &context.path("portable"))?;

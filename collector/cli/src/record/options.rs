@@ -1,8 +1,8 @@
 //! The arguments of `record`, and the finished options that they become.
 
 use super::command::find_program;
-use crate::args::{parse_buffer, parse_seconds};
-use crate::format::Format;
+use crate::format::{self, Format};
+use crate::units::{parse_buffer, parse_duration};
 use anyhow::{Context, Result};
 use clap::CommandFactory;
 use clap::error::ErrorKind;
@@ -43,8 +43,8 @@ command that failed, its own status.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Stop after this many seconds
-    #[arg(short = 'd', long, value_name = "SECONDS", value_parser = parse_seconds)]
+    /// Stop after this time: 5 (seconds), 500ms, 10m
+    #[arg(short = 'd', long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) duration: Option<Duration>,
 
     /// Write to this file (.pftrace, .tracy, .json.gz, .syscap and others; `-` is standard output) [default:
@@ -61,8 +61,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "HZ", default_value_t = 999, value_parser = clap::value_parser!(u32).range(0..=100_000))]
     freq: u32,
 
-    /// Which events carry stacks: a list of samples, offcpu and wakers, or none
-    #[arg(long, value_name = "LIST", default_value = "samples,offcpu", value_parser = parse_stacks)]
+    /// Which events carry stacks: a list of samples, off-cpu and wakers, or none
+    #[arg(long, value_name = "LIST", default_value = "samples,off-cpu", value_parser = parse_stacks)]
     stacks: Stacks,
 
     /// Memory between the kernel's lanes and the disk
@@ -94,7 +94,7 @@ pub(crate) struct Args {
     fail_on_loss: bool,
 
     /// The format, where the file's extension does not tell
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", value_parser = format::among(format::ALL))]
     format: Option<Format>,
 
     /// Show every hit of these USDT probes: python:line, 'libstdcxx:*', ./server:db:query(text:str,rows)
@@ -185,8 +185,8 @@ impl Args {
         };
         let format = match &output {
             Output::Default => Ok(self.format.unwrap_or(Format::Pftrace)),
-            Output::File(path) => Format::of_output(path, self.format),
-            Output::Standard => Format::of_output("-".as_ref(), self.format),
+            Output::File(path) => Format::of_output(path, self.format, format::ALL),
+            Output::Standard => Format::of_output("-".as_ref(), self.format, format::ALL),
         }
         .map_err(usage)?;
         let mut pids = self.pid;
@@ -285,9 +285,10 @@ fn parse_stacks(text: &str) -> Result<Stacks, String> {
     for name in text.split(',') {
         match name {
             "samples" => stacks.samples = true,
-            "offcpu" => stacks.offcpu = true,
+            // As it was spelt once.
+            "off-cpu" | "offcpu" => stacks.offcpu = true,
             "wakers" => stacks.wakers = true,
-            other => return Err(format!("{other:?} is none of samples, offcpu, wakers; or write none alone")),
+            other => return Err(format!("{other:?} is none of samples, off-cpu, wakers; or write none alone")),
         }
     }
     Ok(stacks)
@@ -329,8 +330,10 @@ mod tests {
 
     #[test]
     fn stacks_are_a_list_or_none() {
-        let wakers = finish(&["--stacks", "offcpu,wakers"]).unwrap().stacks;
-        assert_eq!(wakers, Stacks { samples: false, offcpu: true, wakers: true });
+        for spelling in ["off-cpu,wakers", "offcpu,wakers"] {
+            let wakers = finish(&["--stacks", spelling]).unwrap().stacks;
+            assert_eq!(wakers, Stacks { samples: false, offcpu: true, wakers: true });
+        }
         let none = finish(&["--stacks", "none"]).unwrap().stacks;
         assert_eq!(none, Stacks { samples: false, offcpu: false, wakers: false });
         assert!(is_usage_error(&["--stacks", "all"]));

@@ -1,7 +1,8 @@
 //! The arguments of `record` on Windows.
 
-use crate::args::{Cli, parse_buffer, parse_seconds};
-use crate::format::Format;
+use crate::args::Cli;
+use crate::format::{self, Format};
+use crate::units::{parse_buffer, parse_duration};
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 use std::ffi::OsString;
@@ -26,8 +27,8 @@ command that failed, its own status.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Stop after this many seconds
-    #[arg(short = 'd', long, value_name = "SECONDS", value_parser = parse_seconds)]
+    /// Stop after this time: 5 (seconds), 500ms, 10m
+    #[arg(short = 'd', long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) duration: Option<Duration>,
 
     /// Write to this file (.etl, the raw trace, or .pftrace, .tracy, .json.gz and others) [default:
@@ -40,8 +41,8 @@ pub(crate) struct Args {
           value_parser = clap::value_parser!(u32).range(0..=i64::from(FREQUENCY_MAX)))]
     freq: u32,
 
-    /// Which events carry stacks: a list of samples, offcpu and wakers, or none
-    #[arg(long, value_name = "LIST", default_value = "samples,offcpu", value_parser = parse_stacks)]
+    /// Which events carry stacks: a list of samples, off-cpu and wakers, or none
+    #[arg(long, value_name = "LIST", default_value = "samples,off-cpu", value_parser = parse_stacks)]
     stacks: Stacks,
 
     /// Record the graphics scheduler, too: queues, packets, presents, vsync
@@ -65,7 +66,7 @@ pub(crate) struct Args {
     fail_on_loss: bool,
 
     /// The format, where the file's extension does not tell
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", value_parser = format::among(format::EXPORTS))]
     format: Option<Format>,
 
     /// Record while this command runs
@@ -104,7 +105,7 @@ impl Args {
                 return Err(usage("on Windows a recording goes to a file; export it to standard output".into()));
             }
             Some(path) if self.format.is_none() && is_raw(path) => None,
-            Some(path) => Some(Format::of_output(path, self.format).map_err(usage)?),
+            Some(path) => Some(Format::of_output(path, self.format, format::EXPORTS).map_err(usage)?),
         };
         if format == Some(Format::Syscap) {
             return Err(usage("the raw trace of Windows is an .etl file; .syscap is that of Linux".into()));
@@ -134,9 +135,10 @@ fn parse_stacks(text: &str) -> Result<Stacks, String> {
     for name in text.split(',').filter(|_| text != "none") {
         match name {
             "samples" => stacks.samples = true,
-            "offcpu" => stacks.switches = true,
+            // As it was spelt once.
+            "off-cpu" | "offcpu" => stacks.switches = true,
             "wakers" => stacks.wakeups = true,
-            other => return Err(format!("{other:?} is none of samples, offcpu, wakers; or write none alone")),
+            other => return Err(format!("{other:?} is none of samples, off-cpu, wakers; or write none alone")),
         }
     }
     Ok(stacks)
@@ -175,7 +177,7 @@ mod tests {
     #[test]
     fn stacks_are_listed_or_none() {
         let all = Stacks { samples: true, switches: true, wakeups: true };
-        assert_eq!(parse_stacks("samples,offcpu,wakers"), Ok(all));
+        assert_eq!(parse_stacks("samples,off-cpu,wakers"), Ok(all));
         assert_eq!(parse_stacks("none"), Ok(Stacks::default()));
         assert!(parse_stacks("samples,none").unwrap_err().contains("alone"));
     }
