@@ -25,6 +25,7 @@ pub mod etl;
 pub mod golden;
 pub mod gpu;
 mod machine;
+pub mod perf;
 pub mod planted;
 pub mod shown;
 pub mod tracepoint;

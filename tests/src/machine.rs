@@ -210,16 +210,21 @@ impl FakeMachine {
 
     /// A stack that scheduling events of the CPU may use; its id.
     pub fn sched_stack(&mut self, cpu: u16, us: u64, tgid: u32, addresses: &[u64]) -> u32 {
-        self.stack(Lane { kind: LaneKind::SchedStack, cpu }, us, tgid, addresses)
+        self.stack(Lane { kind: LaneKind::SchedStack, cpu }, us, (tgid, false), addresses)
     }
 
     /// A stack that samples of the CPU may use; its id.
     pub fn sample_stack(&mut self, cpu: u16, us: u64, tgid: u32, addresses: &[u64]) -> u32 {
-        self.stack(Lane { kind: LaneKind::SampleStack, cpu }, us, tgid, addresses)
+        self.stack(Lane { kind: LaneKind::SampleStack, cpu }, us, (tgid, false), addresses)
+    }
+
+    /// The same of which the walk ended at its greatest depth.
+    pub fn deep_sample_stack(&mut self, cpu: u16, us: u64, tgid: u32, addresses: &[u64]) -> u32 {
+        self.stack(Lane { kind: LaneKind::SampleStack, cpu }, us, (tgid, true), addresses)
     }
 
     /// Addresses innermost first; process 0 stands for the kernel.
-    fn stack(&mut self, lane: Lane, us: u64, tgid: u32, addresses: &[u64]) -> u32 {
+    fn stack(&mut self, lane: Lane, us: u64, (tgid, truncated): (u32, bool), addresses: &[u64]) -> u32 {
         let id = self.stacks.entry(lane).or_default();
         *id += 1;
         let header = StackHeader {
@@ -228,7 +233,7 @@ impl FakeMachine {
             tgid,
             frames: addresses.len() as u16,
             space: if tgid == 0 { stack_space::KERNEL } else { stack_space::USER },
-            truncated: 0,
+            truncated: u32::from(truncated),
         };
         let id = *id;
         let bytes = [header.as_bytes(), &addresses.iter().flat_map(|a| a.to_le_bytes()).collect::<Vec<_>>()].concat();

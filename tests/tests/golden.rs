@@ -5,7 +5,7 @@ use syscollect_model::{LossCause, Symbol, SymbolFrame, SymbolTable, Ticks, Time}
 use syscollect_playback::Recording;
 use syscollect_records::{RecordKind, SchedRecord, TaskRecord, sched_flags, stack_id, task_state};
 use syscollect_store::{CounterDefinition, Definition, KnownProcess, KnownThread, Lane, LaneKind};
-use syscollect_tests::{FIRST_BOOTTIME, FIRST_RAW, FakeMachine, Stacks, golden, ticks};
+use syscollect_tests::{FIRST_BOOTTIME, FakeMachine, Stacks, golden, perf, ticks};
 
 const SCHED0: Lane = Lane { kind: LaneKind::Sched, cpu: 0 };
 
@@ -255,33 +255,16 @@ fn frequencies_migrations_and_counters_have_their_tracks() {
     golden::check("counters", &mut golden::open(machine.finish()));
 }
 
-/// A `perf_event` record: header, body, and the sample id of `sample_id_all`.
-fn perf_record(kind: u32, misc: u16, body: &[u8], us: u64) -> Vec<u8> {
-    let size = (8 + body.len() + 24) as u16;
-    let mut bytes = [&kind.to_le_bytes()[..], &misc.to_le_bytes(), &size.to_le_bytes(), body, &[0; 8]].concat();
-    bytes.extend((FIRST_RAW + us * 1_000).to_le_bytes());
-    bytes.extend([0; 8]);
-    bytes
-}
-
-fn mmap2(pid: u32, start: u64, path: &[u8; 16], us: u64) -> Vec<u8> {
-    let ids = u64::from(pid) << 32 | u64::from(pid);
-    let numbers = [ids, start, 0x1000, 0].map(u64::to_le_bytes).concat();
-    let build_id = [&[4, 0, 0, 0, 0xc0, 0xff, 0xee, us as u8][..], &[0; 16]].concat();
-    perf_record(10, 1 << 14 | 2, &[&numbers[..], &build_id, &[0; 8], path].concat(), us)
-}
-
 #[test]
 fn an_address_means_the_program_that_ran_at_that_time() {
     let mut machine = FakeMachine::new(1);
     machine.process(80, 1, "before", &[]);
-    machine.mapping_record(0, 5, &mmap2(80, 0x40_0000, b"/bin/before\0\0\0\0\0", 5));
+    machine.mapping_record(0, 5, &perf::mmap2(80, 0x40_0000, "/bin/before", 5));
     let before = machine.sample_stack(0, 10, 80, &[0x40_0010]);
     machine.sample(0, 10, 80, Stacks { user: before, kernel: 0 }, 0);
     // Exec: the name, the new mapping, and only then the record of the task.
-    let name = [&80u32.to_le_bytes()[..], &80u32.to_le_bytes(), b"after\0\0\0"].concat();
-    machine.mapping_record(0, 20, &perf_record(3, 1 << 13, &name, 20));
-    machine.mapping_record(0, 21, &mmap2(80, 0x40_0000, b"/bin/after\0\0\0\0\0\0", 21));
+    machine.mapping_record(0, 20, &perf::exec(80, "after", 20));
+    machine.mapping_record(0, 21, &perf::mmap2(80, 0x40_0000, "/bin/after", 21));
     machine.task(
         0,
         22,
@@ -306,7 +289,7 @@ fn an_address_means_the_program_that_ran_at_that_time() {
     let unknown = machine.sample_stack(0, 55, 81, &[0x40_0010]);
     machine.sample(0, 55, 81, Stacks { user: unknown, kernel: 0 }, 0);
     // The mapping lane lost two records itself.
-    machine.mapping_record(0, 60, &perf_record(2, 0, &[1u64, 2].map(u64::to_le_bytes).concat(), 60));
+    machine.mapping_record(0, 60, &perf::lost(2, 60));
     let mut session = golden::open(machine.finish());
     let modules: Vec<_> =
         session.unresolved().into_iter().map(|m| (m.path, m.build_id.to_string(), m.offsets)).collect();

@@ -11,7 +11,7 @@
 //! - damaged: what is missing beyond that, and chunks that do not verify.
 
 use std::collections::BTreeMap;
-use syscollect_model::{Loss, LossCause};
+use syscollect_model::{Event, Loss, LossCause, LossDomain, Time};
 use syscollect_store::{CaptureReader, Damage, Lane, LaneKind, LaneLoss};
 
 type Key = (String, Option<u32>);
@@ -43,13 +43,24 @@ fn drops_chunks(cause: LossCause) -> bool {
 }
 
 /// How losses name a lane: lanes of the machine as a whole have no CPU.
-pub(crate) fn lane_key(lane: Lane) -> Key {
+fn lane_key(lane: Lane) -> Key {
     // The numbers of zone lanes are no CPUs.
     let machine = matches!(
         lane.kind,
         LaneKind::Counter | LaneKind::Clock | LaneKind::Definition | LaneKind::Zone | LaneKind::ZoneLog
     );
     (lane.kind.name().to_owned(), (!machine).then_some(u32::from(lane.cpu)))
+}
+
+/// What the records of a lane tell; of unknown lanes, which a later version may have, no more than that they are missing.
+fn domain(lane: &str) -> LossDomain {
+    if lane == LaneKind::Sched.name() { LossDomain::Scheduling } else { LossDomain::Other }
+}
+
+/// An event that tells of a loss.
+pub(crate) fn loss(lane: Lane, cause: LossCause, count: u64, between: Option<(Time, Time)>) -> Event {
+    let (lane, cpu) = lane_key(lane);
+    Event::Loss(Loss { domain: domain(&lane), lane, cpu, cause, count, between })
 }
 
 impl Losses {
@@ -97,6 +108,11 @@ impl Losses {
         entry.told = entry.told.saturating_add(count);
     }
 
+    /// Whether records of any lane of this kind are missing.
+    pub(crate) fn any_of(&self, kind: LaneKind) -> bool {
+        self.lanes.iter().any(|((name, _), lane)| name == kind.name() && lane.totals().next().is_some())
+    }
+
     /// Why records of the lane were lost before the collector: the cause that
     /// was declared most often.
     pub(crate) fn cause_before_collector(&self, lane: Lane) -> LossCause {
@@ -117,7 +133,7 @@ impl Losses {
         let mut totals = Vec::new();
         for ((name, cpu), lane) in &self.lanes {
             for (cause, count) in lane.totals() {
-                totals.push(Loss { lane: name.clone(), cpu: *cpu, cause, count, between: None });
+                totals.push(Loss { lane: name.clone(), domain: domain(name), cpu: *cpu, cause, count, between: None });
             }
         }
         totals

@@ -3,7 +3,7 @@
 use crate::counters::{CounterTable, ProcessCounters};
 use crate::gpu::play::GpuState;
 use crate::lane::{ChunkStart, LaneCursor, Record, Timed};
-use crate::losses::{GapCauses, Losses, lane_key};
+use crate::losses::{GapCauses, Losses, loss};
 use crate::record_cursor::{RecordCursor, Shape};
 use crate::session::Session;
 use crate::source::{Item, Source};
@@ -16,8 +16,8 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use syscollect_model::{
-    ClockMap, Event, Exporter, Location, LocationId, LockId, Loss, LossCause, Migration, OffCpu, ProcessId, Sample,
-    Scope, SleepState, StringId, Switch, Tables, ThreadId, Ticks, Time, TimeCursor, Track, TrackId, TrackKind, Wakeup,
+    ClockMap, Event, Exporter, Location, LocationId, LockId, Migration, OffCpu, ProcessId, Sample, Scope, SleepState,
+    StringId, Switch, Tables, ThreadId, Ticks, Time, TimeCursor, Track, TrackId, TrackKind, Wakeup,
 };
 use syscollect_playback::order::{Cursor, Merge};
 use syscollect_playback::{Output, Played, ThreadIds};
@@ -453,12 +453,6 @@ impl<'a, E: Exporter> Player<'a, E> {
         let in_kernel = record.kernel_stack != stack_id::NONE;
         self.emit(&Event::Sample(Sample { cpu, thread, stack: stack.stack, in_kernel }))
     }
-}
-
-/// An event that tells of a loss.
-pub(crate) fn loss(lane: Lane, cause: LossCause, count: u64, between: Option<(Time, Time)>) -> Event {
-    let (lane, cpu) = lane_key(lane);
-    Event::Loss(Loss { lane, cpu, cause, count, between })
 }
 
 fn u16_of(low: u8, high: u8) -> u32 {

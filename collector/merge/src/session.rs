@@ -66,6 +66,9 @@ impl Session {
         let mut tables = Tables::default();
         let builder = TaskBuilder::new(&mut tables, &mut spaces, &clock, &execs, &definitions.processes);
         let mut history = opening.tasks(builder);
+        if !opening.knows_all_mappings(&definitions) {
+            spaces.mark_incomplete();
+        }
         spaces.seal();
         let mut stacks = opening.stacks(&spaces);
         let mut marked = opening.marked(&definitions, &clock, &mut tables);
@@ -222,6 +225,13 @@ impl<'a> Opening<'a> {
         }
         execs.values_mut().for_each(|list| list.sort_unstable());
         (spaces, execs)
+    }
+
+    /// Whether nothing that was mapped is missing: of a recorder that was
+    /// killed, the last records are.
+    fn knows_all_mappings(&self, definitions: &Definitions) -> bool {
+        let lost = [LaneKind::Mapping, LaneKind::Task, LaneKind::Definition].map(|kind| self.losses.any_of(kind));
+        definitions.summary.is_some() && !definitions.info.mappings_unrecorded && !lost.contains(&true)
     }
 
     fn tasks(&mut self, mut builder: TaskBuilder<'_>) -> TaskHistory {

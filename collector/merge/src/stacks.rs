@@ -13,6 +13,8 @@ pub(crate) struct Defined {
     start: u32,
     count: u32,
     kernel: bool,
+    /// Outer frames are missing.
+    truncated: bool,
 }
 
 /// The stacks of one lane, by id.
@@ -92,13 +94,31 @@ impl StackReader<'_> {
             };
             self.pool.push(place);
         }
+        let cut = !kernel && self.end_at_no_code(start, header.tgid, at);
         let count = self.pool.len() as u32 - start;
+        let truncated = cut || header.truncated != 0;
         // An id is given out once; a second definition could only be damage.
-        self.lanes.entry(lane).or_default().entry(header.id).or_insert(Defined { start, count, kernel });
+        self.lanes.entry(lane).or_default().entry(header.id).or_insert(Defined { start, count, kernel, truncated });
     }
-}
 
-impl StackReader<'_> {
+    /// Ends the stack that begins at `start` before its first frame outside of
+    /// all code; whether there was one.
+    ///
+    /// A walk by frame pointers that meets a function which uses that register
+    /// for something else takes data for a return address, and all further ones
+    /// from there. The innermost frame is where the CPU stood: where even that
+    /// lies in no known mapping, the mappings are what is missing.
+    fn end_at_no_code(&mut self, start: u32, pid: u32, at: Ticks) -> bool {
+        let has_code = |place: &PlaceId| self.locator.places.get(*place).module.is_some();
+        let stack = &self.pool[start as usize..];
+        let Some(end) = stack.iter().position(|place| !has_code(place)) else { return false };
+        if end == 0 || !self.locator.knows_all(pid, at) {
+            return false;
+        }
+        self.pool.truncate(start as usize + end);
+        true
+    }
+
     /// Locates return addresses of a process, innermost first.
     pub(crate) fn return_addresses(&mut self, pid: u32, at: Ticks, addresses: &[u64]) -> Defined {
         let start = self.pool.len() as u32;
@@ -107,7 +127,8 @@ impl StackReader<'_> {
             let place = self.locator.user(pid, at, epoch, address - 1);
             self.pool.push(place);
         }
-        Defined { start, count: self.pool.len() as u32 - start, kernel: false }
+        let truncated = self.end_at_no_code(start, pid, at);
+        Defined { start, count: self.pool.len() as u32 - start, kernel: false, truncated }
     }
 }
 
@@ -216,7 +237,30 @@ impl Resolver {
         for place in self.stacks.places_of(stack) {
             into.extend(self.framer.frames(*place, &self.stacks.places, &self.names, tables));
         }
+        if stack.truncated && !into.last().is_some_and(|frame| begins_stacks(*frame, tables)) {
+            into.push(tables.truncation());
+        }
     }
+}
+
+/// Whether a frame is the first of its thread in every program: whatever the
+/// walk met beyond it, nothing is missing that anybody looks for.
+///
+/// glibc and musl keep no frame pointers, so that a walk from a program that
+/// does ends in these with whatever lies in the register.
+fn begins_stacks(frame: FrameId, tables: &Tables) -> bool {
+    const FIRST: [&str; 9] = [
+        "_start",
+        "__libc_start_main",
+        "__libc_start_main_impl",
+        "__libc_start_call_main",
+        "libc_start_main_stage2",
+        "start_thread",
+        "clone",
+        "__clone",
+        "clone3",
+    ];
+    tables.frame(frame).function.is_some_and(|name| FIRST.contains(&tables.strings.get(name)))
 }
 
 fn functions<'a>(frames: &'a [FrameId], tables: &'a Tables) -> impl Iterator<Item = Option<&'a str>> {

@@ -1,7 +1,7 @@
 //! The steps of tasks while they are played, among the other events.
 
-use crate::losses::GapCauses;
-use crate::play::{Player, loss};
+use crate::losses::{GapCauses, loss};
+use crate::play::Player;
 use crate::tasks::Step;
 use syscollect_model::{Event, Exporter};
 use syscollect_store::Lane;

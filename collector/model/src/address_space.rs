@@ -33,6 +33,8 @@ pub struct AddressSpaces {
     mappings: FxHashMap<u32, Vec<Mapping>>,
     /// By process: when it got an empty address space (exec) or the copy of another (fork).
     resets: FxHashMap<u32, Vec<(Ticks, Option<u32>)>>,
+    /// See [`Self::mark_incomplete`].
+    incomplete: bool,
 }
 
 impl AddressSpaces {
@@ -83,6 +85,34 @@ impl AddressSpaces {
             }
         }
         None
+    }
+
+    /// Some of what was mapped is not known, whose is not known either.
+    pub fn mark_incomplete(&mut self) {
+        self.incomplete = true;
+    }
+
+    /// Whether every executable mapping of process `pid` at `at` is known, so
+    /// that what lies outside of them is no code: since it runs its program
+    /// (exec), or from what was noted of it, or of the process that forked it,
+    /// when the recording began.
+    ///
+    /// What was mapped and is gone again counts as known and mapped.
+    pub fn is_complete(&self, pid: u32, at: Ticks) -> bool {
+        let (mut pid, mut at) = (pid, at);
+        // As in a look-up.
+        for _ in 0..64 {
+            if self.incomplete {
+                break;
+            }
+            let reset = self.resets.get(&pid).and_then(|list| list.iter().rev().find(|(since, _)| *since <= at));
+            match reset {
+                Some((forked, Some(parent))) => (pid, at) = (*parent, *forked),
+                Some((_, None)) => return true,
+                None => return self.mappings.get(&pid).is_some_and(|list| list.iter().any(|m| m.since == Ticks(0))),
+            }
+        }
+        false
     }
 
     /// A number that changes whenever `pid`'s own mappings do: two look-ups of
@@ -145,11 +175,30 @@ mod tests {
     }
 
     #[test]
+    fn mappings_are_complete_from_a_note_or_an_exec_on_and_through_forks() {
+        let mut spaces = AddressSpaces::default();
+        spaces.map(mapping(1, 0x1000, "noted", 0));
+        spaces.fork(1, 2, Ticks(10));
+        // Nobody said what began this one: it was there, and was not read.
+        spaces.map(mapping(3, 0x1000, "mapped later", 20));
+        spaces.fork(3, 4, Ticks(30));
+        spaces.exec(4, Ticks(40));
+        spaces.seal();
+        let complete = |spaces: &AddressSpaces| {
+            [(1, 5), (2, 15), (3, 25), (4, 35), (4, 45), (5, 45)].map(|(pid, at)| spaces.is_complete(pid, Ticks(at)))
+        };
+        assert_eq!(complete(&spaces), [true, true, false, false, true, false]);
+        spaces.mark_incomplete();
+        assert_eq!(complete(&spaces), [false; 6]);
+    }
+
+    #[test]
     fn a_circle_of_forks_ends() {
         let mut spaces = AddressSpaces::default();
         spaces.fork(1, 2, Ticks(1));
         spaces.fork(2, 1, Ticks(1));
         spaces.seal();
         assert_eq!(spaces.lookup(1, Ticks(5), 0), None);
+        assert!(!spaces.is_complete(1, Ticks(5)));
     }
 }

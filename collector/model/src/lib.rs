@@ -32,7 +32,7 @@ pub use address_space::{AddressSpaces, Mapping};
 pub use clock::{ClockError, ClockMap, ClockPair, Ticks, Time, TimeCursor};
 pub use event::{Event, Exporter, Migration, OffCpu, Sample, SleepState, Switch, Wakeup};
 pub use gpu::{Fence, GpuJob, GpuJobEnd, fence_wait};
-pub use loss::{Loss, LossCause};
+pub use loss::{Loss, LossCause, LossDomain, SchedulingGap};
 pub use resources::{Crash, Lock, LockAction, LockEvent, MemoryEvent};
 pub use session::{ClockSource, CpuClock, CpuInfo, KernelModule, RecorderSummary, SessionInfo};
 pub use slice::{Field, FieldFormat, Fields, Location, Schema, SchemaField, Slice, SliceMore, Value};

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 pub struct Loss {
     /// The lane they were lost from: `"sched"`, `"samples"`, ...
     pub lane: String,
+    /// What these records would have told.
+    pub domain: LossDomain,
     /// Its CPU, if it has one.
     pub cpu: Option<u32>,
     /// Why.
@@ -16,6 +18,47 @@ pub struct Loss {
     pub count: u64,
     /// When, as far as it is known: the last event before, the first after.
     pub between: Option<(Time, Time)>,
+}
+
+/// What lost records would have told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LossDomain {
+    /// Switches and wakeups: what ran on a CPU.
+    Scheduling,
+    /// Anything: the source does not tell them apart.
+    Everything,
+    /// Samples, stacks, zones, probes, definitions, ...: nothing of what ran.
+    Other,
+}
+
+impl LossDomain {
+    /// Whether what runs on a CPU is unknown from such a loss on.
+    pub fn affects_scheduling(self) -> bool {
+        match self {
+            Self::Scheduling | Self::Everything => true,
+            Self::Other => false,
+        }
+    }
+}
+
+/// A time of which it is not known what ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SchedulingGap {
+    /// Where; `None` is every CPU.
+    pub cpu: Option<u32>,
+    /// From the last record before; `None` where that is not known.
+    pub since: Option<Time>,
+}
+
+impl Loss {
+    /// What the loss makes unknown of what ran: every exporter that shows runs
+    /// of threads ends them by this, and by nothing else of a loss. `None` where
+    /// what was lost tells nothing of what ran.
+    pub fn scheduling_gap(&self) -> Option<SchedulingGap> {
+        let affects = self.count > 0 && self.domain.affects_scheduling();
+        affects.then(|| SchedulingGap { cpu: self.cpu, since: self.between.map(|(last, _)| last) })
+    }
 }
 
 /// Why records are missing.
@@ -56,5 +99,27 @@ impl LossCause {
             Self::Undecodable => "undecodable",
             Self::NotTaken => "not-taken",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_lost_switches_make_unknown_what_ran() {
+        let loss = |domain, count| Loss {
+            lane: "a lane".into(),
+            domain,
+            cpu: Some(3),
+            cause: LossCause::LaneFull,
+            count,
+            between: Some((Time(5), Time(9))),
+        };
+        let gap = SchedulingGap { cpu: Some(3), since: Some(Time(5)) };
+        assert_eq!(loss(LossDomain::Scheduling, 1).scheduling_gap(), Some(gap));
+        assert_eq!(loss(LossDomain::Everything, 1).scheduling_gap(), Some(gap));
+        assert_eq!(loss(LossDomain::Other, 1).scheduling_gap(), None);
+        assert_eq!(loss(LossDomain::Scheduling, 0).scheduling_gap(), None, "nothing was lost");
     }
 }

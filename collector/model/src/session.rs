@@ -55,6 +55,9 @@ pub struct SessionInfo {
     pub stacks: Vec<String>,
     /// Only these processes were recorded, if not empty.
     pub filter_pids: Vec<u32>,
+    /// What was mapped while the recording ran was not recorded: an address
+    /// outside of all mappings may still be code.
+    pub mappings_unrecorded: bool,
     /// Process id namespace and others that change how ids read; empty on the host.
     pub notes: Vec<String>,
 }

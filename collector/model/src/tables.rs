@@ -292,6 +292,7 @@ pub struct Tables {
     stack_frames: Vec<FrameId>,
     stack_ends: Vec<u32>,
     stack_ids: FxHashMap<Box<[FrameId]>, StackId>,
+    truncation: Option<FrameId>,
 }
 
 impl Default for Tables {
@@ -314,6 +315,7 @@ impl Default for Tables {
             stack_frames: Vec::new(),
             stack_ends: Vec::new(),
             stack_ids: FxHashMap::default(),
+            truncation: None,
         }
     }
 }
@@ -323,6 +325,34 @@ impl Tables {
     pub const IDLE_PROCESS: ProcessId = ProcessId(0);
     /// The thread that stands for idle CPUs.
     pub const IDLE_THREAD: ThreadId = ThreadId(0);
+
+    /// The frame in the place of those that are missing from a stack: its
+    /// walk met memory that is no code, or was too deep. Every viewer shows it
+    /// as what it is called, `[truncated]`; it is no place in code.
+    pub fn truncation(&mut self) -> FrameId {
+        if let Some(id) = self.truncation {
+            return id;
+        }
+        let function = Some(self.strings.intern("[truncated]"));
+        self.frames.push(Frame {
+            module: None,
+            offset: 0,
+            function,
+            function_start: 0,
+            function_size: 0,
+            file: None,
+            line: 0,
+            inlined: false,
+        });
+        let id = FrameId(self.frames.len() as u32 - 1);
+        self.truncation = Some(id);
+        id
+    }
+
+    /// Whether a frame stands for missing ones, see [`Self::truncation`].
+    pub fn is_truncation(&self, frame: FrameId) -> bool {
+        self.truncation == Some(frame)
+    }
 
     /// The stack with these frames, innermost first, added if it is new.
     pub fn intern_stack(&mut self, frames: &[FrameId]) -> StackId {

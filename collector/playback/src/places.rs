@@ -167,6 +167,12 @@ impl<'a> Locator<'a> {
         id
     }
 
+    /// Whether all code of process `pid` at `at` is known, so that a place
+    /// without a module is none.
+    pub fn knows_all(&self, pid: u32, at: Ticks) -> bool {
+        self.spaces.is_complete(pid, at)
+    }
+
     fn in_mapping(&mut self, mapping: &Mapping, address: u64) -> Place {
         // `//anon`, and names that processes give to such memory.
         let has_file =

@@ -58,8 +58,8 @@ use slices::Slices;
 use std::collections::BTreeMap;
 use std::io::Write;
 use syscollect_model::{
-    Crash, Event, Exporter, GpuJob, LockEvent, Loss, MemoryEvent, ProcessId, RecorderSummary, Sample, Scope,
-    SessionInfo, Switch, Tables, ThreadId, Time, TrackId, Wakeup,
+    Crash, Event, Exporter, GpuJob, LockEvent, Loss, MemoryEvent, ProcessId, RecorderSummary, Sample, SchedulingGap,
+    Scope, SessionInfo, Switch, Tables, ThreadId, Time, TrackId, Wakeup,
 };
 use tables::{Category, OffReason, Shared};
 use threads::ThreadState;
@@ -393,16 +393,24 @@ impl<W: Write> FirefoxExporter<W> {
         }
     }
 
+    /// What ran there is not known any more.
+    fn gap(&mut self, time: u64, gap: SchedulingGap, tables: &Tables) {
+        let cpus = gap.cpu.map_or_else(|| self.running.keys().copied().collect(), |cpu| vec![cpu]);
+        let since = gap.since.map_or(time, |since| since.0);
+        for thread in cpus.iter().filter_map(|cpu| self.running.remove(cpu)).collect::<Vec<_>>() {
+            if let Some(state) = self.thread(thread, tables) {
+                state.unknown(since);
+            }
+        }
+    }
+
     fn loss(&mut self, time: u64, loss: &Loss, tables: &Tables) {
         let timing = match loss.between {
             Some((from, to)) => Timing::Interval(from.0, to.0.max(from.0)),
             None => Timing::Instant(time),
         };
-        if let Some(thread) = loss.cpu.and_then(|cpu| self.running.remove(&cpu)) {
-            let since = loss.between.map_or(time, |(from, _)| from.0);
-            if let Some(state) = self.thread(thread, tables) {
-                state.unknown(since);
-            }
+        if let Some(gap) = loss.scheduling_gap() {
+            self.gap(time, gap, tables);
         }
         let data = Data::Loss(LossData::new(loss));
         self.marker(Tables::IDLE_THREAD, "Lost records", (Category::Loss, timing), data, tables);

@@ -254,8 +254,8 @@ impl<W: Write> PerfettoExporter<W> {
             Event::Crash(ref crash) => slices::crash(tracks, at, crash),
             Event::GpuJob(track, ref job) => gpu.job(tracks, at, track, job),
             Event::Loss(ref loss) => {
-                if let Some(cpu) = loss.cpu {
-                    sched.gap(cpu, loss.between.map_or(time, |(from, _)| from));
+                if let Some(gap) = loss.scheduling_gap() {
+                    sched.gap(time, gap);
                 }
                 tracks.loss(at, loss)
             }

@@ -18,7 +18,9 @@ use super::stream::Stream;
 use crate::ExportError;
 use crate::proto::Message;
 use std::io::Write;
-use syscollect_model::{Migration, OffCpu, SessionInfo, SleepState, StringId, Switch, Tables, ThreadId, Time, Wakeup};
+use syscollect_model::{
+    Migration, OffCpu, SchedulingGap, SessionInfo, SleepState, StringId, Switch, Tables, ThreadId, Time, Wakeup,
+};
 
 /// `TRACE_FLAG_HARDIRQ` of the kernel's trace records: the waker was an interrupt.
 /// Soft and hard interrupts are not told apart; viewers show both alike.
@@ -80,11 +82,17 @@ impl Scheduling {
         self.lanes.iter().position(|lane| lane.current == Some(thread)).map(|index| index as u32)
     }
 
-    /// Notes that records of a CPU are missing from `since` on.
-    pub(crate) fn gap(&mut self, cpu: u32, since: Time) {
-        let lane = self.lane(cpu);
-        let since = since.max(lane.last_switch);
-        lane.gap.get_or_insert(since);
+    /// Notes that records of switches are missing, as is known now.
+    pub(crate) fn gap(&mut self, now: Time, gap: SchedulingGap) {
+        let since = gap.since.unwrap_or(now);
+        let note = |lane: &mut Lane| {
+            let since = since.max(lane.last_switch);
+            lane.gap.get_or_insert(since);
+        };
+        match gap.cpu {
+            Some(cpu) => note(self.lane(cpu)),
+            None => self.lanes.iter_mut().for_each(note),
+        }
     }
 
     /// Whether a switch changes nothing: both threads were left out, and idle stands for them.
@@ -106,7 +114,8 @@ impl Scheduling {
     ) -> Result<(), ExportError> {
         let previous_state = state(&switch.off_cpu, self.preempted);
         let lane = self.lane(switch.cpu);
-        if lane.runs(switch.previous) {
+        // Who runs before a gap and after it may have been away in between.
+        if lane.gap.is_none() && lane.runs(switch.previous) {
             let compact = CompactSwitch {
                 time,
                 previous_state,

@@ -4,7 +4,7 @@ use super::account::Account;
 use super::data::*;
 use super::durations::Durations;
 use super::off_cpu::state_name;
-use super::samples::{Function, by_function};
+use super::samples::{Function, by_function, truncated};
 use super::unresolved;
 use super::{ReportExporter, Waker};
 use std::cmp::Reverse;
@@ -126,6 +126,7 @@ impl ReportExporter {
             kernel_samples: self.samples.in_kernel,
             idle_samples: self.samples.idle,
             without_stack: self.samples.without_stack,
+            truncated: truncated(&self.samples, tables),
             by_self: self.table(hit, |row| (Reverse((row.self_samples, row.total)), named(row))),
             by_total: self.table(rows, |row| (Reverse((row.total, row.self_samples)), named(row))),
         }

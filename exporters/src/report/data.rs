@@ -248,6 +248,9 @@ pub struct Functions {
     pub idle_samples: u64,
     /// Samples of threads without a stack; they are in no row.
     pub without_stack: u64,
+    /// Samples whose stacks lack their outer frames: totals of functions there are too small.
+    #[serde(default)]
+    pub truncated: u64,
     /// By samples in the function itself.
     pub by_self: Table<FunctionRow>,
     /// By samples in the function and in what it calls.

@@ -120,8 +120,6 @@ use syscollect_model::{
     TrackId, Wakeup,
 };
 
-/// The lane whose losses make thread states unknown, see [`Loss::lane`].
-const SCHEDULING_LANE: &str = "sched";
 /// Pairs of threads that wake each other.
 const MAX_WAKE_PAIRS: usize = 1 << 19;
 /// Pairs of CPUs.
@@ -293,9 +291,10 @@ impl ReportExporter {
                 self.locks.thread_ended(now, *thread, tables);
                 self.scheduling.thread_end(now, *thread, tables);
             }
-            Event::Loss(loss) if loss.lane == SCHEDULING_LANE && loss.count > 0 => {
-                let since = loss.between.map(|(last, _)| last.0);
-                self.scheduling.gap(now, loss.cpu, since, tables);
+            Event::Loss(loss) => {
+                if let Some(gap) = loss.scheduling_gap() {
+                    self.scheduling.gap(now, gap.cpu, gap.since.map(|since| since.0), tables);
+                }
             }
             event => self.of_program(now, event, tables),
         }

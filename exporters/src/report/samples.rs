@@ -41,6 +41,12 @@ impl Samples {
     }
 }
 
+/// Samples whose stacks lack their outer frames.
+pub(super) fn truncated(samples: &Samples, tables: &Tables) -> u64 {
+    let is_truncated = |stack: StackId| tables.stack(stack).iter().any(|frame| tables.is_truncation(*frame));
+    samples.stacks().filter(|(stack, _)| is_truncated(*stack)).map(|(_, count)| count).sum()
+}
+
 /// What makes places in code one function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Function {
@@ -62,7 +68,8 @@ pub(super) struct Hits {
 pub(super) fn by_function(samples: &Samples, tables: &Tables) -> FxHashMap<Function, Hits> {
     let mut functions = FxHashMap::<Function, Hits>::default();
     for (stack, count) in samples.stacks() {
-        for (depth, frame) in tables.stack(stack).iter().enumerate() {
+        let places = tables.stack(stack).iter().enumerate().filter(|(_, frame)| !tables.is_truncation(**frame));
+        for (depth, frame) in places {
             let hits = functions.entry(function(*frame, tables)).or_default();
             hits.own += if depth == 0 { count } else { 0 };
             if hits.last != Some(stack) {

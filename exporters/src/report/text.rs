@@ -160,7 +160,8 @@ impl Text {
     }
 
     fn functions(&mut self, functions: &Functions) {
-        let Functions { samples, kernel_samples, idle_samples, without_stack, by_self, by_total } = functions;
+        let Functions { samples, kernel_samples, idle_samples, without_stack, truncated, by_self, by_total } =
+            functions;
         if samples + idle_samples == 0 {
             return;
         }
@@ -170,6 +171,9 @@ impl Text {
         ));
         if *without_stack > 0 {
             self.line(&format!("  {} have no stack and are in no row", grouped(*without_stack)));
+        }
+        if *truncated > 0 {
+            self.line(&format!("  {} have a stack that lacks its outer frames", grouped(*truncated)));
         }
         for (order, Table { total, rows }) in [("self", by_self), ("total", by_total)] {
             if rows.is_empty() {

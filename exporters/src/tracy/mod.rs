@@ -322,8 +322,8 @@ impl<W: Write> TracyExporter<W> {
     }
 
     fn loss(&mut self, time: i64, loss: &Loss) {
-        if let (Some(cpu), "sched") = (loss.cpu, &*loss.lane) {
-            self.cpus.lost(cpu);
+        if let Some(gap) = loss.scheduling_gap() {
+            self.cpus.lost(gap.cpu);
         }
         *self.told_losses.entry((loss.lane.clone(), loss.cpu, loss.cause)).or_default() += loss.count;
         let row = self.rows.other(Owner::Losses);

@@ -42,10 +42,11 @@ impl Cpus {
         self.cpus.get_mut(index)
     }
 
-    /// Records of a CPU were lost: who ran on it is told by its next switch only.
-    pub(crate) fn lost(&mut self, cpu: u32) {
-        if let Some(cpu) = self.get(cpu) {
-            cpu.seen = true;
+    /// Records of a CPU (`None`: of any) were lost: who ran on it is told by its next switch only.
+    pub(crate) fn lost(&mut self, cpu: Option<u32>) {
+        match cpu {
+            Some(cpu) => self.get(cpu).into_iter().for_each(|cpu| cpu.seen = true),
+            None => self.cpus.iter_mut().for_each(|cpu| cpu.seen = true),
         }
     }
 

@@ -7,6 +7,7 @@ mod firefox_reader;
 mod firefox_zones;
 mod golden;
 mod gpu;
+mod lost_samples;
 mod narrowed;
 mod perfetto;
 mod perfetto_slices;

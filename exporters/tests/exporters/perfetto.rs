@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use syscollect_exporters::{ExportError, PerfettoExporter};
 use syscollect_model::{
     Crash, Event, Exporter, Field, Location, LocationId, Lock, LockAction, LockEvent, LockId, Loss, LossCause,
-    MemoryEvent, Migration, OffCpu, ProcessId, Sample, Scope, SessionInfo, SleepState, Slice, SliceMore, StackId,
-    StringId, Switch, Tables, ThreadId, Time, TrackId, Value, Wakeup,
+    LossDomain, MemoryEvent, Migration, OffCpu, ProcessId, Sample, Scope, SessionInfo, SleepState, Slice, SliceMore,
+    StackId, StringId, Switch, Tables, ThreadId, Time, TrackId, Value, Wakeup,
 };
 
 fn export(story: &Story, losses: &[Loss]) -> Vec<u8> {
@@ -41,9 +41,14 @@ fn lost_switches_charge_nobody() {
     story.switch(0, IDLE, off(SleepState::Runnable), a);
     story.wait(500);
     let since = Time(story::START + 100_000);
-    let loss =
-        Loss { lane: "x".into(), cpu: Some(0), cause: LossCause::Damaged, count: 3, between: Some((since, since)) };
-    story.then(Event::Loss(loss));
+    story.then(Event::Loss(Loss {
+        lane: "x".into(),
+        domain: LossDomain::Scheduling,
+        cpu: Some(0),
+        cause: LossCause::Damaged,
+        count: 3,
+        between: Some((since, since)),
+    }));
     story.switch(0, b, off(SleepState::Interruptible), IDLE);
     let told = replay(&export(&story, &[]));
     let [began, lost, back] = [0, 100_000, 502_000].map(|at| story::START + at);
@@ -352,6 +357,7 @@ fn event(kind: u8, a: u8, b: u8, c: u8, flags: u8) -> Event {
         18 => Event::Crash(Crash { thread: thread(a), signal: name, address: u64::from(b), stack }),
         _ => Event::Loss(Loss {
             lane: "lane".into(),
+            domain: if flags & 4 != 0 { LossDomain::Scheduling } else { LossDomain::Other },
             cpu: (flags & 1 != 0).then_some(cpu),
             cause: LossCause::Nested,
             count: u64::from(a),

@@ -11,7 +11,7 @@ mod states;
 use crate::story::{START, Story, session, summary};
 use syscollect_exporters::report::{ProcessRow, Report, ReportExporter, ReportOptions, ThreadRow, Times};
 use syscollect_model::{
-    Event, Loss, LossCause, OffCpu, SessionInfo, SleepState, StackId, Switch, ThreadId, Time, Wakeup,
+    Event, Loss, LossCause, LossDomain, OffCpu, SessionInfo, SleepState, StackId, Switch, ThreadId, Time, Wakeup,
 };
 
 /// Sleeps until it is woken.
@@ -69,7 +69,14 @@ fn wakeup(cpu: u32, wakee: ThreadId) -> Wakeup {
 
 fn loss(cpu: u32, since: u64, until: u64) -> Loss {
     let between = Some((Time(START + since * 1_000), Time(START + until * 1_000)));
-    Loss { lane: "sched".into(), cpu: Some(cpu), cause: LossCause::LaneFull, count: 7, between }
+    Loss {
+        lane: "sched".into(),
+        domain: LossDomain::Scheduling,
+        cpu: Some(cpu),
+        cause: LossCause::LaneFull,
+        count: 7,
+        between,
+    }
 }
 
 /// Two programs of one thread each.

@@ -8,9 +8,9 @@ mod queues;
 
 use std::collections::BTreeMap;
 use syscollect_model::{
-    BuildId, ClockPair, CpuClock, CpuInfo, Event, Exporter, Frame, FrameId, Loss, LossCause, Migration, Module,
-    ModuleId, OffCpu, Process, ProcessId, RecorderSummary, Sample, Scope, SessionInfo, SleepState, StackId, StringId,
-    Switch, Tables, Thread, ThreadId, Ticks, Time, Track, TrackId, TrackKind, Wakeup,
+    BuildId, ClockPair, CpuClock, CpuInfo, Event, Exporter, Frame, FrameId, Loss, LossCause, LossDomain, Migration,
+    Module, ModuleId, OffCpu, Process, ProcessId, RecorderSummary, Sample, Scope, SessionInfo, SleepState, StackId,
+    StringId, Switch, Tables, Thread, ThreadId, Ticks, Time, Track, TrackId, TrackKind, Wakeup,
 };
 
 /// When it begins, nanoseconds.
@@ -22,7 +22,8 @@ pub(crate) const IDLE: ThreadId = Tables::IDLE_THREAD;
 pub(crate) struct Story {
     pub(crate) tables: Tables,
     pub(crate) events: Vec<(Time, Event)>,
-    time: u64,
+    /// Of the next event, nanoseconds.
+    pub(crate) time: u64,
 }
 
 impl Story {
@@ -195,7 +196,10 @@ pub(crate) fn summary() -> RecorderSummary {
 
 /// All losses of the story.
 pub(crate) fn losses() -> Vec<Loss> {
-    let loss = |lane: &str, cpu, cause, count| Loss { lane: lane.into(), cpu, cause, count, between: None };
+    let loss = |lane: &str, cpu, cause, count| {
+        let domain = if lane == "sched" { LossDomain::Scheduling } else { LossDomain::Other };
+        Loss { lane: lane.into(), domain, cpu, cause, count, between: None }
+    };
     vec![
         loss("sched", Some(1), LossCause::LaneFull, 40),
         loss("samples", Some(1), LossCause::Nested, 2),
@@ -355,6 +359,7 @@ fn switches_are_lost(story: &mut Story, worker: ThreadId) {
     story.wait(50);
     story.then(Event::Loss(Loss {
         lane: "sched".into(),
+        domain: LossDomain::Scheduling,
         cpu: Some(1),
         cause: LossCause::LaneFull,
         count: 40,

@@ -4,7 +4,7 @@ use crate::story::{Story, off, sleeps};
 use std::collections::BTreeMap;
 use syscollect_exporters::{TracyCompression, TracyExporter, TracyLayout, TracyOptions};
 use syscollect_model::{
-    Crash, Event, Loss, LossCause, Scope, SleepState, Slice, Switch, Tables, ThreadId, Time, Value,
+    Crash, Event, Loss, LossCause, LossDomain, Scope, SleepState, Slice, Switch, Tables, ThreadId, Time, Value,
 };
 use syscollect_tests::tracy_reader::{self, Compression};
 
@@ -73,7 +73,14 @@ fn messages_say_how_much_they_matter_and_whose_they_are() {
     log(5, "e", "severity", Value::Text("Critical".into()));
     story.at(6, Event::ThreadEnd(thread));
     story.switch(7, 0, Some(IDLE), sleeps(), quiet);
-    let loss = Loss { lane: "sched".into(), cpu: None, cause: LossCause::LaneFull, count: 1, between: None };
+    let loss = Loss {
+        lane: "sched".into(),
+        domain: LossDomain::Scheduling,
+        cpu: None,
+        cause: LossCause::LaneFull,
+        count: 1,
+        between: None,
+    };
     story.at(8, Event::Loss(loss.clone()));
     story.losses = vec![loss];
     let signal = story.name("SIGSEGV");

@@ -2,7 +2,7 @@
 
 use crate::story::{Story, off, sleeps};
 use std::collections::BTreeMap;
-use syscollect_model::{Event, Loss, LossCause, OffCpu, SleepState, Tables};
+use syscollect_model::{Event, Loss, LossCause, LossDomain, OffCpu, SleepState, Tables};
 use syscollect_tests::tracy_reader::{CpuTime, Switch, Totals};
 
 const IDLE: syscollect_model::ThreadId = Tables::IDLE_THREAD;
@@ -116,7 +116,14 @@ fn a_process_that_was_there_before_ran_from_the_beginning_on_and_one_that_stays_
 fn what_lost_switches_leave_open_is_not_made_up() {
     let mut story = Story::new(2);
     let (a, b) = (story.task(10, "a"), story.task(20, "b"));
-    let loss = |cpu| Loss { lane: "sched".into(), cpu: Some(cpu), cause: LossCause::LaneFull, count: 3, between: None };
+    let loss = |cpu| Loss {
+        lane: "sched".into(),
+        domain: LossDomain::Scheduling,
+        cpu: Some(cpu),
+        cause: LossCause::LaneFull,
+        count: 3,
+        between: None,
+    };
     story.at(1, Event::Loss(loss(0)));
     story.switch(10, 0, Some(b), sleeps(), a);
     story.switch(20, 1, Some(IDLE), sleeps(), a);

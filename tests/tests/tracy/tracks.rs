@@ -1,7 +1,7 @@
 //! Slices, instants, counters, losses.
 
 use crate::story::Story;
-use syscollect_model::{Event, Loss, LossCause, Scope};
+use syscollect_model::{Event, Loss, LossCause, LossDomain, Scope};
 use syscollect_tests::tracy_reader::{Plot, SourceLocation, TracyFile, Zone};
 
 fn zone(name: &str, start: i64, end: i64, children: Vec<Zone>) -> Zone {
@@ -81,8 +81,22 @@ fn what_happens_to_threads_is_told_by_them() {
 #[test]
 fn every_loss_is_told_once() {
     let mut story = Story::new(1);
-    let loss = |count, cause| Loss { lane: "sched".into(), cpu: Some(1), cause, count, between: None };
-    let other = Loss { lane: "file".into(), cpu: None, cause: LossCause::DiskFull, count: 9, between: None };
+    let loss = |count, cause| Loss {
+        lane: "sched".into(),
+        domain: LossDomain::Scheduling,
+        cpu: Some(1),
+        cause,
+        count,
+        between: None,
+    };
+    let other = Loss {
+        lane: "file".into(),
+        domain: LossDomain::Other,
+        cpu: None,
+        cause: LossCause::DiskFull,
+        count: 9,
+        between: None,
+    };
     story.at(1, Event::Loss(loss(3, LossCause::LaneFull)));
     story.at(7, Event::Loss(loss(4, LossCause::LaneFull)));
     story.losses = vec![loss(7, LossCause::LaneFull), loss(2, LossCause::Nested), other];

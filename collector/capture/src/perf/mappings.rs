@@ -108,7 +108,9 @@ impl Source for MappingRings {
         BTreeMap::new()
     }
 
-    fn describe(&self, _session: &mut SessionInfo) {}
+    fn describe(&self, session: &mut SessionInfo) {
+        session.mappings_unrecorded = self.cpus.is_empty();
+    }
 
     fn missing(&self) -> &[String] {
         &self.missing

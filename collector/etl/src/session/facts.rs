@@ -7,7 +7,7 @@ use super::survey::MachineFacts;
 use crate::file::{Clock, LogfileHeader, Statistics};
 use crate::{Class, Guid};
 use rustc_hash::FxHashMap;
-use syscollect_model::{ClockSource, CpuInfo, Loss, LossCause, SessionInfo};
+use syscollect_model::{ClockSource, CpuInfo, Loss, LossCause, LossDomain, SessionInfo};
 
 /// What a trace holds, for people and for `info`.
 #[derive(Clone, Debug, PartialEq)]
@@ -191,5 +191,13 @@ pub(super) fn losses(headers: &[LogfileHeader], statistics: &Statistics, undecod
         ("events", LossCause::Undecodable, undecodable + statistics.other_records),
     ];
     let losses = losses.into_iter().filter(|(_, _, count)| *count > 0);
-    losses.map(|(lane, cause, count)| Loss { lane: lane.into(), cpu: None, cause, count, between: None }).collect()
+    let loss = |(lane, cause, count): (&str, _, _)| Loss {
+        lane: lane.into(),
+        domain: LossDomain::Everything,
+        cpu: None,
+        cause,
+        count,
+        between: None,
+    };
+    losses.map(loss).collect()
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::story::IDLE;
+use syscollect_model::LossDomain;
 
 #[test]
 fn what_ran_is_unknown_while_its_cpus_records_are_missing() {
@@ -137,10 +138,13 @@ fn a_loss_without_a_cpu_or_a_time_may_be_anywhere() {
 fn losses_of_samples_and_of_nothing_leave_thread_states_alone() {
     let (mut story, a, _) = two_programs();
     story.switches(0, 0, IDLE, SleepState::Runnable, a);
-    story.at(20, Event::Loss(Loss { lane: "samples".into(), ..loss(0, 10, 20) }));
+    story.at(20, Event::Loss(Loss { lane: "samples".into(), domain: LossDomain::Other, ..loss(0, 10, 20) }));
     story.at(30, Event::Loss(Loss { count: 0, ..loss(0, 20, 30) }));
     story.switches(50, 0, a, SLEEPS, IDLE);
-    let losses = [loss(0, 0, 0), Loss { lane: "samples".into(), cpu: None, count: 5, ..loss(0, 0, 0) }];
+    let losses = [
+        loss(0, 0, 0),
+        Loss { lane: "samples".into(), domain: LossDomain::Other, cpu: None, count: 5, ..loss(0, 0, 0) },
+    ];
     let report = report_with(&story, ReportOptions::default(), &session(), &losses);
     assert_eq!(thread(&report, 10).times, times(50, 0, 0, 0));
     assert_eq!(report.lost, 12);

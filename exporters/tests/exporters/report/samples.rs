@@ -52,6 +52,22 @@ fn a_sample_counts_once_for_each_function_of_its_stack() {
 }
 
 #[test]
+fn a_stack_that_was_cut_is_counted_and_no_function() {
+    let (mut story, a, _) = two_programs();
+    let main = code(&mut story)(&mut story, false, 0x10, Some("main"));
+    let cut = story.tables.truncation();
+    let (whole, truncated) = (story.tables.intern_stack(&[main]), story.tables.intern_stack(&[main, cut]));
+    for (at, stack) in [(0, whole), (1, truncated), (2, truncated)] {
+        sampled(&mut story, at, a, Some(stack), false);
+    }
+    let report = report(&story);
+    let rows = &report.functions.by_total.rows;
+    assert_eq!((report.functions.truncated, rows.len(), rows[0].total), (2, 1, 3));
+    assert!(report.text(100).contains("2 have a stack that lacks its outer frames"), "{}", report.text(100));
+    assert_eq!(report.unresolved.total, 0);
+}
+
+#[test]
 fn code_without_names_is_told_by_module() {
     let (mut story, a, _) = two_programs();
     let mut frame = code(&mut story);

@@ -1,0 +1,86 @@
+//! A sample that was lost says nothing of what ran: each exporter shows the same runs with it and without it.
+
+use crate::firefox_reader::Profile;
+use crate::replay::replay;
+use crate::story::{self, IDLE, Story, off};
+use syscollect_exporters::report::{ReportExporter, ReportOptions};
+use syscollect_exporters::{
+    FirefoxExporter, FirefoxOptions, FoldedExporter, PerfettoExporter, StackKind, StackOptions, TextExporter,
+};
+use syscollect_model::{Event, Loss, LossCause, LossDomain, SleepState, Time};
+
+/// A thread runs for 10 ms and then sleeps; in the middle, something of its CPU is lost.
+fn story(lost: Option<LossDomain>, cpu: Option<u32>) -> Story {
+    let mut story = Story::new();
+    let (_, thread) = story.process(10, 1, "a", &[]);
+    story.switch(0, IDLE, off(SleepState::Runnable), thread);
+    story.wait(4_999);
+    let since = Time(story.time);
+    story.wait(1);
+    if let Some(domain) = lost {
+        let (lane, cause, between) = ("a lane".into(), LossCause::Nested, Some((since, Time(story.time))));
+        story.events.push((Time(story.time), Event::Loss(Loss { lane, domain, cpu, cause, count: 1, between })));
+    }
+    story.wait(4_999);
+    story.switch(0, thread, off(SleepState::Interruptible), IDLE);
+    story.wait(9_999);
+    story.switch(0, IDLE, off(SleepState::Runnable), thread);
+    story
+}
+
+/// What every exporter says of runs, as text.
+fn runs(story: &Story) -> [(&'static str, String); 5] {
+    let session = story::session();
+    let mut perfetto = PerfettoExporter::new(Vec::new());
+    story.play(&mut perfetto, &session, &[], None).unwrap();
+    let switches = replay(&perfetto.finish().unwrap()).switches;
+
+    let options = FirefoxOptions { sched_markers: true, ..FirefoxOptions::default() };
+    let mut firefox = FirefoxExporter::new(Vec::new(), options);
+    story.play(&mut firefox, &session, &[], None).unwrap();
+    let profile = Profile::read(&firefox.finish().unwrap());
+    let thread = profile.thread("10");
+    let markers: Vec<_> = profile.thread_markers(thread).iter().map(|marker| (marker.start, marker.end)).collect();
+
+    let mut report = ReportExporter::new(ReportOptions::default());
+    let Ok(()) = story.play(&mut report, &session, &[], None);
+    let report = report.finish();
+
+    let mut folded =
+        FoldedExporter::new(Vec::new(), StackOptions { kind: StackKind::OffCpu, ..StackOptions::default() });
+    story.play(&mut folded, &session, &[], None).unwrap();
+
+    let mut text = TextExporter::new(Vec::new());
+    story.play(&mut text, &session, &[], None).unwrap();
+    let text = String::from_utf8(text.finish().unwrap()).unwrap();
+    let text = text.lines().filter(|line| !line.contains("lost")).collect::<Vec<_>>().join("\n");
+
+    [
+        ("Perfetto", format!("{switches:?}")),
+        ("Firefox", format!("{:?} {markers:?}", profile.samples(thread))),
+        ("report", format!("{:?} {:?}", report.cpus, report.threads)),
+        ("off-CPU stacks", String::from_utf8(folded.finish().unwrap()).unwrap()),
+        ("text", text),
+    ]
+}
+
+#[test]
+fn a_lost_sample_changes_no_run() {
+    let whole = runs(&story(None, None));
+    for cpu in [Some(0), None] {
+        assert_eq!(runs(&story(Some(LossDomain::Other), cpu)), whole, "of CPU {cpu:?}");
+    }
+}
+
+#[test]
+fn a_lost_switch_makes_the_runs_of_its_cpu_unknown_and_of_every_cpu_where_none_is_told() {
+    let whole = runs(&story(None, None));
+    for (domain, cpu) in
+        [(LossDomain::Scheduling, Some(0)), (LossDomain::Scheduling, None), (LossDomain::Everything, None)]
+    {
+        let lost = runs(&story(Some(domain), cpu));
+        for ((exporter, lost), (_, whole)) in lost.iter().zip(&whole).take(3) {
+            assert_ne!(lost, whole, "{exporter}, {domain:?} of CPU {cpu:?}");
+        }
+    }
+}
