@@ -63,3 +63,4 @@ pub use recording::{Progress, Recorded, Recording};
 pub use support::{Capability, Machine, support};
 #[doc(hidden)]
 pub use tracepoints::{AtTracepoint, TracepointCost};
+pub use usage::CostAccount;

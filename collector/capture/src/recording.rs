@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use syscollect_model::{LossCause, RecorderSummary, SessionInfo};
+use syscollect_model::{LossCause, RecorderSummary, SessionInfo, WorkCost};
 use syscollect_store::{CaptureWriter, Chunk, Definition, Lane, LaneKind, LaneLoss, StoreError, TraceBuffer, drain_to};
 use syscollect_symbolize::HeldFiles;
 
 use crate::collector::{Collector, Ended};
 use crate::error::CaptureError;
 use crate::options::RecordOptions;
+use crate::usage::CostAccount;
 
 /// A recording that goes on.
 pub struct Recording {
@@ -25,7 +26,7 @@ pub struct Recording {
     session: SessionInfo,
     startup: Duration,
     began: Instant,
-    cpu_before: Duration,
+    costs: CostAccount,
 }
 
 /// What the threads tell one another.
@@ -60,6 +61,8 @@ pub struct Recorded {
     pub records: u64,
     /// Why the end of the recording is not in the file (a full disk), if so.
     pub error: Option<String>,
+    /// What starting and recording cost; what comes after it may be added.
+    pub costs: CostAccount,
 }
 
 impl Recording {
@@ -95,6 +98,8 @@ impl Recording {
         let shared = Arc::new(Shared::default());
         let collector = start(&options, buffer.clone(), shared.clone())?;
         let startup = options.program_start.elapsed();
+        let mut costs = CostAccount::default();
+        costs.note("start");
         let failed = |error| CaptureError::system("cannot start a thread", error);
         let to_write = buffer.clone();
         let writer = std::thread::Builder::new()
@@ -114,7 +119,7 @@ impl Recording {
             session,
             startup,
             began: Instant::now(),
-            cpu_before: crate::usage::cpu_time(),
+            costs,
         })
     }
 
@@ -154,15 +159,19 @@ impl Recording {
         let (mut writer, mut written) = self.writer.join().map_err(|_| panicked("writer"))?;
         let mut losses = ended.losses;
         losses.extend(self.buffer.losses().into_iter().map(|(lane, cause, count)| buffer_loss(lane, cause, count)));
+        let mut costs = self.costs;
+        costs.note("recording");
+        let WorkCost { cpu_ns, peak_bytes, .. } = costs.of("recording");
         let summary = RecorderSummary {
             stop_reason: reason.to_owned(),
-            recorder_cpu_ns: (crate::usage::cpu_time() - self.cpu_before).as_nanos() as u64,
+            recorder_cpu_ns: cpu_ns,
             kernel_program_ns: crate::usage::program_time(&ended.statistics),
-            recorder_peak_bytes: crate::usage::peak_memory(),
+            recorder_peak_bytes: peak_bytes,
             startup_ns: self.startup.as_nanos() as u64,
             duration_ns: duration.as_nanos() as u64,
             statistics: ended.statistics,
             missing: ended.missing,
+            costs: costs.costs().to_vec(),
         };
         for definition in [Definition::Losses(losses.clone()), Definition::Summary(Box::new(summary.clone()))] {
             written = written.and_then(|()| writer.define(&definition));
@@ -170,7 +179,8 @@ impl Recording {
         let written = written.and_then(|()| writer.finish().map(drop));
         let records = self.shared.records.load(Ordering::Relaxed);
         drop(ended.sources);
-        Ok(Recorded { held: ended.held, summary, losses, records, error: written.err().map(|error| error.to_string()) })
+        let error = written.err().map(|error| error.to_string());
+        Ok(Recorded { held: ended.held, summary, losses, records, error, costs })
     }
 }
 

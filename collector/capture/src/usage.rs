@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use syscollect_model::WorkCost;
+
 fn usage() -> libc::rusage {
     // SAFETY: rusage is plain numbers, for which zero is valid; the call fills it in.
     unsafe {
@@ -13,16 +15,53 @@ fn usage() -> libc::rusage {
 }
 
 /// CPU time of this process so far, user and system.
-pub(crate) fn cpu_time() -> Duration {
+fn cpu_time() -> Duration {
     let usage = usage();
     let duration = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
     duration(usage.ru_utime) + duration(usage.ru_stime)
 }
 
-/// Peak resident memory of this process, bytes.
-pub(crate) fn peak_memory() -> u64 {
-    // Linux counts it in KiB.
-    usage().ru_maxrss as u64 * 1024
+/// Peak resident memory of this process, bytes, since it began or [`forget_peak`] was called.
+fn peak_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kibibytes = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    // Linux counts both in KiB.
+    kibibytes.unwrap_or(usage().ru_maxrss as u64) * 1024
+}
+
+/// Lets the peak begin anew (proc(5), clear_refs).
+fn forget_peak() {
+    // Where that is refused, the peak stays that of all the time before, which is more and never less.
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+}
+
+/// What the parts of the recorder's work cost. Each begins where the one before ends, so that nothing is left out.
+#[derive(Clone, Debug, Default)]
+pub struct CostAccount {
+    costs: Vec<WorkCost>,
+    counted: Duration,
+}
+
+impl CostAccount {
+    /// The work since the last call, or since the program's start, was this.
+    pub fn note(&mut self, work: &str) {
+        let now = cpu_time();
+        let cpu_ns = now.saturating_sub(self.counted).as_nanos() as u64;
+        self.counted = now;
+        self.costs.push(WorkCost { work: work.to_owned(), cpu_ns, peak_bytes: peak_memory() });
+        forget_peak();
+    }
+
+    /// What was noted.
+    pub fn costs(&self) -> &[WorkCost] {
+        &self.costs
+    }
+
+    /// What that work cost; nothing where it was not noted.
+    pub(crate) fn of(&self, work: &str) -> WorkCost {
+        self.costs.iter().find(|cost| cost.work == work).cloned().unwrap_or_default()
+    }
 }
 
 /// Run time of all kernel programs, where the kernel counted it.
@@ -30,4 +69,47 @@ pub(crate) fn program_time(statistics: &BTreeMap<String, u64>) -> Option<u64> {
     let times: Vec<u64> =
         statistics.iter().filter(|(name, _)| name.ends_with("_run_ns")).map(|(_, nanoseconds)| *nanoseconds).collect();
     (!times.is_empty()).then(|| times.iter().sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Works until the process has used that much more CPU time.
+    fn work(time: Duration) {
+        let end = cpu_time() + time;
+        while cpu_time() < end {
+            std::hint::black_box((0..1000).sum::<u64>());
+        }
+    }
+
+    #[test]
+    fn parts_of_the_work_add_up_to_all_of_it() {
+        let mut account = CostAccount::default();
+        work(Duration::from_millis(20));
+        account.note("start");
+        work(Duration::from_millis(10));
+        account.note("recording");
+        let after = cpu_time().as_nanos() as u64;
+        let sum: u64 = account.costs().iter().map(|cost| cost.cpu_ns).sum();
+        assert!(account.of("start").cpu_ns >= 20_000_000 && account.of("recording").cpu_ns >= 10_000_000);
+        assert!(sum <= after, "{sum} ns noted of {after} ns used");
+        assert_eq!(account.of("naming"), WorkCost::default());
+    }
+
+    #[test]
+    fn memory_that_was_given_back_does_not_weigh_on_what_comes_later() {
+        let mut account = CostAccount::default();
+        account.note("start");
+        let mut large = vec![0u8; 96 << 20];
+        large.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
+        std::hint::black_box(&large);
+        account.note("large");
+        drop(large);
+        account.note("between");
+        account.note("small");
+        let peak = |work| account.of(work).peak_bytes;
+        assert!(peak("large") >= peak("start") + (64 << 20), "{:?}", account.costs());
+        assert!(peak("small") + (64 << 20) <= peak("large"), "{:?}", account.costs());
+    }
 }

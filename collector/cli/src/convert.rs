@@ -12,7 +12,7 @@ use syscollect_exporters::{
     ProcessFilter, StackKind, StackOptions, TracyExporter, TracyOptions,
 };
 use syscollect_model::{Event, Exporter, Loss, ProcessId, RecorderSummary, SessionInfo, SymbolTable, Tables, Time};
-use syscollect_playback::{Played, Recording, UnresolvedModule};
+use syscollect_playback::{Nowhere, Played, Recording, UnresolvedModule};
 use syscollect_store::{CaptureReader, CaptureWriter, Definition, Lane, LaneKind};
 use syscollect_symbolize::{HeldFiles, ModuleRequest, Symbolizer};
 
@@ -66,20 +66,37 @@ pub(crate) fn has_names(reader: &CaptureReader) -> bool {
     reader.definitions().any(|definition| matches!(definition, Ok(Definition::Symbols(_))))
 }
 
-/// Adds names to the end of a capture file, where `reader` says that it is.
-pub(crate) fn append_names(
-    mut file: File,
-    (valid_length, next_definition): (u64, u64),
-    tables: &[SymbolTable],
-) -> Result<()> {
-    file.set_len(valid_length).context("cannot cut the capture behind its last chunk")?;
-    file.seek(SeekFrom::Start(valid_length)).context("cannot go to the end of the capture")?;
-    let mut writer = CaptureWriter::append(file, next_definition);
-    for table in tables {
-        writer.define(&Definition::Symbols(table.clone())).context("cannot add names to the capture")?;
+/// Where a capture file ends, for adding to it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CaptureEnd {
+    /// Behind the last whole chunk, bytes.
+    length: u64,
+    next_definition: u64,
+}
+
+impl CaptureEnd {
+    /// Where this capture ends.
+    pub(crate) fn of(reader: &CaptureReader) -> Self {
+        Self { length: reader.valid_length(), next_definition: reader.next_definition_sequence() }
     }
-    writer.finish().context("cannot add names to the capture")?;
-    Ok(())
+
+    /// Adds definitions to the end of the capture file, and moves on to the new end.
+    ///
+    /// # Errors
+    ///
+    /// When the file refuses them; it is whole up to the end that was.
+    pub(crate) fn append(&mut self, mut file: File, definitions: impl Iterator<Item = Definition>) -> Result<()> {
+        file.set_len(self.length).context("cannot cut the capture behind its last chunk")?;
+        file.seek(SeekFrom::Start(self.length)).context("cannot go to the end of the capture")?;
+        let mut writer = CaptureWriter::append(file, self.next_definition);
+        for definition in definitions {
+            writer.define(&definition).context("cannot add to the capture")?;
+        }
+        let next_definition = writer.next_definition_sequence();
+        let mut file = writer.finish().context("cannot add to the capture")?;
+        *self = Self { length: file.stream_position()?, next_definition };
+        Ok(())
+    }
 }
 
 /// A larger profile is more than browsers take: their longest text has half a gigabyte.
@@ -168,6 +185,17 @@ pub(crate) fn export<W: Write, R: Recording>(
             Ok((played, exporter.finish()?))
         }
     }
+}
+
+/// Reads every event once and writes nothing: afterwards the session knows what it lost.
+///
+/// # Errors
+///
+/// [`Abandoned`].
+pub(crate) fn read<R: Recording>(session: &mut R, abandon: &Abandon, terminal: &Terminal) -> Result<Played> {
+    let bar = terminal.work("reading", session.expected_events());
+    let mut watched = Watched { inner: Nowhere, events: 0, process: None, bar, abandon };
+    session.play(&mut watched)
 }
 
 /// Says how long a Firefox profile will be, before one is written that no browser opens.

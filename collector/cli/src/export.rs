@@ -2,6 +2,7 @@
 
 use crate::convert::{self, Abandoned, Selection};
 use crate::format::{self, Format};
+use crate::lost::Lost;
 use crate::output::Target;
 use crate::owner::Owner;
 use crate::record::usage;
@@ -145,8 +146,8 @@ pub(crate) fn export(request: &Request) -> Result<ExitCode> {
     let path = draft.publish(&target)?;
     let format = request.format;
     let layout = request.selection.tracy.layout;
-    let (losses, complete) = (session.losses(), session.is_complete());
-    let exported = Exported { path, format, layout, bytes, played, losses, complete };
+    let (lost, complete) = (Lost::read(&session), session.is_complete());
+    let exported = Exported { path, format, layout, bytes, played, lost, complete };
     say_as_is!("{}", summary::export_text(&exported, terminal.style()));
     Ok(ExitCode::SUCCESS)
 }

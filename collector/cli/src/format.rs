@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use syscollect_exporters::TracyLayout;
 
@@ -112,6 +113,20 @@ impl Format {
         }
     }
 
+    /// The raw capture that `record` keeps beside a file of this format: `x.syscap` beside `x.json.gz`.
+    pub(crate) fn capture_beside(self, output: &OsStr) -> OsString {
+        let path = Path::new(output);
+        let mut stem = path.file_stem().unwrap_or(output);
+        if let Some((first, _)) = self.extension().split_once('.')
+            && Path::new(stem).extension().is_some_and(|extension| extension == first)
+        {
+            stem = Path::new(stem).file_stem().unwrap_or(stem);
+        }
+        let mut name = stem.to_owned();
+        name.push(".syscap");
+        name
+    }
+
     /// How to look at a finished file; one for Tracy is of that layout.
     pub(crate) fn how_to_open(self, path: &Path, layout: TracyLayout) -> String {
         match self {
@@ -144,6 +159,19 @@ mod tests {
 
     fn told(name: &str) -> Result<Format, String> {
         Format::of_output(Path::new(name), None, ALL)
+    }
+
+    #[test]
+    fn the_capture_beside_an_output_has_its_name_without_the_extension() {
+        for (format, output, capture) in [
+            (Format::Pftrace, "x.v2.pftrace", "x.v2.syscap"),
+            (Format::JsonGz, "x.json.gz", "x.syscap"),
+            (Format::PbGz, "x.v2.pb.gz", "x.v2.syscap"),
+            (Format::JsonGz, "x.gz", "x.syscap"),
+            (Format::Pftrace, "x", "x.syscap"),
+        ] {
+            assert_eq!(format.capture_beside(OsStr::new(output)), capture, "{output}");
+        }
     }
 
     #[test]

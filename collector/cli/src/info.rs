@@ -1,7 +1,8 @@
 //! `syscollect info`: what a capture holds, and what it lost.
 
+use crate::cost;
 use crate::source::{self, Source};
-use crate::summary::{cpu_time, loss_text};
+use crate::summary::loss_text;
 use crate::terminal::{Style, Terminal, bytes, duration, grouped, printable};
 use anyhow::Result;
 use serde::Serialize;
@@ -226,7 +227,10 @@ impl Report {
         line("Samples", self.sampling());
         line("Clock", self.clock.text());
         if let Some(recorder) = &self.recorder {
-            line("Cost", cost(recorder));
+            line("Cost", recorder_cost(recorder));
+            if let Some(around) = cost::around(&recorder.costs) {
+                line("", around);
+            }
             for missing in &recorder.missing {
                 line("Without", missing.clone());
             }
@@ -372,9 +376,9 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-fn cost(recorder: &RecorderSummary) -> String {
+fn recorder_cost(recorder: &RecorderSummary) -> String {
     let programs = recorder
         .kernel_program_ns
         .map_or(String::new(), |time| format!(", kernel programs {} of CPU time", duration(time)));
-    format!("recorder {}, {} of memory{programs}", cpu_time(recorder), bytes(recorder.recorder_peak_bytes))
+    format!("recorder {}{programs}", cost::recording(recorder))
 }

@@ -28,12 +28,14 @@ mod backend;
 mod completions;
 #[cfg_attr(windows, allow(dead_code))]
 mod convert;
+mod cost;
 #[cfg(target_os = "linux")]
 mod doctor;
 mod export;
 mod flamegraph;
 mod format;
 mod info;
+mod lost;
 mod man;
 mod output;
 #[cfg_attr(windows, path = "owner_windows.rs")]

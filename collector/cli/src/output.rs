@@ -12,7 +12,7 @@ mod windows;
 
 use crate::owner::Owner;
 use anyhow::{Context, Result, bail};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -72,6 +72,11 @@ impl Target {
     /// The final path, for messages.
     pub(crate) fn path(&self) -> PathBuf {
         self.folder.join(&self.name)
+    }
+
+    /// The final name.
+    pub(crate) fn name(&self) -> &OsStr {
+        &self.name
     }
 
     /// The name without its extension.

@@ -1,6 +1,7 @@
 //! What is read: a capture of ours, or the files of a Windows recording.
 
 use crate::convert;
+use crate::format::{self, Format};
 use crate::symbols::{self, SymbolOptions};
 use crate::terminal::Terminal;
 use anyhow::{Context, Result, bail};
@@ -10,7 +11,7 @@ use syscollect_etl::session::Facts;
 use syscollect_merge::Session;
 use syscollect_model::{ClockMap, Exporter, Loss, RecorderSummary, SessionInfo, SymbolTable, Time};
 use syscollect_playback::{Played, Recording, UnresolvedModule};
-use syscollect_store::CaptureReader;
+use syscollect_store::{CaptureReader, StoreError};
 use syscollect_symbolize::HeldFiles;
 
 /// A recording, whatever wrote it.
@@ -39,7 +40,7 @@ impl Source {
         match paths {
             _ if traces == paths.len() => Ok(Self::Trace(Box::new(syscollect_etl::session::Session::open(paths)?))),
             [capture] => {
-                let session = Session::open(CaptureReader::open(capture)?);
+                let session = Session::open(open_capture(capture)?);
                 let session = session.with_context(|| format!("nothing in {} can be read", capture.display()))?;
                 Ok(Self::Capture(Box::new(session)))
             }
@@ -74,6 +75,27 @@ impl Source {
             Self::Trace(session) => Some(session.facts()),
         }
     }
+}
+
+/// Opens a capture. Of a file that was exported, it is the capture that `record` kept beside it.
+fn open_capture(path: &Path) -> Result<CaptureReader> {
+    let error = match CaptureReader::open(path) {
+        Err(error @ StoreError::NotACapture { .. }) => error,
+        other => return Ok(other?),
+    };
+    let exported = Format::of_output(path, None, format::EXPORTS).ok().filter(|format| *format != Format::Syscap);
+    let (Some(format), Some(name)) = (exported, path.file_name()) else { return Err(error.into()) };
+    let beside = path.with_file_name(format.capture_beside(name));
+    if !beside.is_file() {
+        bail!(
+            "{} is what a recording was exported to, and only its raw capture can be read: {} is not there. Record \
+             with --keep-capture, or with -o FILE.syscap",
+            path.display(),
+            beside.display()
+        );
+    }
+    say!("syscollect: reading {}, the raw capture beside {}", beside.display(), path.display());
+    Ok(CaptureReader::open(&beside)?)
 }
 
 /// Whether it is a Windows event trace: its name says so, or its bytes do (`.etl.001`, `.dat`).

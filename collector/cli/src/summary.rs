@@ -1,19 +1,15 @@
 //! What a recording says when it ends.
 
+use crate::cost;
 use crate::format::Format;
+use crate::lost::Lost;
 use crate::terminal::{Style, bytes, duration, grouped};
 use std::fmt::Write;
 use std::path::PathBuf;
 use syscollect_exporters::TracyLayout;
-use syscollect_model::{Loss, LossCause, RecorderSummary};
+use syscollect_model::{LossCause, RecorderSummary};
 use syscollect_playback::Played;
 use syscollect_store::{LaneKind, LaneLoss};
-
-/// Most lines about losses; a machine has many lanes, and all are in `info`.
-const LOSS_LINES: usize = 8;
-
-/// A recording of less than this, nanoseconds, is too short for rates.
-const SHORT_NS: u64 = 500_000_000;
 
 /// What came of a recording.
 #[derive(Debug)]
@@ -22,29 +18,29 @@ pub(crate) struct Outcome {
     pub(crate) output: Option<(PathBuf, Format)>,
     /// Its size in bytes.
     pub(crate) bytes: u64,
-    /// The capture, if it was kept beside the output.
-    pub(crate) capture: Option<PathBuf>,
+    /// What became of the capture beside the output.
+    pub(crate) capture: Kept,
     /// Events in it.
     pub(crate) events: u64,
     /// What the recorder says of itself.
     pub(crate) recorder: RecorderSummary,
     /// What was lost.
-    pub(crate) losses: Vec<LaneLoss>,
+    pub(crate) lost: Lost,
+    /// What the recorder counted of it: by kind of record, too, which tells what helps.
+    pub(crate) counted: Vec<LaneLoss>,
     /// The size of the trace buffer.
     pub(crate) buffer_bytes: usize,
 }
 
-impl Outcome {
-    /// Records lost against the user's will. What `--overwrite` overwrote was
-    /// to be overwritten.
-    pub(crate) fn lost(&self) -> u64 {
-        lost(&self.losses)
-    }
-}
-
-/// Records lost against the user's will.
-pub(crate) fn lost(losses: &[LaneLoss]) -> u64 {
-    losses.iter().filter(|loss| loss.cause != LossCause::Overwritten).map(|loss| loss.count).sum()
+/// What became of the raw capture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// It is the output itself, or nobody asked for it.
+    Not,
+    /// It lies here.
+    At(PathBuf),
+    /// It was larger than what is kept unasked: bytes.
+    TooLarge(u64),
 }
 
 /// The summary, several lines.
@@ -60,67 +56,36 @@ pub(crate) fn text(outcome: &Outcome, style: Style) -> String {
         grouped(outcome.events),
         duration(recorder.duration_ns)
     );
-    if let Some(capture) = &outcome.capture {
-        let _ = writeln!(text, "Kept {}, the raw capture", capture.display());
+    match &outcome.capture {
+        Kept::Not => {}
+        Kept::At(capture) => {
+            let _ =
+                writeln!(text, "Kept {0}, the raw capture, for `syscollect report {0}` and others", capture.display());
+        }
+        Kept::TooLarge(size) => {
+            let _ = writeln!(
+                text,
+                "The raw capture ({}), which `syscollect report` reads, was not kept: --keep-capture keeps it",
+                bytes(*size)
+            );
+        }
     }
-    text.push_str(&losses_text(outcome, style));
-    let _ = writeln!(
-        text,
-        "Recorder: {}, {} of memory, recording {} after its start",
-        cpu_time(recorder),
-        bytes(recorder.recorder_peak_bytes),
-        duration(recorder.startup_ns)
-    );
+    text.push_str(&outcome.lost.text(outcome.events, style));
+    if let Some(advice) = advice(&outcome.counted, outcome.buffer_bytes) {
+        let _ = writeln!(text, "    {advice}");
+    }
+    let started = duration(recorder.startup_ns);
+    let _ = writeln!(text, "Recorder: {}, recording {started} after its start", cost::recording(recorder));
+    if let Some(around) = cost::around(&recorder.costs) {
+        let _ = writeln!(text, "Its other work: {around}");
+    }
     if let Some((path, format)) = &outcome.output {
         let _ = writeln!(text, "Look at it: {}", format.how_to_open(path, TracyLayout::default()));
     }
     text
 }
 
-/// `0.31 s of CPU time (3.1 % of one CPU)`.
-pub(crate) fn cpu_time(recorder: &RecorderSummary) -> String {
-    let time = format!("{} of CPU time", duration(recorder.recorder_cpu_ns));
-    if recorder.duration_ns < SHORT_NS {
-        // Stopping costs more than such a recording; a share would mislead.
-        return time;
-    }
-    format!("{time} ({:.1} % of one CPU)", recorder.recorder_cpu_ns as f64 * 100.0 / recorder.duration_ns as f64)
-}
-
-fn losses_text(outcome: &Outcome, style: Style) -> String {
-    let mut text = String::new();
-    let overwritten: u64 = outcome.losses.iter().map(|loss| loss.count).sum::<u64>() - outcome.lost();
-    if overwritten > 0 {
-        let _ = writeln!(text, "Overwritten by newer events, as asked: {}", grouped(overwritten));
-    }
-    let lost = outcome.lost();
-    if lost == 0 {
-        let _ = writeln!(text, "{}", style.good("Lost: nothing"));
-        return text;
-    }
-    let share = lost as f64 * 100.0 / (lost + outcome.events) as f64;
-    let heading = format!("*** LOST {} of {} events ({share:.2} %) ***", grouped(lost), grouped(lost + outcome.events));
-    let _ = writeln!(text, "{}", style.alarm(&heading));
-    let mut losses: Vec<_> = outcome.losses.iter().filter(|loss| loss.cause != LossCause::Overwritten).collect();
-    losses.sort_by_key(|loss| std::cmp::Reverse(loss.count));
-    for loss in losses.iter().take(LOSS_LINES) {
-        let _ = writeln!(text, "{}", style.alarm(&format!("    {}", loss_line(loss))));
-    }
-    if let Some(more) = losses.len().checked_sub(LOSS_LINES).filter(|more| *more > 0) {
-        let _ = writeln!(text, "    and {more} more: see syscollect info");
-    }
-    if let Some(advice) = advice(&losses, outcome.buffer_bytes) {
-        let _ = writeln!(text, "    {advice}");
-    }
-    text
-}
-
-fn loss_line(loss: &LaneLoss) -> String {
-    let lane = if loss.record.is_empty() { loss.lane.clone() } else { format!("{} {}", loss.lane, loss.record) };
-    loss_text(&lane, loss.cpu, loss.cause.name(), loss.count)
-}
-
-/// `12,345 sched switch records of CPU 3: lane-full`, and of Windows traces `7 events: lane-full`.
+/// `12,345 sched records of CPU 3: lane-full`, and of Windows traces `7 events: lane-full`.
 pub(crate) fn loss_text(lane: &str, cpu: Option<u32>, cause: &str, count: u64) -> String {
     let cpu = cpu.map_or(String::new(), |cpu| format!(" of CPU {cpu}"));
     let what = match lane {
@@ -137,7 +102,7 @@ const WITHOUT_RING: &str = "event of a thread without a ring";
 
 /// What came of an export.
 #[derive(Debug)]
-pub(crate) struct Exported<'a> {
+pub(crate) struct Exported {
     /// The file.
     pub(crate) path: PathBuf,
     /// Its format.
@@ -149,14 +114,14 @@ pub(crate) struct Exported<'a> {
     /// What was played into it.
     pub(crate) played: Played,
     /// What the capture lost.
-    pub(crate) losses: &'a [Loss],
+    pub(crate) lost: Lost,
     /// Whether the recording came to its end.
     pub(crate) complete: bool,
 }
 
 /// The summary of an export.
-pub(crate) fn export_text(exported: &Exported<'_>, style: Style) -> String {
-    let Exported { path, format, layout, bytes: size, played, losses, complete } = exported;
+pub(crate) fn export_text(exported: &Exported, style: Style) -> String {
+    let Exported { path, format, layout, bytes: size, played, lost, complete } = exported;
     let mut text = format!("Wrote {}: {}, {} events\n", path.display(), bytes(*size), grouped(played.events));
     if played.events == 0 {
         text.push_str("Nothing is in the capture, or in the part that was asked for: the file is whole, and empty\n");
@@ -164,31 +129,21 @@ pub(crate) fn export_text(exported: &Exported<'_>, style: Style) -> String {
     if !complete {
         text.push_str("The recording was cut off; everything up to there is in the file\n");
     }
-    let overwritten: u64 =
-        losses.iter().filter(|loss| loss.cause == LossCause::Overwritten).map(|loss| loss.count).sum();
-    if overwritten > 0 {
-        let _ = writeln!(text, "Overwritten by newer events, as asked: {}", grouped(overwritten));
-    }
-    match played.lost.saturating_sub(overwritten) {
-        0 => text.push_str(&(style.good("Lost: nothing") + "\n")),
-        lost => text.push_str(&(style.alarm(&format!("*** LOST {} events ***", grouped(lost))) + "\n")),
-    }
-    for loss in losses.iter().filter(|loss| loss.cause != LossCause::Overwritten).take(LOSS_LINES) {
-        let line = loss_text(&loss.lane, loss.cpu, loss.cause.name(), loss.count);
-        text.push_str(&(style.alarm(&format!("    {line}")) + "\n"));
-    }
+    text.push_str(&lost.text(played.events, style));
     let _ = writeln!(text, "Look at it: {}", format.how_to_open(path, *layout));
     text
 }
 
 /// What helps against the largest loss.
-fn advice(losses: &[&LaneLoss], buffer_bytes: usize) -> Option<String> {
-    Some(match losses.first()?.cause {
+fn advice(losses: &[LaneLoss], buffer_bytes: usize) -> Option<String> {
+    let lost = losses.iter().filter(|loss| loss.cause != LossCause::Overwritten && loss.count > 0);
+    let largest = lost.max_by_key(|loss| loss.count)?;
+    Some(match largest.cause {
         LossCause::BufferFull => format!(
             "The disk was slower than the events: take a larger --buffer (now {}), a faster disk, or fewer --stacks",
             bytes(buffer_bytes as u64)
         ),
-        LossCause::LaneFull => lane_advice(losses[0]).into(),
+        LossCause::LaneFull => lane_advice(largest).into(),
         LossCause::DiskFull => "The disk is full: make room, or record elsewhere with -o".into(),
         _ => return None,
     })
@@ -219,7 +174,7 @@ mod tests {
         Outcome {
             output: Some(("x.pftrace".into(), Format::Pftrace)),
             bytes: 12_300_000,
-            capture: None,
+            capture: Kept::At("x.syscap".into()),
             events: 99_000,
             recorder: RecorderSummary {
                 recorder_cpu_ns: 80_000_000,
@@ -228,7 +183,8 @@ mod tests {
                 duration_ns: 2_000_000_000,
                 ..Default::default()
             },
-            losses,
+            lost: Lost::default().at_least(&losses),
+            counted: losses,
             buffer_bytes: 64 << 20,
         }
     }
@@ -242,10 +198,11 @@ mod tests {
     }
 
     #[test]
-    fn a_good_recording_needs_four_lines() {
+    fn a_good_recording_needs_few_lines() {
         assert_eq!(
             plain(&outcome(Vec::new())),
             "Wrote x.pftrace: 12.3 MB, 99,000 events in 2.00 s\n\
+             Kept x.syscap, the raw capture, for `syscollect report x.syscap` and others\n\
              Lost: nothing\n\
              Recorder: 80.0 ms of CPU time (4.0 % of one CPU), 31.0 MB of memory, recording 150.0 ms after its start\n\
              Look at it: open https://ui.perfetto.dev and drop x.pftrace into it\n"
@@ -253,13 +210,18 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_cannot_be_missed_and_says_what_helps() {
+    fn a_capture_that_was_too_large_to_keep_unasked_is_told_of() {
+        let text = plain(&Outcome { capture: Kept::TooLarge(3_000_000_000), ..outcome(Vec::new()) });
+        assert!(text.contains("raw capture (3.0 GB)") && text.contains("--keep-capture"), "{text}");
+        assert!(!plain(&Outcome { capture: Kept::Not, ..outcome(Vec::new()) }).contains("raw capture"));
+    }
+
+    #[test]
+    fn a_loss_says_what_helps_against_the_largest() {
         let text = plain(&outcome(vec![loss(LossCause::LaneFull, 10), loss(LossCause::BufferFull, 990)]));
-        let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part:?} is not in {text}"));
-        assert!(at("*** LOST 1,000 of 100,000 events (1.00 %) ***") < at("990 sched switch records of CPU 1"));
-        assert!(at("buffer-full") < at("lane-full"), "the largest comes first");
-        assert!(text.contains("larger --buffer (now 67.1 MB)"));
-        assert!(!text.contains("Lost: nothing"));
+        assert!(text.contains("*** LOST 1,000 of 100,000 events (1.00 %) ***"), "{text}");
+        assert!(text.contains("larger --buffer (now 67.1 MB)"), "{text}");
+        assert!(!text.contains("Lost: nothing"), "{text}");
     }
 
     #[test]
@@ -275,25 +237,9 @@ mod tests {
     }
 
     #[test]
-    fn what_overwriting_dropped_is_told_and_is_no_loss() {
-        let outcome = outcome(vec![loss(LossCause::Overwritten, 5_000)]);
-        assert_eq!(outcome.lost(), 0);
-        let text = plain(&outcome);
-        assert!(text.contains("Overwritten by newer events, as asked: 5,000"), "{text}");
-        assert!(text.contains("Lost: nothing"), "{text}");
-    }
-
-    #[test]
     fn a_loss_says_once_what_was_lost() {
         assert_eq!(loss_text("events", None, "lane-full", 7), "7 events: lane-full");
         assert_eq!(loss_text("buffers", None, "damaged", 1), "1 buffer: damaged");
         assert_eq!(loss_text("sched", Some(3), "nested", 1_000), "1,000 sched records of CPU 3: nested");
-    }
-
-    #[test]
-    fn many_lanes_of_losses_stay_short() {
-        let text = plain(&outcome((1..=64).map(|count| loss(LossCause::LaneFull, count)).collect()));
-        assert!(text.lines().count() < 16, "{text}");
-        assert!(text.contains("and 56 more: see syscollect info"), "{text}");
     }
 }

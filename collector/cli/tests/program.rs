@@ -135,6 +135,24 @@ fn files_that_are_no_captures_get_one_clear_message() {
 }
 
 #[test]
+fn of_an_exported_file_its_capture_is_read_or_the_way_is_told() {
+    let place = Workplace::new();
+    let capture = place.capture("x.syscap", &[loss(5)]);
+    place.succeeds(&["export", "x.syscap", "-o", "x.pftrace"]);
+    place.succeeds(&["export", "x.syscap", "-o", "x.json.gz"]);
+    for file in ["x.pftrace", "x.json.gz"] {
+        for arguments in [&["report", file][..], &["info", file]] {
+            let (printed, message) = place.succeeds(arguments);
+            assert!(printed.contains("*** 5 ***"), "{arguments:?}: {printed}");
+            assert!(message.contains("reading x.syscap, the raw capture beside"), "{message}");
+        }
+    }
+    fs::remove_file(capture).unwrap();
+    let message = place.fails(1, &["report", "x.pftrace"]);
+    assert!(message.contains("x.syscap is not there") && message.contains("--keep-capture"), "{message}");
+}
+
+#[test]
 fn whoever_reads_the_messages_may_leave_before_the_end() {
     let work = Workplace::new();
     work.capture("x.syscap", &[]);

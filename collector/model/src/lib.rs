@@ -32,9 +32,9 @@ pub use address_space::{AddressSpaces, Mapping};
 pub use clock::{ClockError, ClockMap, ClockPair, Ticks, Time, TimeCursor};
 pub use event::{Event, Exporter, Migration, OffCpu, Sample, SleepState, Switch, Wakeup};
 pub use gpu::{Fence, GpuJob, GpuJobEnd, fence_wait};
-pub use loss::{Loss, LossCause, LossDomain, SchedulingGap};
+pub use loss::{Loss, LossCause, LossDomain, SchedulingGap, records_lost, records_overwritten};
 pub use resources::{Crash, Lock, LockAction, LockEvent, MemoryEvent};
-pub use session::{ClockSource, CpuClock, CpuInfo, KernelModule, RecorderSummary, SessionInfo};
+pub use session::{ClockSource, CpuClock, CpuInfo, KernelModule, RecorderSummary, SessionInfo, WorkCost};
 pub use slice::{Field, FieldFormat, Fields, Location, Schema, SchemaField, Slice, SliceMore, Value};
 pub use symbols::{Symbol, SymbolFrame, SymbolTable};
 pub use tables::{

@@ -61,6 +61,22 @@ impl Loss {
     }
 }
 
+/// How many records of these were lost: all but those that `--overwrite` was asked to drop for newer ones.
+///
+/// What a recording, `info` and `report` call lost is this, of losses that were read from the capture.
+pub fn records_lost(losses: &[Loss]) -> u64 {
+    sum(losses, |cause| cause != LossCause::Overwritten)
+}
+
+/// How many records of these gave way to newer ones, as `--overwrite` asks.
+pub fn records_overwritten(losses: &[Loss]) -> u64 {
+    sum(losses, |cause| cause == LossCause::Overwritten)
+}
+
+fn sum(losses: &[Loss], is_counted: impl Fn(LossCause) -> bool) -> u64 {
+    losses.iter().filter(|loss| is_counted(loss.cause)).fold(0, |sum, loss| sum.saturating_add(loss.count))
+}
+
 /// Why records are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -135,4 +135,21 @@ pub struct RecorderSummary {
     pub statistics: std::collections::BTreeMap<String, u64>,
     /// What was missing on this machine, each said once.
     pub missing: Vec<String>,
+    /// What each part of the recorder's work cost, in the order of time: `"start"`, `"recording"`, and, where it was
+    /// done by the recorder and the capture kept, `"naming"` and `"export"`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub costs: Vec<WorkCost>,
+}
+
+/// What a part of the recorder's work cost.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WorkCost {
+    /// Which part.
+    pub work: String,
+    /// CPU time of the process meanwhile, nanoseconds, user and system.
+    pub cpu_ns: u64,
+    /// Most resident memory of the process meanwhile, bytes; where the kernel does not let it be measured for a part,
+    /// the most since the program's start.
+    pub peak_bytes: u64,
 }

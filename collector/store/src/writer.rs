@@ -128,6 +128,11 @@ impl<W: Write> CaptureWriter<W> {
         self.written
     }
 
+    /// The number that the next definition gets.
+    pub fn next_definition_sequence(&self) -> u64 {
+        self.next_definition
+    }
+
     /// Ends the file: writes what the lanes produced and the missing second
     /// copies, and gives the output back.
     ///

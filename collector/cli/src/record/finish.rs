@@ -1,18 +1,25 @@
 //! After a recording: naming, exporting, and giving the files their names.
 
-use super::place::Place;
-use crate::convert;
+use super::place::{KeepCapture, Place};
+use crate::convert::{self, Abandoned, CaptureEnd, Selection};
 use crate::format::Format;
+use crate::lost::Lost;
 use crate::output::Draft;
 use crate::signals::Abandon;
+use crate::summary::Kept;
 use crate::terminal::Terminal;
 use anyhow::{Context, Result};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::PathBuf;
+use syscollect_capture::{CostAccount, Recorded};
 use syscollect_merge::Session;
+use syscollect_model::{RecorderSummary, WorkCost};
 use syscollect_playback::Recording;
-use syscollect_store::CaptureReader;
+use syscollect_store::{CaptureReader, Definition};
 use syscollect_symbolize::HeldFiles;
+
+/// A raw capture of so many events is read once for what cannot be read of it; a larger one only where that is asked for.
+const READ_UNASKED: u64 = 2_000_000;
 
 /// What a recording became.
 #[derive(Debug)]
@@ -21,115 +28,167 @@ pub(crate) struct Finished {
     pub(crate) output: Option<(PathBuf, Format)>,
     /// Its size in bytes.
     pub(crate) bytes: u64,
-    /// The capture that was kept beside it.
-    pub(crate) capture: Option<PathBuf>,
+    /// The capture beside it.
+    pub(crate) capture: Kept,
     /// Events in the output.
     pub(crate) events: u64,
+    /// What was lost.
+    pub(crate) lost: Lost,
+    /// What all of it cost.
+    pub(crate) costs: Vec<WorkCost>,
 }
 
-/// Names, exports and publishes. Whatever fails, the capture is kept.
-pub(crate) fn finish(
-    place: &Place,
-    draft: Draft,
-    held: HeldFiles,
-    abandon: &Abandon,
-    terminal: &Terminal,
-) -> Result<Finished> {
-    match export(place, &draft, held, abandon, terminal) {
-        Ok(exported) => publish(place, draft, exported),
-        Err(error) => {
-            let path = keep(place, draft);
-            let advice = format!(
-                "the export did not finish; the capture is {0} (syscollect export {0} -o FILE.pftrace)",
-                path.display()
-            );
-            // The reader of standard output may leave early, which is no mistake and
-            // would be told to nobody; a file that stays is told all the same.
-            if crate::is_closed_pipe(&error) {
-                say!("syscollect: {advice}");
-            }
-            Err(error.context(advice))
-        }
-    }
+/// What finishing a recording needs.
+pub(crate) struct Finish<'a> {
+    pub(crate) place: &'a Place,
+    pub(crate) abandon: &'a Abandon,
+    pub(crate) terminal: &'a Terminal,
+    /// Read every event, however many there are: somebody wants to know of every loss.
+    pub(crate) read_all: bool,
 }
 
-/// An export before it has its name.
-struct Export {
+/// What was written of a recording, before the files have their names.
+struct Written {
+    /// The exported file, where it is one.
     draft: Option<Draft>,
     bytes: u64,
     events: u64,
+    lost: Lost,
 }
 
-/// Names the capture and exports it, if that is wanted.
-fn export(place: &Place, capture: &Draft, held: HeldFiles, abandon: &Abandon, terminal: &Terminal) -> Result<Export> {
-    let reader = CaptureReader::from_file(capture.file().try_clone()?)?;
-    let end = (reader.valid_length(), reader.next_definition_sequence());
-    // What the trace buffer dropped was taken out of the lanes but is not in the file.
-    let stored = convert::stored_events(&reader);
-    let mut session = Session::open(reader)?;
-    let tables = convert::name(&session, held, (true, true), terminal);
-    if let Err(error) = convert::append_names(capture.file().try_clone()?, end, &tables) {
-        // The export has them all the same; a capture that stays lacks them.
-        say!("syscollect: {}", crate::message(&error));
-    }
-    session.add_symbols(tables);
-    match (&place.export, place.standard_output) {
-        (Some((target, format)), _) => {
-            let draft = target.draft()?;
-            let (played, _) = convert::export(
-                &mut session,
-                (*format, draft.file()),
-                &convert::Selection::default(),
-                abandon,
-                terminal,
-            )
-            .with_context(|| format!("cannot export to {}", target.path().display()))?;
-            let bytes = draft.file().metadata()?.len();
-            Ok(Export { draft: Some(draft), bytes, events: played.events })
-        }
-        (None, Some(Format::Syscap)) => {
-            let mut file = capture.file();
-            file.seek(SeekFrom::Start(0))?;
-            let bytes = std::io::copy(&mut file, &mut std::io::stdout().lock())?;
-            Ok(Export { draft: None, bytes, events: stored })
-        }
-        (None, Some(format)) => {
-            let out = Counted { inner: std::io::stdout().lock(), bytes: 0 };
-            let (played, out) =
-                convert::export(&mut session, (format, out), &convert::Selection::default(), abandon, terminal)?;
-            Ok(Export { draft: None, bytes: out.bytes, events: played.events })
-        }
-        (None, None) => Ok(Export { draft: None, bytes: capture.file().metadata()?.len(), events: stored }),
-    }
-}
-
-/// Gives the files their final names.
-fn publish(place: &Place, capture: Draft, export: Export) -> Result<Finished> {
-    let Export { draft, bytes, events } = export;
-    let exported = match (draft, &place.export) {
-        (Some(draft), Some((target, format))) => match draft.publish(target) {
-            Ok(path) => Some((path, *format)),
-            Err(error) => {
-                let path = keep(place, capture);
-                return Err(error.context(format!("the capture is {}", path.display())));
+impl Finish<'_> {
+    /// Names, exports and publishes. Whatever fails, the capture is kept.
+    pub(crate) fn finish(&self, draft: Draft, recorded: Recorded) -> Result<Finished> {
+        let Recorded { held, summary, losses, mut costs, .. } = recorded;
+        match self.name_and_write(&draft, held, &mut costs) {
+            Ok((mut written, end)) => {
+                written.lost = written.lost.at_least(&losses);
+                self.publish(draft, written, (end, RecorderSummary { costs: costs.costs().to_vec(), ..summary }))
             }
-        },
-        _ => None,
-    };
-    let capture = match place.keep_capture {
-        true => Some(capture.publish(&place.capture)?),
-        false => None,
-    };
-    Ok(match (exported, place.standard_output, capture) {
-        (None, None, Some(path)) => Finished { output: Some((path, Format::Syscap)), bytes, capture: None, events },
-        (output, _, capture) => Finished { output, bytes, capture, events },
-    })
-}
+            Err(error) => {
+                let path = self.keep(draft);
+                let advice = format!(
+                    "the export did not finish; the capture is {0} (syscollect export {0} -o FILE.pftrace)",
+                    path.display()
+                );
+                // The reader of standard output may leave early, which is no mistake and
+                // would be told to nobody; a file that stays is told all the same.
+                if crate::is_closed_pipe(&error) {
+                    say!("syscollect: {advice}");
+                }
+                Err(error.context(advice))
+            }
+        }
+    }
 
-/// Keeps the capture under its final name, or where that is taken where it is.
-fn keep(place: &Place, capture: Draft) -> PathBuf {
-    let partial = capture.path();
-    capture.publish(&place.capture).unwrap_or(partial)
+    /// Names the capture and exports it, if that is wanted.
+    fn name_and_write(
+        &self,
+        capture: &Draft,
+        held: HeldFiles,
+        costs: &mut CostAccount,
+    ) -> Result<(Written, CaptureEnd)> {
+        let reader = CaptureReader::from_file(capture.file().try_clone()?)?;
+        let mut end = CaptureEnd::of(&reader);
+        // What the trace buffer dropped was taken out of the lanes but is not in the file.
+        let stored = convert::stored_events(&reader);
+        let mut session = Session::open(reader)?;
+        let tables = convert::name(&session, held, (true, true), self.terminal);
+        let names = tables.iter().cloned().map(Definition::Symbols);
+        if let Err(error) = end.append(capture.file().try_clone()?, names) {
+            // The export has them all the same; a capture that stays lacks them.
+            say!("syscollect: {}", crate::message(&error));
+        }
+        session.add_symbols(tables);
+        costs.note("naming");
+        let written = self.write(capture, &mut session, stored)?;
+        costs.note(if self.place.is_exported() { "export" } else { "reading" });
+        Ok((written, end))
+    }
+
+    fn write(&self, capture: &Draft, session: &mut Session, stored: u64) -> Result<Written> {
+        let Self { place, abandon, terminal, .. } = *self;
+        let selection = Selection::default();
+        match (&place.export, place.standard_output) {
+            (Some((target, format)), _) => {
+                let draft = target.draft()?;
+                let (played, _) = convert::export(session, (*format, draft.file()), &selection, abandon, terminal)
+                    .with_context(|| format!("cannot export to {}", target.path().display()))?;
+                let bytes = draft.file().metadata()?.len();
+                Ok(Written { draft: Some(draft), bytes, events: played.events, lost: Lost::read(session) })
+            }
+            (None, Some(Format::Syscap)) => {
+                let (lost, events) = self.read(session, stored)?;
+                let mut file = capture.file();
+                file.seek(SeekFrom::Start(0))?;
+                let bytes = std::io::copy(&mut file, &mut std::io::stdout().lock())?;
+                Ok(Written { draft: None, bytes, events, lost })
+            }
+            (None, Some(format)) => {
+                let out = Counted { inner: std::io::stdout().lock(), bytes: 0 };
+                let (played, out) = convert::export(session, (format, out), &selection, abandon, terminal)?;
+                Ok(Written { draft: None, bytes: out.bytes, events: played.events, lost: Lost::read(session) })
+            }
+            (None, None) => {
+                let (lost, events) = self.read(session, stored)?;
+                Ok(Written { draft: None, bytes: capture.file().metadata()?.len(), events, lost })
+            }
+        }
+    }
+
+    /// What a raw capture lost: it is read where that is quick or asked for, and Ctrl-C leaves it unread.
+    /// How many events it has comes with that.
+    fn read(&self, session: &mut Session, stored: u64) -> Result<(Lost, u64)> {
+        if stored > READ_UNASKED && !self.read_all {
+            return Ok((Lost::unread(session, stored), stored));
+        }
+        match convert::read(session, self.abandon, self.terminal) {
+            Ok(played) => Ok((Lost::read(session), played.events)),
+            Err(error) if error.is::<Abandoned>() => Ok((Lost::unread(session, stored), stored)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives the files their final names; a capture that stays is told at its end what all of it cost.
+    fn publish(&self, capture: Draft, written: Written, last: (CaptureEnd, RecorderSummary)) -> Result<Finished> {
+        let Written { draft, bytes, events, lost } = written;
+        let (mut end, summary) = last;
+        let place = self.place;
+        let exported = match (draft, &place.export) {
+            (Some(draft), Some((target, format))) => match draft.publish(target) {
+                Ok(path) => Some((path, *format)),
+                Err(error) => {
+                    let path = self.keep(capture);
+                    return Err(error.context(format!("the capture is {}", path.display())));
+                }
+            },
+            _ => None,
+        };
+        let costs = summary.costs.clone();
+        let size = capture.file().metadata()?.len();
+        let kept = match place.keeps(size) {
+            true => {
+                let told = std::iter::once(Definition::Summary(Box::new(summary)));
+                if let Err(error) = end.append(capture.file().try_clone()?, told) {
+                    say!("syscollect: {}", crate::message(&error));
+                }
+                Kept::At(capture.publish(&place.capture)?)
+            }
+            false if place.keep == KeepCapture::WhileSmall => Kept::TooLarge(size),
+            false => Kept::Not,
+        };
+        let (output, capture) = match (exported, place.standard_output, kept) {
+            (None, None, Kept::At(path)) => (Some((path, Format::Syscap)), Kept::Not),
+            (output, _, capture) => (output, capture),
+        };
+        Ok(Finished { output, bytes, capture, events, lost, costs })
+    }
+
+    /// Keeps the capture under its final name, or where that is taken where it is.
+    fn keep(&self, capture: Draft) -> PathBuf {
+        let partial = capture.path();
+        capture.publish(&self.place.capture).unwrap_or(partial)
+    }
 }
 
 /// Counts what is written.

@@ -15,12 +15,14 @@ use crate::summary::{self, Outcome};
 use crate::terminal::Terminal;
 use anyhow::Result;
 use command::{Gated, Launched};
+use finish::Finish;
 use options::Options;
 use place::Place;
 use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver};
 use std::time::Instant;
 use syscollect_capture::{Machine, Recorded};
+use syscollect_model::RecorderSummary;
 use watch::{Ended, Watch};
 
 pub(crate) use options::{Args, usage};
@@ -127,25 +129,28 @@ fn run_until_the_end(
 
 /// Names, exports, says what came of it, and chooses the exit code.
 fn conclude(options: &Options, place: &Place, draft: Draft, recorded: Recorded, ending: &Ending) -> Result<u8> {
-    let Recorded { held, summary, losses, error, .. } = recorded;
+    let error = recorded.error.clone();
     if let Some(error) = &error {
         say!("syscollect: the recording is incomplete: {error}");
     }
-    let finished = finish::finish(place, draft, held, &ending.abandon, &ending.terminal)?;
+    let (summary, counted) = (recorded.summary.clone(), recorded.losses.clone());
+    let (abandon, terminal) = (&ending.abandon, &ending.terminal);
+    let finished = Finish { place, abandon, terminal, read_all: options.fail_on_loss }.finish(draft, recorded)?;
     let outcome = Outcome {
         output: finished.output,
         bytes: finished.bytes,
         capture: finished.capture,
         events: finished.events,
-        recorder: summary,
-        losses,
+        recorder: RecorderSummary { costs: finished.costs, ..summary },
+        lost: finished.lost,
+        counted,
         buffer_bytes: options.buffer_bytes,
     };
     say_as_is!("{}", summary::text(&outcome, ending.terminal.style()));
     if let Some(command) = ending.command.as_ref().filter(|command| command.is_running()) {
         say!("syscollect: {} (PID {}) goes on running", command.name(), command.pid());
     }
-    Ok(exit_code(options, &ending.ended, outcome.lost(), error.is_some()))
+    Ok(exit_code(options, &ending.ended, outcome.lost.records(), error.is_some()))
 }
 
 /// The command's own failure goes first: a script that wraps a command asks for that.

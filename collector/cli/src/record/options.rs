@@ -1,6 +1,7 @@
 //! The arguments of `record`, and the finished options that they become.
 
 use super::command::find_program;
+use super::place::KeepCapture;
 use crate::format::{self, Format};
 use crate::units::{parse_buffer, parse_duration};
 use anyhow::{Context, Result};
@@ -77,9 +78,13 @@ pub(crate) struct Args {
     #[arg(long)]
     overwrite: bool,
 
-    /// Keep the raw capture (.syscap) beside the exported file
-    #[arg(long)]
+    /// Keep the raw capture (.syscap) beside the exported file however large it is; up to 100 MB it is kept anyway
+    #[arg(long, conflicts_with = "no_capture")]
     keep_capture: bool,
+
+    /// Keep no raw capture beside the exported file, however small it is
+    #[arg(long)]
+    no_capture: bool,
 
     /// Replace the output if it exists
     #[arg(long)]
@@ -154,7 +159,7 @@ pub(crate) struct Options {
     pub(crate) duration: Option<Duration>,
     pub(crate) output: Output,
     pub(crate) format: Format,
-    pub(crate) keep_capture: bool,
+    pub(crate) keep: KeepCapture,
     pub(crate) force: bool,
     pub(crate) fail_on_loss: bool,
     pub(crate) pids: Vec<u32>,
@@ -199,7 +204,11 @@ impl Args {
             duration: self.duration,
             output,
             format,
-            keep_capture: self.keep_capture,
+            keep: match (self.keep_capture, self.no_capture) {
+                (true, _) => KeepCapture::Always,
+                (false, false) => KeepCapture::WhileSmall,
+                (false, true) => KeepCapture::Never,
+            },
             force: self.force,
             fail_on_loss: self.fail_on_loss,
             pids,

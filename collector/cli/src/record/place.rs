@@ -15,13 +15,27 @@ use std::path::PathBuf;
 pub(crate) struct Place {
     /// The exported file; `None` for standard output, or when the capture is the output.
     pub(crate) export: Option<(Target, Format)>,
-    /// The capture under its final name. Without `keep_capture` it only takes it when the export fails.
+    /// The capture under its final name. One that is not kept only takes it when the export fails.
     pub(crate) capture: Target,
     /// Whether the capture stays.
-    pub(crate) keep_capture: bool,
+    pub(crate) keep: KeepCapture,
     /// The output goes to standard output, in this format.
     pub(crate) standard_output: Option<Format>,
     force: bool,
+}
+
+/// A capture of so many bytes is kept beside the exported file without being asked for: a minute of a desktop.
+pub(crate) const SMALL_CAPTURE: u64 = 100_000_000;
+
+/// Whether the raw capture stays beside the exported file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeepCapture {
+    /// It does.
+    Always,
+    /// Up to [`SMALL_CAPTURE`]: `report` reads it, and other formats are made of it.
+    WhileSmall,
+    /// It does not, unless the export fails.
+    Never,
 }
 
 impl Place {
@@ -39,12 +53,9 @@ impl Place {
                     bail!("standard output is a terminal: send it to a file or a program, or name a file with -o");
                 }
                 let place = Self::default_name(options, owner)?;
-                Self {
-                    export: None,
-                    standard_output: Some(options.format),
-                    keep_capture: options.keep_capture,
-                    ..place
-                }
+                // Who pipes wants no files unasked.
+                let keep = if options.keep == KeepCapture::Always { options.keep } else { KeepCapture::Never };
+                Self { export: None, standard_output: Some(options.format), keep, ..place }
             }
         };
         Ok(place)
@@ -52,14 +63,23 @@ impl Place {
 
     fn named(path: PathBuf, options: &Options, owner: Option<Owner>) -> Result<Self> {
         let output = Target::new(&path, options.force, owner)?;
-        let (export, capture, keep_capture) = match options.format {
-            Format::Syscap => (None, output, true),
+        let (export, capture, keep) = match options.format {
+            Format::Syscap => (None, output, KeepCapture::Always),
             format => {
-                let capture = capture_beside(&output, format, options.keep_capture)?;
-                (Some((output, format)), capture, options.keep_capture)
+                let capture = capture_beside(&output, format, options.keep)?;
+                (Some((output, format)), capture, options.keep)
             }
         };
-        Ok(Self { export, capture, keep_capture, standard_output: None, force: options.force })
+        Ok(Self { export, capture, keep, standard_output: None, force: options.force })
+    }
+
+    /// Whether a capture of so many bytes stays. What lay under its name before would be taken for this recording's.
+    pub(crate) fn keeps(&self, bytes: u64) -> bool {
+        match self.keep {
+            KeepCapture::Always => true,
+            KeepCapture::WhileSmall => bytes <= SMALL_CAPTURE || self.capture.path().exists(),
+            KeepCapture::Never => false,
+        }
     }
 
     /// `./syscollect-20261231-235959.pftrace`, or with `-2` and so on where
@@ -75,6 +95,11 @@ impl Place {
         let numbered = (2..100).map(|number| format!("{stem}-{number}"));
         let stem = std::iter::once(stem.clone()).chain(numbered).find(|stem| free(stem)).unwrap_or(stem);
         Self::named(PathBuf::from(format!("{stem}.{extension}")), options, owner)
+    }
+
+    /// Whether something else than the capture is written.
+    pub(crate) fn is_exported(&self) -> bool {
+        self.export.is_some() || self.standard_output.is_some_and(|format| format != Format::Syscap)
     }
 
     /// Whether the launched command must keep off standard output.
@@ -106,18 +131,16 @@ impl Place {
     }
 }
 
-/// The capture beside an exported file; only one that stays must have its name free.
-fn capture_beside(output: &Target, format: Format, stays: bool) -> Result<Target> {
-    let mut stem = output.stem();
-    // `x.json.gz` is recorded to `x.syscap`.
-    if let Some((first, _)) = format.extension().split_once('.')
-        && let Some(rest) = stem.to_str().and_then(|stem| stem.strip_suffix(first)?.strip_suffix('.'))
-    {
-        stem = OsString::from(rest);
+/// The capture beside an exported file; only one that may stay must have its name free.
+fn capture_beside(output: &Target, format: Format, keep: KeepCapture) -> Result<Target> {
+    let name = format.capture_beside(output.name());
+    match keep {
+        KeepCapture::Never => Ok(output.beside_unchecked(name)),
+        KeepCapture::Always => output.beside(name),
+        KeepCapture::WhileSmall => output.beside(name).with_context(|| {
+            format!("{} has its raw capture beside it (--no-capture leaves it out)", output.path().display())
+        }),
     }
-    let mut name = stem;
-    name.push(".syscap");
-    if stays { output.beside(name) } else { Ok(output.beside_unchecked(name)) }
 }
 
 fn is_existing(error: &anyhow::Error) -> bool {
@@ -168,14 +191,14 @@ mod tests {
         let place = choose(folder.path(), &["-o", "./x.v2.pftrace"]).unwrap();
         assert_eq!(place.export.as_ref().unwrap().0.path(), folder.path().join("x.v2.pftrace"));
         assert_eq!(place.capture_draft().unwrap().path(), folder.path().join("x.v2.syscap.partial"));
-        assert!(!place.keep_capture);
+        assert!(place.keeps(SMALL_CAPTURE) && !place.keeps(SMALL_CAPTURE + 1));
     }
 
     #[test]
     fn a_capture_is_its_own_output() {
         let folder = tempfile::tempdir().unwrap();
         let place = choose(folder.path(), &["-o", "./x.syscap"]).unwrap();
-        assert!(place.export.is_none() && place.keep_capture);
+        assert!(place.export.is_none() && place.keeps(u64::MAX));
         assert_eq!(place.capture.path(), folder.path().join("x.syscap"));
     }
 
@@ -183,9 +206,14 @@ mod tests {
     fn a_kept_capture_must_have_its_name_free_and_another_need_not() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("x.syscap"), "older").unwrap();
-        choose(folder.path(), &["-o", "./x.pftrace"]).unwrap();
-        let message = choose(folder.path(), &["-o", "./x.pftrace", "--keep-capture"]).unwrap_err().to_string();
-        assert!(message.contains("x.syscap exists"), "{message}");
+        let place = choose(folder.path(), &["-o", "./x.pftrace", "--no-capture"]).unwrap();
+        assert!(!place.keeps(0));
+        for arguments in [&["-o", "./x.pftrace", "--keep-capture"][..], &["-o", "./x.pftrace"]] {
+            let message = format!("{:#}", choose(folder.path(), arguments).unwrap_err());
+            assert!(message.contains("x.syscap exists"), "{message}");
+        }
+        let forced = choose(folder.path(), &["-o", "./x.pftrace", "--force"]).unwrap();
+        assert!(forced.keeps(u64::MAX), "the older one must not be taken for this recording's");
     }
 
     #[test]

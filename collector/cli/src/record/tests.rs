@@ -7,7 +7,7 @@ use clap::Parser;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use syscollect_capture::{Progress, RecordOptions};
+use syscollect_capture::{CostAccount, Progress, RecordOptions};
 use syscollect_merge::Session;
 use syscollect_model::LossCause;
 use syscollect_playback::Recording;
@@ -29,6 +29,8 @@ struct Fake {
     incomplete: Option<&'static str>,
     /// The processes it is limited to have ended.
     processes_gone: bool,
+    /// Records that only whoever reads them finds undecodable.
+    undecodable: bool,
     /// Something puts this file in the way while it records.
     intruder: Option<PathBuf>,
 }
@@ -61,7 +63,7 @@ impl Recorder for Running {
     }
 
     fn stop(self: Box<Self>, reason: &str) -> Result<Recorded> {
-        let Fake { lost, stop_error, intruder, incomplete, .. } = self.fake;
+        let Fake { lost, stop_error, intruder, incomplete, undecodable, .. } = self.fake;
         let error = incomplete.map(str::to_owned);
         let loss = LaneLoss {
             lane: "sched".into(),
@@ -72,13 +74,21 @@ impl Recorder for Running {
         };
         let losses: Vec<_> = (lost > 0).then_some(loss).into_iter().collect();
         let summary = fake::summary(reason);
-        fake::write_capture(&self.out, &losses, Some(summary.clone()));
+        let more: Vec<_> = undecodable.then(fake::undecodable).into_iter().collect();
+        fake::write_capture_with(&self.out, &more, &losses, Some(summary.clone()));
         if let Some(path) = intruder {
             fs::write(path, "precious")?;
         }
         match stop_error {
             Some(error) => Err(anyhow!(error)),
-            None => Ok(Recorded { held: HeldFiles::new(), summary, losses, records: fake::SWITCHES, error }),
+            None => Ok(Recorded {
+                held: HeldFiles::new(),
+                summary,
+                losses,
+                records: fake::SWITCHES,
+                error,
+                costs: CostAccount::default(),
+            }),
         }
     }
 }
@@ -122,8 +132,43 @@ impl Story {
 fn a_recording_becomes_one_exported_file() {
     let story = Story::new();
     assert_eq!(story.record(&Fake::default(), &["-d", "0.01", "-o", "@x.pftrace"]).unwrap(), 0);
-    assert_eq!(story.names(), ["x.pftrace"]);
+    assert_eq!(story.names(), ["x.pftrace", "x.syscap"], "a small capture stays beside it");
     assert!(fs::metadata(story.path("x.pftrace")).unwrap().len() > 100);
+    story.record(&Fake::default(), &["-d", "0.01", "-o", "@y.pftrace", "--no-capture"]).unwrap();
+    assert_eq!(story.names(), ["x.pftrace", "x.syscap", "y.pftrace"]);
+}
+
+#[test]
+fn a_kept_capture_says_what_naming_and_exporting_cost() {
+    let story = Story::new();
+    story.record(&Fake::default(), &["-d", "0.01", "-o", "@x.pftrace"]).unwrap();
+    story.record(&Fake::default(), &["-d", "0.01", "-o", "@y.syscap"]).unwrap();
+    for (name, last) in [("x.syscap", "export"), ("y.syscap", "reading")] {
+        let session = Session::open(CaptureReader::open(&story.path(name)).unwrap()).unwrap();
+        let costs = &session.summary().unwrap().costs;
+        let work: Vec<_> = costs.iter().map(|cost| cost.work.as_str()).collect();
+        assert_eq!(work, ["naming", last]);
+        assert!(costs.iter().all(|cost| cost.peak_bytes > 0), "{costs:?}");
+    }
+}
+
+/// What `info` counts of a capture: everything is read.
+fn lost(story: &Story, name: &str) -> u64 {
+    let mut session = Session::open(CaptureReader::open(&story.path(name)).unwrap()).unwrap();
+    session.play(&mut syscollect_playback::Nowhere).unwrap();
+    syscollect_model::records_lost(session.losses())
+}
+
+#[test]
+fn what_is_found_lost_on_reading_is_lost_for_the_recording_too() {
+    let story = Story::new();
+    let broken = Fake { undecodable: true, ..Fake::default() };
+    for name in ["x.pftrace", "y.syscap"] {
+        let output = format!("@{name}");
+        let code = story.record(&broken, &["-d", "0.01", "-o", &output, "--fail-on-loss"]).unwrap();
+        assert_eq!(code, LOSS, "{name}");
+    }
+    assert_eq!((lost(&story, "x.syscap"), lost(&story, "y.syscap")), (fake::UNDECODABLE, fake::UNDECODABLE));
 }
 
 #[test]
@@ -215,7 +260,7 @@ fn a_full_disk_is_an_error_though_what_there_is_exports() {
     let story = Story::new();
     let full = Fake { incomplete: Some("No space left on device"), ..Fake::default() };
     assert_eq!(story.record(&full, &["-d", "0.01", "-o", "@x.pftrace"]).unwrap(), ERROR);
-    assert_eq!(story.names(), ["x.pftrace"]);
+    assert_eq!(story.names(), ["x.pftrace", "x.syscap"]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::place::Place;
 use crate::convert::{self, Selection};
 use crate::format::Format;
+use crate::lost::Lost;
 use crate::output::Target;
 use crate::signals::Abandon;
 use crate::source::Source;
@@ -58,8 +59,8 @@ fn export(raw: &Path, (target, format): (&Target, Format), abandon: &Abandon, te
         .with_context(|| format!("cannot export to {}", target.path().display()))?;
     let bytes = draft.file().metadata()?.len();
     let path = draft.publish(target)?;
-    let (losses, complete) = (source.losses(), source.is_complete());
-    let exported = Exported { path, format, layout: TracyLayout::default(), bytes, played, losses, complete };
+    let (lost, complete) = (Lost::read(&source), source.is_complete());
+    let exported = Exported { path, format, layout: TracyLayout::default(), bytes, played, lost, complete };
     say_as_is!("{}", summary::export_text(&exported, terminal.style()));
     Ok(())
 }

@@ -70,8 +70,28 @@ pub(crate) fn summary(stop_reason: &str) -> RecorderSummary {
     RecorderSummary { stop_reason: stop_reason.into(), duration_ns: 8_000_000, ..Default::default() }
 }
 
+/// Records of a second CPU that no version of syscollect knows.
+#[allow(dead_code)]
+pub(crate) const UNDECODABLE: u64 = 3;
+
+/// A chunk of [`UNDECODABLE`] records, which only whoever reads it finds out.
+#[allow(dead_code)]
+pub(crate) fn undecodable() -> Chunk {
+    let ticks = [2_500_000, 3_500_000, 4_500_000];
+    let data = ticks.iter().flat_map(|ticks| [(ticks << 8 | 200u64).to_le_bytes(), [0; 8]].concat()).collect();
+    let mut chunk = chunk(LaneKind::Sched, SchedRecord::SIZE as u32, &ticks, data);
+    chunk.header.lane.cpu = 1;
+    chunk
+}
+
 /// Writes the recording; `end` is its summary, or nothing when it is cut off.
+#[allow(dead_code)]
 pub(crate) fn write_capture<W: Write>(out: W, losses: &[LaneLoss], end: Option<RecorderSummary>) {
+    write_capture_with(out, &[], losses, end);
+}
+
+/// The same with more chunks.
+pub(crate) fn write_capture_with<W: Write>(out: W, more: &[Chunk], losses: &[LaneLoss], end: Option<RecorderSummary>) {
     let mut writer = CaptureWriter::create(out).unwrap();
     let thread = KnownThread { tid: 70, name: "worker".into() };
     let process = KnownProcess { pid: 70, parent_pid: 1, threads: vec![thread], ..Default::default() };
@@ -79,6 +99,7 @@ pub(crate) fn write_capture<W: Write>(out: W, losses: &[LaneLoss], end: Option<R
     writer.define(&Definition::Processes(vec![process])).unwrap();
     writer.write(&clock()).unwrap();
     writer.write(&switches()).unwrap();
+    more.iter().for_each(|chunk| writer.write(chunk).unwrap());
     if let Some(summary) = end {
         writer.define(&Definition::Losses(losses.to_vec())).unwrap();
         writer.define(&Definition::Summary(Box::new(summary))).unwrap();

@@ -1,0 +1,171 @@
+//! What was lost of a recording, the same for `record` and for whoever reads the capture later.
+
+use crate::summary::loss_text;
+use crate::terminal::{Style, grouped};
+use std::fmt::Write;
+use syscollect_model::{Loss, LossCause, LossDomain, records_lost, records_overwritten};
+use syscollect_playback::Recording;
+use syscollect_store::LaneLoss;
+
+/// Most lines about losses; a machine has many lanes, and all are in `info`.
+const LOSS_LINES: usize = 8;
+
+/// What was lost, as far as it is known.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lost {
+    losses: Vec<Loss>,
+    /// Events of the capture that nobody has read since they were written; what of them cannot be read is not known.
+    unread: Option<u64>,
+}
+
+impl Lost {
+    /// What a recording lost whose events were all played.
+    pub(crate) fn read(session: &impl Recording) -> Self {
+        Self { losses: session.losses().to_vec(), unread: None }
+    }
+
+    /// What is known of one of which only the definitions were read; `events` were not.
+    pub(crate) fn unread(session: &impl Recording, events: u64) -> Self {
+        Self { losses: session.losses().to_vec(), unread: Some(events) }
+    }
+
+    /// With what the recorder itself counted: a full disk may have kept that out of the capture.
+    pub(crate) fn at_least(mut self, counted: &[LaneLoss]) -> Self {
+        for loss in counted {
+            let is_same = |known: &Loss| known.lane == loss.lane && known.cpu == loss.cpu && known.cause == loss.cause;
+            let is_counted =
+                |other: &&LaneLoss| (&other.lane, other.cpu, other.cause) == (&loss.lane, loss.cpu, loss.cause);
+            let count = counted.iter().filter(is_counted).fold(0u64, |sum, other| sum.saturating_add(other.count));
+            match self.losses.iter_mut().find(|known| is_same(known)) {
+                Some(known) => known.count = known.count.max(count),
+                None => self.losses.push(Loss {
+                    lane: loss.lane.clone(),
+                    // Nobody is shown what runs by this.
+                    domain: LossDomain::Everything,
+                    cpu: loss.cpu,
+                    cause: loss.cause,
+                    count,
+                    between: None,
+                }),
+            }
+        }
+        self
+    }
+
+    /// Records lost against the user's will: what `--fail-on-loss` asks for.
+    pub(crate) fn records(&self) -> u64 {
+        records_lost(&self.losses)
+    }
+
+    /// Several lines: what gave way to newer events, what was lost of `events` and what else there were, and where.
+    pub(crate) fn text(&self, events: u64, style: Style) -> String {
+        let mut text = String::new();
+        // Writing to a String never fails.
+        match records_overwritten(&self.losses) {
+            0 => {}
+            count => {
+                let _ = writeln!(text, "Overwritten by newer events, as asked: {}", grouped(count));
+            }
+        }
+        match self.records() {
+            0 => text.push_str(&self.nothing(style)),
+            lost => text.push_str(&self.something(lost, events, style)),
+        }
+        text
+    }
+
+    fn nothing(&self, style: Style) -> String {
+        match self.unread {
+            None => style.good("Lost: nothing") + "\n",
+            Some(events) => format!(
+                "{}; not read back yet: {} events (`syscollect info` reads them)\n",
+                style.good("Lost while recording: nothing"),
+                grouped(events)
+            ),
+        }
+    }
+
+    fn something(&self, lost: u64, events: u64, style: Style) -> String {
+        let all = lost.saturating_add(events);
+        let share = lost as f64 * 100.0 / all as f64;
+        let heading = format!("*** LOST {} of {} events ({share:.2} %) ***", grouped(lost), grouped(all));
+        let mut text = style.alarm(&heading) + "\n";
+        let mut losses: Vec<_> = self.losses.iter().filter(|loss| loss.cause != LossCause::Overwritten).collect();
+        losses.sort_by_key(|loss| std::cmp::Reverse(loss.count));
+        for loss in losses.iter().take(LOSS_LINES) {
+            let line = loss_text(&loss.lane, loss.cpu, loss.cause.name(), loss.count);
+            text.push_str(&(style.alarm(&format!("    {line}")) + "\n"));
+        }
+        if let Some(more) = losses.len().checked_sub(LOSS_LINES).filter(|more| *more > 0) {
+            let _ = writeln!(text, "    and {more} more: see syscollect info");
+        }
+        if let Some(events) = self.unread {
+            let _ = writeln!(text, "    not read back yet: {} events (`syscollect info` reads them)", grouped(events));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::terminal::Terminal;
+
+    fn loss(lane: &str, cause: LossCause, count: u64) -> Loss {
+        Loss { lane: lane.into(), domain: LossDomain::Everything, cpu: Some(1), cause, count, between: None }
+    }
+
+    fn counted(record: &str, cause: LossCause, count: u64) -> LaneLoss {
+        LaneLoss { lane: "sched".into(), cpu: Some(1), record: record.into(), cause, count }
+    }
+
+    fn lost(losses: Vec<Loss>) -> Lost {
+        Lost { losses, unread: None }
+    }
+
+    fn text(lost: &Lost) -> String {
+        lost.text(99_000, Terminal::hidden().style())
+    }
+
+    #[test]
+    fn a_loss_cannot_be_missed_and_the_largest_comes_first() {
+        let both = vec![loss("sched", LossCause::LaneFull, 10), loss("sched", LossCause::BufferFull, 990)];
+        let text = text(&lost(both));
+        let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part:?} is not in {text}"));
+        assert!(at("*** LOST 1,000 of 100,000 events (1.00 %) ***") < at("990 sched records of CPU 1: buffer-full"));
+        assert!(at("buffer-full") < at("lane-full"));
+        assert!(!text.contains("Lost: nothing"));
+    }
+
+    #[test]
+    fn many_lanes_of_losses_stay_short() {
+        let text = text(&lost((1..=64).map(|count| loss("sched", LossCause::LaneFull, count)).collect()));
+        assert!(text.lines().count() < 16, "{text}");
+        assert!(text.contains("and 56 more: see syscollect info"), "{text}");
+    }
+
+    #[test]
+    fn what_overwriting_dropped_is_told_and_is_no_loss() {
+        let overwritten = lost(vec![loss("sched", LossCause::Overwritten, 5_000)]);
+        assert_eq!(overwritten.records(), 0);
+        assert_eq!(text(&overwritten), "Overwritten by newer events, as asked: 5,000\nLost: nothing\n");
+    }
+
+    #[test]
+    fn nothing_is_said_of_what_nobody_has_read() {
+        let unread = Lost { losses: Vec::new(), unread: Some(12_345) };
+        let text = text(&unread);
+        assert!(text.contains("not read back yet: 12,345 events") && !text.contains("Lost: nothing"), "{text}");
+    }
+
+    #[test]
+    fn what_the_recorder_counted_and_could_not_write_counts_and_what_it_wrote_does_not_count_twice() {
+        let read = lost(vec![loss("sched", LossCause::LaneFull, 12)]);
+        let counted = [
+            counted("switch", LossCause::LaneFull, 5),
+            counted("wakeup", LossCause::LaneFull, 5),
+            counted("", LossCause::DiskFull, 30),
+        ];
+        assert_eq!(read.at_least(&counted).records(), 42);
+    }
+}
