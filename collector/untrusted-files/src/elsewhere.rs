@@ -1,0 +1,157 @@
+//! Systems whose programs are not recorded through files: every look-up says so.
+
+use crate::{FileData, OpenError, Place, Reader};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+fn not_here() -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, "files of Linux' programs are read on Linux")
+}
+
+pub(crate) fn read_at(_: &File, _: &mut [u8], _: u64) -> io::Result<usize> {
+    Err(not_here())
+}
+
+/// Who owns a process or a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner;
+
+impl Owner {
+    /// Nobody's.
+    pub fn of_process(_: u32) -> Option<Self> {
+        None
+    }
+
+    /// Nobody's.
+    pub fn of_file(_: &File) -> Option<Self> {
+        None
+    }
+}
+
+/// A file that was found.
+#[derive(Debug)]
+pub struct Found {
+    never: std::convert::Infallible,
+}
+
+impl Found {
+    /// What is known of it.
+    pub fn data(&self) -> &FileData {
+        match self.never {}
+    }
+
+    /// Opens it.
+    ///
+    /// # Errors
+    ///
+    /// Never: none was found.
+    pub fn open(&self) -> Result<OpenedFile, OpenError> {
+        match self.never {}
+    }
+
+    /// Opens it and reads something of it.
+    ///
+    /// # Errors
+    ///
+    /// Never: none was found.
+    pub fn open_and<T: Send + 'static>(
+        &self,
+        _: impl FnOnce(&File) -> T + Send + 'static,
+    ) -> Result<(OpenedFile, T), OpenError> {
+        match self.never {}
+    }
+}
+
+/// A file that was opened.
+#[derive(Debug)]
+pub struct OpenedFile {
+    never: std::convert::Infallible,
+}
+
+impl OpenedFile {
+    /// The open file.
+    pub fn file(&self) -> &File {
+        match self.never {}
+    }
+
+    /// The open file alone.
+    pub fn into_file(self) -> io::Result<File> {
+        match self.never {}
+    }
+
+    /// Its bytes.
+    pub fn reader(&self) -> Reader {
+        match self.never {}
+    }
+}
+
+/// Finds nothing.
+///
+/// # Errors
+///
+/// Always.
+pub fn find(_: &Place<'_>, _: Option<&Owner>) -> Result<Found, OpenError> {
+    Err(not_here().into())
+}
+
+/// Opens nothing.
+///
+/// # Errors
+///
+/// Always.
+pub fn open(_: &Place<'_>, _: Option<&Owner>) -> Result<OpenedFile, OpenError> {
+    Err(not_here().into())
+}
+
+/// Reads nothing.
+///
+/// # Errors
+///
+/// Always.
+pub fn read_text(_: &Path, _: usize) -> Result<Vec<u8>, OpenError> {
+    Err(not_here().into())
+}
+
+/// No user of this system's is known to be unable to.
+pub fn only_root_writes(_: &File) -> bool {
+    false
+}
+
+/// A file in memory.
+#[derive(Debug)]
+pub struct MemoryFile;
+
+impl MemoryFile {
+    /// Makes none.
+    ///
+    /// # Errors
+    ///
+    /// Always.
+    pub fn new(_: &str, _: u64) -> io::Result<Self> {
+        Err(not_here())
+    }
+
+    /// Writes nothing.
+    ///
+    /// # Errors
+    ///
+    /// Always.
+    pub fn write_at(&self, _: &[u8], _: u64) -> io::Result<()> {
+        Err(not_here())
+    }
+
+    /// Seals nothing.
+    ///
+    /// # Errors
+    ///
+    /// Always.
+    pub fn seal(self) -> io::Result<File> {
+        Err(not_here())
+    }
+}
+
+/// Nothing lies there: no file gets this far.
+pub fn path_of(_: &File) -> PathBuf {
+    PathBuf::new()
+}

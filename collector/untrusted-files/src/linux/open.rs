@@ -1,0 +1,249 @@
+//! Finding and opening.
+
+use super::owner::acting_as;
+use super::storage::{Storage, data_of, is_on_known_disk, storage};
+use super::{Owner, path_of};
+use crate::{FileData, OpenError, Place, Reader, within};
+use std::ffi::CString;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+/// A rename on the way makes the kernel give up (EAGAIN); so often it is asked again.
+const ATTEMPTS: usize = 8;
+const NONE: u64 = 0;
+const NO_MAGIC: u64 = libc::RESOLVE_NO_MAGICLINKS;
+const NO_LINKS: u64 = libc::RESOLVE_NO_SYMLINKS;
+
+/// A regular file that was found and is not open yet: what its name shows later does not matter.
+#[derive(Debug)]
+pub struct Found {
+    place: Arc<File>,
+    data: FileData,
+    owner: Option<Owner>,
+    /// Calls on it may never end.
+    slow: bool,
+}
+
+/// A regular file, open for reading.
+#[derive(Debug)]
+pub struct OpenedFile {
+    file: Arc<File>,
+    data: FileData,
+    /// On whose behalf it is read, where calls on it may never end.
+    patiently: Option<Option<u32>>,
+}
+
+/// Finds the file at `place`, with the rights of `owner` (`None`: those of this process), without opening it.
+///
+/// # Errors
+///
+/// [`OpenError`] says what lies there instead, or why it cannot be looked at.
+pub fn find(place: &Place<'_>, owner: Option<&Owner>) -> Result<Found, OpenError> {
+    let uid = owner.map(|owner| owner.uid);
+    if let Place::Range { pid, start, end } = place {
+        // Leads from /proc to the file without a walk through file systems, and needs this process's rights.
+        let path = PathBuf::from(format!("/proc/{pid}/map_files/{start:x}-{end:x}"));
+        let (file, data) = look_at(walk(None, &path, NONE)?)?;
+        if is_on_known_disk(&data) {
+            return Ok(Found { place: Arc::new(file), data, owner: owner.cloned(), slow: false });
+        }
+        let owner = owner.cloned();
+        return within(uid, move || classified(file, data, owner))?;
+    }
+    let (place, owner) = (Walk::of(place)?, owner.cloned());
+    within(uid, move || {
+        let (file, data) = look_at(place.go(owner.as_ref())?)?;
+        classified(file, data, owner)
+    })?
+}
+
+/// Finds and opens a file.
+///
+/// # Errors
+///
+/// As [`find`].
+pub fn open(place: &Place<'_>, owner: Option<&Owner>) -> Result<OpenedFile, OpenError> {
+    find(place, owner)?.open()
+}
+
+fn look_at(place: File) -> Result<(File, FileData), OpenError> {
+    let data = data_of(&place)?;
+    if data.mode & libc::S_IFMT != libc::S_IFREG {
+        return Err(OpenError::NoRegularFile);
+    }
+    Ok((place, data))
+}
+
+fn classified(place: File, data: FileData, owner: Option<Owner>) -> Result<Found, OpenError> {
+    let slow = match storage(&place, &data)? {
+        Storage::Kernel => return Err(OpenError::OfTheKernel),
+        Storage::Local => false,
+        Storage::Elsewhere => true,
+    };
+    Ok(Found { place: Arc::new(place), data, owner, slow })
+}
+
+impl Found {
+    /// What is known of it.
+    pub fn data(&self) -> &FileData {
+        &self.data
+    }
+
+    /// Opens it.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`] says why it cannot be opened.
+    pub fn open(&self) -> Result<OpenedFile, OpenError> {
+        Ok(self.open_and(|_| ())?.0)
+    }
+
+    /// Opens it and reads something of it; both is waited for no longer than for one of them.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_and<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&File) -> T + Send + 'static,
+    ) -> Result<(OpenedFile, T), OpenError> {
+        let uid = self.owner.as_ref().map(|owner| owner.uid);
+        let (place, owner) = (self.place.clone(), self.owner.clone());
+        let both = move || {
+            let file = acting_as(owner.as_ref(), || reopen(&place))?;
+            let read = read(&file);
+            Ok::<_, OpenError>((file, read))
+        };
+        // A thread that takes on somebody else's rights has nothing else to do.
+        let elsewhere = self.slow || self.owner.as_ref().is_some_and(Owner::is_another);
+        let (file, read) = if elsewhere { within(uid, both)?? } else { both()? };
+        Ok((OpenedFile { file: Arc::new(file), data: self.data, patiently: self.slow.then_some(uid) }, read))
+    }
+}
+
+impl OpenedFile {
+    /// The open file; reading it may never return, [`reader`](Self::reader) does.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The open file alone.
+    ///
+    /// # Errors
+    ///
+    /// Where somebody else has it too, and it cannot be had twice.
+    pub fn into_file(self) -> io::Result<File> {
+        Arc::try_unwrap(self.file).or_else(|shared| shared.try_clone())
+    }
+
+    /// What was known of it before it was opened.
+    pub fn data(&self) -> &FileData {
+        &self.data
+    }
+
+    /// Whether calls on it may never end: servers and programs of users serve its file system.
+    pub fn is_slow(&self) -> bool {
+        self.patiently.is_some()
+    }
+
+    /// Its bytes.
+    pub fn reader(&self) -> Reader {
+        Reader::new(self.file.clone(), self.data.size, self.patiently)
+    }
+}
+
+/// Opens for reading what was found, whatever its name shows by now.
+fn reopen(place: &File) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path_of(place))
+}
+
+/// A way through folders, for another thread.
+struct Walk {
+    /// Where it begins, if not at `/` or where this process is.
+    from: Option<(PathBuf, u64)>,
+    /// With this process's own rights, for nobody else has them there.
+    from_is_ours: bool,
+    path: PathBuf,
+    resolve: u64,
+}
+
+impl Walk {
+    fn of(place: &Place<'_>) -> Result<Self, OpenError> {
+        let direct = |path: &Path, resolve| Self { from: None, from_is_ours: false, path: path.into(), resolve };
+        Ok(match place {
+            Place::Said(path) => direct(path, NONE),
+            Place::Named(path) => direct(path, NO_MAGIC),
+            Place::Mapped(path) if path.is_absolute() => direct(path, NO_LINKS),
+            Place::InRootOf { pid, path } if path.is_absolute() => Self {
+                from: Some((format!("/proc/{pid}/root").into(), NONE)),
+                from_is_ours: true,
+                path: path.to_path_buf(),
+                resolve: libc::RESOLVE_IN_ROOT | NO_LINKS,
+            },
+            Place::Below { folder, path } if stays(path) => Self {
+                from: Some((folder.to_path_buf(), NONE)),
+                from_is_ours: true,
+                path: path.to_path_buf(),
+                resolve: libc::RESOLVE_BENEATH | NO_MAGIC,
+            },
+            Place::Beside { folder, path } if stays(path) && folder.is_absolute() => Self {
+                from: Some((folder.to_path_buf(), NO_LINKS)),
+                from_is_ours: false,
+                path: path.to_path_buf(),
+                resolve: libc::RESOLVE_BENEATH | NO_LINKS,
+            },
+            Place::Mapped(_) | Place::InRootOf { .. } | Place::Below { .. } | Place::Beside { .. } => {
+                return Err(OpenError::LeadsOut);
+            }
+            Place::Range { pid, start, end } => {
+                direct(&PathBuf::from(format!("/proc/{pid}/map_files/{start:x}-{end:x}")), NONE)
+            }
+        })
+    }
+
+    fn go(&self, owner: Option<&Owner>) -> io::Result<File> {
+        let begin = || self.from.as_ref().map(|(folder, resolve)| walk(None, folder, *resolve)).transpose();
+        let ours = if self.from_is_ours { begin()? } else { None };
+        acting_as(owner, || {
+            let from = if self.from_is_ours { ours } else { begin()? };
+            walk(from.as_ref().map(File::as_raw_fd), &self.path, self.resolve)
+        })
+    }
+}
+
+/// Whether a path is one of names only.
+fn stays(path: &Path) -> bool {
+    let mut components = path.components().peekable();
+    components.peek().is_some() && components.all(|component| matches!(component, Component::Normal(_)))
+}
+
+/// The place that a path leads to, which is not opened.
+fn walk(from: Option<RawFd>, path: &Path, resolve: u64) -> io::Result<File> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: an all-zero open_how is a valid value of plain integers.
+    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
+    how.flags = (libc::O_PATH | libc::O_CLOEXEC) as u64;
+    how.resolve = resolve;
+    let (from, size) = (from.unwrap_or(libc::AT_FDCWD), std::mem::size_of::<libc::open_how>());
+    for attempt in 1.. {
+        // SAFETY: `path` is a C string and `how` a structure of `size` bytes; both live through the call.
+        let descriptor = unsafe { libc::syscall(libc::SYS_openat2, from, path.as_ptr(), &raw const how, size) };
+        if let Ok(descriptor) = RawFd::try_from(descriptor)
+            && descriptor >= 0
+        {
+            // SAFETY: the descriptor is open, and nothing else owns it.
+            return Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }.into());
+        }
+        let error = io::Error::last_os_error();
+        let again = matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR));
+        if !again || attempt == ATTEMPTS {
+            return Err(error);
+        }
+    }
+    unreachable!("the last attempt returns")
+}

@@ -1,0 +1,117 @@
+//! Acting with somebody else's rights.
+//!
+//! The ids by which the kernel judges access to files belong to each thread, so a thread can look at files as the
+//! user would on whose behalf it does. The calls are those of the kernel: libc's change all threads of the process.
+
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+
+/// More groups than this are no user's.
+const GROUPS_MAX: usize = 4096;
+
+/// Who owns a process or a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) groups: Vec<u32>,
+}
+
+impl Owner {
+    /// Whose rights a process has; `None` if it has ended.
+    pub fn of_process(pid: u32) -> Option<Self> {
+        parse(&std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+    }
+
+    /// Who owns an open file.
+    pub fn of_file(file: &File) -> Option<Self> {
+        let data = file.metadata().ok()?;
+        Some(Self { uid: data.uid(), gid: data.gid(), groups: Vec::new() })
+    }
+
+    /// Whether this process is somebody else and may act as them.
+    pub(crate) fn is_another(&self) -> bool {
+        // SAFETY: no memory is involved.
+        self.uid != 0 && unsafe { libc::geteuid() } == 0
+    }
+}
+
+fn parse(status: &str) -> Option<Owner> {
+    let line = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+    // Real, effective, saved, and that of file systems.
+    let last = |key| line(key)?.split_ascii_whitespace().nth(3)?.parse().ok();
+    let groups = line("Groups").unwrap_or_default().split_ascii_whitespace().filter_map(|group| group.parse().ok());
+    Some(Owner { uid: last("Uid")?, gid: last("Gid")?, groups: groups.take(GROUPS_MAX).collect() })
+}
+
+/// Does `work` with the rights of `owner`, if this process may take them; with its own otherwise.
+pub(crate) fn acting_as<T>(owner: Option<&Owner>, work: impl FnOnce() -> T) -> T {
+    let acting = owner.filter(|owner| owner.is_another()).and_then(Acting::begin);
+    let result = work();
+    drop(acting);
+    result
+}
+
+/// The thread has somebody else's rights to files until this is dropped.
+struct Acting {
+    groups: Vec<u32>,
+}
+
+impl Acting {
+    fn begin(owner: &Owner) -> Option<Self> {
+        let own = own_groups()?;
+        // Without this right none of it can be done.
+        set_groups(&owner.groups).then_some(())?;
+        let acting = Self { groups: own };
+        set_id(libc::SYS_setfsgid, owner.gid);
+        set_id(libc::SYS_setfsuid, owner.uid);
+        Some(acting)
+    }
+}
+
+impl Drop for Acting {
+    fn drop(&mut self) {
+        // SAFETY: no memory is involved.
+        let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
+        // The user first: with it come the rights that the others need.
+        set_id(libc::SYS_setfsuid, uid);
+        set_id(libc::SYS_setfsgid, gid);
+        set_groups(&self.groups);
+    }
+}
+
+fn set_id(call: libc::c_long, id: u32) {
+    // SAFETY: no memory is involved; the call cannot fail, at worst it changes nothing.
+    unsafe { libc::syscall(call, id) };
+}
+
+fn set_groups(groups: &[u32]) -> bool {
+    // SAFETY: the kernel reads as many ids as the slice has.
+    unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) == 0 }
+}
+
+fn own_groups() -> Option<Vec<u32>> {
+    let mut groups = vec![0; 65_536];
+    // SAFETY: the kernel writes at most as many ids as the vector has; its limit (NGROUPS_MAX) is that.
+    let count = unsafe { libc::syscall(libc::SYS_getgroups, groups.len(), groups.as_mut_ptr()) };
+    groups.truncate(usize::try_from(count).ok()?);
+    Some(groups)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ids_for_file_systems_are_those_that_count() {
+        let status = "Name:\tx\nUid:\t1000\t0\t0\t1001\nGid:\t5\t6\t7\t8\nGroups:\t4 24 27 \n";
+        assert_eq!(parse(status), Some(Owner { uid: 1001, gid: 8, groups: vec![4, 24, 27] }));
+        assert_eq!(parse("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn this_process_has_an_owner_and_one_that_is_gone_none() {
+        assert!(Owner::of_process(std::process::id()).is_some());
+        assert_eq!(Owner::of_process(u32::MAX), None);
+    }
+}

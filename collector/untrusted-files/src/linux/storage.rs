@@ -1,0 +1,136 @@
+//! What kinds of file systems there are, and who can make their files shrink or never answer.
+
+use crate::FileData;
+use rustc_hash::FxHashSet;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::{LazyLock, PoisonError, RwLock};
+
+/// Where a file lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Storage {
+    /// Disks and memory: calls on it end.
+    Local,
+    /// Servers, programs of users, and what may lie over such: calls on it may never end.
+    Elsewhere,
+    /// Interfaces of the kernel: reading may do things.
+    Kernel,
+}
+
+/// Numbers of linux/magic.h, and of file systems that are not in there.
+const LOCAL: [i64; 15] = [
+    0xef53,      // ext2, ext3, ext4
+    0x5846_5342, // XFS
+    0x9123_683e, // Btrfs
+    0xf2f5_2010, // F2FS
+    0xca45_1a4e, // bcachefs
+    0x2fc1_2fc1, // ZFS
+    0x0102_1994, // tmpfs
+    0x8584_58f6, // ramfs
+    0x7371_7368, // SquashFS
+    0xe0f5_e1e2, // EROFS
+    0x9660,      // ISO 9660
+    0x4d44,      // FAT
+    0x2011_bab0, // exFAT
+    0x9584_58f6, // hugetlbfs
+    0x28cd_3d45, // cramfs
+];
+
+const KERNEL: [i64; 22] = [
+    0x9fa0,      // proc
+    0x6265_6572, // sysfs
+    0x6462_6720, // debugfs
+    0x7472_6163, // tracefs
+    0x7363_6673, // securityfs
+    0x27_e0eb,   // cgroup
+    0x6367_7270, // cgroup2
+    0xcafe_4a11, // bpf
+    0xf97c_ff8c, // SELinux
+    0x4341_5d53, // Smack
+    0xde5e_81e4, // efivarfs
+    0x6165_676c, // pstore
+    0x6265_6570, // configfs
+    0x1980_0202, // mqueue
+    0x4249_4e4d, // binfmt_misc
+    0x1cd1,      // devpts
+    0x0765_5821, // resctrl
+    0x6e73_6673, // namespaces
+    0x6573_5543, // control of FUSE
+    0x6759_6969, // rpc_pipefs
+    0x0bad_1dea, // futexfs
+    0x5049_4446, // pidfd
+];
+
+/// Disks that were found to be local, so that most files need no further look. Only block devices: numbers without
+/// one (major 0) go to another file system when theirs is unmounted.
+static DISKS: LazyLock<RwLock<FxHashSet<u64>>> = LazyLock::new(RwLock::default);
+
+/// Whether the file lies on a disk that is known: calls on it end, and nobody needs to be asked.
+pub(super) fn is_on_known_disk(data: &FileData) -> bool {
+    DISKS.read().unwrap_or_else(PoisonError::into_inner).contains(&data.device)
+}
+
+/// Where `file` lies, which may also be a mere place (O_PATH). May never return.
+pub(super) fn storage(file: &File, data: &FileData) -> io::Result<Storage> {
+    // SAFETY: an all-zero statfs is a valid value of plain integers.
+    let mut found: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `found` is writable for the whole call.
+    if unsafe { libc::fstatfs(file.as_raw_fd(), &mut found) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // The field's type differs by architecture; the number has 32 bits.
+    let kind = i64::from(found.f_type as u32);
+    let storage = if LOCAL.contains(&kind) {
+        Storage::Local
+    } else if KERNEL.contains(&kind) {
+        Storage::Kernel
+    } else {
+        Storage::Elsewhere
+    };
+    let on_disk = libc::major(data.device) != 0;
+    if on_disk && storage == Storage::Local {
+        DISKS.write().unwrap_or_else(PoisonError::into_inner).insert(data.device);
+    }
+    Ok(storage)
+}
+
+/// What is known of a file without asking whoever serves its file system.
+pub(super) fn data_of(file: &File) -> io::Result<FileData> {
+    // SAFETY: an all-zero statx is a valid value of plain integers.
+    let mut found: libc::statx = unsafe { std::mem::zeroed() };
+    let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
+    // SAFETY: the path is an empty C string, and `found` is writable for the whole call.
+    let result =
+        unsafe { libc::statx(file.as_raw_fd(), c"".as_ptr(), flags, libc::STATX_BASIC_STATS, &mut found) };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(FileData {
+        device: libc::makedev(found.stx_dev_major, found.stx_dev_minor),
+        inode: found.stx_ino,
+        mode: u32::from(found.stx_mode),
+        uid: found.stx_uid,
+        gid: found.stx_gid,
+        size: found.stx_size,
+        written: (found.stx_mtime.tv_sec, found.stx_mtime.tv_nsec),
+        changed: (found.stx_ctime.tv_sec, found.stx_ctime.tv_nsec),
+    })
+}
+
+/// Whether nobody but root can make `file` shrink or fail, so that it may be mapped. May never return.
+pub fn only_root_writes(file: &File) -> bool {
+    let Ok(data) = data_of(file) else { return false };
+    let owned = data.uid == 0 && data.mode & 0o022 == 0;
+    owned && matches!(storage(file, &data), Ok(Storage::Local)) && !is_mounted_nosuid(file)
+}
+
+/// Whether set-user-id has no effect where `file` lies: then it may be an image or a stick that a user mounted, and
+/// can cut off or pull out.
+fn is_mounted_nosuid(file: &File) -> bool {
+    // SAFETY: an all-zero statvfs is a valid value of plain integers.
+    let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `found` is writable for the whole call.
+    let failed = unsafe { libc::fstatvfs(file.as_raw_fd(), &mut found) } != 0;
+    failed || found.f_flag & libc::ST_NOSUID != 0
+}

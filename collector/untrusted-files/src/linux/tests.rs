@@ -1,0 +1,202 @@
+//! What a hostile program leaves in a file's place.
+
+use super::open::find;
+use crate::{MemoryFile, OpenError, Place, Reader, open, path_of, read_text};
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::time::Instant;
+
+fn fifo(path: &Path) {
+    let name = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
+    // SAFETY: `name` is a C string that lives through the call.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o666) }, 0);
+}
+
+fn contents(place: &Place<'_>) -> Result<String, OpenError> {
+    let mut text = String::new();
+    open(place, None)?.reader().read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn refused(place: &Place<'_>) -> String {
+    let before = Instant::now();
+    let error = contents(place).unwrap_err();
+    assert!(before.elapsed() < crate::PATIENCE, "{place:?} was waited for");
+    error.to_string()
+}
+
+#[test]
+fn what_is_no_regular_file_is_never_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let in_there = folder.path().join("fifo");
+    fifo(&in_there);
+    let socket = folder.path().join("socket");
+    let _socket = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    for path in [in_there.as_path(), &socket, folder.path(), Path::new("/dev/null"), Path::new("/dev/tty")] {
+        for place in [Place::Said(path), Place::Named(path), Place::Mapped(path)] {
+            assert_eq!(refused(&place), "it is no regular file");
+        }
+    }
+    // Nobody opened it for reading: who opens it for writing without waiting would be told so.
+    let writer = fs::OpenOptions::new().custom_flags_for_writing().open(&in_there);
+    assert_eq!(writer.unwrap_err().raw_os_error(), Some(libc::ENXIO));
+}
+
+trait WithoutWaiting {
+    fn custom_flags_for_writing(&mut self) -> &mut Self;
+}
+
+impl WithoutWaiting for fs::OpenOptions {
+    fn custom_flags_for_writing(&mut self) -> &mut Self {
+        std::os::unix::fs::OpenOptionsExt::custom_flags(self.write(true), libc::O_NONBLOCK)
+    }
+}
+
+#[test]
+fn what_belongs_to_the_kernel_is_not_read() {
+    for path in ["/proc/version", "/sys/kernel/notes"].map(Path::new) {
+        assert_eq!(refused(&Place::Said(path)), "it belongs to the kernel, not to a program");
+    }
+}
+
+#[test]
+fn links_are_followed_as_far_as_the_place_means() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    let (inside, outside) = (root.join("inside"), root.join("outside"));
+    fs::create_dir_all(inside.join("sub")).unwrap();
+    fs::create_dir_all(&outside).unwrap();
+    fs::write(outside.join("secret"), "secret").unwrap();
+    fs::write(inside.join("sub/file"), "file").unwrap();
+    symlink("sub/file", inside.join("in")).unwrap();
+    symlink("../outside/secret", inside.join("out")).unwrap();
+    symlink(outside.join("secret"), inside.join("absolute")).unwrap();
+    symlink(&outside, inside.join("folder")).unwrap();
+    let text = |place: Place<'_>| contents(&place).ok();
+
+    let below = |path: &'static str| Place::Below { folder: &inside, path: Path::new(path) };
+    assert_eq!(text(below("sub/file")).as_deref(), Some("file"));
+    assert_eq!(text(below("in")).as_deref(), Some("file"), "a link that stays inside");
+    for path in ["out", "absolute", "folder/secret", "../outside/secret", "/etc/passwd", "", ".", "sub/../../outside/secret"]
+    {
+        assert_eq!(text(below(path)), None, "{path}");
+    }
+    let beside = |path: &'static str| Place::Beside { folder: &inside, path: Path::new(path) };
+    assert_eq!(text(beside("sub/file")).as_deref(), Some("file"));
+    for path in ["in", "out", "absolute", "folder/secret", "../outside/secret", "/etc/passwd"] {
+        assert_eq!(text(beside(path)), None, "{path}");
+    }
+    let linked = root.join("linked");
+    symlink(&inside, &linked).unwrap();
+    assert_eq!(text(Place::Beside { folder: &linked, path: Path::new("sub/file") }), None, "the folder is a link");
+    assert_eq!(text(Place::Mapped(&inside.join("sub/file"))).as_deref(), Some("file"));
+    assert_eq!(text(Place::Mapped(&inside.join("in"))), None, "the kernel names no links");
+    assert_eq!(text(Place::Mapped(Path::new("Cargo.toml"))), None, "nor where somebody is");
+    assert_eq!(text(Place::Named(&inside.join("in"))).as_deref(), Some("file"));
+    let own = File::open(inside.join("sub/file")).unwrap();
+    assert_eq!(text(Place::Said(&path_of(&own))).as_deref(), Some("file"));
+    assert_eq!(text(Place::Named(&path_of(&own))), None, "only the user may point into /proc");
+}
+
+#[test]
+fn a_path_in_a_process_is_a_path_in_its_root() {
+    let (folder, pid) = (tempfile::tempdir().unwrap(), std::process::id());
+    let path = folder.path().canonicalize().unwrap().join("file");
+    fs::write(&path, "mine").unwrap();
+    // Outside of containers its root is ours.
+    assert_eq!(contents(&Place::InRootOf { pid, path: &path }).unwrap(), "mine");
+    assert!(contents(&Place::InRootOf { pid, path: Path::new("../etc/passwd") }).is_err());
+    assert!(contents(&Place::InRootOf { pid: u32::MAX, path: &path }).is_err(), "nobody has that number");
+}
+
+#[test]
+fn a_name_that_shows_another_file_by_now_does_not_matter() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    fs::write(&path, "first").unwrap();
+    let found = find(&Place::Said(&path), None).unwrap();
+    fs::remove_file(&path).unwrap();
+    fifo(&path);
+    let mut text = String::new();
+    found.open().unwrap().reader().read_to_string(&mut text).unwrap();
+    assert_eq!((text.as_str(), found.data().size), ("first", 5));
+}
+
+#[test]
+fn a_file_that_shrinks_ends_early_and_one_that_grows_does_not_grow() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    fs::write(&path, vec![7; 10_000]).unwrap();
+    let opened = open(&Place::Said(&path), None).unwrap();
+    let mut reader = opened.reader();
+    let mut some = [0; 100];
+    reader.read_exact(&mut some).unwrap();
+    File::options().write(true).open(&path).unwrap().set_len(50).unwrap();
+    let error = reader.read_exact(&mut some).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof);
+    File::options().write(true).open(&path).unwrap().set_len(1 << 40).unwrap();
+    reader.seek(SeekFrom::End(-10)).unwrap();
+    let mut rest = Vec::new();
+    assert_eq!((reader.read_to_end(&mut rest).unwrap(), reader.length()), (10, 10_000), "of what there was");
+}
+
+#[test]
+fn a_huge_file_costs_what_is_read_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    File::create(&path).unwrap().set_len(1 << 42).unwrap();
+    let mut reader = open(&Place::Said(&path), None).unwrap().reader();
+    reader.seek(SeekFrom::Start(1 << 41)).unwrap();
+    let mut some = [1; 16];
+    reader.read_exact(&mut some).unwrap();
+    assert_eq!((some, reader.length()), ([0; 16], 1 << 42));
+}
+
+#[test]
+fn a_copy_in_memory_neither_shrinks_nor_changes() {
+    let memory = MemoryFile::new("a copy", 100).unwrap();
+    memory.write_at(b"text", 50).unwrap();
+    let file = memory.seal().unwrap();
+    let mut text = Vec::new();
+    Reader::of(&file).unwrap().read_to_end(&mut text).unwrap();
+    assert_eq!((text.len(), &text[50..54], text[99]), (100, b"text".as_slice(), 0));
+    assert!(file.set_len(10).is_err());
+    assert!(File::options().write(true).open(path_of(&file)).and_then(|file| file.set_len(10)).is_err());
+}
+
+#[test]
+fn a_text_of_a_process_is_read_as_far_as_wanted() {
+    let own = format!("/proc/{}/cmdline", std::process::id());
+    assert_eq!(read_text(Path::new(&own), 3).unwrap().len(), 3);
+    assert!(read_text(Path::new("/proc/0/cmdline"), 3).is_err());
+}
+
+/// Needs root, which may act as anybody; others have only their own rights.
+#[test]
+fn what_a_processes_owner_may_not_read_is_not_read_for_them() {
+    // SAFETY: no memory is involved.
+    if unsafe { libc::geteuid() } != 0 {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().canonicalize().unwrap().join("secret");
+    fs::write(&path, "secret").unwrap();
+    let nobody = super::Owner { uid: 65_534, gid: 65_534, groups: Vec::new() };
+    let allow = |path: &Path, mode| {
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    };
+    allow(folder.path(), 0o700);
+    let kind = |result: Result<crate::OpenedFile, OpenError>| std::io::Error::from(result.map(|_| ()).unwrap_err()).kind();
+    assert_eq!(kind(open(&Place::Mapped(&path), Some(&nobody))), std::io::ErrorKind::PermissionDenied);
+    allow(folder.path(), 0o755);
+    allow(&path, 0o640);
+    assert_eq!(kind(open(&Place::Mapped(&path), Some(&nobody))), std::io::ErrorKind::PermissionDenied);
+    let group = super::Owner { groups: vec![0], ..nobody.clone() };
+    open(&Place::Mapped(&path), Some(&group)).expect("their groups are theirs, too");
+    open(&Place::Mapped(&path), None).expect("this thread is itself again");
+    allow(&path, 0o644);
+    open(&Place::Mapped(&path), Some(&nobody)).unwrap();
+}
