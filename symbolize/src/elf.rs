@@ -3,14 +3,14 @@
 //! Files come from processes of any user, so every size here is checked before
 //! memory is set aside for it.
 
-use crate::os::read_at;
 use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::elf::{CompressionHeader, FileHeader, NoteIterator, ProgramHeader, SectionHeader};
 use object::{Endianness, ReadCache, ReadRef};
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read};
 use std::ops::Range;
 use syscollect_model::BuildId;
+use syscollect_untrusted_files::Reader;
 
 /// No linker writes a larger table of notes; larger ones are not read.
 const NOTES_MAX: u64 = 64 << 10;
@@ -18,6 +18,16 @@ const NOTES_MAX: u64 = 64 << 10;
 const NOTE_TABLES_MAX: usize = 32;
 /// As the kernel has it (BUILD_ID_SIZE_MAX, include/linux/buildid.h): longer ones are none.
 const BUILD_ID_MAX: usize = 20;
+/// What the names of sections with debug information begin with.
+pub(crate) const DEBUG: &[u8] = b".debug_";
+/// Leads to a file with the rest of the debug information.
+pub(crate) const DEBUG_LINK: &[u8] = b".gnu_debuglink";
+/// Leads to a file with debug information that several have in common.
+pub(crate) const DEBUG_ALT_LINK: &[u8] = b".gnu_debugaltlink";
+/// As that, of DWARF 5.
+pub(crate) const DEBUG_SUP: &[u8] = b".debug_sup";
+/// Other sections that have to do with names.
+const OF_NAMES: [&[u8]; 6] = [b".symtab", b".strtab", b".dynsym", b".dynstr", DEBUG_LINK, DEBUG_ALT_LINK];
 
 /// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -41,8 +51,14 @@ pub(crate) enum ElfError {
 /// }
 /// ```
 pub fn build_id_of(file: &File) -> Option<BuildId> {
-    let data = ReadCache::new(Positioned::new(file).ok()?);
-    match class(file)? {
+    build_id_in(Reader::of(file).ok()?)
+}
+
+/// As [`build_id_of`], of what somebody else may cut off, or keep waiting, meanwhile.
+pub fn build_id_in(reader: Reader) -> Option<BuildId> {
+    let class = class(&reader);
+    let data = ReadCache::new(reader);
+    match class? {
         elf::ELFCLASS32 => build_id::<FileHeader32<Endianness>, _>(&data),
         elf::ELFCLASS64 => build_id::<FileHeader64<Endianness>, _>(&data),
         _ => None,
@@ -62,6 +78,25 @@ pub(crate) struct Layout {
     pub(crate) symbol_bytes: u64,
     /// Something other than debug information is compressed, which no linker does.
     pub(crate) odd_compression: bool,
+    /// The first bytes of the file.
+    pub(crate) header: Vec<u8>,
+    /// Its numbers have the last byte first, as those of this machine do.
+    pub(crate) little_endian: bool,
+    /// Those of its sections that have to do with names, by their place in the table.
+    pub(crate) sections: Vec<Section>,
+    /// Sections in its table.
+    pub(crate) section_count: usize,
+}
+
+/// A section that has to do with names.
+#[derive(Debug)]
+pub(crate) struct Section {
+    pub(crate) index: usize,
+    pub(crate) name: Vec<u8>,
+    /// Its row in the table.
+    pub(crate) row: Vec<u8>,
+    /// Its bytes in the file; none if the table says that it has none there.
+    pub(crate) bytes: Range<u64>,
 }
 
 /// A loaded part of the file.
@@ -75,9 +110,10 @@ struct Segment {
 
 impl Layout {
     /// Reads the layout of `file`.
-    pub(crate) fn read(file: &File) -> Result<Self, ElfError> {
-        let data = ReadCache::new(Positioned::new(file)?);
-        match class(file) {
+    pub(crate) fn read(reader: Reader) -> Result<Self, ElfError> {
+        let class = class(&reader);
+        let data = ReadCache::new(reader);
+        match class {
             Some(elf::ELFCLASS32) => layout::<FileHeader32<Endianness>, _>(&data),
             _ => layout::<FileHeader64<Endianness>, _>(&data),
         }
@@ -103,9 +139,9 @@ impl Layout {
     }
 }
 
-fn class(file: &File) -> Option<elf::FileClass> {
+fn class(reader: &Reader) -> Option<elf::FileClass> {
     let mut ident = [0u8; 5];
-    Positioned::new(file).ok()?.read_exact(&mut ident).ok()?;
+    reader.clone().read_exact(&mut ident).ok()?;
     (ident[..4] == elf::ELFMAG).then_some(elf::FileClass(ident[4]))
 }
 
@@ -165,7 +201,11 @@ fn gnu_build_id<H: FileHeader<Endian = Endianness>>(
 
 fn layout<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(data: R) -> Result<Layout, ElfError> {
     let (header, endian) = header::<H, R>(data)?;
-    let mut layout = Layout::default();
+    let mut layout = Layout {
+        header: object::pod::bytes_of(header).to_vec(),
+        little_endian: endian == Endianness::Little,
+        ..Layout::default()
+    };
     for segment in header.program_headers(endian, data)? {
         if segment.p_type(endian) == elf::PT_LOAD {
             layout.segments.push(Segment {
@@ -180,8 +220,10 @@ fn layout<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(data: R) -> Re
         return Ok(layout);
     }
     let table = header.sections(endian, data)?;
-    for section in table.iter() {
-        let debug = table.section_name(endian, section).is_ok_and(|name| name.starts_with(b".debug_"));
+    layout.section_count = table.len();
+    for (index, section) in table.iter().enumerate() {
+        let name = table.section_name(endian, section).unwrap_or_default();
+        let debug = name.starts_with(DEBUG);
         let inflated: Option<u64> =
             section.compression(endian, data)?.map(|(header, ..)| header.ch_size(endian).into());
         let size = inflated.unwrap_or_else(|| section.sh_size(endian).into());
@@ -189,7 +231,19 @@ fn layout<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(data: R) -> Re
             let start = section.sh_addr(endian).into();
             layout.code_sections.push(start..start.saturating_add(section.sh_size(endian).into()));
         }
-        match section.sh_type(endian) {
+        let kind = section.sh_type(endian);
+        let note = kind == elf::SHT_NOTE && section.sh_size(endian).into() <= NOTES_MAX;
+        if debug || note || OF_NAMES.contains(&name) {
+            let length = if kind == elf::SHT_NOBITS { 0 } else { section.sh_size(endian).into() };
+            let start: u64 = section.sh_offset(endian).into();
+            layout.sections.push(Section {
+                index,
+                name: name.to_vec(),
+                row: object::pod::bytes_of(section).to_vec(),
+                bytes: start..start.checked_add(length).ok_or(ElfError::TooMany)?,
+            });
+        }
+        match kind {
             elf::SHT_SYMTAB | elf::SHT_DYNSYM => layout.symbol_bytes = layout.symbol_bytes.saturating_add(size),
             elf::SHT_NOBITS => continue,
             _ if debug => {
@@ -201,39 +255,6 @@ fn layout<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(data: R) -> Re
         layout.odd_compression |= inflated.is_some() && !debug;
     }
     Ok(layout)
-}
-
-/// Reads at positions of its own: a descriptor that threads share has but one.
-struct Positioned<'f> {
-    file: &'f File,
-    position: u64,
-    length: u64,
-}
-
-impl<'f> Positioned<'f> {
-    fn new(file: &'f File) -> io::Result<Self> {
-        Ok(Self { file, position: 0, length: file.metadata()?.len() })
-    }
-}
-
-impl Read for Positioned<'_> {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let read = read_at(self.file, bytes, self.position)?;
-        self.position += read as u64;
-        Ok(read)
-    }
-}
-
-impl Seek for Positioned<'_> {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let target = match to {
-            SeekFrom::Start(at) => Some(at),
-            SeekFrom::End(by) => self.length.checked_add_signed(by),
-            SeekFrom::Current(by) => self.position.checked_add_signed(by),
-        };
-        self.position = target.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
-        Ok(self.position)
-    }
 }
 
 /// The build id in a run of ELF notes, such as `/sys/kernel/notes`.

@@ -1,12 +1,13 @@
 //! Files of mapped code, held open from when they are seen until they are named.
 
-use crate::os::{FileIdentity, identity, raise_descriptor_limit, regular_file, reopen};
+use crate::elf::build_id_in;
+use crate::os::raise_descriptor_limit;
 use crate::{build_id_of, vdso};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 use syscollect_model::{BuildId, Mapping};
+use syscollect_untrusted_files::{FileData, OpenError, OpenedFile, Owner, Place, find};
 
 /// At most so many files are held; a desktop has about 1,500 executable files mapped.
 const HELD_MAX: usize = 4096;
@@ -27,9 +28,16 @@ pub struct HeldFiles {
     missing: FxHashSet<(String, BuildId)>,
 }
 
+/// A file by what never changes with its name: device, inode, size, time of last write.
+type FileIdentity = (u64, u64, u64, (i64, u32));
+
+fn identity(data: &FileData) -> FileIdentity {
+    (data.device, data.inode, data.size, data.written)
+}
+
 #[derive(Debug)]
 enum Held {
-    File(File, FileIdentity),
+    File(OpenedFile, FileIdentity),
     /// Two files without a build id had this path: whose offsets are whose cannot be told.
     Ambiguous,
 }
@@ -67,11 +75,16 @@ impl HeldFiles {
 
     /// The file that `path` named when it had this build id, if it is held and was not overwritten since.
     pub fn file(&self, path: &str, build_id: &BuildId) -> Option<&File> {
+        self.opened(path, build_id).map(OpenedFile::file)
+    }
+
+    /// As [`file`](Self::file), as it was opened.
+    pub(crate) fn opened(&self, path: &str, build_id: &BuildId) -> Option<&OpenedFile> {
         let Held::File(file, then) = self.entry(path, build_id)? else { return None };
         // A build id stays with its bytes; without one, a write since then is all that can be seen.
-        let same = match build_id_of(file) {
+        let same = match build_id_in(file.reader()) {
             Some(now) => now == *build_id,
-            None => build_id.is_empty() && file.metadata().is_ok_and(|data| identity(&data) == *then),
+            None => build_id.is_empty() && file.data_now().is_ok_and(|data| identity(&data) == *then),
         };
         same.then_some(file)
     }
@@ -99,24 +112,41 @@ impl HeldFiles {
         if self.entry(&mapping.path, &mapping.build_id).is_some() {
             return true;
         }
-        let Ok(identity) = file.metadata().map(|data| identity(&data)) else { return false };
+        let Ok(file) = OpenedFile::made(file) else { return false };
+        let identity = identity(file.data());
         self.keep(mapping, file, identity)
     }
 
     fn hold_file(&mut self, mapping: &mut Mapping) -> bool {
-        candidates(mapping).iter().any(|candidate| self.hold_candidate(mapping, candidate))
+        let owner = Owner::of_process(mapping.pid);
+        let path = PathBuf::from(plain_path(&mapping.path));
+        let candidates = candidates(mapping, &path);
+        for candidate in &candidates {
+            match self.hold_candidate(mapping, candidate, owner.as_ref()) {
+                // The other ways lead to the same file system.
+                Err(OpenError::Hangs | OpenError::OthersHang) => return false,
+                Ok(true) => return true,
+                Ok(false) | Err(_) => {}
+            }
+        }
+        false
     }
 
     /// Takes `candidate` if it is the file of `mapping`; whether the module is held now.
-    fn hold_candidate(&mut self, mapping: &mut Mapping, candidate: &Candidate) -> bool {
-        let Ok((place, data)) = regular_file(&candidate.path) else { return false };
-        let identity = identity(&data);
+    fn hold_candidate(
+        &mut self,
+        mapping: &mut Mapping,
+        candidate: &Candidate<'_>,
+        owner: Option<&Owner>,
+    ) -> Result<bool, OpenError> {
+        let found = find(&candidate.place, owner)?;
+        let identity = identity(found.data());
         let mut file = None;
         let build_id = match self.seen.get(&identity) {
             Some(build_id) => build_id.clone(),
             None => {
-                let Ok(opened) = reopen(&place) else { return false };
-                let build_id = build_id_of(&opened).unwrap_or_default();
+                let (opened, build_id) = found.open_and(build_id_of)?;
+                let build_id = build_id.unwrap_or_default();
                 self.seen.insert(identity, build_id.clone());
                 file = Some(opened);
                 build_id
@@ -124,23 +154,23 @@ impl HeldFiles {
         };
         let recorded = !mapping.build_id.is_empty();
         if (recorded && build_id != mapping.build_id) || (!recorded && candidate.only_by_build_id) {
-            return false;
+            return Ok(false);
         }
         mapping.build_id = build_id;
         match self.entry(&mapping.path, &mapping.build_id) {
-            Some(Held::Ambiguous) => return true,
-            Some(Held::File(_, held)) if !mapping.build_id.is_empty() || *held == identity => return true,
+            Some(Held::Ambiguous) => return Ok(true),
+            Some(Held::File(_, held)) if !mapping.build_id.is_empty() || *held == identity => return Ok(true),
             Some(Held::File(..)) => {
                 self.mark_ambiguous(mapping);
-                return true;
+                return Ok(true);
             }
             None => {}
         }
-        let Some(file) = file.or_else(|| reopen(&place).ok()) else { return false };
-        self.keep(mapping, file, identity)
+        let file = file.map_or_else(|| found.open(), Ok)?;
+        Ok(self.keep(mapping, file, identity))
     }
 
-    fn keep(&mut self, mapping: &Mapping, file: File, identity: FileIdentity) -> bool {
+    fn keep(&mut self, mapping: &Mapping, file: OpenedFile, identity: FileIdentity) -> bool {
         if self.count >= self.capacity {
             return false;
         }
@@ -174,33 +204,26 @@ pub(crate) fn plain_path(path: &str) -> &str {
 }
 
 /// A way to a mapping's file.
-struct Candidate {
-    path: PathBuf,
+struct Candidate<'m> {
+    place: Place<'m>,
     /// It may be another file of that name, so only the build id can tell.
     only_by_build_id: bool,
 }
 
-fn candidates(mapping: &Mapping) -> Vec<Candidate> {
-    let Mapping { pid, start, end, .. } = mapping;
-    let path = plain_path(&mapping.path);
+fn candidates<'m>(mapping: &Mapping, path: &'m Path) -> Vec<Candidate<'m>> {
+    let Mapping { pid, start, end, .. } = *mapping;
     let mut found = Vec::with_capacity(3);
     let exact = PathBuf::from(format!("/proc/{pid}/map_files/{start:x}-{end:x}"));
     // The range may show another file by now; the names' last parts are the same in every mount namespace.
     let same_name = |link: &Path| {
         let shown = link.to_string_lossy();
-        Path::new(plain_path(&shown)).file_name() == Path::new(path).file_name()
+        Path::new(plain_path(&shown)).file_name() == path.file_name()
     };
     if std::fs::read_link(&exact).is_ok_and(|link| same_name(&link)) {
-        found.push(Candidate { path: exact, only_by_build_id: false });
+        found.push(Candidate { place: Place::Range { pid, start, end }, only_by_build_id: false });
     }
-    let deleted = path.len() != mapping.path.len();
-    let in_root = PathBuf::from(format!("/proc/{pid}/root{path}"));
-    found.push(Candidate { path: in_root, only_by_build_id: deleted });
-    found.push(Candidate { path: PathBuf::from(path), only_by_build_id: true });
+    let deleted = path.as_os_str().len() != mapping.path.len();
+    found.push(Candidate { place: Place::InRootOf { pid, path }, only_by_build_id: deleted });
+    found.push(Candidate { place: Place::Mapped(path), only_by_build_id: true });
     found
-}
-
-/// Opens `path` for reading if it is a regular file.
-pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
-    reopen(&regular_file(path)?.0)
 }

@@ -1,13 +1,14 @@
 //! Naming kernel addresses.
 
 use crate::Options;
-use crate::elf::Layout;
-use crate::held::open_regular;
+use crate::elf::{Layout, build_id_in};
+use crate::image::{Image, Wanted};
 use crate::kallsyms::{Kallsyms, KernelSymbol};
-use crate::source::{ElfSource, Named};
-use blazesym::inspect;
-use std::path::{Path, PathBuf};
+use crate::memory::Memory;
+use crate::source::{ElfSource, Named, linked_address};
+use std::path::PathBuf;
 use syscollect_model::{BuildId, Symbol, SymbolFrame, SymbolTable};
+use syscollect_untrusted_files::{Place, open};
 
 /// Path of the table of kernel symbols.
 const PATH: &str = "[kernel.kallsyms]";
@@ -16,6 +17,7 @@ const PATH: &str = "[kernel.kallsyms]";
 #[derive(Debug)]
 pub(crate) struct Kernel {
     options: Options,
+    memory: Memory,
     kallsyms_path: PathBuf,
     /// Its ELF notes, with its build id.
     notes_path: PathBuf,
@@ -28,27 +30,29 @@ pub(crate) struct Kernel {
 struct Loaded {
     kallsyms: Result<Kallsyms, String>,
     build_id: BuildId,
-    image: Option<Image>,
+    image: Option<KernelImage>,
     note: String,
 }
 
 /// The kernel's image with debug information.
 #[derive(Debug)]
-struct Image {
+struct KernelImage {
     path: PathBuf,
+    image: Image,
     /// What address randomization added to its addresses.
     slide: u64,
 }
 
 impl Kernel {
     /// The kernel that runs.
-    pub(crate) fn running(options: Options) -> Self {
+    pub(crate) fn running(options: Options, memory: Memory) -> Self {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let release = release.trim();
         let images = ["/usr/lib/debug/boot/vmlinux-", "/boot/vmlinux-", "/usr/lib/debug/vmlinux-"];
         let in_modules = ["/usr/lib/debug/lib/modules/", "/lib/modules/"];
         Self {
             options,
+            memory,
             kallsyms_path: "/proc/kallsyms".into(),
             notes_path: "/sys/kernel/notes".into(),
             images: (images.iter().map(|place| format!("{place}{release}").into()))
@@ -56,6 +60,11 @@ impl Kernel {
                 .collect(),
             loaded: None,
         }
+    }
+
+    /// A table without names.
+    pub(crate) fn no_names() -> SymbolTable {
+        SymbolTable { path: PATH.into(), ..SymbolTable::default() }
     }
 
     /// Names `addresses`, in any order.
@@ -106,16 +115,16 @@ impl Kernel {
     }
 
     /// The first image that is the running kernel's; the error says why one that is there is not used.
-    fn find_image(&self, kallsyms: &Kallsyms, build_id: &BuildId) -> Result<Option<Image>, String> {
+    fn find_image(&self, kallsyms: &Kallsyms, build_id: &BuildId) -> Result<Option<KernelImage>, String> {
         if build_id.is_empty() {
             return Ok(None);
         }
         for path in &self.images {
-            let Ok(file) = open_regular(path) else { continue };
-            if crate::build_id_of(&file).as_ref() != Some(build_id) {
+            let Ok(file) = open(&Place::Named(path), None) else { continue };
+            if build_id_in(file.reader()).as_ref() != Some(build_id) {
                 continue;
             }
-            let layout = Layout::read(&file).map_err(|error| format!("{}: {error}", path.display()))?;
+            let layout = Layout::read(file.reader()).map_err(|error| format!("{}: {error}", path.display()))?;
             if layout.debug_bytes > self.options.debug_bytes_max {
                 let (size, limit) = (layout.debug_bytes, self.options.debug_bytes_max);
                 return Err(format!(
@@ -123,20 +132,23 @@ impl Kernel {
                     path.display()
                 ));
             }
-            let linked = linked_address(path, "_stext")?;
+            let wanted = Wanted { lines: true, supplement: None };
+            let place = |error| format!("{}: {error}", path.display());
+            let image = Image::make(&file, &layout, wanted, &self.memory).map_err(place)?;
+            let linked = linked_address(&image, "_stext").map_err(place)?;
             let loaded = kallsyms.address("_stext").ok_or("the kernel's list has no _stext")?;
-            return Ok(Some(Image { path: path.clone(), slide: loaded.wrapping_sub(linked) }));
+            return Ok(Some(KernelImage { path: path.clone(), image, slide: loaded.wrapping_sub(linked) }));
         }
         Ok(None)
     }
 }
 
-impl Image {
+impl KernelImage {
     /// Replaces the one frame of the kernel's own symbols by those that debug information has there.
     fn add_lines(&self, symbols: &mut [Symbol]) -> Result<(), String> {
         let own: Vec<&mut Symbol> = symbols.iter_mut().filter(|symbol| symbol.kernel_module.is_empty()).collect();
         let addresses: Vec<u64> = own.iter().map(|symbol| symbol.offset.wrapping_sub(self.slide)).collect();
-        let names = ElfSource::new(&self.path, &[]).names(&addresses, true)?;
+        let names = ElfSource::new(&self.image).names(&addresses, true)?;
         for (symbol, named) in own.into_iter().zip(names) {
             if let Some(Named { frames, .. }) = named {
                 symbol.frames = frames;
@@ -156,22 +168,11 @@ fn symbol(address: u64, found: &KernelSymbol<'_>) -> Symbol {
     }
 }
 
-/// Where the image's linker put `name`.
-fn linked_address(path: &Path, name: &str) -> Result<u64, String> {
-    let mut elf = inspect::source::Elf::new(path);
-    elf.debug_syms = false;
-    let inspector = inspect::Inspector::new();
-    let found = inspector
-        .lookup(&inspect::source::Source::Elf(elf), &[name])
-        .map_err(|error| format!("{}: {error:#}", path.display()))?;
-    let symbol = found.first().and_then(|symbols| symbols.first());
-    symbol.map(|symbol| symbol.addr).ok_or_else(|| format!("{} has no symbol {name}", path.display()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs::File;
+    use std::path::Path;
 
     /// Stands for the kernel's first function: this test program stands for its image.
     #[unsafe(no_mangle)]
@@ -183,7 +184,7 @@ mod tests {
         let (kallsyms_path, notes_path) = (folder.join("kallsyms"), folder.join("notes"));
         std::fs::write(&kallsyms_path, kallsyms).unwrap();
         let options = Options::default();
-        Kernel { options, kallsyms_path, notes_path, images: Vec::new(), loaded: None }
+        Kernel { options, memory: Memory::new(1 << 30), kallsyms_path, notes_path, images: Vec::new(), loaded: None }
     }
 
     #[test]
@@ -217,7 +218,11 @@ mod tests {
     fn an_image_of_the_same_build_adds_lines_whatever_its_addresses_were_moved_by() {
         let folder = tempfile::tempdir().unwrap();
         let image = std::env::current_exe().unwrap();
-        let linked = linked_address(&image, "_stext").unwrap();
+        let file = open(&Place::Named(&image), None).unwrap();
+        let layout = Layout::read(file.reader()).unwrap();
+        let wanted = Wanted { lines: false, supplement: None };
+        let made = Image::make(&file, &layout, wanted, &Memory::new(1 << 30)).unwrap();
+        let linked = linked_address(&made, "_stext").unwrap();
         let slide = 0xffff_ffff_8000_0000;
         let loaded = linked + slide;
         let list = format!("{loaded:x} T _stext\n{:x} T _etext\n{:x} t _stext\t[module]\n", loaded + 64, loaded + 64);

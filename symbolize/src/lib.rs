@@ -28,15 +28,19 @@
 
 mod elf;
 mod held;
+mod image;
 mod kallsyms;
 mod kernel;
+mod links;
+mod memory;
 mod module;
+mod naming;
 mod os;
 mod source;
 mod symbolizer;
 mod vdso;
 pub mod windows;
 
-pub use elf::build_id_of;
+pub use elf::{build_id_in, build_id_of};
 pub use held::HeldFiles;
 pub use symbolizer::{ModuleRequest, Options, Symbolizer};

@@ -1,13 +1,17 @@
 //! Naming offsets in one user module.
 
-use crate::elf::Layout;
-use crate::held::{names_a_file, open_regular, plain_path};
-use crate::os::path_of;
+use crate::elf::{Layout, build_id_in};
+use crate::held::{names_a_file, plain_path};
+use crate::image::{Image, Wanted};
+use crate::links::{DebugFile, Search};
+use crate::naming::Shared;
 use crate::source::{ElfSource, Named};
-use crate::{HeldFiles, ModuleRequest, Options, build_id_of, vdso};
+use crate::{ModuleRequest, Options, vdso};
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::ops::Deref;
+use std::path::Path;
 use syscollect_model::{BuildId, Symbol, SymbolTable};
+use syscollect_untrusted_files::{OpenedFile, Place, Reader, open};
 
 /// Larger symbol tables are no linker's work; reading one would take as much memory again.
 const SYMBOL_BYTES_MAX: u64 = 512 << 20;
@@ -15,26 +19,42 @@ const SYMBOL_BYTES_MAX: u64 = 512 << 20;
 const SIZELESS_MAX: u64 = 4096;
 
 /// Names what `request` asks for.
-pub(crate) fn name(held: &HeldFiles, options: &Options, request: &ModuleRequest) -> SymbolTable {
+pub(crate) fn name(shared: &Shared, request: &ModuleRequest) -> SymbolTable {
     let ModuleRequest { path, build_id, offsets } = request;
     let mut table = SymbolTable { path: path.clone(), build_id: build_id.clone(), ..SymbolTable::default() };
     let mut notes = Vec::new();
-    match find(held, path, build_id, &mut notes) {
-        Ok(file) => table.symbols = symbols(file.as_ref(), options, build_id, offsets, &mut notes),
+    match find(shared, path, build_id, &mut notes) {
+        Ok(file) => table.symbols = Module { shared, path, build_id, file: &file }.symbols(offsets, &mut notes),
         Err(reason) => notes.push(reason),
     }
     table.note = notes.join("; ");
     table
 }
 
-/// A file that is held, or was opened for now.
-enum Found<'h> {
-    Held(&'h File),
-    Opened(File),
+/// Names `offsets` in a file of this program's own.
+pub(crate) fn name_file(shared: &Shared, file: &File, offsets: &[u64]) -> SymbolTable {
+    let mut notes = Vec::new();
+    let mut symbols = Vec::new();
+    match file.try_clone().and_then(OpenedFile::made) {
+        Ok(file) => {
+            let module = Module { shared, path: "", build_id: &BuildId::default(), file: &file };
+            symbols = module.symbols(offsets, &mut notes);
+        }
+        Err(error) => notes.push(error.to_string()),
+    }
+    SymbolTable { symbols, note: notes.join("; "), ..SymbolTable::default() }
 }
 
-impl AsRef<File> for Found<'_> {
-    fn as_ref(&self) -> &File {
+/// A file that is held, or was opened for now.
+enum Found<'h> {
+    Held(&'h OpenedFile),
+    Opened(OpenedFile),
+}
+
+impl Deref for Found<'_> {
+    type Target = OpenedFile;
+
+    fn deref(&self) -> &OpenedFile {
         match self {
             Self::Held(file) => file,
             Self::Opened(file) => file,
@@ -42,21 +62,23 @@ impl AsRef<File> for Found<'_> {
     }
 }
 
-fn find<'h>(held: &'h HeldFiles, path: &str, build_id: &BuildId, notes: &mut Vec<String>) -> Result<Found<'h>, String> {
-    if let Some(file) = held.file(path, build_id) {
+fn find<'h>(shared: &'h Shared, path: &str, build_id: &BuildId, notes: &mut Vec<String>) -> Result<Found<'h>, String> {
+    let held = &shared.held;
+    if let Some(file) = held.opened(path, build_id) {
         return Ok(Found::Held(file));
     }
     if held.is_ambiguous(path, build_id) {
         return Err(format!("several files without a build id had the path {path}: not named"));
     }
     if path == vdso::PATH {
-        let file = vdso::own().map_err(|error| format!("the vDSO cannot be copied: {error}"))?;
+        let file = vdso::own().and_then(OpenedFile::made);
+        let file = file.map_err(|error| format!("the vDSO cannot be copied: {error}"))?;
         return same_build(Found::Opened(file), path, build_id);
     }
     if !names_a_file(path) {
         return Err(format!("{path:?} is memory without a file, such as JIT code: not named yet"));
     }
-    let file = open_regular(Path::new(plain_path(path)))
+    let file = open(&Place::Mapped(Path::new(plain_path(path))), None)
         .map_err(|error| format!("{path} was not held open and cannot be opened: {error}"))?;
     if build_id.is_empty() {
         notes.push(format!("{path} has no recorded build id: named from the file that is there now"));
@@ -66,89 +88,142 @@ fn find<'h>(held: &'h HeldFiles, path: &str, build_id: &BuildId, notes: &mut Vec
 }
 
 fn same_build<'h>(file: Found<'h>, path: &str, build_id: &BuildId) -> Result<Found<'h>, String> {
-    match build_id_of(file.as_ref()) {
+    match build_id_in(file.reader()) {
         Some(found) if found == *build_id => Ok(file),
         Some(found) => Err(format!("{path} is another build now: build id {found}, recorded was {build_id}")),
         None => Err(format!("{path} is another build now: it has no build id, recorded was {build_id}")),
     }
 }
 
-fn symbols(
-    file: &File,
-    options: &Options,
-    build_id: &BuildId,
-    offsets: &[u64],
-    notes: &mut Vec<String>,
-) -> Vec<Symbol> {
-    let layout = match Layout::read(file) {
-        Ok(layout) if layout.odd_compression => {
-            notes.push("its symbol tables are compressed: not named".into());
-            return Vec::new();
-        }
+/// A file that is asked for names.
+struct Module<'a> {
+    shared: &'a Shared,
+    path: &'a str,
+    build_id: &'a BuildId,
+    file: &'a OpenedFile,
+}
+
+/// A file's parts, if they can be parsed with what memory there is; why not otherwise.
+fn layout(file: &OpenedFile) -> Result<Layout, String> {
+    match Layout::read(file.reader()) {
+        Ok(layout) if layout.odd_compression => Err("its symbol tables are compressed: not named".into()),
         Ok(layout) if layout.symbol_bytes > SYMBOL_BYTES_MAX => {
-            notes.push(format!("its symbol tables have {} bytes: not named", layout.symbol_bytes));
-            return Vec::new();
+            Err(format!("its symbol tables have {} bytes: not named", layout.symbol_bytes))
         }
-        Ok(layout) => layout,
-        Err(error) => {
-            notes.push(format!("not named: {error}"));
-            return Vec::new();
-        }
-    };
-    let mut offsets = offsets.to_vec();
-    offsets.sort_unstable();
-    offsets.dedup();
-    let (offsets, addresses): (Vec<u64>, Vec<u64>) =
-        offsets.into_iter().filter_map(|offset| Some((offset, layout.code_address(offset)?))).unzip();
-    let names = names(file, &layout, options, build_id, &addresses, notes);
-    let symbol = |(offset, named): (u64, Option<Named>)| {
-        let Named { start, size, frames } = named?;
-        let start = layout.code_offset(start).unwrap_or(0);
-        Some(Symbol { offset, start, size, kernel_module: String::new(), frames })
-    };
-    let symbols: Vec<Symbol> = offsets.iter().copied().zip(names).filter_map(symbol).collect();
-    if symbols.is_empty() && !offsets.is_empty() && notes.is_empty() {
-        notes.push("it has no symbols for this code, and no debug file with its build id was found".into());
+        Ok(layout) => Ok(layout),
+        Err(error) => Err(format!("not named: {error}")),
     }
-    symbols
 }
 
-/// One result per address: first from a separate debug file, then from the file itself.
-fn names(
-    file: &File,
-    layout: &Layout,
-    options: &Options,
-    build_id: &BuildId,
-    addresses: &[u64],
-    notes: &mut Vec<String>,
-) -> Vec<Option<Named>> {
-    let mut names = vec![None; addresses.len()];
-    if let Some((path, debug)) = debug_file(options, build_id) {
-        match Layout::read(&debug) {
-            Ok(layout) if !layout.odd_compression && layout.symbol_bytes <= SYMBOL_BYTES_MAX => {
-                fill(&mut names, addresses, &ElfSource::new(&path, &options.debug_dirs), &layout, options, notes);
+impl Module<'_> {
+    fn symbols(&self, offsets: &[u64], notes: &mut Vec<String>) -> Vec<Symbol> {
+        let layout = match layout(self.file) {
+            Ok(layout) => layout,
+            Err(note) => {
+                notes.push(note);
+                return Vec::new();
             }
-            Ok(_) => notes.push(format!("{} is damaged", path.display())),
-            Err(error) => notes.push(format!("{}: {error}", path.display())),
+        };
+        let mut offsets = offsets.to_vec();
+        offsets.sort_unstable();
+        offsets.dedup();
+        let (offsets, addresses): (Vec<u64>, Vec<u64>) =
+            offsets.into_iter().filter_map(|offset| Some((offset, layout.code_address(offset)?))).unzip();
+        let names = self.names(&layout, &addresses, notes);
+        let symbol = |(offset, named): (u64, Option<Named>)| {
+            let Named { start, size, frames } = named?;
+            let start = layout.code_offset(start).unwrap_or(0);
+            Some(Symbol { offset, start, size, kernel_module: String::new(), frames })
+        };
+        let symbols: Vec<Symbol> = offsets.iter().copied().zip(names).filter_map(symbol).collect();
+        if symbols.is_empty() && !offsets.is_empty() && notes.is_empty() {
+            notes.push("it has no symbols for this code, and no debug file with its build id was found".into());
         }
+        symbols
     }
-    if names.iter().any(Option::is_none) {
-        fill(&mut names, addresses, &ElfSource::new(&path_of(file), &options.debug_dirs), layout, options, notes);
-    }
-    names
-}
 
-/// The debug information that distributions keep apart, found by build id.
-///
-/// blazesym looks for it only if the file also has a debug link, and checks a sum over all its bytes.
-fn debug_file(options: &Options, build_id: &BuildId) -> Option<(PathBuf, File)> {
-    let digits = build_id.to_string();
-    let (first, rest) = digits.split_at_checked(2).filter(|(_, rest)| rest.len() >= 2)?;
-    let paths = options.debug_dirs.iter().map(|dir| dir.join(format!(".build-id/{first}/{rest}.debug")));
-    paths
-        .filter_map(|path| Some((open_regular(&path).ok()?, path)))
-        .find(|(file, _)| build_id_of(file).as_ref() == Some(build_id))
-        .map(|(file, path)| (path, file))
+    /// One result per address: first from a separate debug file, then from the file itself.
+    fn names(&self, own: &Layout, addresses: &[u64], notes: &mut Vec<String>) -> Vec<Option<Named>> {
+        let mut names = vec![None; addresses.len()];
+        if addresses.is_empty() {
+            return names;
+        }
+        if let Some(DebugFile { path, opened }) = self.debug_file(own, notes) {
+            let filled = layout(&opened).and_then(|layout| self.fill(&mut names, addresses, (&opened, &layout), notes));
+            if let Err(error) = filled {
+                notes.push(format!("{}: {error}", path.display()));
+            }
+        }
+        if names.iter().any(Option::is_none)
+            && let Err(error) = self.fill(&mut names, addresses, (self.file, own), notes)
+        {
+            notes.push(error);
+        }
+        names
+    }
+
+    fn search(&self) -> Search<'_> {
+        let Options { debug_dirs, debug_bytes_max, .. } = &self.shared.options;
+        Search { debug_dirs, path: Path::new(plain_path(self.path)), summed_max: debug_bytes_max.saturating_mul(2) }
+    }
+
+    /// The debug information that is kept apart.
+    fn debug_file(&self, own: &Layout, notes: &mut Vec<String>) -> Option<DebugFile> {
+        self.search().by_build_id(self.build_id).or_else(|| {
+            let linked = self.search().by_link(self.file, own);
+            linked.unwrap_or_else(|note| {
+                notes.push(note);
+                None
+            })
+        })
+    }
+
+    /// Fills in those of `names` that are still missing, from one file.
+    fn fill(
+        &self,
+        names: &mut [Option<Named>],
+        addresses: &[u64],
+        (file, layout): (&OpenedFile, &Layout),
+        notes: &mut Vec<String>,
+    ) -> Result<(), String> {
+        let Shared { options, memory, .. } = self.shared;
+        let too_large = layout.debug_bytes > options.debug_bytes_max;
+        if options.lines && too_large {
+            let (size, limit) = (layout.debug_bytes, options.debug_bytes_max);
+            notes.push(format!(
+                "no inlined functions and lines: debug information of {size} bytes, the limit is {limit}"
+            ));
+        }
+        let lines = options.lines && !too_large;
+        let supplement = lines.then(|| self.supplement(file, layout)).flatten();
+        let image = match Image::make(file, layout, Wanted { lines, supplement }, memory) {
+            Err(error) if lines => {
+                notes.push(format!("no inlined functions and lines: {error}"));
+                Image::make(file, layout, Wanted { lines: false, supplement: None }, memory)
+            }
+            made => made,
+        };
+        let image = image.map_err(|error| format!("not named: {error}"))?;
+        // What was copied is what was meant, whatever lies in the file by now.
+        if !self.build_id.is_empty() {
+            let copied = Reader::of(image.file()).ok().and_then(build_id_in);
+            if copied.as_ref() != Some(self.build_id) && build_id_in(file.reader()).as_ref() != Some(self.build_id) {
+                return Err("not named: it was overwritten meanwhile".into());
+            }
+        }
+        fill(names, addresses, &ElfSource::new(&image), layout, lines, notes);
+        Ok(())
+    }
+
+    /// What the debug information of `file` refers to in another file.
+    fn supplement(&self, file: &OpenedFile, layout: &Layout) -> Option<(Image, Vec<u8>)> {
+        let (found, build_id) = self.search().by_alt_link(file, layout)?;
+        let layout = self::layout(&found.opened).ok()?;
+        let fits = layout.debug_bytes <= self.shared.options.debug_bytes_max;
+        let wanted = Wanted { lines: true, supplement: None };
+        let image = fits.then(|| Image::make(&found.opened, &layout, wanted, &self.shared.memory))?.ok()?;
+        Some((image, build_id))
+    }
 }
 
 /// Fills in those of `names` that are still missing.
@@ -157,13 +232,10 @@ fn fill(
     addresses: &[u64],
     source: &ElfSource,
     layout: &Layout,
-    options: &Options,
+    lines: bool,
     notes: &mut Vec<String>,
 ) {
-    if options.lines && layout.debug_bytes > options.debug_bytes_max {
-        let (size, limit) = (layout.debug_bytes, options.debug_bytes_max);
-        notes.push(format!("no inlined functions and lines: debug information of {size} bytes, the limit is {limit}"));
-    } else if options.lines {
+    if lines {
         let missing = |named: &Option<Named>| named.is_none();
         let take = |named: &mut Option<Named>, address: u64, found: Option<Named>| {
             *named = found.filter(|found| found.start == 0 || covers(layout, found, address));

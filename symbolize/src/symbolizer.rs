@@ -1,12 +1,15 @@
 //! The interface: modules and the kernel, one by one or many at once.
 
 use crate::kernel::Kernel;
+use crate::memory::Memory;
+use crate::naming::{Shared, name_all};
 use crate::{HeldFiles, module};
-use std::num::NonZero;
+use std::fs::File;
 use std::path::PathBuf;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 use syscollect_model::{BuildId, SymbolTable};
 
 /// What is to be named in one module.
@@ -30,20 +33,32 @@ pub struct Options {
     pub debug_bytes_max: u64,
     /// Where separate debug files are looked for.
     pub debug_dirs: Vec<PathBuf>,
+    /// Copies of files together are no larger than this, in bytes.
+    pub copied_bytes_max: u64,
+    /// For how long one module is tried.
+    pub module_time: Duration,
+    /// For how long all of them are.
+    pub all_time: Duration,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { lines: true, debug_bytes_max: 512 << 20, debug_dirs: vec!["/usr/lib/debug".into(), "/lib/debug".into()] }
+        Self {
+            lines: true,
+            debug_bytes_max: 512 << 20,
+            debug_dirs: vec!["/usr/lib/debug".into(), "/lib/debug".into()],
+            copied_bytes_max: 1 << 30,
+            module_time: Duration::from_secs(60),
+            all_time: Duration::from_secs(180),
+        }
     }
 }
 
 /// Names code: of files by offset, of the kernel by address.
 #[derive(Debug)]
 pub struct Symbolizer {
-    held: HeldFiles,
-    options: Options,
-    kernel: Kernel,
+    shared: Arc<Shared>,
+    kernel: Arc<Mutex<Kernel>>,
 }
 
 impl Symbolizer {
@@ -54,13 +69,14 @@ impl Symbolizer {
 
     /// As [`new`](Self::new), with choices.
     pub fn with_options(held: HeldFiles, options: Options) -> Self {
-        let kernel = Kernel::running(options.clone());
-        Self { held, options, kernel }
+        let memory = Memory::new(options.copied_bytes_max);
+        let kernel = Arc::new(Mutex::new(Kernel::running(options.clone(), memory.clone())));
+        Self { shared: Arc::new(Shared { held, options, memory }), kernel }
     }
 
     /// The files that are held.
     pub fn held(&self) -> &HeldFiles {
-        &self.held
+        &self.shared.held
     }
 
     /// Names `offsets` in the file of one module; those without a symbol are left out.
@@ -68,28 +84,23 @@ impl Symbolizer {
     /// Never fails: why something has no name is in the table's note.
     pub fn name_module(&mut self, path: &str, build_id: &BuildId, offsets: &[u64]) -> SymbolTable {
         let request = ModuleRequest { path: path.into(), build_id: build_id.clone(), offsets: offsets.to_vec() };
-        module::name(&self.held, &self.options, &request)
+        self.name_modules(&[request]).pop().unwrap_or_default()
+    }
+
+    /// Names `offsets` in a file of this program's own, on this thread, however long it takes.
+    pub fn name_file(&self, file: &File, offsets: &[u64]) -> SymbolTable {
+        module::name_file(&self.shared, file, offsets)
     }
 
     /// Names several modules on all CPUs; the tables are in the order of the requests.
     pub fn name_modules(&mut self, requests: &[ModuleRequest]) -> Vec<SymbolTable> {
-        let threads = thread::available_parallelism().map_or(1, NonZero::get).min(requests.len());
-        let tables: Vec<Mutex<SymbolTable>> = requests.iter().map(|_| Mutex::default()).collect();
-        // The most asked for first, so that no thread begins the longest work last.
-        let mut order: Vec<usize> = (0..requests.len()).collect();
-        order.sort_by_key(|index| std::cmp::Reverse(requests[*index].offsets.len()));
-        let next = AtomicUsize::new(0);
-        let work = || {
-            while let Some(index) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let table = module::name(&self.held, &self.options, &requests[*index]);
-                *tables[*index].lock().unwrap_or_else(std::sync::PoisonError::into_inner) = table;
-            }
-        };
-        thread::scope(|scope| {
-            (1..threads).for_each(|_| drop(scope.spawn(work)));
-            work();
-        });
-        tables.into_iter().map(|table| table.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)).collect()
+        self.name_modules_unless(requests, &|| false)
+    }
+
+    /// As [`name_modules`](Self::name_modules), until `unwanted` says that nobody waits for it: the modules that have
+    /// no names by then say so. Who is asked often must answer at once.
+    pub fn name_modules_unless(&mut self, requests: &[ModuleRequest], unwanted: &dyn Fn() -> bool) -> Vec<SymbolTable> {
+        name_all(&self.shared, requests, unwanted)
     }
 
     /// Names addresses of the running kernel, its modules and BPF programs.
@@ -97,6 +108,30 @@ impl Symbolizer {
     /// The list of symbols is read at the first call; modules and BPF programs
     /// that are unloaded by then have no names.
     pub fn name_kernel(&mut self, addresses: &[u64]) -> SymbolTable {
-        self.kernel.name(addresses)
+        self.name_kernel_unless(addresses, &|| false)
+    }
+
+    /// As [`name_kernel`](Self::name_kernel), until `unwanted` says that nobody waits for it.
+    pub fn name_kernel_unless(&mut self, addresses: &[u64], unwanted: &dyn Fn() -> bool) -> SymbolTable {
+        let (kernel, asked) = (self.kernel.clone(), addresses.to_vec());
+        let (done, named) = channel();
+        let name = move || {
+            let table = kernel.lock().unwrap_or_else(PoisonError::into_inner).name(&asked);
+            // Nobody may wait for it any more.
+            let _ = done.send(table);
+        };
+        let started = thread::Builder::new().name("naming".into()).spawn(name);
+        let unnamed = |note: &str| SymbolTable { note: note.into(), ..Kernel::no_names() };
+        if started.is_err() {
+            return unnamed("not named: a thread could not be started");
+        }
+        loop {
+            match named.recv_timeout(Duration::from_millis(50)) {
+                Ok(table) => return table,
+                Err(RecvTimeoutError::Timeout) if unwanted() => return unnamed("not named: it was abandoned"),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return unnamed("not named: its reader gave up on it"),
+            }
+        }
     }
 }

@@ -16,7 +16,7 @@ pub(crate) fn own() -> io::Result<File> {
     let line = maps.lines().find(|line| line.ends_with(PATH)).ok_or(io::ErrorKind::NotFound)?;
     let (start, end) = range(line).ok_or(io::ErrorKind::InvalidData)?;
     let size = end.checked_sub(start).filter(|size| *size <= SIZE_MAX).ok_or(io::ErrorKind::InvalidData)?;
-    copy_of_memory(c"vdso", start, size as usize)
+    copy_of_memory("vdso", start, size as usize)
 }
 
 /// Whether a mapping that begins at `start` belongs to a program of our bitness:

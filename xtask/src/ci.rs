@@ -29,6 +29,7 @@ pub(crate) fn run() -> Result<()> {
     report.step("fuzz the capture reader", || fuzz("capture"));
     report.step("fuzz the reader of the kernel's texts", || fuzz("kernel_texts"));
     report.step("fuzz the reader of probes", || fuzz("probes"));
+    report.step("fuzz the reader of programs' symbols", || fuzz("naming"));
     report.step("fuzz the reader of Windows symbols", || fuzz("pdb"));
     report.step("fuzz the reader of Windows traces", || fuzz("etl_buffers"));
     report.step("fuzz what Windows records say", || fuzz("etl_payloads"));

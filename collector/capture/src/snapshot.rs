@@ -5,9 +5,12 @@ use std::path::Path;
 
 use syscollect_model::{BuildId, Mapping, Ticks};
 use syscollect_store::{KnownProcess, KnownThread};
+use syscollect_untrusted_files::{Owner, read_text};
 
 /// Arguments are cut after so many bytes; they are there to recognise a process by.
 const LONGEST_COMMAND_LINE: usize = 4096;
+/// Longer lists of mappings are cut: the kernel allows a process 65,530.
+const MAPS_MAX: usize = 16 << 20;
 
 /// Every process below `root`/proc with its threads. One that ends while it is
 /// read is left out, or described as far as it was read.
@@ -36,7 +39,7 @@ pub(crate) fn process(root: &Path, pid: u32) -> Option<KnownProcess> {
     Some(KnownProcess {
         pid,
         parent_pid,
-        command_line: command_line(&folder),
+        command_line: command_line(&folder, pid),
         kernel: flags & PF_KTHREAD != 0,
         threads: threads.collect(),
         ..KnownProcess::default()
@@ -44,9 +47,9 @@ pub(crate) fn process(root: &Path, pid: u32) -> Option<KnownProcess> {
 }
 
 /// The arguments of the process whose folder this is.
-fn command_line(folder: &Path) -> Vec<String> {
-    let mut bytes = fs::read(folder.join("cmdline")).unwrap_or_default();
-    bytes.truncate(LONGEST_COMMAND_LINE);
+fn command_line(folder: &Path, pid: u32) -> Vec<String> {
+    let read = read_text(&folder.join("cmdline"), Owner::of_process(pid).as_ref(), LONGEST_COMMAND_LINE);
+    let bytes = read.unwrap_or_default();
     let words = bytes.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
     let mut words: Vec<_> = words.collect();
     if words.last().is_some_and(String::is_empty) {
@@ -70,7 +73,8 @@ fn parse_stat(stat: &[u8]) -> Option<(String, u32, u32)> {
 
 /// The executable mappings of a process.
 pub(crate) fn mappings(root: &Path, pid: u32) -> Vec<Mapping> {
-    let text = fs::read(root.join(format!("proc/{pid}/maps"))).unwrap_or_default();
+    let path = root.join(format!("proc/{pid}/maps"));
+    let text = read_text(&path, Owner::of_process(pid).as_ref(), MAPS_MAX).unwrap_or_default();
     text.split(|byte| *byte == b'\n').filter_map(|line| parse_mapping(pid, line)).collect()
 }
 

@@ -33,6 +33,7 @@ pub(crate) fn name(
     session: &impl Recording,
     held: HeldFiles,
     (same_kernel, same_files): (bool, bool),
+    abandon: &Abandon,
     terminal: &Terminal,
 ) -> Vec<SymbolTable> {
     let unresolved = session.unresolved();
@@ -42,9 +43,9 @@ pub(crate) fn name(
         unresolved.into_iter().partition(|module| module.kernel && module.windows.is_none());
     let requests: Vec<_> =
         user.into_iter().filter(|module| same_files || !module.build_id.is_empty()).map(request).collect();
-    let mut tables = symbolizer.name_modules(&requests);
+    let mut tables = symbolizer.name_modules_unless(&requests, &|| abandon.wanted());
     if same_kernel {
-        tables.extend(kernel.iter().map(|module| symbolizer.name_kernel(&module.offsets)));
+        tables.extend(kernel.iter().map(|module| symbolizer.name_kernel_unless(&module.offsets, &|| abandon.wanted())));
     }
     tables
 }

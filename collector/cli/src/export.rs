@@ -138,7 +138,7 @@ pub(crate) fn export(request: &Request) -> Result<ExitCode> {
         bail!("{} is what is exported, and would be lost: name another file with -o", capture.display());
     }
     let target = Target::new(&request.output, request.force, Owner::behind_sudo())?;
-    let mut session = Source::open_named(&request.captures, &request.symbols, &terminal)?;
+    let mut session = Source::open_named(&request.captures, &request.symbols, &abandon, &terminal)?;
     let draft = target.draft()?;
     let (played, _) = write(&mut session, request, draft.file(), &abandon, &terminal)
         .with_context(|| format!("cannot export to {}", target.path().display()))?;
@@ -156,7 +156,7 @@ fn to_standard_output(request: &Request, abandon: &Abandon, terminal: &Terminal)
     if std::io::stdout().is_terminal() {
         bail!("standard output is a terminal: send it to a file or a program, or name a file with -o");
     }
-    let mut session = Source::open_named(&request.captures, &request.symbols, terminal)?;
+    let mut session = Source::open_named(&request.captures, &request.symbols, abandon, terminal)?;
     let (_, mut out) = write(&mut session, request, std::io::stdout().lock(), abandon, terminal)?;
     out.flush()?;
     Ok(ExitCode::SUCCESS)

@@ -7,11 +7,11 @@ use crate::terminal::{grouped, printable};
 use anyhow::{Context, Result, bail};
 use listing::{FileReport, Listing, Wanted};
 use serde::Serialize;
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use syscollect_probes::{Glob, did_you_mean, nearest};
+use syscollect_untrusted_files::OpenedFile;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -176,7 +176,7 @@ fn list_file(path: &str, wanted: Wanted, show: &mut dyn FnMut(FileReport) -> io:
 }
 
 /// Opens a file that the user named.
-fn open_named(path: &str) -> Result<File> {
+fn open_named(path: &str) -> Result<OpenedFile> {
     let hint = if path.contains('/') { "" } else { "; a process is given by its number, a library by its path" };
     files::open(Path::new(path)).with_context(|| format!("cannot open {path}{hint}"))
 }
@@ -208,7 +208,7 @@ impl Found {
         self.shown == 0 && self.wanted.functions
     }
 
-    fn look_for_functions(&mut self, file: &File) {
+    fn look_for_functions(&mut self, file: &OpenedFile) {
         let Some(glob) = &self.wanted.glob else { return };
         let (unsuitable, nearest) = listing::nearest_functions(file, glob);
         self.unsuitable = self.unsuitable.take().or(unsuitable);

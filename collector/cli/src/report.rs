@@ -1,5 +1,6 @@
 //! `syscollect report`: a capture summed up, for people and for machines.
 
+use crate::signals::Abandon;
 use crate::source::{self, Source};
 use crate::symbols::SymbolOptions;
 use crate::terminal::Terminal;
@@ -64,7 +65,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 
 fn report(args: &Args) -> Result<Report> {
     let Args { captures, json, process, rows, symbols } = args;
-    let mut session = Source::open_named(captures, symbols, &Terminal::stderr())?;
+    let mut session = Source::open_named(captures, symbols, &Abandon::default(), &Terminal::stderr())?;
     let rows = rows.unwrap_or(if *json { JSON_ROWS } else { ROWS });
     let mut exporter = ReportExporter::new(ReportOptions { process: process.clone(), rows });
     session.play(&mut exporter).with_context(|| format!("cannot read {}", source::names(captures)))?;

@@ -2,6 +2,7 @@
 
 use crate::convert;
 use crate::format::{self, Format};
+use crate::signals::Abandon;
 use crate::symbols::{self, SymbolOptions};
 use crate::terminal::Terminal;
 use anyhow::{Context, Result, bail};
@@ -52,13 +53,18 @@ impl Source {
     }
 
     /// The same, and names what nobody has named.
-    pub(crate) fn open_named(paths: &[PathBuf], symbols: &SymbolOptions, terminal: &Terminal) -> Result<Self> {
+    pub(crate) fn open_named(
+        paths: &[PathBuf],
+        symbols: &SymbolOptions,
+        abandon: &Abandon,
+        terminal: &Terminal,
+    ) -> Result<Self> {
         let mut source = Self::open(paths)?;
         let tables = match &source {
             Self::Capture(session) if convert::has_names(session.reader()) => Vec::new(),
             Self::Capture(session) => {
                 let same_kernel = convert::is_this_boot(session.info());
-                convert::name(session.as_ref(), HeldFiles::new(), (same_kernel, false), terminal)
+                convert::name(session.as_ref(), HeldFiles::new(), (same_kernel, false), abandon, terminal)
             }
             Self::Trace(session) => symbols::name(session.unresolved(), symbols, terminal),
         };

@@ -1,6 +1,5 @@
 //! The functions of an ELF file.
 
-use crate::demangle::{any_name, demangle};
 use crate::elf::{ENDIAN, Elf, until_zero};
 use crate::error::ProbeError;
 use crate::exits::{Unclear, exits};
@@ -14,6 +13,7 @@ use object::{LittleEndian, ReadRef};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::ops::Range;
+use syscollect_demangle::{any_name, demangle};
 
 /// How many names an error suggests.
 const SUGGESTIONS: usize = 5;

@@ -20,7 +20,6 @@
 //! ```
 
 mod argument;
-mod demangle;
 mod elf;
 mod error;
 mod exits;

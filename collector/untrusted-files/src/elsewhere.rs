@@ -64,12 +64,45 @@ impl Found {
 }
 
 /// A file that was opened.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct OpenedFile {
     never: std::convert::Infallible,
 }
 
 impl OpenedFile {
+    /// Nothing.
+    ///
+    /// # Errors
+    ///
+    /// Always.
+    pub fn made(_: File) -> io::Result<Self> {
+        Err(not_here())
+    }
+
+    /// What is known of it.
+    pub fn data(&self) -> &FileData {
+        match self.never {}
+    }
+
+    /// Whether nobody but root can make it shrink.
+    pub fn only_root_writes(&self) -> bool {
+        match self.never {}
+    }
+
+    /// What is known of it now.
+    ///
+    /// # Errors
+    ///
+    /// Never: none was opened.
+    pub fn data_now(&self) -> io::Result<FileData> {
+        match self.never {}
+    }
+
+    /// Whether calls on it may never end.
+    pub fn is_slow(&self) -> bool {
+        match self.never {}
+    }
+
     /// The open file.
     pub fn file(&self) -> &File {
         match self.never {}
@@ -109,13 +142,8 @@ pub fn open(_: &Place<'_>, _: Option<&Owner>) -> Result<OpenedFile, OpenError> {
 /// # Errors
 ///
 /// Always.
-pub fn read_text(_: &Path, _: usize) -> Result<Vec<u8>, OpenError> {
+pub fn read_text(_: &Path, _: Option<&Owner>, _: usize) -> Result<Vec<u8>, OpenError> {
     Err(not_here().into())
-}
-
-/// No user of this system's is known to be unable to.
-pub fn only_root_writes(_: &File) -> bool {
-    false
 }
 
 /// A file in memory.

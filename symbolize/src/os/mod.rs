@@ -12,6 +12,3 @@ mod linux;
 pub(crate) use elsewhere::*;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::*;
-
-/// A file by what never changes with its name: device, inode, size, time of last write.
-pub(crate) type FileIdentity = (u64, u64, u64, i64, i64);

@@ -2,6 +2,7 @@
 
 use msvc_demangler::DemangleFlags;
 use std::borrow::Cow;
+use syscollect_demangle::demangle;
 
 /// Longer decorated names stay as they are: a demangler goes down a level with every few bytes.
 const LENGTH_MAX: usize = 2048;
@@ -15,8 +16,8 @@ pub(crate) fn demangled(name: &str) -> Cow<'_, str> {
     }
     let result = match name.as_bytes() {
         [b'?', ..] if expansion(name) <= EXPANDED_MAX => microsoft(name),
-        [b'_', b'Z', ..] | [b'_', b'R', ..] => rust(name).or_else(|| itanium(name)),
-        _ => None,
+        [b'?', ..] => None,
+        _ => Some(demangle(name)),
     };
     result.map_or(Cow::Borrowed(name), Cow::Owned)
 }
@@ -31,14 +32,6 @@ fn microsoft(name: &str) -> Option<String> {
         | DemangleFlags::NO_MS_THISTYPE
         | DemangleFlags::NO_CLASS_TYPE;
     msvc_demangler::demangle(name, flags).ok()
-}
-
-fn rust(name: &str) -> Option<String> {
-    rustc_demangle::try_demangle(name).ok().map(|name| format!("{name:#}"))
-}
-
-fn itanium(name: &str) -> Option<String> {
-    cpp_demangle::Symbol::new(name).ok()?.demangle().ok()
 }
 
 /// No less than what a name of Microsoft's grows to.

@@ -12,6 +12,8 @@ mod alone;
 mod bracket;
 mod callers;
 mod fences;
+mod fuse;
+mod hostile_files;
 mod marks;
 mod ping_pong;
 mod stacks;
@@ -24,7 +26,8 @@ use anyhow::{Context, Result, bail};
 
 const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROUNDS [CPU] | callers SECONDS | \
                      stacks THREADS UNITS | ordered COUNT CPU... | marks THREADS COUNT | \
-                     alone memfd|files THREADS COUNT | fences COUNT | numbered FILE SECONDS | wrap LOG CMD ARGS...";
+                     alone memfd|files THREADS COUNT | hostile-files FOLDER SECONDS | serve FOLDER | \
+                     use-cpu SECONDS | fences COUNT | numbered FILE SECONDS | wrap LOG CMD ARGS...";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -48,6 +51,9 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["ordered", count, cpus @ ..] if !cpus.is_empty() => marks::ordered(number(count)?, &numbers(cpus)?)?,
         ["marks", threads, count] => marks::many(number(threads)?, number(count)?)?,
         ["alone", refused, threads, count] => alone::run(refused, number(threads)?, number(count)?)?,
+        ["hostile-files", folder, seconds] => hostile_files::run(folder, number(seconds)?)?,
+        ["serve", folder] => hostile_files::serve(folder)?,
+        ["use-cpu", seconds] => hostile_files::use_cpu(number(seconds)?),
         ["fences", count] => fences::run(number(count)?)?,
         ["numbered", file, seconds] => marks::numbered(file, number(seconds)?)?,
         ["wrap", log, program, rest @ ..] => return wrap::run(log, program, rest),

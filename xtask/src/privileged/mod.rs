@@ -13,6 +13,7 @@ mod gpu;
 mod gpu_formats;
 mod gpu_memory;
 mod gpu_rate;
+mod hostile_files;
 mod interrupts;
 mod loss;
 mod offered;
@@ -92,6 +93,7 @@ const TESTS: &[Test] = &[
     test!("outputs", bad_days::outputs),
     test!("damaged-files", bad_days::damaged_files),
     test!("full-disk", bad_days::full_disk),
+    test!("hostile-files", hostile_files::hostile_files, needs "user_probes"),
 ];
 
 /// What to run, and where.

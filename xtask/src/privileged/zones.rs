@@ -15,7 +15,7 @@ use syscollect_records::{ZoneChunk, ZoneLogChunk};
 use syscollect_store::{CaptureReader, Chunk, Definition, LaneKind};
 use syscollect_usdt_client::protocol::{ItemKind, ZONE_END, item_words};
 
-use super::context::{Context, json_lines, number, signal, text, until, wait};
+use super::context::{Context, Said, json_lines, number, signal, text, until, wait};
 
 const MILLION: u64 = 1_000_000;
 const THREADS: u64 = 2;
@@ -54,22 +54,42 @@ pub(crate) fn late(context: &Context) -> Result<String> {
 
 /// A program that is started while the recording goes on: every zone.
 pub(crate) fn early(context: &Context) -> Result<String> {
-    let zones = context.times(5_000);
     let capture = context.path("early.syscap");
     let recorder = context.start(&capture, &[])?;
-    let program = load(context, &["marks", "2", &zones.to_string()])?;
-    let pid = program.id();
-    let said = wait(program)?;
-    ensure!(said.status.success(), "the load failed:\n{}", said.stderr);
+    let honest = Honest::run(context)?;
     context.stop(recorder)?;
-    let marked = Marked::read(&capture, pid)?;
-    for line in json_lines(&said.stdout)? {
-        let tid = number(&line, "tid")? as u32;
-        let items = marked.of(tid);
-        let (begun, ended) = (count(&items, is_begin), count(&items, is_end));
-        ensure!(begun == zones && ended == zones, "thread {tid}: {begun} zones began and {ended} ended of {zones}");
+    honest.is_whole_in(&capture)
+}
+
+/// A program that marked zones while a recording went on, and has ended.
+pub(super) struct Honest {
+    pid: u32,
+    zones: u64,
+    said: Said,
+}
+
+impl Honest {
+    /// Runs it.
+    pub(super) fn run(context: &Context) -> Result<Self> {
+        let zones = context.times(5_000);
+        let program = load(context, &["marks", "2", &zones.to_string()])?;
+        let pid = program.id();
+        let said = wait(program)?;
+        ensure!(said.status.success(), "the load failed:\n{}", said.stderr);
+        Ok(Self { pid, zones, said })
     }
-    Ok(format!("{} zones on {THREADS} threads, all of them", THREADS * zones))
+
+    /// Fails if one of its zones is missing in a capture.
+    pub(super) fn is_whole_in(&self, capture: &Path) -> Result<String> {
+        let (zones, marked) = (self.zones, Marked::read(capture, self.pid)?);
+        for line in json_lines(&self.said.stdout)? {
+            let tid = number(&line, "tid")? as u32;
+            let items = marked.of(tid);
+            let (begun, ended) = (count(&items, is_begin), count(&items, is_end));
+            ensure!(begun == zones && ended == zones, "thread {tid}: {begun} zones began and {ended} ended of {zones}");
+        }
+        Ok(format!("{} zones on {THREADS} threads, all of them", THREADS * zones))
+    }
 }
 
 /// A collector that is too slow: what is recorded and what is lost is what was produced.

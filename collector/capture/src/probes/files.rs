@@ -1,13 +1,12 @@
 //! The files that processes run: found, told apart, opened.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs;
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use syscollect_model::BuildId;
-use syscollect_symbolize::build_id_of;
+use syscollect_symbolize::build_id_in;
+use syscollect_untrusted_files::{FileData, OpenedFile, Owner, Place, find, read_text};
 
 /// A file by where it lies, whatever it is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,12 +16,15 @@ pub(super) struct FileKey {
 }
 
 /// When a file last changed: its number may be another file's after it was deleted.
-pub(super) type Change = (i64, i64);
+pub(super) type Change = (i64, u32);
+
+/// Longer lists of mappings are cut: the kernel allows a process 65,530.
+const MAPS_MAX: usize = 16 << 20;
 
 /// A file that was opened, with what tells it apart.
 #[derive(Debug)]
 pub(super) struct OpenFile {
-    pub(super) file: File,
+    pub(super) file: OpenedFile,
     pub(super) key: FileKey,
     pub(super) changed: Change,
 }
@@ -43,19 +45,24 @@ pub(super) type MapKey = (String, u64);
 
 /// The executable mappings of files of a process, each with the file as the kernel lists it.
 pub(super) fn mapped_files(root: &Path, pid: u32) -> Vec<(MapKey, MappedFile)> {
-    let text = fs::read(root.join(format!("proc/{pid}/maps"))).unwrap_or_default();
+    let text = maps(root, pid).unwrap_or_default();
     text.split(|byte| *byte == b'\n').filter_map(|line| parse(pid, line)).collect()
 }
 
 /// The executable mapping of a file that holds an address of a process, and where that lies in the file.
 pub(super) fn mapping_of(root: &Path, pid: u32, address: u64) -> Option<(MappedFile, u64)> {
-    let text = fs::read(root.join(format!("proc/{pid}/maps"))).ok()?;
+    let text = maps(root, pid)?;
     text.split(|byte| *byte == b'\n').find_map(|line| {
         let (_, mapped) = parse(pid, line).filter(|(_, mapped)| (mapped.start..mapped.end).contains(&address))?;
         let first = String::from_utf8_lossy(line).split(' ').nth(2).map(|text| u64::from_str_radix(text, 16))?.ok()?;
         let offset = first.checked_add(address - mapped.start)?;
         Some((mapped, offset))
     })
+}
+
+/// What a process has mapped, as the kernel lists it; a list is whole or missing.
+fn maps(root: &Path, pid: u32) -> Option<Vec<u8>> {
+    read_text(&root.join(format!("proc/{pid}/maps")), Owner::of_process(pid).as_ref(), MAPS_MAX).ok()
 }
 
 fn parse(pid: u32, line: &[u8]) -> Option<(MapKey, MappedFile)> {
@@ -83,11 +90,12 @@ impl MappedFile {
     /// path in the process's root. Who may look at neither takes the file of
     /// that path here, which is the same outside of containers.
     pub(super) fn open(&self) -> io::Result<OpenFile> {
-        let (start, end) = (self.start, self.end);
-        OpenFile::at(Path::new(&format!("/proc/{}/map_files/{start:x}-{end:x}", self.pid)))
-            .or_else(|_| OpenFile::at(&PathBuf::from(format!("/proc/{}/root{}", self.pid, self.path))))
+        let (owner, path) = (Owner::of_process(self.pid), Path::new(&self.path));
+        let open = |place| OpenFile::at(&place, owner.as_ref());
+        open(Place::Range { pid: self.pid, start: self.start, end: self.end })
+            .or_else(|_| open(Place::InRootOf { pid: self.pid, path }))
             .or_else(|error| match error.kind() {
-                io::ErrorKind::PermissionDenied => OpenFile::at(Path::new(&self.path)),
+                io::ErrorKind::PermissionDenied => open(Place::Mapped(path)),
                 _ => Err(error),
             })
     }
@@ -96,26 +104,22 @@ impl MappedFile {
 impl OpenFile {
     /// Opens a regular file for reading; devices and pipes, which opening may
     /// disturb, are left alone.
-    pub(super) fn at(path: &Path) -> io::Result<Self> {
-        let place = OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_CLOEXEC).open(path)?;
-        let data = place.metadata()?;
-        if !data.is_file() {
-            return Err(io::Error::other("it is not a regular file"));
-        }
-        let file = File::open(format!("/proc/self/fd/{}", place.as_raw_fd()))?;
-        Ok(Self { file, key: key(&data), changed: (data.ctime(), data.ctime_nsec()) })
+    pub(super) fn at(place: &Place<'_>, owner: Option<&Owner>) -> io::Result<Self> {
+        let found = find(place, owner)?;
+        let data = *found.data();
+        Ok(Self { file: found.open()?, key: key(&data), changed: data.changed })
     }
 
     /// The file of that path, if it holds what the build id stands for.
     pub(super) fn of_contents(path: &Path, build_id: &BuildId) -> Option<Self> {
-        let file = Self::at(path).ok()?;
-        (build_id_of(&file.file)? == *build_id).then_some(file)
+        let file = Self::at(&Place::Mapped(path), None).ok()?;
+        (build_id_in(file.file.reader())? == *build_id).then_some(file)
     }
 }
 
 /// What tells the file of these data apart.
-pub(super) fn key(data: &Metadata) -> FileKey {
-    FileKey { device: data.dev(), inode: data.ino() }
+pub(super) fn key(data: &FileData) -> FileKey {
+    FileKey { device: data.device, inode: data.inode }
 }
 
 /// The numbers of all processes.
@@ -127,6 +131,12 @@ pub(super) fn processes(root: &Path) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    fn key_of(path: &Path) -> FileKey {
+        let data = fs::metadata(path).unwrap();
+        FileKey { device: data.dev(), inode: data.ino() }
+    }
 
     #[test]
     fn executable_mappings_of_files_are_listed_with_device_and_inode() {
@@ -168,15 +178,15 @@ mod tests {
         let me = std::process::id();
         let found = mapped_files(Path::new("/"), me);
         let (_, mapped) = found.iter().find(|(_, mapped)| Path::new(&mapped.path) == own).unwrap();
-        assert_eq!(mapped.open().unwrap().key, key(&fs::metadata(own).unwrap()));
+        assert_eq!(mapped.open().unwrap().key, key_of(&own));
     }
 
     #[test]
     fn a_path_stands_for_a_file_only_while_its_contents_are_the_same() {
         let own = std::env::current_exe().unwrap();
-        let id = build_id_of(&File::open(&own).unwrap()).unwrap();
+        let id = syscollect_symbolize::build_id_of(&fs::File::open(&own).unwrap()).unwrap();
         let found = OpenFile::of_contents(&own, &id).unwrap();
-        assert_eq!(found.key, key(&fs::metadata(&own).unwrap()));
+        assert_eq!(found.key, key_of(&own));
         let other = BuildId::from_bytes(&[0xab; 20]);
         assert!(OpenFile::of_contents(&own, &other).is_none());
         assert!(OpenFile::of_contents(&own, &BuildId::default()).is_none());
@@ -186,6 +196,7 @@ mod tests {
 
     #[test]
     fn a_device_is_not_opened() {
-        assert!(OpenFile::at(Path::new("/dev/null")).unwrap_err().to_string().contains("regular"));
+        let error = OpenFile::at(&Place::Said(Path::new("/dev/null")), None).unwrap_err();
+        assert!(error.to_string().contains("regular"), "{error}");
     }
 }

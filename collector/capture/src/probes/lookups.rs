@@ -8,12 +8,10 @@
 //! A name that its program had not read into memory yet cannot be read at the hit. It is read when the answer is
 //! there, by its address: such names are constants.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt as _;
-
 use rustc_hash::FxHashMap;
 use syscollect_probes::{FunctionPreset, library_presets};
 use syscollect_records::ProbeRecord;
+use syscollect_untrusted_files::read_memory;
 
 /// Numbers of the probes on such functions have this bit.
 pub(super) const OF_LOOKUP: u32 = 1 << 29;
@@ -54,10 +52,8 @@ impl FoundFunction {
             let Asked::For(known) = self.asked else { return None };
             return Some(known);
         };
-        let memory = File::open(format!("/proc/{}/mem", self.pid)).ok()?;
-        let mut bytes = [0; NAME_MAX];
-        let length = memory.read_at(&mut bytes, address).ok()?;
-        let name = bytes[..length].split(|byte| *byte == 0).next()?;
+        let bytes = read_memory(self.pid, address, NAME_MAX).ok()?;
+        let name = bytes.split(|byte| *byte == 0).next()?;
         known(std::str::from_utf8(name).ok()?)
     }
 }

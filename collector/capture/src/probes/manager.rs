@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{BuildId, Mapping};
@@ -30,6 +31,13 @@ use crate::zones::ZoneNotice;
 const PLAIN_MAX: usize = 65_536;
 /// Notes that are kept; more would hide the others.
 const NOTES_MAX: usize = 32;
+
+/// A recording begins to be one after so long, whatever is not attached by then.
+const FIRST_PATIENCE: Duration = Duration::from_secs(60);
+/// Detaching is waited for so long: thousands of places take seconds.
+const LAST_PATIENCE: Duration = Duration::from_secs(30);
+/// How often it is looked whether it ended.
+const TICK: Duration = Duration::from_millis(1);
 
 /// What the manager works with.
 pub(super) struct Work {
@@ -133,9 +141,11 @@ impl Manager {
 
     /// Waits until what is there is attached; what to tell the user of it.
     pub(super) fn attach_first(&mut self) -> Vec<String> {
-        if let Some(done) = self.first_done.take() {
-            // An error is the thread's end, which has been told.
-            let _ = done.recv();
+        if let Some(done) = self.first_done.take()
+            && matches!(done.recv_timeout(FIRST_PATIENCE), Err(RecvTimeoutError::Timeout))
+        {
+            // A file system that a user serves may keep the kernel waiting that attaches to its files.
+            self.told.note(format!("probes: attaching takes longer than {FIRST_PATIENCE:?}; it goes on"));
         }
         self.told.notes()
     }
@@ -166,8 +176,14 @@ impl Manager {
 impl Drop for Manager {
     fn drop(&mut self) {
         self.stop();
-        if let Some(thread) = self.thread.take() {
-            // A panic there has been printed.
+        let Some(thread) = self.thread.take() else { return };
+        let end = Instant::now() + LAST_PATIENCE;
+        while !thread.is_finished() && Instant::now() < end {
+            std::thread::sleep(TICK);
+        }
+        // One that hangs in a file system ends with this program, and what it attached is detached then. A panic
+        // there has been printed.
+        if thread.is_finished() {
             let _ = thread.join();
         }
     }

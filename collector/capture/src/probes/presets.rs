@@ -8,8 +8,8 @@
 //! return address, unless they have returns of their own. What a library exports is not all that programs call:
 //! see `lookups`.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
+use syscollect_untrusted_files::{Place as FilePlace, Reader};
 
 use object::ReadCache;
 use rustc_hash::FxHashSet;
@@ -76,8 +76,8 @@ pub(crate) fn installed_libraries(root: &Path) -> Vec<(&'static LibraryPreset, P
 
 /// How many functions of a preset a file exports; why that cannot be told.
 pub(crate) fn functions_in(preset: &LibraryPreset, path: &Path) -> Result<usize, String> {
-    let file = OpenFile::at(path).map_err(|error| error.to_string())?;
-    let cache = ReadCache::new(&file.file);
+    let file = OpenFile::at(&FilePlace::Named(path), None).map_err(|error| error.to_string())?;
+    let cache = ReadCache::new(file.file.reader());
     let functions = Functions::read(&cache).map_err(|error| error.to_string())?;
     Ok(functions.called(|symbol| preset.function(symbol).is_some()).count())
 }
@@ -89,7 +89,7 @@ struct Wanted {
 }
 
 /// What a preset asks for in a file; what to tell the user if that is nothing.
-fn wanted(preset: &LibraryPreset, cache: &ReadCache<&File>) -> Result<Wanted, String> {
+fn wanted(preset: &LibraryPreset, cache: &ReadCache<Reader>) -> Result<Wanted, String> {
     let all = Functions::read(cache).map_err(|error| error.to_string())?;
     let called = all.called(|symbol| preset.function(symbol).is_some());
     let found = called.filter_map(|function| {
@@ -111,7 +111,7 @@ impl Planner {
         &mut self,
         preset: &LibraryPreset,
         (key, path): (FileKey, &str),
-        cache: &ReadCache<&File>,
+        cache: &ReadCache<Reader>,
         plan: &mut Plan,
     ) -> Option<String> {
         let found = match wanted(preset, cache) {

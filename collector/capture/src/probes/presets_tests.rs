@@ -32,11 +32,12 @@ fn libraries_are_found_in_the_usual_folders_each_file_once() {
 fn a_library_without_the_functions_is_told_of_and_nothing_is_planned() {
     let preset = library_presets().next().unwrap();
     let (mut planner, mut plan) = (Planner::default(), Plan::default());
-    let OpenFile { file, key, .. } = OpenFile::at(Path::new(LIBC)).unwrap();
-    let said = planner.preset(preset, (key, LIBC), &ReadCache::new(&file), &mut plan).unwrap();
+    let OpenFile { file, key, .. } = OpenFile::at(&FilePlace::Named(Path::new(LIBC)), None).unwrap();
+    let said = planner.preset(preset, (key, LIBC), &ReadCache::new(file.reader()), &mut plan).unwrap();
     assert!(said.contains("none of the functions") && said.contains("CUDA"), "{said}");
     let script = tempfile::NamedTempFile::new().unwrap();
-    let said = planner.preset(preset, (key, "x"), &ReadCache::new(script.as_file()), &mut plan).unwrap();
+    let said =
+        planner.preset(preset, (key, "x"), &ReadCache::new(Reader::of(script.as_file()).unwrap()), &mut plan).unwrap();
     assert!(said.starts_with("x: calls of CUDA are not recorded: "), "{said}");
     assert!(plan.points.is_empty() && plan.definitions.is_empty());
 }

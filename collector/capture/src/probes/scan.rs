@@ -1,7 +1,6 @@
 //! Looking into files and attaching to what was asked for.
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -15,6 +14,7 @@ use syscollect_probes::{
     did_you_mean, nearest, soname, usdt_probes,
 };
 use syscollect_store::Definition;
+use syscollect_untrusted_files::{Place, Reader};
 use syscollect_usdt_client::protocol::PROVIDER;
 
 use super::attach::{Attached, Point, Program, attach};
@@ -85,7 +85,7 @@ impl<'a> Scanner<'a> {
         let paths: BTreeSet<PathBuf> = self.work.specs.iter().flat_map(Spec::files).filter_map(path).collect();
         let mut opened = Vec::new();
         for path in paths {
-            match OpenFile::at(&path) {
+            match OpenFile::at(&Place::Said(&path), None) {
                 Ok(file) => {
                     self.named.push((path.clone(), file.key));
                     opened.push((path, file));
@@ -110,7 +110,7 @@ impl<'a> Scanner<'a> {
         for (_, path) in installed_libraries(Path::new("/")) {
             let path = std::fs::canonicalize(&path).unwrap_or(path);
             // What cannot be opened here may be there when it is mapped.
-            if let Ok(file) = OpenFile::at(&path) {
+            if let Ok(file) = OpenFile::at(&Place::Named(&path), None) {
                 self.file(file, &path.to_string_lossy());
             }
         }
@@ -120,7 +120,7 @@ impl<'a> Scanner<'a> {
     pub(super) fn program(&mut self, program: &Path) {
         for path in files_of(program, std::env::var_os("PATH").as_deref()) {
             // What is not there will not be run either.
-            if let Ok(file) = OpenFile::at(&path) {
+            if let Ok(file) = OpenFile::at(&Place::Named(&path), None) {
                 // Links are followed when a file is mapped, too.
                 let path = std::fs::canonicalize(&path).unwrap_or(path);
                 self.file(file, &path.to_string_lossy());
@@ -135,6 +135,9 @@ impl<'a> Scanner<'a> {
             Err(error) => {
                 if error.kind() == io::ErrorKind::PermissionDenied && !self.work.specs.is_empty() {
                     self.told.note(format!("files of other users' programs are not searched for probes: {error}"));
+                }
+                if error.kind() == io::ErrorKind::TimedOut {
+                    self.told.note(format!("{} is not searched for probes: {error}", mapped.path));
                 }
                 None
             }
@@ -184,7 +187,7 @@ impl<'a> Scanner<'a> {
 
     /// What to attach in a file, and whether it belongs to a marked program.
     fn plan(&mut self, file: &OpenFile, path: &str) -> (Plan, bool) {
-        let cache = ReadCache::new(&file.file);
+        let cache = ReadCache::new(file.file.reader());
         let mut plan = Plan::default();
         let UsdtProbes { probes, warnings } = match usdt_probes(&cache) {
             Ok(found) => found,
@@ -223,7 +226,14 @@ impl<'a> Scanner<'a> {
     }
 
     /// Adds what the specs ask for in a file.
-    fn asked_for(&mut self, key: FileKey, cache: &ReadCache<&File>, path: &str, probes: &[UsdtProbe], plan: &mut Plan) {
+    fn asked_for(
+        &mut self,
+        key: FileKey,
+        cache: &ReadCache<Reader>,
+        path: &str,
+        probes: &[UsdtProbe],
+        plan: &mut Plan,
+    ) {
         let soname = soname(cache).ok().flatten();
         let Self { work, planner, named, .. } = self;
         let is_file = |selector: &FileSelector| {
@@ -260,7 +270,7 @@ impl<'a> Scanner<'a> {
             self.work.buffer.push(definition_chunk(&Definition::Probes(some.to_vec())));
         }
         let before = self.attached.links();
-        if let Some(note) = semaphores::trouble(&file.file, plan.points.iter().chain(&plan.rings)) {
+        if let Some(note) = semaphores::trouble(file.file.reader(), plan.points.iter().chain(&plan.rings)) {
             self.told.note(format!("{path}: {note}"));
         }
         let (hits, rings) = (self.points(&plan.points), self.points(&plan.rings));
@@ -292,7 +302,7 @@ impl<'a> Scanner<'a> {
             Ok(points) => points,
             Err(error) => return self.told.note(format!("the probes in {path} are not recorded: {error}")),
         };
-        let (attached, refused) = attach(self.work.way, program(&self.work), file.file.as_fd(), &points, pid);
+        let (attached, refused) = attach(self.work.way, program(&self.work), file.file.file().as_fd(), &points, pid);
         let lost: usize = refused.iter().map(|refused| refused.places).sum();
         self.told.places.fetch_add((points.len() - lost) as u64, Ordering::Relaxed);
         self.attached.absorb(attached);
@@ -334,7 +344,7 @@ impl<'a> Scanner<'a> {
 type Returning = Vec<(Function, Returns)>;
 
 /// The functions of a file that a spec asks for, with how they return, and what to say of those that are left out.
-fn functions_of(spec: &FunctionSpec, cache: &ReadCache<&File>) -> Result<(Returning, Option<String>), ProbeError> {
+fn functions_of(spec: &FunctionSpec, cache: &ReadCache<Reader>) -> Result<(Returning, Option<String>), ProbeError> {
     let all = Functions::read(cache)?;
     let (mut functions, mut left_out) = (Vec::new(), Vec::new());
     for function in all.matching(&spec.function, spec.limit)? {

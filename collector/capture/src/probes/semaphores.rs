@@ -7,11 +7,10 @@
 //! program never sees that somebody listens. In programs that run already the
 //! first of the two is read-only, and the right one is found.
 
-use std::fs::File;
-
 use object::elf::{FileHeader64, PF_W, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, ReadCache};
+use syscollect_untrusted_files::Reader;
 
 use super::plan::Planned;
 
@@ -21,7 +20,7 @@ const TROUBLE: &str = "its linker (lld) put its semaphores into a page that is m
                        page of its own, or with the linker of GNU (-fuse-ld=bfd), it does";
 
 /// What to say of the semaphores that are to be raised in a file, if they are of that kind.
-pub(super) fn trouble<'a>(file: &File, planned: impl Iterator<Item = &'a Planned>) -> Option<&'static str> {
+pub(super) fn trouble<'a>(file: Reader, planned: impl Iterator<Item = &'a Planned>) -> Option<&'static str> {
     let semaphores: Vec<u64> = planned.map(|planned| planned.semaphore).filter(|offset| *offset != 0).collect();
     if semaphores.is_empty() {
         return None;
@@ -31,7 +30,7 @@ pub(super) fn trouble<'a>(file: &File, planned: impl Iterator<Item = &'a Planned
 }
 
 /// The pages of the file that are mapped writable, as ranges of bytes.
-fn writable_pages(file: &File) -> Option<Vec<(u64, u64)>> {
+fn writable_pages(file: Reader) -> Option<Vec<(u64, u64)>> {
     let cache = ReadCache::new(file);
     let header = FileHeader64::<Endianness>::parse(&cache).ok()?;
     let endian = header.endian().ok()?;
@@ -55,6 +54,10 @@ fn mapped_twice(writable: &[(u64, u64)], semaphores: &[u64]) -> bool {
 mod tests {
     use super::*;
 
+    fn reader(path: &str) -> Reader {
+        Reader::of(&std::fs::File::open(path).unwrap()).unwrap()
+    }
+
     #[test]
     fn a_page_in_two_writable_segments_is_mapped_twice() {
         let segments = [(0x5a000, 0x5e000), (0x5d000, 0x5f000)];
@@ -65,7 +68,7 @@ mod tests {
 
     #[test]
     fn the_writable_pages_of_this_program_are_whole_pages() {
-        let pages = writable_pages(&File::open("/proc/self/exe").unwrap()).unwrap();
+        let pages = writable_pages(reader("/proc/self/exe")).unwrap();
         assert!(!pages.is_empty());
         assert!(pages.iter().all(|(start, end)| start % PAGE == 0 && end % PAGE == 0 && start < end));
     }
@@ -73,6 +76,6 @@ mod tests {
     #[test]
     fn what_is_no_program_has_no_trouble() {
         let planned = Planned { offset: 0, semaphore: 1, probe: 1, arguments: Vec::new(), at_return: false };
-        assert_eq!(trouble(&File::open("/etc/passwd").unwrap(), [planned].iter()), None);
+        assert_eq!(trouble(reader("/etc/passwd"), [planned].iter()), None);
     }
 }

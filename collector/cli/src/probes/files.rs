@@ -2,11 +2,10 @@
 
 use anyhow::{Context, Result, bail};
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use syscollect_untrusted_files::{OpenedFile, Owner, Place as FilePlace, read_text};
 
 /// A file of code that a process has mapped.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,8 +25,10 @@ struct Place {
     process: PathBuf,
     /// What leads to the mapped file.
     by_address: PathBuf,
-    /// What has its name in the process's own root.
-    by_name: PathBuf,
+    /// Its name in the process's own root, without the first slash.
+    name: PathBuf,
+    /// The process.
+    pid: u32,
 }
 
 /// The files of all processes, each once.
@@ -43,7 +44,7 @@ pub(super) struct Everything {
 /// `proc` is /proc.
 pub(super) fn of_process(proc: &Path, pid: u32) -> Result<Vec<Mapped>> {
     let folder = proc.join(pid.to_string());
-    let maps = match fs::read(folder.join("maps")) {
+    let maps = match maps(&folder, pid) {
         Ok(maps) => maps,
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             bail!("process {pid} may not be looked into by this user: list its probes as root, with sudo")
@@ -51,7 +52,7 @@ pub(super) fn of_process(proc: &Path, pid: u32) -> Result<Vec<Mapped>> {
         Err(_) if !folder.exists() => bail!("there is no process {pid}; for a file of that name, write ./{pid}"),
         Err(error) => return Err(error).with_context(|| format!("cannot read the mappings of process {pid}")),
     };
-    let files = once(maps.split(|byte| *byte == b'\n').filter_map(|line| parse(&folder, line)));
+    let files = once(maps.split(|byte| *byte == b'\n').filter_map(|line| parse(&folder, pid, line)));
     if files.is_empty() && !folder.exists() {
         bail!("process {pid} ended while it was looked at");
     }
@@ -91,12 +92,20 @@ fn once(mappings: impl IntoIterator<Item = Mapped>) -> Vec<Mapped> {
     files
 }
 
+/// Longer lists of mappings are cut: the kernel allows a process 65,530.
+const MAPS_MAX: usize = 16 << 20;
+
+/// What a process has mapped, as the kernel lists it.
+fn maps(folder: &Path, pid: u32) -> io::Result<Vec<u8>> {
+    Ok(read_text(&folder.join("maps"), Owner::of_process(pid).as_ref(), MAPS_MAX)?)
+}
+
 fn is_refused(proc: &Path, pid: u32) -> bool {
-    fs::read(proc.join(format!("{pid}/maps"))).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+    maps(&proc.join(pid.to_string()), pid).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
 /// Reads a line of /proc/PID/maps; `None` for what is no file of code.
-fn parse(folder: &Path, line: &[u8]) -> Option<Mapped> {
+fn parse(folder: &Path, pid: u32, line: &[u8]) -> Option<Mapped> {
     let line = String::from_utf8_lossy(line);
     let mut fields = line.splitn(6, ' ');
     let (start, end) = fields.next()?.split_once('-')?;
@@ -115,7 +124,8 @@ fn parse(folder: &Path, line: &[u8]) -> Option<Mapped> {
         process: folder.to_owned(),
         // Small addresses have zeros before them in one place and not in the other.
         by_address: folder.join("map_files").join(format!("{:x}-{:x}", number(start)?, number(end)?)),
-        by_name: folder.join("root").join(name.trim_start_matches('/')),
+        name: name.trim_start_matches('/').into(),
+        pid,
     };
     Some(Mapped { key: (device, inode), places: vec![place], path: path.to_owned() })
 }
@@ -124,7 +134,7 @@ impl Mapped {
     /// Opens the very file that is mapped: by a mapping, which also leads to one that was
     /// deleted or replaced, but needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE; else by its name.
     /// `None` if all processes that had mapped it have ended.
-    pub(super) fn open(&self) -> Result<Option<File>> {
+    pub(super) fn open(&self) -> Result<Option<OpenedFile>> {
         let mut why = None;
         for place in &self.places {
             match self.open_at(place) {
@@ -136,32 +146,30 @@ impl Mapped {
         why.map_or(Ok(None), Err)
     }
 
-    fn open_at(&self, place: &Place) -> Result<File> {
-        if let Ok(file) = open(&place.by_address) {
+    fn open_at(&self, place: &Place) -> Result<OpenedFile> {
+        let owner = Owner::of_process(place.pid);
+        let open = |at: &FilePlace<'_>| syscollect_untrusted_files::open(at, owner.as_ref());
+        if let Ok(file) = open(&FilePlace::Said(&place.by_address)) {
             return Ok(file);
         }
-        match open(&place.by_name) {
-            Ok(file) if file.metadata().is_ok_and(|data| data.ino() == self.key.1) => Ok(file),
+        match open(&FilePlace::Below { folder: &place.process.join("root"), path: &place.name }) {
+            Ok(file) if file.data().inode == self.key.1 => Ok(file),
             Ok(_) => bail!("it was replaced since it was mapped, and only root can read the old one"),
             Err(_) if self.path.ends_with(" (deleted)") => bail!("it was deleted, and only root can read it"),
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
         }
     }
 }
 
 /// Opens a regular file for reading. Devices and pipes, which opening may disturb, are left alone.
-pub(super) fn open(path: &Path) -> Result<File> {
-    let place = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)?;
-    if !place.metadata()?.is_file() {
-        bail!("it is no regular file");
-    }
-    Ok(File::open(format!("/proc/self/fd/{}", place.as_raw_fd()))?)
+pub(super) fn open(path: &Path) -> Result<OpenedFile> {
+    Ok(syscollect_untrusted_files::open(&FilePlace::Said(path), None)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{MetadataExt, symlink};
 
     /// A /proc with process 7, which maps what the lines say, and whose root is `/`.
     fn fake(maps: &str) -> tempfile::TempDir {
@@ -247,7 +255,7 @@ mod tests {
         let own = std::env::current_exe().unwrap();
         let found = of_process(Path::new("/proc"), std::process::id()).unwrap();
         let file = found.iter().find(|file| Path::new(&file.path) == own).unwrap().open().unwrap().unwrap();
-        assert_eq!(file.metadata().unwrap().ino(), own.metadata().unwrap().ino());
+        assert_eq!(file.data().inode, own.metadata().unwrap().ino());
     }
 
     #[test]

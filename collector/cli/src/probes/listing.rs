@@ -6,10 +6,10 @@ use object::ReadCache;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::File;
 use syscollect_probes::{
     Argument, ArgumentKind, ArgumentSpec, Function, Functions, Glob, ProbeError, UsdtProbe, usdt_probes,
 };
+use syscollect_untrusted_files::OpenedFile;
 
 /// Names that are kept for suggestions, of each file.
 const OTHERS_MAX: usize = 1000;
@@ -77,8 +77,8 @@ pub(super) fn is_other_file(error: &anyhow::Error) -> bool {
 
 impl Listing {
     /// Reads what is wanted of a file.
-    pub(super) fn read(file: &File, wanted: &Wanted) -> Result<Self, ProbeError> {
-        let cache = ReadCache::new(file);
+    pub(super) fn read(file: &OpenedFile, wanted: &Wanted) -> Result<Self, ProbeError> {
+        let cache = ReadCache::new(file.reader());
         let mut listing = Self::default();
         let found = usdt_probes(&cache)?;
         listing.warnings = found.warnings;
@@ -107,8 +107,8 @@ impl Listing {
 }
 
 /// Why a file has no function that is wanted: the reason, or names that are near.
-pub(super) fn nearest_functions(file: &File, glob: &Glob) -> (Option<String>, Vec<String>) {
-    let cache = ReadCache::new(file);
+pub(super) fn nearest_functions(file: &OpenedFile, glob: &Glob) -> (Option<String>, Vec<String>) {
+    let cache = ReadCache::new(file.reader());
     match Functions::read(&cache).and_then(|functions| functions.matching(glob, usize::MAX)) {
         Err(ProbeError::NoFunction { nearest, .. }) => (None, nearest),
         Err(error @ ProbeError::Unsuitable { .. }) => (Some(error.to_string()), Vec::new()),

@@ -93,9 +93,12 @@ impl Finish<'_> {
         // What the trace buffer dropped was taken out of the lanes but is not in the file.
         let stored = convert::stored_events(&reader);
         let mut session = Session::open(reader)?;
-        let tables = convert::name(&session, held, (true, true), self.terminal);
+        let tables = convert::name(&session, held, (true, true), self.abandon, self.terminal);
         let names = tables.iter().cloned().map(Definition::Symbols);
-        if let Err(error) = end.append(capture.file().try_clone()?, names) {
+        // A capture that has names is not named again: those of a naming that was abandoned are none.
+        if !self.abandon.wanted()
+            && let Err(error) = end.append(capture.file().try_clone()?, names)
+        {
             // The export has them all the same; a capture that stays lacks them.
             say!("syscollect: {}", crate::message(&error));
         }

@@ -10,7 +10,6 @@ mod tests;
 pub use memory::MemoryFile;
 pub use open::{Found, OpenedFile, find, open};
 pub use owner::Owner;
-pub use storage::only_root_writes;
 
 use crate::{OpenError, within};
 use std::fs::File;
@@ -29,19 +28,34 @@ pub fn path_of(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// The first `most` bytes of a text of /proc that is read out of a process's memory, such as its command line.
+/// The first `most` bytes of a text of /proc for which the kernel needs a process's memory, such as its command line
+/// or its mappings; `owner` is the process's.
 ///
 /// That memory may be a mapping of a file whose file system never answers.
 ///
 /// # Errors
 ///
 /// The system's, and [`OpenError::Hangs`].
-pub fn read_text(path: &Path, most: usize) -> Result<Vec<u8>, OpenError> {
+pub fn read_text(path: &Path, owner: Option<&Owner>, most: usize) -> Result<Vec<u8>, OpenError> {
     let path = path.to_owned();
-    // Whose process it is costs more to find out than to read it; those that hang are few.
-    let read = within(None, move || {
+    let read = within(owner.map(|owner| owner.uid), move || {
         let mut bytes = Vec::new();
         File::open(path)?.take(most as u64).read_to_end(&mut bytes)?;
+        Ok::<_, io::Error>(bytes)
+    });
+    Ok(read??)
+}
+
+/// At most `most` bytes of a process's memory, as many as can be read from `address` on.
+///
+/// # Errors
+///
+/// The system's, and [`OpenError::Hangs`]: what is mapped there may be a file whose file system never answers.
+pub fn read_memory(pid: u32, address: u64, most: usize) -> Result<Vec<u8>, OpenError> {
+    let read = within(Owner::of_process(pid).map(|owner| owner.uid), move || {
+        let mut bytes = vec![0; most];
+        let length = File::open(format!("/proc/{pid}/mem"))?.read_at(&mut bytes, address)?;
+        bytes.truncate(length);
         Ok::<_, io::Error>(bytes)
     });
     Ok(read??)

@@ -1,7 +1,7 @@
 //! Finding and opening.
 
 use super::owner::acting_as;
-use super::storage::{Storage, data_of, is_on_known_disk, storage};
+use super::storage::{Storage, data_of, is_on_known_disk, only_root_writes, storage};
 use super::{Owner, path_of};
 use crate::{FileData, OpenError, Place, Reader, within};
 use std::ffi::CString;
@@ -30,7 +30,7 @@ pub struct Found {
 }
 
 /// A regular file, open for reading.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct OpenedFile {
     file: Arc<File>,
     data: FileData,
@@ -127,6 +127,21 @@ impl Found {
 }
 
 impl OpenedFile {
+    /// A file that this program made, or was given, itself.
+    ///
+    /// # Errors
+    ///
+    /// If nothing can be known of it.
+    pub fn made(file: File) -> io::Result<Self> {
+        let data = data_of(&file)?;
+        Ok(Self { file: Arc::new(file), data, patiently: None })
+    }
+
+    /// Whether nobody but root can make it shrink or fail, so that it may be mapped.
+    pub fn only_root_writes(&self) -> bool {
+        !self.is_slow() && only_root_writes(&self.file, &self.data)
+    }
+
     /// The open file; reading it may never return, [`reader`](Self::reader) does.
     pub fn file(&self) -> &File {
         &self.file
@@ -144,6 +159,15 @@ impl OpenedFile {
     /// What was known of it before it was opened.
     pub fn data(&self) -> &FileData {
         &self.data
+    }
+
+    /// What is known of it now.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn data_now(&self) -> io::Result<FileData> {
+        data_of(&self.file)
     }
 
     /// Whether calls on it may never end: servers and programs of users serve its file system.

@@ -101,8 +101,7 @@ pub(super) fn data_of(file: &File) -> io::Result<FileData> {
     let mut found: libc::statx = unsafe { std::mem::zeroed() };
     let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
     // SAFETY: the path is an empty C string, and `found` is writable for the whole call.
-    let result =
-        unsafe { libc::statx(file.as_raw_fd(), c"".as_ptr(), flags, libc::STATX_BASIC_STATS, &mut found) };
+    let result = unsafe { libc::statx(file.as_raw_fd(), c"".as_ptr(), flags, libc::STATX_BASIC_STATS, &mut found) };
     if result != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -119,10 +118,9 @@ pub(super) fn data_of(file: &File) -> io::Result<FileData> {
 }
 
 /// Whether nobody but root can make `file` shrink or fail, so that it may be mapped. May never return.
-pub fn only_root_writes(file: &File) -> bool {
-    let Ok(data) = data_of(file) else { return false };
+pub(super) fn only_root_writes(file: &File, data: &FileData) -> bool {
     let owned = data.uid == 0 && data.mode & 0o022 == 0;
-    owned && matches!(storage(file, &data), Ok(Storage::Local)) && !is_mounted_nosuid(file)
+    owned && matches!(storage(file, data), Ok(Storage::Local)) && !is_mounted_nosuid(file)
 }
 
 /// Whether set-user-id has no effect where `file` lies: then it may be an image or a stick that a user mounted, and

@@ -1,19 +1,35 @@
 //! The names of functions as their authors wrote them.
+//!
+//! **Duties.** Undo the mangling of C++ (Itanium) and Rust, but only of what has its prefix: `t` and `PKc` are names
+//! of C functions, though they are also how C++ abbreviates `unsigned short` and `char const*`. Bounded in length,
+//! because a short symbol can make a very long name, and in depth.
+//!
+//! **Non-goals.** Names of Microsoft's compilers, which are in another language's files (symbolize's `windows`).
+//!
+//! ```
+//! assert_eq!(syscollect_demangle::demangle("_ZN3foo3barEi"), "foo::bar(int)");
+//! assert_eq!(syscollect_demangle::demangle("t"), "t");
+//! ```
 
 use std::fmt::{self, Write};
 
 /// Longer names are of no use, and a short symbol can make a very long one.
 const NAME_MAX: usize = 4096;
+/// Longer symbols stay as they are: whoever reads them goes down a level with every few bytes.
+const SYMBOL_MAX: usize = 16 << 10;
+/// What mangled names begin with; some linkers put an underscore before every name.
+const CPP: [&str; 2] = ["_Z", "__Z"];
+const RUST: [&str; 4] = ["_R", "_ZN", "__R", "__ZN"];
 
 /// The name behind a symbol, with the types of its parameters where the language has
 /// them; the symbol itself where it is not mangled.
-pub(crate) fn demangle(symbol: &str) -> String {
+pub fn demangle(symbol: &str) -> String {
     rust(symbol).or_else(|| cpp(symbol, &cpp_demangle::DemangleOptions::new())).unwrap_or_else(|| symbol.to_owned())
 }
 
 /// Whether one of a function's names is as `is_it` says: the symbol, the name behind
 /// it, and for C++ that name without parameters and returned type.
-pub(crate) fn any_name(symbol: &str, is_it: impl Fn(&str) -> bool) -> bool {
+pub fn any_name(symbol: &str, is_it: impl Fn(&str) -> bool) -> bool {
     if is_it(symbol) {
         return true;
     }
@@ -27,18 +43,22 @@ pub(crate) fn any_name(symbol: &str, is_it: impl Fn(&str) -> bool) -> bool {
 
 fn rust(symbol: &str) -> Option<String> {
     // Cheaper than to ask: most symbols are not mangled.
-    if !symbol.starts_with("_R") && !symbol.starts_with("_ZN") {
+    if !begins(symbol, &RUST) {
         return None;
     }
     limited(|name| write!(name, "{:#}", rustc_demangle::try_demangle(symbol).map_err(|_| fmt::Error)?))
 }
 
 fn cpp(symbol: &str, options: &cpp_demangle::DemangleOptions) -> Option<String> {
-    if !symbol.starts_with("_Z") {
+    if !begins(symbol, &CPP) {
         return None;
     }
     let symbol = cpp_demangle::Symbol::new(symbol).ok()?;
     limited(|name| symbol.structured_demangle(name, options))
+}
+
+fn begins(symbol: &str, prefixes: &[&str]) -> bool {
+    symbol.len() <= SYMBOL_MAX && prefixes.iter().any(|prefix| symbol.starts_with(prefix))
 }
 
 /// What is written, unless it is too long.
@@ -68,8 +88,17 @@ mod tests {
         assert_eq!(demangle("_ZN3foo3barEi"), "foo::bar(int)");
         assert_eq!(demangle("_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE"), "core::fmt::Write::write_fmt");
         assert_eq!(demangle("_RNvC6_123foo3bar"), "123foo::bar");
+        assert_eq!(demangle("__ZN3foo3barEi"), "foo::bar(int)", "as linkers of Apple write it");
         for raw in ["fopen", "_ZN", "_Z", "_R", "", "_ZZZZ"] {
             assert_eq!(demangle(raw), raw);
+        }
+    }
+
+    #[test]
+    fn names_of_c_that_would_be_types_of_cpp_stay_as_they_are() {
+        for plain in ["t", "d", "f", "i", "PKc", "St4pairIiiE", "1f", "ZN3foo3barEi", "RNvC6_123foo3bar", "_D4core"] {
+            assert_eq!(demangle(plain), plain);
+            assert!(any_name(plain, |name| name == plain) && !any_name(plain, |name| name == "double"));
         }
     }
 
