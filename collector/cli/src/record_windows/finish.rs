@@ -53,7 +53,7 @@ pub(super) fn finish(place: &Place, abandon: &Abandon, terminal: &Terminal) -> R
 }
 
 fn export(raw: &Path, (target, format): (&Target, Format), abandon: &Abandon, terminal: &Terminal) -> Result<()> {
-    let mut source = Source::open_named(&[raw.to_path_buf()], &SymbolOptions::default(), terminal)?;
+    let mut source = Source::open_named(&[raw.to_path_buf()], &SymbolOptions::default(), abandon, terminal)?;
     let draft = target.draft()?;
     let (played, _) = convert::export(&mut source, (format, draft.file()), &Selection::default(), abandon, terminal)
         .with_context(|| format!("cannot export to {}", target.path().display()))?;
