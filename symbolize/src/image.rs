@@ -2,8 +2,7 @@
 //!
 //! blazesym maps what it reads, so a file that is cut off meanwhile would end this program (SIGBUS). And it follows
 //! the links in a file's sections by itself, wherever they lead, and cannot be told not to. So files are copied to
-//! memory: only their sections that have to do with names, as an ELF file of its own. Where nobody but root could
-//! cut a file off and it has no such links, it is read as it lies, which costs no memory.
+//! memory: only their sections that have to do with names, as an ELF file of its own.
 
 use crate::elf::{DEBUG, DEBUG_ALT_LINK, DEBUG_LINK, DEBUG_SUP, Layout, Section};
 use crate::memory::{Memory, Share};
@@ -28,7 +27,7 @@ pub(crate) struct Image {
     file: File,
     /// Also of what it leads to.
     _supplement: Option<Box<Image>>,
-    _memory: Option<Share>,
+    _memory: Share,
 }
 
 /// What of a file is wanted.
@@ -47,11 +46,6 @@ impl Image {
     ///
     /// In words: it shrank, or there is no memory for it.
     pub(crate) fn make(opened: &OpenedFile, layout: &Layout, wanted: Wanted, memory: &Memory) -> Result<Self, String> {
-        let leads_elsewhere = |section: &Section| [DEBUG_LINK, DEBUG_ALT_LINK, DEBUG_SUP].contains(&&section.name[..]);
-        if opened.only_root_writes() && !layout.sections.iter().any(leads_elsewhere) {
-            let file = opened.file().try_clone().map_err(|error| error.to_string())?;
-            return Ok(Self { file, _supplement: None, _memory: None });
-        }
         let parts: Vec<&Section> = layout.sections.iter().filter(|section| is_wanted(section, &wanted)).collect();
         let bytes = parts.iter().map(|part| part.bytes.end - part.bytes.start).fold(SLACK, u64::saturating_add);
         let Some(share) = memory.take(bytes, MEMORY_PATIENCE) else {
@@ -62,7 +56,7 @@ impl Image {
         let copy = Copy::of(layout, &parts, link.as_deref()).ok_or("its ELF header is not one of this machine's")?;
         let file = copy.write(opened.reader()).map_err(|error| format!("it cannot be read: {error}"))?;
         let supplement = supplement.map(|(image, _)| Box::new(image));
-        Ok(Self { file, _supplement: supplement, _memory: Some(share) })
+        Ok(Self { file, _supplement: supplement, _memory: share })
     }
 
     /// A path that leads to it as long as it lives.

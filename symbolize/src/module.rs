@@ -204,12 +204,12 @@ impl Module<'_> {
             made => made,
         };
         let image = image.map_err(|error| format!("not named: {error}"))?;
-        // What was copied is what was meant, whatever lies in the file by now.
-        if !self.build_id.is_empty() {
-            let copied = Reader::of(image.file()).ok().and_then(build_id_in);
-            if copied.as_ref() != Some(self.build_id) && build_id_in(file.reader()).as_ref() != Some(self.build_id) {
-                return Err("not named: it was overwritten meanwhile".into());
-            }
+        // What was copied is what was meant, whatever lies in the file by now. What a debug link leads to may have
+        // no build id, and fits by its sum.
+        let copied = Reader::of(image.file()).ok().and_then(build_id_in).or_else(|| build_id_in(file.reader()));
+        let fits = copied.map_or(!std::ptr::eq(file, self.file), |copied| copied == *self.build_id);
+        if !fits && !self.build_id.is_empty() {
+            return Err("not named: it was overwritten meanwhile".into());
         }
         fill(names, addresses, &ElfSource::new(&image), layout, lines, notes);
         Ok(())

@@ -84,11 +84,6 @@ impl OpenedFile {
         match self.never {}
     }
 
-    /// Whether nobody but root can make it shrink.
-    pub fn only_root_writes(&self) -> bool {
-        match self.never {}
-    }
-
     /// What is known of it now.
     ///
     /// # Errors

@@ -167,7 +167,7 @@ fn a_debug_link_leads_neither_to_fifos_nor_out_of_its_folder() {
     let names =
         [secret.to_str().unwrap(), pipe.to_str().unwrap(), "../lib.debug", "sub/../../lib.debug", "..", "/dev/zero"];
     for name in names.into_iter().chain(["fifo.debug", "link.debug", "out.debug", "zero.debug", "lib.so", "sub"]) {
-        fs::write(&path, libc.leading(".gnu_debuglink", &debug_link(name, crc32(&libc.bytes)))).unwrap();
+        fs::write(&path, libc.leading(".gnu_debuglink", &debug_link(name, 0))).unwrap();
         let table = libc.name(&path, std::slice::from_ref(&debug));
         assert_eq!(table.symbols, [], "{name}");
         assert!(!table.note.is_empty(), "{name}");

@@ -1,7 +1,7 @@
 //! Finding and opening.
 
 use super::owner::acting_as;
-use super::storage::{Storage, data_of, is_on_known_disk, only_root_writes, storage};
+use super::storage::{Storage, data_of, is_on_known_disk, storage};
 use super::{Owner, path_of};
 use crate::{FileData, OpenError, Place, Reader, within};
 use std::ffi::CString;
@@ -135,11 +135,6 @@ impl OpenedFile {
     pub fn made(file: File) -> io::Result<Self> {
         let data = data_of(&file)?;
         Ok(Self { file: Arc::new(file), data, patiently: None })
-    }
-
-    /// Whether nobody but root can make it shrink or fail, so that it may be mapped.
-    pub fn only_root_writes(&self) -> bool {
-        !self.is_slow() && only_root_writes(&self.file, &self.data)
     }
 
     /// The open file; reading it may never return, [`reader`](Self::reader) does.

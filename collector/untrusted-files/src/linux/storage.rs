@@ -116,19 +116,3 @@ pub(super) fn data_of(file: &File) -> io::Result<FileData> {
         changed: (found.stx_ctime.tv_sec, found.stx_ctime.tv_nsec),
     })
 }
-
-/// Whether nobody but root can make `file` shrink or fail, so that it may be mapped. May never return.
-pub(super) fn only_root_writes(file: &File, data: &FileData) -> bool {
-    let owned = data.uid == 0 && data.mode & 0o022 == 0;
-    owned && matches!(storage(file, data), Ok(Storage::Local)) && !is_mounted_nosuid(file)
-}
-
-/// Whether set-user-id has no effect where `file` lies: then it may be an image or a stick that a user mounted, and
-/// can cut off or pull out.
-fn is_mounted_nosuid(file: &File) -> bool {
-    // SAFETY: an all-zero statvfs is a valid value of plain integers.
-    let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: `found` is writable for the whole call.
-    let failed = unsafe { libc::fstatvfs(file.as_raw_fd(), &mut found) } != 0;
-    failed || found.f_flag & libc::ST_NOSUID != 0
-}
