@@ -52,7 +52,7 @@ pub use error::ExportError;
 pub use firefox::{FirefoxExporter, FirefoxOptions};
 pub use format::{Format, FormatError};
 pub use perfetto::PerfettoExporter;
-pub use report::ProcessFilter;
+pub use report::{Family, ProcessFilter};
 pub use stacks::{FlamegraphExporter, FoldedExporter, PprofExporter, StackKind, StackOptions};
 pub use text::TextExporter;
 pub use tracy::{TracyCompression, TracyExporter, TracyLayout, TracyOptionError, TracyOptions};

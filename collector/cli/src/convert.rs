@@ -3,12 +3,12 @@
 use crate::format::Format;
 use crate::signals::Abandon;
 use crate::terminal::{Bar, Terminal};
+use crate::time_range::TimeRange;
 use anyhow::{Context, Result, bail};
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
-use std::time::Duration;
 use syscollect_exporters::{
-    FirefoxExporter, FirefoxOptions, FlamegraphExporter, FoldedExporter, PerfettoExporter, PprofExporter,
+    Family, FirefoxExporter, FirefoxOptions, FlamegraphExporter, FoldedExporter, PerfettoExporter, PprofExporter,
     ProcessFilter, StackKind, StackOptions, TracyExporter, TracyOptions,
 };
 use syscollect_model::{Event, Exporter, Loss, ProcessId, RecorderSummary, SessionInfo, SymbolTable, Tables, Time};
@@ -106,12 +106,12 @@ const LARGEST_JSON: u64 = 500_000_000;
 /// Which part of a session is exported, and how.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selection {
-    /// From this time of the recording on.
-    pub(crate) from: Option<Duration>,
-    /// Before this time of the recording.
-    pub(crate) to: Option<Duration>,
+    /// This part of the recording.
+    pub(crate) range: TimeRange,
     /// Only these processes.
     pub(crate) process: Option<ProcessFilter>,
+    /// All processes, also where the recording was of some.
+    pub(crate) all: bool,
     /// In Firefox profiles, each switch and wakeup as a marker.
     pub(crate) sched_markers: bool,
     /// The stacks of a picture.
@@ -120,16 +120,16 @@ pub(crate) struct Selection {
     pub(crate) tracy: TracyOptions,
 }
 
+/// The processes to show: those asked for; else, unless it is to be all, those
+/// that the recording is of (`-p`). Of others it has only what concerns these.
+pub(crate) fn focus(process: Option<ProcessFilter>, all: bool, info: &SessionInfo) -> Option<ProcessFilter> {
+    let recorded = || ProcessFilter::Family(Family::new(info.filter_pids.clone()));
+    process.or_else(|| (!all && !info.filter_pids.is_empty()).then(recorded))
+}
+
 impl Selection {
     fn stack_options(&self) -> StackOptions {
         StackOptions { kind: self.stacks, process: self.process.clone() }
-    }
-
-    /// Times of the session. Clocks are read when a recording begins.
-    fn range(&self, session: &impl Recording) -> (Option<Time>, Option<Time>) {
-        let began = session.clock().pairs().first().map_or(0, |pair| pair.boottime);
-        let time = |after: Duration| Time(began.saturating_add(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX)));
-        (self.from.map(time), self.to.map(time))
     }
 }
 
@@ -145,6 +145,8 @@ pub(crate) fn export<W: Write, R: Recording>(
     abandon: &Abandon,
     terminal: &Terminal,
 ) -> Result<(Played, W)> {
+    let process = focus(selection.process.clone(), selection.all, session.info());
+    let selection = &Selection { process, ..selection.clone() };
     match format {
         Format::Syscap => bail!("a capture is exported from, not to"),
         Format::Pftrace => {
@@ -231,7 +233,7 @@ where
     E: Exporter,
     E::Error: std::error::Error + Send + Sync + 'static,
 {
-    let (from, to) = selection.range(session);
+    let (from, to) = selection.range.of(session);
     let process = selection.process.clone();
     let bar = terminal.work("exporting", session.expected_events());
     let mut watched = Watched { inner, events: 0, process, bar, abandon };

@@ -11,13 +11,12 @@ use crate::source::{self, Source};
 use crate::summary::{self, Exported};
 use crate::symbols::SymbolOptions;
 use crate::terminal::Terminal;
-use crate::units::parse_moment;
+use crate::time_range::TimeRange;
 use anyhow::{Context, Result, anyhow, bail};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc;
-use std::time::Duration;
 use syscollect_exporters::{ProcessFilter, TracyCompression, TracyLayout, TracyOptions};
 use syscollect_playback::{Played, Recording};
 
@@ -51,17 +50,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FORMAT", value_parser = format::among(format::EXPORTS))]
     format: Option<Format>,
 
-    /// Leave out what was before this time of the recording: 2.5 (seconds), 500ms, 1m
-    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
-    from: Option<Duration>,
-
-    /// Leave out what was from this time on
-    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
-    to: Option<Duration>,
+    #[command(flatten)]
+    range: TimeRange,
 
     /// Only this process (by its id), or these (by name)
     #[arg(long, value_name = "NAME|PID")]
     process: Option<ProcessFilter>,
+
+    /// Of a recording of some processes (-p), show the others too: they have only what concerns these
+    #[arg(long, conflicts_with = "process")]
+    all: bool,
 
     /// In a Firefox profile, each switch and wakeup as a marker with its stack: hundreds of megabytes
     #[arg(long)]
@@ -96,7 +94,7 @@ pub(crate) struct Request {
 
 impl Args {
     fn request(self) -> Result<Request, clap::Error> {
-        let Self { captures, output, from, to, process, sched_markers, force, symbols, .. } = self;
+        let Self { captures, output, range, process, all, sched_markers, force, symbols, .. } = self;
         let (layout, compression) = (self.tracy_layout, self.tracy_compression);
         let format = Format::of_output(&output, self.format, format::EXPORTS).map_err(usage)?;
         if format == Format::Syscap {
@@ -108,13 +106,9 @@ impl Args {
         if (layout.is_some() || compression.is_some()) && format != Format::Tracy {
             return Err(usage("--tracy-layout and --tracy-compression are for .tracy".into()));
         }
-        if let (Some(from), Some(to)) = (from, to)
-            && from >= to
-        {
-            return Err(usage("--to must be later than --from".into()));
-        }
         let tracy = TracyOptions { layout: layout.unwrap_or_default(), compression: compression.unwrap_or_default() };
-        let selection = Selection { from, to, process, sched_markers, tracy, ..Selection::default() };
+        let selection =
+            Selection { range: range.checked()?, process, all, sched_markers, tracy, ..Selection::default() };
         Ok(Request { captures, output, format, force, selection, symbols })
     }
 }

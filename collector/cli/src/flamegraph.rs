@@ -5,6 +5,7 @@ use crate::export::{self, Request};
 use crate::format::{self, Format};
 use crate::record::usage;
 use crate::symbols::SymbolOptions;
+use crate::time_range::TimeRange;
 use anyhow::Result;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,6 +17,7 @@ Examples:
   syscollect flamegraph x.syscap -o x.svg --stacks off-cpu     where threads were blocked, and for how long
   syscollect flamegraph x.syscap -o x.svg --stacks wakers      who woke others (recorded with --stacks wakers)
   syscollect flamegraph x.syscap -o x.svg --process cargo      one program's processes
+  syscollect flamegraph x.syscap -o x.svg --from 2s --to 2500ms  a part of the time
   syscollect flamegraph x.syscap -o x.folded                   the same as lines, for other tools";
 
 /// The stacks that a picture shows.
@@ -53,6 +55,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME|PID")]
     process: Option<ProcessFilter>,
 
+    /// Of a recording of some processes (-p), show the others too: they have only what concerns these
+    #[arg(long, conflicts_with = "process")]
+    all: bool,
+
+    #[command(flatten)]
+    range: TimeRange,
+
     /// Replace the output if it exists
     #[arg(long)]
     force: bool,
@@ -63,7 +72,7 @@ pub(crate) struct Args {
 
 /// Runs the sub-command.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    let Args { captures, output, format, stacks, process, force, symbols } = args;
+    let Args { captures, output, format, stacks, process, all, range, force, symbols } = args;
     let format = Format::of_output(&output, format, format::PICTURES).map_err(usage)?;
     if !matches!(format, Format::Svg | Format::Folded) {
         return Err(
@@ -75,6 +84,6 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         Stacks::OffCpu => StackKind::OffCpu,
         Stacks::Wakers => StackKind::Wakers,
     };
-    let selection = Selection { process, stacks, ..Selection::default() };
+    let selection = Selection { process, all, stacks, range: range.checked()?, ..Selection::default() };
     export::export(&Request { captures, output, format, force, selection, symbols })
 }

@@ -52,6 +52,7 @@ mod source;
 mod summary;
 mod symbols;
 mod terminal;
+mod time_range;
 mod units;
 
 use args::{Cli, Command};

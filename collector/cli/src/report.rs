@@ -1,9 +1,11 @@
 //! `syscollect report`: a capture summed up, for people and for machines.
 
+use crate::convert;
 use crate::signals::Abandon;
 use crate::source::{self, Source};
 use crate::symbols::SymbolOptions;
 use crate::terminal::Terminal;
+use crate::time_range::TimeRange;
 use anyhow::{Context, Result, bail};
 use std::io::Write;
 use std::path::PathBuf;
@@ -16,6 +18,8 @@ Examples:
   syscollect report x.syscap                     what the machine did
   syscollect report x.syscap --process cargo     ... one program's processes
   syscollect report x.syscap --process 4711      ... one process
+  syscollect report x.syscap --worst             the longest waits: who, when, what ran meanwhile
+  syscollect report x.syscap --from 2s --to 2.5s a part of the time
   syscollect report x.syscap --json | jq '.functions.by_self.rows[:10]'
 
 Threads are on CPU, waiting for a CPU (runnable), or blocked (asleep until they
@@ -25,6 +29,8 @@ tables; all times are nanoseconds.";
 /// Rows of each table for people, who scroll, and for machines, which do not.
 const ROWS: usize = 15;
 const JSON_ROWS: usize = 1000;
+/// Of the longest waits of each kind, where none says how many.
+const WORST: &str = "10";
 /// Columns where standard output is no terminal.
 const WIDTH: usize = 120;
 
@@ -44,6 +50,18 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME|PID")]
     process: Option<ProcessFilter>,
 
+    /// Of a recording of some processes (-p), show the others too: they have only what concerns these
+    #[arg(long, conflicts_with = "process")]
+    all: bool,
+
+    #[command(flatten)]
+    range: TimeRange,
+
+    /// The longest waits one by one, so many of each kind (10): for a CPU, blocked, for locks, for fences of GPUs
+    #[arg(long, value_name = "NUMBER", num_args = 0..=1, default_missing_value = WORST,
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    worst: Option<u32>,
+
     /// Rows of each table (15; with --json 1000)
     #[arg(long, value_name = "NUMBER")]
     rows: Option<usize>,
@@ -57,6 +75,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let report = report(&args)?;
     let text = match args.json {
         true => serde_json::to_string_pretty(&report)? + "\n",
+        false if args.worst.is_some() => report.worst_text(width()),
         false => report.text(width()),
     };
     std::io::stdout().write_all(text.as_bytes())?;
@@ -64,11 +83,19 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 }
 
 fn report(args: &Args) -> Result<Report> {
-    let Args { captures, json, process, rows, symbols } = args;
+    let Args { captures, json, process, all, range, worst, rows, symbols } = args;
+    let range = range.checked()?;
     let mut session = Source::open_named(captures, symbols, &Abandon::default(), &Terminal::stderr())?;
     let rows = rows.unwrap_or(if *json { JSON_ROWS } else { ROWS });
-    let mut exporter = ReportExporter::new(ReportOptions { process: process.clone(), rows });
-    session.play(&mut exporter).with_context(|| format!("cannot read {}", source::names(captures)))?;
+    let process = convert::focus(process.clone(), *all, session.info());
+    let worst = worst.map_or(0, |worst| worst as usize);
+    let mut exporter = ReportExporter::new(ReportOptions { process: process.clone(), rows, worst });
+    let (from, to) = range.of(&session);
+    let played = session.play_range(&mut exporter, from, to);
+    let played = played.with_context(|| format!("cannot read {}", source::names(captures)))?;
+    if played.first.is_none() && range.is_part() {
+        bail!("nothing is in this part of {}: `syscollect info {0}` says how long it lasts", source::names(captures));
+    }
     let mut report = exporter.finish();
     // Windows' own recorders end well without a summary of ours.
     report.recording.complete = session.is_complete();

@@ -55,6 +55,32 @@ fn a_capture_is_summed_up_for_machines() {
 }
 
 #[test]
+fn a_part_of_the_time_is_summed_up_as_it_is_exported() {
+    let whole = printed(&["x.syscap"]);
+    let part = printed(&["x.syscap", "--from", "1500us", "--to", "2500us"]);
+    assert!(whole.contains("Duration   3.00 ms") && !part.contains("Duration   3.00 ms"), "{part}");
+    for (wrong, code, says) in [
+        (&["x.syscap", "--from", "2s", "--to", "1s"][..], 2, "later than --from"),
+        (&["x.syscap", "--from", "1h"], 1, "nothing is in this part of x.syscap"),
+    ] {
+        let output = report(wrong);
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(code) && message.contains(says), "{message}");
+    }
+}
+
+#[test]
+fn the_longest_waits_are_told_one_by_one() {
+    let text = printed(&["x.syscap", "--worst"]);
+    assert!(text.contains("Longest times blocked") && text.contains("worker (70)"), "{text}");
+    assert!(!text.contains("Threads by time"), "{text}");
+    let json = printed(&["x.syscap", "--worst", "3", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let wait = &report["worst"]["blocked"]["rows"][0];
+    assert_eq!((&wait["tid"], &wait["waited_ns"]), (&70.into(), &1_000_000.into()));
+}
+
+#[test]
 fn a_process_that_is_not_there_is_an_error_that_shows_the_way() {
     let output = report(&["x.syscap", "--process", "nobody"]);
     let message = String::from_utf8(output.stderr).unwrap();

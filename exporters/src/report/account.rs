@@ -2,6 +2,7 @@
 
 use super::data::{Counts, Times};
 use super::gaps::Gaps;
+use super::worst::Woken;
 use syscollect_model::{OffCpu, ProcessId};
 
 /// The state of a thread, as far as events tell it.
@@ -47,6 +48,8 @@ pub(super) struct Account {
     pub(super) since: u64,
     /// It was woken while it was still on the CPU.
     pub(super) woken_early: bool,
+    /// Who woke it last, since it left the CPU or just before.
+    pub(super) woken: Option<Woken>,
     /// Its end was told; it may still run for a moment.
     pub(super) exiting: bool,
     pub(super) times: Times,
@@ -62,6 +65,7 @@ impl Account {
             state: State::Unknown,
             since,
             woken_early: false,
+            woken: None,
             exiting: false,
             times: Times::default(),
             counts: Counts::default(),

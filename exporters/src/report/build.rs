@@ -30,6 +30,8 @@ impl ReportExporter {
             threads: self.threads(tables),
             functions: self.functions(tables),
             off_cpu: self.off_cpu(tables),
+            worst: self.worst_waits(tables),
+            others: self.others(tables),
             wakeups: self.wakeups(tables),
             run_queue: self.run_queue(),
             migrations: self.cpu_pairs(),
@@ -72,6 +74,18 @@ impl ReportExporter {
     /// The threads that did something and are asked for.
     fn active(&self) -> impl Iterator<Item = (ThreadId, &Account)> {
         self.scheduling.accounts().filter(|(_, account)| account.chosen && account.is_active())
+    }
+
+    /// What is left out of the tables.
+    fn others(&self, tables: &Tables) -> Others {
+        let mut processes = std::collections::BTreeSet::new();
+        let mut others = Others::default();
+        for (_, account) in self.scheduling.accounts().filter(|(_, account)| !account.chosen && account.is_active()) {
+            processes.insert(tables.process(account.process).pid);
+            others.on_cpu_ns = others.on_cpu_ns.saturating_add(account.times.on_cpu_ns);
+        }
+        others.processes = processes.len();
+        others
     }
 
     fn threads(&self, tables: &Tables) -> Table<ThreadRow> {
@@ -253,7 +267,7 @@ fn module_path(module: Option<ModuleId>, tables: &Tables) -> &str {
     module.map_or("", |module| tables.strings.get(tables.module(module).path))
 }
 
-fn waker_names(waker: Waker, tables: &Tables) -> (&'static str, u32, &str) {
+pub(super) fn waker_names(waker: Waker, tables: &Tables) -> (&'static str, u32, &str) {
     match waker {
         Waker::Thread(thread) => {
             let row = tables.thread(thread);

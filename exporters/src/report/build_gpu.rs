@@ -53,7 +53,8 @@ impl ReportExporter {
                 submitted_by: wait.job.and_then(|(_, thread)| thread).map(|id| named(id, tables)),
             }
         };
-        Table { total: self.gpu.waits.count, rows: self.gpu.waits.longest().into_iter().map(row).collect() }
+        let waits = &self.gpu.waits.longest;
+        Table { total: waits.count, rows: waits.sorted().into_iter().map(|(.., wait)| row(wait)).collect() }
     }
 }
 

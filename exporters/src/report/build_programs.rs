@@ -84,7 +84,7 @@ impl ReportExporter {
 
     pub(super) fn lock_rows(&self, tables: &Tables) -> Table<LockRow> {
         let mut holders: FxHashMap<LockKey, Vec<HolderRow>> = FxHashMap::default();
-        for ((key, thread), spans) in self.locks.holders.iter() {
+        for ((key, thread), spans) in self.locks.books().holders.iter() {
             holders.entry(*key).or_default().push(holder(*thread, spans, tables));
         }
         let row = |(key, totals): (&LockKey, &LockTotals)| {
@@ -109,7 +109,7 @@ impl ReportExporter {
                 holders,
             }
         };
-        self.table(self.locks.rows.iter().map(row).collect(), |row| {
+        self.table(self.locks.books().rows.iter().map(row).collect(), |row| {
             (Reverse((row.wait_ns, row.held_ns, row.holds)), row.name.clone(), row.pid, row.location.clone())
         })
     }

@@ -1,5 +1,6 @@
 //! What each CPU runs.
 
+use super::worst::{Meanwhile, Runs};
 use syscollect_model::{Tables, ThreadId};
 
 /// CPU numbers beyond this one (no machine has so many) count as this one, so
@@ -20,6 +21,8 @@ pub(super) struct Cpu {
     pub(super) busy: u64,
     pub(super) idle: u64,
     pub(super) switches: u64,
+    /// What it ran last, where that is asked for.
+    runs: Option<Runs>,
 }
 
 impl Cpu {
@@ -32,33 +35,52 @@ impl Cpu {
             Some(_) => self.busy += elapsed,
             None => {}
         }
+        if let (Some(runs), Some(thread)) = (&mut self.runs, self.current)
+            && elapsed > 0
+        {
+            runs.add(thread, self.since, now);
+        }
         self.since = self.since.max(now);
     }
 }
 
 /// All CPUs, by number.
 #[derive(Debug, Default)]
-pub(super) struct Cpus(Vec<Cpu>);
+pub(super) struct Cpus {
+    cpus: Vec<Cpu>,
+    keeps_runs: bool,
+}
 
 impl Cpus {
+    /// CPUs that remember what they ran last, or do not.
+    pub(super) fn new(keeps_runs: bool) -> Self {
+        Self { cpus: Vec::new(), keeps_runs }
+    }
+
+    /// What a CPU ran between two times, as far as it remembers.
+    pub(super) fn ran(&mut self, cpu: u32, since: u64, until: u64) -> Meanwhile {
+        self.get(cpu).runs.as_ref().map_or_else(Meanwhile::default, |runs| runs.between(since, until))
+    }
+
     #[inline]
     pub(super) fn get(&mut self, cpu: u32) -> &mut Cpu {
         let index = cpu.min(MAX_CPU) as usize;
-        if index >= self.0.len() {
-            self.0.resize_with(index + 1, Cpu::default);
+        if index >= self.cpus.len() {
+            let runs = || self.keeps_runs.then(Runs::default);
+            self.cpus.resize_with(index + 1, || Cpu { runs: runs(), ..Cpu::default() });
         }
-        &mut self.0[index]
+        &mut self.cpus[index]
     }
 
     pub(super) fn count(&self) -> u32 {
-        self.0.len() as u32
+        self.cpus.len() as u32
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Cpu)> {
-        (0..).zip(&self.0)
+        (0..).zip(&self.cpus)
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Cpu)> {
-        (0..).zip(&mut self.0)
+        (0..).zip(&mut self.cpus)
     }
 }

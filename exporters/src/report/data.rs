@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 pub use super::programs::*;
+pub use super::waits::*;
 
 /// The version of [`Report`]'s JSON; it grows when a field changes its meaning.
 pub const REPORT_SCHEMA_VERSION: u32 = 1;
@@ -37,6 +38,12 @@ pub struct Report {
     pub functions: Functions,
     /// Why threads were blocked.
     pub off_cpu: OffCpuReport,
+    /// The longest waits, as many as were asked for.
+    #[serde(default)]
+    pub worst: WorstWaits,
+    /// The processes that were not asked for.
+    #[serde(default)]
+    pub others: Others,
     /// Who woke whom.
     pub wakeups: Wakeups,
     /// How long runnable threads waited for a CPU.
@@ -95,6 +102,15 @@ impl<T> Default for Table<T> {
     fn default() -> Self {
         Self { total: 0, rows: Vec::new() }
     }
+}
+
+/// Processes that did something and are in no table, because others were asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Others {
+    /// How many.
+    pub processes: usize,
+    /// For how long they were on CPU, as far as that was recorded.
+    pub on_cpu_ns: u64,
 }
 
 /// Where and how the session was recorded.

@@ -1,17 +1,14 @@
 //! The longest waits of threads for fences.
 
+use super::longest::Longest;
 use rustc_hash::FxHashMap;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use syscollect_model::{Fence, GpuJob, Slice, SliceMore, StringId, Tables, ThreadId, TrackId, Value, fence_wait};
 
-/// Waits that are kept, however many rows are asked for.
-const MOST_KEPT: usize = 1 << 16;
 /// Waits of one thread that are open at once and told apart.
 const MAX_DEPTH: usize = 64;
 
 /// A thread waited for a fence. Times are nanoseconds.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug)]
 pub(super) struct FenceWait {
     pub(super) waited: u64,
     pub(super) since: u64,
@@ -41,16 +38,12 @@ pub(super) struct FenceWaits {
     open: FxHashMap<TrackId, Open>,
     /// Of fences that are waited for: the tracks.
     awaited: FxHashMap<Fence, Vec<TrackId>>,
-    /// By length, and of those of one length by beginning; the first to go is on top.
-    longest: BinaryHeap<Reverse<(u64, Reverse<u64>, FenceWait)>>,
-    kept: usize,
-    pub(super) count: usize,
+    pub(super) longest: Longest<FenceWait>,
 }
 
 impl FenceWaits {
     pub(super) fn new(kept: usize) -> Self {
-        let kept = kept.min(MOST_KEPT);
-        Self { open: FxHashMap::default(), awaited: FxHashMap::default(), longest: BinaryHeap::new(), kept, count: 0 }
+        Self { open: FxHashMap::default(), awaited: FxHashMap::default(), longest: Longest::new(kept) }
     }
 
     /// A slice begins on a track of a thread.
@@ -135,52 +128,6 @@ impl FenceWaits {
             }
         }
         wait.waited = now.saturating_sub(wait.since);
-        self.keep(wait);
-    }
-
-    fn keep(&mut self, wait: FenceWait) {
-        self.count += 1;
-        self.longest.push(Reverse((wait.waited, Reverse(wait.since), wait)));
-        if self.longest.len() > self.kept {
-            self.longest.pop();
-        }
-    }
-
-    /// The longest first; of those of one length the first.
-    pub(super) fn longest(&self) -> Vec<&FenceWait> {
-        let mut waits: Vec<_> = self.longest.iter().map(|Reverse((.., wait))| wait).collect();
-        waits.sort_unstable_by_key(|wait| (Reverse(wait.waited), wait.since, wait.thread));
-        waits
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn wait(since: u64, waited: u64) -> FenceWait {
-        FenceWait {
-            waited,
-            since,
-            thread: ThreadId(1),
-            fence: None,
-            timeline: Box::default(),
-            signaled_by: Box::default(),
-            job: None,
-            unfinished: false,
-        }
-    }
-
-    #[test]
-    fn the_longest_are_kept_and_of_equals_the_first() {
-        let mut waits = FenceWaits::new(3);
-        for (since, waited) in [(10, 5), (20, 9), (30, 5), (40, 7), (50, 1), (60, 5)] {
-            waits.keep(wait(since, waited));
-        }
-        let kept: Vec<_> = waits.longest().iter().map(|wait| (wait.since, wait.waited)).collect();
-        assert_eq!((kept, waits.count), (vec![(20, 9), (40, 7), (10, 5)], 6));
-        let mut none = FenceWaits::new(0);
-        none.keep(wait(1, 1));
-        assert_eq!((none.longest().len(), none.count), (0, 1));
+        self.longest.add(wait.waited, wait.since, || wait);
     }
 }

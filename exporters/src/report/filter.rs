@@ -1,19 +1,58 @@
 //! Which process a report is about.
 
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::fmt;
 use std::str::FromStr;
+use std::sync::OnceLock;
 use syscollect_model::{ProcessId, Tables};
 
 /// The kernel cuts the names of tasks to this many bytes (`TASK_COMM_LEN` less the zero).
 const KERNEL_NAME_BYTES: usize = 15;
 
-/// One process by its id, or all processes of a name.
+/// Some of the processes of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProcessFilter {
-    /// Every process that had this id.
+    /// One by its id: every process that had it.
     Pid(u32),
     /// Every process of this name: the last that the kernel knew, or the file name of its program.
     Name(String),
+    /// Some processes by their ids, and all that they begot.
+    Family(Family),
+}
+
+/// Processes and their descendants, in one session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Family {
+    pids: Vec<u32>,
+    /// Found when it is first asked for: a session names all of whom it knows a parent before its first event.
+    members: OnceLock<FxHashSet<ProcessId>>,
+}
+
+impl Family {
+    /// Those with these ids, and their descendants.
+    pub fn new(pids: Vec<u32>) -> Self {
+        Self { pids, members: OnceLock::new() }
+    }
+
+    fn has(&self, process: ProcessId, tables: &Tables) -> bool {
+        self.pids.contains(&tables.process(process).pid)
+            || self.members.get_or_init(|| self.descendants(tables)).contains(&process)
+    }
+
+    fn descendants(&self, tables: &Tables) -> FxHashSet<ProcessId> {
+        let parents: FxHashMap<u32, Option<u32>> =
+            tables.processes.iter().map(|row| (row.pid, row.parent_pid)).collect();
+        let descends = |pid: u32| {
+            // As deep as trees of processes are; the limit ends a circle that damage could describe.
+            let mut above = Some(pid);
+            (0..64).any(|_| {
+                above = above.and_then(|pid| parents.get(&pid).copied().flatten());
+                above.is_some_and(|pid| self.pids.contains(&pid))
+            })
+        };
+        let all = (0..).map(ProcessId).zip(&tables.processes);
+        all.filter(|(_, row)| descends(row.pid)).map(|(id, _)| id).collect()
+    }
 }
 
 impl ProcessFilter {
@@ -22,6 +61,7 @@ impl ProcessFilter {
         let row = tables.process(process);
         match self {
             Self::Pid(pid) => row.pid == *pid,
+            Self::Family(family) => family.has(process, tables),
             Self::Name(name) => {
                 let known = tables.strings.get(row.name);
                 let program = row.command_line.first().map(String::as_str);
@@ -55,6 +95,11 @@ impl fmt::Display for ProcessFilter {
         match self {
             Self::Pid(pid) => write!(f, "{pid}"),
             Self::Name(name) => f.write_str(name),
+            Self::Family(Family { pids, .. }) => {
+                let own = if let [_] = pids[..] { "its" } else { "their" };
+                let pids: Vec<_> = pids.iter().map(u32::to_string).collect();
+                write!(f, "{} and {own} children", pids.join(", "))
+            }
         }
     }
 }

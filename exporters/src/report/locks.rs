@@ -1,7 +1,9 @@
 //! How long locks were waited for and held.
 
 use super::capped::Capped;
+use super::longest::Longest;
 use crate::locks::{Locks, Step};
+use rustc_hash::FxHashMap;
 use syscollect_model::{LocationId, LockEvent, LockId, ProcessId, StringId, Tables, ThreadId, Time};
 
 /// Locks that are told apart.
@@ -44,57 +46,85 @@ pub(super) struct LockTotals {
     pub(super) given_up: u64,
 }
 
+/// A thread waited for a lock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LockWait {
+    pub(super) lock: LockId,
+    pub(super) thread: ThreadId,
+    /// Who held it when the wait began.
+    pub(super) holder: Option<ThreadId>,
+    pub(super) obtained: bool,
+}
+
 /// All locks.
 #[derive(Debug)]
 pub(super) struct LockBooks {
     locks: Locks,
-    pub(super) rows: Capped<LockKey, LockTotals>,
-    pub(super) holders: Capped<(LockKey, ThreadId), Spans>,
+    books: Books,
 }
 
-impl Default for LockBooks {
-    fn default() -> Self {
-        Self { locks: Locks::default(), rows: Capped::new(MAX_LOCKS), holders: Capped::new(MAX_HOLDERS) }
-    }
+/// What is counted of them.
+#[derive(Debug)]
+pub(super) struct Books {
+    pub(super) rows: Capped<LockKey, LockTotals>,
+    pub(super) holders: Capped<(LockKey, ThreadId), Spans>,
+    /// Of each thread that waits, who held the lock when it began.
+    awaited: FxHashMap<ThreadId, ThreadId>,
+    pub(super) longest: Longest<LockWait>,
 }
 
 impl LockBooks {
+    /// Books that keep so many of the longest waits.
+    pub(super) fn new(waits: usize) -> Self {
+        let books = Books {
+            rows: Capped::new(MAX_LOCKS),
+            holders: Capped::new(MAX_HOLDERS),
+            awaited: FxHashMap::default(),
+            longest: Longest::new(waits),
+        };
+        Self { locks: Locks::default(), books }
+    }
+
+    pub(super) fn books(&self) -> &Books {
+        &self.books
+    }
+
     pub(super) fn event(&mut self, now: u64, event: &LockEvent, tables: &Tables) {
-        for step in self.locks.event(Time(now), event) {
-            book(&mut self.rows, &mut self.holders, now, step, tables);
-        }
+        self.locks.event(Time(now), event).iter().for_each(|step| self.books.add(now, step, tables));
     }
 
     pub(super) fn thread_ended(&mut self, now: u64, thread: ThreadId, tables: &Tables) {
-        for step in self.locks.thread_ended(thread) {
-            book(&mut self.rows, &mut self.holders, now, step, tables);
-        }
+        self.locks.thread_ended(thread).iter().for_each(|step| self.books.add(now, step, tables));
     }
 }
 
-fn book(
-    rows: &mut Capped<LockKey, LockTotals>,
-    holders: &mut Capped<(LockKey, ThreadId), Spans>,
-    now: u64,
-    step: &Step,
-    tables: &Tables,
-) {
-    let key = |lock: LockId| {
-        let row = tables.lock(lock);
-        LockKey { process: row.process, name: row.name, location: row.location }
-    };
-    match *step {
-        Step::WaitBegins { lock, holder, .. } => rows.row(key(lock)).contended += u64::from(holder.is_some()),
-        Step::WaitEnds { lock, since, obtained, .. } => {
-            let row = rows.row(key(lock));
-            row.waits.add(now.saturating_sub(since.0));
-            row.given_up += u64::from(!obtained);
-        }
-        Step::HoldBegins { .. } => {}
-        Step::HoldEnds { lock, thread, since, .. } => {
-            let held = now.saturating_sub(since.0);
-            rows.row(key(lock)).holds.add(held);
-            holders.row((key(lock), thread)).add(held);
+impl Books {
+    fn add(&mut self, now: u64, step: &Step, tables: &Tables) {
+        let key = |lock: LockId| {
+            let row = tables.lock(lock);
+            LockKey { process: row.process, name: row.name, location: row.location }
+        };
+        match *step {
+            Step::WaitBegins { lock, thread, holder } => {
+                self.rows.row(key(lock)).contended += u64::from(holder.is_some());
+                if let Some(holder) = holder {
+                    self.awaited.insert(thread, holder);
+                }
+            }
+            Step::WaitEnds { lock, thread, since, obtained } => {
+                let waited = now.saturating_sub(since.0);
+                let row = self.rows.row(key(lock));
+                row.waits.add(waited);
+                row.given_up += u64::from(!obtained);
+                let holder = self.awaited.remove(&thread);
+                self.longest.add(waited, since.0, || LockWait { lock, thread, holder, obtained });
+            }
+            Step::HoldBegins { .. } => {}
+            Step::HoldEnds { lock, thread, since, .. } => {
+                let held = now.saturating_sub(since.0);
+                self.rows.row(key(lock)).holds.add(held);
+                self.holders.row((key(lock), thread)).add(held);
+            }
         }
     }
 }

@@ -81,6 +81,7 @@ mod account;
 mod build;
 mod build_gpu;
 mod build_programs;
+mod build_worst;
 mod capped;
 mod columns;
 mod cpu;
@@ -91,6 +92,7 @@ mod filter;
 mod gaps;
 mod gpu;
 mod locks;
+mod longest;
 mod off_cpu;
 mod plots;
 mod programs;
@@ -100,10 +102,13 @@ mod slices;
 mod text;
 mod text_gpu;
 mod text_programs;
+mod text_worst;
 mod unresolved;
+mod waits;
+mod worst;
 
 pub use data::*;
-pub use filter::ProcessFilter;
+pub use filter::{Family, ProcessFilter};
 
 use crate::heap::Heap;
 use crate::words;
@@ -134,11 +139,13 @@ pub struct ReportOptions {
     pub process: Option<ProcessFilter>,
     /// Rows of each table; their full number is told.
     pub rows: usize,
+    /// So many of the longest waits of each kind are told one by one; 0 is none.
+    pub worst: usize,
 }
 
 impl Default for ReportOptions {
     fn default() -> Self {
-        Self { process: None, rows: 15 }
+        Self { process: None, rows: 15, worst: 0 }
     }
 }
 
@@ -148,6 +155,17 @@ enum Waker {
     Thread(ThreadId),
     Interrupt,
     Unknown,
+}
+
+impl Waker {
+    #[inline]
+    fn of(wakeup: &Wakeup) -> Self {
+        match wakeup.waker {
+            _ if wakeup.from_interrupt => Self::Interrupt,
+            Some(waker) => Self::Thread(waker),
+            None => Self::Unknown,
+        }
+    }
 }
 
 /// Sums up a session; the definitions are in [the module's documentation](self).
@@ -169,6 +187,8 @@ pub struct ReportExporter {
     options: ReportOptions,
     recording: Recording,
     counts: EventCounts,
+    /// When the recording began, as far as that is known.
+    began: u64,
     first: Option<u64>,
     last: u64,
     scheduling: Scheduling,
@@ -191,11 +211,13 @@ impl ReportExporter {
     /// A report of a session that is to be played into it.
     pub fn new(options: ReportOptions) -> Self {
         Self {
-            scheduling: Scheduling::new(options.process.clone()),
-            gpu: GpuBooks::new(options.rows),
+            scheduling: Scheduling::new(options.process.clone(), options.worst),
+            gpu: GpuBooks::new(options.rows.max(options.worst)),
+            locks: LockBooks::new(options.worst),
             options,
             recording: Recording::default(),
             counts: EventCounts::default(),
+            began: 0,
             first: None,
             last: 0,
             samples: Samples::default(),
@@ -204,7 +226,6 @@ impl ReportExporter {
             interrupt_wakes: 0,
             migrations: Capped::new(MAX_CPU_PAIRS),
             slices: Slices::default(),
-            locks: LockBooks::default(),
             heap: Heap::default(),
             plots: Plots::default(),
             crashes: Vec::new(),
@@ -222,11 +243,7 @@ impl ReportExporter {
     fn wakeup(&mut self, now: u64, wakeup: &Wakeup, tables: &Tables) {
         self.counts.wakeups += 1;
         self.scheduling.wakeup(now, wakeup, tables);
-        let waker = match wakeup.waker {
-            _ if wakeup.from_interrupt => Waker::Interrupt,
-            Some(waker) => Waker::Thread(waker),
-            None => Waker::Unknown,
-        };
+        let waker = Waker::of(wakeup);
         let chosen = self.is_chosen(wakeup.wakee, tables)
             || matches!(waker, Waker::Thread(waker) if self.is_chosen(waker, tables));
         if chosen {
@@ -367,6 +384,7 @@ impl Exporter for ReportExporter {
 
     fn begin(&mut self, session: &SessionInfo, _: &Tables) -> Result<(), Infallible> {
         self.scheduling.partial = !session.filter_pids.is_empty();
+        self.began = session.clock_pairs.first().map_or(0, |pair| pair.boottime);
         self.recording = Recording {
             recorder: session.recorder.clone(),
             hostname: session.hostname.clone(),

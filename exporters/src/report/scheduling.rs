@@ -2,12 +2,14 @@
 //!
 //! The definitions are in the documentation of [`super`].
 
+use super::Waker;
 use super::account::{Account, State, Stay, Wait};
 use super::cpu::Cpus;
 use super::durations::Durations;
 use super::filter::ProcessFilter;
 use super::gaps::Gaps;
 use super::off_cpu::OffCpuTimes;
+use super::worst::{BlockedWait, CpuWait, Woken, Worst};
 use syscollect_model::{OffCpu, SleepState, StringId, Switch, Tables, ThreadId, Wakeup};
 
 /// Digits of the percentiles of waits.
@@ -32,15 +34,17 @@ pub(super) struct Scheduling {
     pub(super) was_blocked: Option<(ThreadId, Option<StringId>, u64)>,
     pub(super) after_wakeup: Durations,
     pub(super) after_preemption: Durations,
+    pub(super) worst: Worst,
 }
 
 impl Scheduling {
-    pub(super) fn new(filter: Option<ProcessFilter>) -> Self {
+    /// Of all threads; `worst` of the longest waits of each kind are kept.
+    pub(super) fn new(filter: Option<ProcessFilter>, worst: usize) -> Self {
         Self {
             origin: 0,
             filter,
             accounts: Vec::new(),
-            cpus: Cpus::default(),
+            cpus: Cpus::new(worst > 0),
             gaps: Gaps::default(),
             last_end: None,
             partial: false,
@@ -49,6 +53,7 @@ impl Scheduling {
             was_blocked: None,
             after_wakeup: Durations::new(WAIT_DIGITS),
             after_preemption: Durations::new(WAIT_DIGITS),
+            worst: Worst::new(worst),
         }
     }
 
@@ -121,7 +126,11 @@ impl Scheduling {
             SleepState::Dead | SleepState::Zombie => State::Ended,
             _ => State::Blocked(*off_cpu),
         };
-        self.account(thread, tables).counts.preemptions += u64::from(preempted);
+        let account = self.account(thread, tables);
+        account.counts.preemptions += u64::from(preempted);
+        if !account.woken_early {
+            account.woken = None;
+        }
         self.change(now, thread, next, tables);
     }
 
@@ -155,12 +164,13 @@ impl Scheduling {
         if let Some(waker) = wakeup.waker {
             self.wakes(now, wakeup.cpu, waker, tables);
         }
+        let woken = Woken { waker: Waker::of(wakeup), cpu: wakeup.cpu, stack: wakeup.stack };
         let account = self.account(wakeup.wakee, tables);
         account.counts.wakeups += 1;
         match account.state {
-            State::Unknown | State::Blocked(_) => {}
+            State::Unknown | State::Blocked(_) => account.woken = Some(woken),
             State::Running(_) => {
-                account.woken_early = true;
+                (account.woken_early, account.woken) = (true, Some(woken));
                 return;
             }
             State::Ended => return,
@@ -256,13 +266,41 @@ impl Scheduling {
     fn change(&mut self, now: u64, thread: ThreadId, next: State, tables: &Tables) {
         self.account(thread, tables);
         let stay = self.accounts[thread.index()].change(next, now, &self.gaps);
-        if let State::Waiting(wait) = stay.state
-            && stay.complete
-            && matches!(next, State::Running(_))
-        {
+        if let (State::Waiting(wait), State::Running(cpu), true) = (stay.state, next, stay.complete) {
             self.waited(thread, wait, stay.known);
+            self.keep_wait((now, stay.known), thread, (wait, cpu));
+        }
+        if let (State::Blocked(off_cpu), true) = (stay.state, stay.complete)
+            && next != State::Ended
+        {
+            self.keep_blocked((now, stay.known), thread, off_cpu);
         }
         self.book(thread, &stay);
+    }
+
+    /// A wait for a CPU has ended, with this length: it may be among the longest.
+    #[inline]
+    fn keep_wait(&mut self, (now, waited): (u64, u64), thread: ThreadId, (began, cpu): (Wait, u32)) {
+        let Account { chosen, woken, .. } = self.accounts[thread.index()];
+        if !chosen {
+            return;
+        }
+        let (cpus, since) = (&mut self.cpus, now.saturating_sub(waited));
+        let woken = woken.filter(|_| began == Wait::Wakeup);
+        self.worst.for_cpu.add(waited, since, || {
+            let meanwhile = cpus.ran(cpu, since, now);
+            CpuWait { thread, began, woken, cpu, meanwhile }
+        });
+    }
+
+    /// A time blocked has ended. Idle kernel threads wait for nothing.
+    #[inline]
+    fn keep_blocked(&mut self, (now, waited): (u64, u64), thread: ThreadId, off_cpu: OffCpu) {
+        let Account { chosen, woken, .. } = self.accounts[thread.index()];
+        if chosen && !matches!(off_cpu.state, SleepState::Idle | SleepState::Parked) {
+            let since = now.saturating_sub(waited);
+            self.worst.blocked.add(waited, since, || BlockedWait { thread, off_cpu, woken });
+        }
     }
 
     /// Books why a thread was blocked.

@@ -57,7 +57,7 @@ impl Text {
         table(&mut self.text, self.width, heads, rows);
     }
 
-    fn head(&mut self, report: &Report) {
+    pub(super) fn head(&mut self, report: &Report) {
         let Recording { recorder, filter_pids, .. } = &report.recording;
         self.line(&format!("{:<10} {}; {}", "Recorded", machine(&report.recording), shown(recorder)));
         let cut = if report.recording.complete { "" } else { ", of a recording that was cut off" };
@@ -65,6 +65,7 @@ impl Text {
         self.events(&report.events);
         if let Some(process) = &report.process {
             self.line(&format!("{:<10} only {}, but for CPUs and losses", "Process", shown(process)));
+            self.others(report);
         }
         if !filter_pids.is_empty() {
             let pids: Vec<_> = filter_pids.iter().map(u32::to_string).collect();
@@ -77,6 +78,23 @@ impl Text {
             let gaps = if report.untold_gaps == 1 { "once".to_owned() } else { count(report.untold_gaps, "time") };
             self.line(&format!("{:<10} {gaps} a CPU ran something else than its events say: some are missing", ""));
         }
+    }
+
+    /// Who else did something.
+    fn others(&mut self, report: &Report) {
+        let Others { processes, on_cpu_ns } = report.others;
+        if processes == 0 {
+            return;
+        }
+        let others = if processes == 1 {
+            "1 other process".into()
+        } else {
+            format!("{} other processes", grouped(processes as u64))
+        };
+        let whole = report.cpus.iter().map(|row| row.busy_ns + row.idle_ns + row.unknown_ns).sum();
+        let share = format!("{} % of the CPUs' time", percent(on_cpu_ns, whole));
+        let way = if report.recording.filter_pids.is_empty() { "" } else { ": --all shows them" };
+        self.line(&format!("{:<10} {others}, {share}{way}", ""));
     }
 
     fn events(&mut self, events: &EventCounts) {

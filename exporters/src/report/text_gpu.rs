@@ -41,7 +41,7 @@ impl Text {
         }
     }
 
-    fn fence_waits(&mut self, waits: &Table<FenceWaitRow>) {
+    pub(super) fn fence_waits(&mut self, waits: &Table<FenceWaitRow>) {
         if waits.rows.is_empty() {
             return;
         }

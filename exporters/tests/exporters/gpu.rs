@@ -150,7 +150,11 @@ fn the_report_tells_how_long_queues_were_busy_for_whom_and_how_long_jobs_waited(
 fn the_report_tells_the_longest_waits_for_fences_whose_job_that_was_and_who_signaled_it() {
     let report = |process: Option<&str>| {
         let process = process.map(|name| ProcessFilter::Name(name.into()));
-        played(ReportExporter::new(ReportOptions { process, rows: 9 }), &story::fence_waits()).finish()
+        played(
+            ReportExporter::new(ReportOptions { process, rows: 9, ..ReportOptions::default() }),
+            &story::fence_waits(),
+        )
+        .finish()
     };
     let all = report(None);
     let said = |row: &FenceWaitRow| {

@@ -7,6 +7,7 @@ mod programs;
 mod random;
 mod samples;
 mod states;
+mod worst;
 
 use crate::story::{START, Story, session, summary};
 use syscollect_exporters::report::{ProcessRow, Report, ReportExporter, ReportOptions, ThreadRow, Times};

@@ -7,7 +7,7 @@ use crate::golden::compare;
 use crate::story::{game, losses, story};
 
 fn story_report() -> Report {
-    report_with(&story(), ReportOptions { rows: 4, process: None }, &session(), &losses())
+    report_with(&story(), ReportOptions { rows: 4, ..ReportOptions::default() }, &session(), &losses())
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn a_compiler_run_is_parsed_as_a_report() {
 
 #[test]
 fn what_a_game_says_of_itself_reads_and_is_parsed_as_a_report() {
-    let report = report_with(&game(), ReportOptions { rows: 8, process: None }, &session(), &[]);
+    let report = report_with(&game(), ReportOptions { rows: 8, ..ReportOptions::default() }, &session(), &[]);
     compare("game.report.txt", &report.text(120));
     parses_as("game.report.json", &report);
 }

@@ -55,7 +55,11 @@ fn names_are_told_apart_by_place_and_not_by_number() {
 
 #[test]
 fn what_other_programs_say_is_left_out_of_a_report_on_one() {
-    let process = |name: &str| ReportOptions { process: Some(ProcessFilter::Name(name.into())), rows: 8 };
+    let process = |name: &str| ReportOptions {
+        process: Some(ProcessFilter::Name(name.into())),
+        rows: 8,
+        ..ReportOptions::default()
+    };
     let report = |name| report_with(&game(), process(name), &session(), &[]);
     let sizes = |report: &Report| {
         let Report { slices, instants, frames, locks, memory, crashes, counters, .. } = report;

@@ -1,0 +1,41 @@
+//! The part of a recording that is looked at: the same options for every sub-command that reads one.
+
+use crate::record::usage;
+use crate::units::parse_moment;
+use std::time::Duration;
+use syscollect_model::Time;
+use syscollect_playback::Recording;
+
+/// From when on, and until when.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::Args)]
+pub(crate) struct TimeRange {
+    /// Leave out what was before this time of the recording: 2.5 (seconds), 500ms, 1m
+    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
+    from: Option<Duration>,
+
+    /// Leave out what was from this time on
+    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
+    to: Option<Duration>,
+}
+
+impl TimeRange {
+    /// The range, if it is one.
+    pub(crate) fn checked(self) -> Result<Self, clap::Error> {
+        match (self.from, self.to) {
+            (Some(from), Some(to)) if from >= to => Err(usage("--to must be later than --from".into())),
+            _ => Ok(self),
+        }
+    }
+
+    /// Whether something is left out.
+    pub(crate) fn is_part(self) -> bool {
+        self.from.is_some() || self.to.is_some()
+    }
+
+    /// Times of the session. Clocks are read when a recording begins.
+    pub(crate) fn of(self, session: &impl Recording) -> (Option<Time>, Option<Time>) {
+        let began = session.clock().pairs().first().map_or(0, |pair| pair.boottime);
+        let time = |after: Duration| Time(began.saturating_add(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX)));
+        (self.from.map(time), self.to.map(time))
+    }
+}

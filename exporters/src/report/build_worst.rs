@@ -1,0 +1,81 @@
+//! The longest waits, from what was kept of them.
+
+use super::ReportExporter;
+use super::account::Wait;
+use super::build::waker_names;
+use super::data::*;
+use super::off_cpu::state_name;
+use super::worst::Woken;
+use syscollect_model::{StackId, Tables, ThreadId};
+
+impl ReportExporter {
+    pub(super) fn worst_waits(&self, tables: &Tables) -> WorstWaits {
+        let worst = &self.scheduling.worst;
+        let for_cpu = worst.for_cpu.sorted().into_iter().map(|(waited, since, wait)| CpuWaitRow {
+            waiter: self.waiter(waited, since, wait.thread, tables),
+            preempted: wait.began == Wait::Preemption,
+            woken_by: wait.woken.map(|woken| waker(woken, tables)),
+            cpu: wait.cpu,
+            meanwhile: wait.meanwhile.most.iter().map(|(thread, ran)| ran_row(*thread, *ran, tables)).collect(),
+            other_threads: wait.meanwhile.others.0,
+            other_threads_ns: wait.meanwhile.others.1,
+            meanwhile_is_part: wait.meanwhile.is_part,
+        });
+        let blocked = worst.blocked.sorted().into_iter().map(|(waited, since, wait)| BlockedWaitRow {
+            waiter: self.waiter(waited, since, wait.thread, tables),
+            blocked_in: wait.off_cpu.blocked_in.map(|name| tables.strings.get(name).to_owned()),
+            state: state_name(wait.off_cpu.state).to_owned(),
+            io_wait: wait.off_cpu.io_wait,
+            frames: frames(wait.off_cpu.stack, tables),
+            woken_by: wait.woken.map(|woken| waker(woken, tables)),
+        });
+        let locks = self.locks.books().longest.sorted().into_iter().map(|(waited, since, wait)| LockWaitRow {
+            waiter: self.waiter(waited, since, wait.thread, tables),
+            lock: tables.strings.get(tables.lock(wait.lock).name).to_owned(),
+            holder: wait.holder.map(|holder| {
+                let row = tables.thread(holder);
+                format!("{} ({})", tables.strings.get(row.name), row.tid)
+            }),
+            obtained: wait.obtained,
+        });
+        WorstWaits {
+            for_cpu: Table { total: worst.for_cpu.count, rows: for_cpu.collect() },
+            blocked: Table { total: worst.blocked.count, rows: blocked.collect() },
+            locks: Table { total: self.locks.books().longest.count, rows: locks.collect() },
+        }
+    }
+
+    fn waiter(&self, waited_ns: u64, since: u64, thread: ThreadId, tables: &Tables) -> Waiter {
+        let row = tables.thread(thread);
+        let process = tables.process(row.process);
+        Waiter {
+            waited_ns,
+            at_ns: since.saturating_sub(self.began),
+            tid: row.tid,
+            thread: tables.strings.get(row.name).to_owned(),
+            pid: process.pid,
+            process: tables.strings.get(process.name).to_owned(),
+        }
+    }
+}
+
+fn frames(stack: Option<StackId>, tables: &Tables) -> Vec<String> {
+    let frames = stack.map_or(&[][..], |stack| tables.stack(stack));
+    frames.iter().map(|frame| tables.frame_label(*frame)).collect()
+}
+
+fn waker(woken: Woken, tables: &Tables) -> WakerRow {
+    let (kind, tid, thread) = waker_names(woken.waker, tables);
+    WakerRow {
+        kind: kind.to_owned(),
+        thread: thread.to_owned(),
+        tid,
+        cpu: woken.cpu,
+        frames: frames(woken.stack, tables),
+    }
+}
+
+fn ran_row(thread: ThreadId, ran_ns: u64, tables: &Tables) -> RanRow {
+    let row = tables.thread(thread);
+    RanRow { tid: row.tid, thread: tables.strings.get(row.name).to_owned(), ran_ns }
+}

@@ -1,0 +1,117 @@
+//! The longest waits in words.
+
+use super::columns::{duration, wrapped};
+use super::data::*;
+use super::text::{Text, count, shown, some_of};
+
+/// Lines that what ran meanwhile may take.
+const MEANWHILE_LINES: usize = 2;
+/// Where the words below a wait begin.
+const INDENT: usize = 24;
+
+impl Report {
+    /// The longest waits as text in lines of `width` characters.
+    pub fn worst_text(&self, width: usize) -> String {
+        let mut out = Text { text: String::new(), width };
+        out.head(self);
+        let WorstWaits { for_cpu, blocked, locks } = &self.worst;
+        out.waits_for_cpu(for_cpu);
+        out.blocked_waits(blocked);
+        out.lock_waits(locks);
+        out.fence_waits(&self.gpu_waits);
+        if for_cpu.total + blocked.total + locks.total + self.gpu_waits.total == 0 {
+            out.title("No thread waited for anything from its beginning to its end, as far as was recorded");
+        }
+        out.text
+    }
+}
+
+impl Text {
+    fn waits_for_cpu(&mut self, waits: &Table<CpuWaitRow>) {
+        if waits.rows.is_empty() {
+            return;
+        }
+        self.title(&some_of("Longest waits for a CPU (runnable, not running)", waits.rows.len(), waits.total));
+        for row in &waits.rows {
+            let began = match &row.woken_by {
+                _ if row.preempted => "preempted".to_owned(),
+                Some(waker) => format!("woken by {}", waker_words(waker)),
+                None => "woken".to_owned(),
+            };
+            self.waiter(&row.waiter, &began);
+            let ran = row.meanwhile.iter().map(|ran| (thread(&ran.thread, ran.tid), ran.ran_ns));
+            let others = (row.other_threads > 0)
+                .then(|| (count(row.other_threads as u64, "other thread"), row.other_threads_ns));
+            let ran = ran.chain(others).map(|(who, ran)| format!("{who} {}", duration(ran))).collect::<Vec<_>>();
+            let part = if row.meanwhile_is_part { "at least " } else { "" };
+            let words = match ran.is_empty() {
+                true => vec![format!("cpu{} ran meanwhile what was not recorded", row.cpu)],
+                false => vec![format!("cpu{} ran meanwhile: {part}{}", row.cpu, ran.join(", "))],
+            };
+            self.below(&words);
+        }
+    }
+
+    fn blocked_waits(&mut self, waits: &Table<BlockedWaitRow>) {
+        if waits.rows.is_empty() {
+            return;
+        }
+        self.title(&some_of("Longest times blocked", waits.rows.len(), waits.total));
+        for row in &waits.rows {
+            let place = row.blocked_in.as_deref().map_or("?".into(), shown);
+            let io = if row.io_wait { ", for I/O" } else { "" };
+            self.waiter(&row.waiter, &format!("in {place} ({}{io})", row.state));
+            if !row.frames.is_empty() {
+                self.frames_of_stack(&row.frames);
+            }
+            match &row.woken_by {
+                Some(waker) => self.below(&[format!("woken by {}", waker_words(waker))]),
+                None => self.below(&["who woke it was not recorded".to_owned()]),
+            }
+        }
+    }
+
+    fn lock_waits(&mut self, waits: &Table<LockWaitRow>) {
+        if waits.rows.is_empty() {
+            return;
+        }
+        self.title(&some_of("Longest waits for locks", waits.rows.len(), waits.total));
+        for row in &waits.rows {
+            let holder = row.holder.as_deref().map_or(String::new(), |holder| format!(", held by {}", shown(holder)));
+            let end = if row.obtained { "" } else { ", given up" };
+            self.waiter(&row.waiter, &format!("for {}{holder}{end}", shown(&row.lock)));
+        }
+    }
+
+    fn waiter(&mut self, waiter: &Waiter, what: &str) {
+        let process = match waiter.tid == waiter.pid {
+            true => String::new(),
+            false => format!(" of {} ({})", shown(&waiter.process), waiter.pid),
+        };
+        let who = thread(&waiter.thread, waiter.tid);
+        self.line(&format!("  {:>7} at {}  {who}{process}, {what}", duration(waiter.waited_ns), moment(waiter.at_ns)));
+    }
+
+    fn below(&mut self, words: &[String]) {
+        let words: Vec<String> = words.iter().flat_map(|words| words.split(' ').map(str::to_owned)).collect();
+        wrapped(&mut self.text, self.width, INDENT, MEANWHILE_LINES, &words);
+    }
+}
+
+/// A time of the recording to the microsecond, as `--from` and `--to` take it.
+fn moment(nanoseconds: u64) -> String {
+    format!("{}.{:06}s", nanoseconds / 1_000_000_000, nanoseconds / 1_000 % 1_000_000)
+}
+
+fn thread(name: &str, tid: u32) -> String {
+    // The idle task of every CPU has the id 0.
+    if tid == 0 { "idle".to_owned() } else { format!("{} ({tid})", shown(name)) }
+}
+
+fn waker_words(waker: &WakerRow) -> String {
+    match waker.kind.as_str() {
+        "thread" => format!("{} on cpu{}", thread(&waker.thread, waker.tid), waker.cpu),
+        "interrupt" => format!("an interrupt on cpu{}", waker.cpu),
+        _ => format!("an unknown thread on cpu{}", waker.cpu),
+    }
+}

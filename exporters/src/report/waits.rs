@@ -1,0 +1,112 @@
+//! The longest waits as data, a part of the report's JSON. All times are nanoseconds.
+
+use super::data::Table;
+use serde::{Deserialize, Serialize};
+
+/// The longest waits; those for fences of GPUs are the report's `gpu_waits`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorstWaits {
+    /// Of threads that could have run, for a CPU.
+    pub for_cpu: Table<CpuWaitRow>,
+    /// Of blocked threads, until they were woken; those that ended within the session.
+    pub blocked: Table<BlockedWaitRow>,
+    /// Of threads for locks that programs tell of.
+    pub locks: Table<LockWaitRow>,
+}
+
+/// Who waited, when and for how long.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waiter {
+    /// How long.
+    pub waited_ns: u64,
+    /// When it began, since the beginning of the recording, as `--from` takes it.
+    pub at_ns: u64,
+    /// The thread's id.
+    pub tid: u32,
+    /// Its name.
+    pub thread: String,
+    /// Its process's id.
+    pub pid: u32,
+    /// Its process's name.
+    pub process: String,
+}
+
+/// Who made a thread runnable.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WakerRow {
+    /// `thread`, `interrupt` or `unknown`.
+    pub kind: String,
+    /// The thread's name; empty where it is none.
+    pub thread: String,
+    /// Its id; 0 where it is none.
+    pub tid: u32,
+    /// The CPU.
+    pub cpu: u32,
+    /// Its stack, innermost first; empty where none was taken.
+    pub frames: Vec<String>,
+}
+
+/// A thread could have run and did not.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuWaitRow {
+    /// Who and when.
+    #[serde(flatten)]
+    pub waiter: Waiter,
+    /// It began with a preemption (or a yield), not with a wakeup.
+    pub preempted: bool,
+    /// Who woke it, if it began with a wakeup.
+    pub woken_by: Option<WakerRow>,
+    /// The CPU that it came onto.
+    pub cpu: u32,
+    /// What that CPU ran meanwhile, the longest first.
+    pub meanwhile: Vec<RanRow>,
+    /// How many more threads it ran.
+    pub other_threads: usize,
+    /// For how long it ran those.
+    pub other_threads_ns: u64,
+    /// It ran more, of which the report did not keep account.
+    pub meanwhile_is_part: bool,
+}
+
+/// A thread that ran while another waited.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RanRow {
+    /// Its id; 0 is the idle thread.
+    pub tid: u32,
+    /// Its name.
+    pub thread: String,
+    /// For how long.
+    pub ran_ns: u64,
+}
+
+/// A thread was blocked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockedWaitRow {
+    /// Who and when.
+    #[serde(flatten)]
+    pub waiter: Waiter,
+    /// The kernel function it slept in; `None` where it is not known.
+    pub blocked_in: Option<String>,
+    /// The kind of sleep, as in [`ReasonRow::state`](super::ReasonRow::state).
+    pub state: String,
+    /// It waited for I/O.
+    pub io_wait: bool,
+    /// Where it left the CPU, innermost first; empty where no stack was taken.
+    pub frames: Vec<String>,
+    /// Who woke it; `None` where that is not known.
+    pub woken_by: Option<WakerRow>,
+}
+
+/// A thread waited for a lock.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LockWaitRow {
+    /// Who and when.
+    #[serde(flatten)]
+    pub waiter: Waiter,
+    /// The lock's name.
+    pub lock: String,
+    /// The thread that held it when the wait began, its name and id, where that is known.
+    pub holder: Option<String>,
+    /// The thread got the lock.
+    pub obtained: bool,
+}

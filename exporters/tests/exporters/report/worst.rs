@@ -1,0 +1,146 @@
+//! The longest waits: who, when, and what ran meanwhile.
+
+use super::*;
+use crate::story::IDLE;
+use syscollect_exporters::report::{Family, ProcessFilter, WorstWaits};
+use syscollect_model::{Lock, LockAction, LockEvent, LockId};
+
+fn worst(story: &Story, options: ReportOptions) -> Report {
+    report_with(story, ReportOptions { worst: 2, ..options }, &session(), &[])
+}
+
+/// One waits for 60 us while others run, and is blocked for 100 us until another wakes it.
+fn crowd() -> Story {
+    let mut story = Story::new();
+    let ids: Vec<_> = (1..=7).map(|n| story.process(n * 10, 1, &format!("p{n}"), &[]).1).collect();
+    let [a, b, c, d, e, f, waker] = ids[..] else { unreachable!("there are seven") };
+    let switches = |story: &mut Story, at, previous, next| story.switches(at, 0, previous, SleepState::Runnable, next);
+    switches(&mut story, 0, IDLE, b);
+    story.wakes(10, 1, waker, a);
+    switches(&mut story, 40, b, c);
+    switches(&mut story, 60, c, d);
+    switches(&mut story, 65, d, e);
+    switches(&mut story, 67, e, f);
+    switches(&mut story, 70, f, a);
+    // Two shorter ones.
+    switches(&mut story, 80, a, b);
+    switches(&mut story, 84, b, a);
+    let place = story.name("futex_wait");
+    let main = story.frame(None, 0x10, Some("main"));
+    let stack = Some(story.tables.intern_stack(&[main]));
+    let blocks = OffCpu { state: SLEEPS, blocked_in: Some(place), stack, ..off() };
+    story.switches_off(100, 0, a, blocks, IDLE);
+    story.wakes(200, 1, waker, a);
+    story.switches(201, 0, IDLE, SleepState::Runnable, a);
+    // It has not ended when the recording does.
+    story.switches_off(300, 0, a, blocks, IDLE);
+    story.switches(900, 0, IDLE, SleepState::Runnable, b);
+    story
+}
+
+#[test]
+fn the_longest_wait_of_all_comes_first_whoever_waited() {
+    let report = worst(&crowd(), ReportOptions::default());
+    let first = &report.worst.for_cpu.rows[0];
+    // From its preemption to the end of the story.
+    assert_eq!((first.waiter.tid, first.waiter.waited_ns, first.preempted), (20, 816_000, true));
+    assert_eq!(first.woken_by, None);
+    let ran: Vec<_> = first.meanwhile.iter().map(|ran| (ran.tid, ran.ran_ns / 1_000)).collect();
+    assert_eq!(ran, [(0, 701), (10, 115)], "idle is what ran, too");
+}
+
+#[test]
+fn what_ran_meanwhile_is_told_by_thread() {
+    let options = ReportOptions { process: Some(ProcessFilter::Pid(10)), ..ReportOptions::default() };
+    let report = worst(&crowd(), options);
+    let WorstWaits { for_cpu, blocked, .. } = &report.worst;
+    let first = &for_cpu.rows[0];
+    assert_eq!((first.waiter.tid, first.waiter.at_ns, first.waiter.waited_ns), (10, 10_000, 60_000));
+    let waker = first.woken_by.as_ref().unwrap();
+    assert_eq!((waker.thread.as_str(), waker.tid, waker.cpu, first.cpu, first.preempted), ("p7", 70, 1, 0, false));
+    let ran: Vec<_> = first.meanwhile.iter().map(|ran| (ran.tid, ran.ran_ns / 1_000)).collect();
+    assert_eq!((ran, first.other_threads, first.other_threads_ns), (vec![(20, 30), (30, 20), (40, 5)], 2, 5_000));
+    assert!(!first.meanwhile_is_part);
+    assert_eq!((for_cpu.total, for_cpu.rows.len()), (3, 2), "of three waits two were asked for");
+
+    assert_eq!((blocked.total, blocked.rows.len()), (1, 1), "what lasts has no length");
+    let wait = &blocked.rows[0];
+    assert_eq!(
+        (wait.waiter.at_ns, wait.waiter.waited_ns, wait.blocked_in.as_deref()),
+        (100_000, 100_000, Some("futex_wait"))
+    );
+    assert_eq!((wait.frames.clone(), wait.woken_by.as_ref().unwrap().tid), (vec!["main".to_owned()], 70));
+}
+
+#[test]
+fn the_longest_waits_read_well() {
+    let options = ReportOptions { process: Some(ProcessFilter::Pid(10)), ..ReportOptions::default() };
+    let text = worst(&crowd(), options).worst_text(120);
+    for line in [
+        "Longest waits for a CPU (runnable, not running): 2 of 3",
+        "  60.0 us at 0.000010s  p1 (10), woken by p7 (70) on cpu1",
+        "cpu0 ran meanwhile: p2 (20) 30.0 us, p3 (30) 20.0 us, p4 (40) 5.00 us, 2 other threads 5.00 us",
+        "   100 us at 0.000100s  p1 (10), in futex_wait (interruptible)",
+        "woken by p7 (70) on cpu1",
+    ] {
+        assert!(text.contains(line), "{line:?} is not in\n{text}");
+    }
+}
+
+#[test]
+fn a_wait_through_a_loss_has_no_length() {
+    let (mut story, a, b) = two_programs();
+    story.switches(0, 0, IDLE, SleepState::Runnable, b);
+    story.wakes(10, 1, IDLE, a);
+    story.loses(50, 0, 40);
+    story.switches(60, 0, b, SleepState::Runnable, a);
+    assert_eq!(worst(&story, ReportOptions::default()).worst.for_cpu.total, 0);
+}
+
+#[test]
+fn a_wait_for_a_lock_names_its_holder() {
+    let (mut story, a, b) = two_programs();
+    let name = story.name("cache");
+    let process = story.tables.thread(a).process;
+    story.tables.locks.push(Lock { process, name, location: None, shared: false });
+    let event =
+        |thread, action| Event::Lock(LockEvent { lock: LockId(0), thread, action, shared: false, location: None });
+    story.at(0, event(b, LockAction::Obtain));
+    story.at(10, event(a, LockAction::Wait));
+    story.at(50, event(b, LockAction::Release));
+    story.at(55, event(a, LockAction::Obtain));
+    let report = worst(&story, ReportOptions::default());
+    let row = &report.worst.locks.rows[0];
+    let said = (row.waiter.tid, row.waiter.waited_ns, row.lock.as_str(), row.holder.as_deref(), row.obtained);
+    assert_eq!(said, (10, 45_000, "cache", Some("b (20)"), true));
+    assert!(report.worst_text(100).contains("a (10), for cache, held by b (20)"), "{}", report.worst_text(100));
+}
+
+#[test]
+fn where_nobody_waited_that_is_said() {
+    let text = worst(&Story::new(), ReportOptions::default()).worst_text(120);
+    assert!(text.contains("No thread waited"), "{text}");
+}
+
+#[test]
+fn of_a_recording_of_some_processes_the_others_are_one_line() {
+    let mut story = Story::new();
+    let (_, shell) = story.process(10, 1, "sh", &[]);
+    let (_, child) = story.process(20, 10, "make", &[]);
+    let (_, grandchild) = story.process(30, 20, "cc", &[]);
+    let (_, other) = story.process(40, 1, "other", &[]);
+    story.switches(0, 0, IDLE, SleepState::Runnable, shell);
+    story.switches(10, 0, shell, SLEEPS, child);
+    story.switches(20, 0, child, SLEEPS, grandchild);
+    story.switches(30, 0, grandchild, SLEEPS, other);
+    story.switches(40, 0, other, SLEEPS, IDLE);
+    let session = SessionInfo { filter_pids: vec![10], ..session() };
+    let process = Some(ProcessFilter::Family(Family::new(vec![10])));
+    let report = report_with(&story, ReportOptions { process, ..ReportOptions::default() }, &session, &[]);
+    let shown: Vec<_> = report.processes.rows.iter().map(|row| row.pid).collect();
+    assert_eq!(shown, [10, 20, 30]);
+    assert_eq!((report.others.processes, report.others.on_cpu_ns), (1, 10_000));
+    let text = report.text(100);
+    assert!(text.contains("only 10 and its children"), "{text}");
+    assert!(text.contains("1 other process, 25.0 % of the CPUs' time: --all shows them"), "{text}");
+}
