@@ -14,6 +14,7 @@ const MAP_UPDATE_ELEM: i64 = 2;
 pub(crate) const PROG_LOAD: i64 = 5;
 const OBJ_GET_INFO_BY_FD: i64 = 15;
 const MAP_FREEZE: i64 = 22;
+const MAP_UPDATE_BATCH: i64 = 26;
 const LINK_CREATE: i64 = 28;
 
 /// Types of programs: uprobes, and tracepoints with records of their own.
@@ -48,6 +49,18 @@ struct UpdateElement {
     padding: u32,
     key: u64,
     value: u64,
+    flags: u64,
+}
+
+#[repr(C)]
+struct UpdateBatch {
+    in_batch: u64,
+    out_batch: u64,
+    keys: u64,
+    values: u64,
+    count: u32,
+    map_fd: u32,
+    elem_flags: u64,
     flags: u64,
 }
 
@@ -143,6 +156,26 @@ pub(crate) fn update_map(map: BorrowedFd<'_>, key: u32, value: &[u8]) -> io::Res
         flags: 0,
     };
     bpf(MAP_UPDATE_ELEM, &mut attr).map(drop)
+}
+
+/// Sets elements of a map with 4-byte keys, all to the same value of the map's value size (of a map that has a value
+/// for each CPU: of all of them together). One call sets them where the kernel can do that (5.13).
+pub(crate) fn update_map_all(map: BorrowedFd<'_>, keys: &[u32], value: &[u8]) -> io::Result<()> {
+    let values = value.repeat(keys.len());
+    let mut attr = UpdateBatch {
+        in_batch: 0,
+        out_batch: 0,
+        keys: keys.as_ptr() as u64,
+        values: values.as_ptr() as u64,
+        count: keys.len() as u32,
+        map_fd: map.as_raw_fd() as u32,
+        elem_flags: 0,
+        flags: 0,
+    };
+    match bpf(MAP_UPDATE_BATCH, &mut attr) {
+        Ok(_) => Ok(()),
+        Err(_) => keys.iter().try_for_each(|key| update_map(map, *key, value)),
+    }
 }
 
 /// Makes a map unchangeable from user space: the verifier may then take its values as constants.

@@ -8,16 +8,19 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use syscollect_model::{ClockSource, SessionInfo};
-use syscollect_store::{Chunk, Definition, LaneKind, LaneLoss, TraceBuffer};
+use syscollect_store::{Chunk, Definition, LaneKind, LaneLoss};
 use syscollect_symbolize::HeldFiles;
 
 use crate::clock::ticks_now;
 use crate::ebpf::EbpfSource;
 use crate::error::CaptureError;
+use crate::file_change::{FileStart, Pace};
+use crate::files::Begin;
 use crate::gpu_clients::GpuClients;
 use crate::host::Host;
 use crate::notes::{Notes, definition_chunk};
 use crate::options::RecordOptions;
+use crate::outlet::Outlet;
 use crate::perf::mappings::MappingRings;
 use crate::probes::{MappedFiles, ProbeSource, Setup};
 use crate::readings::Readings;
@@ -38,38 +41,49 @@ const WANTED_FILL: f64 = 0.25;
 
 /// What the collector thread works with.
 pub(crate) struct Collector {
-    sources: Vec<Box<dyn Source>>,
+    pub(crate) sources: Vec<Box<dyn Source>>,
     clock_source: ClockSource,
-    output: Output,
+    pub(crate) output: Output,
     /// What only a live machine has; a replay brings its own.
-    machine: Option<Machine>,
-    missing: Vec<String>,
-    session: SessionInfo,
-    last_losses: Vec<LaneLoss>,
+    pub(crate) machine: Option<Machine>,
+    pub(crate) missing: Vec<String>,
+    pub(crate) session: SessionInfo,
+    /// What was last told of losses in the present file.
+    pub(crate) last_losses: Vec<LaneLoss>,
+    /// The present file.
+    pub(crate) file: FileStart,
 }
 
 /// What is read and followed beside the sources.
-struct Machine {
+pub(crate) struct Machine {
     host: Host,
     online: Vec<u32>,
     readings: Readings,
-    notes: Notes,
+    pub(crate) notes: Notes,
     /// Who attaches to files that are mapped; `None` where that cannot be done.
     mapped_files: Option<MappedFiles>,
 }
 
 /// Where chunks go.
-struct Output {
-    buffer: Arc<TraceBuffer>,
-    shared: Arc<Shared>,
+pub(crate) struct Output {
+    pub(crate) outlet: Arc<Outlet>,
+    pub(crate) shared: Arc<Shared>,
+    /// Who is told of files.
+    pub(crate) begin: Begin,
+    /// When a file ends; `None` where there is one only.
+    pub(crate) pace: Option<Pace>,
 }
 
 /// What is left when the recording has ended.
 pub(crate) struct Ended {
     pub(crate) held: HeldFiles,
+    /// Of the last file.
     pub(crate) losses: Vec<LaneLoss>,
+    /// Of the last file.
     pub(crate) statistics: BTreeMap<String, u64>,
     pub(crate) missing: Vec<String>,
+    /// Where the last file began; `None` where it is the only one.
+    pub(crate) file: Option<FileStart>,
     /// To be dropped last: taking breakpoints out of programs takes its time,
     /// while the rest of the file is written.
     pub(crate) sources: Vec<Box<dyn Source>>,
@@ -81,21 +95,17 @@ impl Output {
         if matches!(chunk.header.lane.kind, LaneKind::Sched | LaneKind::Sample | LaneKind::Zone | LaneKind::Probe) {
             self.shared.records.fetch_add(u64::from(chunk.header.records), Ordering::Relaxed);
         }
-        self.buffer.push(chunk);
+        self.outlet.push(chunk);
     }
 
-    fn define(&self, definition: &Definition) {
+    pub(crate) fn define(&self, definition: &Definition) {
         self.push(definition_chunk(definition));
     }
 }
 
 impl Collector {
     /// Loads and attaches everything: when it returns, the machine is recorded.
-    pub(crate) fn start(
-        options: &RecordOptions,
-        buffer: Arc<TraceBuffer>,
-        shared: Arc<Shared>,
-    ) -> Result<Self, CaptureError> {
+    pub(crate) fn start(options: &RecordOptions, output: Output) -> Result<Self, CaptureError> {
         let host = Host::at(Path::new("/"));
         let online = host.online_cpus();
         let programs = EbpfSource::load(options, &host)?;
@@ -112,7 +122,7 @@ impl Collector {
         missing.extend(lacking_for_names());
         let session =
             SessionInfo { notes: missing.clone(), ..describe(options, &host, &sources, readings.tick_rate_hz()) };
-        let output = Output { buffer: buffer.clone(), shared };
+        let buffer = output.outlet.clone();
         // Clock readings come first in the file: without them nothing has a
         // time, however early the recorder is killed or the disk is full.
         readings.flush(true, &mut |chunk| output.push(chunk));
@@ -154,19 +164,21 @@ impl Collector {
         // Behind the probes: when it is told to stop, all rings were announced.
         sources.push(Box::new(marked));
         let machine = Some(Machine { host, online, readings, notes, mapped_files });
-        Ok(Self { sources, clock_source, output, machine, missing, session, last_losses: Vec::new() })
+        let file = FileStart::of_the_first();
+        Ok(Self { sources, clock_source, output, machine, missing, session, last_losses: Vec::new(), file })
     }
 
     /// Replays chunks instead of recording a machine.
-    pub(crate) fn replay(chunks: Vec<Chunk>, buffer: Arc<TraceBuffer>, shared: Arc<Shared>) -> Self {
+    pub(crate) fn replay(chunks: Vec<Chunk>, output: Output) -> Self {
         Self {
             sources: vec![Box::new(Replay::new(chunks))],
             clock_source: ClockSource::Monotonic,
-            output: Output { buffer, shared },
+            output,
             machine: None,
             missing: Vec::new(),
             session: SessionInfo::default(),
             last_losses: Vec::new(),
+            file: FileStart::of_the_first(),
         }
     }
 
@@ -192,6 +204,7 @@ impl Collector {
                 self.read_machine(false);
                 self.follow_cpus();
                 self.note_losses();
+                self.follow_pace();
             }
             sleep = next_sleep(sleep, fullest);
             std::thread::park_timeout(sleep);
@@ -199,7 +212,7 @@ impl Collector {
         self.end()
     }
 
-    fn drain(&mut self, all: bool) -> f64 {
+    pub(crate) fn drain(&mut self, all: bool) -> f64 {
         let now = ticks_now(self.clock_source);
         let Self { sources, output, machine, .. } = self;
         let mut out = Drained {
@@ -216,7 +229,7 @@ impl Collector {
         sources.iter_mut().map(|source| source.drain(now, all, &mut out)).fold(0.0, f64::max)
     }
 
-    fn read_machine(&mut self, all: bool) {
+    pub(crate) fn read_machine(&mut self, all: bool) {
         let Some(machine) = &mut self.machine else { return };
         machine.readings.read();
         machine.readings.flush(all, &mut |chunk| self.output.push(chunk));
@@ -240,22 +253,27 @@ impl Collector {
 
     /// Tells the capture what was lost, when that changed, so that a recorder
     /// that is killed has said it.
-    fn note_losses(&mut self) {
-        let losses = self.losses();
+    pub(crate) fn note_losses(&mut self) {
+        let all = self.losses();
+        let losses = self.file.losses(&all);
         if losses == self.last_losses {
             return;
         }
-        self.output.shared.lost.store(losses.iter().map(|loss| loss.count).sum(), Ordering::Relaxed);
+        self.output.shared.lost.store(all.iter().map(|loss| loss.count).sum(), Ordering::Relaxed);
         self.output.define(&Definition::Losses(losses.clone()));
         self.last_losses = losses;
     }
 
-    fn losses(&self) -> Vec<LaneLoss> {
+    pub(crate) fn losses(&self) -> Vec<LaneLoss> {
         self.sources.iter().flat_map(|source| source.losses()).collect()
     }
 
+    pub(crate) fn statistics(&self) -> BTreeMap<String, u64> {
+        self.sources.iter().flat_map(|source| source.statistics()).collect()
+    }
+
     /// What turned out to be missing while the recording went on.
-    fn collect_missing(&mut self) {
+    pub(crate) fn collect_missing(&mut self) {
         for note in self.sources.iter().flat_map(|source| source.missing()) {
             if !self.missing.contains(note) {
                 self.missing.push(note.clone());
@@ -265,7 +283,7 @@ impl Collector {
 
     /// The session as it is known in the end: the exact tick rate, the clocks
     /// of CPUs that came up, what turned out to be missing.
-    fn describe_again(&mut self) {
+    pub(crate) fn describe_again(&mut self) {
         let Some(machine) = &self.machine else { return };
         self.session.tick_rate_hz = machine.readings.tick_rate_hz();
         self.sources.iter().for_each(|source| source.describe(&mut self.session));
@@ -281,10 +299,11 @@ impl Collector {
         self.note_losses();
         self.collect_missing();
         self.describe_again();
-        let statistics = self.sources.iter().flat_map(|source| source.statistics()).collect();
-        let losses = self.losses();
+        let statistics = self.file.statistics(self.statistics());
+        let losses = self.file.losses(&self.losses());
         let held = self.machine.map_or_else(HeldFiles::default, |machine| machine.notes.finish());
-        Ended { losses, statistics, missing: self.missing, held, sources: self.sources }
+        let file = self.output.begin.is_later().then_some(self.file);
+        Ended { losses, statistics, missing: self.missing, held, file, sources: self.sources }
     }
 }
 

@@ -35,12 +35,15 @@ mod collector;
 mod counters;
 mod ebpf;
 mod error;
+mod file_change;
+mod files;
 mod gpu_clients;
 mod host;
 mod kernel_texts;
 mod lane;
 mod notes;
 mod options;
+mod outlet;
 mod perf;
 mod probes;
 mod readings;
@@ -56,6 +59,7 @@ mod usage;
 mod zones;
 
 pub use error::CaptureError;
+pub use files::{EndedFile, RecordingFiles, Rotation};
 #[doc(hidden)]
 pub use kernel_texts::read_kernel_text;
 pub use options::{RecordOptions, Stacks, Tracepoints};

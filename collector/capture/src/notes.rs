@@ -11,10 +11,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use syscollect_model::{ClockSource, Ticks};
-use syscollect_store::{Chunk, ChunkHeader, Definition, KnownProcess, Lane, LaneKind, TraceBuffer};
+use syscollect_store::{Chunk, ChunkHeader, Definition, KnownProcess, Lane, LaneKind};
 use syscollect_symbolize::HeldFiles;
 
 use crate::clock::ticks_now;
+use crate::outlet::Outlet;
 use crate::source::Seen;
 
 /// Rows of one definition, so that no chunk grows beyond what the store takes.
@@ -25,35 +26,56 @@ const LONGEST_WAIT: Duration = Duration::from_millis(500);
 
 /// The thread that takes notes, while there is something to note.
 pub(crate) struct Notes {
-    seen: Sender<Seen>,
+    told: Sender<Told>,
     thread: JoinHandle<HeldFiles>,
+}
+
+/// What the thread is told.
+enum Told {
+    /// Something to note.
+    Seen(Seen),
+    /// Another file began: what is there is noted anew, and the files that were held so far go there.
+    NextFile(Sender<HeldFiles>),
 }
 
 impl Notes {
     /// Starts with what is there now.
-    pub(crate) fn start(buffer: Arc<TraceBuffer>, clock: ClockSource) -> std::io::Result<Self> {
-        let (seen, received) = channel();
+    pub(crate) fn start(buffer: Arc<Outlet>, clock: ClockSource) -> std::io::Result<Self> {
+        let (told, received) = channel();
         let thread =
             std::thread::Builder::new().name("notes".into()).spawn(move || take_notes(&buffer, &received, clock))?;
-        Ok(Self { seen, thread })
+        Ok(Self { told, thread })
     }
 
     /// A file was mapped or a program begun.
     pub(crate) fn seen(&self, seen: Seen) {
         // The thread ends only when this sender does.
-        let _ = self.seen.send(seen);
+        let _ = self.told.send(Told::Seen(seen));
+    }
+
+    /// The recording goes on in another file, into whose buffer notes go now. The files that were held for the one
+    /// before come through `held`.
+    pub(crate) fn next_file(&self, held: Sender<HeldFiles>) {
+        let _ = self.told.send(Told::NextFile(held));
     }
 
     /// Waits until everything is noted; the files that are held open.
     pub(crate) fn finish(self) -> HeldFiles {
-        drop(self.seen);
+        drop(self.told);
         self.thread.join().unwrap_or_default()
     }
 }
 
-fn take_notes(buffer: &TraceBuffer, seen: &Receiver<Seen>, clock: ClockSource) -> HeldFiles {
-    let root = Path::new("/");
+fn take_notes(buffer: &Outlet, told: &Receiver<Told>, clock: ClockSource) -> HeldFiles {
     let mut held = HeldFiles::new();
+    note_all(buffer, clock, &mut held);
+    follow(buffer, told, clock, &mut held);
+    held
+}
+
+/// Notes everything that is there now.
+fn note_all(buffer: &Outlet, clock: ClockSource, held: &mut HeldFiles) {
+    let root = Path::new("/");
     let mut processes = crate::snapshot::processes(root);
     let names_read = ticks_now(clock);
     processes.iter_mut().for_each(|process| process.names_read = names_read);
@@ -71,27 +93,30 @@ fn take_notes(buffer: &TraceBuffer, seen: &Receiver<Seen>, clock: ClockSource) -
         }
     }
     buffer.push(definition_chunk(&Definition::Mappings(mappings)));
-    follow(buffer, seen, clock, &mut held);
-    held
 }
 
 /// Notes what is seen as soon as it is; what was noted of programs goes to the
 /// file in batches, which compress better than each alone.
-fn follow(buffer: &TraceBuffer, seen: &Receiver<Seen>, clock: ClockSource, held: &mut HeldFiles) {
+fn follow(buffer: &Outlet, told: &Receiver<Told>, clock: ClockSource, held: &mut HeldFiles) {
     let mut begun: Vec<KnownProcess> = Vec::new();
     let mut last_batch = Instant::now();
     loop {
-        let next = seen.recv_timeout(LONGEST_WAIT);
+        let next = told.recv_timeout(LONGEST_WAIT);
         let ended = matches!(next, Err(RecvTimeoutError::Disconnected));
         match next {
-            Ok(Seen::Mapping(mut mapping)) => held.hold(&mut mapping),
-            Ok(Seen::Exec { pid }) => {
+            Ok(Told::Seen(Seen::Mapping(mut mapping))) => held.hold(&mut mapping),
+            Ok(Told::Seen(Seen::Exec { pid })) => {
                 // Before it is read: a process that ends meanwhile is not to be
                 // noted after its end, when its id may be another's.
                 let noted = ticks_now(clock);
                 begun.extend(
                     crate::snapshot::process(Path::new("/"), pid).map(|process| KnownProcess { noted, ..process }),
                 );
+            }
+            Ok(Told::NextFile(before)) => {
+                // Whoever names that file may have given up.
+                let _ = before.send(std::mem::replace(held, HeldFiles::new()));
+                note_all(buffer, clock, held);
             }
             Err(_) => {}
         }

@@ -1,26 +1,28 @@
 //! A recording from its start to its end.
 
-use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use syscollect_model::{LossCause, RecorderSummary, SessionInfo, WorkCost};
-use syscollect_store::{CaptureWriter, Chunk, Definition, Lane, LaneKind, LaneLoss, StoreError, TraceBuffer, drain_to};
+use syscollect_store::{Chunk, Lane, LaneKind, LaneLoss};
 use syscollect_symbolize::HeldFiles;
 
-use crate::collector::{Collector, Ended};
+use crate::collector::{Collector, Ended, Output};
 use crate::error::CaptureError;
+use crate::file_change::{FileStart, Pace};
+use crate::files::{self, Begin, FileAccount, Files, LastFile, RecordingFiles};
 use crate::options::RecordOptions;
+use crate::outlet::Outlet;
 use crate::usage::CostAccount;
 
 /// A recording that goes on.
 pub struct Recording {
     shared: Arc<Shared>,
     collector: JoinHandle<Ended>,
-    writer: JoinHandle<(CaptureWriter<File>, Result<(), StoreError>)>,
-    buffer: Arc<TraceBuffer>,
+    writer: JoinHandle<Option<LastFile>>,
+    outlet: Arc<Outlet>,
     missing: Vec<String>,
     pids: Vec<u32>,
     session: SessionInfo,
@@ -36,6 +38,7 @@ pub(crate) struct Shared {
     pub(crate) bytes: AtomicU64,
     pub(crate) records: AtomicU64,
     pub(crate) lost: AtomicU64,
+    pub(crate) files: Arc<FileAccount>,
 }
 
 /// How far a recording has come.
@@ -47,16 +50,26 @@ pub struct Progress {
     pub records: u64,
     /// Records lost so far, as last counted.
     pub lost: u64,
+    /// Bytes of the present file.
+    pub written: u64,
+    /// Bytes of all files.
+    pub written_in_all: u64,
+    /// Bytes that wait for the disk, or, where the newest are kept, are kept.
+    pub held: u64,
 }
 
 /// A recording that has ended; its capture is complete.
 pub struct Recorded {
     /// Files that were mapped, still open, for naming addresses.
     pub held: HeldFiles,
-    /// What the capture says of the recorder.
+    /// What the capture says of the recorder; of several files, the last one.
     pub summary: RecorderSummary,
-    /// What was lost, by lane, kind and cause.
+    /// What was lost, by lane, kind and cause; of several files, of the last one.
     pub losses: Vec<LaneLoss>,
+    /// What was lost of the files before.
+    pub losses_before: Vec<LaneLoss>,
+    /// How long it was, all files together.
+    pub duration: Duration,
     /// Events recorded.
     pub records: u64,
     /// Why the end of the recording is not in the file (a full disk), if so.
@@ -72,9 +85,8 @@ impl Recording {
     ///
     /// [`CaptureError`] says what is not permitted or not there; then nothing
     /// is left behind.
-    pub fn start(options: RecordOptions, out: File) -> Result<Self, CaptureError> {
-        let start = |options: &_, buffer, shared| Collector::start(options, buffer, shared);
-        Self::with(options, out, start)
+    pub fn start(options: RecordOptions, out: impl Into<RecordingFiles>) -> Result<Self, CaptureError> {
+        Self::with(options, out.into(), Collector::start)
     }
 
     /// Replays recorded chunks as if a machine produced them: the trace buffer,
@@ -84,28 +96,31 @@ impl Recording {
     /// # Errors
     ///
     /// [`CaptureError::Store`] when `out` refuses the first bytes.
-    pub fn replay(options: RecordOptions, chunks: Vec<Chunk>, out: File) -> Result<Self, CaptureError> {
-        Self::with(options, out, |_, buffer, shared| Ok(Collector::replay(chunks, buffer, shared)))
+    pub fn replay(
+        options: RecordOptions,
+        chunks: Vec<Chunk>,
+        out: impl Into<RecordingFiles>,
+    ) -> Result<Self, CaptureError> {
+        Self::with(options, out.into(), |_, output| Ok(Collector::replay(chunks, output)))
     }
 
     fn with(
         options: RecordOptions,
-        out: File,
-        start: impl FnOnce(&RecordOptions, Arc<TraceBuffer>, Arc<Shared>) -> Result<Collector, CaptureError>,
+        out: RecordingFiles,
+        start: impl FnOnce(&RecordOptions, Output) -> Result<Collector, CaptureError>,
     ) -> Result<Self, CaptureError> {
-        let writer = CaptureWriter::create(out)?;
-        let buffer = Arc::new(TraceBuffer::new(options.buffer_bytes, options.mode));
+        let pace = out.rotation.as_ref().map(|rotation| Pace { every: rotation.every, bytes: rotation.bytes });
+        let outlet = Arc::new(Outlet::new(options.buffer_bytes, options.mode, pace.is_some()));
         let shared = Arc::new(Shared::default());
-        let collector = start(&options, buffer.clone(), shared.clone())?;
+        let (mut begin, begun) = Begin::new();
+        let files = Files::create(out, begun, shared.files.clone())?;
+        begin.file(outlet.buffer());
+        let collector = start(&options, Output { outlet: outlet.clone(), shared: shared.clone(), begin, pace })?;
         let startup = options.program_start.elapsed();
         let mut costs = CostAccount::default();
         costs.note("start");
         let failed = |error| CaptureError::system("cannot start a thread", error);
-        let to_write = buffer.clone();
-        let writer = std::thread::Builder::new()
-            .name("writer".into())
-            .spawn(move || write(&to_write, writer))
-            .map_err(failed)?;
+        let writer = std::thread::Builder::new().name("writer".into()).spawn(move || files.write()).map_err(failed)?;
         let (missing, session) = (collector.missing().to_vec(), collector.session().clone());
         let collector =
             std::thread::Builder::new().name("collector".into()).spawn(move || collector.run()).map_err(failed)?;
@@ -113,7 +128,7 @@ impl Recording {
             shared,
             collector,
             writer,
-            buffer,
+            outlet,
             missing,
             pids: options.pids,
             session,
@@ -126,7 +141,15 @@ impl Recording {
     /// How far the recording has come.
     pub fn progress(&self) -> Progress {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Progress { bytes: load(&self.shared.bytes), records: load(&self.shared.records), lost: load(&self.shared.lost) }
+        let Shared { bytes, records, lost, files, .. } = &*self.shared;
+        Progress {
+            bytes: load(bytes),
+            records: load(records),
+            lost: load(lost),
+            written: load(&files.written),
+            written_in_all: load(&files.written_in_all),
+            held: self.outlet.buffer().held() as u64,
+        }
     }
 
     /// What this machine lacks, in words, each once.
@@ -151,45 +174,41 @@ impl Recording {
     /// Only where a thread of the recorder panicked. A file that could not be
     /// completed is reported in [`Recorded::error`], with what was recorded.
     pub fn stop(self, reason: &str) -> Result<Recorded, CaptureError> {
+        let stopped = Instant::now();
         self.shared.stop.store(true, Ordering::Release);
         self.collector.thread().unpark();
-        let duration = self.began.elapsed();
+        let duration = stopped - self.began;
         let ended = self.collector.join().map_err(|_| panicked("collector"))?;
-        self.buffer.close();
-        let (mut writer, mut written) = self.writer.join().map_err(|_| panicked("writer"))?;
+        self.outlet.buffer().close();
+        let last = self.writer.join().ok().flatten().ok_or_else(|| panicked("writer"))?;
         let mut losses = ended.losses;
-        losses.extend(self.buffer.losses().into_iter().map(|(lane, cause, count)| buffer_loss(lane, cause, count)));
+        losses.extend(last.buffer.losses().into_iter().map(|(lane, cause, count)| buffer_loss(lane, cause, count)));
         let mut costs = self.costs;
         costs.note("recording");
         let WorkCost { cpu_ns, peak_bytes, .. } = costs.of("recording");
+        let of_file = |file: &FileStart| (file.cpu_ns(), stopped.saturating_duration_since(file.at));
+        let (cpu_ns, file_duration) = ended.file.as_ref().map_or((cpu_ns, duration), of_file);
         let summary = RecorderSummary {
             stop_reason: reason.to_owned(),
             recorder_cpu_ns: cpu_ns,
             kernel_program_ns: crate::usage::program_time(&ended.statistics),
             recorder_peak_bytes: peak_bytes,
             startup_ns: self.startup.as_nanos() as u64,
-            duration_ns: duration.as_nanos() as u64,
+            duration_ns: file_duration.as_nanos() as u64,
             statistics: ended.statistics,
             missing: ended.missing,
             costs: costs.costs().to_vec(),
         };
-        for definition in [Definition::Losses(losses.clone()), Definition::Summary(Box::new(summary.clone()))] {
-            written = written.and_then(|()| writer.define(&definition));
-        }
-        let written = written.and_then(|()| writer.finish().map(drop));
+        let written = last.written.and_then(|()| files::complete(last.writer, &losses, &summary));
+        let losses_before = self.shared.files.losses();
         let records = self.shared.records.load(Ordering::Relaxed);
         drop(ended.sources);
         let error = written.err().map(|error| error.to_string());
-        Ok(Recorded { held: ended.held, summary, losses, records, error, costs })
+        Ok(Recorded { held: ended.held, summary, losses, losses_before, duration, records, error, costs })
     }
 }
 
-fn write(buffer: &TraceBuffer, mut writer: CaptureWriter<File>) -> (CaptureWriter<File>, Result<(), StoreError>) {
-    let result = drain_to(buffer, &mut writer);
-    (writer, result)
-}
-
-fn buffer_loss(lane: Lane, cause: LossCause, count: u64) -> LaneLoss {
+pub(crate) fn buffer_loss(lane: Lane, cause: LossCause, count: u64) -> LaneLoss {
     // The collector's own lanes and those of programs belong to no CPU; readers add losses up by lane and CPU.
     let of_no_cpu = matches!(
         lane.kind,

@@ -2,13 +2,12 @@
 //! of their own behind it.
 
 use anyhow::Result;
-use std::fs::File;
-use syscollect_capture::{Progress, RecordOptions, Recorded, Recording};
+use syscollect_capture::{Progress, RecordOptions, Recorded, Recording, RecordingFiles};
 
 /// Begins recordings.
 pub(crate) trait Backend {
     /// Begins to record into `out`. When it returns, events are recorded.
-    fn start(&self, options: RecordOptions, out: File) -> Result<Box<dyn Recorder>>;
+    fn start(&self, options: RecordOptions, out: RecordingFiles) -> Result<Box<dyn Recorder>>;
 }
 
 /// A recording that runs.
@@ -27,7 +26,7 @@ pub(crate) trait Recorder {
 pub(crate) struct KernelBackend;
 
 impl Backend for KernelBackend {
-    fn start(&self, options: RecordOptions, out: File) -> Result<Box<dyn Recorder>> {
+    fn start(&self, options: RecordOptions, out: RecordingFiles) -> Result<Box<dyn Recorder>> {
         Ok(Box::new(Recording::start(options, out)?))
     }
 }

@@ -52,6 +52,21 @@ impl Lost {
         self
     }
 
+    /// Those of another file of the same recording, too.
+    pub(crate) fn add(&mut self, other: Self) {
+        for loss in other.losses {
+            let is_same = |known: &Loss| (&known.lane, known.cpu, known.cause) == (&loss.lane, loss.cpu, loss.cause);
+            match self.losses.iter_mut().find(|known| is_same(known)) {
+                Some(known) => known.count = known.count.saturating_add(loss.count),
+                None => self.losses.push(loss),
+            }
+        }
+        self.unread = match (self.unread, other.unread) {
+            (Some(some), Some(more)) => Some(some.saturating_add(more)),
+            (one, another) => one.or(another),
+        };
+    }
+
     /// Records lost against the user's will: what `--fail-on-loss` asks for.
     pub(crate) fn records(&self) -> u64 {
         records_lost(&self.losses)

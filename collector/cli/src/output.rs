@@ -84,6 +84,16 @@ impl Target {
         Path::new(&self.name).file_stem().unwrap_or(&self.name).to_owned()
     }
 
+    /// Removes the file of that name.
+    pub(crate) fn remove(&self) -> std::io::Result<()> {
+        self.folder.remove(&self.name)
+    }
+
+    /// Whether nothing has that name.
+    pub(crate) fn is_free(&self) -> bool {
+        matches!(self.folder.existing(&self.name), Ok(Existing::Nothing))
+    }
+
     fn check_free(&self) -> Result<()> {
         let path = self.path();
         match self.folder.existing(&self.name).with_context(|| format!("cannot look at {}", path.display()))? {

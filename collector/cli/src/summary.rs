@@ -30,6 +30,21 @@ pub(crate) struct Outcome {
     pub(crate) counted: Vec<LaneLoss>,
     /// The size of the trace buffer.
     pub(crate) buffer_bytes: usize,
+    /// The other files of a recording in several.
+    pub(crate) series: Option<Series>,
+}
+
+/// A recording in several files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Series {
+    /// The oldest file that is kept; `None` where there is one only.
+    pub(crate) first: Option<PathBuf>,
+    /// Files that are kept.
+    pub(crate) files: usize,
+    /// Files that were deleted again.
+    pub(crate) deleted: usize,
+    /// Bytes of those that are kept.
+    pub(crate) bytes: u64,
 }
 
 /// What became of the raw capture.
@@ -56,6 +71,15 @@ pub(crate) fn text(outcome: &Outcome, style: Style) -> String {
         grouped(outcome.events),
         duration(recorder.duration_ns)
     );
+    if let Some(Series { first: Some(first), files, deleted, bytes: all }) = &outcome.series {
+        let older = if *deleted > 0 { format!("; {deleted} older ones were deleted, as asked") } else { String::new() };
+        let _ = writeln!(
+            text,
+            "It is the last of {files} files from {} on, {} in all{older}",
+            first.display(),
+            bytes(*all)
+        );
+    }
     match &outcome.capture {
         Kept::Not => {}
         Kept::At(capture) => {
@@ -186,6 +210,7 @@ mod tests {
             lost: Lost::default().at_least(&losses),
             counted: losses,
             buffer_bytes: 64 << 20,
+            series: None,
         }
     }
 

@@ -4,6 +4,7 @@
 //! (<https://no-color.org>).
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::collections::VecDeque;
 use std::io::IsTerminal;
 use std::time::Duration;
 
@@ -41,6 +42,11 @@ impl Terminal {
         Self { live, style: Style { colored: live && no_color.is_empty() } }
     }
 
+    /// For work that goes on beside what the terminal shows.
+    pub(crate) fn quiet() -> Self {
+        Self::new(false, "", "")
+    }
+
     /// Somewhere nobody watches.
     #[cfg(test)]
     pub(crate) fn hidden() -> Self {
@@ -63,7 +69,7 @@ impl Terminal {
             Some(duration) => self.bar("recording", duration.as_millis() as u64, "{wide_bar} {msg}"),
             None => self.bar("recording", 0, "{msg}, Ctrl-C stops"),
         };
-        RecordingProgress { bar }
+        RecordingProgress { bar, pace: Pace::default() }
     }
 
     /// Shows work of `total` steps.
@@ -109,27 +115,92 @@ impl Style {
 pub(crate) struct Progress {
     /// Events so far; `None` where nobody counts them.
     pub(crate) events: Option<u64>,
-    /// Bytes in the file.
+    /// Bytes in the file, or in all of them.
     pub(crate) bytes: u64,
     /// What was lost.
     pub(crate) lost: u64,
+    /// Bytes that are free where the file lies.
+    pub(crate) disk_free: Option<u64>,
+    /// Bytes that are kept in memory, where the newest are.
+    pub(crate) kept: Option<u64>,
+}
+
+impl Progress {
+    /// `61.0 s, 1,234,567 events, 45.6 MB (44.9 MB a minute, the disk lasts for 3 h), nothing lost`.
+    fn line(&self, elapsed: Duration, bytes_a_minute: Option<f64>) -> String {
+        let mut line = format!("{:.1} s, ", elapsed.as_secs_f64());
+        if let Some(events) = self.events {
+            line += &format!("{} events, ", grouped(events));
+        }
+        line += &match self.kept {
+            Some(kept) => format!("{} kept in memory", bytes(kept)),
+            None => bytes(self.bytes) + &self.pace(bytes_a_minute),
+        };
+        line += &match self.lost {
+            0 => ", nothing lost so far".to_owned(),
+            lost => format!(", {} LOST", grouped(lost)),
+        };
+        line
+    }
+
+    fn pace(&self, bytes_a_minute: Option<f64>) -> String {
+        let Some(pace) = bytes_a_minute.filter(|pace| *pace >= 1.0) else { return String::new() };
+        let disk = self
+            .disk_free
+            .map_or_else(String::new, |free| format!(", the disk lasts for {}", rough(free as f64 / pace)));
+        format!(" ({} a minute{disk})", bytes(pace as u64))
+    }
+}
+
+/// `40 s`, `12 min`, `3 h`, `20 days`: so many minutes, as rough as they are known.
+fn rough(minutes: f64) -> String {
+    match minutes {
+        ..2.0 => format!("{:.0} s", minutes * 60.0),
+        ..120.0 => format!("{minutes:.0} min"),
+        ..2_880.0 => format!("{:.0} h", minutes / 60.0),
+        _ => format!("{:.0} days", minutes / 1_440.0),
+    }
+}
+
+/// How far back the pace is measured.
+const PACE_WINDOW: Duration = Duration::from_secs(30);
+/// A pace of less time than this says little.
+const SHORTEST_PACE: Duration = Duration::from_secs(2);
+
+/// How many bytes come in a minute, by the last half of one.
+#[derive(Debug, Default)]
+struct Pace(VecDeque<(Duration, u64)>);
+
+impl Pace {
+    /// Notes how many bytes there are; what comes in a minute, once that can be told.
+    fn note(&mut self, elapsed: Duration, bytes: u64) -> Option<f64> {
+        if self.0.back().is_none_or(|(last, _)| elapsed.saturating_sub(*last) >= Duration::from_secs(1)) {
+            self.0.push_back((elapsed, bytes));
+        }
+        while self.0.len() > 2 && self.0.get(1).is_some_and(|(at, _)| elapsed.saturating_sub(*at) >= PACE_WINDOW) {
+            self.0.pop_front();
+        }
+        let (since, before) = *self.0.front()?;
+        let time = elapsed.saturating_sub(since);
+        (time >= SHORTEST_PACE).then(|| bytes.saturating_sub(before) as f64 * 60.0 / time.as_secs_f64())
+    }
 }
 
 /// A recording's line; removed when it is dropped.
 pub(crate) struct RecordingProgress {
     bar: ProgressBar,
+    pace: Pace,
 }
 
 impl RecordingProgress {
     /// Shows how far it is.
-    pub(crate) fn update(&self, elapsed: Duration, progress: &Progress) {
+    pub(crate) fn update(&mut self, elapsed: Duration, progress: &Progress) {
         if self.bar.is_hidden() {
             return;
         }
+        let pace = self.pace.note(elapsed, progress.bytes);
         self.bar.set_position(elapsed.as_millis() as u64);
-        let lost = if progress.lost > 0 { format!(", {} LOST", grouped(progress.lost)) } else { String::new() };
-        let events = progress.events.map_or_else(String::new, |events| format!("{} events, ", grouped(events)));
-        self.bar.set_message(format!("{:.1} s, {events}{}{lost}", elapsed.as_secs_f64(), bytes(progress.bytes)));
+        self.bar.set_message(progress.line(elapsed, pace));
     }
 }
 
@@ -209,6 +280,44 @@ mod tests {
         assert!(plain.is_live());
         assert_eq!(plain.style().alarm("lost"), "lost");
         assert_ne!(Terminal::new(true, "xterm", "").style().alarm("lost"), "lost");
+    }
+
+    #[test]
+    fn the_moving_line_tells_losses_the_pace_and_how_long_the_disk_lasts() {
+        let progress = Progress {
+            events: Some(1_234_567),
+            bytes: 45_600_000,
+            disk_free: Some(9_000_000_000),
+            ..Progress::default()
+        };
+        let minute = Duration::from_secs(61);
+        assert_eq!(
+            progress.line(minute, Some(50e6)),
+            "61.0 s, 1,234,567 events, 45.6 MB (50.0 MB a minute, the disk lasts for 3 h), nothing lost so far"
+        );
+        assert_eq!(progress.line(minute, None), "61.0 s, 1,234,567 events, 45.6 MB, nothing lost so far");
+        let lossy = Progress { lost: 5_000, kept: Some(8_000_000), ..progress };
+        assert_eq!(lossy.line(minute, Some(50e6)), "61.0 s, 1,234,567 events, 8.0 MB kept in memory, 5,000 LOST");
+        assert_eq!(
+            [0.5, 30.0, 600.0, 28_800.0].map(rough).each_ref().map(|s| &**s),
+            ["30 s", "30 min", "10 h", "20 days"]
+        );
+    }
+
+    #[test]
+    fn the_pace_is_that_of_the_last_half_minute() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.note(Duration::ZERO, 0), None);
+        let mut last = None;
+        // 1 MB a second for two minutes, then nothing.
+        for second in 1..=160 {
+            last = pace.note(Duration::from_secs(second), second.min(120) * 1_000_000);
+            if second == 120 {
+                assert!(last.is_some_and(|pace| (59e6..61e6).contains(&pace)), "{last:?}");
+            }
+        }
+        assert_eq!(last, Some(0.0));
+        assert!(pace.0.len() < 40, "{}", pace.0.len());
     }
 
     #[test]

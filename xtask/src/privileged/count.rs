@@ -11,14 +11,15 @@ use super::context::{Context, finish, json_lines, number, text};
 use super::recorded::Recorded;
 use crate::report::Outcome;
 
-/// The recorded switches away from each process between the moments at which it read its own counts.
-fn compare(recorded: &Recorded, lines: &[Value]) -> Result<u64> {
+/// The recorded switches away from each process between the moments at which it read its own counts, in all files of
+/// a recording.
+pub(crate) fn compare(files: &[Recorded], lines: &[Value]) -> Result<u64> {
     let mut total = 0;
     for line in lines.iter().filter(|line| line["switches"].is_u64()) {
         let (pid, begin, end) = (number(line, "pid")? as u32, number(line, "begin")?, number(line, "end")?);
         let truth = number(line, "switches")?;
         let leaves = |switch: &&super::recorded::Switch| switch.previous == pid && (begin..end).contains(&switch.ticks);
-        let count = recorded.switches.iter().filter(leaves).count() as u64;
+        let count = files.iter().flat_map(|file| &file.switches).filter(leaves).count() as u64;
         ensure!(count == truth, "{}: {count} switches recorded, {truth} counted in /proc", line["name"]);
         total += count;
     }
@@ -32,7 +33,7 @@ pub(crate) fn ping_pong(context: &Context) -> Result<String> {
     let lines =
         context.record(&capture, &["--stacks", "none", "--freq", "0"], &["ping-pong", &times.to_string(), "0"])?;
     let recorded = Recorded::read(&capture)?;
-    let switches = compare(&recorded, &lines)?;
+    let switches = compare(&[recorded], &lines)?;
     // Who is preempted between writing and reading finds the answer there, and need not wait.
     ensure!(switches * 100 >= 2 * times * 99, "only {switches} switches in {times} times there and back");
     let info = context.info(&capture)?;

@@ -9,6 +9,7 @@ mod bad_days;
 mod clock;
 pub(crate) mod context;
 mod count;
+mod files;
 mod gpu;
 mod gpu_formats;
 mod gpu_memory;
@@ -63,6 +64,9 @@ const TESTS: &[Test] = &[
     test!("build", count::build),
     test!("loss-lanes" kernels, loss::full_lanes),
     test!("loss-buffer" kernels, loss::full_buffer),
+    test!("rotate", files::rotate),
+    test!("max-size", files::max_size),
+    test!("cost-line", files::cost_line),
     test!("callers" kernels, samples::callers),
     test!("stacks" kernels, samples::stacks, needs "bpf_task_pt_regs"),
     test!("killed" kernels, survival::killed),

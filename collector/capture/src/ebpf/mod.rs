@@ -1,6 +1,7 @@
 //! The kernel programs: loading the variants that this kernel takes, attaching
 //! them, draining their lanes.
 
+mod known_stacks;
 mod lanes;
 mod programs;
 mod sampling;
@@ -153,6 +154,17 @@ impl Source for EbpfSource {
 
     fn drain(&mut self, now: Ticks, all: bool, out: &mut Drained<'_>) -> f64 {
         self.lanes.drain(now, all, out.chunk)
+    }
+
+    fn say_anew(&mut self) {
+        if let Err(error) = known_stacks::forget(&self.ebpf) {
+            let why = format!("stacks that were sent before a file began are missing in it: {error}");
+            if !self.missing.contains(&why) {
+                self.missing.push(why);
+            }
+        }
+        // A program that had looked up its stack before has written its event by now: it cannot be preempted.
+        std::thread::sleep(std::time::Duration::from_millis(1));
     }
 
     /// Detaches all programs and waits until none runs any more: they are not

@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{BuildId, Mapping};
 use syscollect_probes::Spec;
-use syscollect_store::TraceBuffer;
 
 use super::attach::{Program, Way};
 use super::files::{self, MapKey, MappedFile};
@@ -25,6 +24,7 @@ use super::program::ArgumentPrograms;
 use super::scan::Scanner;
 use crate::bpf_calls;
 use crate::error::CaptureError;
+use crate::outlet::Outlet;
 use crate::zones::ZoneNotice;
 
 /// Files of that many names and contents are remembered to hold nothing.
@@ -52,7 +52,7 @@ pub(super) struct Work {
     pub(super) gpu: bool,
     /// The program that will be launched.
     pub(super) launch: Option<PathBuf>,
-    pub(super) buffer: Arc<TraceBuffer>,
+    pub(super) buffer: Arc<Outlet>,
     pub(super) zones: Sender<ZoneNotice>,
 }
 

@@ -7,7 +7,7 @@ use std::sync::mpsc::Sender;
 
 use syscollect_model::{ClockSource, LossCause, SessionInfo, Ticks};
 use syscollect_records::{ProbeRecord, RecordKind};
-use syscollect_store::{LaneKind, LaneLoss, TraceBuffer};
+use syscollect_store::{LaneKind, LaneLoss};
 
 use super::announcements::Announcements;
 use super::attach::Way;
@@ -19,6 +19,7 @@ use super::program::ArgumentPrograms;
 use crate::bpf_object::SharedMaps;
 use crate::error::CaptureError;
 use crate::options::RecordOptions;
+use crate::outlet::Outlet;
 use crate::ring_buffers::{Counters, Counts, RingLane, bytes_of_each};
 use crate::source::{Drained, Source};
 use crate::zones::ZoneNotice;
@@ -44,7 +45,7 @@ pub(crate) struct Setup<'a> {
     /// Maps of the other object.
     pub(crate) shared: &'a SharedMaps,
     /// Takes definitions.
-    pub(crate) buffer: Arc<TraceBuffer>,
+    pub(crate) buffer: Arc<Outlet>,
     /// Takes announcements, and processes of marked programs.
     pub(crate) zones: Sender<ZoneNotice>,
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use syscollect_model::{ClockSource, LossCause, SessionInfo, Ticks};
 use syscollect_records::RecordKind;
-use syscollect_store::{Definition, LaneKind, LaneLoss, TraceBuffer, TracepointDefinition};
+use syscollect_store::{Definition, LaneKind, LaneLoss, TracepointDefinition};
 
 use super::lanes::LaneRecords;
 use super::object::{Attached, Settings};
@@ -16,6 +16,7 @@ use crate::ebpf::kernel_at_least;
 use crate::error::CaptureError;
 use crate::notes::definition_chunk;
 use crate::options::Tracepoints;
+use crate::outlet::Outlet;
 use crate::ring_buffers::{Counters, Counts, RingLane, bytes_of_each};
 use crate::source::{Drained, Source};
 
@@ -31,7 +32,7 @@ pub(crate) struct Setup<'a> {
     /// Maps of the main object.
     pub(crate) shared: &'a SharedMaps,
     /// Takes definitions.
-    pub(crate) buffer: Arc<TraceBuffer>,
+    pub(crate) buffer: Arc<Outlet>,
     /// Those of GPU drivers, as many as this kernel offers.
     pub(crate) gpu: bool,
     /// Those that have to be there.

@@ -170,6 +170,13 @@ impl Client {
         before.is_none()
     }
 
+    /// Asks its threads to state what they have open, as for a recorder that comes now.
+    pub(super) fn ask_anew(&self) {
+        let attached = &self.header.arena().attached;
+        let last = attached.load(Ordering::Acquire);
+        attached.store(last.wrapping_add(1).max(1), Ordering::Release);
+    }
+
     /// The program has ended or runs another one: nothing more will be written.
     pub(super) fn end(&mut self) {
         self.gone = true;

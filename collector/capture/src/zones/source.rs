@@ -82,6 +82,11 @@ impl Source for ZoneSource {
         self.follower.drain(all, out.chunk)
     }
 
+    /// Threads state again what they have open.
+    fn file_began(&mut self) {
+        self.follower.clients.iter().for_each(Client::ask_anew);
+    }
+
     /// What was announced until now is still taken over.
     fn detach(&mut self, _cpus: &[u32]) {
         if let Some(watcher) = self.watcher.take() {

@@ -43,8 +43,20 @@ pub(crate) struct Finish<'a> {
     pub(crate) place: &'a Place,
     pub(crate) abandon: &'a Abandon,
     pub(crate) terminal: &'a Terminal,
-    /// Read every event, however many there are: somebody wants to know of every loss.
-    pub(crate) read_all: bool,
+    pub(crate) read: Read,
+    /// Whether it comes after the recording, so that what it costs is told.
+    pub(crate) is_accounted: bool,
+}
+
+/// What of a raw capture is read for what cannot be read of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Read {
+    /// Everything: somebody wants to know of every loss.
+    All,
+    /// What is read quickly: up to [`READ_UNASKED`] events.
+    Quick,
+    /// Nothing.
+    Nothing,
 }
 
 /// What was written of a recording, before the files have their names.
@@ -103,9 +115,10 @@ impl Finish<'_> {
             say!("syscollect: {}", crate::message(&error));
         }
         session.add_symbols(tables);
-        costs.note("naming");
+        let mut note = |work| self.is_accounted.then(|| costs.note(work));
+        note("naming");
         let written = self.write(capture, &mut session, stored)?;
-        costs.note(if self.place.is_exported() { "export" } else { "reading" });
+        note(if self.place.is_exported() { "export" } else { "reading" });
         Ok((written, end))
     }
 
@@ -142,7 +155,12 @@ impl Finish<'_> {
     /// What a raw capture lost: it is read where that is quick or asked for, and Ctrl-C leaves it unread.
     /// How many events it has comes with that.
     fn read(&self, session: &mut Session, stored: u64) -> Result<(Lost, u64)> {
-        if stored > READ_UNASKED && !self.read_all {
+        let most = match self.read {
+            Read::All => u64::MAX,
+            Read::Quick => READ_UNASKED,
+            Read::Nothing => 0,
+        };
+        if stored > most {
             return Ok((Lost::unread(session, stored), stored));
         }
         match convert::read(session, self.abandon, self.terminal) {

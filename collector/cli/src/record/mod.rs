@@ -5,6 +5,7 @@ mod command;
 mod finish;
 mod options;
 mod place;
+mod series;
 mod watch;
 
 use crate::backend::{Backend, KernelBackend, Recorder};
@@ -15,14 +16,18 @@ use crate::summary::{self, Outcome};
 use crate::terminal::Terminal;
 use anyhow::Result;
 use command::{Gated, Launched};
-use finish::Finish;
+use finish::{Finish, Read};
 use options::Options;
 use place::Place;
+use series::Series;
+use std::fs::File;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver};
-use std::time::Instant;
-use syscollect_capture::{Machine, Recorded};
-use syscollect_model::RecorderSummary;
+use std::time::{Duration, Instant};
+use syscollect_capture::{Machine, Recorded, RecordingFiles};
+use syscollect_model::{RecorderSummary, WorkCost};
+use syscollect_store::BufferMode;
 use watch::{Ended, Watch};
 
 pub(crate) use options::{Args, usage};
@@ -60,26 +65,74 @@ fn record(options: &Options, around: &Surroundings<'_>, program_start: Instant) 
     // Before signals are watched, so that Ctrl-C ends a command that waits.
     let gated = command::prepare(&options.command, owner, place.is_standard_output(), sender.clone())?;
     let abandon = signals::watch(sender)?;
-    let draft = place.capture_draft()?;
+    let (drafted, files) = Drafted::begin(&place, options, &abandon)?;
+    let first = files.first.try_clone()?;
 
     let settings = options.settings(gated.as_ref().filter(|_| options.only).map(Gated::pid), program_start);
-    let recorder = backend.start(settings, draft.file().try_clone()?)?;
+    let recorder = match backend.start(settings, files) {
+        Ok(recorder) => recorder,
+        Err(error) => {
+            drafted.discard();
+            return Err(error);
+        }
+    };
     let missing = recorder.missing().to_vec();
     missing.iter().for_each(|note| say!("syscollect: {note}"));
-    let (ended, command) = run_until_the_end(options, recorder.as_ref(), gated, &happenings, &terminal);
+    let watched = Watched { recorder: recorder.as_ref(), happenings: &happenings, terminal: &terminal, file: &first };
+    let (ended, command) = run_until_the_end(options, &watched, gated);
     abandon.writing();
 
     let recorded = match (recorder.stop(ended.reason()), ended.is_failure()) {
         // A command that could not be run made nothing worth keeping.
-        (_, true) => return Err(ended.into_error()),
+        (_, true) => {
+            drafted.discard();
+            return Err(ended.into_error());
+        }
         (Ok(recorded), false) => recorded,
         (Err(error), false) => {
-            let path = draft.keep();
+            let path = drafted.keep();
             return Err(error.context(format!("the recording broke off; what it has is in {}", path.display())));
         }
     };
     learned(&missing, &recorded.summary.missing).iter().for_each(|note| say!("syscollect: {note}"));
-    conclude(options, &place, draft, recorded, &Ending { ended, command, abandon, terminal })
+    conclude(options, &place, drafted, recorded, &Ending { ended, command, abandon, terminal })
+}
+
+/// The files of a recording under their draft names.
+enum Drafted {
+    One(Draft),
+    Several(Series),
+}
+
+impl Drafted {
+    /// Makes the first file, with what the recorder writes into.
+    fn begin(place: &Place, options: &Options, abandon: &Abandon) -> Result<(Self, RecordingFiles)> {
+        let Some(rotate) = options.rotate else {
+            let draft = place.capture_draft()?;
+            let file = draft.file().try_clone()?;
+            return Ok((Self::One(draft), file.into()));
+        };
+        // Reading costs time that a machine in production has for other things.
+        let read = if options.fail_on_loss { Read::All } else { Read::Nothing };
+        let (series, files) = Series::begin(place, rotate, read, abandon.clone())?;
+        Ok((Self::Several(series), files))
+    }
+
+    /// Removes what there is.
+    fn discard(self) {
+        match self {
+            Self::One(draft) => drop(draft),
+            Self::Several(series) => series.discard(),
+        }
+    }
+
+    /// Keeps what there is under its draft name, and says where.
+    fn keep(self) -> PathBuf {
+        match self {
+            Self::One(draft) => draft.keep(),
+            Self::Several(series) => series.keep(),
+        }
+    }
 }
 
 /// What turned out to be missing while the recording went on: a program whose
@@ -101,21 +154,28 @@ struct Ending {
     terminal: Terminal,
 }
 
+/// What is watched while a recording goes on.
+struct Watched<'a> {
+    recorder: &'a dyn Recorder,
+    happenings: &'a Receiver<Happening>,
+    terminal: &'a Terminal,
+    /// The first file.
+    file: &'a File,
+}
+
 /// Starts the command, if there is one, and waits for whatever ends the recording.
-fn run_until_the_end(
-    options: &Options,
-    recorder: &dyn Recorder,
-    gated: Option<Gated>,
-    happenings: &Receiver<Happening>,
-    terminal: &Terminal,
-) -> (Ended, Option<Launched>) {
+fn run_until_the_end(options: &Options, watched: &Watched<'_>, gated: Option<Gated>) -> (Ended, Option<Launched>) {
     let mut launched = gated.map(Gated::start);
+    let Watched { recorder, happenings, terminal, file } = *watched;
     let watch = Watch {
         recorder,
         happenings,
         terminal,
         duration: options.duration,
         watch_processes: !options.pids.is_empty() && launched.is_none(),
+        stop_at: options.stop_at,
+        overwrites: options.mode == BufferMode::Overwrite,
+        file,
     };
     let ended = watch.until_the_end(launched.as_ref());
     if let Ended::Signal(Stop::Terminate | Stop::HangUp) = ended {
@@ -128,29 +188,51 @@ fn run_until_the_end(
 }
 
 /// Names, exports, says what came of it, and chooses the exit code.
-fn conclude(options: &Options, place: &Place, draft: Draft, recorded: Recorded, ending: &Ending) -> Result<u8> {
+fn conclude(options: &Options, place: &Place, drafted: Drafted, recorded: Recorded, ending: &Ending) -> Result<u8> {
     let error = recorded.error.clone();
     if let Some(error) = &error {
         say!("syscollect: the recording is incomplete: {error}");
     }
-    let (summary, counted) = (recorded.summary.clone(), recorded.losses.clone());
+    let (place, draft, before) = match drafted {
+        Drafted::One(draft) => (place.clone(), draft, None),
+        Drafted::Several(series) => {
+            let (place, draft, before) = series.end()?;
+            (place, draft, Some(before))
+        }
+    };
+    let (summary, duration) = (recorded.summary.clone(), recorded.duration);
+    let counted = [recorded.losses.clone(), recorded.losses_before.clone()].concat();
     let (abandon, terminal) = (&ending.abandon, &ending.terminal);
-    let finished = Finish { place, abandon, terminal, read_all: options.fail_on_loss }.finish(draft, recorded)?;
+    let read = if options.fail_on_loss { Read::All } else { Read::Quick };
+    let mut finished = Finish { place: &place, abandon, terminal, read, is_accounted: true }.finish(draft, recorded)?;
+    let series = before.map(|before| before.and(place, &mut finished));
     let outcome = Outcome {
         output: finished.output,
         bytes: finished.bytes,
         capture: finished.capture,
         events: finished.events,
-        recorder: RecorderSummary { costs: finished.costs, ..summary },
+        recorder: whole(summary, finished.costs, duration),
         lost: finished.lost,
         counted,
         buffer_bytes: options.buffer_bytes,
+        series,
     };
     say_as_is!("{}", summary::text(&outcome, ending.terminal.style()));
     if let Some(command) = ending.command.as_ref().filter(|command| command.is_running()) {
         say!("syscollect: {} (PID {}) goes on running", command.name(), command.pid());
     }
     Ok(exit_code(options, &ending.ended, outcome.lost.records(), error.is_some()))
+}
+
+/// What the recorder says of itself, of all files.
+fn whole(last: RecorderSummary, costs: Vec<WorkCost>, duration: Duration) -> RecorderSummary {
+    let recording = costs.iter().find(|cost| cost.work == "recording").map(|cost| cost.cpu_ns);
+    RecorderSummary {
+        recorder_cpu_ns: recording.unwrap_or(last.recorder_cpu_ns),
+        duration_ns: duration.as_nanos() as u64,
+        costs,
+        ..last
+    }
 }
 
 /// The command's own failure goes first: a script that wraps a command asks for that.

@@ -3,7 +3,7 @@
 use super::command::find_program;
 use super::place::KeepCapture;
 use crate::format::{self, Format};
-use crate::units::{parse_buffer, parse_duration};
+use crate::units::{parse_buffer, parse_duration, parse_size};
 use anyhow::{Context, Result};
 use clap::CommandFactory;
 use clap::error::ErrorKind;
@@ -24,6 +24,7 @@ Examples:
   sudo syscollect record --stacks none --freq 0     scheduling only, the cheapest
   sudo syscollect record --overwrite --buffer 256M  keep the last 256 MiB until Ctrl-C
   sudo syscollect record -d 5 -o x.syscap           the raw capture, to export on another machine
+  sudo syscollect record --rotate 10m --keep 6 -o x.syscap   the last hour, in files of ten minutes
   sudo syscollect record --zone python:function__entry..function__return -- python3.11 x.py
   sudo syscollect record --usdt 'libstdcxx:*' -p 1234   every exception of a program
   sudo syscollect record --function 'libc.so.6:fopen*'  as zones, in all programs
@@ -39,6 +40,11 @@ jump leaves ends where the next one above it begins or returns. A file with symb
 
 Exit codes: 0; 1 error; 2 usage; 3 loss with --fail-on-loss; after a launched
 command that failed, its own status.";
+
+/// Each file begins with what is known of all processes.
+const SHORTEST_FILE: Duration = Duration::from_secs(1);
+/// Less than this has no room for what is known of all processes.
+const SMALLEST_MOST: u64 = 1 << 20;
 
 /// The arguments as they are written.
 #[derive(Debug, clap::Args)]
@@ -77,6 +83,19 @@ pub(crate) struct Args {
     /// Keep only the last --buffer of events, and write them when the recording stops
     #[arg(long)]
     overwrite: bool,
+
+    /// Go on in a new file each time that this has passed, without losing an event between them: 10m, 1h. The files are
+    /// raw captures, each readable alone: with -o x.syscap x-0001.syscap, x-0002.syscap and so on
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "overwrite")]
+    rotate: Option<Duration>,
+
+    /// With --rotate, keep so many files, the newest, and delete older ones of this recording
+    #[arg(long, value_name = "N", requires = "rotate", value_parser = clap::value_parser!(u32).range(2..))]
+    keep: Option<u32>,
+
+    /// Write at most about so much: 10G. There the recording stops, or, with --rotate, its oldest files are deleted
+    #[arg(long, value_name = "SIZE", value_parser = parse_most, conflicts_with = "overwrite")]
+    max_size: Option<u64>,
 
     /// Keep the raw capture (.syscap) beside the exported file however large it is; up to 100 MB it is kept anyway
     #[arg(long, conflicts_with = "no_capture")]
@@ -153,6 +172,17 @@ pub(crate) enum Output {
     Standard,
 }
 
+/// How a recording is divided among files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rotate {
+    /// A file is as long as this, or shorter, so that all fit into `max_bytes`.
+    pub(crate) every: Duration,
+    /// The most files.
+    pub(crate) keep: Option<usize>,
+    /// The most bytes of all files.
+    pub(crate) max_bytes: Option<u64>,
+}
+
 /// The arguments checked and completed.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
@@ -160,6 +190,9 @@ pub(crate) struct Options {
     pub(crate) output: Output,
     pub(crate) format: Format,
     pub(crate) keep: KeepCapture,
+    pub(crate) rotate: Option<Rotate>,
+    /// Where a recording into one file stops, bytes.
+    pub(crate) stop_at: Option<u64>,
     pub(crate) force: bool,
     pub(crate) fail_on_loss: bool,
     pub(crate) pids: Vec<u32>,
@@ -189,11 +222,27 @@ impl Args {
             Some(path) => Output::File(path),
         };
         let format = match &output {
+            // Who wants many files wants them raw.
+            Output::Default if self.rotate.is_some() => Ok(self.format.unwrap_or(Format::Syscap)),
             Output::Default => Ok(self.format.unwrap_or(Format::Pftrace)),
             Output::File(path) => Format::of_output(path, self.format, format::ALL),
             Output::Standard => Format::of_output("-".as_ref(), self.format, format::ALL),
         }
         .map_err(usage)?;
+        let rotate = self.rotate.map(|every| Rotate {
+            every,
+            keep: self.keep.map(|keep| keep as usize),
+            max_bytes: self.max_size,
+        });
+        if let Some(Rotate { every, .. }) = rotate {
+            if every < SHORTEST_FILE {
+                return Err(usage("--rotate is for files of a second and more, such as 10m".into()).into());
+            }
+            if format != Format::Syscap || output == Output::Standard {
+                let message = "--rotate writes raw captures: name a .syscap file with -o, and export those that matter";
+                return Err(usage(message.into()).into());
+            }
+        }
         let mut pids = self.pid;
         pids.sort_unstable();
         pids.dedup();
@@ -209,6 +258,8 @@ impl Args {
                 (false, false) => KeepCapture::WhileSmall,
                 (false, true) => KeepCapture::Never,
             },
+            rotate,
+            stop_at: self.max_size.filter(|_| rotate.is_none()),
             force: self.force,
             fail_on_loss: self.fail_on_loss,
             pids,
@@ -275,6 +326,16 @@ fn complete(mut specs: Vec<Spec>, max_functions: usize) -> Result<Vec<Spec>> {
         }
     }
     Ok(specs)
+}
+
+/// The size that files may have.
+fn parse_most(text: &str) -> Result<u64, String> {
+    let bytes = parse_size(text)? as u64;
+    if bytes < SMALLEST_MOST {
+        Err(format!("{text} is less than 1 MiB; is a unit missing, as in 10G?"))
+    } else {
+        Ok(bytes)
+    }
 }
 
 fn parse_count(text: &str) -> Result<usize, String> {
@@ -373,6 +434,28 @@ mod tests {
         assert_eq!(finish(&["--discard"]).unwrap().mode, BufferMode::Discard);
         assert!(is_usage_error(&["--discard", "--overwrite"]));
         assert!(is_usage_error(&["--buffer", "64"]), "64 bytes are a forgotten unit");
+    }
+
+    #[test]
+    fn a_recording_is_divided_among_raw_captures_only() {
+        let rotate = finish(&["--rotate", "10m", "--keep", "6", "--max-size", "10G", "-o", "x.syscap"]).unwrap().rotate;
+        let every = Duration::from_secs(600);
+        assert_eq!(rotate, Some(Rotate { every, keep: Some(6), max_bytes: Some(10 << 30) }));
+        assert_eq!(finish(&["--rotate", "1h"]).unwrap().format, Format::Syscap);
+        let options = finish(&["--max-size", "2G"]).unwrap();
+        assert_eq!((options.rotate, options.stop_at), (None, Some(2 << 30)));
+        for wrong in [
+            &["--rotate", "10m", "-o", "x.pftrace"][..],
+            &["--rotate", "10m", "-o", "-", "--format", "syscap"],
+            &["--rotate", "10m", "--overwrite"],
+            &["--rotate", "10ms"],
+            &["--rotate", "10M"],
+            &["--keep", "6"],
+            &["--rotate", "10m", "--keep", "1"],
+            &["--max-size", "10"],
+        ] {
+            assert!(is_usage_error(wrong), "{wrong:?}");
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 /// The files of a recording: `x.syscap.partial` while it runs; then `x.pftrace`,
 /// `x.syscap`, or both.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Place {
     /// The exported file; `None` for standard output, or when the capture is the output.
     pub(crate) export: Option<(Target, Format)>,
@@ -95,6 +95,26 @@ impl Place {
         let numbered = (2..100).map(|number| format!("{stem}-{number}"));
         let stem = std::iter::once(stem.clone()).chain(numbered).find(|stem| free(stem)).unwrap_or(stem);
         Self::named(PathBuf::from(format!("{stem}.{extension}")), options, owner)
+    }
+
+    /// The place of one of several files: `x-0007.syscap`; `None` where something lies there.
+    pub(crate) fn numbered(&self, number: u32) -> Option<Self> {
+        let mut stem = self.capture.stem();
+        stem.push(format!("-{number:04}"));
+        let named = |end: &str| {
+            let mut name = stem.clone();
+            name.push(end);
+            self.capture.beside_unchecked(name)
+        };
+        let capture = named(".syscap");
+        let is_free = capture.is_free() && named(".syscap.partial").is_free();
+        is_free.then(|| Self {
+            capture,
+            export: None,
+            keep: KeepCapture::Always,
+            standard_output: None,
+            ..self.clone()
+        })
     }
 
     /// Whether something else than the capture is written.

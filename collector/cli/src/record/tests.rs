@@ -4,10 +4,10 @@ use super::*;
 use crate::args::Cli;
 use anyhow::anyhow;
 use clap::Parser;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use syscollect_capture::{CostAccount, Progress, RecordOptions};
+use syscollect_capture::{CostAccount, EndedFile, Progress, RecordOptions, RecordingFiles};
 use syscollect_merge::Session;
 use syscollect_model::LossCause;
 use syscollect_playback::Recording;
@@ -31,17 +31,19 @@ struct Fake {
     processes_gone: bool,
     /// Records that only whoever reads them finds undecodable.
     undecodable: bool,
+    /// How often it goes on in another file.
+    changes: u32,
     /// Something puts this file in the way while it records.
     intruder: Option<PathBuf>,
 }
 
 struct Running {
     fake: Fake,
-    out: File,
+    out: RecordingFiles,
 }
 
 impl Backend for Fake {
-    fn start(&self, _: RecordOptions, out: File) -> Result<Box<dyn Recorder>> {
+    fn start(&self, _: RecordOptions, out: RecordingFiles) -> Result<Box<dyn Recorder>> {
         match self.start_error {
             Some(error) => Err(anyhow!(error)),
             None => Ok(Box::new(Running { fake: self.clone(), out })),
@@ -63,7 +65,8 @@ impl Recorder for Running {
     }
 
     fn stop(self: Box<Self>, reason: &str) -> Result<Recorded> {
-        let Fake { lost, stop_error, intruder, incomplete, undecodable, .. } = self.fake;
+        let Fake { lost, stop_error, intruder, incomplete, undecodable, changes, .. } = self.fake;
+        let RecordingFiles { first: mut out, rotation } = self.out;
         let error = incomplete.map(str::to_owned);
         let loss = LaneLoss {
             lane: "sched".into(),
@@ -75,7 +78,16 @@ impl Recorder for Running {
         let losses: Vec<_> = (lost > 0).then_some(loss).into_iter().collect();
         let summary = fake::summary(reason);
         let more: Vec<_> = undecodable.then(fake::undecodable).into_iter().collect();
-        fake::write_capture_with(&self.out, &more, &losses, Some(summary.clone()));
+        if let Some(mut rotation) = rotation {
+            for _ in 0..changes {
+                let summary = fake::summary("rotation");
+                fake::write_capture_with(&out, &more, &losses, Some(summary.clone()));
+                out = (rotation.next)()?;
+                let (_, held) = mpsc::channel();
+                (rotation.ended)(EndedFile { held, summary, losses: losses.clone(), error: None });
+            }
+        }
+        fake::write_capture_with(&out, &more, &losses, Some(summary.clone()));
         if let Some(path) = intruder {
             fs::write(path, "precious")?;
         }
@@ -84,7 +96,9 @@ impl Recorder for Running {
             None => Ok(Recorded {
                 held: HeldFiles::new(),
                 summary,
+                losses_before: Vec::new(),
                 losses,
+                duration: Duration::from_millis(8),
                 records: fake::SWITCHES,
                 error,
                 costs: CostAccount::default(),
@@ -196,6 +210,36 @@ fn a_recording_ends_with_the_processes_it_is_limited_to() {
     let gone = Fake { processes_gone: true, ..Fake::default() };
     story.record(&gone, &["-p", "1", "-o", "@x.syscap"]).unwrap();
     assert_eq!(story.stop_reason("x.syscap"), "processes-ended");
+}
+
+#[test]
+fn a_recording_in_several_files_keeps_the_newest_and_replaces_nothing() {
+    let story = Story::new();
+    fs::write(story.path("x-0003.syscap"), "somebody else's").unwrap();
+    let changing = Fake { changes: 5, ..Fake::default() };
+    let arguments = ["-d", "0.01", "-o", "@x.syscap", "--rotate", "10m", "--keep", "3"];
+    assert_eq!(story.record(&changing, &arguments).unwrap(), 0);
+    assert_eq!(story.names(), ["x-0003.syscap", "x-0005.syscap", "x-0006.syscap", "x-0007.syscap"]);
+    let reasons = ["x-0005.syscap", "x-0006.syscap", "x-0007.syscap"].map(|name| story.stop_reason(name));
+    assert_eq!(reasons, ["rotation", "rotation", "duration"]);
+    assert_eq!(fs::read(story.path("x-0003.syscap")).unwrap(), b"somebody else's");
+}
+
+#[test]
+fn losses_of_all_files_count_and_each_is_read_where_that_is_asked_for() {
+    let story = Story::new();
+    let broken = Fake { changes: 2, undecodable: true, ..Fake::default() };
+    let arguments = ["-d", "0.01", "-o", "@x.syscap", "--rotate", "10m", "--fail-on-loss"];
+    assert_eq!(story.record(&broken, &arguments).unwrap(), LOSS);
+    assert_eq!(story.names(), ["x-0001.syscap", "x-0002.syscap", "x-0003.syscap"]);
+}
+
+#[test]
+fn a_recording_in_several_files_that_cannot_start_leaves_nothing() {
+    let story = Story::new();
+    let broken = Fake { start_error: Some("no BTF here"), ..Fake::default() };
+    assert!(story.record(&broken, &["-o", "@x.syscap", "--rotate", "10m"]).is_err());
+    assert!(story.names().is_empty(), "{:?}", story.names());
 }
 
 #[test]

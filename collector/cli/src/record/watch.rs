@@ -4,6 +4,8 @@ use super::command::Launched;
 use crate::backend::Recorder;
 use crate::signals::{Happening, Stop};
 use crate::terminal::{Progress, Terminal};
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::process::ExitStatus;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -26,6 +28,8 @@ pub(crate) enum Ended {
     Command(ExitStatus),
     /// Every process that was asked for has ended.
     Processes,
+    /// The file has the size that it may have.
+    Size,
     /// The command could not be started.
     Failed(anyhow::Error),
 }
@@ -38,6 +42,7 @@ impl Ended {
             Self::Duration => "duration",
             Self::Command(_) => "command",
             Self::Processes => "processes-ended",
+            Self::Size => "max-size",
             Self::Failed(_) => "failed",
         }
     }
@@ -68,12 +73,18 @@ pub(crate) struct Watch<'a> {
     pub(crate) duration: Option<Duration>,
     /// Whether the recording ends with the processes it is limited to.
     pub(crate) watch_processes: bool,
+    /// The recording ends when so many bytes are written or wait for that.
+    pub(crate) stop_at: Option<u64>,
+    /// Whether the newest events are kept in memory instead of being written.
+    pub(crate) overwrites: bool,
+    /// The file, for asking how much room there is.
+    pub(crate) file: &'a File,
 }
 
 impl Watch<'_> {
     /// Returns when the recording is to stop.
     pub(crate) fn until_the_end(&self, command: Option<&Launched>) -> Ended {
-        let progress = self.terminal.recording(self.duration);
+        let mut progress = self.terminal.recording(self.duration);
         let start = Instant::now();
         let mut deadline = self.duration.and_then(|duration| start.checked_add(duration));
         let mut interrupted = None;
@@ -102,18 +113,45 @@ impl Watch<'_> {
             if self.watch_processes && !self.recorder.pids_alive() {
                 return Ended::Processes;
             }
-            let Reached { records, bytes, lost } = self.recorder.progress();
-            progress.update(start.elapsed(), &Progress { events: Some(records), bytes, lost });
+            let reached = self.recorder.progress();
+            if self.stop_at.is_some_and(|most| reached.written_in_all + reached.held >= most) {
+                return Ended::Size;
+            }
+            progress.update(start.elapsed(), &self.shown(&reached));
+        }
+    }
+
+    fn shown(&self, reached: &Reached) -> Progress {
+        let Reached { records, lost, written_in_all, held, .. } = *reached;
+        Progress {
+            events: Some(records),
+            bytes: written_in_all,
+            lost,
+            disk_free: if self.terminal.is_live() { free_beside(self.file) } else { None },
+            kept: self.overwrites.then_some(held),
         }
     }
 
     /// How long to wait for something to happen. With nothing to look at
     /// meanwhile the recorder sleeps through.
     fn pause(&self, left: Option<Duration>) -> Duration {
-        let longest = match self.watch_processes || self.terminal.is_live() {
+        let longest = match self.watch_processes || self.stop_at.is_some() || self.terminal.is_live() {
             true => TICK,
             false => Duration::from_secs(3600),
         };
         left.map_or(longest, |left| left.min(longest))
     }
+}
+
+/// Bytes that an ordinary user may still write where this file lies.
+fn free_beside(file: &File) -> Option<u64> {
+    let mut room = std::mem::MaybeUninit::<libc::statvfs>::zeroed();
+    // SAFETY: the descriptor is open, and the structure, of which zero bytes are valid, outlives the call.
+    let room = unsafe {
+        if libc::fstatvfs(file.as_raw_fd(), room.as_mut_ptr()) != 0 {
+            return None;
+        }
+        room.assume_init()
+    };
+    Some(room.f_bavail.saturating_mul(room.f_frsize))
 }

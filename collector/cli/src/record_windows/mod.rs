@@ -94,7 +94,12 @@ fn wanted(options: &Options, path: &Path) -> syscollect_windows::Options {
 fn progress(session: &Session<'_, Etw>) -> Progress {
     let counts = session.counts().unwrap_or_default();
     let bytes = u64::from(counts.buffers_written) * session.buffer_bytes();
-    Progress { events: None, bytes, lost: u64::from(counts.events_lost) + u64::from(counts.buffers_lost) }
+    Progress {
+        events: None,
+        bytes,
+        lost: u64::from(counts.events_lost) + u64::from(counts.buffers_lost),
+        ..Progress::default()
+    }
 }
 
 /// The command's own failure goes first: a script that wraps a command asks for that.

@@ -46,7 +46,7 @@ pub(super) fn until_the_end(
     terminal: &Terminal,
     progress: impl Fn() -> Progress,
 ) -> Result<Ended> {
-    let bar = terminal.recording(duration);
+    let mut bar = terminal.recording(duration);
     let start = Instant::now();
     let mut deadline = duration.and_then(|duration| start.checked_add(duration));
     let mut interrupted = false;

@@ -1,0 +1,113 @@
+//! How a recording goes on in another file without losing an event between the two.
+//!
+//! Everything that happened until now goes into the ended file. The kernel programs forget which stacks they have
+//! sent, so that what comes later refers to stacks that are sent again; what they send until the change is in both
+//! files. Then chunks go into the next file's buffer, and what is known of processes and mappings is read again as at
+//! the beginning of a recording. The collector thread touches no file and waits for nobody.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use syscollect_model::RecorderSummary;
+use syscollect_store::{Definition, LaneLoss};
+
+use crate::collector::Collector;
+use crate::files::{FileEnd, losses_since};
+use crate::usage::{cpu_time, peak_memory, program_time};
+
+/// When a file ends and another begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// When this time has passed,
+    pub(crate) every: Duration,
+    /// or when it has so many bytes.
+    pub(crate) bytes: Option<u64>,
+}
+
+/// How far everything was when a file began.
+#[derive(Clone, Debug)]
+pub(crate) struct FileStart {
+    /// When.
+    pub(crate) at: Instant,
+    cpu: Duration,
+    losses: Vec<LaneLoss>,
+    statistics: BTreeMap<String, u64>,
+}
+
+impl FileStart {
+    /// The first file begins; nothing was counted before.
+    pub(crate) fn of_the_first() -> Self {
+        Self { at: Instant::now(), cpu: cpu_time(), losses: Vec::new(), statistics: BTreeMap::new() }
+    }
+
+    /// CPU time of the recorder since then, nanoseconds.
+    pub(crate) fn cpu_ns(&self) -> u64 {
+        cpu_time().saturating_sub(self.cpu).as_nanos() as u64
+    }
+
+    /// What of these losses came since then.
+    pub(crate) fn losses(&self, all: &[LaneLoss]) -> Vec<LaneLoss> {
+        losses_since(all, &self.losses)
+    }
+
+    /// What of these counts came since then.
+    pub(crate) fn statistics(&self, all: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+        let since = |(name, count): (String, u64)| {
+            let before = self.statistics.get(&name).copied().unwrap_or(0);
+            (name, count.saturating_sub(before))
+        };
+        all.into_iter().map(since).collect()
+    }
+}
+
+impl Collector {
+    /// Begins another file if it is time. Not while the disk is behind: then both files' chunks would be in memory.
+    pub(crate) fn follow_pace(&mut self) {
+        let Some(Pace { every, bytes }) = self.output.pace else { return };
+        let written = self.output.shared.files.written.load(Ordering::Relaxed);
+        let is_due = self.file.at.elapsed() >= every || bytes.is_some_and(|bytes| written >= bytes);
+        if is_due && !self.output.outlet.is_behind() {
+            self.next_file();
+        }
+    }
+
+    fn next_file(&mut self) {
+        self.read_machine(true);
+        self.drain(true);
+        self.output.outlet.begin_overlap();
+        self.sources.iter_mut().for_each(|source| source.say_anew());
+        self.read_machine(true);
+        self.drain(true);
+        self.note_losses();
+        self.collect_missing();
+        self.describe_again();
+
+        let (losses, statistics) = (self.losses(), self.statistics());
+        let began = Instant::now();
+        let (sender, held) = channel();
+        let of_file = self.file.statistics(statistics.clone());
+        let summary = RecorderSummary {
+            stop_reason: "rotation".to_owned(),
+            recorder_cpu_ns: self.file.cpu_ns(),
+            kernel_program_ns: program_time(&of_file),
+            recorder_peak_bytes: peak_memory(),
+            duration_ns: (began - self.file.at).as_nanos() as u64,
+            statistics: of_file,
+            missing: self.missing.clone(),
+            ..RecorderSummary::default()
+        };
+        let end = FileEnd { held, summary, losses: self.file.losses(&losses) };
+        let next = self.output.outlet.next_file();
+        self.output.begin.ended(end);
+        self.output.begin.file(next);
+        self.output.define(&Definition::Session(Box::new(self.session.clone())));
+        if let Some(machine) = &self.machine {
+            machine.notes.next_file(sender);
+        }
+        self.sources.iter_mut().for_each(|source| source.file_began());
+        self.last_losses.clear();
+        self.file = FileStart { at: began, cpu: cpu_time(), losses, statistics };
+    }
+}

@@ -1,0 +1,217 @@
+//! A recording in several files (`--rotate`): `x-0001.syscap`, `x-0002.syscap` and so on.
+//!
+//! A file that is complete is named, published and, when it is one too many, deleted on a thread of its own that goes
+//! behind everything else, while the recording goes on.
+
+use super::finish::{Finish, Finished, Read};
+use super::options::Rotate;
+use super::place::Place;
+use crate::lost::Lost;
+use crate::output::Draft;
+use crate::signals::Abandon;
+use crate::summary::Series as Told;
+use crate::terminal::Terminal;
+use anyhow::{Context, Result, anyhow, bail};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use syscollect_capture::{CostAccount, EndedFile, Recorded, RecordingFiles, Rotation};
+
+/// A folder with more files of one name is somebody's mistake.
+const MOST_FILES: u32 = 999_999;
+
+/// The files of a recording, those to come included.
+pub(crate) struct Series {
+    drafts: Arc<Drafts>,
+    thread: JoinHandle<Kept>,
+}
+
+/// Makes the files, one after another.
+struct Drafts {
+    place: Place,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    last_number: u32,
+    /// Those that are not published yet, the oldest first; the last one is being written.
+    open: VecDeque<(Place, Draft)>,
+    /// The thread that names files, once it runs.
+    naming_thread: Option<u32>,
+}
+
+/// What is kept of the files that are complete.
+struct Kept {
+    rotate: Rotate,
+    files: VecDeque<(Place, PathBuf, u64)>,
+    deleted: usize,
+    events: u64,
+    lost: Lost,
+}
+
+impl Series {
+    /// Makes the first file, and what makes the others. `read` says what of complete files is read for losses.
+    pub(crate) fn begin(place: &Place, rotate: Rotate, read: Read, abandon: Abandon) -> Result<(Self, RecordingFiles)> {
+        let drafts = Arc::new(Drafts { place: place.clone(), state: Mutex::default() });
+        let first = drafts.next()?;
+        let (sender, ended) = channel();
+        let makes = drafts.clone();
+        let rotation = Rotation {
+            every: rotate.every,
+            // The file that is written has its part of the room, and the others the rest.
+            bytes: rotate.max_bytes.map(|most| most / 4),
+            next: Box::new(move || makes.next().map_err(|error| io::Error::other(crate::message(&error)))),
+            // Nobody is left to tell where the thread has panicked; the files are there under their draft names.
+            ended: Box::new(move |file| drop(sender.send(file))),
+        };
+        let (of_thread, kept) = (drafts.clone(), Kept::nothing(rotate));
+        let thread = std::thread::Builder::new().name("naming".into());
+        let thread =
+            thread.spawn(move || kept.follow(&ended, &of_thread, read, &abandon)).context("cannot start a thread")?;
+        Ok((Self { drafts, thread }, RecordingFiles { first, rotation: Some(rotation) }))
+    }
+
+    /// The file that was written last, with its place, and what became of those before. To be asked when the
+    /// recording has ended.
+    pub(crate) fn end(self) -> Result<(Place, Draft, Before)> {
+        // Nothing goes before it any more, and somebody waits.
+        let naming_thread = self.drafts.lock().naming_thread;
+        naming_thread.inspect(|thread| set_nice(*thread, 0));
+        let kept = self.thread.join().map_err(|_| anyhow!("the thread that names files panicked"))?;
+        let (place, draft) = self.drafts.take().context("the recording has no file")?;
+        Ok((place, draft, Before(kept)))
+    }
+
+    /// Removes what there is of a recording that did not begin.
+    pub(crate) fn discard(self) {
+        self.drafts.lock().open.clear();
+    }
+
+    /// Keeps what there is of a recording that broke off; where the last file is.
+    pub(crate) fn keep(self) -> PathBuf {
+        let mut state = self.drafts.lock();
+        let paths: Vec<_> = state.open.drain(..).map(|(_, draft)| draft.keep()).collect();
+        paths.last().cloned().unwrap_or_default()
+    }
+}
+
+/// The files before the last one.
+pub(crate) struct Before(Kept);
+
+impl Before {
+    /// The whole recording, whose last file has become this; its place is needed to count it.
+    pub(crate) fn and(self, place: Place, finished: &mut Finished) -> Told {
+        let mut kept = self.0;
+        let files = kept.files.len();
+        kept.add(place, finished, 0);
+        let first = kept.files.front().filter(|_| files > 0).map(|(_, path, _)| path.clone());
+        finished.events = kept.events;
+        finished.lost = std::mem::take(&mut kept.lost);
+        Told { first, files: kept.files.len(), deleted: kept.deleted, bytes: kept.bytes() }
+    }
+}
+
+impl Drafts {
+    /// Makes the next file under the first number that is free: nothing that lies there is replaced.
+    fn next(&self) -> Result<File> {
+        let mut state = self.lock();
+        while state.last_number < MOST_FILES {
+            state.last_number += 1;
+            let Some(place) = self.place.numbered(state.last_number) else { continue };
+            let draft = place.capture_draft()?;
+            let file = draft.file().try_clone()?;
+            state.open.push_back((place, draft));
+            return Ok(file);
+        }
+        bail!("all names like {} are taken: name another file with -o", self.place.capture.path().display())
+    }
+
+    fn take(&self) -> Option<(Place, Draft)> {
+        self.lock().open.pop_front()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    fn nothing(rotate: Rotate) -> Self {
+        Self { rotate, files: VecDeque::new(), deleted: 0, events: 0, lost: Lost::default() }
+    }
+
+    /// Names and publishes what is complete until the recording ends.
+    fn follow(mut self, ended: &Receiver<EndedFile>, drafts: &Drafts, read: Read, abandon: &Abandon) -> Self {
+        // Naming takes seconds of CPU time; what is recorded goes first.
+        // SAFETY: gettid takes nothing and cannot fail.
+        let thread = unsafe { libc::gettid() } as u32;
+        drafts.lock().naming_thread = Some(thread);
+        set_nice(thread, 19);
+        let terminal = Terminal::quiet();
+        for EndedFile { held, summary, losses, error } in ended {
+            let Some((place, draft)) = drafts.take() else { break };
+            let path = draft.path();
+            if let Some(error) = &error {
+                say!("syscollect: {} is incomplete: {error}", path.display());
+            }
+            let recorded = Recorded {
+                held: held.recv().unwrap_or_default(),
+                duration: Duration::from_nanos(summary.duration_ns),
+                summary,
+                losses,
+                losses_before: Vec::new(),
+                records: 0,
+                error,
+                costs: CostAccount::default(),
+            };
+            let finish = Finish { place: &place, abandon, terminal: &terminal, read, is_accounted: false };
+            match finish.finish(draft, recorded) {
+                // One more is being written.
+                Ok(mut finished) => self.add(place, &mut finished, 1),
+                Err(error) => say!("syscollect: {}: {}", path.display(), crate::message(&error)),
+            }
+        }
+        self
+    }
+
+    /// Counts a file that is published, and deletes those that are too many beside `open` others.
+    fn add(&mut self, place: Place, finished: &mut Finished, open: usize) {
+        self.events += finished.events;
+        self.lost.add(std::mem::take(&mut finished.lost));
+        if let Some((path, _)) = &finished.output {
+            self.files.push_back((place, path.clone(), finished.bytes));
+        }
+        while self.files.len() > 1
+            && self.is_too_much(open)
+            && let Some((place, path, _)) = self.files.pop_front()
+        {
+            match place.capture.remove() {
+                Ok(()) => self.deleted += 1,
+                Err(error) => say!("syscollect: cannot delete {}: {error}", path.display()),
+            }
+        }
+    }
+
+    fn is_too_much(&self, open: usize) -> bool {
+        let too_many = self.rotate.keep.is_some_and(|keep| self.files.len() + open > keep);
+        // What is being written has a quarter.
+        let room = |most: u64| if open > 0 { most / 4 * 3 } else { most };
+        too_many || self.rotate.max_bytes.is_some_and(|most| self.bytes() > room(most))
+    }
+
+    fn bytes(&self) -> u64 {
+        self.files.iter().map(|(_, _, bytes)| bytes).sum()
+    }
+}
+
+/// Sets the nice value of a thread of this process, as far as that is permitted.
+fn set_nice(thread: u32, nice: i32) {
+    // SAFETY: plain numbers; no memory is involved.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, thread, nice) };
+}
