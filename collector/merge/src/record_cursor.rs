@@ -9,8 +9,8 @@ use syscollect_store::{CaptureReader, IndexEntry, Lane, ReadBuffer};
 
 /// Records that wait for the next chunk, because one of its may be older: the
 /// program that writes a record may be interrupted by another between reading
-/// the clock and taking its place in the lane.
-const WINDOW: usize = 64;
+/// the clock and taking its place in the lane. What is missing is told before them.
+pub(crate) const WINDOW: usize = 64;
 
 /// The shape of a lane's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

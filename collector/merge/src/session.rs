@@ -8,6 +8,7 @@ use crate::lane::{LaneCursor, Record, Timed};
 use crate::losses::Losses;
 use crate::mappings::{MappingRecord, MappingRecords};
 use crate::play::Player;
+use crate::probes::nesting::seen_to_nest;
 use crate::probes::table::ProbeTable;
 use crate::stacks::{Resolver, Stacks};
 use crate::tasks::{TaskBuilder, TaskHistory};
@@ -281,6 +282,8 @@ impl Opening<'_> {
             tracepoints: TracepointTable::new(&definitions.tracepoints, tables),
             ..Marked::default()
         };
+        let nesting = seen_to_nest(self.reader, &marked.probes);
+        marked.probes.seen_to_nest(&nesting);
         for lane in lanes_of(self.reader, LaneKind::ZoneLog) {
             let count = each_chunk(self.reader, lane, |_, _, data| marked.logs.read(data, tables));
             self.count(lane, count);

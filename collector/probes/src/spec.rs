@@ -1,6 +1,8 @@
 //! What to probe, as a user asked for it.
 
 use crate::glob::Glob;
+use crate::preset::{known_name, known_nesting};
+use crate::spec_parse::argument_name;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -70,15 +72,17 @@ pub enum ArgumentKind {
     Integer,
 }
 
-/// A zone between two probes.
+/// A zone between a probe and whichever of others comes first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneSpec {
     /// Where it begins; without wildcards.
     pub begin: ProbeSelector,
-    /// Where it ends; without wildcards.
-    pub end: ProbeSelector,
+    /// Where it ends: one at least, each once, without wildcards.
+    pub ends: Vec<ProbeSelector>,
     /// The argument of the begin that names the zone, counting from 0; `None` for the probe's name.
     pub named_by: Option<u8>,
+    /// Whether one may begin on a thread while another is open there; `None` where that is told by what is recorded.
+    pub nests: Option<bool>,
 }
 
 /// Functions of a library.
@@ -130,14 +134,14 @@ impl ArgumentKind {
 }
 
 impl Spec {
-    /// The parts of the spec that choose files: one, or two for a zone.
+    /// The parts of the spec that choose files: one, or one for each probe of a zone.
     pub fn files(&self) -> impl Iterator<Item = Option<&FileSelector>> {
-        let (first, second) = match self {
-            Self::Usdt(probe) => (probe.file.as_ref(), None),
-            Self::Zone(zone) => (zone.begin.file.as_ref(), Some(zone.end.file.as_ref())),
-            Self::Function(function) => (Some(&function.library), None),
+        let (first, ends) = match self {
+            Self::Usdt(probe) => (probe.file.as_ref(), &[][..]),
+            Self::Zone(zone) => (zone.begin.file.as_ref(), &zone.ends[..]),
+            Self::Function(function) => (Some(&function.library), &[][..]),
         };
-        std::iter::once(first).chain(second)
+        std::iter::once(first).chain(ends.iter().map(|end| end.file.as_ref()))
     }
 
     /// Makes relative paths absolute: what they are relative to is the user's folder.
@@ -149,7 +153,10 @@ impl Spec {
         };
         match self {
             Self::Usdt(probe) => probe.file.as_mut().into_iter().for_each(set),
-            Self::Zone(zone) => zone.begin.file.iter_mut().chain(zone.end.file.iter_mut()).for_each(set),
+            Self::Zone(zone) => {
+                let ends = zone.ends.iter_mut().filter_map(|end| end.file.as_mut());
+                zone.begin.file.iter_mut().chain(ends).for_each(set);
+            }
             Self::Function(function) => set(&mut function.library),
         }
     }
@@ -202,8 +209,18 @@ impl fmt::Display for ArgumentSpec {
 
 impl fmt::Display for ZoneSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}..{}", self.begin, self.end)?;
-        self.named_by.map_or(Ok(()), |number| write!(f, ",name={number}"))
+        let ends: Vec<String> = self.ends.iter().map(ToString::to_string).collect();
+        write!(f, "{}..{}", self.begin, ends.join("|"))?;
+        let (provider, name) = (self.begin.provider.as_str(), self.begin.name.as_str());
+        // What goes without saying is not said.
+        if let Some(number) = self.named_by.filter(|number| known_name(provider, name) != Some(*number)) {
+            write!(f, ",name={}", argument_name(&self.begin, number))?;
+        }
+        match self.nests.filter(|nests| known_nesting(provider, name) != Some(*nests)) {
+            Some(true) => f.write_str(",nests=yes"),
+            Some(false) => f.write_str(",nests=no"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -2,10 +2,13 @@
 
 use crate::glob::GlobError;
 use crate::nearest::{did_you_mean, nearest};
-use crate::preset::{known_arguments, known_name};
+use crate::preset::{known_arguments, known_name, known_nesting};
 use crate::spec::{
     ArgumentKind, ArgumentSpec, FUNCTIONS_MAX_DEFAULT, FileSelector, FunctionSpec, ProbeSelector, Spec, ZoneSpec,
 };
+
+/// Ends of one zone.
+const ENDS_MAX: usize = 16;
 
 /// Why a text is no [`Spec`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -14,7 +17,10 @@ pub enum SpecError {
     #[error("{0:?} is not PROVIDER:NAME, such as python:line or python:*")]
     NoProbe(String),
     /// No `..`.
-    #[error("{0:?} is not BEGIN..END, such as python:function__entry..function__return")]
+    #[error(
+        "{0:?} is not BEGIN..END or BEGIN..END|END, such as python:function__entry..function__return or \
+         postgresql:transaction__start..transaction__commit|transaction__abort"
+    )]
     NoZone(String),
     /// No library, or no function.
     #[error("{0:?} is not LIBRARY:FUNCTION, such as libc.so.6:fopen*")]
@@ -37,8 +43,11 @@ pub enum SpecError {
     #[error("{0:?} names more than {max} arguments", max = crate::ARGUMENTS_MAX)]
     TooManyArguments(String),
     /// An option of a zone that there is not.
-    #[error("{0:?} is no option of a zone: write name=ARGUMENT")]
+    #[error("{0:?} is no option of a zone: write name=ARGUMENT, nests=yes or nests=no")]
     Option(String),
+    /// More than there is room for.
+    #[error("{0:?} has more than {ENDS_MAX} ends")]
+    TooManyEnds(String),
     /// `name=` of an argument that there is not.
     #[error(
         "{name:?} is no argument of {probe}: give its number, counting from 0, or name the arguments as in {probe}({name}:str){}",
@@ -79,8 +88,8 @@ impl Spec {
         parse_selector(text, None).map(Self::Usdt)
     }
 
-    /// Reads `BEGIN..END[,name=ARGUMENT]`, where both are as in [`usdt`](Self::usdt) without wildcards, and the end's
-    /// provider and path are the begin's where it has none.
+    /// Reads `BEGIN..END[|END...][,name=ARGUMENT][,nests=yes|no]`, where all are as in [`usdt`](Self::usdt) without
+    /// wildcards, and an end's provider and path are the begin's where it has none.
     ///
     /// # Errors
     ///
@@ -90,22 +99,24 @@ impl Spec {
         let split = split_zone(text).filter(|(begin, end)| !begin.is_empty() && !end.is_empty());
         let (begin, rest) = split.ok_or_else(|| SpecError::NoZone(text.to_owned()))?;
         let mut parts = split_outside(rest, ',');
-        let end = parts.next().unwrap_or_default();
         let begin = parse_selector(begin, None)?;
-        let end = parse_selector(end, Some(&begin))?;
-        for selector in [&begin, &end] {
+        let ends = parse_ends(parts.next().unwrap_or_default(), &begin)?;
+        for selector in std::iter::once(&begin).chain(&ends) {
             if selector.provider.as_exact().is_none() || selector.name.as_exact().is_none() {
                 return Err(SpecError::WildZone(selector.to_string()));
             }
         }
-        let mut named_by = known_name(begin.provider.as_str(), begin.name.as_str());
+        let (provider, name) = (begin.provider.as_str(), begin.name.as_str());
+        let (mut named_by, mut nests) = (known_name(provider, name), known_nesting(provider, name));
         for option in parts {
-            match option.trim().split_once('=') {
-                Some(("name", argument)) => named_by = Some(argument_number(&begin, argument.trim())?),
+            match option.trim().split_once('=').map(|(key, value)| (key.trim(), value.trim())) {
+                Some(("name", argument)) => named_by = Some(argument_number(&begin, argument)?),
+                Some(("nests", "yes")) => nests = Some(true),
+                Some(("nests", "no")) => nests = Some(false),
                 _ => return Err(SpecError::Option(option.trim().to_owned())),
             }
         }
-        Ok(Self::Zone(ZoneSpec { begin, end, named_by }))
+        Ok(Self::Zone(ZoneSpec { begin, ends, named_by, nests }))
     }
 
     /// Reads `LIBRARY:FUNCTION`, the latter with wildcards.
@@ -184,6 +195,21 @@ fn split_outside(text: &str, separator: char) -> impl Iterator<Item = &str> {
     })
 }
 
+/// Reads the ends of a zone, each once: what is attached twice would end two zones.
+fn parse_ends(text: &str, begin: &ProbeSelector) -> Result<Vec<ProbeSelector>, SpecError> {
+    let mut ends: Vec<ProbeSelector> = Vec::new();
+    for end in split_outside(text, '|') {
+        let end = parse_selector(end, Some(begin))?;
+        let is_same = |other: &ProbeSelector| {
+            (&other.file, &other.provider, &other.name) == (&end.file, &end.provider, &end.name)
+        };
+        if !ends.iter().any(is_same) {
+            ends.push(end);
+        }
+    }
+    if ends.len() > ENDS_MAX { Err(SpecError::TooManyEnds(text.to_owned())) } else { Ok(ends) }
+}
+
 /// Reads a probe; `begin` is where a zone's end takes its provider from.
 fn parse_selector(text: &str, begin: Option<&ProbeSelector>) -> Result<ProbeSelector, SpecError> {
     let text = text.trim();
@@ -250,15 +276,32 @@ fn parse_argument(text: &str) -> Result<ArgumentSpec, SpecError> {
     Ok(ArgumentSpec { name: (!name.is_empty()).then(|| name.to_owned()), kind })
 }
 
+/// The names of a probe's arguments, as the user or a preset has them; empty where neither does.
+fn argument_names(begin: &ProbeSelector) -> Vec<String> {
+    let known = known_arguments(begin.provider.as_str(), begin.name.as_str());
+    let name = |number: usize| {
+        let name = |specs: &[ArgumentSpec]| specs.get(number).and_then(|spec| spec.name.clone());
+        name(&begin.arguments).or_else(|| name(&known)).unwrap_or_default()
+    };
+    (0..begin.arguments.len().max(known.len())).map(name).collect()
+}
+
+/// What an argument is called, so that [`argument_number`] finds it again: its name, or `argN`, or where another has
+/// that for its name, its number.
+pub(crate) fn argument_name(begin: &ProbeSelector, number: u8) -> String {
+    let (names, generic) = (argument_names(begin), format!("arg{number}"));
+    let is_its_own =
+        |name: &&String| !name.is_empty() && names.iter().position(|other| other == *name) == Some(number.into());
+    match names.get(usize::from(number)).filter(is_its_own) {
+        Some(name) => name.clone(),
+        None if names.contains(&generic) => number.to_string(),
+        None => generic,
+    }
+}
+
 /// The number of the argument that `text` means: its number, `argN`, or its name as the user or a preset has it.
 fn argument_number(begin: &ProbeSelector, text: &str) -> Result<u8, SpecError> {
-    let known = known_arguments(begin.provider.as_str(), begin.name.as_str());
-    let names: Vec<String> = (0..begin.arguments.len().max(known.len()))
-        .map(|number| {
-            let name = |specs: &[ArgumentSpec]| specs.get(number).and_then(|spec| spec.name.clone());
-            name(&begin.arguments).or_else(|| name(&known)).unwrap_or_default()
-        })
-        .collect();
+    let names = argument_names(begin);
     let by_name = names.iter().position(|name| !name.is_empty() && name == text);
     let by_number = || text.strip_prefix("arg").unwrap_or(text).parse::<usize>().ok();
     let number = by_name.or_else(by_number).filter(|number| *number < crate::ARGUMENTS_MAX);

@@ -55,11 +55,62 @@ fn arguments_get_names_and_types_in_parentheses() {
 #[test]
 fn a_zones_end_may_leave_out_what_its_begin_has() {
     let short = zone("./libx.so:db:query__start..query__done");
-    assert_eq!(short.end.file, Some(FileSelector::Path("./libx.so".into())));
-    assert_eq!((short.end.provider.as_str(), short.end.name.as_str()), ("db", "query__done"));
-    assert_eq!(short.named_by, None);
-    let full = zone("db:a..other:b");
-    assert_eq!((full.end.provider.as_str(), full.end.name.as_str()), ("other", "b"));
+    let [end] = &short.ends[..] else { panic!("{short}") };
+    assert_eq!(end.file, Some(FileSelector::Path("./libx.so".into())));
+    assert_eq!((end.provider.as_str(), end.name.as_str()), ("db", "query__done"));
+    assert_eq!((short.named_by, short.nests), (None, None));
+    assert_eq!(ends("db:a..other:b"), ["other:b"]);
+}
+
+/// The ends of a zone, as they are printed.
+fn ends(text: &str) -> Vec<String> {
+    zone(text).ends.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_zone_ends_with_whichever_of_its_ends_comes_first() {
+    let transaction = "postgresql:transaction__start..transaction__commit|transaction__abort";
+    assert_eq!(ends(transaction), ["postgresql:transaction__commit", "postgresql:transaction__abort"]);
+    assert_eq!(zone(transaction).nests, Some(false), "a session has one transaction");
+    assert_eq!(
+        ends("lib.so:db:a..b(x) | other:c | ./bin/d:db:e"),
+        ["lib.so:db:b(x)", "lib.so:other:c", "./bin/d:db:e"]
+    );
+    assert_eq!(ends("db:a..b|c|b,name=0"), ["db:b", "db:c"], "each once: what is attached twice would end two zones");
+    assert_eq!(ends("db:a(p|q:int)..b(r|s)"), ["db:b(r|s)"], "in parentheses it is a name");
+    for text in ["db:a..b|", "db:a..|b", "db:a..b||c"] {
+        assert!(matches!(Spec::zone(text), Err(SpecError::NoProbe(_))), "{text}");
+    }
+    assert!(matches!(Spec::zone("db:a..b|c*"), Err(SpecError::WildZone(_))));
+    let many: Vec<String> = (0..17).map(|number| format!("e{number}")).collect();
+    assert!(matches!(Spec::zone(&format!("db:a..{}", many.join("|"))), Err(SpecError::TooManyEnds(_))));
+}
+
+#[test]
+fn whether_zones_nest_is_said_by_the_user_or_known_or_left_to_the_recording() {
+    assert_eq!(
+        ["db:a..b", "db:a..b,nests=no", "db:a..b, nests = yes"].map(|text| zone(text).nests),
+        [None, Some(false), Some(true)]
+    );
+    let python = "python:function__entry..function__return";
+    assert_eq!([python, &format!("{python},nests=no")].map(|text| zone(text).nests), [Some(true), Some(false)]);
+    assert!(matches!(Spec::zone("db:a..b,nests=maybe"), Err(SpecError::Option(_))));
+}
+
+#[test]
+fn the_argument_that_names_a_zone_is_printed_by_its_name() {
+    let printed = |text: &str| zone(text).to_string();
+    assert_eq!(printed("db:a..b,name=arg3"), "db:a..db:b,name=arg3");
+    assert_eq!(printed("db:a..b,name=3"), "db:a..db:b,name=arg3");
+    assert_eq!(printed("db:a(x,query:str)..b,name=1"), "db:a(x,query:str)..db:b,name=query");
+    assert_eq!(printed("db:a(arg1,query)..b,name=0"), "db:a(arg1,query)..db:b,name=arg1");
+    assert_eq!(printed("db:a(arg1,)..b,name=1"), "db:a(arg1,)..db:b,name=1", "for that name is another's");
+    assert_eq!(
+        printed("python:function__entry..function__return,name=filename"),
+        "python:function__entry..python:function__return,name=filename"
+    );
+    assert_eq!(printed("python:function__entry..function__return"), "python:function__entry..python:function__return");
+    assert_eq!(printed("db:a..b|c,nests=no"), "db:a..db:b|db:c,nests=no");
 }
 
 #[test]
@@ -67,7 +118,7 @@ fn two_dots_in_a_path_part_no_zone() {
     let up = zone("../a/../libx.so:db:a../other..so:db:b");
     assert_eq!(up.begin.file, Some(FileSelector::Path("../a/../libx.so".into())));
     let full = zone("../libx.so:db:a..b");
-    assert_eq!((full.begin.name.as_str(), full.end.name.as_str()), ("a", "b"));
+    assert_eq!(full.begin.name.as_str(), "a");
     assert!(matches!(Spec::zone("../libx.so:db:a"), Err(SpecError::NoZone(_))));
 }
 
@@ -139,7 +190,7 @@ fn what_is_no_probe_says_what_one_looks_like() {
 fn a_file_of_probes_has_comments_and_tells_the_line_of_a_mistake() {
     let text = "# our server\n\n  usdt python:line   # every line\nzone db:a..b,name=0\r\nfunction libc.so.6:fopen*\n";
     let lines: Vec<String> = parse_file(text).unwrap().iter().map(Spec::to_string).collect();
-    assert_eq!(lines, ["usdt python:line", "zone db:a..db:b,name=0", "function libc.so.6:fopen*"]);
+    assert_eq!(lines, ["usdt python:line", "zone db:a..db:b,name=arg0", "function libc.so.6:fopen*"]);
     let error = parse_file("# x\nusdt a:b\n\nusdt a\n").unwrap_err();
     assert_eq!(error.line, 4);
     assert!(error.to_string().starts_with("line 4: \"a\" is not PROVIDER:NAME"));
@@ -158,10 +209,11 @@ proptest! {
         provider in "[a-z_]{1,8}",
         (name, end) in ("[a-z_]{1,8}", "[a-z_]{1,8}"),
         arguments in "(\\(([a-z]{1,4}(:str|:int)?,){0,3}[a-z]{1,3}\\))?",
-        named_by in "(,name=[0-9])?",
+        named_by in "(,name=(arg)?[0-9])?",
+        more in "((\\|[a-z_]{1,8}){0,3})(,nests=(yes|no))?",
     ) {
         let begin = format!("{file}{provider}:{name}{arguments}");
-        for text in [format!("usdt {begin}"), format!("zone {begin}..{end}{named_by}"), format!("function lib:{name}*")] {
+        for text in [format!("usdt {begin}"), format!("zone {begin}..{end}{more}{named_by}"), format!("function lib:{name}*")] {
             let spec = Spec::line(&text).unwrap();
             prop_assert_eq!(Spec::line(&spec.to_string()).unwrap(), spec);
         }

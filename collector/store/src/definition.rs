@@ -118,6 +118,9 @@ pub struct ProbeDefinition {
     pub arguments: Vec<ProbeArgument>,
     /// The argument that names the zone or the hit instead.
     pub named_by: Option<u8>,
+    /// Of a pair's begin: whether one may begin while another is open on the thread; `None` where that is told by
+    /// the hits.
+    pub nests: Option<bool>,
     /// The set of frames of which each entry of the function begins one, unless it lies within another such
     /// function; empty for none.
     pub frames: String,
@@ -134,7 +137,7 @@ pub enum ProbeRole {
     Point,
     /// A zone of the pair begins.
     ZoneBegin,
-    /// The innermost zone of the pair ends.
+    /// The innermost zone of the pair ends. A pair may have several such probes: the first that is hit ends it.
     ZoneEnd,
     /// A function is entered: like a zone, but what a longer jump left is told by the stack pointer.
     FunctionEntry,

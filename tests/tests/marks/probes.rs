@@ -1,6 +1,7 @@
 //! Hits of probes in programs that know nothing of it.
 
-use syscollect_store::{Definition, ProbeArgument, ProbeDefinition, ProbeRole};
+use syscollect_model::LossCause;
+use syscollect_store::{Definition, Lane, LaneKind, ProbeArgument, ProbeDefinition, ProbeRole};
 use syscollect_tests::{FakeMachine, Hit, golden};
 
 fn machine(probes: Vec<ProbeDefinition>) -> FakeMachine {
@@ -41,7 +42,7 @@ fn a_hit_is_an_instant_with_its_arguments() {
 fn pairs_nest_by_themselves_and_are_named_by_an_argument() {
     let arguments = || vec![argument("file", 8, false), argument("function", 8, false), argument("line", 4, true)];
     let named = |mut probe: ProbeDefinition| {
-        (probe.named_by, probe.track) = (Some(1), "Python".into());
+        (probe.named_by, probe.nests, probe.track) = (Some(1), Some(true), "Python".into());
         probe
     };
     let code = vec![argument("code", 4, true)];
@@ -69,6 +70,94 @@ fn pairs_nest_by_themselves_and_are_named_by_an_argument() {
     golden::check("probe_pairs", &mut session);
     let (_, played) = golden::text(&mut session);
     assert_eq!(played.unmatched_ends, 1, "the return of main");
+}
+
+/// A database's transactions, which one of two probes ends, and its queries.
+fn database() -> FakeMachine {
+    let id = || vec![argument("transaction", 4, false)];
+    machine(vec![
+        probe(1, ProbeRole::ZoneBegin, 1, "db:transaction__start", id()),
+        probe(2, ProbeRole::ZoneEnd, 1, "db:transaction__commit", id()),
+        probe(3, ProbeRole::ZoneEnd, 1, "db:transaction__abort", id()),
+        probe(4, ProbeRole::ZoneBegin, 2, "db:query__start", Vec::new()),
+        probe(5, ProbeRole::ZoneEnd, 2, "db:query__done", Vec::new()),
+    ])
+}
+
+/// Tells of hits of one thread: when, of which probe, and of which transaction.
+fn hits(machine: &mut FakeMachine, hits: &[(u64, u32, u64)]) {
+    for (us, probe, transaction) in hits {
+        let arguments: &[u64] = if *probe < 4 { &[*transaction] } else { &[] };
+        machine.hit(0, *us, &Hit { tid: 101, pid: 100, probe: *probe, arguments, ..Hit::default() });
+    }
+}
+
+#[test]
+fn a_zone_ends_with_whichever_end_comes_and_a_later_begin_ends_what_stayed_open() {
+    let mut machine = database();
+    // The second transaction aborts in its query, whose end is not seen; of the fourth no end is seen at all.
+    hits(&mut machine, &[(10, 1, 1), (11, 4, 0), (12, 5, 0), (13, 2, 1)]);
+    hits(&mut machine, &[(20, 1, 2), (21, 4, 0), (23, 3, 2)]);
+    hits(&mut machine, &[(30, 1, 3), (31, 4, 0), (32, 5, 0), (33, 2, 3)]);
+    hits(&mut machine, &[(40, 1, 4), (50, 1, 5), (51, 2, 5)]);
+    let mut session = golden::open(machine.finish());
+    golden::check("probe_ends", &mut session);
+    let (lines, played) = golden::text(&mut session);
+    assert_eq!((played.events_by_type["zone"], played.unmatched_ends), (8, 0), "{lines}");
+    assert_eq!(lines.matches("unfinished").count(), 2, "the query that failed, and the fourth transaction: {lines}");
+}
+
+#[test]
+fn zones_of_which_two_end_in_a_row_nest_whatever_stays_open() {
+    let mut machine = database();
+    // Queries within queries, before and after one of whose end was not seen.
+    hits(
+        &mut machine,
+        &[(10, 4, 0), (11, 4, 0), (12, 5, 0), (20, 4, 0), (21, 4, 0), (22, 5, 0), (23, 5, 0), (30, 5, 0)],
+    );
+    let (lines, played) = golden::text(&mut golden::open(machine.finish()));
+    assert_eq!((played.events_by_type["zone"], played.unmatched_ends), (4, 0), "{lines}");
+    assert!(!lines.contains("unfinished"), "{lines}");
+}
+
+#[test]
+fn what_the_user_says_of_nesting_counts_more_than_what_is_seen() {
+    let begins = |nests: Option<bool>| {
+        let mut begin = probe(1, ProbeRole::ZoneBegin, 1, "work", Vec::new());
+        begin.nests = nests;
+        let mut machine = machine(vec![begin, probe(2, ProbeRole::ZoneEnd, 1, "work", Vec::new())]);
+        for (us, probe) in [(10, 1), (11, 1), (12, 2), (13, 2)] {
+            machine.hit(0, us, &Hit { tid: 101, pid: 100, probe, ..Hit::default() });
+        }
+        let (lines, played) = golden::text(&mut golden::open(machine.finish()));
+        (lines.matches("unfinished").count(), played.unmatched_ends)
+    };
+    assert_eq!([None, Some(true), Some(false)].map(begins), [(0, 0), (0, 0), (1, 1)]);
+}
+
+#[test]
+fn a_begin_that_was_lost_makes_no_zones_that_nest() {
+    let mut machine = machine(vec![
+        probe(1, ProbeRole::ZoneBegin, 1, "work", Vec::new()),
+        probe(2, ProbeRole::ZoneEnd, 1, "work", Vec::new()),
+    ]);
+    let hit = |machine: &mut FakeMachine, us, probe| {
+        machine.hit(0, us, &Hit { tid: 101, pid: 100, probe, ..Hit::default() });
+    };
+    hit(&mut machine, 10, 1);
+    hit(&mut machine, 20, 1);
+    hit(&mut machine, 21, 2);
+    // The begin of the next did not reach the file.
+    let lane = Lane { kind: LaneKind::Probe, cpu: 0 };
+    machine.end_chunk(lane);
+    hit(&mut machine, 25, 1);
+    let dropped = machine.drop_chunk(lane);
+    machine.declare("probes", Some(0), LossCause::BufferFull, dropped);
+    hit(&mut machine, 30, 2);
+    hit(&mut machine, 40, 1);
+    hit(&mut machine, 41, 2);
+    let (lines, _) = golden::text(&mut golden::open(machine.finish()));
+    assert_eq!(lines.matches("unfinished").count(), 1, "the first, which the second begin ends: {lines}");
 }
 
 #[test]

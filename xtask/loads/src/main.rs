@@ -11,6 +11,7 @@
 mod alone;
 mod bracket;
 mod callers;
+mod database;
 mod fences;
 mod fuse;
 mod hostile_files;
@@ -26,6 +27,7 @@ use anyhow::{Context, Result, bail};
 
 const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROUNDS [CPU] | callers SECONDS | \
                      stacks THREADS UNITS | ordered COUNT CPU... | marks THREADS COUNT | \
+                     database ROUNDS | \
                      alone memfd|files THREADS COUNT | hostile-files FOLDER SECONDS | serve FOLDER | \
                      use-cpu SECONDS | fences COUNT | numbered FILE SECONDS | wrap LOG CMD ARGS...";
 
@@ -54,6 +56,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["hostile-files", folder, seconds] => hostile_files::run(folder, number(seconds)?)?,
         ["serve", folder] => hostile_files::serve(folder)?,
         ["use-cpu", seconds] => hostile_files::use_cpu(number(seconds)?),
+        ["database", rounds] => database::run(number(rounds)?)?,
         ["fences", count] => fences::run(number(count)?)?,
         ["numbered", file, seconds] => marks::numbered(file, number(seconds)?)?,
         ["wrap", log, program, rest @ ..] => return wrap::run(log, program, rest),

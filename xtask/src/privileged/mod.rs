@@ -19,6 +19,7 @@ mod interrupts;
 mod loss;
 mod offered;
 mod order;
+mod pairs;
 mod presets;
 mod probes;
 mod recorded;
@@ -75,6 +76,7 @@ const TESTS: &[Test] = &[
     test!("probes-exceptions", probes::exceptions, needs "user_probes"),
     test!("probes-functions" kernels, probes::functions, needs "user_probes"),
     test!("probes-unwinding", probes::unwinding, needs "user_probes"),
+    test!("probes-pairs" kernels, pairs::pairs, needs "user_probes"),
     test!("probes-losses" kernels, probes::losses, needs "user_probes"),
     test!("probes-semaphores" kernels, probes::semaphores, needs "user_probes"),
     test!("zones-order" kernels, order::order, needs "user_probes"),

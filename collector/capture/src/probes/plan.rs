@@ -61,8 +61,8 @@ pub(super) struct Plan {
 pub(super) struct Part {
     /// The spec's index.
     pub(super) spec: usize,
-    /// It is the end of a zone, not its begin or all there is.
-    pub(super) is_end: bool,
+    /// 0 is the begin of a zone, or all there is; from 1 on its ends.
+    pub(super) probe: usize,
 }
 
 impl Plan {
@@ -102,6 +102,7 @@ struct Meaning<'a> {
     pair: u32,
     name: String,
     named_by: Option<u8>,
+    nests: Option<bool>,
     arguments: Vec<ArgumentSpec>,
     path: &'a str,
 }
@@ -118,7 +119,7 @@ impl Planner {
         plan: &mut Plan,
     ) {
         let zone_pair = FIRST_ZONE_PAIR + index as u32;
-        let mut add = |selector: &ProbeSelector, role, pair, named_by| {
+        let mut add = |selector: &ProbeSelector, part, (role, pair), (named_by, nests)| {
             if !is_file(selector) {
                 return;
             }
@@ -129,18 +130,21 @@ impl Planner {
                     pair,
                     name: format!("{}:{}", first.provider, first.name),
                     named_by,
+                    nests,
                     arguments: first.argument_specs(Some(selector)),
                     path,
                 };
                 self.add_usdt(&sites, meaning, plan);
-                plan.matches(Part { spec: index, is_end: role == ProbeRole::ZoneEnd });
+                plan.matches(Part { spec: index, probe: part });
             }
         };
         match spec {
-            Spec::Usdt(selector) => add(selector, ProbeRole::Point, 0, None),
+            Spec::Usdt(selector) => add(selector, 0, (ProbeRole::Point, 0), (None, None)),
             Spec::Zone(zone) => {
-                add(&zone.begin, ProbeRole::ZoneBegin, zone_pair, zone.named_by);
-                add(&zone.end, ProbeRole::ZoneEnd, zone_pair, None);
+                add(&zone.begin, 0, (ProbeRole::ZoneBegin, zone_pair), (zone.named_by, zone.nests));
+                for (end, part) in zone.ends.iter().zip(1..) {
+                    add(end, part, (ProbeRole::ZoneEnd, zone_pair), (None, None));
+                }
             }
             Spec::Function(_) => {}
         }
@@ -167,7 +171,8 @@ impl Planner {
                 let arguments = texts.iter().map(|text| ArgumentSpec { name: None, kind: kind(text) }).collect();
                 let name = format!("{PROVIDER}:{name}");
                 let sites = &sites[..sites.len().min(CLIENT_COPIES_MAX)];
-                self.add_usdt(sites, Meaning { role, pair: 0, name, named_by: None, arguments, path }, plan);
+                let meaning = Meaning { role, pair: 0, name, named_by: None, nests: None, arguments, path };
+                self.add_usdt(sites, meaning, plan);
             }
         }
     }
@@ -193,6 +198,7 @@ impl Planner {
             name: meaning.name,
             arguments,
             named_by: meaning.named_by,
+            nests: meaning.nests,
             path: meaning.path.to_owned(),
             ..Default::default()
         });
@@ -218,7 +224,7 @@ impl Planner {
                 Returns::At(exits) => (ProbeRole::FunctionExit, &exits[..], false),
                 Returns::ByAddress => (ProbeRole::FunctionReturn, std::slice::from_ref(&function.offset), true),
             };
-            plan.matches(Part { spec: index, is_end: false });
+            plan.matches(Part { spec: index, probe: 0 });
             if !taken.insert((function.offset, false)) {
                 continue;
             }
@@ -336,7 +342,24 @@ mod tests {
         assert_eq!(roles, [(ProbeRole::ZoneBegin, 5, Some(1)), (ProbeRole::ZoneEnd, 5, None)]);
         let texts: Vec<_> = plan.points[0].arguments.iter().map(|(_, text)| *text).collect();
         assert_eq!(texts, [Text::Always, Text::Always, Text::Never]);
-        assert_eq!(plan.matched, [false, true].map(|is_end| Part { spec: 3, is_end }));
+        assert_eq!(plan.matched, [0, 1].map(|probe| Part { spec: 3, probe }));
+        assert_eq!(plan.definitions[0].nests, Some(true));
+    }
+
+    #[test]
+    fn every_end_of_a_zone_is_attached_as_an_end_of_the_same_pair() {
+        let probes = [
+            probe("postgresql", "transaction__start", 1, "4@%eax"),
+            probe("postgresql", "transaction__commit", 2, "4@%eax"),
+            probe("postgresql", "transaction__abort", 3, "4@%eax"),
+        ];
+        let spec = Spec::zone("postgresql:transaction__start..transaction__commit|transaction__abort|other").unwrap();
+        let mut plan = Plan::default();
+        Planner::default().usdt((0, &spec), "/bin/postgres", &probes, &|_| true, &mut plan);
+        let roles: Vec<_> = plan.definitions.iter().map(|one| (one.role, one.pair, one.nests)).collect();
+        let (begin, end) = ((ProbeRole::ZoneBegin, 2, Some(false)), (ProbeRole::ZoneEnd, 2, None));
+        assert_eq!(roles, [begin, end, end]);
+        assert_eq!(plan.matched, [0, 1, 2].map(|probe| Part { spec: 0, probe }), "the third end is nowhere");
     }
 
     #[test]

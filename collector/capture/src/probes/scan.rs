@@ -256,7 +256,7 @@ impl<'a> Scanner<'a> {
                 Err(error) => self.told.note(format!("{spec}: {path}: {error}")),
             }
             // If there is none, it has been told why.
-            plan.matches(Part { spec: index, is_end: false });
+            plan.matches(Part { spec: index, probe: 0 });
         }
         plan.points.extend(companion::for_python(probes, &plan.points));
     }
@@ -317,21 +317,21 @@ impl<'a> Scanner<'a> {
         for (index, spec) in self.work.specs.iter().enumerate() {
             let name = |selector: &ProbeSelector| format!("{}:{}", selector.provider, selector.name);
             let parts = match spec {
-                Spec::Usdt(probe) => vec![(false, name(probe))],
-                Spec::Zone(zone) => vec![(false, name(&zone.begin)), (true, name(&zone.end))],
+                Spec::Usdt(probe) => vec![name(probe)],
+                Spec::Zone(zone) => std::iter::once(&zone.begin).chain(&zone.ends).map(name).collect(),
                 // What a function's library has instead has been told.
-                Spec::Function(_) => vec![(false, String::new())],
+                Spec::Function(_) => vec![String::new()],
             };
-            let missing =
-                |(is_end, _): &&(bool, String)| !self.matched.contains(&Part { spec: index, is_end: *is_end });
-            let missing: Vec<&str> = parts.iter().filter(missing).map(|(_, name)| name.as_str()).collect();
+            let is_missing = |probe: usize| !self.matched.contains(&Part { spec: index, probe });
+            let missing: Vec<&str> =
+                parts.iter().zip(0..).filter(|(_, probe)| is_missing(*probe)).map(|(name, _)| name.as_str()).collect();
             if missing.is_empty() {
                 continue;
             }
             let near = did_you_mean(&nearest(missing[0], &self.names, NEAREST));
-            let what = match (missing.len() < parts.len(), missing[0]) {
-                (true, name) => format!("{name} of {spec}"),
-                (false, _) => spec.to_string(),
+            let what = match missing.len() < parts.len() {
+                true => format!("{} of {spec}", missing.join(" and ")),
+                false => spec.to_string(),
             };
             self.told.note(format!(
                 "{what} matched nothing when the recording began{near}; programs that start later are watched"

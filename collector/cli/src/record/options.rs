@@ -26,6 +26,7 @@ Examples:
   sudo syscollect record -d 5 -o x.syscap           the raw capture, to export on another machine
   sudo syscollect record --rotate 10m --keep 6 -o x.syscap   the last hour, in files of ten minutes
   sudo syscollect record --zone python:function__entry..function__return -- python3.11 x.py
+  sudo syscollect record --zone 'postgresql:transaction__start..transaction__commit|transaction__abort'
   sudo syscollect record --usdt 'libstdcxx:*' -p 1234   every exception of a program
   sudo syscollect record --function 'libc.so.6:fopen*'  as zones, in all programs
   sudo syscollect record --tracepoint block:block_rq_issue --tracepoint irq   the kernel's own
@@ -37,6 +38,12 @@ that run already and those that start later are probed alike. Functions are prob
 where they begin and where their code returns. One that an exception or a longer
 jump leaves ends where the next one above it begins or returns. A file with symbols
 (not stripped) lets more functions be told; those that are left out are named.
+
+A zone of probes that begins while another of the same pair is open on its thread
+lies within it, if such zones nest: if you say ,nests=yes, if that is known of the
+probes (Python's functions), or if in the recording two ends follow each other
+whose begins were both seen. Otherwise the one before is over, though its end was
+not seen, and is shown as unfinished.
 
 Exit codes: 0; 1 error; 2 usage; 3 loss with --fail-on-loss; after a launched
 command that failed, its own status.";
@@ -125,9 +132,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "[PATH:]PROVIDER:NAME", value_parser = Spec::usdt)]
     usdt: Vec<Spec>,
 
-    /// Make zones of what lies between two USDT probes: 'python:function__entry..function__return'; with ,name=ARG
-    /// they are named by that argument of the first
-    #[arg(long, value_name = "BEGIN..END", value_parser = Spec::zone)]
+    /// Make zones of what lies between two USDT probes: 'python:function__entry..function__return'; or between one and
+    /// whichever of several comes first: 'postgresql:transaction__start..transaction__commit|transaction__abort'; with
+    /// ,name=ARG they are named by that argument of the first; ,nests=yes or no says whether one may begin within
+    /// another, which otherwise the recording tells
+    #[arg(long, value_name = "BEGIN..END[|END]", value_parser = Spec::zone)]
     zone: Vec<Spec>,
 
     /// Make zones of functions, from entry to return: 'libc.so.6:fopen*', './server:Database::query'
@@ -471,7 +480,7 @@ mod tests {
         let lines: Vec<String> = probes.iter().map(ToString::to_string).collect();
         let folder = std::env::current_dir().unwrap();
         let from_file = format!("usdt {}/bin/server:db:query(text:str)", folder.display());
-        let zone = "zone python:function__entry..python:function__return,name=1";
+        let zone = "zone python:function__entry..python:function__return";
         assert_eq!(lines, ["usdt python:line", zone, "function libc.so.6:fopen*", &from_file]);
         assert!(matches!(&probes[2], Spec::Function(function) if function.limit == 7));
         assert!(finish(&[]).unwrap().settings(None, Instant::now()).probes.is_empty());

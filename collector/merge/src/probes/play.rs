@@ -97,10 +97,15 @@ impl<E: Exporter> Player<'_, E> {
     fn pair_begin(&mut self, thread: ThreadId, probe: &Probe, hit: &Hit<'_>) -> Result<(), E::Error> {
         let key = (self.track_name(probe), probe.pair);
         let known = self.probe_marks(thread).pairs.get(&key).copied();
-        let (track, open) = known.unwrap_or_else(|| {
+        let (track, mut open) = known.unwrap_or_else(|| {
             let row = PROBES | u64::from(probe.pair);
             (self.track(Scope::Thread(thread), key.0, TrackKind::Slices, row), 0)
         });
+        if open > 0 && !self.marked.probes.nests(probe.pair) {
+            // The one before is over, however it ended.
+            self.unfinished(track, open as usize)?;
+            open = 0;
+        }
         if open >= MAX_DEPTH {
             self.unmatched += 1;
             return Ok(());
@@ -164,8 +169,12 @@ impl<E: Exporter> Player<'_, E> {
 
     /// Ends the innermost slice, with what only the end knows.
     fn end_with(&mut self, track: TrackId, probe: &Probe, hit: &Hit<'_>) -> Result<(), E::Error> {
-        if probe.arguments.iter().any(|argument| !argument.repeated) {
-            let fields = self.fields(probe, hit, None);
+        let mut fields = Fields::new();
+        if probe.is_one_of_ends {
+            fields.push(Field { name: self.marks.words.ended_by, value: Value::String(probe.name) });
+        }
+        fields.extend(self.fields(probe, hit, None));
+        if !fields.is_empty() {
             self.emit(&Event::SliceMore(track, SliceMore { fields, ..SliceMore::default() }))?;
         }
         self.emit(&Event::SliceEnd(track))

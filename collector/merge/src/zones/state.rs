@@ -38,6 +38,8 @@ pub(crate) struct Words {
     pub(crate) began_before: StringId,
     pub(crate) probes: StringId,
     pub(crate) unreadable: StringId,
+    /// The field that says which of several ends it was.
+    pub(crate) ended_by: StringId,
 }
 
 impl Words {
@@ -52,6 +54,7 @@ impl Words {
             began_before: strings.intern("began_before"),
             probes: strings.intern("Probes"),
             unreadable: strings.intern("(unreadable)"),
+            ended_by: strings.intern("end"),
         }
     }
 }

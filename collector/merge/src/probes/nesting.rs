@@ -1,0 +1,79 @@
+//! Whether the zones of a pair of probes nest.
+//!
+//! A pair is two probes or more, and nothing says what they mean: Python's functions call one
+//! another, so a begin while a zone is open lies within that zone. A transaction of a database
+//! does not; there such a begin shows that the end of the one before was not seen: a statement
+//! failed and went another way, or hits were lost.
+//!
+//! Where neither the user nor a preset says it, the hits of the whole recording do. Zones that
+//! nest end one after the other: two ends follow each other on a thread, and both of their begins
+//! were seen. Zones that do not nest have a begin before each end, however many ends are
+//! missing. The stack pointer is no help: an interpreter's functions may all be entered at one
+//! place of the stack, and what begins a zone may be a helper that has long returned.
+
+use crate::probes::table::ProbeTable;
+use crate::record_cursor::{RecordCursor, RecordItem, Shape, WINDOW};
+use rustc_hash::{FxHashMap, FxHashSet};
+use syscollect_playback::order::Merge;
+use syscollect_records::ProbeRecord;
+use syscollect_store::{CaptureReader, LaneKind, ProbeRole};
+
+/// Threads and pairs that are looked at; more are in a hostile capture only.
+const MOST: usize = 1 << 18;
+
+/// What is open of a pair on a thread.
+#[derive(Clone, Copy, Debug, Default)]
+struct Open {
+    begun: u32,
+    /// The last hit ended one.
+    ended_last: bool,
+}
+
+/// The pairs of `probes` of which nobody says whether they nest, and that were seen to.
+pub(crate) fn seen_to_nest(reader: &CaptureReader, probes: &ProbeTable) -> FxHashSet<u32> {
+    let mut undecided = probes.undecided_pairs();
+    let mut nesting = FxHashSet::default();
+    if undecided.is_empty() {
+        return nesting;
+    }
+    let lanes = reader.lanes().into_iter().filter(|lane| lane.kind == LaneKind::Probe);
+    let mut merge = Merge::new(lanes.map(|lane| RecordCursor::new(reader, lane, Shape::Probe)).collect());
+    let mut open = FxHashMap::<(u32, u32), Open>::default();
+    let mut unsure = vec![0; merge.lanes().len()];
+    while let Some((lane, item)) = merge.next() {
+        let RecordItem::Record = item else {
+            // Begins may be among what is missing, before some of the records that come next.
+            unsure[lane] = WINDOW + 1;
+            continue;
+        };
+        if unsure[lane] > 0 {
+            unsure[lane] -= 1;
+            open.clear();
+        }
+        let record = ProbeRecord::from_bytes(merge.lanes()[lane].record());
+        let Some((record, probe)) = record.and_then(|record| Some((record, probes.get(record.probe)?))) else {
+            continue;
+        };
+        if !undecided.contains(&probe.pair) {
+            continue;
+        }
+        let key = (record.tid, probe.pair);
+        if open.len() >= MOST && !open.contains_key(&key) {
+            continue;
+        }
+        let state = open.entry(key).or_default();
+        match probe.role {
+            ProbeRole::ZoneBegin => *state = Open { begun: state.begun.saturating_add(1), ended_last: false },
+            ProbeRole::ZoneEnd if state.begun > 0 && state.ended_last => {
+                nesting.insert(probe.pair);
+                undecided.remove(&probe.pair);
+                if undecided.is_empty() {
+                    break;
+                }
+            }
+            ProbeRole::ZoneEnd => *state = Open { begun: state.begun.saturating_sub(1), ended_last: state.begun > 0 },
+            _ => {}
+        }
+    }
+    nesting
+}
