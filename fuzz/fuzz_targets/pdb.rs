@@ -53,7 +53,7 @@ fn name(file: Vec<u8>) {
     if let Ok(image) = Image::read(file.as_slice(), 1 << 20) {
         assert!(image.name(&offsets).iter().all(|symbol| symbol.start <= symbol.offset));
     }
-    let Ok(names) = Pdb::open(Cursor::new(file)).and_then(|pdb| pdb.name(&offsets)) else { return };
+    let Ok(names) = Pdb::open(Cursor::new(file)).and_then(|pdb| pdb.name(&offsets, 0x6000)) else { return };
     for symbol in names.symbols {
         assert!(symbol.start <= symbol.offset && !symbol.frames.is_empty());
         assert!(symbol.size == 0 || symbol.offset < symbol.start + symbol.size);

@@ -3,6 +3,7 @@
 use super::demangle::demangled;
 use super::identity::store_key;
 use super::scopes::Scopes;
+use super::sections::{SectionError, Sections};
 use super::source::BoundedSource;
 use super::types::TextLengths;
 use pdb_addr2line::pdb::{
@@ -36,6 +37,9 @@ pub enum PdbError {
     /// It is no PDB, or not one that its reader understands.
     #[error("{0}")]
     Format(String),
+    /// Its symbols have no addresses.
+    #[error(transparent)]
+    Sections(#[from] SectionError),
     /// Its streams contradict themselves, or its reader gave up on it.
     #[error("it is damaged")]
     Damaged,
@@ -107,7 +111,8 @@ impl<R: Read + Seek + Send + 'static> Pdb<R> {
         store_key(&self.guid, self.age)
     }
 
-    /// Names relative virtual addresses, those of return addresses reduced by one; in any order.
+    /// Names relative virtual addresses, those of return addresses reduced by one; in any order. `image_length` is the
+    /// image's `SizeOfImage`, bytes, which tells where its sections lie if the PDB does not; 0 if unknown.
     ///
     /// Deep types and decorated names need up to some megabytes of stack, of which the threads of a
     /// [`WindowsSymbolizer`](super::WindowsSymbolizer) have enough.
@@ -115,8 +120,8 @@ impl<R: Read + Seek + Send + 'static> Pdb<R> {
     /// # Errors
     ///
     /// If nothing in it can be used.
-    pub fn name(self, offsets: &[u64]) -> Result<PdbNames, PdbError> {
-        caught(|| Parts::read(self).and_then(|(parts, modules)| name(&parts, &modules, offsets)))?
+    pub fn name(self, offsets: &[u64], image_length: u32) -> Result<PdbNames, PdbError> {
+        caught(|| Parts::read(self, image_length).and_then(|(parts, modules)| name(&parts, &modules, offsets)))?
     }
 }
 
@@ -133,11 +138,17 @@ struct Parts {
     globals: SymbolTable<'static>,
     strings: Option<StringTable<'static>>,
     sections: Vec<ImageSectionHeader>,
+    /// Where these lie in the image.
+    places: Sections,
 }
 
 impl Parts {
-    fn read<R: Read + Seek + Send>(file: Pdb<R>) -> Result<(Self, Modules<BoundedSource<R>>), PdbError> {
+    fn read<R: Read + Seek + Send>(
+        file: Pdb<R>,
+        image_length: u32,
+    ) -> Result<(Self, Modules<BoundedSource<R>>), PdbError> {
         let Pdb { mut pdb, debug, .. } = file;
+        let sections = pdb.sections()?.unwrap_or_default();
         let lengths = {
             let types = pdb.raw_stream(TYPES).ok().flatten();
             let ids = pdb.raw_stream(IDS).ok().flatten();
@@ -151,7 +162,8 @@ impl Parts {
             addresses: pdb.address_map()?,
             globals: pdb.global_symbols()?,
             strings: pdb.string_table().ok(),
-            sections: pdb.sections()?.unwrap_or_default(),
+            places: Sections::new(&sections, image_length)?,
+            sections,
         };
         let count = parts.debug.modules()?.count()?;
         let loaded = (0..count).map(|_| OnceLock::new()).collect();
@@ -245,7 +257,7 @@ fn name<S: pdb::Source<'static> + Send + 'static>(
     let mut rest = offsets.as_slice();
     for panics in 0.. {
         let context = parts.context(modules)?;
-        let done = name_until_panic(&context, rest, deadline, &mut symbols);
+        let done = name_until_panic((&context, &parts.places), rest, deadline, &mut symbols);
         rest = &rest[done..];
         if rest.is_empty() {
             break;
@@ -268,12 +280,17 @@ fn name<S: pdb::Source<'static> + Send + 'static>(
 
 /// Names offsets as far as that goes; how many were seen to. What comes next is the one it panics at,
 /// unless the time is over.
-fn name_until_panic(context: &Context<'_, '_>, offsets: &[u64], deadline: Instant, symbols: &mut Vec<Symbol>) -> usize {
+fn name_until_panic(
+    (context, places): (&Context<'_, '_>, &Sections),
+    offsets: &[u64],
+    deadline: Instant,
+    symbols: &mut Vec<Symbol>,
+) -> usize {
     for (done, offset) in offsets.iter().enumerate() {
         if Instant::now() >= deadline {
             return done;
         }
-        match catch_unwind(AssertUnwindSafe(|| symbol(context, *offset))) {
+        match catch_unwind(AssertUnwindSafe(|| symbol(context, places, *offset))) {
             Ok(symbol) => symbols.extend(symbol),
             Err(_) => return done,
         }
@@ -281,8 +298,8 @@ fn name_until_panic(context: &Context<'_, '_>, offsets: &[u64], deadline: Instan
     offsets.len()
 }
 
-fn symbol(context: &Context<'_, '_>, offset: u64) -> Option<Symbol> {
-    let address = u32::try_from(offset).ok()?;
+fn symbol(context: &Context<'_, '_>, places: &Sections, offset: u64) -> Option<Symbol> {
+    let address = places.to_reader(u32::try_from(offset).ok()?)?;
     let (start, end, frames) = match context.find_frames(address) {
         Ok(Some(found)) => (found.start_rva, found.end_rva, frames(found)?),
         Ok(None) => return None,
@@ -296,7 +313,8 @@ fn symbol(context: &Context<'_, '_>, offset: u64) -> Option<Symbol> {
     // The table of functions may contradict that of their places.
     let size = end.and_then(|end| end.checked_sub(start)).unwrap_or(0);
     let inside = start <= address && (size == 0 || address - start < size);
-    inside.then(|| Symbol { offset, start: start.into(), size: size.into(), kernel_module: String::new(), frames })
+    let start = places.to_image(start).filter(|_| inside)?;
+    Some(Symbol { offset, start: start.into(), size: size.into(), kernel_module: String::new(), frames })
 }
 
 /// Innermost first; `None` if the function itself has no name.

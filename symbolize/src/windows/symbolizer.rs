@@ -139,7 +139,7 @@ impl Search<'_> {
         let (path, pdb) = self.local_pdb(name, identity).or_else(|| self.served_pdb(name, identity))?;
         let length = fs::metadata(&path).map_or(u64::MAX, |data| data.len());
         let _room = self.symbolizer.room.take(length);
-        match pdb.name(&self.request.offsets) {
+        match pdb.name(&self.request.offsets, self.request.image_size) {
             Ok(names) => {
                 if !names.note.is_empty() {
                     self.notes.push(format!("{}: {}", path.display(), names.note));

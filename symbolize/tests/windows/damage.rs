@@ -22,7 +22,7 @@ fn offsets() -> Vec<u64> {
 /// Names with what is left of a PDB.
 fn name_pdb(bytes: Vec<u8>) -> Result<PdbNames, PdbError> {
     let begin = Instant::now();
-    let named = Pdb::open(Cursor::new(bytes)).and_then(|pdb| pdb.name(&offsets()));
+    let named = Pdb::open(Cursor::new(bytes)).and_then(|pdb| pdb.name(&offsets(), 0));
     assert!(begin.elapsed() < Duration::from_secs(20));
     for symbol in named.iter().flat_map(|names| &names.symbols) {
         assert!(symbol.start <= symbol.offset && !symbol.frames.is_empty());

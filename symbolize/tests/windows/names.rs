@@ -1,7 +1,9 @@
 //! What the fixtures' symbol files say.
 
 use crate::common::{fixtures, guid, library, library_pdb, name, path, request};
+use crate::streams;
 use std::fs::{self, File};
+use std::io::Cursor;
 use syscollect_symbolize::windows::{Image, ImageRequest, Pdb, PdbIdentity};
 
 #[test]
@@ -29,7 +31,7 @@ fn a_symbol_file_knows_its_functions_by_guid_and_age() {
     let expected =
         guid([0x12, 0xdc, 0x0a, 0x4f], [0xbd, 0x7d], [0x4f, 0x2a], [0xa9, 0xbe, 0x26, 0x3b, 0xac, 0xae, 0xb4, 0x67]);
     assert_eq!((*pdb.guid(), pdb.age()), (expected, 5));
-    let names = pdb.name(&(0..0x10000).collect::<Vec<_>>()).unwrap();
+    let names = pdb.name(&(0..0x10000).collect::<Vec<_>>(), 0).unwrap();
     assert_eq!(names.note, "");
     let main = names.symbols.iter().find(|symbol| symbol.offset == 0x1000).unwrap();
     let frame = main.frames.last().unwrap();
@@ -41,6 +43,52 @@ fn a_symbol_file_knows_its_functions_by_guid_and_age() {
     assert_eq!(functions.len(), 79);
     let longest = names.symbols.iter().map(|symbol| symbol.frames.len()).max();
     assert!(longest > Some(1), "somewhere a call is inlined");
+}
+
+/// The symbol file without the stream of section headers, as those of precompiled .NET images are.
+fn without_section_headers(mut file: Vec<u8>) -> Vec<u8> {
+    const DEBUG_INFORMATION: u32 = 3;
+    const HEADER: usize = 64;
+    let places = streams::places(&file, DEBUG_INFORMATION);
+    let word = |at: usize| {
+        let bytes: Vec<u8> = places[at..at + 4].iter().map(|place| file[*place]).collect();
+        u32::from_le_bytes(bytes.try_into().unwrap()) as usize
+    };
+    // Modules, contributions, map of sections, files, types; the further numbers of streams lie behind one more part.
+    let before: usize = (0..5).map(|part| word(24 + 4 * part)).sum::<usize>() + word(52);
+    let number = HEADER + before + 2 * 5;
+    places[number..number + 2].iter().for_each(|place| file[*place] = 0xff);
+    file
+}
+
+#[test]
+fn a_symbol_file_without_section_headers_names_an_image_whose_length_agrees_with_its_sections() {
+    let Some(folder) = fixtures() else { return };
+    for (file, image_length) in [("perfview-CppCon.pdb", 0x6000), ("syzygy-test_types_x64.dll.pdb", 0x8000)] {
+        let whole = fs::read(folder.join(file)).unwrap();
+        let offsets: Vec<u64> = (0..0x9000).collect();
+        let name = |bytes: Vec<u8>, length| Pdb::open(Cursor::new(bytes)).unwrap().name(&offsets, length);
+        let expected = name(whole.clone(), 0).unwrap();
+        let bare = without_section_headers(whole);
+        assert_ne!(expected.symbols, []);
+        assert_eq!(name(bare.clone(), image_length).unwrap(), expected, "{file}");
+        let reason = |length| name(bare.clone(), length).unwrap_err().to_string();
+        assert!(reason(image_length + 0x1000).contains("no section headers"), "{}", reason(image_length + 0x1000));
+        assert!(reason(0).contains("does not say how long"), "{}", reason(0));
+    }
+}
+
+#[test]
+fn a_symbol_file_whose_code_cannot_be_placed_says_so_in_the_note() {
+    let Some(library) = library() else { return };
+    let store = tempfile::tempdir().unwrap();
+    let bare = without_section_headers(fs::read(&library.pdb).unwrap());
+    fs::write(store.path().join("test_types_x64.dll.pdb"), bare).unwrap();
+    let table = name(path(&[store.path()]), request(Some(library_pdb()), &[0x1000]));
+    assert_eq!(table.symbols, []);
+    assert!(table.note.contains("precompiled .NET images"), "{}", table.note);
+    let known = ImageRequest { image_size: 0x8000, ..request(Some(library_pdb()), &[0x1000]) };
+    assert_eq!(name(path(&[store.path()]), known).symbols.len(), 1);
 }
 
 #[test]
