@@ -52,6 +52,8 @@ pub(super) struct Account {
     pub(super) woken: Option<Woken>,
     /// Its end was told; it may still run for a moment.
     pub(super) exiting: bool,
+    /// Its begin or end was told, or something that it said, whether or not any event tells what it did.
+    pub(super) told: bool,
     pub(super) times: Times,
     pub(super) counts: Counts,
     pub(super) longest_wait: u64,
@@ -67,6 +69,7 @@ impl Account {
             woken_early: false,
             woken: None,
             exiting: false,
+            told: false,
             times: Times::default(),
             counts: Counts::default(),
             longest_wait: 0,

@@ -107,6 +107,9 @@ impl ReportExporter {
 
     fn processes(&self, tables: &Tables) -> Table<ProcessRow> {
         let mut rows = BTreeMap::<ProcessId, ProcessRow>::new();
+        // Some traces tell of processes and of none of their threads.
+        let told = self.scheduling.accounts().filter(|(_, account)| account.chosen && account.told);
+        rows.extend(told.map(|(_, account)| (account.process, ProcessRow::default())));
         for (_, account) in self.active() {
             let row = rows.entry(account.process).or_default();
             row.threads += 1;

@@ -303,8 +303,12 @@ impl ReportExporter {
 
     fn other(&mut self, now: u64, event: &Event, tables: &Tables) {
         match event {
-            Event::ThreadStart(thread) => self.scheduling.thread_start(now, *thread, tables),
+            Event::ThreadStart(thread) => {
+                self.scheduling.account(*thread, tables).told = true;
+                self.scheduling.thread_start(now, *thread, tables);
+            }
             Event::ThreadEnd(thread) => {
+                self.scheduling.account(*thread, tables).told = true;
                 self.locks.thread_ended(now, *thread, tables);
                 self.scheduling.thread_end(now, *thread, tables);
             }
@@ -343,6 +347,9 @@ impl ReportExporter {
                 self.counts.instants += 1;
                 self.counts.messages += u64::from(words::is_message(slice, tables));
                 if self.track_is_chosen(*track, tables) {
+                    if let Scope::Thread(thread) = tables.track(*track).scope {
+                        self.scheduling.account(thread, tables).told = true;
+                    }
                     self.slices.instant(slice.name);
                 }
             }

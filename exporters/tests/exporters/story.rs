@@ -189,6 +189,7 @@ pub(crate) fn summary() -> RecorderSummary {
         recorder_peak_bytes: 30 << 20,
         startup_ns: 90_000_000,
         duration_ns: 5_000_000_000,
+        costs: Vec::new(),
         statistics: BTreeMap::from([("stacks_sent".to_owned(), 17)]),
         missing: vec!["RAPL is not readable".into()],
     }
