@@ -23,8 +23,29 @@ fuzz_target!(|bytes: &[u8]| {
     static REAL_FILE: LazyLock<Option<Vec<u8>>> = LazyLock::new(|| std::fs::read(REAL).ok());
     if let Some(real) = &*REAL_FILE {
         read(changed(real.clone(), bytes));
+        cut(real, bytes);
     }
 });
+
+/// Wherever the real file ends, and wherever it has zeros instead, what lacks a record is not complete.
+fn cut(real: &[u8], bytes: &[u8]) {
+    const RECORDS: u64 = 23;
+    let Some(&[low, high, more, is_zeroed]) = bytes.first_chunk::<4>() else { return };
+    let at = usize::from(u16::from_le_bytes([low, high])) % real.len();
+    let mut file = real.to_vec();
+    match is_zeroed & 1 {
+        0 => file.truncate(at),
+        // The header itself cannot say that it is another.
+        _ => {
+            let first = at.next_multiple_of(512).max(1024).min(file.len());
+            let last = (first + 512 * (usize::from(more % 8) + 1)).min(file.len());
+            file[first..last].fill(0);
+        }
+    }
+    let Ok(trace) = Trace::from_bytes(vec![file]) else { return };
+    let statistics = trace.scan(|_, _| ());
+    assert!(statistics.records == RECORDS || !statistics.is_complete(), "{at} {is_zeroed}: {statistics:?}");
+}
 
 /// Reads all of it, in both orders.
 fn read(file: Vec<u8>) {
@@ -44,6 +65,9 @@ fn read(file: Vec<u8>) {
         count += 1;
     }
     std::hint::black_box(items);
+    let extent = &trace.extents()[0];
+    assert!(extent.buffers * BUFFER_HEADER as u64 <= length);
+    assert!(extent.unwritten <= 4096 + 2 * extent.buffers && extent.missing <= u64::from(u32::MAX) + length);
     assert_eq!((merged.statistics(), count), (scanned.clone(), scanned.records));
     assert!(scanned.stray_bytes + scanned.unused_bytes + scanned.buffers * BUFFER_HEADER as u64 <= length);
 }

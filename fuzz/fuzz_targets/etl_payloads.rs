@@ -9,6 +9,7 @@ use libfuzzer_sys::fuzz_target;
 use syscollect_etl::file::LOST_EVENT;
 use syscollect_etl::payload::{
     EVENT_METADATA, EventInfo, Field, IMAGE_ID, Payload, SYSTEM_CONFIG_EX, TraceLogging, Value, decode, item_stacks,
+    width,
 };
 use syscollect_etl::{Class, ExtendedItems, Guid, Record, Task};
 
@@ -36,6 +37,11 @@ fuzz_target!(|bytes: &[u8]| {
         extended: ExtendedItems(extended),
     };
     read(&record);
+    // As the session reads what has headers of 32 bits.
+    let of_payload = width::of_payload(&record);
+    assert!(of_payload.is_64_bit || !record.is_64_bit);
+    assert_eq!(Record { is_64_bit: record.is_64_bit, ..of_payload }, record);
+    read(&of_payload);
     // A sound item, so that the search gets to the fields of a schema.
     let schema = [&((payload.len() + 4) as u16).to_le_bytes()[..], b"\0e\0", payload].concat();
     let length = (schema.len() as u16).to_le_bytes();

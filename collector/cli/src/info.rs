@@ -40,6 +40,10 @@ pub(crate) struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
+
+    /// List every kind of event of a Windows trace, not only the 20 most frequent; JSON has them all anyway
+    #[arg(long)]
+    all: bool,
 }
 
 /// Kinds of events of a Windows trace that people are shown.
@@ -144,7 +148,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let report = Report::of(&args.files)?;
     let text = match args.json {
         true => serde_json::to_string_pretty(&report)? + "\n",
-        false => report.text(Terminal::stdout().style()),
+        false => report.text(Terminal::stdout().style(), if args.all { usize::MAX } else { PROVIDER_EVENTS }),
     };
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
@@ -205,8 +209,8 @@ impl Report {
         }
     }
 
-    /// For people.
-    fn text(&self, style: Style) -> String {
+    /// For people; of a Windows trace so many kinds of events.
+    fn text(&self, style: Style, kinds: usize) -> String {
         let mut text = String::new();
         // Writing to a String never fails.
         let mut line = |name: &str, value: String| {
@@ -262,11 +266,11 @@ impl Report {
             );
         }
         if let Some(windows) = &self.windows {
-            for (index, event) in windows.events.iter().take(PROVIDER_EVENTS).enumerate() {
+            for (index, event) in windows.events.iter().take(kinds).enumerate() {
                 line(if index == 0 { "Records" } else { "" }, event.text());
             }
-            if let Some(more) = windows.events.len().checked_sub(PROVIDER_EVENTS).filter(|more| *more > 0) {
-                line("", format!("and {more} more kinds of events: see --json"));
+            if let Some(more) = windows.events.len().checked_sub(kinds).filter(|more| *more > 0) {
+                line("", format!("and {more} more kinds of events: --all lists them, --json has them"));
             }
         }
         text + &self.losses_text(style)
@@ -306,7 +310,12 @@ impl Report {
             count => format!("{:<10} {} by newer events, as asked\n", "Overwritten", grouped(count)),
         };
         if self.lost <= overwritten {
-            let _ = writeln!(text, "{:<10} {}", "Lost", style.good("nothing"));
+            // What a logger of Windows had not yet written when its file was copied, nobody knows.
+            let nothing = match self.windows.is_some() && !self.complete {
+                true => "nothing of what is in the file; what came after is not known".to_owned(),
+                false => style.good("nothing"),
+            };
+            let _ = writeln!(text, "{:<10} {nothing}", "Lost");
             return text;
         }
         let lost = style.alarm(&format!("*** {} ***", grouped(self.lost - overwritten)));

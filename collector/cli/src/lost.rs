@@ -72,6 +72,12 @@ impl Lost {
         records_lost(&self.losses)
     }
 
+    /// Parts of the files are not there, rather than events among others.
+    pub(crate) fn lacks_parts(&self) -> bool {
+        let lacks = |loss: &Loss| matches!(loss.cause, LossCause::Missing | LossCause::NotWritten);
+        self.losses.iter().any(|loss| loss.count > 0 && lacks(loss))
+    }
+
     /// Several lines: what gave way to newer events, what was lost of `events` and what else there were, and where.
     pub(crate) fn text(&self, events: u64, style: Style) -> String {
         let mut text = String::new();
@@ -89,6 +95,22 @@ impl Lost {
         text
     }
 
+    /// How much was lost, of which a Windows trace may have whole buffers; nobody knows how many events were in those.
+    fn heading(&self, lost: u64, events: u64) -> String {
+        let of_buffers = self.losses.iter().filter(|loss| loss.lane == "buffers");
+        let buffers = of_buffers.fold(0, |sum: u64, loss| sum.saturating_add(loss.count)).min(lost);
+        match (buffers, lost - buffers) {
+            (0, lost) => {
+                let all = lost.saturating_add(events);
+                let share = lost as f64 * 100.0 / all as f64;
+                format!("{} of {} events ({share:.2} %)", grouped(lost), grouped(all))
+            }
+            (1, 0) => "1 buffer".into(),
+            (buffers, 0) => format!("{} buffers", grouped(buffers)),
+            (buffers, lost) => format!("{} events and {} buffers", grouped(lost), grouped(buffers)),
+        }
+    }
+
     fn nothing(&self, style: Style) -> String {
         match self.unread {
             None => style.good("Lost: nothing") + "\n",
@@ -101,9 +123,7 @@ impl Lost {
     }
 
     fn something(&self, lost: u64, events: u64, style: Style) -> String {
-        let all = lost.saturating_add(events);
-        let share = lost as f64 * 100.0 / all as f64;
-        let heading = format!("*** LOST {} of {} events ({share:.2} %) ***", grouped(lost), grouped(all));
+        let heading = format!("*** LOST {} ***", self.heading(lost, events));
         let mut text = style.alarm(&heading) + "\n";
         let mut losses: Vec<_> = self.losses.iter().filter(|loss| loss.cause != LossCause::Overwritten).collect();
         losses.sort_by_key(|loss| std::cmp::Reverse(loss.count));
@@ -150,6 +170,16 @@ mod tests {
         assert!(at("*** LOST 1,000 of 100,000 events (1.00 %) ***") < at("990 sched records of CPU 1: buffer-full"));
         assert!(at("buffer-full") < at("lane-full"));
         assert!(!text.contains("Lost: nothing"));
+    }
+
+    #[test]
+    fn a_trace_that_lacks_buffers_says_so_and_not_that_it_lost_events() {
+        let missing = Loss { cpu: None, ..loss("buffers", LossCause::Missing, 37) };
+        let lacking = text(&lost(vec![missing.clone()]));
+        assert_eq!(lacking, "*** LOST 37 buffers ***\n    37 buffers: missing\n");
+        let both = lost(vec![missing, loss("events", LossCause::LaneFull, 2)]);
+        assert!(text(&both).starts_with("*** LOST 2 events and 37 buffers ***\n"), "{}", text(&both));
+        assert!(both.lacks_parts() && !lost(vec![loss("events", LossCause::LaneFull, 2)]).lacks_parts());
     }
 
     #[test]

@@ -150,8 +150,10 @@ pub(crate) fn export_text(exported: &Exported, style: Style) -> String {
     if played.events == 0 {
         text.push_str("Nothing is in the capture, or in the part that was asked for: the file is whole, and empty\n");
     }
-    if !complete {
-        text.push_str("The recording was cut off; everything up to there is in the file\n");
+    match (complete, lost.lacks_parts()) {
+        (true, _) => {}
+        (false, false) => text.push_str("The recording was cut off; everything up to there is in the file\n"),
+        (false, true) => text.push_str("The recording is not whole: see syscollect info\n"),
     }
     text.push_str(&lost.text(played.events, style));
     let _ = writeln!(text, "Look at it: {}", format.how_to_open(path, *layout));

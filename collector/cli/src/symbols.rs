@@ -1,6 +1,6 @@
 //! Where the names of Windows modules come from: options, and what the environment says.
 
-use crate::terminal::Terminal;
+use crate::terminal::{Terminal, printable};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use syscollect_model::SymbolTable;
@@ -32,6 +32,10 @@ pub(crate) struct SymbolOptions {
     /// Keep what servers send in this store
     #[arg(long, value_name = "DIR")]
     symbol_cache: Option<PathBuf>,
+
+    /// Say of every module without names why it has none, not only of the five whose names are missed most
+    #[arg(long)]
+    list_unnamed: bool,
 }
 
 impl SymbolOptions {
@@ -73,15 +77,16 @@ pub(crate) fn name(modules: Vec<UnresolvedModule>, args: &SymbolOptions, termina
         return Vec::new();
     }
     for folder in missing_folders(&args.symbol_path) {
-        say!("syscollect: the symbol path {folder} does not exist");
+        say!("syscollect: the symbol path {} does not exist", printable(folder));
     }
     let (options, unasked) = args.options(|name| std::env::var_os(name));
     let tables = {
         let _busy = terminal.busy("naming functions");
         WindowsSymbolizer::new(options).name_modules(&requests)
     };
-    for line in unnamed(&requests, &tables, unasked) {
-        say!("syscollect: {line}");
+    for line in unnamed(&requests, &tables, unasked, args.list_unnamed) {
+        // A trace may name its modules anything.
+        say!("syscollect: {}", printable(&line));
     }
     tables
 }
@@ -102,7 +107,7 @@ fn request(module: UnresolvedModule) -> Option<ImageRequest> {
 }
 
 /// What is said of modules without names: the most asked for, and what to do.
-fn unnamed(requests: &[ImageRequest], tables: &[SymbolTable], unasked: bool) -> Vec<String> {
+fn unnamed(requests: &[ImageRequest], tables: &[SymbolTable], unasked: bool, all: bool) -> Vec<String> {
     let mut without: Vec<_> = requests.iter().zip(tables).filter(|(_, table)| table.symbols.is_empty()).collect();
     if without.is_empty() {
         return Vec::new();
@@ -110,10 +115,10 @@ fn unnamed(requests: &[ImageRequest], tables: &[SymbolTable], unasked: bool) -> 
     without.sort_by_key(|(request, _)| std::cmp::Reverse(request.offsets.len()));
     let total = requests.len();
     let mut lines = vec![format!("no names for the code of {} of {total} Windows modules:", without.len())];
-    let told = without.iter().take(TOLD_MAX);
-    lines.extend(told.map(|(_, table)| format!("  {}: {}", short(&table.path), table.note)));
-    if without.len() > TOLD_MAX {
-        lines.push(format!("  and {} more", without.len() - TOLD_MAX));
+    let told = if all { without.len() } else { TOLD_MAX };
+    lines.extend(without.iter().take(told).map(|(_, table)| format!("  {}: {}", short(&table.path), table.note)));
+    if let Some(more) = without.len().checked_sub(told).filter(|more| *more > 0) {
+        lines.push(format!("  and {more} more: --list-unnamed lists them all"));
     }
     lines.push(if unasked {
         "the servers of the symbol path were not asked: --download-symbols asks them".into()

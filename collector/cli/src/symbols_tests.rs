@@ -90,12 +90,14 @@ fn the_modules_that_are_missed_most_are_told_first() {
         .map(|request| SymbolTable { path: request.path.clone(), note: "why".into(), ..SymbolTable::default() })
         .collect();
     tables[7].symbols = vec![Symbol::default()];
-    let lines = unnamed(&requests, &tables, true);
+    let lines = unnamed(&requests, &tables, true, false);
     assert_eq!(lines[..2], ["no names for the code of 7 of 8 Windows modules:", "  m6.dll: why"]);
-    assert_eq!(lines[6], "  and 2 more");
+    assert_eq!(lines[6], "  and 2 more: --list-unnamed lists them all");
     assert!(lines[7].contains("--download-symbols"));
+    let all = unnamed(&requests, &tables, true, true);
+    assert_eq!((all.len(), all[7].as_str()), (9, "  m0.dll: why"), "{all:?}");
     tables.iter_mut().for_each(|table| table.symbols = vec![Symbol::default()]);
-    assert!(unnamed(&requests, &tables, true).is_empty());
+    assert!(unnamed(&requests, &tables, true, false).is_empty());
 }
 
 #[test]

@@ -126,3 +126,79 @@ proptest! {
         read(bytes);
     }
 }
+
+/// A random number below a limit, and the next state.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % limit.max(1)
+    }
+}
+
+/// Whether these bytes lack a record of the whole file, and what is said of it; `None` where they are no file.
+fn lacks(bytes: Vec<u8>, total: u64) -> Option<(bool, Statistics)> {
+    let trace = Trace::from_bytes(vec![bytes]).ok()?;
+    let statistics = trace.scan(|_, _| ());
+    Some((statistics.records < total, statistics))
+}
+
+#[test]
+fn a_fixture_that_ends_early_is_never_complete() {
+    let mut random = Random(1);
+    for (name, total, whole) in WHOLE.iter() {
+        for _ in 0..12 {
+            let cut = random.below(whole.len());
+            let Some((lacks, statistics)) = lacks(whole[..cut].to_vec(), *total) else { continue };
+            assert!(!lacks || !statistics.is_complete(), "{name} cut at {cut}: {statistics:?}");
+        }
+    }
+}
+
+#[test]
+fn a_fixture_cut_between_two_buffers_says_how_many_are_missing() {
+    for (name, _, whole) in WHOLE.iter() {
+        let Ok(trace) = Trace::from_bytes(vec![whole.clone()]) else { panic!("{name}") };
+        assert_eq!((trace.extents()[0].missing, trace.extents()[0].unwritten), (0, 0), "{name}");
+        let stride = |at: usize| u32::from_le_bytes(*whole[at..].first_chunk().expect("a header")) as usize;
+        let starts: Vec<usize> =
+            std::iter::successors(Some(0), |at| Some(at + stride(*at)).filter(|at| *at < whole.len())).collect();
+        for kept in [1, 2, starts.len() / 2, starts.len() - 1] {
+            let cut = starts.get(kept).copied().unwrap_or(whole.len());
+            let trace = Trace::from_bytes(vec![whole[..cut].to_vec()]).expect("it has its header");
+            let extent = &trace.extents()[0];
+            let expected = (starts.len() - kept.min(starts.len())) as u64;
+            assert_eq!((extent.missing, extent.unwritten), (expected, 0), "{name}: {kept} of {}", starts.len());
+        }
+    }
+}
+
+#[test]
+fn a_fixture_with_zeros_in_it_is_never_complete() {
+    let mut random = Random(2);
+    for (name, total, whole) in WHOLE.iter() {
+        for round in 0..12 {
+            // Sectors, pages, and what a file system gives at once.
+            let unit = [512, 4096, 65_536][round % 3];
+            let first = random.below(whole.len().div_ceil(unit)).max(1) * unit;
+            let last = (first + unit * (1 + random.below(4))).min(whole.len());
+            let mut bytes = whole.clone();
+            bytes[first.min(last)..last].fill(0);
+            let Some((lacks, statistics)) = lacks(bytes, *total) else { continue };
+            assert!(!lacks || !statistics.is_complete(), "{name} zero from {first} to {last}: {statistics:?}");
+        }
+    }
+}
+
+#[test]
+fn a_fixture_that_lacks_a_buffer_in_its_middle_says_so() {
+    for (name, _, whole) in WHOLE.iter() {
+        let stride = |at: usize| u32::from_le_bytes(*whole[at..].first_chunk().expect("a header")) as usize;
+        let first = stride(0);
+        let second = first + stride(first);
+        let without = [&whole[..first], &whole[second.min(whole.len())..]].concat();
+        let trace = Trace::from_bytes(vec![without]).expect("it has its header");
+        assert_eq!(trace.extents()[0].missing, 1, "{name}");
+    }
+}

@@ -95,6 +95,10 @@ pub enum LossCause {
     DiskFull,
     /// A chunk of the file is damaged or missing.
     Damaged,
+    /// The file lacks it: it ends early, or holds nothing where it should be.
+    Missing,
+    /// The recorder held it in memory when it was cut off, or when its file was copied.
+    NotWritten,
     /// The records could not be decoded.
     Undecodable,
     /// A program's memory could not be taken over: it ended before that.
@@ -112,6 +116,8 @@ impl LossCause {
             Self::Overwritten => "overwritten",
             Self::DiskFull => "disk-full",
             Self::Damaged => "damaged",
+            Self::Missing => "missing",
+            Self::NotWritten => "not-written",
             Self::Undecodable => "undecodable",
             Self::NotTaken => "not-taken",
         }

@@ -27,6 +27,8 @@ pub struct FakeTrace {
     pub is_compressed: bool,
     /// Flags of the next buffers: 2 events lost, 4 a buffer lost.
     pub flags: u16,
+    /// How many buffers the header says were written; `None` for as many as there are.
+    pub buffers_written: Option<u32>,
     buffers: Vec<Vec<u8>>,
     /// What a CPU did not yet write out.
     open: BTreeMap<u16, Vec<u8>>,
@@ -52,7 +54,8 @@ impl FakeTrace {
         put(0x108, &Self::START_TIME.to_le_bytes());
         put(0x110, &1_u32.to_le_bytes());
         header.extend("fake\0fake.etl\0".encode_utf16().flat_map(u16::to_le_bytes));
-        Self { header, is_compressed: false, flags: 0, buffers: vec![], open: BTreeMap::new() }
+        let (buffers, open) = Default::default();
+        Self { header, is_compressed: false, flags: 0, buffers_written: None, buffers, open }
     }
 
     /// A CPU writes a record, header and all.
@@ -69,7 +72,8 @@ impl FakeTrace {
     pub fn flush(&mut self, cpu: u16) {
         if let Some(open) = self.open.remove(&cpu) {
             let flags = self.flags | if self.is_compressed { COMPRESSED } else { 0 };
-            self.buffers.push(buffer(cpu, flags, &open));
+            let sequence = self.buffers.len() as u64 + 1;
+            self.buffers.push(buffer(sequence, cpu, flags, &open));
         }
     }
 
@@ -86,15 +90,17 @@ impl FakeTrace {
         if self.buffers.iter().any(|buffer| buffer[0x34] & COMPRESSED as u8 != 0) {
             self.header[0x23] |= 4;
         }
+        let written = self.buffers_written.unwrap_or(self.buffers.len() as u32 + 1);
+        self.header[0x24..0x28].copy_from_slice(&written.to_le_bytes());
         let header = system(Self::START, (4, 8), (0, 0), 2, &self.header);
-        let mut file = buffer(0, 1, &header);
+        let mut file = buffer(0, 0, 1, &header);
         file.extend(self.buffers.concat());
         file
     }
 }
 
-/// A buffer of records.
-fn buffer(cpu: u16, flags: u16, records: &[u8]) -> Vec<u8> {
+/// A buffer of records, with its number.
+fn buffer(sequence: u64, cpu: u16, flags: u16, records: &[u8]) -> Vec<u8> {
     let is_compressed = flags & COMPRESSED != 0;
     let data = if is_compressed { literals(records) } else { records.to_vec() };
     let size = if is_compressed { HEADER + data.len() } else { BUFFER };
@@ -107,6 +113,7 @@ fn buffer(cpu: u16, flags: u16, records: &[u8]) -> Vec<u8> {
     // Less than there is, as loggers do.
     put(4, &(HEADER as u32).to_le_bytes());
     put(8, &end.to_le_bytes());
+    put(0x18, &sequence.to_le_bytes());
     put(0x28, &cpu.to_le_bytes());
     put(0x2c, &3_u16.to_le_bytes());
     put(0x30, &end.to_le_bytes());

@@ -7,7 +7,7 @@ mod fake;
 mod repeat;
 
 pub use fake::{FakeTrace, classic, event, event_with, perf_info, system};
-pub use repeat::repeated;
+pub use repeat::{repeated, with_narrow_headers};
 
 use flate2::read::{DeflateDecoder, GzDecoder};
 use std::io::Read;

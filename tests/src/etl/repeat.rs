@@ -3,7 +3,8 @@
 const BUFFER_HEADER: usize = 0x48;
 
 /// The uncompressed trace `trace` over and over, at least `bytes` long: each
-/// round comes after the one before, on every CPU. Its header stays as it is.
+/// round comes after the one before, on every CPU. Its header stays as it is, but for
+/// the count of buffers.
 ///
 /// ```no_run
 /// use syscollect_tests::etl;
@@ -22,9 +23,9 @@ pub fn repeated(trace: &[u8], bytes: usize) -> Vec<u8> {
         }
         shift += last - first + 1;
     }
-    // How many buffers were written: read to the end.
+    let written = (long.len() / buffers[0].len()) as u32;
     let header = BUFFER_HEADER + 32;
-    long[header + 0x24..header + 0x28].fill(0);
+    long[header + 0x24..header + 0x28].copy_from_slice(&written.to_le_bytes());
     long
 }
 
@@ -35,6 +36,23 @@ fn buffers(mut trace: &[u8]) -> impl Iterator<Item = &[u8]> {
         trace = rest;
         Some(buffer)
     })
+}
+
+/// The uncompressed trace `trace` as a 32-bit program leaves it that merges traces of a 64-bit system: every record
+/// behind the logfile header has a header of 32 bits, and its payload as it was.
+pub fn with_narrow_headers(trace: &[u8]) -> Vec<u8> {
+    let mut all: Vec<Vec<u8>> = buffers(trace).map(<[u8]>::to_vec).collect();
+    for buffer in &mut all[1..] {
+        for record in records(buffer).collect::<Vec<_>>() {
+            let header = &mut buffer[record + 2];
+            *header = match *header {
+                wide @ (2 | 4 | 17 | 19) => wide - 1,
+                20 => 10,
+                other => other,
+            };
+        }
+    }
+    all.concat()
 }
 
 /// Where the records of a buffer begin.

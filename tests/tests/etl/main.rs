@@ -6,6 +6,7 @@ mod checked;
 mod damage;
 mod fixtures;
 mod golden;
+mod incomplete;
 mod manifests;
 mod random;
 mod stories;

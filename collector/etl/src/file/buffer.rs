@@ -1,6 +1,6 @@
 //! One buffer of a file: read, expanded if it is compressed, and its records found.
 
-use super::bytes::{u16_at, u32_at};
+use super::bytes::{u16_at, u32_at, u64_at};
 use super::record::{ALIGNMENT, Found, Head, peek};
 use super::source::Source;
 use super::statistics::Statistics;
@@ -27,6 +27,8 @@ pub(super) struct BufferHeader {
     /// Where the data ends, counted from the header, after expansion.
     pub(super) end: usize,
     pub(super) cpu: u16,
+    /// The logger counts its buffers, beginning with 0 for the one that holds the logfile header.
+    pub(super) sequence: u64,
     /// State; of the first buffer it says how the others are compressed.
     pub(super) state: u16,
     flags: u16,
@@ -46,6 +48,7 @@ impl BufferHeader {
             // Not the one at 4: that one may lie before the last events.
             end: u32_at(bytes, 0x30)? as usize,
             cpu,
+            sequence: u64_at(bytes, 0x18)?,
             state: u16_at(bytes, 0x2c)?,
             flags,
         };
@@ -163,9 +166,14 @@ impl Buffer {
         if self.expanded.len() < expected {
             self.expanded.resize(expected, 0);
         }
-        self.end = xpress::expand(&self.raw[HEADER..length], &mut self.expanded[..expected]);
+        let expanded = xpress::expand_all(&self.raw[HEADER..length], &mut self.expanded[..expected]);
+        self.end = expanded.length;
         self.is_expanded = true;
         self.missing(expected - self.end, statistics);
+        if expanded.unread > xpress::UNREAD_MAX {
+            // The stream was to give more than there is room for: something in it is another than was written.
+            self.damaged(0, statistics);
+        }
     }
 
     /// Counts bytes that cannot be read, and the buffer once.

@@ -30,9 +30,11 @@ pub struct LogfileHeader {
     pub pointer_size: u32,
     /// Timer resolution, in units of 100 ns.
     pub timer_resolution: u32,
+    /// The file's length at most, in MiB, or in KiB where [`Self::mode`] says so; 0 for any.
+    pub most_size: u32,
     /// `LogFileMode`: how it was written. See [`Self::is_circular`].
     pub mode: u32,
-    /// Buffers that were written; 0 when the logger did not come to say it.
+    /// Buffers that were written; 0 when the logger did not come to say it. A circular file holds the last of them.
     pub buffers_written: u32,
     /// Events that found no room in a buffer.
     pub events_lost: u32,
@@ -60,7 +62,12 @@ pub struct LogfileHeader {
 
 /// Where things move when the logger is a 32-bit one: two pointers lie before them.
 const POINTERS: usize = 8;
+/// `EVENT_TRACE_FILE_MODE_*` and others of `evntrace.h`.
 const MODE_CIRCULAR: u32 = 0x2;
+const MODE_APPEND: u32 = 0x4;
+const MODE_NEW_FILE: u32 = 0x8;
+const MODE_BUFFERING: u32 = 0x400;
+const MODE_KIBIBYTES: u32 = 0x2000;
 const MODE_COMPRESSED: u32 = 0x0400_0000;
 
 impl LogfileHeader {
@@ -79,6 +86,7 @@ impl LogfileHeader {
             cpus: u32_at(payload, 0xc)?,
             pointer_size,
             timer_resolution: u32_at(payload, 0x18)?,
+            most_size: u32_at(payload, 0x1c)?,
             mode: u32_at(payload, 0x20)?,
             buffers_written: u32_at(payload, 0x24)?,
             events_lost: u32_at(payload, 0x30)?,
@@ -139,6 +147,23 @@ impl LogfileHeader {
     /// The oldest buffers were overwritten when the file was full.
     pub fn is_circular(&self) -> bool {
         self.mode & MODE_CIRCULAR != 0
+    }
+
+    /// The buffers are those of the end of a recording, or of a part of it: circular, one of several files, a ring
+    /// of memory that was written out, or behind those of an earlier recording. So their numbers may begin anywhere.
+    pub(super) fn is_a_part(&self) -> bool {
+        self.mode & (MODE_CIRCULAR | MODE_APPEND | MODE_NEW_FILE | MODE_BUFFERING) != 0
+    }
+
+    /// A logger that goes on in another file when this one is full.
+    pub(super) fn is_one_of_several(&self) -> bool {
+        self.mode & MODE_NEW_FILE != 0
+    }
+
+    /// Buffers for which the file has room, where it has an end.
+    pub(super) fn most_buffers(&self) -> Option<u64> {
+        let unit = if self.mode & MODE_KIBIBYTES != 0 { 1 << 10 } else { 1 << 20 };
+        (self.most_size > 0).then(|| (u64::from(self.most_size) * unit).checked_div(self.buffer_size.into()))?
     }
 
     /// Buffers are compressed.

@@ -1,6 +1,7 @@
 //! Where the buffers of a file lie, and in which order each CPU filled them.
 
 use super::buffer::{BufferHeader, Expansion, HEADER};
+use super::extent::FoundBuffers;
 use super::record::first_timestamp;
 use super::source::Source;
 use super::xpress;
@@ -65,10 +66,10 @@ impl<'a> Walk<'a> {
     fn no_buffer(&self) -> Step {
         let rest = self.source.length() - self.offset;
         let bytes = self.fixed.map_or(rest, |fixed| rest.min(fixed as u64));
-        let header = &self.glimpse[..self.length.min(HEADER)];
+        let glimpse = &self.glimpse[..self.length];
         // What cannot be read is not known to be unused.
-        let is_read = header.len() as u64 == rest.min(HEADER as u64);
-        match is_read && header.iter().all(|byte| *byte == 0) {
+        let is_read = self.length as u64 == rest.min(GLIMPSE as u64);
+        match is_read && glimpse.iter().all(|byte| *byte == 0) {
             true => Step::Unused(bytes),
             false => Step::Stray(bytes),
         }
@@ -102,6 +103,7 @@ pub(super) struct Index {
     pub(super) streams: Vec<Stream>,
     pub(super) stray: u64,
     pub(super) unused: u64,
+    pub(super) found: FoundBuffers,
 }
 
 impl Index {
@@ -110,6 +112,7 @@ impl Index {
         let mut cpus: BTreeMap<u16, Vec<Entry>> = BTreeMap::new();
         let mut index = Self::default();
         while let Some(step) = walk.next() {
+            index.found.add(&step);
             match step {
                 Step::Buffer(offset, header) => {
                     let entries = cpus.entry(header.cpu).or_default();
@@ -123,6 +126,7 @@ impl Index {
             }
         }
         index.streams = cpus.into_values().map(|entries| Stream { file, entries }).collect();
+        index.found.seal();
         for stream in &mut index.streams {
             // A circular file begins in its middle.
             if !stream.entries.is_sorted_by_key(|entry| entry.first) {

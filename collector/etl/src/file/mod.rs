@@ -17,6 +17,7 @@ mod buffer;
 mod bytes;
 mod classes;
 mod error;
+mod extent;
 mod header;
 mod index;
 mod merged;
@@ -29,6 +30,7 @@ mod xpress;
 
 pub use classes::{LOST_EVENT, group};
 pub use error::FileError;
+pub use extent::Extent;
 pub use header::{Clock, LogfileHeader};
 pub use merged::Merged;
 pub use record::HeaderKind;

@@ -26,6 +26,11 @@ pub struct Statistics {
     pub damaged_buffers: u64,
     /// Buffers compressed in a way that is not supported (LZNT1, XPRESS Huffman).
     pub unsupported_buffers: u64,
+    /// Buffers that the files' headers say were written, and that are not there, see [`super::Extent::missing`].
+    pub missing_buffers: u64,
+    /// Buffers that a logger which did not come to its end had begun and not written, see
+    /// [`super::Extent::unwritten`].
+    pub unwritten_buffers: u64,
     /// Bytes of expanded data that could not be read as records.
     pub damaged_bytes: u64,
     /// Bytes of the files that belong to no buffer.
@@ -42,9 +47,10 @@ impl Statistics {
         self.records_by_header[header.index()]
     }
 
-    /// Everything was read.
+    /// Everything was there, and everything was read.
     pub fn is_complete(&self) -> bool {
-        self.damaged_buffers + self.unsupported_buffers + self.damaged_bytes + self.stray_bytes == 0
+        let absent = self.missing_buffers + self.unwritten_buffers;
+        absent + self.damaged_buffers + self.unsupported_buffers + self.damaged_bytes + self.stray_bytes == 0
     }
 
     /// Adds what another part of the same pass counted.
@@ -58,6 +64,8 @@ impl Statistics {
         self.buffers_after_lost_buffers += other.buffers_after_lost_buffers;
         self.damaged_buffers += other.damaged_buffers;
         self.unsupported_buffers += other.unsupported_buffers;
+        self.missing_buffers += other.missing_buffers;
+        self.unwritten_buffers += other.unwritten_buffers;
         self.damaged_bytes += other.damaged_bytes;
         self.stray_bytes += other.stray_bytes;
         self.unused_bytes += other.unused_bytes;

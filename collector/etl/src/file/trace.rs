@@ -2,6 +2,7 @@
 
 use super::buffer::{Buffer, BufferHeader, Expansion, HEADER};
 use super::error::FileError;
+use super::extent::Extent;
 use super::header::LogfileHeader;
 use super::index::{Index, Step, Stream, Walk};
 use super::merged::Merged;
@@ -33,6 +34,7 @@ use std::path::{Path, PathBuf};
 pub struct Trace {
     pub(super) files: Vec<TraceFile>,
     headers: Vec<LogfileHeader>,
+    extents: Vec<Extent>,
     pub(super) streams: Vec<Stream>,
     /// What is known without a pass.
     pub(super) found: Statistics,
@@ -77,13 +79,18 @@ impl Trace {
     }
 
     fn new(sources: Vec<(PathBuf, Source)>) -> Result<Self, FileError> {
-        let mut trace = Self { files: vec![], headers: vec![], streams: vec![], found: Statistics::default() };
+        let (files, headers, extents, streams) = Default::default();
+        let mut trace = Self { files, headers, extents, streams, found: Statistics::default() };
         for (path, source) in sources {
             let (file, header) = TraceFile::new(path, source)?;
             trace.check_clock(&file.path, &header)?;
             let index = Index::of(&mut file.walk(), file.expansion, trace.files.len());
             trace.found.stray_bytes += index.stray;
             trace.found.unused_bytes += index.unused;
+            let extent = Extent::new(file.path.clone(), &index.found, &header);
+            trace.found.missing_buffers += extent.missing;
+            trace.found.unwritten_buffers += extent.unwritten;
+            trace.extents.push(extent);
             trace.streams.extend(index.streams);
             trace.files.push(file);
             trace.headers.push(header);
@@ -104,6 +111,11 @@ impl Trace {
     /// What each file says about itself, in the order they were named.
     pub fn headers(&self) -> &[LogfileHeader] {
         &self.headers
+    }
+
+    /// How much of each file is there, in the order they were named.
+    pub fn extents(&self) -> &[Extent] {
+        &self.extents
     }
 
     /// Bytes of all files.

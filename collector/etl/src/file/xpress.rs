@@ -6,14 +6,30 @@
 ///
 /// Work and memory are bounded by the two lengths.
 pub fn expand(compressed: &[u8], output: &mut [u8]) -> usize {
+    expand_all(compressed, output).length
+}
+
+/// What came of an expansion.
+pub(super) struct Expanded {
+    /// Bytes that came out.
+    pub(super) length: usize,
+    /// Bytes of the input that were not needed.
+    pub(super) unread: usize,
+}
+
+/// As [`expand`], and says how much of the input is left.
+pub(super) fn expand_all(compressed: &[u8], output: &mut [u8]) -> Expanded {
     let mut expander = Expander { input: compressed, half: None, output, length: 0 };
     while expander.length < expander.output.len() {
         if expander.group().is_none() {
             break;
         }
     }
-    expander.length
+    Expanded { length: expander.length, unread: expander.input.len() }
 }
+
+/// A compressor may end with the flags of a group of which nothing follows.
+pub(super) const UNREAD_MAX: usize = 4;
 
 struct Expander<'a> {
     /// What is not yet read.

@@ -28,6 +28,7 @@ mod tests;
 mod text;
 mod thread;
 mod wait;
+pub mod width;
 
 use crate::file::{LOST_EVENT, group};
 use crate::{Class, Guid, Record};

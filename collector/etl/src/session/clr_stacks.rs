@@ -44,12 +44,16 @@ pub(super) fn is_stack(provider: &Guid, id: u16) -> bool {
 
 /// Its addresses; none where the payload is too short for as many as it says.
 pub(super) fn frames<'a>(record: &Record<'a>) -> Frames<'a> {
-    let addresses = || {
+    let mut is_64_bit = record.is_64_bit;
+    let mut addresses = || {
         let count = u32::from_le_bytes(*record.payload.get(4..)?.first_chunk()?);
-        let bytes = usize::try_from(count).ok()?.checked_mul(if record.is_64_bit { 8 } else { 4 })?;
-        record.payload.get(HEAD..)?.get(..bytes)
+        let (count, behind) = (usize::try_from(count).ok()?, record.payload.get(HEAD..)?);
+        // As many addresses as it says are behind it: their width, whatever a program that merged it took them for.
+        is_64_bit |= count > 0 && Some(behind.len()) == count.checked_mul(8);
+        behind.get(..count.checked_mul(if is_64_bit { 8 } else { 4 })?)
     };
-    Frames::new(addresses().unwrap_or_default(), record.is_64_bit)
+    let addresses = addresses().unwrap_or_default();
+    Frames::new(addresses, is_64_bit)
 }
 
 impl<E: Exporter> Player<'_, E> {

@@ -4,7 +4,7 @@ use super::names;
 use super::play::StackFacts;
 use super::schemas::Schemas;
 use super::survey::MachineFacts;
-use crate::file::{Clock, LogfileHeader, Statistics};
+use crate::file::{Clock, Extent, LogfileHeader, Statistics, Trace};
 use crate::{Class, Guid};
 use rustc_hash::FxHashMap;
 use syscollect_model::{ClockSource, CpuInfo, Loss, LossCause, LossDomain, SessionInfo};
@@ -119,8 +119,8 @@ impl EventCounts {
 }
 
 /// What is known of the machine and the recording.
-pub(super) fn session_info(headers: &[LogfileHeader], machine: &MachineFacts, has_stacks: bool) -> SessionInfo {
-    let Some(header) = headers.first() else { return SessionInfo::default() };
+pub(super) fn session_info(trace: &Trace, machine: &MachineFacts, has_stacks: bool) -> SessionInfo {
+    let Some(header) = trace.headers().first() else { return SessionInfo::default() };
     let rate = header.ticks_per_second().unwrap_or(0);
     let cpu = |cpu| CpuInfo { cpu, max_frequency_khz: Some(u64::from(header.mhz) * 1000), ..CpuInfo::default() };
     // What a file claims may be any number; rows for a million CPUs help nobody.
@@ -139,7 +139,7 @@ pub(super) fn session_info(headers: &[LogfileHeader], machine: &MachineFacts, ha
         sample_rate_hz: sample_rate,
         sample_event: if sample_rate > 0 { "cpu-clock".into() } else { String::new() },
         stacks: if has_stacks { vec!["events".into()] } else { Vec::new() },
-        notes: notes(headers),
+        notes: notes(trace, machine),
         ..SessionInfo::default()
     }
 }
@@ -160,8 +160,8 @@ pub(super) fn release(header: &LogfileHeader) -> String {
     format!("{major}.{minor}.{}", header.os_build)
 }
 
-fn notes(headers: &[LogfileHeader]) -> Vec<String> {
-    let mut notes = Vec::new();
+fn notes(trace: &Trace, machine: &MachineFacts) -> Vec<String> {
+    let (mut notes, headers) = (Vec::new(), trace.headers());
     let Some(header) = headers.first() else { return notes };
     let mhz = header.perf_freq as f64 / 1e6;
     match header.clock {
@@ -172,9 +172,36 @@ fn notes(headers: &[LogfileHeader]) -> Vec<String> {
         Clock::Unknown(kind) => notes.push(format!("the clock is of an unknown kind ({kind}), taken for a QPC")),
     }
     if headers.iter().any(|header| header.end_time == 0) {
-        notes.push("the recording was cut off: its header does not say when it ended".into());
+        notes.push(
+            "the recording was cut off, or went on when the file was copied: its header does not say when it ended"
+                .into(),
+        );
     }
+    if machine.wide_payloads > 0 {
+        notes.push(format!(
+            "{} records have 64-bit payloads behind 32-bit headers, as a 32-bit program leaves them that merges traces; \
+             they are read by what the payload is",
+            machine.wide_payloads
+        ));
+    }
+    notes.extend(trace.extents().iter().filter_map(incomplete));
     notes
+}
+
+/// What a file lacks, if it does.
+fn incomplete(extent: &Extent) -> Option<String> {
+    let Extent { path, buffers, missing, unwritten } = extent;
+    let file = path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
+    match (missing, unwritten) {
+        (0, 0) => None,
+        (0, unwritten) => Some(format!(
+            "{file} has {buffers} buffers; {unwritten} more had been begun, by their numbers, and were not written"
+        )),
+        (missing, _) => Some(format!(
+            "{file} is incomplete: it has {buffers} of {} buffers; it ends early, or holds zeros where they should be",
+            missing.saturating_add(*buffers)
+        )),
+    }
 }
 
 /// What is missing.
@@ -187,6 +214,8 @@ pub(super) fn losses(headers: &[LogfileHeader], statistics: &Statistics, undecod
     let losses = [
         ("events", LossCause::LaneFull, events),
         ("buffers", LossCause::BufferFull, buffers),
+        ("buffers", LossCause::Missing, statistics.missing_buffers),
+        ("buffers", LossCause::NotWritten, statistics.unwritten_buffers),
         ("buffers", LossCause::Damaged, damaged),
         ("events", LossCause::Undecodable, undecodable + statistics.other_records),
     ];

@@ -65,6 +65,8 @@ pub(super) enum Step {
     ThreadStart(ThreadId),
     ThreadName(ThreadId, StringId),
     ThreadEnd(ThreadId),
+    /// The thread that stands for a process begins, ends or is there: see [`Builder::stand_ins`].
+    StandIn(ThreadId, Life),
 }
 
 /// Rows of processes or threads by id, with the raw times since which the id means them.
@@ -120,6 +122,8 @@ pub(super) struct History {
     pub(super) steps: Vec<(u64, Step)>,
     /// When processes of an id ended: pid, raw time.
     pub(super) process_ends: Vec<(u32, u64)>,
+    /// What was told of each process, and when.
+    told: Vec<(ProcessId, Life, u64)>,
     processes: Lives<ProcessId>,
     threads: Lives<ThreadId>,
 }
@@ -134,8 +138,9 @@ impl History {
         tables.processes[Tables::IDLE_PROCESS.index()].name = idle;
         tables.threads[Tables::IDLE_THREAD.index()].name = idle;
         let (processes, threads) = (Lives::new(), Lives::new());
-        let (initial, steps, process_ends) = Default::default();
-        let mut builder = Builder { history: Self { initial, steps, process_ends, processes, threads }, tables, clock };
+        let (initial, steps, process_ends, told) = Default::default();
+        let history = Self { initial, steps, process_ends, told, processes, threads };
+        let mut builder = Builder { history, tables, clock };
         records.processes.iter().for_each(|record| builder.process(record));
         records.threads.iter().for_each(|record| builder.thread(record));
         builder.main_names();
@@ -143,6 +148,7 @@ impl History {
         let mut seen: Vec<(u32, u32)> = records.seen.into_iter().collect();
         seen.sort_unstable();
         seen.into_iter().for_each(|(tid, pid)| builder.seen(tid, pid));
+        builder.stand_ins();
         let mut history = builder.history;
         history.steps.sort_by_key(|(at, _)| *at);
         history
@@ -181,6 +187,7 @@ impl Builder<'_> {
             (_, Some(row)) => row,
         };
         self.describe(row, record);
+        self.history.told.push((row, life, at));
         match life {
             Life::Start => {
                 self.tables.processes[row.index()].start = Some(self.clock.time(Ticks(at)));
@@ -296,6 +303,38 @@ impl Builder<'_> {
         let name = self.tables.strings.intern(&record.name);
         self.tables.threads[row.index()].name = name;
         self.step(record.at, Step::ThreadName(row, name));
+    }
+
+    /// A thread for each process of which the trace tells no thread: where a trace tells of processes and not of
+    /// their threads, every viewer would leave these processes out. It has the process's own id, which on Windows no
+    /// thread has at the same time, and begins and ends with it.
+    fn stand_ins(&mut self) {
+        let mut has_thread = vec![false; self.tables.processes.len()];
+        self.tables.threads.iter().for_each(|thread| has_thread[thread.process.index()] = true);
+        let mut made = FxHashMap::<ProcessId, ThreadId>::default();
+        let (mut ends, mut others) = (Vec::new(), Vec::new());
+        for (process, life, at) in std::mem::take(&mut self.history.told) {
+            if has_thread[process.index()] {
+                continue;
+            }
+            let is_first = !made.contains_key(&process);
+            let thread = *made.entry(process).or_insert_with(|| {
+                let Process { pid, name, start, end, .. } = *self.tables.process(process);
+                let thread = add_thread(self.tables, pid, process);
+                let row = &mut self.tables.threads[thread.index()];
+                (row.name, row.start, row.end) = (name, start, end);
+                thread
+            });
+            match life {
+                Life::End => ends.push((at, Step::StandIn(thread, life))),
+                // That it is there says nothing new of what began.
+                _ if is_first || life == Life::Start => others.push((at, Step::StandIn(thread, life))),
+                _ => {}
+            }
+        }
+        // Of one time a thread ends before its process, and begins after it.
+        self.history.steps.splice(0..0, ends);
+        self.history.steps.append(&mut others);
     }
 
     /// A thread that only headers of other records name.

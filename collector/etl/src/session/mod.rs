@@ -132,6 +132,7 @@ pub struct Session {
     /// Threads that an earlier play found and nothing announced.
     found: FxHashMap<u32, ThreadId>,
     has_stacks: bool,
+    wide_graphics: bool,
     /// Some events have to wait.
     has_delays: bool,
     losses: Vec<Loss>,
@@ -172,7 +173,7 @@ impl Session {
         let history = History::new(std::mem::take(&mut survey.lives), &mut tables, &clock);
         survey.keys.seal();
         survey.files.seal(|path| survey.machine.with_drive(path));
-        let mut info = session_info(trace.headers(), &survey.machine, survey.has_stacks);
+        let mut info = session_info(&trace, &survey.machine, survey.has_stacks);
         info.clock_pairs = clock.pairs().to_vec();
         let mut images = std::mem::take(&mut survey.images);
         images.iter_mut().for_each(|image| survey.machine.with_drive(&mut image.path));
@@ -197,6 +198,7 @@ impl Session {
             tracks: Tracks::default(),
             found: FxHashMap::default(),
             has_stacks: survey.has_stacks,
+            wide_graphics: survey.machine.wide_graphics,
             has_delays: survey.has_stacks || survey.has_intervals,
             trace,
         })
@@ -237,8 +239,10 @@ impl Recording for Session {
         None
     }
 
+    /// The logger came to its end, and so did what wrote the files: none lacks a buffer.
     fn is_complete(&self) -> bool {
-        self.trace.headers().iter().all(|header| header.end_time > 0)
+        let ended = self.trace.headers().iter().all(|header| header.end_time > 0);
+        ended && self.trace.extents().iter().all(|extent| extent.missing == 0)
     }
 
     fn expected_events(&self) -> u64 {

@@ -9,14 +9,14 @@ use super::files::Files;
 use super::gpu::Gpu;
 use super::intervals::Intervals;
 use super::kinds::{Counts, Kind};
-use super::lives::{Step, add_process, add_thread, unknown_name};
+use super::lives::{Life, Step, add_process, add_thread, unknown_name};
 use super::long_waits::LongWaits;
 use super::marks::ProviderNames;
 use super::recent::{ANY_THREAD, Recent};
 use super::schemas::Schemas;
 use super::stack_keys::StackKeys;
 use super::words::Reasons;
-use crate::payload::{self, Payload};
+use crate::payload::{self, Payload, width};
 use crate::{Class, Record};
 use std::ops::Range;
 use syscollect_model::{
@@ -121,6 +121,7 @@ pub(super) struct Words {
     pub(super) events: StringId,
     pub(super) resumed: StringId,
     pub(super) switch: StringId,
+    pub(super) process: StringId,
 }
 
 /// The exporter, and what it was given.
@@ -176,6 +177,8 @@ pub(super) struct Player<'a, E> {
     pub(super) delay: Delay<Slot>,
     pub(super) recent: Recent<Target>,
     pub(super) has_stacks: bool,
+    /// Payloads of the graphics kernel have 64 bits, whatever their headers say.
+    wide_graphics: bool,
     /// Ticks after which the switch at which a thread left is taken to be on its way out.
     pub(super) longest_wait: u64,
     pub(super) long_waits: &'a LongWaits,
@@ -207,6 +210,7 @@ impl<'a, E: Exporter> Player<'a, E> {
             events: strings.intern("Events"),
             resumed: strings.intern("Running again"),
             switch: strings.intern("switch"),
+            process: strings.intern("Process"),
         };
         let window = if session.has_delays { WINDOW_NS } else { 0 };
         let mut threads = ThreadIds::default();
@@ -241,6 +245,7 @@ impl<'a, E: Exporter> Player<'a, E> {
             delay: Delay::new(window, MOST_WAITING),
             recent: Recent::new(MOST_RECENT),
             has_stacks: session.has_stacks,
+            wide_graphics: session.wide_graphics,
             longest_wait: longest_wait(session.facts.ticks_per_second),
             long_waits: &session.long_waits,
             told: Vec::new(),
@@ -256,7 +261,10 @@ impl<'a, E: Exporter> Player<'a, E> {
             records += 1;
             player.go_to(record.timestamp);
             player.flush(false)?;
-            player.record(&record);
+            match record.is_64_bit {
+                true => player.record(&record),
+                false => player.narrow(&record),
+            }
         }
         player.end()?;
         Ok(player.played(records))
@@ -320,7 +328,21 @@ impl<'a, E: Exporter> Player<'a, E> {
             Step::ThreadStart(id) => self.push_event(Kind::ThreadStart, Event::ThreadStart(id)),
             Step::ThreadName(id, name) => self.push_event(Kind::Rename, Event::ThreadName(id, name)),
             Step::ThreadEnd(id) => self.push_event(Kind::ThreadEnd, Event::ThreadEnd(id)),
+            Step::StandIn(id, life) => self.stand_in(id, life),
         }
+    }
+
+    /// The trace tells of a process and of none of its threads. What stands for them is no occurrence of its own.
+    fn stand_in(&mut self, thread: ThreadId, life: Life) {
+        let event = match life {
+            Life::Start => Event::ThreadStart(thread),
+            Life::End => Event::ThreadEnd(thread),
+            Life::Rundown | Life::Defunct => {
+                let track = self.track(Scope::Thread(thread), self.words.events, 0);
+                Event::Instant(track, Slice::named(self.words.process))
+            }
+        };
+        self.push(None, Pending::Event(Box::new(event)), 0, 0);
     }
 
     /// Lets an event wait that has no stack yet.
@@ -355,6 +377,14 @@ impl<'a, E: Exporter> Player<'a, E> {
             self.steps(at);
         }
         self.advance(at);
+    }
+
+    /// A record whose header says 32 bits, which its payload need not have.
+    #[cold]
+    fn narrow(&mut self, record: &Record<'_>) {
+        let mut record = width::of_payload(record);
+        record.is_64_bit |= self.wide_graphics && width::is_of_graphics(&record);
+        self.record(&record);
     }
 
     #[inline]

@@ -13,7 +13,7 @@ use super::methods::{self, MethodRecords};
 use super::schemas::Schemas;
 use super::stack_keys::StackKeys;
 use crate::file::group;
-use crate::payload::{self, Frames, ImageChange, ItemStack, Lifecycle, Payload, item_stacks};
+use crate::payload::{self, Frames, ImageChange, ItemStack, Lifecycle, Payload, item_stacks, width};
 use crate::{Class, Guid, Record};
 use rustc_hash::FxHashMap;
 use syscollect_model::Tables;
@@ -68,6 +68,10 @@ pub(super) struct MachineFacts {
     pub(super) product: String,
     /// Of the sampling timer, 100 ns; 0 where nothing was said.
     pub(super) sample_interval: u32,
+    /// Records whose payload has 64-bit pointers behind a header that says 32.
+    pub(super) wide_payloads: u64,
+    /// Some of these are the graphics kernel's.
+    pub(super) wide_graphics: bool,
     /// Paths as the kernel names devices, and as people do.
     pub(super) volumes: Vec<(String, String)>,
 }
@@ -121,6 +125,23 @@ impl Survey {
     /// Takes a record; they come in order of time.
     #[inline]
     pub(super) fn record(&mut self, record: &Record<'_>) {
+        match record.is_64_bit {
+            true => self.of_true_width(record),
+            false => self.narrow(record),
+        }
+    }
+
+    /// A record whose header says 32 bits.
+    #[cold]
+    fn narrow(&mut self, record: &Record<'_>) {
+        let record = width::of_payload(record);
+        self.machine.wide_payloads += u64::from(record.is_64_bit);
+        self.machine.wide_graphics |= record.is_64_bit && width::is_of_graphics(&record);
+        self.of_true_width(&record);
+    }
+
+    #[inline]
+    fn of_true_width(&mut self, record: &Record<'_>) {
         self.last = self.last.max(record.timestamp);
         if let Some(task) = record.task {
             self.task(task.pid, task.tid);

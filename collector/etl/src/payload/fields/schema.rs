@@ -57,8 +57,21 @@ pub(super) enum Length {
 }
 
 impl Schema {
-    /// The fields of a payload; those before it ends, where it ends early.
+    /// The fields of a payload; those before it ends, where it ends early. Where the header says 32 bits, and only 64
+    /// make the fields end where the payload does, it has 64.
     pub(super) fn decode(&self, payload: &[u8], is_64_bit: bool) -> Vec<Field> {
+        let (fields, ends) = self.decode_as(payload, is_64_bit);
+        if !ends && !is_64_bit {
+            let (wide, ends) = self.decode_as(payload, true);
+            if ends {
+                return wide;
+            }
+        }
+        fields
+    }
+
+    /// The fields, and whether all of them and nothing else are in the payload.
+    fn decode_as(&self, payload: &[u8], is_64_bit: bool) -> (Vec<Field>, bool) {
         let mut decoding = Decoding {
             reader: Reader::new(payload, is_64_bit),
             fields: Vec::new(),
@@ -67,8 +80,8 @@ impl Schema {
             numbers: Vec::new(),
         };
         // What could not be decoded is left out.
-        let _ = decoding.fields(&self.fields, "");
-        decoding.fields
+        let is_whole = decoding.fields(&self.fields, "").is_some();
+        (decoding.fields, is_whole && decoding.reader.rest().is_empty())
     }
 }
 
