@@ -24,7 +24,7 @@ use crate::outlet::Outlet;
 use crate::perf::mappings::MappingRings;
 use crate::probes::{MappedFiles, ProbeSource, Setup};
 use crate::readings::Readings;
-use crate::recording::Shared;
+use crate::recording::{Shared, Step};
 use crate::replay::Replay;
 use crate::source::{Drained, Seen, Source};
 use crate::support::lacking_for_names;
@@ -105,6 +105,10 @@ impl Output {
 
 impl Collector {
     /// Loads and attaches everything: when it returns, the machine is recorded.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel refuses, and [`CaptureError::Stopped`].
     pub(crate) fn start(options: &RecordOptions, output: Output) -> Result<Self, CaptureError> {
         let host = Host::at(Path::new("/"));
         let online = host.online_cpus();
@@ -114,9 +118,12 @@ impl Collector {
         // Mappings first: of what runs later they know the files.
         let mut sources: Vec<Box<dyn Source>> = vec![Box::new(MappingRings::default()), Box::new(programs)];
         let mut readings = Readings::start(clock_source, host.possible_cpus());
+        options.go_on()?;
+        let began = Instant::now();
         for source in &mut sources {
             source.attach(&online)?;
         }
+        options.go_on()?;
         readings.read();
         let mut missing: Vec<String> = sources.iter().flat_map(|source| source.missing()).cloned().collect();
         missing.extend(lacking_for_names());
@@ -140,7 +147,9 @@ impl Collector {
             buffer,
             zones,
         };
-        for (what, source) in start_gpu(&setup, &online)? {
+        let gpu = start_gpu(&setup, &online)?;
+        options.go_on()?;
+        for (what, source) in gpu {
             match source {
                 Ok(source) => {
                     missing.extend(source.missing().iter().cloned());
@@ -156,15 +165,18 @@ impl Collector {
                 sources.push(Box::new(probes));
                 Some(mapped_files)
             }
+            // What the user asked for and what will not be found is no recording.
+            Err(error @ (CaptureError::NothingToProbe(_) | CaptureError::Stopped)) => return Err(error),
             Err(error) => {
                 missing.push(format!("neither marked programs nor probes are recorded: {error}"));
                 None
             }
         };
+        options.go_on()?;
         // Behind the probes: when it is told to stop, all rings were announced.
         sources.push(Box::new(marked));
         let machine = Some(Machine { host, online, readings, notes, mapped_files });
-        let file = FileStart::of_the_first();
+        let file = FileStart { at: began, ..FileStart::of_the_first() };
         Ok(Self { sources, clock_source, output, machine, missing, session, last_losses: Vec::new(), file })
     }
 
@@ -180,6 +192,11 @@ impl Collector {
             last_losses: Vec::new(),
             file: FileStart::of_the_first(),
         }
+    }
+
+    /// When the first event could be recorded: all of them lie after it.
+    pub(crate) fn began(&self) -> Instant {
+        self.file.at
     }
 
     /// What this machine lacks.
@@ -293,15 +310,25 @@ impl Collector {
 
     fn end(mut self) -> Ended {
         let online = self.machine.as_ref().map(|machine| machine.online.clone()).unwrap_or_default();
+        let shared = Arc::clone(&self.output.shared);
+        let step = |step: Step| shared.step.store(step as u8, Ordering::Relaxed);
+        step(Step::Detaching);
         self.sources.iter_mut().for_each(|source| source.detach(&online));
+        step(Step::Draining);
         self.drain(true);
         self.read_machine(true);
         self.note_losses();
+        step(Step::Noting);
+        let mut held = HeldFiles::default();
+        if let Some(machine) = &mut self.machine {
+            let late;
+            (held, late) = machine.notes.finish();
+            self.missing.extend(late);
+        }
         self.collect_missing();
         self.describe_again();
         let statistics = self.file.statistics(self.statistics());
         let losses = self.file.losses(&self.losses());
-        let held = self.machine.map_or_else(HeldFiles::default, |machine| machine.notes.finish());
         let file = self.output.begin.is_later().then_some(self.file);
         Ended { losses, statistics, missing: self.missing, held, file, sources: self.sources }
     }

@@ -31,8 +31,13 @@ pub enum CaptureError {
         reason: String,
     },
     /// A tracepoint that was asked for cannot be recorded.
-    #[error("there is no tracepoint {0} on this kernel; /sys/kernel/tracing/available_events lists what there is")]
-    NoTracepoint(String),
+    #[error("there is no tracepoint {asked} on this kernel{near}")]
+    NoTracepoint {
+        /// As the user named it.
+        asked: String,
+        /// What is near to it, in words: `; did you mean ...?`, or nothing.
+        near: String,
+    },
     /// Something else that the recording stands on failed.
     #[error("{what}: {source}")]
     System {
@@ -41,6 +46,12 @@ pub enum CaptureError {
         /// What the system said.
         source: io::Error,
     },
+    /// A probe that was asked for is in nothing that runs, nor in the file that it names.
+    #[error("{0}")]
+    NothingToProbe(String),
+    /// [`RecordOptions::stop_asked`](crate::RecordOptions::stop_asked) was set while the recording started.
+    #[error("stopped before the recording began; nothing was recorded")]
+    Stopped,
     /// The output cannot be written.
     #[error("cannot write the capture: {0}")]
     Store(#[from] syscollect_store::StoreError),

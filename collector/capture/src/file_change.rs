@@ -31,9 +31,9 @@ pub(crate) struct Pace {
 pub(crate) struct FileStart {
     /// When.
     pub(crate) at: Instant,
-    cpu: Duration,
-    losses: Vec<LaneLoss>,
-    statistics: BTreeMap<String, u64>,
+    pub(crate) cpu: Duration,
+    pub(crate) losses: Vec<LaneLoss>,
+    pub(crate) statistics: BTreeMap<String, u64>,
 }
 
 impl FileStart {

@@ -56,6 +56,7 @@ mod stage;
 mod support;
 mod tracepoints;
 mod usage;
+mod worker;
 mod zones;
 
 pub use error::CaptureError;

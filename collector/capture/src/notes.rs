@@ -6,8 +6,8 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use syscollect_model::{ClockSource, Ticks};
@@ -17,17 +17,24 @@ use syscollect_symbolize::HeldFiles;
 use crate::clock::ticks_now;
 use crate::outlet::Outlet;
 use crate::source::Seen;
+use crate::worker::Worker;
 
 /// Rows of one definition, so that no chunk grows beyond what the store takes.
 const PROCESSES_AT_ONCE: usize = 256;
 const MAPPINGS_AT_ONCE: usize = 4096;
 /// What was noted of programs waits at most this long for others.
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
+/// How long the end of a recording waits for all that was seen to be noted, and then for the thread to end: it may
+/// stand in a file of anybody's.
+const SOON: Duration = Duration::from_secs(5);
+const LONGEST_GOODBYE: Duration = Duration::from_secs(5);
 
 /// The thread that takes notes, while there is something to note.
 pub(crate) struct Notes {
-    told: Sender<Told>,
-    thread: JoinHandle<HeldFiles>,
+    /// `None` once it is to end.
+    told: Option<Sender<Told>>,
+    worker: Worker<HeldFiles>,
+    stopping: Arc<AtomicBool>,
 }
 
 /// What the thread is told.
@@ -42,39 +49,47 @@ impl Notes {
     /// Starts with what is there now.
     pub(crate) fn start(buffer: Arc<Outlet>, clock: ClockSource) -> std::io::Result<Self> {
         let (told, received) = channel();
-        let thread =
-            std::thread::Builder::new().name("notes".into()).spawn(move || take_notes(&buffer, &received, clock))?;
-        Ok(Self { told, thread })
+        let stopping = Arc::new(AtomicBool::new(false));
+        let stop = Arc::clone(&stopping);
+        let worker = Worker::start("notes", move || take_notes(&buffer, &received, clock, &stop))?;
+        Ok(Self { told: Some(told), worker, stopping })
     }
 
     /// A file was mapped or a program begun.
     pub(crate) fn seen(&self, seen: Seen) {
         // The thread ends only when this sender does.
-        let _ = self.told.send(Told::Seen(seen));
+        let _ = self.told.as_ref().map(|told| told.send(Told::Seen(seen)));
     }
 
     /// The recording goes on in another file, into whose buffer notes go now. The files that were held for the one
     /// before come through `held`.
     pub(crate) fn next_file(&self, held: Sender<HeldFiles>) {
-        let _ = self.told.send(Told::NextFile(held));
+        let _ = self.told.as_ref().map(|told| told.send(Told::NextFile(held)));
     }
 
-    /// Waits until everything is noted; the files that are held open.
-    pub(crate) fn finish(self) -> HeldFiles {
-        drop(self.told);
-        self.thread.join().unwrap_or_default()
+    /// Waits until everything is noted; the files that are held open, and what to say if that took too long.
+    pub(crate) fn finish(&mut self) -> (HeldFiles, Option<String>) {
+        self.told = None;
+        if let Ok(held) = self.worker.wait(SOON) {
+            return (held, None);
+        }
+        // What waits to be looked at is left out from now on.
+        self.stopping.store(true, Ordering::Relaxed);
+        let late =
+            "names of functions may be absent: when the recording ended, files of code still waited to be opened";
+        (self.worker.wait(LONGEST_GOODBYE).unwrap_or_default(), Some(late.to_owned()))
     }
 }
 
-fn take_notes(buffer: &Outlet, told: &Receiver<Told>, clock: ClockSource) -> HeldFiles {
+fn take_notes(buffer: &Outlet, told: &Receiver<Told>, clock: ClockSource, stopping: &AtomicBool) -> HeldFiles {
     let mut held = HeldFiles::new();
-    note_all(buffer, clock, &mut held);
-    follow(buffer, told, clock, &mut held);
+    note_all(buffer, clock, (&mut held, stopping));
+    follow(buffer, told, clock, (&mut held, stopping));
     held
 }
 
 /// Notes everything that is there now.
-fn note_all(buffer: &Outlet, clock: ClockSource, held: &mut HeldFiles) {
+fn note_all(buffer: &Outlet, clock: ClockSource, (held, stopping): (&mut HeldFiles, &AtomicBool)) {
     let root = Path::new("/");
     let mut processes = crate::snapshot::processes(root);
     let names_read = ticks_now(clock);
@@ -84,6 +99,9 @@ fn note_all(buffer: &Outlet, clock: ClockSource, held: &mut HeldFiles) {
     }
     let mut mappings = Vec::new();
     for process in processes.iter().filter(|process| !process.kernel) {
+        if stopping.load(Ordering::Relaxed) {
+            break;
+        }
         for mut mapping in crate::snapshot::mappings(root, process.pid) {
             held.hold(&mut mapping);
             mappings.push(mapping);
@@ -97,12 +115,12 @@ fn note_all(buffer: &Outlet, clock: ClockSource, held: &mut HeldFiles) {
 
 /// Notes what is seen as soon as it is; what was noted of programs goes to the
 /// file in batches, which compress better than each alone.
-fn follow(buffer: &Outlet, told: &Receiver<Told>, clock: ClockSource, held: &mut HeldFiles) {
+fn follow(buffer: &Outlet, told: &Receiver<Told>, clock: ClockSource, (held, stopping): (&mut HeldFiles, &AtomicBool)) {
     let mut begun: Vec<KnownProcess> = Vec::new();
     let mut last_batch = Instant::now();
     loop {
         let next = told.recv_timeout(LONGEST_WAIT);
-        let ended = matches!(next, Err(RecvTimeoutError::Disconnected));
+        let ended = matches!(next, Err(RecvTimeoutError::Disconnected)) || stopping.load(Ordering::Relaxed);
         match next {
             Ok(Told::Seen(Seen::Mapping(mut mapping))) => held.hold(&mut mapping),
             Ok(Told::Seen(Seen::Exec { pid })) => {
@@ -116,7 +134,7 @@ fn follow(buffer: &Outlet, told: &Receiver<Told>, clock: ClockSource, held: &mut
             Ok(Told::NextFile(before)) => {
                 // Whoever names that file may have given up.
                 let _ = before.send(std::mem::replace(held, HeldFiles::new()));
-                note_all(buffer, clock, held);
+                note_all(buffer, clock, (&mut *held, stopping));
             }
             Err(_) => {}
         }

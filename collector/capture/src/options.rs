@@ -3,10 +3,14 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use syscollect_probes::Spec;
 use syscollect_store::BufferMode;
+
+use crate::error::CaptureError;
 
 /// Finished options of a recording.
 #[derive(Clone, Debug)]
@@ -36,6 +40,15 @@ pub struct RecordOptions {
     pub program_start: Instant,
     /// The program's own arguments, for the capture.
     pub command_line: Vec<String>,
+    /// When this is set while the recording starts, it does not begin.
+    pub stop_asked: Arc<AtomicBool>,
+}
+
+impl RecordOptions {
+    /// An error once a stop was asked for.
+    pub(crate) fn go_on(&self) -> Result<(), CaptureError> {
+        if self.stop_asked.load(Ordering::Relaxed) { Err(CaptureError::Stopped) } else { Ok(()) }
+    }
 }
 
 impl Default for RecordOptions {
@@ -54,6 +67,7 @@ impl Default for RecordOptions {
             launch: None,
             program_start: Instant::now(),
             command_line: Vec::new(),
+            stop_asked: Arc::default(),
         }
     }
 }

@@ -1,12 +1,11 @@
 //! A recording from its start to its end.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use syscollect_model::{LossCause, RecorderSummary, SessionInfo, WorkCost};
-use syscollect_store::{Chunk, Lane, LaneKind, LaneLoss};
+use syscollect_store::{Chunk, Lane, LaneKind, LaneLoss, TraceBuffer};
 use syscollect_symbolize::HeldFiles;
 
 use crate::collector::{Collector, Ended, Output};
@@ -16,12 +15,13 @@ use crate::files::{self, Begin, FileAccount, Files, LastFile, RecordingFiles};
 use crate::options::RecordOptions;
 use crate::outlet::Outlet;
 use crate::usage::CostAccount;
+use crate::worker::{Unfinished, Worker};
 
 /// A recording that goes on.
 pub struct Recording {
     shared: Arc<Shared>,
-    collector: JoinHandle<Ended>,
-    writer: JoinHandle<Option<LastFile>>,
+    collector: Worker<Ended>,
+    writer: Worker<Option<LastFile>>,
     outlet: Arc<Outlet>,
     missing: Vec<String>,
     pids: Vec<u32>,
@@ -39,7 +39,34 @@ pub(crate) struct Shared {
     pub(crate) records: AtomicU64,
     pub(crate) lost: AtomicU64,
     pub(crate) files: Arc<FileAccount>,
+    /// What the collector does at its end: a [`Step`].
+    pub(crate) step: AtomicU8,
 }
+
+/// What the collector does at its end, for the message if it stands still.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    Detaching = 1,
+    Draining,
+    Noting,
+}
+
+impl Shared {
+    /// What the collector does now, in words.
+    fn doing(&self) -> &'static str {
+        match self.step.load(Ordering::Relaxed) {
+            step if step == Step::Detaching as u8 => "detaching from the kernel",
+            step if step == Step::Draining as u8 => "taking out the last events",
+            step if step == Step::Noting as u8 => "describing programs",
+            _ => "emptying the lanes",
+        }
+    }
+}
+
+/// How long the end waits for the collector. Detaching takes part of a second, and what follows has limits of its own.
+const LONGEST_END: Duration = Duration::from_secs(60);
+/// How long the disk may take in nothing at all.
+const LONGEST_STANDSTILL: Duration = Duration::from_secs(60);
 
 /// How far a recording has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -120,22 +147,10 @@ impl Recording {
         let mut costs = CostAccount::default();
         costs.note("start");
         let failed = |error| CaptureError::system("cannot start a thread", error);
-        let writer = std::thread::Builder::new().name("writer".into()).spawn(move || files.write()).map_err(failed)?;
-        let (missing, session) = (collector.missing().to_vec(), collector.session().clone());
-        let collector =
-            std::thread::Builder::new().name("collector".into()).spawn(move || collector.run()).map_err(failed)?;
-        Ok(Self {
-            shared,
-            collector,
-            writer,
-            outlet,
-            missing,
-            pids: options.pids,
-            session,
-            startup,
-            began: Instant::now(),
-            costs,
-        })
+        let writer = Worker::start("writer", move || files.write()).map_err(failed)?;
+        let (missing, session, began) = (collector.missing().to_vec(), collector.session().clone(), collector.began());
+        let collector = Worker::start("collector", move || collector.run()).map_err(failed)?;
+        Ok(Self { shared, collector, writer, outlet, missing, pids: options.pids, session, startup, began, costs })
     }
 
     /// How far the recording has come.
@@ -171,16 +186,19 @@ impl Recording {
     ///
     /// # Errors
     ///
-    /// Only where a thread of the recorder panicked. A file that could not be
-    /// completed is reported in [`Recorded::error`], with what was recorded.
+    /// Only where a thread of the recorder panicked or stands still; what it had written is in the file. A file that
+    /// could not be completed is reported in [`Recorded::error`], with what was recorded.
     pub fn stop(self, reason: &str) -> Result<Recorded, CaptureError> {
         let stopped = Instant::now();
         self.shared.stop.store(true, Ordering::Release);
-        self.collector.thread().unpark();
+        self.collector.unpark();
         let duration = stopped - self.began;
-        let ended = self.collector.join().map_err(|_| panicked("collector"))?;
-        self.outlet.buffer().close();
-        let last = self.writer.join().ok().flatten().ok_or_else(|| panicked("writer"))?;
+        let ended = self.collector.wait(LONGEST_END);
+        let buffer = self.outlet.buffer();
+        buffer.close();
+        let last = wait_for_disk(&self.writer, &buffer).and_then(|last| last.ok_or(Unfinished::Panicked));
+        let last = last.map_err(|why| broken("writer", why))?;
+        let ended = ended.map_err(|why| broken(&format!("collector ({})", self.shared.doing()), why))?;
         let mut losses = ended.losses;
         losses.extend(last.buffer.losses().into_iter().map(|(lane, cause, count)| buffer_loss(lane, cause, count)));
         let mut costs = self.costs;
@@ -218,6 +236,17 @@ pub(crate) fn buffer_loss(lane: Lane, cause: LossCause, count: u64) -> LaneLoss 
     LaneLoss { lane: lane.kind.name().to_owned(), cpu, record: String::new(), cause, count }
 }
 
-fn panicked(thread: &str) -> CaptureError {
-    CaptureError::system(format!("the {thread} thread panicked"), std::io::Error::other("a bug in syscollect"))
+fn broken(thread: &str, why: Unfinished) -> CaptureError {
+    CaptureError::system(format!("the thread {thread}"), std::io::Error::other(why))
+}
+
+/// Waits for the writer as long as the buffer becomes emptier.
+fn wait_for_disk<T: Send + 'static>(writer: &Worker<T>, buffer: &TraceBuffer) -> Result<T, Unfinished> {
+    let mut held = buffer.held();
+    loop {
+        match writer.wait(LONGEST_STANDSTILL) {
+            Err(Unfinished::Late(_)) if buffer.held() < held => held = buffer.held(),
+            other => return other,
+        }
+    }
 }

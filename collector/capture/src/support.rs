@@ -38,6 +38,11 @@ pub struct Capability {
 }
 
 impl Capability {
+    /// Whether it matters to `record --gpu` alone.
+    pub fn is_of_gpus(&self) -> bool {
+        self.name.starts_with("gpu_")
+    }
+
     fn yes(name: &'static str, reason: impl Into<String>) -> Self {
         Self { name, available: true, required: false, reason: reason.into(), remedy: None }
     }

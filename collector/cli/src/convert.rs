@@ -131,6 +131,12 @@ impl Selection {
     fn stack_options(&self) -> StackOptions {
         StackOptions { kind: self.stacks, process: self.process.clone() }
     }
+
+    /// Which part it is, in words with a space before; nothing for all.
+    fn words(&self) -> String {
+        let process = self.process.as_ref().map_or_else(String::new, |process| format!(" of process {process}"));
+        process + &self.range.words()
+    }
 }
 
 /// Writes the session in a viewer's format.
@@ -164,19 +170,19 @@ pub(crate) fn export<W: Write, R: Recording>(
         Format::PbGz => {
             let exporter = PprofExporter::new(out, selection.process.clone());
             let (played, exporter) = play(session, exporter, selection, abandon, terminal)?;
-            announce_empty(exporter.is_empty());
+            check_drawn(exporter.is_empty(), session.info(), selection)?;
             Ok((played, exporter.finish()?))
         }
         Format::Svg => {
             let exporter = FlamegraphExporter::new(out, selection.stack_options());
             let (played, exporter) = play(session, exporter, selection, abandon, terminal)?;
-            announce_empty(exporter.is_empty());
+            check_drawn(exporter.is_empty(), session.info(), selection)?;
             Ok((played, exporter.finish()?))
         }
         Format::Folded => {
             let exporter = FoldedExporter::new(out, selection.stack_options());
             let (played, exporter) = play(session, exporter, selection, abandon, terminal)?;
-            announce_empty(exporter.is_empty());
+            check_drawn(exporter.is_empty(), session.info(), selection)?;
             Ok((played, exporter.finish()?))
         }
         Format::Tracy => {
@@ -214,11 +220,33 @@ fn announce_size(bytes: u64, selection: &Selection) {
     }
 }
 
-/// Says that there was nothing to write, which no event of another kind shows.
-fn announce_empty(is_empty: bool) {
-    if is_empty {
-        say!("syscollect: no such stacks were recorded: the file is whole, and empty");
+/// A picture of nothing is no result: says why it would be empty, and what to do.
+fn check_drawn(is_empty: bool, info: &SessionInfo, selection: &Selection) -> Result<()> {
+    if !is_empty {
+        return Ok(());
     }
+    let (what, stacks) = match selection.stacks {
+        StackKind::OnCpu => ("CPU samples with stacks", "samples"),
+        StackKind::OffCpu => ("stacks of threads that blocked", "off-cpu"),
+        StackKind::Wakers => ("stacks of who woke others", "wakers"),
+    };
+    let part = selection.words();
+    let asked = |name: &str| info.stacks.iter().any(|asked| asked == name || (name == "off-cpu" && asked == "offcpu"));
+    let taken = stacks != "samples" || info.sample_rate_hz > 0;
+    let way = match (asked(stacks), taken, part.is_empty()) {
+        (false, ..) => format!("record with --stacks {stacks}"),
+        (_, false, _) => "record with --freq above 0".to_owned(),
+        (_, _, false) => "choose another part, or all of it".to_owned(),
+        (_, _, true) => {
+            let others = info.stacks.iter().map(|asked| if asked == "offcpu" { "off-cpu" } else { asked });
+            let others: Vec<&str> = others.filter(|asked| *asked != stacks).collect();
+            match others.is_empty() {
+                true => "record for longer, while programs run".to_owned(),
+                false => format!("what there may be is of --stacks {}", others.join(" or ")),
+            }
+        }
+    };
+    bail!("the recording has no {what}{part}, so the result would be empty: {way}")
 }
 
 /// Plays the session into an exporter, as far as the user wants.
@@ -238,6 +266,12 @@ where
     let bar = terminal.work("exporting", session.expected_events());
     let mut watched = Watched { inner, events: 0, process, bar, abandon };
     let played = session.play_range(&mut watched, from, to)?;
+    if played.events == 0 && selection.range.is_part() {
+        let length = session.summary().map_or_else(String::new, |summary| {
+            format!(": the recording has {}", crate::terminal::duration(summary.duration_ns))
+        });
+        bail!("nothing was recorded{}{length}", selection.range.words());
+    }
     Ok((played, watched.inner))
 }
 

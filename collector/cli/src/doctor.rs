@@ -1,10 +1,10 @@
 //! `syscollect doctor`: what this machine can record.
 
+use crate::escape::{print, print_json};
 use crate::terminal::{Style, Terminal};
 use anyhow::Result;
 use serde::Serialize;
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::process::ExitCode;
 use syscollect_capture::Capability;
 
@@ -12,10 +12,12 @@ const EXAMPLES: &str = "\
 Examples:
   syscollect doctor              as the user you are
   sudo syscollect doctor         as root, as most recordings run
+  syscollect doctor --gpu        what `record --gpu` can show, line by line
   syscollect doctor --json | jq '.capabilities[] | select(.available | not)'
 
-Each line says yes or no, why, and the command that mends it. What is missing
-and not required is done without: the line says what that means.
+Each line says yes or no, why, and the command that mends it; what recording
+cannot do without comes first. What else is missing is done without: the line
+says what that means. JSON has all lines.
 
 Exit codes: 0 if this process can record; 1 if something required is missing.";
 
@@ -26,6 +28,10 @@ pub(crate) struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
+
+    /// Show all lines about GPUs, too
+    #[arg(long)]
+    gpu: bool,
 }
 
 /// The version of the JSON; it grows when a field changes its meaning.
@@ -41,11 +47,11 @@ struct Report<'a> {
 /// Runs the sub-command.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let capabilities = syscollect_capture::support();
-    let text = match args.json {
-        true => json(&capabilities)?,
-        false => text(&capabilities, Terminal::stdout().style()),
-    };
-    std::io::stdout().write_all(text.as_bytes())?;
+    let style = Terminal::stdout().style();
+    match args.json {
+        true => print_json(&json(&capabilities)?)?,
+        false => print(&text(&capabilities, args.gpu, style), style)?,
+    }
     Ok(if can_record(&capabilities) { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
@@ -55,13 +61,22 @@ fn can_record(capabilities: &[Capability]) -> bool {
 
 fn json(capabilities: &[Capability]) -> Result<String> {
     let report = Report { schema_version: SCHEMA_VERSION, can_record: can_record(capabilities), capabilities };
-    Ok(serde_json::to_string_pretty(&report)? + "\n")
+    Ok(serde_json::to_string_pretty(&report)?)
 }
 
-fn text(capabilities: &[Capability], style: Style) -> String {
-    let width = capabilities.iter().map(|capability| capability.name.len()).max().unwrap_or(0);
+fn text(capabilities: &[Capability], gpus: bool, style: Style) -> String {
+    let (of_gpus, general): (Vec<_>, Vec<_>) = capabilities.iter().partition(|capability| capability.is_of_gpus());
+    let (required, others): (Vec<_>, Vec<_>) = general.into_iter().partition(|capability| capability.required);
+    let mut rows: Vec<&Capability> = required.into_iter().chain(others).collect();
+    let summary = (!gpus && !of_gpus.is_empty()).then(|| gpu_summary(&of_gpus));
+    if gpus {
+        rows.extend(&of_gpus);
+    }
+    rows.extend(&summary);
+    let width = rows.iter().map(|capability| capability.name.len()).max().unwrap_or(0);
     let mut text = String::new();
-    for Capability { name, available, required, reason, remedy } in capabilities {
+    let mut last_remedy = None;
+    for Capability { name, available, required, reason, remedy } in &rows {
         let answer = match (available, required) {
             (true, _) => style.good("yes "),
             (false, true) => style.alarm("NO  "),
@@ -69,11 +84,13 @@ fn text(capabilities: &[Capability], style: Style) -> String {
         };
         // Writing to a String never fails.
         let _ = writeln!(text, "{answer}{name:width$}  {reason}");
-        if let Some(remedy) = remedy {
+        // One remedy often mends all in a row.
+        if let Some(remedy) = remedy.as_ref().filter(|remedy| last_remedy != Some(*remedy)) {
             let _ = writeln!(text, "    {:width$}  to mend it: {remedy}", "");
+            last_remedy = Some(remedy);
         }
     }
-    let missing = capabilities.iter().filter(|capability| !capability.available).count();
+    let missing = rows.iter().filter(|capability| !capability.available).count();
     let verdict = match (can_record(capabilities), missing) {
         (true, 0) => style.good("This machine can record everything."),
         (true, missing) => {
@@ -83,6 +100,18 @@ fn text(capabilities: &[Capability], style: Style) -> String {
     };
     let _ = writeln!(text, "\n{verdict}");
     text
+}
+
+/// All that is known of GPUs in one line.
+fn gpu_summary(rows: &[&Capability]) -> Capability {
+    let libraries = |row: &&&Capability| row.name.starts_with("gpu_calls_");
+    let (all, found) =
+        (rows.iter().filter(libraries).count(), rows.iter().filter(libraries).filter(|row| row.available).count());
+    let driver = rows.iter().find(|row| row.name == "gpu_drivers");
+    let told = driver.map_or("", |row| row.reason.as_str());
+    let reason = format!("{told}; libraries with calls for --gpu: {found} of {all} kinds (doctor --gpu tells each)");
+    let available = found > 0 || driver.is_some_and(|row| row.available);
+    Capability { name: "gpus", available, required: false, reason, remedy: None }
 }
 
 #[cfg(test)]
@@ -95,7 +124,7 @@ mod tests {
     }
 
     fn plain(capabilities: &[Capability]) -> String {
-        text(capabilities, Terminal::hidden().style())
+        text(capabilities, false, Terminal::hidden().style())
     }
 
     #[test]
@@ -109,6 +138,33 @@ mod tests {
              \n\
              This machine can record; what it does without is told above (1).\n"
         );
+    }
+
+    #[test]
+    fn what_is_required_comes_first_and_gpus_in_one_line_unless_they_are_asked_for() {
+        let capabilities = [
+            capability("rapl", true, false),
+            capability("gpu_drivers", false, false),
+            capability("gpu_calls_egl", true, false),
+            capability("gpu_calls_cuda", false, false),
+            capability("btf", true, true),
+        ];
+        let names = |text: String| -> Vec<String> {
+            let rows = text.lines().filter(|line| line.starts_with("yes") || line.starts_with("no"));
+            rows.map(|row| row.split_whitespace().nth(1).unwrap().to_owned()).collect()
+        };
+        let short = plain(&capabilities);
+        assert!(short.contains("about gpu_drivers; libraries with calls for --gpu: 1 of 2 kinds"), "{short}");
+        assert_eq!(names(short), ["btf", "rapl", "gpus"]);
+        let long = text(&capabilities, true, Terminal::hidden().style());
+        assert_eq!(names(long), ["btf", "rapl", "gpu_drivers", "gpu_calls_egl", "gpu_calls_cuda"]);
+    }
+
+    #[test]
+    fn a_remedy_for_several_lines_in_a_row_is_told_once() {
+        let one = Capability { remedy: Some("sudo".into()), ..capability("a", false, false) };
+        let text = plain(&[one.clone(), Capability { name: "b", ..one }]);
+        assert_eq!(text.matches("to mend it: sudo").count(), 1, "{text}");
     }
 
     #[test]

@@ -142,7 +142,8 @@ pub(crate) fn export(request: &Request) -> Result<ExitCode> {
     let layout = request.selection.tracy.layout;
     let (lost, complete) = (Lost::read(&session), session.is_complete());
     let exported = Exported { path, format, layout, bytes, played, lost, complete };
-    say_as_is!("{}", summary::export_text(&exported, terminal.style()));
+    let style = terminal.style();
+    say_styled!(style, "{}", summary::export_text(&exported, style));
     Ok(ExitCode::SUCCESS)
 }
 

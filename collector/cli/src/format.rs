@@ -1,5 +1,6 @@
 //! The formats of recordings, told by extension or by `--format`.
 
+use crate::escape::printable;
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::ffi::{OsStr, OsString};
@@ -129,19 +130,21 @@ impl Format {
 
     /// How to look at a finished file; one for Tracy is of that layout.
     pub(crate) fn how_to_open(self, path: &Path, layout: TracyLayout) -> String {
+        let shown = |path: &Path| printable(&path.display().to_string());
+        let (trace, path) = (shown(&path.with_extension("pftrace")), shown(path));
         match self {
-            Self::Pftrace => format!("open https://ui.perfetto.dev and drop {} into it", path.display()),
-            Self::Tracy => format!("open {} in the Tracy Profiler, {layout} or newer", path.display()),
+            Self::Pftrace => format!("open https://ui.perfetto.dev and drop {path} into it"),
+            Self::Tracy => format!("open {path} in the Tracy Profiler, {layout} or newer"),
             Self::JsonGz | Self::Json => {
-                format!("open https://profiler.firefox.com and drop {} into it", path.display())
+                format!("open https://profiler.firefox.com and drop {path} into it")
             }
-            Self::PbGz => format!("go tool pprof -http : {}", path.display()),
-            Self::Svg => format!("open {} in a browser", path.display()),
+            Self::PbGz => format!("go tool pprof -http : {path}"),
+            Self::Svg => format!("open {path} in a browser"),
             Self::Folded => {
-                format!("drop {} into https://speedscope.app, or draw it with a flame graph tool", path.display())
+                format!("drop {path} into https://speedscope.app, or draw it with a flame graph tool")
             }
             Self::Syscap => {
-                format!("syscollect export {} -o {}", path.display(), path.with_extension("pftrace").display())
+                format!("syscollect export {path} -o {trace}")
             }
         }
     }

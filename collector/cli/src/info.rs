@@ -1,14 +1,14 @@
 //! `syscollect info`: what a capture holds, and what it lost.
 
 use crate::cost;
+use crate::escape::{print, print_json, printable};
 use crate::source::{self, Source};
 use crate::summary::loss_text;
-use crate::terminal::{Style, Terminal, bytes, duration, grouped, printable};
+use crate::terminal::{Style, Terminal, bytes, duration, grouped};
 use anyhow::Result;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use syscollect_etl::session::{EventCount, Facts};
@@ -146,11 +146,12 @@ struct RecordingReport {
 /// Runs the sub-command.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let report = Report::of(&args.files)?;
-    let text = match args.json {
-        true => serde_json::to_string_pretty(&report)? + "\n",
-        false => report.text(Terminal::stdout().style(), if args.all { usize::MAX } else { PROVIDER_EVENTS }),
-    };
-    std::io::stdout().write_all(text.as_bytes())?;
+    let style = Terminal::stdout().style();
+    let rows = if args.all { usize::MAX } else { PROVIDER_EVENTS };
+    match args.json {
+        true => print_json(&serde_json::to_string_pretty(&report)?)?,
+        false => print(&report.text(style, rows), style)?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -5,20 +5,15 @@
 //! finished options before any work starts, so a usage error (exit code 2)
 //! never leaves anything behind.
 
-/// A line on standard error. Whoever reads it may leave early, which ends
+/// A line on standard error, which does nothing to a terminal. Whoever reads it may leave early, which ends
 /// nothing: `eprintln!` would panic.
 macro_rules! say {
-    ($($words:tt)*) => {{
-        // Nobody is left to be told of an error.
-        let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{}\n", format_args!($($words)*)));
-    }};
+    ($($words:tt)*) => { $crate::escape::say(format_args!("{}\n", format_args!($($words)*))) };
 }
 
-/// The same without the end of the line.
-macro_rules! say_as_is {
-    ($($words:tt)*) => {{
-        let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!($($words)*));
-    }};
+/// Lines on standard error in the colours of a style; the last ends with a line break, too.
+macro_rules! say_styled {
+    ($style:expr, $($words:tt)*) => { $crate::escape::say_styled(format_args!($($words)*), $style) };
 }
 
 // Where dead code is allowed on Windows, it is what ends a recording of Linux.
@@ -31,6 +26,7 @@ mod convert;
 mod cost;
 #[cfg(target_os = "linux")]
 mod doctor;
+mod escape;
 mod export;
 mod flamegraph;
 mod format;
@@ -57,12 +53,20 @@ mod units;
 
 use args::{Cli, Command};
 use clap::Parser;
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Instant;
 
+/// Exit code of a usage error.
+const USAGE: u8 = 2;
+
 fn main() -> ExitCode {
     let program_start = Instant::now();
-    let cli = Cli::parse();
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let cli = match Cli::try_parse_from(&arguments) {
+        Ok(cli) => cli,
+        Err(error) => return refuse(error, &arguments),
+    };
     let result = match cli.command {
         None => record::run(cli.record, program_start),
         Some(Command::Record(args)) => record::run(args, program_start),
@@ -75,9 +79,20 @@ fn main() -> ExitCode {
         #[cfg(target_os = "linux")]
         Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::Completions(args)) => completions::run(&args),
-        Some(Command::Man) => man::run(),
+        Some(Command::Man(args)) => man::run(&args),
     };
     exit_code(result)
+}
+
+/// Answers arguments that ask for help, or for nothing that there is.
+fn refuse(error: clap::Error, arguments: &[OsString]) -> ExitCode {
+    if !error.use_stderr() {
+        error.exit();
+    }
+    // The message has the arguments in it: that of escaped ones has them escaped.
+    let escaped = arguments.iter().map(|argument| escape::printable(&argument.to_string_lossy()));
+    escape::say_usage(&Cli::try_parse_from(escaped).err().unwrap_or(error));
+    ExitCode::from(USAGE)
 }
 
 /// Says what went wrong, in one line, and turns it into the exit code.
@@ -88,7 +103,8 @@ fn exit_code(result: anyhow::Result<ExitCode>) -> ExitCode {
     };
     // A usage error prints itself in clap's style, with the way to --help.
     if let Some(usage) = error.downcast_ref::<clap::Error>() {
-        usage.exit();
+        escape::say_usage(usage);
+        return ExitCode::from(USAGE);
     }
     // `syscollect info x | head` closes the pipe early; that is no mistake.
     if !is_closed_pipe(&error) {

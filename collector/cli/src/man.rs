@@ -1,19 +1,41 @@
-//! `syscollect man`: the manual page, from the same definitions as `--help`.
+//! `syscollect man`: the manual pages, from the same definitions as `--help`.
 
 use crate::args::Cli;
+use crate::record::usage;
 use anyhow::Result;
 use clap::CommandFactory;
 use std::process::ExitCode;
 
-/// Prints the page of the program, and then of each sub-command.
-pub(crate) fn run() -> Result<ExitCode> {
-    let mut text = Vec::new();
+const EXAMPLES: &str = "\
+Examples:
+  syscollect man | man -l -                              the page of the program
+  syscollect man record | man -l -                       ... of a sub-command
+  syscollect man > /usr/local/share/man/man1/syscollect.1";
+
+/// The arguments.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The sub-command whose page is printed; that of the program without
+    #[arg(value_name = "COMMAND")]
+    command: Option<String>,
+}
+
+/// Prints one page: of the program, or of a sub-command. A page has one NAME, by which `man` files it.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut command = Cli::command().disable_help_subcommand(true);
     command.build();
-    clap_mangen::Man::new(command.clone()).render(&mut text)?;
-    for sub_command in command.get_subcommands() {
-        clap_mangen::Man::new(sub_command.clone()).render(&mut text)?;
-    }
+    let page = match &args.command {
+        None => Some(&command),
+        Some(name) => command.find_subcommand(name),
+    };
+    let Some(page) = page.filter(|page| !page.is_hide_set()).cloned() else {
+        let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+        let asked = args.command.as_deref().unwrap_or_default();
+        return Err(usage(format!("there is no command {asked:?}; there are {}", names.join(", "))).into());
+    };
+    let mut text = Vec::new();
+    clap_mangen::Man::new(page).render(&mut text)?;
     std::io::Write::write_all(&mut std::io::stdout(), &text)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -3,7 +3,8 @@
 mod files;
 mod listing;
 
-use crate::terminal::{grouped, printable};
+use crate::escape::{print_json, printable, printable_lines};
+use crate::terminal::grouped;
 use anyhow::{Context, Result, bail};
 use listing::{FileReport, Listing, Wanted};
 use serde::Serialize;
@@ -88,19 +89,18 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let Command::List(args) = &args.command;
     let (target, glob) = args.target()?;
     let wanted = Wanted { glob: glob.map(str::parse).transpose()?, functions: args.functions };
-    let mut output = BufWriter::new(io::stdout().lock());
+    let mut output = BufWriter::new(io::stdout());
     let mut reports = Vec::new();
     let found = list(&target, wanted, &mut |report: FileReport| {
         if args.json {
             reports.push(report);
             return Ok(());
         }
-        output.write_all(report.text().as_bytes())
+        output.write_all(printable_lines(&report.text()).as_bytes())
     })?;
     if args.json {
         let report = Report { schema_version: SCHEMA_VERSION, files: reports, refused_processes: found.refused };
-        serde_json::to_writer_pretty(&mut output, &report).map_err(io::Error::from)?;
-        output.write_all(b"\n")?;
+        print_json(&serde_json::to_string_pretty(&report)?)?;
     }
     output.flush()?;
     found.finish(&target)

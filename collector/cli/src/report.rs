@@ -1,13 +1,13 @@
 //! `syscollect report`: a capture summed up, for people and for machines.
 
 use crate::convert;
+use crate::escape::{print, print_json};
 use crate::signals::Abandon;
 use crate::source::{self, Source};
 use crate::symbols::SymbolOptions;
 use crate::terminal::Terminal;
 use crate::time_range::TimeRange;
 use anyhow::{Context, Result, bail};
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use syscollect_exporters::report::{ProcessFilter, Report, ReportExporter, ReportOptions};
@@ -73,12 +73,12 @@ pub(crate) struct Args {
 /// Runs the sub-command.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let report = report(&args)?;
-    let text = match args.json {
-        true => serde_json::to_string_pretty(&report)? + "\n",
-        false if args.worst.is_some() => report.worst_text(width()),
-        false => report.text(width()),
-    };
-    std::io::stdout().write_all(text.as_bytes())?;
+    let style = Terminal::stdout().style();
+    match args.json {
+        true => print_json(&serde_json::to_string_pretty(&report)?)?,
+        false if args.worst.is_some() => print(&report.worst_text(width()), style)?,
+        false => print(&report.text(width()), style)?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,8 +1,12 @@
 //! What ends a recording or an export from outside.
 //!
-//! While recording, the first SIGINT, SIGTERM or SIGHUP stops it. After that,
-//! SIGINT abandons what is still being written; another one ends the program
-//! at once, for the case that it hangs.
+//! The first signal stops a recording: SIGINT (Ctrl-C), SIGTERM and SIGHUP, and those whose default would end the
+//! program with the recording unfinished: SIGUSR1, SIGUSR2 and SIGALRM. The second abandons what is still being
+//! written, and ends the program within seconds whatever its threads stand in; a third ends it at once. After a
+//! recording that ended by itself, Ctrl-C abandons the export, while the first of the others waits for it: it is the
+//! clean end that they ask for. SIGQUIT (Ctrl-\) is left as it is: it ends the program at once.
+//!
+//! What must work is done in the signal handler itself, by atomics and system calls: no thread is asked.
 
 #[cfg(unix)]
 mod unix;
@@ -10,7 +14,7 @@ mod unix;
 mod windows;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 #[cfg(unix)]
 pub(crate) use unix::watch;
 #[cfg(windows)]
@@ -34,6 +38,8 @@ pub(crate) enum Stop {
     Terminate,
     /// The terminal went away.
     HangUp,
+    /// `kill -USR1` and the like, and an alarm that somebody set before this program was run.
+    Other,
 }
 
 impl Stop {
@@ -43,6 +49,7 @@ impl Stop {
             Self::Interrupt => "interrupt",
             Self::Terminate => "terminate",
             Self::HangUp => "hangup",
+            Self::Other => "signal",
         }
     }
 }
@@ -51,42 +58,87 @@ const RECORDING: u8 = 0;
 const WRITING: u8 = 1;
 const ONLY_WRITING: u8 = 2;
 
+/// The same signal so soon again is the same request: `timeout` sends it to the program and then to its group, and a
+/// terminal that goes away is told of by the kernel and by the shell. Nanoseconds.
+const ECHO_NS: u64 = 500_000_000;
+
+/// What a signal means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meaning {
+    /// The recording is to stop.
+    Stop,
+    /// Nothing: what was asked for is being done.
+    Wait,
+    /// What is being written is to be left.
+    Abandon,
+    /// The program is to end here and now.
+    End,
+}
+
 /// Says whether the user wants the rest to be left undone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Abandon {
-    wanted: Arc<AtomicBool>,
-    phase: Arc<AtomicU8>,
+    state: Arc<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// A stop was asked for.
+    stop: Arc<AtomicBool>,
+    /// The rest is to be left undone.
+    wanted: AtomicBool,
+    phase: AtomicU8,
+    /// Signals so far.
+    signals: AtomicU32,
+    /// The last of them that could be an echo, and when it came.
+    last: AtomicU8,
+    last_ns: AtomicU64,
 }
 
 impl Abandon {
     /// Whether to give up.
     pub(crate) fn wanted(&self) -> bool {
-        self.wanted.load(Ordering::Relaxed)
+        self.state.wanted.load(Ordering::Relaxed)
+    }
+
+    /// Set once a stop was asked for, for what looks now and then.
+    pub(crate) fn stop_asked(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.state.stop)
     }
 
     /// From now on Ctrl-C means giving up, not stopping.
     pub(crate) fn writing(&self) {
-        self.phase.store(WRITING, Ordering::Relaxed);
+        self.state.phase.store(WRITING, Ordering::Relaxed);
     }
 
     /// There was no recording to stop: every signal means giving up.
     pub(crate) fn writing_only(&self) {
-        self.phase.store(ONLY_WRITING, Ordering::Relaxed);
+        self.state.phase.store(ONLY_WRITING, Ordering::Relaxed);
     }
 
-    /// What a signal means now: a stop to pass on, or nothing.
-    fn signal(&self, signal: Stop) -> Option<Stop> {
-        let phase = self.phase.load(Ordering::Relaxed);
-        if phase == RECORDING {
-            return Some(signal);
+    /// Whether a recording goes on, or begins.
+    fn is_recording(&self) -> bool {
+        self.state.phase.load(Ordering::Relaxed) == RECORDING
+    }
+
+    /// Takes a signal that came at `now` (nanoseconds). Called in signal handlers: atomics only.
+    fn signal(&self, signal: Stop, now: u64) -> Meaning {
+        let State { stop, wanted, phase, signals, last, last_ns } = &*self.state;
+        if signal != Stop::Interrupt {
+            let is_same = last.swap(signal as u8, Ordering::Relaxed) == signal as u8;
+            let before = last_ns.swap(now, Ordering::Relaxed);
+            if is_same && before > 0 && now.saturating_sub(before) < ECHO_NS {
+                return Meaning::Wait;
+            }
         }
-        // After a recording, what is being written is the clean end that SIGTERM asks for.
-        let abandons = signal == Stop::Interrupt || phase == ONLY_WRITING;
-        if abandons && self.wanted.swap(true, Ordering::Relaxed) {
-            say!("syscollect: ended at once; unfinished files end in .partial");
-            std::process::exit(1);
+        let is_first = signals.fetch_add(1, Ordering::Relaxed) == 0;
+        stop.store(true, Ordering::Relaxed);
+        match phase.load(Ordering::Relaxed) {
+            RECORDING if is_first => return Meaning::Stop,
+            WRITING if is_first && signal != Stop::Interrupt => return Meaning::Wait,
+            _ => {}
         }
-        None
+        if wanted.swap(true, Ordering::Relaxed) { Meaning::End } else { Meaning::Abandon }
     }
 }
 
@@ -94,17 +146,47 @@ impl Abandon {
 mod tests {
     use super::*;
 
-    #[test]
-    fn every_signal_stops_a_recording_and_only_ctrl_c_abandons_an_export() {
-        let abandon = Abandon::default();
-        assert_eq!(abandon.signal(Stop::HangUp), Some(Stop::HangUp));
-        assert_eq!(abandon.signal(Stop::Interrupt), Some(Stop::Interrupt));
-        assert!(!abandon.wanted());
+    const SECOND: u64 = 1_000_000_000;
 
+    #[test]
+    fn the_first_signal_stops_a_recording_the_second_abandons_and_the_third_ends() {
+        for signal in [Stop::Interrupt, Stop::Terminate, Stop::HangUp, Stop::Other] {
+            let abandon = Abandon::default();
+            assert!(!abandon.stop_asked().load(Ordering::Relaxed));
+            assert_eq!(abandon.signal(signal, SECOND), Meaning::Stop);
+            assert!(abandon.stop_asked().load(Ordering::Relaxed) && !abandon.wanted());
+            assert_eq!(abandon.signal(signal, 2 * SECOND), Meaning::Abandon, "also while it still starts or stops");
+            assert!(abandon.wanted());
+            assert_eq!(abandon.signal(signal, 3 * SECOND), Meaning::End);
+        }
+    }
+
+    #[test]
+    fn after_a_recording_ctrl_c_abandons_and_the_others_wait_once() {
+        let abandon = Abandon::default();
         abandon.writing();
-        assert_eq!(abandon.signal(Stop::Terminate), None);
-        assert!(!abandon.wanted(), "SIGTERM waits for the clean end");
-        assert_eq!(abandon.signal(Stop::Interrupt), None);
-        assert!(abandon.wanted());
+        assert_eq!(abandon.signal(Stop::Terminate, SECOND), Meaning::Wait, "SIGTERM waits for the clean end");
+        assert!(!abandon.wanted());
+        assert_eq!(abandon.signal(Stop::Interrupt, SECOND), Meaning::Abandon);
+
+        let abandon = Abandon::default();
+        abandon.writing();
+        assert_eq!(abandon.signal(Stop::Interrupt, SECOND), Meaning::Abandon);
+
+        let abandon = Abandon::default();
+        abandon.writing_only();
+        assert_eq!(abandon.signal(Stop::Terminate, SECOND), Meaning::Abandon);
+    }
+
+    #[test]
+    fn a_signal_that_is_sent_twice_at_once_counts_once_but_ctrl_c_pressed_twice_counts_twice() {
+        let abandon = Abandon::default();
+        assert_eq!(abandon.signal(Stop::HangUp, SECOND), Meaning::Stop);
+        assert_eq!(abandon.signal(Stop::HangUp, SECOND + 1_000_000), Meaning::Wait);
+        assert_eq!(abandon.signal(Stop::Terminate, SECOND + 2_000_000), Meaning::Abandon);
+
+        let abandon = Abandon::default();
+        assert_eq!(abandon.signal(Stop::Interrupt, SECOND), Meaning::Stop);
+        assert_eq!(abandon.signal(Stop::Interrupt, SECOND + 1_000_000), Meaning::Abandon);
     }
 }

@@ -1,11 +1,12 @@
 //! What a recording says when it ends.
 
 use crate::cost;
+use crate::escape::printable;
 use crate::format::Format;
 use crate::lost::Lost;
 use crate::terminal::{Style, bytes, duration, grouped};
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use syscollect_exporters::TracyLayout;
 use syscollect_model::{LossCause, RecorderSummary};
 use syscollect_playback::Played;
@@ -62,7 +63,7 @@ pub(crate) enum Kept {
 pub(crate) fn text(outcome: &Outcome, style: Style) -> String {
     let mut text = String::new();
     let recorder = &outcome.recorder;
-    let output = outcome.output.as_ref().map_or("standard output".into(), |(path, _)| path.display().to_string());
+    let output = outcome.output.as_ref().map_or("standard output".into(), |(path, _)| shown(path));
     // Writing to a String never fails.
     let _ = writeln!(
         text,
@@ -83,8 +84,7 @@ pub(crate) fn text(outcome: &Outcome, style: Style) -> String {
     match &outcome.capture {
         Kept::Not => {}
         Kept::At(capture) => {
-            let _ =
-                writeln!(text, "Kept {0}, the raw capture, for `syscollect report {0}` and others", capture.display());
+            let _ = writeln!(text, "Kept {0}, the raw capture, for `syscollect report {0}` and others", shown(capture));
         }
         Kept::TooLarge(size) => {
             let _ = writeln!(
@@ -107,6 +107,11 @@ pub(crate) fn text(outcome: &Outcome, style: Style) -> String {
         let _ = writeln!(text, "Look at it: {}", format.how_to_open(path, TracyLayout::default()));
     }
     text
+}
+
+/// A path as it is shown.
+fn shown(path: &Path) -> String {
+    printable(&path.display().to_string())
 }
 
 /// `12,345 sched records of CPU 3: lane-full`, and of Windows traces `7 events: lane-full`.
@@ -146,7 +151,7 @@ pub(crate) struct Exported {
 /// The summary of an export.
 pub(crate) fn export_text(exported: &Exported, style: Style) -> String {
     let Exported { path, format, layout, bytes: size, played, lost, complete } = exported;
-    let mut text = format!("Wrote {}: {}, {} events\n", path.display(), bytes(*size), grouped(played.events));
+    let mut text = format!("Wrote {}: {}, {} events\n", shown(path), bytes(*size), grouped(played.events));
     if played.events == 0 {
         text.push_str("Nothing is in the capture, or in the part that was asked for: the file is whole, and empty\n");
     }

@@ -1,6 +1,7 @@
 //! Where the names of Windows modules come from: options, and what the environment says.
 
-use crate::terminal::{Terminal, printable};
+use crate::escape::printable;
+use crate::terminal::Terminal;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use syscollect_model::SymbolTable;

@@ -18,7 +18,7 @@ pub(crate) struct Terminal {
 /// How text may look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Style {
-    colored: bool,
+    coloured: bool,
 }
 
 impl Terminal {
@@ -39,7 +39,7 @@ impl Terminal {
 
     fn new(terminal: bool, term: &str, no_color: &str) -> Self {
         let live = terminal && term != "dumb";
-        Self { live, style: Style { colored: live && no_color.is_empty() } }
+        Self { live, style: Style::new(live && no_color.is_empty()) }
     }
 
     /// For work that goes on beside what the terminal shows.
@@ -95,18 +95,36 @@ impl Terminal {
 }
 
 impl Style {
+    const ALARM: &str = "\x1b[1;31m";
+    const GOOD: &str = "\x1b[32m";
+    const PLAIN: &str = "\x1b[0m";
+
+    pub(crate) fn new(coloured: bool) -> Self {
+        Self { coloured }
+    }
+
+    /// Whether there are colours.
+    pub(crate) fn is_coloured(self) -> bool {
+        self.coloured
+    }
+
+    /// The codes that its texts may have.
+    pub(crate) fn codes(self) -> &'static [&'static str] {
+        if self.coloured { &[Self::ALARM, Self::GOOD, Self::PLAIN] } else { &[] }
+    }
+
     /// Text that must not be missed.
     pub(crate) fn alarm(self, text: &str) -> String {
-        self.code("1;31", text)
+        self.code(Self::ALARM, text)
     }
 
     /// Text that is well.
     pub(crate) fn good(self, text: &str) -> String {
-        self.code("32", text)
+        self.code(Self::GOOD, text)
     }
 
     fn code(self, code: &str, text: &str) -> String {
-        if self.colored { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+        if self.coloured { format!("{code}{text}{}", Self::PLAIN) } else { text.to_owned() }
     }
 }
 
@@ -261,12 +279,6 @@ pub(crate) fn duration(nanoseconds: u64) -> String {
     }
 }
 
-/// Text of a capture, which may come from anywhere, without what would move the
-/// cursor or change the terminal.
-pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -330,11 +342,5 @@ mod tests {
         assert_eq!(duration(1_500_000_000), "1.50 s");
         assert_eq!(duration(12_340_000), "12.3 ms");
         assert_eq!(duration(4_000), "4 us");
-    }
-
-    #[test]
-    fn a_name_does_nothing_to_the_terminal() {
-        assert_eq!(printable("a\u{1b}[2Jb\n"), "a\\u{1b}[2Jb\\n");
-        assert_eq!(printable("\"plain\" text, ünïcode"), "\"plain\" text, ünïcode");
     }
 }

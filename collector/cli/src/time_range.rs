@@ -32,6 +32,13 @@ impl TimeRange {
         self.from.is_some() || self.to.is_some()
     }
 
+    /// Which part it is, in words with a space before; nothing for all.
+    pub(crate) fn words(self) -> String {
+        let from = self.from.map_or_else(String::new, |from| format!(" from {} s on", from.as_secs_f64()));
+        let to = self.to.map_or_else(String::new, |to| format!(" before {} s", to.as_secs_f64()));
+        from + &to
+    }
+
     /// Times of the session. Clocks are read when a recording begins.
     pub(crate) fn of(self, session: &impl Recording) -> (Option<Time>, Option<Time>) {
         let began = session.clock().pairs().first().map_or(0, |pair| pair.boottime);

@@ -86,11 +86,16 @@ fn usage_errors_exit_with_2_and_leave_nothing_behind() {
         &["--no-such-option"],
         &["export", "x.syscap", "-o", "y.syscap"],
         &["info"],
+        &["export", "x.syscap", "-o", "-", "--format", "syscap"],
+        &["flamegraph", "x.syscap", "-o", "-", "--format", "pftrace"],
+        &["export", "x.syscap", "-o", "x.tracy", "--from", "soon"],
     ] {
         let message = place.fails(2, arguments);
         assert!(message.contains("error:"), "{message}");
     }
     assert!(place.fails(2, &["-o", "trace.exe"]).contains(".pftrace"), "the formats are listed");
+    let message = place.fails(2, &["export", "x.syscap", "-o", "-", "--format", "syscap"]);
+    assert!(message.contains("pb.gz") && !message.contains("values: syscap"), "only what is accepted is: {message}");
     assert!(place.names().is_empty());
 }
 
@@ -187,15 +192,17 @@ fn an_export_of_a_process_that_is_not_there_writes_nothing() {
 }
 
 #[test]
-fn a_picture_of_stacks_that_nobody_recorded_says_that_it_is_empty() {
+fn a_picture_of_stacks_that_nobody_recorded_is_an_error_that_names_the_way() {
     let place = Workplace::new();
     place.capture("x.syscap", &[]);
     for output in ["x.svg", "x.folded"] {
-        let (_, message) = place.succeeds(&["export", "x.syscap", "-o", output]);
-        assert!(message.contains("no such stacks were recorded"), "{message}");
+        let message = place.fails(1, &["export", "x.syscap", "-o", output]);
+        assert!(message.contains("no CPU samples with stacks") && message.contains("record with --"), "{message}");
     }
-    let (_, message) = place.succeeds(&["flamegraph", "x.syscap", "-o", "off.svg", "--stacks", "off-cpu"]);
-    assert!(!message.contains("no such stacks"), "{message}");
+    let message = place.fails(1, &["flamegraph", "x.syscap", "-o", "wakers.svg", "--stacks", "wakers"]);
+    assert!(message.contains("no stacks of who woke others") && message.contains("--stacks wakers"), "{message}");
+    assert_eq!(place.names(), ["x.syscap"], "nothing is left behind");
+    place.succeeds(&["flamegraph", "x.syscap", "-o", "off.svg", "--stacks", "off-cpu"]);
 }
 
 /// A Windows trace of one event; `None`, and a line that says so, where it is not at hand.
@@ -354,14 +361,17 @@ fn an_unknown_extension_is_told_all_that_are_known() {
 }
 
 #[test]
-fn an_export_of_nothing_is_a_file_and_says_so() {
+fn a_part_in_which_nothing_was_recorded_is_an_error_that_tells_how_long_the_recording_is() {
     let place = Workplace::new();
     place.capture("x.syscap", &[]);
     for output in ["x.pftrace", "x.tracy", "x.json.gz", "x.pb.gz", "x.svg", "x.folded"] {
-        let (_, message) = place.succeeds(&["export", "x.syscap", "-o", output, "--from", "100"]);
-        assert!(message.contains("0 events") && message.contains("Nothing is in the capture"), "{message}");
-        let (_, message) = place.succeeds(&["export", "x.syscap", "-o", output, "--force"]);
-        assert!(message.contains("4 events") && !message.contains("Nothing is"), "{message}");
+        let message = place.fails(1, &["export", "x.syscap", "-o", output, "--from", "100"]);
+        assert!(message.contains("nothing was recorded from 100 s on: the recording has 8.0 ms"), "{message}");
+    }
+    assert_eq!(place.names(), ["x.syscap"]);
+    for output in ["x.pftrace", "x.tracy", "x.json.gz"] {
+        let (_, message) = place.succeeds(&["export", "x.syscap", "-o", output, "--from", "0", "--to", "1m"]);
+        assert!(message.contains("4 events"), "{message}");
     }
 }
 
@@ -405,8 +415,149 @@ fn completions_and_the_manual_page_know_every_sub_command() {
         let (text, _) = place.succeeds(&["completions", shell]);
         assert!(text.contains("export") && text.contains("cross-check"), "{shell}");
     }
-    let (page, _) = place.succeeds(&["man"]);
-    for title in [".TH syscollect ", ".TH syscollect-record ", ".TH syscollect-export "] {
+    for (command, title) in [
+        (&["man"][..], ".TH syscollect "),
+        (&["man", "record"], ".TH syscollect-record "),
+        (&["man", "export"], ".TH syscollect-export "),
+    ] {
+        let (page, _) = place.succeeds(command);
         assert!(page.contains(title), "{title}");
+        assert_eq!(page.matches("\n.SH NAME\n").count(), 1, "a page has one name: {command:?}");
+    }
+    assert!(place.fails(2, &["man", "reprot"]).contains("report"), "the commands are listed");
+}
+
+/// Bytes that a terminal would obey, and some that are no text at all.
+const NASTY: [&[u8]; 4] = [
+    b"\x1b[2J\x1b]0;title\x07\r",
+    "\u{9b}31m\u{85}\u{202e}gpj.exe\u{2066}\u{200f}\u{2028}".as_bytes(),
+    b"\xff\xfe\x1b\x7f\x08",
+    b"\x01\x1b[1;31mred\x1b[0m",
+];
+
+fn is_obeyed(character: char) -> bool {
+    let turns =
+        matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    (character.is_control() && character != '\n') || turns
+}
+
+#[test]
+fn whatever_the_arguments_are_nothing_of_them_moves_a_terminal() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let place = Workplace::new();
+    place.capture("x.syscap", &[]);
+    // `@` stands for the argument; a command that is not there keeps root from recording.
+    let lines = [
+        "@",
+        "--@",
+        "-@",
+        "-d @ -- /no/such/program",
+        "-d 5@ -- /no/such/program",
+        "--freq @ -- /no/such/program",
+        "--stacks @ -- /no/such/program",
+        "--stacks samples,@ -- /no/such/program",
+        "--buffer 64@ -- /no/such/program",
+        "--format @ -- /no/such/program",
+        "--pid @ -- /no/such/program",
+        "--usdt @ -- /no/such/program",
+        "--usdt a:b(@) -- /no/such/program",
+        "--zone @..b:c -- /no/such/program",
+        "--function @ -- /no/such/program",
+        "--tracepoint @ -- /no/such/program",
+        "--probes @ -- /no/such/program",
+        "-o x.@ -- /no/such/program",
+        "-o no-such-folder@/x.pftrace -- /no/such/program",
+        "-- /no/such/@",
+        "-- no-such-@",
+        "info @",
+        "report @",
+        "report x.syscap --process @",
+        "export @ -o x.pftrace",
+        "export x.syscap -o x@",
+        "export x.syscap -o @.pftrace --force",
+        "export x.syscap -o x.tracy --tracy-layout @",
+        "export x.syscap -o x.tracy --process @",
+        "export x.syscap -o x.tracy --from @",
+        "export x.syscap -o x.tracy --symbol-server @",
+        "flamegraph x.syscap -o @.svg --stacks off-cpu --force",
+        "flamegraph x.syscap -o x.svg --stacks @",
+        "probes @",
+        "probes list @",
+        "probes list /bin/sh @",
+        "doctor @",
+        "completions @",
+        "man @",
+    ];
+    for line in lines {
+        for nasty in NASTY {
+            let fill = |word: &str| {
+                let parts: Vec<&[u8]> = word.split('@').map(str::as_bytes).collect();
+                OsStr::from_bytes(&parts.join(nasty)).to_owned()
+            };
+            let mut command = place.command(&[]);
+            command.args(line.split(' ').map(fill)).arg0(OsStr::from_bytes(b"\x1b[2Jsyscollect"));
+            let Output { stdout, stderr, .. } = command.output().unwrap();
+            for shown in [stdout, stderr] {
+                let shown = String::from_utf8_lossy(&shown);
+                assert!(!shown.contains(is_obeyed), "{line} with {nasty:?}: {shown:?}");
+            }
+        }
+    }
+}
+
+/// A pipe that nobody reads and that has no room left.
+fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+    let (reader, writer) = std::io::pipe().unwrap();
+    // SAFETY: no memory is involved.
+    let set = |flags: libc::c_int| unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, flags) };
+    set(libc::O_NONBLOCK);
+    let block = [0u8; 4096];
+    while (&writer).write(&block).is_ok() {}
+    while (&writer).write(&block[..1]).is_ok() {}
+    set(0);
+    (reader, writer)
+}
+
+/// Waits until the child stands in a write to its standard output.
+fn until_it_writes(child: &std::process::Child) {
+    let path = format!("/proc/{}/syscall", child.id());
+    for _ in 0..3_000 {
+        if fs::read_to_string(&path).is_ok_and(|call| call.starts_with("1 0x1 ")) {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    panic!("it never wrote");
+}
+
+#[test]
+fn a_program_that_stands_still_ends_by_one_signal_after_a_while_and_by_two_at_once() {
+    let place = Workplace::new();
+    place.capture("x.syscap", &[]);
+    for signals in [&[libc::SIGTERM][..], &[libc::SIGINT, libc::SIGINT], &[libc::SIGUSR1, libc::SIGUSR2]] {
+        let (_reader, writer) = full_pipe();
+        let arguments = ["export", "x.syscap", "-o", "-", "--format", "pftrace"];
+        let mut child = place.command(&arguments).stdout(writer).stderr(std::process::Stdio::null()).spawn().unwrap();
+        until_it_writes(&child);
+        for signal in signals {
+            // SAFETY: no memory is involved; the child was not waited for, so the id is its own.
+            unsafe { libc::kill(child.id() as libc::pid_t, *signal) };
+            std::thread::sleep(std::time::Duration::from_millis(200));
+        }
+        let begin = std::time::Instant::now();
+        let status = loop {
+            match child.try_wait().unwrap() {
+                Some(status) => break status,
+                None if begin.elapsed().as_secs() > 40 => {
+                    child.kill().unwrap();
+                    panic!("{signals:?} did not end it");
+                }
+                None => std::thread::sleep(std::time::Duration::from_millis(20)),
+            }
+        };
+        assert_eq!(status.code(), Some(1), "{signals:?}");
     }
 }

@@ -16,6 +16,9 @@ use crate::report::Outcome;
 /// No single recording or export of these tests takes as long.
 const PATIENCE: Duration = Duration::from_secs(180);
 
+/// Bytes of a capture's file in which nothing is recorded yet.
+pub(crate) const HEADER_BYTES: u64 = 32;
+
 /// How hard the loads work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effort {
@@ -170,13 +173,13 @@ impl Context {
         let mut recorder = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let places = [output.to_path_buf(), output.with_extension("syscap.partial")];
         let begun = until("the recording to begin", || {
-            let begun = places.iter().any(|path| fs::metadata(path).is_ok_and(|file| file.len() > 0));
+            let begun = places.iter().any(|path| fs::metadata(path).is_ok_and(|file| file.len() > HEADER_BYTES));
             (begun || !matches!(recorder.try_wait(), Ok(None))).then_some(begun)
         })?;
         if !begun {
             bail!("the recorder ended at once:\n{}", wait(recorder)?.stderr);
         }
-        // The file is there before the kernel programs are attached.
+        // Its first chunk is written when all is attached; what a test starts next is to find a recorder at rest.
         std::thread::sleep(Duration::from_secs(if self.is_emulated() { 8 } else { 1 }));
         Ok(recorder)
     }

@@ -24,6 +24,7 @@ mod presets;
 mod probes;
 mod recorded;
 mod samples;
+mod starts;
 mod survival;
 mod zones;
 
@@ -70,6 +71,8 @@ const TESTS: &[Test] = &[
     test!("cost-line", files::cost_line),
     test!("callers" kernels, samples::callers),
     test!("stacks" kernels, samples::stacks, needs "bpf_task_pt_regs"),
+    test!("start-interrupted" kernels, starts::interrupted),
+    test!("two-recorders" kernels, starts::two),
     test!("killed" kernels, survival::killed),
     test!("hidden-files", survival::hidden_files),
     test!("probes-python" kernels, probes::python, needs "user_probes"),

@@ -5,7 +5,6 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
@@ -13,12 +12,16 @@ use syscollect_records::RingRecord;
 use syscollect_usdt_client::protocol::MAX_RINGS;
 
 use crate::ring_buffers::{Records as _, Ring};
+use crate::worker::Worker;
 use crate::zones::ZoneNotice;
+
+/// How long the end of a recording waits for the last announcements.
+const LONGEST_GOODBYE: Duration = Duration::from_secs(1);
 
 /// The thread. Dropping it ends it, after what was announced until then.
 pub(super) struct Announcements {
     wake: Arc<OwnedFd>,
-    thread: Option<JoinHandle<()>>,
+    worker: Worker<()>,
 }
 
 impl Announcements {
@@ -37,8 +40,8 @@ impl Announcements {
             crate::collector::go_first();
             forward(ring, &ready, &woken, &zones);
         };
-        let thread = std::thread::Builder::new().name("announcements".into()).spawn(work)?;
-        Ok(Self { wake, thread: Some(thread) })
+        let worker = Worker::start("announcements", work)?;
+        Ok(Self { wake, worker })
     }
 }
 
@@ -48,10 +51,8 @@ impl Drop for Announcements {
         // SAFETY: the buffer has the length given. An eventfd that was never
         // written to takes a 1.
         unsafe { libc::write(self.wake.as_raw_fd(), one.as_ptr().cast(), one.len()) };
-        if let Some(thread) = self.thread.take() {
-            // A panic there has been printed; the recording goes on.
-            let _ = thread.join();
-        }
+        // A panic there has been printed; the recording goes on.
+        let _ = self.worker.wait(LONGEST_GOODBYE);
     }
 }
 

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -25,19 +24,19 @@ use super::scan::Scanner;
 use crate::bpf_calls;
 use crate::error::CaptureError;
 use crate::outlet::Outlet;
+use crate::worker::Worker;
 use crate::zones::ZoneNotice;
 
 /// Files of that many names and contents are remembered to hold nothing.
 const PLAIN_MAX: usize = 65_536;
 /// Notes that are kept; more would hide the others.
 const NOTES_MAX: usize = 32;
-
-/// A recording begins to be one after so long, whatever is not attached by then.
-const FIRST_PATIENCE: Duration = Duration::from_secs(60);
-/// Detaching is waited for so long: thousands of places take seconds.
-const LAST_PATIENCE: Duration = Duration::from_secs(30);
-/// How often it is looked whether it ended.
-const TICK: Duration = Duration::from_millis(1);
+/// How long a recording waits for what is there to be attached to (a file system that a user serves may keep the kernel
+/// waiting that attaches to its files), and looks whether to go on waiting meanwhile.
+const LONGEST_START: Duration = Duration::from_secs(60);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// How long the end waits for breakpoints to be taken out: the kernel does that one by one.
+const LONGEST_GOODBYE: Duration = Duration::from_secs(60);
 
 /// What the manager works with.
 pub(super) struct Work {
@@ -60,6 +59,10 @@ pub(super) struct Work {
 #[derive(Default)]
 pub(super) struct Told {
     notes: Mutex<Vec<String>>,
+    /// Specs that match nothing so far.
+    unmatched: Mutex<Vec<String>>,
+    /// Why specs will match nothing in what runs and in what they name.
+    never: Mutex<Vec<String>>,
     pub(super) files: AtomicU64,
     pub(super) places: AtomicU64,
     pub(super) scanned: AtomicU64,
@@ -74,6 +77,16 @@ impl Told {
         if notes.len() < NOTES_MAX && !notes.contains(&note) {
             notes.push(note);
         }
+    }
+
+    /// These match nothing so far.
+    pub(super) fn set_unmatched(&self, unmatched: Vec<String>) {
+        *self.unmatched.lock().unwrap_or_else(PoisonError::into_inner) = unmatched;
+    }
+
+    /// A spec will match nothing, for this reason.
+    pub(super) fn never(&self, why: String) {
+        self.never.lock().unwrap_or_else(PoisonError::into_inner).push(why);
     }
 
     /// Whether nothing more is to be attached.
@@ -110,7 +123,7 @@ impl MappedFiles {
 pub(super) struct Manager {
     messages: Sender<Message>,
     first_done: Option<Receiver<()>>,
-    thread: Option<JoinHandle<()>>,
+    worker: Worker<()>,
     told: Arc<Told>,
 }
 
@@ -121,11 +134,9 @@ impl Manager {
         let (done, first_done) = channel();
         let told = Arc::new(Told::default());
         let tell = told.clone();
-        let thread = std::thread::Builder::new()
-            .name("probes".into())
-            .spawn(move || manage(work, &received, &done, &tell))
+        let worker = Worker::start("probes", move || manage(work, &received, &done, &tell))
             .map_err(|error| CaptureError::system("cannot start a thread", error))?;
-        Ok(Self { messages, first_done: Some(first_done), thread: Some(thread), told })
+        Ok(Self { messages, first_done: Some(first_done), worker, told })
     }
 
     /// Where to tell of files that are mapped.
@@ -139,15 +150,34 @@ impl Manager {
         let _ = self.messages.send(Message::Found(found));
     }
 
-    /// Waits until what is there is attached; what to tell the user of it.
-    pub(super) fn attach_first(&mut self) -> Vec<String> {
-        if let Some(done) = self.first_done.take()
-            && matches!(done.recv_timeout(FIRST_PATIENCE), Err(RecvTimeoutError::Timeout))
-        {
-            // A file system that a user serves may keep the kernel waiting that attaches to its files.
-            self.told.note(format!("probes: attaching takes longer than {FIRST_PATIENCE:?}; it goes on"));
+    /// Waits until what is there is attached, unless a stop is asked for or it takes too long; what to tell the user.
+    pub(super) fn attach_first(&mut self, stop_asked: &AtomicBool) -> Vec<String> {
+        let Some(done) = self.first_done.take() else { return self.told.notes() };
+        let begin = Instant::now();
+        while done.recv_timeout(LOOK_AGAIN) == Err(RecvTimeoutError::Timeout) {
+            if stop_asked.load(Ordering::Relaxed) {
+                break;
+            }
+            if begin.elapsed() >= LONGEST_START {
+                self.told.note(format!(
+                    "after {} seconds files of code are still looked into for probes: those found later are recorded \
+                     from then on",
+                    LONGEST_START.as_secs()
+                ));
+                break;
+            }
         }
         self.told.notes()
+    }
+
+    /// Why something that was asked for will match nothing in what runs and in what it names.
+    pub(super) fn never(&self) -> Option<String> {
+        self.told.never.lock().unwrap_or_else(PoisonError::into_inner).first().cloned()
+    }
+
+    /// What matches nothing so far, as the user is told of it.
+    pub(super) fn unmatched(&self) -> Vec<String> {
+        self.told.unmatched.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Everything that was told so far.
@@ -176,16 +206,8 @@ impl Manager {
 impl Drop for Manager {
     fn drop(&mut self) {
         self.stop();
-        let Some(thread) = self.thread.take() else { return };
-        let end = Instant::now() + LAST_PATIENCE;
-        while !thread.is_finished() && Instant::now() < end {
-            std::thread::sleep(TICK);
-        }
-        // One that hangs in a file system ends with this program, and what it attached is detached then. A panic
-        // there has been printed.
-        if thread.is_finished() {
-            let _ = thread.join();
-        }
+        // A panic there has been printed; what is late the kernel takes back when this program ends.
+        let _ = self.worker.wait(LONGEST_GOODBYE);
     }
 }
 

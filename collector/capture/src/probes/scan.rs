@@ -1,6 +1,6 @@
 //! Looking into files and attaching to what was asked for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -45,6 +45,8 @@ pub(super) struct Scanner<'a> {
     /// The files that specs name by their path.
     named: Vec<(PathBuf, FileKey)>,
     matched: BTreeSet<Part>,
+    /// Of specs of functions whose library was found, why it has none.
+    without: BTreeMap<usize, String>,
     names: BTreeSet<String>,
     attached: Attached,
     /// What programs were given the addresses of, by process.
@@ -70,6 +72,7 @@ impl<'a> Scanner<'a> {
             known: FxHashMap::default(),
             named: Vec::new(),
             matched: BTreeSet::new(),
+            without: BTreeMap::new(),
             names: BTreeSet::new(),
             attached: Attached::default(),
             found: FxHashSet::default(),
@@ -221,7 +224,10 @@ impl<'a> Scanner<'a> {
         if let Some(note) = plan.limit() {
             self.told.note(format!("{path}: {note}"));
         }
-        self.matched.extend(&plan.matched);
+        if !plan.matched.is_empty() {
+            self.matched.extend(&plan.matched);
+            self.told.set_unmatched(self.unmatched().map(|unmatched| unmatched.what).collect());
+        }
         (plan, is_client)
     }
 
@@ -250,13 +256,18 @@ impl<'a> Scanner<'a> {
             }
             match functions_of(function, cache) {
                 Ok((functions, note)) => {
+                    if let Some(note) = note.as_ref().filter(|_| functions.is_empty()) {
+                        self.without.entry(index).or_insert_with(|| format!("{spec}: {path}: {note}"));
+                    }
                     note.into_iter().for_each(|note| self.told.note(format!("{spec}: {path}: {note}")));
                     planner.functions(index, path, &functions, plan);
                 }
-                Err(error) => self.told.note(format!("{spec}: {path}: {error}")),
+                Err(error) => {
+                    let why = format!("{spec}: {path}: {error}");
+                    self.told.note(why.clone());
+                    self.without.entry(index).or_insert(why);
+                }
             }
-            // If there is none, it has been told why.
-            plan.matches(Part { spec: index, probe: 0 });
         }
         plan.points.extend(companion::for_python(probes, &plan.points));
     }
@@ -312,32 +323,67 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Says which specs match nothing in all that was looked at.
+    /// Says which specs match nothing in all that was looked at, and which of them never will.
     pub(super) fn tell_unmatched(&self) {
-        for (index, spec) in self.work.specs.iter().enumerate() {
+        for Unmatched { what, near, why_never } in self.unmatched() {
+            match why_never {
+                Some(why) => self.told.never(why),
+                None => self.told.note(format!(
+                    "{what} matched nothing when the recording began{near}; programs that start later are watched"
+                )),
+            }
+        }
+        self.told.set_unmatched(self.unmatched().map(|unmatched| unmatched.what).collect());
+    }
+
+    /// What matches nothing so far.
+    fn unmatched(&self) -> impl Iterator<Item = Unmatched> {
+        self.work.specs.iter().enumerate().filter_map(|(index, spec)| {
             let name = |selector: &ProbeSelector| format!("{}:{}", selector.provider, selector.name);
             let parts = match spec {
                 Spec::Usdt(probe) => vec![name(probe)],
                 Spec::Zone(zone) => std::iter::once(&zone.begin).chain(&zone.ends).map(name).collect(),
-                // What a function's library has instead has been told.
                 Spec::Function(_) => vec![String::new()],
             };
             let is_missing = |probe: usize| !self.matched.contains(&Part { spec: index, probe });
             let missing: Vec<&str> =
                 parts.iter().zip(0..).filter(|(_, probe)| is_missing(*probe)).map(|(name, _)| name.as_str()).collect();
             if missing.is_empty() {
-                continue;
+                return None;
             }
             let near = did_you_mean(&nearest(missing[0], &self.names, NEAREST));
             let what = match missing.len() < parts.len() {
                 true => format!("{} of {spec}", missing.join(" and ")),
                 false => spec.to_string(),
             };
-            self.told.note(format!(
-                "{what} matched nothing when the recording began{near}; programs that start later are watched"
-            ));
-        }
+            let why_never = match spec {
+                Spec::Function(_) => self.without.get(&index).cloned(),
+                // Of several ends one may be absent.
+                _ if !is_missing(0) && missing.len() + 1 < parts.len() => None,
+                _ => self.has_all_files(spec).then(|| format!("{what} matches nothing{near}")),
+            };
+            Some(Unmatched { what, near, why_never })
+        })
     }
+
+    /// Whether the spec names its files by their paths, and all of them were looked into.
+    fn has_all_files(&self, spec: &Spec) -> bool {
+        let is_known = |selector: Option<&FileSelector>| match selector {
+            Some(FileSelector::Path(path)) => self.named.iter().any(|(known, _)| known == path),
+            _ => false,
+        };
+        spec.files().into_iter().all(is_known)
+    }
+}
+
+/// A spec, or a part of one, that matches nothing so far.
+struct Unmatched {
+    /// As the user is told of it.
+    what: String,
+    /// What is near to it, in words.
+    near: String,
+    /// Why it will match nothing in what is there, if that is known.
+    why_never: Option<String>,
 }
 
 /// Functions, and how they return.

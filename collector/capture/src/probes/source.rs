@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
 
 use syscollect_model::{ClockSource, LossCause, SessionInfo, Ticks};
@@ -62,6 +63,8 @@ pub(crate) struct ProbeSource {
     of_clients: bool,
     missing: Vec<String>,
     clients_told: bool,
+    stop_asked: Arc<AtomicBool>,
+    is_launching: bool,
 }
 
 /// Said once, when the first such mark arrives.
@@ -117,6 +120,8 @@ impl ProbeSource {
             missing: Vec::new(),
             of_clients: false,
             clients_told: false,
+            stop_asked: Arc::clone(&options.stop_asked),
+            is_launching: options.launch.is_some(),
         })
     }
 
@@ -138,8 +143,12 @@ fn add_new(missing: &mut Vec<String>, notes: Vec<String>) {
 impl Source for ProbeSource {
     fn attach(&mut self, cpus: &[u32]) -> Result<(), CaptureError> {
         cpus.iter().try_for_each(|cpu| self.add_cpu(*cpu))?;
-        self.missing.extend(self.manager.attach_first());
-        Ok(())
+        self.missing.extend(self.manager.attach_first(&self.stop_asked));
+        match self.manager.never() {
+            // What will be launched may load anything.
+            Some(why) if !self.is_launching => Err(CaptureError::NothingToProbe(why)),
+            _ => Ok(()),
+        }
     }
 
     fn add_cpu(&mut self, cpu: u32) -> Result<(), CaptureError> {
@@ -175,6 +184,8 @@ impl Source for ProbeSource {
         self.counters.stop();
         self.manager.stop();
         add_new(&mut self.missing, self.manager.notes());
+        let unmatched = self.manager.unmatched().into_iter();
+        add_new(&mut self.missing, unmatched.map(|what| format!("{what} matched nothing until the end")).collect());
         // What was announced has been told when this returns.
         self.announcements = None;
         // A program that runs now does not leave its CPU; where the kernel does

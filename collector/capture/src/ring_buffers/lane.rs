@@ -12,6 +12,9 @@ use crate::stage::CHUNK_BYTES;
 /// Records wait at most this long for others to share a chunk with.
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
 
+/// Chunks that are taken from a lane in one turn: what a ring of 4 MiB holds, twice.
+const MOST_CHUNKS: usize = 128;
+
 /// The ring buffer of one CPU and the chunk that is being filled from it.
 /// Every record begins with its [`Stamp`].
 pub(crate) struct RingLane<R = Ring> {
@@ -64,7 +67,8 @@ impl<R: Records> RingLane<R> {
 
     /// Empties the ring into chunks, showing each record to `look`; with `all` nothing stays waiting.
     pub(crate) fn drain(&mut self, now: Ticks, all: bool, look: &mut dyn FnMut(&[u8]), sink: &mut dyn FnMut(Chunk)) {
-        loop {
+        // Who is hit faster than this reads is read on in the next turn: others wait, and the end, too.
+        for _ in 0..MOST_CHUNKS {
             let Self { ring, data, records, first, last, since, .. } = self;
             ring.read(|record| {
                 if data.is_empty() {

@@ -48,16 +48,18 @@ fn drivers_row(machine: &Machine, drivers: &BTreeMap<String, Vec<String>>) -> Ca
 
 fn tracefs(offers: Result<&Offers, &io::Error>) -> Capability {
     const NAME: &str = "tracefs";
-    const WITHOUT: &str =
-        "without the kernel's descriptions of its tracepoints --gpu shows no jobs, waits and frames of displays";
+    const WITHOUT: &str = "without the kernel's descriptions of its tracepoints there is no --tracepoint, and --gpu shows no jobs, waits and frames of displays";
     match offers {
-        Ok(_) => Capability::yes(NAME, "the kernel describes its tracepoints, for --gpu"),
+        Ok(_) => Capability::yes(NAME, "the kernel describes its tracepoints, for --tracepoint and --gpu"),
         Err(error) if is_forbidden(error) || error.kind() == io::ErrorKind::PermissionDenied => {
             Capability::no(NAME, format!("{WITHOUT} ({}: /sys/kernel/tracing is root's)", describe(error)))
                 .mend(AS_ROOT)
         }
-        Err(_) => Capability::no(NAME, format!("{WITHOUT}: tracefs is not mounted"))
-            .mend("sudo mount -t tracefs tracefs /sys/kernel/tracing"),
+        // Where it is not mounted, root's recorder mounts it for itself, from Linux 5.2 on.
+        Err(_) => {
+            Capability::no(NAME, format!("{WITHOUT}: tracefs is not mounted, and could not be for this process alone"))
+                .mend("sudo syscollect doctor, or: sudo mount -t tracefs tracefs /sys/kernel/tracing")
+        }
     }
 }
 

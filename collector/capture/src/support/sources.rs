@@ -28,7 +28,7 @@ const HELPERS: [(u32, &str, &str, &str); 3] = [
     (181, "bpf_loop", "5.17", "stacks are walked by the kernel's slower helper"),
 ];
 
-/// BTF, programs, tracepoints, iterators and helpers.
+/// BTF, programs, tracepoints, the iterator and helpers.
 pub(super) fn kernel_programs(machine: &Machine, attempt: Try<'_>) -> Vec<Capability> {
     let mut all = vec![
         btf(machine),
@@ -41,14 +41,13 @@ pub(super) fn kernel_programs(machine: &Machine, attempt: Try<'_>) -> Vec<Capabi
         ),
         tracepoints(attempt),
     ];
-    for (name, iterator) in [("iter_task", "task"), ("iter_task_file", "task_file"), ("iter_task_vma", "task_vma")] {
-        let result = attempt(&Probe::Iterator(iterator));
-        let without = match iterator {
-            "task_file" => "the clock's offsets are bracketed from user space instead",
-            _ => "/proc is read instead",
-        };
-        all.push(tried(name, result, "the kernel lists them to a program", without, Some(NEWER_KERNEL)));
-    }
+    all.push(tried(
+        "iter_task_file",
+        attempt(&Probe::Iterator("task_file")),
+        "the kernel tells the clock's offsets exactly",
+        "the clock's offsets are bracketed from user space instead",
+        Some(NEWER_KERNEL),
+    ));
     for (number, name, since, without) in HELPERS {
         let result = attempt(&Probe::Helper(number));
         all.push(tried(name, result, format!("helper of {since}"), without, Some(NEWER_KERNEL)));

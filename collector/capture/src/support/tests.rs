@@ -135,11 +135,11 @@ fn an_old_kernel_lacks_helpers_and_iterators_but_records() {
     let fake = Fake::complete();
     let support = fake.support(&|probe| match probe {
         Probe::Helper(175 | 181) | Probe::UprobeMulti => error(libc::EOPNOTSUPP),
-        Probe::Iterator("task_vma") => error(libc::ENOENT),
+        Probe::Iterator("task_file") => error(libc::ENOENT),
         _ => Ok(()),
     });
     assert!(support("bpf_get_current_task_btf").available);
-    for name in ["bpf_loop", "bpf_task_pt_regs", "uprobe_multi", "iter_task_vma"] {
+    for name in ["bpf_loop", "bpf_task_pt_regs", "uprobe_multi", "iter_task_file"] {
         let capability = support(name);
         assert!(!capability.available && !capability.required, "{capability:?}");
         assert!(capability.remedy.unwrap().contains("kernel"));

@@ -19,6 +19,7 @@ mod needed;
 mod object;
 mod offer;
 mod source;
+mod tracefs;
 mod wanted;
 
 pub use cost::{AtTracepoint, TracepointCost};

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::format::Format;
+use super::tracefs::private_events;
 use super::wanted::Wanted;
 
 /// Where tracefs is mounted (from 4.1 on, and before as part of debugfs).
@@ -53,8 +54,7 @@ pub(crate) fn offered(wanted: &[Wanted<'_>]) -> io::Result<Offers> {
 /// As of [`offered`].
 pub(crate) fn offered_below(root: &Path, wanted: &[Wanted<'_>]) -> io::Result<Offers> {
     let mut refused = io::Error::from(io::ErrorKind::NotFound);
-    for place in PLACES {
-        let place = root.join(place);
+    for place in places(root) {
         match fs::read_dir(&place) {
             // Some kernels show the folder to everybody and what is in it to root.
             Ok(_) => match offered_at(&place, wanted) {
@@ -66,6 +66,27 @@ pub(crate) fn offered_below(root: &Path, wanted: &[Wanted<'_>]) -> io::Result<Of
         }
     }
     Err(refused)
+}
+
+/// Where the events of a machine may be found. Where nobody has mounted tracefs, this process mounts it for itself.
+fn places(root: &Path) -> Vec<PathBuf> {
+    let mut places: Vec<PathBuf> = PLACES.iter().map(|place| root.join(place)).collect();
+    if root == Path::new("/") && !places.iter().any(|place| place.exists()) {
+        // Who may not do that is told what is not there.
+        places.extend(private_events());
+    }
+    places
+}
+
+/// All tracepoints of this kernel as users name them, subsystems included.
+pub(super) fn names() -> Vec<String> {
+    let Some(events) = places(Path::new("/")).into_iter().find(|place| place.exists()) else { return Vec::new() };
+    let mut names = Vec::new();
+    for system in names_in(&events) {
+        names.extend(names_in(&events.join(&system)).into_iter().map(|name| format!("{system}:{name}")));
+        names.push(system);
+    }
+    names
 }
 
 /// What is offered, and with what the kernel refused to tell of something.

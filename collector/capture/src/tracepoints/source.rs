@@ -1,15 +1,17 @@
 //! The source of tracepoint records: drains the lanes of all CPUs into chunks.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 
 use syscollect_model::{ClockSource, LossCause, SessionInfo, Ticks};
+use syscollect_probes::{did_you_mean, nearest};
 use syscollect_records::RecordKind;
 use syscollect_store::{Definition, LaneKind, LaneLoss, TracepointDefinition};
 
 use super::lanes::LaneRecords;
 use super::object::{Attached, Settings};
-use super::offer::{Offer, Offers, offered};
+use super::offer::{Offer, Offers, names, offered};
 use super::wanted::{GPU, Wanted};
 use crate::bpf_object::SharedMaps;
 use crate::ebpf::kernel_at_least;
@@ -22,6 +24,9 @@ use crate::source::{Drained, Source};
 
 /// Bytes of each CPU's lane: at 200,000 events of 100 bytes a second, a fifth of a second.
 pub(super) const LANE_BYTES: usize = 4 << 20;
+
+/// How many tracepoints are suggested for one that is not there.
+const NEAREST: usize = 3;
 
 /// What the source is started with.
 pub(crate) struct Setup<'a> {
@@ -113,7 +118,11 @@ fn offers(setup: &Setup<'_>) -> Result<Offers, CaptureError> {
     let gpu = if setup.gpu { GPU } else { &[] };
     let wanted: Vec<Wanted<'_>> = gpu.iter().copied().chain(asked).collect();
     let offers = offered(&wanted).map_err(|error| {
-        CaptureError::system("cannot read the descriptions of tracepoints (tracefs, which is root's)", error)
+        let what = match error.kind() {
+            io::ErrorKind::NotFound => "this kernel describes no tracepoints (CONFIG_FTRACE)",
+            _ => "cannot read the descriptions of tracepoints (tracefs, which is root's)",
+        };
+        CaptureError::system(what, error)
     })?;
     let is_there = |asked: &&Tracepoints| {
         let wanted = Wanted::from(*asked);
@@ -122,9 +131,16 @@ fn offers(setup: &Setup<'_>) -> Result<Offers, CaptureError> {
         readable.chain(unreadable).any(|(system, name)| wanted.includes(system, name))
     };
     match setup.asked.iter().find(|asked| !is_there(asked)) {
-        Some(absent) => Err(CaptureError::NoTracepoint(absent.to_string())),
+        Some(absent) => Err(absent_error(absent)),
         None => Ok(offers),
     }
+}
+
+/// That there is no such tracepoint, with what is near to it.
+pub(super) fn absent_error(asked: &Tracepoints) -> CaptureError {
+    let asked = asked.to_string();
+    let near = did_you_mean(&nearest(&asked, names(), NEAREST));
+    CaptureError::NoTracepoint { asked, near }
 }
 
 fn is_of(wanted: &[Wanted<'_>], definition: &TracepointDefinition) -> bool {

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use syscollect_model::ClockSource;
@@ -18,6 +17,7 @@ use super::counters::Subject;
 use super::departed::Departed;
 use super::find::{self, Numbering};
 use super::memory::SharedMemory;
+use crate::worker::Worker;
 
 /// Rings that nobody announced are looked for this often.
 const SURVEY_INTERVAL: Duration = Duration::from_millis(100);
@@ -115,23 +115,20 @@ struct WatchedRing {
 /// The running thread.
 pub(super) struct Handle {
     notices: Sender<ZoneNotice>,
-    done: Receiver<()>,
-    thread: JoinHandle<()>,
+    worker: Worker<()>,
 }
 
 impl Handle {
     /// Starts it.
     pub(super) fn start(mut watcher: Watcher) -> std::io::Result<Self> {
         let (notices, received) = channel();
-        let (at_end, done) = channel();
         let work = move || {
             // A program may end within a millisecond of its first zone, on a busy machine.
             crate::collector::go_first();
             watcher.run(&received);
-            let _ = at_end.send(());
         };
-        let thread = std::thread::Builder::new().name("zones".into()).spawn(work)?;
-        Ok(Self { notices, done, thread })
+        let worker = Worker::start("zones", work)?;
+        Ok(Self { notices, worker })
     }
 
     /// Where notices go.
@@ -142,8 +139,9 @@ impl Handle {
     /// Ends it, after what was told until now. Does not wait for ever: it may
     /// stand in a read of /proc that a program holds up.
     pub(super) fn stop(self) {
-        if self.notices.send(ZoneNotice::Stop).is_ok() && self.done.recv_timeout(Duration::from_secs(1)).is_ok() {
-            let _ = self.thread.join();
+        if self.notices.send(ZoneNotice::Stop).is_ok() {
+            // A panic there has been printed.
+            let _ = self.worker.wait(Duration::from_secs(1));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What one file has to probe, as it is shown.
 
-use crate::terminal::printable;
+use crate::escape::printable;
 use anyhow::Result;
 use object::ReadCache;
 use serde::Serialize;

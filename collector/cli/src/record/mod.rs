@@ -68,7 +68,8 @@ fn record(options: &Options, around: &Surroundings<'_>, program_start: Instant) 
     let (drafted, files) = Drafted::begin(&place, options, &abandon)?;
     let first = files.first.try_clone()?;
 
-    let settings = options.settings(gated.as_ref().filter(|_| options.only).map(Gated::pid), program_start);
+    let mut settings = options.settings(gated.as_ref().filter(|_| options.only).map(Gated::pid), program_start);
+    settings.stop_asked = abandon.stop_asked();
     let recorder = match backend.start(settings, files) {
         Ok(recorder) => recorder,
         Err(error) => {
@@ -217,7 +218,8 @@ fn conclude(options: &Options, place: &Place, drafted: Drafted, recorded: Record
         buffer_bytes: options.buffer_bytes,
         series,
     };
-    say_as_is!("{}", summary::text(&outcome, ending.terminal.style()));
+    let style = ending.terminal.style();
+    say_styled!(style, "{}", summary::text(&outcome, style));
     if let Some(command) = ending.command.as_ref().filter(|command| command.is_running()) {
         say!("syscollect: {} (PID {}) goes on running", command.name(), command.pid());
     }

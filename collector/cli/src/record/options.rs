@@ -2,6 +2,7 @@
 
 use super::command::find_program;
 use super::place::KeepCapture;
+use crate::escape::printable_lines;
 use crate::format::{self, Format};
 use crate::units::{parse_buffer, parse_duration, parse_size};
 use anyhow::{Context, Result};
@@ -9,6 +10,7 @@ use clap::CommandFactory;
 use clap::error::ErrorKind;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use syscollect_capture::{RecordOptions, Stacks, Tracepoints};
 use syscollect_probes::{FUNCTIONS_MAX_DEFAULT, Spec, parse_file};
@@ -44,6 +46,9 @@ lies within it, if such zones nest: if you say ,nests=yes, if that is known of t
 probes (Python's functions), or if in the recording two ends follow each other
 whose begins were both seen. Otherwise the one before is over, though its end was
 not seen, and is shown as unfinished.
+
+Ctrl-C, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 stop. A second signal abandons the
+export, keeps the capture and ends within seconds; a third ends at once.
 
 Exit codes: 0; 1 error; 2 usage; 3 loss with --fail-on-loss; after a launched
 command that failed, its own status.";
@@ -302,6 +307,7 @@ impl Options {
             launch: self.launched_file(),
             program_start,
             command_line: std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect(),
+            stop_asked: Arc::default(),
         }
     }
 
@@ -353,7 +359,7 @@ fn parse_count(text: &str) -> Result<usize, String> {
 
 /// A usage error in clap's style: exit code 2.
 pub(crate) fn usage(message: String) -> clap::Error {
-    crate::args::Cli::command().error(ErrorKind::ValueValidation, message)
+    crate::args::Cli::command().error(ErrorKind::ValueValidation, printable_lines(&message))
 }
 
 fn parse_stacks(text: &str) -> Result<Stacks, String> {

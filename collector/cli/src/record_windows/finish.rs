@@ -19,7 +19,7 @@ use syscollect_windows::Counts;
 /// Says what was lost; whether anything was.
 pub(super) fn losses(counts: &Counts, style: Style) -> bool {
     let lines = syscollect_windows::losses(counts);
-    lines.iter().for_each(|line| say!("{}", style.alarm(&format!("*** LOST *** {line}"))));
+    lines.iter().for_each(|line| say_styled!(style, "{}\n", style.alarm(&format!("*** LOST *** {line}"))));
     !lines.is_empty()
 }
 
@@ -61,6 +61,7 @@ fn export(raw: &Path, (target, format): (&Target, Format), abandon: &Abandon, te
     let path = draft.publish(target)?;
     let (lost, complete) = (Lost::read(&source), source.is_complete());
     let exported = Exported { path, format, layout: TracyLayout::default(), bytes, played, lost, complete };
-    say_as_is!("{}", summary::export_text(&exported, terminal.style()));
+    let style = terminal.style();
+    say_styled!(style, "{}", summary::export_text(&exported, style));
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! The arguments of `record` on Windows.
 
 use crate::args::Cli;
+use crate::escape::printable_lines;
 use crate::format::{self, Format};
 use crate::units::{parse_buffer, parse_duration};
 use clap::CommandFactory;
@@ -146,7 +147,7 @@ fn parse_stacks(text: &str) -> Result<Stacks, String> {
 
 /// An error that prints the usage and exits with 2.
 pub(crate) fn usage(message: String) -> clap::Error {
-    Cli::command().error(ErrorKind::ValueValidation, message)
+    Cli::command().error(ErrorKind::ValueValidation, printable_lines(&message))
 }
 
 #[cfg(test)]

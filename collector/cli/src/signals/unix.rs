@@ -1,38 +1,113 @@
 //! Signals.
 
-use super::{Abandon, Happening, Stop};
+use super::{Abandon, Happening, Meaning, Stop};
 use anyhow::{Context, Result};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals as SignalIterator;
 use std::sync::mpsc::Sender;
+
+/// So many seconds are left to end in an orderly way once everything was abandoned.
+const GRACE_SECONDS: u32 = 5;
 
 /// Begins to watch for signals; those that ask for a stop go to `stops`.
 pub(crate) fn watch(stops: Sender<Happening>) -> Result<Abandon> {
     let abandon = Abandon::default();
-    let mut signals = vec![SIGINT, SIGTERM];
+    let mut signals = vec![SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM];
     // nohup starts a program with SIGHUP ignored, so that it outlives its terminal.
     if !is_ignored(SIGHUP) {
         signals.push(SIGHUP);
     }
+    unblock(&signals);
+    for signal in signals.iter().copied() {
+        let handled = abandon.clone();
+        // SAFETY: the handler uses atomics and async-signal-safe calls only, and does not panic.
+        unsafe { signal_hook::low_level::register(signal, move || handle(&handled, signal)) }
+            .context("cannot watch for signals")?;
+    }
+    // Comes after the handlers, and runs after them.
     let mut signals = SignalIterator::new(signals).context("cannot watch for signals")?;
     let watched = abandon.clone();
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
+            let mut told = false;
             for signal in signals.forever() {
-                let stop = match signal {
-                    SIGINT => Stop::Interrupt,
-                    SIGTERM => Stop::Terminate,
-                    _ => Stop::HangUp,
-                };
-                if let Some(stop) = watched.signal(stop) {
+                if watched.is_recording() {
                     // Nobody listens any more when the recording has just ended.
-                    let _ = stops.send(Happening::Signal(stop));
+                    let _ = stops.send(Happening::Signal(stop(signal)));
+                }
+                if watched.wanted() && !std::mem::replace(&mut told, true) {
+                    say!(
+                        "syscollect: abandoned; ends within {GRACE_SECONDS} seconds, unfinished files end in .partial"
+                    );
                 }
             }
         })
         .context("cannot start the thread that watches for signals")?;
     Ok(abandon)
+}
+
+fn stop(signal: i32) -> Stop {
+    match signal {
+        SIGINT => Stop::Interrupt,
+        SIGTERM => Stop::Terminate,
+        SIGHUP => Stop::HangUp,
+        _ => Stop::Other,
+    }
+}
+
+/// The signal handler: async-signal-safe.
+fn handle(abandon: &Abandon, signal: i32) {
+    // The alarm is that of `end_soon`, or of somebody who ran this program with one.
+    if signal == SIGALRM && abandon.wanted() {
+        end_now();
+    }
+    match abandon.signal(stop(signal), now()) {
+        Meaning::Stop | Meaning::Wait => {}
+        Meaning::Abandon => end_soon(),
+        Meaning::End => end_now(),
+    }
+}
+
+/// Ends the program when its orderly end takes too long.
+fn end_soon() {
+    // SAFETY: async-signal-safe; no memory is involved.
+    unsafe { libc::alarm(GRACE_SECONDS) };
+}
+
+/// Ends the program without asking any of its threads. The kernel takes back what was attached.
+fn end_now() {
+    const WORDS: &[u8] = b"syscollect: ended at once; unfinished files end in .partial\n";
+    let mut stderr = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
+    // SAFETY: poll, write and _exit are async-signal-safe; the structure and the text outlive the calls. Whoever
+    // does not read the messages is not waited for.
+    unsafe {
+        if libc::poll(&raw mut stderr, 1, 0) == 1 && stderr.revents & libc::POLLOUT != 0 {
+            libc::write(libc::STDERR_FILENO, WORDS.as_ptr().cast(), WORDS.len());
+        }
+        libc::_exit(1)
+    }
+}
+
+/// Nanoseconds of a clock that only goes forward.
+fn now() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: async-signal-safe; `time` outlives the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64)
+}
+
+/// Lets these signals through: a program that blocks them hands that on to those that it runs.
+fn unblock(signals: &[i32]) {
+    // SAFETY: the set is initialised before it is used, and outlives the calls.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        signals.iter().for_each(|signal| {
+            libc::sigaddset(&raw mut set, *signal);
+        });
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
+    }
 }
 
 /// Whether whoever started this program wants it to ignore the signal.

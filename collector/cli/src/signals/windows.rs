@@ -1,8 +1,9 @@
 //! What the console says: Ctrl-C, and that its window is closed.
 
-use super::{Abandon, Happening, Stop};
+use super::{Abandon, Happening, Meaning, Stop};
 use anyhow::{Context, Result};
 use std::sync::mpsc::{self, Sender};
+use std::time::Instant;
 use syscollect_windows::system::{Interrupt, interrupts};
 
 /// Begins to watch; what asks for a stop goes to `stops`.
@@ -11,6 +12,7 @@ pub(crate) fn watch(stops: Sender<Happening>) -> Result<Abandon> {
     let (sender, interrupted) = mpsc::channel::<Interrupt>();
     interrupts(sender).map_err(anyhow::Error::new).context("cannot watch for Ctrl-C")?;
     let watched = abandon.clone();
+    let begin = Instant::now();
     std::thread::Builder::new()
         .name("interrupts".into())
         .spawn(move || {
@@ -19,9 +21,15 @@ pub(crate) fn watch(stops: Sender<Happening>) -> Result<Abandon> {
                     Interrupt::Key => Stop::Interrupt,
                     Interrupt::Close => Stop::Terminate,
                 };
-                if let Some(stop) = watched.signal(stop) {
+                let now = begin.elapsed().as_nanos() as u64;
+                match watched.signal(stop, now.saturating_add(1)) {
                     // Nobody listens any more when the recording has just ended.
-                    let _ = stops.send(Happening::Signal(stop));
+                    _ if watched.is_recording() => drop(stops.send(Happening::Signal(stop))),
+                    Meaning::End => {
+                        say!("syscollect: ended at once; unfinished files end in .partial");
+                        std::process::exit(1);
+                    }
+                    Meaning::Stop | Meaning::Wait | Meaning::Abandon => {}
                 }
             }
         })
