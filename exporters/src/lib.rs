@@ -37,9 +37,11 @@
 mod error;
 mod firefox;
 mod format;
+mod gaps;
 mod heap;
 mod locks;
 mod narrow;
+mod off_cpu;
 mod perfetto;
 mod proto;
 pub mod report;

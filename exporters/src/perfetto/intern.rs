@@ -2,7 +2,8 @@
 
 use super::fields::interned;
 use crate::proto::Message;
-use syscollect_model::{FrameId, Module, ModuleId, StackId, StringId, Tables};
+use rustc_hash::FxHashMap;
+use syscollect_model::{FrameId, Module, ModuleId, ProcessId, StackId, StringId, Tables};
 
 /// Which ids of one kind were written already.
 #[derive(Debug, Default)]
@@ -44,19 +45,19 @@ pub(crate) fn string_iid(id: StringId) -> u64 {
 
 /// Labels made for unnamed frames share the name space of functions with the strings, above them.
 const LABELS: u64 = 1 << 32;
-/// The name of the root frame, likewise.
-const ROOT: u64 = 1 << 33;
+/// Frames that stand for processes, and their names, likewise.
+const PROCESSES: u64 = 1 << 33;
 /// The mapping of code that belongs to no known file.
 const UNKNOWN_MAPPING: u64 = 1;
 
 /// The stacks of one sequence of samples.
 #[derive(Debug, Default)]
 pub(crate) struct Stacks {
-    /// A frame that is put below every stack, to tell the samples of this
-    /// sequence from others in a viewer that mixes them in one flame graph.
-    root: Option<&'static str>,
     started: bool,
     stacks: Written,
+    /// Stacks that stand on the frame of a process, by their numbers from 1 on.
+    rooted: FxHashMap<(ProcessId, StackId), u64>,
+    processes: Written,
     frames: Written,
     functions: Written,
     sources: Written,
@@ -65,26 +66,37 @@ pub(crate) struct Stacks {
 }
 
 impl Stacks {
-    /// Stacks that stand on `root`, where that is given.
-    pub(crate) fn new(root: Option<&'static str>) -> Self {
-        Self { root, ..Self::default() }
-    }
-
     /// The id that stands for a stack. What a reader needs for it and has not
     /// seen yet is appended to `data`, the fields of an `InternedData`.
     #[inline]
     pub(crate) fn stack(&mut self, id: StackId, tables: &Tables, data: &mut Vec<u8>) -> u64 {
+        let iid = u64::from(id.0) + 1;
         if self.stacks.insert(id.0) {
-            self.write_stack(id, tables, data);
+            self.write_stack((iid, id), None, tables, data);
         }
-        u64::from(id.0) + 1
+        iid
+    }
+
+    /// The same of a stack that stands on a frame of its process. A sequence has stacks of one of the two kinds.
+    #[inline]
+    pub(crate) fn rooted_stack(&mut self, root: ProcessId, id: StackId, tables: &Tables, data: &mut Vec<u8>) -> u64 {
+        if let Some(iid) = self.rooted.get(&(root, id)) {
+            return *iid;
+        }
+        let iid = self.rooted.len() as u64 + 1;
+        self.rooted.insert((root, id), iid);
+        self.write_stack((iid, id), Some(root), tables, data);
+        iid
     }
 
     #[cold]
-    fn write_stack(&mut self, id: StackId, tables: &Tables, data: &mut Vec<u8>) {
+    fn write_stack(&mut self, (iid, id): (u64, StackId), root: Option<ProcessId>, tables: &Tables, data: &mut Vec<u8>) {
         if !self.started {
             self.started = true;
             self.write_fixed(data);
+        }
+        if let Some(process) = root.filter(|process| self.processes.insert(process.0)) {
+            write_process(process, tables, data);
         }
         let frames = tables.stack(id);
         for frame in frames {
@@ -93,10 +105,10 @@ impl Stacks {
             }
         }
         Message::new(data).message(interned::CALLSTACKS, |message| {
-            message.uint(interned::IID, u64::from(id.0) + 1);
+            message.uint(interned::IID, iid);
             // Not packed: trace_processor does not read packed frame ids.
-            if self.root.is_some() {
-                message.uint(interned::CALLSTACK_FRAME_IDS, ROOT);
+            if let Some(process) = root {
+                message.uint(interned::CALLSTACK_FRAME_IDS, PROCESSES + u64::from(process.0));
             }
             // The model's stacks begin with the innermost frame, Perfetto's with the outermost.
             for frame in frames.iter().rev() {
@@ -105,22 +117,13 @@ impl Stacks {
         });
     }
 
-    /// The unknown mapping and the root frame.
+    /// The unknown mapping.
     fn write_fixed(&mut self, data: &mut Vec<u8>) {
         interned_string(data, interned::MAPPING_PATHS, LABELS, b"[unknown]");
         Message::new(data).message(interned::MAPPINGS, |message| {
             message.uint(interned::IID, UNKNOWN_MAPPING);
             message.uint(interned::MAPPING_PATH_STRING_IDS, LABELS);
         });
-        if let Some(root) = self.root {
-            interned_string(data, interned::FUNCTION_NAMES, ROOT, root.as_bytes());
-            Message::new(data).message(interned::FRAMES, |message| {
-                message.uint(interned::IID, ROOT);
-                message.uint(interned::FRAME_FUNCTION_NAME_ID, ROOT);
-                message.uint(interned::FRAME_MAPPING_ID, UNKNOWN_MAPPING);
-                message.uint(interned::FRAME_REL_PC, 0);
-            });
-        }
     }
 
     fn write_frame(&mut self, id: FrameId, tables: &Tables, data: &mut Vec<u8>) {
@@ -178,4 +181,17 @@ impl Stacks {
         }
         iid
     }
+}
+
+/// The frame that stands for a process.
+fn write_process(id: ProcessId, tables: &Tables, data: &mut Vec<u8>) {
+    let (iid, row) = (PROCESSES + u64::from(id.0), tables.process(id));
+    let name = format!("{} ({})", tables.strings.get(row.name), row.pid);
+    interned_string(data, interned::FUNCTION_NAMES, iid, name.as_bytes());
+    Message::new(data).message(interned::FRAMES, |message| {
+        message.uint(interned::IID, iid);
+        message.uint(interned::FRAME_FUNCTION_NAME_ID, iid);
+        message.uint(interned::FRAME_MAPPING_ID, UNKNOWN_MAPPING);
+        message.uint(interned::FRAME_REL_PC, 0);
+    });
 }

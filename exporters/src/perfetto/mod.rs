@@ -9,7 +9,8 @@
 //! | new wakeups, moves, starts, names, ends | ftrace events |
 //! | processes and threads | `ProcessTree`, `task_newtask`, `sched_process_free` |
 //! | CPU samples | `PerfSample`, perf session "CPU samples" |
-//! | stacks of switches and wakeups | `PerfSample`, sessions of their own, on root frames `[off-CPU]` and `[waker]` |
+//! | stacks of blocked threads | `PerfSample`, a session and a process `[off-CPU]` of their own: one for each interval |
+//! | stacks of who woke others | `PerfSample`, a session and a process `[wakers]` of their own: one for each wakeup |
 //! | counters in kHz on a CPU | `cpu_frequency` |
 //! | other counters, slices, instants | `TrackEvent`; a thread's track "Zones" is the thread's own, above its states |
 //! | numbers of slices, texts of messages | names |
@@ -25,8 +26,9 @@
 //!
 //! Facts, all seen with trace_processor v55.3 and the UI v52: everything is in
 //! CLOCK_BOOTTIME, which needs no conversion; the UI draws one flame graph over
-//! all perf sessions, hence the root frames; samples without a stack are shown
-//! without one.
+//! all perf sessions of the processes that are selected, hence processes that
+//! stand for those of other stacks (`graphs`); samples without a stack
+//! are shown without one.
 //!
 //! GPU jobs are track events, not `GpuRenderStageEvent`s. The UI v52 draws both in
 //! a group "GPU", but arrows only between track events: what joins a render stage
@@ -40,6 +42,7 @@ mod context;
 mod details;
 mod fields;
 mod gpu;
+mod graphs;
 mod intern;
 mod lane;
 mod locks;
@@ -56,9 +59,11 @@ mod tracks;
 
 use crate::heap::Heap;
 use crate::narrow::narrow;
+use crate::off_cpu::Blocked;
 use crate::{ExportError, ProcessFilter};
 use context::Context;
 use gpu::GpuJobs;
+use graphs::{Graph, OffCpuGraph};
 use locks::LockTracks;
 use packets::{Sequence, Timebase};
 use samples::{CpuMode, Samples};
@@ -105,8 +110,9 @@ pub struct PerfettoExporter<W: Write> {
     threads: Threads,
     sched: Scheduling,
     samples: Samples,
-    off_cpu: Samples,
-    wakers: Samples,
+    blocked: Blocked,
+    off_cpu: OffCpuGraph,
+    wakers: Graph,
     tracks: Tracks,
     slices: Slices,
     locks: LockTracks,
@@ -131,9 +137,10 @@ impl<W: Write> PerfettoExporter<W> {
             locks: LockTracks::default(),
             heap: Heap::default(),
             gpu: GpuJobs::default(),
-            samples: Samples::new(5, sample_timebase(&SessionInfo::default()), None),
-            off_cpu: Samples::new(6, event_timebase("off-CPU stacks"), Some("[off-CPU]")),
-            wakers: Samples::new(7, event_timebase("waker stacks"), Some("[waker]")),
+            samples: Samples::new(5, sample_timebase(&SessionInfo::default())),
+            blocked: Blocked::default(),
+            off_cpu: OffCpuGraph::new(6, &SessionInfo::default()),
+            wakers: Graph::wakers(7),
             last: None,
         }
     }
@@ -165,14 +172,12 @@ impl<W: Write> PerfettoExporter<W> {
         threads.ensure(stream, sched, time, switch.next, tables)?;
         sched.switch(stream, time, switch, &threads.names, tables)?;
         threads.arrived(time, switch.next);
-        let Some(previous) = switch.previous else { return Ok(()) };
-        threads.left(stream, sched, (time, switch.cpu), (previous, &switch.off_cpu), tables)?;
-        match switch.off_cpu.stack {
-            Some(_) if !switch.off_cpu.preempted => {
-                let stack = switch.off_cpu.stack;
-                self.off_cpu.write(stream, tables, (time, switch.cpu, previous), CpuMode::Kernel, stack)
-            }
-            _ => Ok(()),
+        if let Some(previous) = switch.previous {
+            threads.left(stream, sched, (time, switch.cpu), (previous, &switch.off_cpu), tables)?;
+        }
+        match self.blocked.switch(time, switch) {
+            Some(stay) => self.off_cpu.stay(stream, tables, &stay),
+            None => Ok(()),
         }
     }
 
@@ -189,8 +194,8 @@ impl<W: Write> PerfettoExporter<W> {
         threads.ensure(stream, sched, time, wakeup.wakee, tables)?;
         sched.wakeup(stream, time, wakeup, &threads.names, tables)?;
         match (wakeup.waker, wakeup.stack) {
-            (Some(waker), Some(_)) if wanted(self.process.as_ref(), waker, tables) => {
-                self.wakers.write(stream, tables, (time, wakeup.cpu, waker), CpuMode::Kernel, wakeup.stack)
+            (Some(waker), Some(stack)) if wanted(self.process.as_ref(), waker, tables) => {
+                self.wakers.write(stream, tables, (time, wakeup.cpu, waker), stack)
             }
             _ => Ok(()),
         }
@@ -256,6 +261,7 @@ impl<W: Write> PerfettoExporter<W> {
             Event::Loss(ref loss) => {
                 if let Some(gap) = loss.scheduling_gap() {
                     sched.gap(time, gap);
+                    self.blocked.gap(time, gap);
                 }
                 tracks.loss(at, loss)
             }
@@ -280,7 +286,8 @@ impl<W: Write> Exporter for PerfettoExporter<W> {
     type Error = ExportError;
 
     fn begin(&mut self, session: &SessionInfo, _tables: &Tables) -> Result<(), ExportError> {
-        self.samples = Samples::new(5, sample_timebase(session), None);
+        self.samples = Samples::new(5, sample_timebase(session));
+        self.off_cpu = OffCpuGraph::new(6, session);
         self.sched.begin(session);
         session::write_session(&mut self.stream, &mut self.system, session)
     }
@@ -311,6 +318,9 @@ impl<W: Write> Exporter for PerfettoExporter<W> {
 
     fn end(&mut self, losses: &[Loss], recorder: Option<&RecorderSummary>, tables: &Tables) -> Result<(), ExportError> {
         let time = self.last.unwrap_or_default();
+        for stay in self.blocked.finish(time) {
+            self.off_cpu.stay(&mut self.stream, tables, &stay)?;
+        }
         self.threads.finish(&mut self.stream, &mut self.sched, tables)?;
         self.sched.flush(&mut self.stream)?;
         if let Some(summary) = recorder {
@@ -349,9 +359,5 @@ fn sample_timebase(session: &SessionInfo) -> Timebase {
         "cycles" => 10,
         _ => 0,
     };
-    Timebase { name: "CPU samples", counter, frequency: u64::from(session.sample_rate_hz) }
-}
-
-fn event_timebase(name: &'static str) -> Timebase {
-    Timebase { name, counter: 0, frequency: 0 }
+    Timebase { name: "CPU samples".into(), counter, frequency: u64::from(session.sample_rate_hz) }
 }

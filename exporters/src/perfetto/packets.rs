@@ -16,7 +16,7 @@ const NEEDS: u64 = 2;
 #[derive(Clone, Debug)]
 pub(crate) struct Timebase {
     /// Shown in the viewer.
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     /// `PerfEvents.Counter`, 0 if none fits.
     pub(crate) counter: u64,
     /// Samples per second; 0: every event is one sample.
@@ -82,7 +82,7 @@ impl Timebase {
             if self.counter > 0 {
                 fields.uint(perf::TIMEBASE_COUNTER, self.counter);
             }
-            fields.string(perf::TIMEBASE_NAME, self.name);
+            fields.string(perf::TIMEBASE_NAME, &self.name);
         });
     }
 }

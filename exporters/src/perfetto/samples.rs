@@ -1,17 +1,18 @@
-//! CPU samples, and the stacks at which threads left a CPU or woke another.
+//! Samples: of CPUs, and those that make flame graphs of other stacks.
 
 use super::fields::{packet, perf};
 use super::intern::Stacks;
 use super::packets::{Sequence, Timebase};
 use super::stream::Stream;
 use crate::ExportError;
+use crate::proto::Message;
 use std::io::Write;
-use syscollect_model::{StackId, Tables, ThreadId, Time};
+use syscollect_model::{ProcessId, StackId, Tables, ThreadId, Time};
 
 /// `Profiling.CpuMode`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CpuMode {
-    /// Not known: stacks of switches and wakeups.
+    /// Kernel code; also stacks of switches and wakeups, of which it is not asked.
     Kernel = 1,
     /// User code.
     User = 2,
@@ -28,10 +29,10 @@ pub(crate) struct Samples {
 
 impl Samples {
     /// The session on sequence `id`.
-    pub(crate) fn new(id: u64, timebase: Timebase, root: Option<&'static str>) -> Self {
+    pub(crate) fn new(id: u64, timebase: Timebase) -> Self {
         Self {
             sequence: Sequence::of_samples(id, timebase),
-            stacks: Stacks::new(root),
+            stacks: Stacks::default(),
             counts: Vec::new(),
             interned: Vec::new(),
         }
@@ -49,9 +50,39 @@ impl Samples {
     ) -> Result<(), ExportError> {
         self.interned.clear();
         let stack = stack.map(|id| self.stacks.stack(id, tables, &mut self.interned));
-        let count = self.count(cpu);
         let row = tables.thread(thread);
-        let (tid, pid) = (row.tid, tables.process(row.process).pid);
+        self.packet(stream, (time, cpu), (tables.process(row.process).pid, row.tid), (mode, stack))
+    }
+
+    /// Writes a sample of the process `pid`, whose stack stands on the frame of another.
+    #[inline]
+    pub(crate) fn write_rooted<W: Write>(
+        &mut self,
+        stream: &mut Stream<W>,
+        tables: &Tables,
+        (time, cpu): (Time, u32),
+        (pid, mode): (u32, CpuMode),
+        (root, stack): (ProcessId, StackId),
+    ) -> Result<(), ExportError> {
+        self.interned.clear();
+        let stack = self.stacks.rooted_stack(root, stack, tables, &mut self.interned);
+        self.packet(stream, (time, cpu), (pid, pid), (mode, Some(stack)))
+    }
+
+    /// The fields that begin a packet of the session's sequence.
+    pub(crate) fn head(&mut self, message: &mut Message<'_>, time: Time) {
+        self.sequence.head(message, Some(time));
+    }
+
+    #[inline]
+    fn packet<W: Write>(
+        &mut self,
+        stream: &mut Stream<W>,
+        (time, cpu): (Time, u32),
+        (pid, tid): (u32, u32),
+        (mode, stack): (CpuMode, Option<u64>),
+    ) -> Result<(), ExportError> {
+        let count = self.count(cpu);
         let Self { sequence, interned, .. } = self;
         stream.packet(|message| {
             sequence.head(message, Some(time));

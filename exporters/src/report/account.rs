@@ -1,8 +1,8 @@
 //! The books of one thread.
 
 use super::data::{Counts, Times};
-use super::gaps::Gaps;
 use super::worst::Woken;
+use crate::gaps::Gaps;
 use syscollect_model::{OffCpu, ProcessId};
 
 /// The state of a thread, as far as events tell it.

@@ -89,7 +89,6 @@ mod data;
 mod durations;
 mod fence_waits;
 mod filter;
-mod gaps;
 mod gpu;
 mod locks;
 mod longest;

@@ -7,9 +7,9 @@ use super::account::{Account, State, Stay, Wait};
 use super::cpu::Cpus;
 use super::durations::Durations;
 use super::filter::ProcessFilter;
-use super::gaps::Gaps;
 use super::off_cpu::OffCpuTimes;
 use super::worst::{BlockedWait, CpuWait, Woken, Worst};
+use crate::gaps::Gaps;
 use syscollect_model::{OffCpu, SleepState, StringId, Switch, Tables, ThreadId, Wakeup};
 
 /// Digits of the percentiles of waits.

@@ -1,8 +1,9 @@
 //! How often each thread was seen in each stack, and for how long off the CPU.
 
 use crate::ProcessFilter;
+use crate::off_cpu::{Blocked, Stay};
 use rustc_hash::FxHashMap;
-use syscollect_model::{Event, OffCpu, SleepState, StackId, Switch, Tables, ThreadId, Time};
+use syscollect_model::{Event, StackId, Tables, ThreadId, Time};
 
 /// What is known of one thread in one stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,8 +21,7 @@ pub(super) type Key = (ThreadId, Option<StackId>);
 pub(super) struct Totals {
     process: Option<ProcessFilter>,
     totals: FxHashMap<Key, Total>,
-    /// Threads that blocked and have not run since.
-    blocked: FxHashMap<ThreadId, (Time, Option<StackId>)>,
+    blocked: Blocked,
     pub(super) first: Option<Time>,
     pub(super) last: Time,
 }
@@ -37,7 +37,16 @@ impl Totals {
         self.last = time;
         match event {
             Event::Sample(sample) => self.add((sample.thread, sample.stack), tables, |total| total.samples += 1),
-            Event::Switch(switch) => self.switch(time, switch, tables),
+            Event::Switch(switch) => {
+                if let Some(stay) = self.blocked.switch(time, switch) {
+                    self.stay(stay, tables);
+                }
+            }
+            Event::Loss(loss) => {
+                if let Some(gap) = loss.scheduling_gap() {
+                    self.blocked.gap(time, gap);
+                }
+            }
             Event::Wakeup(wakeup) => {
                 if let (Some(waker), Some(_)) = (wakeup.waker, wakeup.stack) {
                     self.add((waker, wakeup.stack), tables, |total| total.wakeups += 1);
@@ -48,18 +57,9 @@ impl Totals {
     }
 
     #[inline]
-    fn switch(&mut self, time: Time, switch: &Switch, tables: &Tables) {
-        if let Some(previous) = switch.previous.filter(|id| *id != Tables::IDLE_THREAD) {
-            match blocks(&switch.off_cpu) {
-                true => self.blocked.insert(previous, (time, switch.off_cpu.stack)),
-                // Also where the switch before, onto a CPU, was lost: how long it was off is not known.
-                false => self.blocked.remove(&previous),
-            };
-        }
-        if let Some((since, stack)) = self.blocked.remove(&switch.next) {
-            let spent = time.0.saturating_sub(since.0);
-            self.add((switch.next, stack), tables, |total| total.off_cpu_ns = total.off_cpu_ns.saturating_add(spent));
-        }
+    fn stay(&mut self, stay: Stay, tables: &Tables) {
+        let add = |total: &mut Total| total.off_cpu_ns = total.off_cpu_ns.saturating_add(stay.blocked_ns);
+        self.add((stay.thread, stay.stack), tables, add);
     }
 
     #[inline]
@@ -72,17 +72,11 @@ impl Totals {
 
     /// Everything, in an order that does not change; threads that are still blocked count until the end.
     pub(super) fn finish(&mut self, tables: &Tables) -> Vec<(Key, Total)> {
-        for (thread, (since, stack)) in std::mem::take(&mut self.blocked) {
-            let spent = self.last.0.saturating_sub(since.0);
-            self.add((thread, stack), tables, |total| total.off_cpu_ns = total.off_cpu_ns.saturating_add(spent));
+        for stay in self.blocked.finish(self.last) {
+            self.stay(stay, tables);
         }
         let mut list: Vec<(Key, Total)> = self.totals.drain().collect();
         list.sort_unstable_by_key(|(key, _)| *key);
         list
     }
-}
-
-/// Whether a thread waits for something, and is not only pushed aside or gone.
-fn blocks(off_cpu: &OffCpu) -> bool {
-    !off_cpu.preempted && !matches!(off_cpu.state, SleepState::Runnable | SleepState::Dead | SleepState::Zombie)
 }

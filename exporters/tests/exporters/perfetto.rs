@@ -102,19 +102,69 @@ fn two_switches_at_one_time_stay_in_order() {
 }
 
 #[test]
-fn stacks_of_switches_and_wakeups_stand_on_frames_of_their_own() {
-    let told = replay(&export(&story::story(), &[]));
+fn samples_and_wakers_are_flame_graphs_of_processes_of_their_own() {
+    let trace = export(&story::story(), &[]);
+    let told = replay(&trace);
     let stacks: Vec<_> = told.samples.iter().map(|(_, sequence, stack)| (*sequence, stack.join(" > "))).collect();
     assert_eq!(
-        stacks[..4],
+        stacks[..3],
         [
-            (6, "[off-CPU] > main > ext4_file_read_iter".to_owned()),
-            (7, "[waker] > main > parse<T> > next_token".to_owned()),
+            (7, "sh (200) > main > parse<T> > next_token".to_owned()),
             (5, "main > parse<T> > next_token".to_owned()),
             (5, "main > parse<T> > next_token".to_owned()),
         ]
     );
-    assert_eq!(stacks[4..6], [(5, "/usr/bin/cc+0x9999 > 0x7f00deadbeef".to_owned()), (5, String::new())]);
+    assert_eq!(stacks[3..5], [(5, "/usr/bin/cc+0x9999 > 0x7f00deadbeef".to_owned()), (5, String::new())]);
+    let processes: BTreeMap<u64, Vec<u64>> = owners(&trace);
+    let wakers = &processes[&7];
+    assert!(wakers.iter().all(|pid| *pid > 1 << 30) && !processes[&5].contains(&wakers[0]), "{processes:?}");
+}
+
+/// The processes whose samples each sequence has.
+fn owners(trace: &[u8]) -> BTreeMap<u64, Vec<u64>> {
+    let mut owners: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    for packet in packets(trace) {
+        let packet = Fields::parse(&packet);
+        for pid in packet.messages(66).iter().filter_map(|sample| sample.number(2)) {
+            owners.entry(packet.number(10).unwrap()).or_default().push(pid);
+        }
+    }
+    owners
+}
+
+#[test]
+fn time_blocked_is_a_sample_for_each_interval() {
+    let mut story = Story::new();
+    let (_, a) = story.process(10, 1, "a", &[]);
+    let (_, b) = story.process(20, 1, "b", &[]);
+    let mut stack = |name| {
+        let frame = story.frame(None, 1, Some(name));
+        story.tables.intern_stack(&[frame])
+    };
+    let (reads, sleeps) = (stack("read"), stack("sleep"));
+    // Ten times half an interval, and once 40 of them; both wait the same time for a CPU, which is the state they blocked in.
+    for _ in 0..10 {
+        story.switch(0, a, OffCpu { stack: Some(reads), ..off(SleepState::Interruptible) }, IDLE);
+        story.wait(499);
+        story.switch(0, IDLE, off(SleepState::Runnable), a);
+    }
+    story.switch(0, b, OffCpu { stack: Some(sleeps), ..off(SleepState::Uninterruptible) }, IDLE);
+    story.wait(39_999);
+    story.switch(0, IDLE, off(SleepState::Runnable), b);
+    // Who is preempted is not blocked; what still lasts counts up to the end.
+    story.switch(0, b, preempted(), a);
+    story.switch(0, a, OffCpu { stack: Some(reads), ..off(SleepState::Interruptible) }, IDLE);
+    story.wait(6_999);
+    story.then(Event::Sample(Sample { cpu: 0, thread: IDLE, stack: None, in_kernel: false }));
+    let trace = export(&story, &[]);
+    let told = replay(&trace);
+    let count =
+        |of: &str| told.samples.iter().filter(|(_, sequence, stack)| *sequence == 6 && stack.join(" > ") == of).count();
+    assert_eq!((count("b (20) > sleep"), count("a (10) > read")), (40, 12));
+    let times: Vec<u64> =
+        told.samples.iter().filter(|(_, sequence, _)| *sequence == 6).map(|(time, ..)| *time).collect();
+    let (first, last) = (story.events[0].0.0, story.events.last().unwrap().0.0);
+    assert!(times.iter().all(|time| (first..=last).contains(time)), "{times:?}");
 }
 
 #[test]
@@ -130,10 +180,11 @@ fn names_of_any_length_and_letters_survive() {
     let blocked = OffCpu { blocked_in: Some(function), stack, ..off(SleepState::Uninterruptible) };
     story.switch(0, IDLE, off(SleepState::Runnable), a);
     story.switch(0, a, blocked, b);
+    story.wait(1_000);
     story.switch(0, b, preempted(), IDLE);
     let told = replay(&export(&story, &[]));
     assert_eq!(told.switches[&0].len(), 3);
-    assert_eq!(told.samples[0].2, ["[off-CPU]", odd]);
+    assert_eq!((told.samples[0].2[0].len(), &*told.samples[0].2[1]), (long.len() + " (10)".len(), odd));
 }
 
 #[test]
@@ -227,17 +278,20 @@ fn a_full_disk_is_an_error_and_ends_the_threads() {
 fn many_blocks_come_out_whole_and_in_order() {
     let mut story = cast();
     let (a, b) = (ThreadId(1), ThreadId(2));
-    let sleeps = OffCpu { stack: Some(StackId(1)), ..off(SleepState::Interruptible) };
+    let sleeps = off(SleepState::Interruptible);
+    let sample = |thread| Event::Sample(Sample { cpu: 0, thread, stack: Some(StackId(1)), in_kernel: false });
     for _ in 0..20_000 {
         story.switch(0, a, sleeps, b);
+        story.then(sample(b));
         story.switch(0, b, sleeps, a);
+        story.then(sample(a));
     }
     let trace = export(&story, &[]);
     assert!(crate::decode::Fields::parse(&trace).all(1).count() > 5, "the blocks are smaller than the trace");
     let told = replay(&trace);
     check_switches(&story, &told, 0);
     assert_eq!(told.switches[&0].len(), 40_000);
-    assert!(told.samples.windows(2).all(|two| two[0].0 + 1_000 == two[1].0), "samples lie in the file as they came");
+    assert!(told.samples.windows(2).all(|two| two[0].0 + 2_000 == two[1].0), "samples lie in the file as they came");
     assert_eq!(told.samples.len(), 40_000);
 }
 

@@ -15,13 +15,13 @@ struct Window {
 /// The times in which scheduling records of some CPU are missing: apart from
 /// each other and ascending.
 #[derive(Debug, Default)]
-pub(super) struct Gaps {
+pub(crate) struct Gaps {
     windows: Vec<Window>,
 }
 
 impl Gaps {
     /// Adds a window; windows come in the order of their ends.
-    pub(super) fn add(&mut self, start: u64, end: u64) {
+    pub(crate) fn add(&mut self, start: u64, end: u64) {
         let (mut start, mut end) = (start.min(end), end);
         while let Some(last) = self.windows.last() {
             if last.end < start && self.windows.len() < MAX_WINDOWS {
@@ -36,7 +36,7 @@ impl Gaps {
 
     /// How much of the time from `since` to `now` records are missing for.
     #[inline]
-    pub(super) fn missing(&self, since: u64, now: u64) -> u64 {
+    pub(crate) fn missing(&self, since: u64, now: u64) -> u64 {
         match self.windows.last() {
             Some(last) if last.end > since => self.up_to(now).saturating_sub(self.up_to(since)),
             _ => 0,
@@ -44,7 +44,7 @@ impl Gaps {
     }
 
     /// Where the first window begins that reaches beyond `since`.
-    pub(super) fn first(&self, since: u64) -> Option<u64> {
+    pub(crate) fn first(&self, since: u64) -> Option<u64> {
         let index = self.windows.partition_point(|window| window.end <= since);
         self.windows.get(index).map(|window| window.start)
     }

@@ -1,0 +1,67 @@
+//! For how long threads are blocked, and where they left off.
+
+use crate::gaps::Gaps;
+use rustc_hash::FxHashMap;
+use syscollect_model::{OffCpu, SchedulingGap, SleepState, StackId, Switch, Tables, ThreadId, Time};
+
+/// A time from blocking until running again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stay {
+    pub(crate) thread: ThreadId,
+    /// Where it left off.
+    pub(crate) stack: Option<StackId>,
+    /// The CPU that it left.
+    pub(crate) cpu: u32,
+    pub(crate) since: Time,
+    pub(crate) until: Time,
+    /// Its length, less the times of which it is not known what ran. Nanoseconds.
+    pub(crate) blocked_ns: u64,
+}
+
+/// Threads that blocked and have not run since.
+#[derive(Debug, Default)]
+pub(crate) struct Blocked {
+    threads: FxHashMap<ThreadId, Stay>,
+    gaps: Gaps,
+}
+
+impl Blocked {
+    /// The stay that a switch ends.
+    #[inline]
+    pub(crate) fn switch(&mut self, time: Time, switch: &Switch) -> Option<Stay> {
+        if let Some(previous) = switch.previous.filter(|id| *id != Tables::IDLE_THREAD) {
+            let (stack, cpu) = (switch.off_cpu.stack, switch.cpu);
+            let stay = Stay { thread: previous, stack, cpu, since: time, until: time, blocked_ns: 0 };
+            match blocks(&switch.off_cpu) {
+                true => self.threads.insert(previous, stay),
+                // Also where the switch before, onto a CPU, was lost: how long it was off is not known.
+                false => self.threads.remove(&previous),
+            };
+        }
+        let stay = self.threads.remove(&switch.next)?;
+        Some(self.ended(stay, time))
+    }
+
+    /// Switches are missing: who is blocked may have run meanwhile.
+    pub(crate) fn gap(&mut self, now: Time, gap: SchedulingGap) {
+        self.gaps.add(gap.since.unwrap_or_default().0, now.0);
+    }
+
+    /// The stays that last when the session ends, by thread.
+    pub(crate) fn finish(&mut self, last: Time) -> Vec<Stay> {
+        let mut stays: Vec<_> = std::mem::take(&mut self.threads).into_values().collect();
+        stays.sort_unstable_by_key(|stay| stay.thread);
+        stays.into_iter().map(|stay| self.ended(stay, last)).collect()
+    }
+
+    #[inline]
+    fn ended(&self, stay: Stay, until: Time) -> Stay {
+        let missing = self.gaps.missing(stay.since.0, until.0);
+        Stay { until, blocked_ns: until.0.saturating_sub(stay.since.0).saturating_sub(missing), ..stay }
+    }
+}
+
+/// Whether a thread waits for something, and is not only pushed aside or gone.
+fn blocks(off_cpu: &OffCpu) -> bool {
+    !off_cpu.preempted && !matches!(off_cpu.state, SleepState::Runnable | SleepState::Dead | SleepState::Zombie)
+}
