@@ -14,6 +14,9 @@ pub enum OpenError {
     /// The name is absolute, empty, or leads upwards.
     #[error("it is named in a way that leads out of its folder")]
     LeadsOut,
+    /// A program serves its file system (FUSE). Who waits for such a program can end only when that answers.
+    #[error("a program serves its file system, and may never answer")]
+    Served,
     /// Its file system does not answer.
     #[error("its file system did not answer in time")]
     Hangs,
@@ -29,7 +32,7 @@ impl From<OpenError> for io::Error {
     fn from(error: OpenError) -> Self {
         let kind = match error {
             OpenError::System(error) => return error,
-            OpenError::Hangs | OpenError::OthersHang => io::ErrorKind::TimedOut,
+            OpenError::Served | OpenError::Hangs | OpenError::OthersHang => io::ErrorKind::TimedOut,
             OpenError::NoRegularFile | OpenError::OfTheKernel | OpenError::LeadsOut => io::ErrorKind::InvalidInput,
         };
         Self::new(kind, error)

@@ -1,7 +1,7 @@
 //! Finding and opening.
 
 use super::owner::acting_as;
-use super::storage::{Storage, data_of, is_on_known_disk, storage};
+use super::storage::{Storage, data_of, is_on_known_disk, served, storage};
 use super::{Owner, path_of};
 use crate::{FileData, OpenError, Place, Reader, within};
 use std::ffi::CString;
@@ -52,12 +52,25 @@ pub fn find(place: &Place<'_>, owner: Option<&Owner>) -> Result<Found, OpenError
         if is_on_known_disk(&data) {
             return Ok(Found { place: Arc::new(file), data, owner: owner.cloned(), slow: false });
         }
+        if served(Some(*pid)).iter().any(|served| served.has(&data)) {
+            return Err(OpenError::Served);
+        }
         let owner = owner.cloned();
         return within(uid, move || classified(file, data, owner))?;
+    }
+    let seen_by = if let Place::InRootOf { pid, .. } = place { Some(*pid) } else { None };
+    let served = served(seen_by);
+    if let Place::InRootOf { path, .. } | Place::Mapped(path) = place
+        && served.iter().any(|served| served.is_on_the_way(path))
+    {
+        return Err(OpenError::Served);
     }
     let (place, owner) = (Walk::of(place)?, owner.cloned());
     within(uid, move || {
         let (file, data) = look_at(place.go(owner.as_ref())?)?;
+        if served.iter().any(|served| served.has(&data)) {
+            return Err(OpenError::Served);
+        }
         classified(file, data, owner)
     })?
 }

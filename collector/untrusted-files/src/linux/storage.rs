@@ -5,6 +5,7 @@ use rustc_hash::FxHashSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, PoisonError, RwLock};
 
 /// Where a file lies.
@@ -95,6 +96,41 @@ pub(super) fn storage(file: &File, data: &FileData) -> io::Result<Storage> {
     Ok(storage)
 }
 
+/// A mounted file system that a program serves (FUSE).
+pub(super) struct Served {
+    device: u64,
+    place: PathBuf,
+}
+
+/// Those that a process sees, this one for `None`. The kernel lists them without asking anybody.
+pub(super) fn served(pid: Option<u32>) -> Vec<Served> {
+    let process = pid.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
+    let text = std::fs::read(format!("/proc/{process}/mountinfo")).unwrap_or_default();
+    String::from_utf8_lossy(&text).lines().filter_map(parse_served).collect()
+}
+
+fn parse_served(line: &str) -> Option<Served> {
+    let (mount, of) = line.split_once(" - ")?;
+    of.starts_with("fuse").then_some(())?;
+    let mut fields = mount.split(' ').skip(2);
+    let (major, minor) = fields.next()?.split_once(':')?;
+    let device = libc::makedev(major.parse().ok()?, minor.parse().ok()?);
+    let place = fields.nth(1)?.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\");
+    Some(Served { device, place: place.into() })
+}
+
+impl Served {
+    /// Whether `data` are of a file of it.
+    pub(super) fn has(&self, data: &FileData) -> bool {
+        self.device == data.device
+    }
+
+    /// Whether a path without links leads into it.
+    pub(super) fn is_on_the_way(&self, path: &Path) -> bool {
+        path.starts_with(&self.place)
+    }
+}
+
 /// What is known of a file without asking whoever serves its file system.
 pub(super) fn data_of(file: &File) -> io::Result<FileData> {
     // SAFETY: an all-zero statx is a valid value of plain integers.
@@ -115,4 +151,20 @@ pub(super) fn data_of(file: &File) -> io::Result<FileData> {
         written: (found.stx_mtime.tv_sec, found.stx_mtime.tv_nsec),
         changed: (found.stx_ctime.tv_sec, found.stx_ctime.tv_nsec),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_program_serves_is_known_by_its_number_and_its_place() {
+        let line = "91 29 0:39 / /home/a\\040b rw,nosuid - fuse.sshfs user@host rw,user_id=1000";
+        let served = parse_served(line).unwrap();
+        assert_eq!(served.device, libc::makedev(0, 39));
+        assert!(served.is_on_the_way(Path::new("/home/a b/lib.so")) && !served.is_on_the_way(Path::new("/home/a b2")));
+        for other in ["29 1 254:0 / / rw - ext4 /dev/vda rw", "30 1 0:5 / /v rw - virtiofs v rw", "", " - fuse"] {
+            assert!(parse_served(other).is_none(), "{other}");
+        }
+    }
 }
