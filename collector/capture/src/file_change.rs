@@ -17,6 +17,10 @@ use crate::collector::Collector;
 use crate::files::{FileEnd, losses_since};
 use crate::usage::{cpu_time, peak_memory, program_time};
 
+/// No file is shorter than this because of its size: each begins with what is known of all processes, which may be
+/// more than it may have.
+const SHORTEST: Duration = Duration::from_millis(250);
+
 /// When a file ends and another begins.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
@@ -67,7 +71,8 @@ impl Collector {
     pub(crate) fn follow_pace(&mut self) {
         let Some(Pace { every, bytes }) = self.output.pace else { return };
         let written = self.output.shared.files.written.load(Ordering::Relaxed);
-        let is_due = self.file.at.elapsed() >= every || bytes.is_some_and(|bytes| written >= bytes);
+        let age = self.file.at.elapsed();
+        let is_due = age >= every || (age >= SHORTEST && bytes.is_some_and(|bytes| written >= bytes));
         if is_due && !self.output.outlet.is_behind() {
             self.next_file();
         }

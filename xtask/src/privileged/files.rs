@@ -55,9 +55,9 @@ pub(crate) fn rotate(context: &Context) -> Result<String> {
 
 /// A recording stops at the size that it may have, and one in several files deletes its oldest.
 pub(crate) fn max_size(context: &Context) -> Result<String> {
-    const MOST: u64 = 2 << 20;
+    const MOST: u64 = 8 << 20;
     // Names of functions come after the recording, so there are none here.
-    let few = ["--stacks", "none", "--freq", "0", "--max-size", "2M"];
+    let few = ["--stacks", "none", "--freq", "0", "--max-size", "8M"];
     let load = ["ping-pong", &context.times(600_000).to_string(), "0"].map(str::to_owned);
     let load: Vec<&str> = load.iter().map(String::as_str).collect();
 
