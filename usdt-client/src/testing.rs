@@ -2,8 +2,8 @@
 //! and reads the process's own arena. No part of the stable interface.
 
 use crate::protocol::{
-    ARENA_BYTES, ArenaHeader, ClockKind, LOG_BYTES, LOG_OFFSET, MAX_RINGS, PAGE, RING_BYTES, RING_STRIDE, RINGS_OFFSET,
-    RingHeader, item_words,
+    ARENA_BYTES, ArenaHeader, ClockKind, HEADER_STRIDE, HEADERS_OFFSET, LOG_BYTES, LOG_OFFSET, MAX_RINGS, PAGE,
+    RING_BYTES, RING_STRIDE, RINGS_OFFSET, RingHeader, item_words,
 };
 use crate::semaphore::SEMAPHORE;
 use crate::{arena, clock, memory};
@@ -76,7 +76,7 @@ impl Drain {
     pub fn ring(&self, number: usize) -> &RingHeader {
         assert!(number < MAX_RINGS);
         // SAFETY: within the mapping.
-        unsafe { &*self.base.add(RINGS_OFFSET + number * RING_STRIDE).cast::<RingHeader>() }
+        unsafe { &*self.base.add(HEADERS_OFFSET + number * HEADER_STRIDE).cast::<RingHeader>() }
     }
 
     /// A part of the log.
@@ -103,10 +103,11 @@ impl Drain {
         items
     }
 
-    fn word_at(&self, number: usize, offset: usize) -> u64 {
-        assert!(offset < RING_BYTES + PAGE);
+    /// A word of a ring's items, at an offset below data and slack.
+    pub fn word_at(&self, number: usize, offset: usize) -> u64 {
+        assert!(number < MAX_RINGS && offset + 8 <= RING_BYTES + PAGE);
         // SAFETY: within the ring's data and slack.
-        unsafe { self.base.add(RINGS_OFFSET + number * RING_STRIDE + PAGE + offset).cast::<u64>().read_volatile() }
+        unsafe { self.base.add(RINGS_OFFSET + number * RING_STRIDE + offset).cast::<u64>().read_volatile() }
     }
 
     /// Empties all rings without looking.

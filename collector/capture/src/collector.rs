@@ -138,7 +138,7 @@ impl Collector {
         let notes = Notes::start(buffer.clone(), clock_source)
             .map_err(|error| CaptureError::system("cannot start a thread", error))?;
         let (marked, zones) =
-            ZoneSource::start(clock_source).map_err(|error| CaptureError::system("cannot start a thread", error))?;
+            ZoneSource::start(clock_source, options.buffer_bytes).map_err(|error| CaptureError::system("cannot start a thread", error))?;
         let setup = Setup {
             options,
             clock: clock_source,

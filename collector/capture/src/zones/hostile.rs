@@ -24,7 +24,7 @@ fn what_is_no_arena_is_not_taken() {
     for making in wrong {
         let program = FakeProgram::made(making);
         recorder.told(program.announcement(&program.thread(7001)));
-        assert_eq!(program.memory().arena().attached.load(Acquire), 0);
+        assert_eq!(program.memory().header().attached.load(Acquire), 0);
     }
     let not_a_memfd = tempfile::tempfile().unwrap();
     let descriptor = std::os::fd::AsRawFd::as_raw_fd(&not_a_memfd) as u64;
@@ -108,8 +108,8 @@ proptest! {
         recorder.told(program.announcement(&hostile));
         recorder.told(program.announcement(&honest));
         header.state.store(state, Release);
-        program.memory().arena().rings.store(rings, Release);
-        program.memory().arena().log_taken.store(log_taken, Release);
+        program.memory().header().rings.store(rings, Release);
+        program.memory().header().log_taken.store(log_taken, Release);
         recorder.watcher.survey();
         for _ in 0..3 {
             recorder.drain(false);

@@ -50,6 +50,7 @@
 mod arena;
 mod client;
 mod counters;
+mod definitions;
 mod departed;
 mod find;
 mod items;
@@ -57,10 +58,14 @@ mod lanes;
 mod log;
 mod memory;
 mod ring;
+mod shares;
 mod source;
+mod survey;
+mod taken;
+mod turn;
 mod watch;
 
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 mod fake;
 #[cfg(test)]
 mod hostile;
