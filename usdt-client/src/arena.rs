@@ -8,8 +8,8 @@
 use crate::fork::{self, Inheritance};
 use crate::open_async::OpenAsyncZones;
 use crate::protocol::{
-    ARENA_BYTES, ARENA_MAGIC, ARENA_NAME, ArenaHeader, HEADER_STRIDE, HEADERS_OFFSET, LOG_OFFSET, MAX_RINGS, RING_STRIDE,
-    RINGS_OFFSET, RingHeader, RingState, VERSION,
+    ARENA_BYTES, ARENA_MAGIC, ARENA_NAME, ArenaHeader, HEADER_STRIDE, HEADERS_OFFSET, LOG_OFFSET, MAX_RINGS,
+    RING_STRIDE, RINGS_OFFSET, RingHeader, RingState, VERSION,
 };
 use crate::{clock, memory, unread};
 use core::ptr::{NonNull, null_mut};

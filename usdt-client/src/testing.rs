@@ -37,6 +37,11 @@ pub fn arena_descriptor() -> Option<i32> {
     (!arena.is_fallback()).then(|| arena.descriptor())
 }
 
+/// Hits the probe that announces a ring, as a program may that shares memory by itself, honestly or not.
+pub fn announce(descriptor: i32, ring: u32) {
+    crate::probe_site::ring(descriptor, ring, ARENA_BYTES as u64);
+}
+
 /// Maps an arena as a collector does; the mapping stays.
 pub fn map_arena(descriptor: i32) -> Option<*mut u8> {
     memory::map_shared(descriptor, ARENA_BYTES).map(core::ptr::NonNull::as_ptr)

@@ -11,9 +11,9 @@ use syscollect_usdt_client::protocol::RING_BYTES;
 
 use super::arena::Arena;
 use super::counters::{ApplicationCounters, Subject};
+use super::definitions::DefinitionShares;
 use super::items::pieces;
 use super::lanes::{Lanes, LogLane, ThreadLane};
-use super::definitions::DefinitionShares;
 use super::log::{CounterEntry, LogPart, LogReader};
 use super::memory::ArenaMemory;
 use super::ring::{Broken, READ_BYTES, RingReader, Waiting};
@@ -45,7 +45,7 @@ pub(super) struct Losses {
     pub(super) definitions: u64,
     /// Definitions beyond the share of its program or user.
     pub(super) excess_definitions: u64,
-    /// Rings that were not read to their end when the recording ended.
+    /// Rings and logs that were not read to their end when the recording ended.
     pub(super) unfinished: u64,
     /// Rings and logs that made no sense.
     pub(super) broken: u64,
@@ -404,7 +404,7 @@ impl Client {
         }
     }
 
-    /// The last turn was over before all rings were looked at: counts those that hold something.
+    /// The last turn was over before all was looked at: counts the rings, and the log, that hold something.
     pub(super) fn give_up_unfinished(&mut self) {
         let left = std::mem::take(&mut self.left);
         let count = self.rings.len();
@@ -413,6 +413,7 @@ impl Client {
             let holds = ring.reader.waiting().is_ok_and(|waiting| waiting.bytes > 0);
             self.losses.unfinished += u64::from(!ring.broken && holds);
         }
+        self.losses.unfinished += u64::from(!self.log_broken && self.log.has_more());
     }
 
     /// Gives its lanes back, when all was taken; what it lost in all.
@@ -459,12 +460,7 @@ impl Ring {
     }
 
     /// Moves what is there to the lane of its thread; returns how many bytes the ring held.
-    fn drain(
-        &mut self,
-        context: &Draining,
-        account: &mut Account<'_>,
-        out: &mut Output<'_>,
-    ) -> Result<u64, Broken> {
+    fn drain(&mut self, context: &Draining, account: &mut Account<'_>, out: &mut Output<'_>) -> Result<u64, Broken> {
         let waiting = self.reader.waiting()?;
         if waiting.bytes > 0 {
             if !self.follow_owner(context, &waiting, out) {

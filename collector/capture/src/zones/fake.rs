@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd};
+#[cfg(test)]
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -73,6 +74,19 @@ impl FakeProgram {
         self.file.as_raw_fd() as u64
     }
 
+    /// Takes pages out of the file again, as its owner may whatever is sealed.
+    #[cfg(feature = "fuzzing")]
+    pub(super) fn punch(&self, offset: usize, bytes: usize) {
+        let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        // SAFETY: no memory is involved.
+        unsafe { libc::fallocate(self.file.as_raw_fd(), mode, offset as libc::off_t, bytes as libc::off_t) };
+    }
+
+    /// Bytes of the arena that exist.
+    pub(super) fn allocated_bytes(&self) -> u64 {
+        std::os::unix::fs::MetadataExt::blocks(&self.file.metadata().unwrap()) * 512
+    }
+
     /// The arena's memory.
     pub(super) fn memory(&self) -> &ArenaMemory {
         &self.memory
@@ -130,7 +144,7 @@ impl FakeProgram {
 /// A thread with a ring.
 #[derive(Clone, Copy)]
 pub(super) struct FakeThread<'a> {
-    program: &'a FakeProgram,
+    pub(super) program: &'a FakeProgram,
     pub(super) number: u32,
     pub(super) tid: u32,
 }
@@ -176,10 +190,12 @@ impl FakeThread<'_> {
 }
 
 /// What /proc shows of a process 7001, whose programs have their arenas as descriptor 3, one after the other.
+#[cfg(test)]
 pub(super) struct FakeProcess {
     root: tempfile::TempDir,
 }
 
+#[cfg(test)]
 impl FakeProcess {
     /// It runs nothing yet.
     pub(super) fn new() -> Self {

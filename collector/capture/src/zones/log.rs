@@ -59,6 +59,12 @@ impl LogReader {
         usize::try_from(taken).map_or(LOG_BYTES, |taken| taken.min(LOG_BYTES))
     }
 
+    /// Whether a complete entry follows, as far as one word tells.
+    pub(super) fn has_more(&self) -> bool {
+        let mut first = [0];
+        self.position < self.taken() && self.memory.read_log(self.position, &mut first).is_ok() && first[0] as u32 != 0
+    }
+
     /// Whether an entry was begun that is not complete. If its thread is gone,
     /// what follows in the log cannot be found.
     pub(super) fn is_incomplete(&self) -> bool {

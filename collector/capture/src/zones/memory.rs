@@ -53,9 +53,7 @@ impl ArenaMemory {
     fn map_bytes(file: File, length: usize) -> io::Result<Self> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice.
-        let base = unsafe {
-            libc::mmap(std::ptr::null_mut(), length, access, libc::MAP_SHARED, file.as_raw_fd(), 0)
-        };
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), length, access, libc::MAP_SHARED, file.as_raw_fd(), 0) };
         match NonNull::new(base.cast::<u8>()) {
             Some(base) if base.as_ptr().cast::<libc::c_void>() != libc::MAP_FAILED => Ok(Self { base, length, file }),
             _ => Err(io::Error::last_os_error()),
@@ -106,7 +104,7 @@ impl ArenaMemory {
     }
 }
 
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "fuzzing"))]
 impl ArenaMemory {
     /// The whole arena as the program that made it has it.
     pub(super) fn map_whole(file: File, length: usize) -> Self {

@@ -232,7 +232,7 @@ impl Follower {
             (zones, "event of a thread that ended unread", LossCause::NotTaken, sum.unread),
             (log, "definition", LossCause::LaneFull, sum.definitions),
             (log, "definition beyond a share", LossCause::NotTaken, sum.excess_definitions),
-            (zones, "ring at the end", LossCause::NotTaken, sum.unfinished),
+            (zones, "ring or log at the end", LossCause::NotTaken, sum.unfinished),
             (zones, "ring", LossCause::Undecodable, sum.broken),
             (zones, "item of an unknown thread", LossCause::NotTaken, sum.nobodys),
             (zones, "ring", LossCause::NotTaken, self.counts.not_taken),
@@ -258,6 +258,19 @@ impl Follower {
             ("zone_items", items),
         ];
         counts.into_iter().filter(|(_, count)| *count > 0).map(|(name, count)| (name.to_owned(), count)).collect()
+    }
+}
+
+#[cfg(test)]
+impl Follower {
+    /// What was said.
+    pub(super) fn notes_for_tests(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Lanes that threads have.
+    pub(super) fn lanes_in_use(&self) -> usize {
+        self.lanes.used()
     }
 }
 

@@ -122,7 +122,7 @@ impl Arenas {
     }
 
     /// Looks below another root from now on.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn look_below(&self, root: &Path) {
         *lock(&self.root) = root.to_path_buf();
     }
@@ -213,7 +213,11 @@ impl Arenas {
         rings.insert(ring, HeardOf { owner, is_read });
         drop(rings);
         if !is_read {
-            return self.refuse(taken.pid, (0, u64::from(taken.client) << 32 | u64::from(ring)), &NotTaken::TooMany(RINGS));
+            return self.refuse(
+                taken.pid,
+                (0, u64::from(taken.client) << 32 | u64::from(ring)),
+                &NotTaken::TooMany(RINGS),
+            );
         }
         if known.is_none() {
             self.send(Found::Ring { client, ring });

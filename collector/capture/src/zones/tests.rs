@@ -51,6 +51,12 @@ impl Watcher {
         }
     }
 
+    /// Whether a look at all arenas finds something to do.
+    pub(super) fn finds_something_to_do(&mut self) -> bool {
+        self.survey.look();
+        self.survey.has_jobs()
+    }
+
     fn roll_call(&mut self) {
         self.survey.look();
         self.survey.roll_call().into_iter().for_each(|job| self.survey.add(job));

@@ -153,7 +153,13 @@ fn forward(takeover: &mut Takeover, notices: &Receiver<ZoneNotice>, jobs: &SyncS
 impl Takeover {
     /// Takes arenas over into these.
     pub(super) fn new(arenas: Arc<Arenas>) -> Self {
-        Self { arenas, since: Instant::now(), taken: 0, taken_of: FxHashMap::default(), looked_at: FxHashMap::default() }
+        Self {
+            arenas,
+            since: Instant::now(),
+            taken: 0,
+            taken_of: FxHashMap::default(),
+            looked_at: FxHashMap::default(),
+        }
     }
 
     /// Sees to one notice; what takes longer comes back.
