@@ -14,8 +14,8 @@ mod callers;
 mod database;
 mod fences;
 mod fuse;
-mod hostile_files;
 mod hostile;
+mod hostile_files;
 mod marks;
 mod ping_pong;
 mod stacks;
@@ -30,8 +30,7 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      stacks THREADS UNITS | ordered COUNT CPU... | marks THREADS COUNT | \
                      database ROUNDS | \
                      alone memfd|files THREADS COUNT | hostile-files FOLDER SECONDS | serve FOLDER | \
-                     use-cpu SECONDS | fences COUNT | numbered FILE SECONDS | wrap LOG CMD ARGS...";
-                     alone memfd|files THREADS COUNT | fences COUNT | numbered FILE SECONDS | wrap LOG CMD ARGS... | \
+                     use-cpu SECONDS | fences COUNT | numbered FILE SECONDS | wrap LOG CMD ARGS... | \
                      hostile mappings|memory|survey|flood SECONDS | as UID LOAD ARGS...";
 
 fn main() -> ExitCode {
