@@ -8,8 +8,8 @@
 use crate::fork::{self, Inheritance};
 use crate::open_async::OpenAsyncZones;
 use crate::protocol::{
-    ARENA_BYTES, ARENA_MAGIC, ARENA_NAME, ArenaHeader, LOG_OFFSET, MAX_RINGS, RING_STRIDE, RINGS_OFFSET, RingHeader,
-    RingState, VERSION,
+    ARENA_BYTES, ARENA_MAGIC, ARENA_NAME, ArenaHeader, HEADER_STRIDE, HEADERS_OFFSET, LOG_OFFSET, MAX_RINGS,
+    RING_STRIDE, RINGS_OFFSET, RingHeader, RingState, VERSION,
 };
 use crate::{clock, memory, unread};
 use core::ptr::{NonNull, null_mut};
@@ -212,7 +212,7 @@ impl Arena {
 
     /// Takes that ring if it is in that state.
     fn claim(&self, number: usize, state: RingState) -> Option<Ring<'_>> {
-        let (base, header) = (self.ring_base(number)?, self.ring_header(number)?);
+        let (items, header) = (self.ring_items(number)?, self.ring_header(number)?);
         if header.state.load(Ordering::Relaxed) != state as u32 {
             return None;
         }
@@ -221,20 +221,27 @@ impl Arena {
         // SAFETY: no preconditions.
         header.tid.store(unsafe { libc::gettid() } as u32, Ordering::Relaxed);
         header.owner.fetch_add(1, Ordering::Release);
-        Some(Ring { number: number as u32, base, header })
+        self.header()?.claims.fetch_add(1, Ordering::Release);
+        Some(Ring { number: number as u32, items, header })
     }
 
     fn ring_header(&self, number: usize) -> Option<&RingHeader> {
+        let header = self.place(number, HEADERS_OFFSET, HEADER_STRIDE)?.cast::<RingHeader>();
         // SAFETY: within the mapping, which begins on a page; the header is all atomics.
-        self.ring_base(number).map(|base| unsafe { base.cast::<RingHeader>().as_ref() })
+        Some(unsafe { header.as_ref() })
     }
 
-    fn ring_base(&self, number: usize) -> Option<NonNull<u8>> {
+    fn ring_items(&self, number: usize) -> Option<NonNull<u8>> {
+        self.place(number, RINGS_OFFSET, RING_STRIDE)
+    }
+
+    /// What belongs to that ring where such things lie one behind the other.
+    fn place(&self, number: usize, offset: usize, stride: usize) -> Option<NonNull<u8>> {
         if number >= MAX_RINGS {
             return None;
         }
         // SAFETY: within the mapping of ARENA_BYTES.
-        NonNull::new(self.base).map(|base| unsafe { base.add(RINGS_OFFSET + number * RING_STRIDE) })
+        NonNull::new(self.base).map(|base| unsafe { base.add(offset + number * stride) })
     }
 
     /// Whether a collector holds the arena's lock.
@@ -253,8 +260,8 @@ impl Arena {
 /// A ring that a thread has taken.
 pub(crate) struct Ring<'a> {
     pub(crate) number: u32,
-    /// The ring's first byte.
-    pub(crate) base: NonNull<u8>,
+    /// The first byte of its items.
+    pub(crate) items: NonNull<u8>,
     pub(crate) header: &'a RingHeader,
 }
 

@@ -5,10 +5,14 @@
 //!
 //! ```text
 //! 0                ArenaHeader, a page
+//! HEADERS_OFFSET   MAX_RINGS headers of rings: RingHeader, HEADER_STRIDE bytes each
 //! LOG_OFFSET       definitions: strings, locations, plots, ... only ever appended
 //! RINGS_OFFSET     MAX_RINGS rings of RING_STRIDE bytes each:
-//!                    RingHeader, a page | RING_BYTES of items | a page of slack
+//!                    RING_BYTES of items | a page of slack
 //! ```
+//!
+//! The headers lie together, so that whoever reads the arena maps them alone: little memory in one mapping. What the
+//! log and the rings hold can be read from the file without mapping it.
 //!
 //! A thread announces its ring by hitting the USDT probe `syscollect:ring` with
 //! the arena's file descriptor and the ring's number. The collector opens the
@@ -33,24 +37,29 @@ pub const ARENA_NAME: &str = "syscollect-zones";
 /// First word of an arena: "SYSCZONE".
 pub const ARENA_MAGIC: u64 = u64::from_le_bytes(*b"SYSCZONE");
 /// Version of this layout; another one is not read.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A page: headers and the slack are this large.
 pub const PAGE: usize = 4096;
 /// Bytes of the log of definitions.
 pub const LOG_BYTES: usize = 16 << 20;
+/// Where the headers of the rings begin.
+pub const HEADERS_OFFSET: usize = PAGE;
+/// Bytes from one ring's header to the next.
+pub const HEADER_STRIDE: usize = size_of::<RingHeader>();
 /// Where the log begins.
-pub const LOG_OFFSET: usize = 64 << 10;
+pub const LOG_OFFSET: usize = 512 << 10;
 /// Where the first ring begins.
 pub const RINGS_OFFSET: usize = LOG_OFFSET + LOG_BYTES;
 /// Bytes of a ring's items.
 pub const RING_BYTES: usize = 1 << 20;
 /// Bytes from one ring to the next.
-pub const RING_STRIDE: usize = PAGE + RING_BYTES + PAGE;
+pub const RING_STRIDE: usize = RING_BYTES + PAGE;
 /// Most threads that have a ring at one time.
 pub const MAX_RINGS: usize = 1024;
 /// Bytes of an arena, most of them never touched.
 pub const ARENA_BYTES: usize = RINGS_OFFSET + MAX_RINGS * RING_STRIDE;
+const _: () = assert!(HEADERS_OFFSET + MAX_RINGS * HEADER_STRIDE <= LOG_OFFSET && size_of::<ArenaHeader>() <= PAGE);
 /// Words of the longest item.
 pub const MAX_ITEM_WORDS: usize = 4;
 /// Bytes of text in one [`ItemKind::Text`] item.
@@ -96,10 +105,13 @@ pub struct ArenaHeader {
     pub events_unread: AtomicU64,
     /// When the last of those threads ended: CLOCK_MONOTONIC in nanoseconds.
     pub unread_until: AtomicU64,
+    /// Counts up after a thread has taken a ring: who looks for rings that were taken reads one word for all of them.
+    pub claims: AtomicU32,
 }
 
-/// The first page of a ring. Each side writes cache lines of its own.
-#[repr(C, align(64))]
+/// The header of a ring. Each side writes cache lines of its own; none shares a pair of lines, which processors fetch
+/// together, with the next ring.
+#[repr(C, align(256))]
 pub struct RingHeader {
     /// A [`RingState`].
     pub state: AtomicU32,

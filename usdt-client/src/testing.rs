@@ -2,8 +2,8 @@
 //! and reads the process's own arena. No part of the stable interface.
 
 use crate::protocol::{
-    ARENA_BYTES, ArenaHeader, ClockKind, LOG_BYTES, LOG_OFFSET, MAX_RINGS, PAGE, RING_BYTES, RING_STRIDE, RINGS_OFFSET,
-    RingHeader, item_words,
+    ARENA_BYTES, ArenaHeader, ClockKind, HEADER_STRIDE, HEADERS_OFFSET, LOG_BYTES, LOG_OFFSET, MAX_RINGS, PAGE,
+    RING_BYTES, RING_STRIDE, RINGS_OFFSET, RingHeader, item_words,
 };
 use crate::semaphore::SEMAPHORE;
 use crate::{arena, clock, memory};
@@ -35,6 +35,11 @@ pub fn refuse_counter() {
 pub fn arena_descriptor() -> Option<i32> {
     let arena = arena::existing()?;
     (!arena.is_fallback()).then(|| arena.descriptor())
+}
+
+/// Hits the probe that announces a ring, as a program may that shares memory by itself, honestly or not.
+pub fn announce(descriptor: i32, ring: u32) {
+    crate::probe_site::ring(descriptor, ring, ARENA_BYTES as u64);
 }
 
 /// Maps an arena as a collector does; the mapping stays.
@@ -76,7 +81,7 @@ impl Drain {
     pub fn ring(&self, number: usize) -> &RingHeader {
         assert!(number < MAX_RINGS);
         // SAFETY: within the mapping.
-        unsafe { &*self.base.add(RINGS_OFFSET + number * RING_STRIDE).cast::<RingHeader>() }
+        unsafe { &*self.base.add(HEADERS_OFFSET + number * HEADER_STRIDE).cast::<RingHeader>() }
     }
 
     /// A part of the log.
@@ -103,10 +108,11 @@ impl Drain {
         items
     }
 
-    fn word_at(&self, number: usize, offset: usize) -> u64 {
-        assert!(offset < RING_BYTES + PAGE);
+    /// A word of a ring's items, at an offset below data and slack.
+    pub fn word_at(&self, number: usize, offset: usize) -> u64 {
+        assert!(number < MAX_RINGS && offset + 8 <= RING_BYTES + PAGE);
         // SAFETY: within the ring's data and slack.
-        unsafe { self.base.add(RINGS_OFFSET + number * RING_STRIDE + PAGE + offset).cast::<u64>().read_volatile() }
+        unsafe { self.base.add(RINGS_OFFSET + number * RING_STRIDE + offset).cast::<u64>().read_volatile() }
     }
 
     /// Empties all rings without looking.

@@ -29,9 +29,10 @@ pub(crate) struct OpenZone {
 #[repr(C, align(64))]
 pub(crate) struct ThreadState {
     pub(crate) producer: Producer,
-    ring: Cell<*mut u8>,
-    /// The ring's number in the arena.
-    number: Cell<u32>,
+    /// Where the ring's items lie.
+    items: Cell<*mut u8>,
+    /// The ring's header.
+    ring: Cell<*const RingHeader>,
     header: Cell<*const ArenaHeader>,
     /// The value of `ArenaHeader::attached` to which all was stated.
     pub(crate) attached: Cell<u32>,
@@ -43,6 +44,8 @@ pub(crate) struct ThreadState {
     pub(crate) monotonic: Cell<bool>,
     /// Whether items were lost since the last that fit.
     pub(crate) lossy: Cell<bool>,
+    /// The ring's number in the arena.
+    number: Cell<u32>,
     arena: Cell<*const Arena>,
     /// How many items were lost since the last that fit.
     pub(crate) lost: AtomicU64,
@@ -153,14 +156,15 @@ impl ThreadState {
     const fn new() -> Self {
         Self {
             producer: Producer::new(),
-            ring: Cell::new(core::ptr::null_mut()),
-            number: Cell::new(0),
+            items: Cell::new(core::ptr::null_mut()),
+            ring: Cell::new(core::ptr::null()),
             header: Cell::new(core::ptr::null()),
             attached: Cell::new(0),
             generation: Cell::new(0),
             depth: Cell::new(0),
             monotonic: Cell::new(false),
             lossy: Cell::new(false),
+            number: Cell::new(0),
             arena: Cell::new(core::ptr::null()),
             lost: AtomicU64::new(0),
             refused: Cell::new(0),
@@ -171,7 +175,7 @@ impl ThreadState {
 
     /// Whether this thread can write at all.
     pub(crate) fn has_ring(&self) -> bool {
-        !self.ring.get().is_null()
+        !self.items.get().is_null()
     }
 
     /// The ring's memory.
@@ -180,7 +184,7 @@ impl ThreadState {
     /// The thread has a ring.
     #[inline(always)]
     pub(crate) unsafe fn ring(&self) -> RingMemory {
-        RingMemory { base: self.ring.get() }
+        RingMemory { items: self.items.get(), header: self.ring.get() }
     }
 
     /// The arena's shared header.
@@ -241,10 +245,11 @@ impl ThreadState {
             return Prepared::NoRing(self);
         };
         self.header.set(header);
-        self.ring.set(ring.base.as_ptr());
+        self.items.set(ring.items.as_ptr());
+        self.ring.set(ring.header);
         self.number.set(ring.number);
         self.attached.set(header.attached.load(Ordering::Acquire));
-        let memory = RingMemory { base: ring.base.as_ptr() };
+        let memory = RingMemory { items: ring.items.as_ptr(), header: ring.header };
         self.producer.start(&memory, ring.header.head.load(Ordering::Relaxed));
         crate::emit::state_all(self);
         self.announce();
@@ -284,15 +289,16 @@ pub(crate) fn count_without_ring() {
 /// The ring's memory as the producer sees it. Only ever made of a ring in the
 /// arena's mapping, which lasts as long as the process.
 pub(crate) struct RingMemory {
-    base: *mut u8,
+    items: *mut u8,
+    header: *const RingHeader,
 }
 
 impl RingMemory {
     /// The ring's shared header.
     #[inline(always)]
     pub(crate) fn header(&self) -> &'static RingHeader {
-        // SAFETY: a ring begins with its header, which is all atomics.
-        unsafe { &*self.base.cast::<RingHeader>() }
+        // SAFETY: in the arena's mapping, and all atomics.
+        unsafe { &*self.header }
     }
 }
 
@@ -318,8 +324,8 @@ impl Shared for RingMemory {
 
     #[inline(always)]
     unsafe fn write(&self, offset: u64, word: u64) {
-        // SAFETY: the caller keeps the offset below data and slack, which follow the header's page.
-        unsafe { self.base.add(PAGE + offset as usize).cast::<u64>().write(word) };
+        // SAFETY: the caller keeps the offset below data and slack.
+        unsafe { self.items.add(offset as usize).cast::<u64>().write(word) };
     }
 }
 

@@ -9,7 +9,7 @@
 //! [`PATIENCE_NS`] are given to new threads, and what they held is counted.
 
 use crate::arena::Ring;
-use crate::protocol::{ArenaHeader, ItemKind, PAGE, RING_BYTES, is_stamped, item_words};
+use crate::protocol::{ArenaHeader, ItemKind, RING_BYTES, is_stamped, item_words};
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 
@@ -24,7 +24,7 @@ pub(crate) unsafe fn give_up(arena: &ArenaHeader, ring: &Ring<'_>) {
     let header = ring.header;
     let head = header.head.load(Ordering::Relaxed);
     // SAFETY: the items between tail and head are whole ones, of a thread that has ended.
-    let events = unsafe { events(ring.base, header.tail.load(Ordering::Acquire), head) };
+    let events = unsafe { events(ring.items, header.tail.load(Ordering::Acquire), head) };
     arena.events_unread.fetch_add(events + header.lost.swap(0, Ordering::Relaxed), Ordering::Relaxed);
     arena.unread_until.fetch_max(header.ended.load(Ordering::Relaxed), Ordering::Relaxed);
     // A reader that came just now at worst stores the same.
@@ -34,13 +34,13 @@ pub(crate) unsafe fn give_up(arena: &ArenaHeader, ring: &Ring<'_>) {
 /// The events among the items from one position to the other.
 ///
 /// # Safety
-/// `ring` is a ring's first byte, and whole items lie from `position` to `head`.
-unsafe fn events(ring: NonNull<u8>, mut position: u64, head: u64) -> u64 {
+/// At `items` a ring's items begin, and whole items lie from `position` to `head`.
+unsafe fn events(items: NonNull<u8>, mut position: u64, head: u64) -> u64 {
     let mut events = 0;
     while position < head {
-        let offset = PAGE + position as usize % RING_BYTES;
+        let offset = position as usize % RING_BYTES;
         // SAFETY: below the end of the ring's data, whose words are aligned.
-        let first = unsafe { ring.add(offset).cast::<u64>().read_volatile() };
+        let first = unsafe { items.add(offset).cast::<u64>().read_volatile() };
         let Some(words) = item_words(first) else { break };
         events += u64::from(is_event(first as u8));
         position += words as u64 * 8;

@@ -27,6 +27,7 @@ pub(crate) fn run() -> Result<()> {
     report.step("the ring's ordering under loom", loom);
     report.step("figures in the viewers", viewers::step);
     report.step("fuzz the capture reader", || fuzz("capture"));
+    report.step("fuzz the memory that programs share", || fuzz("arenas"));
     report.step("fuzz the reader of the kernel's texts", || fuzz("kernel_texts"));
     report.step("fuzz the reader of probes", || fuzz("probes"));
     report.step("fuzz the reader of programs' symbols", || fuzz("naming"));

@@ -18,6 +18,11 @@ pub(crate) fn ticks_now(source: ClockSource) -> Ticks {
     }
 }
 
+/// CLOCK_MONOTONIC_RAW now, nanoseconds: the clock of mapping events.
+pub(crate) fn raw_now() -> u64 {
+    read(libc::CLOCK_MONOTONIC_RAW)
+}
+
 fn read(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid timespec; these clocks exist since Linux 2.6.39.

@@ -137,8 +137,8 @@ impl Collector {
         output.define(&Definition::Counters(readings.definitions()));
         let notes = Notes::start(buffer.clone(), clock_source)
             .map_err(|error| CaptureError::system("cannot start a thread", error))?;
-        let (marked, zones) =
-            ZoneSource::start(clock_source).map_err(|error| CaptureError::system("cannot start a thread", error))?;
+        let (marked, zones) = ZoneSource::start(clock_source, options.buffer_bytes)
+            .map_err(|error| CaptureError::system("cannot start a thread", error))?;
         let setup = Setup {
             options,
             clock: clock_source,
@@ -236,8 +236,8 @@ impl Collector {
             chunk: &mut |chunk| output.push(chunk),
             seen: &mut |seen| {
                 if let Some(machine) = &*machine {
-                    if let (Seen::Mapping(mapping), Some(files)) = (&seen, &machine.mapped_files) {
-                        files.mapped(mapping);
+                    if let (Seen::Mapping(mapping, at), Some(files)) = (&seen, &machine.mapped_files) {
+                        files.mapped(mapping, *at);
                     }
                     machine.notes.seen(seen);
                 }

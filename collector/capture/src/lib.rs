@@ -69,3 +69,6 @@ pub use support::{Capability, Machine, support};
 #[doc(hidden)]
 pub use tracepoints::{AtTracepoint, TracepointCost};
 pub use usage::CostAccount;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub use zones::hostile_programs;

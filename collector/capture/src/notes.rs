@@ -122,7 +122,7 @@ fn follow(buffer: &Outlet, told: &Receiver<Told>, clock: ClockSource, (held, sto
         let next = told.recv_timeout(LONGEST_WAIT);
         let ended = matches!(next, Err(RecvTimeoutError::Disconnected)) || stopping.load(Ordering::Relaxed);
         match next {
-            Ok(Told::Seen(Seen::Mapping(mut mapping))) => held.hold(&mut mapping),
+            Ok(Told::Seen(Seen::Mapping(mut mapping, _))) => held.hold(&mut mapping),
             Ok(Told::Seen(Seen::Exec { pid })) => {
                 // Before it is read: a process that ends meanwhile is not to be
                 // noted after its end, when its id may be another's.

@@ -52,8 +52,8 @@ pub(crate) struct Drained<'a> {
 /// What should be noted while its process lives.
 #[derive(Clone, Debug)]
 pub(crate) enum Seen {
-    /// A file was mapped.
-    Mapping(Mapping),
+    /// A file was mapped, at that time: CLOCK_MONOTONIC_RAW in nanoseconds.
+    Mapping(Mapping, u64),
     /// A process began to run another program.
     Exec {
         /// The process.

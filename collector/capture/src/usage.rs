@@ -21,6 +21,14 @@ pub(crate) fn cpu_time() -> Duration {
     duration(usage.ru_utime) + duration(usage.ru_stime)
 }
 
+/// CPU time of the calling thread so far.
+pub(crate) fn thread_cpu_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` may be written.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 /// Peak resident memory of this process, bytes, since it began or [`forget_peak`] was called.
 pub(crate) fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
-use syscollect_usdt_client::protocol::{PAGE, RING_BYTES, RingHeader};
+use syscollect_usdt_client::protocol::RING_BYTES;
 use syscollect_usdt_client::testing::{self, Drain};
 
 /// Turns between two readings: what eight nested zones write in so many turns fits a ring.
@@ -73,10 +73,8 @@ fn read_all(drain: &mut Drain) {
     for number in 0..drain.rings() {
         let ring = drain.ring(number);
         let head = ring.head.load(Ordering::Acquire);
-        let data = std::ptr::from_ref::<RingHeader>(ring).cast::<u8>();
         for position in (ring.tail.load(Ordering::Relaxed)..head).step_by(8) {
-            // SAFETY: within the ring's data, which follows the header's page and is mapped with it.
-            unsafe { data.add(PAGE + position as usize % RING_BYTES).cast::<u64>().read_volatile() };
+            drain.word_at(number, position as usize % RING_BYTES);
         }
         ring.tail.store(head, Ordering::Release);
     }

@@ -14,6 +14,7 @@ mod callers;
 mod database;
 mod fences;
 mod fuse;
+mod hostile;
 mod hostile_files;
 mod marks;
 mod ping_pong;
@@ -29,7 +30,8 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      stacks THREADS UNITS | ordered COUNT CPU... | marks THREADS COUNT | \
                      database ROUNDS | \
                      alone memfd|files THREADS COUNT | hostile-files FOLDER SECONDS | serve FOLDER | \
-                     use-cpu SECONDS | fences COUNT | numbered FILE SECONDS | wrap LOG CMD ARGS...";
+                     use-cpu SECONDS | fences COUNT | numbered FILE SECONDS | wrap LOG CMD ARGS... | \
+                     hostile mappings|memory|survey|flood SECONDS | as UID LOAD ARGS...";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -59,6 +61,11 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["database", rounds] => database::run(number(rounds)?)?,
         ["fences", count] => fences::run(number(count)?)?,
         ["numbered", file, seconds] => marks::numbered(file, number(seconds)?)?,
+        ["hostile", attack, seconds] => hostile::run(attack, number(seconds)?)?,
+        ["as", user, ..] => {
+            system::become_user(number(user)? as libc::uid_t)?;
+            return run(&arguments[2..]);
+        }
         ["wrap", log, program, rest @ ..] => return wrap::run(log, program, rest),
         _ => bail!("{USAGE}"),
     }

@@ -15,6 +15,7 @@ mod gpu_formats;
 mod gpu_memory;
 mod gpu_rate;
 mod hostile_files;
+mod hostile_zones;
 mod interrupts;
 mod loss;
 mod offered;
@@ -88,6 +89,10 @@ const TESTS: &[Test] = &[
     test!("zones-losses" kernels, zones::losses, needs "user_probes"),
     test!("zones-probes" kernels, alone::alone, needs "user_probes"),
     test!("zones-killed" kernels, zones::killed, needs "user_probes"),
+    test!("hostile-mappings", hostile_zones::mappings, needs "user_probes"),
+    test!("hostile-memory", hostile_zones::memory, needs "user_probes"),
+    test!("hostile-survey", hostile_zones::survey, needs "user_probes"),
+    test!("hostile-flood", hostile_zones::flood, needs "user_probes"),
     test!("gpu-fences" kernels, gpu::fences, needs "tracefs"),
     test!("gpu-virtio" kernels, gpu::virtio, needs "tracefs"),
     test!("gpu-scheduler" kernels, gpu::scheduler, needs "tracefs"),

@@ -157,7 +157,7 @@ fn numbered(context: &Context, file: &Path) -> Result<Child> {
     Ok(program)
 }
 
-fn load(context: &Context, arguments: &[&str]) -> Result<Child> {
+pub(super) fn load(context: &Context, arguments: &[&str]) -> Result<Child> {
     let mut command = Command::new(&context.load);
     let command = command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().context("cannot start the load")
@@ -169,7 +169,7 @@ fn last_number(file: &Path) -> Result<u64> {
 }
 
 /// What one process marked.
-struct Marked {
+pub(super) struct Marked {
     /// The words of its threads, in their order.
     threads: BTreeMap<u32, Vec<u64>>,
     /// The logs of its arenas, by client.
@@ -179,7 +179,7 @@ struct Marked {
 }
 
 impl Marked {
-    fn read(capture: &Path, pid: u32) -> Result<Self> {
+    pub(super) fn read(capture: &Path, pid: u32) -> Result<Self> {
         let reader = CaptureReader::open(capture)?;
         let mut marked = Self { threads: BTreeMap::new(), logs: BTreeMap::new(), lost: 0 };
         let mut clients = Vec::new();
@@ -238,7 +238,7 @@ impl Marked {
     }
 
     /// The first and the last of the numbers that zones have as values; fails if one is missing.
-    fn numbers_in_a_row(&self) -> Result<(u64, u64)> {
+    pub(super) fn numbers_in_a_row(&self) -> Result<(u64, u64)> {
         let items = self.threads.keys().flat_map(|tid| self.of(*tid));
         let values = items.filter(|item| is(ItemKind::Value)(item));
         let numbers: Vec<u64> = values.filter_map(|item| item.get(1).copied()).collect();

@@ -146,10 +146,15 @@ impl Record<'_> {
         Some(u64::from_le_bytes(bytes.try_into().ok()?))
     }
 
+    /// When it was written: of what samples would carry, which ends each record (task, time, CPU: 8 bytes each).
+    fn time(&self) -> Option<u64> {
+        self.word(self.bytes.len().checked_sub(8 + 16)?)
+    }
+
     /// What of the record should be noted.
     fn seen(&self) -> Option<Seen> {
         match self.kind {
-            PERF_RECORD_MMAP2 => self.mapping().map(Seen::Mapping),
+            PERF_RECORD_MMAP2 => Some(Seen::Mapping(self.mapping()?, self.time()?)),
             PERF_RECORD_COMM if self.misc & PERF_RECORD_MISC_COMM_EXEC != 0 => {
                 Some(Seen::Exec { pid: self.word(0)? as u32 })
             }
@@ -197,12 +202,13 @@ mod tests {
         bytes.extend([0xaa; 20]);
         bytes.extend([5u32, 2].map(u32::to_le_bytes).concat());
         bytes.extend(b"/bin/x\0\0");
-        bytes.extend([0; 24]);
+        bytes.extend([0, 77, 0].map(u64::to_le_bytes).concat());
         let size = bytes.len() as u16;
         bytes[6..8].copy_from_slice(&size.to_le_bytes());
 
         let found = records(&bytes).next().unwrap().mapping().unwrap();
         assert_eq!((found.pid, found.start, found.end, found.file_offset), (7, 0x1000, 0x3000, 0x3000));
+        assert_eq!(records(&bytes).next().unwrap().time(), Some(77));
         assert_eq!((found.path.as_str(), found.build_id.to_string().as_str()), ("/bin/x", "aaaaaaaa"));
         assert_eq!(records(&bytes[..40]).count(), 0, "a record that is cut is none");
     }

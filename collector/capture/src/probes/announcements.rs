@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 use syscollect_records::RingRecord;
-use syscollect_usdt_client::protocol::MAX_RINGS;
 
 use crate::ring_buffers::{Records as _, Ring};
 use crate::worker::Worker;
@@ -75,30 +74,38 @@ fn forward(mut ring: Ring, ready: &OwnedFd, wake: &OwnedFd, zones: &Sender<ZoneN
     }
 }
 
-/// How many rings one process may announce in a second: a program that hits the
-/// probe without end is not to keep others waiting. All of its rings a few times over.
-const ANNOUNCEMENTS_MAX: u32 = 4 * MAX_RINGS as u32;
-const WINDOW: Duration = Duration::from_secs(1);
+/// Announcements that are heard in a window, of all processes together: this thread, and the one that it tells, go
+/// before everything else. Rings that go unheard are found by who looks for them.
+const ANNOUNCEMENTS_MAX: u32 = 512;
+/// As many of each process are heard in any case: that it is there, and the next ring.
+const ALWAYS_HEARD: u32 = 2;
+/// As many of one process at most: others have theirs while it hits the probe without end.
+const OF_A_PROCESS_MAX: u32 = 128;
+const WINDOW: Duration = Duration::from_millis(100);
 
 /// Counts what each process announces.
 struct Limit {
     since: Instant,
+    heard: u32,
     counts: FxHashMap<u32, u32>,
 }
 
 impl Limit {
     fn new(now: Instant) -> Self {
-        Self { since: now, counts: FxHashMap::default() }
+        Self { since: now, heard: 0, counts: FxHashMap::default() }
     }
 
     /// Whether one more of this process is to be heard.
     fn allows(&mut self, pid: u32, now: Instant) -> bool {
         if now.duration_since(self.since) >= WINDOW {
-            (self.since, self.counts) = (now, FxHashMap::default());
+            (self.since, self.heard) = (now, 0);
+            self.counts.clear();
         }
         let count = self.counts.entry(pid).or_default();
-        *count = count.saturating_add(1);
-        *count <= ANNOUNCEMENTS_MAX
+        let allowed = *count < ALWAYS_HEARD || (*count < OF_A_PROCESS_MAX && self.heard < ANNOUNCEMENTS_MAX);
+        *count += u32::from(allowed);
+        self.heard += u32::from(allowed);
+        allowed
     }
 }
 
@@ -123,9 +130,10 @@ mod tests {
     fn a_process_that_announces_without_end_is_heard_again_after_a_while() {
         let start = Instant::now();
         let mut limit = Limit::new(start);
-        let heard = (0..10 * ANNOUNCEMENTS_MAX).filter(|_| limit.allows(7, start)).count();
-        assert_eq!(heard, ANNOUNCEMENTS_MAX as usize);
-        assert!(limit.allows(8, start), "another process is not to suffer");
+        let heard = |limit: &mut Limit, pid| (0..10_000).filter(|_| limit.allows(pid, start)).count() as u32;
+        assert_eq!(heard(&mut limit, 7), OF_A_PROCESS_MAX);
+        (100..200).for_each(|pid| assert!(heard(&mut limit, pid) >= ALWAYS_HEARD));
+        assert_eq!(heard(&mut limit, 8), ALWAYS_HEARD, "another process is heard whatever others do");
         assert!(limit.allows(7, start + WINDOW));
     }
 

@@ -22,6 +22,7 @@ use super::lookups::FoundFunction;
 use super::program::ArgumentPrograms;
 use super::scan::Scanner;
 use crate::bpf_calls;
+use crate::clock::raw_now;
 use crate::error::CaptureError;
 use crate::outlet::Outlet;
 use crate::worker::Worker;
@@ -66,6 +67,8 @@ pub(super) struct Told {
     pub(super) files: AtomicU64,
     pub(super) places: AtomicU64,
     pub(super) scanned: AtomicU64,
+    /// Marked programs that ran before their zones were recorded.
+    late: AtomicU64,
     stopping: AtomicBool,
 }
 
@@ -89,6 +92,16 @@ impl Told {
         self.never.lock().unwrap_or_else(PoisonError::into_inner).push(why);
     }
 
+    /// A program that nobody knew began at that time, and its zones are recorded from now on.
+    fn began_late(&self, pid: u32, path: &str, at: u64) {
+        self.late.fetch_add(1, Ordering::Relaxed);
+        let milliseconds = raw_now().saturating_sub(at) as f64 / 1e6;
+        self.note(format!(
+            "process {pid} ran {path} for {milliseconds:.1} ms before its zones were recorded: a program that was not \
+             seen before is found when it runs; what runs it from now on is recorded from its first zone on"
+        ));
+    }
+
     /// Whether nothing more is to be attached.
     fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
@@ -100,9 +113,15 @@ impl Told {
 }
 
 enum Message {
-    Mapped(Mapping),
+    Mapped(MappedAt),
     Found(FoundFunction),
     Stop,
+}
+
+/// A file that was mapped, and when: CLOCK_MONOTONIC_RAW in nanoseconds.
+struct MappedAt {
+    mapping: Mapping,
+    at: u64,
 }
 
 /// Tells the manager of files that were mapped.
@@ -110,11 +129,11 @@ enum Message {
 pub(crate) struct MappedFiles(Sender<Message>);
 
 impl MappedFiles {
-    /// A file was mapped.
-    pub(crate) fn mapped(&self, mapping: &Mapping) {
+    /// A file was mapped at that time, CLOCK_MONOTONIC_RAW in nanoseconds.
+    pub(crate) fn mapped(&self, mapping: &Mapping, at: u64) {
         if files::is_file_name(&mapping.path) {
             // Nobody listens after the stop.
-            let _ = self.0.send(Message::Mapped(mapping.clone()));
+            let _ = self.0.send(Message::Mapped(MappedAt { mapping: mapping.clone(), at }));
         }
     }
 }
@@ -198,6 +217,7 @@ impl Manager {
             ("probe_files_scanned", &told.scanned),
             ("probe_files_attached", &told.files),
             ("probe_places_attached", &told.places),
+            ("marked_programs_begun_late", &told.late),
         ];
         counts.map(|(name, count)| (name.to_owned(), count.load(Ordering::Relaxed))).into()
     }
@@ -232,7 +252,7 @@ fn manage(work: Work, messages: &Receiver<Message>, done: &Sender<()>, told: &To
             break;
         }
         match message {
-            Message::Mapped(mapping) => mapped.scan_mapping(&mut scanner, mapping),
+            Message::Mapped(at) => mapped.scan_mapping(&mut scanner, told, at),
             Message::Found(found) => scanner.found(&found),
             Message::Stop => break,
         }
@@ -290,7 +310,7 @@ impl Mapped {
     }
 
     /// A file that was just mapped.
-    fn scan_mapping(&mut self, scanner: &mut Scanner<'_>, mapping: Mapping) {
+    fn scan_mapping(&mut self, scanner: &mut Scanner<'_>, told: &Told, MappedAt { mapping, at }: MappedAt) {
         let Mapping { pid, start, end, path, build_id, .. } = mapping;
         let content = (path.clone(), build_id);
         if self.plain.contains(&content) || !self.is_recorded(pid) {
@@ -298,7 +318,12 @@ impl Mapped {
         }
         let mapped = MappedFile { pid, start, end, path };
         match scanner.mapped(&mapped).or_else(|| scanner.was_mapped(&mapped.path, &content.1)) {
-            Some(known) if known.is_client => self.tell_client(pid),
+            Some(known) if known.is_client => {
+                if known.is_new {
+                    told.began_late(pid, &content.0, at);
+                }
+                self.tell_client(pid);
+            }
             Some(known) if !known.attached && !content.1.is_empty() => {
                 if self.plain.len() >= PLAIN_MAX {
                     self.plain.clear();

@@ -60,6 +60,8 @@ pub(super) struct Known {
     pub(super) is_client: bool,
     /// It is held in place by what is attached, so that no other gets its number.
     pub(super) attached: bool,
+    /// It was attached to just now: who ran it before was not recorded until then.
+    pub(super) is_new: bool,
     changed: Change,
 }
 
@@ -183,9 +185,9 @@ impl<'a> Scanner<'a> {
         self.told.scanned.fetch_add(1, Ordering::Relaxed);
         let (plan, is_client) = self.plan(&file, path);
         let attached = self.attach(&file, path, plan, None);
-        let known = Known { is_client, attached, changed: file.changed };
+        let known = Known { is_client, attached, is_new: false, changed: file.changed };
         self.known.insert(file.key, known);
-        known
+        Known { is_new: attached, ..known }
     }
 
     /// What to attach in a file, and whether it belongs to a marked program.

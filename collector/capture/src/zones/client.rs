@@ -1,19 +1,23 @@
 //! One marked program: its rings, its log, its counters.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
+use rustc_hash::FxHashMap;
 use syscollect_model::{ClockSource, Ticks};
 use syscollect_store::Chunk;
+use syscollect_usdt_client::protocol::RING_BYTES;
 
 use super::arena::Arena;
 use super::counters::{ApplicationCounters, Subject};
+use super::definitions::DefinitionShares;
 use super::items::pieces;
 use super::lanes::{Lanes, LogLane, ThreadLane};
-use super::log::{CounterEntry, LogReader};
-use super::memory::SharedMemory;
-use super::ring::{Broken, RingReader, Waiting};
+use super::log::{CounterEntry, LogPart, LogReader};
+use super::memory::ArenaMemory;
+use super::ring::{Broken, READ_BYTES, RingReader, Waiting};
+use super::turn::{Turn, Visit};
 use crate::clock::ticks_now;
 use crate::stage::CHUNK_BYTES;
 
@@ -21,6 +25,7 @@ use crate::stage::CHUNK_BYTES;
 pub(super) struct Output<'a> {
     pub(super) lanes: &'a mut Lanes,
     pub(super) log: &'a mut LogLane,
+    pub(super) shares: &'a mut DefinitionShares,
     pub(super) scratch: &'a mut Vec<u64>,
     pub(super) chunk: &'a mut dyn FnMut(Chunk),
     /// What should be said, in words.
@@ -38,6 +43,10 @@ pub(super) struct Losses {
     pub(super) unread: u64,
     /// Definitions that found the log full.
     pub(super) definitions: u64,
+    /// Definitions beyond the share of its program or user.
+    pub(super) excess_definitions: u64,
+    /// Rings and logs that were not read to their end when the recording ended.
+    pub(super) unfinished: u64,
     /// Rings and logs that made no sense.
     pub(super) broken: u64,
     /// Items of threads that nobody knows any more.
@@ -53,6 +62,8 @@ impl Losses {
         self.without_ring = sum(self.without_ring, other.without_ring);
         self.unread = sum(self.unread, other.unread);
         self.definitions = sum(self.definitions, other.definitions);
+        self.excess_definitions = sum(self.excess_definitions, other.excess_definitions);
+        self.unfinished = sum(self.unfinished, other.unfinished);
         self.broken = sum(self.broken, other.broken);
         self.nobodys = sum(self.nobodys, other.nobodys);
     }
@@ -75,13 +86,23 @@ impl Start {
 /// A marked program that is read.
 pub(super) struct Client {
     number: u32,
+    user: u32,
     subject: Subject,
-    header: Arc<SharedMemory>,
+    memory: Arc<ArenaMemory>,
     start: Start,
-    rings: BTreeMap<u32, Ring>,
+    rings: Vec<Ring>,
+    /// Where a ring lies among them, by its number.
+    places: FxHashMap<u32, usize>,
+    /// The ring that is looked at next, and how many are still to be looked at in this round.
+    next: usize,
+    left: usize,
+    /// Whether what lanes hold back is to go on when the round is over.
+    due: bool,
     log: LogReader,
     log_staged: LogStaged,
     log_broken: bool,
+    /// When there was nothing new in the log.
+    log_empty_at: Option<Instant>,
     counters: Option<ApplicationCounters>,
     values: Option<ThreadLane>,
     /// Whether another recorder has read the arena before.
@@ -103,11 +124,14 @@ struct LogStaged {
 
 /// A ring and the thread whose items come out of it.
 struct Ring {
+    number: u32,
     reader: RingReader,
     /// Who the watcher says has it: the owner's count and its thread, if it is known.
     told: Option<(u32, Option<u32>)>,
     /// Whose items were taken last, and where they go; no lane where nobody knows the thread.
     writer: Option<(u32, Option<ThreadLane>)>,
+    /// When it was found empty, if it was.
+    empty_at: Option<Instant>,
     broken: bool,
 }
 
@@ -116,17 +140,23 @@ impl Client {
     pub(super) fn new(number: u32, arena: &Arena, subject: Subject, start: Start) -> Self {
         Self {
             number,
+            user: arena.user,
             subject,
-            header: arena.header.clone(),
+            memory: arena.memory.clone(),
             start,
-            rings: BTreeMap::new(),
-            log: LogReader::new(arena.header.clone(), arena.log.clone()),
+            rings: Vec::new(),
+            places: FxHashMap::default(),
+            next: 0,
+            left: 0,
+            due: false,
+            log: LogReader::new(arena.memory.clone()),
             log_staged: LogStaged::default(),
             log_broken: false,
+            log_empty_at: None,
             counters: None,
             values: None,
             had_reader: arena.had_reader,
-            before: if arena.had_reader { counted(&arena.header) } else { Losses::default() },
+            before: if arena.had_reader { counted(&arena.memory) } else { Losses::default() },
             losses: Losses::default(),
             gone: false,
             items: 0,
@@ -140,7 +170,12 @@ impl Client {
 
     /// Its process.
     pub(super) fn pid(&self) -> u32 {
-        self.subject.pid
+        self.subject.place.pid
+    }
+
+    /// Who made its arena.
+    pub(super) fn user(&self) -> u32 {
+        self.user
     }
 
     /// The clock of its ticks.
@@ -154,15 +189,21 @@ impl Client {
     }
 
     /// Reads this ring, too.
-    pub(super) fn add_ring(&mut self, number: u32, memory: Arc<SharedMemory>) {
-        let reader = RingReader::new(memory, self.start.ticks(self.subject.clock), self.had_reader);
-        self.rings.entry(number).or_insert(Ring { reader, told: None, writer: None, broken: false });
+    pub(super) fn add_ring(&mut self, number: u32) {
+        if self.places.contains_key(&number) {
+            return;
+        }
+        let reader =
+            RingReader::new(self.memory.clone(), number, self.start.ticks(self.subject.clock), self.had_reader);
+        self.places.insert(number, self.rings.len());
+        self.rings.push(Ring { number, reader, told: None, writer: None, empty_at: None, broken: false });
     }
 
     /// The thread that has this ring; `None` when nobody knows it any more.
     /// Returns whether that is news.
     pub(super) fn tell(&mut self, ring: u32, owner: u32, tid: Option<u32>) -> bool {
-        let Some(ring) = self.rings.get_mut(&ring) else { return false };
+        let Some(ring) = self.places.get(&ring).and_then(|place| self.rings.get_mut(*place)) else { return false };
+        ring.empty_at = None;
         let before = ring.told.filter(|(told, _)| *told == owner);
         if before.is_none_or(|(_, known)| known.is_none()) {
             ring.told = Some((owner, tid));
@@ -172,7 +213,7 @@ impl Client {
 
     /// Asks its threads to state what they have open, as for a recorder that comes now.
     pub(super) fn ask_anew(&self) {
-        let attached = &self.header.arena().attached;
+        let attached = &self.memory.header().attached;
         let last = attached.load(Ordering::Acquire);
         attached.store(last.wrapping_add(1).max(1), Ordering::Release);
     }
@@ -180,18 +221,26 @@ impl Client {
     /// The program has ended or runs another one: nothing more will be written.
     pub(super) fn end(&mut self) {
         self.gone = true;
+        self.begin_again();
     }
 
-    /// Whether the program is gone and everything that it wrote was taken.
-    pub(super) fn is_done(&self) -> bool {
+    /// Has all that there is looked at, also what was empty a moment ago.
+    pub(super) fn begin_again(&mut self) {
+        self.left = 0;
+        self.log_empty_at = None;
+        self.rings.iter_mut().for_each(|ring| ring.empty_at = None);
+    }
+
+    /// Whether the program is gone.
+    pub(super) fn is_gone(&self) -> bool {
         self.gone
     }
 
     /// What it lost so far.
     pub(super) fn losses(&self) -> Losses {
-        let counted = counted(&self.header);
+        let counted = counted(&self.memory);
         // What was given up before the recording began is not missing in it.
-        let is_missed = self.header.arena().unread_until.load(Ordering::Relaxed) >= self.start.monotonic;
+        let is_missed = self.memory.header().unread_until.load(Ordering::Relaxed) >= self.start.monotonic;
         Losses {
             without_ring: counted.without_ring.saturating_sub(self.before.without_ring),
             unread: if is_missed { counted.unread.saturating_sub(self.before.unread) } else { 0 },
@@ -201,57 +250,120 @@ impl Client {
         }
     }
 
-    /// Takes what is there; with `all` (or when the program is gone) nothing
-    /// stays waiting for company. Returns how full the fullest ring was.
-    pub(super) fn drain(&mut self, all: bool, out: &mut Output<'_>) -> f64 {
-        let all = all || self.gone;
+    /// Looks at some rings and takes what is there; in the last turn, or when
+    /// the program is gone, nothing stays waiting for company. `fullest` becomes
+    /// how full the fullest ring was, if that was fuller.
+    pub(super) fn visit(&mut self, turn: &mut Turn, fullest: &mut f64, out: &mut Output<'_>) -> Visit {
+        if self.left == 0 {
+            self.left = self.rings.len();
+        }
         let now = ticks_now(self.subject.clock);
-        let (mut fullest, mut due) = (0.0, all);
-        for (number, ring) in &mut self.rings {
+        while self.left > 0 && !turn.is_visit_over() {
+            self.left -= 1;
+            self.next = if self.next + 1 < self.rings.len() { self.next + 1 } else { 0 };
+            let fill = self.look(self.next, now, turn, out);
+            *fullest = f64::max(*fullest, fill);
+        }
+        if self.left > 0 {
+            return Visit::Unfinished;
+        }
+        self.finish(now, turn, out);
+        if self.rings.is_empty() && self.counters.is_none() { Visit::Idle } else { Visit::Finished }
+    }
+
+    /// Looks at one ring; returns how full it was.
+    fn look(&mut self, place: usize, now: Ticks, turn: &mut Turn, out: &mut Output<'_>) -> f64 {
+        let Some(ring) = self.rings.get_mut(place).filter(|ring| !ring.broken) else { return 0.0 };
+        if turn.is_time_for(ring.empty_at) {
+            let context = Draining { client: self.number, all: turn.all || self.gone, now };
             let mut account = Account { losses: &mut self.losses, items: &mut self.items };
-            match ring.drain(self.number, all, now, &mut account, out) {
-                Ok(fill) => fullest = f64::max(fullest, fill),
+            match ring.drain(&context, &mut account, out) {
+                Ok(bytes) => {
+                    turn.looked(bytes as usize);
+                    ring.empty_at = (bytes == 0).then_some(turn.now);
+                    self.due |= ring.lane().is_some_and(|lane| lane.is_due(turn.now, turn.room));
+                    return bytes as f64 / RING_BYTES as f64;
+                }
                 Err(why) => {
+                    turn.looked(READ_BYTES);
                     ring.broken = true;
+                    ring.let_go(now, out);
                     self.losses.broken += 1;
-                    let pid = self.subject.pid;
+                    let (pid, number) = (self.subject.place.pid, ring.number);
                     out.notes.push(format!("process {pid}: its ring {number} of zones is given up: {why}"));
                 }
             }
-            due |= ring.lane().is_some_and(|lane| lane.is_due());
+        } else {
+            self.due |= ring.lane().is_some_and(|lane| lane.is_due(turn.now, turn.room));
         }
-        // After the rings: what their items name is in the log by now.
-        self.drain_log(now, due, out);
-        self.drain_counters(now, all, out);
-        for lane in self.rings.values_mut().filter_map(Ring::lane) {
-            if all || lane.is_due() {
-                lane.flush(now, out.chunk);
-            }
-        }
-        fullest
+        0.0
     }
 
-    fn drain_log(&mut self, now: Ticks, due: bool, out: &mut Output<'_>) {
-        let mut more = !self.log_broken;
+    /// All rings were looked at: what their items name is in the log by now.
+    fn finish(&mut self, now: Ticks, turn: &mut Turn, out: &mut Output<'_>) {
+        let all = turn.all || self.gone;
+        let due = all || std::mem::take(&mut self.due);
+        self.drain_log(now, due, turn, out);
+        self.drain_counters(now, all, turn, out);
+        if due {
+            for lane in self.rings.iter_mut().filter_map(Ring::lane) {
+                if all || lane.is_due(turn.now, turn.room) {
+                    lane.flush(now, out.chunk);
+                }
+            }
+        }
+    }
+
+    fn drain_log(&mut self, now: Ticks, due: bool, turn: &mut Turn, out: &mut Output<'_>) {
+        let mut more = !self.log_broken && turn.is_time_for(self.log_empty_at);
+        let mut taken = 0;
         while more {
-            let before = self.log.position();
-            let mut counters = Vec::new();
-            let staged = &mut self.log_staged;
-            let taken = self.log.take(&mut staged.data, &mut staged.entries, &mut |counter| counters.push(counter));
-            if let Err(why) = taken {
+            let part = self.log.take(out.scratch).unwrap_or_else(|why| {
                 self.log_broken = true;
                 self.losses.broken += 1;
-                out.notes.push(format!("process {}: {why}", self.subject.pid));
-            }
-            counters.into_iter().for_each(|counter| self.add_counter(counter, out.notes));
-            more = self.log.position() > before && !self.log_broken;
+                out.notes.push(format!("process {}: {why}", self.subject.place.pid));
+                LogPart::default()
+            });
+            let bytes = part.bytes.len();
+            turn.looked(bytes);
+            taken += bytes;
+            self.take_definitions(part, now, out);
             if self.log_staged.data.len() >= CHUNK_BYTES {
                 self.flush_log(now, out);
             }
+            more = bytes > 0 && (turn.all || self.gone || !turn.is_visit_over());
         }
+        self.log_empty_at = (taken == 0).then_some(turn.now);
         if due {
             self.flush_log(now, out);
         }
+    }
+
+    /// Keeps what the program and its user may have of definitions; counts the rest.
+    fn take_definitions(&mut self, part: LogPart, now: Ticks, out: &mut Output<'_>) {
+        let LogPart { bytes, entries, counters } = part;
+        if bytes.is_empty() {
+            return;
+        }
+        let end = self.log.position();
+        if !out.shares.take(self.user, self.subject.place.pid, bytes.len() as u64) {
+            if self.losses.excess_definitions == 0 {
+                let pid = self.subject.place.pid;
+                out.notes.push(format!(
+                    "process {pid}: it, or its user, defines more names than its share of --buffer; what they name is                      shown without them"
+                ));
+            }
+            self.losses.excess_definitions += u64::from(entries);
+            // What is taken later does not follow what waits.
+            return self.flush_log(now, out);
+        }
+        counters.into_iter().for_each(|counter| self.add_counter(counter, out.notes));
+        let staged = &mut self.log_staged;
+        if staged.entries == 0 {
+            staged.position = end - bytes.len();
+        }
+        staged.data.extend(bytes);
+        staged.entries += entries;
     }
 
     fn flush_log(&mut self, now: Ticks, out: &mut Output<'_>) {
@@ -259,14 +371,13 @@ impl Client {
         if staged.entries > 0 {
             out.log.send(self.number, staged.position as u32, &staged.data, staged.entries, now, out.chunk);
         }
-        self.log_staged.position = staged.position + staged.data.len();
     }
 
     fn add_counter(&mut self, counter: CounterEntry, notes: &mut Vec<String>) {
         if !counter.is_number() {
             return;
         }
-        let pid = self.subject.pid;
+        let pid = self.subject.place.pid;
         if self.counters.is_none() {
             match ApplicationCounters::start(self.subject.clone()) {
                 Ok(counters) => self.counters = Some(counters),
@@ -278,19 +389,31 @@ impl Client {
         }
     }
 
-    fn drain_counters(&mut self, now: Ticks, all: bool, out: &mut Output<'_>) {
+    fn drain_counters(&mut self, now: Ticks, all: bool, turn: &Turn, out: &mut Output<'_>) {
         let Some(counters) = &self.counters else { return };
-        out.scratch.clear();
-        counters.take(out.scratch);
+        let mut items = Vec::new();
+        counters.take(&mut items);
         if self.values.is_none() {
-            self.values = out.lanes.open(self.number, self.subject.pid);
+            self.values = out.lanes.open(self.number, self.subject.place.pid);
         }
         let Some(lane) = &mut self.values else { return };
         // Our own items: they parse.
-        let _ = pieces(out.scratch, usize::MAX, |piece| lane.append(piece, now, out.chunk));
-        if all || lane.is_due() {
+        let _ = pieces(&items, usize::MAX, |piece| lane.append(piece, now, out.chunk));
+        if all || lane.is_due(turn.now, turn.room) {
             lane.flush(now, out.chunk);
         }
+    }
+
+    /// The last turn was over before all was looked at: counts the rings, and the log, that hold something.
+    pub(super) fn give_up_unfinished(&mut self) {
+        let left = std::mem::take(&mut self.left);
+        let count = self.rings.len();
+        for ahead in 1..=left {
+            let ring = &self.rings[(self.next + ahead) % count];
+            let holds = ring.reader.waiting().is_ok_and(|waiting| waiting.bytes > 0);
+            self.losses.unfinished += u64::from(!ring.broken && holds);
+        }
+        self.losses.unfinished += u64::from(!self.log_broken && self.log.has_more());
     }
 
     /// Gives its lanes back, when all was taken; what it lost in all.
@@ -300,15 +423,15 @@ impl Client {
             self.losses.broken += 1;
         }
         let losses = self.losses();
-        let writers = self.rings.into_values().filter_map(|ring| ring.writer.and_then(|(_, lane)| lane));
+        let writers = self.rings.into_iter().filter_map(|ring| ring.writer.and_then(|(_, lane)| lane));
         writers.chain(self.values).for_each(|lane| lanes.close(lane));
         losses
     }
 }
 
 /// What the program has counted itself.
-fn counted(header: &SharedMemory) -> Losses {
-    let header = header.arena();
+fn counted(memory: &ArenaMemory) -> Losses {
+    let header = memory.header();
     Losses {
         without_ring: header.events_without_ring.load(Ordering::Relaxed),
         unread: header.events_unread.load(Ordering::Relaxed),
@@ -323,38 +446,36 @@ struct Account<'a> {
     items: &'a mut u64,
 }
 
+/// Whose ring is drained, and when.
+struct Draining {
+    client: u32,
+    /// Whether nothing comes after this.
+    all: bool,
+    now: Ticks,
+}
+
 impl Ring {
     fn lane(&mut self) -> Option<&mut ThreadLane> {
         self.writer.as_mut().and_then(|(_, lane)| lane.as_mut())
     }
 
-    /// Moves what is there to the lane of its thread; returns how full the ring was.
-    fn drain(
-        &mut self,
-        client: u32,
-        all: bool,
-        now: Ticks,
-        account: &mut Account<'_>,
-        out: &mut Output<'_>,
-    ) -> Result<f64, Broken> {
-        if self.broken {
-            return Ok(0.0);
-        }
+    /// Moves what is there to the lane of its thread; returns how many bytes the ring held.
+    fn drain(&mut self, context: &Draining, account: &mut Account<'_>, out: &mut Output<'_>) -> Result<u64, Broken> {
         let waiting = self.reader.waiting()?;
         if waiting.bytes > 0 {
-            if !self.follow_owner(client, &waiting, all, now, out) {
+            if !self.follow_owner(context, &waiting, out) {
                 // The watcher will tell soon whose they are.
-                return Ok(waiting.fill());
+                return Ok(waiting.bytes);
             }
             let lane = self.writer.as_mut().and_then(|(_, lane)| lane.as_mut());
-            Self::take(&mut self.reader, lane, waiting, now, account, out)?;
+            Self::take(&mut self.reader, lane, waiting, context.now, account, out)?;
         }
         account.losses.ring_full = account.losses.ring_full.saturating_add(self.reader.newly_lost());
         if waiting.ended {
-            self.let_go(now, out);
+            self.let_go(context.now, out);
             self.reader.free();
         }
-        Ok(waiting.fill())
+        Ok(waiting.bytes)
     }
 
     fn take(
@@ -379,19 +500,19 @@ impl Ring {
     }
 
     /// Has the lane of the thread that wrote what is waiting. `false` while
-    /// it is not known; at the end (`last`) it is nobody's then.
-    fn follow_owner(&mut self, client: u32, waiting: &Waiting, last: bool, now: Ticks, out: &mut Output<'_>) -> bool {
+    /// it is not known; at the end it is nobody's then.
+    fn follow_owner(&mut self, context: &Draining, waiting: &Waiting, out: &mut Output<'_>) -> bool {
         if self.writer.as_ref().is_some_and(|(owner, _)| *owner == waiting.owner) {
             return true;
         }
         let told = self.told.filter(|(owner, _)| *owner == waiting.owner);
         let tid = match told {
             Some((_, tid)) => tid,
-            None if last => None,
+            None if context.all => None,
             None => return false,
         };
-        self.let_go(now, out);
-        let lane = tid.and_then(|tid| out.lanes.open(client, tid));
+        self.let_go(context.now, out);
+        let lane = tid.and_then(|tid| out.lanes.open(context.client, tid));
         self.writer = Some((waiting.owner, lane));
         true
     }

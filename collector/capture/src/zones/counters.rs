@@ -8,43 +8,51 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use syscollect_model::ClockSource;
 use syscollect_usdt_client::protocol::ItemKind;
 
-use super::arena::ArenaId;
-use super::find::still_has;
+use super::find::{Place, still_has};
 use super::log::CounterEntry;
+use super::shares::Pool;
 use crate::clock::ticks_now;
 
 /// Values are read this often.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// Most counters of a program: as many as one call reads.
 const MOST_COUNTERS: usize = 1024;
-/// Most programs whose counters are read at one time.
-const MOST_READERS: usize = 256;
+/// Programs whose counters are read at one time, of which each user has a share.
+const MOST_READERS: u64 = 256;
+/// Of a CPU all readers together take at most one part in so many.
+const PART_OF_A_CPU: u32 = 32;
 /// Words that wait for the collector, at most; it comes every 40 ms or sooner.
 const MOST_WORDS: usize = 64 << 10;
 
 /// Reader threads of this recorder.
-static READERS: AtomicUsize = AtomicUsize::new(0);
+static READERS: AtomicU32 = AtomicU32::new(0);
+/// Their shares.
+static SEATS: LazyLock<Mutex<Pool>> = LazyLock::new(|| Mutex::new(Pool::new(MOST_READERS)));
 
 /// Counts a reader thread as long as it lives.
-struct Seat;
+struct Seat(u32);
 
 impl Seat {
-    fn take() -> Self {
-        READERS.fetch_add(1, Ordering::Relaxed);
-        Self
+    fn take(user: u32) -> Option<Self> {
+        let taken = SEATS.lock().unwrap_or_else(PoisonError::into_inner).take(user, 1);
+        taken.then(|| {
+            READERS.fetch_add(1, Ordering::Relaxed);
+            Self(user)
+        })
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
         READERS.fetch_sub(1, Ordering::Relaxed);
+        SEATS.lock().unwrap_or_else(PoisonError::into_inner).give_back(self.0, 1);
     }
 }
 
@@ -53,12 +61,10 @@ impl Drop for Seat {
 pub(super) struct Subject {
     /// Where /proc is found.
     pub(super) root: PathBuf,
-    /// The process.
-    pub(super) pid: u32,
-    /// A path that leads to its arena.
-    pub(super) descriptor: PathBuf,
-    /// The arena.
-    pub(super) id: ArenaId,
+    /// The process, and where its arena is.
+    pub(super) place: Place,
+    /// Who made its arena.
+    pub(super) user: u32,
     /// The clock of its items.
     pub(super) clock: ClockSource,
 }
@@ -79,10 +85,8 @@ pub(super) struct ApplicationCounters {
 impl ApplicationCounters {
     /// Starts to read; why not, where that is not possible.
     pub(super) fn start(subject: Subject) -> io::Result<Self> {
-        let seat = Seat::take();
-        if READERS.load(Ordering::Relaxed) > MOST_READERS {
-            return Err(io::Error::other(format!("{MOST_READERS} programs have counters already")));
-        }
+        let why = "as many programs have counters already as a user may have read";
+        let seat = Seat::take(subject.user).ok_or_else(|| io::Error::other(why))?;
         let shared = Arc::new(Shared::default());
         let of_thread = shared.clone();
         let work = move || {
@@ -122,10 +126,11 @@ impl Drop for ApplicationCounters {
 
 fn read_until_stopped(subject: &Subject, shared: &Shared) {
     while !shared.stop.load(Ordering::Acquire) {
+        let began = Instant::now();
         let counters = shared.counters.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let (ticks, values) = (ticks_now(subject.clock).0, read_values(subject.pid, &counters));
+        let (ticks, values) = (ticks_now(subject.clock).0, read_values(subject.place.pid, &counters));
         // Looked at afterwards: then it was this program's memory.
-        if !still_has(&subject.root, subject.pid, &subject.descriptor, subject.id) {
+        if !still_has(&subject.root, &subject.place) {
             return;
         }
         let mut items = shared.items.lock().unwrap_or_else(PoisonError::into_inner);
@@ -135,7 +140,9 @@ fn read_until_stopped(subject: &Subject, shared: &Shared) {
             }
         }
         drop(items);
-        std::thread::park_timeout(INTERVAL);
+        // A program may make its counters, and finding out whether it is still there, as slow as it likes.
+        let rest = began.elapsed() * PART_OF_A_CPU * READERS.load(Ordering::Relaxed);
+        std::thread::park_timeout(INTERVAL.max(rest));
     }
 }
 

@@ -1,23 +1,24 @@
 //! A marked program for tests: an arena in this process, written by hand.
 
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd};
+use std::os::fd::{AsRawFd, FromRawFd};
+#[cfg(test)]
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use syscollect_usdt_client::protocol::{
-    ARENA_BYTES, ARENA_MAGIC, ClockKind, EntryKind, ItemKind, LOG_OFFSET, PAGE, RING_BYTES, RING_STRIDE, RINGS_OFFSET,
-    RingState, VERSION, ZONE_END,
+    ARENA_BYTES, ARENA_MAGIC, ClockKind, EntryKind, ItemKind, LOG_OFFSET, MAX_RINGS, RING_BYTES, RING_STRIDE,
+    RINGS_OFFSET, RingHeader, RingState, VERSION, ZONE_END,
 };
 
 use super::ZoneNotice;
-use super::memory::SharedMemory;
+use super::memory::ArenaMemory;
 use crate::clock::ticks_now;
 
 /// An arena as a program sees it.
 pub(super) struct FakeProgram {
     file: File,
-    memory: SharedMemory,
+    memory: ArenaMemory,
 }
 
 /// What a test may do wrong when it makes an arena.
@@ -54,8 +55,8 @@ impl FakeProgram {
             // SAFETY: no memory is involved.
             assert_eq!(unsafe { libc::fcntl(descriptor, libc::F_ADD_SEALS, libc::F_SEAL_SHRINK) }, 0);
         }
-        let memory = SharedMemory::map(file.as_fd(), 0, making.bytes).unwrap();
-        let header = memory.arena();
+        let memory = ArenaMemory::map_whole(file.try_clone().unwrap(), making.bytes);
+        let header = memory.header();
         header.version.store(making.version, Relaxed);
         header.pid.store(std::process::id(), Relaxed);
         header.clock.store(ClockKind::Tsc as u32, Relaxed);
@@ -73,8 +74,21 @@ impl FakeProgram {
         self.file.as_raw_fd() as u64
     }
 
+    /// Takes pages out of the file again, as its owner may whatever is sealed.
+    #[cfg(feature = "fuzzing")]
+    pub(super) fn punch(&self, offset: usize, bytes: usize) {
+        let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        // SAFETY: no memory is involved.
+        unsafe { libc::fallocate(self.file.as_raw_fd(), mode, offset as libc::off_t, bytes as libc::off_t) };
+    }
+
+    /// Bytes of the arena that exist.
+    pub(super) fn allocated_bytes(&self) -> u64 {
+        std::os::unix::fs::MetadataExt::blocks(&self.file.metadata().unwrap()) * 512
+    }
+
     /// The arena's memory.
-    pub(super) fn memory(&self) -> &SharedMemory {
+    pub(super) fn memory(&self) -> &ArenaMemory {
         &self.memory
     }
 
@@ -86,29 +100,26 @@ impl FakeProgram {
 
     /// A thread takes the first ring that is free.
     pub(super) fn thread(&self, tid: u32) -> FakeThread<'_> {
-        for number in 0.. {
-            let ring = FakeThread { program: self, number, tid };
-            let header = ring.header();
-            if header.state.load(Acquire) != RingState::Free as u32 {
-                continue;
-            }
-            header.state.store(RingState::Used as u32, Relaxed);
-            header.tid.store(tid, Relaxed);
-            header.owner.fetch_add(1, Release);
-            self.memory.arena().rings.fetch_max(number + 1, Release);
-            return ring;
-        }
-        unreachable!("there are enough rings for a test")
+        let is_free = |number: &u32| self.memory.ring(*number).state.load(Acquire) == RingState::Free as u32;
+        let number = (0..MAX_RINGS as u32).find(is_free).expect("there are enough rings for a test");
+        let ring = FakeThread { program: self, number, tid };
+        let header = ring.header();
+        header.state.store(RingState::Used as u32, Relaxed);
+        header.tid.store(tid, Relaxed);
+        header.owner.fetch_add(1, Release);
+        self.memory.header().rings.fetch_max(number + 1, Release);
+        self.memory.header().claims.fetch_add(1, Release);
+        ring
     }
 
     fn write(&self, offset: usize, word: u64) {
-        self.memory.word_for_tests(offset).store(word, Relaxed);
+        self.memory.word(offset).store(word, Relaxed);
     }
 
     /// Takes room in the log; the entry is not complete before [`Self::complete`]. Returns its place.
     pub(super) fn reserve(&self, words: &[u64], kind: EntryKind) -> u64 {
         let bytes = 8 + words.len() as u64 * 8;
-        let at = self.memory.arena().log_taken.fetch_add(bytes, Relaxed);
+        let at = self.memory.header().log_taken.fetch_add(bytes, Relaxed);
         self.write(LOG_OFFSET + at as usize, (kind as u64) << 32);
         for (index, word) in words.iter().enumerate() {
             self.write(LOG_OFFSET + at as usize + 8 + index * 8, *word);
@@ -118,7 +129,7 @@ impl FakeProgram {
 
     /// Completes an entry of so many words behind its header.
     pub(super) fn complete(&self, at: u64, words: usize) {
-        let word = self.memory.word_for_tests(LOG_OFFSET + at as usize);
+        let word = self.memory.word(LOG_OFFSET + at as usize);
         word.store(word.load(Relaxed) | (8 + words as u64 * 8), Release);
     }
 
@@ -133,19 +144,19 @@ impl FakeProgram {
 /// A thread with a ring.
 #[derive(Clone, Copy)]
 pub(super) struct FakeThread<'a> {
-    program: &'a FakeProgram,
+    pub(super) program: &'a FakeProgram,
     pub(super) number: u32,
     pub(super) tid: u32,
 }
 
 impl FakeThread<'_> {
-    fn base(&self) -> usize {
+    fn items(&self) -> usize {
         RINGS_OFFSET + self.number as usize * RING_STRIDE
     }
 
     /// The ring's header.
-    pub(super) fn header(&self) -> &syscollect_usdt_client::protocol::RingHeader {
-        self.program.memory.ring_for_tests(self.base())
+    pub(super) fn header(&self) -> &RingHeader {
+        self.program.memory.ring(self.number)
     }
 
     /// Writes words behind the head and publishes them if there is room for
@@ -159,7 +170,7 @@ impl FakeThread<'_> {
         }
         let start = head as usize % RING_BYTES;
         for (index, word) in words.iter().enumerate() {
-            self.program.write(self.base() + PAGE + start + index * 8, *word);
+            self.program.write(self.items() + start + index * 8, *word);
         }
         header.head.store(head + words.len() as u64 * 8, Release);
         true
@@ -179,10 +190,12 @@ impl FakeThread<'_> {
 }
 
 /// What /proc shows of a process 7001, whose programs have their arenas as descriptor 3, one after the other.
+#[cfg(test)]
 pub(super) struct FakeProcess {
     root: tempfile::TempDir,
 }
 
+#[cfg(test)]
 impl FakeProcess {
     /// It runs nothing yet.
     pub(super) fn new() -> Self {

@@ -8,8 +8,9 @@ use syscollect_usdt_client::protocol::ARENA_NAME;
 
 use super::arena::{Arena, ArenaId};
 
-/// Links, tasks and mappings of one process that are looked at, at most.
-const MOST_ENTRIES: usize = 65_536;
+/// Links, tasks and mappings of one process that are looked at, at most. Arenas are made early: their descriptors are
+/// among the first.
+const MOST_ENTRIES: usize = 4096;
 
 /// Where a descriptor of a process may be found: a process whose first thread
 /// has ended shows its files only below its other threads.
@@ -36,16 +37,67 @@ fn links_to_arenas(folder: &Path) -> Vec<PathBuf> {
     paths.filter(|path| fs::read_link(path).is_ok_and(|link| link.as_os_str() == target.as_str())).collect()
 }
 
-/// Whether the process still has that arena: it lives, and runs the same program.
-pub(super) fn still_has(root: &Path, pid: u32, descriptor: &Path, id: ArenaId) -> bool {
-    let is = |path: &PathBuf| Arena::identify(path) == Some(id);
-    if is(&descriptor.to_path_buf()) {
+/// Where an arena was found, and which program was running there.
+#[derive(Clone)]
+pub(super) struct Place {
+    /// The process.
+    pub(super) pid: u32,
+    /// The path that led to the arena.
+    pub(super) path: PathBuf,
+    id: ArenaId,
+    program: Option<RunningProgram>,
+}
+
+/// What tells one program that a process runs from the next: when the process
+/// began, and where the program's code and stack begin. Programs are put to
+/// other addresses each time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct RunningProgram {
+    began: u64,
+    code: u64,
+    stack: u64,
+}
+
+impl Place {
+    /// The arena of that process that was found there.
+    pub(super) fn of(root: &Path, pid: u32, path: &Path, id: ArenaId) -> Self {
+        Self { pid, path: path.to_path_buf(), id, program: RunningProgram::of(root, pid) }
+    }
+}
+
+impl RunningProgram {
+    /// `None` when the process is gone, or its first thread has ended.
+    fn of(root: &Path, pid: u32) -> Option<Self> {
+        let stat = fs::read(root.join(format!("proc/{pid}/stat"))).ok()?;
+        // The name, which may hold anything, stands between brackets; what follows begins with the third field.
+        let end = stat.iter().rposition(|byte| *byte == b')')?;
+        let fields: Vec<&str> = std::str::from_utf8(stat.get(end + 1..)?).ok()?.split_ascii_whitespace().collect();
+        let field = |number: usize| fields.get(number - 3)?.parse().ok();
+        let program = Self { began: field(22)?, code: field(26)?, stack: field(28)? };
+        // Of a thread that has ended, and for those who may not look, there are zeros.
+        (program.stack != 0).then_some(program)
+    }
+}
+
+/// Whether the process may still have that arena: it lives, and runs the same program.
+pub(super) fn still_has(root: &Path, place: &Place) -> bool {
+    let is = |path: &Path| Arena::identify(path) == Some(place.id);
+    if is(&place.path) {
         return true;
     }
-    let Some(name) = descriptor.file_name() else { return false };
-    let of_threads =
-        threads(root, pid).into_iter().map(|tid| root.join(format!("proc/{pid}/task/{tid}/fd")).join(name));
-    of_threads.take(MOST_ENTRIES).any(|path| is(&path)) || arena_mappings(root, pid).iter().any(is)
+    if let Some(program) = RunningProgram::of(root, place.pid) {
+        // It may have closed the descriptor and still write.
+        return place.program.as_ref() == Some(&program);
+    }
+    let Some(name) = place.path.file_name() else { return false };
+    let path_of = |tid| root.join(format!("proc/{}/task/{tid}/fd", place.pid)).join(name);
+    threads(root, place.pid).into_iter().any(|tid| is(&path_of(tid)))
+}
+
+/// Who runs that process; nobody where it is gone.
+pub(super) fn user_of(root: &Path, pid: u32) -> u32 {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata(root.join(format!("proc/{pid}"))).map_or(u32::MAX, |data| data.uid())
 }
 
 fn threads(root: &Path, pid: u32) -> Vec<u32> {
@@ -126,6 +178,19 @@ mod tests {
         assert_eq!(numbering.host_tid(root.path(), 70, 6), Some(75));
         assert_eq!(numbering.host_tid(root.path(), 70, 75), None, "75 is nobody's number in there");
         assert_eq!(own_id(root.path(), 70), Some(1));
+    }
+
+    #[test]
+    fn a_program_is_told_from_the_next_that_its_process_runs() {
+        let stat = |code, name| format!("70 ({name}) S {} 99 0 0 0 {code} 4 7000", ["0"; 18].join(" "));
+        let running = |text: &str| RunningProgram::of(proc_of(&[("70/stat", text)]).path(), 70);
+        let one = running(&stat(500, "a")).unwrap();
+        assert_eq!((one.began, one.code, one.stack), (99, 500, 7000));
+        assert_eq!(running(&stat(500, ") 1 2 (")), Some(one.clone()), "names do not matter");
+        assert_ne!(running(&stat(600, "a")), Some(one));
+        assert_eq!(running("70 (a) Z 1"), None);
+        let own = RunningProgram::of(Path::new("/"), std::process::id()).unwrap();
+        assert!(own.code > 0 && own.stack > own.code);
     }
 
     #[test]

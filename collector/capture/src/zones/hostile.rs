@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use proptest::prelude::*;
 use syscollect_model::LossCause;
 use syscollect_store::LaneKind;
-use syscollect_usdt_client::protocol::{EntryKind, ItemKind, RING_BYTES};
+use syscollect_usdt_client::protocol::{EntryKind, ItemKind, MAX_RINGS, RING_BYTES};
 
 use super::ZoneNotice;
 use super::fake::{FakeProgram, Making};
@@ -24,7 +24,7 @@ fn what_is_no_arena_is_not_taken() {
     for making in wrong {
         let program = FakeProgram::made(making);
         recorder.told(program.announcement(&program.thread(7001)));
-        assert_eq!(program.memory().arena().attached.load(Acquire), 0);
+        assert_eq!(program.memory().header().attached.load(Acquire), 0);
     }
     let not_a_memfd = tempfile::tempfile().unwrap();
     let descriptor = std::os::fd::AsRawFd::as_raw_fd(&not_a_memfd) as u64;
@@ -77,6 +77,119 @@ fn a_log_that_lies_ends_there() {
     assert_eq!((entries, recorder.lost("ring", LossCause::Undecodable)), (1, 1));
 }
 
+#[test]
+fn rings_that_claim_what_was_never_written_cost_no_memory() {
+    let mut recorder = Recorder::new();
+    let program = FakeProgram::new();
+    let threads: Vec<_> = (0..MAX_RINGS as u32).map(|tid| program.thread(tid + 1)).collect();
+    for thread in &threads {
+        thread.header().head.store(RING_BYTES as u64, Release);
+        recorder.told(program.announcement(thread));
+    }
+    let before = program.allocated_bytes();
+    while recorder.lost("ring", LossCause::Undecodable) < MAX_RINGS as u64 {
+        recorder.drain(false);
+    }
+    assert_eq!(program.allocated_bytes(), before, "no page was made by looking at it");
+    assert_eq!(recorder.follower.lanes_in_use(), 0, "what was given up holds nothing");
+}
+
+#[test]
+fn mappings_count_with_arenas_and_not_with_rings() {
+    let mut recorder = Recorder::new();
+    let programs: Vec<_> = (0..4).map(|_| FakeProgram::new()).collect();
+    let threads: Vec<_> =
+        programs.iter().flat_map(|program| (0..200).map(move |tid| (program, program.thread(tid + 1)))).collect();
+    let count = || std::fs::read_to_string("/proc/self/maps").unwrap().matches("syscollect-zones").count();
+    let before = count();
+    for (program, thread) in &threads {
+        recorder.told(program.announcement(thread));
+    }
+    recorder.drain(false);
+    assert_eq!(recorder.clients().len(), 4);
+    assert!(count() <= before + 4, "{} mappings more", count() - before);
+}
+
+#[test]
+fn a_process_has_sixteen_arenas_and_each_one_more_is_counted_once() {
+    let mut recorder = Recorder::new();
+    let programs: Vec<_> = (0..20).map(|_| FakeProgram::new()).collect();
+    for (tid, program) in (7001..).zip(&programs) {
+        let thread = program.thread(tid);
+        recorder.told(program.announcement(&thread));
+        recorder.told(program.announcement(&thread));
+    }
+    recorder.drain(true);
+    assert_eq!((recorder.clients().len(), recorder.lost("ring", LossCause::NotTaken)), (16, 4));
+    let said = recorder.follower.notes_for_tests();
+    assert_eq!(said.len(), 1, "it is said once: {said:?}");
+    assert!(said[0].contains("as many as one may have"), "{said:?}");
+}
+
+#[test]
+fn an_arena_in_which_nothing_happens_is_not_looked_through() {
+    let mut recorder = Recorder::new();
+    let program = FakeProgram::new();
+    let thread = program.thread(std::process::id());
+    recorder.told(program.announcement(&thread));
+    recorder.watcher.survey();
+    program.memory().header().rings.store(u32::MAX, Release);
+    assert!(!recorder.watcher.finds_something_to_do(), "nobody has taken a ring");
+    program.thread(std::process::id());
+    assert!(recorder.watcher.finds_something_to_do());
+}
+
+#[test]
+fn a_turn_takes_so_much_and_the_next_one_goes_on() {
+    let mut recorder = Recorder::new();
+    let program = FakeProgram::new();
+    let threads: Vec<_> = (0..8).map(|n| program.thread(7000 + n)).collect();
+    for thread in &threads {
+        while thread.zone(1) {}
+        recorder.told(program.announcement(thread));
+    }
+    let bytes = |recorder: &Recorder| recorder.chunks.iter().map(|chunk| chunk.data.len()).sum::<usize>();
+    let mut turns = 0;
+    while threads.iter().any(|thread| thread.header().tail.load(Acquire) < thread.header().head.load(Acquire)) {
+        let before = bytes(&recorder);
+        assert!(recorder.drain(false) > 0.0, "it is told to come back soon");
+        let taken = bytes(&recorder) - before;
+        assert!(taken <= 4 << 20, "{taken} bytes in one turn");
+        turns += 1;
+    }
+    assert!(turns >= 8 / 3, "{turns} turns");
+    recorder.drain(true);
+    // 16 bytes of a beginning and 8 of an end; the last one may have had no room for its end.
+    let items = recorder.follower.statistics()["zone_items"];
+    assert!(items >= 8 * (2 * RING_BYTES as u64 / 24 - 2), "{items} items");
+}
+
+#[test]
+fn definitions_beyond_the_share_of_a_process_are_counted_and_those_of_before_stay() {
+    let mut recorder = Recorder::new();
+    let programs = [FakeProgram::new(), FakeProgram::new()];
+    for program in &programs {
+        // Twelve MiB, of sixteen that a process may have.
+        (0..1536).for_each(|_| _ = program.define(&[7; 1023], EntryKind::String));
+        recorder.told(program.announcement(&program.thread(7001)));
+    }
+    let kept = |recorder: &Recorder| {
+        let logs = recorder.chunks.iter().filter(|chunk| chunk.header.lane.kind == LaneKind::ZoneLog);
+        logs.map(|chunk| u64::from(chunk.header.records)).sum::<u64>()
+    };
+    let lost = |recorder: &Recorder| recorder.lost("definition beyond a share", LossCause::NotTaken);
+    while kept(&recorder) + lost(&recorder) < 2 * 1500 {
+        recorder.drain(false);
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    recorder.drain(true);
+    let (kept, lost) = (kept(&recorder), lost(&recorder));
+    assert_eq!(kept + lost, 2 * 1536);
+    // A few more than fit at once: what was taken is forgotten over time.
+    assert!((2040..=2200).contains(&kept), "{kept} were kept");
+    assert!(recorder.follower.notes_for_tests().iter().any(|note| note.contains("--buffer")));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
@@ -108,8 +221,8 @@ proptest! {
         recorder.told(program.announcement(&hostile));
         recorder.told(program.announcement(&honest));
         header.state.store(state, Release);
-        program.memory().arena().rings.store(rings, Release);
-        program.memory().arena().log_taken.store(log_taken, Release);
+        program.memory().header().rings.store(rings, Release);
+        program.memory().header().log_taken.store(log_taken, Release);
         recorder.watcher.survey();
         for _ in 0..3 {
             recorder.drain(false);

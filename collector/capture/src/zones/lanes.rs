@@ -42,6 +42,11 @@ impl Lanes {
         Some(ThreadLane { number, slot: *slot, prefix, staged: Staged::default() })
     }
 
+    /// Lanes that threads have now.
+    pub(super) fn used(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
     /// Takes a lane back, once its last chunk has gone on.
     pub(super) fn close(&mut self, lane: ThreadLane) {
         if let Some(slot) = self.slots.get_mut(usize::from(lane.number)) {
@@ -51,32 +56,28 @@ impl Lanes {
     }
 }
 
-/// Bytes that wait for company.
+/// Bytes that wait for company. They grow as they come: a thread that writes
+/// little holds little, for there may be many of them.
+#[derive(Default)]
 struct Staged {
     data: Vec<u8>,
     records: u32,
     first: Option<Stamp>,
     last: Option<Stamp>,
-    since: Instant,
-}
-
-impl Default for Staged {
-    fn default() -> Self {
-        Self { data: Vec::new(), records: 0, first: None, last: None, since: Instant::now() }
-    }
+    since: Option<Instant>,
 }
 
 impl Staged {
     fn begin(&mut self, prefix: &[u8]) {
         if self.data.is_empty() {
-            self.since = Instant::now();
-            self.data.reserve(CHUNK_BYTES);
+            self.since = Some(Instant::now());
             self.data.extend_from_slice(prefix);
         }
     }
 
-    fn is_due(&self) -> bool {
-        self.data.len() >= CHUNK_BYTES || (!self.data.is_empty() && self.since.elapsed() >= LONGEST_WAIT)
+    fn is_due(&self, now: Instant, room: usize) -> bool {
+        let Some(since) = self.since else { return false };
+        self.data.len() >= room.min(CHUNK_BYTES) || now.duration_since(since) >= LONGEST_WAIT
     }
 }
 
@@ -89,9 +90,9 @@ pub(super) struct ThreadLane {
 }
 
 impl ThreadLane {
-    /// Whether what waits should go on now.
-    pub(super) fn is_due(&self) -> bool {
-        self.staged.is_due()
+    /// Whether what waits should go on now, where a lane may hold back that many bytes.
+    pub(super) fn is_due(&self, now: Instant, room: usize) -> bool {
+        self.staged.is_due(now, room)
     }
 
     /// Adds items. What waits goes on first if there is no room for them, unless

@@ -1,99 +1,127 @@
 //! Memory that another process writes at the same time.
+//!
+//! Only the headers of an arena are mapped: they are looked at often. What
+//! threads write behind them is read from the file: a page that was never
+//! written reads as zeros and stays absent, whereas a mapping would make it, at
+//! the expense of whoever touches it first, with a page of page tables for it.
 
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use syscollect_usdt_client::protocol::{ArenaHeader, RingHeader};
+use syscollect_usdt_client::protocol::{
+    ArenaHeader, HEADER_STRIDE, HEADERS_OFFSET, LOG_OFFSET, MAX_RINGS, RING_STRIDE, RINGS_OFFSET, RingHeader,
+};
 
-/// A mapped part of an arena. Dropping it unmaps.
+/// Bytes of the headers, from the arena's beginning.
+const HEADERS_END: usize = HEADERS_OFFSET + MAX_RINGS * HEADER_STRIDE;
+
+/// An arena that was opened: its headers mapped, and its file. Dropping it unmaps and closes.
 ///
-/// Every access is an atomic one: what lies there may change at any moment, so
-/// it is copied out before it is looked at.
-pub(super) struct SharedMemory {
+/// Every access to the headers is an atomic one: what lies there may change at any moment.
+pub(super) struct ArenaMemory {
     base: NonNull<u8>,
     length: usize,
+    file: File,
 }
 
 // SAFETY: plain memory that only this value unmaps, accessed by atomics alone.
-unsafe impl Send for SharedMemory {}
+unsafe impl Send for ArenaMemory {}
 // SAFETY: as above.
-unsafe impl Sync for SharedMemory {}
+unsafe impl Sync for ArenaMemory {}
 
-impl SharedMemory {
-    /// Maps that part of the file. `offset` is a multiple of a page. The file
-    /// is sealed against shrinking: pages within its size are always there.
-    pub(super) fn map(file: BorrowedFd<'_>, offset: usize, length: usize) -> io::Result<Self> {
+/// What the header of a ring says of whose it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RingIdentity {
+    /// The number of a `RingState`.
+    pub(super) state: u32,
+    /// The thread, as its own pid namespace numbers it.
+    pub(super) tid: u32,
+    /// Counts the ring's threads.
+    pub(super) owner: u32,
+}
+
+impl ArenaMemory {
+    /// Maps the headers. The file has an arena's size and is sealed against
+    /// shrinking: pages within its size are always there.
+    pub(super) fn map(file: File) -> io::Result<Self> {
+        Self::map_bytes(file, HEADERS_END)
+    }
+
+    fn map_bytes(file: File, length: usize) -> io::Result<Self> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice.
-        let base = unsafe {
-            let offset = offset as libc::off_t;
-            libc::mmap(std::ptr::null_mut(), length, access, libc::MAP_SHARED, file.as_raw_fd(), offset)
-        };
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), length, access, libc::MAP_SHARED, file.as_raw_fd(), 0) };
         match NonNull::new(base.cast::<u8>()) {
-            Some(base) if base.as_ptr().cast::<libc::c_void>() != libc::MAP_FAILED => Ok(Self { base, length }),
+            Some(base) if base.as_ptr().cast::<libc::c_void>() != libc::MAP_FAILED => Ok(Self { base, length, file }),
             _ => Err(io::Error::last_os_error()),
         }
     }
 
-    /// The header of the arena that begins here.
-    pub(super) fn arena(&self) -> &ArenaHeader {
-        assert!(size_of::<ArenaHeader>() <= self.length);
-        // SAFETY: long enough by the assertion, aligned as mappings are; all
-        // fields are atomics, for which every value is valid.
+    /// The arena's header.
+    pub(super) fn header(&self) -> &ArenaHeader {
+        // SAFETY: long enough for all headers, aligned as mappings are; all fields are atomics, for which every
+        // value is valid.
         unsafe { self.base.cast().as_ref() }
     }
 
-    /// The header of the ring that begins here.
-    pub(super) fn ring(&self) -> &RingHeader {
-        assert!(size_of::<RingHeader>() <= self.length);
-        // SAFETY: as for `arena`.
-        unsafe { self.base.cast().as_ref() }
+    /// The header of a ring; `number` is less than `MAX_RINGS`.
+    pub(super) fn ring(&self, number: u32) -> &RingHeader {
+        assert!((number as usize) < MAX_RINGS);
+        // SAFETY: within the headers by the assertion, aligned because their distance is their alignment.
+        unsafe { self.base.add(HEADERS_OFFSET + number as usize * HEADER_STRIDE).cast().as_ref() }
     }
 
-    /// The 32 bits at an offset, a multiple of 4, as published by its writer; 0 beyond the end.
-    pub(super) fn acquire(&self, offset: usize) -> u32 {
-        if !offset.is_multiple_of(4) || offset.saturating_add(4) > self.length {
-            return 0;
-        }
-        // SAFETY: within the mapping and aligned, as just checked.
-        unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset).cast()) }.load(Ordering::Acquire)
+    /// Whose the first `rings` rings are. It is read, not mapped: that makes no page of headers that were never written.
+    pub(super) fn identities(&self, rings: u32) -> io::Result<Vec<RingIdentity>> {
+        let mut bytes = vec![0; (rings as usize).min(MAX_RINGS) * HEADER_STRIDE];
+        self.file.read_exact_at(&mut bytes, HEADERS_OFFSET as u64)?;
+        let identity = |header: &[u8]| {
+            let word = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+            RingIdentity { state: word(0), tid: word(4), owner: word(8) }
+        };
+        Ok(bytes.chunks_exact(HEADER_STRIDE).map(identity).collect())
     }
 
-    /// Appends a copy of `words` words from an offset, a multiple of 8, on;
-    /// fewer where the memory ends before.
-    pub(super) fn copy(&self, offset: usize, words: usize, out: &mut Vec<u64>) {
-        debug_assert!(offset.is_multiple_of(8));
-        let words = words.min(self.length.saturating_sub(offset) / 8);
-        out.extend((0..words).map(|word| {
-            // SAFETY: within the mapping by the minimum above, and aligned.
-            // Relaxed: whoever calls has acquired what published these words.
-            unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset + word * 8).cast()) }.load(Ordering::Relaxed)
-        }));
+    /// Copies words out of the log, from an offset within it on.
+    pub(super) fn read_log(&self, offset: usize, words: &mut [u64]) -> io::Result<()> {
+        self.read(LOG_OFFSET + offset, words)
+    }
+
+    /// Copies words out of the items of a ring, from an offset within them on.
+    pub(super) fn read_items(&self, ring: u32, offset: usize, words: &mut [u64]) -> io::Result<()> {
+        self.read(RINGS_OFFSET + ring as usize * RING_STRIDE + offset, words)
+    }
+
+    fn read(&self, offset: usize, words: &mut [u64]) -> io::Result<()> {
+        let length = size_of_val(words);
+        // SAFETY: words have no padding, any bytes are valid words, and the slice covers exactly them.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), length) };
+        // The call comes after the load that said what is there to be read, as calls do.
+        self.file.read_exact_at(bytes, offset as u64)
     }
 }
 
-#[cfg(test)]
-impl SharedMemory {
-    /// The word at an offset, for fake programs.
-    pub(super) fn word_for_tests(&self, offset: usize) -> &AtomicU64 {
+#[cfg(any(test, feature = "fuzzing"))]
+impl ArenaMemory {
+    /// The whole arena as the program that made it has it.
+    pub(super) fn map_whole(file: File, length: usize) -> Self {
+        Self::map_bytes(file, length).unwrap_or_else(|error| panic!("mmap: {error}"))
+    }
+
+    /// The word at an offset of the whole, for fake programs.
+    pub(super) fn word(&self, offset: usize) -> &std::sync::atomic::AtomicU64 {
         assert!(offset.is_multiple_of(8) && offset + 8 <= self.length);
         // SAFETY: within the mapping and aligned by the assertion.
-        unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
-    }
-
-    /// The header of the ring at an offset, for fake programs.
-    pub(super) fn ring_for_tests(&self, offset: usize) -> &RingHeader {
-        assert!(offset.is_multiple_of(64) && offset + size_of::<RingHeader>() <= self.length);
-        // SAFETY: within the mapping and aligned by the assertion; all fields are atomics.
-        unsafe { self.base.add(offset).cast().as_ref() }
+        unsafe { std::sync::atomic::AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
     }
 }
 
-impl Drop for SharedMemory {
+impl Drop for ArenaMemory {
     fn drop(&mut self) {
-        // SAFETY: exactly what `map` mapped, and nothing borrows from it now.
+        // SAFETY: exactly what was mapped, and nothing borrows from it now.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.length) };
     }
 }

@@ -9,18 +9,37 @@
 //! **Non-goals.** Uprobes (`crate::probes` tells of announced rings by
 //! [`ZoneNotice`]); the meaning of items, which waits for `syscollect-merge`.
 //!
-//! Two threads share the work. The *watcher* (`watch.rs`) does what takes its
-//! time and must come soon: it opens arenas as they are announced, for a
-//! program may end right after; finds out which thread writes to which ring;
-//! notices programs that are gone. The collector thread (`source.rs`) only
-//! copies bytes out of rings that are mapped already. Nothing here ever waits
-//! for a program, and no program for this: the shared memory holds no lock.
+//! Three threads share the work. `watch.rs` takes over what is announced: it
+//! goes first, for a program may end right after, and does nothing else.
+//! `survey.rs` does what takes its time, behind everybody else: it finds out
+//! which thread writes to which ring where nobody said so, and notices programs
+//! that are gone. The collector thread (`source.rs`) only copies bytes out of
+//! rings that it knows already, so many in a turn (`turn.rs`). Nothing here ever
+//! waits for a program, and no program for this: the shared memory holds no lock.
 //!
 //! # What is trusted
 //!
 //! Nothing. Memory that another process writes is copied first and then looked
 //! at. A position, a size or a kind that cannot be makes its ring (or log) be
 //! given up: that is counted, said, and of no effect on any other.
+//!
+//! Nor that there is little of it. Any user may make any number of programs that
+//! share memory, each with as much in it as can be. What that costs is bounded
+//! for each program, for each user (who made the arena's file, which no program
+//! can lie about) and for all (`shares.rs`: who comes later finds some):
+//!
+//! | what | bound |
+//! |---|---|
+//! | mappings | one of 260 KiB for an arena; 4,096 arenas, or a sixteenth of `vm.max_map_count`; 16 of a process |
+//! | rings that are read | 32,768; 4,096 of a process |
+//! | memory | pages that the program wrote, headers of rings aside; 64 KiB are copied at a time; what waits for company an eighth of `--buffer` |
+//! | definitions | in ten minutes `--buffer`, of a process 16 MiB; beyond that they are counted |
+//! | time of the collector thread | 4,096 rings and 2 MiB (and a ring) a turn, users in turn, of each the programs in turn |
+//! | time of taking over | 512 announcements and 128 arenas in 100 ms, of a process 128 and of a user 64; two announcements of each process in any case |
+//! | time of the survey | a fiftieth of a CPU, users in turn; of an arena in which nothing happens one word is read |
+//!
+//! What is refused is counted, and said once for a process. A user whose programs
+//! do harm may lose zones of that user's other programs, and no one else's.
 //!
 //! # What a reader of the capture finds
 //!
@@ -44,29 +63,40 @@
 //!   first `Attached` have no context but what they carry themselves.
 //! - Losses of lane "zones": `lane-full` (items that found their ring full,
 //!   events of threads without a ring), `undecodable` (rings and logs given up),
-//!   `not-taken` (announced rings whose process had ended; one each, for nobody
-//!   knows how much was in them); of lane "zone definitions": `lane-full`.
+//!   `not-taken` (announced rings whose process had ended, or which were beyond a
+//!   share; one each, for nobody knows how much was in them; rings and logs that
+//!   were not read to their end within the recording's last second); of lane
+//!   "zone definitions": `lane-full`, and `not-taken` beyond a share.
 
 mod arena;
 mod client;
 mod counters;
+mod definitions;
 mod departed;
 mod find;
+#[cfg(feature = "fuzzing")]
+mod fuzzing;
 mod items;
 mod lanes;
 mod log;
 mod memory;
 mod ring;
+mod shares;
 mod source;
+mod survey;
+mod taken;
+mod turn;
 mod watch;
 
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 mod fake;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "fuzzing")]
+pub use fuzzing::hostile_programs;
 pub(crate) use source::ZoneSource;
 
 /// What the rest of the collector tells of marked programs, those alone that

@@ -3,14 +3,19 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use syscollect_usdt_client::protocol::{MAX_ITEM_WORDS, PAGE, RING_BYTES, RingHeader, RingState};
+use syscollect_usdt_client::protocol::{MAX_ITEM_WORDS, RING_BYTES, RingHeader, RingState};
 
 use super::items::{Piece, pieces, stale_words};
-use super::memory::SharedMemory;
+use super::memory::ArenaMemory;
+
+/// Words that are copied at a time: what a ring claims to hold costs no more, until it has shown that it does.
+const READ_WORDS: usize = READ_BYTES / 8;
+pub(super) const READ_BYTES: usize = 64 << 10;
 
 /// A ring and where the collector stands in it.
 pub(super) struct RingReader {
-    memory: Arc<SharedMemory>,
+    memory: Arc<ArenaMemory>,
+    number: u32,
     tail: u64,
     /// Items older than these ticks are left out; `None` once one was not.
     skip_before: Option<u64>,
@@ -30,6 +35,9 @@ pub(super) enum Broken {
     /// There is no such state.
     #[error("its state is unknown")]
     State,
+    /// The system does not give what lies there.
+    #[error("it cannot be read")]
+    Unreadable,
 }
 
 /// What a ring holds before it is emptied.
@@ -44,25 +52,18 @@ pub(super) struct Waiting {
     head: u64,
 }
 
-impl Waiting {
-    /// How full the ring is, 0 to 1.
-    pub(super) fn fill(&self) -> f64 {
-        self.bytes as f64 / RING_BYTES as f64
-    }
-}
-
 impl RingReader {
     /// Begins where an earlier reader stopped; items older than `start` are left out.
-    pub(super) fn new(memory: Arc<SharedMemory>, start: u64, had_reader: bool) -> Self {
-        let header = memory.ring();
+    pub(super) fn new(memory: Arc<ArenaMemory>, number: u32, start: u64, had_reader: bool) -> Self {
+        let header = memory.ring(number);
         let tail = header.tail.load(Ordering::Acquire);
         // A ring that somebody has read before: its losses are not this recording's.
         let lost = if tail == 0 || !had_reader { 0 } else { header.lost.load(Ordering::Relaxed) };
-        Self { memory, tail, skip_before: Some(start), lost }
+        Self { memory, number, tail, skip_before: Some(start), lost }
     }
 
     fn header(&self) -> &RingHeader {
-        self.memory.ring()
+        self.memory.ring(self.number)
     }
 
     /// What is there. The state is read first: what is there at the end of a
@@ -93,12 +94,13 @@ impl RingReader {
         while self.tail < waiting.head {
             let start = (self.tail % RING_BYTES as u64) as usize;
             let available = ((waiting.head - self.tail) / 8) as usize;
-            // Items begin before the data's end, and the last may run over it.
-            let limit = (RING_BYTES - start) / 8;
-            scratch.clear();
-            self.memory.copy(PAGE + start, available.min(limit + MAX_ITEM_WORDS - 1), scratch);
-            let skipped = self.skip_stale(scratch, limit);
-            let (_, fresh) = scratch.split_at(skipped);
+            // Items begin before the limit, and the last may run over it.
+            let limit = ((RING_BYTES - start) / 8).min(READ_WORDS);
+            scratch.resize(READ_WORDS + MAX_ITEM_WORDS, 0);
+            let read = &mut scratch[..available.min(limit + MAX_ITEM_WORDS - 1)];
+            self.memory.read_items(self.number, start, read).map_err(|_| Broken::Unreadable)?;
+            let skipped = self.skip_stale(read, limit);
+            let (_, fresh) = read.split_at(skipped);
             let taken = pieces(fresh, limit.saturating_sub(skipped), &mut *sink);
             let taken = skipped + taken.map_err(|_| Broken::Item)?;
             if taken == 0 {

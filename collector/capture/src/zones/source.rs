@@ -6,21 +6,28 @@ use std::io;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use rustc_hash::FxHashMap;
 use syscollect_model::{ClockSource, LossCause, SessionInfo, Ticks};
 use syscollect_store::{Chunk, ClientDefinition, Definition, LaneKind, LaneLoss};
 
 use super::ZoneNotice;
 use super::client::{Client, Losses, Output, Start};
+use super::definitions::DefinitionShares;
 use super::lanes::{Lanes, LogLane};
-use super::watch::{Found, Handle, Watcher};
+use super::turn::{Order, Turn, Visit};
+use super::watch::{Found, Handle};
 use crate::clock::ticks_now;
 use crate::error::CaptureError;
 use crate::notes::definition_chunk;
 use crate::source::{Drained, Source};
+use crate::stage::CHUNK_BYTES;
 
 /// A thread can write 100 MB a second, and its ring has 1 MiB: rings are
 /// emptied when they are less full than lanes.
 const HASTE: f64 = 4.0;
+/// Of the trace buffer's bytes lanes together may hold back one part in so many, and each as little as this.
+const STAGED_PART: usize = 8;
+const SMALLEST_CHUNK: usize = 1 << 10;
 /// Notes about programs that are kept; more are only counted.
 const MOST_NOTES: usize = 64;
 
@@ -33,10 +40,14 @@ pub(crate) struct ZoneSource {
 
 /// What is drained.
 pub(super) struct Follower {
-    clients: Vec<Client>,
+    clients: FxHashMap<u32, Client>,
+    order: Order,
     lanes: Lanes,
     log: LogLane,
+    shares: DefinitionShares,
     scratch: Vec<u64>,
+    /// Bytes that all lanes together may hold back.
+    staging: usize,
     start: Start,
     /// Losses of programs that are gone.
     before: Losses,
@@ -57,12 +68,13 @@ struct Counts {
 impl ZoneSource {
     /// Begins to watch for marked programs. Comes before the probes are
     /// attached: what is older than this call is left out. Where notices go,
-    /// with their times by `clock`, comes with it.
-    pub(crate) fn start(clock: ClockSource) -> io::Result<(Self, Sender<ZoneNotice>)> {
+    /// with their times by `clock`, comes with it. What waits here, and what
+    /// programs define, is bounded by the bytes of the trace buffer.
+    pub(crate) fn start(clock: ClockSource, buffer_bytes: usize) -> io::Result<(Self, Sender<ZoneNotice>)> {
         let (send, found) = channel();
-        let watcher = Handle::start(Watcher::new(Path::new("/"), clock, send))?;
+        let watcher = Handle::start(Path::new("/"), clock, send)?;
         let notices = watcher.notices();
-        Ok((Self { found, watcher: Some(watcher), follower: Follower::new() }, notices))
+        Ok((Self { found, watcher: Some(watcher), follower: Follower::new(buffer_bytes) }, notices))
     }
 }
 
@@ -84,7 +96,7 @@ impl Source for ZoneSource {
 
     /// Threads state again what they have open.
     fn file_began(&mut self) {
-        self.follower.clients.iter().for_each(Client::ask_anew);
+        self.follower.clients.values().for_each(Client::ask_anew);
     }
 
     /// What was announced until now is still taken over.
@@ -110,14 +122,17 @@ impl Source for ZoneSource {
 }
 
 impl Follower {
-    /// Nobody is followed yet; the recording begins now.
-    pub(super) fn new() -> Self {
+    /// Nobody is followed yet; the recording begins now, through a trace buffer of so many bytes.
+    pub(super) fn new(buffer_bytes: usize) -> Self {
         let now = |clock| ticks_now(clock).0;
         Self {
-            clients: Vec::new(),
+            clients: FxHashMap::default(),
+            order: Order::default(),
             lanes: Lanes::default(),
             log: LogLane::default(),
+            shares: DefinitionShares::new(buffer_bytes),
             scratch: Vec::new(),
+            staging: (buffer_bytes / STAGED_PART).max(CHUNK_BYTES),
             start: Start { tsc: now(ClockSource::Tsc), monotonic: now(ClockSource::Monotonic) },
             before: Losses::default(),
             counts: Counts::default(),
@@ -133,15 +148,22 @@ impl Follower {
                 let client = Client::new(number, &arena, *subject, self.start);
                 self.counts.programs += 1;
                 sink(definition_chunk(&Definition::Clients(vec![define(&client, now)])));
-                self.clients.push(client);
+                self.order.add(client.user(), number);
+                self.clients.insert(number, client);
             }
-            Found::Ring { client, ring, memory } => self.of(client, |client| client.add_ring(ring, memory)),
+            Found::Ring { client, ring } => {
+                self.of(client, |client| client.add_ring(ring));
+                self.order.wake(client);
+            }
             Found::Thread { client, ring, owner, tid } => {
                 let mut new = false;
                 self.of(client, |client| new = client.tell(ring, owner, tid));
                 self.counts.threads += u64::from(new);
             }
-            Found::Gone { client } => self.of(client, Client::end),
+            Found::Gone { client } => {
+                self.of(client, Client::end);
+                self.order.wake(client);
+            }
             Found::NotTaken { why } => {
                 self.counts.not_taken += 1;
                 self.note(why);
@@ -154,7 +176,7 @@ impl Follower {
     }
 
     fn of(&mut self, number: u32, act: impl FnOnce(&mut Client)) {
-        if let Some(client) = self.clients.iter_mut().find(|client| client.number() == number) {
+        if let Some(client) = self.clients.get_mut(&number) {
             act(client);
         }
     }
@@ -166,15 +188,30 @@ impl Follower {
         }
     }
 
-    /// Drains all clients; returns how full the fullest ring was, for the pace.
+    /// Drains the clients, as much as a turn may cost; returns how full the fullest ring was, for the pace.
     pub(super) fn drain(&mut self, all: bool, sink: &mut dyn FnMut(Chunk)) -> f64 {
-        let mut fullest: f64 = 0.0;
-        let Self { clients, lanes, log, scratch, new_notes, .. } = self;
-        let mut out = Output { lanes, log, scratch, chunk: sink, notes: new_notes };
-        for client in clients.iter_mut() {
-            fullest = fullest.max(client.drain(all, &mut out));
+        let (mut fullest, mut done) = (0.0, Vec::new());
+        self.shares.refill();
+        if all {
+            self.clients.values_mut().for_each(Client::begin_again);
         }
-        for client in self.clients.extract_if(.., |client| client.is_done()) {
+        let mut turn = Turn::new(all);
+        turn.room = (self.staging / self.lanes.used().max(1)).clamp(SMALLEST_CHUNK, CHUNK_BYTES);
+        let Self { clients, order, lanes, log, shares, scratch, new_notes, .. } = self;
+        let mut out = Output { lanes, log, shares, scratch, chunk: sink, notes: new_notes };
+        order.run(&mut turn, |number, turn| {
+            let client = clients.get_mut(&number)?;
+            let visit = client.visit(turn, &mut fullest, &mut out);
+            if client.is_gone() && visit != Visit::Unfinished {
+                done.push(number);
+                return None;
+            }
+            Some(visit)
+        });
+        if all {
+            clients.values_mut().for_each(Client::give_up_unfinished);
+        }
+        for client in done.iter().filter_map(|number| self.clients.remove(number)) {
             self.counts.items += client.items();
             self.before.add(&client.close(&mut self.lanes));
         }
@@ -187,13 +224,15 @@ impl Follower {
     /// What was lost so far.
     pub(super) fn losses(&self) -> Vec<LaneLoss> {
         let mut sum = self.before;
-        self.clients.iter().for_each(|client| sum.add(&client.losses()));
+        self.clients.values().for_each(|client| sum.add(&client.losses()));
         let (zones, log) = (LaneKind::Zone.name(), LaneKind::ZoneLog.name());
         let all = [
             (zones, "item", LossCause::LaneFull, sum.ring_full),
             (zones, "event of a thread without a ring", LossCause::LaneFull, sum.without_ring),
             (zones, "event of a thread that ended unread", LossCause::NotTaken, sum.unread),
             (log, "definition", LossCause::LaneFull, sum.definitions),
+            (log, "definition beyond a share", LossCause::NotTaken, sum.excess_definitions),
+            (zones, "ring or log at the end", LossCause::NotTaken, sum.unfinished),
             (zones, "ring", LossCause::Undecodable, sum.broken),
             (zones, "item of an unknown thread", LossCause::NotTaken, sum.nobodys),
             (zones, "ring", LossCause::NotTaken, self.counts.not_taken),
@@ -211,7 +250,7 @@ impl Follower {
 
     /// Counts of what was done; none where no program was marked.
     pub(super) fn statistics(&self) -> BTreeMap<String, u64> {
-        let items = self.counts.items + self.clients.iter().map(Client::items).sum::<u64>();
+        let items = self.counts.items + self.clients.values().map(Client::items).sum::<u64>();
         let counts = [
             ("marked_programs", self.counts.programs),
             ("marked_programs_held_by_others", self.counts.held),
@@ -219,6 +258,19 @@ impl Follower {
             ("zone_items", items),
         ];
         counts.into_iter().filter(|(_, count)| *count > 0).map(|(name, count)| (name.to_owned(), count)).collect()
+    }
+}
+
+#[cfg(test)]
+impl Follower {
+    /// What was said.
+    pub(super) fn notes_for_tests(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Lanes that threads have.
+    pub(super) fn lanes_in_use(&self) -> usize {
+        self.lanes.used()
     }
 }
 

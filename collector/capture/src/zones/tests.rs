@@ -2,8 +2,8 @@
 
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use syscollect_model::{ClockSource, LossCause};
 use syscollect_records::{ZoneChunk, ZoneLogChunk};
@@ -13,11 +13,65 @@ use syscollect_usdt_client::protocol::{EntryKind, ItemKind, RING_BYTES, ValueTyp
 use super::ZoneNotice;
 use super::fake::{FakeProcess, FakeProgram, FakeThread};
 use super::source::Follower;
-use super::watch::{Found, Watcher};
+use super::survey::Survey;
+use super::taken::Arenas;
+use super::watch::{Found, Takeover};
 use crate::clock::ticks_now;
 
 /// Tests look through this process's descriptors, so they go one by one.
 static ALONE: Mutex<()> = Mutex::new(());
+
+/// Bytes of the trace buffer that bound what is kept.
+pub(super) const BUFFER: usize = 64 << 20;
+
+/// What looks for arenas and takes them over, without threads.
+pub(super) struct Watcher {
+    arenas: Arc<Arenas>,
+    takeover: Takeover,
+    survey: Survey,
+}
+
+impl Watcher {
+    fn new(found: Sender<Found>) -> Self {
+        let arenas = Arc::new(Arenas::new(Path::new("/"), ClockSource::Tsc, found));
+        Self { takeover: Takeover::new(arenas.clone()), survey: Survey::new(arenas.clone()), arenas }
+    }
+
+    fn notice(&mut self, notice: ZoneNotice) {
+        if let Some(job) = self.takeover.notice(notice) {
+            self.survey.add(job);
+        }
+        self.survey();
+    }
+
+    pub(super) fn survey(&mut self) {
+        self.survey.look();
+        while self.survey.has_jobs() {
+            self.survey.do_next();
+        }
+    }
+
+    /// Whether a look at all arenas finds something to do.
+    pub(super) fn finds_something_to_do(&mut self) -> bool {
+        self.survey.look();
+        self.survey.has_jobs()
+    }
+
+    fn roll_call(&mut self) {
+        self.survey.look();
+        self.survey.roll_call().into_iter().for_each(|job| self.survey.add(job));
+        self.survey();
+    }
+
+    fn look_below(&self, root: &Path) {
+        self.arenas.look_below(root);
+    }
+
+    /// As if it had found this: this process, which plays the programs, has them still.
+    fn found_for_tests(&self, found: Found) {
+        self.arenas.send(found);
+    }
+}
 
 /// Watcher and follower without their threads.
 pub(super) struct Recorder {
@@ -37,8 +91,8 @@ impl Recorder {
     /// A second one beside the first.
     fn another() -> Self {
         let (send, found) = channel();
-        let watcher = Watcher::new(Path::new("/"), ClockSource::Tsc, send);
-        Self { watcher, found, follower: Follower::new(), chunks: Vec::new(), _alone: None }
+        let watcher = Watcher::new(send);
+        Self { watcher, found, follower: Follower::new(BUFFER), chunks: Vec::new(), _alone: None }
     }
 
     pub(super) fn told(&mut self, notice: ZoneNotice) {
@@ -150,13 +204,13 @@ fn the_program_is_told_that_somebody_reads() {
     let mut recorder = Recorder::new();
     let program = FakeProgram::new();
     let thread = program.thread(7001);
-    assert_eq!(program.memory().arena().attached.load(Acquire), 0);
+    assert_eq!(program.memory().header().attached.load(Acquire), 0);
     recorder.told(program.announcement(&thread));
-    assert_eq!(program.memory().arena().attached.load(Acquire), 1);
+    assert_eq!(program.memory().header().attached.load(Acquire), 1);
     drop(recorder);
     let mut later = Recorder::new();
     later.told(program.announcement(&thread));
-    assert_eq!(program.memory().arena().attached.load(Acquire), 2);
+    assert_eq!(program.memory().header().attached.load(Acquire), 2);
 }
 
 #[test]
@@ -164,10 +218,10 @@ fn a_recording_that_begins_later_takes_what_is_new_and_leaves_what_is_old() {
     let mut recorder = Recorder::new();
     let program = FakeProgram::new();
     let thread = program.thread(std::process::id());
-    program.memory().arena().attached.store(4, Relaxed);
+    program.memory().header().attached.store(4, Relaxed);
     zones(thread, 1..4);
     thread.header().lost.store(99, Relaxed);
-    recorder.follower = Follower::new();
+    recorder.follower = Follower::new(BUFFER);
     zones(thread, 4..6);
     recorder.told(ZoneNotice::ClientFile { pid: program.pid() });
     recorder.drain(false);
@@ -176,18 +230,18 @@ fn a_recording_that_begins_later_takes_what_is_new_and_leaves_what_is_old() {
     recorder.drain(true);
     assert_eq!(recorder.locations(std::process::id()), [4, 5, 6]);
     assert_eq!(recorder.lost("item", LossCause::LaneFull), 5, "the earlier 99 are not this recording's");
-    assert_eq!(program.memory().arena().attached.load(Acquire), 5);
+    assert_eq!(program.memory().header().attached.load(Acquire), 5);
 }
 
 #[test]
 fn an_arena_that_a_child_has_inherited_is_not_the_childs() {
     let mut recorder = Recorder::new();
     let program = FakeProgram::new();
-    program.memory().arena().pid.store(1, Relaxed);
+    program.memory().header().pid.store(1, Relaxed);
     recorder.told(ZoneNotice::ClientFile { pid: program.pid() });
     recorder.drain(true);
     assert!(recorder.clients().is_empty());
-    assert_eq!(program.memory().arena().attached.load(Acquire), 0);
+    assert_eq!(program.memory().header().attached.load(Acquire), 0);
 }
 
 #[test]
@@ -356,8 +410,8 @@ fn a_full_ring_counts_what_it_lost_and_goes_on() {
     recorder.drain(true);
     assert_eq!(items(&recorder.words(7001)).len(), fitted + 1);
     assert_eq!(recorder.lost("item", LossCause::LaneFull), lost);
-    program.memory().arena().events_without_ring.store(7, Relaxed);
-    program.memory().arena().definitions_lost.store(3, Relaxed);
+    program.memory().header().events_without_ring.store(7, Relaxed);
+    program.memory().header().definitions_lost.store(3, Relaxed);
     assert_eq!(recorder.lost("event of a thread without a ring", LossCause::LaneFull), 7);
     assert_eq!(recorder.lost("definition", LossCause::LaneFull), 3);
 }
@@ -370,7 +424,7 @@ fn events_of_threads_that_ended_unread_are_lost_only_if_the_recording_had_begun(
     recorder.told(program.announcement(&thread));
     recorder.drain(true);
     let unread = |recorder: &Recorder| recorder.lost("event of a thread that ended unread", LossCause::NotTaken);
-    let header = program.memory().arena();
+    let header = program.memory().header();
     header.events_unread.store(7, Relaxed);
     header.unread_until.store(1_000, Relaxed);
     assert_eq!(unread(&recorder), 0, "a microsecond after the machine's start nobody recorded");

@@ -1,0 +1,351 @@
+//! What takes its time: finding arenas that nobody announced, and whose rings
+//! are whose; noticing programs that are gone. A thread that goes behind all
+//! that is urgent, and takes at most a few hundredths of a CPU, whatever there
+//! is to look at.
+//!
+//! It costs what changes, not what exists: of an arena in which nothing
+//! happens one word is read. What is to be done comes as jobs; the jobs of each
+//! user are done in turn, and the user who has had the least time is next. So
+//! one who has thousands of programs, each as slow to look at as can be, waits
+//! for himself.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use syscollect_usdt_client::protocol::RingState;
+
+use super::arena::{Arena, FoundArena, NotTaken};
+use super::find::{self, Numbering};
+use super::taken::{Arenas, MOST_OF_A_PROCESS, Taken};
+use super::watch::{Announcement, refused, take};
+
+/// Changes are looked for this often.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// Programs that are gone, and arenas that another recorder held, are looked at this often.
+const ROLL_CALL_INTERVAL: Duration = Duration::from_secs(1);
+/// Of a CPU this takes one part in so many.
+const PART_OF_A_CPU: u32 = 50;
+/// What it may take at once, if it has taken little before.
+const MOST_CREDIT: Duration = Duration::from_millis(20);
+/// How long the last survey of a recording may take.
+const LONGEST_END: Duration = Duration::from_millis(300);
+/// Jobs that wait to be looked at, and those of a user that wait to be done, at most.
+const MOST_NEW_JOBS: usize = 1024;
+const MOST_JOBS: usize = 2 * super::taken::MOST_ARENAS as usize;
+/// Rings of an arena whose threads are looked up at a time; each needs a look into /proc.
+const RINGS_AT_A_TIME: usize = 64;
+
+/// Something that takes its time.
+pub(super) enum Job {
+    /// An arena was announced that is not where it should be, or was found (there) and not taken at once.
+    Announced(Announcement, Option<Box<(PathBuf, FoundArena)>>),
+    /// This process may have arenas from an earlier recording.
+    Process(u32),
+    /// Threads have taken rings in it.
+    Rings(Arc<Taken>),
+    /// Its program may be gone.
+    RollCall(Arc<Taken>),
+    /// Another recorder had it.
+    Held(u32, PathBuf),
+}
+
+/// What looks and waits for its turn.
+pub(super) struct Survey {
+    arenas: Arc<Arenas>,
+    watched: Vec<Watched>,
+    users: Vec<OfUser>,
+    last_roll_call: Instant,
+}
+
+/// An arena that was taken.
+struct Watched {
+    taken: Arc<Taken>,
+    /// Its count of rings that were taken, when they were last looked for.
+    claims: u32,
+}
+
+/// What is to be done for a user.
+struct OfUser {
+    user: u32,
+    jobs: VecDeque<Job>,
+    spent: Duration,
+}
+
+/// Starts the thread; it ends when nobody sends jobs any more.
+pub(super) fn start(survey: Survey) -> std::io::Result<(SyncSender<Job>, JoinHandle<()>)> {
+    let (send, jobs) = sync_channel(MOST_NEW_JOBS);
+    let thread = std::thread::Builder::new().name("zones-survey".into()).spawn(move || run(survey, &jobs))?;
+    Ok((send, thread))
+}
+
+fn run(mut survey: Survey, jobs: &Receiver<Job>) {
+    let mut allowance = Allowance::new();
+    let mut next_look = Instant::now();
+    loop {
+        match jobs.recv_timeout(allowance.pause(next_look, survey.has_jobs())) {
+            Ok(job) => allowance.spend(|| survey.add(job)),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        if allowance.is_left() && Instant::now() >= next_look {
+            allowance.spend(|| survey.look());
+            next_look = Instant::now() + INTERVAL;
+        }
+        while allowance.is_left() && survey.has_jobs() {
+            allowance.spend(|| survey.do_next());
+        }
+        while allowance.is_left()
+            && let Ok(job) = jobs.try_recv()
+        {
+            allowance.spend(|| survey.add(job));
+        }
+    }
+    let end = Instant::now() + LONGEST_END;
+    survey.look();
+    while Instant::now() < end && survey.has_jobs() {
+        survey.do_next();
+    }
+}
+
+/// How much time this thread may take.
+struct Allowance {
+    credit: Duration,
+    last: Instant,
+}
+
+impl Allowance {
+    fn new() -> Self {
+        Self { credit: MOST_CREDIT, last: Instant::now() }
+    }
+
+    fn refill(&mut self) {
+        let now = Instant::now();
+        if now < self.last {
+            return;
+        }
+        self.credit = (self.credit + (now - self.last) / PART_OF_A_CPU).min(MOST_CREDIT);
+        self.last = now;
+    }
+
+    fn is_left(&mut self) -> bool {
+        self.refill();
+        !self.credit.is_zero() && self.last <= Instant::now()
+    }
+
+    /// Does something; what it costs beyond the credit is waited for afterwards.
+    fn spend(&mut self, act: impl FnOnce()) {
+        let before = crate::usage::thread_cpu_time();
+        act();
+        let cost = crate::usage::thread_cpu_time().saturating_sub(before);
+        let excess = cost.saturating_sub(self.credit);
+        self.credit = self.credit.saturating_sub(cost);
+        if !excess.is_zero() {
+            // Time that has not passed yet counts for nothing.
+            self.last = Instant::now() + excess * PART_OF_A_CPU;
+        }
+    }
+
+    fn pause(&self, next_look: Instant, has_jobs: bool) -> Duration {
+        let now = Instant::now();
+        let due = if has_jobs { now + Duration::from_millis(5) } else { next_look };
+        due.max(self.last).saturating_duration_since(now)
+    }
+}
+
+impl Survey {
+    /// Looks after these arenas.
+    pub(super) fn new(arenas: Arc<Arenas>) -> Self {
+        Self { arenas, watched: Vec::new(), users: Vec::new(), last_roll_call: Instant::now() }
+    }
+
+    /// Whether there is something to do.
+    pub(super) fn has_jobs(&self) -> bool {
+        self.users.iter().any(|user| !user.jobs.is_empty())
+    }
+
+    /// Something is to be done for the user whom it concerns.
+    pub(super) fn add(&mut self, job: Job) {
+        let user = match &job {
+            Job::Announced(_, Some(found)) => found.1.user,
+            Job::Announced(Announcement { pid, .. }, None) | Job::Process(pid) | Job::Held(pid, _) => {
+                find::user_of(&self.arenas.root(), *pid)
+            }
+            Job::Rings(taken) | Job::RollCall(taken) => taken.arena.user,
+        };
+        let least = self.users.iter().map(|user| user.spent).min().unwrap_or_default();
+        let index = self.users.iter().position(|known| known.user == user).unwrap_or_else(|| {
+            // Who comes now has had no time because there was nothing to do.
+            self.users.push(OfUser { user, jobs: VecDeque::new(), spent: least });
+            self.users.len() - 1
+        });
+        let of_user = &mut self.users[index];
+        if matches!(job, Job::Process(pid) if of_user.jobs.iter().any(|job| matches!(job, Job::Process(p) if *p == pid)))
+        {
+            return;
+        }
+        if of_user.jobs.len() < MOST_JOBS {
+            of_user.jobs.push_back(job);
+        } else if let Job::Announced(Announcement { pid, tid, ring, .. }, _) = job {
+            self.arenas.refuse(pid, (tid, ring), &NotTaken::TooMany("its user has announcements,"));
+        }
+    }
+
+    /// Looks for what has changed: one word of each arena.
+    pub(super) fn look(&mut self) {
+        self.watch_new();
+        let mut jobs = Vec::new();
+        for Watched { taken, claims } in &mut self.watched {
+            let now = taken.claims();
+            if std::mem::replace(claims, now) != now && !taken.rings_wait.swap(true, Ordering::Relaxed) {
+                jobs.push(Job::Rings(taken.clone()));
+            }
+        }
+        if self.last_roll_call.elapsed() >= ROLL_CALL_INTERVAL {
+            self.last_roll_call = Instant::now();
+            jobs.extend(self.roll_call());
+        }
+        jobs.into_iter().for_each(|job| self.add(job));
+    }
+
+    /// Arenas that were taken since: threads may have rings in them already.
+    fn watch_new(&mut self) {
+        for taken in self.arenas.take_new() {
+            taken.rings_wait.store(true, Ordering::Relaxed);
+            self.add(Job::Rings(taken.clone()));
+            self.watched.push(Watched { claims: taken.claims(), taken });
+        }
+    }
+
+    /// Finds programs that are gone, and takes what another recorder has left.
+    pub(super) fn roll_call(&self) -> Vec<Job> {
+        let all = self.watched.iter().map(|watched| &watched.taken);
+        let asked = all.filter(|taken| !taken.roll_call_waits.swap(true, Ordering::Relaxed));
+        let held = self.arenas.take_held().into_iter().map(|(pid, path)| Job::Held(pid, path));
+        asked.map(|taken| Job::RollCall(taken.clone())).chain(held).collect()
+    }
+
+    /// Does what is next.
+    pub(super) fn do_next(&mut self) {
+        let waiting = self.users.iter_mut().filter(|user| !user.jobs.is_empty());
+        let Some(of_user) = waiting.min_by_key(|user| user.spent) else { return };
+        let Some(job) = of_user.jobs.pop_front() else { return };
+        let (user, before) = (of_user.user, crate::usage::thread_cpu_time());
+        self.act(job);
+        let cost = crate::usage::thread_cpu_time().saturating_sub(before);
+        if let Some(of_user) = self.users.iter_mut().find(|known| known.user == user) {
+            of_user.spent += cost;
+        }
+        if !self.has_jobs() {
+            self.users.clear();
+        }
+    }
+
+    fn act(&mut self, job: Job) {
+        match job {
+            Job::Announced(announcement, found) => self.announced(announcement, found),
+            Job::Process(pid) => self.look_for_arenas(pid),
+            Job::Rings(taken) => {
+                if tell_rings(&self.arenas, &taken, RINGS_AT_A_TIME) {
+                    taken.rings_wait.store(false, Ordering::Relaxed);
+                } else {
+                    self.add(Job::Rings(taken));
+                }
+            }
+            Job::RollCall(taken) => {
+                taken.roll_call_waits.store(false, Ordering::Relaxed);
+                if is_gone(&self.arenas, &taken) {
+                    forget(&self.arenas, &taken);
+                    self.watched.retain(|watched| !Arc::ptr_eq(&watched.taken, &taken));
+                }
+            }
+            Job::Held(pid, path) => {
+                let taken = FoundArena::at(&path).and_then(|found| self.arenas.take(pid, &path, &found));
+                if matches!(taken, Err(NotTaken::Held)) {
+                    self.arenas.hold_on(pid, path);
+                }
+            }
+        }
+        self.watch_new();
+    }
+
+    /// An arena that was announced and not taken at once.
+    fn announced(&mut self, announcement: Announcement, found: Option<Box<(PathBuf, FoundArena)>>) {
+        let Announcement { pid, tid, ring, .. } = announcement;
+        let found = found.map(|found| *found).or_else(|| {
+            // Its descriptor is closed, but it may be mapped.
+            let mapped = find::arena_mappings(&self.arenas.root(), pid).into_iter();
+            let mut found = mapped.filter_map(|path| FoundArena::at(&path).ok().map(|found| (path, found)));
+            found.find(|(_, found)| self.arenas.known(found.id).is_none())
+        });
+        let Some((path, found)) = found else {
+            return self.arenas.refuse(pid, (tid, ring), &NotTaken::Gone);
+        };
+        if take(&self.arenas, &path, &found, announcement) {
+            return;
+        }
+        // Of a program that ran others in its place within a second most are gone.
+        for taken in self.arenas.of_process(pid) {
+            if is_gone(&self.arenas, &taken) {
+                forget(&self.arenas, &taken);
+            }
+        }
+        if !take(&self.arenas, &path, &found, announcement) {
+            self.arenas.refuse(pid, (tid, ring), &NotTaken::TooMany("it, or its user, has arenas,"));
+        }
+    }
+
+    /// Arenas that a process made before this recording began. A descriptor
+    /// that a child has inherited is not its own.
+    fn look_for_arenas(&mut self, pid: u32) {
+        let root = self.arenas.root();
+        let mut paths = find::arena_descriptors(&root, pid);
+        if paths.is_empty() {
+            paths = find::arena_mappings(&root, pid);
+        }
+        let own_id = find::own_id(&root, pid);
+        for path in paths.iter().take(MOST_OF_A_PROCESS as usize) {
+            let Ok(found) = FoundArena::at(path) else { continue };
+            if self.arenas.known(found.id).is_some() || Arena::owner(path) != own_id {
+                continue;
+            }
+            match self.arenas.take(pid, path, &found) {
+                // Nothing of it was announced to this recording.
+                Ok(_) | Err(NotTaken::Gone) => {}
+                Err(why) => refused(&self.arenas, pid, path, (0, 0), &why),
+            }
+        }
+    }
+}
+
+fn is_gone(arenas: &Arenas, taken: &Taken) -> bool {
+    !find::still_has(&arenas.root(), &taken.place)
+}
+
+fn forget(arenas: &Arenas, taken: &Taken) {
+    tell_rings(arenas, taken, usize::MAX);
+    arenas.forget(taken);
+}
+
+/// Looks for rings in use that nobody announced: those of a program that was
+/// recorded before, or whose announcement was lost. Tells of so many of them,
+/// and returns whether those were all.
+fn tell_rings(arenas: &Arenas, taken: &Taken, most: usize) -> bool {
+    let Ok(identities) = taken.arena.memory.identities(taken.arena.rings()) else { return true };
+    let used = (0..).zip(identities).filter(|(_, identity)| identity.state != RingState::Free as u32);
+    let mut untold = used.filter(|(ring, identity)| identity.owner != 0 && taken.is_untold(*ring, identity.owner));
+    let (root, mut numbering) = (arenas.root(), None);
+    for (ring, identity) in untold.by_ref().take(most) {
+        let numbering = numbering.get_or_insert_with(|| match taken.same_numbers {
+            true => Some(Numbering::Same),
+            false => Numbering::of(&root, taken.pid),
+        });
+        let tid = numbering.as_ref().and_then(|numbering| numbering.host_tid(&root, taken.pid, identity.tid));
+        arenas.tell(taken, ring, identity.owner, tid);
+    }
+    untold.next().is_none()
+}

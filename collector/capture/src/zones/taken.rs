@@ -1,0 +1,318 @@
+//! The arenas that this recorder has: what the two threads that look for them share.
+//!
+//! One takes over what is announced and goes before everything else on its
+//! CPU, the other takes its time. What they share is locked for as long as a
+//! number is looked up, and never while the system is asked for something.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use syscollect_model::ClockSource;
+use syscollect_usdt_client::protocol::MAX_RINGS;
+
+use super::arena::{Arena, ArenaId, FoundArena, NotTaken};
+use super::counters::Subject;
+use super::departed::Departed;
+use super::find::{Numbering, Place};
+use super::shares::Pool;
+use super::watch::Found;
+
+/// Arenas that are read at one time, where the system has room for their mappings and descriptors.
+pub(super) const MOST_ARENAS: u64 = 4096;
+/// An arena is one mapping; of those that a process may have it takes at most one part in so many.
+const PART_OF_MAPPINGS: u64 = 16;
+/// The same of descriptors.
+const PART_OF_DESCRIPTORS: u64 = 4;
+/// Arenas of one process: each plugin may bring one.
+pub(super) const MOST_OF_A_PROCESS: u32 = 16;
+/// Rings that are read at one time: half of the lanes that a capture can number.
+const MOST_RINGS: u64 = 32_768;
+/// Rings of one process.
+const MOST_RINGS_OF_A_PROCESS: u32 = 4 * MAX_RINGS as u32;
+/// Arenas that another recorder holds, of which it is remembered to try again.
+const MOST_HELD: usize = 256;
+/// Rings that could not be had, of which it is remembered that they are counted.
+const MOST_REFUSED: usize = 16_384;
+
+/// An arena that was taken.
+pub(super) struct Taken {
+    /// Its number.
+    pub(super) client: u32,
+    /// Its process.
+    pub(super) pid: u32,
+    /// The arena.
+    pub(super) arena: Arena,
+    /// Where it was found.
+    pub(super) place: Place,
+    /// Whether its threads are numbered as in this recorder's namespace.
+    pub(super) same_numbers: bool,
+    /// Whether its rings, or whether its program is still there, wait to be looked at.
+    pub(super) rings_wait: AtomicBool,
+    pub(super) roll_call_waits: AtomicBool,
+    /// The rings that were heard of.
+    rings: Mutex<FxHashMap<u32, HeardOf>>,
+}
+
+/// A ring that was heard of.
+#[derive(Clone, Copy)]
+struct HeardOf {
+    /// The last of its owners who was told to the collector.
+    owner: u32,
+    /// Whether it is read: it is within the shares.
+    is_read: bool,
+}
+
+/// All of them.
+pub(super) struct Arenas {
+    /// Below which /proc is found.
+    root: Mutex<PathBuf>,
+    found: Sender<Found>,
+    state: Mutex<State>,
+}
+
+struct State {
+    next_number: u32,
+    by_id: FxHashMap<ArenaId, Arc<Taken>>,
+    /// Taken and not seen yet by who watches them.
+    new: Vec<Arc<Taken>>,
+    arenas: Pool,
+    rings: Pool,
+    of_process: FxHashMap<u32, OfProcess>,
+    departed: Departed,
+    /// Process and place of what another recorder has.
+    held: Vec<(u32, PathBuf)>,
+    /// Process, thread and ring that could not be had, and why: a thread announces its ring several times.
+    refused: FxHashSet<(u32, u32, u64, String)>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct OfProcess {
+    arenas: u32,
+    rings: u32,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Whole between any two statements that can panic.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Arenas {
+    /// None yet. `clock` is that of announcements.
+    pub(super) fn new(root: &Path, clock: ClockSource, found: Sender<Found>) -> Self {
+        let state = State {
+            next_number: 1,
+            by_id: FxHashMap::default(),
+            new: Vec::new(),
+            arenas: Pool::new(room_for_arenas()),
+            rings: Pool::new(MOST_RINGS),
+            of_process: FxHashMap::default(),
+            departed: Departed::new(clock),
+            held: Vec::new(),
+            refused: FxHashSet::default(),
+        };
+        Self { root: Mutex::new(root.to_path_buf()), found, state: Mutex::new(state) }
+    }
+
+    /// Below which /proc is found.
+    pub(super) fn root(&self) -> PathBuf {
+        lock(&self.root).clone()
+    }
+
+    /// Looks below another root from now on.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn look_below(&self, root: &Path) {
+        *lock(&self.root) = root.to_path_buf();
+    }
+
+    /// Tells the collector.
+    pub(super) fn send(&self, found: Found) {
+        // The collector ends later than this.
+        let _ = self.found.send(found);
+    }
+
+    /// The arena, if it was taken.
+    pub(super) fn known(&self, id: ArenaId) -> Option<Arc<Taken>> {
+        lock(&self.state).by_id.get(&id).cloned()
+    }
+
+    /// The arena that this process had at one of these paths, of one that is gone.
+    pub(super) fn known_at(&self, pid: u32, paths: &[PathBuf]) -> Option<Arc<Taken>> {
+        let state = lock(&self.state);
+        state.by_id.values().find(|taken| taken.pid == pid && paths.contains(&taken.place.path)).cloned()
+    }
+
+    /// Whether an arena that the process had at one of these paths at that time was read to its end.
+    pub(super) fn had(&self, pid: u32, paths: &[PathBuf], ticks: u64) -> bool {
+        lock(&self.state).departed.had(pid, paths, ticks)
+    }
+
+    /// Those that were taken since the last call.
+    pub(super) fn take_new(&self) -> Vec<Arc<Taken>> {
+        std::mem::take(&mut lock(&self.state).new)
+    }
+
+    /// Those of a process.
+    pub(super) fn of_process(&self, pid: u32) -> Vec<Arc<Taken>> {
+        lock(&self.state).by_id.values().filter(|taken| taken.pid == pid).cloned().collect()
+    }
+
+    /// Takes an arena over, unless there is no room for it.
+    pub(super) fn take(&self, pid: u32, path: &Path, found: &FoundArena) -> Result<Arc<Taken>, NotTaken> {
+        lock(&self.state).reserve(pid, found.user)?;
+        let root = self.root();
+        let same_numbers = !matches!(Numbering::of(&root, pid), Some(Numbering::Own(_)));
+        let place = Place::of(&root, pid, path, found.id);
+        let arena = found.take().inspect_err(|_| lock(&self.state).give_back(pid, found.user, 0))?;
+        let mut state = lock(&self.state);
+        let client = state.next_number;
+        state.next_number += 1;
+        let taken = Arc::new(Taken {
+            client,
+            pid,
+            arena,
+            place,
+            same_numbers,
+            rings_wait: AtomicBool::new(false),
+            roll_call_waits: AtomicBool::new(false),
+            rings: Mutex::default(),
+        });
+        state.by_id.insert(taken.arena.id, taken.clone());
+        state.new.push(taken.clone());
+        drop(state);
+        let arena = &taken.arena;
+        let subject = Subject { root, place: taken.place.clone(), user: arena.user, clock: arena.clock };
+        self.send(Found::Client { number: client, arena: Box::new(arena.clone()), subject: Box::new(subject) });
+        Ok(taken)
+    }
+
+    /// The program is gone: its arena is read to its end and forgotten.
+    pub(super) fn forget(&self, taken: &Taken) {
+        let mut state = lock(&self.state);
+        if state.by_id.remove(&taken.arena.id).is_none() {
+            return;
+        }
+        let rings = lock(&taken.rings).values().filter(|ring| ring.is_read).count() as u32;
+        state.give_back(taken.pid, taken.arena.user, rings);
+        state.departed.add(taken.pid, taken.place.path.clone());
+        drop(state);
+        self.send(Found::Gone { client: taken.client });
+    }
+
+    /// A ring has an owner of whom the collector has not heard: has it read, and tells whose it is.
+    pub(super) fn tell(&self, taken: &Taken, ring: u32, owner: u32, tid: Option<u32>) {
+        let client = taken.client;
+        let mut rings = lock(&taken.rings);
+        let known = rings.get(&ring).copied();
+        let is_read = match known {
+            Some(known) => known.is_read,
+            None => lock(&self.state).reserve_ring(taken.pid, taken.arena.user),
+        };
+        rings.insert(ring, HeardOf { owner, is_read });
+        drop(rings);
+        if !is_read {
+            return self.refuse(
+                taken.pid,
+                (0, u64::from(taken.client) << 32 | u64::from(ring)),
+                &NotTaken::TooMany(RINGS),
+            );
+        }
+        if known.is_none() {
+            self.send(Found::Ring { client, ring });
+        }
+        self.send(Found::Thread { client, ring, owner, tid });
+    }
+
+    /// Another recorder has the arena: it is tried again later.
+    pub(super) fn hold(&self, pid: u32, path: &Path) {
+        let mut state = lock(&self.state);
+        if state.held.len() < MOST_HELD && !state.held.iter().any(|(_, held)| held == path) {
+            state.held.push((pid, path.to_path_buf()));
+            drop(state);
+            self.send(Found::Held { pid });
+        }
+    }
+
+    /// What another recorder had: to be tried again.
+    pub(super) fn take_held(&self) -> Vec<(u32, PathBuf)> {
+        std::mem::take(&mut lock(&self.state).held)
+    }
+
+    /// Another recorder still has it.
+    pub(super) fn hold_on(&self, pid: u32, path: PathBuf) {
+        lock(&self.state).held.push((pid, path));
+    }
+
+    /// A ring or an arena could not be had: counts it, once for each ring.
+    pub(super) fn refuse(&self, pid: u32, (tid, ring): (u32, u64), why: &NotTaken) {
+        let mut state = lock(&self.state);
+        if state.refused.len() >= MOST_REFUSED {
+            state.refused.clear();
+        }
+        let is_first = state.refused.insert((pid, tid, ring, why.to_string()));
+        drop(state);
+        if is_first {
+            self.send(Found::NotTaken { why: format!("process {pid}: its zones are not recorded: {why}") });
+        }
+    }
+}
+
+/// What is refused, in words.
+const RINGS: &str = "it, or its user, has threads with rings,";
+const ARENAS: &str = "it, or its user, has arenas,";
+
+impl State {
+    fn reserve(&mut self, pid: u32, user: u32) -> Result<(), NotTaken> {
+        let of_process = self.of_process.entry(pid).or_default();
+        if of_process.arenas >= MOST_OF_A_PROCESS || !self.arenas.take(user, 1) {
+            return Err(NotTaken::TooMany(ARENAS));
+        }
+        of_process.arenas += 1;
+        Ok(())
+    }
+
+    fn reserve_ring(&mut self, pid: u32, user: u32) -> bool {
+        let of_process = self.of_process.entry(pid).or_default();
+        let may = of_process.rings < MOST_RINGS_OF_A_PROCESS && self.rings.take(user, 1);
+        of_process.rings += u32::from(may);
+        may
+    }
+
+    /// An arena with so many rings.
+    fn give_back(&mut self, pid: u32, user: u32, rings: u32) {
+        self.arenas.give_back(user, 1);
+        let Some(of_process) = self.of_process.get_mut(&pid) else { return };
+        self.rings.give_back(user, u64::from(rings));
+        of_process.rings = of_process.rings.saturating_sub(rings);
+        of_process.arenas = of_process.arenas.saturating_sub(1);
+        if of_process.arenas == 0 {
+            self.of_process.remove(&pid);
+        }
+    }
+}
+
+impl Taken {
+    /// Whether the collector has not heard of this owner of a ring.
+    pub(super) fn is_untold(&self, ring: u32, owner: u32) -> bool {
+        lock(&self.rings).get(&ring).is_none_or(|known| known.owner != owner)
+    }
+
+    /// How often threads have taken rings, as the program counts it.
+    pub(super) fn claims(&self) -> u32 {
+        self.arena.memory.header().claims.load(Ordering::Acquire)
+    }
+}
+
+/// Arenas for which the kernel gives this process mappings and descriptors.
+fn room_for_arenas() -> u64 {
+    let mappings = std::fs::read_to_string("/proc/sys/vm/max_map_count").ok().and_then(|text| text.trim().parse().ok());
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` may be written.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0;
+    // Who names addresses raises the limit to what is possible.
+    let descriptors = if known { limit.rlim_max } else { 1024 };
+    let mappings: u64 = mappings.unwrap_or(65_530);
+    MOST_ARENAS.min(mappings / PART_OF_MAPPINGS).min(descriptors / PART_OF_DESCRIPTORS).max(1)
+}

@@ -1,0 +1,204 @@
+//! Programs that share memory to do harm: what an ordinary user may try against a recorder that runs as root.
+//!
+//! They write arenas by hand, as `syscollect_usdt_client::protocol` describes them, and lie in them.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use syscollect_usdt_client::protocol::{
+    ARENA_BYTES, ARENA_MAGIC, ArenaHeader, ClockKind, EntryKind, HEADER_STRIDE, HEADERS_OFFSET, ItemKind, LOG_BYTES,
+    LOG_OFFSET, MAX_RINGS, RING_BYTES, RING_STRIDE, RINGS_OFFSET, RingHeader, RingState, VERSION,
+};
+use syscollect_usdt_client::testing::announce;
+
+use crate::marks::{tid, wait_for_recorder};
+
+const NAME: &CStr = c"syscollect-zones";
+
+/// Does harm in one way, for so long.
+pub(crate) fn run(attack: &str, seconds: u64) -> Result<()> {
+    let end = Instant::now() + Duration::from_secs(seconds);
+    wait_for_recorder()?;
+    match attack {
+        // As many mappings as a recorder can be brought to make.
+        "mappings" => in_processes(5, || {
+            let arenas = arenas(16)?;
+            for arena in &arenas {
+                arena.claim_all();
+                (0..MAX_RINGS as u32).for_each(|ring| arena.announce(ring));
+            }
+            wait_until(end, || {})
+        }),
+        // Rings that claim to be full and were never written.
+        "memory" => {
+            let arena = Arena::make()?;
+            arena.claim_all();
+            (0..MAX_RINGS).for_each(|ring| arena.ring(ring).head.store(RING_BYTES as u64, Ordering::Release));
+            wait_until(end, || (0..MAX_RINGS as u32).for_each(|ring| arena.announce(ring)))
+        }
+        // Nothing but arenas to look at, with as many rings as there can be, of which none is used.
+        "survey" => in_processes(40, || {
+            let arenas = arenas(16)?;
+            for arena in &arenas {
+                arena.header().rings.store(MAX_RINGS as u32, Ordering::Release);
+                arena.announce(0);
+            }
+            wait_until(end, || {})
+        }),
+        // Names without end, and rings that are full again as soon as they are read.
+        "flood" => in_processes(4, || {
+            let arenas = arenas(4)?;
+            for arena in &arenas {
+                arena.claim_all();
+                arena.fill_log();
+                (0..FLOODING).for_each(|ring| arena.fill_ring(ring));
+                (0..FLOODING).for_each(|ring| arena.announce(ring as u32));
+            }
+            wait_until(end, || {
+                for ring in arenas.iter().flat_map(|arena| (0..FLOODING).map(|ring| arena.ring(ring))) {
+                    let tail = ring.tail.load(Ordering::Acquire);
+                    ring.head.store(tail + RING_BYTES as u64, Ordering::Release);
+                }
+            })
+        }),
+        _ => bail!("there is no attack {attack}"),
+    }
+}
+
+/// Rings of each arena that are always full.
+const FLOODING: usize = 8;
+
+/// Does the same in so many processes, and waits for them.
+fn in_processes(count: usize, act: impl Fn() -> Result<()>) -> Result<()> {
+    let mut children = Vec::new();
+    for _ in 0..count {
+        // SAFETY: this process has one thread.
+        match unsafe { libc::fork() } {
+            0 => {
+                // SAFETY: plain numbers. Who is killed takes these with him.
+                unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+                let failed = act().inspect_err(|error| eprintln!("{error:#}")).is_err();
+                // SAFETY: ends the child at once.
+                unsafe { libc::_exit(i32::from(failed)) };
+            }
+            child if child > 0 => children.push(child),
+            _ => bail!("fork: {}", std::io::Error::last_os_error()),
+        }
+    }
+    let mut failed = 0;
+    for child in children {
+        let mut status = 0;
+        // SAFETY: a child of this process, and a number that may be written.
+        unsafe { libc::waitpid(child, &raw mut status, 0) };
+        failed += i32::from(status != 0);
+    }
+    if failed > 0 {
+        bail!("{failed} processes failed");
+    }
+    Ok(())
+}
+
+fn wait_until(end: Instant, again: impl Fn()) -> Result<()> {
+    while Instant::now() < end {
+        again();
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+fn arenas(count: usize) -> Result<Vec<Arena>> {
+    (0..count).map(|_| Arena::make()).collect()
+}
+
+/// An arena, written by hand.
+struct Arena {
+    file: File,
+    base: NonNull<u8>,
+}
+
+impl Arena {
+    fn make() -> Result<Self> {
+        // SAFETY: the name ends with a zero.
+        let descriptor = unsafe { libc::memfd_create(NAME.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+        if descriptor < 0 {
+            bail!("memfd_create: {}", std::io::Error::last_os_error());
+        }
+        // SAFETY: a new descriptor that nobody else owns.
+        let file = unsafe { File::from_raw_fd(descriptor) };
+        file.set_len(ARENA_BYTES as u64)?;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a seal, and a new mapping of a file of that size.
+        let base = unsafe {
+            libc::fcntl(descriptor, libc::F_ADD_SEALS, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW);
+            libc::mmap(std::ptr::null_mut(), ARENA_BYTES, access, libc::MAP_SHARED, descriptor, 0)
+        };
+        let Some(base) = NonNull::new(base.cast::<u8>()).filter(|_| base != libc::MAP_FAILED) else {
+            bail!("mmap: {}", std::io::Error::last_os_error());
+        };
+        let arena = Self { file, base };
+        let header = arena.header();
+        header.version.store(VERSION, Ordering::Relaxed);
+        header.pid.store(std::process::id(), Ordering::Relaxed);
+        header.clock.store(ClockKind::Monotonic as u32, Ordering::Relaxed);
+        header.magic.store(ARENA_MAGIC, Ordering::Release);
+        Ok(arena)
+    }
+
+    fn header(&self) -> &ArenaHeader {
+        // SAFETY: mapped as long as the process lives; all atomics.
+        unsafe { self.base.cast().as_ref() }
+    }
+
+    fn ring(&self, number: usize) -> &RingHeader {
+        // SAFETY: as above; the headers lie within the mapping.
+        unsafe { self.base.add(HEADERS_OFFSET + number * HEADER_STRIDE).cast().as_ref() }
+    }
+
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        // SAFETY: callers stay within the arena, at multiples of 8.
+        unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
+    }
+
+    fn announce(&self, ring: u32) {
+        announce(self.file.as_raw_fd(), ring);
+    }
+
+    /// Says of all rings that this thread has them.
+    fn claim_all(&self) {
+        for number in 0..MAX_RINGS {
+            let ring = self.ring(number);
+            ring.tid.store(tid() as u32, Ordering::Relaxed);
+            ring.owner.fetch_add(1, Ordering::Relaxed);
+            ring.state.store(RingState::Used as u32, Ordering::Release);
+        }
+        self.header().rings.store(MAX_RINGS as u32, Ordering::Release);
+        self.header().claims.fetch_add(1, Ordering::Release);
+    }
+
+    /// As many definitions as fit: a string of eight bytes each.
+    fn fill_log(&self) {
+        for at in (0..LOG_BYTES).step_by(16) {
+            self.word(LOG_OFFSET + at + 8).store(at as u64, Ordering::Relaxed);
+            self.word(LOG_OFFSET + at).store(16 | (EntryKind::String as u64) << 32, Ordering::Release);
+        }
+        self.header().log_taken.store(LOG_BYTES as u64, Ordering::Release);
+    }
+
+    /// A whole ring of frames, which can be read again and again.
+    fn fill_ring(&self, number: usize) {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: `time` may be written.
+        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+        let now = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
+        for at in (0..RING_BYTES).step_by(16) {
+            let items = RINGS_OFFSET + number * RING_STRIDE;
+            self.word(items + at).store((now + at as u64) << 8 | ItemKind::Frame as u64, Ordering::Relaxed);
+        }
+        self.ring(number).head.store(RING_BYTES as u64, Ordering::Release);
+    }
+}
