@@ -17,6 +17,7 @@ mod fuse;
 mod hostile_files;
 mod marks;
 mod ping_pong;
+mod renames;
 mod stacks;
 mod system;
 mod wrap;
@@ -29,7 +30,8 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      stacks THREADS UNITS | ordered COUNT CPU... | marks THREADS COUNT | \
                      database ROUNDS | \
                      alone memfd|files THREADS COUNT | hostile-files FOLDER SECONDS | serve FOLDER | \
-                     use-cpu SECONDS | fences COUNT | numbered FILE SECONDS | wrap LOG CMD ARGS...";
+                     use-cpu SECONDS | fences COUNT | numbered FILE SECONDS | \
+                     renames SECONDS | wrap LOG CMD ARGS...";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -59,6 +61,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["database", rounds] => database::run(number(rounds)?)?,
         ["fences", count] => fences::run(number(count)?)?,
         ["numbered", file, seconds] => marks::numbered(file, number(seconds)?)?,
+        ["renames", seconds] => renames::run(number(seconds)?)?,
         ["wrap", log, program, rest @ ..] => return wrap::run(log, program, rest),
         _ => bail!("{USAGE}"),
     }
