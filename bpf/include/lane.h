@@ -18,7 +18,9 @@
 
 #define compiler_barrier() asm volatile("" ::: "memory")
 
-#define DEFINE_LANE(name, bytes)                                                       \
+/* `bytes` are those of the data; `more` is added to the size of the map's values
+ * where the collector looks for that number to put another in its place. */
+#define DEFINE_LANE(name, bytes, more)                                                 \
 	struct name {                                                                  \
 		struct LaneHeader header;                                              \
 		__u8 padding[LANE_HEADER_SIZE - sizeof(struct LaneHeader)];            \
@@ -28,7 +30,7 @@
 	struct {                                                                       \
 		__uint(type, BPF_MAP_TYPE_ARRAY);                                      \
 		__uint(key_size, 4);                                                   \
-		__uint(value_size, sizeof(struct name));                               \
+		__uint(value_size, sizeof(struct name) + more);                        \
 		__uint(max_entries, 1);                                                \
 		__uint(map_flags, BPF_F_MMAPABLE);                                     \
 	} name##s SEC(".maps");                                                        \
@@ -38,16 +40,20 @@
 		return bpf_map_lookup_elem(&name##s, &cpu);                            \
 	}
 
-#define SCHED_LANE_BYTES (2u << 20)
+/* The collector makes these lanes as large as memory allows: a power of two, of
+ * which it sets the map's values (`ebpf/sizes.rs`), too. */
+#define SCHED_LANE_LEAST (64u << 10)
+#define SCHED_LANE_MARK 8
+const volatile __u32 SCHED_LANE_BYTES = SCHED_LANE_LEAST;
 #define SAMPLE_LANE_BYTES (256u << 10)
 #define TASK_LANE_BYTES (256u << 10)
 #define STACK_LANE_BYTES (512u << 10)
 
-DEFINE_LANE(sched_lane, SCHED_LANE_BYTES)
-DEFINE_LANE(sched_stack_lane, STACK_LANE_BYTES)
-DEFINE_LANE(sample_lane, SAMPLE_LANE_BYTES)
-DEFINE_LANE(sample_stack_lane, STACK_LANE_BYTES)
-DEFINE_LANE(task_lane, TASK_LANE_BYTES)
+DEFINE_LANE(sched_lane, SCHED_LANE_LEAST, SCHED_LANE_MARK)
+DEFINE_LANE(sched_stack_lane, STACK_LANE_BYTES, 0)
+DEFINE_LANE(sample_lane, SAMPLE_LANE_BYTES, 0)
+DEFINE_LANE(sample_stack_lane, STACK_LANE_BYTES, 0)
+DEFINE_LANE(task_lane, TASK_LANE_BYTES, 0)
 
 /* Takes the lane for one event; counts a nested event as lost. */
 static __always_inline bool lane_enter(struct LaneHeader *lane, __u32 kind)

@@ -239,8 +239,9 @@ struct LaneHeader {
 	__u64 lost[32];
 	__u64 nested[32];
 	__u64 unclocked[32];
+	__u64 beyond_share[32];
 };
-_Static_assert(sizeof(struct LaneHeader) == 1160, "size of LaneHeader");
+_Static_assert(sizeof(struct LaneHeader) == 1416, "size of LaneHeader");
 _Static_assert(__builtin_offsetof(struct LaneHeader, head) == 0, "LaneHeader.head");
 _Static_assert(__builtin_offsetof(struct LaneHeader, head_padding) == 8, "LaneHeader.head_padding");
 _Static_assert(__builtin_offsetof(struct LaneHeader, tail) == 64, "LaneHeader.tail");
@@ -254,5 +255,6 @@ _Static_assert(__builtin_offsetof(struct LaneHeader, statistics) == 168, "LaneHe
 _Static_assert(__builtin_offsetof(struct LaneHeader, lost) == 392, "LaneHeader.lost");
 _Static_assert(__builtin_offsetof(struct LaneHeader, nested) == 648, "LaneHeader.nested");
 _Static_assert(__builtin_offsetof(struct LaneHeader, unclocked) == 904, "LaneHeader.unclocked");
+_Static_assert(__builtin_offsetof(struct LaneHeader, beyond_share) == 1160, "LaneHeader.beyond_share");
 
 #endif /* SYSCOLLECT_RECORDS_H */

@@ -103,19 +103,76 @@ int sched_process_exit_raw(__u64 *context)
 	return on_life((void *)context[0], KIND_EXIT, 0);
 }
 
+/*
+ * Anybody may rename himself a million times a second. A process has a share
+ * of renames on each CPU, and all together have half the lane: births and
+ * deaths always find room. What a name is in the end is known without them: it
+ * is in the record of the task's end, and the collector reads it.
+ */
+#define RENAME_SHARE 512
+#define RENAME_SHARE_NS 50000000ULL
+#define RENAME_SHARES 64
+
+struct rename_share {
+	__u64 since;
+	__u32 tgid;
+	__u32 used;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(key_size, 4);
+	__uint(value_size, sizeof(struct rename_share));
+	__uint(max_entries, RENAME_SHARES);
+} rename_shares SEC(".maps");
+
+/* Whether the process may rename once more now. Processes that share an entry
+ * take it from each other: then the lane's half is what bounds them. */
+static __always_inline bool rename_in_share(__u32 tgid)
+{
+	__u32 slot = tgid & (RENAME_SHARES - 1);
+	struct rename_share *share = bpf_map_lookup_elem(&rename_shares, &slot);
+
+	if (!share)
+		return true;
+	__u64 now = bpf_ktime_get_ns();
+
+	if (share->tgid != tgid || now - share->since >= RENAME_SHARE_NS) {
+		share->tgid = tgid;
+		share->since = now;
+		share->used = 0;
+	}
+	share->used++;
+	return share->used <= RENAME_SHARE;
+}
+
 /* The tracepoint fires before the task has its new name. */
 SEC("raw_tp/task_rename")
 int task_rename_raw(__u64 *context)
 {
+	struct task_struct *task = (void *)context[0];
+	__u64 old[2] = {}, new[2] = {};
+
+	BPF_CORE_READ_STR_INTO(&old, task, comm);
+	bpf_probe_read_kernel_str(new, sizeof(new), (void *)context[1]);
+	if (old[0] == new[0] && old[1] == new[1])
+		return 0;
 	struct task_lane *lane = this_task_lane();
 
 	if (!lane || !lane_enter(&lane->header, KIND_RENAME))
 		return 0;
-	struct TaskRecord *record = task_record(lane, (void *)context[0], KIND_RENAME);
+	if (!rename_in_share(BPF_CORE_READ(task, tgid))) {
+		lane->header.beyond_share[KIND_RENAME]++;
+		lane->header.lost_pending++;
+	} else if (!lane_has_room(&lane->header, TASK_LANE_BYTES / 2, sizeof(struct TaskRecord))) {
+		lane_count_full(&lane->header, KIND_RENAME);
+	} else {
+		struct TaskRecord *record = task_record(lane, task, KIND_RENAME);
 
-	if (record) {
-		bpf_probe_read_kernel_str(record->comm, sizeof(record->comm), (void *)context[1]);
-		task_publish(lane);
+		if (record) {
+			__builtin_memcpy(record->comm, new, sizeof(record->comm));
+			task_publish(lane);
+		}
 	}
 	lane_leave(&lane->header);
 	return 0;

@@ -540,7 +540,7 @@ record! {
     /// grow; the position in the data is their remainder by its size. Each
     /// lies on a cache line of its own: the kernel writes `head`, the
     /// collector `tail`.
-    LaneHeader, 1160 {
+    LaneHeader, 1416 {
         /// End of the written data; published after the record is complete.
         head: u64 as "__u64 head",
         /// Keeps `tail` off the kernel's cache line.
@@ -568,5 +568,7 @@ record! {
         nested: [u64; 32] as "__u64 nested[32]",
         /// Records lost because the clock of a CPU coming up could not be read, by kind number.
         unclocked: [u64; 32] as "__u64 unclocked[32]",
+        /// Records left out because one process made more than its share, by kind number.
+        beyond_share: [u64; 32] as "__u64 beyond_share[32]",
     }
 }

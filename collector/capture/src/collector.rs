@@ -18,6 +18,7 @@ use crate::file_change::{FileStart, Pace};
 use crate::files::Begin;
 use crate::gpu_clients::GpuClients;
 use crate::host::Host;
+use crate::memory::MemoryPlan;
 use crate::notes::{Notes, definition_chunk};
 use crate::options::RecordOptions;
 use crate::outlet::Outlet;
@@ -36,6 +37,8 @@ const READING_INTERVAL: Duration = Duration::from_millis(100);
 /// A lane of 2 MiB takes some 80 ms to fill at a million events a second.
 const LONGEST_SLEEP: Duration = Duration::from_millis(40);
 const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
+/// A machine that stood still for longer says nothing about the next time.
+const LONGEST_LATENESS: Duration = Duration::from_secs(1);
 /// How full the fullest lane should be when it is emptied.
 const WANTED_FILL: f64 = 0.25;
 
@@ -109,10 +112,10 @@ impl Collector {
     /// # Errors
     ///
     /// What the kernel refuses, and [`CaptureError::Stopped`].
-    pub(crate) fn start(options: &RecordOptions, output: Output) -> Result<Self, CaptureError> {
+    pub(crate) fn start(options: &RecordOptions, memory: &MemoryPlan, output: Output) -> Result<Self, CaptureError> {
         let host = Host::at(Path::new("/"));
         let online = host.online_cpus();
-        let programs = EbpfSource::load(options, &host)?;
+        let programs = EbpfSource::load(options, memory, &host)?;
         let clock_source = programs.clock_source;
         let shared_maps = programs.shared_maps()?;
         // Mappings first: of what runs later they know the files.
@@ -127,6 +130,7 @@ impl Collector {
         readings.read();
         let mut missing: Vec<String> = sources.iter().flat_map(|source| source.missing()).cloned().collect();
         missing.extend(lacking_for_names());
+        missing.extend(memory.note.clone());
         let session =
             SessionInfo { notes: missing.clone(), ..describe(options, &host, &sources, readings.tick_rate_hz()) };
         let buffer = output.outlet.clone();
@@ -212,9 +216,12 @@ impl Collector {
     /// Collects until told to stop.
     pub(crate) fn run(mut self) -> Ended {
         go_first();
-        let mut sleep = SHORTEST_SLEEP;
+        let mut pace = SleepPace::new();
+        let mut last_drain = Instant::now();
         let mut last_reading: Option<Instant> = None;
         while !self.output.shared.stop.load(Ordering::Acquire) {
+            let passed = last_drain.elapsed();
+            last_drain = Instant::now();
             let fullest = self.drain(false);
             if last_reading.is_none_or(|at| at.elapsed() >= READING_INTERVAL) {
                 last_reading = Some(Instant::now());
@@ -223,8 +230,7 @@ impl Collector {
                 self.note_losses();
                 self.follow_pace();
             }
-            sleep = next_sleep(sleep, fullest);
-            std::thread::park_timeout(sleep);
+            std::thread::park_timeout(pace.next(passed, fullest));
         }
         self.end()
     }
@@ -319,10 +325,13 @@ impl Collector {
         self.read_machine(true);
         self.note_losses();
         step(Step::Noting);
+        let tasks = LaneKind::Task.name();
+        let read_names = self.losses().iter().any(|loss| loss.lane == tasks) || self.output.outlet.is_overwriting();
         let mut held = HeldFiles::default();
         if let Some(machine) = &mut self.machine {
             let late;
-            (held, late) = machine.notes.finish();
+            // Where renames were left out, who still lives says its name now.
+            (held, late) = machine.notes.finish(read_names);
             self.missing.extend(late);
         }
         self.collect_missing();
@@ -371,10 +380,29 @@ fn start_gpu(setup: &Setup<'_>, online: &[u32]) -> Result<Vec<(&'static str, Sta
     Ok(started)
 }
 
-/// The next sleep, so that the fullest lane is found as full as wanted.
-fn next_sleep(last: Duration, fullest: f64) -> Duration {
-    let factor = (WANTED_FILL / fullest.max(0.01)).clamp(0.1, 2.0);
-    last.mul_f64(factor).clamp(SHORTEST_SLEEP, LONGEST_SLEEP)
+/// How long the collector sleeps: so that the fullest lane is found as full as wanted, reckoned with how fast it
+/// filled and how late the collector got its CPU.
+#[derive(Debug)]
+struct SleepPace {
+    sleep: Duration,
+    /// How much later than asked it came; what was seen once is expected again for a while.
+    late: Duration,
+}
+
+impl SleepPace {
+    fn new() -> Self {
+        Self { sleep: SHORTEST_SLEEP, late: Duration::ZERO }
+    }
+
+    /// The next sleep, when the lanes were looked at again after `passed` and the fullest was `fullest`, 0 to 1.
+    fn next(&mut self, passed: Duration, fullest: f64) -> Duration {
+        let late = passed.saturating_sub(self.sleep).min(LONGEST_LATENESS);
+        self.late = late.max(self.late.mul_f64(0.9));
+        let until_wanted = passed.min(LONGEST_LATENESS).mul_f64(WANTED_FILL / fullest.max(0.001));
+        let longest = LONGEST_SLEEP.min(2 * self.sleep);
+        self.sleep = until_wanted.saturating_sub(self.late).min(longest).max(SHORTEST_SLEEP);
+        self.sleep
+    }
 }
 
 /// On a machine whose CPUs are all busy the collector must still come in time;
@@ -412,13 +440,28 @@ fn describe(options: &RecordOptions, host: &Host, sources: &[Box<dyn Source>], t
 mod tests {
     use super::*;
 
+    const fn ms(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
     #[test]
     fn the_fuller_the_lanes_the_shorter_the_sleep() {
-        let ms = Duration::from_millis;
-        assert_eq!(next_sleep(ms(20), 0.25), ms(20));
-        assert_eq!(next_sleep(ms(20), 0.5), ms(10));
-        assert_eq!(next_sleep(ms(20), 1.0), ms(5));
-        assert_eq!(next_sleep(ms(30), 0.0), LONGEST_SLEEP);
-        assert_eq!(next_sleep(ms(1), 1.0), SHORTEST_SLEEP);
+        let after = |fullest| SleepPace { sleep: ms(20), late: Duration::ZERO }.next(ms(20), fullest);
+        assert_eq!([0.25, 0.5, 1.0].map(after), [ms(20), ms(10), ms(5)]);
+        assert_eq!(after(0.0), LONGEST_SLEEP);
+        assert_eq!(SleepPace { sleep: ms(1), late: Duration::ZERO }.next(ms(1), 1.0), SHORTEST_SLEEP);
+    }
+
+    #[test]
+    fn who_comes_late_sleeps_less_but_not_when_nothing_happens() {
+        let mut pace = SleepPace { sleep: ms(20), late: Duration::ZERO };
+        // Asked for 20 ms, it came after 60, and the lane was half full: at 30 ms it was as full as wanted.
+        assert_eq!(pace.next(ms(60), 0.5), SHORTEST_SLEEP);
+        // Being in time once does not mean that it will be again.
+        assert_eq!(pace.next(ms(1), 0.01), SHORTEST_SLEEP);
+        for _ in 0..100 {
+            pace.next(pace.sleep, 0.0);
+        }
+        assert_eq!(pace.sleep, LONGEST_SLEEP);
     }
 }

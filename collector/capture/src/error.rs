@@ -38,6 +38,19 @@ pub enum CaptureError {
         /// What is near to it, in words: `; did you mean ...?`, or nothing.
         near: String,
     },
+    /// Not even a small recording has room.
+    #[error(
+        "a recording needs {needed_text} of memory and there is not so much: {limit}; give it more, or record fewer things",
+        needed_text = crate::memory::megabytes(*needed)
+    )]
+    TooLittleMemory {
+        /// Bytes that the smallest one needs.
+        needed: u64,
+        /// Bytes that there are.
+        room: u64,
+        /// Who says so, in words.
+        limit: String,
+    },
     /// Something else that the recording stands on failed.
     #[error("{what}: {source}")]
     System {

@@ -35,6 +35,8 @@ pub(crate) struct Notes {
     told: Option<Sender<Told>>,
     worker: Worker<HeldFiles>,
     stopping: Arc<AtomicBool>,
+    /// Read the names of all that lives once more, at the end.
+    read_names: Arc<AtomicBool>,
 }
 
 /// What the thread is told.
@@ -51,8 +53,16 @@ impl Notes {
         let (told, received) = channel();
         let stopping = Arc::new(AtomicBool::new(false));
         let stop = Arc::clone(&stopping);
-        let worker = Worker::start("notes", move || take_notes(&buffer, &received, clock, &stop))?;
-        Ok(Self { told: Some(told), worker, stopping })
+        let read_names = Arc::new(AtomicBool::new(false));
+        let names = Arc::clone(&read_names);
+        let worker = Worker::start("notes", move || {
+            let held = take_notes(&buffer, &received, clock, &stop);
+            if names.load(Ordering::Acquire) {
+                note_names(&buffer, clock);
+            }
+            held
+        })?;
+        Ok(Self { told: Some(told), worker, stopping, read_names })
     }
 
     /// A file was mapped or a program begun.
@@ -68,7 +78,9 @@ impl Notes {
     }
 
     /// Waits until everything is noted; the files that are held open, and what to say if that took too long.
-    pub(crate) fn finish(&mut self) -> (HeldFiles, Option<String>) {
+    /// With `read_names` the names of all that lives are noted once more.
+    pub(crate) fn finish(&mut self, read_names: bool) -> (HeldFiles, Option<String>) {
+        self.read_names.store(read_names, Ordering::Release);
         self.told = None;
         if let Ok(held) = self.worker.wait(SOON) {
             return (held, None);
@@ -78,6 +90,17 @@ impl Notes {
         let late =
             "names of functions may be absent: when the recording ended, files of code still waited to be opened";
         (self.worker.wait(LONGEST_GOODBYE).unwrap_or_default(), Some(late.to_owned()))
+    }
+}
+
+/// Notes who lives now, and under which names.
+fn note_names(buffer: &Outlet, clock: ClockSource) {
+    let noted = ticks_now(clock);
+    let mut processes = crate::snapshot::processes(Path::new("/"));
+    let names_read = ticks_now(clock);
+    processes.iter_mut().for_each(|process| (process.noted, process.names_read) = (noted, names_read));
+    for some in processes.chunks(PROCESSES_AT_ONCE) {
+        buffer.push(definition_chunk(&Definition::Processes(some.to_vec())));
     }
 }
 
@@ -141,7 +164,7 @@ fn follow(buffer: &Outlet, told: &Receiver<Told>, clock: ClockSource, (held, sto
         if ended || begun.len() >= PROCESSES_AT_ONCE || last_batch.elapsed() >= LONGEST_WAIT {
             last_batch = Instant::now();
             if !begun.is_empty() {
-                buffer.push(definition_chunk(&Definition::Processes(std::mem::take(&mut begun))));
+                buffer.push_of_task(definition_chunk(&Definition::Processes(std::mem::take(&mut begun))));
             }
         }
         if ended {

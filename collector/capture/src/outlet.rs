@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use syscollect_store::{BufferMode, Chunk, Lane, LaneEnd, LaneKind, TraceBuffer};
 
+use crate::fold::TaskFold;
+
 /// Most bytes of definitions that are kept to be said again. Beyond that the oldest go, and what refers to them is
 /// undecodable in later files, which readers count.
 const MOST_STANDING: usize = 64 << 20;
@@ -53,7 +55,7 @@ impl Outlet {
     /// Begins with the first file, through a buffer of `limit` bytes.
     pub(crate) fn new(limit: usize, mode: BufferMode, rotates: bool) -> Self {
         let state = State {
-            buffer: Arc::new(TraceBuffer::new(limit, mode)),
+            buffer: Arc::new(TraceBuffer::new(limit, mode).folding(Box::new(TaskFold))),
             began: BTreeMap::new(),
             ends: BTreeMap::new(),
             standing: Standing::default(),
@@ -79,6 +81,16 @@ impl Outlet {
         state.buffer.push(chunk);
     }
 
+    /// Takes a definition that tells of a task: when overwriting it is folded as the lanes of tasks are.
+    pub(crate) fn push_of_task(&self, chunk: Chunk) {
+        self.buffer().push_of_task(chunk);
+    }
+
+    /// Whether newer events take the place of older ones.
+    pub(crate) fn is_overwriting(&self) -> bool {
+        self.mode == BufferMode::Overwrite
+    }
+
     /// Whether so much waits for the disk that the next file's chunks had better not come on top.
     pub(crate) fn is_behind(&self) -> bool {
         self.buffer().held() > self.limit / 2
@@ -100,7 +112,7 @@ impl Outlet {
         let events = state.ends.iter().filter(|(lane, _)| !lane.kind.is_definition());
         let definitions = overlap.from.iter().filter(|(lane, _)| is_told_anew(lane.kind));
         state.began = events.chain(definitions).map(|(lane, end)| (*lane, *end)).collect();
-        let next = Arc::new(TraceBuffer::new(self.limit, self.mode));
+        let next = Arc::new(TraceBuffer::new(self.limit, self.mode).folding(Box::new(TaskFold)));
         for chunk in state.standing.chunks.iter().chain(&overlap.chunks) {
             next.push(state.counted(chunk.clone()));
         }

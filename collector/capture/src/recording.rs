@@ -1,5 +1,6 @@
 //! A recording from its start to its end.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -12,6 +13,8 @@ use crate::collector::{Collector, Ended, Output};
 use crate::error::CaptureError;
 use crate::file_change::{FileStart, Pace};
 use crate::files::{self, Begin, FileAccount, Files, LastFile, RecordingFiles};
+use crate::host::Host;
+use crate::memory::MemoryRoom;
 use crate::options::RecordOptions;
 use crate::outlet::Outlet;
 use crate::usage::CostAccount;
@@ -113,7 +116,11 @@ impl Recording {
     /// [`CaptureError`] says what is not permitted or not there; then nothing
     /// is left behind.
     pub fn start(options: RecordOptions, out: impl Into<RecordingFiles>) -> Result<Self, CaptureError> {
-        Self::with(options, out.into(), Collector::start)
+        let cpus = Host::at(Path::new("/")).possible_cpus();
+        let memory = MemoryRoom::read(Path::new("/")).plan(options.buffer_bytes, options.mode, cpus)?;
+        let options = RecordOptions { buffer_bytes: memory.buffer_bytes, ..options };
+        let start = |options: &_, output| Collector::start(options, &memory, output);
+        Self::with(options, out.into(), start)
     }
 
     /// Replays recorded chunks as if a machine produced them: the trace buffer,
@@ -179,7 +186,7 @@ impl Recording {
 
     /// Whether any of the processes that were asked for is still there.
     pub fn pids_alive(&self) -> bool {
-        self.pids.is_empty() || self.pids.iter().any(|pid| std::path::Path::new(&format!("/proc/{pid}")).exists())
+        self.pids.is_empty() || self.pids.iter().any(|pid| Path::new(&format!("/proc/{pid}")).exists())
     }
 
     /// Ends the recording: detaches, takes out what is left, completes the file.

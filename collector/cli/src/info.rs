@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use syscollect_etl::session::{EventCount, Facts};
-use syscollect_model::{ClockSource, CpuClock, Loss, LossCause, RecorderSummary};
+use syscollect_model::{ClockSource, CpuClock, Loss, LossCause, RecorderSummary, records_overwritten};
 use syscollect_playback::{Nowhere, Played, Recording};
 
 const EXAMPLES: &str = "\
@@ -23,7 +23,7 @@ Examples:
   syscollect info x.syscap --json | jq .events_by_type
 
 JSON: schema_version, records (everything decoded), events (occurrences),
-events_by_type, lost, losses [{lane, cpu, cause, count}], cpus, duration_ns,
+events_by_type, lost, overwritten (as --overwrite asks), losses [{lane, cpu, cause, count}], cpus, duration_ns,
 clock {source, tick_rate_hz, cpus [{cpu, error_bound_ns, method}]},
 unmatched_ends (of zones of probes) and unshown_failures (of GPUs), where there
 are any, windows {version, sessions, events [{provider, id, name, count}]} (of
@@ -70,7 +70,10 @@ struct Report {
     /// Failures of GPUs' work that no job shows; absent where there is none.
     #[serde(skip_serializing_if = "is_zero")]
     unshown_failures: u64,
+    /// Records that are missing, but for those that were to be overwritten.
     lost: u64,
+    /// Records that gave way to newer ones, as `--overwrite` asks.
+    overwritten: u64,
     losses: Vec<LossReport>,
     cpus: usize,
     duration_ns: u64,
@@ -179,6 +182,7 @@ impl Report {
             unmatched_ends: played.unmatched_ends,
             unshown_failures: played.unshown_failures,
             lost: played.lost,
+            overwritten: records_overwritten(session.losses()),
             losses,
             cpus: info.cpus.len(),
             duration_ns: session.summary().map_or(span, |summary| summary.duration_ns),
@@ -305,12 +309,11 @@ impl Report {
 
     fn losses_text(&self, style: Style) -> String {
         let is_asked = |loss: &&LossReport| loss.cause == LossCause::Overwritten.name();
-        let overwritten: u64 = self.losses.iter().filter(is_asked).map(|loss| loss.count).sum();
-        let mut text = match overwritten {
+        let mut text = match self.overwritten {
             0 => String::new(),
             count => format!("{:<10} {} by newer events, as asked\n", "Overwritten", grouped(count)),
         };
-        if self.lost <= overwritten {
+        if self.lost == 0 {
             // What a logger of Windows had not yet written when its file was copied, nobody knows.
             let nothing = match self.windows.is_some() && !self.complete {
                 true => "nothing of what is in the file; what came after is not known".to_owned(),
@@ -319,7 +322,7 @@ impl Report {
             let _ = writeln!(text, "{:<10} {nothing}", "Lost");
             return text;
         }
-        let lost = style.alarm(&format!("*** {} ***", grouped(self.lost - overwritten)));
+        let lost = style.alarm(&format!("*** {} ***", grouped(self.lost)));
         let _ = writeln!(text, "{:<10} {lost}", "Lost");
         for loss in self.losses.iter().filter(|loss| !is_asked(loss)) {
             let _ =

@@ -76,7 +76,10 @@ impl Losses {
         for damage in reader.damage() {
             if let Damage::Gap { lane, records, chunks, .. } = damage {
                 let entry = losses.lane(*lane);
-                entry.missing = entry.missing.saturating_add(records.unwrap_or(*chunks));
+                // Of these lanes, which are folded, every record is counted: without one missing, chunks were joined.
+                let joined = matches!(lane.kind, LaneKind::Task | LaneKind::Mapping);
+                let missing = records.unwrap_or(if joined { 0 } else { *chunks });
+                entry.missing = entry.missing.saturating_add(missing);
             }
         }
         losses

@@ -19,6 +19,7 @@ use crate::zones::survey::{Survey, Surveyor};
 use rustc_hash::FxHashMap;
 use syscollect_model::{
     AddressSpaces, ClockMap, Exporter, Loss, Mapping, RecorderSummary, SessionInfo, SymbolTable, Tables, Time,
+    records_lost,
 };
 use syscollect_playback::order::Merge;
 use syscollect_playback::{ModuleKey, Played, Recording, UnresolvedModule};
@@ -167,7 +168,7 @@ impl Recording for Session {
         let range = from.unwrap_or(Time(0))..to.unwrap_or(Time(u64::MAX));
         let (mut played, losses) = Player::run(self, exporter, range)?;
         self.losses = losses.totals();
-        played.lost = self.losses.iter().fold(0, |sum: u64, loss| sum.saturating_add(loss.count));
+        played.lost = records_lost(&self.losses);
         exporter.end(&self.losses, self.summary.as_ref(), &self.tables)?;
         Ok(played)
     }

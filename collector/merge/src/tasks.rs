@@ -190,11 +190,27 @@ impl<'a> TaskBuilder<'a> {
     fn apply_notes(&mut self, ticks: u64) {
         while let Some(note) = self.notes.pop_if(|note| note.noted.0 <= ticks) {
             if let Some(process) = self.processes.get(&note.pid) {
+                let process = *process;
                 let row = &mut self.tables.processes[process.index()];
-                row.command_line = note.command_line;
+                row.command_line.clone_from(&note.command_line);
                 row.kernel = note.kernel;
+                self.renames_noted(process, &note);
             } else {
                 self.known(&note);
+            }
+        }
+    }
+
+    /// Names that were read at the end, because renames were left out: what differs from them was one.
+    fn renames_noted(&mut self, process: ProcessId, note: &KnownProcess) {
+        if note.names_read == Ticks(0) {
+            return;
+        }
+        for known in &note.threads {
+            let Some(life) = self.threads.get(&known.tid).filter(|life| !life.ended) else { continue };
+            let row = self.tables.thread(life.thread);
+            if row.process == process && self.tables.strings.get(row.name) != known.name {
+                self.rename(note.noted.0, life.thread, &known.name);
             }
         }
     }
@@ -295,6 +311,10 @@ impl<'a> TaskBuilder<'a> {
             self.set_name(thread, &comm);
         }
         let thread = self.existing(ticks, record);
+        if !comm.is_empty() && self.tables.strings.get(self.tables.thread(thread).name) != comm {
+            // Renames in between were left out or lost.
+            self.rename(ticks, thread, &comm);
+        }
         self.end_thread(ticks, time, record.tid, thread);
         let process = self.tables.thread(thread).process;
         if record.tid == record.tgid {

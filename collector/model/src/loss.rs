@@ -103,6 +103,8 @@ pub enum LossCause {
     Undecodable,
     /// A program's memory could not be taken over: it ended before that.
     NotTaken,
+    /// One program produced more than its share of what a recorder keeps for all.
+    BeyondShare,
 }
 
 impl LossCause {
@@ -120,6 +122,7 @@ impl LossCause {
             Self::NotWritten => "not-written",
             Self::Undecodable => "undecodable",
             Self::NotTaken => "not-taken",
+            Self::BeyondShare => "beyond-share",
         }
     }
 }

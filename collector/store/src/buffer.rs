@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use syscollect_model::LossCause;
+use syscollect_model::{LossCause, Ticks};
 
-/// Bytes that definitions may take beyond the buffer's size. They are few, and
-/// events without them are worth nothing; yet memory has a bound.
+/// Bytes that definitions may take beyond the buffer's size, and beyond half of it, but never less than the least.
+/// They are few, and events without them are worth nothing; yet memory has a bound.
 const DEFINITION_ALLOWANCE: usize = 16 << 20;
+const LEAST_ALLOWANCE: usize = 2 << 20;
 
 /// What happens to events when a [`TraceBuffer`] is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,17 @@ pub enum BufferMode {
     Discard,
     /// The oldest events are dropped; events stay here until the end.
     Overwrite,
+}
+
+/// Makes less of the definitions that a recording holds that overwrites: of
+/// what happened before the oldest event only the state is needed that it left.
+///
+/// Runs on the writer's thread, while others push.
+pub trait Fold: Send {
+    /// Of `chunks`, in the order in which they came, what events from `oldest`
+    /// on can need. Chunks of a lane are numbered so that nothing is missing
+    /// behind them that was not missing before.
+    fn fold(&mut self, chunks: Vec<Chunk>, oldest: Ticks) -> Vec<Chunk>;
 }
 
 /// What [`TraceBuffer::pop`] gives.
@@ -35,11 +47,16 @@ pub enum Popped {
 ///
 /// Shared by reference (or `Arc`): one thread pushes and never waits for the
 /// disk, another pops. Definitions overtake events, since events refer to them.
-/// Memory: the given bytes, or, when definitions alone need more, up to 16 MiB
-/// on top; one lost beyond that is counted like any other record.
+/// Memory: the given bytes, or, when definitions alone need more, half of them
+/// on top (2 to 16 MiB); one lost beyond that is counted like any other record.
+///
+/// When overwriting, the lives of tasks and their mappings stay here, too, with
+/// a room of their own of half the buffer (2 to 16 MiB): they are folded
+/// ([`Fold`]), and the oldest give way where that is not enough.
 pub struct TraceBuffer {
     limit: usize,
     mode: BufferMode,
+    fold: Option<Mutex<Box<dyn Fold>>>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -49,26 +66,77 @@ struct State {
     events: VecDeque<Chunk>,
     definitions: VecDeque<Chunk>,
     held: usize,
+    kept: Kept,
+    /// Ticks of the newest record that was pushed, as far as kernel programs stamp it.
+    newest: Ticks,
     closed: bool,
     losses: BTreeMap<(Lane, LossCause), u64>,
     ends: BTreeMap<Lane, LaneEnd>,
 }
 
+/// Definitions that wait for the end, when overwriting.
+#[derive(Default)]
+struct Kept {
+    chunks: VecDeque<Chunk>,
+    bytes: usize,
+    /// Bytes that came since they were folded last.
+    unfolded: usize,
+}
+
 impl TraceBuffer {
     /// A buffer that holds up to `bytes` of chunks.
     pub fn new(bytes: usize, mode: BufferMode) -> Self {
-        Self { limit: bytes, mode, state: Mutex::default(), changed: Condvar::new() }
+        Self { limit: bytes, mode, fold: None, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// The same, with what makes less of definitions when overwriting.
+    #[must_use]
+    pub fn folding(self, fold: Box<dyn Fold>) -> Self {
+        Self { fold: Some(Mutex::new(fold)), ..self }
+    }
+
+    /// Whether newer events take the place of older ones.
+    pub fn is_overwriting(&self) -> bool {
+        self.mode == BufferMode::Overwrite
+    }
+
+    /// Bytes of memory that a buffer of `bytes` may take with all definitions.
+    pub fn most_memory(bytes: usize, mode: BufferMode) -> usize {
+        match mode {
+            BufferMode::Discard => bytes.saturating_add(allowance(bytes)),
+            // Those that go to the disk, those that wait, and as many that come while these are folded.
+            BufferMode::Overwrite => bytes.saturating_add(3 * allowance(bytes)),
+        }
     }
 
     /// Takes a chunk, or counts its records as lost. Never waits for the disk.
     pub fn push(&self, chunk: Chunk) {
+        let keep = matches!(chunk.header.lane.kind, LaneKind::Task | LaneKind::Mapping);
+        self.take_in(chunk, keep);
+    }
+
+    /// Takes a definition that tells of a task: when overwriting it stays here
+    /// and is folded, as the lanes of tasks are.
+    pub fn push_of_task(&self, chunk: Chunk) {
+        self.take_in(chunk, true);
+    }
+
+    fn take_in(&self, chunk: Chunk, keep: bool) {
         let mut state = self.lock();
         if chunk.header.lane.kind != LaneKind::Definition {
             let end = LaneEnd::after(&chunk.header);
             state.ends.entry(chunk.header.lane).and_modify(|known| known.extend(&end)).or_insert(end);
         }
+        if !matches!(chunk.header.lane.kind, LaneKind::Definition | LaneKind::Zone | LaneKind::ZoneLog) {
+            state.newest = state.newest.max(chunk.header.last);
+        }
         if state.closed {
             state.lose(&chunk.header, LossCause::BufferFull);
+        } else if keep && self.mode == BufferMode::Overwrite {
+            state.keep(chunk, allowance(self.limit));
+            if state.is_fold_due(self.limit) {
+                self.changed.notify_one();
+            }
         } else if chunk.header.lane.kind.is_definition() {
             state.push_definition(chunk, self.limit, self.mode);
             self.changed.notify_one();
@@ -80,12 +148,39 @@ impl TraceBuffer {
         }
     }
 
+    /// Folds the definitions that wait, if they became many or all is at its end.
+    fn fold(&self) {
+        let Some(fold) = &self.fold else { return };
+        let (chunks, oldest) = {
+            let mut state = self.lock();
+            if !state.is_fold_due(self.limit) {
+                return;
+            }
+            let chunks = Vec::from(std::mem::take(&mut state.kept).chunks);
+            (chunks, state.oldest())
+        };
+        let before = records_by_lane(&chunks);
+        let chunks = fold.lock().unwrap_or_else(PoisonError::into_inner).fold(chunks, oldest);
+        let after = records_by_lane(&chunks);
+        let mut state = self.lock();
+        for (lane, records) in before {
+            let folded = records.saturating_sub(after.get(&lane).copied().unwrap_or(0));
+            if folded > 0 && lane.kind != LaneKind::Definition {
+                *state.losses.entry((lane, LossCause::Overwritten)).or_default() += folded;
+            }
+        }
+        state.give_back(chunks, allowance(self.limit));
+    }
+
     /// The next chunk for the disk; waits up to `wait` for one. When
     /// overwriting, events come only after [`Self::close`].
     pub fn pop(&self, wait: Duration) -> Popped {
         let deadline = Instant::now() + wait;
         let mut state = self.lock();
         loop {
+            if self.fold.is_some() && state.is_fold_due(self.limit) {
+                return Popped::Empty;
+            }
             let events = self.mode == BufferMode::Discard || state.closed;
             if let Some(chunk) = state.take(events) {
                 return Popped::Chunk(chunk);
@@ -119,7 +214,8 @@ impl TraceBuffer {
 
     /// Bytes held now.
     pub fn held(&self) -> usize {
-        self.lock().held
+        let state = self.lock();
+        state.held + state.kept.bytes
     }
 
     fn lose(&self, header: &ChunkHeader, cause: LossCause) {
@@ -163,7 +259,7 @@ impl State {
             self.held -= size_of_chunk(&victim);
             self.lose(&victim.header, cause);
         }
-        if self.held + size > limit.saturating_add(DEFINITION_ALLOWANCE) {
+        if self.held + size > limit.saturating_add(allowance(limit)) {
             return self.lose(&chunk.header, LossCause::BufferFull);
         }
         self.held += size;
@@ -172,14 +268,83 @@ impl State {
 
     fn take(&mut self, events: bool) -> Option<Chunk> {
         let event = |state: &mut Self| if events { state.events.pop_front() } else { None };
-        let chunk = self.definitions.pop_front().or_else(|| event(self))?;
+        if let Some(chunk) = self.definitions.pop_front() {
+            self.held -= size_of_chunk(&chunk);
+            return Some(chunk);
+        }
+        if self.closed
+            && let Some(chunk) = self.kept.pop()
+        {
+            return Some(chunk);
+        }
+        let chunk = event(self)?;
         self.held -= size_of_chunk(&chunk);
         Some(chunk)
+    }
+
+    /// Keeps a definition for the end; the oldest give way.
+    fn keep(&mut self, chunk: Chunk, limit: usize) {
+        self.kept.unfolded += size_of_chunk(&chunk);
+        self.kept.push(chunk);
+        self.limit_kept(limit);
+    }
+
+    /// What was folded goes before what came meanwhile.
+    fn give_back(&mut self, chunks: Vec<Chunk>, limit: usize) {
+        let later = std::mem::take(&mut self.kept);
+        chunks.into_iter().for_each(|chunk| self.kept.push(chunk));
+        self.kept.unfolded = later.bytes;
+        later.chunks.into_iter().for_each(|chunk| self.kept.push(chunk));
+        self.limit_kept(limit);
+    }
+
+    fn limit_kept(&mut self, limit: usize) {
+        while self.kept.bytes > limit
+            && let Some(oldest) = self.kept.pop()
+        {
+            self.lose(&oldest.header, LossCause::Overwritten);
+        }
+    }
+
+    fn is_fold_due(&self, limit: usize) -> bool {
+        self.kept.unfolded > if self.closed { 0 } else { allowance(limit) / 4 }
+    }
+
+    /// Ticks before which no event is held. What programs stamp does not count.
+    fn oldest(&self) -> Ticks {
+        let events = self.events.iter().filter(|chunk| chunk.header.lane.kind != LaneKind::Zone);
+        events.map(|chunk| chunk.header.first).min().unwrap_or(self.newest)
     }
 
     fn lose(&mut self, header: &ChunkHeader, cause: LossCause) {
         *self.losses.entry((header.lane, cause)).or_default() += u64::from(header.records);
     }
+}
+
+impl Kept {
+    fn push(&mut self, chunk: Chunk) {
+        self.bytes += size_of_chunk(&chunk);
+        self.chunks.push_back(chunk);
+    }
+
+    fn pop(&mut self) -> Option<Chunk> {
+        let chunk = self.chunks.pop_front()?;
+        self.bytes -= size_of_chunk(&chunk);
+        Some(chunk)
+    }
+}
+
+/// Bytes that definitions may take on top of a buffer of so many.
+fn allowance(bytes: usize) -> usize {
+    (bytes / 2).clamp(LEAST_ALLOWANCE, DEFINITION_ALLOWANCE)
+}
+
+fn records_by_lane(chunks: &[Chunk]) -> BTreeMap<Lane, u64> {
+    let mut records = BTreeMap::new();
+    for chunk in chunks {
+        *records.entry(chunk.header.lane).or_default() += u64::from(chunk.header.records);
+    }
+    records
 }
 
 /// Bytes that a held chunk takes.
@@ -201,6 +366,7 @@ pub fn drain_to<W: Write>(buffer: &TraceBuffer, writer: &mut CaptureWriter<W>) -
     let mut first_error = None;
     let mut output_failed = false;
     loop {
+        buffer.fold();
         let chunk = match buffer.pop(Duration::from_millis(200)) {
             Popped::Chunk(chunk) => chunk,
             Popped::Empty => continue,

@@ -5,7 +5,7 @@ use super::tables::{Shared, categories};
 use super::{Config, VERSION};
 use rustc_hash::FxHashSet;
 use serde_json::{Value, json};
-use syscollect_model::{ClockSource, Loss, RecorderSummary, SessionInfo};
+use syscollect_model::{ClockSource, Loss, LossCause, RecorderSummary, SessionInfo};
 
 /// The times that the file begins and ends at, nanoseconds of the session.
 #[derive(Clone, Copy, Debug, Default)]
@@ -80,10 +80,14 @@ fn start_time(session: &SessionInfo, origin: u64) -> f64 {
 /// The rows of the viewer's panel about the profile, by section.
 fn extra(session: &SessionInfo, losses: &[Loss], summary: Option<&RecorderSummary>) -> Vec<Value> {
     let mut sections = vec![section("Recording", recording(session))];
-    let lost = losses.iter().filter(|loss| loss.count > 0);
-    let lost: Vec<Value> = lost.map(|loss| row(&loss_label(loss), "integer", json!(loss.count))).collect();
-    if !lost.is_empty() {
-        sections.push(section("Lost records", lost));
+    let rows = |overwritten: bool| -> Vec<Value> {
+        let is_it = |loss: &&Loss| loss.count > 0 && (loss.cause == LossCause::Overwritten) == overwritten;
+        losses.iter().filter(is_it).map(|loss| row(&loss_label(loss), "integer", json!(loss.count))).collect()
+    };
+    for (label, rows) in [("Lost records", rows(false)), ("Overwritten by newer events, as asked", rows(true))] {
+        if !rows.is_empty() {
+            sections.push(section(label, rows));
+        }
     }
     if let Some(summary) = summary {
         sections.push(section("Recorder", recorder(summary)));

@@ -257,6 +257,7 @@ pub(crate) mod track_event {
 /// `TraceStats` and `TraceStats.BufferStats`
 pub(crate) mod trace_stats {
     pub(crate) const BUFFER_STATS: u32 = 1;
+    pub(crate) const CHUNKS_OVERWRITTEN: u32 = 3;
     pub(crate) const TRACE_WRITER_PACKET_LOSS: u32 = 19;
 }
 

@@ -72,8 +72,8 @@ use slices::Slices;
 use std::io::Write;
 use stream::Stream;
 use syscollect_model::{
-    Crash, Event, Exporter, LockEvent, Loss, MemoryEvent, RecorderSummary, Sample, Scope, SessionInfo, Switch, Tables,
-    ThreadId, Time, Wakeup,
+    Crash, Event, Exporter, LockEvent, Loss, LossCause, MemoryEvent, RecorderSummary, Sample, Scope, SessionInfo,
+    Switch, Tables, ThreadId, Time, Wakeup, records_overwritten,
 };
 use threads::Threads;
 use tracks::Tracks;
@@ -272,13 +272,13 @@ impl<W: Write> PerfettoExporter<W> {
     /// The exact totals: per CPU where a loss has one, else one by one.
     fn write_losses(&mut self, time: Time, losses: &[Loss]) -> Result<(), ExportError> {
         let mut of_no_cpu = Vec::new();
-        for loss in losses.iter().filter(|loss| loss.count > 0) {
+        for loss in losses.iter().filter(|loss| loss.count > 0 && loss.cause != LossCause::Overwritten) {
             match loss.cpu {
                 Some(cpu) => self.samples.write_lost(&mut self.stream, time, cpu, loss.count)?,
                 None => of_no_cpu.push(loss.count),
             }
         }
-        session::write_losses(&mut self.stream, &mut self.system, time, &of_no_cpu)
+        session::write_losses(&mut self.stream, &mut self.system, time, &of_no_cpu, records_overwritten(losses))
     }
 }
 

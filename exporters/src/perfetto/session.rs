@@ -198,13 +198,15 @@ fn write_attributes<W: Write>(
 
 /// Writes counts of losses that belong to no CPU, one buffer each: viewers add
 /// them up and show a banner. (`FtraceStats` would be an import error instead.)
+/// What was overwritten, as it was asked for, is one more, which viewers do not take for a loss.
 pub(crate) fn write_losses<W: Write>(
     stream: &mut Stream<W>,
     sequence: &mut Sequence,
     time: Time,
     counts: &[u64],
+    overwritten: u64,
 ) -> Result<(), ExportError> {
-    if counts.is_empty() {
+    if counts.is_empty() && overwritten == 0 {
         return Ok(());
     }
     stream.packet(|message| {
@@ -213,6 +215,11 @@ pub(crate) fn write_losses<W: Write>(
             for count in counts {
                 message.message(trace_stats::BUFFER_STATS, |fields| {
                     fields.uint(trace_stats::TRACE_WRITER_PACKET_LOSS, *count);
+                });
+            }
+            if overwritten > 0 {
+                message.message(trace_stats::BUFFER_STATS, |fields| {
+                    fields.uint(trace_stats::CHUNKS_OVERWRITTEN, overwritten);
                 });
             }
         });

@@ -9,7 +9,7 @@ use super::unresolved;
 use super::{ReportExporter, Waker};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use syscollect_model::{BuildId, Loss, ModuleId, ProcessId, Tables, ThreadId};
+use syscollect_model::{BuildId, Loss, ModuleId, ProcessId, Tables, ThreadId, records_lost, records_overwritten};
 
 /// What stands for code without a name.
 const UNNAMED: &str = "[unnamed]";
@@ -45,7 +45,8 @@ impl ReportExporter {
             gpu_waits: self.fence_wait_rows(tables),
             crashes: self.crash_rows(tables),
             counters: self.counter_rows(tables),
-            lost: losses.iter().fold(0, |sum: u64, loss| sum.saturating_add(loss.count)),
+            lost: records_lost(losses),
+            overwritten: records_overwritten(losses),
             untold_gaps: self.scheduling.untold_gaps,
             losses: losses.iter().map(loss_row).collect(),
             unresolved: self.unresolved(tables),

@@ -78,8 +78,11 @@ pub struct Report {
     /// Counters: those of programs first, then the machine's.
     #[serde(default)]
     pub counters: Table<CounterRow>,
-    /// Records lost, of the whole machine.
+    /// Records lost, of the whole machine, but for those that were to be overwritten.
     pub lost: u64,
+    /// Records that gave way to newer ones, as `--overwrite` asks.
+    #[serde(default)]
+    pub overwritten: u64,
     /// How often events of a CPU contradict each other, so that some are
     /// missing between them, though no loss tells of it.
     pub untold_gaps: u64,

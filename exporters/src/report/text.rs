@@ -5,6 +5,7 @@
 
 use super::columns::{clipped, duration, grouped, percent, table, wrapped};
 use super::data::*;
+use syscollect_model::LossCause;
 
 /// Lines that a stack may take.
 const STACK_LINES: usize = 3;
@@ -71,6 +72,10 @@ impl Text {
             let pids: Vec<_> = filter_pids.iter().map(u32::to_string).collect();
             let pids = pids.join(", ");
             self.line(&format!("{:<10} recorded with -p {pids}: other processes are partial", "Note"));
+        }
+        if report.overwritten > 0 {
+            let overwritten = grouped(report.overwritten);
+            self.line(&format!("{:<10} {overwritten} by newer events, as asked", "Overwritten"));
         }
         let lost = if report.lost == 0 { "nothing".to_owned() } else { format!("*** {} ***", grouped(report.lost)) };
         self.line(&format!("{:<10} {lost}", "Lost"));
@@ -329,7 +334,8 @@ impl Text {
             return;
         }
         self.title(&format!("Lost: {} records", grouped(report.lost)));
-        let rows = report.losses.iter().filter(|loss| loss.count > 0).map(|loss| {
+        let is_lost = |loss: &&LossRow| loss.count > 0 && loss.cause != LossCause::Overwritten.name();
+        let rows = report.losses.iter().filter(is_lost).map(|loss| {
             let cpu = loss.cpu.map_or_else(String::new, |cpu| format!(" of cpu{cpu}"));
             [grouped(loss.count), format!("{}{cpu}: {}", shown(&loss.lane), loss.cause)]
         });

@@ -8,9 +8,11 @@ use anyhow::{Context, Result};
 
 use crate::system::{pin, ticks};
 
-/// Renames in a row before a pause: the lane of task events is drained by
-/// polling, and a rename takes less than a microsecond.
+/// Renames in a row before a pause: of each process's renames a recorder takes
+/// 512 on each CPU in 50 ms.
 pub(crate) const BURST: u64 = 500;
+/// The pause.
+pub(crate) const PAUSE: Duration = Duration::from_millis(55);
 
 struct Bracket {
     before: u64,
@@ -32,7 +34,7 @@ pub(crate) fn run(count: u64, cpus: &[usize]) -> Result<()> {
 
 fn one(cpu: usize, index: u64) -> Result<Bracket> {
     if index % BURST == BURST - 1 {
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(PAUSE);
     }
     let name = std::ffi::CString::new(format!("b{cpu}-{index}"))?;
     let before = ticks();

@@ -18,6 +18,7 @@ mod hostile;
 mod hostile_files;
 mod marks;
 mod ping_pong;
+mod renames;
 mod stacks;
 mod system;
 mod wrap;
@@ -30,8 +31,8 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      stacks THREADS UNITS | ordered COUNT CPU... | marks THREADS COUNT | \
                      database ROUNDS | \
                      alone memfd|files THREADS COUNT | hostile-files FOLDER SECONDS | serve FOLDER | \
-                     use-cpu SECONDS | fences COUNT | numbered FILE SECONDS | wrap LOG CMD ARGS... | \
-                     hostile mappings|memory|survey|flood SECONDS | as UID LOAD ARGS...";
+                     use-cpu SECONDS | fences COUNT | numbered FILE SECONDS | renames SECONDS | \
+                     wrap LOG CMD ARGS... | hostile mappings|memory|survey|flood SECONDS | as UID LOAD ARGS...";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -66,6 +67,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
             system::become_user(number(user)? as libc::uid_t)?;
             return run(&arguments[2..]);
         }
+        ["renames", seconds] => renames::run(number(seconds)?)?,
         ["wrap", log, program, rest @ ..] => return wrap::run(log, program, rest),
         _ => bail!("{USAGE}"),
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use syscollect_usdt_client::{Counter, message, plot, set_thread_name, zone};
 
-use crate::bracket::BURST;
+use crate::bracket::{BURST, PAUSE};
 use crate::system::pin;
 
 /// How long a load waits for a recorder.
@@ -72,7 +72,7 @@ pub(crate) fn ordered(count: u64, cpus: &[usize]) -> Result<()> {
         pin(cpu)?;
         for index in 0..count {
             if index % BURST == BURST - 1 {
-                std::thread::sleep(Duration::from_millis(5));
+                std::thread::sleep(PAUSE);
             }
             let name = std::ffi::CString::new(format!("z-{index}"))?;
             let _zone = zone!("around");

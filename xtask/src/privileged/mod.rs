@@ -15,9 +15,11 @@ mod gpu_formats;
 mod gpu_memory;
 mod gpu_rate;
 mod hostile_files;
+mod hostile_renames;
 mod hostile_zones;
 mod interrupts;
 mod loss;
+mod low_memory;
 mod offered;
 mod order;
 mod pairs;
@@ -101,6 +103,8 @@ const TESTS: &[Test] = &[
     test!("gpu-formats" kernels, gpu_formats::formats, needs "tracefs"),
     test!("gpu-rate", gpu_rate::rate, needs "tracefs"),
     test!("gpu-calls" kernels, presets::presets, needs "user_probes"),
+    test!("hostile-renames", hostile_renames::renames, needs "user_probes"),
+    test!("low-memory", low_memory::low_memory),
     test!("hotplug" kernels, clock::hotplug),
     test!("plain-user", bad_days::plain_user),
     test!("unknown-process", bad_days::unknown_process),

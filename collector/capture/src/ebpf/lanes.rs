@@ -71,7 +71,7 @@ struct CpuLane {
 pub(super) struct Lanes {
     lanes: Vec<CpuLane>,
     /// Declared after the lanes that point into it.
-    _maps: Vec<MappedMap>,
+    maps: Vec<MappedMap>,
 }
 
 impl Lanes {
@@ -107,7 +107,12 @@ impl Lanes {
             }
             maps.push(memory);
         }
-        Ok(Self { lanes, _maps: maps })
+        Ok(Self { lanes, maps: maps })
+    }
+
+    /// Bytes of memory that all of them take.
+    pub(super) fn bytes(&self) -> u64 {
+        self.maps.iter().map(|map| map.length as u64).sum()
     }
 
     /// Sets where the CPU's clock event counted zero.
@@ -149,6 +154,7 @@ impl Lanes {
                 (LossCause::LaneFull, header.lost),
                 (LossCause::Nested, header.nested),
                 (LossCause::ClockUnreadable, header.unclocked),
+                (LossCause::BeyondShare, header.beyond_share),
             ];
             for (cause, counts) in causes {
                 let lost = counts.iter().enumerate().filter(|(_, count)| **count > 0);

@@ -5,6 +5,7 @@ mod known_stacks;
 mod lanes;
 mod programs;
 mod sampling;
+mod sizes;
 mod tsc;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use crate::bpf_calls::{self, ProgramCounts};
 use crate::bpf_object::SharedMaps;
 use crate::error::CaptureError;
 use crate::host::Host;
+use crate::memory::MemoryPlan;
 use crate::options::RecordOptions;
 use crate::source::{Drained, Source};
 use lanes::Lanes;
@@ -50,13 +52,13 @@ pub(crate) struct EbpfSource {
 
 impl EbpfSource {
     /// Loads the programs and starts their clocks; nothing is recorded yet.
-    pub(crate) fn load(options: &RecordOptions, host: &Host) -> Result<Self, CaptureError> {
+    pub(crate) fn load(options: &RecordOptions, memory: &MemoryPlan, host: &Host) -> Result<Self, CaptureError> {
         let btf = Btf::from_sys_fs().map_err(|error| CaptureError::NoBtf(error.to_string()))?;
         let mut missing = Vec::new();
         let pmu = if host.has_invariant_tsc() { tsc::msr_pmu() } else { Err("the TSC is not invariant".to_owned()) };
         let pmu = pmu.map_err(|why| missing.push(format!("stamps are CLOCK_MONOTONIC, not TSC: {why}"))).ok();
         let possible = host.possible_cpus();
-        let mut ebpf = load_object(options, &btf, possible, pmu.is_some())?;
+        let mut ebpf = load_object(options, &btf, possible, pmu.is_some(), memory)?;
         let lanes = Lanes::map(&ebpf, possible, options.stacks.any_sched())?;
         if let Err(why) = tsc::load_iterator(&mut ebpf, &btf) {
             missing.push(format!("the clocks' starts are only bracketed: {why}"));
@@ -200,6 +202,7 @@ impl Source for EbpfSource {
                 *sums.entry(name.to_owned()).or_default() += header.statistics[index];
             }
         }
+        sums.insert("lanes_bytes".to_owned(), self.lanes.bytes());
         for (program, counts) in self.counts().iter().filter(|(_, counts)| counts.run_count > 0) {
             sums.insert(format!("{program}_run_ns"), counts.run_time_ns);
             sums.insert(format!("{program}_runs"), counts.run_count);
@@ -233,8 +236,31 @@ const STATISTICS: [(usize, &str); 9] = [
     (statistic::USER_UNREADABLE, "user_stacks_cut_short"),
 ];
 
+/// The largest lane that kernels before 6.1 make: their maps' values have at most 4 MiB.
+const LANE_OF_OLD_KERNELS: u32 = 2 << 20;
+
 /// Loads the object with its constants set for this recording.
-fn load_object(options: &RecordOptions, btf: &Btf, cpus: u32, tsc: bool) -> Result<Ebpf, CaptureError> {
+fn load_object(
+    options: &RecordOptions,
+    btf: &Btf,
+    cpus: u32,
+    tsc: bool,
+    memory: &MemoryPlan,
+) -> Result<Ebpf, CaptureError> {
+    let load = |lane_bytes| load_object_with(options, btf, cpus, tsc, lane_bytes);
+    match load(memory.sched_lane_bytes) {
+        Err(_) if memory.sched_lane_bytes > LANE_OF_OLD_KERNELS => load(LANE_OF_OLD_KERNELS),
+        result => result,
+    }
+}
+
+fn load_object_with(
+    options: &RecordOptions,
+    btf: &Btf,
+    cpus: u32,
+    tsc: bool,
+    lane_bytes: u32,
+) -> Result<Ebpf, CaptureError> {
     let flags = [
         ("USE_TSC", tsc),
         ("STATE_IS_ARGUMENT", programs::kernel_at_least(5, 18)),
@@ -246,7 +272,11 @@ fn load_object(options: &RecordOptions, btf: &Btf, cpus: u32, tsc: bool) -> Resu
         ("VERIFIED_SLOTS", programs::kernel_at_least(5, 17)),
     ]
     .map(|(name, on)| (name, u8::from(on)));
-    let numbers = [("CROSS_CHECK", options.cross_check_every), ("COLLECTOR_TGID", std::process::id())];
+    let numbers = [
+        ("CROSS_CHECK", options.cross_check_every),
+        ("COLLECTOR_TGID", std::process::id()),
+        ("SCHED_LANE_BYTES", lane_bytes),
+    ];
     let mut loader = EbpfLoader::new();
     loader.btf(Some(btf));
     for (name, flag) in &flags {
@@ -258,5 +288,31 @@ fn load_object(options: &RecordOptions, btf: &Btf, cpus: u32, tsc: bool) -> Resu
     for map in ["sched_lanes", "sched_stack_lanes", "sample_lanes", "sample_stack_lanes", "task_lanes", "tsc_events"] {
         loader.map_max_entries(map, cpus);
     }
-    loader.load(OBJECT).map_err(|error| programs::load_error("syscollect.bpf.o", &error))
+    let object = sizes::with_sched_lanes(OBJECT, lane_bytes).ok_or_else(|| CaptureError::Program {
+        program: "syscollect.bpf.o".into(),
+        reason: "it does not say how large its lanes are".into(),
+    })?;
+    loader.load(&object).map_err(|error| programs::load_error("syscollect.bpf.o", &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Stacks;
+    use std::path::Path;
+
+    /// Loads only: nothing is attached. Who may not load, or has a kernel without what it takes, is told nothing here.
+    #[test]
+    fn the_kernel_takes_the_programs_with_lanes_of_every_size() {
+        let stacks = Stacks { samples: true, offcpu: true, wakers: true };
+        let options = RecordOptions { sample_rate_hz: 99, stacks, ..RecordOptions::default() };
+        for sched_lane_bytes in [64 << 10, 2 << 20, 8 << 20] {
+            let memory = MemoryPlan { buffer_bytes: 1 << 20, sched_lane_bytes, lanes_bytes: 0, note: None };
+            match EbpfSource::load(&options, &memory, &Host::at(Path::new("/"))) {
+                Ok(source) => assert!(source.lanes.bytes() >= u64::from(sched_lane_bytes)),
+                Err(CaptureError::Program { program, reason }) => panic!("{program}: {reason}"),
+                Err(_) => return,
+            }
+        }
+    }
 }

@@ -2,8 +2,9 @@
 //! into the capture as they are. The only look into them is for files that
 //! must be held open before their process ends.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
+use std::time::{Duration, Instant};
 
 use syscollect_model::{BuildId, LossCause, Mapping, SessionInfo, Ticks};
 use syscollect_store::{Lane, LaneKind, LaneLoss};
@@ -29,6 +30,7 @@ const PERF_RECORD_MISC_MMAP_BUILD_ID: u16 = 1 << 14;
 pub(crate) struct MappingRings {
     build_ids: bool,
     cpus: Vec<CpuRing>,
+    shares: Shares,
     missing: Vec<String>,
 }
 
@@ -37,6 +39,59 @@ struct CpuRing {
     ring: PerfRing,
     stage: Stage,
     lost: u64,
+    beyond_share: u64,
+}
+
+/// Mappings of one process that are recorded in a [`SHARE_TIME`]: large programs map some hundreds when they
+/// start. A loop of mappings would otherwise fill the disk, and open files without end.
+const SHARE: u32 = 4096;
+const SHARE_TIME: Duration = Duration::from_secs(1);
+
+/// How much of its share each process has used.
+#[derive(Default)]
+struct Shares {
+    since: Option<Instant>,
+    used: HashMap<u32, u32>,
+}
+
+impl Shares {
+    /// Begins anew where it is time for that.
+    fn renew(&mut self) {
+        if self.since.is_none_or(|since| since.elapsed() >= SHARE_TIME) {
+            self.since = Some(Instant::now());
+            self.used.clear();
+        }
+    }
+
+    /// Whether the process may have one more.
+    fn take(&mut self, pid: u32) -> bool {
+        let used = self.used.entry(pid).or_default();
+        *used = used.saturating_add(1);
+        *used <= SHARE
+    }
+}
+
+impl CpuRing {
+    /// Moves what is in the ring to the stage and tells of it. Returns how full the ring was, 0 to 1.
+    fn collect(&mut self, shares: &mut Shares, scratch: &mut Vec<u8>, out: &mut Drained<'_>) -> f64 {
+        scratch.clear();
+        self.ring.read(scratch);
+        for record in records(scratch) {
+            match record.kind {
+                PERF_RECORD_LOST => self.lost += record.word(8).unwrap_or(0),
+                // The task lanes tell of renames.
+                PERF_RECORD_COMM if record.misc & PERF_RECORD_MISC_COMM_EXEC == 0 => continue,
+                PERF_RECORD_MMAP2 if !shares.take(record.word(0).unwrap_or(0) as u32) => {
+                    self.beyond_share += 1;
+                    continue;
+                }
+                _ => {}
+            }
+            self.stage.data().extend_from_slice(record.bytes);
+            record.seen().into_iter().for_each(&mut *out.seen);
+        }
+        scratch.len() as f64 / (RING_PAGES * PAGE as usize) as f64
+    }
 }
 
 impl MappingRings {
@@ -47,7 +102,7 @@ impl MappingRings {
             Some(entry) => entry.ring = ring,
             None => {
                 let lane = Lane { kind: LaneKind::Mapping, cpu: cpu as u16 };
-                self.cpus.push(CpuRing { cpu, ring, stage: Stage::new(lane, 0), lost: 0 });
+                self.cpus.push(CpuRing { cpu, ring, stage: Stage::new(lane, 0), lost: 0, beyond_share: 0 });
             }
         }
         Ok(())
@@ -72,36 +127,33 @@ impl Source for MappingRings {
     }
 
     fn drain(&mut self, now: Ticks, all: bool, out: &mut Drained<'_>) -> f64 {
+        self.shares.renew();
+        let (mut scratch, mut fullest) = (Vec::new(), 0.0f64);
         for entry in &mut self.cpus {
-            let data = entry.stage.data();
-            let start = data.len();
-            entry.ring.read(data);
-            for record in records(&data[start..]) {
-                if record.kind == PERF_RECORD_LOST {
-                    entry.lost += record.word(8).unwrap_or(0);
-                }
-                record.seen().into_iter().for_each(&mut *out.seen);
-            }
+            fullest = fullest.max(entry.collect(&mut self.shares, &mut scratch, out));
             if all || entry.stage.is_due() {
                 entry.stage.flush(now, |data| records(data).count() as u32, out.chunk);
             }
         }
-        // Its rings are small and their records rare: the lanes set the pace.
-        0.0
+        fullest
     }
 
     /// The rings stay mapped, so that the last records can be drained.
     fn detach(&mut self, _cpus: &[u32]) {}
 
     fn losses(&self) -> Vec<LaneLoss> {
-        let loss = |entry: &CpuRing| LaneLoss {
+        let loss = |entry: &CpuRing, cause, count| LaneLoss {
             lane: LaneKind::Mapping.name().to_owned(),
             cpu: Some(entry.cpu),
             record: "mapping".to_owned(),
-            cause: LossCause::LaneFull,
-            count: entry.lost,
+            cause,
+            count,
         };
-        self.cpus.iter().filter(|entry| entry.lost > 0).map(loss).collect()
+        let losses = self.cpus.iter().flat_map(|entry| {
+            let causes = [(LossCause::LaneFull, entry.lost), (LossCause::BeyondShare, entry.beyond_share)];
+            causes.map(|(cause, count)| loss(entry, cause, count))
+        });
+        losses.filter(|loss| loss.count > 0).collect()
     }
 
     fn statistics(&self) -> BTreeMap<String, u64> {
@@ -115,6 +167,48 @@ impl Source for MappingRings {
     fn missing(&self) -> &[String] {
         &self.missing
     }
+}
+
+/// What a record of these lanes changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Changed {
+    /// A process got a mapping at this address.
+    Mapped {
+        /// Its start.
+        start: u64,
+    },
+    /// A process began to run another program.
+    Exec,
+    /// Nothing of that: records that were lost, a rename.
+    Other,
+}
+
+/// A record of these lanes, as far as it tells what changed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change<'a> {
+    /// The process.
+    pub(crate) pid: u32,
+    /// When, nanoseconds of CLOCK_MONOTONIC_RAW.
+    pub(crate) time: u64,
+    /// What.
+    pub(crate) what: Changed,
+    /// The whole record.
+    pub(crate) bytes: &'a [u8],
+}
+
+/// What the records in `bytes` change, in their order.
+pub(crate) fn changes(bytes: &[u8]) -> impl Iterator<Item = Change<'_>> {
+    records(bytes).map(|record| Change {
+        pid: record.word(0).unwrap_or(0) as u32,
+        // The trailer of sample_id_all: pid and tid, time, CPU.
+        time: record.bytes.len().checked_sub(8 + 16).and_then(|at| record.word(at)).unwrap_or(0),
+        what: match record.kind {
+            PERF_RECORD_MMAP2 => Changed::Mapped { start: record.word(8).unwrap_or(0) },
+            PERF_RECORD_COMM if record.misc & PERF_RECORD_MISC_COMM_EXEC != 0 => Changed::Exec,
+            _ => Changed::Other,
+        },
+        bytes: record.bytes,
+    })
 }
 
 /// One record of a perf ring, `perf_event_header` included.

@@ -5,6 +5,9 @@ use super::machine::{
 };
 use super::probe::Probe;
 use super::{Capability, Try, is_forbidden};
+use crate::host::Host;
+use crate::memory::{MemoryRoom, megabytes};
+use crate::options::RecordOptions;
 
 /// About what the lanes of a small machine take.
 const MAP_PROBE_BYTES: u32 = 16 << 20;
@@ -49,7 +52,22 @@ pub(super) fn privileges(machine: &Machine) -> Vec<Capability> {
 
 /// Settings that bound what the process may take.
 pub(super) fn limits(machine: &Machine, attempt: Try<'_>) -> Vec<Capability> {
-    vec![paranoid(machine), memory(machine, attempt), open_files(machine)]
+    vec![paranoid(machine), memory(machine, attempt), memory_room(machine), open_files(machine)]
+}
+
+/// What a recording takes of the memory that there is.
+fn memory_room(machine: &Machine) -> Capability {
+    const NAME: &str = "memory_room";
+    let cpus = Host::at(machine.root()).possible_cpus();
+    let options = RecordOptions::default();
+    match MemoryRoom::read(machine.root()).plan(options.buffer_bytes, options.mode, cpus) {
+        Ok(plan) => {
+            let [lanes, buffer] = [plan.lanes_bytes, plan.buffer_bytes as u64].map(megabytes);
+            let why = plan.note.map_or_else(String::new, |note| format!("; {note}"));
+            Capability::yes(NAME, format!("lanes of {cpus} CPUs take {lanes}, the trace buffer up to {buffer}{why}"))
+        }
+        Err(error) => Capability::no(NAME, error.to_string()).required().mend("give the control group more memory"),
+    }
 }
 
 fn paranoid(machine: &Machine) -> Capability {

@@ -48,6 +48,11 @@ impl Machine {
         Self { root: root.to_owned() }
     }
 
+    /// The folder that its proc and sys lie in.
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// The capabilities that this process lacks for any recording; empty if it may record.
     pub fn missing_to_record(&self) -> Vec<&'static str> {
         let needed = [CAP_BPF, CAP_PERFMON];

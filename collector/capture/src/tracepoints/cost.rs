@@ -16,6 +16,7 @@ use crate::bpf_calls;
 use crate::ebpf::EbpfSource;
 use crate::error::CaptureError;
 use crate::host::Host;
+use crate::memory::MemoryRoom;
 use crate::options::{RecordOptions, Tracepoints};
 use crate::ring_buffers::{RingLane, bytes_of_each};
 
@@ -55,7 +56,10 @@ impl TracepointCost {
         let offers = offered(&[Wanted::from(tracepoint)])
             .map_err(|error| CaptureError::system("cannot read the descriptions of tracepoints", error))?;
         let offer = offers.offers.into_iter().next().ok_or_else(absent)?;
-        let clocks = EbpfSource::load(&RecordOptions::default(), &host)?;
+        let options = RecordOptions::default();
+        let memory = MemoryRoom::read(Path::new("/"));
+        let memory = memory.plan(options.buffer_bytes, options.mode, host.possible_cpus())?;
+        let clocks = EbpfSource::load(&options, &memory, &host)?;
         let possible_cpus = host.possible_cpus();
         let lane_bytes = bytes_of_each(LANE_BYTES, possible_cpus) as u64;
         let tsc = clocks.clock_source == ClockSource::Tsc;

@@ -1,0 +1,304 @@
+//! What lives of tasks come to, when events are overwritten: of all that
+//! happened before the oldest event only who was alive then, under which name
+//! and with which mappings. So a loop of renames or of short processes takes
+//! the room of its last ones, and the names of all others stay.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::mem;
+
+use syscollect_model::Ticks;
+use syscollect_records::{RecordKind, TaskRecord};
+use syscollect_store::{Chunk, Definition, Fold, Lane, LaneKind};
+
+use crate::notes::definition_chunk;
+use crate::perf::mappings::{Change, Changed, changes};
+
+/// Records wait in their stages before they come here, those of mappings
+/// longest; what is younger than this before the oldest event is left as it
+/// is. 1 to 2 s where ticks are a TSC's, 4 s where they are nanoseconds.
+const MARGIN_TICKS: u64 = 1 << 32;
+/// Renames and mappings of one process that are kept whenever they were, the newest.
+const SHARE: usize = 4096;
+/// Bytes of the chunks that remain.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// Folds lanes of tasks and of mappings, and what was noted of programs.
+#[derive(Debug, Default)]
+pub(crate) struct TaskFold;
+
+impl Fold for TaskFold {
+    fn fold(&mut self, chunks: Vec<Chunk>, oldest: Ticks) -> Vec<Chunk> {
+        let before = oldest.0.saturating_sub(MARGIN_TICKS);
+        let tasks = Tasks::read(&chunks, before);
+        let mappings = Mappings::read(&chunks, before);
+        let mut folded = Folded::default();
+        for chunk in chunks {
+            match chunk.header.lane.kind {
+                LaneKind::Task => {
+                    let needed = task_records(&chunk).filter(|(ticks, record)| tasks.needs(*ticks, record, before));
+                    let data = needed.flat_map(|(_, record)| record.as_bytes().to_vec()).collect();
+                    folded.add(&chunk, data);
+                }
+                LaneKind::Mapping => {
+                    let old = chunk.header.last.0 < before;
+                    let needed = changes(&chunk.data).filter(|change| mappings.needs(change, old, &tasks));
+                    let data = needed.flat_map(|change| change.bytes.to_vec()).collect();
+                    folded.add(&chunk, data);
+                }
+                _ => folded.notes.extend(tasks.noted(chunk)),
+            }
+        }
+        folded.finish()
+    }
+}
+
+/// The records of a chunk of tasks, with their full ticks.
+fn task_records(chunk: &Chunk) -> impl Iterator<Item = (u64, TaskRecord)> {
+    let first = chunk.header.first.0;
+    let records = chunk.data.chunks_exact(TaskRecord::SIZE).filter_map(TaskRecord::from_bytes);
+    records.map(move |record| (record.stamp.ticks_near(first), record))
+}
+
+fn kind(record: &TaskRecord) -> Option<RecordKind> {
+    RecordKind::from_number(record.stamp.split().1)
+}
+
+/// Of each process with more than its share: the time from which on its are kept.
+fn shares(times: impl Iterator<Item = (u32, u64)>) -> BTreeMap<u32, u64> {
+    let mut by_process = BTreeMap::<u32, Vec<u64>>::new();
+    times.for_each(|(process, time)| by_process.entry(process).or_default().push(time));
+    by_process.retain(|_, times| times.len() > SHARE);
+    let newest = |(process, mut times): (u32, Vec<u64>)| {
+        let at = times.len() - SHARE;
+        (process, *times.select_nth_unstable(at).1)
+    };
+    by_process.into_iter().map(newest).collect()
+}
+
+/// A thread's id and its start, which together are unique.
+type LifeKey = (u32, u64);
+
+/// What was seen of a thread.
+#[derive(Clone, Copy, Debug, Default)]
+struct Life {
+    tgid: u32,
+    /// Which process forked it, if that was seen.
+    parent: Option<u32>,
+    /// Before the oldest event: the last exec, and the last name after that.
+    exec: Option<u64>,
+    named: Option<u64>,
+    ended: Option<u64>,
+    /// Something that lives when the oldest event happens is named or mapped by it.
+    needed: bool,
+}
+
+/// The lives of all threads that records tell of.
+#[derive(Default)]
+struct Tasks {
+    lives: BTreeMap<LifeKey, Life>,
+    /// Processes whose mappings a child has that has not begun another program.
+    inherited: BTreeSet<u32>,
+    /// Processes that have ended before, and whose mappings nobody has.
+    gone: BTreeSet<u32>,
+    /// From when on renames of processes are kept that have many.
+    renames: BTreeMap<u32, u64>,
+}
+
+impl Tasks {
+    fn read(chunks: &[Chunk], before: u64) -> Self {
+        let lanes = chunks.iter().filter(|chunk| chunk.header.lane.kind == LaneKind::Task);
+        let mut records: Vec<(u64, TaskRecord)> = lanes.flat_map(task_records).collect();
+        records.sort_by_key(|(ticks, _)| *ticks);
+        let mut tasks = Self::default();
+        for (ticks, record) in &records {
+            tasks.record(*ticks, record, before);
+        }
+        tasks.find_needed(before);
+        let renames = records.iter().filter(|(_, record)| kind(record) == Some(RecordKind::Rename));
+        tasks.renames = shares(renames.map(|(ticks, record)| (record.tgid, *ticks)));
+        tasks
+    }
+
+    fn record(&mut self, ticks: u64, record: &TaskRecord, before: u64) {
+        let life = self.lives.entry((record.tid, record.start_time)).or_default();
+        life.tgid = record.tgid;
+        match kind(record) {
+            Some(RecordKind::Fork) => life.parent = Some(record.parent_tgid),
+            Some(RecordKind::Exit) => life.ended = Some(ticks),
+            Some(RecordKind::Exec) => {
+                // A thread that is not the first takes the place of the first one, whose end was told.
+                life.ended = None;
+                if ticks < before {
+                    (life.exec, life.named) = (Some(ticks), None);
+                }
+                let old = record.parent_tid;
+                if old != 0 && old != record.tid {
+                    let same_id = self.lives.range_mut((old, 0)..=(old, u64::MAX)).map(|(_, life)| life);
+                    same_id.filter(|life| life.ended.is_none()).for_each(|life| life.ended = Some(ticks));
+                }
+            }
+            _ if ticks < before => life.named = Some(ticks),
+            _ => {}
+        }
+    }
+
+    fn find_needed(&mut self, before: u64) {
+        let lives_on = |life: &Life| life.ended.is_none_or(|ended| ended >= before);
+        let alive: BTreeSet<u32> = self.lives.values().filter(|life| lives_on(life)).map(|life| life.tgid).collect();
+        let mut children: VecDeque<u32> = alive.iter().copied().collect();
+        while let Some(process) = children.pop_front() {
+            let first = self.lives.range((process, 0)..=(process, u64::MAX)).next_back();
+            let parent = first.filter(|(_, life)| life.exec.is_none()).and_then(|(_, life)| life.parent);
+            children.extend(parent.filter(|parent| self.inherited.insert(*parent)));
+        }
+        for ((tid, _), life) in &mut self.lives {
+            let is_first = *tid == life.tgid;
+            let of_process = alive.contains(&life.tgid) || self.inherited.contains(&life.tgid);
+            life.needed = lives_on(life) || is_first && of_process;
+            if is_first && !life.needed {
+                self.gone.insert(*tid);
+            }
+        }
+    }
+
+    /// Whether the record is from after the oldest event, or still tells what is true then.
+    fn needs(&self, ticks: u64, record: &TaskRecord, before: u64) -> bool {
+        let is_rename = kind(record) == Some(RecordKind::Rename);
+        let life = self.lives.get(&(record.tid, record.start_time)).copied().unwrap_or_default();
+        if ticks >= before {
+            return !is_rename || self.renames.get(&record.tgid).is_none_or(|from| ticks >= *from);
+        }
+        match kind(record) {
+            Some(RecordKind::Fork) => life.needed,
+            Some(RecordKind::Exec) => life.needed && life.exec == Some(ticks),
+            // Whose birth was not seen was there at the start: that it ended must be known.
+            Some(RecordKind::Exit) => life.needed || life.parent.is_none(),
+            _ => life.needed && life.named == Some(ticks),
+        }
+    }
+
+    /// What was noted of programs, without those that are gone.
+    fn noted(&self, chunk: Chunk) -> Option<Chunk> {
+        let Ok(Definition::Processes(mut processes)) = serde_json::from_slice(&chunk.data) else { return Some(chunk) };
+        let all = processes.len();
+        processes.retain(|process| !self.gone.contains(&process.pid));
+        match processes.len() {
+            0 => None,
+            left if left == all => Some(chunk),
+            _ => Some(definition_chunk(&Definition::Processes(processes))),
+        }
+    }
+}
+
+/// What is known of mappings before any is left out.
+struct Mappings {
+    /// The last mapping of each process at each address, and its last exec, in chunks before the oldest event.
+    last: BTreeMap<(u32, u64), u64>,
+    execs: BTreeMap<u32, u64>,
+    /// From when on mappings of processes are kept that have many.
+    shares: BTreeMap<u32, u64>,
+}
+
+impl Mappings {
+    fn read(chunks: &[Chunk], before: u64) -> Self {
+        let lanes = || chunks.iter().filter(|chunk| chunk.header.lane.kind == LaneKind::Mapping);
+        let (mut last, mut execs) = (BTreeMap::new(), BTreeMap::new());
+        for change in lanes().filter(|chunk| chunk.header.last.0 < before).flat_map(|chunk| changes(&chunk.data)) {
+            let known: &mut u64 = match change.what {
+                Changed::Mapped { start } => last.entry((change.pid, start)).or_default(),
+                Changed::Exec => execs.entry(change.pid).or_default(),
+                Changed::Other => continue,
+            };
+            *known = change.time.max(*known);
+        }
+        let mapped =
+            lanes().flat_map(|chunk| changes(&chunk.data).map(|change| (chunk.header.last.0 < before, change)));
+        let mapped = mapped.filter(|(old, change)| match change.what {
+            // What others replaced is of no share.
+            Changed::Mapped { start } => !old || last.get(&(change.pid, start)) == Some(&change.time),
+            _ => false,
+        });
+        let shares = shares(mapped.map(|(_, change)| (change.pid, change.time)));
+        Self { last, execs, shares }
+    }
+
+    /// Whether the record tells of something that is there after the oldest event; `old` says that it is from before.
+    fn needs(&self, change: &Change<'_>, old: bool, tasks: &Tasks) -> bool {
+        let Change { pid, time, .. } = *change;
+        let in_share = self.shares.get(&pid).is_none_or(|from| time >= *from);
+        let exec = self.execs.get(&pid).copied().filter(|_| !tasks.inherited.contains(&pid));
+        let is_of_program = exec.is_none_or(|exec| time >= exec);
+        match change.what {
+            Changed::Mapped { start } if old => {
+                let is_last = self.last.get(&(pid, start)) == Some(&time);
+                in_share && is_last && is_of_program && !tasks.gone.contains(&pid)
+            }
+            Changed::Mapped { .. } => in_share,
+            Changed::Exec => !old || is_of_program && !tasks.gone.contains(&pid),
+            Changed::Other => !old,
+        }
+    }
+}
+
+/// What remains, by lane.
+#[derive(Default)]
+struct Folded {
+    lanes: BTreeMap<Lane, Vec<Chunk>>,
+    notes: Vec<Chunk>,
+}
+
+impl Folded {
+    /// Adds what remains of a chunk: to the one before, as long as that is small.
+    fn add(&mut self, chunk: &Chunk, data: Vec<u8>) {
+        let lane = self.lanes.entry(chunk.header.lane).or_default();
+        let mut header = chunk.header;
+        header.records = match header.lane.kind {
+            LaneKind::Task => data.len() / TaskRecord::SIZE,
+            _ => changes(&data).count(),
+        } as u32;
+        header.length = data.len() as u32;
+        match lane.last_mut() {
+            Some(last) if last.data.len() + data.len() <= CHUNK_BYTES || data.is_empty() => {
+                last.data.extend_from_slice(&data);
+                last.header.records += header.records;
+                last.header.length += header.length;
+                // Where the lane stands behind it is where it stood behind the chunk.
+                last.header.sequence = header.sequence;
+                last.header.records_before = end_of(chunk).saturating_sub(u64::from(last.header.records));
+                last.header.last = header.last;
+            }
+            _ => {
+                header.records_before = end_of(chunk).saturating_sub(u64::from(header.records));
+                lane.push(Chunk { header, data });
+            }
+        }
+    }
+
+    /// The chunks. Those before a lane's last are numbered so that nothing is missing between them: what was
+    /// left out counts as missing before the first.
+    fn finish(mut self) -> Vec<Chunk> {
+        let mut chunks = Vec::new();
+        for mut lane in mem::take(&mut self.lanes).into_values() {
+            for index in (1..lane.len()).rev() {
+                let [before, after] = &mut lane[index - 1..=index] else { continue };
+                before.header.sequence = after.header.sequence.saturating_sub(1);
+                let records = u64::from(before.header.records);
+                before.header.records_before = after.header.records_before.saturating_sub(records);
+            }
+            lane.retain(|chunk| !chunk.data.is_empty());
+            lane.iter_mut().for_each(|chunk| chunk.data.shrink_to_fit());
+            chunks.append(&mut lane);
+        }
+        chunks.extend(mem::take(&mut self.notes));
+        chunks
+    }
+}
+
+/// Records of the lane up to the chunk's end.
+fn end_of(chunk: &Chunk) -> u64 {
+    chunk.header.records_before.saturating_add(u64::from(chunk.header.records))
+}
+
+#[cfg(test)]
+#[path = "fold_tests.rs"]
+mod tests;

@@ -1,0 +1,208 @@
+use super::*;
+use syscollect_model::LossCause;
+use syscollect_records::Stamp;
+use syscollect_store::{BufferMode, CaptureReader, CaptureWriter, ChunkHeader, KnownProcess, TraceBuffer, drain_to};
+
+const RENAME: RecordKind = RecordKind::Rename;
+/// Where the oldest event is; what is to be folded is well before.
+const OLDEST: u64 = 10 << 32;
+
+/// A record of a process's first thread; its start is its number.
+fn record(ticks: u64, kind: RecordKind, pid: u32, parent: u32) -> TaskRecord {
+    TaskRecord {
+        stamp: Stamp::new(ticks, kind),
+        tid: pid,
+        tgid: pid,
+        parent_tid: if kind == RecordKind::Fork { parent } else { 0 },
+        parent_tgid: parent,
+        start_time: u64::from(pid),
+        ..Default::default()
+    }
+}
+
+fn header(kind: LaneKind, cpu: u16, sequence: u64, before: u64, last: u64) -> ChunkHeader {
+    ChunkHeader {
+        lane: Lane { kind, cpu },
+        sequence,
+        first: Ticks(1),
+        last: Ticks(last),
+        current_tid: 0,
+        stride: if kind == LaneKind::Task { TaskRecord::SIZE as u32 } else { 0 },
+        records_before: before,
+        records: 0,
+        length: 0,
+    }
+}
+
+/// Chunks of a CPU's lane of tasks, of so many records each.
+fn lane(cpu: u16, records: &[TaskRecord], each: usize) -> Vec<Chunk> {
+    let chunk = |(index, records): (usize, &[TaskRecord])| {
+        let data = records.iter().flat_map(|record| record.as_bytes().to_vec()).collect::<Vec<_>>();
+        let last = records.last().map_or(0, |record| record.stamp.split().0);
+        let header = header(LaneKind::Task, cpu, index as u64, (index * each) as u64, last);
+        Chunk { header: ChunkHeader { records: records.len() as u32, length: data.len() as u32, ..header }, data }
+    };
+    records.chunks(each).enumerate().map(chunk).collect()
+}
+
+/// A PERF_RECORD_MMAP2, or with start 0 the PERF_RECORD_COMM of an exec, as the kernel writes them.
+fn mapping(pid: u32, start: u64, time: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let (kind, misc) = if start == 0 { (3u32, 1u16 << 13) } else { (10, 0) };
+    bytes.extend(kind.to_le_bytes());
+    bytes.extend(misc.to_le_bytes());
+    bytes.extend([0, 0]);
+    bytes.extend([pid, pid].map(u32::to_le_bytes).concat());
+    bytes.extend([start, 4096, 0].map(u64::to_le_bytes).concat());
+    bytes.extend([0; 32]);
+    bytes.extend(*b"/bin/x\0\0");
+    bytes.extend([pid, pid].map(u32::to_le_bytes).concat());
+    bytes.extend(time.to_le_bytes());
+    bytes.extend([0; 8]);
+    let size = bytes.len() as u16;
+    bytes[6..8].copy_from_slice(&size.to_le_bytes());
+    bytes
+}
+
+fn mappings(records: &[Vec<u8>]) -> Chunk {
+    let data = records.concat();
+    let header = header(LaneKind::Mapping, 0, 0, 0, 100);
+    Chunk { header: ChunkHeader { records: records.len() as u32, length: data.len() as u32, ..header }, data }
+}
+
+fn fold(chunks: Vec<Chunk>) -> Vec<Chunk> {
+    TaskFold.fold(chunks, Ticks(OLDEST))
+}
+
+/// Ticks, kinds and threads of what is left.
+fn left(chunks: &[Chunk]) -> Vec<(u64, RecordKind, u32)> {
+    let tasks = chunks.iter().filter(|chunk| chunk.header.lane.kind == LaneKind::Task);
+    let mut left: Vec<_> =
+        tasks.flat_map(task_records).map(|(ticks, record)| (ticks, kind(&record).unwrap(), record.tid)).collect();
+    left.sort_by_key(|(ticks, ..)| *ticks);
+    left
+}
+
+/// Process and start of the mappings that are left.
+fn mapped(chunks: &[Chunk]) -> Vec<(u32, u64)> {
+    let lanes = chunks.iter().filter(|chunk| chunk.header.lane.kind == LaneKind::Mapping);
+    let changes = lanes.flat_map(|chunk| changes(&chunk.data));
+    changes
+        .filter_map(|change| match change.what {
+            Changed::Mapped { start } => Some((change.pid, start)),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn of_a_loop_of_renames_the_last_name_before_the_oldest_event_remains() {
+    let mut one = vec![record(10, RecordKind::Fork, 7, 1)];
+    one.extend((20..5_000).map(|ticks| record(ticks, RENAME, 7, 0)));
+    let other = [record(15, RecordKind::Fork, 8, 1), record(5_000, RENAME, 7, 0), record(5_001, RENAME, 8, 0)];
+    let young = [record(OLDEST + 1, RENAME, 7, 0), record(OLDEST + 2, RENAME, 7, 0)];
+    let chunks = [lane(0, &one, 100), lane(1, &[&other[..], &young].concat(), 2)].concat();
+    let folded = fold(chunks);
+    let (fork, exec) = (RecordKind::Fork, RENAME);
+    let young = [(OLDEST + 1, RENAME, 7), (OLDEST + 2, RENAME, 7)];
+    let old = [(10, fork, 7), (15, fork, 8), (5_000, exec, 7), (5_001, exec, 8)];
+    assert_eq!(left(&folded), [&old[..], &young].concat());
+    let of_first = folded.iter().find(|chunk| chunk.header.lane.cpu == 0).unwrap().header;
+    assert_eq!((of_first.sequence, of_first.records_before, of_first.records), (49, 4_980, 1));
+    assert_eq!(left(&fold(folded.clone())), left(&folded), "once is enough");
+}
+
+#[test]
+fn who_renames_without_end_after_the_oldest_event_keeps_his_share_and_the_others_all() {
+    let flood = (0..20_000).map(|index| record(OLDEST + index, RENAME, 7, 0));
+    let others = (0..1_000).map(|index| record(OLDEST + 20 * index, RENAME, 8 + (index % 10) as u32, 0));
+    let records: Vec<_> = flood.chain(others).collect();
+    let left = left(&fold(lane(0, &records, 1_000)));
+    let of = |pid: u32| left.iter().filter(move |(.., of)| *of == pid);
+    assert_eq!(of(7).count(), SHARE);
+    assert!(of(7).all(|(ticks, ..)| *ticks >= OLDEST + 20_000 - SHARE as u64), "the newest");
+    assert_eq!((8..18).map(|pid| of(pid).count()).sum::<usize>(), 1_000);
+}
+
+#[test]
+fn processes_that_ended_before_leave_nothing_and_those_that_were_there_at_the_start_their_end() {
+    let mut records = Vec::new();
+    for pid in 100..1_100u32 {
+        let at = u64::from(pid) * 10;
+        let kinds = [RecordKind::Fork, RENAME, RecordKind::Exec, RecordKind::Exit];
+        records.extend((0..).zip(kinds).map(|(after, kind)| record(at + after, kind, pid, 1)));
+    }
+    records.push(record(20_000, RecordKind::Exit, 50, 0));
+    let noted = |pid| KnownProcess { pid, noted: Ticks(500), ..KnownProcess::default() };
+    let note = definition_chunk(&Definition::Processes(vec![noted(100), noted(51)]));
+    let gone = mappings(&[mapping(100, 0x1000, 5), mapping(51, 0x1000, 6)]);
+    let folded = fold([lane(0, &records, 64), vec![note, gone]].concat());
+    assert_eq!(left(&folded), [(20_000, RecordKind::Exit, 50)]);
+    assert_eq!(mapped(&folded), [(51, 0x1000)]);
+    let note = folded.iter().find(|chunk| chunk.header.lane.kind == LaneKind::Definition).unwrap();
+    let Ok(Definition::Processes(left)) = serde_json::from_slice(&note.data) else { panic!("no list of processes") };
+    assert_eq!(left.iter().map(|process| process.pid).collect::<Vec<_>>(), [51]);
+}
+
+#[test]
+fn what_a_child_has_from_its_parent_stays_when_the_parent_is_gone() {
+    let records = [
+        record(10, RecordKind::Fork, 100, 1),
+        record(11, RecordKind::Exec, 100, 0),
+        record(20, RecordKind::Fork, 101, 100),
+        record(30, RecordKind::Exit, 100, 0),
+        // This one has a program of its own.
+        record(40, RecordKind::Fork, 200, 1),
+        record(41, RecordKind::Fork, 201, 200),
+        record(42, RecordKind::Exec, 201, 0),
+        record(43, RecordKind::Exit, 200, 0),
+    ];
+    let maps = mappings(&[mapping(100, 0x1000, 5), mapping(200, 0x1000, 6), mapping(201, 0x2000, 7)]);
+    let folded = fold([lane(0, &records, 3), vec![maps]].concat());
+    let pids: Vec<u32> = left(&folded).iter().map(|(.., pid)| *pid).collect();
+    assert_eq!(pids, [100, 100, 101, 100, 201, 201]);
+    assert_eq!(mapped(&folded), [(100, 0x1000), (201, 0x2000)]);
+}
+
+#[test]
+fn mappings_that_others_replaced_go_and_those_of_the_program_before() {
+    let before_exec = mapping(7, 0x9000, 1);
+    let again = (10..5_000).map(|time| mapping(7, 0x1000, time));
+    let records: Vec<_> =
+        [before_exec, mapping(7, 0, 5)].into_iter().chain(again).chain([mapping(7, 0x2000, 6)]).collect();
+    assert_eq!(mapped(&fold(vec![mappings(&records)])), [(7, 0x1000), (7, 0x2000)]);
+}
+
+#[test]
+fn a_file_of_a_recording_that_overwrites_is_bounded_whatever_renames_there_were() {
+    let buffer = TraceBuffer::new(4 << 20, BufferMode::Overwrite).folding(Box::new(TaskFold));
+    let mut writer = CaptureWriter::create(Vec::new()).unwrap();
+    let mut produced = 0u64;
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| drain_to(&buffer, &mut writer));
+        for (sequence, start) in (0..2_000u64).map(|index| (index, index * 1_000)) {
+            let records: Vec<_> =
+                (0..1_000).map(|index| record(OLDEST + (start + index) * 4_096, RENAME, 7, 0)).collect();
+            let mut chunk = lane(0, &records, 1_000).remove(0);
+            (chunk.header.sequence, chunk.header.records_before) = (sequence, start);
+            (chunk.header.first, chunk.header.last) =
+                (Ticks(OLDEST + start * 4_096), Ticks(OLDEST + (start + 999) * 4_096));
+            buffer.push(chunk);
+            produced += 1_000;
+            let most = TraceBuffer::most_memory(4 << 20, BufferMode::Overwrite);
+            assert!(buffer.held() <= most, "{} bytes are held", buffer.held());
+        }
+        buffer.close();
+        writing.join().unwrap().unwrap();
+    });
+    let file = writer.finish().unwrap();
+    assert!(file.len() < 4 << 20, "{} bytes for {produced} renames", file.len());
+    let reader = CaptureReader::from_bytes(file).unwrap();
+    let tasks = Lane { kind: LaneKind::Task, cpu: 0 };
+    let there: u64 = reader.chunks(tasks).iter().map(|chunk| u64::from(chunk.records)).sum();
+    let lost: u64 = buffer.losses().iter().map(|(.., count)| count).sum();
+    assert_eq!(there + lost, produced, "each is there or counted");
+    assert!(buffer.losses().iter().all(|(lane, cause, _)| (*lane, *cause) == (tasks, LossCause::Overwritten)));
+    let newest = reader.chunks(tasks).last().unwrap().last;
+    assert_eq!(newest, Ticks(OLDEST + 1_999_999 * 4_096), "the newest is there");
+}

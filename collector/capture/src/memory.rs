@@ -1,0 +1,285 @@
+//! How much memory the recorder may take: of what the machine has left and
+//! what control groups allow it, and what it makes of that.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use syscollect_store::{BufferMode, TraceBuffer};
+
+use crate::error::CaptureError;
+
+/// What the recorder needs beside lanes and buffer: its program, threads, stages, names of what runs.
+const BASE_BYTES: u64 = 20 << 20;
+/// The smallest trace buffer that is worth a recording.
+const LEAST_BUFFER: u64 = 1 << 20;
+/// Lanes of scheduling events: they hold what happens while the collector waits for a CPU.
+const LARGEST_LANE: u64 = 8 << 20;
+const SMALLEST_LANE: u64 = 64 << 10;
+/// What all other lanes of a CPU take, in total, with their headers (`bpf/include/lane.h`).
+const OTHER_LANES: u64 = (2 * 512 + 2 * 256 + 5 * 8) << 10;
+/// All lanes together take at most this much of what is there, and never more than so many bytes unless the
+/// smallest need it: possible CPUs may be many.
+const LANES_SHARE: u64 = 8;
+const MOST_LANES: u64 = 1 << 30;
+
+/// A limit, and who sets it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MemoryRoom {
+    /// Bytes that can still be taken.
+    pub(crate) bytes: u64,
+    /// The limit's bytes and the control group that has it; `None` where the machine's memory is the limit.
+    pub(crate) group: Option<GroupLimit>,
+}
+
+/// A control group's limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GroupLimit {
+    /// Its bytes.
+    pub(crate) bytes: u64,
+    /// The file that says so, as this process sees it.
+    pub(crate) file: PathBuf,
+}
+
+/// What a recording takes of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MemoryPlan {
+    /// Bytes of the trace buffer.
+    pub(crate) buffer_bytes: usize,
+    /// Bytes of each CPU's lane of scheduling events, a power of two.
+    pub(crate) sched_lane_bytes: u32,
+    /// Bytes of all lanes.
+    pub(crate) lanes_bytes: u64,
+    /// Why the buffer is smaller than asked for, if it is.
+    pub(crate) note: Option<String>,
+}
+
+impl MemoryRoom {
+    /// What there is for this process, from the files below `root`; without any of them, no limit.
+    pub(crate) fn read(root: &Path) -> Self {
+        let available = number_of_line(&text(&root.join("proc/meminfo")), "MemAvailable:");
+        let mut room =
+            Self { bytes: available.map_or(u64::MAX, |kilobytes| kilobytes.saturating_mul(1024)), group: None };
+        for folder in group_folders(root) {
+            let limits = ["memory.max", "memory.high", "memory.limit_in_bytes"].map(|name| folder.join(name));
+            for file in limits {
+                let Some(limit) = number(&text(&file)) else { continue };
+                let left = limit.saturating_sub(in_use(&folder));
+                if left < room.bytes {
+                    let file = Path::new("/").join(file.strip_prefix(root).unwrap_or(&file));
+                    room = Self { bytes: left, group: Some(GroupLimit { bytes: limit, file }) };
+                }
+            }
+        }
+        room
+    }
+
+    /// Divides it: a quarter of what the recorder does not need itself at most for lanes, as much as possible for the
+    /// buffer, up to what was asked for.
+    ///
+    /// # Errors
+    ///
+    /// [`CaptureError::TooLittleMemory`] where not even the smallest recording has room.
+    pub(crate) fn plan(&self, buffer_bytes: usize, mode: BufferMode, cpus: u32) -> Result<MemoryPlan, CaptureError> {
+        let lanes = |sched: u64| u64::from(cpus) * (sched + OTHER_LANES);
+        let free = self.bytes.saturating_sub(BASE_BYTES);
+        let most = (free / LANES_SHARE).min(MOST_LANES);
+        let mut sched = LARGEST_LANE;
+        while sched > SMALLEST_LANE && lanes(sched) > most {
+            sched /= 2;
+        }
+        let left = free.saturating_sub(lanes(sched));
+        let takes = |bytes: u64| TraceBuffer::most_memory(bytes as usize, mode) as u64;
+        let mut buffer = buffer_bytes as u64;
+        // Half of it: names and exports come later, and others may want memory, too.
+        while buffer > LEAST_BUFFER && takes(buffer) > left / 2 {
+            buffer = (buffer / 8 * 7).max(LEAST_BUFFER);
+        }
+        if takes(buffer) > left {
+            let needed = BASE_BYTES + lanes(sched) + takes(buffer);
+            return Err(CaptureError::TooLittleMemory { needed, room: self.bytes, limit: self.limit_text() });
+        }
+        let buffer = buffer as usize;
+        let note = (buffer < buffer_bytes).then(|| {
+            let (asked, given) = (megabytes(buffer_bytes as u64), megabytes(buffer as u64));
+            format!("the trace buffer has {given}, not {asked}: {} to take", self.limit_text())
+        });
+        Ok(MemoryPlan { buffer_bytes: buffer, sched_lane_bytes: sched as u32, lanes_bytes: lanes(sched), note })
+    }
+
+    /// `the control group allows 64.0 MB (/sys/fs/cgroup/x/memory.max) and leaves 50.1 MB`.
+    pub(crate) fn limit_text(&self) -> String {
+        let left = megabytes(self.bytes);
+        match &self.group {
+            Some(GroupLimit { bytes, file }) => {
+                format!("its control group allows {} ({}) and leaves {left}", megabytes(*bytes), file.display())
+            }
+            None => format!("the machine leaves {left}"),
+        }
+    }
+}
+
+/// Bytes as people read them.
+pub(crate) fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
+}
+
+/// The folders of the control groups that limit this process's memory: its own and those above it, in each hierarchy.
+fn group_folders(root: &Path) -> Vec<PathBuf> {
+    let groups = text(&root.join("proc/self/cgroup"));
+    let mounts = text(&root.join("proc/self/mountinfo"));
+    let mut folders = Vec::new();
+    for line in groups.lines() {
+        let mut fields = line.splitn(3, ':');
+        let (Some(_), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else { continue };
+        let is_unified = controllers.is_empty();
+        if !is_unified && !controllers.split(',').any(|controller| controller == "memory") {
+            continue;
+        }
+        let Some((mounted_at, mounted)) = mounts.lines().find_map(|line| group_mount(line, is_unified)) else {
+            continue;
+        };
+        // What is mounted may be a group within the hierarchy, as in a container.
+        let path = Path::new(path).strip_prefix(mounted).unwrap_or(Path::new(""));
+        let top = root.join(mounted_at.trim_start_matches('/'));
+        let below = path.ancestors().map(|path| top.join(path.strip_prefix("/").unwrap_or(path)));
+        folders.extend(below);
+    }
+    folders
+}
+
+/// Where a line of mountinfo (proc(5)) says that the hierarchy is mounted, and which group of it.
+fn group_mount(line: &str, is_unified: bool) -> Option<(&str, &str)> {
+    let (mount, kind) = line.split_once(" - ")?;
+    let mut kind = kind.split(' ');
+    let (file_system, _, options) = (kind.next()?, kind.next()?, kind.next()?);
+    let is_it = match is_unified {
+        true => file_system == "cgroup2",
+        false => file_system == "cgroup" && options.split(',').any(|option| option == "memory"),
+    };
+    let mut mount = mount.split(' ').skip(3);
+    let (mounted, at) = (mount.next()?, mount.next()?);
+    is_it.then_some((at, mounted))
+}
+
+/// What a group uses, without pages of files, which the kernel gives up first.
+fn in_use(folder: &Path) -> u64 {
+    let used = ["memory.current", "memory.usage_in_bytes"].iter().find_map(|name| number(&text(&folder.join(name))));
+    let stat = text(&folder.join("memory.stat"));
+    let of = |v1: &str, v2: &str| number_of_line(&stat, v1).or_else(|| number_of_line(&stat, v2)).unwrap_or(0);
+    let files = of("total_inactive_file", "inactive_file") + of("total_active_file", "active_file");
+    used.unwrap_or(0).saturating_sub(files)
+}
+
+fn text(path: &Path) -> String {
+    String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
+}
+
+/// A file with one number; `max` is none.
+fn number(text: &str) -> Option<u64> {
+    text.trim().parse().ok()
+}
+
+/// The number behind a name, of a text with one such pair in each line.
+fn number_of_line(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().map(str::split_ascii_whitespace).find_map(|mut words| {
+        let is_it = words.next() == Some(name);
+        is_it.then(|| words.next()).flatten()
+    });
+    line?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder with what the kernel would show.
+    fn fake(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        folder
+    }
+
+    const UNIFIED: &str = "30 24 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
+    const SEPARATE: &str = "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n\
+                            41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n";
+
+    #[test]
+    fn the_tightest_of_all_groups_above_counts_without_its_pages_of_files() {
+        let root = fake(&[
+            ("proc/meminfo", "MemTotal:  8000000 kB\nMemAvailable:  4000000 kB\n"),
+            ("proc/self/cgroup", "0::/user.slice/build.service/inner\n"),
+            ("proc/self/mountinfo", UNIFIED),
+            ("sys/fs/cgroup/user.slice/build.service/inner/memory.max", "max\n"),
+            ("sys/fs/cgroup/user.slice/build.service/memory.max", "67108864\n"),
+            ("sys/fs/cgroup/user.slice/build.service/memory.high", "60000000\n"),
+            ("sys/fs/cgroup/user.slice/build.service/memory.current", "30000000\n"),
+            (
+                "sys/fs/cgroup/user.slice/build.service/memory.stat",
+                "anon 5\ninactive_file 15000000\nactive_file 5000000\n",
+            ),
+            ("sys/fs/cgroup/user.slice/memory.max", "9999999999\n"),
+        ]);
+        let room = MemoryRoom::read(root.path());
+        assert_eq!(room.bytes, 50_000_000);
+        let group = room.group.unwrap();
+        assert_eq!(group.bytes, 60_000_000);
+        assert_eq!(group.file, Path::new("/sys/fs/cgroup/user.slice/build.service/memory.high"));
+    }
+
+    #[test]
+    fn groups_of_the_first_version_are_found_where_they_are_mounted() {
+        let root = fake(&[
+            ("proc/self/cgroup", "8:pids:/\n4:cpu,memory:/docker/abc/x\n0::/\n"),
+            ("proc/self/mountinfo", &SEPARATE.replace("0:32 / ", "0:32 /docker/abc ")),
+            ("sys/fs/cgroup/memory/x/memory.limit_in_bytes", "9223372036854771712\n"),
+            ("sys/fs/cgroup/memory/memory.limit_in_bytes", "67108864\n"),
+            ("sys/fs/cgroup/memory/memory.usage_in_bytes", "7108864\n"),
+        ]);
+        assert_eq!(MemoryRoom::read(root.path()).bytes, 60_000_000);
+    }
+
+    #[test]
+    fn without_limits_the_machine_is_the_limit_and_without_that_none_is() {
+        let root = fake(&[("proc/meminfo", "MemAvailable:  1000 kB\n"), ("proc/self/cgroup", "0::/x\n")]);
+        assert_eq!(MemoryRoom::read(root.path()), MemoryRoom { bytes: 1_024_000, group: None });
+        assert_eq!(MemoryRoom::read(Path::new("/nowhere")).bytes, u64::MAX);
+    }
+
+    fn room(bytes: u64) -> MemoryRoom {
+        MemoryRoom { bytes, group: None }
+    }
+
+    #[test]
+    fn a_plan_stays_beneath_what_is_there_or_says_what_it_needs() {
+        for mode in [BufferMode::Discard, BufferMode::Overwrite] {
+            for cpus in [1, 2, 16, 256] {
+                for megabytes in [8, 32, 50, 64, 200, 1000, 64_000, 2_000_000] {
+                    let bytes = megabytes << 20;
+                    match room(bytes).plan(64 << 20, mode, cpus) {
+                        Ok(plan) => {
+                            let buffer = TraceBuffer::most_memory(plan.buffer_bytes, mode) as u64;
+                            assert!(BASE_BYTES + plan.lanes_bytes + buffer <= bytes, "{megabytes} {cpus}: {plan:?}");
+                            assert!(plan.sched_lane_bytes.is_power_of_two());
+                            assert_eq!(plan.note.is_some(), plan.buffer_bytes < 64 << 20);
+                        }
+                        Err(CaptureError::TooLittleMemory { needed, .. }) => assert!(needed > bytes),
+                        Err(other) => panic!("{other}"),
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn lanes_are_as_large_as_memory_allows_and_bounded_together() {
+        let sched = |bytes, cpus| room(bytes).plan(64 << 20, BufferMode::Discard, cpus).unwrap().sched_lane_bytes;
+        assert_eq!(sched(8 << 30, 2), 8 << 20);
+        assert_eq!(sched(8 << 30, 64), 8 << 20);
+        assert!(room(2 << 40).plan(64 << 20, BufferMode::Discard, 256).unwrap().lanes_bytes <= MOST_LANES);
+        assert!(sched(50 << 20, 2) < 2 << 20);
+    }
+}
