@@ -33,8 +33,8 @@ pub struct Options {
     pub debug_bytes_max: u64,
     /// Where separate debug files are looked for.
     pub debug_dirs: Vec<PathBuf>,
-    /// Copies of files together are no larger than this, in bytes; by default a quarter of the available memory, and
-    /// at most a GiB.
+    /// Copies of files together are no larger than this, in bytes; by default a GiB. What is made of them while it
+    /// is read may take two or three times as much, so a quarter of the memory that is there is enough.
     pub copied_bytes_max: u64,
     /// For how long one module is tried.
     pub module_time: Duration,
@@ -48,7 +48,7 @@ impl Default for Options {
             lines: true,
             debug_bytes_max: 512 << 20,
             debug_dirs: vec!["/usr/lib/debug".into(), "/lib/debug".into()],
-            copied_bytes_max: crate::memory::quarter_of_available(1 << 30),
+            copied_bytes_max: 1 << 30,
             module_time: Duration::from_secs(60),
             all_time: Duration::from_secs(180),
         }

@@ -65,6 +65,7 @@ pub use error::CaptureError;
 pub use files::{EndedFile, RecordingFiles, Rotation};
 #[doc(hidden)]
 pub use kernel_texts::read_kernel_text;
+pub use memory::available_memory;
 pub use options::{RecordOptions, Stacks, Tracepoints};
 pub use recording::{Progress, Recorded, Recording};
 pub use support::{Capability, Machine, support};

@@ -118,6 +118,12 @@ impl MemoryRoom {
     }
 }
 
+/// Bytes of memory that this process can still take: what the machine has left, or what its control groups leave it if
+/// that is less.
+pub fn available_memory() -> u64 {
+    MemoryRoom::read(Path::new("/")).bytes
+}
+
 /// Bytes as people read them.
 pub(crate) fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)

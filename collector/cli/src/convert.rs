@@ -14,7 +14,7 @@ use syscollect_exporters::{
 use syscollect_model::{Event, Exporter, Loss, ProcessId, RecorderSummary, SessionInfo, SymbolTable, Tables, Time};
 use syscollect_playback::{Nowhere, Played, Recording, UnresolvedModule};
 use syscollect_store::{CaptureReader, CaptureWriter, Definition, Lane, LaneKind};
-use syscollect_symbolize::{HeldFiles, ModuleRequest, Symbolizer};
+use syscollect_symbolize::{HeldFiles, ModuleRequest, Options, Symbolizer};
 
 /// Events between two looks at whether to go on.
 const EVENTS_PER_LOOK: u64 = 8192;
@@ -38,7 +38,7 @@ pub(crate) fn name(
 ) -> Vec<SymbolTable> {
     let unresolved = session.unresolved();
     let _busy = terminal.busy("naming functions");
-    let mut symbolizer = Symbolizer::new(held);
+    let mut symbolizer = Symbolizer::with_options(held, naming_options());
     let (kernel, user): (Vec<_>, Vec<_>) =
         unresolved.into_iter().partition(|module| module.kernel && module.windows.is_none());
     let requests: Vec<_> =
@@ -48,6 +48,17 @@ pub(crate) fn name(
         tables.extend(kernel.iter().map(|module| symbolizer.name_kernel_unless(&module.offsets, &|| abandon.wanted())));
     }
     tables
+}
+
+/// Naming within the memory that is there: a small control group must not end what has been recorded.
+fn naming_options() -> Options {
+    let options = Options::default();
+    #[cfg(target_os = "linux")]
+    let options = Options {
+        copied_bytes_max: options.copied_bytes_max.min(syscollect_capture::available_memory() / 4),
+        ..options
+    };
+    options
 }
 
 fn request(module: UnresolvedModule) -> ModuleRequest {

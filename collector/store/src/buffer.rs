@@ -1,6 +1,7 @@
 //! Between the lanes and the disk: a bounded amount of chunks.
 
 use crate::{CaptureWriter, Chunk, ChunkHeader, Lane, LaneEnd, LaneKind, StoreError};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -49,6 +50,7 @@ pub enum Popped {
 /// disk, another pops. Definitions overtake events, since events refer to them.
 /// Memory: the given bytes, or, when definitions alone need more, half of them
 /// on top (2 to 16 MiB); one lost beyond that is counted like any other record.
+/// While it is not overwriting, no thread that marks zones has more of it than is free.
 ///
 /// When overwriting, the lives of tasks and their mappings stay here, too, with
 /// a room of their own of half the buffer (2 to 16 MiB): they are folded
@@ -66,6 +68,8 @@ struct State {
     events: VecDeque<Chunk>,
     definitions: VecDeque<Chunk>,
     held: usize,
+    /// Bytes of events that each program's thread has in here, by its lane.
+    of_threads: BTreeMap<Lane, usize>,
     kept: Kept,
     /// Ticks of the newest record that was pushed, as far as kernel programs stamp it.
     newest: Ticks,
@@ -233,18 +237,51 @@ impl State {
         let size = size_of_chunk(&chunk);
         if mode == BufferMode::Overwrite && size <= limit {
             while self.held + size > limit
-                && let Some(oldest) = self.events.pop_front()
+                && let Some(oldest) = self.pop_oldest()
             {
-                self.held -= size_of_chunk(&oldest);
                 self.lose(&oldest.header, LossCause::Overwritten);
             }
         }
-        if self.held + size > limit {
+        if self.held + size > limit || (mode == BufferMode::Discard && !self.is_within_share(&chunk, limit)) {
             let cause = if mode == BufferMode::Overwrite { LossCause::Overwritten } else { LossCause::BufferFull };
             return self.lose(&chunk.header, cause);
         }
         self.held += size;
+        if is_of_program(&chunk) {
+            *self.of_threads.entry(chunk.header.lane).or_default() += size;
+        }
         self.events.push_back(chunk);
+    }
+
+    /// Whether a thread that marks zones may have that chunk in here, too: none has more than is still free, so that
+    /// threads that write without end leave room for the others, and all of them for the kernel's events.
+    fn is_within_share(&self, chunk: &Chunk, limit: usize) -> bool {
+        let held = self.of_threads.get(&chunk.header.lane).copied().unwrap_or(0);
+        !is_of_program(chunk) || held + size_of_chunk(chunk) <= limit.saturating_sub(self.held)
+    }
+
+    fn pop_oldest(&mut self) -> Option<Chunk> {
+        let chunk = self.events.pop_front()?;
+        self.give_up(&chunk);
+        Some(chunk)
+    }
+
+    fn pop_newest(&mut self) -> Option<Chunk> {
+        let chunk = self.events.pop_back()?;
+        self.give_up(&chunk);
+        Some(chunk)
+    }
+
+    /// An event's chunk is no longer in here.
+    fn give_up(&mut self, chunk: &Chunk) {
+        let size = size_of_chunk(chunk);
+        self.held -= size;
+        if let Entry::Occupied(mut of_thread) = self.of_threads.entry(chunk.header.lane) {
+            *of_thread.get_mut() -= size;
+            if *of_thread.get() == 0 {
+                of_thread.remove();
+            }
+        }
     }
 
     /// Definitions make room for themselves: events yield as for any other chunk.
@@ -252,11 +289,10 @@ impl State {
         let size = size_of_chunk(&chunk);
         while self.held + size > limit {
             let (victim, cause) = match mode {
-                BufferMode::Discard => (self.events.pop_back(), LossCause::BufferFull),
-                BufferMode::Overwrite => (self.events.pop_front(), LossCause::Overwritten),
+                BufferMode::Discard => (self.pop_newest(), LossCause::BufferFull),
+                BufferMode::Overwrite => (self.pop_oldest(), LossCause::Overwritten),
             };
             let Some(victim) = victim else { break };
-            self.held -= size_of_chunk(&victim);
             self.lose(&victim.header, cause);
         }
         if self.held + size > limit.saturating_add(allowance(limit)) {
@@ -267,7 +303,6 @@ impl State {
     }
 
     fn take(&mut self, events: bool) -> Option<Chunk> {
-        let event = |state: &mut Self| if events { state.events.pop_front() } else { None };
         if let Some(chunk) = self.definitions.pop_front() {
             self.held -= size_of_chunk(&chunk);
             return Some(chunk);
@@ -277,9 +312,7 @@ impl State {
         {
             return Some(chunk);
         }
-        let chunk = event(self)?;
-        self.held -= size_of_chunk(&chunk);
-        Some(chunk)
+        if events { self.pop_oldest() } else { None }
     }
 
     /// Keeps a definition for the end; the oldest give way.
@@ -345,6 +378,11 @@ fn records_by_lane(chunks: &[Chunk]) -> BTreeMap<Lane, u64> {
         *records.entry(chunk.header.lane).or_default() += u64::from(chunk.header.records);
     }
     records
+}
+
+/// Whether a program wrote it, and not the kernel.
+fn is_of_program(chunk: &Chunk) -> bool {
+    chunk.header.lane.kind == LaneKind::Zone
 }
 
 /// Bytes that a held chunk takes.

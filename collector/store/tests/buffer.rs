@@ -53,6 +53,25 @@ fn discard_drops_the_newest_events_and_counts_them() {
 }
 
 #[test]
+fn a_thread_that_floods_leaves_room_for_the_kernel_and_for_other_threads() {
+    let of_thread = |thread, sequence: u64| {
+        let mut chunk = chunk(Lane { kind: LaneKind::Zone, cpu: thread }, sequence, sequence * 64, 64, 16);
+        chunk.data.shrink_to_fit();
+        chunk
+    };
+    let buffer = TraceBuffer::new(8 * ONE, BufferMode::Discard);
+    (0..100).for_each(|sequence| buffer.push(of_thread(7, sequence)));
+    assert_eq!(buffer.held(), 4 * ONE, "it has as much as is free");
+    buffer.push(of_thread(8, 0));
+    buffer.push(event(0));
+    let lost = [(Lane { kind: LaneKind::Zone, cpu: 7 }, LossCause::BufferFull, 96 * 64)];
+    assert_eq!(buffer.losses(), lost, "who floods loses, and nobody else");
+    assert_eq!(pop_all(&buffer).len(), 6);
+    buffer.push(of_thread(7, 100));
+    assert_eq!(buffer.held(), ONE, "what was written is no longer its own");
+}
+
+#[test]
 fn overwrite_drops_the_oldest_events_and_keeps_the_rest_until_the_end() {
     let buffer = TraceBuffer::new(3 * ONE, BufferMode::Overwrite);
     (0..3).for_each(|sequence| buffer.push(event(sequence)));

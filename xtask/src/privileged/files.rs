@@ -32,7 +32,7 @@ fn sizes(files: &[PathBuf]) -> Result<u64> {
 /// Files of a second each: no event is lost between them, and each is readable alone.
 pub(crate) fn rotate(context: &Context) -> Result<String> {
     let output = context.path("rotate.syscap");
-    let times = context.times(400_000).to_string();
+    let times = context.times(1_000_000).to_string();
     let lines = context.record(&output, &["--rotate", "1s", "--freq", "99"], &["ping-pong", &times, "0"])?;
     let files = files_of(&output)?;
     ensure!(files.len() >= 3, "only {files:?}");
@@ -55,10 +55,10 @@ pub(crate) fn rotate(context: &Context) -> Result<String> {
 
 /// A recording stops at the size that it may have, and one in several files deletes its oldest.
 pub(crate) fn max_size(context: &Context) -> Result<String> {
-    const MOST: u64 = 8 << 20;
+    const MOST: u64 = 4 << 20;
     // Names of functions come after the recording, so there are none here.
-    let few = ["--stacks", "none", "--freq", "0", "--max-size", "8M"];
-    let load = ["ping-pong", &context.times(600_000).to_string(), "0"].map(str::to_owned);
+    let few = ["--stacks", "none", "--freq", "0", "--max-size", "4M"];
+    let load = ["ping-pong", &context.times(1_200_000).to_string(), "0"].map(str::to_owned);
     let load: Vec<&str> = load.iter().map(String::as_str).collect();
 
     let single = context.path("size.syscap");
@@ -99,7 +99,8 @@ pub(crate) fn cost_line(context: &Context) -> Result<String> {
     let (cpu, memory) = (share(told, cpu_ns), share(most, peak_bytes));
     // What follows the account: the files get their names, and the process ends.
     ensure!((0.85..=1.01).contains(&cpu), "{told} ns of CPU time are told of {cpu_ns} ns");
-    ensure!((0.9..=1.05).contains(&memory), "{most} bytes of memory are told of {peak_bytes}");
+    // Each part's peak is begun anew (/proc/self/clear_refs), and with it what wait4 gives in the end.
+    ensure!(memory >= 0.9, "{most} bytes of memory are told of {peak_bytes}");
     Ok(format!("{:.1} % of the CPU time and {:.1} % of the peak that wait4 gives", cpu * 100.0, memory * 100.0))
 }
 

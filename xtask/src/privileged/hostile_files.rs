@@ -42,12 +42,13 @@ pub(crate) fn hostile_files(context: &Context) -> Result<String> {
     let mut hostile = Running::start(&mut hostile)?;
     hostile.line()?;
     served.tell()?;
+    let mut programs = Programs { _served: served, hostile };
 
     let capture = context.path("hostile.syscap");
     let recorder = context.start(&capture, &[])?;
     let honest = Honest::run(context)?;
     // The programs have ended, and their files are cut off from now on.
-    hostile.line()?;
+    programs.hostile.line()?;
     let took = stop(context, recorder)?;
     ensure!(took <= limit, "the stop took {took:?}, on a quiet machine {quiet:?}");
     let zones = honest.is_whole_in(&capture)?;
@@ -73,6 +74,13 @@ fn stop(context: &Context, recorder: Child) -> Result<Duration> {
     let begun = Instant::now();
     context.stop(recorder)?;
     Ok(begun.elapsed())
+}
+
+/// The hostile programs, in the order in which they are to end: what has a file of the stalled file system open cannot
+/// even be killed before that is gone.
+struct Programs {
+    _served: Running,
+    hostile: Running,
 }
 
 /// A load that is talked to; it ends when this is dropped.
