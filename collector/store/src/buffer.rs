@@ -254,10 +254,11 @@ impl State {
     }
 
     /// Whether a thread that marks zones may have that chunk in here, too: none has more than is still free, so that
-    /// threads that write without end leave room for the others, and all of them for the kernel's events.
+    /// threads that write without end leave room for the others. An eighth of all is never theirs: the kernel's events
+    /// and definitions find room there.
     fn is_within_share(&self, chunk: &Chunk, limit: usize) -> bool {
         let held = self.of_threads.get(&chunk.header.lane).copied().unwrap_or(0);
-        !is_of_program(chunk) || held + size_of_chunk(chunk) <= limit.saturating_sub(self.held)
+        !is_of_program(chunk) || held + size_of_chunk(chunk) <= (limit - limit / 8).saturating_sub(self.held)
     }
 
     fn pop_oldest(&mut self) -> Option<Chunk> {
@@ -266,8 +267,15 @@ impl State {
         Some(chunk)
     }
 
-    fn pop_newest(&mut self) -> Option<Chunk> {
-        let chunk = self.events.pop_back()?;
+    /// What makes room for a definition: the newest chunk of the thread that has most in here, if there is such a
+    /// thread, else the newest of all.
+    fn pop_for_definition(&mut self) -> Option<Chunk> {
+        let most = self.of_threads.iter().max_by_key(|(_, bytes)| **bytes).map(|(lane, _)| *lane);
+        let of_most = most.and_then(|lane| self.events.iter().rposition(|chunk| chunk.header.lane == lane));
+        let chunk = match of_most {
+            Some(place) => self.events.remove(place)?,
+            None => self.events.pop_back()?,
+        };
         self.give_up(&chunk);
         Some(chunk)
     }
@@ -289,7 +297,7 @@ impl State {
         let size = size_of_chunk(&chunk);
         while self.held + size > limit {
             let (victim, cause) = match mode {
-                BufferMode::Discard => (self.pop_newest(), LossCause::BufferFull),
+                BufferMode::Discard => (self.pop_for_definition(), LossCause::BufferFull),
                 BufferMode::Overwrite => (self.pop_oldest(), LossCause::Overwritten),
             };
             let Some(victim) = victim else { break };

@@ -63,10 +63,12 @@ fn a_thread_that_floods_leaves_room_for_the_kernel_and_for_other_threads() {
     (0..100).for_each(|sequence| buffer.push(of_thread(7, sequence)));
     assert_eq!(buffer.held(), 4 * ONE, "it has as much as is free");
     buffer.push(of_thread(8, 0));
-    buffer.push(event(0));
-    let lost = [(Lane { kind: LaneKind::Zone, cpu: 7 }, LossCause::BufferFull, 96 * 64)];
+    (0..3).for_each(|sequence| buffer.push(event(sequence)));
+    assert_eq!(buffer.held(), 8 * ONE);
+    buffer.push(chunk(STACK, 0, 0, 1, 72));
+    let lost = [(Lane { kind: LaneKind::Zone, cpu: 7 }, LossCause::BufferFull, 97 * 64)];
     assert_eq!(buffer.losses(), lost, "who floods loses, and nobody else");
-    assert_eq!(pop_all(&buffer).len(), 6);
+    assert_eq!(pop_all(&buffer).len(), 8);
     buffer.push(of_thread(7, 100));
     assert_eq!(buffer.held(), ONE, "what was written is no longer its own");
 }
