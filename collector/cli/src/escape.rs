@@ -2,7 +2,7 @@
 //! the user's own options.
 //!
 //! Everything that the program says passes here: standard error through `say!` and `say_styled!`, standard output
-//! through [`print`] and [`print_json`]. [`printable`] is for single values, whose line breaks would forge lines.
+//! through [`print()`] and [`print_json`]. [`printable`] is for single values, whose line breaks would forge lines.
 
 use crate::terminal::{Style, Terminal};
 use std::fmt::{Arguments, Write as _};

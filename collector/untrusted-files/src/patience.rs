@@ -54,7 +54,7 @@ impl Patience {
         Self { limit, threads: Arc::default() }
     }
 
-    /// As [`within`](crate::within), with these threads.
+    /// As [`within`], with these threads.
     ///
     /// # Errors
     ///

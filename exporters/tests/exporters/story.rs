@@ -192,7 +192,6 @@ pub(crate) fn summary() -> RecorderSummary {
         costs: Vec::new(),
         statistics: BTreeMap::from([("stacks_sent".to_owned(), 17)]),
         missing: vec!["RAPL is not readable".into()],
-        ..RecorderSummary::default()
     }
 }
 

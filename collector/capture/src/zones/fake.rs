@@ -1,5 +1,8 @@
 //! A marked program for tests: an arena in this process, written by hand.
 
+// Only tests and fuzz targets have it.
+#![allow(clippy::unwrap_used)]
+
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd};
 #[cfg(test)]
