@@ -25,11 +25,13 @@ impl Lost {
     }
 
     /// What is known of one of which only the definitions were read; `events` were not.
+    #[cfg_attr(windows, expect(dead_code, reason = "only the recorder of Linux needs it"))]
     pub(crate) fn unread(session: &impl Recording, events: u64) -> Self {
         Self { losses: session.losses().to_vec(), unread: Some(events) }
     }
 
     /// With what the recorder itself counted: a full disk may have kept that out of the capture.
+    #[cfg_attr(windows, expect(dead_code, reason = "only the recorder of Linux needs it"))]
     pub(crate) fn at_least(mut self, counted: &[LaneLoss]) -> Self {
         for loss in counted {
             let is_same = |known: &Loss| known.lane == loss.lane && known.cpu == loss.cpu && known.cause == loss.cause;
@@ -53,6 +55,7 @@ impl Lost {
     }
 
     /// Those of another file of the same recording, too.
+    #[cfg_attr(windows, expect(dead_code, reason = "only the recorder of Linux needs it"))]
     pub(crate) fn add(&mut self, other: Self) {
         for loss in other.losses {
             let is_same = |known: &Loss| (&known.lane, known.cpu, known.cause) == (&loss.lane, loss.cpu, loss.cause);

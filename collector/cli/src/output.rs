@@ -75,6 +75,7 @@ impl Target {
     }
 
     /// The final name.
+    #[cfg_attr(windows, expect(dead_code, reason = "only the recorder of Linux needs it"))]
     pub(crate) fn name(&self) -> &OsStr {
         &self.name
     }
@@ -85,11 +86,13 @@ impl Target {
     }
 
     /// Removes the file of that name.
+    #[cfg_attr(windows, expect(dead_code, reason = "only the recorder of Linux needs it"))]
     pub(crate) fn remove(&self) -> std::io::Result<()> {
         self.folder.remove(&self.name)
     }
 
     /// Whether nothing has that name.
+    #[cfg_attr(windows, expect(dead_code, reason = "only the recorder of Linux needs it"))]
     pub(crate) fn is_free(&self) -> bool {
         matches!(self.folder.existing(&self.name), Ok(Existing::Nothing))
     }

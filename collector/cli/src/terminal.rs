@@ -43,6 +43,7 @@ impl Terminal {
     }
 
     /// For work that goes on beside what the terminal shows.
+    #[cfg_attr(windows, expect(dead_code, reason = "only the recorder of Linux needs it"))]
     pub(crate) fn quiet() -> Self {
         Self::new(false, "", "")
     }
