@@ -167,7 +167,10 @@ impl FakeThread<'_> {
     pub(super) fn write(&self, words: &[u64]) -> bool {
         let header = self.header();
         let head = header.head.load(Relaxed);
-        if head + words.len() as u64 * 8 - header.tail.load(Acquire) > RING_BYTES as u64 {
+        let used = head.wrapping_sub(header.tail.load(Acquire));
+        // A hostile program may have put its own positions out of order: it writes nothing then.
+        let is_in_order = head.is_multiple_of(8) && used <= RING_BYTES as u64;
+        if !is_in_order || used + words.len() as u64 * 8 > RING_BYTES as u64 {
             header.lost.fetch_add(1, Relaxed);
             return false;
         }
