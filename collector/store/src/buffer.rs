@@ -50,7 +50,7 @@ pub enum Popped {
 /// disk, another pops. Definitions overtake events, since events refer to them.
 /// Memory: the given bytes, or, when definitions alone need more, half of them
 /// on top (2 to 16 MiB); one lost beyond that is counted like any other record.
-/// While it is not overwriting, no thread that marks zones has more of it than is free.
+/// While it is not overwriting, no marked program has more of it than is free.
 ///
 /// When overwriting, the lives of tasks and their mappings stay here, too, with
 /// a room of their own of half the buffer (2 to 16 MiB): they are folded
@@ -68,8 +68,8 @@ struct State {
     events: VecDeque<Chunk>,
     definitions: VecDeque<Chunk>,
     held: usize,
-    /// Bytes of events that each program's thread has in here, by its lane.
-    of_threads: BTreeMap<Lane, usize>,
+    /// Bytes of events that each marked program has in here, by its number.
+    of_programs: BTreeMap<u32, usize>,
     kept: Kept,
     /// Ticks of the newest record that was pushed, as far as kernel programs stamp it.
     newest: Ticks,
@@ -247,18 +247,19 @@ impl State {
             return self.lose(&chunk.header, cause);
         }
         self.held += size;
-        if is_of_program(&chunk) {
-            *self.of_threads.entry(chunk.header.lane).or_default() += size;
+        if let Some(program) = program(&chunk) {
+            *self.of_programs.entry(program).or_default() += size;
         }
         self.events.push_back(chunk);
     }
 
-    /// Whether a thread that marks zones may have that chunk in here, too: none has more than is still free, so that
-    /// threads that write without end leave room for the others. An eighth of all is never theirs: the kernel's events
-    /// and definitions find room there.
+    /// Whether a marked program may have that chunk in here, too: none has more than is still free, so that those that
+    /// write without end leave room for the others. An eighth of all is never theirs: the kernel's events and
+    /// definitions find room there.
     fn is_within_share(&self, chunk: &Chunk, limit: usize) -> bool {
-        let held = self.of_threads.get(&chunk.header.lane).copied().unwrap_or(0);
-        !is_of_program(chunk) || held + size_of_chunk(chunk) <= (limit - limit / 8).saturating_sub(self.held)
+        let Some(program) = program(chunk) else { return true };
+        let held = self.of_programs.get(&program).copied().unwrap_or(0);
+        held + size_of_chunk(chunk) <= (limit - limit / 8).saturating_sub(self.held)
     }
 
     fn pop_oldest(&mut self) -> Option<Chunk> {
@@ -267,11 +268,11 @@ impl State {
         Some(chunk)
     }
 
-    /// What makes room for a definition: the newest chunk of the thread that has most in here, if there is such a
-    /// thread, else the newest of all.
+    /// What makes room for a definition: the newest chunk of the program that has most in here, if there is one, else
+    /// the newest of all.
     fn pop_for_definition(&mut self) -> Option<Chunk> {
-        let most = self.of_threads.iter().max_by_key(|(_, bytes)| **bytes).map(|(lane, _)| *lane);
-        let of_most = most.and_then(|lane| self.events.iter().rposition(|chunk| chunk.header.lane == lane));
+        let most = self.of_programs.iter().max_by_key(|(_, bytes)| **bytes).map(|(program, _)| *program);
+        let of_most = most.and_then(|most| self.events.iter().rposition(|chunk| program(chunk) == Some(most)));
         let chunk = match of_most {
             Some(place) => self.events.remove(place)?,
             None => self.events.pop_back()?,
@@ -284,10 +285,12 @@ impl State {
     fn give_up(&mut self, chunk: &Chunk) {
         let size = size_of_chunk(chunk);
         self.held -= size;
-        if let Entry::Occupied(mut of_thread) = self.of_threads.entry(chunk.header.lane) {
-            *of_thread.get_mut() -= size;
-            if *of_thread.get() == 0 {
-                of_thread.remove();
+        if let Some(program) = program(chunk)
+            && let Entry::Occupied(mut held) = self.of_programs.entry(program)
+        {
+            *held.get_mut() -= size;
+            if *held.get() == 0 {
+                held.remove();
             }
         }
     }
@@ -388,9 +391,10 @@ fn records_by_lane(chunks: &[Chunk]) -> BTreeMap<Lane, u64> {
     records
 }
 
-/// Whether a program wrote it, and not the kernel.
-fn is_of_program(chunk: &Chunk) -> bool {
-    chunk.header.lane.kind == LaneKind::Zone
+/// Which marked program wrote it: the number at the beginning of `ZoneChunk`. `None` where the kernel did.
+fn program(chunk: &Chunk) -> Option<u32> {
+    let number = chunk.data.first_chunk().filter(|_| chunk.header.lane.kind == LaneKind::Zone)?;
+    Some(u32::from_le_bytes(*number))
 }
 
 /// Bytes that a held chunk takes.

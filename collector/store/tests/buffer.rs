@@ -53,23 +53,24 @@ fn discard_drops_the_newest_events_and_counts_them() {
 }
 
 #[test]
-fn a_thread_that_floods_leaves_room_for_the_kernel_and_for_other_threads() {
-    let of_thread = |thread, sequence: u64| {
-        let mut chunk = chunk(Lane { kind: LaneKind::Zone, cpu: thread }, sequence, sequence * 64, 64, 16);
+fn a_program_that_floods_leaves_room_for_the_kernel_and_for_other_programs() {
+    let of_program = |program: u16, sequence: u64| {
+        let mut chunk = chunk(Lane { kind: LaneKind::Zone, cpu: program }, sequence, sequence * 64, 64, 16);
+        chunk.data[..4].copy_from_slice(&u32::from(program).to_le_bytes());
         chunk.data.shrink_to_fit();
         chunk
     };
     let buffer = TraceBuffer::new(8 * ONE, BufferMode::Discard);
-    (0..100).for_each(|sequence| buffer.push(of_thread(7, sequence)));
+    (0..100).for_each(|sequence| buffer.push(of_program(7, sequence)));
     assert_eq!(buffer.held(), 4 * ONE, "it has as much as is free");
-    buffer.push(of_thread(8, 0));
+    buffer.push(of_program(8, 0));
     (0..3).for_each(|sequence| buffer.push(event(sequence)));
     assert_eq!(buffer.held(), 8 * ONE);
     buffer.push(chunk(STACK, 0, 0, 1, 72));
     let lost = [(Lane { kind: LaneKind::Zone, cpu: 7 }, LossCause::BufferFull, 97 * 64)];
     assert_eq!(buffer.losses(), lost, "who floods loses, and nobody else");
     assert_eq!(pop_all(&buffer).len(), 8);
-    buffer.push(of_thread(7, 100));
+    buffer.push(of_program(7, 100));
     assert_eq!(buffer.held(), ONE, "what was written is no longer its own");
 }
 
