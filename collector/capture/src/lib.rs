@@ -42,6 +42,7 @@ mod lane;
 mod notes;
 mod options;
 mod perf;
+pub mod privileges;
 mod probes;
 mod readings;
 mod recording;
@@ -57,7 +58,7 @@ mod zones;
 
 pub use error::CaptureError;
 #[doc(hidden)]
-pub use kernel_texts::read_kernel_text;
+pub use kernel_texts::{read_kernel_text, read_perf_records, read_process_texts};
 pub use options::{RecordOptions, Stacks, Tracepoints};
 pub use recording::{Progress, Recorded, Recording};
 pub use support::{Capability, Machine, support};

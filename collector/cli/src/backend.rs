@@ -1,8 +1,10 @@
 //! The seam between the command line and what records: tests put a recorder
 //! of their own behind it.
 
-use anyhow::Result;
+use crate::confine;
+use anyhow::{Context, Result};
 use std::fs::File;
+use syscollect_capture::privileges::{self, Stage};
 use syscollect_capture::{Progress, RecordOptions, Recorded, Recording};
 
 /// Begins recordings.
@@ -28,7 +30,12 @@ pub(crate) struct KernelBackend;
 
 impl Backend for KernelBackend {
     fn start(&self, options: RecordOptions, out: File) -> Result<Box<dyn Recorder>> {
-        Ok(Box::new(Recording::start(options, out)?))
+        // Before the recorder's threads are made, which have what this one has. The launched command, if there is
+        // one, was forked before, with all that its user has.
+        privileges::keep(Stage::Recording).context("cannot give up capabilities")?;
+        let recording = Recording::start(options, out)?;
+        confine::said_where_missing(privileges::refuse_what_recording_never_does());
+        Ok(Box::new(recording))
     }
 }
 
@@ -46,6 +53,9 @@ impl Recorder for Recording {
     }
 
     fn stop(self: Box<Self>, reason: &str) -> Result<Recorded> {
-        Ok(Recording::stop(*self, reason)?)
+        let recorded = Recording::stop(*self, reason)?;
+        // All threads of the recorder have ended.
+        confine::to_naming();
+        Ok(recorded)
     }
 }

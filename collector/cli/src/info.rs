@@ -1,5 +1,6 @@
 //! `syscollect info`: what a capture holds, and what it lost.
 
+use crate::confine;
 use crate::cost;
 use crate::source::{self, Source};
 use crate::summary::loss_text;
@@ -141,6 +142,7 @@ struct RecordingReport {
 
 /// Runs the sub-command.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    confine::to_reading(false);
     let report = Report::of(&args.files)?;
     let text = match args.json {
         true => serde_json::to_string_pretty(&report)? + "\n",

@@ -1,5 +1,6 @@
 //! `syscollect report`: a capture summed up, for people and for machines.
 
+use crate::confine;
 use crate::convert;
 use crate::signals::Abandon;
 use crate::source::{self, Source};
@@ -72,6 +73,7 @@ pub(crate) struct Args {
 
 /// Runs the sub-command.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    confine::to_reading(args.symbols.asks_servers());
     let report = report(&args)?;
     let text = match args.json {
         true => serde_json::to_string_pretty(&report)? + "\n",

@@ -5,7 +5,7 @@
 //! compares. See each file for what it is compared with.
 
 mod alone;
-mod bad_days;
+pub(crate) mod bad_days;
 mod clock;
 pub(crate) mod context;
 mod count;
@@ -21,7 +21,9 @@ mod order;
 mod presets;
 mod probes;
 mod recorded;
+mod rights;
 mod samples;
+pub(crate) mod semaphores;
 mod survival;
 mod zones;
 
@@ -65,6 +67,7 @@ const TESTS: &[Test] = &[
     test!("loss-buffer" kernels, loss::full_buffer),
     test!("callers" kernels, samples::callers),
     test!("stacks" kernels, samples::stacks, needs "bpf_task_pt_regs"),
+    test!("rights" kernels, rights::rights),
     test!("killed" kernels, survival::killed),
     test!("hidden-files", survival::hidden_files),
     test!("probes-python" kernels, probes::python, needs "user_probes"),

@@ -1,6 +1,7 @@
 //! After a recording: naming, exporting, and giving the files their names.
 
 use super::place::{KeepCapture, Place};
+use crate::confine;
 use crate::convert::{self, Abandoned, CaptureEnd, Selection};
 use crate::format::Format;
 use crate::lost::Lost;
@@ -104,6 +105,7 @@ impl Finish<'_> {
         }
         session.add_symbols(tables);
         costs.note("naming");
+        confine::to_exporting(self.place.owner_of_folder());
         let written = self.write(capture, &mut session, stored)?;
         costs.note(if self.place.is_exported() { "export" } else { "reading" });
         Ok((written, end))

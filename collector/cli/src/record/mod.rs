@@ -60,10 +60,11 @@ fn record(options: &Options, around: &Surroundings<'_>, program_start: Instant) 
     // Before signals are watched, so that Ctrl-C ends a command that waits.
     let gated = command::prepare(&options.command, owner, place.is_standard_output(), sender.clone())?;
     let abandon = signals::watch(sender)?;
-    let draft = place.capture_draft()?;
+    let mut draft = place.capture_draft()?;
 
     let settings = options.settings(gated.as_ref().filter(|_| options.only).map(Gated::pid), program_start);
     let recorder = backend.start(settings, draft.file().try_clone()?)?;
+    place.show_capture(&mut draft)?;
     let missing = recorder.missing().to_vec();
     missing.iter().for_each(|note| say!("syscollect: {note}"));
     let (ended, command) = run_until_the_end(options, recorder.as_ref(), gated, &happenings, &terminal);

@@ -19,6 +19,7 @@ pub(crate) fn watch(stops: Sender<Happening>) -> Result<Abandon> {
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
+            crate::confine::to_waiting();
             for signal in signals.forever() {
                 let stop = match signal {
                     SIGINT => Stop::Interrupt,
