@@ -22,9 +22,10 @@ pub(crate) fn to_naming() {
     to_reading(false);
 }
 
-/// The calling thread names parts of a recording that goes on.
+/// The calling thread names parts of a recording that goes on. It shares threads that open files with the recorder, so
+/// it has what the recorder has.
 pub(crate) fn to_naming_a_part() {
-    give_up(Stage::Naming);
+    give_up(Stage::Recording);
 }
 
 /// Names are there, and a file is written: by the user behind sudo, if the folder is this user's.

@@ -107,7 +107,7 @@ impl Lanes {
             }
             maps.push(memory);
         }
-        Ok(Self { lanes, maps: maps })
+        Ok(Self { lanes, maps })
     }
 
     /// Bytes of memory that all of them take.

@@ -170,6 +170,10 @@ const NAMING_AND_EXPORTING: &[c_long] = &[
     libc::SYS_clock_nanosleep,
     libc::SYS_nanosleep,
     libc::SYS_gettimeofday,
+    // alarm(3), which ends what takes too long to stop.
+    libc::SYS_setitimer,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_alarm,
     libc::SYS_ppoll,
     libc::SYS_pselect6,
     libc::SYS_restart_syscall,

@@ -109,6 +109,8 @@ pub fn keep(stage: Stage) -> io::Result<()> {
     let inheritable = CapabilitySet::empty();
     thread::set_capabilities(None, CapabilitySets { effective: held.effective & standing, permitted, inheritable })?;
     thread::set_no_new_privs(true)?;
+    // Those have what was there before. One that hangs in a foreign file system stays as it is.
+    syscollect_untrusted_files::end_idle_threads();
     Ok(())
 }
 

@@ -141,11 +141,11 @@ fn forward(takeover: &mut Takeover, notices: &Receiver<ZoneNotice>, jobs: &SyncS
         if notice == ZoneNotice::Stop {
             return;
         }
-        if let Some(job) = takeover.notice(notice) {
-            if let Err(TrySendError::Full(Job::Announced(announcement, _))) = jobs.try_send(job) {
-                let Announcement { pid, tid, ring, .. } = announcement;
-                takeover.arenas.refuse(pid, (tid, ring), &NotTaken::TooMany("programs have announcements,"));
-            }
+        if let Some(job) = takeover.notice(notice)
+            && let Err(TrySendError::Full(Job::Announced(announcement, _))) = jobs.try_send(job)
+        {
+            let Announcement { pid, tid, ring, .. } = announcement;
+            takeover.arenas.refuse(pid, (tid, ring), &NotTaken::TooMany("programs have announcements,"));
         }
     }
 }
