@@ -151,9 +151,9 @@ impl Field<'_> {
             fs::remove_file(&path)?;
         }
         if captures > 0 {
-            seen.captures += 1
+            seen.captures += 1;
         } else {
-            seen.without_file += 1
+            seen.without_file += 1;
         }
         Ok(())
     }
