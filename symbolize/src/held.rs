@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use syscollect_model::{BuildId, Mapping};
-use syscollect_untrusted_files::{FileData, OpenError, OpenedFile, Owner, Place, find};
+use syscollect_untrusted_files::{FileData, FileLocation, OpenError, OpenedFile, Owner, find};
 
 /// At most so many files are held; a desktop has about 1,500 executable files mapped.
 const HELD_MAX: usize = 4096;
@@ -205,7 +205,7 @@ pub(crate) fn plain_path(path: &str) -> &str {
 
 /// A way to a mapping's file.
 struct Candidate<'m> {
-    place: Place<'m>,
+    place: FileLocation<'m>,
     /// It may be another file of that name, so only the build id can tell.
     only_by_build_id: bool,
 }
@@ -220,10 +220,10 @@ fn candidates<'m>(mapping: &Mapping, path: &'m Path) -> Vec<Candidate<'m>> {
         Path::new(plain_path(&shown)).file_name() == path.file_name()
     };
     if std::fs::read_link(&exact).is_ok_and(|link| same_name(&link)) {
-        found.push(Candidate { place: Place::Range { pid, start, end }, only_by_build_id: false });
+        found.push(Candidate { place: FileLocation::Range { pid, start, end }, only_by_build_id: false });
     }
     let deleted = path.as_os_str().len() != mapping.path.len();
-    found.push(Candidate { place: Place::InRootOf { pid, path }, only_by_build_id: deleted });
-    found.push(Candidate { place: Place::Mapped(path), only_by_build_id: true });
+    found.push(Candidate { place: FileLocation::InRootOf { pid, path }, only_by_build_id: deleted });
+    found.push(Candidate { place: FileLocation::Mapped(path), only_by_build_id: true });
     found
 }

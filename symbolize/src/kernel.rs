@@ -8,7 +8,7 @@ use crate::memory::Memory;
 use crate::source::{ElfSource, Named, linked_address};
 use std::path::PathBuf;
 use syscollect_model::{BuildId, Symbol, SymbolFrame, SymbolTable};
-use syscollect_untrusted_files::{Place, open};
+use syscollect_untrusted_files::{FileLocation, open};
 
 /// Path of the table of kernel symbols.
 const PATH: &str = "[kernel.kallsyms]";
@@ -120,7 +120,7 @@ impl Kernel {
             return Ok(None);
         }
         for path in &self.images {
-            let Ok(file) = open(&Place::Named(path), None) else { continue };
+            let Ok(file) = open(&FileLocation::Named(path), None) else { continue };
             if build_id_in(file.reader()).as_ref() != Some(build_id) {
                 continue;
             }
@@ -218,7 +218,7 @@ mod tests {
     fn an_image_of_the_same_build_adds_lines_whatever_its_addresses_were_moved_by() {
         let folder = tempfile::tempdir().unwrap();
         let image = std::env::current_exe().unwrap();
-        let file = open(&Place::Named(&image), None).unwrap();
+        let file = open(&FileLocation::Named(&image), None).unwrap();
         let layout = Layout::read(file.reader()).unwrap();
         let wanted = Wanted { lines: false, supplement: None };
         let made = Image::make(&file, &layout, wanted, &Memory::new(1 << 30)).unwrap();

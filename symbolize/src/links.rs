@@ -7,7 +7,7 @@ use crate::elf::{DEBUG_ALT_LINK, DEBUG_LINK, Layout, build_id_in};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use syscollect_model::BuildId;
-use syscollect_untrusted_files::{OpenedFile, Owner, Place, open};
+use syscollect_untrusted_files::{FileLocation, OpenedFile, Owner, open};
 
 /// Longer sections with a link are none.
 const LINK_MAX: u64 = 8 << 10;
@@ -67,7 +67,7 @@ impl Search<'_> {
         // What lies beside it is its owner's: it is looked at as they could.
         let owner = Owner::of_file(from.file());
         let beside = [name.to_owned(), Path::new(".debug").join(name)].into_iter().filter_map(|path| {
-            let opened = open(&Place::Beside { folder, path: &path }, owner.as_ref()).ok()?;
+            let opened = open(&FileLocation::Beside { folder, path: &path }, owner.as_ref()).ok()?;
             Some(DebugFile { path: folder.join(path), opened })
         });
         let kept = self.debug_dirs.iter().flat_map(|dir| [(dir, inside.join(name)), (dir, name.to_owned())]);
@@ -90,7 +90,8 @@ impl Search<'_> {
             let mut found = self.debug_dirs.iter().filter_map(|dir| below(dir, &inside));
             found.find(is_it).or_else(|| {
                 let (name, folder) = (plain_name(path)?, self.path.parent()?);
-                let opened = open(&Place::Beside { folder, path: name }, Owner::of_file(from.file()).as_ref()).ok()?;
+                let opened =
+                    open(&FileLocation::Beside { folder, path: name }, Owner::of_file(from.file()).as_ref()).ok()?;
                 Some(DebugFile { path: folder.join(name), opened }).filter(is_it)
             })
         })?;
@@ -114,7 +115,7 @@ impl Search<'_> {
 }
 
 fn below(folder: &Path, path: &Path) -> Option<DebugFile> {
-    let opened = open(&Place::Below { folder, path }, None).ok()?;
+    let opened = open(&FileLocation::Below { folder, path }, None).ok()?;
     Some(DebugFile { path: folder.join(path), opened })
 }
 

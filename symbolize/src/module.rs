@@ -11,7 +11,7 @@ use std::fs::File;
 use std::ops::Deref;
 use std::path::Path;
 use syscollect_model::{BuildId, Symbol, SymbolTable};
-use syscollect_untrusted_files::{OpenedFile, Place, Reader, open};
+use syscollect_untrusted_files::{FileLocation, OpenedFile, Reader, open};
 
 /// Larger symbol tables are no linker's work; reading one would take as much memory again.
 const SYMBOL_BYTES_MAX: u64 = 512 << 20;
@@ -78,7 +78,7 @@ fn find<'h>(shared: &'h Shared, path: &str, build_id: &BuildId, notes: &mut Vec<
     if !names_a_file(path) {
         return Err(format!("{path:?} is memory without a file, such as JIT code: not named yet"));
     }
-    let file = open(&Place::Mapped(Path::new(plain_path(path))), None)
+    let file = open(&FileLocation::Mapped(Path::new(plain_path(path))), None)
         .map_err(|error| format!("{path} was not held open and cannot be opened: {error}"))?;
     if build_id.is_empty() {
         notes.push(format!("{path} has no recorded build id: named from the file that is there now"));

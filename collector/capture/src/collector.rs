@@ -25,7 +25,7 @@ use crate::outlet::Outlet;
 use crate::perf::mappings::MappingRings;
 use crate::probes::{MappedFiles, ProbeSource, Setup};
 use crate::readings::Readings;
-use crate::recording::{Shared, Step};
+use crate::recording::{EndingStep, Shared};
 use crate::replay::Replay;
 use crate::source::{Drained, Seen, Source};
 use crate::support::lacking_for_names;
@@ -317,14 +317,14 @@ impl Collector {
     fn end(mut self) -> Ended {
         let online = self.machine.as_ref().map(|machine| machine.online.clone()).unwrap_or_default();
         let shared = Arc::clone(&self.output.shared);
-        let step = |step: Step| shared.step.store(step as u8, Ordering::Relaxed);
-        step(Step::Detaching);
+        let step = |step: EndingStep| shared.step.store(step as u8, Ordering::Relaxed);
+        step(EndingStep::Detaching);
         self.sources.iter_mut().for_each(|source| source.detach(&online));
-        step(Step::Draining);
+        step(EndingStep::Draining);
         self.drain(true);
         self.read_machine(true);
         self.note_losses();
-        step(Step::Noting);
+        step(EndingStep::Noting);
         let tasks = LaneKind::Task.name();
         let read_names = self.losses().iter().any(|loss| loss.lane == tasks) || self.output.outlet.is_overwriting();
         let mut held = HeldFiles::default();

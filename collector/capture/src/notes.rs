@@ -32,7 +32,7 @@ const LONGEST_GOODBYE: Duration = Duration::from_secs(5);
 /// The thread that takes notes, while there is something to note.
 pub(crate) struct Notes {
     /// `None` once it is to end.
-    told: Option<Sender<Told>>,
+    told: Option<Sender<NotesMessage>>,
     worker: Worker<HeldFiles>,
     stopping: Arc<AtomicBool>,
     /// Read the names of all that lives once more, at the end.
@@ -40,7 +40,7 @@ pub(crate) struct Notes {
 }
 
 /// What the thread is told.
-enum Told {
+enum NotesMessage {
     /// Something to note.
     Seen(Seen),
     /// Another file began: what is there is noted anew, and the files that were held so far go there.
@@ -68,13 +68,13 @@ impl Notes {
     /// A file was mapped or a program begun.
     pub(crate) fn seen(&self, seen: Seen) {
         // The thread ends only when this sender does.
-        let _ = self.told.as_ref().map(|told| told.send(Told::Seen(seen)));
+        let _ = self.told.as_ref().map(|told| told.send(NotesMessage::Seen(seen)));
     }
 
     /// The recording goes on in another file, into whose buffer notes go now. The files that were held for the one
     /// before come through `held`.
     pub(crate) fn next_file(&self, held: Sender<HeldFiles>) {
-        let _ = self.told.as_ref().map(|told| told.send(Told::NextFile(held)));
+        let _ = self.told.as_ref().map(|told| told.send(NotesMessage::NextFile(held)));
     }
 
     /// Waits until everything is noted; the files that are held open, and what to say if that took too long.
@@ -104,7 +104,7 @@ fn note_names(buffer: &Outlet, clock: ClockSource) {
     }
 }
 
-fn take_notes(buffer: &Outlet, told: &Receiver<Told>, clock: ClockSource, stopping: &AtomicBool) -> HeldFiles {
+fn take_notes(buffer: &Outlet, told: &Receiver<NotesMessage>, clock: ClockSource, stopping: &AtomicBool) -> HeldFiles {
     let mut held = HeldFiles::new();
     note_all(buffer, clock, (&mut held, stopping));
     follow(buffer, told, clock, (&mut held, stopping));
@@ -138,15 +138,20 @@ fn note_all(buffer: &Outlet, clock: ClockSource, (held, stopping): (&mut HeldFil
 
 /// Notes what is seen as soon as it is; what was noted of programs goes to the
 /// file in batches, which compress better than each alone.
-fn follow(buffer: &Outlet, told: &Receiver<Told>, clock: ClockSource, (held, stopping): (&mut HeldFiles, &AtomicBool)) {
+fn follow(
+    buffer: &Outlet,
+    told: &Receiver<NotesMessage>,
+    clock: ClockSource,
+    (held, stopping): (&mut HeldFiles, &AtomicBool),
+) {
     let mut begun: Vec<KnownProcess> = Vec::new();
     let mut last_batch = Instant::now();
     loop {
         let next = told.recv_timeout(LONGEST_WAIT);
         let ended = matches!(next, Err(RecvTimeoutError::Disconnected)) || stopping.load(Ordering::Relaxed);
         match next {
-            Ok(Told::Seen(Seen::Mapping(mut mapping, _))) => held.hold(&mut mapping),
-            Ok(Told::Seen(Seen::Exec { pid })) => {
+            Ok(NotesMessage::Seen(Seen::Mapping(mut mapping, _))) => held.hold(&mut mapping),
+            Ok(NotesMessage::Seen(Seen::Exec { pid })) => {
                 // Before it is read: a process that ends meanwhile is not to be
                 // noted after its end, when its id may be another's.
                 let noted = ticks_now(clock);
@@ -154,7 +159,7 @@ fn follow(buffer: &Outlet, told: &Receiver<Told>, clock: ClockSource, (held, sto
                     crate::snapshot::process(Path::new("/"), pid).map(|process| KnownProcess { noted, ..process }),
                 );
             }
-            Ok(Told::NextFile(before)) => {
+            Ok(NotesMessage::NextFile(before)) => {
                 // Whoever names that file may have given up.
                 let _ = before.send(std::mem::replace(held, HeldFiles::new()));
                 note_all(buffer, clock, (&mut *held, stopping));

@@ -42,13 +42,13 @@ pub(crate) struct Shared {
     pub(crate) records: AtomicU64,
     pub(crate) lost: AtomicU64,
     pub(crate) files: Arc<FileAccount>,
-    /// What the collector does at its end: a [`Step`].
+    /// What the collector does at its end: a [`EndingStep`].
     pub(crate) step: AtomicU8,
 }
 
 /// What the collector does at its end, for the message if it stands still.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Step {
+pub(crate) enum EndingStep {
     Detaching = 1,
     Draining,
     Noting,
@@ -58,9 +58,9 @@ impl Shared {
     /// What the collector does now, in words.
     fn doing(&self) -> &'static str {
         match self.step.load(Ordering::Relaxed) {
-            step if step == Step::Detaching as u8 => "detaching from the kernel",
-            step if step == Step::Draining as u8 => "taking out the last events",
-            step if step == Step::Noting as u8 => "describing programs",
+            step if step == EndingStep::Detaching as u8 => "detaching from the kernel",
+            step if step == EndingStep::Draining as u8 => "taking out the last events",
+            step if step == EndingStep::Noting as u8 => "describing programs",
             _ => "emptying the lanes",
         }
     }

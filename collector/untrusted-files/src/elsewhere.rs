@@ -1,6 +1,6 @@
 //! Systems whose programs are not recorded through files: every look-up says so.
 
-use crate::{FileData, OpenError, Place, Reader};
+use crate::{FileData, FileLocation, OpenError, Reader};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,11 +31,11 @@ impl Owner {
 
 /// A file that was found.
 #[derive(Debug)]
-pub struct Found {
+pub struct FoundFile {
     never: std::convert::Infallible,
 }
 
-impl Found {
+impl FoundFile {
     /// What is known of it.
     pub fn data(&self) -> &FileData {
         match self.never {}
@@ -119,7 +119,7 @@ impl OpenedFile {
 /// # Errors
 ///
 /// Always.
-pub fn find(_: &Place<'_>, _: Option<&Owner>) -> Result<Found, OpenError> {
+pub fn find(_: &FileLocation<'_>, _: Option<&Owner>) -> Result<FoundFile, OpenError> {
     Err(not_here().into())
 }
 
@@ -128,7 +128,7 @@ pub fn find(_: &Place<'_>, _: Option<&Owner>) -> Result<Found, OpenError> {
 /// # Errors
 ///
 /// Always.
-pub fn open(_: &Place<'_>, _: Option<&Owner>) -> Result<OpenedFile, OpenError> {
+pub fn open(_: &FileLocation<'_>, _: Option<&Owner>) -> Result<OpenedFile, OpenError> {
     Err(not_here().into())
 }
 

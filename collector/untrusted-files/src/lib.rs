@@ -5,7 +5,7 @@
 //! opened but here.
 //!
 //! **Duties.** Open regular files only, looked at before they are opened, so that no FIFO is waited for and no
-//! device acts ([`open`], [`find`]); follow no links out of the folder that is meant ([`Place`]); read nothing of
+//! device acts ([`open`], [`find`]); follow no links out of the folder that is meant ([`FileLocation`]); read nothing of
 //! file systems that are interfaces of the kernel; act with the rights of whoever owns the process or the file, if
 //! this process may ([`Owner`]); read so that a file that shrinks meanwhile is an error and no signal ([`Reader`]);
 //! copy what somebody else could cut off to memory that nobody can ([`MemoryFile`]); wait for no file system longer
@@ -18,13 +18,13 @@
 //! # #[cfg(target_os = "linux")] {
 //! use std::io::Read;
 //! use std::path::Path;
-//! use syscollect_untrusted_files::{OpenError, Place, open};
+//! use syscollect_untrusted_files::{OpenError, FileLocation, open};
 //!
 //! let own = std::env::current_exe().unwrap();
 //! let mut start = [0; 4];
-//! open(&Place::Named(&own), None).unwrap().reader().read_exact(&mut start).unwrap();
+//! open(&FileLocation::Named(&own), None).unwrap().reader().read_exact(&mut start).unwrap();
 //! assert_eq!(&start, b"\x7fELF");
-//! assert!(matches!(open(&Place::Named(Path::new("/dev/zero")), None), Err(OpenError::NoRegularFile)));
+//! assert!(matches!(open(&FileLocation::Named(Path::new("/dev/zero")), None), Err(OpenError::NoRegularFile)));
 //! # }
 //! ```
 
@@ -48,7 +48,7 @@ use std::path::Path;
 
 /// Where a file is looked for, which says what may be followed on the way there.
 #[derive(Clone, Copy, Debug)]
-pub enum Place<'a> {
+pub enum FileLocation<'a> {
     /// The user of this program said so: every link is followed.
     Said(&'a Path),
     /// A file named it, as a script names its interpreter: links of file systems are followed, not those of /proc.

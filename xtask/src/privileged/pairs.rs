@@ -66,7 +66,7 @@ struct Named {
 }
 
 /// A zone that is open.
-struct Open {
+struct OpenSlice {
     name: String,
     unfinished: bool,
 }
@@ -75,7 +75,7 @@ struct Open {
 #[derive(Default)]
 struct Zones {
     named: BTreeMap<String, Named>,
-    open: BTreeMap<TrackId, Vec<Open>>,
+    open: BTreeMap<TrackId, Vec<OpenSlice>>,
 }
 
 impl Zones {
@@ -102,7 +102,7 @@ impl Exporter for Zones {
             Event::SliceBegin(track, slice) => {
                 let name = tables.strings.get(slice.name).to_owned();
                 let open = self.open.entry(*track).or_default();
-                open.push(Open { name: name.clone(), unfinished: false });
+                open.push(OpenSlice { name: name.clone(), unfinished: false });
                 let named = self.named.entry(name).or_default();
                 (named.begun, named.depth) = (named.begun + 1, named.depth.max(open.len()));
             }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use syscollect_model::BuildId;
 use syscollect_symbolize::build_id_in;
-use syscollect_untrusted_files::{FileData, OpenedFile, Owner, Place, find, read_text};
+use syscollect_untrusted_files::{FileData, FileLocation, OpenedFile, Owner, find, read_text};
 
 /// A file by where it lies, whatever it is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -92,10 +92,10 @@ impl MappedFile {
     pub(super) fn open(&self) -> io::Result<OpenFile> {
         let (owner, path) = (Owner::of_process(self.pid), Path::new(&self.path));
         let open = |place| OpenFile::at(&place, owner.as_ref());
-        open(Place::Range { pid: self.pid, start: self.start, end: self.end })
-            .or_else(|_| open(Place::InRootOf { pid: self.pid, path }))
+        open(FileLocation::Range { pid: self.pid, start: self.start, end: self.end })
+            .or_else(|_| open(FileLocation::InRootOf { pid: self.pid, path }))
             .or_else(|error| match error.kind() {
-                io::ErrorKind::PermissionDenied => open(Place::Mapped(path)),
+                io::ErrorKind::PermissionDenied => open(FileLocation::Mapped(path)),
                 _ => Err(error),
             })
     }
@@ -104,7 +104,7 @@ impl MappedFile {
 impl OpenFile {
     /// Opens a regular file for reading; devices and pipes, which opening may
     /// disturb, are left alone.
-    pub(super) fn at(place: &Place<'_>, owner: Option<&Owner>) -> io::Result<Self> {
+    pub(super) fn at(place: &FileLocation<'_>, owner: Option<&Owner>) -> io::Result<Self> {
         let found = find(place, owner)?;
         let data = *found.data();
         Ok(Self { file: found.open()?, key: key(&data), changed: data.changed })
@@ -112,7 +112,7 @@ impl OpenFile {
 
     /// The file of that path, if it holds what the build id stands for.
     pub(super) fn of_contents(path: &Path, build_id: &BuildId) -> Option<Self> {
-        let file = Self::at(&Place::Mapped(path), None).ok()?;
+        let file = Self::at(&FileLocation::Mapped(path), None).ok()?;
         (build_id_in(file.file.reader())? == *build_id).then_some(file)
     }
 }
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_device_is_not_opened() {
-        let error = OpenFile::at(&Place::Said(Path::new("/dev/null")), None).unwrap_err();
+        let error = OpenFile::at(&FileLocation::Said(Path::new("/dev/null")), None).unwrap_err();
         assert!(error.to_string().contains("regular"), "{error}");
     }
 }

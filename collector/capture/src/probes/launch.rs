@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use object::elf::{DT_NEEDED, DT_RPATH, DT_RUNPATH, FileHeader64};
 use object::read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader};
 use object::{Endianness, ReadCache};
-use syscollect_untrusted_files::Place;
+use syscollect_untrusted_files::FileLocation;
 
 use super::files::OpenFile;
 
@@ -65,7 +65,7 @@ fn find(program: &Path, search: Option<&OsStr>) -> Option<PathBuf> {
 /// What runs a script: the program of its first line; after `env`, what that looks for.
 fn interpreter(script: &Path, search: Option<&OsStr>) -> Option<PathBuf> {
     let mut start = [0; 256];
-    let length = OpenFile::at(&Place::Named(script), None).ok()?.file.reader().read(&mut start).ok()?;
+    let length = OpenFile::at(&FileLocation::Named(script), None).ok()?.file.reader().read(&mut start).ok()?;
     let line = start[..length].strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
     let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let program = Path::new(OsStr::from_bytes(words.next()?));
@@ -78,7 +78,7 @@ fn interpreter(script: &Path, search: Option<&OsStr>) -> Option<PathBuf> {
 
 /// The libraries that a file names, where they are found.
 fn libraries(path: &Path) -> Option<Vec<PathBuf>> {
-    let cache = ReadCache::new(OpenFile::at(&Place::Named(path), None).ok()?.file.reader());
+    let cache = ReadCache::new(OpenFile::at(&FileLocation::Named(path), None).ok()?.file.reader());
     let elf = ElfFile64::<Endianness, _>::parse(&cache).ok()?;
     let header: &FileHeader64<Endianness> = elf.elf_header();
     let endian = elf.endian();

@@ -9,7 +9,7 @@
 //! see `lookups`.
 
 use std::path::{Path, PathBuf};
-use syscollect_untrusted_files::{Place as FilePlace, Reader};
+use syscollect_untrusted_files::{FileLocation, Reader};
 
 use object::ReadCache;
 use rustc_hash::FxHashSet;
@@ -76,7 +76,7 @@ pub(crate) fn installed_libraries(root: &Path) -> Vec<(&'static LibraryPreset, P
 
 /// How many functions of a preset a file exports; why that cannot be told.
 pub(crate) fn functions_in(preset: &LibraryPreset, path: &Path) -> Result<usize, String> {
-    let file = OpenFile::at(&FilePlace::Named(path), None).map_err(|error| error.to_string())?;
+    let file = OpenFile::at(&FileLocation::Named(path), None).map_err(|error| error.to_string())?;
     let cache = ReadCache::new(file.file.reader());
     let functions = Functions::read(&cache).map_err(|error| error.to_string())?;
     Ok(functions.called(|symbol| preset.function(symbol).is_some()).count())

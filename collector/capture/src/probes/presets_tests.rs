@@ -32,7 +32,7 @@ fn libraries_are_found_in_the_usual_folders_each_file_once() {
 fn a_library_without_the_functions_is_told_of_and_nothing_is_planned() {
     let preset = library_presets().next().unwrap();
     let (mut planner, mut plan) = (Planner::default(), Plan::default());
-    let OpenFile { file, key, .. } = OpenFile::at(&FilePlace::Named(Path::new(LIBC)), None).unwrap();
+    let OpenFile { file, key, .. } = OpenFile::at(&FileLocation::Named(Path::new(LIBC)), None).unwrap();
     let said = planner.preset(preset, (key, LIBC), &ReadCache::new(file.reader()), &mut plan).unwrap();
     assert!(said.contains("none of the functions") && said.contains("CUDA"), "{said}");
     let script = tempfile::NamedTempFile::new().unwrap();

@@ -14,7 +14,7 @@ use syscollect_probes::{
     did_you_mean, nearest, soname, usdt_probes,
 };
 use syscollect_store::Definition;
-use syscollect_untrusted_files::{Place, Reader};
+use syscollect_untrusted_files::{FileLocation, Reader};
 use syscollect_usdt_client::protocol::PROVIDER;
 
 use super::attach::{Attached, Point, Program, attach};
@@ -90,7 +90,7 @@ impl<'a> Scanner<'a> {
         let paths: BTreeSet<PathBuf> = self.work.specs.iter().flat_map(Spec::files).filter_map(path).collect();
         let mut opened = Vec::new();
         for path in paths {
-            match OpenFile::at(&Place::Said(&path), None) {
+            match OpenFile::at(&FileLocation::Said(&path), None) {
                 Ok(file) => {
                     self.named.push((path.clone(), file.key));
                     opened.push((path, file));
@@ -115,7 +115,7 @@ impl<'a> Scanner<'a> {
         for (_, path) in installed_libraries(Path::new("/")) {
             let path = std::fs::canonicalize(&path).unwrap_or(path);
             // What cannot be opened here may be there when it is mapped.
-            if let Ok(file) = OpenFile::at(&Place::Named(&path), None) {
+            if let Ok(file) = OpenFile::at(&FileLocation::Named(&path), None) {
                 self.file(file, &path.to_string_lossy());
             }
         }
@@ -125,7 +125,7 @@ impl<'a> Scanner<'a> {
     pub(super) fn program(&mut self, program: &Path) {
         for path in files_of(program, std::env::var_os("PATH").as_deref()) {
             // What is not there will not be run either.
-            if let Ok(file) = OpenFile::at(&Place::Named(&path), None) {
+            if let Ok(file) = OpenFile::at(&FileLocation::Named(&path), None) {
                 // Links are followed when a file is mapped, too.
                 let path = std::fs::canonicalize(&path).unwrap_or(path);
                 self.file(file, &path.to_string_lossy());

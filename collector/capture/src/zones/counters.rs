@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use syscollect_model::ClockSource;
 use syscollect_usdt_client::protocol::ItemKind;
 
-use super::find::{Place, still_has};
+use super::find::{ArenaLocation, still_has};
 use super::log::CounterEntry;
 use super::shares::Pool;
 use crate::clock::ticks_now;
@@ -62,7 +62,7 @@ pub(super) struct Subject {
     /// Where /proc is found.
     pub(super) root: PathBuf,
     /// The process, and where its arena is.
-    pub(super) place: Place,
+    pub(super) place: ArenaLocation,
     /// Who made its arena.
     pub(super) user: u32,
     /// The clock of its items.

@@ -39,7 +39,7 @@ fn links_to_arenas(folder: &Path) -> Vec<PathBuf> {
 
 /// Where an arena was found, and which program was running there.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct ArenaLocation {
     /// The process.
     pub(super) pid: u32,
     /// The path that led to the arena.
@@ -58,7 +58,7 @@ struct RunningProgram {
     stack: u64,
 }
 
-impl Place {
+impl ArenaLocation {
     /// The arena of that process that was found there.
     pub(super) fn of(root: &Path, pid: u32, path: &Path, id: ArenaId) -> Self {
         Self { pid, path: path.to_path_buf(), id, program: RunningProgram::of(root, pid) }
@@ -80,7 +80,7 @@ impl RunningProgram {
 }
 
 /// Whether the process may still have that arena: it lives, and runs the same program.
-pub(super) fn still_has(root: &Path, place: &Place) -> bool {
+pub(super) fn still_has(root: &Path, place: &ArenaLocation) -> bool {
     let is = |path: &Path| Arena::identify(path) == Some(place.id);
     if is(&place.path) {
         return true;

@@ -16,7 +16,7 @@ use syscollect_usdt_client::protocol::MAX_RINGS;
 use super::arena::{Arena, ArenaId, FoundArena, NotTaken};
 use super::counters::Subject;
 use super::departed::Departed;
-use super::find::{Numbering, Place};
+use super::find::{ArenaLocation, Numbering};
 use super::shares::Pool;
 use super::watch::Found;
 
@@ -46,7 +46,7 @@ pub(super) struct Taken {
     /// The arena.
     pub(super) arena: Arena,
     /// Where it was found.
-    pub(super) place: Place,
+    pub(super) place: ArenaLocation,
     /// Whether its threads are numbered as in this recorder's namespace.
     pub(super) same_numbers: bool,
     /// Whether its rings, or whether its program is still there, wait to be looked at.
@@ -164,7 +164,7 @@ impl Arenas {
         lock(&self.state).reserve(pid, found.user)?;
         let root = self.root();
         let same_numbers = !matches!(Numbering::of(&root, pid), Some(Numbering::Own(_)));
-        let place = Place::of(&root, pid, path, found.id);
+        let place = ArenaLocation::of(&root, pid, path, found.id);
         let arena = found.take().inspect_err(|_| lock(&self.state).give_back(pid, found.user, 0))?;
         let mut state = lock(&self.state);
         let client = state.next_number;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use syscollect_untrusted_files::{OpenedFile, Owner, Place as FilePlace, read_text};
+use syscollect_untrusted_files::{FileLocation, OpenedFile, Owner, read_text};
 
 /// A file of code that a process has mapped.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,11 +148,11 @@ impl Mapped {
 
     fn open_at(&self, place: &Place) -> Result<OpenedFile> {
         let owner = Owner::of_process(place.pid);
-        let open = |at: &FilePlace<'_>| syscollect_untrusted_files::open(at, owner.as_ref());
-        if let Ok(file) = open(&FilePlace::Said(&place.by_address)) {
+        let open = |at: &FileLocation<'_>| syscollect_untrusted_files::open(at, owner.as_ref());
+        if let Ok(file) = open(&FileLocation::Said(&place.by_address)) {
             return Ok(file);
         }
-        match open(&FilePlace::Below { folder: &place.process.join("root"), path: &place.name }) {
+        match open(&FileLocation::Below { folder: &place.process.join("root"), path: &place.name }) {
             Ok(file) if file.data().inode == self.key.1 => Ok(file),
             Ok(_) => bail!("it was replaced since it was mapped, and only root can read the old one"),
             Err(_) if self.path.ends_with(" (deleted)") => bail!("it was deleted, and only root can read it"),
@@ -163,7 +163,7 @@ impl Mapped {
 
 /// Opens a regular file for reading. Devices and pipes, which opening may disturb, are left alone.
 pub(super) fn open(path: &Path) -> Result<OpenedFile> {
-    Ok(syscollect_untrusted_files::open(&FilePlace::Said(path), None)?)
+    Ok(syscollect_untrusted_files::open(&FileLocation::Said(path), None)?)
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ const MOST: usize = 1 << 18;
 
 /// What is open of a pair on a thread.
 #[derive(Clone, Copy, Debug, Default)]
-struct Open {
+struct OpenPair {
     begun: u32,
     /// The last hit ended one.
     ended_last: bool,
@@ -38,7 +38,7 @@ pub(crate) fn seen_to_nest(reader: &CaptureReader, probes: &ProbeTable) -> FxHas
     }
     let lanes = reader.lanes().into_iter().filter(|lane| lane.kind == LaneKind::Probe);
     let mut merge = Merge::new(lanes.map(|lane| RecordCursor::new(reader, lane, Shape::Probe)).collect());
-    let mut open = FxHashMap::<(u32, u32), Open>::default();
+    let mut open = FxHashMap::<(u32, u32), OpenPair>::default();
     let mut unsure = vec![0; merge.lanes().len()];
     while let Some((lane, item)) = merge.next() {
         let RecordItem::Record = item else {
@@ -63,7 +63,7 @@ pub(crate) fn seen_to_nest(reader: &CaptureReader, probes: &ProbeTable) -> FxHas
         }
         let state = open.entry(key).or_default();
         match probe.role {
-            ProbeRole::ZoneBegin => *state = Open { begun: state.begun.saturating_add(1), ended_last: false },
+            ProbeRole::ZoneBegin => *state = OpenPair { begun: state.begun.saturating_add(1), ended_last: false },
             ProbeRole::ZoneEnd if state.begun > 0 && state.ended_last => {
                 nesting.insert(probe.pair);
                 undecided.remove(&probe.pair);
@@ -71,7 +71,9 @@ pub(crate) fn seen_to_nest(reader: &CaptureReader, probes: &ProbeTable) -> FxHas
                     break;
                 }
             }
-            ProbeRole::ZoneEnd => *state = Open { begun: state.begun.saturating_sub(1), ended_last: state.begun > 0 },
+            ProbeRole::ZoneEnd => {
+                *state = OpenPair { begun: state.begun.saturating_sub(1), ended_last: state.begun > 0 }
+            }
             _ => {}
         }
     }

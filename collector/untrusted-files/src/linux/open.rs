@@ -3,7 +3,7 @@
 use super::owner::acting_as;
 use super::storage::{Storage, data_of, is_on_known_disk, served, storage};
 use super::{Owner, path_of};
-use crate::{FileData, OpenError, Place, Reader, within};
+use crate::{FileData, FileLocation, OpenError, Reader, within};
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -21,7 +21,7 @@ const NO_LINKS: u64 = libc::RESOLVE_NO_SYMLINKS;
 
 /// A regular file that was found and is not open yet: what its name shows later does not matter.
 #[derive(Debug)]
-pub struct Found {
+pub struct FoundFile {
     place: Arc<File>,
     data: FileData,
     owner: Option<Owner>,
@@ -43,14 +43,14 @@ pub struct OpenedFile {
 /// # Errors
 ///
 /// [`OpenError`] says what lies there instead, or why it cannot be looked at.
-pub fn find(place: &Place<'_>, owner: Option<&Owner>) -> Result<Found, OpenError> {
+pub fn find(place: &FileLocation<'_>, owner: Option<&Owner>) -> Result<FoundFile, OpenError> {
     let uid = owner.map(|owner| owner.uid);
-    if let Place::Range { pid, start, end } = place {
+    if let FileLocation::Range { pid, start, end } = place {
         // Leads from /proc to the file without a walk through file systems, and needs this process's rights.
         let path = PathBuf::from(format!("/proc/{pid}/map_files/{start:x}-{end:x}"));
         let (file, data) = look_at(walk(None, &path, NONE)?)?;
         if is_on_known_disk(&data) {
-            return Ok(Found { place: Arc::new(file), data, owner: owner.cloned(), slow: false });
+            return Ok(FoundFile { place: Arc::new(file), data, owner: owner.cloned(), slow: false });
         }
         if served(Some(*pid)).iter().any(|served| served.has(&data)) {
             return Err(OpenError::Served);
@@ -58,9 +58,9 @@ pub fn find(place: &Place<'_>, owner: Option<&Owner>) -> Result<Found, OpenError
         let owner = owner.cloned();
         return within(uid, move || classified(file, data, owner))?;
     }
-    let seen_by = if let Place::InRootOf { pid, .. } = place { Some(*pid) } else { None };
+    let seen_by = if let FileLocation::InRootOf { pid, .. } = place { Some(*pid) } else { None };
     let served = served(seen_by);
-    if let Place::InRootOf { path, .. } | Place::Mapped(path) = place
+    if let FileLocation::InRootOf { path, .. } | FileLocation::Mapped(path) = place
         && served.iter().any(|served| served.is_on_the_way(path))
     {
         return Err(OpenError::Served);
@@ -80,7 +80,7 @@ pub fn find(place: &Place<'_>, owner: Option<&Owner>) -> Result<Found, OpenError
 /// # Errors
 ///
 /// As [`find`].
-pub fn open(place: &Place<'_>, owner: Option<&Owner>) -> Result<OpenedFile, OpenError> {
+pub fn open(place: &FileLocation<'_>, owner: Option<&Owner>) -> Result<OpenedFile, OpenError> {
     find(place, owner)?.open()
 }
 
@@ -92,16 +92,16 @@ fn look_at(place: File) -> Result<(File, FileData), OpenError> {
     Ok((place, data))
 }
 
-fn classified(place: File, data: FileData, owner: Option<Owner>) -> Result<Found, OpenError> {
+fn classified(place: File, data: FileData, owner: Option<Owner>) -> Result<FoundFile, OpenError> {
     let slow = match storage(&place, &data)? {
         Storage::Kernel => return Err(OpenError::OfTheKernel),
         Storage::Local => false,
         Storage::Elsewhere => true,
     };
-    Ok(Found { place: Arc::new(place), data, owner, slow })
+    Ok(FoundFile { place: Arc::new(place), data, owner, slow })
 }
 
-impl Found {
+impl FoundFile {
     /// What is known of it.
     pub fn data(&self) -> &FileData {
         &self.data
@@ -205,34 +205,37 @@ struct Walk {
 }
 
 impl Walk {
-    fn of(place: &Place<'_>) -> Result<Self, OpenError> {
+    fn of(place: &FileLocation<'_>) -> Result<Self, OpenError> {
         let direct = |path: &Path, resolve| Self { from: None, from_is_ours: false, path: path.into(), resolve };
         Ok(match place {
-            Place::Said(path) => direct(path, NONE),
-            Place::Named(path) => direct(path, NO_MAGIC),
-            Place::Mapped(path) if path.is_absolute() => direct(path, NO_LINKS),
-            Place::InRootOf { pid, path } if path.is_absolute() => Self {
+            FileLocation::Said(path) => direct(path, NONE),
+            FileLocation::Named(path) => direct(path, NO_MAGIC),
+            FileLocation::Mapped(path) if path.is_absolute() => direct(path, NO_LINKS),
+            FileLocation::InRootOf { pid, path } if path.is_absolute() => Self {
                 from: Some((format!("/proc/{pid}/root").into(), NONE)),
                 from_is_ours: true,
                 path: path.to_path_buf(),
                 resolve: libc::RESOLVE_IN_ROOT | NO_LINKS,
             },
-            Place::Below { folder, path } if stays(path) => Self {
+            FileLocation::Below { folder, path } if stays(path) => Self {
                 from: Some((folder.to_path_buf(), NONE)),
                 from_is_ours: true,
                 path: path.to_path_buf(),
                 resolve: libc::RESOLVE_BENEATH | NO_MAGIC,
             },
-            Place::Beside { folder, path } if stays(path) && folder.is_absolute() => Self {
+            FileLocation::Beside { folder, path } if stays(path) && folder.is_absolute() => Self {
                 from: Some((folder.to_path_buf(), NO_LINKS)),
                 from_is_ours: false,
                 path: path.to_path_buf(),
                 resolve: libc::RESOLVE_BENEATH | NO_LINKS,
             },
-            Place::Mapped(_) | Place::InRootOf { .. } | Place::Below { .. } | Place::Beside { .. } => {
+            FileLocation::Mapped(_)
+            | FileLocation::InRootOf { .. }
+            | FileLocation::Below { .. }
+            | FileLocation::Beside { .. } => {
                 return Err(OpenError::LeadsOut);
             }
-            Place::Range { pid, start, end } => {
+            FileLocation::Range { pid, start, end } => {
                 direct(&PathBuf::from(format!("/proc/{pid}/map_files/{start:x}-{end:x}")), NONE)
             }
         })

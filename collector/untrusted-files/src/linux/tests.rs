@@ -1,7 +1,7 @@
 //! What a hostile program leaves in a file's place.
 
 use super::open::find;
-use crate::{MemoryFile, OpenError, Place, Reader, open, path_of, read_text};
+use crate::{FileLocation, MemoryFile, OpenError, Reader, open, path_of, read_text};
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
@@ -15,13 +15,13 @@ fn fifo(path: &Path) {
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o666) }, 0);
 }
 
-fn contents(place: &Place<'_>) -> Result<String, OpenError> {
+fn contents(place: &FileLocation<'_>) -> Result<String, OpenError> {
     let mut text = String::new();
     open(place, None)?.reader().read_to_string(&mut text)?;
     Ok(text)
 }
 
-fn refused(place: &Place<'_>) -> String {
+fn refused(place: &FileLocation<'_>) -> String {
     let before = Instant::now();
     let error = contents(place).unwrap_err();
     assert!(before.elapsed() < crate::PATIENCE, "{place:?} was waited for");
@@ -36,7 +36,7 @@ fn what_is_no_regular_file_is_never_opened() {
     let socket = folder.path().join("socket");
     let _socket = std::os::unix::net::UnixListener::bind(&socket).unwrap();
     for path in [in_there.as_path(), &socket, folder.path(), Path::new("/dev/null"), Path::new("/dev/tty")] {
-        for place in [Place::Said(path), Place::Named(path), Place::Mapped(path)] {
+        for place in [FileLocation::Said(path), FileLocation::Named(path), FileLocation::Mapped(path)] {
             assert_eq!(refused(&place), "it is no regular file");
         }
     }
@@ -58,7 +58,7 @@ impl WithoutWaiting for fs::OpenOptions {
 #[test]
 fn what_belongs_to_the_kernel_is_not_read() {
     for path in ["/proc/version", "/sys/kernel/notes"].map(Path::new) {
-        assert_eq!(refused(&Place::Said(path)), "it belongs to the kernel, not to a program");
+        assert_eq!(refused(&FileLocation::Said(path)), "it belongs to the kernel, not to a program");
     }
 }
 
@@ -75,9 +75,9 @@ fn links_are_followed_as_far_as_the_place_means() {
     symlink("../outside/secret", inside.join("out")).unwrap();
     symlink(outside.join("secret"), inside.join("absolute")).unwrap();
     symlink(&outside, inside.join("folder")).unwrap();
-    let text = |place: Place<'_>| contents(&place).ok();
+    let text = |place: FileLocation<'_>| contents(&place).ok();
 
-    let below = |path: &'static str| Place::Below { folder: &inside, path: Path::new(path) };
+    let below = |path: &'static str| FileLocation::Below { folder: &inside, path: Path::new(path) };
     assert_eq!(text(below("sub/file")).as_deref(), Some("file"));
     assert_eq!(text(below("in")).as_deref(), Some("file"), "a link that stays inside");
     for path in
@@ -85,21 +85,25 @@ fn links_are_followed_as_far_as_the_place_means() {
     {
         assert_eq!(text(below(path)), None, "{path}");
     }
-    let beside = |path: &'static str| Place::Beside { folder: &inside, path: Path::new(path) };
+    let beside = |path: &'static str| FileLocation::Beside { folder: &inside, path: Path::new(path) };
     assert_eq!(text(beside("sub/file")).as_deref(), Some("file"));
     for path in ["in", "out", "absolute", "folder/secret", "../outside/secret", "/etc/passwd"] {
         assert_eq!(text(beside(path)), None, "{path}");
     }
     let linked = root.join("linked");
     symlink(&inside, &linked).unwrap();
-    assert_eq!(text(Place::Beside { folder: &linked, path: Path::new("sub/file") }), None, "the folder is a link");
-    assert_eq!(text(Place::Mapped(&inside.join("sub/file"))).as_deref(), Some("file"));
-    assert_eq!(text(Place::Mapped(&inside.join("in"))), None, "the kernel names no links");
-    assert_eq!(text(Place::Mapped(Path::new("Cargo.toml"))), None, "nor where somebody is");
-    assert_eq!(text(Place::Named(&inside.join("in"))).as_deref(), Some("file"));
+    assert_eq!(
+        text(FileLocation::Beside { folder: &linked, path: Path::new("sub/file") }),
+        None,
+        "the folder is a link"
+    );
+    assert_eq!(text(FileLocation::Mapped(&inside.join("sub/file"))).as_deref(), Some("file"));
+    assert_eq!(text(FileLocation::Mapped(&inside.join("in"))), None, "the kernel names no links");
+    assert_eq!(text(FileLocation::Mapped(Path::new("Cargo.toml"))), None, "nor where somebody is");
+    assert_eq!(text(FileLocation::Named(&inside.join("in"))).as_deref(), Some("file"));
     let own = File::open(inside.join("sub/file")).unwrap();
-    assert_eq!(text(Place::Said(&path_of(&own))).as_deref(), Some("file"));
-    assert_eq!(text(Place::Named(&path_of(&own))), None, "only the user may point into /proc");
+    assert_eq!(text(FileLocation::Said(&path_of(&own))).as_deref(), Some("file"));
+    assert_eq!(text(FileLocation::Named(&path_of(&own))), None, "only the user may point into /proc");
 }
 
 #[test]
@@ -108,9 +112,9 @@ fn a_path_in_a_process_is_a_path_in_its_root() {
     let path = folder.path().canonicalize().unwrap().join("file");
     fs::write(&path, "mine").unwrap();
     // Outside of containers its root is ours.
-    assert_eq!(contents(&Place::InRootOf { pid, path: &path }).unwrap(), "mine");
-    assert!(contents(&Place::InRootOf { pid, path: Path::new("../etc/passwd") }).is_err());
-    assert!(contents(&Place::InRootOf { pid: u32::MAX, path: &path }).is_err(), "nobody has that number");
+    assert_eq!(contents(&FileLocation::InRootOf { pid, path: &path }).unwrap(), "mine");
+    assert!(contents(&FileLocation::InRootOf { pid, path: Path::new("../etc/passwd") }).is_err());
+    assert!(contents(&FileLocation::InRootOf { pid: u32::MAX, path: &path }).is_err(), "nobody has that number");
 }
 
 #[test]
@@ -118,7 +122,7 @@ fn a_name_that_shows_another_file_by_now_does_not_matter() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     fs::write(&path, "first").unwrap();
-    let found = find(&Place::Said(&path), None).unwrap();
+    let found = find(&FileLocation::Said(&path), None).unwrap();
     fs::remove_file(&path).unwrap();
     fifo(&path);
     let mut text = String::new();
@@ -131,7 +135,7 @@ fn a_file_that_shrinks_ends_early_and_one_that_grows_does_not_grow() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     fs::write(&path, vec![7; 10_000]).unwrap();
-    let opened = open(&Place::Said(&path), None).unwrap();
+    let opened = open(&FileLocation::Said(&path), None).unwrap();
     let mut reader = opened.reader();
     let mut some = [0; 100];
     reader.read_exact(&mut some).unwrap();
@@ -149,7 +153,7 @@ fn a_huge_file_costs_what_is_read_of_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     File::create(&path).unwrap().set_len(1 << 42).unwrap();
-    let mut reader = open(&Place::Said(&path), None).unwrap().reader();
+    let mut reader = open(&FileLocation::Said(&path), None).unwrap().reader();
     reader.seek(SeekFrom::Start(1 << 41)).unwrap();
     let mut some = [1; 16];
     reader.read_exact(&mut some).unwrap();
@@ -192,13 +196,13 @@ fn what_a_processes_owner_may_not_read_is_not_read_for_them() {
     allow(folder.path(), 0o700);
     let kind =
         |result: Result<crate::OpenedFile, OpenError>| std::io::Error::from(result.map(|_| ()).unwrap_err()).kind();
-    assert_eq!(kind(open(&Place::Mapped(&path), Some(&nobody))), std::io::ErrorKind::PermissionDenied);
+    assert_eq!(kind(open(&FileLocation::Mapped(&path), Some(&nobody))), std::io::ErrorKind::PermissionDenied);
     allow(folder.path(), 0o755);
     allow(&path, 0o640);
-    assert_eq!(kind(open(&Place::Mapped(&path), Some(&nobody))), std::io::ErrorKind::PermissionDenied);
+    assert_eq!(kind(open(&FileLocation::Mapped(&path), Some(&nobody))), std::io::ErrorKind::PermissionDenied);
     let group = super::Owner { groups: vec![0], ..nobody.clone() };
-    open(&Place::Mapped(&path), Some(&group)).expect("their groups are theirs, too");
-    open(&Place::Mapped(&path), None).expect("this thread is itself again");
+    open(&FileLocation::Mapped(&path), Some(&group)).expect("their groups are theirs, too");
+    open(&FileLocation::Mapped(&path), None).expect("this thread is itself again");
     allow(&path, 0o644);
-    open(&Place::Mapped(&path), Some(&nobody)).unwrap();
+    open(&FileLocation::Mapped(&path), Some(&nobody)).unwrap();
 }
