@@ -73,8 +73,8 @@ impl MemoryRoom {
         room
     }
 
-    /// Divides it: a quarter of what the recorder does not need itself at most for lanes, as much as possible for the
-    /// buffer, up to what was asked for.
+    /// Divides it: an eighth of what the recorder does not need itself at most for lanes, as much as possible for the
+    /// buffer, up to what was asked for. Who asks for a small buffer gets no lane that is larger.
     ///
     /// # Errors
     ///
@@ -83,7 +83,8 @@ impl MemoryRoom {
         let lanes = |sched: u64| u64::from(cpus) * (sched + OTHER_LANES);
         let free = self.bytes.saturating_sub(BASE_BYTES);
         let most = (free / LANES_SHARE).min(MOST_LANES);
-        let mut sched = LARGEST_LANE;
+        let asked = buffer_bytes.max(1).ilog2();
+        let mut sched = (1 << asked).clamp(SMALLEST_LANE, LARGEST_LANE);
         while sched > SMALLEST_LANE && lanes(sched) > most {
             sched /= 2;
         }
@@ -287,5 +288,7 @@ mod tests {
         assert_eq!(sched(8 << 30, 64), 8 << 20);
         assert!(room(2 << 40).plan(64 << 20, BufferMode::Discard, 256).unwrap().lanes_bytes <= MOST_LANES);
         assert!(sched(50 << 20, 2) < 2 << 20);
+        let small = room(8 << 30).plan(3 << 20, BufferMode::Discard, 2).unwrap();
+        assert_eq!(small.sched_lane_bytes, 2 << 20, "no larger than the buffer that was asked for");
     }
 }

@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
@@ -86,8 +87,10 @@ pub(crate) fn cost_line(context: &Context) -> Result<String> {
     let output = context.path("cost.pftrace");
     let capture = output.with_extension("syscap");
     let mut command = context.command(&["record", "-d", "2", "-o", text(&output)?, "--keep-capture", "--force"]);
-    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-    let (cpu_ns, peak_bytes) = wait_for_usage(child.id())?;
+    let said = context.path("cost.stderr");
+    let child = command.stdout(Stdio::null()).stderr(fs::File::create(&said)?).spawn()?;
+    let usage = wait_for_usage(child.id()).with_context(|| fs::read_to_string(&said).unwrap_or_default());
+    let (cpu_ns, peak_bytes) = usage?;
     let info = context.info(&capture)?;
     let costs = info["recorder"]["costs"].as_array().context("the capture tells no costs")?;
     let work: Vec<&str> = costs.iter().filter_map(|cost| cost["work"].as_str()).collect();
@@ -98,11 +101,16 @@ pub(crate) fn cost_line(context: &Context) -> Result<String> {
     let share = |part: u64, whole: u64| part as f64 / whole as f64;
     let (cpu, memory) = (share(told, cpu_ns), share(most, peak_bytes));
     // What follows the account: the files get their names, and the process ends.
-    ensure!((0.85..=1.01).contains(&cpu), "{told} ns of CPU time are told of {cpu_ns} ns");
+    let untold = Duration::from_nanos(cpu_ns.saturating_sub(told));
+    ensure!(cpu <= 1.01, "{told} ns of CPU time are told of {cpu_ns} ns");
+    ensure!(cpu >= 0.85 || untold <= AFTERWARDS, "{told} ns of CPU time are told of {cpu_ns} ns");
     // Each part's peak is begun anew (/proc/self/clear_refs), and with it what wait4 gives in the end.
     ensure!(memory >= 0.9, "{most} bytes of memory are told of {peak_bytes}");
     Ok(format!("{:.1} % of the CPU time and {:.1} % of the peak that wait4 gives", cpu * 100.0, memory * 100.0))
 }
+
+/// What a process may take to give its memory back, on a slow machine, after it told what it used.
+const AFTERWARDS: Duration = Duration::from_millis(100);
 
 /// Waits for a child; its CPU time in nanoseconds and its peak memory in bytes, as the kernel counted them.
 fn wait_for_usage(pid: u32) -> Result<(u64, u64)> {
