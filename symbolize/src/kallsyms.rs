@@ -100,6 +100,20 @@ impl Kallsyms {
     }
 }
 
+/// Reads a text as `/proc/kallsyms` and looks everything up that it lists; how many symbols there are.
+#[doc(hidden)]
+pub fn read_kallsyms(text: &str) -> usize {
+    let Ok(list) = Kallsyms::parse(text.to_owned()) else { return 0 };
+    for entry in &list.symbols {
+        for address in [entry.address, entry.address.wrapping_sub(1), entry.address.wrapping_add(1)] {
+            if let Some(found) = list.lookup(address) {
+                assert!(found.start <= address && !found.name.is_empty() && found.size <= FUNCTION_MAX);
+            }
+        }
+    }
+    list.symbols.len()
+}
+
 /// Address, kind, name, and module or an empty part at the line's end.
 fn fields(line: &str) -> Option<(u64, u8, &str, &str)> {
     let (address, rest) = line.split_once(' ')?;

@@ -43,4 +43,6 @@ pub mod windows;
 
 pub use elf::{build_id_in, build_id_of};
 pub use held::HeldFiles;
+#[doc(hidden)]
+pub use kallsyms::read_kallsyms;
 pub use symbolizer::{ModuleRequest, Options, Symbolizer};

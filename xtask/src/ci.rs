@@ -29,6 +29,10 @@ pub(crate) fn run() -> Result<()> {
     report.step("fuzz the capture reader", || fuzz("capture"));
     report.step("fuzz the memory that programs share", || fuzz("arenas"));
     report.step("fuzz the reader of the kernel's texts", || fuzz("kernel_texts"));
+    report.step("fuzz the reader of perf's records", || fuzz("perf_records"));
+    report.step("fuzz the reader of /proc's texts", || fuzz("process_texts"));
+    report.step("fuzz the reader of the kernel's symbols", || fuzz("kallsyms"));
+    report.step("fuzz the reader of probes' arguments", || fuzz("probe_arguments"));
     report.step("fuzz the reader of probes", || fuzz("probes"));
     report.step("fuzz the reader of programs' symbols", || fuzz("naming"));
     report.step("fuzz the reader of Windows symbols", || fuzz("pdb"));

@@ -18,6 +18,8 @@ mod layouts;
 mod privileged;
 mod process;
 mod report;
+mod soak;
+mod survival;
 mod tidy;
 mod viewers;
 mod vm;
@@ -61,6 +63,10 @@ enum Command {
     Cut(cut::Arguments),
     /// The tests that need root and a real kernel.
     Privileged(privileged::Arguments),
+    /// Kill, stop or starve recorders at random moments, under load, and look at what is left.
+    Survival(survival::Arguments),
+    /// Record a busy machine for long, and print what the recorder used over time.
+    Soak(soak::Arguments),
     /// Record on other kernels, each in an emulated virtual machine.
     Vm(vm::Arguments),
     /// Compare the cost of tracing with other tracers, or with an older build; prints tables.
@@ -77,6 +83,8 @@ fn main() -> ExitCode {
         Command::Windows => windows::run(),
         Command::Cut(arguments) => cut::run(&arguments),
         Command::Privileged(arguments) => privileged::run(&arguments),
+        Command::Survival(arguments) => survival::run(&arguments),
+        Command::Soak(arguments) => soak::run(&arguments),
         Command::Vm(arguments) => vm::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     };

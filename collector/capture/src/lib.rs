@@ -47,6 +47,7 @@ mod notes;
 mod options;
 mod outlet;
 mod perf;
+pub mod privileges;
 mod probes;
 mod readings;
 mod recording;
@@ -64,13 +65,13 @@ mod zones;
 pub use error::CaptureError;
 pub use files::{EndedFile, RecordingFiles, Rotation};
 #[doc(hidden)]
-pub use kernel_texts::read_kernel_text;
+pub use kernel_texts::{read_kernel_text, read_perf_records, read_process_texts};
 pub use memory::available_memory;
 pub use options::{RecordOptions, Stacks, Tracepoints};
 pub use recording::{Progress, Recorded, Recording};
 pub use support::{Capability, Machine, support};
 #[doc(hidden)]
-pub use tracepoints::{AtTracepoint, TracepointCost};
+pub use tracepoints::{AtTracepoint, TracepointCost, mount_tracepoints};
 pub use usage::CostAccount;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

@@ -46,10 +46,20 @@ pub(crate) fn process(root: &Path, pid: u32) -> Option<KnownProcess> {
     })
 }
 
+/// Reads `bytes` as each of the texts of a process; how many mappings, words and names were understood.
+pub(crate) fn read(bytes: &[u8]) -> usize {
+    let mappings = bytes.split(|byte| *byte == b'\n').filter_map(|line| parse_mapping(0, line)).count();
+    mappings + words(bytes).len() + usize::from(parse_stat(bytes).is_some())
+}
+
 /// The arguments of the process whose folder this is.
 fn command_line(folder: &Path, pid: u32) -> Vec<String> {
     let read = read_text(&folder.join("cmdline"), Owner::of_process(pid).as_ref(), LONGEST_COMMAND_LINE);
-    let bytes = read.unwrap_or_default();
+    words(&read.unwrap_or_default())
+}
+
+/// Arguments as they lie in memory, each with a zero byte at its end.
+fn words(bytes: &[u8]) -> Vec<String> {
     let words = bytes.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
     let mut words: Vec<_> = words.collect();
     if words.last().is_some_and(String::is_empty) {

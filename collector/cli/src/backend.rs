@@ -1,7 +1,9 @@
 //! The seam between the command line and what records: tests put a recorder
 //! of their own behind it.
 
-use anyhow::Result;
+use crate::confine;
+use anyhow::{Context, Result};
+use syscollect_capture::privileges::{self, Stage};
 use syscollect_capture::{Progress, RecordOptions, Recorded, Recording, RecordingFiles};
 
 /// Begins recordings.
@@ -27,7 +29,14 @@ pub(crate) struct KernelBackend;
 
 impl Backend for KernelBackend {
     fn start(&self, options: RecordOptions, out: RecordingFiles) -> Result<Box<dyn Recorder>> {
-        Ok(Box::new(Recording::start(options, out)?))
+        // A mount is the one thing that needs a right which nothing else needs.
+        syscollect_capture::mount_tracepoints();
+        // Before the recorder's threads are made, which have what this one has. The launched command, if there is
+        // one, was forked before, with all that its user has.
+        privileges::keep(Stage::Recording).context("cannot give up capabilities")?;
+        let recording = Recording::start(options, out)?;
+        confine::said_where_missing(privileges::refuse_what_recording_never_does());
+        Ok(Box::new(recording))
     }
 }
 
@@ -45,6 +54,9 @@ impl Recorder for Recording {
     }
 
     fn stop(self: Box<Self>, reason: &str) -> Result<Recorded> {
-        Ok(Recording::stop(*self, reason)?)
+        let recorded = Recording::stop(*self, reason)?;
+        // All threads of the recorder have ended.
+        confine::to_naming();
+        Ok(recorded)
     }
 }

@@ -1,5 +1,6 @@
 //! `syscollect export`: a capture becomes a file that a viewer opens.
 
+use crate::confine;
 use crate::convert::{self, Abandoned, Selection};
 use crate::format::{self, Format};
 use crate::lost::Lost;
@@ -115,6 +116,7 @@ impl Args {
 
 /// Runs the sub-command.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    confine::to_reading(args.symbols.asks_servers());
     export(&args.request()?)
 }
 
@@ -133,6 +135,7 @@ pub(crate) fn export(request: &Request) -> Result<ExitCode> {
     }
     let target = Target::new(&request.output, request.force, Owner::behind_sudo())?;
     let mut session = Source::open_named(&request.captures, &request.symbols, &abandon, &terminal)?;
+    confine::to_exporting(target.owner_of_folder());
     let draft = target.draft()?;
     let (played, _) = write(&mut session, request, draft.file(), &abandon, &terminal)
         .with_context(|| format!("cannot export to {}", target.path().display()))?;
@@ -152,6 +155,7 @@ fn to_standard_output(request: &Request, abandon: &Abandon, terminal: &Terminal)
         bail!("standard output is a terminal: send it to a file or a program, or name a file with -o");
     }
     let mut session = Source::open_named(&request.captures, &request.symbols, abandon, terminal)?;
+    confine::to_exporting(None);
     let (_, mut out) = write(&mut session, request, std::io::stdout().lock(), abandon, terminal)?;
     out.flush()?;
     Ok(ExitCode::SUCCESS)

@@ -1,5 +1,6 @@
 //! `syscollect flamegraph`: the stacks of a capture as a picture.
 
+use crate::confine;
 use crate::convert::Selection;
 use crate::export::{self, Request};
 use crate::format::{self, Format};
@@ -84,6 +85,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         Stacks::OffCpu => StackKind::OffCpu,
         Stacks::Wakers => StackKind::Wakers,
     };
+    confine::to_reading(symbols.asks_servers());
     let selection = Selection { process, all, stacks, range: range.checked()?, ..Selection::default() };
     export::export(&Request { captures, output, format, force, selection, symbols })
 }

@@ -1,5 +1,6 @@
 //! `syscollect info`: what a capture holds, and what it lost.
 
+use crate::confine;
 use crate::cost;
 use crate::escape::{print, print_json, printable};
 use crate::source::{self, Source};
@@ -148,6 +149,7 @@ struct RecordingReport {
 
 /// Runs the sub-command.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    confine::to_reading(false);
     let report = Report::of(&args.files)?;
     let style = Terminal::stdout().style();
     let rows = if args.all { usize::MAX } else { PROVIDER_EVENTS };

@@ -21,6 +21,8 @@ mod args;
 #[cfg(target_os = "linux")]
 mod backend;
 mod completions;
+#[cfg_attr(windows, path = "confine_windows.rs")]
+mod confine;
 #[cfg_attr(windows, allow(dead_code))]
 mod convert;
 mod cost;

@@ -10,10 +10,13 @@ mod unix;
 #[cfg(windows)]
 mod windows;
 
+use crate::confine::WritingFiles;
 use crate::owner::Owner;
 use anyhow::{Context, Result, bail};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+#[cfg(unix)]
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 #[cfg(unix)]
@@ -67,6 +70,12 @@ impl Target {
     /// Another name in the same folder, whatever lies there.
     pub(crate) fn beside_unchecked(&self, name: impl Into<OsString>) -> Self {
         Self { name: name.into(), ..self.clone() }
+    }
+
+    /// The user whom files are given to, if this user can make and rename them in the folder as well.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn owner_of_folder(&self) -> Option<Owner> {
+        self.owner.filter(|owner| self.folder.is_of(owner.uid))
     }
 
     /// The final path, for messages.
@@ -128,7 +137,24 @@ impl Target {
         let path = self.folder.join(&name);
         let file = File::options().read(true).write(true).open(&path);
         let file = file.with_context(|| format!("cannot open {}", path.display()))?;
-        Ok(Draft { file, folder: Arc::clone(&self.folder), name, armed: true })
+        Ok(Draft { file, folder: Arc::clone(&self.folder), name, is_named: true, armed: true })
+    }
+
+    /// Creates the file so that it takes this draft name, which has to be free, when [`Draft::appear`] says so: what
+    /// is ended before then leaves nothing. Where the file system has no such files, it has the name at once.
+    #[cfg(unix)]
+    pub(crate) fn draft_to_appear(&self, name: OsString) -> Result<Draft> {
+        let path = self.folder.join(&name);
+        let cannot = || format!("cannot create {}", path.display());
+        if self.folder.existing(&name).with_context(cannot)? != Existing::Nothing {
+            return Err(io::Error::from(io::ErrorKind::AlreadyExists)).with_context(cannot);
+        }
+        match self.folder.create_unnamed().with_context(cannot)? {
+            Some(file) => {
+                self.given(Draft { file, folder: Arc::clone(&self.folder), name, is_named: false, armed: true })
+            }
+            None => self.draft_named(name),
+        }
     }
 
     /// Creates the file under this draft name.
@@ -136,9 +162,14 @@ impl Target {
         let path = self.folder.join(&name);
         let file = self.folder.create(&name).with_context(|| format!("cannot create {}", path.display()))?;
         // From here on dropping removes the file again.
-        let draft = Draft { file, folder: Arc::clone(&self.folder), name, armed: true };
+        self.given(Draft { file, folder: Arc::clone(&self.folder), name, is_named: true, armed: true })
+    }
+
+    /// The draft as a file of the user it is for.
+    fn given(&self, draft: Draft) -> Result<Draft> {
         if let Some(owner) = self.owner {
-            owner.give(&draft.file).with_context(|| format!("cannot give {} to {owner}", path.display()))?;
+            let _rights = WritingFiles::begin();
+            owner.give(&draft.file).with_context(|| format!("cannot give {} to {owner}", draft.path().display()))?;
         }
         Ok(draft)
     }
@@ -150,6 +181,8 @@ pub(crate) struct Draft {
     file: File,
     folder: Arc<Folder>,
     name: OsString,
+    /// Whether the folder has it.
+    is_named: bool,
     armed: bool,
 }
 
@@ -157,6 +190,21 @@ impl Draft {
     /// The open file, for reading and writing.
     pub(crate) fn file(&self) -> &File {
         &self.file
+    }
+
+    /// Takes its draft name, if it has none yet.
+    ///
+    /// # Errors
+    ///
+    /// When something has taken the name meanwhile.
+    #[cfg(unix)]
+    pub(crate) fn appear(&mut self) -> Result<()> {
+        if !self.is_named {
+            let named = self.folder.name(&self.file, &self.name);
+            named.with_context(|| format!("cannot create {}", self.path().display()))?;
+            self.is_named = true;
+        }
+        Ok(())
     }
 
     /// Where it lies now.
@@ -189,7 +237,7 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        if self.armed {
+        if self.armed && self.is_named {
             // Nothing can be done about a failure, and the reason for dropping
             // is what the user needs to hear.
             let _ = self.folder.remove(&self.name);

@@ -1,5 +1,6 @@
 //! `syscollect report`: a capture summed up, for people and for machines.
 
+use crate::confine;
 use crate::convert;
 use crate::escape::{print, print_json};
 use crate::signals::Abandon;
@@ -72,6 +73,7 @@ pub(crate) struct Args {
 
 /// Runs the sub-command.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    confine::to_reading(args.symbols.asks_servers());
     let report = report(&args)?;
     let style = Terminal::stdout().style();
     match args.json {

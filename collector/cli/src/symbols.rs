@@ -40,6 +40,11 @@ pub(crate) struct SymbolOptions {
 }
 
 impl SymbolOptions {
+    /// Whether servers are asked, which another program does.
+    pub(crate) fn asks_servers(&self) -> bool {
+        self.download_symbols || !self.symbol_server.is_empty()
+    }
+
     /// What the symbolizer is told, and whether the symbol path has servers that are not asked.
     fn options(&self, variable: impl Fn(&str) -> Option<OsString>) -> (Options, bool) {
         let inherited = variable(PATH_VARIABLE).unwrap_or_default();

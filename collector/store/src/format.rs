@@ -9,6 +9,8 @@ pub(crate) const MAJOR: u16 = 1;
 pub(crate) const MINOR: u16 = 0;
 /// Bytes of the file header.
 pub(crate) const FILE_HEADER: usize = 32;
+/// Bytes of a capture file that holds nothing.
+pub const EMPTY_CAPTURE_BYTES: u64 = FILE_HEADER as u64;
 /// Bytes of a chunk header.
 pub(crate) const CHUNK_HEADER: usize = 72;
 /// Most bytes of one chunk's records.

@@ -61,7 +61,7 @@ pub use definition::{
     ProbeDefinition, ProbeRole, TracepointDefinition, TracepointField, TracepointFieldKind,
 };
 pub use error::StoreError;
-pub use format::MAX_CHUNK;
+pub use format::{EMPTY_CAPTURE_BYTES, MAX_CHUNK};
 pub use index::{Damage, IndexEntry};
 pub use reader::CaptureReader;
 pub use writer::CaptureWriter;

@@ -41,7 +41,7 @@ pub use elsewhere::*;
 pub use error::OpenError;
 #[cfg(target_os = "linux")]
 pub use linux::*;
-pub use patience::{PATIENCE, Patience, within};
+pub use patience::{PATIENCE, Patience, end_idle_threads, within};
 pub use reader::Reader;
 
 use std::path::Path;

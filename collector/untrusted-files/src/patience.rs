@@ -48,6 +48,12 @@ pub fn within<T: Send + 'static>(uid: Option<u32>, work: impl FnOnce() -> T + Se
     OURS.within(uid, work)
 }
 
+/// Ends the threads that wait for the next piece of work. Threads have the rights of the thread that started them, so
+/// who gives up rights for good starts new ones.
+pub fn end_idle_threads() {
+    OURS.lock().idle.clear();
+}
+
 impl Patience {
     /// Waits `limit` for each piece of work.
     pub fn new(limit: Duration) -> Self {

@@ -125,10 +125,16 @@ pub(crate) fn damaged_files(context: &Context) -> Result<String> {
 }
 
 /// A mounted file system, unmounted when the test ends, however it ends.
-struct Mounted(PathBuf);
+pub(crate) struct Mounted(PathBuf);
 
 impl Mounted {
-    fn tmpfs(folder: PathBuf, options: &str) -> Result<Self> {
+    /// Where it lies.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.0
+    }
+
+    /// A file system in memory, on a new folder.
+    pub(crate) fn tmpfs(folder: PathBuf, options: &str) -> Result<Self> {
         fs::create_dir(&folder)?;
         let (target, kind) = (CString::new(folder.as_os_str().as_bytes())?, c"tmpfs");
         let options = CString::new(options)?;

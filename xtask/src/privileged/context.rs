@@ -1,6 +1,7 @@
 //! What every privileged test starts from: the programs, a folder, and ways to run them.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -123,6 +124,7 @@ impl Context {
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.syscollect);
         command.args(arguments).stdin(Stdio::null()).current_dir(self.folder.path());
+        ends_with_us(&mut command);
         command
     }
 
@@ -272,6 +274,18 @@ pub(crate) fn wait(child: Child) -> Result<Said> {
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
     })
+}
+
+/// The program is killed when this one ends: a test that failed leaves no recorder behind, which would disturb all
+/// that come later.
+pub(crate) fn ends_with_us(command: &mut Command) {
+    let die = || {
+        // SAFETY: takes plain numbers, and is async-signal-safe.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+        Ok(())
+    };
+    // SAFETY: between fork and exec one system call is made; nothing is allocated.
+    unsafe { command.pre_exec(die) };
 }
 
 /// Sends a signal to a process that these tests started and have not waited for yet.

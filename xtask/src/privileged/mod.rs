@@ -5,7 +5,7 @@
 //! compares. See each file for what it is compared with.
 
 mod alone;
-mod bad_days;
+pub(crate) mod bad_days;
 mod clock;
 pub(crate) mod context;
 mod count;
@@ -26,7 +26,9 @@ mod pairs;
 mod presets;
 mod probes;
 mod recorded;
+mod rights;
 mod samples;
+pub(crate) mod semaphores;
 mod starts;
 mod survival;
 mod zones;
@@ -76,6 +78,7 @@ const TESTS: &[Test] = &[
     test!("stacks" kernels, samples::stacks, needs "bpf_task_pt_regs"),
     test!("start-interrupted" kernels, starts::interrupted),
     test!("two-recorders" kernels, starts::two),
+    test!("rights" kernels, rights::rights),
     test!("killed" kernels, survival::killed),
     test!("hidden-files", survival::hidden_files),
     test!("probes-python" kernels, probes::python, needs "user_probes"),

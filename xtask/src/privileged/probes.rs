@@ -5,9 +5,8 @@
 //! kernel shows of their memory, and by both ways of attaching.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -16,6 +15,7 @@ use syscollect_records::ProbeRecord;
 use syscollect_store::{CaptureReader, Definition, LaneKind, ProbeDefinition, ProbeRole};
 
 use super::context::{Context, finish, number, signal, text, until, wait};
+use super::semaphores as values;
 use crate::report::Outcome;
 
 const PYTHON: &str = "/usr/bin/python3.11";
@@ -336,18 +336,7 @@ impl Caller {
 
     /// The program's semaphores by their probes' names, as its memory holds them.
     fn semaphores(&self) -> Result<BTreeMap<String, u16>> {
-        let bytes = fs::read(PYTHON)?;
-        let maps = fs::read_to_string(format!("/proc/{}/maps", self.pid()))?;
-        let memory = File::open(format!("/proc/{}/mem", self.pid()))?;
-        let mut found = BTreeMap::new();
-        for probe in syscollect_probes::usdt_probes(&bytes[..])?.probes {
-            let Some(semaphore) = probe.semaphore else { continue };
-            let address = maps.lines().find_map(|line| address_of(line, semaphore)).context("not mapped")?;
-            let mut value = [0; 2];
-            memory.read_exact_at(&mut value, address)?;
-            found.insert(probe.name, u16::from_le_bytes(value));
-        }
-        Ok(found)
+        values::semaphores(self.child.id(), Path::new(PYTHON))
     }
 }
 
@@ -357,14 +346,4 @@ impl Drop for Caller {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// Where a place of Python's file lies in memory, if this line of its map is its writable part.
-fn address_of(line: &str, offset: u64) -> Option<u64> {
-    let fields: Vec<&str> = line.split_whitespace().collect();
-    let [range, "rw-p", start_offset, _, _, PYTHON] = fields[..] else { return None };
-    let (start, end) = range.split_once('-')?;
-    let hex = |text| u64::from_str_radix(text, 16).ok();
-    let (start, end, first) = (hex(start)?, hex(end)?, hex(start_offset)?);
-    (first..first + (end - start)).contains(&offset).then(|| start + offset - first)
 }

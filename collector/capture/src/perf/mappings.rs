@@ -233,6 +233,12 @@ fn records(mut bytes: &[u8]) -> impl Iterator<Item = Record<'_>> {
     })
 }
 
+/// Reads `bytes` as [`MappingRings::drain`](Source::drain) does: how many records there are, and how many are noted.
+pub(crate) fn read(bytes: &[u8]) -> (usize, usize) {
+    let noted = |record: &Record<'_>| record.seen().is_some() || record.word(8) == Some(u64::MAX);
+    (records(bytes).count(), records(bytes).filter(noted).count())
+}
+
 impl Record<'_> {
     /// The 64-bit word at an offset behind the header.
     fn word(&self, offset: usize) -> Option<u64> {

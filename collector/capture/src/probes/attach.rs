@@ -29,9 +29,19 @@ pub(crate) enum Way {
 const WAY: &str = "SYSCOLLECT_UPROBES";
 
 impl Way {
+    /// Whether [`of_this_kernel`](Self::of_this_kernel) may choose events. Asks the kernel's version only, so that it
+    /// is known before anything is tried.
+    pub(crate) fn may_be_events() -> bool {
+        Self::events_are_forced() || !crate::ebpf::kernel_at_least(6, 6)
+    }
+
+    fn events_are_forced() -> bool {
+        std::env::var_os(WAY).is_some_and(|way| way == "events")
+    }
+
     /// The best way of this kernel; why there is none.
     pub(crate) fn of_this_kernel() -> Result<Self, String> {
-        let forced = std::env::var_os(WAY).is_some_and(|way| way == "events");
+        let forced = Self::events_are_forced();
         let refused = match crate::support::try_uprobe_multi() {
             Ok(()) if !forced => return Ok(Self::Multi),
             Ok(()) => "not used".to_owned(),

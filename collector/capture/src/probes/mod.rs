@@ -43,6 +43,7 @@ mod scan;
 mod semaphores;
 mod source;
 
+pub(crate) use attach::Way;
 pub(crate) use manager::MappedFiles;
 pub(crate) use presets::{functions_in, installed_libraries};
 pub(crate) use source::{ProbeSource, Setup};

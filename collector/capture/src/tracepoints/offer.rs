@@ -78,6 +78,12 @@ fn places(root: &Path) -> Vec<PathBuf> {
     places
 }
 
+/// Mounts tracefs for this process where nobody has mounted it. That needs more rights than all else that a recording
+/// does, so it comes before these are given up; later it is there for whoever asks what is offered.
+pub fn mount_tracepoints() {
+    places(Path::new("/"));
+}
+
 /// All tracepoints of this kernel as users name them, subsystems included.
 pub(super) fn names() -> Vec<String> {
     let Some(events) = places(Path::new("/")).into_iter().find(|place| place.exists()) else { return Vec::new() };

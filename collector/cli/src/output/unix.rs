@@ -1,6 +1,7 @@
 //! A folder by its handle: no name on the way to it is looked up twice.
 
 use super::Existing;
+use crate::confine::WritingFiles;
 use anyhow::{Context, Result};
 use std::ffi::{CString, OsStr};
 use std::fs::File;
@@ -33,8 +34,20 @@ impl Folder {
         Ok(Self { handle, path: path.to_owned() })
     }
 
+    /// Whether the folder is this user's, who may change what lies in it.
+    pub(super) fn is_of(&self, uid: u32) -> bool {
+        let mut stat = std::mem::MaybeUninit::<libc::stat>::zeroed();
+        let flags = libc::AT_EMPTY_PATH;
+        // SAFETY: the handle is open, the name is an empty C string, and `stat` has room for the result.
+        let result = unsafe { libc::fstatat(self.handle.as_raw_fd(), c"".as_ptr(), stat.as_mut_ptr(), flags) };
+        // SAFETY: zero bytes are a valid `stat`, whatever the call did.
+        let stat = unsafe { stat.assume_init() };
+        let all = libc::S_IRUSR | libc::S_IWUSR | libc::S_IXUSR;
+        result == 0 && stat.st_uid == uid && stat.st_mode & all == all
+    }
+
     pub(super) fn existing(&self, name: &OsStr) -> io::Result<Existing> {
-        let name = c_string(name)?;
+        let (name, _rights) = (c_string(name)?, WritingFiles::begin());
         let mut stat = std::mem::MaybeUninit::<libc::stat>::zeroed();
         // SAFETY: the handle is open, the name ends with a zero byte, and `stat` has room for the result.
         let result = unsafe {
@@ -55,7 +68,7 @@ impl Folder {
     /// Creates a file that was not there, for its owner only: a trace of a
     /// whole machine is nobody else's business.
     pub(super) fn create(&self, name: &OsStr) -> io::Result<File> {
-        let name = c_string(name)?;
+        let (name, _rights) = (c_string(name)?, WritingFiles::begin());
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_CLOEXEC;
         // SAFETY: the handle is open and the name ends with a zero byte.
         let fd = unsafe { libc::openat(self.handle.as_raw_fd(), name.as_ptr(), flags, 0o600 as libc::c_uint) };
@@ -66,13 +79,41 @@ impl Folder {
         Ok(unsafe { File::from_raw_fd(fd) })
     }
 
+    /// Creates a file that has no name yet, and goes with its last descriptor; `None` where the file system has none.
+    pub(super) fn create_unnamed(&self) -> io::Result<Option<File>> {
+        let _rights = WritingFiles::begin();
+        let flags = libc::O_RDWR | libc::O_TMPFILE | libc::O_CLOEXEC;
+        // SAFETY: the handle is open and the name is a C string.
+        let fd = unsafe { libc::openat(self.handle.as_raw_fd(), c".".as_ptr(), flags, 0o600 as libc::c_uint) };
+        if fd >= 0 {
+            // SAFETY: the call succeeded, so this is a new descriptor that nobody else owns.
+            return Ok(Some(unsafe { File::from_raw_fd(fd) }));
+        }
+        let error = io::Error::last_os_error();
+        // What file systems without it answer, those that do not know the flag among them.
+        match error.raw_os_error() {
+            Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL) => Ok(None),
+            _ => Err(error),
+        }
+    }
+
+    /// Gives a file of [`create_unnamed`](Self::create_unnamed) a name that nothing has.
+    pub(super) fn name(&self, file: &File, name: &OsStr) -> io::Result<()> {
+        let (name, _rights) = (c_string(name)?, WritingFiles::begin());
+        let place = c_string(format!("/proc/self/fd/{}", file.as_raw_fd()).as_ref())?;
+        let (handle, follow) = (self.handle.as_raw_fd(), libc::AT_SYMLINK_FOLLOW);
+        // SAFETY: the handle is open and both names end with a zero byte.
+        check(unsafe { libc::linkat(libc::AT_FDCWD, place.as_ptr(), handle, name.as_ptr(), follow) })
+    }
+
     pub(super) fn remove(&self, name: &OsStr) -> io::Result<()> {
-        let name = c_string(name)?;
+        let (name, _rights) = (c_string(name)?, WritingFiles::begin());
         // SAFETY: the handle is open and the name ends with a zero byte.
         check(unsafe { libc::unlinkat(self.handle.as_raw_fd(), name.as_ptr(), 0) })
     }
 
     pub(super) fn rename(&self, from: &OsStr, to: &OsStr, replace: bool) -> io::Result<()> {
+        let _rights = WritingFiles::begin();
         let (handle, from_name, to_name) = (self.handle.as_raw_fd(), c_string(from)?, c_string(to)?);
         if replace {
             // SAFETY: the handle is open and both names end with a zero byte.

@@ -74,6 +74,8 @@ pub(crate) fn prepare(
     thread
         .spawn(move || {
             let status = process.spawn().and_then(|mut child| {
+                // The command has begun, with all that its user has; who waits for it needs nothing.
+                crate::confine::to_waiting();
                 // The pipe's other end, kept by the closure, would keep the pid reader waiting.
                 drop(process);
                 child.wait()

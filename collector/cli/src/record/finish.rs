@@ -1,6 +1,7 @@
 //! After a recording: naming, exporting, and giving the files their names.
 
 use super::place::{KeepCapture, Place};
+use crate::confine;
 use crate::convert::{self, Abandoned, CaptureEnd, Selection};
 use crate::format::Format;
 use crate::lost::Lost;
@@ -117,6 +118,10 @@ impl Finish<'_> {
         session.add_symbols(tables);
         let mut note = |work| self.is_accounted.then(|| costs.note(work));
         note("naming");
+        // A part of a recording that goes on is written with what the recorder still needs.
+        if self.is_accounted {
+            confine::to_exporting(self.place.owner_of_folder());
+        }
         let written = self.write(capture, &mut session, stored)?;
         note(if self.place.is_exported() { "export" } else { "reading" });
         Ok((written, end))

@@ -65,7 +65,7 @@ fn record(options: &Options, around: &Surroundings<'_>, program_start: Instant) 
     // Before signals are watched, so that Ctrl-C ends a command that waits.
     let gated = command::prepare(&options.command, owner, place.is_standard_output(), sender.clone())?;
     let abandon = signals::watch(sender)?;
-    let (drafted, files) = Drafted::begin(&place, options, &abandon)?;
+    let (mut drafted, files) = Drafted::begin(&place, options, &abandon)?;
     let first = files.first.try_clone()?;
 
     let mut settings = options.settings(gated.as_ref().filter(|_| options.only).map(Gated::pid), program_start);
@@ -77,6 +77,7 @@ fn record(options: &Options, around: &Surroundings<'_>, program_start: Instant) 
             return Err(error);
         }
     };
+    drafted.show(&place)?;
     let missing = recorder.missing().to_vec();
     missing.iter().for_each(|note| say!("syscollect: {note}"));
     let watched = Watched { recorder: recorder.as_ref(), happenings: &happenings, terminal: &terminal, file: &first };
@@ -117,6 +118,14 @@ impl Drafted {
         let read = if options.fail_on_loss { Read::All } else { Read::Nothing };
         let (series, files) = Series::begin(place, rotate, read, abandon.clone())?;
         Ok((Self::Several(series), files))
+    }
+
+    /// The recording has begun: its file takes its name. Each of several has had it from the start.
+    fn show(&mut self, place: &Place) -> Result<()> {
+        match self {
+            Self::One(draft) => place.show_capture(draft),
+            Self::Several(_) => Ok(()),
+        }
     }
 
     /// Removes what there is.

@@ -4,10 +4,15 @@ use super::options::{Options, Output};
 use crate::format::Format;
 use crate::output::{Draft, Target};
 use crate::owner::Owner;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use std::ffi::OsString;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use syscollect_store::EMPTY_CAPTURE_BYTES;
+
+/// The first chunks, clock readings and the session, are written as soon as the recording begins.
+const FIRST_CHUNKS: Duration = Duration::from_millis(500);
 
 /// The files of a recording: `x.syscap.partial` while it runs; then `x.pftrace`,
 /// `x.syscap`, or both.
@@ -122,6 +127,11 @@ impl Place {
         self.export.is_some() || self.standard_output.is_some_and(|format| format != Format::Syscap)
     }
 
+    /// The user behind sudo, if the folder that the files go to is this user's own.
+    pub(crate) fn owner_of_folder(&self) -> Option<Owner> {
+        self.capture.owner_of_folder()
+    }
+
     /// Whether the launched command must keep off standard output.
     pub(crate) fn is_standard_output(&self) -> bool {
         self.standard_output.is_some()
@@ -136,18 +146,27 @@ impl Place {
         let mut name: OsString = self.capture.stem();
         name.push(".syscap.partial");
         let path = self.capture.path().with_file_name(&name);
-        match self.capture.draft_named(name.clone()) {
+        match self.capture.draft_to_appear(name.clone()) {
             Err(error) if is_existing(&error) && self.force => {
                 std::fs::remove_file(&path).with_context(|| format!("cannot replace {}", path.display()))?;
-                self.capture.draft_named(name)
+                self.capture.draft_to_appear(name)
             }
-            Err(error) if is_existing(&error) => bail!(
-                "{} exists: a recording that was cut off, or one that still runs. Export it with syscollect export {0} \
-                 -o FILE.pftrace, remove it, or add --force to replace it",
-                path.display()
-            ),
-            other => other,
+            other => other.map_err(|error| told_of_existing(error, &path)),
         }
+    }
+
+    /// The recording has begun: its capture takes its name once it can be opened.
+    ///
+    /// # Errors
+    ///
+    /// When something has taken the name meanwhile.
+    pub(crate) fn show_capture(&self, draft: &mut Draft) -> Result<()> {
+        let begun = Instant::now();
+        // On a full disk it never grows; then what stopped it is told in the end.
+        while draft.file().metadata()?.len() <= EMPTY_CAPTURE_BYTES && begun.elapsed() < FIRST_CHUNKS {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        draft.appear().map_err(|error| told_of_existing(error, &draft.path()))
     }
 }
 
@@ -161,6 +180,18 @@ fn capture_beside(output: &Target, format: Format, keep: KeepCapture) -> Result<
             format!("{} has its raw capture beside it (--no-capture leaves it out)", output.path().display())
         }),
     }
+}
+
+/// The error, with what to do where the name is taken.
+fn told_of_existing(error: anyhow::Error, path: &Path) -> anyhow::Error {
+    if !is_existing(&error) {
+        return error;
+    }
+    anyhow!(
+        "{} exists: a recording that was cut off, or one that still runs. Export it with syscollect export {0} -o \
+         FILE.pftrace, remove it, or add --force to replace it",
+        path.display()
+    )
 }
 
 fn is_existing(error: &anyhow::Error) -> bool {
@@ -194,7 +225,6 @@ mod tests {
     use crate::args::Cli;
     use clap::Parser;
     use std::fs;
-    use std::path::Path;
 
     fn choose(folder: &Path, arguments: &[&str]) -> Result<Place> {
         let path = |argument: &str| match argument.strip_prefix("./") {
@@ -210,7 +240,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let place = choose(folder.path(), &["-o", "./x.v2.pftrace"]).unwrap();
         assert_eq!(place.export.as_ref().unwrap().0.path(), folder.path().join("x.v2.pftrace"));
-        assert_eq!(place.capture_draft().unwrap().path(), folder.path().join("x.v2.syscap.partial"));
+        let partial = folder.path().join("x.v2.syscap.partial");
+        let mut draft = place.capture_draft().unwrap();
+        assert_eq!(draft.path(), partial);
+        assert!(!partial.exists(), "who is killed before the recording begins would leave an empty file");
+        place.show_capture(&mut draft).unwrap();
+        assert!(partial.exists());
+        drop(draft);
+        assert!(!partial.exists(), "an unfinished file was left");
         assert!(place.keeps(SMALL_CAPTURE) && !place.keeps(SMALL_CAPTURE + 1));
     }
 
@@ -247,7 +284,14 @@ mod tests {
         assert_eq!(fs::read(&left).unwrap(), b"precious");
 
         let place = choose(folder.path(), &["-o", "./x.pftrace", "--force"]).unwrap();
-        assert_eq!(fs::read(place.capture_draft().unwrap().keep()).unwrap(), b"");
+        let mut draft = place.capture_draft().unwrap();
+        assert!(!left.exists(), "it is to be replaced");
+        fs::write(&left, "another recorder's").unwrap();
+        let message = place.show_capture(&mut draft).unwrap_err().to_string();
+        assert!(message.contains("x.syscap.partial exists"), "{message}");
+        fs::remove_file(&left).unwrap();
+        place.show_capture(&mut draft).unwrap();
+        assert_eq!(fs::read(draft.keep()).unwrap(), b"");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use super::finish::{Finish, Finished, Read};
 use super::options::Rotate;
 use super::place::Place;
+use crate::confine;
 use crate::lost::Lost;
 use crate::output::Draft;
 use crate::signals::Abandon;
@@ -124,7 +125,9 @@ impl Drafts {
         while state.last_number < MOST_FILES {
             state.last_number += 1;
             let Some(place) = self.place.numbered(state.last_number) else { continue };
-            let draft = place.capture_draft()?;
+            let mut draft = place.capture_draft()?;
+            // Its name says at once which number is taken.
+            draft.appear()?;
             let file = draft.file().try_clone()?;
             state.open.push_back((place, draft));
             return Ok(file);
@@ -148,6 +151,8 @@ impl Kept {
 
     /// Names and publishes what is complete until the recording ends.
     fn follow(mut self, ended: &Receiver<EndedFile>, drafts: &Drafts, read: Read, abandon: &Abandon) -> Self {
+        // It was started before the recorder gave up anything.
+        confine::to_naming_a_part();
         // Naming takes seconds of CPU time; what is recorded goes first.
         // SAFETY: gettid takes nothing and cannot fail.
         let thread = unsafe { libc::gettid() } as u32;

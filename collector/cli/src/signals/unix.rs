@@ -30,6 +30,7 @@ pub(crate) fn watch(stops: Sender<Happening>) -> Result<Abandon> {
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
+            crate::confine::to_waiting();
             let mut told = false;
             for signal in signals.forever() {
                 if watched.is_recording() {

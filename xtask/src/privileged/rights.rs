@@ -1,0 +1,212 @@
+//! What a recorder that root started may still do while it records and while it exports, thread by thread.
+//!
+//! Compared with what /proc says of it, and of the command that it launches, which has all that its user has.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::context::{Context, finish, signal, text, until, wait};
+
+/// Numbers of include/uapi/linux/capability.h.
+const CAP_SETGID: u32 = 6;
+const CAP_SETUID: u32 = 7;
+const CAP_SYS_PTRACE: u32 = 19;
+const CAP_SYS_ADMIN: u32 = 21;
+const CAP_PERFMON: u32 = 38;
+const CAP_BPF: u32 = 39;
+/// What no recorder needs on any kernel: other programs' rights, the network, modules, raw hardware, other roots, reboots,
+/// the clock, devices, audit.
+const NEVER: [u32; 13] = [8, 9, 10, 12, 13, 16, 17, 18, 22, 25, 27, 30, 31];
+/// The user and group that stand behind a sudo of this test.
+const SOMEBODY: u32 = 54_321;
+
+/// What /proc/PID/task/TID/status says of a thread.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rights {
+    name: String,
+    uid: u32,
+    effective: u64,
+    permitted: u64,
+    bounding: u64,
+    no_new_privileges: bool,
+    filters: bool,
+}
+
+impl Rights {
+    fn parse(status: &str) -> Option<Self> {
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t"));
+        let mask = |name| u64::from_str_radix(field(name)?, 16).ok();
+        Some(Self {
+            name: field("Name")?.to_owned(),
+            uid: field("Uid")?.split('\t').next()?.parse().ok()?,
+            effective: mask("CapEff")?,
+            permitted: mask("CapPrm")?,
+            bounding: mask("CapBnd")?,
+            no_new_privileges: field("NoNewPrivs")? == "1",
+            filters: field("Seccomp")? == "2",
+        })
+    }
+
+    /// Of all threads of a process; those that end meanwhile are left out.
+    fn of_threads(pid: u32) -> Vec<Self> {
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        tasks.filter_map(|task| Self::parse(&fs::read_to_string(task.path().join("status")).ok()?)).collect()
+    }
+
+    fn has(&self, capability: u32) -> bool {
+        self.permitted >> capability & 1 == 1
+    }
+
+    /// Nothing of it can come back, and none of `refused` is there.
+    fn check(&self, refused: &[u32], stage: &str) -> Result<()> {
+        ensure!(self.no_new_privileges, "{stage}: a program may give thread {self:?} more");
+        ensure!(self.filters, "{stage}: no filter of system calls in thread {self:?}");
+        ensure!(self.permitted & !self.bounding == 0, "{stage}: more than its bound in thread {self:?}");
+        ensure!(self.permitted & self.effective == self.effective, "{stage}: {self:?}");
+        for capability in refused {
+            ensure!(!self.has(*capability), "{stage}: capability {capability} in thread {self:?}");
+        }
+        Ok(())
+    }
+}
+
+/// While it records, while it names and exports, and what its command has.
+pub(crate) fn rights(context: &Context) -> Result<String> {
+    let recording = while_it_records(context)?;
+    let exporting = while_it_exports(context)?;
+    command_has_all(context)?;
+    folders_of_others(context)?;
+    as_the_user_behind_sudo(context)?;
+    Ok(format!("capabilities {recording:#x} while it records, {exporting:#x} and then none while it exports"))
+}
+
+/// What no thread of a recorder has; with events of the uprobe PMU (before 6.6) it needs CAP_SYS_ADMIN.
+fn never(context: &Context) -> Vec<u32> {
+    let admin = context.offered.has("uprobe_multi").then_some(CAP_SYS_ADMIN);
+    NEVER.into_iter().chain(admin).collect()
+}
+
+fn while_it_records(context: &Context) -> Result<u64> {
+    let output = context.path("rights-recording.syscap");
+    let recorder = context.start(&output, &[])?;
+    let threads = Rights::of_threads(recorder.id());
+    ensure!(threads.len() > 3, "only the threads {threads:?}");
+    for thread in &threads {
+        thread.check(&never(context), "recording")?;
+    }
+    let waits = threads.iter().find(|thread| thread.name == "signals").context("no thread for signals")?;
+    let accounts = 1 << CAP_SETUID | 1 << CAP_SETGID;
+    ensure!(waits.permitted & !accounts == 0, "who only waits for signals has {waits:?}");
+    context.stop(recorder)?;
+    Ok(threads.iter().fold(0, |all, thread| all | thread.permitted))
+}
+
+/// All that was seen of the recorder from when it is told to stop until it is gone.
+fn watched_to_the_end(recorder: Child) -> Result<Vec<Vec<Rights>>> {
+    signal(recorder.id(), libc::SIGINT);
+    let (pid, begun) = (recorder.id(), Instant::now());
+    let mut seen = Vec::new();
+    while begun.elapsed() < Duration::from_secs(60) {
+        let threads = Rights::of_threads(pid);
+        // One that has ended and was not waited for yet has one thread without memory.
+        if threads.is_empty() || is_over(pid) {
+            break;
+        }
+        if seen.last() != Some(&threads) {
+            seen.push(threads);
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    let said = wait(recorder)?;
+    ensure!(said.status.success(), "the recorder ended with {}:\n{}", said.status, said.stderr);
+    Ok(seen)
+}
+
+fn is_over(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| status.contains("State:\tZ"))
+}
+
+fn while_it_exports(context: &Context) -> Result<u64> {
+    let output = context.path("rights-exporting.pftrace");
+    let recorder = context.start(&output, &["--stacks", "samples,offcpu"])?;
+    let load = finish(Command::new(&context.load).args(["ping-pong", &context.times(100_000).to_string()]))?;
+    ensure!(load.status.success(), "the load failed:\n{}", load.stderr);
+    let seen = watched_to_the_end(recorder)?;
+    let finishing: Vec<_> =
+        seen.iter().filter(|threads| threads.iter().all(|thread| !thread.has(CAP_SYS_PTRACE))).collect();
+    ensure!(!finishing.is_empty(), "it named and exported with the rights of a recorder: {seen:?}");
+    let mut refused = never(context);
+    refused.extend([CAP_PERFMON, CAP_BPF]);
+    for thread in finishing.iter().flat_map(|threads| threads.iter()) {
+        thread.check(&refused, "exporting")?;
+    }
+    let exporting = |thread: &Rights| thread.name.starts_with("syscollect") && thread.effective == 0;
+    ensure!(finishing.iter().any(|threads| threads.iter().any(exporting)), "no export without: {finishing:?}");
+    let main = finishing.iter().flat_map(|threads| threads.iter()).filter(|thread| thread.name.starts_with("syscoll"));
+    Ok(main.map(|thread| thread.permitted).fold(0, |all, one| all | one))
+}
+
+/// What `sh` has that the recorder launches is what `sh` has that this test launches.
+fn command_has_all(context: &Context) -> Result<()> {
+    let lines = "grep -E '^(Cap|NoNewPrivs|Seccomp|Uid|Gid|Groups)' /proc/self/status; ulimit -a";
+    let mine = finish(Command::new("/bin/sh").args(["-c", lines]))?;
+    let output = context.path("rights-command.syscap");
+    let its = context.succeed(&["record", "-o", text(&output)?, "--", "/bin/sh", "-c", lines])?;
+    let set = |said: &str| said.lines().map(str::to_owned).collect::<BTreeSet<_>>();
+    let (mine, its) = (set(&mine.stdout), set(&its.stdout));
+    let differ: Vec<_> = mine.symmetric_difference(&its).collect();
+    ensure!(!mine.is_empty() && differ.is_empty(), "the launched command differs in {differ:#?}");
+    Ok(())
+}
+
+/// Files in a folder that only another user may enter are made, renamed, and given their names.
+fn folders_of_others(context: &Context) -> Result<()> {
+    let folder = context.path("rights-of-another");
+    fs::create_dir(&folder)?;
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700))?;
+    chown(&folder, Some(SOMEBODY), Some(SOMEBODY))?;
+    let output = folder.join("x.pftrace");
+    context.succeed(&["-d", "0.3", "--keep-capture", "-o", text(&output)?])?;
+    let exported = folder.join("y.pftrace");
+    context.succeed(&["export", text(&folder.join("x.syscap"))?, "-o", text(&exported)?])?;
+    ensure!(fs::metadata(&output)?.len() > 1_000 && fs::metadata(&exported)?.len() > 1_000, "no trace was written");
+    Ok(())
+}
+
+/// In a folder of the user behind sudo, this user exports; in root's folder root does, for this user.
+fn as_the_user_behind_sudo(context: &Context) -> Result<()> {
+    for (name, theirs) in [("rights-sudo-theirs", true), ("rights-sudo-roots", false)] {
+        let folder = context.path(name);
+        fs::create_dir(&folder)?;
+        if theirs {
+            chown(&folder, Some(SOMEBODY), Some(SOMEBODY))?;
+        }
+        let output = folder.join("x.pftrace");
+        let mut command = context.command(&["record", "-o", text(&output)?]);
+        let id = SOMEBODY.to_string();
+        command.env("SUDO_UID", &id).env("SUDO_GID", &id).env("SUDO_USER", "somebody");
+        let recorder = context.start_command(&mut command, &output)?;
+        let load = finish(Command::new(&context.load).args(["ping-pong", &context.times(100_000).to_string()]))?;
+        ensure!(load.status.success(), "the load failed:\n{}", load.stderr);
+        let seen = watched_to_the_end(recorder)?;
+        let became = |threads: &&Vec<Rights>| threads.iter().all(|thread| thread.uid == SOMEBODY);
+        ensure!(seen.iter().any(|threads| became(&threads)) == theirs, "{name}: {:?}", seen.last());
+        for thread in seen.iter().filter(became).flatten() {
+            ensure!(thread.permitted == 0, "{name}: {thread:?}");
+        }
+        check_owner(&output).with_context(|| name.to_owned())?;
+    }
+    Ok(())
+}
+
+fn check_owner(file: &Path) -> Result<()> {
+    let data = until("the trace", || fs::metadata(file).ok())?;
+    ensure!((data.uid(), data.gid()) == (SOMEBODY, SOMEBODY), "{} belongs to {}", file.display(), data.uid());
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! A control group whose memory is used up: the kernel kills the recorder where it stands.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::{Field, Seen};
+use crate::privileged::context::wait;
+
+const SMALLEST: u64 = 6 << 20;
+const LARGEST: u64 = 200 << 20;
+const LONGEST: Duration = Duration::from_millis(1_500);
+
+/// A control group of version 1 or 2 with a limit on memory, removed when it is dropped.
+pub(super) struct Group(PathBuf);
+
+impl Group {
+    /// Whether this machine lets one be made.
+    pub(super) fn can_be_made() -> Result<()> {
+        Self::of(LARGEST).map(drop)
+    }
+
+    fn of(limit: u64) -> Result<Self> {
+        let unified = Path::new("/sys/fs/cgroup/cgroup.controllers");
+        let controllers = fs::read_to_string(unified).unwrap_or_default();
+        let (root, file) = match controllers.split_whitespace().any(|controller| controller == "memory") {
+            true => ("/sys/fs/cgroup", "memory.max"),
+            false => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+        };
+        let folder = Path::new(root).join(format!("syscollect-test-{}", std::process::id()));
+        fs::create_dir(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        let group = Self(folder);
+        fs::write(group.0.join(file), limit.to_string()).with_context(|| format!("cannot write {file}"))?;
+        // Without this the limit is on what is not swapped out; groups without swap lack the file.
+        let _ = fs::write(group.0.join("memory.swap.max"), "0");
+        Ok(group)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // A group whose last process has just ended may be busy for a moment.
+        for _ in 0..50 {
+            if fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// One recorder in one group.
+pub(super) fn round(field: &mut Field<'_>, seen: &mut Seen) -> Result<()> {
+    let limit = field.random.of_any_size(SMALLEST, LARGEST) / 4096 * 4096;
+    let long = field.random.shorter_than(LONGEST) + Duration::from_millis(100);
+    let group = Group::of(limit)?;
+    let members = fs::OpenOptions::new().write(true).open(group.0.join("cgroup.procs"))?;
+    let mut command = field.context.command(&[]);
+    let seconds = format!("{:.3}", long.as_secs_f64());
+    command.args(["record", "-o", "x.pftrace", "--stacks", "samples,offcpu,wakers", "-d", &seconds]);
+    let command = command.current_dir(&field.folder).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // SAFETY: writes two bytes to an open descriptor; 0 is the process that writes.
+    unsafe { command.pre_exec(move || std::io::Write::write_all(&mut &members, b"0\n")) };
+    let said = wait(command.spawn()?)?;
+    let told = || format!("{limit} bytes, {seconds} s: {}\n{}", said.status, said.stderr);
+    let killed = std::os::unix::process::ExitStatusExt::signal(&said.status) == Some(libc::SIGKILL);
+    ensure!(killed || said.status.code().is_some(), "it ended otherwise: {}", told());
+    if said.status.success() {
+        seen.finished += 1;
+    }
+    if said.status.code() == Some(1) {
+        ensure!(said.stderr.contains("emory"), "an error that does not say why: {}", told());
+    }
+    drop(group);
+    field.check(seen).with_context(told)
+}
