@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use syscollect_model::{ClockSource, SessionInfo};
-use syscollect_store::{Chunk, Definition, LaneKind, LaneLoss};
+use syscollect_store::{Chunk, Definition, LaneKind, LaneLoss, Producer};
 use syscollect_symbolize::HeldFiles;
 
 use crate::clock::ticks_now;
@@ -27,7 +27,7 @@ use crate::probes::{MappedFiles, ProbeSource, Setup};
 use crate::readings::Readings;
 use crate::recording::{EndingStep, Shared};
 use crate::replay::Replay;
-use crate::source::{Drained, Seen, Source};
+use crate::source::{Drained, ProgramChunks, Seen, Source};
 use crate::support::lacking_for_names;
 use crate::tracepoints::{self, TracepointSource};
 use crate::zones::ZoneSource;
@@ -94,15 +94,33 @@ pub(crate) struct Ended {
 
 impl Output {
     fn push(&self, chunk: Chunk) {
+        self.count(&chunk);
+        self.outlet.push(chunk);
+    }
+
+    fn count(&self, chunk: &Chunk) {
         self.shared.bytes.fetch_add(chunk.data.len() as u64, Ordering::Relaxed);
         if matches!(chunk.header.lane.kind, LaneKind::Sched | LaneKind::Sample | LaneKind::Zone | LaneKind::Probe) {
             self.shared.records.fetch_add(u64::from(chunk.header.records), Ordering::Relaxed);
         }
-        self.outlet.push(chunk);
     }
 
     pub(crate) fn define(&self, definition: &Definition) {
         self.push(definition_chunk(definition));
+    }
+}
+
+/// Programs' chunks on their way out.
+struct OfPrograms<'a>(&'a Output);
+
+impl ProgramChunks for OfPrograms<'_> {
+    fn push(&mut self, producer: Producer, chunk: Chunk) {
+        self.0.count(&chunk);
+        self.0.outlet.push_of(producer, chunk);
+    }
+
+    fn has_room_for(&self, producer: Producer) -> bool {
+        self.0.outlet.buffer().has_room_for(producer)
     }
 }
 
@@ -141,7 +159,7 @@ impl Collector {
         output.define(&Definition::Counters(readings.definitions()));
         let notes = Notes::start(buffer.clone(), clock_source)
             .map_err(|error| CaptureError::system("cannot start a thread", error))?;
-        let (marked, zones) = ZoneSource::start(clock_source, options.buffer_bytes)
+        let (marked, zones) = ZoneSource::start(clock_source, options)
             .map_err(|error| CaptureError::system("cannot start a thread", error))?;
         let setup = Setup {
             options,
@@ -240,6 +258,7 @@ impl Collector {
         let Self { sources, output, machine, .. } = self;
         let mut out = Drained {
             chunk: &mut |chunk| output.push(chunk),
+            of_programs: &mut OfPrograms(output),
             seen: &mut |seen| {
                 if let Some(machine) = &*machine {
                     if let (Seen::Mapping(mapping, at), Some(files)) = (&seen, &machine.mapped_files) {

@@ -36,6 +36,9 @@ pub struct RecordOptions {
     /// The program that will be launched once the recording has begun, as the
     /// user names it, so that its probes are attached before.
     pub launch: Option<PathBuf>,
+    /// The user who asked for the recording, if that is not who runs it (`sudo`): how much this user's programs write
+    /// has no bound but the buffer's.
+    pub asked_by: Option<u32>,
     /// When the program started, for the summary.
     pub program_start: Instant,
     /// The program's own arguments, for the capture.
@@ -65,6 +68,7 @@ impl Default for RecordOptions {
             gpu: false,
             tracepoints: Vec::new(),
             launch: None,
+            asked_by: None,
             program_start: Instant::now(),
             command_line: Vec::new(),
             stop_asked: Arc::default(),

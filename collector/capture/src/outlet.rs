@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use syscollect_store::{BufferMode, Chunk, Lane, LaneEnd, LaneKind, TraceBuffer};
+use syscollect_store::{BufferMode, Chunk, Lane, LaneEnd, LaneKind, Producer, TraceBuffer};
 
 use crate::fold::TaskFold;
 
@@ -72,13 +72,15 @@ impl Outlet {
     /// Takes a chunk.
     pub(crate) fn push(&self, chunk: Chunk) {
         let mut state = self.lock();
-        let chunk = if self.rotates {
-            state.note(&chunk);
-            state.counted(chunk)
-        } else {
-            chunk
-        };
+        let chunk = state.for_present_file(chunk, self.rotates);
         state.buffer.push(chunk);
+    }
+
+    /// Takes a chunk that a marked program wrote, which is lost beyond the program's share.
+    pub(crate) fn push_of(&self, producer: Producer, chunk: Chunk) {
+        let mut state = self.lock();
+        let chunk = state.for_present_file(chunk, self.rotates);
+        state.buffer.push_of(producer, chunk);
     }
 
     /// Takes a definition that tells of a task: when overwriting it is folded as the lanes of tasks are.
@@ -127,6 +129,15 @@ impl Outlet {
 }
 
 impl State {
+    /// The chunk as the present file is to have it, noted for what later ones need.
+    fn for_present_file(&mut self, chunk: Chunk, rotates: bool) -> Chunk {
+        if !rotates {
+            return chunk;
+        }
+        self.note(&chunk);
+        self.counted(chunk)
+    }
+
     fn note(&mut self, chunk: &Chunk) {
         let lane = chunk.header.lane;
         if lane.kind == LaneKind::Definition {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use syscollect_model::{Mapping, SessionInfo, Ticks};
-use syscollect_store::{Chunk, LaneLoss};
+use syscollect_store::{Chunk, LaneLoss, Producer};
 
 use crate::error::CaptureError;
 
@@ -45,8 +45,31 @@ pub(crate) trait Source: Send {
 pub(crate) struct Drained<'a> {
     /// Takes chunks.
     pub(crate) chunk: &'a mut dyn FnMut(Chunk),
+    /// Takes those of programs, which have shares.
+    pub(crate) of_programs: &'a mut dyn ProgramChunks,
     /// Takes what should be noted while its process lives.
     pub(crate) seen: &'a mut dyn FnMut(Seen),
+}
+
+/// Where chunks of marked programs go.
+pub(crate) trait ProgramChunks {
+    /// Takes a chunk that this program wrote.
+    fn push(&mut self, producer: Producer, chunk: Chunk);
+
+    /// Whether the program's share has room for what it wrote meanwhile.
+    fn has_room_for(&self, producer: Producer) -> bool;
+}
+
+/// Room for all.
+#[cfg(any(test, feature = "fuzzing"))]
+impl ProgramChunks for Vec<Chunk> {
+    fn push(&mut self, _: Producer, chunk: Chunk) {
+        Self::push(self, chunk);
+    }
+
+    fn has_room_for(&self, _: Producer) -> bool {
+        true
+    }
 }
 
 /// What should be noted while its process lives.

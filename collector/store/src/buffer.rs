@@ -33,6 +33,15 @@ pub trait Fold: Send {
     fn fold(&mut self, chunks: Vec<Chunk>, oldest: Ticks) -> Vec<Chunk>;
 }
 
+/// Who wrote the events of a chunk, where that was a program and not the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Producer {
+    /// The user whose program it is.
+    pub user: u32,
+    /// The program's number in the recording.
+    pub program: u32,
+}
+
 /// What [`TraceBuffer::pop`] gives.
 #[derive(Debug)]
 pub enum Popped {
@@ -50,7 +59,9 @@ pub enum Popped {
 /// disk, another pops. Definitions overtake events, since events refer to them.
 /// Memory: the given bytes, or, when definitions alone need more, half of them
 /// on top (2 to 16 MiB); one lost beyond that is counted like any other record.
-/// While it is not overwriting, no marked program has more of it than is free.
+/// While it is not overwriting, the marked programs of a user have no more of it
+/// than is free, and none of them more than its user may still have
+/// ([`Self::push_of`]).
 ///
 /// When overwriting, the lives of tasks and their mappings stay here, too, with
 /// a room of their own of half the buffer (2 to 16 MiB): they are folded
@@ -65,17 +76,29 @@ pub struct TraceBuffer {
 
 #[derive(Default)]
 struct State {
-    events: VecDeque<Chunk>,
+    events: VecDeque<Event>,
     definitions: VecDeque<Chunk>,
     held: usize,
-    /// Bytes of events that each marked program has in here, by its number.
-    of_programs: BTreeMap<u32, usize>,
+    shares: Shares,
     kept: Kept,
     /// Ticks of the newest record that was pushed, as far as kernel programs stamp it.
     newest: Ticks,
     closed: bool,
     losses: BTreeMap<(Lane, LossCause), u64>,
     ends: BTreeMap<Lane, LaneEnd>,
+}
+
+/// A chunk of events, and who wrote it; `None` where the kernel did.
+struct Event {
+    producer: Option<Producer>,
+    chunk: Chunk,
+}
+
+/// Bytes of events that users and programs have in the buffer.
+#[derive(Default)]
+struct Shares {
+    of_users: BTreeMap<u32, usize>,
+    of_programs: BTreeMap<u32, usize>,
 }
 
 /// Definitions that wait for the end, when overwriting.
@@ -116,16 +139,30 @@ impl TraceBuffer {
     /// Takes a chunk, or counts its records as lost. Never waits for the disk.
     pub fn push(&self, chunk: Chunk) {
         let keep = matches!(chunk.header.lane.kind, LaneKind::Task | LaneKind::Mapping);
-        self.take_in(chunk, keep);
+        self.take_in(chunk, None, keep);
+    }
+
+    /// The same for what a program wrote, which is lost beyond its share. An
+    /// eighth of the buffer is never theirs: the kernel's events and
+    /// definitions find room there.
+    pub fn push_of(&self, producer: Producer, chunk: Chunk) {
+        self.take_in(chunk, Some(producer), false);
+    }
+
+    /// Whether the program's share has room for an eighth of the buffer, or for
+    /// all that there is: what is not taken from a program can still be taken
+    /// later, or is lost where it costs nothing.
+    pub fn has_room_for(&self, producer: Producer) -> bool {
+        self.mode == BufferMode::Overwrite || self.lock().is_within_share(producer, self.limit / 8, self.limit)
     }
 
     /// Takes a definition that tells of a task: when overwriting it stays here
     /// and is folded, as the lanes of tasks are.
     pub fn push_of_task(&self, chunk: Chunk) {
-        self.take_in(chunk, true);
+        self.take_in(chunk, None, true);
     }
 
-    fn take_in(&self, chunk: Chunk, keep: bool) {
+    fn take_in(&self, chunk: Chunk, producer: Option<Producer>, keep: bool) {
         let mut state = self.lock();
         if chunk.header.lane.kind != LaneKind::Definition {
             let end = LaneEnd::after(&chunk.header);
@@ -145,7 +182,7 @@ impl TraceBuffer {
             state.push_definition(chunk, self.limit, self.mode);
             self.changed.notify_one();
         } else {
-            state.push_event(chunk, self.limit, self.mode);
+            state.push_event(Event { producer, chunk }, self.limit, self.mode);
             if self.mode == BufferMode::Discard {
                 self.changed.notify_one();
             }
@@ -233,8 +270,8 @@ impl TraceBuffer {
 }
 
 impl State {
-    fn push_event(&mut self, chunk: Chunk, limit: usize, mode: BufferMode) {
-        let size = size_of_chunk(&chunk);
+    fn push_event(&mut self, event: Event, limit: usize, mode: BufferMode) {
+        let size = size_of_chunk(&event.chunk);
         if mode == BufferMode::Overwrite && size <= limit {
             while self.held + size > limit
                 && let Some(oldest) = self.pop_oldest()
@@ -242,57 +279,47 @@ impl State {
                 self.lose(&oldest.header, LossCause::Overwritten);
             }
         }
-        if self.held + size > limit || (mode == BufferMode::Discard && !self.is_within_share(&chunk, limit)) {
+        let is_excess = |producer| mode == BufferMode::Discard && !self.is_within_share(producer, size, limit);
+        if self.held + size > limit || event.producer.is_some_and(is_excess) {
             let cause = if mode == BufferMode::Overwrite { LossCause::Overwritten } else { LossCause::BufferFull };
-            return self.lose(&chunk.header, cause);
+            return self.lose(&event.chunk.header, cause);
         }
         self.held += size;
-        if let Some(program) = program(&chunk) {
-            *self.of_programs.entry(program).or_default() += size;
-        }
-        self.events.push_back(chunk);
+        self.shares.add(event.producer, size);
+        self.events.push_back(event);
     }
 
-    /// Whether a marked program may have that chunk in here, too: none has more than is still free, so that those that
-    /// write without end leave room for the others. An eighth of all is never theirs: the kernel's events and
-    /// definitions find room there.
-    fn is_within_share(&self, chunk: &Chunk, limit: usize) -> bool {
-        let Some(program) = program(chunk) else { return true };
-        let held = self.of_programs.get(&program).copied().unwrap_or(0);
-        held + size_of_chunk(chunk) <= (limit - limit / 8).saturating_sub(self.held)
+    /// Whether so much more of that program may be in here: no user has more than is still free, and no program more
+    /// than its user may still have, so that those that write without end leave room for the others.
+    fn is_within_share(&self, producer: Producer, size: usize, limit: usize) -> bool {
+        let free = (limit - limit / 8).saturating_sub(self.held);
+        let left_to_user = free.saturating_sub(self.shares.of_user(producer.user));
+        self.shares.of_program(producer.program) + size <= left_to_user
     }
 
     fn pop_oldest(&mut self) -> Option<Chunk> {
-        let chunk = self.events.pop_front()?;
-        self.give_up(&chunk);
-        Some(chunk)
+        let event = self.events.pop_front()?;
+        Some(self.give_up(event))
     }
 
     /// What makes room for a definition: the newest chunk of the program that has most in here, if there is one, else
     /// the newest of all.
     fn pop_for_definition(&mut self) -> Option<Chunk> {
-        let most = self.of_programs.iter().max_by_key(|(_, bytes)| **bytes).map(|(program, _)| *program);
-        let of_most = most.and_then(|most| self.events.iter().rposition(|chunk| program(chunk) == Some(most)));
-        let chunk = match of_most {
+        let most = self.shares.largest_program();
+        let is_of_most = |event: &Event| event.producer.is_some_and(|producer| Some(producer.program) == most);
+        let event = match self.events.iter().rposition(is_of_most) {
             Some(place) => self.events.remove(place)?,
             None => self.events.pop_back()?,
         };
-        self.give_up(&chunk);
-        Some(chunk)
+        Some(self.give_up(event))
     }
 
     /// An event's chunk is no longer in here.
-    fn give_up(&mut self, chunk: &Chunk) {
-        let size = size_of_chunk(chunk);
+    fn give_up(&mut self, event: Event) -> Chunk {
+        let size = size_of_chunk(&event.chunk);
         self.held -= size;
-        if let Some(program) = program(chunk)
-            && let Entry::Occupied(mut held) = self.of_programs.entry(program)
-        {
-            *held.get_mut() -= size;
-            if *held.get() == 0 {
-                held.remove();
-            }
-        }
+        self.shares.remove(event.producer, size);
+        event.chunk
     }
 
     /// Definitions make room for themselves: events yield as for any other chunk.
@@ -356,12 +383,47 @@ impl State {
 
     /// Ticks before which no event is held. What programs stamp does not count.
     fn oldest(&self) -> Ticks {
-        let events = self.events.iter().filter(|chunk| chunk.header.lane.kind != LaneKind::Zone);
-        events.map(|chunk| chunk.header.first).min().unwrap_or(self.newest)
+        let headers = self.events.iter().map(|event| &event.chunk.header);
+        headers
+            .filter(|header| header.lane.kind != LaneKind::Zone)
+            .map(|header| header.first)
+            .min()
+            .unwrap_or(self.newest)
     }
 
     fn lose(&mut self, header: &ChunkHeader, cause: LossCause) {
         *self.losses.entry((header.lane, cause)).or_default() += u64::from(header.records);
+    }
+}
+
+impl Shares {
+    fn add(&mut self, producer: Option<Producer>, bytes: usize) {
+        let Some(Producer { user, program }) = producer else { return };
+        *self.of_users.entry(user).or_default() += bytes;
+        *self.of_programs.entry(program).or_default() += bytes;
+    }
+
+    fn remove(&mut self, producer: Option<Producer>, bytes: usize) {
+        let Some(Producer { user, program }) = producer else { return };
+        for (shares, holder) in [(&mut self.of_users, user), (&mut self.of_programs, program)] {
+            let Entry::Occupied(mut held) = shares.entry(holder) else { continue };
+            *held.get_mut() = held.get().saturating_sub(bytes);
+            if *held.get() == 0 {
+                held.remove();
+            }
+        }
+    }
+
+    fn of_user(&self, user: u32) -> usize {
+        self.of_users.get(&user).copied().unwrap_or(0)
+    }
+
+    fn of_program(&self, program: u32) -> usize {
+        self.of_programs.get(&program).copied().unwrap_or(0)
+    }
+
+    fn largest_program(&self) -> Option<u32> {
+        self.of_programs.iter().max_by_key(|(_, bytes)| **bytes).map(|(program, _)| *program)
     }
 }
 
@@ -389,12 +451,6 @@ fn records_by_lane(chunks: &[Chunk]) -> BTreeMap<Lane, u64> {
         *records.entry(chunk.header.lane).or_default() += u64::from(chunk.header.records);
     }
     records
-}
-
-/// Which marked program wrote it: the number at the beginning of `ZoneChunk`. `None` where the kernel did.
-fn program(chunk: &Chunk) -> Option<u32> {
-    let number = chunk.data.first_chunk().filter(|_| chunk.header.lane.kind == LaneKind::Zone)?;
-    Some(u32::from_le_bytes(*number))
 }
 
 /// Bytes that a held chunk takes.

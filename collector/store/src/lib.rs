@@ -53,7 +53,7 @@ mod source;
 mod transpose;
 mod writer;
 
-pub use buffer::{BufferMode, Fold, Popped, TraceBuffer, drain_to};
+pub use buffer::{BufferMode, Fold, Popped, Producer, TraceBuffer, drain_to};
 pub use chunk::{Chunk, ChunkHeader, Lane, LaneKind};
 pub use codec::ReadBuffer;
 pub use definition::{

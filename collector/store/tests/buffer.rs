@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use story::chunk;
 use syscollect_model::{LossCause, Ticks};
 use syscollect_store::{
-    BufferMode, CaptureReader, CaptureWriter, Chunk, ChunkHeader, Damage, Fold, Lane, LaneKind, Popped, StoreError,
-    TraceBuffer, drain_to,
+    BufferMode, CaptureReader, CaptureWriter, Chunk, ChunkHeader, Damage, Fold, Lane, LaneKind, Popped, Producer,
+    StoreError, TraceBuffer, drain_to,
 };
 
 const SCHED: Lane = Lane { kind: LaneKind::Sched, cpu: 1 };
@@ -52,26 +52,48 @@ fn discard_drops_the_newest_events_and_counts_them() {
     assert_eq!(sequences(&pop_all(&buffer)), [(LaneKind::Sched, 5)], "there is room again");
 }
 
+/// The `sequence`th chunk of a marked program's only thread.
+fn of_program(program: u16, sequence: u64) -> Chunk {
+    let mut chunk = chunk(Lane { kind: LaneKind::Zone, cpu: program }, sequence, sequence * 64, 64, 16);
+    chunk.data.shrink_to_fit();
+    chunk
+}
+
+fn producer(user: u32, program: u32) -> Producer {
+    Producer { user, program }
+}
+
 #[test]
 fn a_program_that_floods_leaves_room_for_the_kernel_and_for_other_programs() {
-    let of_program = |program: u16, sequence: u64| {
-        let mut chunk = chunk(Lane { kind: LaneKind::Zone, cpu: program }, sequence, sequence * 64, 64, 16);
-        chunk.data[..4].copy_from_slice(&u32::from(program).to_le_bytes());
-        chunk.data.shrink_to_fit();
-        chunk
-    };
     let buffer = TraceBuffer::new(8 * ONE, BufferMode::Discard);
-    (0..100).for_each(|sequence| buffer.push(of_program(7, sequence)));
-    assert_eq!(buffer.held(), 4 * ONE, "it has as much as is free");
-    buffer.push(of_program(8, 0));
+    let flood = producer(1001, 7);
+    (0..100).for_each(|sequence| buffer.push_of(flood, of_program(7, sequence)));
+    assert_eq!(buffer.held(), 3 * ONE, "its user has as much as is free, and may have more for another program");
+    assert!(!buffer.has_room_for(flood) && buffer.has_room_for(producer(1002, 9)));
+    buffer.push_of(producer(1001, 8), of_program(8, 0));
+    buffer.push_of(producer(1002, 9), of_program(9, 0));
     (0..3).for_each(|sequence| buffer.push(event(sequence)));
     assert_eq!(buffer.held(), 8 * ONE);
     buffer.push(chunk(STACK, 0, 0, 1, 72));
-    let lost = [(Lane { kind: LaneKind::Zone, cpu: 7 }, LossCause::BufferFull, 97 * 64)];
+    let lost = [(Lane { kind: LaneKind::Zone, cpu: 7 }, LossCause::BufferFull, 98 * 64)];
     assert_eq!(buffer.losses(), lost, "who floods loses, and nobody else");
     assert_eq!(pop_all(&buffer).len(), 8);
-    buffer.push(of_program(7, 100));
+    buffer.push_of(flood, of_program(7, 100));
     assert_eq!(buffer.held(), ONE, "what was written is no longer its own");
+}
+
+#[test]
+fn a_user_with_many_programs_has_no_more_of_the_buffer_than_one_with_one() {
+    let buffer = TraceBuffer::new(64 * ONE, BufferMode::Discard);
+    for sequence in 0..100 {
+        (0..50).for_each(|program| buffer.push_of(producer(1001, program.into()), of_program(program, sequence)));
+    }
+    assert!(buffer.held() <= 28 * ONE, "half of what programs may have: {}", buffer.held() / ONE);
+    let honest = (0..100).take_while(|_| buffer.has_room_for(producer(1002, 99)));
+    let pushed = honest.map(|sequence| buffer.push_of(producer(1002, 99), of_program(99, sequence))).count();
+    assert!(pushed >= 2, "{pushed} chunks of somebody else");
+    let lost = buffer.losses().iter().filter(|(lane, ..)| lane.cpu == 99).count();
+    assert_eq!(lost, 0, "what there was room for is there");
 }
 
 #[test]

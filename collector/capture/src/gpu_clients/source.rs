@@ -195,7 +195,8 @@ mod tests {
         let mut source = GpuClients::start(root, ClockSource::Monotonic).unwrap();
         let (mut chunks, until) = (Vec::new(), Instant::now() + Duration::from_secs(10));
         let mut drain = |source: &mut GpuClients, all| {
-            let mut out = Drained { chunk: &mut |chunk| chunks.push(chunk), seen: &mut |_| () };
+            let mut out =
+                Drained { chunk: &mut |chunk| chunks.push(chunk), of_programs: &mut Vec::new(), seen: &mut |_| () };
             source.drain(Ticks(0), all, &mut out);
             chunks.len()
         };
@@ -234,7 +235,11 @@ mod tests {
         std::thread::sleep(Duration::from_millis(50));
         source.detach(&[]);
         let began = Instant::now();
-        source.drain(Ticks(0), true, &mut Drained { chunk: &mut |_| (), seen: &mut |_| () });
+        source.drain(
+            Ticks(0),
+            true,
+            &mut Drained { chunk: &mut |_| (), of_programs: &mut Vec::new(), seen: &mut |_| () },
+        );
         assert!(began.elapsed() < 5 * LONGEST_GOODBYE);
         assert_eq!(source.missing(), ["a GPU driver did not answer when the recording ended"]);
         // Lets the thread go.

@@ -250,14 +250,19 @@ impl Client {
         }
     }
 
-    /// Looks at some rings and takes what is there; in the last turn, or when
-    /// the program is gone, nothing stays waiting for company. `fullest` becomes
+    /// Looks at some rings and takes what is there, unless it is held back; in
+    /// the last turn, or when the program is gone, nothing stays waiting for company. `fullest` becomes
     /// how full the fullest ring was, if that was fuller.
     pub(super) fn visit(&mut self, turn: &mut Turn, fullest: &mut f64, out: &mut Output<'_>) -> Visit {
         if self.left == 0 {
             self.left = self.rings.len();
         }
         let now = ticks_now(self.subject.clock);
+        if turn.is_held_back {
+            // What is lost meanwhile finds its ring full, and is counted there.
+            self.drain_log(now, false, turn, out);
+            return Visit::HeldBack;
+        }
         while self.left > 0 && !turn.is_visit_over() {
             self.left -= 1;
             self.next = if self.next + 1 < self.rings.len() { self.next + 1 } else { 0 };

@@ -148,11 +148,10 @@ impl Recorder {
     }
 
     fn drain(&mut self, all: bool) {
-        let mut sink = |chunk| self.chunks.push(chunk);
         for found in self.found.try_iter() {
-            self.follower.found(found, ticks_now(ClockSource::Tsc), &mut sink);
+            self.follower.found(found, ticks_now(ClockSource::Tsc), &mut |chunk| self.chunks.push(chunk));
         }
-        self.follower.drain(all, &mut sink);
+        self.follower.drain(all, &mut self.chunks);
     }
 
     fn check(&self, zones: u64) {

@@ -4,12 +4,13 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 
 use proptest::prelude::*;
 use syscollect_model::LossCause;
-use syscollect_store::LaneKind;
+use syscollect_store::{Chunk, LaneKind, Producer};
 use syscollect_usdt_client::protocol::{EntryKind, ItemKind, MAX_RINGS, RING_BYTES};
 
 use super::ZoneNotice;
 use super::fake::{FakeProgram, Making};
 use super::tests::{Recorder, zones};
+use crate::source::ProgramChunks;
 
 #[test]
 fn what_is_no_arena_is_not_taken() {
@@ -92,6 +93,35 @@ fn rings_that_claim_what_was_never_written_cost_no_memory() {
     }
     assert_eq!(program.allocated_bytes(), before, "no page was made by looking at it");
     assert_eq!(recorder.follower.lanes_in_use(), 0, "what was given up holds nothing");
+}
+
+/// A trace buffer in which programs' shares are used up.
+struct Full(Vec<Chunk>);
+
+impl ProgramChunks for Full {
+    fn push(&mut self, _: Producer, chunk: Chunk) {
+        self.0.push(chunk);
+    }
+
+    fn has_room_for(&self, _: Producer) -> bool {
+        false
+    }
+}
+
+#[test]
+fn what_has_no_room_stays_in_its_ring_and_is_taken_when_there_is_some() {
+    let mut recorder = Recorder::new();
+    let program = FakeProgram::new();
+    let thread = program.thread(7001);
+    recorder.told(program.announcement(&thread));
+    zones(thread, 1..4);
+    recorder.take_in_found();
+    let mut full = Full(Vec::new());
+    assert_eq!(recorder.follower.drain(false, &mut full), 0.0, "there is no hurry");
+    assert_eq!(full.0.len(), 0);
+    assert!(recorder.follower.notes_for_tests().iter().any(|note| note.contains("share of --buffer")));
+    recorder.drain(true);
+    assert_eq!(recorder.locations(7001), [1, 2, 3]);
 }
 
 #[test]

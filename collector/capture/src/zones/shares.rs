@@ -1,5 +1,7 @@
 //! Shares: of what there is only so much of, no user may take away what others need.
 
+use std::time::Instant;
+
 use rustc_hash::FxHashMap;
 
 /// Something that there is only so much of. A user may have as much of it as
@@ -46,9 +48,48 @@ impl Pool {
     }
 }
 
+/// Something that goes on: each user may have so much of it a second, and as
+/// much as a second's at once after a pause.
+pub(super) struct Pace {
+    per_second: u64,
+    /// What users may still have, where that is less than a second's. Who took more waits until that is made up for.
+    left: FxHashMap<u32, i64>,
+    refilled: Instant,
+}
+
+impl Pace {
+    /// So much of it for each user; nobody has taken any.
+    pub(super) fn new(per_second: u64) -> Self {
+        Self { per_second, left: FxHashMap::default(), refilled: Instant::now() }
+    }
+
+    /// Whether the user may have more of it now.
+    pub(super) fn allows(&self, user: u32) -> bool {
+        self.left.get(&user).is_none_or(|left| *left > 0)
+    }
+
+    /// A user took some.
+    pub(super) fn took(&mut self, user: u32, amount: u64) {
+        let left = self.left.entry(user).or_insert(self.per_second as i64);
+        *left = left.saturating_sub_unsigned(amount);
+    }
+
+    /// Gives each user what belongs to the time since the last call.
+    pub(super) fn refill(&mut self, now: Instant) {
+        let passed = now.saturating_duration_since(self.refilled).as_secs_f64();
+        self.refilled = now;
+        let (more, most) = ((self.per_second as f64 * passed) as i64, self.per_second as i64);
+        self.left.retain(|_, left| {
+            *left = left.saturating_add(more);
+            *left < most
+        });
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn taken(pool: &mut Pool, user: u32) -> usize {
         (0..10_000).take_while(|_| pool.take(user, 1)).count()
@@ -73,6 +114,22 @@ mod tests {
         pool.give_back(1, 100);
         pool.give_back(2, 100);
         assert_eq!(taken(&mut pool, 0), 10);
+    }
+
+    #[test]
+    fn who_takes_without_end_has_so_much_a_second_and_others_have_theirs() {
+        let mut pace = Pace::new(1000);
+        let (start, mut taken) = (pace.refilled, 0);
+        for millisecond in 0..10_000 {
+            pace.refill(start + Duration::from_millis(millisecond));
+            if pace.allows(1001) {
+                pace.took(1001, 50);
+                taken += 50;
+            }
+            assert!(pace.allows(1002));
+            pace.took(1002, u64::from(millisecond % 2 == 0));
+        }
+        assert!((10_900..=11_100).contains(&taken), "a second's at once, then a second's each second: {taken}");
     }
 
     #[test]

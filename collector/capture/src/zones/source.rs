@@ -6,20 +6,22 @@ use std::io;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{ClockSource, LossCause, SessionInfo, Ticks};
-use syscollect_store::{Chunk, ClientDefinition, Definition, LaneKind, LaneLoss};
+use syscollect_store::{Chunk, ClientDefinition, Definition, LaneKind, LaneLoss, Producer};
 
 use super::ZoneNotice;
 use super::client::{Client, Losses, Output, Start};
 use super::definitions::DefinitionShares;
 use super::lanes::{Lanes, LogLane};
+use super::shares::Pace;
 use super::turn::{Order, Turn, Visit};
 use super::watch::{Found, Handle};
 use crate::clock::ticks_now;
 use crate::error::CaptureError;
 use crate::notes::definition_chunk;
-use crate::source::{Drained, Source};
+use crate::options::RecordOptions;
+use crate::source::{Drained, ProgramChunks, Source};
 use crate::stage::CHUNK_BYTES;
 
 /// A thread can write 100 MB a second, and its ring has 1 MiB: rings are
@@ -28,6 +30,9 @@ const HASTE: f64 = 4.0;
 /// Of the trace buffer's bytes lanes together may hold back one part in so many, and each as little as this.
 const STAGED_PART: usize = 8;
 const SMALLEST_CHUNK: usize = 1 << 10;
+/// Bytes of items that are taken from a user's programs in a second, in the long run: two to four million zones. They
+/// cost time of two threads, and the disk. Root has no such bound, nor has who asked for the recording.
+const USER_BYTES_PER_SECOND: u64 = 64 << 20;
 /// Notes about programs that are kept; more are only counted.
 const MOST_NOTES: usize = 64;
 
@@ -48,6 +53,11 @@ pub(super) struct Follower {
     scratch: Vec<u64>,
     /// Bytes that all lanes together may hold back.
     staging: usize,
+    pace: Pace,
+    /// Users whose programs may write as much as there is room for.
+    unpaced: [u32; 2],
+    /// Users of whom it was said that they write too much.
+    held_back: FxHashSet<u32>,
     start: Start,
     /// Losses of programs that are gone.
     before: Losses,
@@ -70,11 +80,12 @@ impl ZoneSource {
     /// attached: what is older than this call is left out. Where notices go,
     /// with their times by `clock`, comes with it. What waits here, and what
     /// programs define, is bounded by the bytes of the trace buffer.
-    pub(crate) fn start(clock: ClockSource, buffer_bytes: usize) -> io::Result<(Self, Sender<ZoneNotice>)> {
+    pub(crate) fn start(clock: ClockSource, options: &RecordOptions) -> io::Result<(Self, Sender<ZoneNotice>)> {
         let (send, found) = channel();
         let watcher = Handle::start(Path::new("/"), clock, send)?;
         let notices = watcher.notices();
-        Ok((Self { found, watcher: Some(watcher), follower: Follower::new(buffer_bytes) }, notices))
+        let follower = Follower { unpaced: [0, options.asked_by.unwrap_or(0)], ..Follower::new(options.buffer_bytes) };
+        Ok((Self { found, watcher: Some(watcher), follower }, notices))
     }
 }
 
@@ -91,7 +102,7 @@ impl Source for ZoneSource {
         for found in self.found.try_iter() {
             self.follower.found(found, now, out.chunk);
         }
-        self.follower.drain(all, out.chunk)
+        self.follower.drain(all, out.of_programs)
     }
 
     /// Threads state again what they have open.
@@ -132,6 +143,9 @@ impl Follower {
             log: LogLane::default(),
             shares: DefinitionShares::new(buffer_bytes),
             scratch: Vec::new(),
+            pace: Pace::new(USER_BYTES_PER_SECOND),
+            unpaced: [0; 2],
+            held_back: FxHashSet::default(),
             staging: (buffer_bytes / STAGED_PART).max(CHUNK_BYTES),
             start: Start { tsc: now(ClockSource::Tsc), monotonic: now(ClockSource::Monotonic) },
             before: Losses::default(),
@@ -189,7 +203,7 @@ impl Follower {
     }
 
     /// Drains the clients, as much as a turn may cost; returns how full the fullest ring was, for the pace.
-    pub(super) fn drain(&mut self, all: bool, sink: &mut dyn FnMut(Chunk)) -> f64 {
+    pub(super) fn drain(&mut self, all: bool, sink: &mut dyn ProgramChunks) -> f64 {
         let (mut fullest, mut done) = (0.0, Vec::new());
         self.shares.refill();
         if all {
@@ -197,12 +211,23 @@ impl Follower {
         }
         let mut turn = Turn::new(all);
         turn.room = (self.staging / self.lanes.used().max(1)).clamp(SMALLEST_CHUNK, CHUNK_BYTES);
-        let Self { clients, order, lanes, log, shares, scratch, new_notes, .. } = self;
-        let mut out = Output { lanes, log, shares, scratch, chunk: sink, notes: new_notes };
+        self.pace.refill(turn.now);
+        let Self { clients, order, lanes, log, shares, scratch, new_notes, pace, unpaced, held_back, .. } = self;
         order.run(&mut turn, |number, turn| {
             let client = clients.get_mut(&number)?;
+            let producer = Producer { user: client.user(), program: number };
+            let is_paced = !unpaced.contains(&producer.user);
+            let may_go_on = sink.has_room_for(producer) && (!is_paced || pace.allows(producer.user));
+            turn.is_held_back = !all && !may_go_on;
+            if turn.is_held_back && held_back.insert(producer.user) {
+                new_notes.push(held_back_note(producer.user));
+            }
+            let copied = turn.copied();
+            let mut chunk = |chunk| sink.push(producer, chunk);
+            let mut out = Output { lanes, log, shares, scratch, chunk: &mut chunk, notes: new_notes };
             let visit = client.visit(turn, &mut fullest, &mut out);
-            if client.is_gone() && visit != Visit::Unfinished {
+            pace.took(producer.user, (turn.copied() - copied) as u64);
+            if client.is_gone() && matches!(visit, Visit::Finished | Visit::Idle) {
                 done.push(number);
                 return None;
             }
@@ -272,6 +297,14 @@ impl Follower {
     pub(super) fn lanes_in_use(&self) -> usize {
         self.lanes.used()
     }
+}
+
+fn held_back_note(user: u32) -> String {
+    format!(
+        "user {user}: its programs write more zones than their share of --buffer, or of the recorder's time ({} MB a \
+         second); what found no room is counted",
+        USER_BYTES_PER_SECOND / 1_000_000
+    )
 }
 
 fn define(client: &Client, since: Ticks) -> ClientDefinition {

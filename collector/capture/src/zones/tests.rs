@@ -100,12 +100,16 @@ impl Recorder {
     }
 
     pub(super) fn drain(&mut self, all: bool) -> f64 {
+        self.take_in_found();
+        self.follower.drain(all, &mut self.chunks)
+    }
+
+    /// What the watcher found, without a turn.
+    pub(super) fn take_in_found(&mut self) {
         let Self { found, follower, chunks, .. } = self;
-        let mut sink = |chunk| chunks.push(chunk);
         for found in found.try_iter() {
-            follower.found(found, ticks_now(ClockSource::Tsc), &mut sink);
+            follower.found(found, ticks_now(ClockSource::Tsc), &mut |chunk| chunks.push(chunk));
         }
-        follower.drain(all, &mut sink)
     }
 
     pub(super) fn clients(&self) -> Vec<ClientDefinition> {

@@ -28,6 +28,8 @@ pub(super) struct Turn {
     pub(super) now: Instant,
     /// Whether everything is to be taken, and nothing stays waiting for company.
     pub(super) all: bool,
+    /// Whether the program that is visited has used up what it may have for now: its rings stay as they are.
+    pub(super) is_held_back: bool,
     /// Bytes that a lane may hold back.
     pub(super) room: usize,
     looks: usize,
@@ -38,7 +40,15 @@ pub(super) struct Turn {
 impl Turn {
     /// A turn that begins now.
     pub(super) fn new(all: bool) -> Self {
-        Self { now: Instant::now(), all, room: usize::MAX, looks: LOOKS, bytes: BYTES, visit: (0, 0) }
+        Self {
+            now: Instant::now(),
+            all,
+            is_held_back: false,
+            room: usize::MAX,
+            looks: LOOKS,
+            bytes: BYTES,
+            visit: (0, 0),
+        }
     }
 
     /// A program's visit begins.
@@ -52,6 +62,11 @@ impl Turn {
         self.looks = self.looks.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(bytes);
         self.visit = (self.visit.0.saturating_sub(1), self.visit.1.saturating_sub(bytes));
+    }
+
+    /// Bytes that were copied in this turn.
+    pub(super) fn copied(&self) -> usize {
+        BYTES - self.bytes
     }
 
     /// Whether it is another program's turn.
@@ -80,6 +95,8 @@ pub(super) enum Visit {
     Unfinished,
     /// All was looked at.
     Finished,
+    /// It is full for now: nothing of it was looked at.
+    HeldBack,
     /// There is nothing to look at.
     Idle,
 }
@@ -148,7 +165,7 @@ impl Order {
             turn.begin_visit();
             match visit(client, turn) {
                 Some(Visit::Unfinished) => user.next.push_back(client),
-                Some(Visit::Finished) => user.visited.push(client),
+                Some(Visit::Finished | Visit::HeldBack) => user.visited.push(client),
                 Some(Visit::Idle) => user.idle.push(client),
                 None => {}
             }

@@ -4,6 +4,7 @@ use super::command::find_program;
 use super::place::KeepCapture;
 use crate::escape::printable_lines;
 use crate::format::{self, Format};
+use crate::owner::Owner;
 use crate::units::{parse_buffer, parse_duration, parse_size};
 use anyhow::{Context, Result};
 use clap::CommandFactory;
@@ -305,6 +306,7 @@ impl Options {
             gpu: self.gpu,
             tracepoints: self.tracepoints.clone(),
             launch: self.launched_file(),
+            asked_by: Owner::behind_sudo().map(|owner| owner.uid),
             program_start,
             command_line: std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect(),
             stop_asked: Arc::default(),
