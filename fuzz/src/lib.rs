@@ -1,4 +1,5 @@
 //! What several fuzz targets need.
 
+pub mod captures;
 pub mod etl;
 pub mod gpu;

@@ -14,6 +14,7 @@ mod bpf;
 mod ci;
 mod cut;
 mod engine;
+mod fuzz;
 mod layouts;
 mod privileged;
 mod process;
@@ -53,6 +54,8 @@ enum Command {
     },
     /// Everything that .ci/run does after `cargo test`.
     Ci,
+    /// Give what reads foreign bytes arbitrary ones, found by libFuzzer.
+    Fuzz(fuzz::Arguments),
     /// Look for habits that no other tool checks: long files, marks of unfinished work.
     Tidy,
     /// Show a capture of known figures in the viewers' own engines; prints a table.
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         Command::Layouts { check } => layouts::run(check),
         Command::Bpf { check } => bpf::run(check),
         Command::Ci => ci::run(),
+        Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Tidy => tidy::run(),
         Command::Viewers => viewers::run(),
         Command::Windows => windows::run(),

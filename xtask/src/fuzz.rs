@@ -1,0 +1,131 @@
+//! `cargo xtask fuzz [--seconds N] [TARGETS]`: libFuzzer on the targets of fuzz/, as many at a time as there are CPUs.
+//!
+//! The flags are those of cargo-fuzz without its sanitizers, which need a nightly compiler; arithmetic and bounds are
+//! checked all the same. What is found stays in fuzz/corpus for the next run.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context, Result, bail};
+
+use crate::privileged::context::cargo;
+use crate::process::{output_of, root};
+use crate::report::{Outcome, Report};
+
+/// Seconds of each target in the whole check; enough to meet a mistake that is easy to meet.
+const CI_SECONDS: u32 = 30;
+/// Memory that a target may take, MiB: most hold a few kilobytes.
+const MOST_MEMORY: u32 = 1024;
+
+/// Which targets, and for how long.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// How long each target runs.
+    #[arg(long, default_value_t = CI_SECONDS)]
+    seconds: u32,
+    /// Names of targets in fuzz/fuzz_targets; all of them if none is named.
+    targets: Vec<String>,
+}
+
+/// Runs them, and prints how many inputs each has tried.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let folder = build()?;
+    let targets = if arguments.targets.is_empty() { targets()? } else { arguments.targets.clone() };
+    println!("{}", try_all(&folder, &targets, arguments.seconds)?);
+    Ok(())
+}
+
+/// The same, as steps of the whole check.
+pub(crate) fn steps(report: &mut Report) {
+    if Command::new("c++").arg("--version").output().is_err() {
+        return report.step("fuzz", || Ok(Outcome::Skipped("libFuzzer is C++, and there is no c++ here".to_owned())));
+    }
+    let mut folder = None;
+    report.step("fuzz: build", || build().map(|built| folder = Some(built)));
+    if let Some(folder) = folder {
+        report.step("fuzz: every target", || try_all(&folder, &targets()?, CI_SECONDS));
+    }
+}
+
+/// Names of all targets.
+fn targets() -> Result<Vec<String>> {
+    let folder = root().join("fuzz").join("fuzz_targets");
+    let files = fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut names = Vec::new();
+    for file in files {
+        names.extend(file?.path().file_stem().map(|name| name.to_string_lossy().into_owned()));
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Builds all of them; the folder where they lie.
+fn build() -> Result<PathBuf> {
+    let folder = root().join("fuzz");
+    let flags = "--cfg fuzzing -C passes=sancov-module -C codegen-units=1 -C debug-assertions=on -C overflow-checks=on \
+                 -C llvm-args=-sanitizer-coverage-level=4 -C llvm-args=-sanitizer-coverage-inline-8bit-counters \
+                 -C llvm-args=-sanitizer-coverage-pc-table -C llvm-args=-sanitizer-coverage-trace-compares";
+    // With a target given, build scripts and macros are built without the flags.
+    let host = host_target()?;
+    let arguments = ["build", "--quiet", "--release", "--target", &host];
+    output_of(cargo().current_dir(&folder).args(arguments).env("RUSTFLAGS", flags))?;
+    Ok(folder.join("target").join(&host).join("release"))
+}
+
+/// Runs the targets, each on one CPU; `capture 12345, ...`: how many inputs each has tried.
+fn try_all(folder: &Path, targets: &[String], seconds: u32) -> Result<String> {
+    let next = Mutex::new(targets.iter());
+    let results = Mutex::new(BTreeMap::new());
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    let Some(target) = next.lock().unwrap_or_else(PoisonError::into_inner).next() else { return };
+                    let result = try_one(folder, target, seconds);
+                    results.lock().unwrap_or_else(PoisonError::into_inner).insert(target, result);
+                }
+            });
+        }
+    });
+    let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let text = |(target, result): (&&String, &Result<u64>)| match result {
+        Ok(inputs) => format!("{target} {inputs}"),
+        Err(error) => format!("{target}: {error:#}"),
+    };
+    let is_failed = results.values().any(Result::is_err);
+    let texts: Vec<String> = results.iter().map(text).collect();
+    match is_failed {
+        true => bail!("{}", texts.join("\n")),
+        false => Ok(texts.join(", ")),
+    }
+}
+
+/// Runs a target; how many inputs it has tried.
+fn try_one(folder: &Path, target: &str, seconds: u32) -> Result<u64> {
+    let fuzz = root().join("fuzz");
+    let corpus = fuzz.join("corpus").join(target);
+    fs::create_dir_all(&corpus).with_context(|| format!("cannot create {}", corpus.display()))?;
+    // What is found goes to the first folder; the others are only read.
+    let seeds = fuzz.join("seeds").join(target);
+    let folders = std::iter::once(corpus).chain(seeds.exists().then_some(seeds));
+    let limits = [format!("-max_total_time={seconds}"), format!("-rss_limit_mb={MOST_MEMORY}")];
+    let artifacts = fuzz.join("artifacts").join(target);
+    fs::create_dir_all(&artifacts).with_context(|| format!("cannot create {}", artifacts.display()))?;
+    let found = format!("-artifact_prefix={}/", artifacts.display());
+    let mut command = Command::new(folder.join(target));
+    let said = output_of(command.args(limits).args(["-timeout=10", &found]).args(folders))?;
+    let log = String::from_utf8_lossy(&said.stderr).into_owned();
+    // `Done 12345 runs in 31 second(s)`
+    let done = log.lines().rev().find_map(|line| line.strip_prefix("Done ")?.split(' ').next()?.parse().ok());
+    done.with_context(|| format!("{target} ended without a count"))
+}
+
+fn host_target() -> Result<String> {
+    let version = output_of(Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into())).arg("-vV"))?;
+    let text = String::from_utf8_lossy(&version.stdout).into_owned();
+    let host = text.lines().find_map(|line| line.strip_prefix("host: ")).map(str::to_owned);
+    host.context("rustc -vV names no host")
+}
