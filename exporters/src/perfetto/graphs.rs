@@ -10,7 +10,7 @@
 
 use super::fields::{packet, process_tree as tree};
 use super::packets::Timebase;
-use super::samples::{CpuMode, Samples};
+use super::samples::{SamplePoint, Samples};
 use super::stream::Stream;
 use crate::ExportError;
 use crate::off_cpu::Stay;
@@ -44,12 +44,14 @@ pub(crate) struct Graph {
 impl Graph {
     /// The stacks of who woke others, a sample for each wakeup.
     pub(crate) fn wakers(sequence: u64) -> Self {
-        Self::new((sequence, WAKERS_PID), "[wakers]", ("wakers, a sample for each wakeup".to_owned(), 0))
+        let timebase = Timebase { name: "wakers, a sample for each wakeup".to_owned(), counter: 0, frequency: 0 };
+        Self::new(sequence, WAKERS_PID, "[wakers]", timebase)
     }
 
-    fn new((sequence, pid): (u64, u32), name: &'static str, (what, frequency): (String, u64)) -> Self {
-        let timebase = Timebase { name: what.clone(), counter: 0, frequency };
-        Self { samples: Samples::new(sequence, timebase), pid, name, thread: what, announced: false }
+    /// Of the process `pid` with that name, whose thread is called as the timebase.
+    fn new(sequence: u64, pid: u32, name: &'static str, timebase: Timebase) -> Self {
+        let thread = timebase.name.clone();
+        Self { samples: Samples::new(sequence, timebase), pid, name, thread, announced: false }
     }
 
     /// Adds a sample.
@@ -58,14 +60,13 @@ impl Graph {
         &mut self,
         stream: &mut Stream<W>,
         tables: &Tables,
-        (time, cpu, thread): (Time, u32, ThreadId),
+        point: SamplePoint,
         stack: StackId,
     ) -> Result<(), ExportError> {
         if !self.announced {
-            self.announce(stream, time)?;
+            self.announce(stream, point.time)?;
         }
-        let root = tables.thread(thread).process;
-        self.samples.write_rooted(stream, tables, (time, cpu), (self.pid, CpuMode::Kernel), (root, stack))
+        self.samples.write_rooted(stream, tables, point, self.pid, stack)
     }
 
     #[cold]
@@ -110,8 +111,9 @@ impl OffCpuGraph {
             _ => 0,
         };
         let interval = (span / MOST_SAMPLES).next_multiple_of(SHORTEST_INTERVAL).max(SHORTEST_INTERVAL);
-        let what = format!("off-CPU, a sample for each {}", words::duration(interval));
-        let graph = Graph::new((sequence, OFF_CPU_PID), "[off-CPU]", (what, 1_000_000_000 / interval));
+        let name = format!("off-CPU, a sample for each {}", words::duration(interval));
+        let timebase = Timebase { name, counter: 0, frequency: 1_000_000_000 / interval };
+        let graph = Graph::new(sequence, OFF_CPU_PID, "[off-CPU]", timebase);
         Self { graph, interval, rests: FxHashMap::default(), written: 0 }
     }
 
@@ -132,7 +134,8 @@ impl OffCpuGraph {
         let elapsed = stay.until.0.saturating_sub(stay.since.0);
         for number in 0..samples {
             let time = Time(stay.since.0 + (elapsed / samples) * number);
-            self.graph.write(stream, tables, (time, stay.cpu, stay.thread), stack)?;
+            let point = SamplePoint { time, cpu: stay.cpu, thread: stay.thread };
+            self.graph.write(stream, tables, point, stack)?;
         }
         Ok(())
     }

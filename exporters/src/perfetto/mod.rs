@@ -66,7 +66,7 @@ use gpu::GpuJobs;
 use graphs::{Graph, OffCpuGraph};
 use locks::LockTracks;
 use packets::{Sequence, Timebase};
-use samples::{CpuMode, Samples};
+use samples::{CpuMode, SamplePoint, Samples};
 use sched::Scheduling;
 use slices::Slices;
 use std::io::Write;
@@ -195,7 +195,7 @@ impl<W: Write> PerfettoExporter<W> {
         sched.wakeup(stream, time, wakeup, &threads.names, tables)?;
         match (wakeup.waker, wakeup.stack) {
             (Some(waker), Some(stack)) if wanted(self.process.as_ref(), waker, tables) => {
-                self.wakers.write(stream, tables, (time, wakeup.cpu, waker), stack)
+                self.wakers.write(stream, tables, SamplePoint { time, cpu: wakeup.cpu, thread: waker }, stack)
             }
             _ => Ok(()),
         }
@@ -207,7 +207,8 @@ impl<W: Write> PerfettoExporter<W> {
         threads.ensure(stream, sched, time, sample.thread, tables)?;
         let time = threads.while_known(time, sample.thread);
         let mode = if sample.in_kernel { CpuMode::Kernel } else { CpuMode::User };
-        self.samples.write(stream, tables, (time, sample.cpu, sample.thread), mode, sample.stack)
+        let point = SamplePoint { time, cpu: sample.cpu, thread: sample.thread };
+        self.samples.write(stream, tables, point, mode, sample.stack)
     }
 
     /// What happens to tasks, but for switches and wakeups.

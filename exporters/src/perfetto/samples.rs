@@ -7,7 +7,7 @@ use super::stream::Stream;
 use crate::ExportError;
 use crate::proto::Message;
 use std::io::Write;
-use syscollect_model::{ProcessId, StackId, Tables, ThreadId, Time};
+use syscollect_model::{StackId, Tables, ThreadId, Time};
 
 /// `Profiling.CpuMode`.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +16,25 @@ pub(crate) enum CpuMode {
     Kernel = 1,
     /// User code.
     User = 2,
+}
+
+/// When and where a sample was taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SamplePoint {
+    pub(crate) time: Time,
+    pub(crate) cpu: u32,
+    pub(crate) thread: ThreadId,
+}
+
+/// What a `PerfSample` says beside its count.
+struct PerfSample {
+    time: Time,
+    cpu: u32,
+    pid: u32,
+    tid: u32,
+    mode: CpuMode,
+    /// Of the sequence's interned data.
+    stack: Option<u64>,
 }
 
 /// One perf session of the trace: its sequence, its stacks, its counts.
@@ -44,29 +63,34 @@ impl Samples {
         &mut self,
         stream: &mut Stream<W>,
         tables: &Tables,
-        (time, cpu, thread): (Time, u32, ThreadId),
+        point: SamplePoint,
         mode: CpuMode,
         stack: Option<StackId>,
     ) -> Result<(), ExportError> {
         self.interned.clear();
         let stack = stack.map(|id| self.stacks.stack(id, tables, &mut self.interned));
+        let SamplePoint { time, cpu, thread } = point;
         let row = tables.thread(thread);
-        self.packet(stream, (time, cpu), (tables.process(row.process).pid, row.tid), (mode, stack))
+        let pid = tables.process(row.process).pid;
+        self.packet(stream, &PerfSample { time, cpu, pid, tid: row.tid, mode, stack })
     }
 
-    /// Writes a sample of the process `pid`, whose stack stands on the frame of another.
+    /// Writes a sample of the process `pid` and its only thread, whose stack stands on a frame of the process that it
+    /// was taken of.
     #[inline]
     pub(crate) fn write_rooted<W: Write>(
         &mut self,
         stream: &mut Stream<W>,
         tables: &Tables,
-        (time, cpu): (Time, u32),
-        (pid, mode): (u32, CpuMode),
-        (root, stack): (ProcessId, StackId),
+        point: SamplePoint,
+        pid: u32,
+        stack: StackId,
     ) -> Result<(), ExportError> {
         self.interned.clear();
-        let stack = self.stacks.rooted_stack(root, stack, tables, &mut self.interned);
-        self.packet(stream, (time, cpu), (pid, pid), (mode, Some(stack)))
+        let SamplePoint { time, cpu, thread } = point;
+        let root = tables.thread(thread).process;
+        let stack = Some(self.stacks.rooted_stack(root, stack, tables, &mut self.interned));
+        self.packet(stream, &PerfSample { time, cpu, pid, tid: pid, mode: CpuMode::Kernel, stack })
     }
 
     /// The fields that begin a packet of the session's sequence.
@@ -75,13 +99,8 @@ impl Samples {
     }
 
     #[inline]
-    fn packet<W: Write>(
-        &mut self,
-        stream: &mut Stream<W>,
-        (time, cpu): (Time, u32),
-        (pid, tid): (u32, u32),
-        (mode, stack): (CpuMode, Option<u64>),
-    ) -> Result<(), ExportError> {
+    fn packet<W: Write>(&mut self, stream: &mut Stream<W>, sample: &PerfSample) -> Result<(), ExportError> {
+        let &PerfSample { time, cpu, pid, tid, mode, stack } = sample;
         let count = self.count(cpu);
         let Self { sequence, interned, .. } = self;
         stream.packet(|message| {

@@ -64,8 +64,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let clock = || std::time::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_nanos() as u64);
     let seed = arguments.seed.unwrap_or_else(clock);
     println!("{:?}, {} rounds, --seed {seed}", arguments.blow, arguments.rounds);
-    let end = arguments.within.map(|seconds| Instant::now() + Duration::from_secs(seconds));
-    match rounds(&Context::new()?, arguments.blow, (arguments.rounds, end), seed)? {
+    match rounds(&Context::new()?, arguments, seed)? {
         Outcome::Passed(said) => println!("{said}"),
         Outcome::Skipped(why) | Outcome::NotOffered(why) => println!("skipped: {why}"),
     }
@@ -95,7 +94,9 @@ struct Seen {
     finished: u32,
 }
 
-fn rounds(context: &Context, blow: Blow, (rounds, end): (u32, Option<Instant>), seed: u64) -> Result<Outcome> {
+fn rounds(context: &Context, arguments: &Arguments, seed: u64) -> Result<Outcome> {
+    let &Arguments { blow, rounds, within, .. } = arguments;
+    let end = within.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     if blow == Blow::Memory
         && let Err(why) = memory::Group::can_be_made()
     {
