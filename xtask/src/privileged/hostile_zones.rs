@@ -17,6 +17,8 @@ const DAEMON: &str = "1";
 /// How long the recorder is watched without the attack, and with it.
 const BEFORE: Duration = Duration::from_secs(2);
 const DURING: Duration = Duration::from_secs(4);
+/// How long when the recorder has found everything.
+const LATER: Duration = Duration::from_secs(3);
 const MIB: u64 = 1 << 20;
 
 /// What the recorder used.
@@ -33,6 +35,7 @@ struct Usage {
 struct Attacked {
     before: Usage,
     during: Usage,
+    later: Usage,
     to_stop: Duration,
     capture_bytes: u64,
     said: Said,
@@ -59,10 +62,17 @@ pub(crate) fn memory(context: &Context) -> Result<String> {
 /// 640 empty arenas: once they cost 91 % of a CPU, and honest programs lost all zones.
 pub(crate) fn survey(context: &Context) -> Result<String> {
     let attacked = Attacked::by(context, "survey")?;
-    let more = attacked.during.cpu - attacked.before.cpu;
-    ensure!(more < 0.05, "they cost {:.1} % of a CPU", more * 100.0);
+    let more = |usage: Usage| usage.cpu - attacked.before.cpu;
+    let (finding, later) = (more(attacked.during), more(attacked.later));
+    // Once 91 %, for as long as they lived.
+    ensure!(finding < 0.15 && later < 0.06, "they cost {:.1} % of a CPU, then {:.1} %", finding * 100.0, later * 100.0);
     attacked.within_bounds()?;
-    Ok(format!("{:.1} % of a CPU more; {}", more * 100.0, attacked.words()))
+    Ok(format!(
+        "{:.1} % of a CPU more while they are found, then {:.1} %; {}",
+        finding * 100.0,
+        later * 100.0,
+        attacked.words()
+    ))
 }
 
 /// 16 arenas with 1,048,576 definitions each, and 128 rings that are always full: once they took zones of others with
@@ -77,7 +87,7 @@ pub(crate) fn flood(context: &Context) -> Result<String> {
 impl Attacked {
     fn by(context: &Context, attack: &str) -> Result<Self> {
         let capture = context.path(&format!("hostile-{attack}.syscap"));
-        let seconds = (BEFORE + DURING).as_secs() + 2;
+        let seconds = (BEFORE + DURING + LATER).as_secs() + 2;
         let honest = load(context, &["as", DAEMON, "numbered", "/dev/null", &seconds.to_string()])?;
         let honest_pid = honest.id();
         let recorder = context.start(&capture, &["--buffer", "64M"])?;
@@ -85,6 +95,7 @@ impl Attacked {
         let before = watch(pid, BEFORE)?;
         let hostile = load(context, &["as", NOBODY, "hostile", attack, "60"])?;
         let during = watch(pid, DURING)?;
+        let later = watch(pid, LATER)?;
         let honest = wait(honest)?;
         let began = Instant::now();
         let said = context.stop(recorder)?;
@@ -95,7 +106,7 @@ impl Attacked {
         let numbers = Marked::read(&capture, honest_pid)?.numbers_in_a_row()?;
         ensure!(numbers.1 == last, "the last zone is number {}, the program made {last}", numbers.1);
         let capture_bytes = fs::metadata(&capture)?.len();
-        Ok(Self { before, during, to_stop, capture_bytes, said, honest: numbers })
+        Ok(Self { before, during, later, to_stop, capture_bytes, said, honest: numbers })
     }
 
     /// What holds under every attack.

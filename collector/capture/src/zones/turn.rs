@@ -18,9 +18,10 @@ const LOOKS_OF_A_VISIT: usize = 64;
 const BYTES_OF_A_VISIT: usize = 256 << 10;
 /// How long the last turn of a recording may take.
 const LONGEST_LAST_TURN: Duration = Duration::from_secs(1);
-/// A ring that was empty, and a program without rings, are looked at no sooner than after so long: a thread needs
-/// twice as long to fill a ring.
+/// A ring that was empty is looked at no sooner than after so long: a thread needs twice as long to fill it.
 const IDLE: Duration = Duration::from_millis(5);
+/// A program without rings, of which there may be thousands: nothing but its log can have anything new.
+const IDLE_PROGRAM: Duration = Duration::from_millis(50);
 
 /// What a turn may still cost.
 pub(super) struct Turn {
@@ -84,7 +85,11 @@ impl Turn {
 
     /// Whether something that was found empty then is to be looked at.
     pub(super) fn is_time_for(&self, empty_at: Option<Instant>) -> bool {
-        self.all || empty_at.is_none_or(|at| self.now.duration_since(at) >= IDLE)
+        self.is_due(empty_at, IDLE)
+    }
+
+    fn is_due(&self, last: Option<Instant>, pause: Duration) -> bool {
+        self.all || last.is_none_or(|at| self.now.duration_since(at) >= pause)
     }
 }
 
@@ -146,7 +151,7 @@ impl Order {
     pub(super) fn run(&mut self, turn: &mut Turn, mut visit: impl FnMut(u32, &mut Turn) -> Option<Visit>) {
         for user in &mut self.users {
             user.next.extend(user.visited.drain(..));
-            if turn.is_time_for(user.idle_since) {
+            if turn.is_due(user.idle_since, IDLE_PROGRAM) {
                 user.next.extend(user.idle.drain(..));
                 user.idle_since = Some(turn.now);
             }
@@ -220,7 +225,7 @@ mod tests {
         let mut visits = [0; 3];
         let mut turn = Turn::new(false);
         for _ in 0..50 {
-            turn = Turn { now: turn.now + IDLE / 10, ..Turn::new(false) };
+            turn = Turn { now: turn.now + IDLE_PROGRAM / 10, ..Turn::new(false) };
             order.run(&mut turn, |client, _| {
                 visits[client as usize] += 1;
                 [Some(Visit::Finished), Some(Visit::Idle), None][client as usize]
