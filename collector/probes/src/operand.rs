@@ -40,7 +40,9 @@ pub(crate) fn parse_argument(text: &str, surroundings: &Surroundings<'_>) -> Arg
     let sized = text.split_once('@').and_then(|(size, operand)| Some((Size::parse(size)?, operand)));
     let default = Size { bytes: DEFAULT_SIZE, signed: false, float: false };
     let (size, operand) = sized.unwrap_or((default, text));
-    let (place, width) = match parse_place(operand, surroundings) {
+    // Of an integer the low bytes are worth having; a part of a float is no number.
+    let holds = |width: u8| !size.float || width >= size.bytes;
+    let (place, width) = match parse_place(operand, surroundings).filter(|(_, width)| holds(*width)) {
         Some(found) => found,
         None => (Place::Unsupported(operand.to_owned()), DEFAULT_SIZE),
     };

@@ -30,6 +30,15 @@ fn sizes_tell_bytes_sign_and_float() {
 }
 
 #[test]
+fn a_register_that_is_smaller_than_a_float_does_not_hold_it() {
+    for text in ["4f@%dil", "4f@%ax", "8f@%eax"] {
+        assert!(!argument(text).is_supported(), "{text}");
+        assert_eq!(argument(&argument(text).to_string()), argument(text));
+    }
+    assert!(argument("4f@%eax").is_supported());
+}
+
+#[test]
 fn a_register_gives_no_more_bytes_than_its_name_says() {
     for (text, register, size, shift) in [
         ("8@%rdi", Register::Rdi, 8, 0),
