@@ -149,9 +149,10 @@ impl TraceBuffer {
         self.take_in(chunk, Some(producer), false);
     }
 
-    /// Whether the program's share has room for an eighth of the buffer, or for
-    /// all that there is: what is not taken from a program can still be taken
-    /// later, or is lost where it costs nothing.
+    /// Whether the program's share still has room for an eighth of the buffer,
+    /// which is what may be on its way here. While it has not, what the program
+    /// writes is better left where it is: it can be taken later, or is lost
+    /// where that costs nothing.
     pub fn has_room_for(&self, producer: Producer) -> bool {
         self.mode == BufferMode::Overwrite || self.lock().is_within_share(producer, self.limit / 8, self.limit)
     }
