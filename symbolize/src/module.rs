@@ -127,6 +127,9 @@ impl Module<'_> {
         let mut offsets = offsets.to_vec();
         offsets.sort_unstable();
         offsets.dedup();
+        // Whatever a damaged header says of its segments, there is no code behind the file's end.
+        let end = self.file.reader().length();
+        offsets.retain(|offset| *offset < end);
         let (offsets, addresses): (Vec<u64>, Vec<u64>) =
             offsets.into_iter().filter_map(|offset| Some((offset, layout.code_address(offset)?))).unzip();
         let names = self.names(&layout, &addresses, notes);
