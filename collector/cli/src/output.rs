@@ -78,6 +78,12 @@ impl Target {
         self.owner.filter(|owner| self.folder.is_of(owner.uid))
     }
 
+    /// Nobody: files belong to whoever records.
+    #[cfg(windows)]
+    pub(crate) fn owner_of_folder(&self) -> Option<Owner> {
+        None
+    }
+
     /// The final path, for messages.
     pub(crate) fn path(&self) -> PathBuf {
         self.folder.join(&self.name)
