@@ -64,7 +64,7 @@ impl Stage {
     /// What is in force all the time.
     fn standing(self) -> CapabilitySet {
         match self {
-            Self::Recording => RECORDING | of_old_kernels(),
+            Self::Recording => RECORDING | of_this_kernel(),
             Self::Naming => NAMING,
             Self::Exporting => CapabilitySet::empty(),
             Self::Waiting => ACCOUNTS,
@@ -77,12 +77,12 @@ impl Stage {
     }
 }
 
-/// What recording needs on kernels that have no capability of their own for it.
-fn of_old_kernels() -> CapabilitySet {
+/// What recording needs on kernels that have no capability of their own for it, or ask for more.
+fn of_this_kernel() -> CapabilitySet {
     let mut needed = CapabilitySet::empty();
     // Events of the uprobe PMU ask for it (perf_uprobe_event_init in kernel/events/core.c), links to many places
     // do not; before 5.9 it also stands for BPF, PERFMON and CHECKPOINT_RESTORE.
-    if Way::may_be_events() {
+    if Way::may_be_events() || is_perf_for_administrators() {
         needed |= CapabilitySet::SYS_ADMIN;
     }
     // Before that, memory of maps counts against RLIMIT_MEMLOCK, which has to be raised.
@@ -90,6 +90,13 @@ fn of_old_kernels() -> CapabilitySet {
         needed |= CapabilitySet::SYS_RESOURCE;
     }
     needed
+}
+
+/// Whether a distribution's kernel asks for CAP_SYS_ADMIN, and not for CAP_PERFMON alone, for any perf event: the
+/// levels above 2 of `kernel.perf_event_paranoid`, which Debian (3) and Ubuntu (4) add and set.
+fn is_perf_for_administrators() -> bool {
+    let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+    level.ok().and_then(|level| level.trim().parse::<i32>().ok()).is_some_and(|level| level > 2)
 }
 
 /// The calling thread, and what it starts from now on, keeps what `stage` needs of what it has. There is no way back:
