@@ -82,8 +82,12 @@ fn of_this_kernel() -> CapabilitySet {
     let mut needed = CapabilitySet::empty();
     // Events of the uprobe PMU ask for it (perf_uprobe_event_init in kernel/events/core.c), links to many places
     // do not; before 5.9 it also stands for BPF, PERFMON and CHECKPOINT_RESTORE.
-    if Way::may_be_events() || is_perf_for_administrators() {
+    if Way::may_be_events() {
         needed |= CapabilitySet::SYS_ADMIN;
+    }
+    // Which of them such a kernel asks for has not been found out: Debian's 7.2 refused root's CAP_PERFMON.
+    if is_perf_for_administrators() {
+        needed |= CapabilitySet::all();
     }
     // Before that, memory of maps counts against RLIMIT_MEMLOCK, which has to be raised.
     if !kernel_at_least(5, 11) {
@@ -92,11 +96,11 @@ fn of_this_kernel() -> CapabilitySet {
     needed
 }
 
-/// Whether a distribution's kernel asks for CAP_SYS_ADMIN, and not for CAP_PERFMON alone, for any perf event: the
-/// levels above 2 of `kernel.perf_event_paranoid`, which Debian (3) and Ubuntu (4) add and set.
+/// Whether perf events are kept from ordinary users, by distributions' kernels in ways of their own: the
+/// levels above 1 of `kernel.perf_event_paranoid`; Debian (3) and Ubuntu (4) add some above the kernel's own 2.
 fn is_perf_for_administrators() -> bool {
     let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
-    level.ok().and_then(|level| level.trim().parse::<i32>().ok()).is_some_and(|level| level > 2)
+    level.ok().and_then(|level| level.trim().parse::<i32>().ok()).is_some_and(|level| level > 1)
 }
 
 /// The calling thread, and what it starts from now on, keeps what `stage` needs of what it has. There is no way back:
