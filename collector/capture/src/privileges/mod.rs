@@ -97,10 +97,10 @@ fn of_this_kernel() -> CapabilitySet {
 }
 
 /// Whether perf events are kept from ordinary users, by distributions' kernels in ways of their own: the
-/// levels above 1 of `kernel.perf_event_paranoid`; Debian (3) and Ubuntu (4) add some above the kernel's own 2.
+/// levels above 2 of `kernel.perf_event_paranoid`, which Debian (3) and Ubuntu (4) add and set.
 fn is_perf_for_administrators() -> bool {
     let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
-    level.ok().and_then(|level| level.trim().parse::<i32>().ok()).is_some_and(|level| level > 1)
+    level.ok().and_then(|level| level.trim().parse::<i32>().ok()).is_some_and(|level| level > 2)
 }
 
 /// The calling thread, and what it starts from now on, keeps what `stage` needs of what it has. There is no way back:
