@@ -15,7 +15,7 @@ use aya::maps::Map;
 use aya::{Btf, Ebpf, EbpfLoader};
 use syscollect_model::{ClockSource, CpuClock, LossCause, SessionInfo, Ticks};
 use syscollect_records::statistic;
-use syscollect_store::{LaneKind, LaneLoss};
+use syscollect_store::LaneLoss;
 
 use crate::bpf_calls::{self, ProgramCounts};
 use crate::bpf_object::SharedMaps;
@@ -183,7 +183,7 @@ impl Source for EbpfSource {
     fn losses(&self) -> Vec<LaneLoss> {
         let mut losses = self.lanes.losses();
         let skipped = |(program, counts): &(String, ProgramCounts)| LaneLoss {
-            lane: LaneKind::Sched.name().to_owned(),
+            lane: programs::lane_of(program).name().to_owned(),
             cpu: None,
             record: program.clone(),
             cause: LossCause::Nested,

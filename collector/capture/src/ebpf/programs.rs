@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use aya::programs::{BtfTracePoint, PerfEvent, Program, ProgramError, RawTracePoint};
 use aya::{Btf, Ebpf};
+use syscollect_store::LaneKind;
 
 use crate::bpf_calls::{self, ProgramCounts};
 use crate::error::CaptureError;
@@ -30,6 +31,16 @@ const RARE: [(&str, &str); 6] = [
 ];
 
 const SAMPLERS: [&str; 2] = ["sample_direct", "sample_probing"];
+
+/// The lane that the program writes.
+pub(super) fn lane_of(program: &str) -> LaneKind {
+    match program {
+        "sample_direct" | "sample_probing" => LaneKind::Sample,
+        "task_rename_raw" => LaneKind::Task,
+        _ if program.starts_with("sched_process_") => LaneKind::Task,
+        _ => LaneKind::Sched,
+    }
+}
 
 /// Whether the running kernel's release is at least this.
 pub(crate) fn kernel_at_least(major: u32, minor: u32) -> bool {
@@ -200,7 +211,17 @@ fn short_text(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{said_once, short_text};
+    use syscollect_store::LaneKind;
+
+    use super::{RARE, SAMPLERS, SCHED, lane_of, said_once, short_text};
+
+    #[test]
+    fn every_program_writes_the_lane_of_its_records() {
+        assert!(SCHED.iter().all(|(_, fast, raw)| lane_of(fast) == LaneKind::Sched && lane_of(raw) == LaneKind::Sched));
+        assert!(SAMPLERS.iter().all(|sampler| lane_of(sampler) == LaneKind::Sample));
+        let of_tasks = RARE.iter().filter(|(_, program)| lane_of(program) == LaneKind::Task).count();
+        assert_eq!((of_tasks, RARE.len()), (4, 6), "migrations and frequencies are scheduling");
+    }
 
     #[test]
     fn of_the_verifiers_log_only_the_reason_is_kept() {
