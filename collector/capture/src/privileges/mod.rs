@@ -82,12 +82,9 @@ fn of_this_kernel() -> CapabilitySet {
     let mut needed = CapabilitySet::empty();
     // Events of the uprobe PMU ask for it (perf_uprobe_event_init in kernel/events/core.c), links to many places
     // do not; before 5.9 it also stands for BPF, PERFMON and CHECKPOINT_RESTORE.
-    if Way::may_be_events() {
+    // Where perf events are for administrators, CAP_PERFMON opens none (Debian's 5.10 and 7.2).
+    if Way::may_be_events() || is_perf_for_administrators() {
         needed |= CapabilitySet::SYS_ADMIN;
-    }
-    // Which of them such a kernel asks for has not been found out: Debian's 7.2 refused root's CAP_PERFMON.
-    if is_perf_for_administrators() {
-        needed |= CapabilitySet::all();
     }
     // Before that, memory of maps counts against RLIMIT_MEMLOCK, which has to be raised.
     if !kernel_at_least(5, 11) {
