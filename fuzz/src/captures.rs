@@ -18,19 +18,6 @@ const FIRST: u64 = 3 << 56;
 const SPAN: u64 = (1 << 55) - 1;
 /// Marked programs of what is played.
 const CLIENTS: u32 = 4;
-const ROLES: [ProbeRole; 11] = [
-    ProbeRole::Point,
-    ProbeRole::ZoneBegin,
-    ProbeRole::ZoneEnd,
-    ProbeRole::FunctionEntry,
-    ProbeRole::FunctionReturn,
-    ProbeRole::FunctionExit,
-    ProbeRole::ClientZoneBegin,
-    ProbeRole::ClientZoneEnd,
-    ProbeRole::ClientMessage,
-    ProbeRole::ClientPlot,
-    ProbeRole::ClientFrame,
-];
 
 /// The beginning of every file that is played: marked programs and their
 /// processes, probes of every role, and two clock readings that are so far
@@ -67,7 +54,7 @@ pub fn preamble() -> Vec<u8> {
     for definition in [
         Definition::Clients((0..CLIENTS).map(client).collect()),
         Definition::Processes((0..CLIENTS).map(process).collect()),
-        Definition::Probes((0..).zip(ROLES).map(probe).collect()),
+        Definition::Probes((0..).zip(ProbeRole::ALL).map(probe).collect()),
     ] {
         writer.define(&definition).expect("memory takes every byte");
     }

@@ -158,6 +158,23 @@ pub enum ProbeRole {
     ClientFrame,
 }
 
+impl ProbeRole {
+    /// Every role.
+    pub const ALL: [Self; 11] = [
+        Self::Point,
+        Self::ZoneBegin,
+        Self::ZoneEnd,
+        Self::FunctionEntry,
+        Self::FunctionReturn,
+        Self::FunctionExit,
+        Self::ClientZoneBegin,
+        Self::ClientZoneEnd,
+        Self::ClientMessage,
+        Self::ClientPlot,
+        Self::ClientFrame,
+    ];
+}
+
 /// An argument of a probe.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

@@ -54,20 +54,6 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act.prop_map(|(thread, step, what, words)| Act { thread, step, what, words }), 0..300)
 }
 
-const ROLES: [ProbeRole; 11] = [
-    ProbeRole::Point,
-    ProbeRole::ZoneBegin,
-    ProbeRole::ZoneEnd,
-    ProbeRole::FunctionEntry,
-    ProbeRole::FunctionReturn,
-    ProbeRole::FunctionExit,
-    ProbeRole::ClientZoneBegin,
-    ProbeRole::ClientZoneEnd,
-    ProbeRole::ClientMessage,
-    ProbeRole::ClientPlot,
-    ProbeRole::ClientFrame,
-];
-
 /// What the items of the program may refer to.
 struct Numbers {
     location: u32,
@@ -171,7 +157,7 @@ fn capture(acts: &[Act], chunk_bytes: usize) -> Vec<u8> {
         frames: if number % 2 == 0 { "frames".into() } else { String::new() },
         ..ProbeDefinition::default()
     };
-    machine.define(&Definition::Probes((0..).zip(ROLES).map(probe).collect()));
+    machine.define(&Definition::Probes((0..).zip(ProbeRole::ALL).map(probe).collect()));
     let mut program = FakeProgram::new(&mut machine, 1, 100);
     let numbers = define(&mut program);
     let other = FakeProgram::with_clock(&mut machine, 2, 100, "monotonic");
