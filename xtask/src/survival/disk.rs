@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use super::{EMPTY_CAPTURE_BYTES, Field, Seen};
+use super::{EMPTY_CAPTURE_BYTES, Field, RoundCounts};
 use crate::privileged::bad_days::Mounted;
 use crate::privileged::context::wait;
 
@@ -16,7 +16,7 @@ const LONGEST: Duration = Duration::from_millis(700);
 const OUTPUTS: [&str; 3] = ["x.syscap", "x.pftrace", "x.json.gz"];
 
 /// One recorder on one disk.
-pub(super) fn round(field: &mut Field<'_>, seen: &mut Seen) -> Result<()> {
+pub(super) fn round(field: &mut Field<'_>, counts: &mut RoundCounts) -> Result<()> {
     let size = field.random.of_any_size(SMALLEST, LARGEST) / 4096 * 4096;
     let long = field.random.shorter_than(LONGEST) + Duration::from_millis(50);
     let output = field.random.one_of(&OUTPUTS);
@@ -28,7 +28,7 @@ pub(super) fn round(field: &mut Field<'_>, seen: &mut Seen) -> Result<()> {
     let said = wait(recorder)?;
     let told = || format!("{size} bytes, {output}, {seconds} s: {}\n{}", said.status, said.stderr);
     match said.status.code() {
-        Some(0) => seen.finished += 1,
+        Some(0) => counts.finished += 1,
         Some(1) => {
             let why = ["No space left", "full"].iter().any(|words| said.stderr.contains(words));
             ensure!(why, "the message does not say why: {}", told());
@@ -49,5 +49,5 @@ pub(super) fn round(field: &mut Field<'_>, seen: &mut Seen) -> Result<()> {
     let folder = disk.folder().to_path_buf();
     drop(disk);
     fs::remove_dir(folder)?;
-    field.check(seen).with_context(told)
+    field.check(counts).with_context(told)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{Field, Seen};
+use super::{Field, RoundCounts};
 use crate::privileged::context::{signal, wait};
 
 /// Starting takes some tenths of a second, and so do naming and exporting what the short ones recorded.
@@ -21,7 +21,7 @@ const WAYS: [&[&str]; 6] = [
 ];
 
 /// One recorder.
-pub(super) fn round(field: &mut Field<'_>, seen: &mut Seen) -> Result<()> {
+pub(super) fn round(field: &mut Field<'_>, counts: &mut RoundCounts) -> Result<()> {
     let (way, moment) = (field.random.one_of(&WAYS), field.random.shorter_than(LONGEST));
     let attach = field.random.one_of(&["links", "events"]);
     let mut command = field.context.command(&[]);
@@ -29,11 +29,11 @@ pub(super) fn round(field: &mut Field<'_>, seen: &mut Seen) -> Result<()> {
     let mut recorder = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     std::thread::sleep(moment);
     if recorder.try_wait()?.is_some() {
-        seen.finished += 1;
+        counts.finished += 1;
     } else {
         signal(recorder.id(), libc::SIGKILL);
     }
     wait(recorder)?;
     field.end_launched();
-    field.check(seen)
+    field.check(counts)
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{Field, Seen};
+use super::{Field, RoundCounts};
 use crate::privileged::context::wait;
 
 const SMALLEST: u64 = 6 << 20;
@@ -54,7 +54,7 @@ impl Drop for Group {
 }
 
 /// One recorder in one group.
-pub(super) fn round(field: &mut Field<'_>, seen: &mut Seen) -> Result<()> {
+pub(super) fn round(field: &mut Field<'_>, counts: &mut RoundCounts) -> Result<()> {
     let limit = field.random.of_any_size(SMALLEST, LARGEST) / 4096 * 4096;
     let long = field.random.shorter_than(LONGEST) + Duration::from_millis(100);
     let group = Group::of(limit)?;
@@ -70,11 +70,11 @@ pub(super) fn round(field: &mut Field<'_>, seen: &mut Seen) -> Result<()> {
     let killed = std::os::unix::process::ExitStatusExt::signal(&said.status) == Some(libc::SIGKILL);
     ensure!(killed || said.status.code().is_some(), "it ended otherwise: {}", told());
     if said.status.success() {
-        seen.finished += 1;
+        counts.finished += 1;
     }
     if said.status.code() == Some(1) {
         ensure!(said.stderr.contains("emory"), "an error that does not say why: {}", told());
     }
     drop(group);
-    field.check(seen).with_context(told)
+    field.check(counts).with_context(told)
 }

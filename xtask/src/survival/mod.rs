@@ -82,7 +82,7 @@ struct Field<'a> {
 
 /// What was seen in all rounds together.
 #[derive(Debug, Default)]
-struct Seen {
+struct RoundCounts {
     rounds: u32,
     /// Rounds that left no file.
     without_file: u32,
@@ -106,22 +106,22 @@ fn rounds(context: &Context, arguments: &Arguments, seed: u64) -> Result<Outcome
     fs::create_dir(&folder)?;
     let load = Load::start(context)?;
     let mut field = Field { context, load, kernel: Kernel::now()?, random: Random::new(seed), folder };
-    let mut seen = Seen::default();
-    while seen.rounds < rounds && end.is_none_or(|end| Instant::now() < end) {
-        let round = seen.rounds;
+    let mut counts = RoundCounts::default();
+    while counts.rounds < rounds && end.is_none_or(|end| Instant::now() < end) {
+        let round = counts.rounds;
         let result = match blow {
-            Blow::Kill => kill::round(&mut field, &mut seen),
-            Blow::Stop => stop::round(&mut field, &mut seen),
-            Blow::Memory => memory::round(&mut field, &mut seen),
-            Blow::Disk => disk::round(&mut field, &mut seen),
+            Blow::Kill => kill::round(&mut field, &mut counts),
+            Blow::Stop => stop::round(&mut field, &mut counts),
+            Blow::Memory => memory::round(&mut field, &mut counts),
+            Blow::Disk => disk::round(&mut field, &mut counts),
         };
         result.with_context(|| format!("round {round} of seed {seed}"))?;
-        seen.rounds += 1;
+        counts.rounds += 1;
     }
-    Ok(Outcome::Passed(seen.text()))
+    Ok(Outcome::Passed(counts.text()))
 }
 
-impl Seen {
+impl RoundCounts {
     fn text(&self) -> String {
         let Self { rounds, without_file, captures, events, finished } = self;
         format!(
@@ -133,28 +133,28 @@ impl Seen {
 
 impl Field<'_> {
     /// After a recorder that is gone: nothing of it in the kernel, semaphores down, every capture opens.
-    fn check(&mut self, seen: &mut Seen) -> Result<()> {
+    fn check(&mut self, counts: &mut RoundCounts) -> Result<()> {
         self.load.semaphores_are_down()?;
         self.kernel.has_nothing_new()?;
-        self.check_files(seen)
+        self.check_files(counts)
     }
 
     /// Every capture opens; the folder is empty afterwards.
-    fn check_files(&self, seen: &mut Seen) -> Result<()> {
+    fn check_files(&self, counts: &mut RoundCounts) -> Result<()> {
         let mut captures = 0;
         for entry in fs::read_dir(&self.folder)? {
             let path = entry?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if name.contains(".syscap") {
                 captures += 1;
-                seen.events += self.opens(&path)?;
+                counts.events += self.opens(&path)?;
             }
             fs::remove_file(&path)?;
         }
         if captures > 0 {
-            seen.captures += 1;
+            counts.captures += 1;
         } else {
-            seen.without_file += 1;
+            counts.without_file += 1;
         }
         Ok(())
     }

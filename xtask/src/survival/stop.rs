@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use super::{Field, Seen};
+use super::{Field, RoundCounts};
 use crate::privileged::context::{signal, wait};
 
 const LONGEST: Duration = Duration::from_millis(1_500);
 
 /// One recorder, standing still for a while.
-pub(super) fn round(field: &mut Field<'_>, seen: &mut Seen) -> Result<()> {
+pub(super) fn round(field: &mut Field<'_>, counts: &mut RoundCounts) -> Result<()> {
     let (moment, long) = (field.random.shorter_than(LONGEST), field.random.shorter_than(LONGEST));
     let mut command = field.context.command(&[]);
     command.args(["record", "-o", "x.syscap"]).current_dir(&field.folder);
@@ -33,7 +33,7 @@ pub(super) fn round(field: &mut Field<'_>, seen: &mut Seen) -> Result<()> {
     let early = said.status.code().is_none() && std::fs::read_dir(&field.folder)?.next().is_none();
     ensure!(said.status.success() || early, "it ended with {}:\n{}", said.status, said.stderr);
     if said.status.success() {
-        seen.finished += 1;
+        counts.finished += 1;
     }
-    field.check(seen)
+    field.check(counts)
 }
