@@ -18,7 +18,7 @@ use crate::file_change::{FileStart, Pace};
 use crate::files::Begin;
 use crate::gpu_clients::GpuClients;
 use crate::host::Host;
-use crate::memory::MemoryPlan;
+use crate::memory::{MemoryPlan, megabytes};
 use crate::notes::{Notes, definition_chunk};
 use crate::options::RecordOptions;
 use crate::outlet::Outlet;
@@ -107,6 +107,16 @@ impl Output {
 
     pub(crate) fn define(&self, definition: &Definition) {
         self.push(definition_chunk(definition));
+    }
+
+    /// What to say where the buffer was too small for its time.
+    fn short_span(&self) -> Option<String> {
+        let buffer = self.outlet.buffer();
+        let (reach, held) = (buffer.short_span()?, megabytes(buffer.held() as u64));
+        Some(format!(
+            "the buffer was full ({held}) and holds the last {:.1} s only: give it a size, too, as in --buffer 30s,2G",
+            reach.as_secs_f64()
+        ))
     }
 }
 
@@ -353,6 +363,7 @@ impl Collector {
             (held, late) = machine.notes.finish(read_names);
             self.missing.extend(late);
         }
+        self.missing.extend(self.output.short_span());
         self.collect_missing();
         self.describe_again();
         let statistics = self.file.statistics(self.statistics());

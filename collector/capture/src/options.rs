@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use syscollect_probes::Spec;
 use syscollect_store::BufferMode;
@@ -25,6 +25,8 @@ pub struct RecordOptions {
     pub buffer_bytes: usize,
     /// What gives way when the buffer is full.
     pub mode: BufferMode,
+    /// When the newest events are kept: what came longer ago than this gives way, too.
+    pub buffer_span: Option<Duration>,
     /// Check every so many cached kernel stacks against a walk; 0 for never.
     pub cross_check_every: u32,
     /// Probes in user programs; the paths in them are absolute.
@@ -63,6 +65,7 @@ impl Default for RecordOptions {
             stacks: Stacks::default(),
             buffer_bytes: 64 << 20,
             mode: BufferMode::Discard,
+            buffer_span: None,
             cross_check_every: 0,
             probes: Vec::new(),
             gpu: false,

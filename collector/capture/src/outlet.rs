@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use syscollect_store::{BufferMode, Chunk, Lane, LaneEnd, LaneKind, Producer, TraceBuffer};
 
@@ -51,11 +52,15 @@ struct Overlap {
     chunks: Vec<Chunk>,
 }
 
+fn empty_buffer(limit: usize, mode: BufferMode) -> TraceBuffer {
+    TraceBuffer::new(limit, mode).folding(Box::new(TaskFold))
+}
+
 impl Outlet {
     /// Begins with the first file, through a buffer of `limit` bytes.
     pub(crate) fn new(limit: usize, mode: BufferMode, rotates: bool) -> Self {
         let state = State {
-            buffer: Arc::new(TraceBuffer::new(limit, mode).folding(Box::new(TaskFold))),
+            buffer: Arc::new(empty_buffer(limit, mode)),
             began: BTreeMap::new(),
             ends: BTreeMap::new(),
             standing: Standing::default(),
@@ -88,6 +93,13 @@ impl Outlet {
         self.buffer().push_of_task(chunk);
     }
 
+    /// What came longer ago than `span` gives way when overwriting, which is done in one file only.
+    #[must_use]
+    pub(crate) fn spanning(self, span: Option<Duration>) -> Self {
+        self.lock().buffer = Arc::new(empty_buffer(self.limit, self.mode).spanning(span));
+        self
+    }
+
     /// Whether newer events take the place of older ones.
     pub(crate) fn is_overwriting(&self) -> bool {
         self.mode == BufferMode::Overwrite
@@ -114,7 +126,7 @@ impl Outlet {
         let events = state.ends.iter().filter(|(lane, _)| !lane.kind.is_definition());
         let definitions = overlap.from.iter().filter(|(lane, _)| is_told_anew(lane.kind));
         state.began = events.chain(definitions).map(|(lane, end)| (*lane, *end)).collect();
-        let next = Arc::new(TraceBuffer::new(self.limit, self.mode).folding(Box::new(TaskFold)));
+        let next = Arc::new(empty_buffer(self.limit, self.mode));
         for chunk in state.standing.chunks.iter().chain(&overlap.chunks) {
             next.push(state.counted(chunk.clone()));
         }

@@ -144,7 +144,8 @@ impl Recording {
         start: impl FnOnce(&RecordOptions, Output) -> Result<Collector, CaptureError>,
     ) -> Result<Self, CaptureError> {
         let pace = out.rotation.as_ref().map(|rotation| Pace { every: rotation.every, bytes: rotation.bytes });
-        let outlet = Arc::new(Outlet::new(options.buffer_bytes, options.mode, pace.is_some()));
+        let outlet = Outlet::new(options.buffer_bytes, options.mode, pace.is_some());
+        let outlet = Arc::new(outlet.spanning(options.buffer_span));
         let shared = Arc::new(Shared::default());
         let (mut begin, begun) = Begin::new();
         let files = Files::create(out, begun, shared.files.clone())?;

@@ -64,8 +64,36 @@ pub(crate) fn parse_size(text: &str) -> Result<usize, String> {
     number.checked_mul(1 << shift).ok_or_else(|| format!("{text} is more than this machine can address"))
 }
 
-/// The size of a trace buffer.
-pub(crate) fn parse_buffer(text: &str) -> Result<usize, String> {
+/// How much a trace buffer holds: bytes, or what happened in a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BufferSize {
+    /// Bytes, if they were given.
+    pub(crate) bytes: Option<usize>,
+    /// The time, if it was given.
+    pub(crate) span: Option<Duration>,
+}
+
+/// The size of a trace buffer: `64M`, `30s`, or both, `30s,2G`.
+pub(crate) fn parse_buffer(text: &str) -> Result<BufferSize, String> {
+    let mut size = BufferSize::default();
+    for part in text.split(',') {
+        let unit = split(part).1;
+        if unit == "m" {
+            return Err(format!("{part:?} may be minutes or megabytes; write it as 10min or 10M"));
+        }
+        let is_given = if TIME_UNITS.iter().any(|(name, _)| *name == unit) {
+            size.span.replace(parse_duration(part)?).is_some()
+        } else {
+            size.bytes.replace(parse_buffer_bytes(part)?).is_some()
+        };
+        if is_given {
+            return Err(format!("{text:?} has two sizes, or two times; write it as 64M, 30s or 30s,2G"));
+        }
+    }
+    Ok(size)
+}
+
+fn parse_buffer_bytes(text: &str) -> Result<usize, String> {
     let bytes = parse_size(text)?;
     // A number without a unit is more often meant in megabytes than in bytes.
     if bytes < 4096 { Err(format!("{text} is less than 4 KiB; is a unit missing, as in 64M?")) } else { Ok(bytes) }
@@ -128,5 +156,17 @@ mod tests {
         assert!(parse_size("much").unwrap_err().contains("not a size"));
         assert!(parse_size("99999999999G").unwrap_err().contains("address"));
         assert!(parse_buffer("64").unwrap_err().contains("64M"));
+    }
+
+    #[test]
+    fn a_buffer_has_a_size_or_a_time_or_both() {
+        let buffer = |bytes, seconds: Option<u64>| Ok(BufferSize { bytes, span: seconds.map(Duration::from_secs) });
+        assert_eq!(parse_buffer("64M"), buffer(Some(64 << 20), None));
+        assert_eq!(parse_buffer("30s"), buffer(None, Some(30)));
+        assert_eq!(parse_buffer("2min,1g"), buffer(Some(1 << 30), Some(120)));
+        assert!(parse_buffer("10m").unwrap_err().contains("10min or 10M"));
+        for wrong in ["", "30s,", "30s,5s", "1M,1M", "0s", "30s,64"] {
+            assert!(parse_buffer(wrong).is_err(), "{wrong}");
+        }
     }
 }

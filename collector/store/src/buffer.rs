@@ -34,7 +34,7 @@ pub trait Fold: Send {
 }
 
 /// Who wrote the events of a chunk, where that was a program and not the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Producer {
     /// The user whose program it is.
     pub user: u32,
@@ -61,14 +61,19 @@ pub enum Popped {
 /// on top (2 to 16 MiB); one lost beyond that is counted like any other record.
 /// While it is not overwriting, the marked programs of a user have no more of it
 /// than is free, and none of them more than its user may still have
-/// ([`Self::push_of`]).
+/// ([`Self::push_of`]). When overwriting, they give way first where all together
+/// have more than half: the oldest of the program that has most, of the user
+/// who has most.
 ///
-/// When overwriting, the lives of tasks and their mappings stay here, too, with
+/// When overwriting, events may have to give way after a time, too
+/// ([`Self::spanning`]); the lives of tasks and their mappings stay here, too, with
 /// a room of their own of half the buffer (2 to 16 MiB): they are folded
 /// ([`Fold`]), and the oldest give way where that is not enough.
 pub struct TraceBuffer {
     limit: usize,
     mode: BufferMode,
+    /// When overwriting: what came longer ago gives way, too.
+    span: Option<Duration>,
     fold: Option<Mutex<Box<dyn Fold>>>,
     state: Mutex<State>,
     changed: Condvar,
@@ -81,6 +86,8 @@ struct State {
     held: usize,
     shares: Shares,
     kept: Kept,
+    /// Whether events gave way before their time, because there was no room.
+    is_short: bool,
     /// Ticks of the newest record that was pushed, as far as kernel programs stamp it.
     newest: Ticks,
     closed: bool,
@@ -91,6 +98,7 @@ struct State {
 /// A chunk of events, and who wrote it; `None` where the kernel did.
 struct Event {
     producer: Option<Producer>,
+    came: Instant,
     chunk: Chunk,
 }
 
@@ -98,7 +106,8 @@ struct Event {
 #[derive(Default)]
 struct Shares {
     of_users: BTreeMap<u32, usize>,
-    of_programs: BTreeMap<u32, usize>,
+    of_programs: BTreeMap<Producer, usize>,
+    of_all: usize,
 }
 
 /// Definitions that wait for the end, when overwriting.
@@ -113,7 +122,13 @@ struct Kept {
 impl TraceBuffer {
     /// A buffer that holds up to `bytes` of chunks.
     pub fn new(bytes: usize, mode: BufferMode) -> Self {
-        Self { limit: bytes, mode, fold: None, state: Mutex::default(), changed: Condvar::new() }
+        Self { limit: bytes, mode, span: None, fold: None, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// The same, of which events give way after this time when overwriting, whatever room there is.
+    #[must_use]
+    pub fn spanning(self, span: Option<Duration>) -> Self {
+        Self { span, ..self }
     }
 
     /// The same, with what makes less of definitions when overwriting.
@@ -183,7 +198,11 @@ impl TraceBuffer {
             state.push_definition(chunk, self.limit, self.mode);
             self.changed.notify_one();
         } else {
-            state.push_event(Event { producer, chunk }, self.limit, self.mode);
+            let event = Event { producer, came: Instant::now(), chunk };
+            if let Some(span) = self.span {
+                state.expire(event.came, span);
+            }
+            state.push_event(event, self.limit, self.mode);
             if self.mode == BufferMode::Discard {
                 self.changed.notify_one();
             }
@@ -254,6 +273,13 @@ impl TraceBuffer {
         self.lock().ends.values().copied().collect()
     }
 
+    /// How far back its events reach, if its size and not [`spanning`](Self::spanning) was what bounded them.
+    pub fn short_span(&self) -> Option<Duration> {
+        let state = self.lock();
+        let oldest = state.events.front().map_or(Duration::ZERO, |event| event.came.elapsed());
+        (state.is_short && self.span.is_some_and(|span| oldest < span)).then_some(oldest)
+    }
+
     /// Bytes held now.
     pub fn held(&self) -> usize {
         let state = self.lock();
@@ -271,13 +297,23 @@ impl TraceBuffer {
 }
 
 impl State {
+    /// What came longer than `span` before `now` gives way.
+    fn expire(&mut self, now: Instant, span: Duration) {
+        while self.events.front().is_some_and(|event| now.saturating_duration_since(event.came) > span)
+            && let Some(oldest) = self.pop_oldest()
+        {
+            self.lose(&oldest.header, LossCause::Overwritten);
+        }
+    }
+
     fn push_event(&mut self, event: Event, limit: usize, mode: BufferMode) {
         let size = size_of_chunk(&event.chunk);
         if mode == BufferMode::Overwrite && size <= limit {
             while self.held + size > limit
-                && let Some(oldest) = self.pop_oldest()
+                && let Some(victim) = self.pop_for_event(limit)
             {
-                self.lose(&oldest.header, LossCause::Overwritten);
+                self.is_short = true;
+                self.lose(&victim.header, LossCause::Overwritten);
             }
         }
         let is_excess = |producer| mode == BufferMode::Discard && !self.is_within_share(producer, size, limit);
@@ -295,7 +331,16 @@ impl State {
     fn is_within_share(&self, producer: Producer, size: usize, limit: usize) -> bool {
         let free = (limit - limit / 8).saturating_sub(self.held);
         let left_to_user = free.saturating_sub(self.shares.of_user(producer.user));
-        self.shares.of_program(producer.program) + size <= left_to_user
+        self.shares.of_program(producer) + size <= left_to_user
+    }
+
+    /// What makes room for an event when overwriting.
+    fn pop_for_event(&mut self, limit: usize) -> Option<Chunk> {
+        let most = self.shares.largest().filter(|_| self.shares.of_all > limit / 2);
+        match most.and_then(|most| self.events.iter().position(|event| event.producer == Some(most))) {
+            Some(place) => self.events.remove(place).map(|event| self.give_up(event)),
+            None => self.pop_oldest(),
+        }
     }
 
     fn pop_oldest(&mut self) -> Option<Chunk> {
@@ -306,8 +351,8 @@ impl State {
     /// What makes room for a definition: the newest chunk of the program that has most in here, if there is one, else
     /// the newest of all.
     fn pop_for_definition(&mut self) -> Option<Chunk> {
-        let most = self.shares.largest_program();
-        let is_of_most = |event: &Event| event.producer.is_some_and(|producer| Some(producer.program) == most);
+        let most = self.shares.largest();
+        let is_of_most = |event: &Event| most.is_some() && event.producer == most;
         let event = match self.events.iter().rposition(is_of_most) {
             Some(place) => self.events.remove(place)?,
             None => self.events.pop_back()?,
@@ -332,6 +377,7 @@ impl State {
                 BufferMode::Overwrite => (self.pop_oldest(), LossCause::Overwritten),
             };
             let Some(victim) = victim else { break };
+            self.is_short = true;
             self.lose(&victim.header, cause);
         }
         if self.held + size > limit.saturating_add(allowance(limit)) {
@@ -399,32 +445,42 @@ impl State {
 
 impl Shares {
     fn add(&mut self, producer: Option<Producer>, bytes: usize) {
-        let Some(Producer { user, program }) = producer else { return };
-        *self.of_users.entry(user).or_default() += bytes;
-        *self.of_programs.entry(program).or_default() += bytes;
+        let Some(producer) = producer else { return };
+        *self.of_users.entry(producer.user).or_default() += bytes;
+        *self.of_programs.entry(producer).or_default() += bytes;
+        self.of_all += bytes;
     }
 
     fn remove(&mut self, producer: Option<Producer>, bytes: usize) {
-        let Some(Producer { user, program }) = producer else { return };
-        for (shares, holder) in [(&mut self.of_users, user), (&mut self.of_programs, program)] {
-            let Entry::Occupied(mut held) = shares.entry(holder) else { continue };
-            *held.get_mut() = held.get().saturating_sub(bytes);
-            if *held.get() == 0 {
-                held.remove();
-            }
-        }
+        let Some(producer) = producer else { return };
+        take_from(self.of_users.entry(producer.user), bytes);
+        take_from(self.of_programs.entry(producer), bytes);
+        self.of_all = self.of_all.saturating_sub(bytes);
     }
 
     fn of_user(&self, user: u32) -> usize {
         self.of_users.get(&user).copied().unwrap_or(0)
     }
 
-    fn of_program(&self, program: u32) -> usize {
-        self.of_programs.get(&program).copied().unwrap_or(0)
+    fn of_program(&self, producer: Producer) -> usize {
+        self.of_programs.get(&producer).copied().unwrap_or(0)
     }
 
-    fn largest_program(&self) -> Option<u32> {
-        self.of_programs.iter().max_by_key(|(_, bytes)| **bytes).map(|(program, _)| *program)
+    /// The program with most of the user with most.
+    fn largest(&self) -> Option<Producer> {
+        let (&user, _) = self.of_users.iter().max_by_key(|(_, bytes)| **bytes)?;
+        let programs = self.of_programs.iter().filter(|(producer, _)| producer.user == user);
+        programs.max_by_key(|(_, bytes)| **bytes).map(|(producer, _)| *producer)
+    }
+}
+
+/// Who has nothing left is no longer listed.
+fn take_from<K: Ord>(share: Entry<'_, K, usize>, bytes: usize) {
+    if let Entry::Occupied(mut held) = share {
+        *held.get_mut() = held.get().saturating_sub(bytes);
+        if *held.get() == 0 {
+            held.remove();
+        }
     }
 }
 

@@ -64,6 +64,31 @@ fn producer(user: u32, program: u32) -> Producer {
 }
 
 #[test]
+fn a_buffer_of_seconds_forgets_what_came_before_them() {
+    let span = Duration::from_millis(50);
+    let buffer = TraceBuffer::new(8 * ONE, BufferMode::Overwrite).spanning(Some(span));
+    (0..3).for_each(|sequence| buffer.push(event(sequence)));
+    std::thread::sleep(2 * span);
+    (3..5).for_each(|sequence| buffer.push(event(sequence)));
+    assert_eq!(buffer.losses(), [(SCHED, LossCause::Overwritten, 3 * 64)]);
+    assert_eq!(buffer.short_span(), None, "all of its time had room");
+    buffer.close();
+    assert_eq!(sequences(&pop_all(&buffer)), [3, 4].map(|n| (LaneKind::Sched, n)));
+}
+
+#[test]
+fn a_buffer_without_room_for_its_seconds_tells_how_far_back_it_reaches() {
+    let span = Duration::from_secs(3600);
+    let buffer = TraceBuffer::new(3 * ONE, BufferMode::Overwrite).spanning(Some(span));
+    (0..3).for_each(|sequence| buffer.push(event(sequence)));
+    assert_eq!(buffer.short_span(), None);
+    buffer.push(event(3));
+    assert!(buffer.short_span().is_some_and(|reach| reach < span));
+    buffer.close();
+    assert_eq!(sequences(&pop_all(&buffer)), [1, 2, 3].map(|n| (LaneKind::Sched, n)));
+}
+
+#[test]
 fn a_program_that_floods_leaves_room_for_the_kernel_and_for_other_programs() {
     let buffer = TraceBuffer::new(8 * ONE, BufferMode::Discard);
     let flood = producer(1001, 7);
@@ -80,6 +105,22 @@ fn a_program_that_floods_leaves_room_for_the_kernel_and_for_other_programs() {
     assert_eq!(pop_all(&buffer).len(), 8);
     buffer.push_of(flood, of_program(7, 100));
     assert_eq!(buffer.held(), ONE, "what was written is no longer its own");
+}
+
+#[test]
+fn a_program_that_floods_a_buffer_that_overwrites_overwrites_itself() {
+    let buffer = TraceBuffer::new(8 * ONE, BufferMode::Overwrite);
+    buffer.push(event(0));
+    buffer.push_of(producer(1002, 9), of_program(9, 0));
+    (0..100).for_each(|sequence| buffer.push_of(producer(1001, 7), of_program(7, sequence)));
+    buffer.push(event(1));
+    buffer.close();
+    let of_honest = |chunk: &Chunk| chunk.header.lane == SCHED || chunk.header.lane.cpu == 9;
+    let kept = pop_all(&buffer);
+    assert_eq!(kept.iter().filter(|chunk| of_honest(chunk)).count(), 3, "who floods loses, and nobody else");
+    assert_eq!((kept.len(), kept[6].header.sequence), (8, 99), "and of its own the oldest");
+    let lost = [(Lane { kind: LaneKind::Zone, cpu: 7 }, LossCause::Overwritten, 95 * 64)];
+    assert_eq!(buffer.losses(), lost);
 }
 
 #[test]

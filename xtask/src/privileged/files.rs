@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
+use syscollect_model::Ticks;
 
 use super::context::{Context, number, text};
 use super::count;
@@ -52,6 +53,31 @@ pub(crate) fn rotate(context: &Context) -> Result<String> {
     }
     let switches = count::compare(&parts, &lines)?;
     Ok(format!("{switches} of {switches} switches of the load in {} files, {events} events in all", files.len()))
+}
+
+/// Of a recording that keeps the last second, the events of this second are there; where that has no room, what is
+/// there is said.
+pub(crate) fn last_seconds(context: &Context) -> Result<String> {
+    let times = context.times(1_000_000).to_string();
+    let kept = |name: &str, buffer: &str| -> Result<(Value, f64)> {
+        let output = context.path(name);
+        let options = ["--overwrite", "--buffer", buffer, "--stacks", "none", "--freq", "0"];
+        context.record(&output, &options, &["ping-pong", &times, "0"])?;
+        let recorded = Recorded::read(&output)?;
+        let ticks = || recorded.switches.iter().map(|switch| switch.ticks);
+        let (first, last) = ticks().min().zip(ticks().max()).context("nothing was kept")?;
+        let nanoseconds = |ticks| recorded.clock.time(Ticks(ticks)).0;
+        Ok((context.info(&output)?, (nanoseconds(last) - nanoseconds(first)) as f64 / 1e9))
+    };
+    let (info, seconds) = kept("second.syscap", "1s")?;
+    ensure!(number(&info, "lost")? == 0 && number(&info, "overwritten")? > 0, "{}", info["losses"]);
+    ensure!(number(&info, "duration_ns")? > 2_000_000_000, "the load ended too soon");
+    ensure!((1.0..1.5).contains(&seconds), "the last second is {seconds:.2} s long");
+    let (info, short) = kept("megabyte.syscap", "1h,1M")?;
+    let notes = info["recording"]["notes"].as_array().context("info has no notes")?;
+    let said = notes.iter().filter_map(Value::as_str).any(|note| note.contains("holds the last"));
+    ensure!(said, "{short:.2} s of an hour were kept, and nothing says so: {notes:?}");
+    Ok(format!("{seconds:.2} s were kept of one, {short:.2} s in a megabyte"))
 }
 
 /// A recording stops at the size that it may have, and one in several files deletes its oldest.

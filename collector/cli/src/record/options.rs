@@ -5,7 +5,7 @@ use super::place::KeepCapture;
 use crate::escape::printable_lines;
 use crate::format::{self, Format};
 use crate::owner::Owner;
-use crate::units::{parse_buffer, parse_duration, parse_size};
+use crate::units::{BufferSize, parse_buffer, parse_duration, parse_size};
 use anyhow::{Context, Result};
 use clap::CommandFactory;
 use clap::error::ErrorKind;
@@ -25,7 +25,7 @@ Examples:
   sudo syscollect record --only -- ./server         only the server and its children
   sudo syscollect record -p 1234 -p 5678            two processes, their threads and children
   sudo syscollect record --stacks none --freq 0     scheduling only, the cheapest
-  sudo syscollect record --overwrite --buffer 256M  keep the last 256 MiB until Ctrl-C
+  sudo syscollect record --overwrite --buffer 30s   keep the last 30 seconds until Ctrl-C
   sudo syscollect record -d 5 -o x.syscap           the raw capture, to export on another machine
   sudo syscollect record --rotate 10m --keep 6 -o x.syscap   the last hour, in files of ten minutes
   sudo syscollect record --zone python:function__entry..function__return -- python3.11 x.py
@@ -54,6 +54,8 @@ export, keeps the capture and ends within seconds; a third ends at once.
 Exit codes: 0; 1 error; 2 usage; 3 loss with --fail-on-loss; after a launched
 command that failed, its own status.";
 
+/// The buffer of those who ask for a time and give no size, bytes.
+const MOST_OF_A_SPAN: usize = 512 << 20;
 /// Each file begins with what is known of all processes.
 const SHORTEST_FILE: Duration = Duration::from_secs(1);
 /// Less than this has no room for what is known of all processes.
@@ -85,9 +87,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LIST", default_value = "samples,off-cpu", value_parser = parse_stacks)]
     stacks: Stacks,
 
-    /// Memory between the kernel's lanes and the disk
-    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_buffer)]
-    buffer: usize,
+    /// Memory between the kernel's lanes and the disk; with --overwrite also the time that is kept (30s), for which up to
+    /// 512M are taken unless a size is given, too (30s,2G)
+    #[arg(long, value_name = "SIZE|TIME", default_value = "64M", value_parser = parse_buffer)]
+    buffer: BufferSize,
 
     /// Stream to the file; when the disk lags, drop the newest and count it (the default)
     #[arg(long, conflicts_with = "overwrite")]
@@ -217,6 +220,7 @@ pub(crate) struct Options {
     pub(crate) stacks: Stacks,
     pub(crate) buffer_bytes: usize,
     pub(crate) mode: BufferMode,
+    pub(crate) buffer_span: Option<Duration>,
     pub(crate) cross_check_every: u32,
     pub(crate) probes: Vec<Spec>,
     /// What GPU drivers do, and calls of GPU libraries.
@@ -258,6 +262,10 @@ impl Args {
                 return Err(usage(message.into()).into());
             }
         }
+        if self.buffer.span.is_some() && !self.overwrite {
+            let message = "--buffer takes a time with --overwrite only: without it, what was written to disk leaves it";
+            return Err(usage(message.into()).into());
+        }
         let mut pids = self.pid;
         pids.sort_unstable();
         pids.dedup();
@@ -282,7 +290,8 @@ impl Args {
             command: self.command,
             sample_rate_hz: self.freq,
             stacks: self.stacks,
-            buffer_bytes: self.buffer,
+            buffer_bytes: self.buffer.bytes.unwrap_or(MOST_OF_A_SPAN),
+            buffer_span: self.buffer.span,
             mode: if self.overwrite { BufferMode::Overwrite } else { BufferMode::Discard },
             cross_check_every: self.cross_check,
             probes,
@@ -301,6 +310,7 @@ impl Options {
             stacks: self.stacks,
             buffer_bytes: self.buffer_bytes,
             mode: self.mode,
+            buffer_span: self.buffer_span,
             cross_check_every: self.cross_check_every,
             probes: self.probes.clone(),
             gpu: self.gpu,
@@ -451,6 +461,14 @@ mod tests {
         assert_eq!(finish(&["--discard"]).unwrap().mode, BufferMode::Discard);
         assert!(is_usage_error(&["--discard", "--overwrite"]));
         assert!(is_usage_error(&["--buffer", "64"]), "64 bytes are a forgotten unit");
+    }
+
+    #[test]
+    fn a_buffer_of_seconds_overwrites() {
+        let options = finish(&["--overwrite", "--buffer", "30s"]).unwrap();
+        assert_eq!((options.buffer_bytes, options.buffer_span), (512 << 20, Some(Duration::from_secs(30))));
+        assert_eq!(finish(&["--overwrite", "--buffer", "30s,2G"]).unwrap().buffer_bytes, 2 << 30);
+        assert!(is_usage_error(&["--buffer", "30s"]), "a buffer that streams has no age");
     }
 
     #[test]
