@@ -61,6 +61,35 @@ pub(crate) fn early(context: &Context) -> Result<String> {
     honest.is_whole_in(&capture)
 }
 
+/// A program of a file that was never seen before: its zones from when it was found, and how long it ran until then is
+/// said; who runs this file next has all of them.
+pub(crate) fn first(context: &Context) -> Result<String> {
+    let (capture, program) = (context.path("first.syscap"), context.path("never-seen"));
+    fs::copy(&context.load, &program)?;
+    let recorder = context.start(&capture, &[])?;
+    let run = |name: &str| -> Result<u32> {
+        let mut command = Command::new(&program);
+        command.args(["numbered", text(&context.path(name))?, "1"]).stdin(Stdio::null());
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("cannot start the load")?;
+        let pid = child.id();
+        let said = wait(child)?;
+        ensure!(said.status.success(), "the load failed:\n{}", said.stderr);
+        Ok(pid)
+    };
+    let (found, next) = (run("found")?, run("next")?);
+    let said = context.stop(recorder)?.stderr;
+    let (since, _) = Marked::read(&capture, found)?.numbers_in_a_row()?;
+    let (from, _) = Marked::read(&capture, next)?.numbers_in_a_row()?;
+    ensure!(from == 1, "the file was known, and the first zone of process {next} is number {from}");
+    let told = format!("process {found} ran {} for ", program.display());
+    let Some((_, time)) = said.split_once(&told) else {
+        ensure!(since == 1, "process {found}'s zones begin with number {since}, and nothing says why:\n{said}");
+        return Ok("every zone of a file that was never seen, and of it again".to_owned());
+    };
+    let time = time.split_once(" before").map_or(time, |(time, _)| time);
+    Ok(format!("a file that was never seen: {} zones in {time} before it was found; again: every zone", since - 1))
+}
+
 /// A program that marked zones while a recording went on, and has ended.
 pub(super) struct Honest {
     pid: u32,
