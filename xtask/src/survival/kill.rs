@@ -33,7 +33,9 @@ pub(super) fn round(field: &mut Field<'_>, counts: &mut RoundCounts) -> Result<(
     } else {
         signal(recorder.id(), libc::SIGKILL);
     }
-    wait(recorder)?;
+    // What it launched lives on, and has its output open.
+    recorder.wait()?;
     field.end_launched();
+    wait(recorder)?;
     field.check(counts)
 }

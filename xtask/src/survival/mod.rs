@@ -117,6 +117,9 @@ fn rounds(context: &Context, arguments: &Arguments, seed: u64) -> Result<Outcome
         };
         result.with_context(|| format!("round {round} of seed {seed}"))?;
         counts.rounds += 1;
+        if counts.rounds.is_multiple_of(100) {
+            println!("{}", counts.text());
+        }
     }
     Ok(Outcome::Passed(counts.text()))
 }
