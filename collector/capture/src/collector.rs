@@ -445,9 +445,14 @@ pub(crate) fn go_first() {
     // Threads made later are not to inherit it.
     let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
     // SAFETY: the calling thread (0), and a parameter that outlives the call.
-    if unsafe { libc::sched_setscheduler(0, policy, &raw const lowest) } == 0 {
-        return;
+    if unsafe { libc::sched_setscheduler(0, policy, &raw const lowest) } != 0 {
+        go_before_most();
     }
+}
+
+/// The most that a thread gets of a CPU without going before everything else: what follows on the lanes is not to keep
+/// others from the CPU for longer than it has work.
+pub(crate) fn go_before_most() {
     // SAFETY: the own thread's priority; no memory is involved.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -19) };
 }

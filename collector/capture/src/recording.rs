@@ -155,7 +155,12 @@ impl Recording {
         let mut costs = CostAccount::default();
         costs.note("start");
         let failed = |error| CaptureError::system("cannot start a thread", error);
-        let writer = Worker::start("writer", move || files.write()).map_err(failed)?;
+        let write = move || {
+            // While it waits for a CPU the buffer fills.
+            crate::collector::go_before_most();
+            files.write()
+        };
+        let writer = Worker::start("writer", write).map_err(failed)?;
         let (missing, session, began) = (collector.missing().to_vec(), collector.session().clone(), collector.began());
         let collector = Worker::start("collector", move || collector.run()).map_err(failed)?;
         Ok(Self { shared, collector, writer, outlet, missing, pids: options.pids, session, startup, began, costs })
