@@ -21,7 +21,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use self::kernel::Kernel;
 pub(crate) use self::load::Load;
 use self::random::Random;
-use crate::privileged::context::{Context, number, signal};
+use crate::privileged::context::{Context, number, signal, text};
 use crate::report::Outcome;
 
 /// A capture without anything in it: its header.
@@ -92,6 +92,8 @@ struct RoundCounts {
     events: u64,
     /// Rounds in which the recorder came to its own end first.
     finished: u32,
+    /// Rounds after which the marked program's semaphores stayed up until the next recording had ended.
+    leaked: u32,
 }
 
 fn rounds(context: &Context, arguments: &Arguments, seed: u64) -> Result<Outcome> {
@@ -126,10 +128,10 @@ fn rounds(context: &Context, arguments: &Arguments, seed: u64) -> Result<Outcome
 
 impl RoundCounts {
     fn text(&self) -> String {
-        let Self { rounds, without_file, captures, events, finished } = self;
+        let Self { rounds, without_file, captures, events, finished, leaked } = self;
         format!(
             "{rounds} rounds: {without_file} left no file, {captures} a capture that opens ({events} events), {finished} \
-             came to their end"
+             came to their end, {leaked} left semaphores up until the next recording"
         )
     }
 }
@@ -137,9 +139,20 @@ impl RoundCounts {
 impl Field<'_> {
     /// After a recorder that is gone: nothing of it in the kernel, semaphores down, every capture opens.
     fn check(&mut self, counts: &mut RoundCounts) -> Result<()> {
-        self.load.semaphores_are_down()?;
+        if self.load.semaphores_are_down().is_err() {
+            self.next_recording_lowers_semaphores()?;
+            counts.leaked += 1;
+        }
         self.kernel.has_nothing_new()?;
         self.check_files(counts)
+    }
+
+    /// Linux gives breakpoints up that it was taking out when the process that had set them was killed (6.18: "failed to
+    /// unregister, leaking uprobe" in its log); the next who sets them there takes them out, too.
+    fn next_recording_lowers_semaphores(&self) -> Result<()> {
+        let again = self.context.path("again.syscap");
+        self.context.succeed(&["record", "-o", text(&again)?, "-d", "0.3", "--force"])?;
+        self.load.semaphores_are_down().context("not after another recording either")
     }
 
     /// Every capture opens; the folder is empty afterwards.
