@@ -30,7 +30,8 @@ pub(crate) fn interrupted(context: &Context) -> Result<String> {
     let (mut recorded, mut stopped) = (0, 0);
     for moment in 0..MOMENTS {
         let capture = context.path("interrupted.syscap");
-        let delay = start * moment / 8;
+        // Five of twelve within such a start; the last at five times of it, for the next may take longer.
+        let delay = start * moment * moment / 24;
         let recorder = begin(context, &capture)?;
         std::thread::sleep(delay);
         signal(recorder.id(), libc::SIGINT);
