@@ -450,8 +450,8 @@ pub(crate) fn go_first() {
     }
 }
 
-/// The most that a thread gets of a CPU without going before everything else: what follows on the lanes is not to keep
-/// others from the CPU for longer than it has work.
+/// As much of a CPU as a thread of the ordinary class can have: for work that must keep up with the
+/// lanes, but that may wait for the disk.
 pub(crate) fn go_before_most() {
     // SAFETY: the own thread's priority; no memory is involved.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -19) };

@@ -76,5 +76,6 @@ pub(super) fn round(field: &mut Field<'_>, counts: &mut RoundCounts) -> Result<(
         ensure!(said.stderr.contains("emory"), "an error that does not say why: {}", told());
     }
     drop(group);
-    field.check(counts).with_context(told)
+    let checked = if killed { field.check_killed(counts) } else { field.check(counts) };
+    checked.with_context(told)
 }

@@ -30,14 +30,17 @@ const RARE: [(&str, &str); 6] = [
     ("cpu_frequency", "cpu_frequency_raw"),
 ];
 
+/// The programs among these that write the lane of tasks (`bpf/src/tasks.bpf.c`).
+const TASKS: [&str; 4] =
+    ["sched_process_fork_raw", "sched_process_exec_raw", "sched_process_exit_raw", "task_rename_raw"];
+
 const SAMPLERS: [&str; 2] = ["sample_direct", "sample_probing"];
 
 /// The lane that the program writes.
 pub(super) fn lane_of(program: &str) -> LaneKind {
     match program {
-        "sample_direct" | "sample_probing" => LaneKind::Sample,
-        "task_rename_raw" => LaneKind::Task,
-        _ if program.starts_with("sched_process_") => LaneKind::Task,
+        sampler if SAMPLERS.contains(&sampler) => LaneKind::Sample,
+        task if TASKS.contains(&task) => LaneKind::Task,
         _ => LaneKind::Sched,
     }
 }
