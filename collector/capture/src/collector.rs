@@ -23,7 +23,7 @@ use crate::notes::{Notes, definition_chunk};
 use crate::options::RecordOptions;
 use crate::outlet::Outlet;
 use crate::perf::mappings::MappingRings;
-use crate::probes::{MappedFiles, ProbeSource, Setup};
+use crate::probes::{Keeper, MappedFiles, ProbeSource, Setup};
 use crate::readings::Readings;
 use crate::recording::{EndingStep, Shared};
 use crate::replay::Replay;
@@ -141,6 +141,8 @@ impl Collector {
     ///
     /// What the kernel refuses, and [`CaptureError::Stopped`].
     pub(crate) fn start(options: &RecordOptions, memory: &MemoryPlan, output: Output) -> Result<Self, CaptureError> {
+        // Before anything is large: it is a copy of this process.
+        let keeper = Keeper::start();
         let host = Host::at(Path::new("/"));
         let online = host.online_cpus();
         let programs = EbpfSource::load(options, memory, &host)?;
@@ -190,7 +192,7 @@ impl Collector {
                 Err(error) => missing.push(format!("{what} not recorded: {error}")),
             }
         }
-        let mapped_files = match start_probes(setup, &online) {
+        let mapped_files = match start_probes(setup, keeper, &online) {
             Ok(probes) => {
                 missing.extend(probes.missing().iter().cloned());
                 let mapped_files = probes.mapped_files();
@@ -373,8 +375,13 @@ impl Collector {
     }
 }
 
-fn start_probes(setup: Setup<'_>, online: &[u32]) -> Result<ProbeSource, CaptureError> {
-    let mut probes = ProbeSource::start(setup, online)?;
+fn start_probes(
+    setup: Setup<'_>,
+    keeper: std::io::Result<Keeper>,
+    online: &[u32],
+) -> Result<ProbeSource, CaptureError> {
+    let keeper = keeper.map_err(|error| CaptureError::system("cannot start the process that holds probes", error))?;
+    let mut probes = ProbeSource::start(setup, keeper, online)?;
     probes.attach(online)?;
     Ok(probes)
 }

@@ -1,6 +1,7 @@
 //! What the recorder itself uses.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use syscollect_model::WorkCost;
@@ -14,9 +15,21 @@ fn usage() -> libc::rusage {
     }
 }
 
-/// CPU time of this process so far, user and system.
+/// What other processes of the recorder used so far, as they told it, nanoseconds.
+static OTHER_PROCESSES_NS: AtomicU64 = AtomicU64::new(0);
+
+/// Another process of the recorder has used that much more CPU time.
+pub(crate) fn add_other_process(cpu_ns: u64) {
+    OTHER_PROCESSES_NS.fetch_add(cpu_ns, Ordering::Relaxed);
+}
+
+/// CPU time of this process so far, user and system, and of those that work for it.
 pub(crate) fn cpu_time() -> Duration {
-    let usage = usage();
+    time_of(&usage()) + Duration::from_nanos(OTHER_PROCESSES_NS.load(Ordering::Relaxed))
+}
+
+/// User and system time together.
+pub(crate) fn time_of(usage: &libc::rusage) -> Duration {
     let duration = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
     duration(usage.ru_utime) + duration(usage.ru_stime)
 }

@@ -18,6 +18,7 @@ const CAP_SETGID: u32 = 6;
 const CAP_SETUID: u32 = 7;
 const CAP_SYS_PTRACE: u32 = 19;
 const CAP_SYS_ADMIN: u32 = 21;
+const CAP_SYS_RESOURCE: u32 = 24;
 const CAP_PERFMON: u32 = 38;
 const CAP_BPF: u32 = 39;
 /// What no recorder needs on any kernel: other programs' rights, the network, modules, raw hardware, other roots, reboots,
@@ -86,10 +87,17 @@ pub(crate) fn rights(context: &Context) -> Result<String> {
     Ok(format!("capabilities {recording:#x} while it records, {exporting:#x} and then none while it exports"))
 }
 
-/// What no thread of a recorder has; with events of the uprobe PMU (before 6.6) it needs CAP_SYS_ADMIN.
+/// What no thread of a recorder has.
 fn never(context: &Context) -> Vec<u32> {
-    let admin = context.offered.has("uprobe_multi").then_some(CAP_SYS_ADMIN);
+    let admin = (!needs_admin(context)).then_some(CAP_SYS_ADMIN);
     NEVER.into_iter().chain(admin).collect()
+}
+
+/// Whether a recorder needs CAP_SYS_ADMIN: for events of the uprobe PMU (before 6.6), and where a distribution keeps
+/// perf events for administrators.
+fn needs_admin(context: &Context) -> bool {
+    let level = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    !context.offered.has("uprobe_multi") || level.trim().parse::<i32>().is_ok_and(|level| level > 2)
 }
 
 fn while_it_records(context: &Context) -> Result<u64> {
@@ -103,8 +111,33 @@ fn while_it_records(context: &Context) -> Result<u64> {
     let waits = threads.iter().find(|thread| thread.name == "signals").context("no thread for signals")?;
     let accounts = 1 << CAP_SETUID | 1 << CAP_SETGID;
     ensure!(waits.permitted & !accounts == 0, "who only waits for signals has {waits:?}");
+    who_holds_probes(context, recorder.id())?;
     context.stop(recorder)?;
     Ok(threads.iter().fold(0, |all, thread| all | thread.permitted))
+}
+
+/// The process that attaches to programs can do that and nothing else, and holds nothing of the recorder's.
+fn who_holds_probes(context: &Context, recorder: u32) -> Result<()> {
+    let children = fs::read_to_string(format!("/proc/{recorder}/task/{recorder}/children"))?;
+    let pid = children.split_whitespace().find_map(|pid| pid.parse::<u32>().ok());
+    let pid = pid.context("the recorder has no process that holds probes")?;
+    let threads = Rights::of_threads(pid);
+    ensure!(threads.first().is_some_and(|thread| thread.name == "uprobe-keeper"), "the recorder started {threads:?}");
+    let mut needed: u64 = 1 << CAP_BPF | 1 << CAP_PERFMON | 1 << CAP_SYS_PTRACE;
+    if needs_admin(context) {
+        needed |= 1 << CAP_SYS_ADMIN | 1 << CAP_SYS_RESOURCE;
+    }
+    for thread in &threads {
+        thread.check(&never(context), "attaching")?;
+        ensure!(thread.permitted & !needed == 0, "who attaches has {thread:?}");
+    }
+    for file in fs::read_dir(format!("/proc/{pid}/fd"))?.flatten() {
+        let Ok(target) = fs::read_link(file.path()) else { continue };
+        let target = target.to_string_lossy();
+        let is_own = target == "/dev/null" || target.starts_with("socket:") || target.starts_with("anon_inode:");
+        ensure!(is_own, "who attaches has {target} open");
+    }
+    Ok(())
 }
 
 /// All that was seen of the recorder from when it is told to stop until it is gone.

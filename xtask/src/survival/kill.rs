@@ -37,5 +37,5 @@ pub(super) fn round(field: &mut Field<'_>, counts: &mut RoundCounts) -> Result<(
     recorder.wait()?;
     field.end_launched();
     wait(recorder)?;
-    field.check_killed(counts)
+    field.check(counts)
 }

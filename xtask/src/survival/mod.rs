@@ -92,8 +92,6 @@ struct RoundCounts {
     events: u64,
     /// Rounds in which the recorder came to its own end first.
     finished: u32,
-    /// Rounds after which the marked program's semaphores stayed up until the next recording had ended.
-    leaked: u32,
 }
 
 fn rounds(context: &Context, arguments: &Arguments, seed: u64) -> Result<Outcome> {
@@ -128,10 +126,10 @@ fn rounds(context: &Context, arguments: &Arguments, seed: u64) -> Result<Outcome
 
 impl RoundCounts {
     fn text(&self) -> String {
-        let Self { rounds, without_file, captures, events, finished, leaked } = self;
+        let Self { rounds, without_file, captures, events, finished } = self;
         format!(
             "{rounds} rounds: {without_file} left no file, {captures} a capture that opens ({events} events), {finished} \
-             came to their end, {leaked} left semaphores up until the next recording"
+             came to their end"
         )
     }
 }
@@ -142,18 +140,6 @@ impl Field<'_> {
         self.load.semaphores_are_down()?;
         self.kernel.has_nothing_new()?;
         self.check_files(counts)
-    }
-
-    /// The same after one that was killed. Linux gives breakpoints up that it was taking out then
-    /// (6.18: "failed to unregister, leaking uprobe" in its log); who sets them there next takes
-    /// them out, too.
-    fn check_killed(&mut self, counts: &mut RoundCounts) -> Result<()> {
-        if self.load.semaphores_are_down().is_err() {
-            let again = self.context.path("again.syscap");
-            self.context.succeed(&["record", "-o", text(&again)?, "-d", "0.3", "--force"])?;
-            counts.leaked += 1;
-        }
-        self.check(counts)
     }
 
     /// Every capture opens; the folder is empty afterwards.

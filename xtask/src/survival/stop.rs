@@ -30,7 +30,8 @@ pub(super) fn round(field: &mut Field<'_>, counts: &mut RoundCounts) -> Result<(
     let least = long.as_millis() as u64 / 50;
     ensure!(turns >= least, "the marked program did {turns} turns in {long:?} while the recorder stood still");
     // A recorder that is told to stop before it listens is ended by the signal itself.
-    let early = said.status.code().is_none() && std::fs::read_dir(&field.folder)?.next().is_none();
+    let is_told = said.stderr.contains("stopped before the recording began");
+    let early = (is_told || said.status.code().is_none()) && std::fs::read_dir(&field.folder)?.next().is_none();
     ensure!(said.status.success() || early, "it ended with {}:\n{}", said.status, said.stderr);
     if said.status.success() {
         counts.finished += 1;

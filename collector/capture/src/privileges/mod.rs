@@ -33,6 +33,9 @@ const RECORDING: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::KILL)
     .union(ACCOUNTS);
 
+/// Attaching to programs: to those of other users, too, where it is done by process.
+const ATTACHING: CapabilitySet = CapabilitySet::BPF.union(CapabilitySet::PERFMON).union(CapabilitySet::SYS_PTRACE);
+
 /// Naming opens files of code and the kernel's list of symbols.
 const NAMING: CapabilitySet = CapabilitySet::DAC_READ_SEARCH
     .union(CapabilitySet::SYSLOG)
@@ -52,6 +55,8 @@ const FILES: CapabilitySet = CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::CH
 pub enum Stage {
     /// Programs are loaded and attached, and the machine is recorded.
     Recording,
+    /// The process that attaches to programs and does nothing else.
+    Attaching,
     /// The recording is over, or was made long ago: code gets its names.
     Naming,
     /// The names are there, and a file is written.
@@ -65,6 +70,7 @@ impl Stage {
     fn standing(self) -> CapabilitySet {
         match self {
             Self::Recording => RECORDING | of_this_kernel(),
+            Self::Attaching => ATTACHING | of_this_kernel(),
             Self::Naming => NAMING,
             Self::Exporting => CapabilitySet::empty(),
             Self::Waiting => ACCOUNTS,
@@ -73,7 +79,10 @@ impl Stage {
 
     /// What is in force at times.
     fn at_times(self) -> CapabilitySet {
-        if self == Self::Waiting { CapabilitySet::empty() } else { FILES }
+        match self {
+            Self::Recording | Self::Naming | Self::Exporting => FILES,
+            Self::Attaching | Self::Waiting => CapabilitySet::empty(),
+        }
     }
 }
 

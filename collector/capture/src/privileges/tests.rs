@@ -15,13 +15,14 @@ fn each_stage_needs_less_than_the_one_before() {
     assert!(all(Stage::Recording).contains(all(Stage::Naming)));
     assert!(all(Stage::Naming).contains(all(Stage::Exporting)));
     assert!(all(Stage::Recording).contains(all(Stage::Waiting)));
+    assert!(all(Stage::Recording).contains(all(Stage::Attaching)));
     assert_eq!(all(Stage::Exporting), FILES);
     assert_eq!(all(Stage::Waiting), ACCOUNTS);
 }
 
 #[test]
 fn a_thread_keeps_only_what_it_has_and_its_stage_needs_and_never_gets_more() {
-    for stage in [Stage::Recording, Stage::Naming, Stage::Exporting, Stage::Waiting] {
+    for stage in [Stage::Recording, Stage::Attaching, Stage::Naming, Stage::Exporting, Stage::Waiting] {
         let before = held();
         let (after, again, inherited) = in_a_thread(move || {
             keep(stage).unwrap();

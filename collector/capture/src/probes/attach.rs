@@ -6,12 +6,13 @@
 //! inode: to processes that map it now, and to those that will.
 //!
 //! The kernel raises the semaphores, in every process, and lowers them when the
-//! descriptors are closed: also when the recorder is killed.
+//! descriptors are closed, which [`keeper`](super::keeper) holds.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::cookies::Cookies;
+use super::keeper::{Keeper, Means, Request};
 use crate::bpf_calls::{self, Place};
 
 /// How programs are attached.
@@ -75,40 +76,6 @@ pub(super) struct Point {
     pub(super) at_return: bool,
 }
 
-/// What is attached. Dropping it detaches, and lowers the semaphores.
-#[derive(Debug, Default)]
-pub(super) struct Attached {
-    links: Vec<OwnedFd>,
-}
-
-/// Closing a link waits for the whole machine to have taken notice, which
-/// several can wait for at once.
-const DETACHING_THREADS: usize = 16;
-
-impl Drop for Attached {
-    fn drop(&mut self) {
-        let share = self.links.len().div_ceil(DETACHING_THREADS).max(1);
-        std::thread::scope(|scope| {
-            while !self.links.is_empty() {
-                let some = self.links.split_off(self.links.len().saturating_sub(share));
-                scope.spawn(|| some.into_iter().for_each(drop));
-            }
-        });
-    }
-}
-
-impl Attached {
-    /// Adds what `other` holds.
-    pub(super) fn absorb(&mut self, mut other: Self) {
-        self.links.append(&mut other.links);
-    }
-
-    /// How many descriptors hold it.
-    pub(super) fn links(&self) -> usize {
-        self.links.len()
-    }
-}
-
 /// Places that could not be attached to, and why.
 #[derive(Debug)]
 pub(super) struct Refused {
@@ -118,16 +85,27 @@ pub(super) struct Refused {
     pub(super) why: io::Error,
 }
 
-/// Attaches `program` to points of one file, in all processes or in one.
-/// Returns what is attached, and what was refused: a file may be attached in part.
+/// A program that is attached to a file.
+struct Attaching<'a> {
+    keeper: &'a mut Keeper,
+    program: &'a Program,
+    file: BorrowedFd<'a>,
+    /// In all processes or in one.
+    pid: Option<u32>,
+    refused: Vec<Refused>,
+}
+
+/// Attaches `program` to points of one file, in all processes or in one, for as long as the keeper lives.
+/// Returns what was refused: a file may be attached in part.
 pub(super) fn attach(
+    keeper: &mut Keeper,
     way: Way,
     program: &Program,
     file: BorrowedFd<'_>,
     points: &[Point],
     pid: Option<u32>,
-) -> (Attached, Vec<Refused>) {
-    let (mut attached, mut refused) = (Attached::default(), Vec::new());
+) -> Vec<Refused> {
+    let mut attaching = Attaching { keeper, program, file, pid, refused: Vec::new() };
     for at_return in [false, true] {
         let places: Vec<Place> = points
             .iter()
@@ -138,38 +116,50 @@ pub(super) fn attach(
             continue;
         }
         match way {
-            Way::Multi => {
-                let program = program.program.as_fd();
-                attach_all(program, file, &places, at_return, pid, &mut attached, &mut refused);
-            }
+            Way::Multi => attaching.all(&places, at_return),
             Way::Events(pmu) | Way::EventsWithoutCookies(pmu) => {
-                let each = |place: &Place| attach_event(pmu, program, file, *place, at_return, pid);
-                collect(places.iter().map(each), &mut attached, &mut refused);
+                places.iter().for_each(|place| attaching.event(pmu, *place, at_return));
             }
         }
     }
-    (attached, refused)
+    attaching.refused
 }
 
-/// All places with one link. The kernel refuses all for one that it cannot
-/// probe, so then each half is tried by itself.
-fn attach_all(
-    program: BorrowedFd<'_>,
-    file: BorrowedFd<'_>,
-    places: &[Place],
-    at_return: bool,
-    pid: Option<u32>,
-    attached: &mut Attached,
-    refused: &mut Vec<Refused>,
-) {
-    match bpf_calls::link_uprobe_multi(program, &bpf_calls::path_of(file), places, at_return, pid) {
-        Ok(link) => attached.links.push(link),
-        Err(error) if places.len() > 1 && concerns_one_place(&error) => {
-            let (first, second) = places.split_at(places.len() / 2);
-            attach_all(program, file, first, at_return, pid, attached, refused);
-            attach_all(program, file, second, at_return, pid, attached, refused);
+impl Attaching<'_> {
+    /// All places with one link. The kernel refuses all for one that it cannot
+    /// probe, so then each half is tried by itself.
+    fn all(&mut self, places: &[Place], at_return: bool) {
+        let request = Request { means: Means::Link, at_return, pid: self.pid, places: places.to_vec() };
+        match self.keeper.link(&request, self.program.program.as_fd(), self.file) {
+            Ok(()) => {}
+            Err(error) if places.len() > 1 && concerns_one_place(&error) => {
+                let (first, second) = places.split_at(places.len() / 2);
+                self.all(first, at_return);
+                self.all(second, at_return);
+            }
+            Err(why) => self.refuse(places.len(), why),
         }
-        Err(why) => refused.push(Refused { places: places.len(), why }),
+    }
+
+    fn event(&mut self, pmu: u32, place: Place, at_return: bool) {
+        let request = |means| Request { means, at_return, pid: self.pid, places: vec![place] };
+        let linked = match &self.program.cookies {
+            None => self.keeper.link(&request(Means::LinkedEvent(pmu)), self.program.program.as_fd(), self.file),
+            // The event holds on to the program.
+            Some(cookies) => cookies
+                .program(place.cookie)
+                .and_then(|program| self.keeper.link(&request(Means::Event(pmu)), program.as_fd(), self.file)),
+        };
+        if let Err(why) = linked {
+            self.refuse(1, why);
+        }
+    }
+
+    fn refuse(&mut self, places: usize, why: io::Error) {
+        match self.refused.iter_mut().find(|refused| refused.why.raw_os_error() == why.raw_os_error()) {
+            Some(refused) => refused.places += places,
+            None => self.refused.push(Refused { places, why }),
+        }
     }
 }
 
@@ -178,36 +168,23 @@ fn concerns_one_place(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP | libc::EIO | 524))
 }
 
-fn attach_event(
-    pmu: u32,
-    program: &Program,
-    file: BorrowedFd<'_>,
-    place: Place,
-    at_return: bool,
-    pid: Option<u32>,
-) -> io::Result<Vec<OwnedFd>> {
-    let event = bpf_calls::open_uprobe_event(pmu, &bpf_calls::path_of(file), place, at_return, pid)?;
-    let Some(cookies) = &program.cookies else {
-        let link = bpf_calls::link_perf_event(program.program.as_fd(), event.as_fd(), place.cookie)?;
-        return Ok(vec![link, event]);
-    };
-    // The event holds on to the program.
-    bpf_calls::run_at(event.as_fd(), cookies.program(place.cookie)?.as_fd())?;
-    Ok(vec![event])
-}
-
-fn collect(
-    results: impl Iterator<Item = io::Result<Vec<OwnedFd>>>,
-    attached: &mut Attached,
-    refused: &mut Vec<Refused>,
-) {
-    for result in results {
-        match result {
-            Ok(held) => attached.links.extend(held),
-            Err(why) => match refused.iter_mut().find(|refused| refused.why.raw_os_error() == why.raw_os_error()) {
-                Some(refused) => refused.places += 1,
-                None => refused.push(Refused { places: 1, why }),
-            },
+/// Makes the links of a request. Closing them detaches.
+pub(super) fn link(request: &Request, program: BorrowedFd<'_>, file: BorrowedFd<'_>) -> io::Result<Vec<OwnedFd>> {
+    let Request { means, at_return, pid, places } = request;
+    let path = bpf_calls::path_of(file);
+    let (pmu, is_linked) = match *means {
+        Means::Link => {
+            return bpf_calls::link_uprobe_multi(program, &path, places, *at_return, *pid).map(|link| vec![link]);
         }
+        Means::Event(pmu) => (pmu, false),
+        Means::LinkedEvent(pmu) => (pmu, true),
+    };
+    let place = *places.first().ok_or(io::ErrorKind::InvalidInput)?;
+    let event = bpf_calls::open_uprobe_event(pmu, &path, place, *at_return, *pid)?;
+    if is_linked {
+        let link = bpf_calls::link_perf_event(program, event.as_fd(), place.cookie)?;
+        return Ok(vec![link, event]);
     }
+    bpf_calls::run_at(event.as_fd(), program)?;
+    Ok(vec![event])
 }

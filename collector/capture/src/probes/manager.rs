@@ -18,6 +18,7 @@ use syscollect_probes::Spec;
 
 use super::attach::{Program, Way};
 use super::files::{self, MapKey, MappedFile};
+use super::keeper::Keeper;
 use super::lookups::FoundFunction;
 use super::program::ArgumentPrograms;
 use super::scan::Scanner;
@@ -36,6 +37,8 @@ const NOTES_MAX: usize = 32;
 /// waiting that attaches to its files), and looks whether to go on waiting meanwhile.
 const LONGEST_START: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// How often to see whether somebody killed the keeper, with which all probes go.
+const LOOK_AT_KEEPER: Duration = Duration::from_secs(1);
 /// How long the end waits for breakpoints to be taken out: the kernel does that one by one.
 const LONGEST_GOODBYE: Duration = Duration::from_secs(60);
 
@@ -148,12 +151,12 @@ pub(super) struct Manager {
 
 impl Manager {
     /// Starts the thread; it begins to attach at once.
-    pub(super) fn start(work: Work) -> Result<Self, CaptureError> {
+    pub(super) fn start(work: Work, keeper: Keeper) -> Result<Self, CaptureError> {
         let (messages, received) = channel();
         let (done, first_done) = channel();
         let told = Arc::new(Told::default());
         let tell = told.clone();
-        let worker = Worker::start("probes", move || manage(work, &received, &done, &tell))
+        let worker = Worker::start("probes", move || manage(work, keeper, &received, &done, &tell))
             .map_err(|error| CaptureError::system("cannot start a thread", error))?;
         Ok(Self { messages, first_done: Some(first_done), worker, told })
     }
@@ -231,10 +234,10 @@ impl Drop for Manager {
     }
 }
 
-fn manage(work: Work, messages: &Receiver<Message>, done: &Sender<()>, told: &Told) {
+fn manage(work: Work, keeper: Keeper, messages: &Receiver<Message>, done: &Sender<()>, told: &Told) {
     let mut mapped = Mapped::new(&work);
     let (launch, all_at_first) = (work.launch.clone(), work.gpu || !work.specs.is_empty());
-    let mut scanner = Scanner::new(work, told);
+    let mut scanner = Scanner::new(work, keeper, told);
     scanner.asked_for_by_path();
     scanner.gpu_libraries();
     if let Some(launch) = launch {
@@ -247,14 +250,16 @@ fn manage(work: Work, messages: &Receiver<Message>, done: &Sender<()>, told: &To
     mapped.scan_processes(&mut scanner, told);
     scanner.tell_unmatched();
     let _ = done.send(());
-    while let Ok(message) = messages.recv() {
-        if told.is_stopping() {
+    loop {
+        let message = messages.recv_timeout(LOOK_AT_KEEPER);
+        if told.is_stopping() || scanner.is_detached() {
             break;
         }
         match message {
-            Message::Mapped(at) => mapped.scan_mapping(&mut scanner, told, at),
-            Message::Found(found) => scanner.found(&found),
-            Message::Stop => break,
+            Ok(Message::Mapped(at)) => mapped.scan_mapping(&mut scanner, told, at),
+            Ok(Message::Found(found)) => scanner.found(&found),
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => break,
         }
     }
     // Detaches everything.

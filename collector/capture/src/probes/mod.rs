@@ -10,9 +10,10 @@
 //! **Non-goals.** What a file holds is read by `syscollect-probes`; what a hit
 //! means is for `syscollect-merge`.
 //!
-//! Three threads share the work. The *manager* reads files and attaches, which
+//! Three threads share the work. The *manager* reads files and has them attached to, which
 //! takes milliseconds each; *announcements* waits for marked programs; the
-//! collector thread copies records out of mapped ring buffers.
+//! collector thread copies records out of mapped ring buffers. A process of its own, the
+//! [*keeper*](keeper), holds what is attached, so that nothing stays when the recorder is killed.
 //!
 //! # Limits
 //!
@@ -32,6 +33,7 @@ mod attach;
 mod companion;
 mod cookies;
 mod files;
+mod keeper;
 mod launch;
 mod lookups;
 mod manager;
@@ -44,6 +46,7 @@ mod semaphores;
 mod source;
 
 pub(crate) use attach::Way;
+pub(crate) use keeper::Keeper;
 pub(crate) use manager::MappedFiles;
 pub(crate) use presets::{functions_in, installed_libraries};
 pub(crate) use source::{ProbeSource, Setup};

@@ -17,9 +17,10 @@ use syscollect_store::Definition;
 use syscollect_untrusted_files::{FileLocation, Reader};
 use syscollect_usdt_client::protocol::PROVIDER;
 
-use super::attach::{Attached, Point, Program, attach};
+use super::attach::{Point, Program, attach};
 use super::companion;
 use super::files::{Change, FileKey, MappedFile, OpenFile, mapping_of};
+use super::keeper::Keeper;
 use super::launch::files_of;
 use super::lookups::FoundFunction;
 use super::manager::{Told, Work};
@@ -48,7 +49,9 @@ pub(super) struct Scanner<'a> {
     /// Of specs of functions whose library was found, why it has none.
     without: BTreeMap<usize, String>,
     names: BTreeSet<String>,
-    attached: Attached,
+    keeper: Keeper,
+    /// Places that are attached to.
+    places: usize,
     /// What programs were given the addresses of, by process.
     found: FxHashSet<(FileKey, u64, u32)>,
 }
@@ -66,7 +69,7 @@ pub(super) struct Known {
 }
 
 impl<'a> Scanner<'a> {
-    pub(super) fn new(work: Work, told: &'a Told) -> Self {
+    pub(super) fn new(work: Work, keeper: Keeper, told: &'a Told) -> Self {
         Self {
             work,
             told,
@@ -76,7 +79,8 @@ impl<'a> Scanner<'a> {
             matched: BTreeSet::new(),
             without: BTreeMap::new(),
             names: BTreeSet::new(),
-            attached: Attached::default(),
+            keeper,
+            places: 0,
             found: FxHashSet::default(),
         }
     }
@@ -282,7 +286,7 @@ impl<'a> Scanner<'a> {
         for some in plan.definitions.chunks(DEFINITIONS_AT_ONCE) {
             self.work.buffer.push(definition_chunk(&Definition::Probes(some.to_vec())));
         }
-        let before = self.attached.links();
+        let before = self.places;
         if let Some(note) = semaphores::trouble(file.file.reader(), plan.points.iter().chain(&plan.rings)) {
             self.told.note(format!("{path}: {note}"));
         }
@@ -291,7 +295,7 @@ impl<'a> Scanner<'a> {
         // marked from then on is in rings, and nobody would hear of them.
         self.attach_to((file, path, pid), rings, |work| &work.on_ring);
         self.attach_to((file, path, pid), hits, |work| &work.on_probe);
-        let attached = self.attached.links() > before;
+        let attached = self.places > before;
         self.told.files.fetch_add(u64::from(attached), Ordering::Relaxed);
         attached
     }
@@ -315,14 +319,28 @@ impl<'a> Scanner<'a> {
             Ok(points) => points,
             Err(error) => return self.told.note(format!("the probes in {path} are not recorded: {error}")),
         };
-        let (attached, refused) = attach(self.work.way, program(&self.work), file.file.file().as_fd(), &points, pid);
+        let (work, file) = (&self.work, file.file.file().as_fd());
+        let refused = attach(&mut self.keeper, work.way, program(work), file, &points, pid);
         let lost: usize = refused.iter().map(|refused| refused.places).sum();
+        self.places += points.len() - lost;
         self.told.places.fetch_add((points.len() - lost) as u64, Ordering::Relaxed);
-        self.attached.absorb(attached);
         for refused in refused {
             let (places, all) = (refused.places, points.len());
             self.told.note(format!("{places} of {all} places in {path} cannot be probed: {}", refused.why));
         }
+    }
+
+    /// Whether somebody took away all that is attached, which is then said.
+    pub(super) fn is_detached(&self) -> bool {
+        let has_ended = self.keeper.has_ended();
+        if has_ended {
+            self.told.note(format!(
+                "process {} (uprobe-keeper), which held what was attached to programs, was killed: neither zones nor \
+                 probes are recorded from then on",
+                self.keeper.pid()
+            ));
+        }
+        has_ended
     }
 
     /// Says which specs match nothing in all that was looked at, and which of them never will.

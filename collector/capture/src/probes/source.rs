@@ -12,6 +12,7 @@ use syscollect_store::{LaneKind, LaneLoss};
 
 use super::announcements::Announcements;
 use super::attach::Way;
+use super::keeper::Keeper;
 use super::lookups::{Lookups, OF_LOOKUP};
 use super::manager::{Manager, MappedFiles, Work};
 use super::object::{Loaded, Settings};
@@ -72,8 +73,8 @@ const NO_SHARED_MEMORY: &str = "a marked program could not share memory (seccomp
                                 through probes, which costs it more";
 
 impl ProbeSource {
-    /// Loads the programs, makes the rings of these CPUs and begins to attach.
-    pub(crate) fn start(setup: Setup<'_>, cpus: &[u32]) -> Result<Self, CaptureError> {
+    /// Loads the programs, makes the rings of these CPUs and begins to attach; the keeper holds what is attached.
+    pub(crate) fn start(setup: Setup<'_>, keeper: Keeper, cpus: &[u32]) -> Result<Self, CaptureError> {
         let Setup { options, clock, possible_cpus, shared, buffer, zones } = setup;
         let unavailable = |why| CaptureError::system("cannot probe programs", std::io::Error::other(why));
         let way = Way::of_this_kernel().map_err(unavailable)?;
@@ -97,7 +98,7 @@ impl ProbeSource {
         let lane = |cpu: &u32| Ok(RingLane::new(LaneKind::Probe, *cpu, loaded.add_cpu(*cpu)?));
         let lanes = cpus.iter().map(lane).collect::<Result<Vec<_>, CaptureError>>()?;
         let recorded = shared.get("recorded_processes").filter(|_| settings.filter);
-        let manager = Manager::start(Work {
+        let work = Work {
             way,
             on_probe: loaded.program(&loaded.on_probe, way)?,
             on_ring: loaded.program(&loaded.on_ring, way)?,
@@ -108,7 +109,8 @@ impl ProbeSource {
             launch: options.launch.clone(),
             buffer,
             zones,
-        })?;
+        };
+        let manager = Manager::start(work, keeper)?;
         let announcements = Some(announcements);
         Ok(Self {
             announcements,

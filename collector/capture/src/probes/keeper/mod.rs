@@ -1,0 +1,245 @@
+//! A process of its own that holds what is attached to programs.
+//!
+//! The kernel takes breakpoints out of other processes, and lowers their semaphores, on behalf of whoever closes the
+//! last descriptor of a link. A thread with a fatal signal pending cannot do that: it may not touch the pages of
+//! others any more (`__get_user_pages` in mm/gup.c), and the kernel logs `failed to unregister, leaking uprobe`. So
+//! a recorder that is killed would leave breakpoints behind. It holds no link, therefore: this process does, which
+//! attaches at the recorder's word, notices when the recorder is gone, closes all links with no signal pending, and
+//! ends.
+//!
+//! It is forked before the recorder has threads or buffers, in a session of its own, blocks all signals, and keeps no
+//! descriptor and no right but those it needs. Who kills it, too, has what killing the recorder alone would have
+//! cost; the next recording takes out what is left.
+
+mod message;
+mod serve;
+
+use std::fs::File;
+use std::io::{self, IoSlice, Read as _, Write as _};
+use std::mem::MaybeUninit;
+use std::net::Shutdown;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+
+use self::message::Reply;
+pub(super) use self::message::{Means, Request};
+use crate::usage;
+
+/// Makes the links of one request: of a program, and of a file.
+type Link = fn(&Request, BorrowedFd<'_>, BorrowedFd<'_>) -> io::Result<Vec<OwnedFd>>;
+
+/// The process. Dropping it waits until all is detached.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    socket: UnixStream,
+    pid: libc::pid_t,
+    /// What it said to have used of the CPU, nanoseconds.
+    counted_ns: u64,
+}
+
+impl Keeper {
+    /// Starts it. To be called while this process is small and has few threads: the new one is its copy.
+    ///
+    /// # Errors
+    ///
+    /// No process or no socket can be had.
+    pub(crate) fn start() -> io::Result<Self> {
+        Self::that_links(super::attach::link)
+    }
+
+    fn that_links(link: Link) -> io::Result<Self> {
+        let (socket, of_child) = UnixStream::pair()?;
+        let null = File::options().read(true).write(true).open("/dev/null")?;
+        // What is blocked before stays blocked in the child from its first instruction on.
+        let before = block_all_signals()?;
+        // SAFETY: the child runs `serve::run`, which never returns, so that no destructor of this process's state runs
+        // twice. It allocates and starts a thread, which C libraries allow in a child (they take their own locks
+        // around the fork), and touches no other lock that a thread of this process may have held.
+        let pid = match unsafe { libc::fork() } {
+            0 => serve::run(of_child, null, link),
+            -1 => Err(io::Error::last_os_error()),
+            pid => Ok(pid),
+        };
+        set_signals(&before)?;
+        Ok(Self { socket, pid: pid?, counted_ns: 0 })
+    }
+
+    /// Has the program attached as the request says; it stays so until this is dropped.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says of it; `BrokenPipe` where the process is gone.
+    pub(super) fn link(&mut self, request: &Request, program: BorrowedFd<'_>, file: BorrowedFd<'_>) -> io::Result<()> {
+        let gone = |_| io::Error::new(io::ErrorKind::BrokenPipe, "the process that holds probes is gone");
+        self.send(request, [program, file]).map_err(gone)?;
+        let mut reply = [0; Reply::BYTES];
+        self.socket.read_exact(&mut reply).map_err(gone)?;
+        let reply = Reply::decode(&reply);
+        usage::add_other_process(reply.cpu_ns.saturating_sub(self.counted_ns));
+        self.counted_ns = reply.cpu_ns;
+        reply.result()
+    }
+
+    fn send(&mut self, request: &Request, fds: [BorrowedFd<'_>; 2]) -> io::Result<()> {
+        let (head, places) = request.encode();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        // There is room for two.
+        control.push(SendAncillaryMessage::ScmRights(&fds));
+        let sent = rustix::net::sendmsg(&self.socket, &[IoSlice::new(&head)], &mut control, SendFlags::NOSIGNAL)?;
+        // The standard library asks for no signal either.
+        self.socket.write_all(&head[sent..])?;
+        self.socket.write_all(&places)
+    }
+
+    /// Whether somebody ended it: nothing is attached any more.
+    pub(super) fn has_ended(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        matches!(rustix::net::recv(self.socket.as_fd(), &mut [0; 1], flags), Ok((0, _)))
+    }
+
+    /// Its process.
+    pub(super) fn pid(&self) -> i32 {
+        self.pid
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // It reads the end of its work.
+        let _ = self.socket.shutdown(Shutdown::Write);
+        if let Some(cpu_ns) = wait_for(self.pid) {
+            usage::add_other_process(cpu_ns.saturating_sub(self.counted_ns));
+        }
+    }
+}
+
+/// Waits for a child; the CPU time that it used, nanoseconds.
+fn wait_for(pid: libc::pid_t) -> Option<u64> {
+    let mut status = 0;
+    loop {
+        // SAFETY: rusage is plain numbers, for which zero is valid.
+        let mut used: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: both may be written; the child is ours, and nobody else waits for it.
+        if unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut used) } == pid {
+            return Some(usage::time_of(&used).as_nanos() as u64);
+        }
+        if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            return None;
+        }
+    }
+}
+
+/// The calling thread gets no signal any more; what was blocked before.
+fn block_all_signals() -> io::Result<libc::sigset_t> {
+    // SAFETY: a set of signals is plain bits, and the calls write the sets they are given.
+    let result = unsafe {
+        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&raw mut all);
+        (libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before), before)
+    };
+    if result.0 == 0 { Ok(result.1) } else { Err(io::Error::from_raw_os_error(result.0)) }
+}
+
+/// The calling thread blocks these signals and no others.
+fn set_signals(blocked: &libc::sigset_t) -> io::Result<()> {
+    // SAFETY: the set is valid, and the old one is not asked for.
+    let error = unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, blocked, std::ptr::null_mut()) };
+    if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// Holds on to the file, and refuses requests without places.
+    fn hold(request: &Request, _: BorrowedFd<'_>, file: BorrowedFd<'_>) -> io::Result<Vec<OwnedFd>> {
+        if request.places.is_empty() {
+            return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+        }
+        Ok(vec![file.try_clone_to_owned()?])
+    }
+
+    fn request(places: usize) -> Request {
+        let place = |offset| crate::bpf_calls::Place { offset, semaphore: 2, cookie: 3 };
+        let places = (0..places as u64).map(place).collect();
+        Request { means: Means::Link, at_return: false, pid: None, places }
+    }
+
+    /// Whether all ends of the pipe for writing are closed within some seconds.
+    fn is_let_go(pipe: &io::PipeReader) -> bool {
+        let end = Instant::now() + Duration::from_secs(20);
+        while Instant::now() < end {
+            let mut read = [rustix::event::PollFd::new(pipe, rustix::event::PollFlags::IN)];
+            let timeout = rustix::event::Timespec { tv_sec: 1, tv_nsec: 0 };
+            if rustix::event::poll(&mut read, Some(&timeout)).unwrap() == 1 {
+                return read[0].revents().contains(rustix::event::PollFlags::HUP);
+            }
+        }
+        false
+    }
+
+    #[test]
+    fn what_is_attached_stays_until_its_owner_lets_it_go() {
+        let (read, write) = io::pipe().unwrap();
+        let mut keeper = Keeper::that_links(hold).unwrap();
+        keeper.link(&request(1), read.as_fd(), write.as_fd()).unwrap();
+        let refused = keeper.link(&request(0), read.as_fd(), write.as_fd()).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EOPNOTSUPP), "as the kernel said it");
+        // More than a socket takes at once.
+        keeper.link(&request(100_000), read.as_fd(), write.as_fd()).unwrap();
+        drop(write);
+        let mut none = [rustix::event::PollFd::new(&read, rustix::event::PollFlags::IN)];
+        assert_eq!(rustix::event::poll(&mut none, Some(&rustix::event::Timespec::default())).unwrap(), 0);
+        drop(keeper);
+        assert!(is_let_go(&read));
+    }
+
+    #[test]
+    fn what_is_attached_is_let_go_when_its_owner_is_killed() {
+        let (read, write) = io::pipe().unwrap();
+        // SAFETY: the child starts a keeper, as a recorder does, and never returns.
+        let recorder = unsafe { libc::fork() };
+        if recorder == 0 {
+            let keeper = Keeper::that_links(hold);
+            let linked = keeper.and_then(|mut keeper| {
+                keeper.link(&request(1), read.as_fd(), write.as_fd())?;
+                // SAFETY: kills this child, whose keeper lives on.
+                unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+                Ok(())
+            });
+            // SAFETY: ends the child without anything of the test harness.
+            unsafe { libc::_exit(i32::from(linked.is_err())) };
+        }
+        drop(write);
+        let mut status = 0;
+        // SAFETY: the child is ours, and `status` has room for the result.
+        unsafe { libc::waitpid(recorder, &raw mut status, 0) };
+        assert!(libc::WIFSIGNALED(status), "the recorder ended with {status:#x}");
+        assert!(is_let_go(&read));
+    }
+
+    #[test]
+    fn who_asks_a_keeper_that_was_killed_is_told() {
+        let (read, write) = io::pipe().unwrap();
+        let mut keeper = Keeper::that_links(hold).unwrap();
+        keeper.link(&request(1), read.as_fd(), write.as_fd()).unwrap();
+        assert!(!keeper.has_ended());
+        // SAFETY: the process is our child and was not waited for.
+        unsafe { libc::kill(keeper.pid(), libc::SIGKILL) };
+        drop(write);
+        assert!(is_let_go(&read));
+        // Its files are closed one after the other.
+        let end = Instant::now() + Duration::from_secs(20);
+        while !keeper.has_ended() && Instant::now() < end {
+            std::thread::yield_now();
+        }
+        assert!(keeper.has_ended());
+        let error = keeper.link(&request(1), read.as_fd(), read.as_fd()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+    }
+}

@@ -1,0 +1,140 @@
+//! What runs in the keeper's process.
+
+use std::fs::File;
+use std::io::{self, IoSliceMut, Read as _, Write as _};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+
+use super::Link;
+use super::message::{Reply, Request};
+use crate::privileges::{self, Stage};
+use crate::usage;
+
+/// Not "syscollect": who ends all processes of that name shall not end this one.
+const NAME: &std::ffi::CStr = c"uprobe-keeper";
+/// Where the socket lies: behind the three that every program expects.
+const SOCKET: RawFd = 3;
+/// Descriptors from here on are free while others are moved.
+const OUT_OF_THE_WAY: RawFd = 10;
+/// How long it may take to detach after the recorder has gone. What takes longer hangs, in a file system that a user
+/// serves, say.
+const LONGEST_DETACHING: Duration = Duration::from_secs(60);
+/// Closing a link waits for the whole machine to have taken notice, which several can wait for at once.
+const DETACHING_THREADS: usize = 16;
+
+/// Serves until the other end is closed, detaches everything and ends this process.
+pub(super) fn run(socket: UnixStream, null: File, link: Link) -> ! {
+    let ended = catch_unwind(AssertUnwindSafe(|| {
+        let mut socket = alone(&socket, &null)?;
+        privileges::keep(Stage::Attaching)?;
+        // A sandbox may refuse filters, which the recorder says of itself.
+        let _ = privileges::refuse_what_recording_never_does();
+        end_what_hangs(&socket)?;
+        let mut links = Vec::new();
+        // An error, too, means that the recorder is gone.
+        let result = serve(&mut socket, link, &mut links);
+        detach(links);
+        result
+    }));
+    let code = i32::from(!matches!(ended, Ok(Ok(()))));
+    // SAFETY: ends this process and runs nothing of the recorder's, whose copy this is.
+    unsafe { libc::_exit(code) }
+}
+
+/// Leaves the recorder's terminal and session, its files, and its limit of open ones; the socket.
+fn alone(socket: &UnixStream, null: &File) -> io::Result<UnixStream> {
+    // SAFETY: no memory is involved; this process leads no group, being a child that was just made.
+    unsafe { libc::setsid() };
+    // SAFETY: the name ends with NUL.
+    unsafe { libc::prctl(libc::PR_SET_NAME, NAME.as_ptr()) };
+    let [socket, null] = [socket.as_raw_fd(), null.as_raw_fd()].map(|fd| {
+        // SAFETY: no memory is involved.
+        unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, OUT_OF_THE_WAY) }
+    });
+    for (from, to) in [(null, 0), (null, 1), (null, 2), (socket, SOCKET)] {
+        // SAFETY: no memory is involved. What the number stood for belongs to the recorder, which has its own: nothing
+        // that owned it here is used or dropped any more.
+        if unsafe { libc::dup2(from, to) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    // SAFETY: the same holds for all others.
+    if unsafe { libc::syscall(libc::SYS_close_range, SOCKET + 1, u32::MAX, 0) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit.current = limit.maximum;
+    // Each place is a descriptor where the kernel has no link to many.
+    let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit);
+    // SAFETY: the socket was put there, and nobody else owns that number.
+    Ok(unsafe { UnixStream::from_raw_fd(SOCKET) })
+}
+
+/// Starts a thread that ends this process if it is there long after the recorder.
+fn end_what_hangs(socket: &UnixStream) -> io::Result<()> {
+    let socket = socket.try_clone()?;
+    let wait = move || {
+        let mut gone = [PollFd::new(&socket, PollFlags::RDHUP)];
+        while !matches!(poll(&mut gone, None), Ok(1..)) {}
+        std::thread::sleep(LONGEST_DETACHING);
+        // SAFETY: as in `run`.
+        unsafe { libc::_exit(1) }
+    };
+    std::thread::Builder::new().spawn(wait).map(drop)
+}
+
+/// Attaches at the recorder's word, until it says no more.
+fn serve(socket: &mut UnixStream, link: Link, links: &mut Vec<OwnedFd>) -> io::Result<()> {
+    while let Some((request, [program, file])) = receive(socket)? {
+        let errno = match link(&request, program.as_fd(), file.as_fd()) {
+            Ok(made) => {
+                links.extend(made);
+                0
+            }
+            Err(error) => error.raw_os_error().unwrap_or(libc::EIO),
+        };
+        socket.write_all(&Reply { errno, cpu_ns: usage::cpu_time().as_nanos() as u64 }.encode())?;
+    }
+    Ok(())
+}
+
+/// The next request, with its program and its file; `None` at the end.
+fn receive(socket: &mut UnixStream) -> io::Result<Option<(Request, [OwnedFd; 2])>> {
+    let mut head = [0; Request::HEAD_BYTES];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC;
+    let received = rustix::net::recvmsg(&*socket, &mut [IoSliceMut::new(&mut head)], &mut control, flags)?.bytes;
+    if received == 0 {
+        return Ok(None);
+    }
+    let fds = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+        _ => None,
+    });
+    let fds: Vec<OwnedFd> = fds.flatten().collect();
+    let fds = fds.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+    socket.read_exact(&mut head[received..])?;
+    let (mut request, length) = Request::decode_head(&head);
+    let mut places = vec![0; length];
+    socket.read_exact(&mut places)?;
+    request.decode_places(&places);
+    Ok(Some((request, fds)))
+}
+
+/// Closes all links.
+fn detach(mut links: Vec<OwnedFd>) {
+    let share = links.len().div_ceil(DETACHING_THREADS).max(1);
+    std::thread::scope(|scope| {
+        while !links.is_empty() {
+            let some = links.split_off(links.len().saturating_sub(share));
+            scope.spawn(|| some.into_iter().for_each(drop));
+        }
+    });
+}
