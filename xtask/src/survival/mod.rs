@@ -21,7 +21,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use self::kernel::Kernel;
 pub(crate) use self::load::Load;
 use self::random::Random;
-use crate::privileged::context::{Context, number, signal, text};
+use crate::privileged::context::{Context, number, signal};
 use crate::report::Outcome;
 
 /// A capture without anything in it: its header.

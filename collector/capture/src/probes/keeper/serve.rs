@@ -47,8 +47,9 @@ pub(super) fn run(socket: UnixStream, null: File, link: Link) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// Leaves the recorder's terminal and session, its files, and its limit of open ones; the socket.
+/// Leaves the recorder's terminal and session, its folder, its files, and its limit of open ones; the socket.
 fn alone(socket: &UnixStream, null: &File) -> io::Result<UnixStream> {
+    rustix::process::chdir("/")?;
     // SAFETY: no memory is involved; this process leads no group, being a child that was just made.
     unsafe { libc::setsid() };
     // SAFETY: the name ends with NUL.
