@@ -3,16 +3,14 @@
 //! The flags are those of cargo-fuzz without its sanitizers, which need a nightly compiler; arithmetic and bounds are
 //! checked all the same. What is found stays in fuzz/corpus for the next run.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 
 use crate::privileged::context::cargo;
-use crate::process::{output_of, root};
+use crate::process::{on_all_cpus, output_of, root};
 use crate::report::{Outcome, Report};
 
 /// Seconds of each target in the whole check; enough to meet a mistake that is easy to meet.
@@ -77,26 +75,13 @@ fn build() -> Result<PathBuf> {
 
 /// Runs the targets, each on one CPU; `capture 12345, ...`: how many inputs each has tried.
 fn try_all(folder: &Path, targets: &[String], seconds: u32) -> Result<String> {
-    let next = Mutex::new(targets.iter());
-    let results = Mutex::new(BTreeMap::new());
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| {
-                loop {
-                    let Some(target) = next.lock().unwrap_or_else(PoisonError::into_inner).next() else { return };
-                    let result = try_one(folder, target, seconds);
-                    results.lock().unwrap_or_else(PoisonError::into_inner).insert(target, result);
-                }
-            });
-        }
-    });
-    let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let text = |(target, result): (&&String, &Result<u64>)| match result {
+    let tried = on_all_cpus(targets, |target| try_one(folder, target, seconds));
+    let text = |(target, result): (&String, &Result<u64>)| match result {
         Ok(inputs) => format!("{target} {inputs}"),
         Err(error) => format!("{target}: {error:#}"),
     };
-    let is_failed = results.values().any(Result::is_err);
-    let texts: Vec<String> = results.iter().map(text).collect();
+    let is_failed = tried.iter().any(Result::is_err);
+    let texts: Vec<String> = targets.iter().zip(&tried).map(text).collect();
     match is_failed {
         true => bail!("{}", texts.join("\n")),
         false => Ok(texts.join(", ")),

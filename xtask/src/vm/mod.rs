@@ -22,7 +22,7 @@ use self::kernel::Kernel;
 use self::scheduler_module::TestModule;
 use self::table::Table;
 use crate::privileged::context::build_loads;
-use crate::process::{output_of, root};
+use crate::process::{on_all_cpus, output_of, root};
 use crate::report::Outcome;
 
 const INSTALL: &str = "on Debian or Ubuntu: apt-get install qemu-system-x86 busybox-static cpio kmod xz-utils";
@@ -50,7 +50,7 @@ pub(crate) struct Arguments {
     tests: Vec<String>,
 }
 
-/// Runs the tests on each kernel, one machine at a time, and prints the table.
+/// Runs the tests on each kernel and prints the table.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let releases: Vec<String> = match arguments.kernels.as_slice() {
         [] => RELEASES.map(str::to_owned).to_vec(),
@@ -97,19 +97,26 @@ fn tabulate(kernels: Vec<Kernel>, tests: &[String], arguments: &Arguments) -> Re
     let own = aside.path().join("xtask");
     std::fs::copy("/proc/self/exe", &own).context("cannot copy this program")?;
     let programs = [syscollect, load, own];
-    let mut table = Table::default();
-    for kernel in kernels {
-        eprintln!("{}: booting", kernel.version);
+    let machines = kernels.iter().map(|kernel| {
         let modules = scheduler_module::MODULES.iter().filter(|module| wanted(module, tests));
-        let modules = modules.map(|module| test_module(module, &kernel, aside.path())).collect::<Result<Vec<_>>>()?;
-        let programs: Vec<PathBuf> = programs.iter().cloned().chain(modules).collect();
+        let modules = modules.map(|module| test_module(module, kernel, aside.path())).collect::<Result<Vec<_>>>()?;
+        Ok((kernel, programs.iter().cloned().chain(modules).collect::<Vec<PathBuf>>()))
+    });
+    let machines = machines.collect::<Result<Vec<_>>>()?;
+    // QEMU emulates a machine's CPUs on one of ours.
+    let results = on_all_cpus(&machines, |(kernel, programs)| {
         let start = Instant::now();
-        let results = machine::test(&kernel, &programs, tests, arguments.keep.as_deref());
+        eprintln!("{}: booting", kernel.version);
+        let results = machine::test(kernel, programs, tests, arguments.keep.as_deref());
+        eprintln!("{}: {} s", kernel.version, start.elapsed().as_secs());
+        results
+    });
+    let mut table = Table::default();
+    for (kernel, results) in kernels.iter().zip(results) {
         let added = results.and_then(|results| table.add(&kernel.version, results.path()));
         // The other kernels are tried all the same.
         added.unwrap_or_else(|error| table.add_broken(&kernel.version, tests, &format!("{error:#}")));
-        eprint!("{}", table.last());
-        eprintln!("{}: {} s", kernel.version, start.elapsed().as_secs());
+        eprint!("{}:\n{}", kernel.version, table.last());
     }
     Ok(table)
 }
