@@ -1,7 +1,9 @@
-//! A file system with one file, served by this program (linux/fuse.h), that stops to answer when it is told to.
+//! A file system with one file, served by this program (linux/fuse.h), that stops to answer when it is told to, or
+//! never answers who reads some part of the file.
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,8 +15,6 @@ use anyhow::{Context, Result, bail};
 const NAME: &str = "lib.so";
 const ROOT: u64 = 1;
 const FILE: u64 = 2;
-/// Its bytes: two pages.
-const SIZE: u64 = 8192;
 /// Requests that are answered.
 const LOOKUP: u32 = 1;
 const GETATTR: u32 = 3;
@@ -28,6 +28,14 @@ const FORGET: [u32; 2] = [2, 42];
 const LONG: u64 = 3600;
 const HEADER: usize = 40;
 
+/// What the file holds.
+#[derive(Clone, Debug)]
+pub(crate) struct Contents {
+    pub(crate) bytes: Vec<u8>,
+    /// Who reads of these waits until this program ends.
+    pub(crate) withheld: Range<u64>,
+}
+
 /// The file system; dropping it takes it away.
 pub(crate) struct Served {
     place: PathBuf,
@@ -35,10 +43,13 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Mounts and serves it at `place`, for all users. Needs root, as whom others have a program of the system do it.
-    pub(crate) fn mount(place: &Path) -> Result<Self> {
-        let mut device = File::options().read(true).write(true).open("/dev/fuse").context("cannot open /dev/fuse")?;
-        let options = format!("fd={},rootmode=40000,user_id=65534,group_id=65534,allow_other\0", device.as_raw_fd());
+    /// Mounts and serves it at `place`, for all users. `device` is /dev/fuse. Needs root, as whom others have a program
+    /// of the system do it, or a namespace of which `owner` is a user.
+    pub(crate) fn mount(place: &Path, device: &Path, owner: u32, contents: Contents) -> Result<Self> {
+        let mut device =
+            File::options().read(true).write(true).open(device).context("cannot open the device of FUSE")?;
+        let fd = device.as_raw_fd();
+        let options = format!("fd={fd},rootmode=40000,user_id={owner},group_id={owner},allow_other\0");
         let target = std::ffi::CString::new(place.as_os_str().as_encoded_bytes())?;
         let (name, flags) = (c"fuse".as_ptr(), libc::MS_NOSUID | libc::MS_NODEV);
         // SAFETY: all are C strings that live through the call.
@@ -54,7 +65,7 @@ impl Served {
                     // Whoever asked waits until this program ends.
                     continue;
                 }
-                if let Some(answer) = answer(&request[..length])
+                if let Some(answer) = contents.answer(&request[..length])
                     && device.write_all(&answer).is_err()
                 {
                     return;
@@ -78,10 +89,10 @@ impl Drop for Served {
     }
 }
 
-/// Maps the file of a file system as if its code ran.
-pub(crate) fn map(place: &Path) -> Result<File> {
+/// Maps the first `length` bytes of the file of a file system as if its code ran.
+pub(crate) fn map(place: &Path, length: usize) -> Result<File> {
     let file = File::open(place.join(NAME)).context("cannot open the served file")?;
-    let (protection, length) = (libc::PROT_READ | libc::PROT_EXEC, SIZE as usize);
+    let protection = libc::PROT_READ | libc::PROT_EXEC;
     // SAFETY: a new mapping at an address that the kernel picks touches no memory in use.
     let address =
         unsafe { libc::mmap(std::ptr::null_mut(), length, protection, libc::MAP_PRIVATE, file.as_raw_fd(), 0) };
@@ -91,43 +102,51 @@ pub(crate) fn map(place: &Path) -> Result<File> {
     Ok(file)
 }
 
-fn answer(request: &[u8]) -> Option<Vec<u8>> {
-    let four = |at: usize| Some(u32::from_le_bytes(*request.get(at..)?.first_chunk()?));
-    let eight = |at: usize| Some(u64::from_le_bytes(*request.get(at..)?.first_chunk()?));
-    let (operation, unique, node) = (four(4)?, eight(8)?, eight(16)?);
-    let found = match operation {
-        INIT => Ok(initial()),
-        LOOKUP if request.get(HEADER..)?.strip_suffix(b"\0") == Some(NAME.as_bytes()) => {
-            Ok([words(&[FILE, 0, LONG, LONG, 0]), attributes(FILE)].concat())
-        }
-        LOOKUP => Err(libc::ENOENT),
-        GETATTR => Ok([words(&[LONG, 0]), attributes(node)].concat()),
-        OPEN => Ok(words(&[1, 0])),
-        READ => {
-            let (offset, size) = (eight(HEADER + 8)?, u64::from(four(HEADER + 16)?));
-            Ok(vec![0x90; SIZE.saturating_sub(offset).min(size) as usize])
-        }
-        STATFS => Ok(vec![0; 80]),
-        other if FORGET.contains(&other) => return None,
-        _ => Err(libc::ENOSYS),
-    };
-    let (error, body) = found.map_or_else(|error| (-error, Vec::new()), |body| (0, body));
-    let length = 16 + body.len() as u32;
-    Some([&length.to_le_bytes()[..], &error.to_le_bytes(), &unique.to_le_bytes(), &body].concat())
+impl Contents {
+    fn answer(&self, request: &[u8]) -> Option<Vec<u8>> {
+        let four = |at: usize| Some(u32::from_le_bytes(*request.get(at..)?.first_chunk()?));
+        let eight = |at: usize| Some(u64::from_le_bytes(*request.get(at..)?.first_chunk()?));
+        let (operation, unique, node) = (four(4)?, eight(8)?, eight(16)?);
+        let found = match operation {
+            INIT => Ok(initial()),
+            LOOKUP if request.get(HEADER..)?.strip_suffix(b"\0") == Some(NAME.as_bytes()) => {
+                Ok([words(&[FILE, 0, LONG, LONG, 0]), self.attributes(FILE)].concat())
+            }
+            LOOKUP => Err(libc::ENOENT),
+            GETATTR => Ok([words(&[LONG, 0]), self.attributes(node)].concat()),
+            OPEN => Ok(words(&[1, 0])),
+            READ => {
+                let (offset, size) = (eight(HEADER + 8)?, u64::from(four(HEADER + 16)?));
+                let end = offset.saturating_add(size);
+                if offset < self.withheld.end && end > self.withheld.start {
+                    return None;
+                }
+                let length = self.bytes.len() as u64;
+                Ok(self.bytes[offset.min(length) as usize..end.min(length) as usize].to_vec())
+            }
+            STATFS => Ok(vec![0; 80]),
+            other if FORGET.contains(&other) => return None,
+            _ => Err(libc::ENOSYS),
+        };
+        let (error, body) = found.map_or_else(|error| (-error, Vec::new()), |body| (0, body));
+        let length = 16 + body.len() as u32;
+        Some([&length.to_le_bytes()[..], &error.to_le_bytes(), &unique.to_le_bytes(), &body].concat())
+    }
+
+    fn attributes(&self, node: u64) -> Vec<u8> {
+        let file = (self.bytes.len() as u64, libc::S_IFREG | 0o755);
+        let (size, mode) = if node == ROOT { (0, libc::S_IFDIR | 0o755) } else { file };
+        let mut bytes = words(&[node, size, 16, 0, 0, 0]);
+        bytes.extend([0, 0, 0, mode, 1, 65_534, 65_534, 0, 4096, 0].map(u32::to_le_bytes).concat());
+        bytes
+    }
 }
 
-/// The protocol's version 7.31, without any of what is optional.
+/// The protocol's version 7.31, without any of what is optional; nothing is read ahead.
 fn initial() -> Vec<u8> {
-    let mut body = [7u32, 31, 1 << 16, 0, 0, 1 << 16, 1].map(u32::to_le_bytes).concat();
+    let mut body = [7u32, 31, 0, 0, 0, 1 << 16, 1].map(u32::to_le_bytes).concat();
     body.resize(64, 0);
     body
-}
-
-fn attributes(node: u64) -> Vec<u8> {
-    let (size, mode) = if node == ROOT { (0, libc::S_IFDIR | 0o755) } else { (SIZE, libc::S_IFREG | 0o755) };
-    let mut bytes = words(&[node, size, 16, 0, 0, 0]);
-    bytes.extend([0, 0, 0, mode, 1, 65_534, 65_534, 0, 4096, 0].map(u32::to_le_bytes).concat());
-    bytes
 }
 
 fn words(words: &[u64]) -> Vec<u8> {

@@ -9,7 +9,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::fuse;
+use crate::fuse::{self, Contents};
+
+/// What is served holds two pages.
+const SERVED_BYTES: usize = 8192;
+/// The user that nobody is.
+const NOBODY: u32 = 65_534;
 
 /// A program, and where a section of it leads.
 struct Leading {
@@ -47,7 +52,7 @@ pub(crate) fn run(folder: &str, seconds: u64) -> Result<()> {
         children.push(spin(path, &own, seconds)?);
     }
     // It stops to answer when it is asked to, and what it answered until then stays mapped.
-    let _mapped = fuse::map(&folder.join("served"))?;
+    let _mapped = fuse::map(&folder.join("served"), SERVED_BYTES)?;
     println!(r#"{{"ready":{}}}"#, children.len());
     for mut child in children {
         child.wait()?;
@@ -79,7 +84,8 @@ pub(crate) fn serve(folder: &str) -> Result<()> {
     let place = Path::new(folder).join("served");
     fs::create_dir_all(&place)?;
     let mut lines = std::io::stdin().lines();
-    let served = fuse::Served::mount(&place)?;
+    let contents = Contents { bytes: vec![0x90; SERVED_BYTES], withheld: 0..0 };
+    let served = fuse::Served::mount(&place, Path::new("/dev/fuse"), NOBODY, contents)?;
     println!(r#"{{"ready":true}}"#);
     let mut line = || lines.next().transpose();
     line()?;

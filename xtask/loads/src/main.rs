@@ -16,6 +16,7 @@ mod fences;
 mod fuse;
 mod hostile;
 mod hostile_files;
+mod hostile_mount;
 mod marks;
 mod ping_pong;
 mod renames;
@@ -31,6 +32,7 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      stacks THREADS UNITS | ordered COUNT CPU... | marks THREADS COUNT | \
                      database ROUNDS | \
                      alone memfd|files THREADS COUNT | hostile-files FOLDER SECONDS | serve FOLDER | \
+                     hostile-mount FOLDER DEVICE SECONDS | \
                      use-cpu SECONDS | fences COUNT | numbered FILE SECONDS | renames SECONDS | \
                      wrap LOG CMD ARGS... | hostile mappings|memory|survey|flood SECONDS | as UID LOAD ARGS...";
 
@@ -57,6 +59,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["marks", threads, count] => marks::many(number(threads)?, number(count)?)?,
         ["alone", refused, threads, count] => alone::run(refused, number(threads)?, number(count)?)?,
         ["hostile-files", folder, seconds] => hostile_files::run(folder, number(seconds)?)?,
+        ["hostile-mount", folder, device, seconds] => hostile_mount::run(folder, device, number(seconds)?)?,
         ["serve", folder] => hostile_files::serve(folder)?,
         ["use-cpu", seconds] => hostile_files::use_cpu(number(seconds)?),
         ["database", rounds] => database::run(number(rounds)?)?,

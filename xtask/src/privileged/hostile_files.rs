@@ -5,15 +5,17 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Lines, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
 use super::context::{Context, signal, text, wait};
-use super::zones::Honest;
+use super::zones::{Honest, numbers_in, run_numbered};
+use crate::report::Outcome;
 
 /// The user that nobody is.
 const NOBODY: u32 = 65_534;
@@ -67,6 +69,79 @@ pub(crate) fn hostile_files(context: &Context) -> Result<String> {
     let export = begun.elapsed();
     ensure!(export <= limit, "the export took {export:?}, a stop on a quiet machine {quiet:?}");
     Ok(format!("{zones}; stop {took:.1?}, on a quiet machine {quiet:.1?}, export {export:.1?}"))
+}
+
+/// For how long the hostile file system keeps silent, seconds: longer than anything here may take.
+const SILENCE: u64 = 15;
+/// A fork takes less than a millisecond on a quiet machine.
+const LONGEST_FORK: Duration = Duration::from_secs(5);
+
+/// A file system that keeps silent when the kernel reads what a recorder attaches to: everybody goes on, and an honest
+/// program has its zones.
+pub(crate) fn hostile_mount(context: &Context) -> Result<Outcome> {
+    let folder = context.path("hostile-mount");
+    fs::create_dir(&folder)?;
+    fs::set_permissions(folder.parent().unwrap_or(&folder), fs::Permissions::from_mode(0o755))?;
+    chown(&folder, Some(NOBODY), Some(NOBODY))?;
+    let Some(device) = device_of_fuse(&folder)? else {
+        return Ok(Outcome::NotOffered("there is no /dev/fuse".to_owned()));
+    };
+    let (program, unseen) = (folder.join("hostile"), folder.join("unseen"));
+    fs::copy(&context.load, &program)?;
+    fs::copy(&context.load, &unseen)?;
+    let capture = context.path("hostile-mount.syscap");
+    let recorder = context.start(&capture, &[])?;
+    let mut hostile = Command::new(&program);
+    hostile.args(["hostile-mount", text(&folder)?, text(&device)?, &SILENCE.to_string()]).uid(NOBODY).gid(NOBODY);
+    let mut hostile = Running::start(&mut hostile)?;
+    if hostile.line().is_err() {
+        context.stop(recorder)?;
+        return Ok(Outcome::NotOffered("users may not mount anything here".to_owned()));
+    }
+    // Behind what was mapped, as the recorder looks at it.
+    let honest = run_numbered(context, &unseen, "unseen-numbers")?;
+    let longest = longest_fork(Duration::from_secs(3))?;
+    ensure!(longest <= LONGEST_FORK, "a fork took {longest:?} while the recorder attached to a program");
+    ensure!(hostile.child.try_wait()?.is_none(), "the hostile program ended before the recorder was asked to");
+    let said = context.stop(recorder)?;
+    ensure!(said.stderr.contains("file system that a user mounted"), "nothing tells of it:\n{}", said.stderr);
+    drop(hostile);
+    let (first, last) = numbers_in(&capture, honest)?;
+    ensure!(last > first + context.times(1_000), "of an honest program's zones only {first} to {last} are there");
+    Ok(Outcome::Passed(format!("the longest fork took {longest:.1?}; zones {first} to {last} of a file never seen")))
+}
+
+/// The device as every user may open it.
+fn device_of_fuse(folder: &Path) -> Result<Option<PathBuf>> {
+    let Ok(device) = fs::metadata("/dev/fuse") else { return Ok(None) };
+    let path = folder.join("fuse");
+    let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes())?;
+    // SAFETY: the name is a C string that lives through the call.
+    let made = unsafe { libc::mknod(name.as_ptr(), libc::S_IFCHR | 0o600, device.rdev()) };
+    ensure!(made == 0, "cannot make a device: {}", std::io::Error::last_os_error());
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
+    Ok(Some(path))
+}
+
+/// Forks again and again; the longest that one took.
+fn longest_fork(during: Duration) -> Result<Duration> {
+    let begun = Instant::now();
+    let mut longest = Duration::ZERO;
+    while begun.elapsed() < during {
+        let before = Instant::now();
+        // SAFETY: the child ends at once.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: ends the child without anything of this program.
+            unsafe { libc::_exit(0) };
+        }
+        ensure!(child > 0, "cannot fork: {}", std::io::Error::last_os_error());
+        longest = longest.max(before.elapsed());
+        // SAFETY: the child is ours.
+        unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(longest)
 }
 
 /// Stops a recorder; how long that takes.

@@ -117,6 +117,7 @@ const TESTS: &[Test] = &[
     test!("damaged-files", bad_days::damaged_files),
     test!("full-disk", bad_days::full_disk),
     test!("hostile-files", hostile_files::hostile_files, needs "user_probes"),
+    test!("hostile-mount", hostile_files::hostile_mount, needs "user_probes"),
 ];
 
 /// What to run, and where.

@@ -67,16 +67,7 @@ pub(crate) fn first(context: &Context) -> Result<String> {
     let (capture, program) = (context.path("first.syscap"), context.path("never-seen"));
     fs::copy(&context.load, &program)?;
     let recorder = context.start(&capture, &[])?;
-    let run = |name: &str| -> Result<u32> {
-        let mut command = Command::new(&program);
-        command.args(["numbered", text(&context.path(name))?, "1"]).stdin(Stdio::null());
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("cannot start the load")?;
-        let pid = child.id();
-        let said = wait(child)?;
-        ensure!(said.status.success(), "the load failed:\n{}", said.stderr);
-        Ok(pid)
-    };
-    let (found, next) = (run("found")?, run("next")?);
+    let (found, next) = (run_numbered(context, &program, "found")?, run_numbered(context, &program, "next")?);
     let said = context.stop(recorder)?.stderr;
     let (since, _) = Marked::read(&capture, found)?.numbers_in_a_row()?;
     let (from, _) = Marked::read(&capture, next)?.numbers_in_a_row()?;
@@ -88,6 +79,22 @@ pub(crate) fn first(context: &Context) -> Result<String> {
     };
     let time = time.split_once(" before").map_or(time, |(time, _)| time);
     Ok(format!("a file that was never seen: {} zones in {time} before it was found; again: every zone", since - 1))
+}
+
+/// Runs a load that numbers its zones for a second; its process.
+pub(super) fn run_numbered(context: &Context, program: &Path, name: &str) -> Result<u32> {
+    let mut command = Command::new(program);
+    command.args(["numbered", text(&context.path(name))?, "1"]).stdin(Stdio::null());
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("cannot start the load")?;
+    let pid = child.id();
+    let said = wait(child)?;
+    ensure!(said.status.success(), "the load failed:\n{}", said.stderr);
+    Ok(pid)
+}
+
+/// The first and the last of a process's numbered zones in a capture, between which none is missing.
+pub(super) fn numbers_in(capture: &Path, pid: u32) -> Result<(u64, u64)> {
+    Marked::read(capture, pid)?.numbers_in_a_row()
 }
 
 /// A program that marked zones while a recording went on, and has ended.

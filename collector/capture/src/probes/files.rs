@@ -27,6 +27,8 @@ pub(super) struct OpenFile {
     pub(super) file: OpenedFile,
     pub(super) key: FileKey,
     pub(super) changed: Change,
+    /// The process that has it mapped, if it was found by that.
+    mapped_by: Option<u32>,
 }
 
 /// An executable mapping of a file.
@@ -91,7 +93,8 @@ impl MappedFile {
     /// that path here, which is the same outside of containers.
     pub(super) fn open(&self) -> io::Result<OpenFile> {
         let (owner, path) = (Owner::of_process(self.pid), Path::new(&self.path));
-        let open = |place| OpenFile::at(&place, owner.as_ref());
+        let open =
+            |place| Ok::<_, io::Error>(OpenFile { mapped_by: Some(self.pid), ..OpenFile::at(&place, owner.as_ref())? });
         open(FileLocation::Range { pid: self.pid, start: self.start, end: self.end })
             .or_else(|_| open(FileLocation::InRootOf { pid: self.pid, path }))
             .or_else(|error| match error.kind() {
@@ -107,13 +110,26 @@ impl OpenFile {
     pub(super) fn at(place: &FileLocation<'_>, owner: Option<&Owner>) -> io::Result<Self> {
         let found = find(place, owner)?;
         let data = *found.data();
-        Ok(Self { file: found.open()?, key: key(&data), changed: data.changed })
+        Ok(Self { file: found.open()?, key: key(&data), changed: data.changed, mapped_by: None })
     }
 
     /// The file of that path, if it holds what the build id stands for.
     pub(super) fn of_contents(path: &Path, build_id: &BuildId) -> Option<Self> {
         let file = Self::at(&FileLocation::Mapped(path), None).ok()?;
         (build_id_in(file.file.reader())? == *build_id).then_some(file)
+    }
+}
+
+impl OpenFile {
+    /// Whether attaching to it may stop the machine. The kernel reads the code then, and lets no process fork
+    /// meanwhile (`register_for_each_vma` in kernel/events/uprobes.c); in a file system that a user mounted, that
+    /// user decides how long it takes. The one who asked for the recording is trusted with it.
+    pub(super) fn may_stop_the_machine(&self, asked_by: Option<u32>) -> bool {
+        let by_the_asking = || {
+            let owner = self.mapped_by.and_then(Owner::of_process);
+            asked_by.is_some_and(|asked_by| owner.is_some_and(|owner| owner.uid() == asked_by))
+        };
+        self.file.is_of_a_users_mount(self.mapped_by) && !by_the_asking()
     }
 }
 

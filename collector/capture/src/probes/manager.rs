@@ -55,6 +55,8 @@ pub(super) struct Work {
     pub(super) gpu: bool,
     /// The program that will be launched.
     pub(super) launch: Option<PathBuf>,
+    /// The user who asked for the recording, if that is not who runs it.
+    pub(super) asked_by: Option<u32>,
     pub(super) buffer: Arc<Outlet>,
     pub(super) zones: Sender<ZoneNotice>,
 }

@@ -283,6 +283,13 @@ impl<'a> Scanner<'a> {
         if plan.points.is_empty() && plan.rings.is_empty() {
             return false;
         }
+        if file.may_stop_the_machine(self.work.asked_by) {
+            self.told.note(format!(
+                "{path} lies in a file system that a user mounted, and this user could stop the machine while it is \
+                 attached to: neither its zones nor its probes are recorded"
+            ));
+            return false;
+        }
         for some in plan.definitions.chunks(DEFINITIONS_AT_ONCE) {
             self.work.buffer.push(definition_chunk(&Definition::Probes(some.to_vec())));
         }

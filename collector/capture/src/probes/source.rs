@@ -107,6 +107,7 @@ impl ProbeSource {
             specs: options.probes.clone(),
             gpu: options.gpu,
             launch: options.launch.clone(),
+            asked_by: options.asked_by,
             buffer,
             zones,
         };

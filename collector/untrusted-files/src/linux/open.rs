@@ -1,7 +1,7 @@
 //! Finding and opening.
 
 use super::owner::acting_as;
-use super::storage::{Storage, data_of, is_on_known_disk, served, storage};
+use super::storage::{Storage, data_of, is_mounted_by_root, is_on_known_disk, served, storage};
 use super::{Owner, path_of};
 use crate::{FileData, FileLocation, OpenError, Reader, within};
 use std::ffi::CString;
@@ -27,6 +27,8 @@ pub struct FoundFile {
     owner: Option<Owner>,
     /// Calls on it may never end.
     slow: bool,
+    /// Users may have mounted its file system.
+    of_users: bool,
 }
 
 /// A regular file, open for reading.
@@ -36,6 +38,8 @@ pub struct OpenedFile {
     data: FileData,
     /// On whose behalf it is read, where calls on it may never end.
     patiently: Option<Option<u32>>,
+    /// Users may have mounted its file system.
+    of_users: bool,
 }
 
 /// Finds the file at `place`, with the rights of `owner` (`None`: those of this process), without opening it.
@@ -50,7 +54,7 @@ pub fn find(place: &FileLocation<'_>, owner: Option<&Owner>) -> Result<FoundFile
         let path = PathBuf::from(format!("/proc/{pid}/map_files/{start:x}-{end:x}"));
         let (file, data) = look_at(walk(None, &path, NONE)?)?;
         if is_on_known_disk(&data) {
-            return Ok(FoundFile { place: Arc::new(file), data, owner: owner.cloned(), slow: false });
+            return Ok(FoundFile { place: Arc::new(file), data, owner: owner.cloned(), slow: false, of_users: false });
         }
         if served(Some(*pid)).iter().any(|served| served.has(&data)) {
             return Err(OpenError::Served);
@@ -93,12 +97,13 @@ fn look_at(place: File) -> Result<(File, FileData), OpenError> {
 }
 
 fn classified(place: File, data: FileData, owner: Option<Owner>) -> Result<FoundFile, OpenError> {
-    let slow = match storage(&place, &data)? {
+    let (slow, of_users) = match storage(&place, &data)? {
         Storage::Kernel => return Err(OpenError::OfTheKernel),
-        Storage::Local => false,
-        Storage::Elsewhere => true,
+        Storage::Local => (false, false),
+        Storage::Elsewhere => (true, false),
+        Storage::OfUsers => (true, true),
     };
-    Ok(FoundFile { place: Arc::new(place), data, owner, slow })
+    Ok(FoundFile { place: Arc::new(place), data, owner, slow, of_users })
 }
 
 impl FoundFile {
@@ -135,7 +140,8 @@ impl FoundFile {
         // A thread that takes on somebody else's rights has nothing else to do.
         let elsewhere = self.slow || self.owner.as_ref().is_some_and(Owner::is_another);
         let (file, read) = if elsewhere { within(uid, both)?? } else { both()? };
-        Ok((OpenedFile { file: Arc::new(file), data: self.data, patiently: self.slow.then_some(uid) }, read))
+        let (patiently, of_users) = (self.slow.then_some(uid), self.of_users);
+        Ok((OpenedFile { file: Arc::new(file), data: self.data, patiently, of_users }, read))
     }
 }
 
@@ -147,7 +153,7 @@ impl OpenedFile {
     /// If nothing can be known of it.
     pub fn made(file: File) -> io::Result<Self> {
         let data = data_of(&file)?;
-        Ok(Self { file: Arc::new(file), data, patiently: None })
+        Ok(Self { file: Arc::new(file), data, patiently: None, of_users: false })
     }
 
     /// The open file; reading it may never return, [`reader`](Self::reader) does.
@@ -178,9 +184,11 @@ impl OpenedFile {
         data_of(&self.file)
     }
 
-    /// Whether calls on it may never end: servers and programs of users serve its file system.
-    pub fn is_slow(&self) -> bool {
-        self.patiently.is_some()
+    /// Whether a user may have mounted its file system (FUSE, or an overlay in a namespace of the user's own), and so
+    /// decides when a call on it ends: such a file is nothing for calls of the kernel that nobody can break off.
+    /// `seen_by` is the process by whose mapping or root it was found, if it was.
+    pub fn is_of_a_users_mount(&self, seen_by: Option<u32>) -> bool {
+        self.of_users && !is_mounted_by_root(&self.file, seen_by)
     }
 
     /// Its bytes.

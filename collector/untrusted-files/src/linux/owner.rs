@@ -29,6 +29,11 @@ impl Owner {
         Some(Self { uid: data.uid(), gid: data.gid(), groups: Vec::new() })
     }
 
+    /// The user.
+    pub fn uid(&self) -> u32 {
+        self.uid
+    }
+
     /// Whether this process is somebody else and may act as them.
     pub(crate) fn is_another(&self) -> bool {
         // SAFETY: no memory is involved.

@@ -4,7 +4,8 @@ use crate::FileData;
 use rustc_hash::FxHashSet;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, PoisonError, RwLock};
 
@@ -13,8 +14,11 @@ use std::sync::{LazyLock, PoisonError, RwLock};
 pub(super) enum Storage {
     /// Disks and memory: calls on it end.
     Local,
-    /// Servers, programs of users, and what may lie over such: calls on it may never end.
+    /// Servers, and hypervisors: calls on it may never end.
     Elsewhere,
+    /// What users mount, in namespaces of their own: programs, and what may lie over such. It is up to them when a
+    /// call on it ends.
+    OfUsers,
     /// Interfaces of the kernel: reading may do things.
     Kernel,
 }
@@ -36,6 +40,12 @@ const LOCAL: [i64; 15] = [
     0x2011_bab0, // exFAT
     0x9584_58f6, // hugetlbfs
     0x28cd_3d45, // cramfs
+];
+
+/// The file systems that can be mounted without root (FS_USERNS_MOUNT) and lead to a program that serves them.
+const OF_USERS: [i64; 2] = [
+    0x6573_5546, // FUSE
+    0x794c_7630, // overlay
 ];
 
 const KERNEL: [i64; 22] = [
@@ -86,6 +96,8 @@ pub(super) fn storage(file: &File, data: &FileData) -> io::Result<Storage> {
         Storage::Local
     } else if KERNEL.contains(&kind) {
         Storage::Kernel
+    } else if OF_USERS.contains(&kind) {
+        Storage::OfUsers
     } else {
         Storage::Elsewhere
     };
@@ -96,30 +108,90 @@ pub(super) fn storage(file: &File, data: &FileData) -> io::Result<Storage> {
     Ok(storage)
 }
 
-/// A mounted file system that a program serves (FUSE).
-pub(super) struct Served {
+/// A mount, as a line of /proc/PID/mountinfo tells of it.
+pub(super) struct Mount {
+    id: u64,
+    /// Of the file system: the same wherever that is mounted.
     device: u64,
     place: PathBuf,
+    kind: String,
 }
 
-/// Those that a process sees, this one for `None`. The kernel lists them without asking anybody.
-pub(super) fn served(pid: Option<u32>) -> Vec<Served> {
-    let process = pid.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
-    let text = std::fs::read(format!("/proc/{process}/mountinfo")).unwrap_or_default();
-    String::from_utf8_lossy(&text).lines().filter_map(parse_served).collect()
+/// A process as a folder of /proc, which leads to no other process that gets its number later.
+struct ProcessFolder(File);
+
+impl ProcessFolder {
+    /// This process's for `None`.
+    fn of(pid: Option<u32>) -> io::Result<Self> {
+        let name = pid.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
+        File::open(format!("/proc/{name}")).map(Self)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        super::path_of(&self.0).join(name)
+    }
+
+    /// What it sees mounted. The kernel lists it without asking anybody.
+    fn mounts(&self) -> Vec<Mount> {
+        let text = std::fs::read(self.path("mountinfo")).unwrap_or_default();
+        String::from_utf8_lossy(&text).lines().filter_map(parse_mount).collect()
+    }
+
+    /// Whether only who is root to this process, too, could mount what it sees: the user namespace that owns
+    /// its mount namespace (ioctl_ns(2), 4.9) is the one of this process.
+    fn sees_mounts_of_root(&self) -> bool {
+        const NS_GET_USERNS: libc::c_ulong = 0xb701;
+        let Ok(namespace) = File::open(self.path("ns/mnt")) else { return false };
+        // SAFETY: the call takes no argument.
+        let owner = unsafe { libc::ioctl(namespace.as_raw_fd(), NS_GET_USERNS) };
+        if owner < 0 {
+            return false;
+        }
+        // SAFETY: the call returned a new descriptor that nobody else owns.
+        let owner = unsafe { File::from_raw_fd(owner) };
+        let number = |data: io::Result<std::fs::Metadata>| data.ok().map(|data| (data.dev(), data.ino()));
+        number(owner.metadata()).is_some_and(|own| number(std::fs::metadata("/proc/self/ns/user")) == Some(own))
+    }
 }
 
-fn parse_served(line: &str) -> Option<Served> {
+fn parse_mount(line: &str) -> Option<Mount> {
     let (mount, of) = line.split_once(" - ")?;
-    of.starts_with("fuse").then_some(())?;
-    let mut fields = mount.split(' ').skip(2);
-    let (major, minor) = fields.next()?.split_once(':')?;
+    let mut fields = mount.split(' ');
+    let id = fields.next()?.parse().ok()?;
+    let (major, minor) = fields.nth(1)?.split_once(':')?;
     let device = libc::makedev(major.parse().ok()?, minor.parse().ok()?);
     let place = fields.nth(1)?.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\");
-    Some(Served { device, place: place.into() })
+    Some(Mount { id, device, place: place.into(), kind: of.split(' ').next()?.to_owned() })
 }
 
-impl Served {
+/// The mounted file systems that programs serve (FUSE), of those that a process sees, this one for `None`.
+pub(super) fn served(pid: Option<u32>) -> Vec<Mount> {
+    let mut all = ProcessFolder::of(pid).map(|process| process.mounts()).unwrap_or_default();
+    all.retain(Mount::is_served);
+    all
+}
+
+/// Whether root mounted the file system of a file, and no program serves it. `seen_by` sees the file's mount, this
+/// process for `None`.
+pub(super) fn is_mounted_by_root(file: &File, seen_by: Option<u32>) -> bool {
+    let Some(found) = statx_of(file).ok().filter(|data| data.stx_mask & libc::STATX_MNT_ID != 0) else { return false };
+    let Ok(process) = ProcessFolder::of(seen_by) else { return false };
+    let Some(own) = process.mounts().into_iter().find(|mount| mount.id == found.stx_mnt_id) else { return false };
+    // A user's namespaces also hold what was mounted before they were made.
+    let is_here = || is_seen_by(None, &own) || is_seen_by(Some(1), &own);
+    !own.is_served() && (process.sees_mounts_of_root() || is_here())
+}
+
+/// Whether a process sees the same file system.
+fn is_seen_by(pid: Option<u32>, mount: &Mount) -> bool {
+    ProcessFolder::of(pid).is_ok_and(|process| process.mounts().iter().any(|other| other.device == mount.device))
+}
+
+impl Mount {
+    fn is_served(&self) -> bool {
+        self.kind.starts_with("fuse")
+    }
+
     /// Whether `data` are of a file of it.
     pub(super) fn has(&self, data: &FileData) -> bool {
         self.device == data.device
@@ -131,16 +203,20 @@ impl Served {
     }
 }
 
-/// What is known of a file without asking whoever serves its file system.
-pub(super) fn data_of(file: &File) -> io::Result<FileData> {
+/// What the kernel knows of a file without asking whoever serves its file system.
+fn statx_of(file: &File) -> io::Result<libc::statx> {
     // SAFETY: an all-zero statx is a valid value of plain integers.
     let mut found: libc::statx = unsafe { std::mem::zeroed() };
-    let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
+    let (flags, wanted) =
+        (libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC, libc::STATX_BASIC_STATS | libc::STATX_MNT_ID);
     // SAFETY: the path is an empty C string, and `found` is writable for the whole call.
-    let result = unsafe { libc::statx(file.as_raw_fd(), c"".as_ptr(), flags, libc::STATX_BASIC_STATS, &mut found) };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let result = unsafe { libc::statx(file.as_raw_fd(), c"".as_ptr(), flags, wanted, &mut found) };
+    if result == 0 { Ok(found) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The same, as far as it is of use.
+pub(super) fn data_of(file: &File) -> io::Result<FileData> {
+    let found = statx_of(file)?;
     Ok(FileData {
         device: libc::makedev(found.stx_dev_major, found.stx_dev_minor),
         inode: found.stx_ino,
@@ -160,11 +236,20 @@ mod tests {
     #[test]
     fn what_a_program_serves_is_known_by_its_number_and_its_place() {
         let line = "91 29 0:39 / /home/a\\040b rw,nosuid - fuse.sshfs user@host rw,user_id=1000";
-        let served = parse_served(line).unwrap();
-        assert_eq!(served.device, libc::makedev(0, 39));
+        let served = parse_mount(line).unwrap();
+        assert_eq!((served.id, served.device), (91, libc::makedev(0, 39)));
+        assert!(served.is_served());
         assert!(served.is_on_the_way(Path::new("/home/a b/lib.so")) && !served.is_on_the_way(Path::new("/home/a b2")));
-        for other in ["29 1 254:0 / / rw - ext4 /dev/vda rw", "30 1 0:5 / /v rw - virtiofs v rw", "", " - fuse"] {
-            assert!(parse_served(other).is_none(), "{other}");
+        for other in ["29 1 254:0 / / rw - ext4 /dev/vda rw", "30 1 0:5 / /v rw shared:1 - virtiofs v rw"] {
+            assert!(!parse_mount(other).unwrap().is_served(), "{other}");
         }
+        assert!(parse_mount("").is_none() && parse_mount(" - fuse").is_none());
+    }
+
+    #[test]
+    fn what_this_process_runs_was_mounted_by_root() {
+        let own = File::open(std::env::current_exe().unwrap()).unwrap();
+        assert!(is_mounted_by_root(&own, None) && is_mounted_by_root(&own, Some(std::process::id())));
+        assert!(!is_mounted_by_root(&own, Some(u32::MAX)), "nobody sees its mount");
     }
 }
