@@ -7,7 +7,9 @@ mod zones;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
 use synthetic::Shape;
-use syscollect_exporters::{FirefoxExporter, FirefoxOptions, FoldedExporter, PprofExporter, StackOptions};
+use syscollect_exporters::{
+    FirefoxExporter, FirefoxOptions, FoldedExporter, PprofExporter, StackOptions,
+};
 
 const EVENTS: u64 = 200_000;
 const SHAPE: Shape = Shape { cpus: 4, threads: 64, stacks: 2_000, event_stacks: true };
@@ -21,7 +23,8 @@ fn firefox(criterion: &mut Criterion) {
             bencher.iter(|| {
                 let options = FirefoxOptions { gzip: true, sched_markers, process: None };
                 let mut exporter = FirefoxExporter::new(std::io::sink(), options);
-                synthetic::play(&mut exporter, &mut session, SHAPE, EVENTS).expect("nothing refuses an event");
+                synthetic::play(&mut exporter, &mut session, SHAPE, EVENTS)
+                    .expect("nothing refuses an event");
                 black_box(exporter.finish().expect("a sink takes everything"))
             });
         });
@@ -36,14 +39,16 @@ fn stacks(criterion: &mut Criterion) {
     group.bench_function("folded", |bencher| {
         bencher.iter(|| {
             let mut exporter = FoldedExporter::new(std::io::sink(), StackOptions::default());
-            synthetic::play(&mut exporter, &mut session, SHAPE, EVENTS).expect("nothing refuses an event");
+            synthetic::play(&mut exporter, &mut session, SHAPE, EVENTS)
+                .expect("nothing refuses an event");
             black_box(exporter.finish().expect("a sink takes everything"))
         });
     });
     group.bench_function("pprof", |bencher| {
         bencher.iter(|| {
             let mut exporter = PprofExporter::new(std::io::sink(), None);
-            synthetic::play(&mut exporter, &mut session, SHAPE, EVENTS).expect("nothing refuses an event");
+            synthetic::play(&mut exporter, &mut session, SHAPE, EVENTS)
+                .expect("nothing refuses an event");
             black_box(exporter.finish().expect("a sink takes everything"))
         });
     });
@@ -56,8 +61,10 @@ fn marked(criterion: &mut Criterion) {
     let mut tables = zones::tables();
     group.bench_function("zones", |bencher| {
         bencher.iter(|| {
-            let mut exporter =
-                FirefoxExporter::new(std::io::sink(), FirefoxOptions { gzip: true, ..Default::default() });
+            let mut exporter = FirefoxExporter::new(
+                std::io::sink(),
+                FirefoxOptions { gzip: true, ..Default::default() },
+            );
             zones::play(&mut exporter, &mut tables, EVENTS).expect("nothing refuses an event");
             black_box(exporter.finish().expect("a sink takes everything"))
         });

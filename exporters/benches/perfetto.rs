@@ -20,7 +20,8 @@ fn perfetto(criterion: &mut Criterion) {
         group.bench_function(BenchmarkId::new("export", name), |bencher| {
             bencher.iter(|| {
                 let mut exporter = PerfettoExporter::new(std::io::sink());
-                synthetic::play(&mut exporter, &mut session, shape, EVENTS).expect("a sink takes everything");
+                synthetic::play(&mut exporter, &mut session, shape, EVENTS)
+                    .expect("a sink takes everything");
                 black_box(exporter.finish().expect("a sink takes everything"))
             });
         });

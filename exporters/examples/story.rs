@@ -1,6 +1,7 @@
 //! Writes a short session in which everything happens once:
-//! `cargo run -p syscollect-exporters --example story -- FILE.pftrace [game|gpu|waits]` (or another format's
-//! extension); with `game`, what a program says of itself; with `gpu`, jobs of GPUs; with `waits`, who waits for them.
+//! `cargo run -p syscollect-exporters --example story -- FILE.pftrace [game|gpu|waits]` (or another
+//! format's extension); with `game`, what a program says of itself; with `gpu`, jobs of GPUs; with
+//! `waits`, who waits for them.
 
 #[path = "../tests/exporters/story.rs"]
 mod story;
@@ -8,8 +9,8 @@ mod story;
 use std::fs::File;
 use std::path::Path;
 use syscollect_exporters::{
-    FirefoxExporter, FirefoxOptions, FlamegraphExporter, FoldedExporter, Format, PerfettoExporter, PprofExporter,
-    StackOptions, TextExporter, TracyExporter,
+    FirefoxExporter, FirefoxOptions, FlamegraphExporter, FoldedExporter, Format, PerfettoExporter,
+    PprofExporter, StackOptions, TextExporter, TracyExporter,
 };
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -31,8 +32,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         Format::Firefox | Format::FirefoxGzip => {
             let gzip = format == Format::FirefoxGzip;
-            let mut exporter =
-                FirefoxExporter::new(file, FirefoxOptions { gzip, sched_markers: true, ..FirefoxOptions::default() });
+            let mut exporter = FirefoxExporter::new(
+                file,
+                FirefoxOptions { gzip, sched_markers: true, ..FirefoxOptions::default() },
+            );
             story.play(&mut exporter, &session, &losses, Some(&summary))?;
             exporter.finish()?;
         }

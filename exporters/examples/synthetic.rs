@@ -1,7 +1,7 @@
 //! Writes a synthetic session as a Perfetto trace, or for Tracy if FILE ends in `.tracy`:
 //! `cargo run --release -p syscollect-exporters --example synthetic -- FILE [EVENTS] [none] [zstd]`
-//! (`none`: without stacks at switches and wakeups; `zstd`, with the feature of that name: how a file for Tracy is
-//! compressed), and says how long it took.
+//! (`none`: without stacks at switches and wakeups; `zstd`, with the feature of that name: how a
+//! file for Tracy is compressed), and says how long it took.
 
 #[path = "../benches/synthetic/mod.rs"]
 mod synthetic;
@@ -32,6 +32,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         exporter.finish()?;
     }
     let (spent, size) = (began.elapsed(), std::fs::metadata(path)?.len());
-    println!("{events} events, {size} bytes, {spent:?}, {} ns/event", spent.as_nanos() as u64 / events.max(1));
+    println!(
+        "{events} events, {size} bytes, {spent:?}, {} ns/event",
+        spent.as_nanos() as u64 / events.max(1)
+    );
     Ok(())
 }

@@ -9,6 +9,8 @@ pub enum ExportError {
     #[error("the export could not be written: {0}")]
     Write(#[from] io::Error),
     /// The thread that compresses and writes ended before its time.
-    #[error("the export stopped: the thread that compresses and writes it ended early; export the capture again")]
+    #[error(
+        "the export stopped: the thread that compresses and writes it ended early; export the capture again"
+    )]
     WriterGone,
 }

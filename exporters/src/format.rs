@@ -79,7 +79,9 @@ impl Format {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
         Self::ALL
             .into_iter()
-            .find(|format| name.strip_suffix(format.extension()).is_some_and(|stem| stem.ends_with('.')))
+            .find(|format| {
+                name.strip_suffix(format.extension()).is_some_and(|stem| stem.ends_with('.'))
+            })
             .ok_or_else(|| FormatError::Extension { path: path.to_owned() })
     }
 
@@ -128,7 +130,8 @@ mod tests {
             let message = Format::from_path(Path::new(path)).unwrap_err().to_string();
             assert!(
                 message.contains(path)
-                    && message.contains(".pftrace, .tracy, .json.gz, .json, .pb.gz, .svg, .folded, .txt"),
+                    && message
+                        .contains(".pftrace, .tracy, .json.gz, .json, .pb.gz, .svg, .folded, .txt"),
                 "{message}"
             );
         }

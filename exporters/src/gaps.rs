@@ -82,7 +82,10 @@ mod tests {
     #[test]
     fn the_first_window_is_one_that_reaches_beyond() {
         let gaps = gaps(&[(20, 30), (50, 60)]);
-        assert_eq!([0, 25, 30, 59, 60].map(|since| gaps.first(since)), [Some(20), Some(20), Some(50), Some(50), None]);
+        assert_eq!(
+            [0, 25, 30, 59, 60].map(|since| gaps.first(since)),
+            [Some(20), Some(20), Some(50), Some(50), None]
+        );
     }
 
     #[test]

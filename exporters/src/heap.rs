@@ -39,7 +39,11 @@ pub(crate) struct Heap {
 
 impl Heap {
     /// What the event makes of its pool; `None` if there are too many pools.
-    pub(crate) fn event(&mut self, event: &MemoryEvent, tables: &Tables) -> Option<(PoolKey, &Pool)> {
+    pub(crate) fn event(
+        &mut self,
+        event: &MemoryEvent,
+        tables: &Tables,
+    ) -> Option<(PoolKey, &Pool)> {
         let key = (tables.thread(event.thread).process, event.pool);
         let index = match self.indexes.get(&key) {
             Some(index) => *index,
@@ -105,7 +109,9 @@ mod tests {
     #[test]
     fn memory_freed_twice_or_never_allocated_is_not_live() {
         let (mut heap, tables) = (Heap::default(), Tables::default());
-        for (address, allocated) in [(1, None), (2, Some(100)), (2, None), (2, None), (3, Some(50)), (3, Some(20))] {
+        for (address, allocated) in
+            [(1, None), (2, Some(100)), (2, None), (2, None), (3, Some(50)), (3, Some(20))]
+        {
             heap.event(&event(address, allocated), &tables);
         }
         let expected = Pool {

@@ -93,7 +93,8 @@ impl Locks {
     fn wait(&mut self, time: Time, lock: LockId, thread: ThreadId) {
         let state = self.locks.entry(lock).or_default();
         state.waiting += 1;
-        let holder = state.holds.iter().flatten().map(|hold| hold.thread).find(|holder| *holder != thread);
+        let holder =
+            state.holds.iter().flatten().map(|hold| hold.thread).find(|holder| *holder != thread);
         self.waits.insert(thread, (lock, time));
         self.steps.push(Step::WaitBegins { lock, thread, holder });
     }
@@ -124,7 +125,8 @@ impl Locks {
     /// Ends the last `most` holds for which `ends` is true.
     fn release(&mut self, lock: LockId, ends: impl Fn(&Hold) -> bool, most: usize) {
         let Some(State { holds, waiting }) = self.locks.get_mut(&lock) else { return };
-        let ending = holds.iter_mut().enumerate().rev().filter(|(_, row)| row.as_ref().is_some_and(&ends));
+        let ending =
+            holds.iter_mut().enumerate().rev().filter(|(_, row)| row.as_ref().is_some_and(&ends));
         for (row, hold) in ending.take(most) {
             if let Some(Hold { thread, since, .. }) = hold.take() {
                 self.steps.push(Step::HoldEnds { lock, thread, row, since, awaited: *waiting > 0 });
@@ -150,8 +152,12 @@ mod tests {
     fn a_thread_waits_for_the_holder_and_has_the_lock_when_it_lets_go() {
         let mut locks = Locks::default();
         let mut steps = Vec::new();
-        let actions =
-            [(A, LockAction::Obtain), (B, LockAction::Wait), (A, LockAction::Release), (B, LockAction::Obtain)];
+        let actions = [
+            (A, LockAction::Obtain),
+            (B, LockAction::Wait),
+            (A, LockAction::Release),
+            (B, LockAction::Obtain),
+        ];
         for (time, (thread, action)) in (1..).map(Time).zip(actions) {
             steps.extend_from_slice(locks.event(time, &event(thread, action, false)));
         }
@@ -172,7 +178,10 @@ mod tests {
         let second = locks.event(Time(2), &event(B, LockAction::Obtain, true));
         assert_eq!(second, [Step::HoldBegins { lock: LOCK, thread: B, row: 1, shared: true }]);
         let writer = locks.event(Time(3), &event(A, LockAction::Obtain, false)).to_vec();
-        assert_eq!(writer[0], Step::HoldEnds { lock: LOCK, thread: B, row: 1, since: Time(2), awaited: false });
+        assert_eq!(
+            writer[0],
+            Step::HoldEnds { lock: LOCK, thread: B, row: 1, since: Time(2), awaited: false }
+        );
     }
 
     #[test]

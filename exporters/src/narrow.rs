@@ -2,17 +2,29 @@
 
 use crate::ProcessFilter;
 use std::borrow::Cow;
-use syscollect_model::{Event, OffCpu, ProcessId, Scope, SleepState, Switch, Tables, ThreadId, TrackId};
+use syscollect_model::{
+    Event, OffCpu, ProcessId, Scope, SleepState, Switch, Tables, ThreadId, TrackId,
+};
 
 /// How the idle thread leaves its CPU.
-const IDLE: OffCpu =
-    OffCpu { state: SleepState::Runnable, preempted: false, io_wait: false, blocked_in: None, stack: None };
+const IDLE: OffCpu = OffCpu {
+    state: SleepState::Runnable,
+    preempted: false,
+    io_wait: false,
+    blocked_in: None,
+    stack: None,
+};
 
 /// What is left of an event: nothing, or all, or, of a switch, the side that
 /// concerns those processes. The machine's own counters, slices and losses stay,
 /// and so do jobs of its GPUs of which nobody knows whose they are.
-pub(crate) fn narrow<'a>(filter: &ProcessFilter, event: &'a Event, tables: &Tables) -> Option<Cow<'a, Event>> {
-    let wanted = |process: ProcessId| process != Tables::IDLE_PROCESS && filter.matches(process, tables);
+pub(crate) fn narrow<'a>(
+    filter: &ProcessFilter,
+    event: &'a Event,
+    tables: &Tables,
+) -> Option<Cow<'a, Event>> {
+    let wanted =
+        |process: ProcessId| process != Tables::IDLE_PROCESS && filter.matches(process, tables);
     let runs = |thread: ThreadId| wanted(tables.thread(thread).process);
     let lies = |track: TrackId| match tables.track(track).scope {
         Scope::Machine | Scope::Cpu(_) => true,
@@ -20,7 +32,9 @@ pub(crate) fn narrow<'a>(filter: &ProcessFilter, event: &'a Event, tables: &Tabl
         Scope::Thread(thread) => runs(thread),
     };
     let stays = match event {
-        Event::Switch(switch) => return Some(Cow::Owned(Event::Switch(narrow_switch(*switch, runs)))),
+        Event::Switch(switch) => {
+            return Some(Cow::Owned(Event::Switch(narrow_switch(*switch, runs))));
+        }
         Event::Wakeup(wakeup) => runs(wakeup.wakee),
         Event::Sample(sample) => runs(sample.thread),
         Event::Migration(migration) => runs(migration.thread),

@@ -2,7 +2,9 @@
 
 use crate::gaps::Gaps;
 use rustc_hash::FxHashMap;
-use syscollect_model::{OffCpu, SchedulingGap, SleepState, StackId, Switch, Tables, ThreadId, Time};
+use syscollect_model::{
+    OffCpu, SchedulingGap, SleepState, StackId, Switch, Tables, ThreadId, Time,
+};
 
 /// A time from blocking until running again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,10 +33,12 @@ impl Blocked {
     pub(crate) fn switch(&mut self, time: Time, switch: &Switch) -> Option<Stay> {
         if let Some(previous) = switch.previous.filter(|id| *id != Tables::IDLE_THREAD) {
             let (stack, cpu) = (switch.off_cpu.stack, switch.cpu);
-            let stay = Stay { thread: previous, stack, cpu, since: time, until: time, blocked_ns: 0 };
+            let stay =
+                Stay { thread: previous, stack, cpu, since: time, until: time, blocked_ns: 0 };
             match blocks(&switch.off_cpu) {
                 true => self.threads.insert(previous, stay),
-                // Also where the switch before, onto a CPU, was lost: how long it was off is not known.
+                // Also where the switch before, onto a CPU, was lost: how long it was off is not
+                // known.
                 false => self.threads.remove(&previous),
             };
         }
@@ -57,11 +61,16 @@ impl Blocked {
     #[inline]
     fn ended(&self, stay: Stay, until: Time) -> Stay {
         let missing = self.gaps.missing(stay.since.0, until.0);
-        Stay { until, blocked_ns: until.0.saturating_sub(stay.since.0).saturating_sub(missing), ..stay }
+        Stay {
+            until,
+            blocked_ns: until.0.saturating_sub(stay.since.0).saturating_sub(missing),
+            ..stay
+        }
     }
 }
 
 /// Whether a thread waits for something, and is not only pushed aside or gone.
 fn blocks(off_cpu: &OffCpu) -> bool {
-    !off_cpu.preempted && !matches!(off_cpu.state, SleepState::Runnable | SleepState::Dead | SleepState::Zombie)
+    !off_cpu.preempted
+        && !matches!(off_cpu.state, SleepState::Runnable | SleepState::Dead | SleepState::Zombie)
 }

@@ -8,9 +8,9 @@ use crate::{ExportError, words};
 use rustc_hash::FxHashMap;
 use std::io::Write;
 use syscollect_model::{
-    Event, Exporter, Field, Fields, GpuJob, GpuJobEnd, LocationId, LockAction, LockEvent, Loss, MemoryEvent, OffCpu,
-    ProcessId, RecorderSummary, Sample, Scope, SessionInfo, SleepState, Slice, SliceMore, StackId, StringId, Switch,
-    Tables, ThreadId, Time, TrackId, Value, Wakeup,
+    Event, Exporter, Field, Fields, GpuJob, GpuJobEnd, LocationId, LockAction, LockEvent, Loss,
+    MemoryEvent, OffCpu, ProcessId, RecorderSummary, Sample, Scope, SessionInfo, SleepState, Slice,
+    SliceMore, StackId, StringId, Switch, Tables, ThreadId, Time, TrackId, Value, Wakeup,
 };
 
 /// Writes a session as readable lines.
@@ -57,7 +57,12 @@ impl<W: Write> TextExporter<W> {
             }
             Event::SliceMore(track, ref more) => {
                 let depth = self.depth.get(&track).copied().unwrap_or_default();
-                format!("{} {}+{}", track_name(track, tables), indent(depth), more_words(more, tables))
+                format!(
+                    "{} {}+{}",
+                    track_name(track, tables),
+                    indent(depth),
+                    more_words(more, tables)
+                )
             }
             Event::SliceEnd(track) => {
                 let depth = self.depth.entry(track).or_default();
@@ -66,7 +71,12 @@ impl<W: Write> TextExporter<W> {
             }
             Event::Instant(track, ref slice) => {
                 let depth = self.depth.get(&track).copied().unwrap_or_default();
-                format!("{} {}* {}", track_name(track, tables), indent(depth), slice_words(slice, tables))
+                format!(
+                    "{} {}* {}",
+                    track_name(track, tables),
+                    indent(depth),
+                    slice_words(slice, tables)
+                )
             }
             _ => String::new(),
         }
@@ -91,9 +101,10 @@ impl<W: Write> Exporter for TextExporter<W> {
     fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), ExportError> {
         let origin = *self.origin.get_or_insert(time);
         let words = match event {
-            Event::SliceBegin(..) | Event::SliceMore(..) | Event::SliceEnd(..) | Event::Instant(..) => {
-                self.slice(event, tables)
-            }
+            Event::SliceBegin(..)
+            | Event::SliceMore(..)
+            | Event::SliceEnd(..)
+            | Event::Instant(..) => self.slice(event, tables),
             other => describe(time, other, tables),
         };
         let nanoseconds = time.0.saturating_sub(origin.0);
@@ -101,7 +112,12 @@ impl<W: Write> Exporter for TextExporter<W> {
         self.write_line()
     }
 
-    fn end(&mut self, losses: &[Loss], recorder: Option<&RecorderSummary>, _: &Tables) -> Result<(), ExportError> {
+    fn end(
+        &mut self,
+        losses: &[Loss],
+        recorder: Option<&RecorderSummary>,
+        _: &Tables,
+    ) -> Result<(), ExportError> {
         for loss in losses {
             self.line = format!("lost: {}", loss_words(loss));
             self.write_line()?;
@@ -124,12 +140,20 @@ fn describe(time: Time, event: &Event, tables: &Tables) -> String {
         Event::Switch(switch) => switch_words(switch, tables),
         Event::Wakeup(wakeup) => wakeup_words(wakeup, tables),
         Event::Sample(sample) => sample_words(sample, tables),
-        Event::Migration(m) => format!("migrate {} cpu{} -> cpu{}", thread(m.thread, tables), m.from_cpu, m.to_cpu),
+        Event::Migration(m) => {
+            format!("migrate {} cpu{} -> cpu{}", thread(m.thread, tables), m.from_cpu, m.to_cpu)
+        }
         Event::ProcessStart(id) => format!("process start {}", process_words(*id, tables)),
-        Event::ProcessExec(id, name) => format!("exec {} as {}", process(*id, tables), text(*name, tables)),
+        Event::ProcessExec(id, name) => {
+            format!("exec {} as {}", process(*id, tables), text(*name, tables))
+        }
         Event::ProcessEnd(id) => format!("process end {}", process(*id, tables)),
         Event::ThreadStart(id) => {
-            format!("thread start {} of {}", thread(*id, tables), process(tables.thread(*id).process, tables))
+            format!(
+                "thread start {} of {}",
+                thread(*id, tables),
+                process(tables.thread(*id).process, tables)
+            )
         }
         Event::ThreadName(id, name) => {
             format!("thread name {} is {}", tables.thread(*id).tid, text(*name, tables))
@@ -137,14 +161,26 @@ fn describe(time: Time, event: &Event, tables: &Tables) -> String {
         Event::ThreadEnd(id) => format!("thread end {}", thread(*id, tables)),
         Event::Counter(track, value) => format!("{} = {value}", track_name(*track, tables)),
         Event::Loss(loss) => format!("lost {}", loss_words(loss)),
-        Event::SliceBegin(..) | Event::SliceMore(..) | Event::SliceEnd(..) | Event::Instant(..) => String::new(),
-        Event::GpuJob(track, job) => format!("{} {}", track_name(*track, tables), job_words(job, time, tables)),
+        Event::SliceBegin(..) | Event::SliceMore(..) | Event::SliceEnd(..) | Event::Instant(..) => {
+            String::new()
+        }
+        Event::GpuJob(track, job) => {
+            format!("{} {}", track_name(*track, tables), job_words(job, time, tables))
+        }
         Event::Lock(event) => lock_words(event, tables),
         Event::Memory(event) => memory_words(event, tables),
         Event::Crash(crash) => {
-            let address = if crash.address == 0 { String::new() } else { format!(" at {:#x}", crash.address) };
+            let address = if crash.address == 0 {
+                String::new()
+            } else {
+                format!(" at {:#x}", crash.address)
+            };
             let signal = text(crash.signal, tables);
-            format!("crash {} {signal}{address}{}", thread(crash.thread, tables), stack_words(crash.stack, tables))
+            format!(
+                "crash {} {signal}{address}{}",
+                thread(crash.thread, tables),
+                stack_words(crash.stack, tables)
+            )
         }
     }
 }
@@ -194,7 +230,9 @@ fn slice_words(slice: &Slice, tables: &Tables) -> String {
 }
 
 fn more_words(more: &SliceMore, tables: &Tables) -> String {
-    let name = more.name.map_or_else(String::new, |(name, number)| format!(" is {}", numbered(name, number, tables)));
+    let name = more.name.map_or_else(String::new, |(name, number)| {
+        format!(" is {}", numbered(name, number, tables))
+    });
     let unfinished = if more.unfinished { " unfinished" } else { "" };
     format!("{name}{}{}{unfinished}", fields_words(&more.fields, tables), color_words(more.color))
 }
@@ -205,7 +243,9 @@ fn numbered(name: StringId, number: Option<u64>, tables: &Tables) -> String {
 }
 
 fn fields_words(fields: &Fields, tables: &Tables) -> String {
-    let words = |field: &Field| format!(" {}={}", text(field.name, tables), value_words(&field.value, tables));
+    let words = |field: &Field| {
+        format!(" {}={}", text(field.name, tables), value_words(&field.value, tables))
+    };
     fields.iter().map(words).collect()
 }
 
@@ -247,7 +287,9 @@ fn lock_words(event: &LockEvent, tables: &Tables) -> String {
 }
 
 fn memory_words(event: &MemoryEvent, tables: &Tables) -> String {
-    let what = event.allocated.map_or_else(|| "frees".to_owned(), |bytes| format!("allocates {bytes}B at"));
+    let what = event
+        .allocated
+        .map_or_else(|| "frees".to_owned(), |bytes| format!("allocates {bytes}B at"));
     let pool = event.pool.map_or_else(String::new, |pool| format!(" of {}", text(pool, tables)));
     let stack = stack_words(event.stack, tables);
     format!("memory {} {what} {:#x}{pool}{stack}", thread(event.thread, tables), event.address)
@@ -269,7 +311,8 @@ fn switch_words(switch: &Switch, tables: &Tables) -> String {
 fn off_cpu_words(off_cpu: &OffCpu, tables: &Tables) -> String {
     let preempted = if off_cpu.preempted { ", preempted" } else { "" };
     let io_wait = if off_cpu.io_wait { ", waits for I/O" } else { "" };
-    let function = off_cpu.blocked_in.map_or_else(String::new, |id| format!(", in {}", text(id, tables)));
+    let function =
+        off_cpu.blocked_in.map_or_else(String::new, |id| format!(", in {}", text(id, tables)));
     format!("({}{preempted}{io_wait}{function})", state(off_cpu.state))
 }
 

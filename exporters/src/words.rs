@@ -1,7 +1,9 @@
 //! What slices and instants say, in words: for formats whose markers are texts.
 
 use std::borrow::Cow;
-use syscollect_model::{Fence, Field, Fields, GpuJob, GpuJobEnd, Slice, StringId, Tables, Time, Value};
+use syscollect_model::{
+    Fence, Field, Fields, GpuJob, GpuJobEnd, Slice, StringId, Tables, Time, Value,
+};
 
 /// The name of the field that needs no name: what a zone or a message says.
 pub(crate) const TEXT: &str = "text";
@@ -56,9 +58,12 @@ pub(crate) fn duration(nanoseconds: u64) -> String {
 /// A line for each field: the text first, as it is, then the others with their names.
 pub(crate) fn lines(fields: &Fields, tables: &Tables) -> String {
     let is_text = |name| tables.strings.get(name) == TEXT;
-    let texts = fields.iter().filter(|field| is_text(field.name)).map(|field| value(&field.value, tables));
+    let texts =
+        fields.iter().filter(|field| is_text(field.name)).map(|field| value(&field.value, tables));
     let others = fields.iter().filter(|field| !is_text(field.name));
-    let others = others.map(|field| format!("{}: {}", tables.strings.get(field.name), value(&field.value, tables)));
+    let others = others.map(|field| {
+        format!("{}: {}", tables.strings.get(field.name), value(&field.value, tables))
+    });
     texts.chain(others.map(Cow::from)).collect::<Vec<_>>().join("\n")
 }
 
@@ -66,7 +71,11 @@ pub(crate) fn lines(fields: &Fields, tables: &Tables) -> String {
 /// before it; what else is said follows.
 pub(crate) fn instant(slice: &Slice, tables: &Tables) -> String {
     let is_text = |name| tables.strings.get(name) == TEXT;
-    let text = slice.fields.iter().find(|field| is_text(field.name)).map(|field| value(&field.value, tables));
+    let text = slice
+        .fields
+        .iter()
+        .find(|field| is_text(field.name))
+        .map(|field| value(&field.value, tables));
     let message = slice.category.is_some_and(|category| tables.strings.get(category) == MESSAGE);
     let mut line = match text {
         Some(text) if message => text.into_owned(),
@@ -74,7 +83,9 @@ pub(crate) fn instant(slice: &Slice, tables: &Tables) -> String {
         None => numbered(slice.name, slice.number, tables).into_owned(),
     };
     let others = slice.fields.iter().filter(|field| !is_text(field.name));
-    let others = others.map(|field| format!("{}: {}", tables.strings.get(field.name), value(&field.value, tables)));
+    let others = others.map(|field| {
+        format!("{}: {}", tables.strings.get(field.name), value(&field.value, tables))
+    });
     let others = others.collect::<Vec<_>>().join(", ");
     if !others.is_empty() {
         line += &format!(" ({others})");
@@ -121,7 +132,9 @@ pub(crate) fn job_end(end: GpuJobEnd) -> &'static str {
 pub(crate) fn job_error<'a>(job: &'a GpuJob, tables: &Tables) -> Option<&'a str> {
     let is_error = |field: &&Field| tables.strings.get(field.name) == JOB_ERROR;
     match &job.fields.iter().filter(|_| job.end == GpuJobEnd::Failed).find(is_error)?.value {
-        Value::Text(text) => Some(text).filter(|text| text.len() <= LONGEST_ERROR).map(|text| &**text),
+        Value::Text(text) => {
+            Some(text).filter(|text| text.len() <= LONGEST_ERROR).map(|text| &**text)
+        }
         _ => None,
     }
 }
@@ -146,13 +159,17 @@ mod tests {
     #[test]
     fn a_duration_keeps_all_its_digits() {
         let said = [0, 999, 1_000, 1_500, 2_000_001, 3_000_000_000, u64::MAX].map(duration);
-        assert_eq!(said, ["0 ns", "999 ns", "1 µs", "1.5 µs", "2.000001 ms", "3 s", "18446744073.709551615 s"]);
+        assert_eq!(
+            said,
+            ["0 ns", "999 ns", "1 µs", "1.5 µs", "2.000001 ms", "3 s", "18446744073.709551615 s"]
+        );
     }
 
     #[test]
     fn an_instant_says_its_text_and_then_the_rest() {
         let mut tables = Tables::default();
-        let [name, text, size, category] = ["read", TEXT, "size", MESSAGE].map(|word| tables.strings.intern(word));
+        let [name, text, size, category] =
+            ["read", TEXT, "size", MESSAGE].map(|word| tables.strings.intern(word));
         let field = |name, value| Field { name, value };
         let mut slice = Slice { number: Some(7), ..Slice::named(name) };
         assert_eq!(instant(&slice, &tables), "read 7");

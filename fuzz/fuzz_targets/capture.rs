@@ -10,9 +10,11 @@ use libfuzzer_sys::fuzz_target;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::LazyLock;
-use syscollect_merge::Session;
 use syscollect_fuzz::captures::{CHUNK_HEADER, file_header, preamble, sealed};
-use syscollect_model::{Event, Exporter, Loss, RecorderSummary, SessionInfo, Tables, Time, TrackId};
+use syscollect_merge::Session;
+use syscollect_model::{
+    Event, Exporter, Loss, RecorderSummary, SessionInfo, Tables, Time, TrackId,
+};
 use syscollect_playback::Recording;
 use syscollect_store::{CaptureReader, MAX_CHUNK, ReadBuffer};
 
@@ -77,20 +79,30 @@ impl Exporter for Counter {
         self.now = time;
         match event {
             Event::SliceBegin(track, slice) => {
-                assert!(track.index() < tables.tracks.len() && slice.name.index() < tables.strings.len());
+                assert!(
+                    track.index() < tables.tracks.len()
+                        && slice.name.index() < tables.strings.len()
+                );
                 *self.open.entry(*track).or_default() += 1;
             }
             Event::SliceEnd(track) => {
                 let open = self.open.entry(*track).or_default();
                 *open = open.checked_sub(1).expect("no more ends than beginnings");
             }
-            Event::SliceMore(track, _) => assert!(self.open.get(track).is_some_and(|open| *open > 0)),
+            Event::SliceMore(track, _) => {
+                assert!(self.open.get(track).is_some_and(|open| *open > 0))
+            }
             _ => {}
         }
         Ok(())
     }
 
-    fn end(&mut self, _: &[Loss], _: Option<&RecorderSummary>, _: &Tables) -> Result<(), Infallible> {
+    fn end(
+        &mut self,
+        _: &[Loss],
+        _: Option<&RecorderSummary>,
+        _: &Tables,
+    ) -> Result<(), Infallible> {
         self.ended = true;
         Ok(())
     }

@@ -11,8 +11,10 @@ use std::sync::LazyLock;
 use syscollect_etl::file::Trace;
 use syscollect_fuzz::etl::{BUFFER_HEADER, buffer, logfile_header};
 
-const REAL: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/fixtures/etl/perfview-win11-xpress-single-tracelogging.etl");
+const REAL: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../shared/fixtures/etl/perfview-win11-xpress-single-tracelogging.etl"
+);
 
 fuzz_target!(|bytes: &[u8]| {
     read(bytes.to_vec());
@@ -27,7 +29,8 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// Wherever the real file ends, and wherever it has zeros instead, what lacks a record is not complete.
+/// Wherever the real file ends, and wherever it has zeros instead, what lacks a record is not
+/// complete.
 fn cut(real: &[u8], bytes: &[u8]) {
     const RECORDS: u64 = 23;
     let Some(&[low, high, more, is_zeroed]) = bytes.first_chunk::<4>() else { return };
@@ -44,7 +47,10 @@ fn cut(real: &[u8], bytes: &[u8]) {
     }
     let Ok(trace) = Trace::from_bytes(vec![file]) else { return };
     let statistics = trace.scan(|_, _| ());
-    assert!(statistics.records == RECORDS || !statistics.is_complete(), "{at} {is_zeroed}: {statistics:?}");
+    assert!(
+        statistics.records == RECORDS || !statistics.is_complete(),
+        "{at} {is_zeroed}: {statistics:?}"
+    );
 }
 
 /// Reads all of it, in both orders.
@@ -67,9 +73,15 @@ fn read(file: Vec<u8>) {
     std::hint::black_box(items);
     let extent = &trace.extents()[0];
     assert!(extent.buffers * BUFFER_HEADER as u64 <= length);
-    assert!(extent.unwritten <= 4096 + 2 * extent.buffers && extent.missing <= u64::from(u32::MAX) + length);
+    assert!(
+        extent.unwritten <= 4096 + 2 * extent.buffers
+            && extent.missing <= u64::from(u32::MAX) + length
+    );
     assert_eq!((merged.statistics(), count), (scanned.clone(), scanned.records));
-    assert!(scanned.stray_bytes + scanned.unused_bytes + scanned.buffers * BUFFER_HEADER as u64 <= length);
+    assert!(
+        scanned.stray_bytes + scanned.unused_bytes + scanned.buffers * BUFFER_HEADER as u64
+            <= length
+    );
 }
 
 /// The file with bytes written over: each three say where and what.

@@ -61,7 +61,8 @@ fuzz_target!(|bytes: &[u8]| {
     session.play(&mut GpuTold::default()).unwrap_or_else(|never| match never {});
 });
 
-/// An event. The highest bit of `which` gives it short pointers, that of `thread` its bytes as they are.
+/// An event. The highest bit of `which` gives it short pointers, that of `thread` its bytes as they
+/// are.
 fn record(records: &mut Vec<u8>, which: usize, thread: u8, now: u64, payload: &[u8]) {
     let (provider, id) = EVENTS[(which & 0x7f) % EVENTS.len()];
     let words = payload.iter().flat_map(|byte| u32::from(*byte).to_le_bytes());

@@ -8,8 +8,8 @@
 use libfuzzer_sys::fuzz_target;
 use syscollect_etl::file::LOST_EVENT;
 use syscollect_etl::payload::{
-    EVENT_METADATA, EventInfo, Field, IMAGE_ID, Payload, SYSTEM_CONFIG_EX, TraceLogging, Value, decode, item_stacks,
-    width,
+    EVENT_METADATA, EventInfo, Field, IMAGE_ID, Payload, SYSTEM_CONFIG_EX, TraceLogging, Value,
+    decode, item_stacks, width,
 };
 use syscollect_etl::{Class, ExtendedItems, Guid, Record, Task};
 
@@ -17,14 +17,23 @@ const GROUPS: [u8; 9] = [0x01, 0x02, 0x03, 0x04, 0x05, 0x0b, 0x0f, 0x14, 0x18];
 const CLASSES: [Guid; 4] = [LOST_EVENT, IMAGE_ID, SYSTEM_CONFIG_EX, EVENT_METADATA];
 
 fuzz_target!(|bytes: &[u8]| {
-    let Some((&[kind, opcode, version, extended], rest)) = bytes.split_first_chunk::<4>() else { return };
+    let Some((&[kind, opcode, version, extended], rest)) = bytes.split_first_chunk::<4>() else {
+        return;
+    };
     let (extended, payload) = rest.split_at(usize::from(extended).min(rest.len()));
     let class = match usize::from(kind & 0x7f) {
         group if group < GROUPS.len() => Class::Kernel { group: GROUPS[group], opcode },
         class if class < GROUPS.len() + CLASSES.len() => {
             Class::Classic { class: CLASSES[class - GROUPS.len()], opcode }
         }
-        _ => Class::Provider { provider: Guid([opcode; 16]), id: 0, opcode, level: 4, task: 0, keyword: 0 },
+        _ => Class::Provider {
+            provider: Guid([opcode; 16]),
+            id: 0,
+            opcode,
+            level: 4,
+            task: 0,
+            keyword: 0,
+        },
     };
     let record = Record {
         timestamp: 1_000,
@@ -52,7 +61,9 @@ fuzz_target!(|bytes: &[u8]| {
 fn read(record: &Record<'_>) {
     match decode(record) {
         Payload::Stack(stack) => assert!(stack.frames.iter().count() <= record.payload.len() / 4),
-        Payload::StackKeyDefinition(stack) => assert!(stack.frames.iter().count() <= record.payload.len() / 4),
+        Payload::StackKeyDefinition(stack) => {
+            assert!(stack.frames.iter().count() <= record.payload.len() / 4)
+        }
         Payload::TraceLogging(event) => describe(&event, record),
         Payload::EventInfo(info) => metadata(info, record),
         said => drop(std::hint::black_box(format!("{said:?}"))),

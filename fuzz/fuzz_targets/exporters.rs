@@ -1,5 +1,6 @@
-//! Whatever a recording holds, each exporter ends, without a panic and in memory that the recording's size bounds; what
-//! is to be JSON is, and the packets of a trace fill their file to its last byte.
+//! Whatever a recording holds, each exporter ends, without a panic and in memory that the
+//! recording's size bounds; what is to be JSON is, and the packets of a trace fill their file to
+//! its last byte.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -7,8 +8,8 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use syscollect_exporters::report::{ReportExporter, ReportOptions};
 use syscollect_exporters::{
-    FirefoxExporter, FirefoxOptions, FlamegraphExporter, FoldedExporter, PerfettoExporter, PprofExporter, StackKind,
-    StackOptions, TextExporter, TracyExporter,
+    FirefoxExporter, FirefoxOptions, FlamegraphExporter, FoldedExporter, PerfettoExporter,
+    PprofExporter, StackKind, StackOptions, TextExporter, TracyExporter,
 };
 use syscollect_fuzz::captures::{preamble, sealed};
 use syscollect_merge::Session;
@@ -28,28 +29,40 @@ fn export(which: u8, session: &mut Session) {
     let stacks = |kind| StackOptions { kind, process: None };
     match which % 10 {
         0 => {
-            let file = played(session, PerfettoExporter::new(Vec::new())).finish().expect("memory takes every byte");
+            let file = played(session, PerfettoExporter::new(Vec::new()))
+                .finish()
+                .expect("memory takes every byte");
             assert_eq!(packets_end(&file), Some(()), "packets fill the file");
         }
         1 | 2 => {
-            let options = FirefoxOptions { sched_markers: which % 10 == 2, ..FirefoxOptions::default() };
+            let options =
+                FirefoxOptions { sched_markers: which % 10 == 2, ..FirefoxOptions::default() };
             let file = played(session, FirefoxExporter::new(Vec::new(), options)).finish();
             let file = file.expect("memory takes every byte");
             serde_json::from_slice::<serde_json::Value>(&file).expect("JSON");
         }
         3 => {
-            played(session, TracyExporter::new(Vec::new())).finish().expect("memory takes every byte");
+            played(session, TracyExporter::new(Vec::new()))
+                .finish()
+                .expect("memory takes every byte");
         }
         4 => {
-            played(session, PprofExporter::new(Vec::new(), None)).finish().expect("memory takes every byte");
+            played(session, PprofExporter::new(Vec::new(), None))
+                .finish()
+                .expect("memory takes every byte");
         }
         5..=7 => {
-            let kind = [StackKind::OnCpu, StackKind::OffCpu, StackKind::Wakers][usize::from(which % 10) - 5];
-            played(session, FoldedExporter::new(Vec::new(), stacks(kind))).finish().expect("memory takes every byte");
+            let kind = [StackKind::OnCpu, StackKind::OffCpu, StackKind::Wakers]
+                [usize::from(which % 10) - 5];
+            played(session, FoldedExporter::new(Vec::new(), stacks(kind)))
+                .finish()
+                .expect("memory takes every byte");
             played(session, FlamegraphExporter::new(Vec::new(), stacks(kind))).finish().ok();
         }
         8 => {
-            played(session, TextExporter::new(Vec::new())).finish().expect("memory takes every byte");
+            played(session, TextExporter::new(Vec::new()))
+                .finish()
+                .expect("memory takes every byte");
         }
         _ => {
             let report = played(session, ReportExporter::new(ReportOptions::default())).finish();

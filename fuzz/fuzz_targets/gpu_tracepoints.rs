@@ -13,8 +13,8 @@ use syscollect_model::Ticks;
 use syscollect_playback::Recording;
 use syscollect_records::{ClockRecord, GpuFailureRecord, RecordKind, Stamp, TracepointRecord};
 use syscollect_store::{
-    CaptureReader, CaptureWriter, Chunk, ChunkHeader, Definition, Lane, LaneKind, TracepointDefinition,
-    TracepointField, TracepointFieldKind,
+    CaptureReader, CaptureWriter, Chunk, ChunkHeader, Definition, Lane, LaneKind,
+    TracepointDefinition, TracepointField, TracepointFieldKind,
 };
 
 const FIRST: u64 = 1 << 40;
@@ -66,9 +66,21 @@ const TRACEPOINTS: [(&str, &str, Fields); 38] = [
     ("gpu_scheduler", "drm_sched_job_run", NEWER),
     ("gpu_scheduler", "drm_sched_job_done", &["fence_context", "fence_seqno"]),
     ("gpu_scheduler", "drm_sched_job_add_dep", &["fence_context", "fence_seqno", "ctx", "seqno"]),
-    ("gpu_scheduler", "drm_sched_job_unschedulable", &["fence_context", "fence_seqno", "ctx", "seqno"]),
-    ("amdgpu", "amdgpu_cs_ioctl", &["sched_job_id", "timeline", "context", "seqno", "ring", "num_ibs"]),
-    ("amdgpu", "amdgpu_sched_run_job", &["sched_job_id", "timeline", "context", "seqno", "ring", "num_ibs"]),
+    (
+        "gpu_scheduler",
+        "drm_sched_job_unschedulable",
+        &["fence_context", "fence_seqno", "ctx", "seqno"],
+    ),
+    (
+        "amdgpu",
+        "amdgpu_cs_ioctl",
+        &["sched_job_id", "timeline", "context", "seqno", "ring", "num_ibs"],
+    ),
+    (
+        "amdgpu",
+        "amdgpu_sched_run_job",
+        &["sched_job_id", "timeline", "context", "seqno", "ring", "num_ibs"],
+    ),
     ("amdgpu", "amdgpu_iv", &["timestamp", "client_id"]),
     ("i915", "i915_request_queue", REQUEST),
     ("i915", "i915_request_add", REQUEST),
@@ -171,19 +183,28 @@ fn capture(lanes: &[Vec<Vec<u8>>; 2]) -> Vec<u8> {
         offset: 8 + FIELD_BYTES * index as u16,
         size: if IS_TEXT.contains(name) { 4 } else { 8 },
         signed: false,
-        kind: if IS_TEXT.contains(name) { TracepointFieldKind::TextElsewhere } else { TracepointFieldKind::Number },
+        kind: if IS_TEXT.contains(name) {
+            TracepointFieldKind::TextElsewhere
+        } else {
+            TracepointFieldKind::Number
+        },
     };
-    let definitions = (0..).zip(TRACEPOINTS).map(|(tracepoint, (system, name, fields))| TracepointDefinition {
-        tracepoint,
-        system: system.to_owned(),
-        name: name.to_owned(),
-        fields: fields.iter().enumerate().map(field).collect(),
-    });
+    let definitions =
+        (0..).zip(TRACEPOINTS).map(|(tracepoint, (system, name, fields))| TracepointDefinition {
+            tracepoint,
+            system: system.to_owned(),
+            name: name.to_owned(),
+            fields: fields.iter().enumerate().map(field).collect(),
+        });
     let mut writer = CaptureWriter::create(Vec::new()).expect("memory takes every byte");
-    writer.define(&Definition::Tracepoints(definitions.collect())).expect("memory takes every byte");
+    writer
+        .define(&Definition::Tracepoints(definitions.collect()))
+        .expect("memory takes every byte");
     let readings: Vec<Vec<u8>> = [0, SPAN].map(reading).to_vec();
     let clock = Lane { kind: LaneKind::Clock, cpu: 0 };
-    writer.write(&chunk(clock, ClockRecord::SIZE as u32, &readings)).expect("memory takes every byte");
+    writer
+        .write(&chunk(clock, ClockRecord::SIZE as u32, &readings))
+        .expect("memory takes every byte");
     for (cpu, records) in (0..).zip(lanes).filter(|(_, records)| !records.is_empty()) {
         let lane = Lane { kind: LaneKind::Tracepoint, cpu };
         writer.write(&chunk(lane, 0, records)).expect("memory takes every byte");
@@ -193,8 +214,14 @@ fn capture(lanes: &[Vec<Vec<u8>>; 2]) -> Vec<u8> {
 
 fn reading(after: u64) -> Vec<u8> {
     let stamp = Stamp::new(FIRST + after, RecordKind::Clock);
-    let reading =
-        ClockRecord { stamp, monotonic: after, monotonic_raw: after, boottime: after, realtime: after, uncertainty: 1 };
+    let reading = ClockRecord {
+        stamp,
+        monotonic: after,
+        monotonic_raw: after,
+        boottime: after,
+        realtime: after,
+        uncertainty: 1,
+    };
     reading.as_bytes().to_vec()
 }
 

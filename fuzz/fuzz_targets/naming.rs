@@ -1,8 +1,8 @@
-//! Whatever a program's file holds, naming ends, in bounded memory and stack, without a panic that gets out, and
-//! what is named is what was asked for.
+//! Whatever a program's file holds, naming ends, in bounded memory and stack, without a panic that
+//! gets out, and what is named is what was asked for.
 //!
-//! An input is a file, or the sections of one: a search from nothing does not get to headers that agree with what
-//! lies behind them, and most of what can go wrong lies in DWARF.
+//! An input is a file, or the sections of one: a search from nothing does not get to headers that
+//! agree with what lies behind them, and most of what can go wrong lies in DWARF.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -35,9 +35,11 @@ const SECTIONS: [&str; 16] = [
 const CODE: u64 = 0x1_0000;
 
 static SYMBOLIZER: LazyLock<Symbolizer> = LazyLock::new(|| {
-    // Panics of the reader of DWARF are caught, and no findings: the fuzzer's hook would end the program.
+    // Panics of the reader of DWARF are caught, and no findings: the fuzzer's hook would end the
+    // program.
     panic::set_hook(Box::new(|_| ()));
-    let options = Options { debug_dirs: Vec::new(), debug_bytes_max: 4 << 20, ..Options::default() };
+    let options =
+        Options { debug_dirs: Vec::new(), debug_bytes_max: 4 << 20, ..Options::default() };
     Symbolizer::with_options(HeldFiles::new(), options)
 });
 
@@ -49,7 +51,8 @@ fuzz_target!(|bytes: &[u8]| {
         _ => of_sections(rest),
     };
     let Ok(file) = in_memory(&file) else { return };
-    let offsets: Vec<u64> = (0..32).chain((0..CODE).step_by(0x400)).chain([CODE - 1, u64::MAX]).collect();
+    let offsets: Vec<u64> =
+        (0..32).chain((0..CODE).step_by(0x400)).chain([CODE - 1, u64::MAX]).collect();
     let table = symbolizer.name_file(&file, &offsets);
     for symbol in &table.symbols {
         assert!(offsets.contains(&symbol.offset) && !symbol.frames.is_empty(), "{symbol:?}");
@@ -72,7 +75,10 @@ fn of_sections(mut bytes: &[u8]) -> Vec<u8> {
     }
     let mut file = header();
     let (mut names, mut rows) = (vec![0], vec![0; 64]);
-    let strings = sections.iter().position(|(which, _)| SECTIONS[*which] == ".strtab").map_or(0, |at| at as u32 + 1);
+    let strings = sections
+        .iter()
+        .position(|(which, _)| SECTIONS[*which] == ".strtab")
+        .map_or(0, |at| at as u32 + 1);
     for (which, contents) in &sections {
         let symbols = SECTIONS[*which] == ".symtab";
         let kind = match SECTIONS[*which] {
@@ -114,7 +120,12 @@ fn header() -> Vec<u8> {
     header
 }
 
-fn row(name: usize, kind: u32, (place, length): (usize, usize), (link, entry): (u32, u64)) -> Vec<u8> {
+fn row(
+    name: usize,
+    kind: u32,
+    (place, length): (usize, usize),
+    (link, entry): (u32, u64),
+) -> Vec<u8> {
     let words = [0, 0, place as u64, length as u64, u64::from(link), 1, entry];
     let first = [(name as u32).to_le_bytes(), kind.to_le_bytes()].concat();
     first.into_iter().chain(words.iter().flat_map(|word: &u64| word.to_le_bytes())).collect()

@@ -1,8 +1,8 @@
 //! Whatever a symbol file or an image holds, naming ends, in bounded memory and stack, without a
 //! panic that gets out, and what is named holds the place that was asked for.
 //!
-//! A search from nothing does not get to a file system with streams of types and symbols, so
-//! inputs are edits of real files, which lie beside the repository. Without those an input is a file.
+//! A search from nothing does not get to a file system with streams of types and symbols, so inputs
+//! are edits of real files, which lie beside the repository. Without those an input is a file.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -19,10 +19,12 @@ const EDIT: usize = 6;
 
 /// The files that are edited.
 static FILES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
-    // Panics of a PDB's reader are caught, and no findings: the fuzzer's hook would end the program.
+    // Panics of a PDB's reader are caught, and no findings: the fuzzer's hook would end the
+    // program.
     panic::set_hook(Box::new(|_| ()));
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/fixtures/etl");
-    let names = ["perfview-CppCon.pdb", "syzygy-test_types_x64.dll.pdb", "syzygy-test_types_x64.dll"];
+    let names =
+        ["perfview-CppCon.pdb", "syzygy-test_types_x64.dll.pdb", "syzygy-test_types_x64.dll"];
     names.iter().filter_map(|name| fs::read(folder.join(name)).ok()).collect()
 });
 
@@ -53,7 +55,9 @@ fn name(file: Vec<u8>) {
     if let Ok(image) = Image::read(file.as_slice(), 1 << 20) {
         assert!(image.name(&offsets).iter().all(|symbol| symbol.start <= symbol.offset));
     }
-    let Ok(names) = Pdb::open(Cursor::new(file)).and_then(|pdb| pdb.name(&offsets, 0x6000)) else { return };
+    let Ok(names) = Pdb::open(Cursor::new(file)).and_then(|pdb| pdb.name(&offsets, 0x6000)) else {
+        return;
+    };
     for symbol in names.symbols {
         assert!(symbol.start <= symbol.offset && !symbol.frames.is_empty());
         assert!(symbol.size == 0 || symbol.offset < symbol.start + symbol.size);

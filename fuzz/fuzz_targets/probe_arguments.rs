@@ -1,5 +1,5 @@
-//! Whatever a probe's note says of its arguments is understood or named as not understood, and what is understood reads
-//! the same again and is evaluated, whatever registers and memory hold.
+//! Whatever a probe's note says of its arguments is understood or named as not understood, and what
+//! is understood reads the same again and is evaluated, whatever registers and memory hold.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -13,10 +13,14 @@ fuzz_target!(|text: &str| {
         assert_eq!(argument, again);
         let _ = argument.describe();
         for register in [0, 1, u64::MAX, 1 << 63] {
-            let _ = evaluate(&argument, |_| register, |address, bytes| {
-                bytes.fill(address as u8);
-                address.is_multiple_of(2)
-            });
+            let _ = evaluate(
+                &argument,
+                |_| register,
+                |address, bytes| {
+                    bytes.fill(address as u8);
+                    address.is_multiple_of(2)
+                },
+            );
         }
     }
 });

@@ -16,7 +16,8 @@ fuzz_target!(|bytes: &[u8]| {
     read(bytes);
     read(&with_notes(bytes));
     let addresses = [CODE, 0, 0].iter().flat_map(|address| address.to_le_bytes());
-    let description: Vec<u8> = addresses.chain(*b"a\0b\0").chain(bytes.iter().copied()).chain([0]).collect();
+    let description: Vec<u8> =
+        addresses.chain(*b"a\0b\0").chain(bytes.iter().copied()).chain([0]).collect();
     read(&with_notes(&note(&description)));
     if let Ok(text) = std::str::from_utf8(bytes) {
         ask(text);
@@ -75,7 +76,9 @@ fn with_notes(notes: &[u8]) -> Vec<u8> {
     let code = (1 | 5 << 32, CODE, CODE_BYTES as u64);
     let table = (4, CODE + CODE_BYTES as u64, notes.len() as u64);
     for (kind, at, size) in [code, table] {
-        file.extend([kind, at, at, at, size, size, 8].iter().flat_map(|word: &u64| word.to_le_bytes()));
+        file.extend(
+            [kind, at, at, at, size, size, 8].iter().flat_map(|word: &u64| word.to_le_bytes()),
+        );
     }
     file.resize(file.len() + CODE_BYTES, 0x90);
     file.extend(notes);

@@ -1,4 +1,5 @@
-//! Whatever /proc says of a process, whose name and arguments are its own choice, is read or refused.
+//! Whatever /proc says of a process, whose name and arguments are its own choice, is read or
+//! refused.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,11 +1,11 @@
-//! Captures made of arbitrary bytes, whose checksums fit, so that a search gets past them. The offsets are those of
-//! `docs/capture-format.md`.
+//! Captures made of arbitrary bytes, whose checksums fit, so that a search gets past them. The
+//! offsets are those of `docs/capture-format.md`.
 
 use syscollect_model::Ticks;
 use syscollect_records::{ClockRecord, RecordKind, Stamp};
 use syscollect_store::{
-    CaptureWriter, Chunk, ChunkHeader, ClientDefinition, Definition, KnownProcess, KnownThread, Lane, LaneKind,
-    ProbeArgument, ProbeDefinition, ProbeRole,
+    CaptureWriter, Chunk, ChunkHeader, ClientDefinition, Definition, KnownProcess, KnownThread,
+    Lane, LaneKind, ProbeArgument, ProbeDefinition, ProbeRole,
 };
 
 /// Bytes of a chunk's header.
@@ -23,10 +23,17 @@ const CLIENTS: u32 = 4;
 /// processes, probes of every role, and two clock readings that are so far
 /// apart that every other stamp lies between them.
 pub fn preamble() -> Vec<u8> {
-    let client = |client: u32| ClientDefinition { client, pid: client, clock: "tsc".into(), since: Ticks(FIRST) };
+    let client = |client: u32| ClientDefinition {
+        client,
+        pid: client,
+        clock: "tsc".into(),
+        since: Ticks(FIRST),
+    };
     let process = |pid: u32| KnownProcess {
         pid,
-        threads: (pid..pid + 2).map(|tid| KnownThread { tid, name: format!("thread {tid}") }).collect(),
+        threads: (pid..pid + 2)
+            .map(|tid| KnownThread { tid, name: format!("thread {tid}") })
+            .collect(),
         ..KnownProcess::default()
     };
     let probe = |(probe, role): (u32, ProbeRole)| ProbeDefinition {
@@ -38,7 +45,8 @@ pub fn preamble() -> Vec<u8> {
         frames: "frames".into(),
         ..ProbeDefinition::default()
     };
-    let readings: Vec<u8> = [0, SPAN].iter().flat_map(|ticks| reading(*ticks).as_bytes().to_vec()).collect();
+    let readings: Vec<u8> =
+        [0, SPAN].iter().flat_map(|ticks| reading(*ticks).as_bytes().to_vec()).collect();
     let header = ChunkHeader {
         lane: Lane { kind: LaneKind::Clock, cpu: 0 },
         sequence: 0,
@@ -64,7 +72,14 @@ pub fn preamble() -> Vec<u8> {
 
 fn reading(after: u64) -> ClockRecord {
     let stamp = Stamp::new(FIRST + after, RecordKind::Clock);
-    ClockRecord { stamp, monotonic: after, monotonic_raw: after, boottime: after, realtime: after, uncertainty: 1 }
+    ClockRecord {
+        stamp,
+        monotonic: after,
+        monotonic_raw: after,
+        boottime: after,
+        realtime: after,
+        uncertainty: 1,
+    }
 }
 
 /// The header of a file without chunks.

@@ -16,7 +16,8 @@ pub fn buffer(records: &[u8], cpu: u16) -> Vec<u8> {
     bytes
 }
 
-/// A logfile header that leaves the sizes of buffers to each of them. Its clock is the performance counter.
+/// A logfile header that leaves the sizes of buffers to each of them. Its clock is the performance
+/// counter.
 pub fn logfile_header(ticks_per_second: u32) -> Vec<u8> {
     const PAYLOAD: usize = 0x120;
     let mut record = vec![0; 32 + PAYLOAD];

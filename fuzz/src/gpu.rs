@@ -2,9 +2,12 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use syscollect_model::{Event, Exporter, Loss, RecorderSummary, SessionInfo, Tables, Time, TrackId};
+use syscollect_model::{
+    Event, Exporter, Loss, RecorderSummary, SessionInfo, Tables, Time, TrackId,
+};
 
-/// An exporter of GPU jobs: time does not go back, jobs of one track follow each other, and what begins ends.
+/// An exporter of GPU jobs: time does not go back, jobs of one track follow each other, and what
+/// begins ends.
 #[derive(Default)]
 pub struct GpuTold {
     now: Time,
@@ -37,7 +40,12 @@ impl Exporter for GpuTold {
         Ok(())
     }
 
-    fn end(&mut self, _: &[Loss], _: Option<&RecorderSummary>, _: &Tables) -> Result<(), Infallible> {
+    fn end(
+        &mut self,
+        _: &[Loss],
+        _: Option<&RecorderSummary>,
+        _: &Tables,
+    ) -> Result<(), Infallible> {
         assert!(self.open.values().all(|open| *open == 0), "every slice ends");
         Ok(())
     }

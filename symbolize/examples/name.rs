@@ -11,15 +11,33 @@ fn request(path: &str, count: u64) -> std::io::Result<ModuleRequest> {
     let file = File::open(&path)?;
     let step = file.metadata()?.len() / count.max(1);
     let build_id = build_id_of(&file).unwrap_or_default();
-    Ok(ModuleRequest { path: path.display().to_string(), build_id, offsets: (0..count).map(|n| n * step).collect() })
+    Ok(ModuleRequest {
+        path: path.display().to_string(),
+        build_id,
+        offsets: (0..count).map(|n| n * step).collect(),
+    })
 }
 
 fn print(table: &SymbolTable) {
-    let with_lines = table.symbols.iter().filter(|s| s.frames.iter().any(|frame| frame.line > 0)).count();
-    println!("{}: {} named, {with_lines} with lines {}", table.path, table.symbols.len(), table.note);
+    let with_lines =
+        table.symbols.iter().filter(|s| s.frames.iter().any(|frame| frame.line > 0)).count();
+    println!(
+        "{}: {} named, {with_lines} with lines {}",
+        table.path,
+        table.symbols.len(),
+        table.note
+    );
     if let Some(symbol) = table.symbols.get(table.symbols.len() / 2) {
-        println!("  {:#x} is {:#x}+{:#x}", symbol.offset, symbol.start, symbol.offset - symbol.start);
-        symbol.frames.iter().for_each(|frame| println!("    {} {}:{}", frame.function, frame.file, frame.line));
+        println!(
+            "  {:#x} is {:#x}+{:#x}",
+            symbol.offset,
+            symbol.start,
+            symbol.offset - symbol.start
+        );
+        symbol
+            .frames
+            .iter()
+            .for_each(|frame| println!("    {} {}:{}", frame.function, frame.file, frame.line));
     }
 }
 
@@ -33,14 +51,17 @@ fn main() -> std::io::Result<()> {
     let begin = Instant::now();
     let mut tables = symbolizer.name_modules(&requests);
     if !kernel.is_empty() {
-        let addresses: Vec<u64> = (0..count).map(|n| 0xffff_ffff_8100_0000 + n * 9973 % (16 << 20)).collect();
+        let addresses: Vec<u64> =
+            (0..count).map(|n| 0xffff_ffff_8100_0000 + n * 9973 % (16 << 20)).collect();
         tables.push(symbolizer.name_kernel(&addresses));
     }
     let took = begin.elapsed();
     tables.iter().for_each(print);
     let status = std::fs::read_to_string("/proc/self/status")?;
-    let memory: Vec<&str> =
-        status.lines().filter(|line| line.starts_with("VmHWM") || line.starts_with("Rss")).collect();
+    let memory: Vec<&str> = status
+        .lines()
+        .filter(|line| line.starts_with("VmHWM") || line.starts_with("Rss"))
+        .collect();
     println!("{took:?}; {}", memory.join(" "));
     Ok(())
 }

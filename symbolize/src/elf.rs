@@ -4,7 +4,9 @@
 //! memory is set aside for it.
 
 use object::elf::{self, FileHeader32, FileHeader64};
-use object::read::elf::{CompressionHeader, FileHeader, NoteIterator, ProgramHeader, SectionHeader};
+use object::read::elf::{
+    CompressionHeader, FileHeader, NoteIterator, ProgramHeader, SectionHeader,
+};
 use object::{Endianness, ReadCache, ReadRef};
 use std::fs::File;
 use std::io::{self, Read};
@@ -27,7 +29,8 @@ pub(crate) const DEBUG_ALT_LINK: &[u8] = b".gnu_debugaltlink";
 /// As that, of DWARF 5.
 pub(crate) const DEBUG_SUP: &[u8] = b".debug_sup";
 /// Other sections that have to do with names.
-const OF_NAMES: [&[u8]; 6] = [b".symtab", b".strtab", b".dynsym", b".dynstr", DEBUG_LINK, DEBUG_ALT_LINK];
+const OF_NAMES: [&[u8]; 6] =
+    [b".symtab", b".strtab", b".dynsym", b".dynstr", DEBUG_LINK, DEBUG_ALT_LINK];
 
 /// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -119,9 +122,11 @@ impl Layout {
         }
     }
 
-    /// The virtual address at which the code at the file's byte `offset` is meant to be loaded; `None` for data.
+    /// The virtual address at which the code at the file's byte `offset` is meant to be loaded;
+    /// `None` for data.
     pub(crate) fn code_address(&self, offset: u64) -> Option<u64> {
-        let holds = |s: &&Segment| s.code && offset.checked_sub(s.offset).is_some_and(|at| at < s.size);
+        let holds =
+            |s: &&Segment| s.code && offset.checked_sub(s.offset).is_some_and(|at| at < s.size);
         let segment = self.segments.iter().find(holds)?;
         segment.address.checked_add(offset - segment.offset)
     }
@@ -133,7 +138,8 @@ impl Layout {
 
     /// The reverse of [`code_address`](Self::code_address).
     pub(crate) fn code_offset(&self, address: u64) -> Option<u64> {
-        let holds = |s: &&Segment| s.code && address.checked_sub(s.address).is_some_and(|at| at < s.size);
+        let holds =
+            |s: &&Segment| s.code && address.checked_sub(s.address).is_some_and(|at| at < s.size);
         let segment = self.segments.iter().find(holds)?;
         segment.offset.checked_add(address - segment.address)
     }
@@ -145,7 +151,9 @@ fn class(reader: &Reader) -> Option<elf::FileClass> {
     (ident[..4] == elf::ELFMAG).then_some(elf::FileClass(ident[4]))
 }
 
-fn header<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(data: R) -> Result<(&'d H, Endianness), ElfError> {
+fn header<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
+    data: R,
+) -> Result<(&'d H, Endianness), ElfError> {
     let header = H::parse(data)?;
     let endian = header.endian()?;
     // Counts that do not fit the header are kept in section 0; no executable needs that.
@@ -199,7 +207,9 @@ fn gnu_build_id<H: FileHeader<Endian = Endianness>>(
     None
 }
 
-fn layout<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(data: R) -> Result<Layout, ElfError> {
+fn layout<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
+    data: R,
+) -> Result<Layout, ElfError> {
     let (header, endian) = header::<H, R>(data)?;
     let mut layout = Layout {
         header: object::pod::bytes_of(header).to_vec(),
@@ -244,7 +254,9 @@ fn layout<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(data: R) -> Re
             });
         }
         match kind {
-            elf::SHT_SYMTAB | elf::SHT_DYNSYM => layout.symbol_bytes = layout.symbol_bytes.saturating_add(size),
+            elf::SHT_SYMTAB | elf::SHT_DYNSYM => {
+                layout.symbol_bytes = layout.symbol_bytes.saturating_add(size);
+            }
             elf::SHT_NOBITS => continue,
             _ if debug => {
                 let cost = if inflated.is_some() { size.saturating_mul(4) } else { size };

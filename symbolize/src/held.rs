@@ -64,7 +64,11 @@ impl HeldFiles {
         if !mapping.build_id.is_empty() && self.entry(&mapping.path, &mapping.build_id).is_some() {
             return;
         }
-        let kept = if mapping.path == vdso::PATH { self.hold_vdso(mapping) } else { self.hold_file(mapping) };
+        let kept = if mapping.path == vdso::PATH {
+            self.hold_vdso(mapping)
+        } else {
+            self.hold_file(mapping)
+        };
         let key = (mapping.path.clone(), mapping.build_id.clone());
         if kept {
             self.missing.remove(&key);
@@ -73,7 +77,8 @@ impl HeldFiles {
         }
     }
 
-    /// The file that `path` named when it had this build id, if it is held and was not overwritten since.
+    /// The file that `path` named when it had this build id, if it is held and was not overwritten
+    /// since.
     pub fn file(&self, path: &str, build_id: &BuildId) -> Option<&File> {
         self.opened(path, build_id).map(OpenedFile::file)
     }
@@ -84,12 +89,15 @@ impl HeldFiles {
         // A build id stays with its bytes; without one, a write since then is all that can be seen.
         let same = match build_id_in(file.reader()) {
             Some(now) => now == *build_id,
-            None => build_id.is_empty() && file.data_now().is_ok_and(|data| identity(&data) == *then),
+            None => {
+                build_id.is_empty() && file.data_now().is_ok_and(|data| identity(&data) == *then)
+            }
         };
         same.then_some(file)
     }
 
-    /// Modules that were seen and are not held: their process was gone, or too many files were open.
+    /// Modules that were seen and are not held: their process was gone, or too many files were
+    /// open.
     pub fn not_held(&self) -> u64 {
         self.missing.len() as u64
     }
@@ -159,7 +167,9 @@ impl HeldFiles {
         mapping.build_id = build_id;
         match self.entry(&mapping.path, &mapping.build_id) {
             Some(Held::Ambiguous) => return Ok(true),
-            Some(Held::File(_, held)) if !mapping.build_id.is_empty() || *held == identity => return Ok(true),
+            Some(Held::File(_, held)) if !mapping.build_id.is_empty() || *held == identity => {
+                return Ok(true);
+            }
             Some(Held::File(..)) => {
                 self.mark_ambiguous(mapping);
                 return Ok(true);
@@ -182,7 +192,9 @@ impl HeldFiles {
 
     fn mark_ambiguous(&mut self, mapping: &Mapping) {
         let module = self.modules.get_mut(&mapping.path);
-        if let Some((_, held)) = module.and_then(|files| files.iter_mut().find(|(id, _)| *id == mapping.build_id)) {
+        if let Some((_, held)) =
+            module.and_then(|files| files.iter_mut().find(|(id, _)| *id == mapping.build_id))
+        {
             *held = Held::Ambiguous;
             self.count -= 1;
         }
@@ -214,16 +226,21 @@ fn candidates<'m>(mapping: &Mapping, path: &'m Path) -> Vec<Candidate<'m>> {
     let Mapping { pid, start, end, .. } = *mapping;
     let mut found = Vec::with_capacity(3);
     let exact = PathBuf::from(format!("/proc/{pid}/map_files/{start:x}-{end:x}"));
-    // The range may show another file by now; the names' last parts are the same in every mount namespace.
+    // The range may show another file by now; the names' last parts are the same in every mount
+    // namespace.
     let same_name = |link: &Path| {
         let shown = link.to_string_lossy();
         Path::new(plain_path(&shown)).file_name() == path.file_name()
     };
     if std::fs::read_link(&exact).is_ok_and(|link| same_name(&link)) {
-        found.push(Candidate { place: FileLocation::Range { pid, start, end }, only_by_build_id: false });
+        found.push(Candidate {
+            place: FileLocation::Range { pid, start, end },
+            only_by_build_id: false,
+        });
     }
     let deleted = path.as_os_str().len() != mapping.path.len();
-    found.push(Candidate { place: FileLocation::InRootOf { pid, path }, only_by_build_id: deleted });
+    found
+        .push(Candidate { place: FileLocation::InRootOf { pid, path }, only_by_build_id: deleted });
     found.push(Candidate { place: FileLocation::Mapped(path), only_by_build_id: true });
     found
 }

@@ -1,8 +1,9 @@
 //! A file as blazesym may have it: nobody can cut it off, and it leads to no other file.
 //!
-//! blazesym maps what it reads, so a file that is cut off meanwhile would end this program (SIGBUS). And it follows
-//! the links in a file's sections by itself, wherever they lead, and cannot be told not to. So files are copied to
-//! memory: only their sections that have to do with names, as an ELF file of its own.
+//! blazesym maps what it reads, so a file that is cut off meanwhile would end this program
+//! (SIGBUS). And it follows the links in a file's sections by itself, wherever they lead, and
+//! cannot be told not to. So files are copied to memory: only their sections that have to do with
+//! names, as an ELF file of its own.
 
 use crate::elf::{DEBUG, DEBUG_ALT_LINK, DEBUG_LINK, DEBUG_SUP, Layout, Section};
 use crate::memory::{Memory, Share};
@@ -45,16 +46,27 @@ impl Image {
     /// # Errors
     ///
     /// In words: it shrank, or there is no memory for it.
-    pub(crate) fn make(opened: &OpenedFile, layout: &Layout, wanted: Wanted, memory: &Memory) -> Result<Self, String> {
-        let parts: Vec<&Section> = layout.sections.iter().filter(|section| is_wanted(section, &wanted)).collect();
-        let bytes = parts.iter().map(|part| part.bytes.end - part.bytes.start).fold(SLACK, u64::saturating_add);
+    pub(crate) fn make(
+        opened: &OpenedFile,
+        layout: &Layout,
+        wanted: Wanted,
+        memory: &Memory,
+    ) -> Result<Self, String> {
+        let parts: Vec<&Section> =
+            layout.sections.iter().filter(|section| is_wanted(section, &wanted)).collect();
+        let bytes = parts
+            .iter()
+            .map(|part| part.bytes.end - part.bytes.start)
+            .fold(SLACK, u64::saturating_add);
         let Some(share) = memory.take(bytes, MEMORY_PATIENCE) else {
             return Err(format!("no memory for a copy of {bytes} bytes"));
         };
         let supplement = wanted.supplement;
         let link = supplement.as_ref().map(|(image, build_id)| alt_link(image, build_id));
-        let copy = Copy::of(layout, &parts, link.as_deref()).ok_or("its ELF header is not one of this machine's")?;
-        let file = copy.write(opened.reader()).map_err(|error| format!("it cannot be read: {error}"))?;
+        let copy = Copy::of(layout, &parts, link.as_deref())
+            .ok_or("its ELF header is not one of this machine's")?;
+        let file =
+            copy.write(opened.reader()).map_err(|error| format!("it cannot be read: {error}"))?;
         let supplement = supplement.map(|(image, _)| Box::new(image));
         Ok(Self { file, _supplement: supplement, _memory: share })
     }
@@ -139,7 +151,8 @@ struct Copy {
 }
 
 impl Copy {
-    /// Header, sections' table and their names, then the sections. The table keeps its order, for rows refer to rows.
+    /// Header, sections' table and their names, then the sections. The table keeps its order, for
+    /// rows refer to rows.
     fn of(layout: &Layout, parts: &[&Section], link: Option<&[u8]>) -> Option<Self> {
         let class = match layout.header.len() {
             64 => CLASS_64,
@@ -147,14 +160,18 @@ impl Copy {
             _ => return None,
         };
         // One more, with the names; more rows than this need a table of another kind.
-        let rows = layout.section_count.checked_add(1).filter(|rows| *rows < 0xff00 && layout.little_endian)?;
+        let rows = layout
+            .section_count
+            .checked_add(1)
+            .filter(|rows| *rows < 0xff00 && layout.little_endian)?;
         let mut head = layout.header.clone();
         let table = class.header.next_multiple_of(ALIGNMENT as usize);
         let names_at = table + rows * class.row;
         let mut names = vec![0];
         let mut copy = Self { head: Vec::new(), ranges: Vec::new(), link: None, length: 0 };
         head.resize(names_at, 0);
-        let mut end = names_at as u64 + 1 + parts.iter().map(|part| part.name.len() as u64 + 1).sum::<u64>();
+        let mut end =
+            names_at as u64 + 1 + parts.iter().map(|part| part.name.len() as u64 + 1).sum::<u64>();
         for part in parts {
             let start = end.checked_next_multiple_of(ALIGNMENT)?;
             let size = match (part.name == DEBUG_ALT_LINK, link) {

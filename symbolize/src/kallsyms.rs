@@ -34,7 +34,9 @@ const FUNCTION_MAX: u64 = 1 << 20;
 /// The list has no usable address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum KallsymsError {
-    #[error("/proc/kallsyms shows all addresses as 0; run as root, or: sysctl kernel.kptr_restrict=0")]
+    #[error(
+        "/proc/kallsyms shows all addresses as 0; run as root, or: sysctl kernel.kptr_restrict=0"
+    )]
     Hidden,
     #[error("/proc/kallsyms lists no symbols (a kernel without CONFIG_KALLSYMS?)")]
     Empty,
@@ -51,7 +53,9 @@ impl Kallsyms {
         let (mut lines, mut sorted) = (0u64, true);
         for line in text.split('\n').filter(|line| !line.is_empty()) {
             lines += 1;
-            let Some((address, kind, name, module)) = fields(line).filter(|(address, ..)| *address != 0) else {
+            let Some((address, kind, name, module)) =
+                fields(line).filter(|(address, ..)| *address != 0)
+            else {
                 continue;
             };
             sorted &= symbols.last().is_none_or(|last| last.address <= address);
@@ -80,13 +84,19 @@ impl Kallsyms {
         let start = self.symbols.get(after.checked_sub(1)?)?.address;
         let first = self.symbols.partition_point(|symbol| symbol.address < start);
         let same = &self.symbols[first..after];
-        let best = same.iter().find(|s| s.code && s.global).or_else(|| same.iter().find(|s| s.code))?;
+        let best =
+            same.iter().find(|s| s.code && s.global).or_else(|| same.iter().find(|s| s.code))?;
         let end = self.symbols.get(after).map_or(u64::MAX, |next| next.address);
         if address - start >= FUNCTION_MAX {
             return None;
         }
         let size = Some(end - start).filter(|size| *size <= FUNCTION_MAX).unwrap_or(0);
-        Some(KernelSymbol { name: self.part(best.name), module: self.part(best.module), start, size })
+        Some(KernelSymbol {
+            name: self.part(best.name),
+            module: self.part(best.module),
+            start,
+            size,
+        })
     }
 
     /// The address of the symbol with this name, in the kernel itself.
@@ -96,18 +106,24 @@ impl Kallsyms {
     }
 
     fn part(&self, (start, length): (u32, u32)) -> &str {
-        self.text.get(start as usize..(start as usize).saturating_add(length as usize)).unwrap_or_default()
+        self.text
+            .get(start as usize..(start as usize).saturating_add(length as usize))
+            .unwrap_or_default()
     }
 }
 
-/// Reads a text as `/proc/kallsyms` and looks everything up that it lists; how many symbols there are.
+/// Reads a text as `/proc/kallsyms` and looks everything up that it lists; how many symbols there
+/// are.
 #[doc(hidden)]
 pub fn read_kallsyms(text: &str) -> usize {
     let Ok(list) = Kallsyms::parse(text.to_owned()) else { return 0 };
     for entry in &list.symbols {
-        for address in [entry.address, entry.address.wrapping_sub(1), entry.address.wrapping_add(1)] {
+        for address in [entry.address, entry.address.wrapping_sub(1), entry.address.wrapping_add(1)]
+        {
             if let Some(found) = list.lookup(address) {
-                assert!(found.start <= address && !found.name.is_empty() && found.size <= FUNCTION_MAX);
+                assert!(
+                    found.start <= address && !found.name.is_empty() && found.size <= FUNCTION_MAX
+                );
             }
         }
     }
@@ -120,7 +136,10 @@ fn fields(line: &str) -> Option<(u64, u8, &str, &str)> {
     let address = u64::from_str_radix(address, 16).ok()?;
     let (kind, rest) = rest.split_once(' ')?;
     let (name, module) = rest.split_once('\t').unwrap_or((rest, &rest[rest.len()..]));
-    let module = module.strip_prefix('[').and_then(|module| module.strip_suffix(']')).unwrap_or(&module[..0]);
+    let module = module
+        .strip_prefix('[')
+        .and_then(|module| module.strip_suffix(']'))
+        .unwrap_or(&module[..0]);
     let kind = *kind.as_bytes().first()?;
     (!name.is_empty()).then_some((address, kind, name, module))
 }
@@ -157,13 +176,22 @@ ffffffffc0100040 t bpf_prog_0123456789abcdef_next\t[bpf]
 
     #[test]
     fn a_function_reaches_to_the_next_symbol() {
-        assert_eq!(name_at(0xffff_ffff_8100_0200), Some(("schedule".into(), 0xffff_ffff_8100_0200, 0x140)));
-        assert_eq!(name_at(0xffff_ffff_8100_033f), Some(("schedule".into(), 0xffff_ffff_8100_0200, 0x140)));
+        assert_eq!(
+            name_at(0xffff_ffff_8100_0200),
+            Some(("schedule".into(), 0xffff_ffff_8100_0200, 0x140))
+        );
+        assert_eq!(
+            name_at(0xffff_ffff_8100_033f),
+            Some(("schedule".into(), 0xffff_ffff_8100_0200, 0x140))
+        );
     }
 
     #[test]
     fn of_several_names_the_global_one_is_taken_and_data_is_no_function() {
-        assert_eq!(name_at(0xffff_ffff_8100_0110), Some(("global_name".into(), 0xffff_ffff_8100_0100, 0x80)));
+        assert_eq!(
+            name_at(0xffff_ffff_8100_0110),
+            Some(("global_name".into(), 0xffff_ffff_8100_0100, 0x80))
+        );
         assert_eq!(name_at(0xffff_ffff_8100_0190), None);
     }
 
@@ -173,7 +201,10 @@ ffffffffc0100040 t bpf_prog_0123456789abcdef_next\t[bpf]
         let found = list.lookup(0xffff_ffff_c020_0010).unwrap();
         assert_eq!((found.name, found.module, found.size), ("ext4_sync_file", "ext4", 0x80));
         let found = list.lookup(0xffff_ffff_c010_0001).unwrap();
-        assert_eq!((found.name, found.module, found.size), ("bpf_prog_6deef7357e7b4530_count", "bpf", 0x40));
+        assert_eq!(
+            (found.name, found.module, found.size),
+            ("bpf_prog_6deef7357e7b4530_count", "bpf", 0x40)
+        );
     }
 
     #[test]
@@ -183,7 +214,10 @@ ffffffffc0100040 t bpf_prog_0123456789abcdef_next\t[bpf]
         assert_eq!(name_at(0xffff_ffff_8100_0340 + FUNCTION_MAX), None);
         assert_eq!(name_at(u64::MAX), None);
         // The last function of a region: it is near, but where it ends cannot be known.
-        assert_eq!(name_at(0xffff_ffff_8100_0350), Some(("_etext".into(), 0xffff_ffff_8100_0340, 0)));
+        assert_eq!(
+            name_at(0xffff_ffff_8100_0350),
+            Some(("_etext".into(), 0xffff_ffff_8100_0340, 0))
+        );
     }
 
     #[test]
@@ -195,9 +229,16 @@ ffffffffc0100040 t bpf_prog_0123456789abcdef_next\t[bpf]
 
     #[test]
     fn nonsense_is_skipped() {
-        for text in
-            ["\n\n", "ffff", "ffff T", "ffff  x", "ffff T \t[", "1 T é\t[é", "1 é é\t]", "ffffffffffffffffff T x"]
-        {
+        for text in [
+            "\n\n",
+            "ffff",
+            "ffff T",
+            "ffff  x",
+            "ffff T \t[",
+            "1 T é\t[é",
+            "1 é é\t]",
+            "ffffffffffffffffff T x",
+        ] {
             if let Ok(list) = Kallsyms::parse(text.into()) {
                 let _ = list.lookup(u64::MAX);
             }

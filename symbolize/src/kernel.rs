@@ -71,7 +71,11 @@ impl Kernel {
     pub(crate) fn name(&mut self, addresses: &[u64]) -> SymbolTable {
         let options = self.options.clone();
         let loaded = self.load();
-        let mut table = SymbolTable { path: PATH.into(), build_id: loaded.build_id.clone(), ..SymbolTable::default() };
+        let mut table = SymbolTable {
+            path: PATH.into(),
+            build_id: loaded.build_id.clone(),
+            ..SymbolTable::default()
+        };
         table.note.clone_from(&loaded.note);
         let kallsyms = match &loaded.kallsyms {
             Ok(kallsyms) => kallsyms,
@@ -83,11 +87,13 @@ impl Kernel {
         let mut addresses = addresses.to_vec();
         addresses.sort_unstable();
         addresses.dedup();
-        table.symbols = addresses.iter().filter_map(|at| Some(symbol(*at, &kallsyms.lookup(*at)?))).collect();
+        table.symbols =
+            addresses.iter().filter_map(|at| Some(symbol(*at, &kallsyms.lookup(*at)?))).collect();
         if let Some(image) = loaded.image.as_ref().filter(|_| options.lines)
             && let Err(reason) = image.add_lines(&mut table.symbols)
         {
-            table.note = format!("no inlined functions and lines from {}: {reason}", image.path.display());
+            table.note =
+                format!("no inlined functions and lines from {}: {reason}", image.path.display());
         }
         table
     }
@@ -102,7 +108,9 @@ impl Kernel {
             .map_err(|error| format!("{} cannot be read: {error}", self.kallsyms_path.display()))
             .and_then(|bytes| String::from_utf8(bytes).map_err(|error| error.to_string()))
             .and_then(|text| Kallsyms::parse(text).map_err(|error| error.to_string()));
-        let build_id = std::fs::read(&self.notes_path).ok().and_then(|notes| crate::elf::build_id_in_notes(&notes));
+        let build_id = std::fs::read(&self.notes_path)
+            .ok()
+            .and_then(|notes| crate::elf::build_id_in_notes(&notes));
         let build_id = build_id.unwrap_or_default();
         let (mut image, mut note) = (None, String::new());
         if let Ok(kallsyms) = &kallsyms {
@@ -114,8 +122,13 @@ impl Kernel {
         Loaded { kallsyms, build_id, image, note }
     }
 
-    /// The first image that is the running kernel's; the error says why one that is there is not used.
-    fn find_image(&self, kallsyms: &Kallsyms, build_id: &BuildId) -> Result<Option<KernelImage>, String> {
+    /// The first image that is the running kernel's; the error says why one that is there is not
+    /// used.
+    fn find_image(
+        &self,
+        kallsyms: &Kallsyms,
+        build_id: &BuildId,
+    ) -> Result<Option<KernelImage>, String> {
         if build_id.is_empty() {
             return Ok(None);
         }
@@ -124,7 +137,8 @@ impl Kernel {
             if build_id_in(file.reader()).as_ref() != Some(build_id) {
                 continue;
             }
-            let layout = Layout::read(file.reader()).map_err(|error| format!("{}: {error}", path.display()))?;
+            let layout = Layout::read(file.reader())
+                .map_err(|error| format!("{}: {error}", path.display()))?;
             if layout.debug_bytes > self.options.debug_bytes_max {
                 let (size, limit) = (layout.debug_bytes, self.options.debug_bytes_max);
                 return Err(format!(
@@ -137,17 +151,24 @@ impl Kernel {
             let image = Image::make(&file, &layout, wanted, &self.memory).map_err(place)?;
             let linked = linked_address(&image, "_stext").map_err(place)?;
             let loaded = kallsyms.address("_stext").ok_or("the kernel's list has no _stext")?;
-            return Ok(Some(KernelImage { path: path.clone(), image, slide: loaded.wrapping_sub(linked) }));
+            return Ok(Some(KernelImage {
+                path: path.clone(),
+                image,
+                slide: loaded.wrapping_sub(linked),
+            }));
         }
         Ok(None)
     }
 }
 
 impl KernelImage {
-    /// Replaces the one frame of the kernel's own symbols by those that debug information has there.
+    /// Replaces the one frame of the kernel's own symbols by those that debug information has
+    /// there.
     fn add_lines(&self, symbols: &mut [Symbol]) -> Result<(), String> {
-        let own: Vec<&mut Symbol> = symbols.iter_mut().filter(|symbol| symbol.kernel_module.is_empty()).collect();
-        let addresses: Vec<u64> = own.iter().map(|symbol| symbol.offset.wrapping_sub(self.slide)).collect();
+        let own: Vec<&mut Symbol> =
+            symbols.iter_mut().filter(|symbol| symbol.kernel_module.is_empty()).collect();
+        let addresses: Vec<u64> =
+            own.iter().map(|symbol| symbol.offset.wrapping_sub(self.slide)).collect();
         let names = ElfSource::new(&self.image).names(&addresses, true)?;
         for (symbol, named) in own.into_iter().zip(names) {
             if let Some(Named { frames, .. }) = named {
@@ -184,23 +205,39 @@ mod tests {
         let (kallsyms_path, notes_path) = (folder.join("kallsyms"), folder.join("notes"));
         std::fs::write(&kallsyms_path, kallsyms).unwrap();
         let options = Options::default();
-        Kernel { options, memory: Memory::new(1 << 30), kallsyms_path, notes_path, images: Vec::new(), loaded: None }
+        Kernel {
+            options,
+            memory: Memory::new(1 << 30),
+            kallsyms_path,
+            notes_path,
+            images: Vec::new(),
+            loaded: None,
+        }
     }
 
     #[test]
     fn names_come_in_order_of_addresses_with_start_and_size() {
         let folder = tempfile::tempdir().unwrap();
         let list = "ffffffff81000000 T first\nffffffff81000040 T second\nffffffff81000080 T end\n";
-        let table = kernel(folder.path(), list).name(&[0xffff_ffff_8100_0041, 0xffff_ffff_8100_0001, 5]);
-        let names: Vec<_> = table.symbols.iter().map(|s| (s.frames[0].function.as_str(), s.start, s.size)).collect();
-        assert_eq!(names, [("first", 0xffff_ffff_8100_0000, 0x40), ("second", 0xffff_ffff_8100_0040, 0x40)]);
+        let table =
+            kernel(folder.path(), list).name(&[0xffff_ffff_8100_0041, 0xffff_ffff_8100_0001, 5]);
+        let names: Vec<_> = table
+            .symbols
+            .iter()
+            .map(|s| (s.frames[0].function.as_str(), s.start, s.size))
+            .collect();
+        assert_eq!(
+            names,
+            [("first", 0xffff_ffff_8100_0000, 0x40), ("second", 0xffff_ffff_8100_0040, 0x40)]
+        );
         assert_eq!((table.path.as_str(), table.note.as_str()), (PATH, ""));
     }
 
     #[test]
     fn a_hidden_list_names_nothing_and_tells_the_remedy() {
         let folder = tempfile::tempdir().unwrap();
-        let table = kernel(folder.path(), "0000000000000000 T first\n").name(&[0xffff_ffff_8100_0001]);
+        let table =
+            kernel(folder.path(), "0000000000000000 T first\n").name(&[0xffff_ffff_8100_0001]);
         assert_eq!(table.symbols, []);
         assert!(table.note.contains("sysctl kernel.kptr_restrict=0"), "{}", table.note);
     }
@@ -225,10 +262,15 @@ mod tests {
         let linked = linked_address(&made, "_stext").unwrap();
         let slide = 0xffff_ffff_8000_0000;
         let loaded = linked + slide;
-        let list = format!("{loaded:x} T _stext\n{:x} T _etext\n{:x} t _stext\t[module]\n", loaded + 64, loaded + 64);
+        let list = format!(
+            "{loaded:x} T _stext\n{:x} T _etext\n{:x} t _stext\t[module]\n",
+            loaded + 64,
+            loaded + 64
+        );
         let mut kernel = kernel(folder.path(), &list);
         kernel.images = vec![folder.path().join("none"), image.clone()];
-        let id = crate::build_id_of(&File::open(&image).unwrap()).unwrap_or_else(|| BuildId::from_bytes(&[9]));
+        let id = crate::build_id_of(&File::open(&image).unwrap())
+            .unwrap_or_else(|| BuildId::from_bytes(&[9]));
         write_notes(&kernel.notes_path, &id);
         let has_id = id.as_bytes() != [9];
         let table = kernel.name(&[loaded]);
@@ -241,7 +283,10 @@ mod tests {
         write_notes(&kernel.notes_path, &BuildId::from_bytes(&[1; 20]));
         kernel.loaded = None;
         let table = kernel.name(&[loaded]);
-        assert_eq!(table.symbols[0].frames[0].line, 0, "another build's image is not asked: {table:?}");
+        assert_eq!(
+            table.symbols[0].frames[0].line, 0,
+            "another build's image is not asked: {table:?}"
+        );
     }
 
     fn write_notes(path: &Path, id: &BuildId) {

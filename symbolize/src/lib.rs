@@ -1,12 +1,11 @@
 //! Addresses to functions, files and lines.
 //!
-//! **Duties.** Hold the files of mapped code open while their processes live
-//! ([`HeldFiles`]), so that what was deleted, replaced or only visible in a
-//! container can still be read when recording stops; read build ids
-//! ([`build_id_of`]); name file offsets of user code and addresses of kernel
-//! code ([`Symbolizer`]): function with start and size, inlined callers, file
-//! and line, demangled; the same for modules of Windows traces ([`windows`]). A file whose build id is not the mapping's is never
-//! asked: no name is better than a wrong one, and the table's note says why.
+//! **Duties.** Hold the files of mapped code open while their processes live ([`HeldFiles`]), so
+//! that what was deleted, replaced or only visible in a container can still be read when recording
+//! stops; read build ids ([`build_id_of`]); name file offsets of user code and addresses of kernel
+//! code ([`Symbolizer`]): function with start and size, inlined callers, file and line, demangled;
+//! the same for modules of Windows traces ([`windows`]). A file whose build id is not the mapping's
+//! is never asked: no name is better than a wrong one, and the table's note says why.
 //!
 //! **Non-goals.** No captures, no events, no processes' address spaces: who asks
 //! has turned addresses into modules and offsets. No unwinding. No names for

@@ -1,7 +1,8 @@
 //! Files with debug information that others lead to: by build id, by debug link, by alternate link.
 //!
-//! What a file's sections say is anybody's: a name is taken only if it is a file's name and nothing more, it is
-//! looked for only where debug files lie, and what is found must be what is meant, by its build id or its sum.
+//! What a file's sections say is anybody's: a name is taken only if it is a file's name and nothing
+//! more, it is looked for only where debug files lie, and what is found must be what is meant, by
+//! its build id or its sum.
 
 use crate::elf::{DEBUG_ALT_LINK, DEBUG_LINK, Layout, build_id_in};
 use std::io::{Read, Seek, SeekFrom};
@@ -46,16 +47,22 @@ impl Search<'_> {
     }
 
     /// What the debug link of `from` leads to; the error says why it is not followed.
-    pub(crate) fn by_link(&self, from: &OpenedFile, layout: &Layout) -> Result<Option<DebugFile>, String> {
+    pub(crate) fn by_link(
+        &self,
+        from: &OpenedFile,
+        layout: &Layout,
+    ) -> Result<Option<DebugFile>, String> {
         let Some(section) = section(from, layout, DEBUG_LINK) else { return Ok(None) };
-        let Some((name, sum)) = link(&section) else { return Err("its debug link is damaged".into()) };
+        let Some((name, sum)) = link(&section) else {
+            return Err("its debug link is damaged".into());
+        };
         let Some(name) = plain_name(name) else {
             return Err("its debug link is a path, not a name: not followed".into());
         };
         let own = build_id_in(from.reader());
         let is_it = |file: &DebugFile| {
-            let itself =
-                file.opened.data().inode == from.data().inode && file.opened.data().device == from.data().device;
+            let itself = file.opened.data().inode == from.data().inode
+                && file.opened.data().device == from.data().device;
             !itself
                 && match (&own, build_id_in(file.opened.reader())) {
                     (Some(own), Some(other)) => *own == other,
@@ -66,32 +73,46 @@ impl Search<'_> {
         let inside = folder.strip_prefix("/").unwrap_or(folder);
         // What lies beside it is its owner's: it is looked at as they could.
         let owner = Owner::of_file(from.file());
-        let beside = [name.to_owned(), Path::new(".debug").join(name)].into_iter().filter_map(|path| {
-            let opened = open(&FileLocation::Beside { folder, path: &path }, owner.as_ref()).ok()?;
-            Some(DebugFile { path: folder.join(path), opened })
-        });
-        let kept = self.debug_dirs.iter().flat_map(|dir| [(dir, inside.join(name)), (dir, name.to_owned())]);
+        let beside =
+            [name.to_owned(), Path::new(".debug").join(name)].into_iter().filter_map(|path| {
+                let opened =
+                    open(&FileLocation::Beside { folder, path: &path }, owner.as_ref()).ok()?;
+                Some(DebugFile { path: folder.join(path), opened })
+            });
+        let kept = self
+            .debug_dirs
+            .iter()
+            .flat_map(|dir| [(dir, inside.join(name)), (dir, name.to_owned())]);
         Ok(beside.chain(kept.filter_map(|(dir, path)| below(dir, &path))).find(is_it))
     }
 
     /// What the alternate link of `from` leads to, with the build id that says so.
-    pub(crate) fn by_alt_link(&self, from: &OpenedFile, layout: &Layout) -> Option<(DebugFile, Vec<u8>)> {
+    pub(crate) fn by_alt_link(
+        &self,
+        from: &OpenedFile,
+        layout: &Layout,
+    ) -> Option<(DebugFile, Vec<u8>)> {
         let section = section(from, layout, DEBUG_ALT_LINK)?;
         let end = section.iter().position(|byte| *byte == 0)?;
         let (path, id) = (&section[..end], &section[end + 1..]);
         let build_id = BuildId::from_bytes(id);
-        let is_it = |file: &DebugFile| build_id_in(file.opened.reader()).as_ref() == Some(&build_id);
+        let is_it =
+            |file: &DebugFile| build_id_in(file.opened.reader()).as_ref() == Some(&build_id);
         let found = self.by_build_id(&build_id).or_else(|| {
             // Distributions keep them in a folder of their own, which links name in several ways.
             let text = Path::new(std::str::from_utf8(path).ok()?);
             let names: Vec<_> = text.components().collect();
             let kept = names.iter().rposition(|part| part.as_os_str() == ".dwz");
-            let inside: PathBuf = names[kept.unwrap_or(names.len().saturating_sub(1))..].iter().collect();
+            let inside: PathBuf =
+                names[kept.unwrap_or(names.len().saturating_sub(1))..].iter().collect();
             let mut found = self.debug_dirs.iter().filter_map(|dir| below(dir, &inside));
             found.find(is_it).or_else(|| {
                 let (name, folder) = (plain_name(path)?, self.path.parent()?);
-                let opened =
-                    open(&FileLocation::Beside { folder, path: name }, Owner::of_file(from.file()).as_ref()).ok()?;
+                let opened = open(
+                    &FileLocation::Beside { folder, path: name },
+                    Owner::of_file(from.file()).as_ref(),
+                )
+                .ok()?;
                 Some(DebugFile { path: folder.join(name), opened }).filter(is_it)
             })
         })?;
@@ -138,7 +159,11 @@ fn link(section: &[u8]) -> Option<(&[u8], u32)> {
 
 /// A file's name and nothing more.
 fn plain_name(name: &[u8]) -> Option<&Path> {
-    let plain = !name.is_empty() && name.len() <= NAME_MAX && !name.contains(&b'/') && name != b"." && name != b"..";
+    let plain = !name.is_empty()
+        && name.len() <= NAME_MAX
+        && !name.contains(&b'/')
+        && name != b"."
+        && name != b"..";
     std::str::from_utf8(name).ok().filter(|_| plain).map(Path::new)
 }
 

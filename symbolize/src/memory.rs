@@ -60,9 +60,13 @@ mod tests {
     fn what_is_taken_is_not_there_for_others_until_it_is_given_back() {
         let memory = Memory::new(100);
         let share = memory.take(60, Duration::ZERO).unwrap();
-        assert!(memory.take(41, Duration::from_millis(1)).is_none() && memory.take(101, Duration::MAX / 4).is_none());
+        assert!(
+            memory.take(41, Duration::from_millis(1)).is_none()
+                && memory.take(101, Duration::MAX / 4).is_none()
+        );
         let waiting = memory.clone();
-        let other = std::thread::spawn(move || waiting.take(100, Duration::from_secs(60)).is_some());
+        let other =
+            std::thread::spawn(move || waiting.take(100, Duration::from_secs(60)).is_some());
         drop(share);
         assert!(other.join().unwrap(), "who waits gets what is given back");
         assert!(memory.take(100, Duration::ZERO).is_some());

@@ -21,10 +21,14 @@ const SIZELESS_MAX: u64 = 4096;
 /// Names what `request` asks for.
 pub(crate) fn name(shared: &Shared, request: &ModuleRequest) -> SymbolTable {
     let ModuleRequest { path, build_id, offsets } = request;
-    let mut table = SymbolTable { path: path.clone(), build_id: build_id.clone(), ..SymbolTable::default() };
+    let mut table =
+        SymbolTable { path: path.clone(), build_id: build_id.clone(), ..SymbolTable::default() };
     let mut notes = Vec::new();
     match find(shared, path, build_id, &mut notes) {
-        Ok(file) => table.symbols = Module { shared, path, build_id, file: &file }.symbols(offsets, &mut notes),
+        Ok(file) => {
+            table.symbols =
+                Module { shared, path, build_id, file: &file }.symbols(offsets, &mut notes);
+        }
         Err(reason) => notes.push(reason),
     }
     table.note = notes.join("; ");
@@ -62,7 +66,12 @@ impl Deref for Found<'_> {
     }
 }
 
-fn find<'h>(shared: &'h Shared, path: &str, build_id: &BuildId, notes: &mut Vec<String>) -> Result<Found<'h>, String> {
+fn find<'h>(
+    shared: &'h Shared,
+    path: &str,
+    build_id: &BuildId,
+    notes: &mut Vec<String>,
+) -> Result<Found<'h>, String> {
     let held = &shared.held;
     if let Some(file) = held.opened(path, build_id) {
         return Ok(Found::Held(file));
@@ -81,7 +90,9 @@ fn find<'h>(shared: &'h Shared, path: &str, build_id: &BuildId, notes: &mut Vec<
     let file = open(&FileLocation::Mapped(Path::new(plain_path(path))), None)
         .map_err(|error| format!("{path} was not held open and cannot be opened: {error}"))?;
     if build_id.is_empty() {
-        notes.push(format!("{path} has no recorded build id: named from the file that is there now"));
+        notes.push(format!(
+            "{path} has no recorded build id: named from the file that is there now"
+        ));
         return Ok(Found::Opened(file));
     }
     same_build(Found::Opened(file), path, build_id)
@@ -90,8 +101,12 @@ fn find<'h>(shared: &'h Shared, path: &str, build_id: &BuildId, notes: &mut Vec<
 fn same_build<'h>(file: Found<'h>, path: &str, build_id: &BuildId) -> Result<Found<'h>, String> {
     match build_id_in(file.reader()) {
         Some(found) if found == *build_id => Ok(file),
-        Some(found) => Err(format!("{path} is another build now: build id {found}, recorded was {build_id}")),
-        None => Err(format!("{path} is another build now: it has no build id, recorded was {build_id}")),
+        Some(found) => {
+            Err(format!("{path} is another build now: build id {found}, recorded was {build_id}"))
+        }
+        None => {
+            Err(format!("{path} is another build now: it has no build id, recorded was {build_id}"))
+        }
     }
 }
 
@@ -106,7 +121,9 @@ struct Module<'a> {
 /// A file's parts, if they can be parsed with what memory there is; why not otherwise.
 fn layout(file: &OpenedFile) -> Result<Layout, String> {
     match Layout::read(file.reader()) {
-        Ok(layout) if layout.odd_compression => Err("its symbol tables are compressed: not named".into()),
+        Ok(layout) if layout.odd_compression => {
+            Err("its symbol tables are compressed: not named".into())
+        }
         Ok(layout) if layout.symbol_bytes > SYMBOL_BYTES_MAX => {
             Err(format!("its symbol tables have {} bytes: not named", layout.symbol_bytes))
         }
@@ -130,8 +147,10 @@ impl Module<'_> {
         // Whatever a damaged header says of its segments, there is no code behind the file's end.
         let end = self.file.reader().length();
         offsets.retain(|offset| *offset < end);
-        let (offsets, addresses): (Vec<u64>, Vec<u64>) =
-            offsets.into_iter().filter_map(|offset| Some((offset, layout.code_address(offset)?))).unzip();
+        let (offsets, addresses): (Vec<u64>, Vec<u64>) = offsets
+            .into_iter()
+            .filter_map(|offset| Some((offset, layout.code_address(offset)?)))
+            .unzip();
         let names = self.names(&layout, &addresses, notes);
         let symbol = |(offset, named): (u64, Option<Named>)| {
             let Named { start, size, frames } = named?;
@@ -140,19 +159,28 @@ impl Module<'_> {
         };
         let symbols: Vec<Symbol> = offsets.iter().copied().zip(names).filter_map(symbol).collect();
         if symbols.is_empty() && !offsets.is_empty() && notes.is_empty() {
-            notes.push("it has no symbols for this code, and no debug file with its build id was found".into());
+            notes.push(
+                "it has no symbols for this code, and no debug file with its build id was found"
+                    .into(),
+            );
         }
         symbols
     }
 
     /// One result per address: first from a separate debug file, then from the file itself.
-    fn names(&self, own: &Layout, addresses: &[u64], notes: &mut Vec<String>) -> Vec<Option<Named>> {
+    fn names(
+        &self,
+        own: &Layout,
+        addresses: &[u64],
+        notes: &mut Vec<String>,
+    ) -> Vec<Option<Named>> {
         let mut names = vec![None; addresses.len()];
         if addresses.is_empty() {
             return names;
         }
         if let Some(DebugFile { path, opened }) = self.debug_file(own, notes) {
-            let filled = layout(&opened).and_then(|layout| self.fill(&mut names, addresses, (&opened, &layout), notes));
+            let filled = layout(&opened)
+                .and_then(|layout| self.fill(&mut names, addresses, (&opened, &layout), notes));
             if let Err(error) = filled {
                 notes.push(format!("{}: {error}", path.display()));
             }
@@ -167,7 +195,11 @@ impl Module<'_> {
 
     fn search(&self) -> Search<'_> {
         let Options { debug_dirs, debug_bytes_max, .. } = &self.shared.options;
-        Search { debug_dirs, path: Path::new(plain_path(self.path)), summed_max: debug_bytes_max.saturating_mul(2) }
+        Search {
+            debug_dirs,
+            path: Path::new(plain_path(self.path)),
+            summed_max: debug_bytes_max.saturating_mul(2),
+        }
     }
 
     /// The debug information that is kept apart.
@@ -207,9 +239,12 @@ impl Module<'_> {
             made => made,
         };
         let image = image.map_err(|error| format!("not named: {error}"))?;
-        // What was copied is what was meant, whatever lies in the file by now. What a debug link leads to may have
-        // no build id, and fits by its sum.
-        let copied = Reader::of(image.file()).ok().and_then(build_id_in).or_else(|| build_id_in(file.reader()));
+        // What was copied is what was meant, whatever lies in the file by now. What a debug link
+        // leads to may have no build id, and fits by its sum.
+        let copied = Reader::of(image.file())
+            .ok()
+            .and_then(build_id_in)
+            .or_else(|| build_id_in(file.reader()));
         let fits = copied.map_or(!std::ptr::eq(file, self.file), |copied| copied == *self.build_id);
         if !fits && !self.build_id.is_empty() {
             return Err("not named: it was overwritten meanwhile".into());
@@ -224,7 +259,8 @@ impl Module<'_> {
         let layout = self::layout(&found.opened).ok()?;
         let fits = layout.debug_bytes <= self.shared.options.debug_bytes_max;
         let wanted = Wanted { lines: true, supplement: None };
-        let image = fits.then(|| Image::make(&found.opened, &layout, wanted, &self.shared.memory))?.ok()?;
+        let image =
+            fits.then(|| Image::make(&found.opened, &layout, wanted, &self.shared.memory))?.ok()?;
         Some((image, build_id))
     }
 }
@@ -263,8 +299,8 @@ fn fill(
     }
 }
 
-/// Whether a symbol can be believed to hold `address`: one without a size (assembly) seems to reach to
-/// the next symbol, wherever that is.
+/// Whether a symbol can be believed to hold `address`: one without a size (assembly) seems to reach
+/// to the next symbol, wherever that is.
 fn covers(layout: &Layout, symbol: &Named, address: u64) -> bool {
     let near = address.saturating_sub(symbol.start) <= SIZELESS_MAX;
     symbol.size != 0 || (near && layout.in_one_section(symbol.start, address))

@@ -1,7 +1,8 @@
 //! Many modules at once, each for a while only.
 //!
-//! Files come from programs of any user: one may be built so that its names take for ever. So modules are named on
-//! threads that are given up when they take too long, of which there are few; what is not named says so.
+//! Files come from programs of any user: one may be built so that its names take for ever. So
+//! modules are named on threads that are given up when they take too long, of which there are few;
+//! what is not named says so.
 
 use crate::memory::Memory;
 use crate::{HeldFiles, ModuleRequest, Options, module};
@@ -56,11 +57,15 @@ pub(crate) fn name_all(
     // The most asked for first, so that no thread begins the longest work last.
     let mut order: Vec<usize> = (0..requests.len()).collect();
     order.sort_by_key(|index| std::cmp::Reverse(requests[*index].offsets.len()));
-    let waiting = order.into_iter().map(|index| Waiting { index, request: requests[index].clone() }).collect();
+    let waiting = order
+        .into_iter()
+        .map(|index| Waiting { index, request: requests[index].clone() })
+        .collect();
     let queue = Arc::new(Mutex::new(waiting));
     let threads = thread::available_parallelism().map_or(1, NonZero::get).min(requests.len());
     let (done, named) = channel();
-    let mut workers: Vec<Worker> = (0..threads).filter_map(|_| Worker::start(shared, &queue, &done)).collect();
+    let mut workers: Vec<Worker> =
+        (0..threads).filter_map(|_| Worker::start(shared, &queue, &done)).collect();
     let (begin, options, mut given_up) = (Instant::now(), &shared.options, 0);
     let why = loop {
         if tables.iter().all(Option::is_some) {
@@ -75,14 +80,17 @@ pub(crate) fn name_all(
         let before = workers.len();
         workers.retain(|worker| match worker.is_late(options.module_time) {
             Some(index) => {
-                tables[index].get_or_insert_with(|| unnamed(&requests[index], &late(options.module_time)));
+                tables[index]
+                    .get_or_insert_with(|| unnamed(&requests[index], &late(options.module_time)));
                 false
             }
             None => true,
         });
         for _ in workers.len()..before {
             given_up += 1;
-            workers.extend((given_up <= GIVEN_UP_MAX).then(|| Worker::start(shared, &queue, &done)).flatten());
+            workers.extend(
+                (given_up <= GIVEN_UP_MAX).then(|| Worker::start(shared, &queue, &done)).flatten(),
+            );
         }
         if unwanted() {
             break "not named: it was abandoned";
@@ -104,7 +112,12 @@ fn late(limit: Duration) -> String {
 
 fn unnamed(request: &ModuleRequest, why: &str) -> SymbolTable {
     let ModuleRequest { path, build_id, .. } = request;
-    SymbolTable { path: path.clone(), build_id: build_id.clone(), note: why.to_owned(), ..SymbolTable::default() }
+    SymbolTable {
+        path: path.clone(),
+        build_id: build_id.clone(),
+        note: why.to_owned(),
+        ..SymbolTable::default()
+    }
 }
 
 impl Worker {
@@ -117,7 +130,8 @@ impl Worker {
         let (at, shared, queue, done) = (work.clone(), shared.clone(), queue.clone(), done.clone());
         let names = move || {
             loop {
-                // The queue is locked until it is said what is at work: nothing is ever in neither place.
+                // The queue is locked until it is said what is at work: nothing is ever in neither
+                // place.
                 let mut waiting = lock(&queue);
                 let Some(Waiting { index, request }) = waiting.pop_front() else { return };
                 *lock(&at) = Some(Work { index, since: Instant::now() });

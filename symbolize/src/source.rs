@@ -30,7 +30,8 @@ pub(crate) struct ElfSource<'i> {
 }
 
 impl<'i> ElfSource<'i> {
-    /// Of `image` alone: blazesym follows links to other files, and an image has only those that were followed here.
+    /// Of `image` alone: blazesym follows links to other files, and an image has only those that
+    /// were followed here.
     pub(crate) fn new(image: &'i Image) -> Self {
         let none: Option<[&Path; 0]> = Some([]);
         let builder = Symbolizer::builder().enable_auto_reload(false).set_debug_dirs(none);
@@ -38,21 +39,29 @@ impl<'i> ElfSource<'i> {
         Self { symbolizer: builder.enable_demangling(false).build(), image }
     }
 
-    /// The names of virtual `addresses`, one result each; with `lines` also inlined functions, files and lines.
+    /// The names of virtual `addresses`, one result each; with `lines` also inlined functions,
+    /// files and lines.
     ///
     /// # Errors
     ///
     /// In words, if the file as a whole cannot be read so. A file may be built to
     /// trip its reader up: a panic in there is an error too.
-    pub(crate) fn names(&self, addresses: &[u64], lines: bool) -> Result<Vec<Option<Named>>, String> {
+    pub(crate) fn names(
+        &self,
+        addresses: &[u64],
+        lines: bool,
+    ) -> Result<Vec<Option<Named>>, String> {
         let mut elf = Elf::new(self.image.path());
         elf.debug_syms = lines;
         let source = Source::Elf(elf);
         let look_up = || {
             let found = self.symbolizer.symbolize(&source, Input::VirtOffset(addresses));
-            found.map(|symbols| symbols.iter().map(named).collect()).map_err(|error| describe(&error))
+            found
+                .map(|symbols| symbols.iter().map(named).collect())
+                .map_err(|error| describe(&error))
         };
-        catch_unwind(AssertUnwindSafe(look_up)).unwrap_or_else(|_| Err("its reader gave up on it".into()))
+        catch_unwind(AssertUnwindSafe(look_up))
+            .unwrap_or_else(|_| Err("its reader gave up on it".into()))
     }
 }
 
@@ -64,15 +73,16 @@ fn describe(error: &blazesym::Error) -> String {
 fn named(symbolized: &Symbolized<'_>) -> Option<Named> {
     let Symbolized::Sym(symbol) = symbolized else { return None };
     let size = symbol.size.unwrap_or(0) as u64;
-    // The linker moves the DWARF of functions that it dropped to address 0, where no code is. With no
-    // size it is a function in several pieces, for which blazesym has no address.
+    // The linker moves the DWARF of functions that it dropped to address 0, where no code is. With
+    // no size it is a function in several pieces, for which blazesym has no address.
     let dropped = symbol.addr == 0 && size != 0;
     let usable = !symbol.name.is_empty() && !dropped;
     usable.then(|| Named { start: symbol.addr, size, frames: frames(symbol) })
 }
 
 fn frames(symbol: &Sym<'_>) -> Vec<SymbolFrame> {
-    let inlined = symbol.inlined.iter().rev().map(|inlined| frame(&inlined.name, inlined.code_info.as_ref()));
+    let inlined =
+        symbol.inlined.iter().rev().map(|inlined| frame(&inlined.name, inlined.code_info.as_ref()));
     inlined.chain([frame(&symbol.name, symbol.code_info.as_deref())]).collect()
 }
 
@@ -99,5 +109,6 @@ pub(crate) fn linked_address(image: &Image, name: &str) -> Result<u64, String> {
         let symbol = found.first().and_then(|symbols| symbols.first());
         symbol.map(|symbol| symbol.addr).ok_or_else(|| format!("it has no symbol {name}"))
     };
-    catch_unwind(AssertUnwindSafe(look_up)).unwrap_or_else(|_| Err("its reader gave up on it".into()))
+    catch_unwind(AssertUnwindSafe(look_up))
+        .unwrap_or_else(|_| Err("its reader gave up on it".into()))
 }

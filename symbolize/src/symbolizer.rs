@@ -33,8 +33,9 @@ pub struct Options {
     pub debug_bytes_max: u64,
     /// Where separate debug files are looked for.
     pub debug_dirs: Vec<PathBuf>,
-    /// Copies of files together are no larger than this, in bytes; by default a GiB. What is made of them while it
-    /// is read may take two or three times as much, so a quarter of the memory that is there is enough.
+    /// Copies of files together are no larger than this, in bytes; by default a GiB. What is made
+    /// of them while it is read may take two or three times as much, so a quarter of the memory
+    /// that is there is enough.
     pub copied_bytes_max: u64,
     /// For how long one module is tried.
     pub module_time: Duration,
@@ -84,7 +85,11 @@ impl Symbolizer {
     ///
     /// Never fails: why something has no name is in the table's note.
     pub fn name_module(&mut self, path: &str, build_id: &BuildId, offsets: &[u64]) -> SymbolTable {
-        let request = ModuleRequest { path: path.into(), build_id: build_id.clone(), offsets: offsets.to_vec() };
+        let request = ModuleRequest {
+            path: path.into(),
+            build_id: build_id.clone(),
+            offsets: offsets.to_vec(),
+        };
         self.name_modules(&[request]).pop().unwrap_or_default()
     }
 
@@ -98,9 +103,13 @@ impl Symbolizer {
         self.name_modules_unless(requests, &|| false)
     }
 
-    /// As [`name_modules`](Self::name_modules), until `unwanted` says that nobody waits for it: the modules that have
-    /// no names by then say so. Who is asked often must answer at once.
-    pub fn name_modules_unless(&mut self, requests: &[ModuleRequest], unwanted: &dyn Fn() -> bool) -> Vec<SymbolTable> {
+    /// As [`name_modules`](Self::name_modules), until `unwanted` says that nobody waits for it: the
+    /// modules that have no names by then say so. Who is asked often must answer at once.
+    pub fn name_modules_unless(
+        &mut self,
+        requests: &[ModuleRequest],
+        unwanted: &dyn Fn() -> bool,
+    ) -> Vec<SymbolTable> {
         name_all(&self.shared, requests, unwanted)
     }
 
@@ -113,7 +122,11 @@ impl Symbolizer {
     }
 
     /// As [`name_kernel`](Self::name_kernel), until `unwanted` says that nobody waits for it.
-    pub fn name_kernel_unless(&mut self, addresses: &[u64], unwanted: &dyn Fn() -> bool) -> SymbolTable {
+    pub fn name_kernel_unless(
+        &mut self,
+        addresses: &[u64],
+        unwanted: &dyn Fn() -> bool,
+    ) -> SymbolTable {
         let (kernel, asked) = (self.kernel.clone(), addresses.to_vec());
         let (done, named) = channel();
         let name = move || {
@@ -129,9 +142,13 @@ impl Symbolizer {
         loop {
             match named.recv_timeout(Duration::from_millis(50)) {
                 Ok(table) => return table,
-                Err(RecvTimeoutError::Timeout) if unwanted() => return unnamed("not named: it was abandoned"),
+                Err(RecvTimeoutError::Timeout) if unwanted() => {
+                    return unnamed("not named: it was abandoned");
+                }
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return unnamed("not named: its reader gave up on it"),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return unnamed("not named: its reader gave up on it");
+                }
             }
         }
     }

@@ -15,12 +15,15 @@ pub(crate) fn own() -> io::Result<File> {
     let maps = std::fs::read_to_string("/proc/self/maps")?;
     let line = maps.lines().find(|line| line.ends_with(PATH)).ok_or(io::ErrorKind::NotFound)?;
     let (start, end) = range(line).ok_or(io::ErrorKind::InvalidData)?;
-    let size = end.checked_sub(start).filter(|size| *size <= SIZE_MAX).ok_or(io::ErrorKind::InvalidData)?;
+    let size = end
+        .checked_sub(start)
+        .filter(|size| *size <= SIZE_MAX)
+        .ok_or(io::ErrorKind::InvalidData)?;
     copy_of_memory("vdso", start, size as usize)
 }
 
-/// Whether a mapping that begins at `start` belongs to a program of our bitness:
-/// the vDSO of 64-bit programs lies above what 32 bits can address, and they alone can have it there.
+/// Whether a mapping that begins at `start` belongs to a program of our bitness: the vDSO of 64-bit
+/// programs lies above what 32 bits can address, and they alone can have it there.
 pub(crate) fn is_ours(start: u64) -> bool {
     cfg!(target_pointer_width = "64") == (start > u64::from(u32::MAX))
 }

@@ -1,4 +1,5 @@
-//! Prints what exported files show, a line for each figure: to compare formats of one real recording.
+//! Prints what exported files show, a line for each figure: to compare formats of one real
+//! recording.
 
 use std::error::Error;
 use std::fs;
@@ -13,7 +14,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             "report.json" => shown::report(&bytes)?,
             "folded" => shown::folded(&String::from_utf8(bytes)?)?,
             "pb.gz" => shown::pprof(&bytes)?,
-            _ => return Err(format!("{path} is none of .tracy, .json, .report.json, .folded, .pb.gz").into()),
+            _ => {
+                return Err(format!(
+                    "{path} is none of .tracy, .json, .report.json, .folded, .pb.gz"
+                )
+                .into());
+            }
         };
         for (figure, count) in figures {
             println!("{path}\t{}\t{count}", figure.escape_debug());

@@ -23,7 +23,12 @@ fn print_counts(trace: &TracyFile) {
     let open = trace.switches.values().flatten().filter(|switch| switch.end < 0).count();
     println!("{switches} times on CPUs ({open} not ended) of {} threads", trace.switches.len());
     println!("{} samples of CPUs, {} of switches", trace.cpu_samples(), trace.switch_samples());
-    println!("{} call stacks, {} frames, {} symbols", trace.callstacks.len(), trace.frames.len(), trace.symbols.len());
+    println!(
+        "{} call stacks, {} frames, {} symbols",
+        trace.callstacks.len(),
+        trace.frames.len(),
+        trace.symbols.len()
+    );
     let zones: usize = trace.threads.iter().map(|thread| count(&thread.zones)).sum();
     println!("{} threads, {} messages, {zones} zones", trace.threads.len(), trace.messages.len());
     for plot in &trace.plots {
@@ -53,7 +58,8 @@ fn print_threads(trace: &TracyFile, limit: usize) {
 fn print_functions(trace: &TracyFile) {
     let mut functions: BTreeMap<&str, usize> = BTreeMap::new();
     for thread in &trace.threads {
-        for sample in thread.samples.iter().filter(|sample| !thread.switch_samples.contains(sample)) {
+        for sample in thread.samples.iter().filter(|sample| !thread.switch_samples.contains(sample))
+        {
             *functions.entry(trace.stack_names(sample.callstack)[0]).or_default() += 1;
         }
     }

@@ -39,14 +39,19 @@ impl FakeProgram {
 
     /// The same with ticks of that kind.
     pub fn with_clock(machine: &mut FakeMachine, client: u32, pid: u32, clock: &str) -> Self {
-        let definition = ClientDefinition { client, pid, clock: clock.into(), since: Ticks(ticks(0)) };
+        let definition =
+            ClientDefinition { client, pid, clock: clock.into(), since: Ticks(ticks(0)) };
         machine.define(&Definition::Clients(vec![definition]));
         Self { client, log: Vec::new() }
     }
 
     /// A thread that writes to that lane.
     pub fn thread(&self, lane: u16, tid: u32) -> FakeThread {
-        FakeThread { lane, chunk: ZoneChunk { client: self.client, tid, owner: 1, reserved: 0 }, depth: 0 }
+        FakeThread {
+            lane,
+            chunk: ZoneChunk { client: self.client, tid, owner: 1, reserved: 0 },
+            depth: 0,
+        }
     }
 
     /// Adds an entry of any content to the log; its number.
@@ -75,7 +80,14 @@ impl FakeProgram {
     }
 
     /// A place in the source.
-    pub fn location(&mut self, name: &str, function: &str, file: &str, line: u32, color: u32) -> u32 {
+    pub fn location(
+        &mut self,
+        name: &str,
+        function: &str,
+        file: &str,
+        line: u32,
+        color: u32,
+    ) -> u32 {
         self.entry(EntryKind::Location as u32, &[line, color], &[name, function, file])
     }
 
@@ -91,7 +103,8 @@ impl FakeProgram {
 
     /// A kind of marker; fields have a name and a format, and their label is their name.
     pub fn schema(&mut self, name: &str, category: &str, fields: &[(&str, FieldFormat)]) -> u32 {
-        let formats: Vec<String> = fields.iter().map(|(_, format)| (*format as u8 as char).to_string()).collect();
+        let formats: Vec<String> =
+            fields.iter().map(|(_, format)| (*format as u8 as char).to_string()).collect();
         let mut texts = vec![name, category];
         for ((name, _), format) in fields.iter().zip(&formats) {
             texts.extend([*name, *name, format.as_str()]);
@@ -121,7 +134,14 @@ pub struct FakeThread {
 
 impl FakeThread {
     /// Writes a stamped item of any kind, and items that belong to it.
-    pub fn item(&self, machine: &mut FakeMachine, us: u64, kind: ItemKind, words: &[u64], more: &[Vec<u64>]) {
+    pub fn item(
+        &self,
+        machine: &mut FakeMachine,
+        us: u64,
+        kind: ItemKind,
+        words: &[u64],
+        more: &[Vec<u64>],
+    ) {
         let first = ticks(us) << 8 | kind as u64;
         self.words(machine, us, &[&[first], words, &more.concat()].concat());
     }
@@ -147,7 +167,11 @@ impl FakeThread {
     /// The innermost zone ends.
     pub fn end(&mut self, machine: &mut FakeMachine, us: u64) {
         self.depth = self.depth.saturating_sub(1);
-        self.words(machine, us, &[ticks(us) << 8 | u64::from(ZONE_END) | u64::from(self.depth % 64)]);
+        self.words(
+            machine,
+            us,
+            &[ticks(us) << 8 | u64::from(ZONE_END) | u64::from(self.depth % 64)],
+        );
     }
 
     /// Says how many zones are open, and its name.
@@ -157,7 +181,14 @@ impl FakeThread {
     }
 
     /// Says that a zone at that depth is open since `since`.
-    pub fn open_zone(&self, machine: &mut FakeMachine, us: u64, location: u32, depth: u32, since: u64) {
+    pub fn open_zone(
+        &self,
+        machine: &mut FakeMachine,
+        us: u64,
+        location: u32,
+        depth: u32,
+        since: u64,
+    ) {
         let word = u64::from(location) | u64::from(depth) << 32;
         self.item(machine, us, ItemKind::OpenZone, &[word, ticks(since)], &[]);
     }
@@ -169,7 +200,8 @@ pub fn text(role: TextRole, field: u32, text: impl AsRef<[u8]>) -> Vec<u64> {
     let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
     let item = |(index, piece): (usize, &&[u8])| {
         let more = u64::from(index + 1 < pieces.len());
-        let header = ItemKind::Text as u64 | (role as u64) << 8 | (piece.len() as u64) << 16 | more << 24;
+        let header =
+            ItemKind::Text as u64 | (role as u64) << 8 | (piece.len() as u64) << 16 | more << 24;
         [vec![header | u64::from(field) << 32], piece.chunks(8).map(word).collect()].concat()
     };
     pieces.iter().enumerate().flat_map(item).collect()

@@ -19,7 +19,11 @@ pub fn text(session: &mut impl Recording) -> (String, Played) {
 }
 
 /// The same of a part of the time.
-pub fn text_of_range(session: &mut impl Recording, from: Option<Time>, to: Option<Time>) -> (String, Played) {
+pub fn text_of_range(
+    session: &mut impl Recording,
+    from: Option<Time>,
+    to: Option<Time>,
+) -> (String, Played) {
     let mut exporter = TextExporter::new(Vec::new());
     let played = session.play_range(&mut exporter, from, to).expect("memory takes every byte");
     let bytes = exporter.finish().expect("memory takes every byte");
@@ -44,7 +48,8 @@ pub fn check(name: &str, session: &mut impl Recording) {
 /// When they differ.
 pub fn check_range(name: &str, session: &mut impl Recording, from: Option<Time>, to: Option<Time>) {
     let (mut lines, played) = text_of_range(session, from, to);
-    let kinds: Vec<String> = played.events_by_type.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    let kinds: Vec<String> =
+        played.events_by_type.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
     lines += &format!(
         "played: {} records, {} events ({}), {} lost, {} stacks missing\n",
         played.records,
@@ -59,8 +64,12 @@ pub fn check_range(name: &str, session: &mut impl Recording, from: Option<Time>,
         return;
     }
     let expected = std::fs::read_to_string(&path).unwrap_or_default();
-    if let Some((line, (got, want))) = (1..).zip(lines.lines().zip(expected.lines())).find(|(_, (a, b))| a != b) {
-        panic!("{name}.txt differs in line {line}:\n  got  {got}\n  want {want}\nall that came:\n{lines}");
+    if let Some((line, (got, want))) =
+        (1..).zip(lines.lines().zip(expected.lines())).find(|(_, (a, b))| a != b)
+    {
+        panic!(
+            "{name}.txt differs in line {line}:\n  got  {got}\n  want {want}\nall that came:\n{lines}"
+        );
     }
     assert_eq!(lines, expected, "{name}.txt has another number of lines");
 }

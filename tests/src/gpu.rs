@@ -4,8 +4,10 @@ use crate::FakeMachine;
 use crate::tracepoint::{FakeField, FakeTracepoint, FakeValue, TEXT};
 
 /// Fields of the tracepoints of fences: include/trace/events/dma_fence.h, 5.10 to 7.2.
-pub const FENCE: &[FakeField<'_>] = &[("driver", TEXT), ("timeline", TEXT), ("context", 4), ("seqno", 4)];
-/// Fields of the tracepoints of jobs: drivers/gpu/drm/scheduler/gpu_scheduler_trace.h, from 6.16 on.
+pub const FENCE: &[FakeField<'_>] =
+    &[("driver", TEXT), ("timeline", TEXT), ("context", 4), ("seqno", 4)];
+/// Fields of the tracepoints of jobs: drivers/gpu/drm/scheduler/gpu_scheduler_trace.h, from 6.16
+/// on.
 pub const JOB: &[FakeField<'_>] = &[
     ("name", TEXT),
     ("job_count", 4),
@@ -18,7 +20,8 @@ pub const JOB: &[FakeField<'_>] = &[
 /// The same, where a job is done.
 pub const JOB_DONE: &[FakeField<'_>] = &[("fence_context", 8), ("fence_seqno", 8)];
 /// The same, where a job has to wait for a fence.
-const JOB_NEEDS: &[FakeField<'_>] = &[("fence_context", 8), ("fence_seqno", 8), ("ctx", 8), ("seqno", 8)];
+const JOB_NEEDS: &[FakeField<'_>] =
+    &[("fence_context", 8), ("fence_seqno", 8), ("ctx", 8), ("seqno", 8)];
 
 /// The tracepoints of fences; their values are those of [`fence`].
 #[derive(Clone, Debug)]
@@ -57,14 +60,20 @@ impl FenceTracepoints {
 }
 
 /// What a tracepoint of fences says.
-pub fn fence<'a>(driver: &'a str, timeline: &'a str, context: u64, sequence: u64) -> [FakeValue<'a>; 4] {
+pub fn fence<'a>(
+    driver: &'a str,
+    timeline: &'a str,
+    context: u64,
+    sequence: u64,
+) -> [FakeValue<'a>; 4] {
     [driver.into(), timeline.into(), context.into(), sequence.into()]
 }
 
 /// The tracepoints of the DRM scheduler from 6.16 on.
 #[derive(Clone, Debug)]
 pub struct SchedulerTracepoints {
-    /// A job is handed over. Name, jobs in the queue and on the GPU, device, context and number of its fence, client.
+    /// A job is handed over. Name, jobs in the queue and on the GPU, device, context and number of
+    /// its fence, client.
     pub queue: FakeTracepoint,
     /// The driver has it; the same values.
     pub run: FakeTracepoint,
@@ -77,7 +86,9 @@ pub struct SchedulerTracepoints {
 impl SchedulerTracepoints {
     /// Defines them, with numbers from 20 on.
     pub fn new(machine: &mut FakeMachine) -> Self {
-        let mut one = |number, name, fields| FakeTracepoint::new(machine, number, ("gpu_scheduler", name), fields);
+        let mut one = |number, name, fields| {
+            FakeTracepoint::new(machine, number, ("gpu_scheduler", name), fields)
+        };
         Self {
             queue: one(20, "drm_sched_job_queue", JOB),
             run: one(21, "drm_sched_job_run", JOB),

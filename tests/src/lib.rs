@@ -32,4 +32,6 @@ pub mod tracepoint;
 pub mod tracy_reader;
 
 pub use client::{FakeProgram, FakeThread};
-pub use machine::{FIRST_BOOTTIME, FIRST_RAW, FIRST_TICKS, FakeMachine, Hit, Stacks, TICKS_PER_US, ticks};
+pub use machine::{
+    FIRST_BOOTTIME, FIRST_RAW, FIRST_TICKS, FakeMachine, Hit, Stacks, TICKS_PER_US, ticks,
+};

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use syscollect_model::{LossCause, Mapping, RecorderSummary, SessionInfo, SymbolTable, Ticks};
 use syscollect_records::{
-    ClockRecord, CounterRecord, GpuFailureRecord, ProbeRecord, RecordKind, SampleRecord, SchedRecord, SchedStackRecord,
-    StackHeader, Stamp, TaskRecord, TracepointRecord, stack_space,
+    ClockRecord, CounterRecord, GpuFailureRecord, ProbeRecord, RecordKind, SampleRecord,
+    SchedRecord, SchedStackRecord, StackHeader, Stamp, TaskRecord, TracepointRecord, stack_space,
 };
 use syscollect_store::{
-    CaptureWriter, Chunk, ChunkHeader, CounterDefinition, Definition, KnownProcess, KnownThread, Lane, LaneKind,
-    LaneLoss,
+    CaptureWriter, Chunk, ChunkHeader, CounterDefinition, Definition, KnownProcess, KnownThread,
+    Lane, LaneKind, LaneLoss,
 };
 
 /// Ticks in a microsecond of the machine: a counter of 2 GHz.
@@ -108,7 +108,9 @@ impl FakeMachine {
             os: "Linux".into(),
             kernel_release: "6.18.0".into(),
             machine: "x86_64".into(),
-            cpus: (0..cpus).map(|cpu| syscollect_model::CpuInfo { cpu: cpu.into(), ..Default::default() }).collect(),
+            cpus: (0..cpus)
+                .map(|cpu| syscollect_model::CpuInfo { cpu: cpu.into(), ..Default::default() })
+                .collect(),
             ..SessionInfo::default()
         };
         machine.define(&Definition::Session(Box::new(info)));
@@ -135,11 +137,16 @@ impl FakeMachine {
     /// A process that is there when the recording begins. Without threads it
     /// has one, with the process's id and name.
     pub fn process(&mut self, pid: u32, parent_pid: u32, name: &str, threads: &[(u32, &str)]) {
-        let thread = |(tid, name): &(u32, &str)| KnownThread { tid: *tid, name: (*name).to_owned() };
+        let thread =
+            |(tid, name): &(u32, &str)| KnownThread { tid: *tid, name: (*name).to_owned() };
         let main = (pid, name);
         let threads = if threads.is_empty() { std::slice::from_ref(&main) } else { threads };
-        let process =
-            KnownProcess { pid, parent_pid, threads: threads.iter().map(thread).collect(), ..KnownProcess::default() };
+        let process = KnownProcess {
+            pid,
+            parent_pid,
+            threads: threads.iter().map(thread).collect(),
+            ..KnownProcess::default()
+        };
         self.define(&Definition::Processes(vec![process]));
     }
 
@@ -147,13 +154,26 @@ impl FakeMachine {
     pub fn note(&mut self, us: u64, pid: u32, command_line: &[&str]) {
         let command_line = command_line.iter().map(|&word| word.to_owned()).collect();
         let noted = Ticks(ticks(us));
-        self.define(&Definition::Processes(vec![KnownProcess { pid, command_line, noted, ..KnownProcess::default() }]));
+        self.define(&Definition::Processes(vec![KnownProcess {
+            pid,
+            command_line,
+            noted,
+            ..KnownProcess::default()
+        }]));
     }
 
     /// A file mapped into a process before the recording began.
     pub fn mapping(&mut self, pid: u32, start: u64, end: u64, file_offset: u64, path: &str) {
         let (path, build_id, since) = (path.to_owned(), Default::default(), Ticks(0));
-        self.define(&Definition::Mappings(vec![Mapping { pid, start, end, file_offset, path, build_id, since }]));
+        self.define(&Definition::Mappings(vec![Mapping {
+            pid,
+            start,
+            end,
+            file_offset,
+            path,
+            build_id,
+            since,
+        }]));
     }
 
     /// Names of a module, as a symbolizer found them.
@@ -182,7 +202,12 @@ impl FakeMachine {
 
     /// A context switch: the CPU's task goes to `state`, `next` comes.
     pub fn switch(&mut self, cpu: u16, us: u64, state: u8, next: u32) {
-        self.switch_with(cpu, us, SchedRecord { tid: next, state, ..Default::default() }, Stacks::default());
+        self.switch_with(
+            cpu,
+            us,
+            SchedRecord { tid: next, state, ..Default::default() },
+            Stacks::default(),
+        );
     }
 
     /// The same with flags, priorities and stacks.
@@ -200,9 +225,17 @@ impl FakeMachine {
 
     /// A scheduling record of any kind. The lane has stacks in every
     /// record, unless [`Self::sched_stride`] says otherwise.
-    pub fn sched(&mut self, cpu: u16, us: u64, kind: RecordKind, record: SchedRecord, stacks: Stacks) {
+    pub fn sched(
+        &mut self,
+        cpu: u16,
+        us: u64,
+        kind: RecordKind,
+        record: SchedRecord,
+        stacks: Stacks,
+    ) {
         let event = SchedRecord { stamp: Stamp::new(ticks(us), kind), ..record };
-        let record = SchedStackRecord { event, user_stack: stacks.user, kernel_stack: stacks.kernel };
+        let record =
+            SchedStackRecord { event, user_stack: stacks.user, kernel_stack: stacks.kernel };
         let mut bytes = record.as_bytes().to_vec();
         bytes.resize(self.sched_stride, 0xEE);
         self.push(Lane { kind: LaneKind::Sched, cpu }, us, self.sched_stride, &bytes);
@@ -224,7 +257,13 @@ impl FakeMachine {
     }
 
     /// Addresses innermost first; process 0 stands for the kernel.
-    fn stack(&mut self, lane: Lane, us: u64, (tgid, truncated): (u32, bool), addresses: &[u64]) -> u32 {
+    fn stack(
+        &mut self,
+        lane: Lane,
+        us: u64,
+        (tgid, truncated): (u32, bool),
+        addresses: &[u64],
+    ) -> u32 {
         let id = self.stacks.entry(lane).or_default();
         *id += 1;
         let header = StackHeader {
@@ -236,7 +275,11 @@ impl FakeMachine {
             truncated: u32::from(truncated),
         };
         let id = *id;
-        let bytes = [header.as_bytes(), &addresses.iter().flat_map(|a| a.to_le_bytes()).collect::<Vec<_>>()].concat();
+        let bytes = [
+            header.as_bytes(),
+            &addresses.iter().flat_map(|a| a.to_le_bytes()).collect::<Vec<_>>(),
+        ]
+        .concat();
         self.push(lane, us, 0, &bytes);
         id
     }
@@ -254,7 +297,14 @@ impl FakeMachine {
     }
 
     /// A task's record: fork, exec, exit or rename, with its name after it, of any bytes.
-    pub fn task(&mut self, cpu: u16, us: u64, kind: RecordKind, name: impl AsRef<[u8]>, record: TaskRecord) {
+    pub fn task(
+        &mut self,
+        cpu: u16,
+        us: u64,
+        kind: RecordKind,
+        name: impl AsRef<[u8]>,
+        record: TaskRecord,
+    ) {
         let (mut comm, name) = ([0; 16], name.as_ref());
         comm[..name.len()].copy_from_slice(name);
         let record = TaskRecord { stamp: Stamp::new(ticks(us), kind), comm, ..record };
@@ -263,7 +313,8 @@ impl FakeMachine {
 
     /// A task forks: a new process where `tid` is `tgid`, else a new thread.
     pub fn fork(&mut self, cpu: u16, us: u64, parent: u32, (tid, tgid): (u32, u32), name: &str) {
-        let record = TaskRecord { tid, tgid, parent_tid: parent, parent_tgid: parent, ..Default::default() };
+        let record =
+            TaskRecord { tid, tgid, parent_tid: parent, parent_tgid: parent, ..Default::default() };
         self.task(cpu, us, RecordKind::Fork, name, record);
     }
 
@@ -281,7 +332,12 @@ impl FakeMachine {
     pub fn count(&mut self, us: u64, counter: u64, value: f64) {
         let stamp = Stamp::new(ticks(us), RecordKind::Counter);
         let record = CounterRecord { stamp, counter, value: value.to_bits() };
-        self.push(Lane { kind: LaneKind::Counter, cpu: 0 }, us, CounterRecord::SIZE, record.as_bytes());
+        self.push(
+            Lane { kind: LaneKind::Counter, cpu: 0 },
+            us,
+            CounterRecord::SIZE,
+            record.as_bytes(),
+        );
     }
 
     /// The kernel loses records of the CPU's scheduling lane, and the next
@@ -308,11 +364,14 @@ impl FakeMachine {
     /// task records and in stacks. Only the kind's byte is made a likely one.
     pub fn raw(&mut self, cpu: u16, us: u64, words: [u64; 3]) {
         let kind = |number: u64| Stamp(ticks(us) << 8 | number & 0xff);
-        let stamped = |number, words: [u64; 3]| [kind(number).0, words[1], words[2]].map(u64::to_le_bytes).concat();
+        let stamped = |number, words: [u64; 3]| {
+            [kind(number).0, words[1], words[2]].map(u64::to_le_bytes).concat()
+        };
         self.push(Lane { kind: LaneKind::Sched, cpu }, us, 24, &stamped(words[0] % 9, words));
         self.push(Lane { kind: LaneKind::Sample, cpu }, us, 24, &stamped(8, words));
         self.push(Lane { kind: LaneKind::Counter, cpu }, us, 24, &stamped(16, words));
-        let task = [&stamped(9 + words[0] % 5, words)[..], &stamped(words[2], words), &[0; 8]].concat();
+        let task =
+            [&stamped(9 + words[0] % 5, words)[..], &stamped(words[2], words), &[0; 8]].concat();
         self.push(Lane { kind: LaneKind::Task, cpu }, us, TaskRecord::SIZE, &task);
         self.push(Lane { kind: LaneKind::SchedStack, cpu }, us, 0, &stamped(13, words));
         self.push(Lane { kind: LaneKind::Mapping, cpu }, us, 0, &stamped(13, words));
@@ -323,7 +382,8 @@ impl FakeMachine {
         let current = self.current.get(&lane.cpu).copied().unwrap_or(u32::MAX);
         let filling = self.filling.entry(lane).or_default();
         if filling.data.is_empty() {
-            (filling.first, filling.current_tid, filling.stride) = (ticks(us), current, stride as u32);
+            (filling.first, filling.current_tid, filling.stride) =
+                (ticks(us), current, stride as u32);
         }
         filling.last = ticks(us);
         filling.records += 1;
@@ -370,7 +430,12 @@ impl FakeMachine {
             unreadable: hit.unreadable,
             cpu: cpu.into(),
         };
-        self.push(Lane { kind: LaneKind::Probe, cpu }, us, 0, &[record.as_bytes(), &bytes].concat());
+        self.push(
+            Lane { kind: LaneKind::Probe, cpu },
+            us,
+            0,
+            &[record.as_bytes(), &bytes].concat(),
+        );
     }
 
     /// A tracepoint's record: the bytes as the kernel lays them out, from the common fields on.

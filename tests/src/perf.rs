@@ -13,7 +13,8 @@ const MISC_USER: u16 = 2;
 /// A record: header, body, and the sample id of `sample_id_all`.
 fn record(kind: u32, misc: u16, body: &[u8], us: u64) -> Vec<u8> {
     let size = (8 + body.len() + 24) as u16;
-    let mut bytes = [&kind.to_le_bytes()[..], &misc.to_le_bytes(), &size.to_le_bytes(), body, &[0; 8]].concat();
+    let mut bytes =
+        [&kind.to_le_bytes()[..], &misc.to_le_bytes(), &size.to_le_bytes(), body, &[0; 8]].concat();
     bytes.extend((FIRST_RAW + us * 1_000).to_le_bytes());
     bytes.extend([0; 8]);
     bytes
@@ -25,7 +26,12 @@ pub fn mmap2(pid: u32, start: u64, path: &str, us: u64) -> Vec<u8> {
     let numbers = [ids, start, 0x1000, 0].map(u64::to_le_bytes).concat();
     let build_id = [&[4, 0, 0, 0, 0xc0, 0xff, 0xee, us as u8][..], &[0; 16]].concat();
     let path = padded(path);
-    record(PERF_RECORD_MMAP2, MISC_MMAP_BUILD_ID | MISC_USER, &[&numbers[..], &build_id, &[0; 8], &path].concat(), us)
+    record(
+        PERF_RECORD_MMAP2,
+        MISC_MMAP_BUILD_ID | MISC_USER,
+        &[&numbers[..], &build_id, &[0; 8], &path].concat(),
+        us,
+    )
 }
 
 /// At microsecond `us`, process `pid` begins to run a program of this name.

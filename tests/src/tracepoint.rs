@@ -44,7 +44,12 @@ pub struct FakeTracepoint {
 
 impl FakeTracepoint {
     /// Defines it; each field lies at the next place that its size allows.
-    pub fn new(machine: &mut FakeMachine, number: u32, (system, name): (&str, &str), fields: &[FakeField<'_>]) -> Self {
+    pub fn new(
+        machine: &mut FakeMachine,
+        number: u32,
+        (system, name): (&str, &str),
+        fields: &[FakeField<'_>],
+    ) -> Self {
         let mut end = COMMON_BYTES;
         let place = |(name, size): &FakeField<'_>| {
             let (kind, size) = match *size {
@@ -56,19 +61,35 @@ impl FakeTracepoint {
             TracepointField { name: (*name).to_owned(), offset, size, signed: false, kind }
         };
         let fields = fields.iter().map(place).collect();
-        let definition =
-            TracepointDefinition { tracepoint: number, system: system.to_owned(), name: name.to_owned(), fields };
+        let definition = TracepointDefinition {
+            tracepoint: number,
+            system: system.to_owned(),
+            name: name.to_owned(),
+            fields,
+        };
         machine.define(&Definition::Tracepoints(vec![definition.clone()]));
         Self { definition }
     }
 
     /// A thread comes by; the values are those of the fields in their order.
-    pub fn fire(&self, machine: &mut FakeMachine, (cpu, us): (u16, u64), tid: u32, values: &[FakeValue<'_>]) {
+    pub fn fire(
+        &self,
+        machine: &mut FakeMachine,
+        (cpu, us): (u16, u64),
+        tid: u32,
+        values: &[FakeValue<'_>],
+    ) {
         self.record(machine, (cpu, us), tid, 0, values);
     }
 
     /// An interrupt comes by while a thread is current.
-    pub fn interrupt(&self, machine: &mut FakeMachine, (cpu, us): (u16, u64), tid: u32, values: &[FakeValue<'_>]) {
+    pub fn interrupt(
+        &self,
+        machine: &mut FakeMachine,
+        (cpu, us): (u16, u64),
+        tid: u32,
+        values: &[FakeValue<'_>],
+    ) {
         self.record(machine, (cpu, us), tid, 1, values);
     }
 
@@ -82,12 +103,15 @@ impl FakeTracepoint {
     ) {
         let fields = &self.definition.fields;
         assert_eq!(fields.len(), values.len(), "{} has other fields", self.definition.name);
-        let end = fields.iter().map(|field| field.offset + field.size).max().unwrap_or(COMMON_BYTES);
+        let end =
+            fields.iter().map(|field| field.offset + field.size).max().unwrap_or(COMMON_BYTES);
         let mut bytes = vec![0; usize::from(end)];
         for (field, value) in fields.iter().zip(values) {
             let (number, text) = match value {
                 FakeValue::Number(number) => (*number, ""),
-                FakeValue::Text(text) => ((text.len() as u64 + 1) << 16 | bytes.len() as u64, *text),
+                FakeValue::Text(text) => {
+                    ((text.len() as u64 + 1) << 16 | bytes.len() as u64, *text)
+                }
             };
             let (at, size) = (usize::from(field.offset), usize::from(field.size));
             bytes[at..at + size].copy_from_slice(&number.to_le_bytes()[..size]);

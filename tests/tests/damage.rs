@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 use syscollect_exporters::{ExportError, TextExporter};
 use syscollect_merge::Session;
-use syscollect_model::{Event, Exporter, Loss, RecorderSummary, SessionInfo, SymbolTable, Tables, Time};
+use syscollect_model::{
+    Event, Exporter, Loss, RecorderSummary, SessionInfo, SymbolTable, Tables, Time,
+};
 use syscollect_playback::{Played, Recording};
 use syscollect_records::{RecordKind, SchedRecord, TaskRecord, task_state};
 use syscollect_store::{CaptureReader, CounterDefinition};
@@ -28,7 +30,12 @@ impl Exporter for Anchored {
         }
     }
 
-    fn end(&mut self, _: &[Loss], recorder: Option<&RecorderSummary>, tables: &Tables) -> Result<(), ExportError> {
+    fn end(
+        &mut self,
+        _: &[Loss],
+        recorder: Option<&RecorderSummary>,
+        tables: &Tables,
+    ) -> Result<(), ExportError> {
         self.0.end(&[], recorder, tables)
     }
 }
@@ -48,7 +55,12 @@ fn busy_machine() -> Vec<u8> {
     machine.process(100, 1, "ping", &[]);
     machine.mapping(100, 0x40_0000, 0x41_0000, 0, "/bin/ping");
     machine.symbols(SymbolTable { path: "/bin/ping".into(), ..SymbolTable::default() });
-    let usage = CounterDefinition { counter: 1, name: "usage".into(), unit: "%".into(), ..Default::default() };
+    let usage = CounterDefinition {
+        counter: 1,
+        name: "usage".into(),
+        unit: "%".into(),
+        ..Default::default()
+    };
     machine.counters(&[usage]);
     for round in 0..3u32 {
         let (us, pid) = (u64::from(round) * 100 + 10, 200 + round);
@@ -63,10 +75,17 @@ fn busy_machine() -> Vec<u8> {
         machine.switch(0, us + 2, task_state::RUNNABLE, pid);
         let user = machine.sched_stack(0, us + 3, 100, &[0x40_0010 + u64::from(round), 0x40_0100]);
         let kernel = machine.sched_stack(0, us + 3, 0, &[0xffff_ffff_8100_0000 + u64::from(round)]);
-        let blocks = SchedRecord { tid: 100, state: task_state::INTERRUPTIBLE, ..Default::default() };
+        let blocks =
+            SchedRecord { tid: 100, state: task_state::INTERRUPTIBLE, ..Default::default() };
         machine.switch_with(0, us + 4, blocks, Stacks { user, kernel });
         machine.wake(0, us + 5, pid, 1, Stacks { user, kernel: 0 });
-        machine.task(0, us + 6, RecordKind::Exec, "tool", TaskRecord { tid: pid, tgid: pid, ..Default::default() });
+        machine.task(
+            0,
+            us + 6,
+            RecordKind::Exec,
+            "tool",
+            TaskRecord { tid: pid, tgid: pid, ..Default::default() },
+        );
         let sampled = machine.sample_stack(1, us + 7, 100, &[0x40_0020]);
         machine.sample(1, us + 8, pid, Stacks { user: sampled, kernel: 0 }, 0);
         machine.count(us + 9, 1, f64::from(round));
@@ -85,7 +104,8 @@ fn one_flipped_byte_anywhere_makes_no_event_wrong_and_none_vanish_uncounted() {
     for at in 0..capture.len() {
         let mut damaged = capture.clone();
         damaged[at] ^= 1 << (at % 8);
-        let (left, played) = play(damaged).unwrap_or_else(|| panic!("byte {at}: one byte never closes a capture"));
+        let (left, played) =
+            play(damaged).unwrap_or_else(|| panic!("byte {at}: one byte never closes a capture"));
         let wrong: Vec<_> = left.difference(&lines).collect();
         assert!(wrong.is_empty(), "byte {at}: {wrong:#?}");
         assert_eq!(played.events + played.lost, whole.events, "byte {at}");

@@ -18,7 +18,10 @@ fn symbol(offset: u64, start: u64, frames: Vec<SymbolFrame>) -> Symbol {
 }
 
 fn kernel_symbols(names: &[(u64, &str)]) -> SymbolTable {
-    let symbols = names.iter().map(|(address, name)| symbol(*address, *address, vec![frame(name, "", 0)])).collect();
+    let symbols = names
+        .iter()
+        .map(|(address, name)| symbol(*address, *address, vec![frame(name, "", 0)]))
+        .collect();
     SymbolTable { path: "[kernel.kallsyms]".into(), symbols, ..SymbolTable::default() }
 }
 
@@ -64,11 +67,23 @@ fn a_shell_forks_a_child_that_runs_a_program_and_ends() {
         TaskRecord { tid: 60, tgid: 60, parent_tid: 60, ..Default::default() },
     );
     machine.fork(0, 30, 60, (61, 60), "make");
-    machine.task(0, 31, RecordKind::Rename, "job-1", TaskRecord { tid: 61, tgid: 60, ..Default::default() });
+    machine.task(
+        0,
+        31,
+        RecordKind::Rename,
+        "job-1",
+        TaskRecord { tid: 61, tgid: 60, ..Default::default() },
+    );
     machine.exit(0, 40, (61, 60), "job-1");
     machine.exit(0, 41, (60, 60), "make");
     machine.switch(0, 42, task_state::DEAD, 50);
-    machine.task(0, 50, RecordKind::Rename, "-sh", TaskRecord { tid: 50, tgid: 50, ..Default::default() });
+    machine.task(
+        0,
+        50,
+        RecordKind::Rename,
+        "-sh",
+        TaskRecord { tid: 50, tgid: 50, ..Default::default() },
+    );
     golden::check("fork_exec_exit", &mut golden::open(machine.finish()));
 }
 
@@ -178,34 +193,62 @@ fn stacks_have_names_and_inlined_frames_and_say_where_a_task_waits() {
         path: "/usr/bin/reader".into(),
         symbols: vec![
             symbol(0x1100, 0x1100, vec![frame("read", "", 0)]),
-            symbol(0x11ff, 0x1180, vec![frame("fill", "reader.rs", 7), frame("next_line", "reader.rs", 40)]),
+            symbol(
+                0x11ff,
+                0x1180,
+                vec![frame("fill", "reader.rs", 7), frame("next_line", "reader.rs", 40)],
+            ),
         ],
         ..SymbolTable::default()
     });
-    let kernel = [0xffff_ffff_8100_0010, 0xffff_ffff_8100_0020, 0xffff_ffff_8100_0030, 0xffff_ffff_8100_0040]
-        .into_iter()
-        .chain([0xffff_ffff_8100_0050, 0xffff_ffff_8100_0060]);
+    let kernel = [
+        0xffff_ffff_8100_0010,
+        0xffff_ffff_8100_0020,
+        0xffff_ffff_8100_0030,
+        0xffff_ffff_8100_0040,
+    ]
+    .into_iter()
+    .chain([0xffff_ffff_8100_0050, 0xffff_ffff_8100_0060]);
     let user = [0x40_0100, 0x40_0200, 0x40_0300, 0x7000_0123, 0x5555];
     let kernel = machine.sched_stack(0, 9, 0, &kernel.collect::<Vec<_>>());
     let user = machine.sched_stack(0, 9, 70, &user);
     machine.switch(0, 5, task_state::RUNNABLE, 70);
-    let blocks =
-        SchedRecord { tid: 0, state: task_state::INTERRUPTIBLE, prio: 120, next_prio: 120, ..Default::default() };
+    let blocks = SchedRecord {
+        tid: 0,
+        state: task_state::INTERRUPTIBLE,
+        prio: 120,
+        next_prio: 120,
+        ..Default::default()
+    };
     machine.switch_with(0, 10, blocks, Stacks { user, kernel });
     machine.switch(0, 20, task_state::RUNNABLE, 70);
-    let waits = SchedRecord { flags: sched_flags::IO_WAIT, state: task_state::UNINTERRUPTIBLE, ..blocks };
+    let waits =
+        SchedRecord { flags: sched_flags::IO_WAIT, state: task_state::UNINTERRUPTIBLE, ..blocks };
     machine.switch_with(0, 21, waits, Stacks { user: 0, kernel });
     // A stack that found no room, one that was never sent, and a preemption.
     machine.switch(0, 30, task_state::RUNNABLE, 70);
     machine.switch_with(0, 31, blocks, Stacks { user: stack_id::LOST, kernel });
-    machine.switch_with(0, 32, SchedRecord { tid: 70, ..Default::default() }, Stacks { user: 4711, kernel: 0 });
-    machine.switch_with(0, 33, SchedRecord { flags: sched_flags::PREEMPTED, ..Default::default() }, Stacks::default());
+    machine.switch_with(
+        0,
+        32,
+        SchedRecord { tid: 70, ..Default::default() },
+        Stacks { user: 4711, kernel: 0 },
+    );
+    machine.switch_with(
+        0,
+        33,
+        SchedRecord { flags: sched_flags::PREEMPTED, ..Default::default() },
+        Stacks::default(),
+    );
     let in_user = machine.sample_stack(0, 39, 70, &[0x40_0100, 0x40_0200]);
     machine.sample(0, 40, 70, Stacks { user: in_user, kernel: 0 }, 0);
     let mut session = golden::open(machine.finish());
     let unresolved = session.unresolved();
     assert_eq!(unresolved.len(), 1, "memory without a file is nothing to look up");
-    assert_eq!((unresolved[0].path.as_str(), &unresolved[0].offsets[..]), ("/usr/bin/reader", &[0x12ff][..]));
+    assert_eq!(
+        (unresolved[0].path.as_str(), &unresolved[0].offsets[..]),
+        ("/usr/bin/reader", &[0x12ff][..])
+    );
     golden::check("stacks", &mut session);
     session.add_symbols(vec![SymbolTable {
         path: "/usr/bin/reader".into(),
@@ -230,7 +273,8 @@ fn frequencies_migrations_and_counters_have_their_tracks() {
         cpu,
         pid: None,
     };
-    machine.counters(&[counter(1, "usage", "%", Some(1)), counter(2, "memory free", "bytes", None)]);
+    machine
+        .counters(&[counter(1, "usage", "%", Some(1)), counter(2, "memory free", "bytes", None)]);
     machine.sched(
         0,
         10,
@@ -291,8 +335,11 @@ fn an_address_means_the_program_that_ran_at_that_time() {
     // The mapping lane lost two records itself.
     machine.mapping_record(0, 60, &perf::lost(2, 60));
     let mut session = golden::open(machine.finish());
-    let modules: Vec<_> =
-        session.unresolved().into_iter().map(|m| (m.path, m.build_id.to_string(), m.offsets)).collect();
+    let modules: Vec<_> = session
+        .unresolved()
+        .into_iter()
+        .map(|m| (m.path, m.build_id.to_string(), m.offsets))
+        .collect();
     assert_eq!(
         modules,
         [
@@ -308,19 +355,38 @@ fn a_part_of_the_time_is_played_alone() {
     let mut machine = FakeMachine::new(1);
     machine.process(100, 1, "ping", &[]);
     (1..=5).for_each(|us| machine.switch(0, us, task_state::RUNNABLE, 100 * (us % 2) as u32));
-    machine.task(0, 1, RecordKind::Rename, "early", TaskRecord { tid: 100, tgid: 100, ..Default::default() });
-    machine.task(0, 5, RecordKind::Rename, "late", TaskRecord { tid: 100, tgid: 100, ..Default::default() });
+    machine.task(
+        0,
+        1,
+        RecordKind::Rename,
+        "early",
+        TaskRecord { tid: 100, tgid: 100, ..Default::default() },
+    );
+    machine.task(
+        0,
+        5,
+        RecordKind::Rename,
+        "late",
+        TaskRecord { tid: 100, tgid: 100, ..Default::default() },
+    );
     let mut session = golden::open(machine.finish());
     let mut exporter = TextExporter::new(Vec::new());
     let at = |us: u64| Some(Time(FIRST_BOOTTIME + us * 1_000));
     let played = session.play_range(&mut exporter, at(2), at(4)).unwrap();
-    assert_eq!((played.events, played.events_by_type["switch"]), (2, 2), "what is not in the part is not counted");
+    assert_eq!(
+        (played.events, played.events_by_type["switch"]),
+        (2, 2),
+        "what is not in the part is not counted"
+    );
     assert_eq!((played.first, played.last), (at(2), at(3)));
     let lines = String::from_utf8(exporter.finish().unwrap()).unwrap();
     let switches: Vec<&str> = lines.lines().filter(|line| line.contains("switch")).collect();
     assert_eq!(switches.len(), 2, "from microsecond 2 on, before 4: {lines}");
     assert!(switches[0].contains("switch late/100"), "who ran before is known: {lines}");
-    assert!(lines.contains("thread name 100 is early"), "its name at that time comes first: {lines}");
+    assert!(
+        lines.contains("thread name 100 is early"),
+        "its name at that time comes first: {lines}"
+    );
 }
 
 #[test]
@@ -337,7 +403,13 @@ fn tasks_that_were_listed_while_they_came_and_went_keep_their_own_names() {
     machine.fork(0, 30, 2, (91, 91), "second");
     // 95 shows up by a name of its own only; it was there all the time.
     machine.switch(0, 40, task_state::RUNNABLE, 95);
-    machine.task(0, 41, RecordKind::Rename, "quiet", TaskRecord { tid: 95, tgid: 94, ..Default::default() });
+    machine.task(
+        0,
+        41,
+        RecordKind::Rename,
+        "quiet",
+        TaskRecord { tid: 95, tgid: 94, ..Default::default() },
+    );
     // A command line that was read while the first 91 lived is not the second's.
     machine.note(15, 91, &["first", "--one"]);
     machine.note(35, 91, &["second", "--two"]);
@@ -362,7 +434,11 @@ fn records_without_stacks_and_records_of_a_later_version_are_read() {
     assert_eq!(play(16).0, with_stacks);
     assert_eq!(play(40).0, with_stacks, "what is not known is passed over");
     let (lines, played) = play(8);
-    assert_eq!((played.events, played.lost), (0, 2), "records that are too short are counted: {lines}");
+    assert_eq!(
+        (played.events, played.lost),
+        (0, 2),
+        "records that are too short are counted: {lines}"
+    );
     assert!(lines.contains("lost: 2 from sched of cpu0: undecodable"));
 }
 

@@ -76,11 +76,22 @@ fn a_thread_that_waits_for_a_fence_shows_it_and_who_signaled_it_or_that_nobody_d
 fn jobs_of_the_scheduler_are_told_once_by_its_older_names() {
     let mut machine = machine();
     let fences = FenceTracepoints::new(&mut machine);
-    let fields: &[FakeField<'_>] =
-        &[("entity", 8), ("fence", 8), ("name", TEXT), ("id", 8), ("job_count", 4), ("hw_job_count", 4)];
+    let fields: &[FakeField<'_>] = &[
+        ("entity", 8),
+        ("fence", 8),
+        ("name", TEXT),
+        ("id", 8),
+        ("job_count", 4),
+        ("hw_job_count", 4),
+    ];
     let queue = FakeTracepoint::new(&mut machine, 20, ("gpu_scheduler", "drm_sched_job"), fields);
     let run = FakeTracepoint::new(&mut machine, 21, ("gpu_scheduler", "drm_run_job"), fields);
-    let done = FakeTracepoint::new(&mut machine, 22, ("gpu_scheduler", "drm_sched_process_job"), &[("fence", 8)]);
+    let done = FakeTracepoint::new(
+        &mut machine,
+        22,
+        ("gpu_scheduler", "drm_sched_process_job"),
+        &[("fence", 8)],
+    );
     let job = |address: u64, id: u64| -> [FakeValue<'_>; 6] {
         [0xffff_8000_u64.into(), address.into(), "gfx_0.0.0".into(), id.into(), 1.into(), 0.into()]
     };
@@ -105,7 +116,15 @@ fn jobs_of_the_scheduler_name_their_fences_and_what_they_wait_for_by_its_newer_n
     let SchedulerTracepoints { queue, run, done, needs } = SchedulerTracepoints::new(&mut machine);
     let job = |number: u64| -> [FakeValue<'_>; 7] {
         let (context, client) = (0x1_0000_0007_u64, 42_u64);
-        ["gfx".into(), 2.into(), 1.into(), "0000:03:00.0".into(), context.into(), number.into(), client.into()]
+        [
+            "gfx".into(),
+            2.into(),
+            1.into(),
+            "0000:03:00.0".into(),
+            context.into(),
+            number.into(),
+            client.into(),
+        ]
     };
     let context = FakeValue::Number(0x1_0000_0007);
     queue.fire(&mut machine, (0, 10), 100, &job(1));
@@ -134,15 +153,32 @@ fn commands_of_a_virtual_gpu_are_jobs_and_what_it_shows_are_frames() {
         ("num_free", 4),
         ("seqno", 4),
     ];
-    let queue = FakeTracepoint::new(&mut machine, 1, ("virtio_gpu", "virtio_gpu_cmd_queue"), fields);
-    let response = FakeTracepoint::new(&mut machine, 2, ("virtio_gpu", "virtio_gpu_cmd_response"), fields);
-    let blank = FakeTracepoint::new(&mut machine, 3, ("drm", "drm_vblank_event"), &[("crtc", 4), ("seq", 4)]);
+    let queue =
+        FakeTracepoint::new(&mut machine, 1, ("virtio_gpu", "virtio_gpu_cmd_queue"), fields);
+    let response =
+        FakeTracepoint::new(&mut machine, 2, ("virtio_gpu", "virtio_gpu_cmd_response"), fields);
+    let blank = FakeTracepoint::new(
+        &mut machine,
+        3,
+        ("drm", "drm_vblank_event"),
+        &[("crtc", 4), ("seq", 4)],
+    );
     let shown = [("file", 8), ("crtc", 4), ("seq", 4)];
     let flip = FakeTracepoint::new(&mut machine, 4, ("drm", "drm_vblank_event_delivered"), &shown);
     let memory = [("gpu_id", 4), ("pid", 4), ("size", 8)];
     let memory = FakeTracepoint::new(&mut machine, 5, ("gpu_mem", "gpu_mem_total"), &memory);
     let command = |kind: u64, sequence: u64| -> [FakeValue<'_>; 9] {
-        [0.into(), 0.into(), "control".into(), kind.into(), 0.into(), 0.into(), 0.into(), 9.into(), sequence.into()]
+        [
+            0.into(),
+            0.into(),
+            "control".into(),
+            kind.into(),
+            0.into(),
+            0.into(),
+            0.into(),
+            9.into(),
+            sequence.into(),
+        ]
     };
     queue.fire(&mut machine, (0, 10), 100, &command(0x105, 1));
     queue.fire(&mut machine, (0, 11), 100, &command(0x104, 2));
@@ -150,7 +186,12 @@ fn commands_of_a_virtual_gpu_are_jobs_and_what_it_shows_are_frames() {
     response.interrupt(&mut machine, (0, 21), 100, &command(0x1100, 2));
     for (us, frame) in [(30, 1), (46, 2), (63, 3)] {
         blank.interrupt(&mut machine, (0, us), 100, &[0.into(), frame.into()]);
-        flip.interrupt(&mut machine, (0, us + 1), 100, &[0xffff_7000_u64.into(), 1.into(), frame.into()]);
+        flip.interrupt(
+            &mut machine,
+            (0, us + 1),
+            100,
+            &[0xffff_7000_u64.into(), 1.into(), frame.into()],
+        );
     }
     memory.fire(&mut machine, (0, 70), 100, &[0.into(), 100.into(), 4096.into()]);
     golden::check("gpu_virtual", &mut golden::open(machine.finish()));
@@ -161,9 +202,12 @@ fn commands_without_numbers_are_answered_in_the_order_in_which_they_were_queued(
     // Kernels before 6.3 do not number them.
     let mut machine = machine();
     let fields: &[FakeField<'_>] = &[("dev", 4), ("vq", 4), ("name", TEXT), ("type", 4)];
-    let queue = FakeTracepoint::new(&mut machine, 1, ("virtio_gpu", "virtio_gpu_cmd_queue"), fields);
-    let response = FakeTracepoint::new(&mut machine, 2, ("virtio_gpu", "virtio_gpu_cmd_response"), fields);
-    let command = |kind: u64| -> [FakeValue<'_>; 4] { [3.into(), 1.into(), "control".into(), kind.into()] };
+    let queue =
+        FakeTracepoint::new(&mut machine, 1, ("virtio_gpu", "virtio_gpu_cmd_queue"), fields);
+    let response =
+        FakeTracepoint::new(&mut machine, 2, ("virtio_gpu", "virtio_gpu_cmd_response"), fields);
+    let command =
+        |kind: u64| -> [FakeValue<'_>; 4] { [3.into(), 1.into(), "control".into(), kind.into()] };
     // Queued before the recording.
     response.interrupt(&mut machine, (0, 5), 100, &command(0x1100));
     for (us, kind) in [(10, 0x101), (12, 0x106), (14, 0x104)] {
@@ -187,7 +231,17 @@ fn what_was_lost_leaves_jobs_that_say_so_and_no_other() {
     machine.drop_chunk(lane);
     fences.signaled.fire(&mut machine, (0, 30), 100, &fence("radeon", 5, 2));
     // Nobody has defined this one, and this one is cut.
-    machine.tracepoint(0, 40, TracepointRecord { tracepoint: 77, ..TracepointRecord::default() }, &[0; 16]);
-    machine.tracepoint(0, 41, TracepointRecord { tracepoint: 1, ..TracepointRecord::default() }, &[0; 8]);
+    machine.tracepoint(
+        0,
+        40,
+        TracepointRecord { tracepoint: 77, ..TracepointRecord::default() },
+        &[0; 16],
+    );
+    machine.tracepoint(
+        0,
+        41,
+        TracepointRecord { tracepoint: 1, ..TracepointRecord::default() },
+        &[0; 8],
+    );
     golden::check("gpu_lost", &mut golden::open(machine.finish()));
 }

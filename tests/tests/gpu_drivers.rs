@@ -57,7 +57,12 @@ impl Scheduler {
         Self {
             queue: FakeTracepoint::new(machine, 20, ("gpu_scheduler", "drm_sched_job_queue"), JOB),
             run: FakeTracepoint::new(machine, 21, ("gpu_scheduler", "drm_sched_job_run"), JOB),
-            done: FakeTracepoint::new(machine, 22, ("gpu_scheduler", "drm_sched_job_done"), JOB_DONE),
+            done: FakeTracepoint::new(
+                machine,
+                22,
+                ("gpu_scheduler", "drm_sched_job_done"),
+                JOB_DONE,
+            ),
         }
     }
 }
@@ -71,13 +76,30 @@ fn jobs_of_amdgpu_before_6_16_learn_their_ring_and_fence_from_the_driver() {
     let mut machine = machine();
     let fences = Fences::new(&mut machine);
     // 5.10, where the scheduler's ring is an address.
-    let fields: &[FakeField<'_>] =
-        &[("entity", 8), ("fence", 8), ("name", 8), ("id", 8), ("job_count", 4), ("hw_job_count", 4)];
+    let fields: &[FakeField<'_>] = &[
+        ("entity", 8),
+        ("fence", 8),
+        ("name", 8),
+        ("id", 8),
+        ("job_count", 4),
+        ("hw_job_count", 4),
+    ];
     let queue = FakeTracepoint::new(&mut machine, 20, ("gpu_scheduler", "drm_sched_job"), fields);
     let run = FakeTracepoint::new(&mut machine, 21, ("gpu_scheduler", "drm_run_job"), fields);
-    let done = FakeTracepoint::new(&mut machine, 22, ("gpu_scheduler", "drm_sched_process_job"), &[("fence", 8)]);
-    let fields: &[FakeField<'_>] =
-        &[("sched_job_id", 8), ("timeline", TEXT), ("context", 4), ("seqno", 4), ("ring", TEXT), ("num_ibs", 4)];
+    let done = FakeTracepoint::new(
+        &mut machine,
+        22,
+        ("gpu_scheduler", "drm_sched_process_job"),
+        &[("fence", 8)],
+    );
+    let fields: &[FakeField<'_>] = &[
+        ("sched_job_id", 8),
+        ("timeline", TEXT),
+        ("context", 4),
+        ("seqno", 4),
+        ("ring", TEXT),
+        ("num_ibs", 4),
+    ];
     let ioctl = FakeTracepoint::new(&mut machine, 30, ("amdgpu", "amdgpu_cs_ioctl"), fields);
     let runs = FakeTracepoint::new(&mut machine, 31, ("amdgpu", "amdgpu_sched_run_job"), fields);
     let job = |number: u64| -> [FakeValue<'_>; 6] {
@@ -115,24 +137,45 @@ fn jobs_of_amdgpu_from_6_16_on_are_shown_once_with_what_the_driver_adds() {
     let mut machine = machine();
     let fences = Fences::new(&mut machine);
     let scheduler = Scheduler::new(&mut machine);
-    let fields: &[FakeField<'_>] =
-        &[("timeline", TEXT), ("context", 8), ("seqno", 8), ("fence", 8), ("ring", TEXT), ("num_ibs", 4)];
+    let fields: &[FakeField<'_>] = &[
+        ("timeline", TEXT),
+        ("context", 8),
+        ("seqno", 8),
+        ("fence", 8),
+        ("ring", TEXT),
+        ("num_ibs", 4),
+    ];
     let ioctl = FakeTracepoint::new(&mut machine, 30, ("amdgpu", "amdgpu_cs_ioctl"), fields);
-    let interrupt = FakeTracepoint::new(&mut machine, 31, ("amdgpu", "amdgpu_iv"), &[("client_id", 4), ("src_id", 4)]);
+    let interrupt = FakeTracepoint::new(
+        &mut machine,
+        31,
+        ("amdgpu", "amdgpu_iv"),
+        &[("client_id", 4), ("src_id", 4)],
+    );
     for number in [1, 2] {
         let said: [FakeValue<'_>; 6] =
             ["gfx_0.0.0".into(), 5.into(), number.into(), 0.into(), "gfx_0.0.0".into(), 3.into()];
         ioctl.fire(&mut machine, (0, 10 * number), GAME, &said);
         scheduler.queue.fire(&mut machine, (0, 10 * number + 1), GAME, &job("gfx_0.0.0", number));
         scheduler.run.fire(&mut machine, (1, 10 * number + 2), WORKER, &job("gfx_0.0.0", number));
-        fences.init.fire(&mut machine, (1, 10 * number + 3), WORKER, &fence("amdgpu", "gfx_0.0.0", 7, number));
+        fences.init.fire(
+            &mut machine,
+            (1, 10 * number + 3),
+            WORKER,
+            &fence("amdgpu", "gfx_0.0.0", 7, number),
+        );
     }
     // From 6.17 on a fence that is signaled names no driver.
     interrupt.interrupt(&mut machine, (1, 40), WORKER, &[20.into(), 181.into()]);
     for number in [1, 2] {
         let detached = fence("detached-driver", "signaled-timeline", 7, number);
         fences.signaled.interrupt(&mut machine, (1, 41 + number), WORKER, &detached);
-        scheduler.done.interrupt(&mut machine, (1, 42 + number), WORKER, &[5.into(), number.into()]);
+        scheduler.done.interrupt(
+            &mut machine,
+            (1, 42 + number),
+            WORKER,
+            &[5.into(), number.into()],
+        );
     }
     golden::check("gpu_amdgpu_newer", &mut golden::open(machine.finish()));
 }
@@ -144,15 +187,33 @@ fn jobs_of_xe_are_found_by_where_their_fences_lie_and_those_given_up_say_so() {
     let scheduler = Scheduler::new(&mut machine);
     let created = [("dev", TEXT), ("ctx", 8), ("seqno", 4), ("fence", 8)];
     let created = FakeTracepoint::new(&mut machine, 30, ("xe", "xe_hw_fence_create"), &created);
-    let fields: &[FakeField<'_>] =
-        &[("dev", TEXT), ("seqno", 4), ("gt_id", 1), ("guc_id", 2), ("fence", 8), ("batch_addr", 8)];
+    let fields: &[FakeField<'_>] = &[
+        ("dev", TEXT),
+        ("seqno", 4),
+        ("gt_id", 1),
+        ("guc_id", 2),
+        ("fence", 8),
+        ("batch_addr", 8),
+    ];
     let exec = FakeTracepoint::new(&mut machine, 31, ("xe", "xe_sched_job_exec"), fields);
     let timedout = FakeTracepoint::new(&mut machine, 32, ("xe", "xe_sched_job_timedout"), fields);
-    let reset = FakeTracepoint::new(&mut machine, 33, ("xe", "xe_exec_queue_reset"), &[("dev", TEXT), ("guc_id", 2)]);
+    let reset = FakeTracepoint::new(
+        &mut machine,
+        33,
+        ("xe", "xe_exec_queue_reset"),
+        &[("dev", TEXT), ("guc_id", 2)],
+    );
     let device = "0000:03:00.0";
     let said = |number: u64| -> [FakeValue<'_>; 6] {
         let address = 0xffff_8000_0000_1000 + number;
-        [device.into(), number.into(), 0.into(), 12.into(), address.into(), (0x10_0000 * number).into()]
+        [
+            device.into(),
+            number.into(),
+            0.into(),
+            12.into(),
+            address.into(),
+            (0x10_0000 * number).into(),
+        ]
     };
     for number in [1, 2] {
         let address = 0xffff_8000_0000_1000 + number;
@@ -191,13 +252,20 @@ fn jobs_of_xe_are_found_by_where_their_fences_lie_and_those_given_up_say_so() {
 fn requests_of_i915_are_jobs_of_their_engine_and_end_with_their_fence() {
     let mut machine = machine();
     let fences = Fences::new(&mut machine);
-    let fields: &[FakeField<'_>] = &[("dev", 4), ("ctx", 8), ("class", 2), ("instance", 2), ("seqno", 4)];
-    let mut one = |number: u32, name: &str| FakeTracepoint::new(&mut machine, number, ("i915", name), fields);
-    let (queue, add, retire) =
-        (one(20, "i915_request_queue"), one(21, "i915_request_add"), one(22, "i915_request_retire"));
-    let (wait_begin, wait_end) = (one(23, "i915_request_wait_begin"), one(24, "i915_request_wait_end"));
-    let request =
-        |class: u64, number: u64| -> [FakeValue<'_>; 5] { [0.into(), 7.into(), class.into(), 0.into(), number.into()] };
+    let fields: &[FakeField<'_>] =
+        &[("dev", 4), ("ctx", 8), ("class", 2), ("instance", 2), ("seqno", 4)];
+    let mut one =
+        |number: u32, name: &str| FakeTracepoint::new(&mut machine, number, ("i915", name), fields);
+    let (queue, add, retire) = (
+        one(20, "i915_request_queue"),
+        one(21, "i915_request_add"),
+        one(22, "i915_request_retire"),
+    );
+    let (wait_begin, wait_end) =
+        (one(23, "i915_request_wait_begin"), one(24, "i915_request_wait_end"));
+    let request = |class: u64, number: u64| -> [FakeValue<'_>; 5] {
+        [0.into(), 7.into(), class.into(), 0.into(), number.into()]
+    };
     fences.init.fire(&mut machine, (0, 10), GAME, &fence("i915", "game[100]", 7, 1));
     queue.fire(&mut machine, (0, 11), GAME, &request(0, 1));
     add.fire(&mut machine, (0, 12), GAME, &request(0, 1));
@@ -207,13 +275,24 @@ fn requests_of_i915_are_jobs_of_their_engine_and_end_with_their_fence() {
     // The kernel's wait has the driver's within; the other wait is the driver's alone.
     fences.wait_start.fire(&mut machine, (0, 20), GAME, &fence("i915", "game[100]", 7, 1));
     wait_begin.fire(&mut machine, (0, 21), GAME, &request(0, 1));
-    fences.signaled.interrupt(&mut machine, (1, 30), WORKER, &fence("detached-driver", "signaled-timeline", 7, 1));
+    fences.signaled.interrupt(
+        &mut machine,
+        (1, 30),
+        WORKER,
+        &fence("detached-driver", "signaled-timeline", 7, 1),
+    );
     wait_end.fire(&mut machine, (0, 31), GAME, &request(0, 1));
-    fences.wait_end.fire(&mut machine, (0, 32), GAME, &fence("detached-driver", "signaled-timeline", 7, 1));
+    fences.wait_end.fire(
+        &mut machine,
+        (0, 32),
+        GAME,
+        &fence("detached-driver", "signaled-timeline", 7, 1),
+    );
     wait_begin.fire(&mut machine, (0, 33), GAME, &request(1, 2));
     fences.signaled.interrupt(&mut machine, (1, 40), WORKER, &fence("i915", "[i915]", 7, 2));
     wait_end.fire(&mut machine, (0, 41), GAME, &request(1, 2));
-    // Nobody asked for the end of this one until it was cleared away; the fourth was before the recording.
+    // Nobody asked for the end of this one until it was cleared away; the fourth was before the
+    // recording.
     queue.fire(&mut machine, (0, 50), GAME, &request(2, 3));
     for number in 1..=4 {
         retire.fire(&mut machine, (1, 60 + number), WORKER, &request(2, number));

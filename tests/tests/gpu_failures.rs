@@ -42,16 +42,35 @@ fn machine() -> FakeMachine {
 }
 
 fn fails(machine: &mut FakeMachine, us: u64, (context, sequence): (u64, u64), error: i32) {
-    let record = GpuFailureRecord { context, sequence, error, fence: 0xffff_1000 + sequence, ..Default::default() };
+    let record = GpuFailureRecord {
+        context,
+        sequence,
+        error,
+        fence: 0xffff_1000 + sequence,
+        ..Default::default()
+    };
     machine.gpu_failure(1, us, record);
 }
 
-fn job_fails(machine: &mut FakeMachine, us: u64, address: u64, (context, sequence): (u64, u64), error: i32) {
+fn job_fails(
+    machine: &mut FakeMachine,
+    us: u64,
+    address: u64,
+    (context, sequence): (u64, u64),
+    error: i32,
+) {
     let told_by = gpu_failure::SCHEDULER;
     machine.gpu_failure(
         1,
         us,
-        GpuFailureRecord { context, sequence, error, fence: address, told_by, ..Default::default() },
+        GpuFailureRecord {
+            context,
+            sequence,
+            error,
+            fence: address,
+            told_by,
+            ..Default::default()
+        },
     );
 }
 
@@ -88,17 +107,40 @@ fn a_fence_that_is_signaled_with_an_error_is_a_job_that_failed() {
 fn a_job_of_the_scheduler_that_is_given_up_failed_by_its_older_names() {
     let mut machine = machine();
     let fences = Fences::new(&mut machine);
-    let fields: &[FakeField<'_>] =
-        &[("entity", 8), ("fence", 8), ("name", TEXT), ("id", 8), ("job_count", 4), ("hw_job_count", 4)];
+    let fields: &[FakeField<'_>] = &[
+        ("entity", 8),
+        ("fence", 8),
+        ("name", TEXT),
+        ("id", 8),
+        ("job_count", 4),
+        ("hw_job_count", 4),
+    ];
     let of_dependency = [("name", TEXT), ("id", 8), ("fence", 8), ("ctx", 8), ("seqno", 4)];
     let queue = FakeTracepoint::new(&mut machine, 20, ("gpu_scheduler", "drm_sched_job"), fields);
-    let needs = FakeTracepoint::new(&mut machine, 21, ("gpu_scheduler", "drm_sched_job_wait_dep"), &of_dependency);
+    let needs = FakeTracepoint::new(
+        &mut machine,
+        21,
+        ("gpu_scheduler", "drm_sched_job_wait_dep"),
+        &of_dependency,
+    );
     let run = FakeTracepoint::new(&mut machine, 22, ("gpu_scheduler", "drm_run_job"), fields);
-    let done = FakeTracepoint::new(&mut machine, 23, ("gpu_scheduler", "drm_sched_process_job"), &[("fence", 8)]);
+    let done = FakeTracepoint::new(
+        &mut machine,
+        23,
+        ("gpu_scheduler", "drm_sched_process_job"),
+        &[("fence", 8)],
+    );
     let m = &mut machine;
     let address = |number: u64| 0xffff_9000 + number;
     let job = |number: u64| -> [FakeValue<'_>; 6] {
-        [0xffff_8000_u64.into(), address(number).into(), "gfx".into(), number.into(), 1.into(), 0.into()]
+        [
+            0xffff_8000_u64.into(),
+            address(number).into(),
+            "gfx".into(),
+            number.into(),
+            1.into(),
+            0.into(),
+        ]
     };
     for number in [1, 2] {
         queue.fire(m, (0, 10 + number), 100, &job(number));
@@ -135,13 +177,18 @@ fn a_job_of_the_scheduler_that_is_given_up_failed_by_its_older_names() {
 fn a_job_of_the_scheduler_that_is_given_up_or_never_run_failed_by_its_newer_names() {
     let mut machine = machine();
     let fences = Fences::new(&mut machine);
-    let fields: &[FakeField<'_>] = &[("name", TEXT), ("dev", TEXT), ("fence_context", 8), ("fence_seqno", 8)];
+    let fields: &[FakeField<'_>] =
+        &[("name", TEXT), ("dev", TEXT), ("fence_context", 8), ("fence_seqno", 8)];
     let of_fence: &[FakeField<'_>] = &[("fence_context", 8), ("fence_seqno", 8)];
-    let queue = FakeTracepoint::new(&mut machine, 20, ("gpu_scheduler", "drm_sched_job_queue"), fields);
+    let queue =
+        FakeTracepoint::new(&mut machine, 20, ("gpu_scheduler", "drm_sched_job_queue"), fields);
     let run = FakeTracepoint::new(&mut machine, 21, ("gpu_scheduler", "drm_sched_job_run"), fields);
-    let done = FakeTracepoint::new(&mut machine, 22, ("gpu_scheduler", "drm_sched_job_done"), of_fence);
+    let done =
+        FakeTracepoint::new(&mut machine, 22, ("gpu_scheduler", "drm_sched_job_done"), of_fence);
     let m = &mut machine;
-    let job = |number: u64| -> [FakeValue<'_>; 4] { ["gfx".into(), "card0".into(), 5.into(), number.into()] };
+    let job = |number: u64| -> [FakeValue<'_>; 4] {
+        ["gfx".into(), "card0".into(), 5.into(), number.into()]
+    };
     for number in [1, 2] {
         queue.fire(m, (0, 10 + number), 100, &job(number));
     }
@@ -196,8 +243,11 @@ fn a_record_of_a_kind_that_is_not_known_hides_no_other() {
     let m = &mut machine;
     fences.init.fire(m, (0, 10), 100, &fence("radeon", 5, 1));
     // As older readers see a failure.
-    let record =
-        GpuFailureRecord { stamp: Stamp(syscollect_tests::ticks(15) << 8 | 99), bytes: 24, ..Default::default() };
+    let record = GpuFailureRecord {
+        stamp: Stamp(syscollect_tests::ticks(15) << 8 | 99),
+        bytes: 24,
+        ..Default::default()
+    };
     m.push_after(Lane { kind: LaneKind::Tracepoint, cpu: 0 }, 15, &[], record.as_bytes());
     fences.signaled.fire(m, (0, 20), 100, &fence("radeon", 5, 1));
     let (lines, played) = golden::text(&mut golden::open(machine.finish()));
@@ -213,9 +263,16 @@ fn a_job_fails_with_its_own_fence_unless_the_scheduler_tries_it_again() {
     let fields: &[FakeField<'_>] = &[("fence", 8), ("name", TEXT), ("id", 8)];
     let queue = FakeTracepoint::new(&mut machine, 20, ("gpu_scheduler", "drm_sched_job"), fields);
     let run = FakeTracepoint::new(&mut machine, 22, ("gpu_scheduler", "drm_run_job"), fields);
-    let done = FakeTracepoint::new(&mut machine, 23, ("gpu_scheduler", "drm_sched_process_job"), &[("fence", 8)]);
+    let done = FakeTracepoint::new(
+        &mut machine,
+        23,
+        ("gpu_scheduler", "drm_sched_process_job"),
+        &[("fence", 8)],
+    );
     let m = &mut machine;
-    let job = |number: u64| -> [FakeValue<'_>; 3] { [(0xffff_9000 + number).into(), "ring".into(), number.into()] };
+    let job = |number: u64| -> [FakeValue<'_>; 3] {
+        [(0xffff_9000 + number).into(), "ring".into(), number.into()]
+    };
     for number in [1, 2] {
         queue.fire(m, (0, 10 + number), 100, &job(number));
         run.fire(m, (1, 17 + 2 * number), 200, &job(number));

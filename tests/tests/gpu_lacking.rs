@@ -30,7 +30,8 @@ fn what_lacks_a_field_is_shown_as_it_is_and_the_rest_is_understood() {
         let values: Vec<FakeValue<'_>> = fields.iter().map(value).collect();
         tracepoint.fire(&mut machine, (0, 10 + u64::from(number)), 100, &values);
     }
-    let whole: &[FakeField<'_>] = &[("driver", TEXT), ("timeline", TEXT), ("context", 4), ("seqno", 4)];
+    let whole: &[FakeField<'_>] =
+        &[("driver", TEXT), ("timeline", TEXT), ("context", 4), ("seqno", 4)];
     let fence = ["radeon".into(), "ring".into(), 5.into(), 1.into()];
     for (number, event) in [(20, "dma_fence_emit"), (21, "dma_fence_signaled")] {
         let tracepoint = FakeTracepoint::new(&mut machine, number, ("dma_fence", event), whole);

@@ -16,13 +16,22 @@ fn machine() -> FakeMachine {
 }
 
 fn counter(counter: u64, name: &str, unit: &str, pid: u32) -> CounterDefinition {
-    CounterDefinition { counter, name: name.into(), unit: unit.into(), pid: Some(pid), ..CounterDefinition::default() }
+    CounterDefinition {
+        counter,
+        name: name.into(),
+        unit: unit.into(),
+        pid: Some(pid),
+        ..CounterDefinition::default()
+    }
 }
 
 #[test]
 fn what_a_process_has_is_its_own_until_it_ends_even_where_another_gets_its_id() {
     let mut machine = machine();
-    machine.counters(&[counter(1, "GPU memory vram (x)", "bytes", 300), counter(2, "GPU engine gfx (x)", "%", 300)]);
+    machine.counters(&[
+        counter(1, "GPU memory vram (x)", "bytes", 300),
+        counter(2, "GPU engine gfx (x)", "%", 300),
+    ]);
     machine.fork(0, 10, 100, (300, 300), "renderer");
     machine.count(20, 1, 4096.0);
     machine.count(20, 2, 62.5);

@@ -12,7 +12,8 @@ use syscollect_tests::golden;
 
 fn check(name: &str) {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden/gpu");
-    let reader = CaptureReader::open(&folder.join(name).with_extension("syscap")).expect("it is a capture");
+    let reader =
+        CaptureReader::open(&folder.join(name).with_extension("syscap")).expect("it is a capture");
     assert!(reader.damage().is_empty(), "{:?}", reader.damage());
     let mut session = Session::open(reader).expect("it has clock readings");
     golden::check(&format!("gpu/{name}"), &mut session);
@@ -24,7 +25,8 @@ fn fences_of_vgem_are_jobs_of_the_thread_that_made_them_and_waits_of_others_on_e
 }
 
 #[test]
-fn page_flips_of_virtio_gpu_are_commands_and_frames_and_newer_kernels_have_vertical_blanks_for_it() {
+fn page_flips_of_virtio_gpu_are_commands_and_frames_and_newer_kernels_have_vertical_blanks_for_it()
+{
     ["virtio_5_10", "virtio_6_12", "virtio_7_2"].into_iter().for_each(check);
 }
 

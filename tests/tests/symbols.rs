@@ -6,16 +6,21 @@ use std::path::Path;
 use syscollect_etl::session::Session;
 use syscollect_exporters::{FoldedExporter, StackOptions};
 use syscollect_playback::Recording;
-use syscollect_symbolize::windows::{ImageRequest, Options, PdbIdentity, Place, SymbolPath, WindowsSymbolizer};
+use syscollect_symbolize::windows::{
+    ImageRequest, Options, PdbIdentity, Place, SymbolPath, WindowsSymbolizer,
+};
 use syscollect_tests::etl::{FakeTrace, classic, perf_info, system};
 
 const PID: u32 = 100;
 const TID: u32 = 101;
 const BASE: u64 = 0x7ff6_0000_0000;
-const IMAGE_ID: [u8; 16] =
-    [0xd7, 0x75, 0xe6, 0xb3, 0x54, 0x25, 0x18, 0x4f, 0x83, 0x0b, 0x27, 0x62, 0x73, 0x25, 0x60, 0xde];
+const IMAGE_ID: [u8; 16] = [
+    0xd7, 0x75, 0xe6, 0xb3, 0x54, 0x25, 0x18, 0x4f, 0x83, 0x0b, 0x27, 0x62, 0x73, 0x25, 0x60, 0xde,
+];
 /// The library's PDB: 988a0d29-3b0e-42e4-8a13-9ddd7f0f2bc1, age 1.
-const GUID: [u8; 16] = [0x29, 0x0d, 0x8a, 0x98, 0x0e, 0x3b, 0xe4, 0x42, 0x8a, 0x13, 0x9d, 0xdd, 0x7f, 0x0f, 0x2b, 0xc1];
+const GUID: [u8; 16] = [
+    0x29, 0x0d, 0x8a, 0x98, 0x0e, 0x3b, 0xe4, 0x42, 0x8a, 0x13, 0x9d, 0xdd, 0x7f, 0x0f, 0x2b, 0xc1,
+];
 
 fn utf16(text: &str) -> Vec<u8> {
     text.encode_utf16().chain([0]).flat_map(u16::to_le_bytes).collect()
@@ -30,7 +35,13 @@ fn trace(age: u32, place: u64) -> Vec<u8> {
     image.extend([PID, 0, 0x5000_0000, 0].map(u32::to_le_bytes).concat());
     image.resize(56, 0);
     image.extend(utf16(r"\Device\HarddiskVolume3\Tools\library.dll"));
-    let identity = [&BASE.to_le_bytes()[..], &PID.to_le_bytes(), &GUID, &age.to_le_bytes(), b"d:\\out\\library.pdb\0"];
+    let identity = [
+        &BASE.to_le_bytes()[..],
+        &PID.to_le_bytes(),
+        &GUID,
+        &age.to_le_bytes(),
+        b"d:\\out\\library.pdb\0",
+    ];
     let sample = [&(BASE + place).to_le_bytes()[..], &TID.to_le_bytes(), &[1, 0, 0, 0]].concat();
     let head = [&(start + 50).to_le_bytes()[..], &PID.to_le_bytes(), &TID.to_le_bytes()];
     let stack = [&head.concat()[..], &(BASE + place).to_le_bytes()].concat();
@@ -51,14 +62,23 @@ fn folded(trace: Vec<u8>, directory: &Path) -> (String, Vec<String>) {
         .into_iter()
         .map(|module| {
             let image = module.windows.expect("every module of a Windows trace is one of Windows");
-            let pdb = image.pdb.map(|pdb| PdbIdentity { name: pdb.name, guid: pdb.guid, age: pdb.age });
+            let pdb =
+                image.pdb.map(|pdb| PdbIdentity { name: pdb.name, guid: pdb.guid, age: pdb.age });
             let (path, build_id, offsets) = (module.path, module.build_id, module.offsets);
-            ImageRequest { path, build_id, pdb, image_size: image.size, image_timestamp: image.timestamp, offsets }
+            ImageRequest {
+                path,
+                build_id,
+                pdb,
+                image_size: image.size,
+                image_timestamp: image.timestamp,
+                offsets,
+            }
         })
         .collect();
     let mut path = SymbolPath::default();
     path.add(Place::Directory(directory.into()));
-    let tables = WindowsSymbolizer::new(Options { path, ..Options::default() }).name_modules(&requests);
+    let tables =
+        WindowsSymbolizer::new(Options { path, ..Options::default() }).name_modules(&requests);
     let notes = tables.iter().map(|table| table.note.clone()).collect();
     session.add_symbols(tables);
     let mut exporter = FoldedExporter::new(Vec::new(), StackOptions::default());
@@ -68,7 +88,8 @@ fn folded(trace: Vec<u8>, directory: &Path) -> (String, Vec<String>) {
 
 /// A directory with the library's symbol file, under the name that the trace has for it.
 fn directory() -> Option<tempfile::TempDir> {
-    let pdb = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/fixtures/etl/syzygy-test_types_x64.dll.pdb");
+    let pdb = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../shared/fixtures/etl/syzygy-test_types_x64.dll.pdb");
     let Ok(bytes) = fs::read(&pdb) else {
         eprintln!("not checked: {} is not there", pdb.display());
         return None;

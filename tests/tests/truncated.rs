@@ -1,4 +1,5 @@
-//! Walks that met memory which is no code: what they say from there on is left out, and the stack says so.
+//! Walks that met memory which is no code: what they say from there on is left out, and the stack
+//! says so.
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail the test, as its body does")]
 
 use syscollect_exporters::{FoldedExporter, StackOptions};
@@ -32,7 +33,8 @@ fn named() -> FakeMachine {
         frames: vec![SymbolFrame { function: function.into(), ..SymbolFrame::default() }],
         ..Symbol::default()
     };
-    let names = [(0x100, "leaf"), (0x1ff, "outer"), (0x2ff, "main"), (0x4ff, "__libc_start_call_main")];
+    let names =
+        [(0x100, "leaf"), (0x1ff, "outer"), (0x2ff, "main"), (0x4ff, "__libc_start_call_main")];
     let symbols = names.map(|(offset, name)| symbol(offset, name)).into();
     machine.symbols(SymbolTable { path: "/bin/prog".into(), symbols, ..SymbolTable::default() });
     machine
@@ -58,7 +60,10 @@ fn stacks_end_where_no_code_is_and_those_that_differ_in_data_alone_are_one() {
         sample(&mut machine, us, 70, &[LEAF, OUTER, DATA[0] + 16 * data, MAIN, DATA[1]]);
     }
     sample(&mut machine, 90, 70, &[LEAF, OUTER, MAIN]);
-    assert_eq!(folded(machine.finish()), ["prog;[truncated];outer;leaf 50", "prog;main;outer;leaf 1"]);
+    assert_eq!(
+        folded(machine.finish()),
+        ["prog;[truncated];outer;leaf 50", "prog;main;outer;leaf 1"]
+    );
 }
 
 #[test]
@@ -105,7 +110,10 @@ fn programs_begun_and_forked_while_recording_are_known_from_their_beginning_on()
 }
 
 /// What becomes of a stack that leads to data.
-fn ends(machine: impl FnOnce(&mut FakeMachine), finish: impl FnOnce(FakeMachine) -> Vec<u8>) -> Vec<String> {
+fn ends(
+    machine: impl FnOnce(&mut FakeMachine),
+    finish: impl FnOnce(FakeMachine) -> Vec<u8>,
+) -> Vec<String> {
     let mut all = self::machine();
     machine(&mut all);
     sample(&mut all, 50, 70, &[LEAF, MAIN, DATA[0]]);
@@ -116,11 +124,19 @@ fn ends(machine: impl FnOnce(&mut FakeMachine), finish: impl FnOnce(FakeMachine)
 fn where_mappings_are_missing_an_address_may_be_code_and_stays() {
     let (whole, cut) = (["prog;0x1008f51c;main;leaf 1"], ["prog;[truncated];main;leaf 1"]);
     assert_eq!(ends(|_| {}, FakeMachine::finish), cut);
-    assert_eq!(ends(|machine| machine.mapping_record(0, 40, &perf::lost(1, 40)), FakeMachine::finish), whole, "lost");
+    assert_eq!(
+        ends(|machine| machine.mapping_record(0, 40, &perf::lost(1, 40)), FakeMachine::finish),
+        whole,
+        "lost"
+    );
     assert_eq!(ends(|_| {}, FakeMachine::kill), whole, "a recorder that was killed");
     let unrecorded = SessionInfo { mappings_unrecorded: true, ..SessionInfo::default() };
     let unrecorded = Definition::Session(Box::new(unrecorded));
-    assert_eq!(ends(|machine| machine.define(&unrecorded), FakeMachine::finish), whole, "never recorded");
+    assert_eq!(
+        ends(|machine| machine.define(&unrecorded), FakeMachine::finish),
+        whole,
+        "never recorded"
+    );
 }
 
 #[test]
@@ -130,7 +146,10 @@ fn of_a_process_that_was_not_read_nothing_is_cut() {
     sample(&mut machine, 10, 70, &[LEAF, DATA[0]]);
     machine.mapping_record(0, 20, &perf::mmap2(70, 0x50_0000, "/lib/later", 20));
     sample(&mut machine, 30, 70, &[0x50_0010, DATA[0]]);
-    assert_eq!(folded(machine.finish()), ["prog;0x1008f51c;/lib/later+0x10 1", "prog;0x1008f51c;0x400100 1"]);
+    assert_eq!(
+        folded(machine.finish()),
+        ["prog;0x1008f51c;/lib/later+0x10 1", "prog;0x1008f51c;0x400100 1"]
+    );
 }
 
 #[test]

@@ -53,7 +53,8 @@ fn other_marks(criterion: &mut Criterion, reader: Option<&Reader>) {
 }
 
 fn all(criterion: &mut Criterion) {
-    criterion.bench_function("empty loop", |bencher| bencher.iter_custom(|turns| timed(turns, |_| ())));
+    criterion
+        .bench_function("empty loop", |bencher| bencher.iter_custom(|turns| timed(turns, |_| ())));
     criterion.bench_function("two rdtsc", |bencher| {
         bencher.iter_custom(|turns| {
             timed(turns, |_| {

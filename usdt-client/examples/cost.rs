@@ -70,7 +70,10 @@ fn main() {
                 zone.value(index);
             })
         );
-        println!("     async zone       {:.2} ns", measure(ON, |_| drop(AsyncZone::begin(location!("async")))));
+        println!(
+            "     async zone       {:.2} ns",
+            measure(ON, |_| drop(AsyncZone::begin(location!("async"))))
+        );
         println!("     plot             {:.2} ns", measure(ON, |index| plot!("plot", index)));
         println!("     message          {:.2} ns", measure(ON, |_| message!("a message")));
         println!("     message, 1 word  {:.2} ns", measure(ON, |index| message!("number {index}")));

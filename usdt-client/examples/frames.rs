@@ -7,11 +7,15 @@
 //!
 //! What to look for in the trace of process `frames`:
 //!
-//! - thread `game`: 30 frames a second, each with input, physics and drawing; every 40th takes too long, and says so;
-//! - threads `worker 0` to `worker 2`: jobs from a queue, each with a number, a kind and its result. They share one
-//!   lock, and `save` keeps it over a slow write: the other workers wait, and the trace says for what;
-//! - thread `network`: requests that overlap, on tracks of their own (async zones), with markers when they are answered;
-//! - plots of the queue's length, of the sun's height (a sine), of bytes sent, and a counter of requests in flight.
+//! - thread `game`: 30 frames a second, each with input, physics and drawing; every 40th takes too
+//!   long, and says so;
+//! - threads `worker 0` to `worker 2`: jobs from a queue, each with a number, a kind and its
+//!   result. They share one lock, and `save` keeps it over a slow write: the other workers wait,
+//!   and the trace says for what;
+//! - thread `network`: requests that overlap, on tracks of their own (async zones), with markers
+//!   when they are answered;
+//! - plots of the queue's length, of the sun's height (a sine), of bytes sent, and a counter of
+//!   requests in flight.
 
 use std::collections::VecDeque;
 use std::f64::consts::TAU;
@@ -20,8 +24,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use syscollect_usdt_client::lock::{Condvar, Mutex};
 use syscollect_usdt_client::{
-    AsyncZone, Counter, Field, FieldFormat, Schema, StaticString, Task, Zone, frame_mark, location, message, plot,
-    set_thread_name, zone,
+    AsyncZone, Counter, Field, FieldFormat, Schema, StaticString, Task, Zone, frame_mark, location,
+    message, plot, set_thread_name, zone,
 };
 
 static RUNNING: AtomicBool = AtomicBool::new(true);
@@ -165,7 +169,8 @@ fn take_job(world: &World) -> Option<Job> {
     let _zone = zone!("wait for a job", color = 0xad_b5bd);
     let jobs = world.jobs.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let empty = |jobs: &mut VecDeque<Job>| jobs.is_empty() && RUNNING.load(Ordering::Relaxed);
-    let mut jobs = world.more.wait_while(jobs, empty).unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut jobs =
+        world.more.wait_while(jobs, empty).unwrap_or_else(std::sync::PoisonError::into_inner);
     let job = jobs.pop_front();
     plot!("jobs in the queue", jobs.len());
     job

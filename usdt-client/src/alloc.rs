@@ -76,7 +76,11 @@ impl<A> ProfiledAllocator<A> {
     fn report_freed(&self, address: *mut u8) {
         if let Ok(mut group) = emit::group(24) {
             let pool = self.pool.number(group.arena());
-            group.stamped_at(ItemKind::Free as u8, clock::ordered_ticks(), [address as u64, u64::from(pool)]);
+            group.stamped_at(
+                ItemKind::Free as u8,
+                clock::ordered_ticks(),
+                [address as u64, u64::from(pool)],
+            );
         }
     }
 }

@@ -8,8 +8,8 @@
 use crate::fork::{self, Inheritance};
 use crate::open_async::OpenAsyncZones;
 use crate::protocol::{
-    ARENA_BYTES, ARENA_MAGIC, ARENA_NAME, ArenaHeader, HEADER_STRIDE, HEADERS_OFFSET, LOG_OFFSET, MAX_RINGS,
-    RING_STRIDE, RINGS_OFFSET, RingHeader, RingState, VERSION,
+    ARENA_BYTES, ARENA_MAGIC, ARENA_NAME, ArenaHeader, HEADER_STRIDE, HEADERS_OFFSET, LOG_OFFSET,
+    MAX_RINGS, RING_STRIDE, RINGS_OFFSET, RingHeader, RingState, VERSION,
 };
 use crate::{clock, memory, unread};
 use core::ptr::{NonNull, null_mut};
@@ -168,7 +168,8 @@ impl Arena {
             return self.claim_new(header);
         }
         let now = clock::monotonic();
-        let old = self.claim_unread(header, |ended| ended.saturating_add(unread::PATIENCE_NS) <= now);
+        let old =
+            self.claim_unread(header, |ended| ended.saturating_add(unread::PATIENCE_NS) <= now);
         old.or_else(|| self.claim_new(header)).or_else(|| self.claim_unread(header, |_| true))
     }
 
@@ -177,8 +178,13 @@ impl Arena {
         (0..used).find_map(|number| self.claim(number, RingState::Free))
     }
 
-    /// Rings of threads that ended at a time of which `is_over` holds, if no reader will empty them.
-    fn claim_unread(&self, header: &ArenaHeader, is_over: impl Fn(u64) -> bool) -> Option<Ring<'_>> {
+    /// Rings of threads that ended at a time of which `is_over` holds, if no reader will empty
+    /// them.
+    fn claim_unread(
+        &self,
+        header: &ArenaHeader,
+        is_over: impl Fn(u64) -> bool,
+    ) -> Option<Ring<'_>> {
         let used = (header.rings.load(Ordering::Acquire) as usize).min(MAX_RINGS);
         (0..used).find_map(|number| {
             let ring = self.ring_header(number)?;
@@ -199,7 +205,12 @@ impl Arena {
             if count as usize >= MAX_RINGS {
                 return None;
             }
-            let next = header.rings.compare_exchange(count, count + 1, Ordering::AcqRel, Ordering::Acquire);
+            let next = header.rings.compare_exchange(
+                count,
+                count + 1,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            );
             if next.is_ok()
                 && let Some(ring) = self.claim(count as usize, RingState::Free)
             {
@@ -270,7 +281,8 @@ pub(crate) fn identity(descriptor: i32) -> Option<(u64, u64)> {
     // SAFETY: plain numbers, for which zero is valid.
     let mut status: libc::stat = unsafe { core::mem::zeroed() };
     // SAFETY: `status` may be written.
-    (unsafe { libc::fstat(descriptor, &raw mut status) } == 0).then_some((status.st_dev, status.st_ino))
+    (unsafe { libc::fstat(descriptor, &raw mut status) } == 0)
+        .then_some((status.st_dev, status.st_ino))
 }
 
 /// The memfd, sealed, and its mapped header and log.
@@ -279,7 +291,8 @@ fn make_shared() -> Option<(i32, NonNull<u8>)> {
         return None;
     }
     let descriptor = create_memory_file()?;
-    let prepared = size_and_seal(descriptor).then(|| memory::map_shared(descriptor, ARENA_BYTES)).flatten();
+    let prepared =
+        size_and_seal(descriptor).then(|| memory::map_shared(descriptor, ARENA_BYTES)).flatten();
     let Some(base) = prepared else {
         // SAFETY: opened above, and nobody else knows of it.
         unsafe { libc::close(descriptor) };

@@ -12,7 +12,8 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 /// The signals by which programs crash.
-const SIGNALS: [c_int; 6] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT, libc::SIGTRAP];
+const SIGNALS: [c_int; 6] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT, libc::SIGTRAP];
 /// Most addresses of a crash's stack.
 const ADDRESSES: usize = 64;
 
@@ -21,7 +22,8 @@ struct Previous([core::cell::UnsafeCell<MaybeUninit<libc::sigaction>>; SIGNALS.l
 // SAFETY: written by `install` alone, which runs once, before any handler reads it.
 unsafe impl Sync for Previous {}
 
-static PREVIOUS: Previous = Previous([const { core::cell::UnsafeCell::new(MaybeUninit::uninit()) }; SIGNALS.len()]);
+static PREVIOUS: Previous =
+    Previous([const { core::cell::UnsafeCell::new(MaybeUninit::uninit()) }; SIGNALS.len()]);
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 
 /// Has crashes recorded from now on. Call it after other handlers of crashes
@@ -31,14 +33,15 @@ pub fn install() {
         return;
     }
     for (signal, previous) in SIGNALS.into_iter().zip(&PREVIOUS.0) {
-        // SAFETY: `sigaction` is plain numbers, for which zero is valid; the handler has the type that SA_SIGINFO asks
-        // for; `previous` is only written here.
+        // SAFETY: `sigaction` is plain numbers, for which zero is valid; the handler has the type
+        // that SA_SIGINFO asks for; `previous` is only written here.
         unsafe {
             let previous = previous.get().cast::<libc::sigaction>();
             libc::sigaction(signal, core::ptr::null(), previous);
             let mut action: libc::sigaction = core::mem::zeroed();
             action.sa_sigaction = on_crash as *const () as usize;
-            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | ((*previous).sa_flags & libc::SA_NODEFER);
+            action.sa_flags =
+                libc::SA_SIGINFO | libc::SA_ONSTACK | ((*previous).sa_flags & libc::SA_NODEFER);
             libc::sigaction(signal, &raw const action, core::ptr::null_mut());
         }
     }
@@ -53,14 +56,16 @@ unsafe extern "C" fn on_crash(signal: c_int, info: *mut libc::siginfo_t, context
     unsafe { hand_over(signal, info, context) };
 }
 
-/// Writes the crash; the stack begins where the signal struck, so the handler's frames are not in it.
+/// Writes the crash; the stack begins where the signal struck, so the handler's frames are not in
+/// it.
 #[cold]
 unsafe fn record(signal: c_int, info: &libc::siginfo_t, context: &libc::ucontext_t) {
     let registers = &context.uc_mcontext.gregs;
     let instruction = registers[libc::REG_RIP as usize] as u64;
     let mut addresses = [0; ADDRESSES];
     addresses[0] = instruction;
-    let count = 1 + stack::from_frame(registers[libc::REG_RBP as usize] as u64, &mut addresses[1..]);
+    let count =
+        1 + stack::from_frame(registers[libc::REG_RBP as usize] as u64, &mut addresses[1..]);
     let Ok(mut group) = emit::group(32 + emit::stack_bytes(ADDRESSES)) else { return };
     // SAFETY: for signals of faults the address is there; for others it is some number.
     let address = unsafe { info.si_addr() } as u64;
@@ -75,15 +80,16 @@ fn is_fault(info: &libc::siginfo_t) -> bool {
     info.si_code > 0 && info.si_signo != libc::SIGABRT
 }
 
-/// Calls the handler that was there before; where there was none, lets the signal do what it does by default.
+/// Calls the handler that was there before; where there was none, lets the signal do what it does
+/// by default.
 unsafe fn hand_over(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let Some(index) = SIGNALS.iter().position(|known| *known == signal) else { return };
     // SAFETY: written before this handler was set.
     let previous = unsafe { &*PREVIOUS.0[index].get().cast::<libc::sigaction>() };
     match previous.sa_sigaction {
         libc::SIG_DFL => {
-            // SAFETY: puts back what was there. A fault strikes again when this returns; any other signal is sent
-            // again, and comes when this returns.
+            // SAFETY: puts back what was there. A fault strikes again when this returns; any other
+            // signal is sent again, and comes when this returns.
             unsafe {
                 libc::sigaction(signal, previous, core::ptr::null_mut());
                 if !is_fault(&*info) {
@@ -95,7 +101,8 @@ unsafe fn hand_over(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_v
         // SAFETY: the handler that the program set, of the type that its flags say.
         handler => unsafe {
             if previous.sa_flags & libc::SA_SIGINFO != 0 {
-                let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = core::mem::transmute(handler);
+                let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =
+                    core::mem::transmute(handler);
                 handler(signal, info, context);
             } else {
                 let handler: extern "C" fn(c_int) = core::mem::transmute(handler);

@@ -35,8 +35,9 @@ pub const MAX_TEXT: usize = 4080;
 /// Room for `Lost`, `Attached`, the name and the open zones.
 const RESTATE_BYTES: u64 = 16 + 16 + 96 + OPEN_ZONES as u64 * 24;
 
-/// While no collector has come, a thread announces its ring again after so many bytes, then after twice as many, and
-/// so on: the semaphore is up a moment before the probe is, and an announcement in between is heard by nobody.
+/// While no collector has come, a thread announces its ring again after so many bytes, then after
+/// twice as many, and so on: the semaphore is up a moment before the probe is, and an announcement
+/// in between is heard by nobody.
 const ANNOUNCE_BYTES: u64 = 64;
 /// And when its ring is full, after so many losses.
 const ANNOUNCE_LOSSES: u64 = 1024;
@@ -72,7 +73,8 @@ pub(crate) enum Refused {
     Lost(&'static ThreadState),
     /// There is no shared memory: events go through probes.
     Fallback(&'static ThreadState),
-    /// Nobody records, the thread has ended, or the event came within another; counted where it is a loss.
+    /// Nobody records, the thread has ended, or the event came within another; counted where it is
+    /// a loss.
     Nothing,
 }
 
@@ -198,7 +200,11 @@ impl Group {
 
     /// Writes a stamped item with the time that it is now, and returns that time.
     #[inline(always)]
-    pub(crate) fn stamped<const WORDS: usize>(&mut self, kind: ItemKind, words: [u64; WORDS]) -> u64 {
+    pub(crate) fn stamped<const WORDS: usize>(
+        &mut self,
+        kind: ItemKind,
+        words: [u64; WORDS],
+    ) -> u64 {
         let ticks = self.state.ticks();
         self.stamped_at(kind as u8, ticks, words);
         ticks
@@ -206,13 +212,24 @@ impl Group {
 
     /// Writes a stamped item.
     #[inline(always)]
-    pub(crate) fn stamped_at<const WORDS: usize>(&mut self, kind: u8, ticks: u64, words: [u64; WORDS]) {
+    pub(crate) fn stamped_at<const WORDS: usize>(
+        &mut self,
+        kind: u8,
+        ticks: u64,
+        words: [u64; WORDS],
+    ) {
         self.item(ticks << 8 | u64::from(kind), &words);
     }
 
-    /// Writes an item without a stamp: the bits of the first word above the kind, and the words after it.
+    /// Writes an item without a stamp: the bits of the first word above the kind, and the words
+    /// after it.
     #[inline(always)]
-    pub(crate) fn plain<const WORDS: usize>(&mut self, kind: ItemKind, upper: u64, words: [u64; WORDS]) {
+    pub(crate) fn plain<const WORDS: usize>(
+        &mut self,
+        kind: ItemKind,
+        upper: u64,
+        words: [u64; WORDS],
+    ) {
         self.stamped_at(kind as u8, upper, words);
     }
 
@@ -222,8 +239,10 @@ impl Group {
         let mut rest = bytes;
         loop {
             let (here, more) = rest.split_at(rest.len().min(TEXT_BYTES));
-            let upper =
-                role as u64 | (here.len() as u64) << 8 | u64::from(!more.is_empty()) << 16 | u64::from(field) << 24;
+            let upper = role as u64
+                | (here.len() as u64) << 8
+                | u64::from(!more.is_empty()) << 16
+                | u64::from(field) << 24;
             let mut words = [0_u64; TEXT_BYTES / 8];
             for (word, bytes) in words.iter_mut().zip(here.chunks(8)) {
                 let mut padded = [0_u8; 8];
@@ -238,7 +257,8 @@ impl Group {
         }
     }
 
-    /// Writes a value of a zone (`field` is a string's number, or u32::MAX) or of a marker (the field's place).
+    /// Writes a value of a zone (`field` is a string's number, or u32::MAX) or of a marker (the
+    /// field's place).
     pub(crate) fn value(&mut self, field: u32, value: Value) {
         self.plain(ItemKind::Value, value.kind() as u64 | u64::from(field) << 24, [value.bits()]);
     }
@@ -283,7 +303,10 @@ impl Group {
         }
         for (depth, open) in state.open.iter().enumerate().take(depth as usize) {
             let open = open.get();
-            self.stamped(ItemKind::OpenZone, [u64::from(open.location) | (depth as u64) << 32, open.ticks]);
+            self.stamped(
+                ItemKind::OpenZone,
+                [u64::from(open.location) | (depth as u64) << 32, open.ticks],
+            );
         }
         if let Restatement::Process(collector) = what {
             self.restate_async_zones(collector);
@@ -298,14 +321,19 @@ impl Group {
         }
         let now = self.state.ticks();
         for zone in zones.before(now) {
-            self.stamped_at(ItemKind::AsyncOpen as u8, now, [u64::from(zone.location), zone.number, zone.began]);
+            self.stamped_at(
+                ItemKind::AsyncOpen as u8,
+                now,
+                [u64::from(zone.location), zone.number, zone.began],
+            );
             if zone.task_name != 0 {
                 self.plain(ItemKind::TaskName, u64::from(zone.task_name) << 24, [zone.task]);
             }
         }
     }
 
-    /// Comes back to [`group_slow`] soon, to announce the ring again, but leaves room for this group.
+    /// Comes back to [`group_slow`] soon, to announce the ring again, but leaves room for this
+    /// group.
     fn wait_for_collector(&mut self, bytes: u64) {
         let announced = self.state.announced.get();
         self.state.announced.set(announced.saturating_add(1));
@@ -315,7 +343,8 @@ impl Group {
     /// Nothing fits: counts the event and goes the slow way until there is room.
     fn give_up(self) {
         self.state.lossy.set(true);
-        if self.state.count_lost().is_multiple_of(ANNOUNCE_LOSSES) && self.state.attached.get() == 0 {
+        if self.state.count_lost().is_multiple_of(ANNOUNCE_LOSSES) && self.state.attached.get() == 0
+        {
             self.state.announce();
         }
         self.state.producer.leave_full(self.entered);

@@ -30,7 +30,13 @@ impl Terminated {
 pub(crate) fn zone_begin(place: &DynamicLocation<'_>) {
     let (name, function, file) =
         (Terminated::new(place.name), Terminated::new(place.function), Terminated::new(place.file));
-    probe_site::zone_begin(name.pointer(), function.pointer(), file.pointer(), place.line, place.color);
+    probe_site::zone_begin(
+        name.pointer(),
+        function.pointer(),
+        file.pointer(),
+        place.line,
+        place.color,
+    );
 }
 
 /// A zone ends and leaves so many open.

@@ -59,8 +59,10 @@ unsafe fn text<'a>(text: *const c_char) -> &'a str {
 
 impl Place for CLocation {
     fn seen(&self) -> DynamicLocation<'_> {
-        // SAFETY: the header's macros give constant texts; whoever fills the struct by hand promises the same.
-        let (name, function, file) = unsafe { (text(self.name), text(self.function), text(self.file)) };
+        // SAFETY: the header's macros give constant texts; whoever fills the struct by hand
+        // promises the same.
+        let (name, function, file) =
+            unsafe { (text(self.name), text(self.function), text(self.file)) };
         let name = if name.is_empty() { function } else { name };
         DynamicLocation { name, function, file, line: self.line, color: self.color }
     }
@@ -144,7 +146,10 @@ pub unsafe extern "C" fn syscollect_plot_recorded(plot: *const CPlot, kind: u8, 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syscollect_frame_recorded(frames: *const CFrames, phase: u8) {
     // SAFETY: as the caller says.
-    let (Some(frames), Some(phase)) = (unsafe { frames.as_ref() }, FramePhase::from_number(phase)) else { return };
+    let (Some(frames), Some(phase)) = (unsafe { frames.as_ref() }, FramePhase::from_number(phase))
+    else {
+        return;
+    };
     // SAFETY: as the caller says.
     let name = unsafe { text(frames.name) };
     match emit::group(16) {

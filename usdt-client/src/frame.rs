@@ -49,7 +49,9 @@ impl FrameSet {
                 let name = self.name.number(group.arena());
                 group.stamped(ItemKind::Frame, [u64::from(name) | (phase as u64) << 32]);
             }
-            Err(Refused::Fallback(_)) if phase != FramePhase::Begin => fallback::frame(self.name.text()),
+            Err(Refused::Fallback(_)) if phase != FramePhase::Begin => {
+                fallback::frame(self.name.text());
+            }
             Err(_) => {}
         }
     }

@@ -21,7 +21,8 @@ struct Slot {
     number: CachedNumber,
 }
 
-static TABLE: [Slot; SLOTS] = [const { Slot { identity: AtomicU64::new(0), number: CachedNumber::new() } }; SLOTS];
+static TABLE: [Slot; SLOTS] =
+    [const { Slot { identity: AtomicU64::new(0), number: CachedNumber::new() } }; SLOTS];
 
 /// What something is known by.
 #[derive(Clone, Copy)]
@@ -54,10 +55,12 @@ impl Identity {
     }
 
     fn slot(self) -> Option<&'static Slot> {
-        (0..PROBES).map(|probe| &TABLE[(self.0 as usize).wrapping_add(probe) % SLOTS]).find(|slot| {
-            let held = slot.identity.load(Ordering::Relaxed);
-            held == self.0 || held == 0 && slot.take(self.0)
-        })
+        (0..PROBES).map(|probe| &TABLE[(self.0 as usize).wrapping_add(probe) % SLOTS]).find(
+            |slot| {
+                let held = slot.identity.load(Ordering::Relaxed);
+                held == self.0 || held == 0 && slot.take(self.0)
+            },
+        )
     }
 }
 

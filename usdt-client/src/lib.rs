@@ -32,15 +32,17 @@
 //! - The heap of the application is never used, so marks may stand in its allocator.
 //!   (Two calls into the C library, made once per process, may use C's own: `pthread_atfork`
 //!   after 48 handlers, `pthread_setspecific` after 32 keys.)
-//! - Marks in signal handlers are recorded, unless they strike in the middle of another; then they are counted as lost.
+//! - Marks in signal handlers are recorded, unless they strike in the middle of another; then they
+//!   are counted as lost.
 //! - Marks work before main and in destructors of thread-local values.
 //! - A forked child starts afresh; nothing is left after exec.
-//! - Once something was recorded: one file descriptor (close-on-exec) and 1 GiB of address space, of which memory is
-//!   what was written, at most 1 MiB for each thread. Where that is refused (seccomp, `ulimit -v`, `-f` or `-n`), marks
-//!   hit probes instead, which costs the program more. A program that closes descriptors which are not its own hides
-//!   threads that were recorded before from collectors that come later.
-//! - A library that is unloaded (dlclose) leaves its arena behind, with copies of all names. Sampled [`Counter`]s must not
-//!   be in it, and no thread may be inside one of its marks.
+//! - Once something was recorded: one file descriptor (close-on-exec) and 1 GiB of address space,
+//!   of which memory is what was written, at most 1 MiB for each thread. Where that is refused
+//!   (seccomp, `ulimit -v`, `-f` or `-n`), marks hit probes instead, which costs the program more.
+//!   A program that closes descriptors which are not its own hides threads that were recorded
+//!   before from collectors that come later.
+//! - A library that is unloaded (dlclose) leaves its arena behind, with copies of all names.
+//!   Sampled [`Counter`]s must not be in it, and no thread may be inside one of its marks.
 //! - An executable and a library that both hold this crate have an arena each.
 //!
 //! # Features
@@ -50,10 +52,13 @@
 //! - `parking_lot`: [`lock`] has `parking_lot`'s locks, too.
 //! - `c`: what `libsyscollect_client.a` exports; see `include/syscollect.h`.
 //!
-//! Always there: locks of the standard library that report ([`lock`]), and an allocator that does ([`alloc`]).
+//! Always there: locks of the standard library that report ([`lock`]), and an allocator that does
+//! ([`alloc`]).
 
 #[cfg(not(any(all(target_os = "linux", target_arch = "x86_64"), feature = "protocol")))]
-compile_error!("syscollect-usdt-client marks programs on Linux on x86-64: depend on it for that target only");
+compile_error!(
+    "syscollect-usdt-client marks programs on Linux on x86-64: depend on it for that target only"
+);
 
 // The macros are used in the crate's own tests, too.
 extern crate self as syscollect_usdt_client;

@@ -16,7 +16,8 @@ pub struct Location {
 }
 
 impl Location {
-    /// A place; `color` is 0xRRGGBB, 0 leaves it to the viewer. `function` is asked once, when the place is sent.
+    /// A place; `color` is 0xRRGGBB, 0 leaves it to the viewer. `function` is asked once, when the
+    /// place is sent.
     pub const fn new(
         name: &'static str,
         function: fn() -> &'static str,
@@ -115,7 +116,8 @@ pub fn function_around<T>(_item: T) -> &'static str {
     path.trim_end_matches("::{{closure}}")
 }
 
-/// A [`Location`] of the place where the macro stands: `location!("name")`, `location!("name", 0xff8000)`.
+/// A [`Location`] of the place where the macro stands: `location!("name")`,
+/// `location!("name", 0xff8000)`.
 #[macro_export]
 macro_rules! location {
     ($name:expr) => {
@@ -123,8 +125,13 @@ macro_rules! location {
     };
     ($name:expr, $color:expr) => {{
         fn here() {}
-        static LOCATION: $crate::Location =
-            $crate::Location::new($name, || $crate::__private::function_around(here), file!(), line!(), $color);
+        static LOCATION: $crate::Location = $crate::Location::new(
+            $name,
+            || $crate::__private::function_around(here),
+            file!(),
+            line!(),
+            $color,
+        );
         &LOCATION
     }};
 }

@@ -95,7 +95,8 @@ impl Entry {
         hash
     }
 
-    /// The entry's number in that arena's log; appends it if it is new. 0: the log is full or there is none.
+    /// The entry's number in that arena's log; appends it if it is new. 0: the log is full or there
+    /// is none.
     pub(crate) fn define(&self, arena: &Arena) -> u32 {
         let hash = self.hash();
         let tag = hash & 0xffff_ffff_0000_0000;
@@ -107,7 +108,12 @@ impl Entry {
                 if number == 0 {
                     return 0;
                 }
-                match slot.compare_exchange(0, tag | u64::from(number), Ordering::AcqRel, Ordering::Acquire) {
+                match slot.compare_exchange(
+                    0,
+                    tag | u64::from(number),
+                    Ordering::AcqRel,
+                    Ordering::Acquire,
+                ) {
                     Ok(_) => return number,
                     // Another thread was faster; if with the same, there are two, which is no harm.
                     Err(other) => found = other,
@@ -128,10 +134,15 @@ impl Entry {
         if position.saturating_add(8 + words.len() * 8) > LOG_BYTES {
             return false;
         }
-        // SAFETY: checked to lie in the log, which is mapped and aligned; words are only ever accessed atomically.
-        let word = |index: usize| unsafe { log.add(position + index * 8).cast::<AtomicU64>().as_ref() };
+        // SAFETY: checked to lie in the log, which is mapped and aligned; words are only ever
+        // accessed atomically.
+        let word =
+            |index: usize| unsafe { log.add(position + index * 8).cast::<AtomicU64>().as_ref() };
         word(0).load(Ordering::Acquire) == self.header()
-            && words.iter().enumerate().all(|(index, own)| word(1 + index).load(Ordering::Relaxed) == *own)
+            && words
+                .iter()
+                .enumerate()
+                .all(|(index, own)| word(1 + index).load(Ordering::Relaxed) == *own)
     }
 
     /// Appends the entry and returns its number, 0 where it does not fit.
@@ -144,11 +155,16 @@ impl Entry {
             header.definitions_lost.fetch_add(1, Ordering::Relaxed);
             return 0;
         }
-        // SAFETY: the log is mapped, these bytes are taken for this entry alone, and 8 divides the position.
+        // SAFETY: the log is mapped, these bytes are taken for this entry alone, and 8 divides the
+        // position.
         unsafe {
             let start = log.add(position as usize);
             for (index, word) in words.iter().enumerate() {
-                start.add(8 + index * 8).cast::<AtomicU64>().as_ref().store(*word, Ordering::Relaxed);
+                start
+                    .add(8 + index * 8)
+                    .cast::<AtomicU64>()
+                    .as_ref()
+                    .store(*word, Ordering::Relaxed);
             }
             let entry = start.cast::<EntryHeader>().as_ref();
             entry.kind.store(self.kind as u32, Ordering::Relaxed);

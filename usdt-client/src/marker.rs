@@ -115,18 +115,27 @@ impl Schema {
 
     #[cold]
     #[inline(never)]
-    fn record_enabled(&'static self, phase: MarkerPhase, when: Option<When>, fields: &[FieldValue<'_>]) {
+    fn record_enabled(
+        &'static self,
+        phase: MarkerPhase,
+        when: Option<When>,
+        fields: &[FieldValue<'_>],
+    ) {
         let fields = &fields[..fields.len().min(MAX_FIELDS)];
         let bytes: u64 = fields.iter().map(field_bytes).sum();
         let Ok(mut group) = emit::group(32 + bytes) else { return };
         let word = u64::from(self.number(&group)) | (phase as u64) << 32;
         match when {
             None => group.stamped(ItemKind::Marker, [word]),
-            Some(when) => group.stamped(ItemKind::MarkerAt, [word, when.ticks, u64::from(when.thread)]),
+            Some(when) => {
+                group.stamped(ItemKind::MarkerAt, [word, when.ticks, u64::from(when.thread)])
+            }
         };
         for (index, field) in fields.iter().enumerate() {
             match field {
-                FieldValue::Text(text) => group.text(TextRole::Field, index as u32, field_text(text)),
+                FieldValue::Text(text) => {
+                    group.text(TextRole::Field, index as u32, field_text(text));
+                }
                 FieldValue::Number(value) => group.value(index as u32, *value),
             }
         }

@@ -20,16 +20,18 @@ pub(crate) fn map_private(bytes: usize) -> Option<NonNull<u8>> {
     if address == libc::MAP_FAILED {
         return None;
     }
-    // SAFETY: the mapping is ours. Where the kernel is too old (before 4.14) the fork handler does it alone.
+    // SAFETY: the mapping is ours. Where the kernel is too old (before 4.14) the fork handler does
+    // it alone.
     unsafe { libc::madvise(address, bytes, libc::MADV_WIPEONFORK) };
     NonNull::new(address.cast())
 }
 
 /// Maps a shared file; neither a forked child nor a core dump has it.
 pub(crate) fn map_shared(descriptor: i32, bytes: usize) -> Option<NonNull<u8>> {
-    // In a program that locks all its memory (mlockall), a mapping that may be accessed would be filled at once.
-    // SAFETY: a new mapping at an address of the kernel's choice.
-    let address = unsafe { libc::mmap(null_mut(), bytes, libc::PROT_NONE, libc::MAP_SHARED, descriptor, 0) };
+    // In a program that locks all its memory (mlockall), a mapping that may be accessed would be
+    // filled at once. SAFETY: a new mapping at an address of the kernel's choice.
+    let address =
+        unsafe { libc::mmap(null_mut(), bytes, libc::PROT_NONE, libc::MAP_SHARED, descriptor, 0) };
     if address == libc::MAP_FAILED {
         return None;
     }
@@ -49,7 +51,8 @@ pub(crate) fn map_shared(descriptor: i32, bytes: usize) -> Option<NonNull<u8>> {
 /// Puts private memory where [`map_shared`]'s memory was in the parent.
 pub(crate) fn plug(address: *mut u8, bytes: usize) {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+    let flags =
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
     // SAFETY: NOREPLACE: nothing that is mapped there is touched.
     unsafe { libc::mmap(address.cast(), bytes, protection, flags, -1, 0) };
 }

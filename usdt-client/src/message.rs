@@ -7,7 +7,8 @@ use crate::text::TextBuffer;
 use crate::{fallback, thread};
 use core::fmt;
 
-/// Records a text; `color` is 0xRRGGBB, 0 leaves it to the viewer. At most [`MAX_TEXT`](crate::MAX_TEXT) bytes.
+/// Records a text; `color` is 0xRRGGBB, 0 leaves it to the viewer. At most
+/// [`MAX_TEXT`](crate::MAX_TEXT) bytes.
 #[inline(always)]
 pub fn message(text: &str, color: u32) {
     if crate::enabled() {
@@ -67,7 +68,10 @@ fn tag_enabled(text: &'static StaticString, number: u64) {
             group.tag(TextRole::Message, text, number);
         }
         Err(Refused::Fallback(_)) => {
-            fallback::message(TextBuffer::format(format_args!("{} {number}", text.text())).text(), 0);
+            fallback::message(
+                TextBuffer::format(format_args!("{} {number}", text.text())).text(),
+                0,
+            );
         }
         Err(_) => {}
     }

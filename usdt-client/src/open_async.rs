@@ -69,7 +69,10 @@ impl OpenAsyncZones {
     pub(crate) fn insert(&self, zone: OpenAsyncZone) {
         let free = |slot: &&Slot| {
             slot.number.load(Ordering::Relaxed) == 0
-                && slot.number.compare_exchange(0, TAKEN, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+                && slot
+                    .number
+                    .compare_exchange(0, TAKEN, Ordering::Relaxed, Ordering::Relaxed)
+                    .is_ok()
         };
         if let Some(slot) = self.slots_of(zone.number).find(free) {
             slot.fill(zone);
@@ -96,7 +99,10 @@ impl OpenAsyncZones {
     pub(crate) fn take_turn(&self, collector: u32) -> bool {
         let stated = self.stated.load(Ordering::Relaxed);
         stated != collector
-            && self.stated.compare_exchange(stated, collector, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+            && self
+                .stated
+                .compare_exchange(stated, collector, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
     }
 
     /// Zones that began before `now`, which the caller has just read: all that
@@ -121,7 +127,8 @@ impl Slot {
         fence(Ordering::Release);
         self.began.store(zone.began, Ordering::Relaxed);
         self.task.store(zone.task, Ordering::Relaxed);
-        self.names.store(u64::from(zone.location) | u64::from(zone.task_name) << 32, Ordering::Relaxed);
+        self.names
+            .store(u64::from(zone.location) | u64::from(zone.task_name) << 32, Ordering::Relaxed);
         self.number.store(zone.number, Ordering::Release);
     }
 
@@ -135,7 +142,13 @@ impl Slot {
         fence(Ordering::Acquire);
         // No number comes twice: if it is the same, so is all that was read.
         let same = self.number.load(Ordering::Relaxed) == number;
-        same.then_some(OpenAsyncZone { number, location: names as u32, began, task, task_name: (names >> 32) as u32 })
+        same.then_some(OpenAsyncZone {
+            number,
+            location: names as u32,
+            began,
+            task,
+            task_name: (names >> 32) as u32,
+        })
     }
 }
 
@@ -153,7 +166,13 @@ mod tests {
     }
 
     fn zone(number: u64) -> OpenAsyncZone {
-        OpenAsyncZone { number, location: 7, began: number, task: number + 1, task_name: number as u32 }
+        OpenAsyncZone {
+            number,
+            location: 7,
+            began: number,
+            task: number + 1,
+            task_name: number as u32,
+        }
     }
 
     #[test]

@@ -31,9 +31,9 @@ macro_rules! probe {
                 concat!(".asciz \"", $arguments, "\""),
                 "994: .balign 4",
                 ".popsection",
-                // Tools compare its address with the note's to undo prelinking; perf takes the distance of its address
-                // and its place in the file for that of the code, so it lies with the code ("x"). "R": nothing that
-                // is kept refers to it.
+                // Tools compare its address with the note's to undo prelinking; perf takes the
+                // distance of its address and its place in the file for that of the code, so it
+                // lies with the code ("x"). "R": nothing that is kept refers to it.
                 ".ifndef _.stapsdt.base",
                 ".pushsection .stapsdt.base, \"axGR\", @progbits, .stapsdt.base, comdat",
                 ".weak _.stapsdt.base",

@@ -11,8 +11,8 @@
 //!                    RING_BYTES of items | a page of slack
 //! ```
 //!
-//! The headers lie together, so that whoever reads the arena maps them alone: little memory in one mapping. What the
-//! log and the rings hold can be read from the file without mapping it.
+//! The headers lie together, so that whoever reads the arena maps them alone: little memory in one
+//! mapping. What the log and the rings hold can be read from the file without mapping it.
 //!
 //! A thread announces its ring by hitting the USDT probe `syscollect:ring` with
 //! the arena's file descriptor and the ring's number. The collector opens the
@@ -59,7 +59,9 @@ pub const RING_STRIDE: usize = RING_BYTES + PAGE;
 pub const MAX_RINGS: usize = 1024;
 /// Bytes of an arena, most of them never touched.
 pub const ARENA_BYTES: usize = RINGS_OFFSET + MAX_RINGS * RING_STRIDE;
-const _: () = assert!(HEADERS_OFFSET + MAX_RINGS * HEADER_STRIDE <= LOG_OFFSET && size_of::<ArenaHeader>() <= PAGE);
+const _: () = assert!(
+    HEADERS_OFFSET + MAX_RINGS * HEADER_STRIDE <= LOG_OFFSET && size_of::<ArenaHeader>() <= PAGE
+);
 /// Words of the longest item.
 pub const MAX_ITEM_WORDS: usize = 4;
 /// Bytes of text in one [`ItemKind::Text`] item.
@@ -69,7 +71,8 @@ pub const STACK_ADDRESSES: usize = 3;
 
 /// The provider of our own USDT probes.
 pub const PROVIDER: &str = "syscollect";
-/// The probe by which a thread announces its ring: (arena's descriptor, ring's number, ARENA_BYTES).
+/// The probe by which a thread announces its ring: (arena's descriptor, ring's number,
+/// ARENA_BYTES).
 pub const PROBE_RING: &str = "ring";
 
 /// The first page of an arena. Each side writes cache lines of its own.
@@ -101,16 +104,18 @@ pub struct ArenaHeader {
     pub definitions_lost: AtomicU64,
     /// Events lost by threads without a ring.
     pub events_without_ring: AtomicU64,
-    /// Events of threads that have ended, whose rings other threads took because no collector came to read them.
+    /// Events of threads that have ended, whose rings other threads took because no collector came
+    /// to read them.
     pub events_unread: AtomicU64,
     /// When the last of those threads ended: CLOCK_MONOTONIC in nanoseconds.
     pub unread_until: AtomicU64,
-    /// Counts up after a thread has taken a ring: who looks for rings that were taken reads one word for all of them.
+    /// Counts up after a thread has taken a ring: who looks for rings that were taken reads one
+    /// word for all of them.
     pub claims: AtomicU32,
 }
 
-/// The header of a ring. Each side writes cache lines of its own; none shares a pair of lines, which processors fetch
-/// together, with the next ring.
+/// The header of a ring. Each side writes cache lines of its own; none shares a pair of lines,
+/// which processors fetch together, with the next ring.
 #[repr(C, align(256))]
 pub struct RingHeader {
     /// A [`RingState`].
@@ -123,9 +128,10 @@ pub struct RingHeader {
     pub identity: [AtomicU32; 13],
     /// Bytes written, ever; written by the thread.
     pub head: AtomicU64,
-    /// Events lost because the ring was full, or because they came within another event of the thread (a signal
-    /// handler's); an event is a stamped item with what belongs to it, or one thing said later of a zone. Written by
-    /// the thread; counts on when another thread takes the ring after a collector, and from 0 if none came.
+    /// Events lost because the ring was full, or because they came within another event of the
+    /// thread (a signal handler's); an event is a stamped item with what belongs to it, or one
+    /// thing said later of a zone. Written by the thread; counts on when another thread takes the
+    /// ring after a collector, and from 0 if none came.
     pub lost: AtomicU64,
     /// When the ring's last thread ended: CLOCK_MONOTONIC in nanoseconds, written before the state.
     pub ended: AtomicU64,
@@ -186,22 +192,28 @@ numbered! {
         ZoneBegin = 0x01,
         /// 2 words: word 0 `kind | TextRole << 8 | string << 32`, word 1 a number: "Frame 1234".
         Tag = 0x03,
-        /// Of a zone, like `Tag`, `Value` and `Color`: it tells of the zone that is the innermost at this place, and
-        /// need not follow its beginning. `field` is the place of a marker's field in its schema, else 0.
-        /// 1 to 4 words: word 0 `kind | TextRole << 8 | bytes here << 16 | more follows << 24 | field << 32`, then the bytes.
+        /// Of a zone, like `Tag`, `Value` and `Color`: it tells of the zone that is the innermost
+        /// at this place, and need not follow its beginning. `field` is the place of a marker's
+        /// field in its schema, else 0. 1 to 4 words: word 0
+        /// `kind | TextRole << 8 | bytes here << 16 | more follows << 24 | field << 32`, then the
+        /// bytes.
         Text = 0x04,
         /// 2 words: word 0 `kind | ValueType << 8 | field << 32`, word 1 the value. Of a zone,
-        /// `field` is the number of the string that names it, u32::MAX for the zone's value; of a marker, the place in its schema.
+        /// `field` is the number of the string that names it, u32::MAX for the zone's value; of a
+        /// marker, the place in its schema.
         Value = 0x05,
         /// 1 word: `kind | 0xRRGGBB << 8`: the zone's colour.
         Color = 0x06,
-        /// Stamped, 2 words: `string | color << 32`; string 0: the text follows. Color is 0xRRGGBB, 0 is none.
+        /// Stamped, 2 words: `string | color << 32`; string 0: the text follows. Color is 0xRRGGBB,
+        /// 0 is none.
         Message = 0x07,
         /// Stamped, 3 words: `plot | ValueType << 32`, the value.
         Plot = 0x08,
-        /// Stamped, 2 words: `string of the frame set | FramePhase << 32`; string 0 is the main set.
+        /// Stamped, 2 words: `string of the frame set | FramePhase << 32`; string 0 is the main
+        /// set.
         Frame = 0x09,
-        /// Stamped, 4 words: `location`, the zone's number, the task's number (0: the zone is a task of its own).
+        /// Stamped, 4 words: `location`, the zone's number, the task's number (0: the zone is a
+        /// task of its own).
         AsyncBegin = 0x0a,
         /// Stamped, 2 words: the zone's number. On any thread.
         AsyncEnd = 0x0b,
@@ -215,27 +227,31 @@ numbered! {
         Free = 0x0f,
         /// Stamped, 2 words: `schema | MarkerPhase << 32`. Fields follow.
         Marker = 0x10,
-        /// Stamped with now, 4 words: `schema | MarkerPhase << 32`, ticks of the marker, `tid (0: the own) | 0 << 32`. Fields follow.
+        /// Stamped with now, 4 words: `schema | MarkerPhase << 32`, ticks of the marker,
+        /// `tid (0: the own) | 0 << 32`. Fields follow.
         MarkerAt = 0x11,
-        /// 2 to 4 words: word 0 `kind | addresses here << 8 | more follows << 16`, then return addresses, innermost
-        /// first, of the stamped item before.
+        /// 2 to 4 words: word 0 `kind | addresses here << 8 | more follows << 16`, then return
+        /// addresses, innermost first, of the stamped item before.
         Stack = 0x12,
-        /// Stamped with the first event that fit again, 2 words: how many events were lost since the `Lost` before.
-        /// Those that came within another event are in `RingHeader::lost` only.
+        /// Stamped with the first event that fit again, 2 words: how many events were lost since
+        /// the `Lost` before. Those that came within another event are in `RingHeader::lost` only.
         Lost = 0x13,
-        /// Stamped with now, 3 words: `location | depth << 32`, ticks of its beginning. After `Attached`.
+        /// Stamped with now, 3 words: `location | depth << 32`, ticks of its beginning. After
+        /// `Attached`.
         OpenZone = 0x14,
         /// Stamped, 4 words: `signal | code << 32`, faulting address, instruction. A stack follows.
         Crash = 0x15,
-        /// Stamped, 2 words: how many zones are open now. The first item that a collector sees of a thread, and the
-        /// first after `Lost`; the thread's name (if it was given one) and `OpenZone`s (the outermost 64) follow, outermost
-        /// first. It may come at any time and more than once: it repeats what the items before it said, if they were all seen.
+        /// Stamped, 2 words: how many zones are open now. The first item that a collector sees of a
+        /// thread, and the first after `Lost`; the thread's name (if it was given one) and
+        /// `OpenZone`s (the outermost 64) follow, outermost first. It may come at any time and more
+        /// than once: it repeats what the items before it said, if they were all seen.
         Attached = 0x16,
         /// Stamped, 1 word: the thread ends.
         ThreadEnd = 0x17,
-        /// Stamped with now, 4 words: `location`, the zone's number, ticks of its beginning. An async zone that is open
-        /// when another collector comes; said once for the process, by any thread. Its task's `TaskName` follows if
-        /// it has one. Its `AsyncBegin` may have been seen, too.
+        /// Stamped with now, 4 words: `location`, the zone's number, ticks of its beginning. An
+        /// async zone that is open when another collector comes; said once for the process, by any
+        /// thread. Its task's `TaskName` follows if it has one. Its `AsyncBegin` may have been
+        /// seen, too.
         AsyncOpen = 0x18,
     }
 }
@@ -355,7 +371,8 @@ numbered! {
         Plot = 3,
         /// 0 for a mutex, 1 for a lock with readers u32; location's number u32; then text: name.
         Lock = 4,
-        /// fields u32, 0 u32, texts: name, category, and for each field: name, label, then a text of one byte: FieldFormat.
+        /// fields u32, 0 u32, texts: name, category, and for each field: name, label, then a text
+        /// of one byte: FieldFormat.
         Schema = 5,
         /// ValueType u32, 0 u32, address u64 of the atomic in the process, then texts: name, unit.
         Counter = 6,
@@ -391,7 +408,11 @@ pub const fn item_words(first: u64) -> Option<usize> {
         | ItemKind::Lost
         | ItemKind::Attached => 2,
         ItemKind::Plot | ItemKind::Lock | ItemKind::Free | ItemKind::OpenZone => 3,
-        ItemKind::AsyncBegin | ItemKind::Alloc | ItemKind::MarkerAt | ItemKind::Crash | ItemKind::AsyncOpen => 4,
+        ItemKind::AsyncBegin
+        | ItemKind::Alloc
+        | ItemKind::MarkerAt
+        | ItemKind::Crash
+        | ItemKind::AsyncOpen => 4,
         ItemKind::Text => {
             let bytes = (first >> 16) as u8 as usize;
             if bytes > TEXT_BYTES {
@@ -417,7 +438,12 @@ pub const fn is_stamped(kind: u8) -> bool {
     }
     match ItemKind::from_number(kind) {
         Some(
-            ItemKind::Tag | ItemKind::Text | ItemKind::Value | ItemKind::Color | ItemKind::TaskName | ItemKind::Stack,
+            ItemKind::Tag
+            | ItemKind::Text
+            | ItemKind::Value
+            | ItemKind::Color
+            | ItemKind::TaskName
+            | ItemKind::Stack,
         )
         | None => false,
         Some(_) => true,
@@ -426,7 +452,13 @@ pub const fn is_stamped(kind: u8) -> bool {
 
 const _: () = {
     assert!(size_of::<ArenaHeader>() <= PAGE && size_of::<RingHeader>() <= PAGE);
-    assert!(core::mem::offset_of!(ArenaHeader, attached) == 64 && core::mem::offset_of!(ArenaHeader, rings) == 128);
-    assert!(core::mem::offset_of!(RingHeader, head) == 64 && core::mem::offset_of!(RingHeader, tail) == 128);
+    assert!(
+        core::mem::offset_of!(ArenaHeader, attached) == 64
+            && core::mem::offset_of!(ArenaHeader, rings) == 128
+    );
+    assert!(
+        core::mem::offset_of!(RingHeader, head) == 64
+            && core::mem::offset_of!(RingHeader, tail) == 128
+    );
     assert!(RING_BYTES.is_power_of_two());
 };

@@ -64,10 +64,12 @@ impl Producer {
         self.limit.load(Ordering::Relaxed) == 0
     }
 
-    /// Takes the right to write so many bytes, if there is room as far as is known and nobody is writing.
+    /// Takes the right to write so many bytes, if there is room as far as is known and nobody is
+    /// writing.
     #[inline(always)]
     pub fn try_enter(&self, bytes: u64) -> Option<Entered> {
-        // First the right, then the question: a signal handler that writes in between moves the head.
+        // First the right, then the question: a signal handler that writes in between moves the
+        // head.
         let entered = self.enter();
         if entered.head + bytes <= entered.limit {
             return Some(entered);
@@ -131,7 +133,8 @@ impl Entered {
     /// There is room for it, and it is no longer than the slack.
     #[inline(always)]
     pub unsafe fn write(&mut self, shared: &impl Shared, first: u64, words: &[u64]) {
-        // An item that begins before the end of the data ends in the slack: only its beginning wraps.
+        // An item that begins before the end of the data ends in the slack: only its beginning
+        // wraps.
         let offset = self.head & (shared.capacity() - 1);
         // SAFETY: below capacity plus slack, and there is room, so the reader has left it.
         unsafe { shared.write(offset, first) };

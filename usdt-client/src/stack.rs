@@ -17,7 +17,9 @@ const WINDOW_WORDS: usize = 128;
 pub(crate) fn of_caller(addresses: &mut [u64; MAX_ADDRESSES]) -> usize {
     let frame: u64;
     // SAFETY: reads a register.
-    unsafe { core::arch::asm!("mov {}, rbp", out(reg) frame, options(nomem, nostack, preserves_flags)) };
+    unsafe {
+        core::arch::asm!("mov {}, rbp", out(reg) frame, options(nomem, nostack, preserves_flags));
+    };
     from_frame(frame, addresses)
 }
 
@@ -52,7 +54,8 @@ fn walk(start: u64, window: &[u64], addresses: &mut [u64]) -> Walked {
     let mut count = 0;
     while let Some(slot) = addresses.get_mut(count) {
         let index = (frame.wrapping_sub(start) / 8) as usize;
-        let (Some(next), Some(address)) = (window.get(index), window.get(index.wrapping_add(1))) else {
+        let (Some(next), Some(address)) = (window.get(index), window.get(index.wrapping_add(1)))
+        else {
             return Walked { count, next: (count > 0).then_some(frame) };
         };
         if *address < 4096 {
@@ -80,10 +83,15 @@ fn read_memory(address: u64, window: &mut [u64; WINDOW_WORDS]) -> usize {
     let first = (4096 - address % 4096).min(bytes as u64);
     let remote = [
         libc::iovec { iov_base: address as *mut c_void, iov_len: first as usize },
-        libc::iovec { iov_base: address.wrapping_add(first) as *mut c_void, iov_len: bytes - first as usize },
+        libc::iovec {
+            iov_base: address.wrapping_add(first) as *mut c_void,
+            iov_len: bytes - first as usize,
+        },
     ];
     // SAFETY: the kernel writes to `window` alone and checks all it reads.
-    let copied = unsafe { libc::process_vm_readv(libc::getpid(), &raw const local, 1, remote.as_ptr(), 2, 0) };
+    let copied = unsafe {
+        libc::process_vm_readv(libc::getpid(), &raw const local, 1, remote.as_ptr(), 2, 0)
+    };
     usize::try_from(copied).unwrap_or(0) / 8
 }
 
@@ -98,7 +106,10 @@ mod tests {
         let mut addresses = [0; 8];
         assert_eq!(walk(start, &window, &mut addresses), Walked { count: 3, next: None });
         // A window that ends before the chain does says where to go on.
-        assert_eq!(walk(start, &window[..5], &mut addresses), Walked { count: 1, next: Some(start + 32) });
+        assert_eq!(
+            walk(start, &window[..5], &mut addresses),
+            Walked { count: 1, next: Some(start + 32) }
+        );
         assert_eq!(addresses[..3], [0x40_1000, 0x40_2000, 0x40_3000]);
     }
 

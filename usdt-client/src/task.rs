@@ -65,21 +65,34 @@ impl AsyncZone {
     /// Begins a zone, of a task if one is given, with words if there are any.
     #[inline(always)]
     pub fn begin_with(location: &'static Location, task: Option<&Task<'_>>, text: &str) -> Self {
-        if crate::enabled() { Self::begin_enabled(location, task, text) } else { Self { number: 0 } }
+        if crate::enabled() {
+            Self::begin_enabled(location, task, text)
+        } else {
+            Self { number: 0 }
+        }
     }
 
     #[cold]
     #[inline(never)]
     fn begin_enabled(location: &'static Location, task: Option<&Task<'_>>, text: &str) -> Self {
-        let Ok(mut group) = emit::group(32 + 16 + emit::text_bytes(text)) else { return Self { number: 0 } };
+        let Ok(mut group) = emit::group(32 + 16 + emit::text_bytes(text)) else {
+            return Self { number: 0 };
+        };
         let number = next_number();
         let place = location.number(group.arena());
-        let (task, name) = task.map_or((0, 0), |task| (task.number, emit::string(group.arena(), task.name)));
+        let (task, name) =
+            task.map_or((0, 0), |task| (task.number, emit::string(group.arena(), task.name)));
         let began = group.stamped(ItemKind::AsyncBegin, [u64::from(place), number, task]);
         if name != 0 {
             group.plain(ItemKind::TaskName, u64::from(name) << 24, [task]);
         }
-        group.arena().open_async.insert(OpenAsyncZone { number, location: place, began, task, task_name: name });
+        group.arena().open_async.insert(OpenAsyncZone {
+            number,
+            location: place,
+            began,
+            task,
+            task_name: name,
+        });
         if !text.is_empty() {
             group.text(TextRole::AsyncText, 0, text);
         }
@@ -132,7 +145,8 @@ impl<F: Future> Future for Traced<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        // SAFETY: `future` is not moved: it is pinned again below, and the other fields are not pinned.
+        // SAFETY: `future` is not moved: it is pinned again below, and the other fields are not
+        // pinned.
         let this = unsafe { self.get_unchecked_mut() };
         let location = this.location;
         if crate::enabled() && this.zone.is_none() {

@@ -2,8 +2,8 @@
 //! and reads the process's own arena. No part of the stable interface.
 
 use crate::protocol::{
-    ARENA_BYTES, ArenaHeader, ClockKind, HEADER_STRIDE, HEADERS_OFFSET, LOG_BYTES, LOG_OFFSET, MAX_RINGS, PAGE,
-    RING_BYTES, RING_STRIDE, RINGS_OFFSET, RingHeader, item_words,
+    ARENA_BYTES, ArenaHeader, ClockKind, HEADER_STRIDE, HEADERS_OFFSET, LOG_BYTES, LOG_OFFSET,
+    MAX_RINGS, PAGE, RING_BYTES, RING_STRIDE, RINGS_OFFSET, RingHeader, item_words,
 };
 use crate::semaphore::SEMAPHORE;
 use crate::{arena, clock, memory};
@@ -37,7 +37,8 @@ pub fn arena_descriptor() -> Option<i32> {
     (!arena.is_fallback()).then(|| arena.descriptor())
 }
 
-/// Hits the probe that announces a ring, as a program may that shares memory by itself, honestly or not.
+/// Hits the probe that announces a ring, as a program may that shares memory by itself, honestly or
+/// not.
 pub fn announce(descriptor: i32, ring: u32) {
     crate::probe_site::ring(descriptor, ring, ARENA_BYTES as u64);
 }
@@ -52,7 +53,8 @@ pub struct Drain {
     base: *mut u8,
 }
 
-// SAFETY: the arena is mapped as long as the process lives, and all of it that is used here is atomic.
+// SAFETY: the arena is mapped as long as the process lives, and all of it that is used here is
+// atomic.
 unsafe impl Send for Drain {}
 
 impl Drain {
@@ -91,14 +93,16 @@ impl Drain {
         unsafe { core::slice::from_raw_parts(self.base.add(LOG_OFFSET), taken) }
     }
 
-    /// Takes the items of a ring: a copy of the words between tail and head, without the tails of items in the slack.
+    /// Takes the items of a ring: a copy of the words between tail and head, without the tails of
+    /// items in the slack.
     pub fn take(&mut self, number: usize) -> Vec<Vec<u64>> {
         let ring = self.ring(number);
         let head = ring.head.load(Ordering::Acquire);
         let mut position = ring.tail.load(Ordering::Relaxed);
         let mut items = Vec::new();
         while position < head {
-            let words = item_words(self.word_at(number, position as usize % RING_BYTES)).expect("a known item");
+            let words = item_words(self.word_at(number, position as usize % RING_BYTES))
+                .expect("a known item");
             // The words of an item lie one behind the other, beyond the end of the data if need be.
             let start = position as usize % RING_BYTES;
             items.push((0..words).map(|index| self.word_at(number, start + index * 8)).collect());
@@ -112,7 +116,12 @@ impl Drain {
     pub fn word_at(&self, number: usize, offset: usize) -> u64 {
         assert!(number < MAX_RINGS && offset + 8 <= RING_BYTES + PAGE);
         // SAFETY: within the ring's data and slack.
-        unsafe { self.base.add(RINGS_OFFSET + number * RING_STRIDE + offset).cast::<u64>().read_volatile() }
+        unsafe {
+            self.base
+                .add(RINGS_OFFSET + number * RING_STRIDE + offset)
+                .cast::<u64>()
+                .read_volatile()
+        }
     }
 
     /// Empties all rings without looking.
@@ -137,6 +146,8 @@ pub fn lock_arena() -> Option<std::fs::File> {
     let mut lock: libc::flock = unsafe { core::mem::zeroed() };
     lock.l_type = libc::F_WRLCK as libc::c_short;
     // SAFETY: `lock` is a flock.
-    let locked = unsafe { libc::fcntl(std::os::fd::AsRawFd::as_raw_fd(&file), libc::F_OFD_SETLK, &raw mut lock) } == 0;
+    let locked = unsafe {
+        libc::fcntl(std::os::fd::AsRawFd::as_raw_fd(&file), libc::F_OFD_SETLK, &raw mut lock)
+    } == 0;
     locked.then_some(file)
 }

@@ -15,7 +15,8 @@ impl TextBuffer {
     /// Formats; what does not fit is cut.
     pub(crate) fn format(arguments: fmt::Arguments<'_>) -> Self {
         let mut buffer = Self { length: 0, bytes: [0; BYTES] };
-        // An error means that the text was cut, or that an argument's own Display failed: what is there counts.
+        // An error means that the text was cut, or that an argument's own Display failed: what is
+        // there counts.
         let _ = fmt::Write::write_fmt(&mut buffer, arguments);
         buffer
     }

@@ -61,7 +61,8 @@ const STATE_BYTES: usize = size_of::<ThreadState>().next_multiple_of(PAGE);
 
 /// A state that is in read-only memory or at least never written.
 struct Fixed(ThreadState);
-// SAFETY: it is never changed: every way to an event finds no room in it, and the slow way knows its address.
+// SAFETY: it is never changed: every way to an event finds no room in it, and the slow way knows
+// its address.
 unsafe impl Sync for Fixed {}
 
 /// The state of a thread that has none yet.
@@ -259,7 +260,11 @@ impl ThreadState {
     /// Tells whoever attached to the probe where this thread's ring is.
     pub(crate) fn announce(&self) {
         if let Some(arena) = self.arena() {
-            crate::probe_site::ring(arena.descriptor(), self.number.get(), crate::protocol::ARENA_BYTES as u64);
+            crate::probe_site::ring(
+                arena.descriptor(),
+                self.number.get(),
+                crate::protocol::ARENA_BYTES as u64,
+            );
         }
     }
 
@@ -269,7 +274,8 @@ impl ThreadState {
         unsafe { self.ring() }.count_lost(1);
     }
 
-    /// Counts an event that found no room in the ring; returns how many did since the last that fit.
+    /// Counts an event that found no room in the ring; returns how many did since the last that
+    /// fit.
     pub(crate) fn count_lost(&self) -> u64 {
         // SAFETY: who finds no room has a ring.
         unsafe { self.ring() }.count_lost(1);
@@ -338,7 +344,11 @@ fn tell_of_end(state: &'static ThreadState) {
     if key == 0 {
         let mut made: libc::pthread_key_t = 0;
         // SAFETY: `made` may be written; the destructor is removed with the code (`remove_key`).
-        let made = if unsafe { libc::pthread_key_create(&raw mut made, Some(ended)) } == 0 { 2 + made } else { 1 };
+        let made = if unsafe { libc::pthread_key_create(&raw mut made, Some(ended)) } == 0 {
+            2 + made
+        } else {
+            1
+        };
         key = match END_KEY.compare_exchange(0, made, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => made,
             Err(other) => {

@@ -25,7 +25,9 @@ pub(crate) unsafe fn give_up(arena: &ArenaHeader, ring: &Ring<'_>) {
     let head = header.head.load(Ordering::Relaxed);
     // SAFETY: the items between tail and head are whole ones, of a thread that has ended.
     let events = unsafe { events(ring.items, header.tail.load(Ordering::Acquire), head) };
-    arena.events_unread.fetch_add(events + header.lost.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+    arena
+        .events_unread
+        .fetch_add(events + header.lost.swap(0, Ordering::Relaxed), Ordering::Relaxed);
     arena.unread_until.fetch_max(header.ended.load(Ordering::Relaxed), Ordering::Relaxed);
     // A reader that came just now at worst stores the same.
     header.tail.store(head, Ordering::Release);
@@ -51,6 +53,7 @@ unsafe fn events(items: NonNull<u8>, mut position: u64, head: u64) -> u64 {
 /// Whether an item is the first of an event, and not what is told of a thread to each collector.
 fn is_event(kind: u8) -> bool {
     use ItemKind::{AsyncOpen, Attached, Lost, OpenZone};
-    let is_restated = matches!(ItemKind::from_number(kind), Some(Attached | OpenZone | AsyncOpen | Lost));
+    let is_restated =
+        matches!(ItemKind::from_number(kind), Some(Attached | OpenZone | AsyncOpen | Lost));
     is_stamped(kind) && !is_restated
 }

@@ -56,9 +56,12 @@ enum Event {
 fn events(drain: &mut Drain, ring: usize, pool: bool) -> Vec<(u64, Event)> {
     let items = drain.take(ring);
     let event = |item: &Vec<u64>| {
-        let (kind, ticks, address) = (ItemKind::from_number(item[0] as u8)?, item[0] >> 8, item.get(1).copied()?);
+        let (kind, ticks, address) =
+            (ItemKind::from_number(item[0] as u8)?, item[0] >> 8, item.get(1).copied()?);
         match kind {
-            ItemKind::Alloc if (item[3] != 0) == pool => Some((ticks, Event::Alloc { address, bytes: item[2] })),
+            ItemKind::Alloc if (item[3] != 0) == pool => {
+                Some((ticks, Event::Alloc { address, bytes: item[2] }))
+            }
             ItemKind::Free if (item[2] != 0) == pool => Some((ticks, Event::Free { address })),
             _ => None,
         }
@@ -132,7 +135,8 @@ fn blocks_that_threads_hand_to_each_other_have_one_order() {
     });
 
     let mut drain = Drain::open().unwrap();
-    let mut all: Vec<_> = (0..drain.rings()).flat_map(|ring| events(&mut drain, ring, false)).collect();
+    let mut all: Vec<_> =
+        (0..drain.rings()).flat_map(|ring| events(&mut drain, ring, false)).collect();
     all.sort_by_key(|(ticks, _)| *ticks);
     assert!(all.windows(2).all(|pair| pair[0].0 < pair[1].0), "no two stamps are equal");
     let mut live = std::collections::HashSet::new();
@@ -188,5 +192,11 @@ fn while_nobody_records_nothing_is_told() {
     testing::lower();
     drop(std::hint::black_box(vec![0_u8; 5000]));
     testing::raise();
-    assert_eq!(own_events(false).iter().filter(|event| matches!(event, Event::Alloc { bytes: 5000, .. })).count(), 0);
+    assert_eq!(
+        own_events(false)
+            .iter()
+            .filter(|event| matches!(event, Event::Alloc { bytes: 5000, .. }))
+            .count(),
+        0
+    );
 }

@@ -49,7 +49,8 @@ fn a_later_collector_is_told_of_open_async_zones_and_their_tasks_by_whichever_th
     let _alone = alone();
     record();
     let (task, ended) = (Task::new("upload 7"), AsyncZone::begin(location!("ended before")));
-    let (first, own) = (AsyncZone::begin_in(&task, location!("send")), AsyncZone::begin(location!("own task")));
+    let (first, own) =
+        (AsyncZone::begin_in(&task, location!("send")), AsyncZone::begin(location!("own task")));
     drop(ended);
     story_of_all();
     another_comes();
@@ -104,7 +105,8 @@ fn more_async_zones_than_are_remembered_are_recorded_all_the_same() {
     let _alone = alone();
     record();
     story();
-    let zones: Vec<AsyncZone> = (0..ZONES).map(|_| AsyncZone::begin(location!("one of many"))).collect();
+    let zones: Vec<AsyncZone> =
+        (0..ZONES).map(|_| AsyncZone::begin(location!("one of many"))).collect();
     let count = |lines: &[String], line: &str| lines.iter().filter(|found| *found == line).count();
     assert_eq!(count(&story(), "async one of many of task 0"), ZONES);
     another_comes();

@@ -29,8 +29,12 @@ impl Program {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let line = lines.by_ref().map_while(Result::ok).find_map(|line| Some(line.split_once("READY ")?.1.to_owned()));
-        let numbers: Vec<i32> = line.expect("it says READY").split(' ').map(|word| word.parse().unwrap()).collect();
+        let line = lines
+            .by_ref()
+            .map_while(Result::ok)
+            .find_map(|line| Some(line.split_once("READY ")?.1.to_owned()));
+        let numbers: Vec<i32> =
+            line.expect("it says READY").split(' ').map(|word| word.parse().unwrap()).collect();
         let path = format!("/proc/{}/fd/{}", child.id(), numbers[0]);
         let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
         let drain = Drain::of(file.as_raw_fd()).expect("its arena");

@@ -22,7 +22,8 @@ fn threads_and_names_that_find_no_room_are_counted_and_do_no_harm() {
 
 fn threads_without_a_ring_are_counted_and_their_zones_nest() {
     let count = MAX_RINGS - 1 + TOO_MANY;
-    let (all_there, may_end) = (Arc::new(Barrier::new(count + 1)), Arc::new(Barrier::new(count + 1)));
+    let (all_there, may_end) =
+        (Arc::new(Barrier::new(count + 1)), Arc::new(Barrier::new(count + 1)));
     let threads: Vec<_> = (0..count)
         .map(|_| {
             let (all_there, may_end) = (Arc::clone(&all_there), Arc::clone(&may_end));
@@ -61,7 +62,10 @@ fn a_ring_that_is_free_again_is_used_again() {
     });
     let tid = tid.join().unwrap();
     assert_eq!(common::ring_of(&drain, tid), Some(500));
-    assert_eq!(common::story_of(tid), ["attached 0", "message in a used ring color 000000", "ThreadEnd"]);
+    assert_eq!(
+        common::story_of(tid),
+        ["attached 0", "message in a used ring color 000000", "ThreadEnd"]
+    );
 }
 
 fn names_beyond_the_log_are_counted_and_their_zones_have_none() {
@@ -70,10 +74,22 @@ fn names_beyond_the_log_are_counted_and_their_zones_have_none() {
     let count = LOG_BYTES / 900 + 100;
     for index in 0..count {
         let name = format!("{index} {long}");
-        drop(Zone::begin_dynamic(&DynamicLocation { name: &name, function: "", file: "", line: 0, color: 0 }));
+        drop(Zone::begin_dynamic(&DynamicLocation {
+            name: &name,
+            function: "",
+            file: "",
+            line: 0,
+            color: 0,
+        }));
     }
     assert!(drain.header().definitions_lost.load(Ordering::Relaxed) > 0);
     common::story();
-    drop(Zone::begin_dynamic(&DynamicLocation { name: &long, function: "new", file: "", line: 0, color: 0 }));
+    drop(Zone::begin_dynamic(&DynamicLocation {
+        name: &long,
+        function: "new",
+        file: "",
+        line: 0,
+        color: 0,
+    }));
     assert_eq!(common::story(), ["begin - at 0", "end 0"]);
 }

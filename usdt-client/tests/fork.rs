@@ -34,7 +34,9 @@ fn a_child_starts_afresh_and_its_parent_goes_on_untouched() {
             && arenas() == 1
             && token.is_active()
             && lines == ["attached 0", "begin of the child at 0", "end 0"]
-            && Drain::open().is_some_and(|drain| drain.header().pid.load(Ordering::Relaxed) == std::process::id())
+            && Drain::open().is_some_and(|drain| {
+                drain.header().pid.load(Ordering::Relaxed) == std::process::id()
+            })
     });
     assert!(good, "the child saw what it should");
     assert_eq!(ring.head.load(Ordering::Relaxed), head, "nothing was written to the parent's ring");

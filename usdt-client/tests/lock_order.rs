@@ -19,7 +19,11 @@ fn events(drain: &mut Drain, lock: &str) -> Vec<(u64, usize, LockAction)> {
     for ring in 0..drain.rings() {
         for item in drain.take(ring) {
             if item[0] as u8 == ItemKind::Lock as u8 && name(drain.log(), item[1] as u32) == lock {
-                events.push((item[0] >> 8, ring, LockAction::from_number((item[1] >> 32) as u8).unwrap()));
+                events.push((
+                    item[0] >> 8,
+                    ring,
+                    LockAction::from_number((item[1] >> 32) as u8).unwrap(),
+                ));
             }
         }
     }
@@ -45,11 +49,16 @@ fn replay(events: &[(u64, usize, LockAction)]) {
     for (index, (_, thread, action)) in events.iter().enumerate() {
         let near = &events[index.saturating_sub(4)..(index + 4).min(events.len())];
         match action {
-            LockAction::Wait | LockAction::WaitShared => assert!(waiting.insert(*thread), "{near:?}"),
+            LockAction::Wait | LockAction::WaitShared => {
+                assert!(waiting.insert(*thread), "{near:?}")
+            }
             LockAction::GiveUp => assert!(waiting.remove(thread), "{near:?}"),
             LockAction::Obtain => {
                 waiting.remove(thread);
-                assert!(writer.replace(*thread).is_none() && readers.is_empty(), "event {index}: {near:?}");
+                assert!(
+                    writer.replace(*thread).is_none() && readers.is_empty(),
+                    "event {index}: {near:?}"
+                );
             }
             LockAction::Release => assert_eq!(writer.take(), Some(*thread), "{near:?}"),
             LockAction::ObtainShared => {
@@ -59,7 +68,10 @@ fn replay(events: &[(u64, usize, LockAction)]) {
             LockAction::ReleaseShared => assert!(readers.remove(thread), "{near:?}"),
         }
     }
-    assert!(writer.is_none() && readers.is_empty() && waiting.is_empty(), "all is released at the end");
+    assert!(
+        writer.is_none() && readers.is_empty() && waiting.is_empty(),
+        "all is released at the end"
+    );
 }
 
 #[test]

@@ -49,9 +49,11 @@ fn once_it_waits<R: Send>(first: impl FnOnce() -> R + Send, then: impl FnOnce())
             first()
         });
         let tid = told.recv().unwrap();
-        // Field 3 of stat is the state; a thread that sleeps after it has told its id waits for the lock.
+        // Field 3 of stat is the state; a thread that sleeps after it has told its id waits for the
+        // lock.
         let path = format!("/proc/self/task/{tid}/stat");
-        while !std::fs::read_to_string(&path).unwrap().rsplit(')').next().unwrap().starts_with(" S") {
+        while !std::fs::read_to_string(&path).unwrap().rsplit(')').next().unwrap().starts_with(" S")
+        {
             std::thread::sleep(Duration::from_millis(1));
         }
         then();
@@ -232,7 +234,8 @@ fn a_mutex_is_free_while_its_holder_waits_for_a_condition() {
             wake.notify_one();
         },
     );
-    let told: Vec<&str> = waiter.iter().map(String::as_str).filter(|line| line.starts_with("ready")).collect();
+    let told: Vec<&str> =
+        waiter.iter().map(String::as_str).filter(|line| line.starts_with("ready")).collect();
     assert_eq!(told, ["ready Obtain", "ready Release", "ready Obtain", "ready Release"]);
 }
 
@@ -298,8 +301,10 @@ mod parking_lot {
     fn a_wait_that_ran_out_of_time_is_given_up() {
         let _alone = recorded();
         let queue = named_mutex("queue", ());
-        let holder =
-            while_another_holds(|| queue.lock(), || assert!(queue.try_lock_for(Duration::from_millis(5)).is_none()));
+        let holder = while_another_holds(
+            || queue.lock(),
+            || assert!(queue.try_lock_for(Duration::from_millis(5)).is_none()),
+        );
         assert_eq!(story(), ["queue Wait", "queue GiveUp"]);
         assert_eq!(holder[holder.len() - 2..], ["queue Obtain", "queue Release"]);
     }

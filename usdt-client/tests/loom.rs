@@ -47,7 +47,8 @@ impl Ring {
         Self { head: AtomicU64::new(0), tail: AtomicU64::new(0), words }
     }
 
-    /// What a collector does: takes all items up to head; an item's first word is its number of words.
+    /// What a collector does: takes all items up to head; an item's first word is its number of
+    /// words.
     fn take(&self, items: &mut Vec<u64>) {
         let head = self.head.load(Ordering::Acquire);
         let mut position = self.tail.load(Ordering::Relaxed);

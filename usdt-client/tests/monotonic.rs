@@ -27,5 +27,8 @@ fn without_an_invariant_counter_ticks_are_nanoseconds_and_the_arena_says_so() {
     let after = now();
     let stamps: Vec<u64> = drain.take(number).iter().map(|item| item[0] >> 8).collect();
     assert_eq!(stamps.len(), 2);
-    assert!(before <= stamps[0] && stamps[0] <= stamps[1] && stamps[1] <= after, "{before} {stamps:?} {after}");
+    assert!(
+        before <= stamps[0] && stamps[0] <= stamps[1] && stamps[1] <= after,
+        "{before} {stamps:?} {after}"
+    );
 }

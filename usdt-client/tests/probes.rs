@@ -20,8 +20,11 @@ fn notes(file: &[u8]) -> BTreeMap<String, Note> {
     let mut found = BTreeMap::new();
     for at in (0..file.len() - owner.len()).filter(|at| file[*at..].starts_with(owner)) {
         let description = &file[at + owner.len()..];
-        let word = |index: usize| u64::from_le_bytes(description[index * 8..index * 8 + 8].try_into().unwrap());
-        let mut texts = description[24..].split(|byte| *byte == 0).map(|text| String::from_utf8_lossy(text));
+        let word = |index: usize| {
+            u64::from_le_bytes(description[index * 8..index * 8 + 8].try_into().unwrap())
+        };
+        let mut texts =
+            description[24..].split(|byte| *byte == 0).map(|text| String::from_utf8_lossy(text));
         if texts.next().as_deref() != Some("syscollect") {
             continue;
         }

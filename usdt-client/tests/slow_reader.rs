@@ -37,7 +37,10 @@ impl Seen {
         match ItemKind::from_number(kind).expect("a kind") {
             ItemKind::ZoneBegin => {
                 assert_eq!(item[1] >> 32, self.depth);
-                assert_ne!(item[1] as u32, 0, "the location is whole, also where an item ends in the slack");
+                assert_ne!(
+                    item[1] as u32, 0,
+                    "the location is whole, also where an item ends in the slack"
+                );
                 self.depth += 1;
                 self.events += 1;
             }
@@ -83,7 +86,11 @@ fn of_a_million_zones_what_was_recorded_and_what_was_lost_is_what_was_produced()
     assert_eq!(seen.len(), THREADS);
     // ThreadEnd may be lost as well.
     let produced = THREADS as u64 * ZONES * 2;
-    assert!((produced..=produced + 2).contains(&(recorded + drain.lost())), "{recorded} + {} lost", drain.lost());
+    assert!(
+        (produced..=produced + 2).contains(&(recorded + drain.lost())),
+        "{recorded} + {} lost",
+        drain.lost()
+    );
     assert!(drain.lost() > 0, "the reader was to be too slow");
     assert!(stated <= drain.lost());
 }

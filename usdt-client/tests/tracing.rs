@@ -28,8 +28,13 @@ fn with(layer: ZoneLayer, run: impl FnOnce()) {
 fn a_span_is_a_zone_and_its_fields_are_the_zones() {
     let _alone = recorded();
     with(ZoneLayer::new(), || {
-        let request =
-            info_span!("request", bytes = 512_u64, ratio = 0.5, path = "/index", late = tracing::field::Empty);
+        let request = info_span!(
+            "request",
+            bytes = 512_u64,
+            ratio = 0.5,
+            path = "/index",
+            late = tracing::field::Empty
+        );
         request.in_scope(|| {
             let _inner = debug_span!("parse", first = true).entered();
         });
@@ -61,7 +66,8 @@ fn what_is_recorded_later_is_told_at_once_and_at_each_entry() {
     });
     let told = story();
     let first = ["begin request at 0", "value size: 1", "value found: 7", "end 0"];
-    let second = ["begin request at 0", "value size: 1", "value found: 7", "value size: 2", "end 0"];
+    let second =
+        ["begin request at 0", "value size: 1", "value found: 7", "value size: 2", "end 0"];
     let third = ["begin request at 0", "value size: 2", "value found: 7", "end 0"];
     assert_eq!(told, [&first[..], &second[..], &third[..]].concat());
 }
@@ -72,7 +78,11 @@ fn a_zone_of_a_span_names_its_target_and_file() {
     with(ZoneLayer::new(), || info_span!(target: "net::http", "with a target").in_scope(|| ()));
     let drain = Drain::open().unwrap();
     let log = String::from_utf8_lossy(drain.log()).into_owned();
-    assert!(log.contains("with a target") && log.contains("net::http") && log.contains("tests/tracing.rs"));
+    assert!(
+        log.contains("with a target")
+            && log.contains("net::http")
+            && log.contains("tests/tracing.rs")
+    );
 }
 
 #[test]
@@ -104,7 +114,8 @@ fn a_span_that_is_entered_again_is_an_async_zone_until_it_is_closed() {
         upload.in_scope(|| ());
         upload.in_scope(|| ());
         let elsewhere = std::thread::spawn({
-            let (upload, dispatch) = (upload.clone(), tracing::dispatcher::get_default(Clone::clone));
+            let (upload, dispatch) =
+                (upload.clone(), tracing::dispatcher::get_default(Clone::clone));
             move || {
                 tracing::dispatcher::with_default(&dispatch, || upload.in_scope(|| ()));
                 story()
@@ -113,7 +124,10 @@ fn a_span_that_is_entered_again_is_an_async_zone_until_it_is_closed() {
         assert_eq!(elsewhere.join().unwrap()[1..], ["begin upload at 0", "end 0"]);
     });
     let poll = ["begin upload at 0", "end 0"];
-    assert_eq!(story(), [&poll[..], &["async upload of task 1", "task upload"], &poll[..], &["AsyncEnd"]].concat());
+    assert_eq!(
+        story(),
+        [&poll[..], &["async upload of task 1", "task upload"], &poll[..], &["AsyncEnd"]].concat()
+    );
 }
 
 #[test]

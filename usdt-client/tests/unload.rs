@@ -27,7 +27,10 @@ fn threads_outlive_an_unloaded_library_in_which_they_were_recorded() {
     // SAFETY: the example's functions have these types.
     let (handle, raise, work) = unsafe {
         let handle = libc::dlopen(library().as_ptr(), libc::RTLD_NOW);
-        assert!(!handle.is_null(), "run `cargo build -p syscollect-usdt-client --example plugin` first, or all tests");
+        assert!(
+            !handle.is_null(),
+            "run `cargo build -p syscollect-usdt-client --example plugin` first, or all tests"
+        );
         let raise: extern "C" fn() = std::mem::transmute(symbol(handle, "plugin_raise"));
         let work: extern "C" fn() -> i32 = std::mem::transmute(symbol(handle, "plugin_work"));
         (handle, raise, work)
@@ -51,5 +54,8 @@ fn threads_outlive_an_unloaded_library_in_which_they_were_recorded() {
     assert!(common::in_child(|| true), "no handler of forks is left");
     let mut drain = Drain::of(descriptor).expect("its arena is still there");
     let number = common::ring_of(&drain, tid).expect("its ring");
-    assert_eq!(common::tell(&drain.take(number), drain.log()), ["attached 0", "begin plugin at 0", "value 1", "end 0"]);
+    assert_eq!(
+        common::tell(&drain.take(number), drain.log()),
+        ["attached 0", "begin plugin at 0", "value 1", "end 0"]
+    );
 }

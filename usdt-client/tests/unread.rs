@@ -29,7 +29,11 @@ fn rings_of_ended_threads_wait_for_a_collector_but_not_for_ever() {
 fn threads_that_end_at_once_are_all_there_for_a_collector_that_comes_a_moment_later() {
     let tids = [short_thread(), short_thread(), short_thread()];
     for tid in tids {
-        assert_eq!(common::story_of(tid)[1..], ["begin short at 0", "end 0", "ThreadEnd"], "thread {tid}");
+        assert_eq!(
+            common::story_of(tid)[1..],
+            ["begin short at 0", "end 0", "ThreadEnd"],
+            "thread {tid}"
+        );
     }
     let drain = Drain::open().unwrap();
     assert_eq!((drain.rings(), drain.header().events_unread.load(Relaxed)), (3, 0));
@@ -57,11 +61,15 @@ fn the_ring_of_a_thread_that_ended_long_ago_is_used_again_and_what_it_held_is_co
 fn when_all_rings_are_taken_the_ended_ones_do_not_wait() {
     let before = Drain::open().unwrap().header().events_unread.load(Relaxed);
     let tids: Vec<u32> = (0..MAX_RINGS).map(|_| short_thread()).collect();
-    assert_eq!(common::story_of(tids[MAX_RINGS - 1])[1..], ["begin short at 0", "end 0", "ThreadEnd"]);
+    assert_eq!(
+        common::story_of(tids[MAX_RINGS - 1])[1..],
+        ["begin short at 0", "end 0", "ThreadEnd"]
+    );
     let drain = Drain::open().unwrap();
     let unread = drain.header().events_unread.load(Relaxed) - before;
     assert_eq!(drain.header().threads_without_ring.load(Relaxed), 0);
-    // Three threads came before these; the ring of one was emptied. (On a slow machine more rings have waited too long.)
+    // Three threads came before these; the ring of one was emptied. (On a slow machine more rings
+    // have waited too long.)
     assert!(unread >= 3 * 2 && unread.is_multiple_of(3), "{unread}");
 }
 

@@ -11,8 +11,8 @@ use std::task::{Context, Poll, Waker};
 use syscollect_usdt_client::protocol::RingState;
 use syscollect_usdt_client::testing::{self, Drain};
 use syscollect_usdt_client::{
-    AsyncZone, Counter, DynamicLocation, Field, FieldFormat, MarkerPhase, Schema, StaticString, Task, Traced, When,
-    Zone, frame, frame_mark, location, message, plot, zone,
+    AsyncZone, Counter, DynamicLocation, Field, FieldFormat, MarkerPhase, Schema, StaticString,
+    Task, Traced, When, Zone, frame, frame_mark, location, message, plot, zone,
 };
 
 #[test]
@@ -84,7 +84,10 @@ fn an_outer_zone_that_ends_first_ends_the_inner_one_which_does_not_end_again() {
     let next = zone!("next");
     drop(next);
     drop(inner);
-    assert_eq!(story(), ["begin outer at 0", "begin inner at 1", "end 0", "begin next at 0", "end 0"]);
+    assert_eq!(
+        story(),
+        ["begin outer at 0", "begin inner at 1", "end 0", "begin next at 0", "end 0"]
+    );
 }
 
 #[test]
@@ -128,7 +131,13 @@ fn a_location_made_at_run_time_is_sent_once_however_often_it_is_used() {
     story();
     for _ in 0..3 {
         let (name, file) = ("on_click".to_owned(), "button.lua".to_owned());
-        drop(Zone::begin_dynamic(&DynamicLocation { name: &name, function: "", file: &file, line: 12, color: 0 }));
+        drop(Zone::begin_dynamic(&DynamicLocation {
+            name: &name,
+            function: "",
+            file: &file,
+            line: 12,
+            color: 0,
+        }));
     }
     assert_eq!(story().iter().filter(|line| *line == "begin on_click at 0").count(), 3);
     let drain = Drain::open().expect("an arena");
@@ -142,7 +151,10 @@ fn markers_have_fields_halves_and_other_times_and_threads() {
     static SCHEMA: Schema = Schema::new(
         "request",
         "net",
-        &[Field::new("url", "URL", FieldFormat::Text), Field::new("size", "Size", FieldFormat::Bytes)],
+        &[
+            Field::new("url", "URL", FieldFormat::Text),
+            Field::new("size", "Size", FieldFormat::Bytes),
+        ],
     );
     SCHEMA.mark(&["a".into(), 2_u64.into()]);
     SCHEMA.begin(&[]);
@@ -207,7 +219,10 @@ fn a_traced_future_is_one_async_zone_and_each_poll_a_zone_of_its_thread() {
     });
     let other = other.join().unwrap();
     assert_eq!(story(), ["async fetch of task 0", "begin fetch at 0", "end 0"]);
-    assert_eq!(story_of(other), ["attached 0", "begin fetch at 0", "AsyncEnd", "end 0", "ThreadEnd"]);
+    assert_eq!(
+        story_of(other),
+        ["attached 0", "begin fetch at 0", "AsyncEnd", "end 0", "ThreadEnd"]
+    );
 }
 
 #[test]
@@ -278,8 +293,13 @@ fn a_full_ring_counts_what_it_loses_and_goes_on_with_a_restatement() {
         let lost = ring.lost.load(Ordering::Relaxed) - lost_before;
         assert_eq!(recorded + lost, produced);
         drop(inner);
-        let expected =
-            [&format!("lost {lost}"), "attached 2", "open outer at 0", "open open across the loss at 1", "end 1"];
+        let expected = [
+            &format!("lost {lost}"),
+            "attached 2",
+            "open outer at 0",
+            "open open across the loss at 1",
+            "end 1",
+        ];
         assert_eq!(story(), expected);
     };
     std::thread::spawn(check).join().unwrap();
@@ -323,8 +343,9 @@ fn the_arena_is_sealed_and_its_descriptor_closes_on_exec() {
     record();
     let descriptor = testing::arena_descriptor().expect("an arena");
     // SAFETY: asks about a descriptor.
-    let (seals, flags) =
-        unsafe { (libc::fcntl(descriptor, libc::F_GET_SEALS), libc::fcntl(descriptor, libc::F_GETFD)) };
+    let (seals, flags) = unsafe {
+        (libc::fcntl(descriptor, libc::F_GET_SEALS), libc::fcntl(descriptor, libc::F_GETFD))
+    };
     let expected = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
     assert_eq!(seals & expected, expected);
     assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC);

@@ -34,11 +34,15 @@ fn build(source: &str, object: &str, check: bool) -> Result<()> {
     let bytes = fs::read(&fresh).with_context(|| format!("cannot read {}", fresh.display()))?;
     let committed = root().join(object);
     if !check {
-        return fs::write(&committed, bytes).with_context(|| format!("cannot write {}", committed.display()));
+        return fs::write(&committed, bytes)
+            .with_context(|| format!("cannot write {}", committed.display()));
     }
-    let present = fs::read(&committed).with_context(|| format!("cannot read {object}; `cargo xtask bpf` builds it"))?;
+    let present = fs::read(&committed)
+        .with_context(|| format!("cannot read {object}; `cargo xtask bpf` builds it"))?;
     if present != bytes {
-        bail!("{object} was not built from {source} as it is now; run `cargo xtask bpf` and commit the result");
+        bail!(
+            "{object} was not built from {source} as it is now; run `cargo xtask bpf` and commit the result"
+        );
     }
     Ok(())
 }
@@ -51,7 +55,16 @@ fn compile(source: &str, object: &Path) -> Result<()> {
     output_of(
         Command::new(clang)
             .current_dir(&root)
-            .args(["-g", "-O2", "-target", "bpf", "-D__TARGET_ARCH_x86", "-mcpu=v3", "-Wall", "-Werror"])
+            .args([
+                "-g",
+                "-O2",
+                "-target",
+                "bpf",
+                "-D__TARGET_ARCH_x86",
+                "-mcpu=v3",
+                "-Wall",
+                "-Werror",
+            ])
             .args(["-I", "bpf/include"])
             .arg(format!("-ffile-prefix-map={}=.", root.display()))
             .arg("-fdebug-compilation-dir=.")
@@ -69,6 +82,8 @@ fn tool(name: &str, variable: &str) -> Result<String> {
     let started = Command::new(&program).arg("--version").output();
     match started {
         Ok(output) if output.status.success() => Ok(program),
-        _ => bail!("{program} is missing ({INSTALL}); only changes to bpf/ need it, the built object is committed"),
+        _ => bail!(
+            "{program} is missing ({INSTALL}); only changes to bpf/ need it, the built object is committed"
+        ),
     }
 }

@@ -14,7 +14,9 @@ pub(crate) fn run() -> Result<()> {
     report.step("tidy", tidy::run);
     report.step("layouts", || layouts::run(true));
     report.step("kernel object", || bpf::run(true));
-    report.step("clippy", || quiet(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]));
+    report.step("clippy", || {
+        quiet(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"])
+    });
     windows::steps(&mut report);
     report.step("documentation", documentation);
     report.step("release build", || quiet(&["build", "--quiet", "--release", "-p", "syscollect"]));
@@ -39,6 +41,10 @@ fn documentation() -> Result<()> {
 fn loom() -> Result<()> {
     // Everything is compiled anew with this flag, so in a folder of its own.
     let folder = root().join("target").join("loom");
-    let arguments = ["test", "--quiet", "--release", "-p", "syscollect-usdt-client", "--test", "loom"];
-    output_of(cargo().args(arguments).env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", folder)).map(|_| ())
+    let arguments =
+        ["test", "--quiet", "--release", "-p", "syscollect-usdt-client", "--test", "loom"];
+    output_of(
+        cargo().args(arguments).env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", folder),
+    )
+    .map(|_| ())
 }

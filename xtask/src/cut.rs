@@ -13,7 +13,8 @@ use anyhow::{Context as _, Result, ensure};
 use syscollect_model::{RecorderSummary, SessionInfo, Ticks};
 use syscollect_records::{ClockRecord, RecordKind, TaskRecord, TracepointRecord};
 use syscollect_store::{
-    CaptureReader, CaptureWriter, Chunk, ChunkHeader, Definition, KnownProcess, Lane, LaneKind, TracepointDefinition,
+    CaptureReader, CaptureWriter, Chunk, ChunkHeader, Definition, KnownProcess, Lane, LaneKind,
+    TracepointDefinition,
 };
 
 /// Readings of the clock that are kept: times need no more.
@@ -76,12 +77,18 @@ fn tracepoints_of(reader: &CaptureReader, systems: &[String]) -> Result<BTreeSet
     Ok(numbers)
 }
 
-fn cut(reader: &CaptureReader, only: &[String], skip: usize, most: usize) -> Result<(Vec<u8>, usize)> {
+fn cut(
+    reader: &CaptureReader,
+    only: &[String],
+    skip: usize,
+    most: usize,
+) -> Result<(Vec<u8>, usize)> {
     let mut records = records(reader, LaneKind::Tracepoint, tracepoint_size)?;
     if !only.is_empty() {
         let numbers = tracepoints_of(reader, only)?;
         records.retain(|record| {
-            record.is_failure() || record.head().is_some_and(|head| numbers.contains(&head.tracepoint))
+            record.is_failure()
+                || record.head().is_some_and(|head| numbers.contains(&head.tracepoint))
         });
     }
     let mut ticks: Vec<u64> = records.iter().map(|record| record.ticks).collect();
@@ -112,14 +119,20 @@ fn tracepoint_size(bytes: &[u8]) -> Option<usize> {
 }
 
 /// All records of a kind of lane, in the order in which they were written.
-fn records(reader: &CaptureReader, kind: LaneKind, size: impl Fn(&[u8]) -> Option<usize>) -> Result<Vec<Record>> {
+fn records(
+    reader: &CaptureReader,
+    kind: LaneKind,
+    size: impl Fn(&[u8]) -> Option<usize>,
+) -> Result<Vec<Record>> {
     let mut records = Vec::new();
     for lane in reader.lanes().into_iter().filter(|lane| lane.kind == kind) {
         for entry in reader.chunks(lane) {
             let chunk = reader.read(entry)?;
             let mut rest = chunk.data.as_slice();
             while let Some(bytes) = size(rest).and_then(|size| rest.get(..size)) {
-                let stamp = TracepointRecord::from_bytes(bytes).map(|head| head.stamp).context("a short record")?;
+                let stamp = TracepointRecord::from_bytes(bytes)
+                    .map(|head| head.stamp)
+                    .context("a short record")?;
                 let ticks = stamp.ticks_near(chunk.header.first.0);
                 records.push(Record { lane, ticks, bytes: bytes.to_vec() });
                 rest = &rest[bytes.len()..];
@@ -135,7 +148,9 @@ fn thinned(mut records: Vec<Record>) -> Vec<Record> {
     let step = records.len().saturating_sub(1).div_ceil(MOST_READINGS - 1).max(1);
     let last = records.len().saturating_sub(1);
     let mut number = 0..;
-    records.retain(|_| number.next().is_some_and(|number: usize| number.is_multiple_of(step) || number == last));
+    records.retain(|_| {
+        number.next().is_some_and(|number: usize| number.is_multiple_of(step) || number == last)
+    });
     records
 }
 
@@ -167,7 +182,15 @@ impl Named {
         let mut threads = known.threads;
         threads.retain(|thread| self.threads.contains(&thread.tid));
         let KnownProcess { pid, parent_pid, kernel, noted, names_read, .. } = known;
-        let process = KnownProcess { pid, parent_pid, command_line: Vec::new(), kernel, threads, noted, names_read };
+        let process = KnownProcess {
+            pid,
+            parent_pid,
+            command_line: Vec::new(),
+            kernel,
+            threads,
+            noted,
+            names_read,
+        };
         self.processes.contains(&pid).then_some(process)
     }
 
@@ -178,25 +201,42 @@ impl Named {
 }
 
 /// What is defined at the beginning, and the summary, which is the end.
-fn definitions(reader: &CaptureReader, named: &Named) -> Result<(Vec<Definition>, RecorderSummary)> {
-    let (mut session, mut kept, mut summary) = (SessionInfo::default(), Vec::new(), RecorderSummary::default());
+fn definitions(
+    reader: &CaptureReader,
+    named: &Named,
+) -> Result<(Vec<Definition>, RecorderSummary)> {
+    let (mut session, mut kept, mut summary) =
+        (SessionInfo::default(), Vec::new(), RecorderSummary::default());
     for definition in reader.definitions() {
         match definition? {
             Definition::Session(info) => session = *info,
             Definition::Processes(list) => {
-                kept.push(Definition::Processes(list.into_iter().filter_map(|known| named.process(known)).collect()));
+                kept.push(Definition::Processes(
+                    list.into_iter().filter_map(|known| named.process(known)).collect(),
+                ));
             }
             Definition::Tracepoints(list) => kept.push(Definition::Tracepoints(
                 list.into_iter().filter(|tracepoint| named.describes(tracepoint)).collect(),
             )),
             Definition::Summary(told) => {
                 let RecorderSummary { stop_reason, duration_ns, .. } = *told;
-                summary = RecorderSummary { stop_reason, duration_ns, ..RecorderSummary::default() };
+                summary =
+                    RecorderSummary { stop_reason, duration_ns, ..RecorderSummary::default() };
             }
             _ => {}
         }
     }
-    let SessionInfo { recorder, os, kernel_release, machine, cpus, clock_source, tick_rate_hz, clocks, .. } = session;
+    let SessionInfo {
+        recorder,
+        os,
+        kernel_release,
+        machine,
+        cpus,
+        clock_source,
+        tick_rate_hz,
+        clocks,
+        ..
+    } = session;
     let about = SessionInfo {
         recorder,
         os,
@@ -225,7 +265,8 @@ fn write(writer: &mut CaptureWriter<Vec<u8>>, records: Vec<Record>, stride: usiz
     for (lane, records) in lanes {
         let ticks = || records.iter().map(|record| Ticks(record.ticks));
         let (first, last) = (ticks().min().unwrap_or_default(), ticks().max().unwrap_or_default());
-        let data: Vec<u8> = records.iter().flat_map(|record| record.bytes.iter().copied()).collect();
+        let data: Vec<u8> =
+            records.iter().flat_map(|record| record.bytes.iter().copied()).collect();
         let (count, length) = (records.len() as u32, data.len() as u32);
         let header = ChunkHeader {
             lane,
@@ -270,7 +311,10 @@ mod tests {
         assert_eq!(kept, 3);
         let (text, played) = golden::text(&mut golden::open(part.clone()));
         assert_eq!((played.lost, played.events_by_type["tracepoint"]), (0, 3), "{text}");
-        assert!(text.contains("number=2") && text.contains("number=3") && !text.contains("number=4"), "{text}");
+        assert!(
+            text.contains("number=2") && text.contains("number=3") && !text.contains("number=4"),
+            "{text}"
+        );
         let part = CaptureReader::from_bytes(part).unwrap();
         let definitions: Vec<_> = part.definitions().collect::<Result<_, _>>().unwrap();
         let definitions = format!("{definitions:?}");

@@ -28,16 +28,26 @@ impl Engine {
             None => root().join("../shared/tools/perfetto-sql"),
         };
         if !program.is_file() {
-            return Err("no perfetto-sql beside the checkout, and PERFETTO_SQL is not set".to_owned());
+            return Err(
+                "no perfetto-sql beside the checkout, and PERFETTO_SQL is not set".to_owned()
+            );
         }
-        // The first use fetches the engines, and a Node.js of their own; where that fails, nothing can be judged.
+        // The first use fetches the engines, and a Node.js of their own; where that fails, nothing
+        // can be judged.
         let mut path = std::env::var_os("PATH").unwrap_or_default();
         let fetcher = program.with_file_name("get-viewers");
         if fetcher.is_file() {
             let fetched = output_of(&mut Command::new(&fetcher)).map_err(|error| {
-                format!("the viewers' engines cannot be fetched: {}", format!("{error:#}").replace('\n', " "))
+                format!(
+                    "the viewers' engines cannot be fetched: {}",
+                    format!("{error:#}").replace('\n', " ")
+                )
             })?;
-            let folder = String::from_utf8_lossy(&fetched.stdout).lines().last().unwrap_or_default().to_owned();
+            let folder = String::from_utf8_lossy(&fetched.stdout)
+                .lines()
+                .last()
+                .unwrap_or_default()
+                .to_owned();
             let mut places = OsString::from(format!("{folder}/node_modules/.bin:"));
             places.push(path);
             path = places;
@@ -50,8 +60,14 @@ impl Engine {
         // Into a file: the engine ends without waiting until a pipe has taken what it printed.
         let printed = tempfile::NamedTempFile::new().context("cannot create a file")?;
         let mut command = Command::new(&self.program);
-        command.env("PATH", &self.path).arg(trace).args(queries).stdout(printed.reopen()?).stderr(Stdio::piped());
-        let ended = command.spawn().and_then(Child::wait_with_output).context("cannot run perfetto-sql")?;
+        command
+            .env("PATH", &self.path)
+            .arg(trace)
+            .args(queries)
+            .stdout(printed.reopen()?)
+            .stderr(Stdio::piped());
+        let ended =
+            command.spawn().and_then(Child::wait_with_output).context("cannot run perfetto-sql")?;
         let text = fs::read_to_string(printed.path())?;
         if !ended.status.success() {
             bail!("trace_processor failed:\n{text}{}", String::from_utf8_lossy(&ended.stderr));
@@ -61,17 +77,28 @@ impl Engine {
         }
         let tables: Vec<_> = text.split_terminator("\n\n").map(rows).collect();
         if tables.len() != queries.len() {
-            bail!("trace_processor answered {} of {} queries:\n{text}", tables.len(), queries.len());
+            bail!(
+                "trace_processor answered {} of {} queries:\n{text}",
+                tables.len(),
+                queries.len()
+            );
         }
         Ok(tables)
     }
 
     /// The single number that each query gives.
-    pub(crate) fn numbers<const N: usize>(&self, trace: &Path, queries: [&str; N]) -> Result<[i64; N]> {
+    pub(crate) fn numbers<const N: usize>(
+        &self,
+        trace: &Path,
+        queries: [&str; N],
+    ) -> Result<[i64; N]> {
         let tables = self.query(trace, &queries)?;
         let mut numbers = [0; N];
         for ((number, table), query) in numbers.iter_mut().zip(tables).zip(queries) {
-            let cell = table.first().and_then(|row| row.first()).with_context(|| format!("no row from `{query}`"))?;
+            let cell = table
+                .first()
+                .and_then(|row| row.first())
+                .with_context(|| format!("no row from `{query}`"))?;
             *number = cell.parse().with_context(|| format!("`{query}` gave {cell:?}"))?;
         }
         Ok(numbers)

@@ -1,7 +1,9 @@
-//! `cargo xtask fuzz [--seconds N] [TARGETS]`: libFuzzer on the targets of fuzz/, as many at a time as there are CPUs.
+//! `cargo xtask fuzz [--seconds N] [TARGETS]`: libFuzzer on the targets of fuzz/, as many at a time
+//! as there are CPUs.
 //!
-//! The flags are those of cargo-fuzz without its sanitizers, which need a nightly compiler; arithmetic and bounds are
-//! checked all the same. What is found stays in fuzz/corpus for the next run.
+//! The flags are those of cargo-fuzz without its sanitizers, which need a nightly compiler;
+//! arithmetic and bounds are checked all the same. What is found stays in fuzz/corpus for the next
+//! run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,7 +41,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 /// The same, as steps of the whole check.
 pub(crate) fn steps(report: &mut Report) {
     if Command::new("c++").arg("--version").output().is_err() {
-        return report.step("fuzz", || Ok(Outcome::Skipped("libFuzzer is C++, and there is no c++ here".to_owned())));
+        return report.step("fuzz", || {
+            Ok(Outcome::Skipped("libFuzzer is C++, and there is no c++ here".to_owned()))
+        });
     }
     let mut folder = None;
     report.step("fuzz: build", || build().map(|built| folder = Some(built)));
@@ -51,7 +55,8 @@ pub(crate) fn steps(report: &mut Report) {
 /// Names of all targets.
 fn targets() -> Result<Vec<String>> {
     let folder = root().join("fuzz").join("fuzz_targets");
-    let files = fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let files =
+        fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let mut names = Vec::new();
     for file in files {
         names.extend(file?.path().file_stem().map(|name| name.to_string_lossy().into_owned()));
@@ -98,18 +103,24 @@ fn try_one(folder: &Path, target: &str, seconds: u32) -> Result<u64> {
     let folders = std::iter::once(corpus).chain(seeds.exists().then_some(seeds));
     let limits = [format!("-max_total_time={seconds}"), format!("-rss_limit_mb={MOST_MEMORY}")];
     let artifacts = fuzz.join("artifacts").join(target);
-    fs::create_dir_all(&artifacts).with_context(|| format!("cannot create {}", artifacts.display()))?;
+    fs::create_dir_all(&artifacts)
+        .with_context(|| format!("cannot create {}", artifacts.display()))?;
     let found = format!("-artifact_prefix={}/", artifacts.display());
     let mut command = Command::new(folder.join(target));
     let said = output_of(command.args(limits).args(["-timeout=10", &found]).args(folders))?;
     let log = String::from_utf8_lossy(&said.stderr).into_owned();
     // `Done 12345 runs in 31 second(s)`
-    let done = log.lines().rev().find_map(|line| line.strip_prefix("Done ")?.split(' ').next()?.parse().ok());
+    let done = log
+        .lines()
+        .rev()
+        .find_map(|line| line.strip_prefix("Done ")?.split(' ').next()?.parse().ok());
     done.with_context(|| format!("{target} ended without a count"))
 }
 
 fn host_target() -> Result<String> {
-    let version = output_of(Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into())).arg("-vV"))?;
+    let version = output_of(
+        Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into())).arg("-vV"),
+    )?;
     let text = String::from_utf8_lossy(&version.stdout).into_owned();
     let host = text.lines().find_map(|line| line.strip_prefix("host: ")).map(str::to_owned);
     host.context("rustc -vV names no host")

@@ -22,10 +22,12 @@ pub(crate) fn run(check: bool) -> Result<()> {
         fs::write(&path, wanted).with_context(|| format!("cannot write {}", path.display()))?;
         return Ok(());
     }
-    let present =
-        fs::read_to_string(&path).with_context(|| format!("cannot read {HEADER}; `cargo xtask layouts` writes it"))?;
+    let present = fs::read_to_string(&path)
+        .with_context(|| format!("cannot read {HEADER}; `cargo xtask layouts` writes it"))?;
     if present != wanted {
-        bail!("{HEADER} does not match bpf/records/src; run `cargo xtask layouts` and commit the result");
+        bail!(
+            "{HEADER} does not match bpf/records/src; run `cargo xtask layouts` and commit the result"
+        );
     }
     Ok(())
 }
@@ -60,7 +62,11 @@ fn structure(out: &mut String, layout: &StructLayout) {
     for field in layout.fields {
         let _ = writeln!(out, "\t{};", field.c_type);
     }
-    let _ = writeln!(out, "}};\n_Static_assert(sizeof(struct {name}) == {}, \"size of {name}\");", layout.size);
+    let _ = writeln!(
+        out,
+        "}};\n_Static_assert(sizeof(struct {name}) == {}, \"size of {name}\");",
+        layout.size
+    );
     for field in layout.fields {
         let (field, offset) = (field.name, field.offset);
         let _ = writeln!(

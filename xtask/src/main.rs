@@ -60,7 +60,8 @@ enum Command {
     Tidy,
     /// Show a capture of known figures in the viewers' own engines; prints a table.
     Viewers,
-    /// Check the Windows program: its types, and where the tools are there, its link and its layouts.
+    /// Check the Windows program: its types, and where the tools are there, its link and its
+    /// layouts.
     Windows,
     /// Cut a recording of GPUs to what a test needs: some records, and the names of their threads.
     Cut(cut::Arguments),

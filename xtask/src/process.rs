@@ -35,7 +35,8 @@ pub(crate) fn output_of(command: &mut Command) -> Result<Output> {
     Ok(output)
 }
 
-/// Does `work` with each item, with as many at a time as there are CPUs; the results in the items' order.
+/// Does `work` with each item, with as many at a time as there are CPUs; the results in the items'
+/// order.
 pub(crate) fn on_all_cpus<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::with_capacity(items.len()));
@@ -69,7 +70,10 @@ mod tests {
             item * 2
         };
         let items: Vec<u64> = (0..20).collect();
-        assert_eq!(on_all_cpus(&items, slower_first), items.iter().map(|item| item * 2).collect::<Vec<_>>());
+        assert_eq!(
+            on_all_cpus(&items, slower_first),
+            items.iter().map(|item| item * 2).collect::<Vec<_>>()
+        );
         assert!(on_all_cpus(&[], slower_first).is_empty());
     }
 }

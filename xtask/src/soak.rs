@@ -1,4 +1,5 @@
-//! `cargo xtask soak`: one long recording of a busy machine at default settings, and what the recorder used meanwhile.
+//! `cargo xtask soak`: one long recording of a busy machine at default settings, and what the
+//! recorder used meanwhile.
 
 use std::fs;
 use std::path::PathBuf;
@@ -81,7 +82,9 @@ fn cpu_time(pid: u32) -> Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let (_, fields) = stat.rsplit_once(')').context("no name in stat")?;
     let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
-    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).context("stat is too short");
+    let ticks = |at: usize| {
+        fields.get(at).and_then(|field| field.parse::<u64>().ok()).context("stat is too short")
+    };
     // SAFETY: takes a number and returns one.
     let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
     Ok(Duration::from_secs_f64((ticks(11)? + ticks(12)?) as f64 / per_second as f64))
@@ -100,17 +103,23 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let _load = Load::start(&context)?;
     let mut command = context.command(&[]);
     command.args(["record", "--force", "-o", text(&output)?]).args(&arguments.options);
-    let recorder = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let size = || fs::metadata(&partial).or_else(|_| fs::metadata(&output)).ok().map(|file| file.len());
+    let recorder =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let size =
+        || fs::metadata(&partial).or_else(|_| fs::metadata(&output)).ok().map(|file| file.len());
     until("the recording to begin", size)?;
     let begun = Instant::now();
-    println!("| minute | resident MiB | peak MiB | descriptors | mappings | threads | CPU % | MB a minute |");
+    println!(
+        "| minute | resident MiB | peak MiB | descriptors | mappings | threads | CPU % | MB a minute |"
+    );
     println!("|---:|---:|---:|---:|---:|---:|---:|---:|");
     let mut before = Row::of(recorder.id(), 0, 0)?;
     before.print(&before);
     while before.minute < arguments.minutes {
         let minute = (before.minute + arguments.every.max(1)).min(arguments.minutes);
-        std::thread::sleep((begun + Duration::from_secs(60 * minute)).saturating_duration_since(Instant::now()));
+        std::thread::sleep(
+            (begun + Duration::from_secs(60 * minute)).saturating_duration_since(Instant::now()),
+        );
         let row = Row::of(recorder.id(), minute, size().unwrap_or(0))?;
         row.print(&before);
         before = row;
@@ -119,7 +128,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let stopping = Instant::now();
     let said = wait(recorder)?;
     ensure!(said.status.success(), "the recorder ended with {}:\n{}", said.status, said.stderr);
-    println!("\nstopped and named within {:.1} s; it said:\n{}", stopping.elapsed().as_secs_f64(), said.stderr);
+    println!(
+        "\nstopped and named within {:.1} s; it said:\n{}",
+        stopping.elapsed().as_secs_f64(),
+        said.stderr
+    );
     let info = context.info(&output)?;
     println!("{} events, {} lost", number(&info, "events")?, number(&info, "lost")?);
     if arguments.folder.is_none() {

@@ -49,14 +49,23 @@ pub(crate) fn steps(report: &mut Report) {
 fn host_check() -> Result<()> {
     quiet(
         cargo()
-            .args(["clippy", "--quiet", "--no-deps", "-p", "syscollect-windows", "--features", "type-check"])
+            .args([
+                "clippy",
+                "--quiet",
+                "--no-deps",
+                "-p",
+                "syscollect-windows",
+                "--features",
+                "type-check",
+            ])
             .args(DENY),
     )
 }
 
 const DENY: [&str; 3] = ["--", "-D", "warnings"];
 
-/// Where the program can be linked, that says the same: nothing of the one is of use to the other, and each takes minutes.
+/// Where the program can be linked, that says the same: nothing of the one is of use to the other,
+/// and each takes minutes.
 fn target_check() -> Result<Outcome> {
     if missing_tools().is_none() {
         return Ok(Outcome::Passed("by the link".to_owned()));
@@ -66,8 +75,22 @@ fn target_check() -> Result<Outcome> {
     }
     // What is written in C (zstd) needs the compiler that comes with the linker.
     let features: &[&str] = if starts(LINKER) { &[] } else { &["--no-default-features"] };
-    quiet(for_windows(&["clippy", "--quiet", "--no-deps", "-p", "syscollect"]).args(features).args(DENY))?;
-    quiet(for_windows(&["clippy", "--quiet", "--no-deps", "-p", "syscollect-windows", "--all-targets"]).args(DENY))?;
+    quiet(
+        for_windows(&["clippy", "--quiet", "--no-deps", "-p", "syscollect"])
+            .args(features)
+            .args(DENY),
+    )?;
+    quiet(
+        for_windows(&[
+            "clippy",
+            "--quiet",
+            "--no-deps",
+            "-p",
+            "syscollect-windows",
+            "--all-targets",
+        ])
+        .args(DENY),
+    )?;
     Ok(Outcome::Passed(String::new()))
 }
 
@@ -78,7 +101,8 @@ fn link() -> Result<Outcome> {
     // Not optimized: that takes three times as long and links the same.
     quiet(&mut for_windows(&["build", "--quiet", "-p", "syscollect"]))?;
     let program = target_folder().join("debug").join("syscollect.exe");
-    let size = fs::metadata(&program).with_context(|| format!("cannot find {}", program.display()))?.len();
+    let size =
+        fs::metadata(&program).with_context(|| format!("cannot find {}", program.display()))?.len();
     Ok(Outcome::Passed(format!("{} has {:.1} MB", program.display(), size as f64 / 1e6)))
 }
 
@@ -87,7 +111,9 @@ fn tests() -> Result<Outcome> {
         return Ok(Outcome::Skipped(missing));
     }
     let Some(wine) = wine() else {
-        return Ok(Outcome::Skipped("Wine is missing: on Debian or Ubuntu: apt-get install wine".to_owned()));
+        return Ok(Outcome::Skipped(
+            "Wine is missing: on Debian or Ubuntu: apt-get install wine".to_owned(),
+        ));
     };
     put_shim()?;
     let recorder = passed(wine, &["test", "--quiet", "-p", "syscollect-windows", "--lib"])?;
@@ -120,7 +146,13 @@ fn put_shim() -> Result<()> {
     }
     let source = folder.join("bcryptprimitives.c");
     fs::write(&source, SHIM).with_context(|| format!("cannot write {}", source.display()))?;
-    output_of(Command::new(LINKER).args(["-shared", "-O1", "-o"]).arg(&library).arg(&source).arg("-ladvapi32"))?;
+    output_of(
+        Command::new(LINKER)
+            .args(["-shared", "-O1", "-o"])
+            .arg(&library)
+            .arg(&source)
+            .arg("-ladvapi32"),
+    )?;
     Ok(())
 }
 
@@ -139,7 +171,8 @@ fn for_windows(arguments: &[&str]) -> Command {
 }
 
 fn target_folder() -> PathBuf {
-    let folder = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let folder =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     folder.join(TARGET)
 }
 
@@ -153,7 +186,8 @@ fn missing_tools() -> Option<String> {
 
 /// Whether the standard library for Windows is installed beside the compiler's own.
 fn has_target() -> bool {
-    let folder = output_of(Command::new("rustc").args(["--print", "target-libdir", "--target", TARGET]));
+    let folder =
+        output_of(Command::new("rustc").args(["--print", "target-libdir", "--target", TARGET]));
     folder.is_ok_and(|said| Path::new(String::from_utf8_lossy(&said.stdout).trim()).is_dir())
 }
 

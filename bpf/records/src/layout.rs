@@ -1,9 +1,9 @@
 //! The tables from which `cargo xtask layouts` writes `bpf/include/records.h`.
 
 use crate::{
-    CounterRecord, GpuFailureRecord, LANE_HEADER_SIZE, LANE_SLACK, LaneHeader, MAX_FRAMES, ProbeRecord, RingRecord,
-    SampleRecord, SchedRecord, SchedStackRecord, StackHeader, TaskRecord, TracepointRecord, gpu_failure, sched_flags,
-    stack_id, stack_space, statistic, task_state,
+    CounterRecord, GpuFailureRecord, LANE_HEADER_SIZE, LANE_SLACK, LaneHeader, MAX_FRAMES,
+    ProbeRecord, RingRecord, SampleRecord, SchedRecord, SchedStackRecord, StackHeader, TaskRecord,
+    TracepointRecord, gpu_failure, sched_flags, stack_id, stack_space, statistic, task_state,
 };
 
 /// One field of a [`StructLayout`].

@@ -403,7 +403,8 @@ record! {
     TracepointRecord, 32 {
         /// Ticks and kind.
         stamp: Stamp as "__u64 stamp",
-        /// The thread that was current, in the initial pid namespace; whatever ran where an interrupt did it.
+        /// The thread that was current, in the initial pid namespace; whatever ran where an
+        /// interrupt did it.
         tid: u32 as "__u32 tid",
         /// Its process.
         tgid: u32 as "__u32 tgid",
@@ -421,10 +422,11 @@ record! {
 }
 
 record! {
-    /// A fence is signaled with an error, or the DRM scheduler takes a job for done whose fence was: the
-    /// tracepoint's own record, which says nothing of it, follows on the same CPU.
+    /// A fence is signaled with an error, or the DRM scheduler takes a job for done whose fence
+    /// was: the tracepoint's own record, which says nothing of it, follows on the same CPU.
     ///
-    /// Lies among [`TracepointRecord`]s and says its size at the same place, so that who does not know it finds the next.
+    /// Lies among [`TracepointRecord`]s and says its size at the same place, so that who does not
+    /// know it finds the next.
     GpuFailureRecord, 56 {
         /// Ticks and kind.
         stamp: Stamp as "__u64 stamp",
@@ -432,8 +434,9 @@ record! {
         tid: u32 as "__u32 tid",
         /// Its process.
         tgid: u32 as "__u32 tgid",
-        /// The error, a negative error number of the kernel. 0 where a driver gave the scheduler no fence for its job:
-        /// how that ended is told when the job's own fence is signaled, which follows.
+        /// The error, a negative error number of the kernel. 0 where a driver gave the scheduler no
+        /// fence for its job: how that ended is told when the job's own fence is signaled, which
+        /// follows.
         error: i32 as "__s32 error",
         /// Bytes from `fence` on.
         bytes: u16 as "__u16 bytes",

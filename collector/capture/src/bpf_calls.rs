@@ -129,8 +129,14 @@ struct InfoByFd {
 fn bpf<T>(command: i64, attr: &mut T) -> io::Result<i32> {
     // SAFETY: `attr` is initialized without padding, its size is its own, and
     // what its fields point to is alive while the caller's frame is.
-    let result =
-        unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attr).cast::<c_void>(), size_of::<T>()) };
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            command,
+            std::ptr::from_mut(attr).cast::<c_void>(),
+            size_of::<T>(),
+        )
+    };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
 }
 
@@ -158,8 +164,9 @@ pub(crate) fn update_map(map: BorrowedFd<'_>, key: u32, value: &[u8]) -> io::Res
     bpf(MAP_UPDATE_ELEM, &mut attr).map(drop)
 }
 
-/// Sets elements of a map with 4-byte keys, all to the same value of the map's value size (of a map that has a value
-/// for each CPU: of all of them together). One call sets them where the kernel can do that (5.13).
+/// Sets elements of a map with 4-byte keys, all to the same value of the map's value size (of a map
+/// that has a value for each CPU: of all of them together). One call sets them where the kernel can
+/// do that (5.13).
 pub(crate) fn update_map_all(map: BorrowedFd<'_>, keys: &[u32], value: &[u8]) -> io::Result<()> {
     let values = value.repeat(keys.len());
     let mut attr = UpdateBatch {
@@ -183,7 +190,8 @@ pub(crate) fn freeze_map(map: BorrowedFd<'_>) -> io::Result<()> {
     bpf(MAP_FREEZE, &mut MapFreeze { map_fd: map.as_raw_fd() as u32 }).map(drop)
 }
 
-/// Loads a program from its instructions of 8 bytes. On refusal the error comes with the verifier's log.
+/// Loads a program from its instructions of 8 bytes. On refusal the error comes with the verifier's
+/// log.
 pub(crate) fn load_program(
     name: &str,
     instructions: &[u8],
@@ -264,8 +272,12 @@ pub(crate) fn open_uprobe_event(
 ) -> io::Result<OwnedFd> {
     // Format of the PMU: bit 0 is a return probe, bits 32 to 63 the semaphore.
     let config = u64::from(returns) | place.semaphore << 32;
-    let mut attr =
-        perf_event_attr { type_: pmu, config, size: size_of::<perf_event_attr>() as u32, ..Default::default() };
+    let mut attr = perf_event_attr {
+        type_: pmu,
+        config,
+        size: size_of::<perf_event_attr>() as u32,
+        ..Default::default()
+    };
     attr.__bindgen_anon_3.uprobe_path = path.as_ptr() as u64;
     attr.__bindgen_anon_4.probe_offset = place.offset;
     // As for tracepoints, so that the clock's event is left alone.
@@ -283,8 +295,8 @@ pub(crate) fn open_tracepoint(id: u64) -> io::Result<OwnedFd> {
         size: size_of::<perf_event_attr>() as u32,
         ..Default::default()
     };
-    // The program runs whether the event counts or not. That it never does matters before 6.11: enabling one
-    // stops and starts the CPU's others, and the clock's event loses the time between.
+    // The program runs whether the event counts or not. That it never does matters before 6.11:
+    // enabling one stops and starts the CPU's others, and the clock's event loses the time between.
     attr.set_disabled(1);
     // For all processes the kernel wants a CPU, but runs the program on each.
     open_event(&mut attr, -1, 0)
@@ -292,8 +304,11 @@ pub(crate) fn open_tracepoint(id: u64) -> io::Result<OwnedFd> {
 
 /// Opens the event of an attribute; what that points to is alive while the caller's frame is.
 fn open_event(attr: &mut perf_event_attr, pid: i32, cpu: i32) -> io::Result<OwnedFd> {
-    // SAFETY: `attr` is a valid attribute of the size it states, and what it points to outlives the call.
-    let fd = unsafe { perf_event_open_sys::perf_event_open(attr, pid, cpu, -1, u64::from(PERF_FLAG_FD_CLOEXEC)) };
+    // SAFETY: `attr` is a valid attribute of the size it states, and what it points to outlives the
+    // call.
+    let fd = unsafe {
+        perf_event_open_sys::perf_event_open(attr, pid, cpu, -1, u64::from(PERF_FLAG_FD_CLOEXEC))
+    };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -304,12 +319,18 @@ fn open_event(attr: &mut perf_event_attr, pid: i32, cpu: i32) -> io::Result<Owne
 /// Runs a program at each hit of a perf event, on every kernel; it ends when the event is closed.
 pub(crate) fn run_at(event: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: the descriptor is a perf event's, and the program's is passed by its number.
-    let set = unsafe { perf_event_open_sys::ioctls::SET_BPF(event.as_raw_fd(), program.as_raw_fd() as u32) };
+    let set = unsafe {
+        perf_event_open_sys::ioctls::SET_BPF(event.as_raw_fd(), program.as_raw_fd() as u32)
+    };
     if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Runs a program at each hit of a perf event, with a cookie (5.15).
-pub(crate) fn link_perf_event(program: BorrowedFd<'_>, event: BorrowedFd<'_>, cookie: u64) -> io::Result<OwnedFd> {
+pub(crate) fn link_perf_event(
+    program: BorrowedFd<'_>,
+    event: BorrowedFd<'_>,
+    cookie: u64,
+) -> io::Result<OwnedFd> {
     let mut attr = LinkPerfEvent {
         prog_fd: program.as_raw_fd() as u32,
         target_fd: event.as_raw_fd() as u32,
@@ -337,8 +358,11 @@ pub(crate) fn program_counts(program: BorrowedFd<'_>) -> io::Result<ProgramCount
     // run_cnt (5.1) and recursion_misses (5.12) follow one another.
     const RUN_TIME: usize = 192 / 8;
     let mut info = [0u64; 232 / 8];
-    let mut attr =
-        InfoByFd { fd: program.as_raw_fd() as u32, length: size_of_val(&info) as u32, info: info.as_mut_ptr() as u64 };
+    let mut attr = InfoByFd {
+        fd: program.as_raw_fd() as u32,
+        length: size_of_val(&info) as u32,
+        info: info.as_mut_ptr() as u64,
+    };
     // `info` has the length given; all zero, it asks for nothing more.
     bpf(OBJ_GET_INFO_BY_FD, &mut attr)?;
     let [run_time_ns, run_count, recursion_misses] = [0, 1, 2].map(|index| info[RUN_TIME + index]);

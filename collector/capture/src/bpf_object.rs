@@ -22,7 +22,8 @@ const RDONLY_PROG: u32 = 1 << 7;
 const LOAD_64_BITS: u8 = 0x18;
 const VARIABLE: u8 = 3;
 
-/// An atomic operation on memory, and what it does: the register gets what was there. And what sets a register.
+/// An atomic operation on memory, and what it does: the register gets what was there. And what sets
+/// a register.
 const ATOMIC_64_BITS: u8 = 0xdb;
 const EXCHANGE: i32 = 0xe1;
 const MOVE_NUMBER: u8 = 0xb7;
@@ -61,7 +62,8 @@ impl KernelObject {
             reason: error.to_string(),
         };
         let mut object = Object::parse(bytes).map_err(|error| broken(&error))?;
-        let constants = constants.iter().map(|(constant, value)| (*constant, (*value, true))).collect();
+        let constants =
+            constants.iter().map(|(constant, value)| (*constant, (*value, true))).collect();
         object.patch_map_data(constants).map_err(|error| broken(&error))?;
         let mut maps = HashMap::new();
         for (map_name, map) in &object.maps {
@@ -69,13 +71,16 @@ impl KernelObject {
                 Some(map) => map.try_clone(),
                 None => create(map_name, map, sizes),
             };
-            let made = made.map_err(|error| CaptureError::system(format!("cannot make the map {map_name}"), error))?;
+            let made = made.map_err(|error| {
+                CaptureError::system(format!("cannot make the map {map_name}"), error)
+            })?;
             maps.insert(map_name.clone(), made);
         }
         let text: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
         let definitions = object.maps.clone();
-        let numbers =
-            definitions.iter().filter_map(|(name, map)| Some((name.as_str(), maps.get(name)?.as_raw_fd(), map)));
+        let numbers = definitions
+            .iter()
+            .filter_map(|(name, map)| Some((name.as_str(), maps.get(name)?.as_raw_fd(), map)));
         object.relocate_maps(numbers, &text).map_err(|error| broken(&error))?;
         object.relocate_calls(&text).map_err(|error| broken(&error))?;
         Ok(Self { name, object, maps })
@@ -83,17 +88,21 @@ impl KernelObject {
 
     /// A map by its name.
     pub(crate) fn map(&self, name: &str) -> Result<BorrowedFd<'_>, CaptureError> {
-        let absent =
-            || CaptureError::Program { program: self.name.to_owned(), reason: format!("there is no map {name}") };
+        let absent = || CaptureError::Program {
+            program: self.name.to_owned(),
+            reason: format!("there is no map {name}"),
+        };
         self.maps.get(name).map(AsFd::as_fd).ok_or_else(absent)
     }
 
     /// Puts a new ring buffer of a CPU into a map of maps.
     pub(crate) fn add_ring(&self, map: &str, cpu: u32, bytes: usize) -> Result<Ring, CaptureError> {
-        let failed = |error| CaptureError::system(format!("cannot make a ring buffer of CPU {cpu}"), error);
+        let failed =
+            |error| CaptureError::system(format!("cannot make a ring buffer of CPU {cpu}"), error);
         let buffer = create_ring(bytes).map_err(failed)?;
         let ring = Ring::map(buffer.as_fd(), bytes).map_err(failed)?;
-        bpf_calls::update_map(self.map(map)?, cpu, &buffer.as_raw_fd().to_ne_bytes()).map_err(failed)?;
+        bpf_calls::update_map(self.map(map)?, cpu, &buffer.as_raw_fd().to_ne_bytes())
+            .map_err(failed)?;
         Ok(ring)
     }
 
@@ -111,11 +120,14 @@ impl KernelObject {
         }
     }
 
-    /// Takes out the exchanges, which kernels before 5.12 refuse wherever they stand: the programs do without where a
-    /// constant says so.
+    /// Takes out the exchanges, which kernels before 5.12 refuse wherever they stand: the programs
+    /// do without where a constant says so.
     pub(crate) fn without_exchanges(&mut self) {
-        let instructions = self.object.functions.values_mut().flat_map(|function| &mut function.instructions);
-        for instruction in instructions.filter(|one| (one.code, one.imm) == (ATOMIC_64_BITS, EXCHANGE)) {
+        let instructions =
+            self.object.functions.values_mut().flat_map(|function| &mut function.instructions);
+        for instruction in
+            instructions.filter(|one| (one.code, one.imm) == (ATOMIC_64_BITS, EXCHANGE))
+        {
             let register = instruction.src_reg();
             (instruction.code, instruction.off, instruction.imm) = (MOVE_NUMBER, 0, 1);
             instruction.set_dst_reg(register);
@@ -126,14 +138,19 @@ impl KernelObject {
     /// Loads a program of this type and attach type.
     pub(crate) fn load(&self, name: &str, kind: (u32, u32)) -> Result<OwnedFd, CaptureError> {
         let program = self.object.programs.get(name);
-        let Some(function) = program.and_then(|program| self.object.functions.get(&program.function_key())) else {
+        let Some(function) =
+            program.and_then(|program| self.object.functions.get(&program.function_key()))
+        else {
             let reason = format!("{} has no such program", self.name);
             return Err(CaptureError::Program { program: name.to_owned(), reason });
         };
         let instructions = &function.instructions;
         // SAFETY: instructions are 8 bytes of plain numbers each, alive while borrowed.
         let bytes = unsafe {
-            std::slice::from_raw_parts(instructions.as_ptr().cast::<u8>(), size_of_val(instructions.as_slice()))
+            std::slice::from_raw_parts(
+                instructions.as_ptr().cast::<u8>(),
+                size_of_val(instructions.as_slice()),
+            )
         };
         bpf_calls::load_program(name, bytes, &self.object.license, kind)
             .map_err(|(error, log)| refused(name, error, &log))

@@ -30,8 +30,9 @@ fn read(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// All clocks at one moment, and how many ticks it took. The session's own clock lies between two looks at the ticks;
-/// each of the others is read before and after, and its mean is that of the same moment.
+/// All clocks at one moment, and how many ticks it took. The session's own clock lies between two
+/// looks at the ticks; each of the others is read before and after, and its mean is that of the
+/// same moment.
 fn bracketed(source: ClockSource) -> (ClockPair, u64) {
     let start = ticks_now(source).0;
     let others = [libc::CLOCK_MONOTONIC, libc::CLOCK_MONOTONIC_RAW, libc::CLOCK_REALTIME];
@@ -84,7 +85,8 @@ mod tests {
 
     #[test]
     fn readings_follow_one_another() {
-        let (first, second) = (read_clocks(ClockSource::Monotonic), read_clocks(ClockSource::Monotonic));
+        let (first, second) =
+            (read_clocks(ClockSource::Monotonic), read_clocks(ClockSource::Monotonic));
         assert!(second.ticks > first.ticks);
         assert!(second.boottime > first.boottime);
     }
@@ -94,8 +96,14 @@ mod tests {
         // On a busy machine any one reading may be interrupted, for milliseconds.
         let readings: Vec<_> = (0..100).map(|_| read_clocks(ClockSource::Monotonic)).collect();
         let off = readings.iter().map(|reading| reading.ticks.0.abs_diff(reading.monotonic)).min();
-        assert!(off.is_some_and(|off| off < 10_000), "the same clock, read by the same code, is {off:?} ns off");
+        assert!(
+            off.is_some_and(|off| off < 10_000),
+            "the same clock, read by the same code, is {off:?} ns off"
+        );
         let uncertainty = readings.iter().map(|reading| reading.uncertainty).min();
-        assert!(uncertainty.is_some_and(|bracket| bracket < 1_000_000), "the shortest bracket is {uncertainty:?} ns");
+        assert!(
+            uncertainty.is_some_and(|bracket| bracket < 1_000_000),
+            "the shortest bracket is {uncertainty:?} ns"
+        );
     }
 }

@@ -100,7 +100,10 @@ impl Output {
 
     fn count(&self, chunk: &Chunk) {
         self.shared.bytes.fetch_add(chunk.data.len() as u64, Ordering::Relaxed);
-        if matches!(chunk.header.lane.kind, LaneKind::Sched | LaneKind::Sample | LaneKind::Zone | LaneKind::Probe) {
+        if matches!(
+            chunk.header.lane.kind,
+            LaneKind::Sched | LaneKind::Sample | LaneKind::Zone | LaneKind::Probe
+        ) {
             self.shared.records.fetch_add(u64::from(chunk.header.records), Ordering::Relaxed);
         }
     }
@@ -140,7 +143,11 @@ impl Collector {
     /// # Errors
     ///
     /// What the kernel refuses, and [`CaptureError::Stopped`].
-    pub(crate) fn start(options: &RecordOptions, memory: &MemoryPlan, output: Output) -> Result<Self, CaptureError> {
+    pub(crate) fn start(
+        options: &RecordOptions,
+        memory: &MemoryPlan,
+        output: Output,
+    ) -> Result<Self, CaptureError> {
         // Before anything is large: it is a copy of this process.
         let keeper = Keeper::start();
         let host = Host::at(Path::new("/"));
@@ -149,7 +156,8 @@ impl Collector {
         let clock_source = programs.clock_source;
         let shared_maps = programs.shared_maps()?;
         // Mappings first: of what runs later they know the files.
-        let mut sources: Vec<Box<dyn Source>> = vec![Box::new(MappingRings::default()), Box::new(programs)];
+        let mut sources: Vec<Box<dyn Source>> =
+            vec![Box::new(MappingRings::default()), Box::new(programs)];
         let mut readings = Readings::start(clock_source, host.possible_cpus());
         options.go_on()?;
         let began = Instant::now();
@@ -158,11 +166,14 @@ impl Collector {
         }
         options.go_on()?;
         readings.read();
-        let mut missing: Vec<String> = sources.iter().flat_map(|source| source.missing()).cloned().collect();
+        let mut missing: Vec<String> =
+            sources.iter().flat_map(|source| source.missing()).cloned().collect();
         missing.extend(lacking_for_names());
         missing.extend(memory.note.clone());
-        let session =
-            SessionInfo { notes: missing.clone(), ..describe(options, &host, &sources, readings.tick_rate_hz()) };
+        let session = SessionInfo {
+            notes: missing.clone(),
+            ..describe(options, &host, &sources, readings.tick_rate_hz())
+        };
         let buffer = output.outlet.clone();
         // Clock readings come first in the file: without them nothing has a
         // time, however early the recorder is killed or the disk is full.
@@ -200,7 +211,9 @@ impl Collector {
                 Some(mapped_files)
             }
             // What the user asked for and what will not be found is no recording.
-            Err(error @ (CaptureError::NothingToProbe(_) | CaptureError::Stopped)) => return Err(error),
+            Err(error @ (CaptureError::NothingToProbe(_) | CaptureError::Stopped)) => {
+                return Err(error);
+            }
             Err(error) => {
                 missing.push(format!("neither marked programs nor probes are recorded: {error}"));
                 None
@@ -211,7 +224,16 @@ impl Collector {
         sources.push(Box::new(marked));
         let machine = Some(Machine { host, online, readings, notes, mapped_files });
         let file = FileStart { at: began, ..FileStart::of_the_first() };
-        Ok(Self { sources, clock_source, output, machine, missing, session, last_losses: Vec::new(), file })
+        Ok(Self {
+            sources,
+            clock_source,
+            output,
+            machine,
+            missing,
+            session,
+            last_losses: Vec::new(),
+            file,
+        })
     }
 
     /// Replays chunks instead of recording a machine.
@@ -273,7 +295,9 @@ impl Collector {
             of_programs: &mut OfPrograms(output),
             seen: &mut |seen| {
                 if let Some(machine) = &*machine {
-                    if let (Seen::Mapping(mapping, at), Some(files)) = (&seen, &machine.mapped_files) {
+                    if let (Seen::Mapping(mapping, at), Some(files)) =
+                        (&seen, &machine.mapped_files)
+                    {
                         files.mapped(mapping, *at);
                     }
                     machine.notes.seen(seen);
@@ -299,7 +323,8 @@ impl Collector {
         }
         for cpu in online.iter().filter(|cpu| !machine.online.contains(cpu)) {
             for error in self.sources.iter_mut().filter_map(|source| source.add_cpu(*cpu).err()) {
-                self.missing.push(format!("CPU {cpu} came up and is not recorded in full: {error}"));
+                self.missing
+                    .push(format!("CPU {cpu} came up and is not recorded in full: {error}"));
             }
         }
         machine.online = online;
@@ -346,7 +371,8 @@ impl Collector {
     }
 
     fn end(mut self) -> Ended {
-        let online = self.machine.as_ref().map(|machine| machine.online.clone()).unwrap_or_default();
+        let online =
+            self.machine.as_ref().map(|machine| machine.online.clone()).unwrap_or_default();
         let shared = Arc::clone(&self.output.shared);
         let step = |step: EndingStep| shared.step.store(step as u8, Ordering::Relaxed);
         step(EndingStep::Detaching);
@@ -357,7 +383,8 @@ impl Collector {
         self.note_losses();
         step(EndingStep::Noting);
         let tasks = LaneKind::Task.name();
-        let read_names = self.losses().iter().any(|loss| loss.lane == tasks) || self.output.outlet.is_overwriting();
+        let read_names = self.losses().iter().any(|loss| loss.lane == tasks)
+            || self.output.outlet.is_overwriting();
         let mut held = HeldFiles::default();
         if let Some(machine) = &mut self.machine {
             let late;
@@ -380,7 +407,9 @@ fn start_probes(
     keeper: std::io::Result<Keeper>,
     online: &[u32],
 ) -> Result<ProbeSource, CaptureError> {
-    let keeper = keeper.map_err(|error| CaptureError::system("cannot start the process that holds probes", error))?;
+    let keeper = keeper.map_err(|error| {
+        CaptureError::system("cannot start the process that holds probes", error)
+    })?;
     let mut probes = ProbeSource::start(setup, keeper, online)?;
     probes.attach(online)?;
     Ok(probes)
@@ -389,13 +418,16 @@ fn start_probes(
 /// A source that may be refused.
 type Started = Result<Box<dyn Source>, CaptureError>;
 
-/// The sources of `--gpu`: what drivers do, and what processes have of them. Tracepoints that were asked for come
-/// with the drivers' own.
+/// The sources of `--gpu`: what drivers do, and what processes have of them. Tracepoints that were
+/// asked for come with the drivers' own.
 ///
 /// # Errors
 ///
 /// What was asked for is not there.
-fn start_gpu(setup: &Setup<'_>, online: &[u32]) -> Result<Vec<(&'static str, Started)>, CaptureError> {
+fn start_gpu(
+    setup: &Setup<'_>,
+    online: &[u32],
+) -> Result<Vec<(&'static str, Started)>, CaptureError> {
     let (gpu, asked) = (setup.options.gpu, &setup.options.tracepoints);
     let mut started: Vec<(&'static str, Started)> = Vec::new();
     if gpu || !asked.is_empty() {
@@ -407,18 +439,20 @@ fn start_gpu(setup: &Setup<'_>, online: &[u32]) -> Result<Vec<(&'static str, Sta
             gpu,
             asked,
         };
-        let drivers = TracepointSource::start(&tracepoints, online).map(|source| Box::new(source) as Box<dyn Source>);
+        let drivers = TracepointSource::start(&tracepoints, online)
+            .map(|source| Box::new(source) as Box<dyn Source>);
         started.push(("GPU drivers are", if asked.is_empty() { drivers } else { Ok(drivers?) }));
     }
     if gpu {
-        let clients = GpuClients::start(Path::new("/"), setup.clock).map(|source| Box::new(source) as Box<dyn Source>);
+        let clients = GpuClients::start(Path::new("/"), setup.clock)
+            .map(|source| Box::new(source) as Box<dyn Source>);
         started.push(("GPU memory of processes is", clients));
     }
     Ok(started)
 }
 
-/// How long the collector sleeps: so that the fullest lane is found as full as wanted, reckoned with how fast it
-/// filled and how late the collector got its CPU.
+/// How long the collector sleeps: so that the fullest lane is found as full as wanted, reckoned
+/// with how fast it filled and how late the collector got its CPU.
 #[derive(Debug)]
 struct SleepPace {
     sleep: Duration,
@@ -431,7 +465,8 @@ impl SleepPace {
         Self { sleep: SHORTEST_SLEEP, late: Duration::ZERO }
     }
 
-    /// The next sleep, when the lanes were looked at again after `passed` and the fullest was `fullest`, 0 to 1.
+    /// The next sleep, when the lanes were looked at again after `passed` and the fullest was
+    /// `fullest`, 0 to 1.
     fn next(&mut self, passed: Duration, fullest: f64) -> Duration {
         let late = passed.saturating_sub(self.sleep).min(LONGEST_LATENESS);
         self.late = late.max(self.late.mul_f64(0.9));
@@ -465,7 +500,12 @@ pub(crate) fn go_before_most() {
 }
 
 /// Everything that is known at the start.
-fn describe(options: &RecordOptions, host: &Host, sources: &[Box<dyn Source>], tick_rate_hz: f64) -> SessionInfo {
+fn describe(
+    options: &RecordOptions,
+    host: &Host,
+    sources: &[Box<dyn Source>],
+    tick_rate_hz: f64,
+) -> SessionInfo {
     let mut session = SessionInfo {
         recorder_command: options.command_line.clone(),
         tick_rate_hz,
@@ -488,16 +528,21 @@ mod tests {
 
     #[test]
     fn the_fuller_the_lanes_the_shorter_the_sleep() {
-        let after = |fullest| SleepPace { sleep: ms(20), late: Duration::ZERO }.next(ms(20), fullest);
+        let after =
+            |fullest| SleepPace { sleep: ms(20), late: Duration::ZERO }.next(ms(20), fullest);
         assert_eq!([0.25, 0.5, 1.0].map(after), [ms(20), ms(10), ms(5)]);
         assert_eq!(after(0.0), LONGEST_SLEEP);
-        assert_eq!(SleepPace { sleep: ms(1), late: Duration::ZERO }.next(ms(1), 1.0), SHORTEST_SLEEP);
+        assert_eq!(
+            SleepPace { sleep: ms(1), late: Duration::ZERO }.next(ms(1), 1.0),
+            SHORTEST_SLEEP
+        );
     }
 
     #[test]
     fn who_comes_late_sleeps_less_but_not_when_nothing_happens() {
         let mut pace = SleepPace { sleep: ms(20), late: Duration::ZERO };
-        // Asked for 20 ms, it came after 60, and the lane was half full: at 30 ms it was as full as wanted.
+        // Asked for 20 ms, it came after 60, and the lane was half full: at 30 ms it was as full as
+        // wanted.
         assert_eq!(pace.next(ms(60), 0.5), SHORTEST_SLEEP);
         // Being in time once does not mean that it will be again.
         assert_eq!(pace.next(ms(1), 0.01), SHORTEST_SLEEP);

@@ -62,16 +62,28 @@ impl Counters {
         };
         let cpus = (0..self.cpus).map(|cpu| define(u64::from(cpu), "CPU usage", "%", Some(cpu)));
         let memory = define(MEMORY, "Memory used", "bytes", None);
-        let power =
-            self.power.iter().zip(POWER..).map(|(zone, n)| define(n, &format!("Power {}", zone.name), "W", None));
+        let power = self
+            .power
+            .iter()
+            .zip(POWER..)
+            .map(|(zone, n)| define(n, &format!("Power {}", zone.name), "W", None));
         cpus.chain([memory]).chain(power).collect()
     }
 
     /// Reads everything once and hands a record for each value to `sink`.
     /// `nanoseconds` is the time now, for rates.
-    pub(crate) fn poll(&mut self, ticks: u64, nanoseconds: u64, sink: &mut dyn FnMut(CounterRecord)) {
+    pub(crate) fn poll(
+        &mut self,
+        ticks: u64,
+        nanoseconds: u64,
+        sink: &mut dyn FnMut(CounterRecord),
+    ) {
         let mut put = |counter: u64, value: f64| {
-            sink(CounterRecord { stamp: Stamp::new(ticks, RecordKind::Counter), counter, value: value.to_bits() });
+            sink(CounterRecord {
+                stamp: Stamp::new(ticks, RecordKind::Counter),
+                counter,
+                value: value.to_bits(),
+            });
         };
         if let Some(text) = read(self.stat.as_ref(), &mut self.buffer) {
             for (cpu, now) in cpu_times(text) {
@@ -79,7 +91,8 @@ impl Counters {
                 if let Some(before) = last.replace(now)
                     && now.total > before.total
                 {
-                    let busy = now.busy.saturating_sub(before.busy) as f64 / (now.total - before.total) as f64;
+                    let busy = now.busy.saturating_sub(before.busy) as f64
+                        / (now.total - before.total) as f64;
                     put(u64::from(cpu), (busy * 100.0).min(100.0));
                 }
             }
@@ -89,7 +102,9 @@ impl Counters {
             put(MEMORY, (used * 1024) as f64);
         }
         for (zone, counter) in self.power.iter_mut().zip(POWER..) {
-            let Some(energy) = read(Some(&zone.energy), &mut self.buffer).and_then(|t| t.trim().parse().ok()) else {
+            let Some(energy) =
+                read(Some(&zone.energy), &mut self.buffer).and_then(|t| t.trim().parse().ok())
+            else {
                 continue;
             };
             if let Some(watts) = zone.watts(energy, nanoseconds) {
@@ -103,21 +118,28 @@ impl PowerZone {
     /// Power since the last reading. The counter starts again at `range`.
     fn watts(&mut self, energy: u64, nanoseconds: u64) -> Option<f64> {
         let (last_energy, last_time) = self.last.replace((energy, nanoseconds))?;
-        let spent = energy.checked_sub(last_energy).unwrap_or_else(|| energy + self.range.saturating_sub(last_energy));
+        let spent = energy
+            .checked_sub(last_energy)
+            .unwrap_or_else(|| energy + self.range.saturating_sub(last_energy));
         let elapsed = nanoseconds.checked_sub(last_time).filter(|time| *time > 0)?;
         Some(spent as f64 * 1e3 / elapsed as f64)
     }
 }
 
 fn power_zones(root: &Path) -> Vec<PowerZone> {
-    let entries = std::fs::read_dir(root.join("sys/class/powercap")).into_iter().flatten().flatten();
+    let entries =
+        std::fs::read_dir(root.join("sys/class/powercap")).into_iter().flatten().flatten();
     let mut zones: Vec<PowerZone> = entries
         .filter_map(|entry| {
             let path = entry.path();
             Some(PowerZone {
                 name: std::fs::read_to_string(path.join("name")).ok()?.trim().to_owned(),
                 energy: File::open(path.join("energy_uj")).ok()?,
-                range: std::fs::read_to_string(path.join("max_energy_range_uj")).ok()?.trim().parse().ok()?,
+                range: std::fs::read_to_string(path.join("max_energy_range_uj"))
+                    .ok()?
+                    .trim()
+                    .parse()
+                    .ok()?,
                 last: None,
             })
         })
@@ -138,7 +160,8 @@ fn cpu_times(stat: &str) -> impl Iterator<Item = (u32, CpuTimes)> {
         let (name, rest) = line.split_once(' ')?;
         let cpu = name.strip_prefix("cpu")?.parse().ok()?;
         // user nice system idle iowait irq softirq steal; guest times are in user already.
-        let times: Vec<u64> = rest.split_ascii_whitespace().take(8).map_while(|word| word.parse().ok()).collect();
+        let times: Vec<u64> =
+            rest.split_ascii_whitespace().take(8).map_while(|word| word.parse().ok()).collect();
         let total = times.iter().sum();
         let idle = times.get(3)? + times.get(4).copied().unwrap_or(0);
         Some((cpu, CpuTimes { busy: total - idle, total }))
@@ -158,13 +181,17 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
-        write("proc/stat", "cpu  1 1 1 1\ncpu0 10 0 10 80 0 0 0 0 0 0\ncpu1 0 0 0 100 0 0 0 0 0 0\n");
+        write(
+            "proc/stat",
+            "cpu  1 1 1 1\ncpu0 10 0 10 80 0 0 0 0 0 0\ncpu1 0 0 0 100 0 0 0 0 0 0\n",
+        );
         write("proc/meminfo", "MemTotal:  1000 kB\nMemAvailable:  400 kB\n");
         write("sys/class/powercap/intel-rapl:0/name", "package-0\n");
         write("sys/class/powercap/intel-rapl:0/energy_uj", "900\n");
         write("sys/class/powercap/intel-rapl:0/max_energy_range_uj", "1000\n");
         let mut counters = Counters::open(root.path(), 2);
-        let names: Vec<_> = counters.definitions().iter().map(|d| (d.name.clone(), d.cpu)).collect();
+        let names: Vec<_> =
+            counters.definitions().iter().map(|d| (d.name.clone(), d.cpu)).collect();
         assert_eq!(names.last().unwrap().0, "Power package-0");
         assert_eq!(names[1], ("CPU usage".into(), Some(1)));
 

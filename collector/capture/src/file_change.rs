@@ -1,9 +1,10 @@
 //! How a recording goes on in another file without losing an event between the two.
 //!
-//! Everything that happened until now goes into the ended file. The kernel programs forget which stacks they have
-//! sent, so that what comes later refers to stacks that are sent again; what they send until the change is in both
-//! files. Then chunks go into the next file's buffer, and what is known of processes and mappings is read again as at
-//! the beginning of a recording. The collector thread touches no file and waits for nobody.
+//! Everything that happened until now goes into the ended file. The kernel programs forget which
+//! stacks they have sent, so that what comes later refers to stacks that are sent again; what they
+//! send until the change is in both files. Then chunks go into the next file's buffer, and what is
+//! known of processes and mappings is read again as at the beginning of a recording. The collector
+//! thread touches no file and waits for nobody.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -17,8 +18,8 @@ use crate::collector::Collector;
 use crate::files::{FileEnd, losses_since};
 use crate::usage::{cpu_time, peak_memory, program_time};
 
-/// No file is shorter than this because of its size: each begins with what is known of all processes, which may be
-/// more than it may have.
+/// No file is shorter than this because of its size: each begins with what is known of all
+/// processes, which may be more than it may have.
 const SHORTEST: Duration = Duration::from_millis(250);
 
 /// When a file ends and another begins.
@@ -43,7 +44,12 @@ pub(crate) struct FileStart {
 impl FileStart {
     /// The first file begins; nothing was counted before.
     pub(crate) fn of_the_first() -> Self {
-        Self { at: Instant::now(), cpu: cpu_time(), losses: Vec::new(), statistics: BTreeMap::new() }
+        Self {
+            at: Instant::now(),
+            cpu: cpu_time(),
+            losses: Vec::new(),
+            statistics: BTreeMap::new(),
+        }
     }
 
     /// CPU time of the recorder since then, nanoseconds.
@@ -67,12 +73,14 @@ impl FileStart {
 }
 
 impl Collector {
-    /// Begins another file if it is time. Not while the disk is behind: then both files' chunks would be in memory.
+    /// Begins another file if it is time. Not while the disk is behind: then both files' chunks
+    /// would be in memory.
     pub(crate) fn follow_pace(&mut self) {
         let Some(Pace { every, bytes }) = self.output.pace else { return };
         let written = self.output.shared.files.written.load(Ordering::Relaxed);
         let age = self.file.at.elapsed();
-        let is_due = age >= every || (age >= SHORTEST && bytes.is_some_and(|bytes| written >= bytes));
+        let is_due =
+            age >= every || (age >= SHORTEST && bytes.is_some_and(|bytes| written >= bytes));
         if is_due && !self.output.outlet.is_behind() {
             self.next_file();
         }

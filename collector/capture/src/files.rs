@@ -35,7 +35,8 @@ pub struct Rotation {
     pub bytes: Option<u64>,
     /// Makes the next file. Called on the writer thread, which may wait for a disk.
     pub next: Box<dyn FnMut() -> io::Result<File> + Send>,
-    /// Takes each file that is complete while the recording goes on, in their order. Called on the writer thread.
+    /// Takes each file that is complete while the recording goes on, in their order. Called on the
+    /// writer thread.
     pub ended: Box<dyn FnMut(EndedFile) + Send>,
 }
 
@@ -59,8 +60,8 @@ pub(crate) struct FileEnd {
     pub(crate) losses: Vec<LaneLoss>,
 }
 
-/// A file that the collector has begun: what goes into it, and what is said at its end. The sender of that is dropped
-/// when it is the last one.
+/// A file that the collector has begun: what goes into it, and what is said at its end. The sender
+/// of that is dropped when it is the last one.
 pub(crate) struct BegunFile {
     pub(crate) buffer: Arc<TraceBuffer>,
     pub(crate) end: Receiver<FileEnd>,
@@ -107,13 +108,18 @@ fn add_losses(all: &mut Vec<LaneLoss>, more: &[LaneLoss]) {
 
 /// What of these losses came after those were counted.
 pub(crate) fn losses_since(all: &[LaneLoss], before: &[LaneLoss]) -> Vec<LaneLoss> {
-    let known = |loss: &LaneLoss| before.iter().find(|known| is_same_place(known, loss)).map_or(0, |known| known.count);
-    let since = all.iter().map(|loss| LaneLoss { count: loss.count.saturating_sub(known(loss)), ..loss.clone() });
+    let known = |loss: &LaneLoss| {
+        before.iter().find(|known| is_same_place(known, loss)).map_or(0, |known| known.count)
+    };
+    let since = all
+        .iter()
+        .map(|loss| LaneLoss { count: loss.count.saturating_sub(known(loss)), ..loss.clone() });
     since.filter(|loss| loss.count > 0).collect()
 }
 
 fn is_same_place(one: &LaneLoss, other: &LaneLoss) -> bool {
-    (&one.lane, one.cpu, &one.record, one.cause) == (&other.lane, other.cpu, &other.record, other.cause)
+    (&one.lane, one.cpu, &one.record, one.cause)
+        == (&other.lane, other.cpu, &other.record, other.cause)
 }
 
 /// A file whose bytes are counted, or none: then everything is refused, as by a full disk.
@@ -125,7 +131,9 @@ pub(crate) struct Output {
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let Some(file) = &mut self.file else { return Err(io::Error::other("the file could not be created")) };
+        let Some(file) = &mut self.file else {
+            return Err(io::Error::other("the file could not be created"));
+        };
         let count = file.write(bytes)?;
         self.written.fetch_add(count as u64, Ordering::Relaxed);
         self.written_in_all.fetch_add(count as u64, Ordering::Relaxed);
@@ -178,7 +186,12 @@ impl Files {
                 return Some(LastFile { buffer, writer, written: first_error.and(written) });
             };
             let FileEnd { held, summary, mut losses } = end;
-            losses.extend(buffer.losses().into_iter().map(|(lane, cause, count)| buffer_loss(lane, cause, count)));
+            losses.extend(
+                buffer
+                    .losses()
+                    .into_iter()
+                    .map(|(lane, cause, count)| buffer_loss(lane, cause, count)),
+            );
             self.account.lost(&losses);
             let written = written.and_then(|()| complete(writer, &losses, &summary));
             let error = written.as_ref().err().map(ToString::to_string);
@@ -198,7 +211,9 @@ impl Files {
             None => Err(io::Error::other("nobody makes files")),
         };
         let refused = |source| StoreError::Write { written: 0, source };
-        let created = made.map_err(refused).and_then(|file| CaptureWriter::create(self.account.output(Some(file))));
+        let created = made
+            .map_err(refused)
+            .and_then(|file| CaptureWriter::create(self.account.output(Some(file))));
         match created {
             Ok(writer) => (writer, Ok(())),
             Err(error) => (CaptureWriter::append(self.account.output(None), 0), Err(error)),
@@ -304,9 +319,13 @@ mod tests {
         };
         let first = files.lock().unwrap()[0].try_clone().unwrap();
         let out = RecordingFiles { first, rotation: Some(rotation) };
-        let recording = Recording::replay(RecordOptions::default(), (0..CHUNKS).map(chunk).collect(), out).unwrap();
+        let recording =
+            Recording::replay(RecordOptions::default(), (0..CHUNKS).map(chunk).collect(), out)
+                .unwrap();
         let patience = Instant::now();
-        while recording.progress().records < 2 * CHUNKS && patience.elapsed() < Duration::from_secs(60) {
+        while recording.progress().records < 2 * CHUNKS
+            && patience.elapsed() < Duration::from_secs(60)
+        {
             std::thread::sleep(Duration::from_millis(10));
         }
         let recorded = recording.stop("interrupt").unwrap();
@@ -315,7 +334,10 @@ mod tests {
         let files = files.lock().unwrap();
         assert!(files.len() > 1, "only {} file", files.len());
         assert_eq!(*ended.lock().unwrap(), vec!["rotation"; files.len() - 1]);
-        assert_eq!(files.iter().flat_map(numbers).collect::<Vec<_>>(), (0..CHUNKS).collect::<Vec<_>>());
+        assert_eq!(
+            files.iter().flat_map(numbers).collect::<Vec<_>>(),
+            (0..CHUNKS).collect::<Vec<_>>()
+        );
     }
 
     #[test]

@@ -35,13 +35,15 @@ impl Fold for TaskFold {
         for chunk in chunks {
             match chunk.header.lane.kind {
                 LaneKind::Task => {
-                    let needed = task_records(&chunk).filter(|(ticks, record)| tasks.needs(*ticks, record, before));
+                    let needed = task_records(&chunk)
+                        .filter(|(ticks, record)| tasks.needs(*ticks, record, before));
                     let data = needed.flat_map(|(_, record)| record.as_bytes().to_vec()).collect();
                     folded.add(&chunk, data);
                 }
                 LaneKind::Mapping => {
                     let old = chunk.header.last.0 < before;
-                    let needed = changes(&chunk.data).filter(|change| mappings.needs(change, old, &tasks));
+                    let needed =
+                        changes(&chunk.data).filter(|change| mappings.needs(change, old, &tasks));
                     let data = needed.flat_map(|change| change.bytes.to_vec()).collect();
                     folded.add(&chunk, data);
                 }
@@ -126,15 +128,19 @@ impl Tasks {
             Some(RecordKind::Fork) => life.parent = Some(record.parent_tgid),
             Some(RecordKind::Exit) => life.ended = Some(ticks),
             Some(RecordKind::Exec) => {
-                // A thread that is not the first takes the place of the first one, whose end was told.
+                // A thread that is not the first takes the place of the first one, whose end was
+                // told.
                 life.ended = None;
                 if ticks < before {
                     (life.exec, life.named) = (Some(ticks), None);
                 }
                 let old = record.parent_tid;
                 if old != 0 && old != record.tid {
-                    let same_id = self.lives.range_mut((old, 0)..=(old, u64::MAX)).map(|(_, life)| life);
-                    same_id.filter(|life| life.ended.is_none()).for_each(|life| life.ended = Some(ticks));
+                    let same_id =
+                        self.lives.range_mut((old, 0)..=(old, u64::MAX)).map(|(_, life)| life);
+                    same_id
+                        .filter(|life| life.ended.is_none())
+                        .for_each(|life| life.ended = Some(ticks));
                 }
             }
             _ if ticks < before => life.named = Some(ticks),
@@ -144,11 +150,13 @@ impl Tasks {
 
     fn find_needed(&mut self, before: u64) {
         let lives_on = |life: &Life| life.ended.is_none_or(|ended| ended >= before);
-        let alive: BTreeSet<u32> = self.lives.values().filter(|life| lives_on(life)).map(|life| life.tgid).collect();
+        let alive: BTreeSet<u32> =
+            self.lives.values().filter(|life| lives_on(life)).map(|life| life.tgid).collect();
         let mut children: VecDeque<u32> = alive.iter().copied().collect();
         while let Some(process) = children.pop_front() {
             let first = self.lives.range((process, 0)..=(process, u64::MAX)).next_back();
-            let parent = first.filter(|(_, life)| life.exec.is_none()).and_then(|(_, life)| life.parent);
+            let parent =
+                first.filter(|(_, life)| life.exec.is_none()).and_then(|(_, life)| life.parent);
             children.extend(parent.filter(|parent| self.inherited.insert(*parent)));
         }
         for ((tid, _), life) in &mut self.lives {
@@ -179,7 +187,9 @@ impl Tasks {
 
     /// What was noted of programs, without those that are gone.
     fn noted(&self, chunk: Chunk) -> Option<Chunk> {
-        let Ok(Definition::Processes(mut processes)) = serde_json::from_slice(&chunk.data) else { return Some(chunk) };
+        let Ok(Definition::Processes(mut processes)) = serde_json::from_slice(&chunk.data) else {
+            return Some(chunk);
+        };
         let all = processes.len();
         processes.retain(|process| !self.gone.contains(&process.pid));
         match processes.len() {
@@ -192,7 +202,8 @@ impl Tasks {
 
 /// What is known of mappings before any is left out.
 struct Mappings {
-    /// The last mapping of each process at each address, and its last exec, in chunks before the oldest event.
+    /// The last mapping of each process at each address, and its last exec, in chunks before the
+    /// oldest event.
     last: BTreeMap<(u32, u64), u64>,
     execs: BTreeMap<u32, u64>,
     /// From when on mappings of processes are kept that have many.
@@ -203,7 +214,10 @@ impl Mappings {
     fn read(chunks: &[Chunk], before: u64) -> Self {
         let lanes = || chunks.iter().filter(|chunk| chunk.header.lane.kind == LaneKind::Mapping);
         let (mut last, mut execs) = (BTreeMap::new(), BTreeMap::new());
-        for change in lanes().filter(|chunk| chunk.header.last.0 < before).flat_map(|chunk| changes(&chunk.data)) {
+        for change in lanes()
+            .filter(|chunk| chunk.header.last.0 < before)
+            .flat_map(|chunk| changes(&chunk.data))
+        {
             let known: &mut u64 = match change.what {
                 Changed::Mapped { start } => last.entry((change.pid, start)).or_default(),
                 Changed::Exec => execs.entry(change.pid).or_default(),
@@ -211,18 +225,22 @@ impl Mappings {
             };
             *known = change.time.max(*known);
         }
-        let mapped =
-            lanes().flat_map(|chunk| changes(&chunk.data).map(|change| (chunk.header.last.0 < before, change)));
+        let mapped = lanes().flat_map(|chunk| {
+            changes(&chunk.data).map(|change| (chunk.header.last.0 < before, change))
+        });
         let mapped = mapped.filter(|(old, change)| match change.what {
             // What others replaced is of no share.
-            Changed::Mapped { start } => !old || last.get(&(change.pid, start)) == Some(&change.time),
+            Changed::Mapped { start } => {
+                !old || last.get(&(change.pid, start)) == Some(&change.time)
+            }
             _ => false,
         });
         let shares = shares(mapped.map(|(_, change)| (change.pid, change.time)));
         Self { last, execs, shares }
     }
 
-    /// Whether the record tells of something that is there after the oldest event; `old` says that it is from before.
+    /// Whether the record tells of something that is there after the oldest event; `old` says that
+    /// it is from before.
     fn needs(&self, change: &Change<'_>, old: bool, tasks: &Tasks) -> bool {
         let Change { pid, time, .. } = *change;
         let in_share = self.shares.get(&pid).is_none_or(|from| time >= *from);
@@ -264,7 +282,8 @@ impl Folded {
                 last.header.length += header.length;
                 // Where the lane stands behind it is where it stood behind the chunk.
                 last.header.sequence = header.sequence;
-                last.header.records_before = end_of(chunk).saturating_sub(u64::from(last.header.records));
+                last.header.records_before =
+                    end_of(chunk).saturating_sub(u64::from(last.header.records));
                 last.header.last = header.last;
             }
             _ => {
@@ -274,8 +293,8 @@ impl Folded {
         }
     }
 
-    /// The chunks. Those before a lane's last are numbered so that nothing is missing between them: what was
-    /// left out counts as missing before the first.
+    /// The chunks. Those before a lane's last are numbered so that nothing is missing between them:
+    /// what was left out counts as missing before the first.
     fn finish(mut self) -> Vec<Chunk> {
         let mut chunks = Vec::new();
         for mut lane in mem::take(&mut self.lanes).into_values() {

@@ -1,7 +1,9 @@
 use super::*;
 use syscollect_model::LossCause;
 use syscollect_records::Stamp;
-use syscollect_store::{BufferMode, CaptureReader, CaptureWriter, ChunkHeader, KnownProcess, TraceBuffer, drain_to};
+use syscollect_store::{
+    BufferMode, CaptureReader, CaptureWriter, ChunkHeader, KnownProcess, TraceBuffer, drain_to,
+};
 
 const RENAME: RecordKind = RecordKind::Rename;
 /// Where the oldest event is; what is to be folded is well before.
@@ -40,7 +42,14 @@ fn lane(cpu: u16, records: &[TaskRecord], each: usize) -> Vec<Chunk> {
         let data = records.iter().flat_map(|record| record.as_bytes().to_vec()).collect::<Vec<_>>();
         let last = records.last().map_or(0, |record| record.stamp.split().0);
         let header = header(LaneKind::Task, cpu, index as u64, (index * each) as u64, last);
-        Chunk { header: ChunkHeader { records: records.len() as u32, length: data.len() as u32, ..header }, data }
+        Chunk {
+            header: ChunkHeader {
+                records: records.len() as u32,
+                length: data.len() as u32,
+                ..header
+            },
+            data,
+        }
     };
     records.chunks(each).enumerate().map(chunk).collect()
 }
@@ -67,7 +76,10 @@ fn mapping(pid: u32, start: u64, time: u64) -> Vec<u8> {
 fn mappings(records: &[Vec<u8>]) -> Chunk {
     let data = records.concat();
     let header = header(LaneKind::Mapping, 0, 0, 0, 100);
-    Chunk { header: ChunkHeader { records: records.len() as u32, length: data.len() as u32, ..header }, data }
+    Chunk {
+        header: ChunkHeader { records: records.len() as u32, length: data.len() as u32, ..header },
+        data,
+    }
 }
 
 fn fold(chunks: Vec<Chunk>) -> Vec<Chunk> {
@@ -77,8 +89,10 @@ fn fold(chunks: Vec<Chunk>) -> Vec<Chunk> {
 /// Ticks, kinds and threads of what is left.
 fn left(chunks: &[Chunk]) -> Vec<(u64, RecordKind, u32)> {
     let tasks = chunks.iter().filter(|chunk| chunk.header.lane.kind == LaneKind::Task);
-    let mut left: Vec<_> =
-        tasks.flat_map(task_records).map(|(ticks, record)| (ticks, kind(&record).unwrap(), record.tid)).collect();
+    let mut left: Vec<_> = tasks
+        .flat_map(task_records)
+        .map(|(ticks, record)| (ticks, kind(&record).unwrap(), record.tid))
+        .collect();
     left.sort_by_key(|(ticks, ..)| *ticks);
     left
 }
@@ -99,7 +113,11 @@ fn mapped(chunks: &[Chunk]) -> Vec<(u32, u64)> {
 fn of_a_loop_of_renames_the_last_name_before_the_oldest_event_remains() {
     let mut one = vec![record(10, RecordKind::Fork, 7, 1)];
     one.extend((20..5_000).map(|ticks| record(ticks, RENAME, 7, 0)));
-    let other = [record(15, RecordKind::Fork, 8, 1), record(5_000, RENAME, 7, 0), record(5_001, RENAME, 8, 0)];
+    let other = [
+        record(15, RecordKind::Fork, 8, 1),
+        record(5_000, RENAME, 7, 0),
+        record(5_001, RENAME, 8, 0),
+    ];
     let young = [record(OLDEST + 1, RENAME, 7, 0), record(OLDEST + 2, RENAME, 7, 0)];
     let chunks = [lane(0, &one, 100), lane(1, &[&other[..], &young].concat(), 2)].concat();
     let folded = fold(chunks);
@@ -115,7 +133,8 @@ fn of_a_loop_of_renames_the_last_name_before_the_oldest_event_remains() {
 #[test]
 fn who_renames_without_end_after_the_oldest_event_keeps_his_share_and_the_others_all() {
     let flood = (0..20_000).map(|index| record(OLDEST + index, RENAME, 7, 0));
-    let others = (0..1_000).map(|index| record(OLDEST + 20 * index, RENAME, 8 + (index % 10) as u32, 0));
+    let others =
+        (0..1_000).map(|index| record(OLDEST + 20 * index, RENAME, 8 + (index % 10) as u32, 0));
     let records: Vec<_> = flood.chain(others).collect();
     let left = left(&fold(lane(0, &records, 1_000)));
     let of = |pid: u32| left.iter().filter(move |(.., of)| *of == pid);
@@ -140,7 +159,9 @@ fn processes_that_ended_before_leave_nothing_and_those_that_were_there_at_the_st
     assert_eq!(left(&folded), [(20_000, RecordKind::Exit, 50)]);
     assert_eq!(mapped(&folded), [(51, 0x1000)]);
     let note = folded.iter().find(|chunk| chunk.header.lane.kind == LaneKind::Definition).unwrap();
-    let Ok(Definition::Processes(left)) = serde_json::from_slice(&note.data) else { panic!("no list of processes") };
+    let Ok(Definition::Processes(left)) = serde_json::from_slice(&note.data) else {
+        panic!("no list of processes")
+    };
     assert_eq!(left.iter().map(|process| process.pid).collect::<Vec<_>>(), [51]);
 }
 
@@ -157,7 +178,8 @@ fn what_a_child_has_from_its_parent_stays_when_the_parent_is_gone() {
         record(42, RecordKind::Exec, 201, 0),
         record(43, RecordKind::Exit, 200, 0),
     ];
-    let maps = mappings(&[mapping(100, 0x1000, 5), mapping(200, 0x1000, 6), mapping(201, 0x2000, 7)]);
+    let maps =
+        mappings(&[mapping(100, 0x1000, 5), mapping(200, 0x1000, 6), mapping(201, 0x2000, 7)]);
     let folded = fold([lane(0, &records, 3), vec![maps]].concat());
     let pids: Vec<u32> = left(&folded).iter().map(|(.., pid)| *pid).collect();
     assert_eq!(pids, [100, 100, 101, 100, 201, 201]);
@@ -168,8 +190,11 @@ fn what_a_child_has_from_its_parent_stays_when_the_parent_is_gone() {
 fn mappings_that_others_replaced_go_and_those_of_the_program_before() {
     let before_exec = mapping(7, 0x9000, 1);
     let again = (10..5_000).map(|time| mapping(7, 0x1000, time));
-    let records: Vec<_> =
-        [before_exec, mapping(7, 0, 5)].into_iter().chain(again).chain([mapping(7, 0x2000, 6)]).collect();
+    let records: Vec<_> = [before_exec, mapping(7, 0, 5)]
+        .into_iter()
+        .chain(again)
+        .chain([mapping(7, 0x2000, 6)])
+        .collect();
     assert_eq!(mapped(&fold(vec![mappings(&records)])), [(7, 0x1000), (7, 0x2000)]);
 }
 
@@ -181,8 +206,9 @@ fn a_file_of_a_recording_that_overwrites_is_bounded_whatever_renames_there_were(
     std::thread::scope(|scope| {
         let writing = scope.spawn(|| drain_to(&buffer, &mut writer));
         for (sequence, start) in (0..2_000u64).map(|index| (index, index * 1_000)) {
-            let records: Vec<_> =
-                (0..1_000).map(|index| record(OLDEST + (start + index) * 4_096, RENAME, 7, 0)).collect();
+            let records: Vec<_> = (0..1_000)
+                .map(|index| record(OLDEST + (start + index) * 4_096, RENAME, 7, 0))
+                .collect();
             let mut chunk = lane(0, &records, 1_000).remove(0);
             (chunk.header.sequence, chunk.header.records_before) = (sequence, start);
             (chunk.header.first, chunk.header.last) =
@@ -202,7 +228,12 @@ fn a_file_of_a_recording_that_overwrites_is_bounded_whatever_renames_there_were(
     let there: u64 = reader.chunks(tasks).iter().map(|chunk| u64::from(chunk.records)).sum();
     let lost: u64 = buffer.losses().iter().map(|(.., count)| count).sum();
     assert_eq!(there + lost, produced, "each is there or counted");
-    assert!(buffer.losses().iter().all(|(lane, cause, _)| (*lane, *cause) == (tasks, LossCause::Overwritten)));
+    assert!(
+        buffer
+            .losses()
+            .iter()
+            .all(|(lane, cause, _)| (*lane, *cause) == (tasks, LossCause::Overwritten))
+    );
     let newest = reader.chunks(tasks).last().unwrap().last;
     assert_eq!(newest, Ticks(OLDEST + 1_999_999 * 4_096), "the newest is there");
 }

@@ -47,7 +47,9 @@ impl Host {
     /// Whether user code can read a TSC that never changes its rate.
     pub(crate) fn has_invariant_tsc(&self) -> bool {
         let flags = field(&self.text("proc/cpuinfo"), "flags");
-        ["constant_tsc", "nonstop_tsc"].iter().all(|flag| flags.split(' ').any(|word| word == *flag))
+        ["constant_tsc", "nonstop_tsc"]
+            .iter()
+            .all(|flag| flags.split(' ').any(|word| word == *flag))
     }
 
     /// The numbers of the CPUs that are there now.
@@ -57,11 +59,14 @@ impl Host {
 
     /// One more than the highest CPU number that could ever be there.
     pub(crate) fn possible_cpus(&self) -> u32 {
-        parse_cpu_list(&self.text("sys/devices/system/cpu/possible")).last().map_or(1, |last| last + 1)
+        parse_cpu_list(&self.text("sys/devices/system/cpu/possible"))
+            .last()
+            .map_or(1, |last| last + 1)
     }
 
     fn cpu(&self, cpu: u32) -> CpuInfo {
-        let number = |file: &str| self.text(&format!("sys/devices/system/cpu/cpu{cpu}/{file}")).parse().ok();
+        let number =
+            |file: &str| self.text(&format!("sys/devices/system/cpu/cpu{cpu}/{file}")).parse().ok();
         CpuInfo {
             cpu,
             package: number("topology/physical_package_id").unwrap_or(0) as u32,
@@ -78,13 +83,18 @@ impl Host {
             Some(KernelModule { name: (*name).to_owned(), address, size: size.parse().ok()? })
         };
         // A line that ends in taint flags has them in brackets behind the address.
-        self.text("proc/modules").lines().filter_map(|line| parse(line.split(" (").next()?)).collect()
+        self.text("proc/modules")
+            .lines()
+            .filter_map(|line| parse(line.split(" (").next()?))
+            .collect()
     }
 
     /// The build id of the running kernel, from its ELF notes.
     fn kernel_build_id(&self) -> String {
         let notes = fs::read(self.root.join("sys/kernel/notes")).unwrap_or_default();
-        build_id_note(&notes).map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect()).unwrap_or_default()
+        build_id_note(&notes)
+            .map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect())
+            .unwrap_or_default()
     }
 }
 
@@ -105,8 +115,9 @@ fn build_id_note(mut notes: &[u8]) -> Option<&[u8]> {
 
 /// `name : value` of /proc/cpuinfo; empty if there is none.
 fn field(text: &str, name: &str) -> String {
-    let value =
-        |line: &str| line.split_once(':').filter(|(key, _)| key.trim() == name).map(|(_, v)| v.trim().to_owned());
+    let value = |line: &str| {
+        line.split_once(':').filter(|(key, _)| key.trim() == name).map(|(_, v)| v.trim().to_owned())
+    };
     text.lines().find_map(value).unwrap_or_default()
 }
 
@@ -160,9 +171,15 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
-        write("proc/cpuinfo", "processor : 0\nmodel name\t: Quick CPU\nflags\t\t: fpu constant_tsc nonstop_tsc\n");
+        write(
+            "proc/cpuinfo",
+            "processor : 0\nmodel name\t: Quick CPU\nflags\t\t: fpu constant_tsc nonstop_tsc\n",
+        );
         write("proc/meminfo", "MemTotal:        1000 kB\nMemAvailable:     400 kB\n");
-        write("proc/modules", "ext4 999424 1 - Live 0xffffffffc0400000\nnv 8 0 - Live 0xffffffffc0000000 (OE)\n");
+        write(
+            "proc/modules",
+            "ext4 999424 1 - Live 0xffffffffc0400000\nnv 8 0 - Live 0xffffffffc0000000 (OE)\n",
+        );
         write("sys/devices/system/cpu/online", "0,2\n");
         write("sys/devices/system/cpu/possible", "0-3\n");
         write("sys/devices/system/cpu/cpu2/topology/core_id", "1\n");
@@ -170,7 +187,10 @@ mod tests {
         let session = host.session();
         assert_eq!(session.cpu_model, "Quick CPU");
         assert_eq!(session.memory_bytes, 1_024_000);
-        assert_eq!(session.cpus.iter().map(|c| (c.cpu, c.core)).collect::<Vec<_>>(), [(0, 0), (2, 1)]);
+        assert_eq!(
+            session.cpus.iter().map(|c| (c.cpu, c.core)).collect::<Vec<_>>(),
+            [(0, 0), (2, 1)]
+        );
         assert_eq!(
             session.kernel_modules[1],
             KernelModule { name: "nv".into(), address: 0xffff_ffff_c000_0000, size: 8 }

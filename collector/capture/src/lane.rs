@@ -74,7 +74,8 @@ impl LaneMemory {
         for (index, word) in bytes.chunks_exact_mut(8).enumerate() {
             word.copy_from_slice(&self.word(index * 8).load(Ordering::Relaxed).to_le_bytes());
         }
-        LaneHeader::from_bytes(&bytes).unwrap_or_else(|| unreachable!("the buffer has the header's size"))
+        LaneHeader::from_bytes(&bytes)
+            .unwrap_or_else(|| unreachable!("the buffer has the header's size"))
     }
 
     /// How full the lane is, 0 to 1, for a reader that stands at `tail`.
@@ -85,37 +86,53 @@ impl LaneMemory {
     /// Appends the data from `tail` to `head` to `out`, as far as it goes
     /// without jumping: up to the end of the last record that starts before
     /// the data's end. Returns the new tail.
-    pub(crate) fn copy_run(&self, tail: u64, head: u64, size: RecordSize, out: &mut Vec<u8>) -> u64 {
+    pub(crate) fn copy_run(
+        &self,
+        tail: u64,
+        head: u64,
+        size: RecordSize,
+        out: &mut Vec<u8>,
+    ) -> u64 {
         let start = tail & (self.data_bytes - 1);
         let available = head - tail;
         let to_end = self.data_bytes - start;
-        let length = if available <= to_end { available } else { self.run_length(start, to_end, size).min(available) };
+        let length = if available <= to_end {
+            available
+        } else {
+            self.run_length(start, to_end, size).min(available)
+        };
         // SAFETY: [start, start + length) lies within data and slack: length is
         // at most what is left to the data's end plus one record, which is
         // shorter than the slack. The bytes before `head` are complete (Acquire
         // above) and not reused before `release`.
         let run = unsafe {
-            std::slice::from_raw_parts(self.base.as_ptr().add(LANE_HEADER_SIZE + start as usize), length as usize)
+            std::slice::from_raw_parts(
+                self.base.as_ptr().add(LANE_HEADER_SIZE + start as usize),
+                length as usize,
+            )
         };
         out.extend_from_slice(run);
         tail + length
     }
 
-    /// Hands the records from `tail` to `head` to `take`, as long as it wants more; in the lane their bytes are told
-    /// before each. Returns the new tail.
+    /// Hands the records from `tail` to `head` to `take`, as long as it wants more; in the lane
+    /// their bytes are told before each. Returns the new tail.
     pub(crate) fn read_records(&self, tail: u64, mut take: impl FnMut(&[u8]) -> bool) -> u64 {
         let (mut at, head, mut more) = (tail, self.head(), true);
         while more && at < head {
             let start = LANE_HEADER_SIZE + (at & (self.data_bytes - 1)) as usize;
-            // SAFETY: a record starts before the data's end and is shorter than the slack behind it, the word of its
-            // length included. The bytes before `head` are complete (Acquire above), and not reused before `release`.
+            // SAFETY: a record starts before the data's end and is shorter than the slack behind
+            // it, the word of its length included. The bytes before `head` are complete (Acquire
+            // above), and not reused before `release`.
             let length = unsafe { self.base.as_ptr().add(start).cast::<u64>().read() };
             if length == 0 || length > LONGEST_RECORD {
                 // No program writes that; what follows cannot be found.
                 return head;
             }
             // SAFETY: as above.
-            let record = unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(start + 8), length as usize) };
+            let record = unsafe {
+                std::slice::from_raw_parts(self.base.as_ptr().add(start + 8), length as usize)
+            };
             more = take(record);
             at += 8 + length;
         }
@@ -188,8 +205,11 @@ mod tests {
     fn a_record_that_starts_before_the_end_runs_on_into_the_slack() {
         let mut fake = FakeLane::new();
         let record = |tid| {
-            let event =
-                SchedRecord { stamp: Stamp::new(u64::from(tid), RecordKind::Switch), tid, ..Default::default() };
+            let event = SchedRecord {
+                stamp: Stamp::new(u64::from(tid), RecordKind::Switch),
+                tid,
+                ..Default::default()
+            };
             let mut bytes = event.as_bytes().to_vec();
             bytes.extend([0; 8]);
             bytes
@@ -205,7 +225,10 @@ mod tests {
                 lane.release(tail);
             }
         }
-        let tids: Vec<u32> = read.chunks_exact(24).map(|bytes| SchedRecord::from_bytes(bytes).unwrap().tid).collect();
+        let tids: Vec<u32> = read
+            .chunks_exact(24)
+            .map(|bytes| SchedRecord::from_bytes(bytes).unwrap().tid)
+            .collect();
         assert_eq!(tids, (0..20).collect::<Vec<_>>());
         assert_eq!(fake.lane().header().tail, 480);
     }

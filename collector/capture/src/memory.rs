@@ -8,7 +8,8 @@ use syscollect_store::{BufferMode, TraceBuffer};
 
 use crate::error::CaptureError;
 
-/// What the recorder needs beside lanes and buffer: its program, threads, stages, names of what runs.
+/// What the recorder needs beside lanes and buffer: its program, threads, stages, names of what
+/// runs.
 const BASE_BYTES: u64 = 20 << 20;
 /// The smallest trace buffer that is worth a recording.
 const LEAST_BUFFER: u64 = 1 << 20;
@@ -17,8 +18,8 @@ const LARGEST_LANE: u64 = 8 << 20;
 const SMALLEST_LANE: u64 = 64 << 10;
 /// What all other lanes of a CPU take, in total, with their headers (`bpf/include/lane.h`).
 const OTHER_LANES: u64 = (2 * 512 + 2 * 256 + 5 * 8) << 10;
-/// All lanes together take at most this much of what is there, and never more than so many bytes unless the
-/// smallest need it: possible CPUs may be many.
+/// All lanes together take at most this much of what is there, and never more than so many bytes
+/// unless the smallest need it: possible CPUs may be many.
 const LANES_SHARE: u64 = 8;
 const MOST_LANES: u64 = 1 << 30;
 
@@ -27,7 +28,8 @@ const MOST_LANES: u64 = 1 << 30;
 pub(crate) struct MemoryRoom {
     /// Bytes that can still be taken.
     pub(crate) bytes: u64,
-    /// The limit's bytes and the control group that has it; `None` where the machine's memory is the limit.
+    /// The limit's bytes and the control group that has it; `None` where the machine's memory is
+    /// the limit.
     pub(crate) group: Option<GroupLimit>,
 }
 
@@ -57,10 +59,13 @@ impl MemoryRoom {
     /// What there is for this process, from the files below `root`; without any of them, no limit.
     pub(crate) fn read(root: &Path) -> Self {
         let available = number_of_line(&text(&root.join("proc/meminfo")), "MemAvailable:");
-        let mut room =
-            Self { bytes: available.map_or(u64::MAX, |kilobytes| kilobytes.saturating_mul(1024)), group: None };
+        let mut room = Self {
+            bytes: available.map_or(u64::MAX, |kilobytes| kilobytes.saturating_mul(1024)),
+            group: None,
+        };
         for folder in group_folders(root) {
-            let limits = ["memory.max", "memory.high", "memory.limit_in_bytes"].map(|name| folder.join(name));
+            let limits = ["memory.max", "memory.high", "memory.limit_in_bytes"]
+                .map(|name| folder.join(name));
             for file in limits {
                 let Some(limit) = number(&text(&file)) else { continue };
                 let left = limit.saturating_sub(in_use(&folder));
@@ -73,13 +78,19 @@ impl MemoryRoom {
         room
     }
 
-    /// Divides it: an eighth of what the recorder does not need itself at most for lanes, as much as possible for the
-    /// buffer, up to what was asked for. Who asks for a small buffer gets no lane that is larger.
+    /// Divides it: an eighth of what the recorder does not need itself at most for lanes, as much
+    /// as possible for the buffer, up to what was asked for. Who asks for a small buffer gets no
+    /// lane that is larger.
     ///
     /// # Errors
     ///
     /// [`CaptureError::TooLittleMemory`] where not even the smallest recording has room.
-    pub(crate) fn plan(&self, buffer_bytes: usize, mode: BufferMode, cpus: u32) -> Result<MemoryPlan, CaptureError> {
+    pub(crate) fn plan(
+        &self,
+        buffer_bytes: usize,
+        mode: BufferMode,
+        cpus: u32,
+    ) -> Result<MemoryPlan, CaptureError> {
         let lanes = |sched: u64| u64::from(cpus) * (sched + OTHER_LANES);
         let free = self.bytes.saturating_sub(BASE_BYTES);
         let most = (free / LANES_SHARE).min(MOST_LANES);
@@ -97,14 +108,23 @@ impl MemoryRoom {
         }
         if takes(buffer) > left {
             let needed = BASE_BYTES + lanes(sched) + takes(buffer);
-            return Err(CaptureError::TooLittleMemory { needed, room: self.bytes, limit: self.limit_text() });
+            return Err(CaptureError::TooLittleMemory {
+                needed,
+                room: self.bytes,
+                limit: self.limit_text(),
+            });
         }
         let buffer = buffer as usize;
         let note = (buffer < buffer_bytes).then(|| {
             let (asked, given) = (megabytes(buffer_bytes as u64), megabytes(buffer as u64));
             format!("the trace buffer has {given}, not {asked}: {} to take", self.limit_text())
         });
-        Ok(MemoryPlan { buffer_bytes: buffer, sched_lane_bytes: sched as u32, lanes_bytes: lanes(sched), note })
+        Ok(MemoryPlan {
+            buffer_bytes: buffer,
+            sched_lane_bytes: sched as u32,
+            lanes_bytes: lanes(sched),
+            note,
+        })
     }
 
     /// `the control group allows 64.0 MB (/sys/fs/cgroup/x/memory.max) and leaves 50.1 MB`.
@@ -112,15 +132,19 @@ impl MemoryRoom {
         let left = megabytes(self.bytes);
         match &self.group {
             Some(GroupLimit { bytes, file }) => {
-                format!("its control group allows {} ({}) and leaves {left}", megabytes(*bytes), file.display())
+                format!(
+                    "its control group allows {} ({}) and leaves {left}",
+                    megabytes(*bytes),
+                    file.display()
+                )
             }
             None => format!("the machine leaves {left}"),
         }
     }
 }
 
-/// Bytes of memory that this process can still take: what the machine has left, or what its control groups leave it if
-/// that is less.
+/// Bytes of memory that this process can still take: what the machine has left, or what its control
+/// groups leave it if that is less.
 pub fn available_memory() -> u64 {
     MemoryRoom::read(Path::new("/")).bytes
 }
@@ -130,19 +154,26 @@ pub(crate) fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
 }
 
-/// The folders of the control groups that limit this process's memory: its own and those above it, in each hierarchy.
+/// The folders of the control groups that limit this process's memory: its own and those above it,
+/// in each hierarchy.
 fn group_folders(root: &Path) -> Vec<PathBuf> {
     let groups = text(&root.join("proc/self/cgroup"));
     let mounts = text(&root.join("proc/self/mountinfo"));
     let mut folders = Vec::new();
     for line in groups.lines() {
         let mut fields = line.splitn(3, ':');
-        let (Some(_), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else { continue };
+        let (Some(_), Some(controllers), Some(path)) =
+            (fields.next(), fields.next(), fields.next())
+        else {
+            continue;
+        };
         let is_unified = controllers.is_empty();
         if !is_unified && !controllers.split(',').any(|controller| controller == "memory") {
             continue;
         }
-        let Some((mounted_at, mounted)) = mounts.lines().find_map(|line| group_mount(line, is_unified)) else {
+        let Some((mounted_at, mounted)) =
+            mounts.lines().find_map(|line| group_mount(line, is_unified))
+        else {
             continue;
         };
         // What is mounted may be a group within the hierarchy, as in a container.
@@ -170,9 +201,13 @@ fn group_mount(line: &str, is_unified: bool) -> Option<(&str, &str)> {
 
 /// What a group uses, without pages of files, which the kernel gives up first.
 fn in_use(folder: &Path) -> u64 {
-    let used = ["memory.current", "memory.usage_in_bytes"].iter().find_map(|name| number(&text(&folder.join(name))));
+    let used = ["memory.current", "memory.usage_in_bytes"]
+        .iter()
+        .find_map(|name| number(&text(&folder.join(name))));
     let stat = text(&folder.join("memory.stat"));
-    let of = |v1: &str, v2: &str| number_of_line(&stat, v1).or_else(|| number_of_line(&stat, v2)).unwrap_or(0);
+    let of = |v1: &str, v2: &str| {
+        number_of_line(&stat, v1).or_else(|| number_of_line(&stat, v2)).unwrap_or(0)
+    };
     let files = of("total_inactive_file", "inactive_file") + of("total_active_file", "active_file");
     used.unwrap_or(0).saturating_sub(files)
 }
@@ -251,7 +286,8 @@ mod tests {
 
     #[test]
     fn without_limits_the_machine_is_the_limit_and_without_that_none_is() {
-        let root = fake(&[("proc/meminfo", "MemAvailable:  1000 kB\n"), ("proc/self/cgroup", "0::/x\n")]);
+        let root =
+            fake(&[("proc/meminfo", "MemAvailable:  1000 kB\n"), ("proc/self/cgroup", "0::/x\n")]);
         assert_eq!(MemoryRoom::read(root.path()), MemoryRoom { bytes: 1_024_000, group: None });
         assert_eq!(MemoryRoom::read(Path::new("/nowhere")).bytes, u64::MAX);
     }
@@ -269,11 +305,16 @@ mod tests {
                     match room(bytes).plan(64 << 20, mode, cpus) {
                         Ok(plan) => {
                             let buffer = TraceBuffer::most_memory(plan.buffer_bytes, mode) as u64;
-                            assert!(BASE_BYTES + plan.lanes_bytes + buffer <= bytes, "{megabytes} {cpus}: {plan:?}");
+                            assert!(
+                                BASE_BYTES + plan.lanes_bytes + buffer <= bytes,
+                                "{megabytes} {cpus}: {plan:?}"
+                            );
                             assert!(plan.sched_lane_bytes.is_power_of_two());
                             assert_eq!(plan.note.is_some(), plan.buffer_bytes < 64 << 20);
                         }
-                        Err(CaptureError::TooLittleMemory { needed, .. }) => assert!(needed > bytes),
+                        Err(CaptureError::TooLittleMemory { needed, .. }) => {
+                            assert!(needed > bytes);
+                        }
                         Err(other) => panic!("{other}"),
                     }
                 }
@@ -283,10 +324,15 @@ mod tests {
 
     #[test]
     fn lanes_are_as_large_as_memory_allows_and_bounded_together() {
-        let sched = |bytes, cpus| room(bytes).plan(64 << 20, BufferMode::Discard, cpus).unwrap().sched_lane_bytes;
+        let sched = |bytes, cpus| {
+            room(bytes).plan(64 << 20, BufferMode::Discard, cpus).unwrap().sched_lane_bytes
+        };
         assert_eq!(sched(8 << 30, 2), 8 << 20);
         assert_eq!(sched(8 << 30, 64), 8 << 20);
-        assert!(room(2 << 40).plan(64 << 20, BufferMode::Discard, 256).unwrap().lanes_bytes <= MOST_LANES);
+        assert!(
+            room(2 << 40).plan(64 << 20, BufferMode::Discard, 256).unwrap().lanes_bytes
+                <= MOST_LANES
+        );
         assert!(sched(50 << 20, 2) < 2 << 20);
         let small = room(8 << 30).plan(3 << 20, BufferMode::Discard, 2).unwrap();
         assert_eq!(small.sched_lane_bytes, 2 << 20, "no larger than the buffer that was asked for");

@@ -24,8 +24,8 @@ const PROCESSES_AT_ONCE: usize = 256;
 const MAPPINGS_AT_ONCE: usize = 4096;
 /// What was noted of programs waits at most this long for others.
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
-/// How long the end of a recording waits for all that was seen to be noted, and then for the thread to end: it may
-/// stand in a file of anybody's.
+/// How long the end of a recording waits for all that was seen to be noted, and then for the thread
+/// to end: it may stand in a file of anybody's.
 const SOON: Duration = Duration::from_secs(5);
 const LONGEST_GOODBYE: Duration = Duration::from_secs(5);
 
@@ -43,7 +43,8 @@ pub(crate) struct Notes {
 enum NotesMessage {
     /// Something to note.
     Seen(Seen),
-    /// Another file began: what is there is noted anew, and the files that were held so far go there.
+    /// Another file began: what is there is noted anew, and the files that were held so far go
+    /// there.
     NextFile(Sender<HeldFiles>),
 }
 
@@ -71,14 +72,14 @@ impl Notes {
         let _ = self.told.as_ref().map(|told| told.send(NotesMessage::Seen(seen)));
     }
 
-    /// The recording goes on in another file, into whose buffer notes go now. The files that were held for the one
-    /// before come through `held`.
+    /// The recording goes on in another file, into whose buffer notes go now. The files that were
+    /// held for the one before come through `held`.
     pub(crate) fn next_file(&self, held: Sender<HeldFiles>) {
         let _ = self.told.as_ref().map(|told| told.send(NotesMessage::NextFile(held)));
     }
 
-    /// Waits until everything is noted; the files that are held open, and what to say if that took too long.
-    /// With `read_names` the names of all that lives are noted once more.
+    /// Waits until everything is noted; the files that are held open, and what to say if that took
+    /// too long. With `read_names` the names of all that lives are noted once more.
     pub(crate) fn finish(&mut self, read_names: bool) -> (HeldFiles, Option<String>) {
         self.read_names.store(read_names, Ordering::Release);
         self.told = None;
@@ -87,8 +88,7 @@ impl Notes {
         }
         // What waits to be looked at is left out from now on.
         self.stopping.store(true, Ordering::Relaxed);
-        let late =
-            "names of functions may be absent: when the recording ended, files of code still waited to be opened";
+        let late = "names of functions may be absent: when the recording ended, files of code still waited to be opened";
         (self.worker.wait(LONGEST_GOODBYE).unwrap_or_default(), Some(late.to_owned()))
     }
 }
@@ -98,13 +98,20 @@ fn note_names(buffer: &Outlet, clock: ClockSource) {
     let noted = ticks_now(clock);
     let mut processes = crate::snapshot::processes(Path::new("/"));
     let names_read = ticks_now(clock);
-    processes.iter_mut().for_each(|process| (process.noted, process.names_read) = (noted, names_read));
+    processes
+        .iter_mut()
+        .for_each(|process| (process.noted, process.names_read) = (noted, names_read));
     for some in processes.chunks(PROCESSES_AT_ONCE) {
         buffer.push(definition_chunk(&Definition::Processes(some.to_vec())));
     }
 }
 
-fn take_notes(buffer: &Outlet, told: &Receiver<NotesMessage>, clock: ClockSource, stopping: &AtomicBool) -> HeldFiles {
+fn take_notes(
+    buffer: &Outlet,
+    told: &Receiver<NotesMessage>,
+    clock: ClockSource,
+    stopping: &AtomicBool,
+) -> HeldFiles {
     let mut held = HeldFiles::new();
     note_all(buffer, clock, (&mut held, stopping));
     follow(buffer, told, clock, (&mut held, stopping));
@@ -148,7 +155,8 @@ fn follow(
     let mut last_batch = Instant::now();
     loop {
         let next = told.recv_timeout(LONGEST_WAIT);
-        let ended = matches!(next, Err(RecvTimeoutError::Disconnected)) || stopping.load(Ordering::Relaxed);
+        let ended =
+            matches!(next, Err(RecvTimeoutError::Disconnected)) || stopping.load(Ordering::Relaxed);
         match next {
             Ok(NotesMessage::Seen(Seen::Mapping(mut mapping, _))) => held.hold(&mut mapping),
             Ok(NotesMessage::Seen(Seen::Exec { pid })) => {
@@ -156,7 +164,8 @@ fn follow(
                 // noted after its end, when its id may be another's.
                 let noted = ticks_now(clock);
                 begun.extend(
-                    crate::snapshot::process(Path::new("/"), pid).map(|process| KnownProcess { noted, ..process }),
+                    crate::snapshot::process(Path::new("/"), pid)
+                        .map(|process| KnownProcess { noted, ..process }),
                 );
             }
             Ok(NotesMessage::NextFile(before)) => {
@@ -169,7 +178,9 @@ fn follow(
         if ended || begun.len() >= PROCESSES_AT_ONCE || last_batch.elapsed() >= LONGEST_WAIT {
             last_batch = Instant::now();
             if !begun.is_empty() {
-                buffer.push_of_task(definition_chunk(&Definition::Processes(std::mem::take(&mut begun))));
+                buffer.push_of_task(definition_chunk(&Definition::Processes(std::mem::take(
+                    &mut begun,
+                ))));
             }
         }
         if ended {

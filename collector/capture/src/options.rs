@@ -38,8 +38,8 @@ pub struct RecordOptions {
     /// The program that will be launched once the recording has begun, as the
     /// user names it, so that its probes are attached before.
     pub launch: Option<PathBuf>,
-    /// The user who asked for the recording, if that is not who runs it (`sudo`): how much this user's programs write
-    /// has no bound but the buffer's.
+    /// The user who asked for the recording, if that is not who runs it (`sudo`): how much this
+    /// user's programs write has no bound but the buffer's.
     pub asked_by: Option<u32>,
     /// When the program started, for the summary.
     pub program_start: Instant,
@@ -57,7 +57,8 @@ impl RecordOptions {
 }
 
 impl Default for RecordOptions {
-    /// The whole machine, without samples, stacks and probes, through a buffer of 64 MiB; the program starts now.
+    /// The whole machine, without samples, stacks and probes, through a buffer of 64 MiB; the
+    /// program starts now.
     fn default() -> Self {
         Self {
             pids: Vec::new(),
@@ -93,8 +94,11 @@ impl FromStr for Tracepoints {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         // Folders of tracefs: nothing may lead out of it.
-        let is_name = |name: &&str| !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "_-".contains(c));
-        let (system, name) = text.split_once(':').map_or((text, None), |(system, name)| (system, Some(name)));
+        let is_name = |name: &&str| {
+            !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "_-".contains(c))
+        };
+        let (system, name) =
+            text.split_once(':').map_or((text, None), |(system, name)| (system, Some(name)));
         if !is_name(&system) || !name.iter().all(is_name) {
             return Err(format!(
                 "{text:?} is not SYSTEM or SYSTEM:NAME, as /sys/kernel/tracing/available_events has them"

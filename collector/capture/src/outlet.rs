@@ -1,8 +1,8 @@
 //! Where chunks go: into the trace buffer of the file that is being written.
 //!
-//! A recording may go on in another file (`--rotate`). Each is readable alone: its lanes count from 0, and what was
-//! said once and still holds is said again at its beginning. What of that can be found out anew (processes, mappings,
-//! stacks) is; what cannot is kept here.
+//! A recording may go on in another file (`--rotate`). Each is readable alone: its lanes count from
+//! 0, and what was said once and still holds is said again at its beginning. What of that can be
+//! found out anew (processes, mappings, stacks) is; what cannot is kept here.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,8 +12,8 @@ use syscollect_store::{BufferMode, Chunk, Lane, LaneEnd, LaneKind, Producer, Tra
 
 use crate::fold::TaskFold;
 
-/// Most bytes of definitions that are kept to be said again. Beyond that the oldest go, and what refers to them is
-/// undecodable in later files, which readers count.
+/// Most bytes of definitions that are kept to be said again. Beyond that the oldest go, and what
+/// refers to them is undecodable in later files, which readers count.
 const MOST_STANDING: usize = 64 << 20;
 
 /// Definitions that hold as long as the recording, by their names in JSON.
@@ -88,7 +88,8 @@ impl Outlet {
         state.buffer.push_of(producer, chunk);
     }
 
-    /// Takes a definition that tells of a task: when overwriting it is folded as the lanes of tasks are.
+    /// Takes a definition that tells of a task: when overwriting it is folded as the lanes of tasks
+    /// are.
     pub(crate) fn push_of_task(&self, chunk: Chunk) {
         self.buffer().push_of_task(chunk);
     }
@@ -117,12 +118,15 @@ impl Outlet {
         state.overlap = Some(Overlap { from, chunks: Vec::new() });
     }
 
-    /// Goes on in another file: closes the buffer of the present one and gives the next one's, in which lies what
-    /// still holds.
+    /// Goes on in another file: closes the buffer of the present one and gives the next one's, in
+    /// which lies what still holds.
     pub(crate) fn next_file(&self) -> Arc<TraceBuffer> {
         let mut guard = self.lock();
         let state = &mut *guard;
-        let overlap = state.overlap.take().unwrap_or_else(|| Overlap { from: state.ends.clone(), chunks: Vec::new() });
+        let overlap = state
+            .overlap
+            .take()
+            .unwrap_or_else(|| Overlap { from: state.ends.clone(), chunks: Vec::new() });
         let events = state.ends.iter().filter(|(lane, _)| !lane.kind.is_definition());
         let definitions = overlap.from.iter().filter(|(lane, _)| is_told_anew(lane.kind));
         state.began = events.chain(definitions).map(|(lane, end)| (*lane, *end)).collect();
@@ -180,8 +184,8 @@ impl State {
     }
 }
 
-/// Whether lanes of this kind begin anew in each file, with what is found out again; those of zones' definitions are
-/// kept whole instead.
+/// Whether lanes of this kind begin anew in each file, with what is found out again; those of
+/// zones' definitions are kept whole instead.
 fn is_told_anew(kind: LaneKind) -> bool {
     kind.is_definition() && kind != LaneKind::ZoneLog
 }
@@ -212,7 +216,8 @@ mod tests {
     use std::time::Duration;
     use syscollect_model::Ticks;
     use syscollect_store::{
-        CaptureReader, CaptureWriter, ChunkHeader, CounterDefinition, Definition, KnownProcess, drain_to,
+        CaptureReader, CaptureWriter, ChunkHeader, CounterDefinition, Definition, KnownProcess,
+        drain_to,
     };
 
     /// The `number`th chunk of a lane, of ten records.
@@ -273,8 +278,16 @@ mod tests {
         assert_eq!(numbers(&first, LaneKind::SchedStack), [0, 1, 2]);
         assert_eq!(numbers(&second, LaneKind::SchedStack), [2, 3]);
         assert_eq!(numbers(&second, LaneKind::SampleStack), [0]);
-        assert_eq!(numbers(&second, LaneKind::ZoneLog), [0, 1], "zones are named once in a program's life");
-        assert_eq!((first.damage(), second.damage()), (&[][..], &[][..]), "each file's lanes count from 0");
+        assert_eq!(
+            numbers(&second, LaneKind::ZoneLog),
+            [0, 1],
+            "zones are named once in a program's life"
+        );
+        assert_eq!(
+            (first.damage(), second.damage()),
+            (&[][..], &[][..]),
+            "each file's lanes count from 0"
+        );
     }
 
     #[test]
@@ -288,7 +301,10 @@ mod tests {
         assert!(file(&first).damage().is_empty());
         let damage = file(&second).damage().to_vec();
         assert!(
-            matches!(damage[..], [syscollect_store::Damage::Gap { chunks: 1, records: Some(10), .. }]),
+            matches!(
+                damage[..],
+                [syscollect_store::Damage::Gap { chunks: 1, records: Some(10), .. }]
+            ),
             "{damage:?}"
         );
     }
@@ -298,7 +314,9 @@ mod tests {
         let outlet = Outlet::new(1 << 20, BufferMode::Discard, true);
         let counters = Definition::Counters(vec![CounterDefinition::default()]);
         let processes = Definition::Processes(vec![KnownProcess::default()]);
-        [&counters, &processes].iter().for_each(|definition| outlet.push(definition_chunk(definition)));
+        [&counters, &processes]
+            .iter()
+            .for_each(|definition| outlet.push(definition_chunk(definition)));
         outlet.begin_overlap();
         let second = outlet.next_file();
         outlet.buffer().close();
@@ -309,7 +327,10 @@ mod tests {
     fn what_is_kept_to_be_said_again_has_a_bound() {
         let mut standing = Standing::default();
         for number in 0..9 {
-            let large = Chunk { data: vec![number; MOST_STANDING / 4], ..chunk(LaneKind::ZoneLog, number.into()) };
+            let large = Chunk {
+                data: vec![number; MOST_STANDING / 4],
+                ..chunk(LaneKind::ZoneLog, number.into())
+            };
             standing.add(large);
         }
         assert!(standing.bytes <= MOST_STANDING);

@@ -47,7 +47,8 @@ impl Readings {
         self.clock.data().extend_from_slice(clock_record(&self.last).as_bytes());
         let data = self.counter.data();
         let (ticks, nanoseconds) = (self.last.ticks.0, self.last.monotonic);
-        self.counters.poll(ticks, nanoseconds, &mut |record| data.extend_from_slice(record.as_bytes()));
+        self.counters
+            .poll(ticks, nanoseconds, &mut |record| data.extend_from_slice(record.as_bytes()));
     }
 
     /// Passes on what is worth a chunk, or with `all` everything.
@@ -63,6 +64,7 @@ impl Readings {
     /// Ticks per second between the first reading and the last.
     pub(crate) fn tick_rate_hz(&self) -> f64 {
         let nanoseconds = self.last.monotonic_raw.saturating_sub(self.first.monotonic_raw).max(1);
-        self.last.ticks.0.saturating_sub(self.first.ticks.0).max(1) as f64 * 1e9 / nanoseconds as f64
+        self.last.ticks.0.saturating_sub(self.first.ticks.0).max(1) as f64 * 1e9
+            / nanoseconds as f64
     }
 }

@@ -66,7 +66,8 @@ impl Shared {
     }
 }
 
-/// How long the end waits for the collector. Detaching takes part of a second, and what follows has limits of its own.
+/// How long the end waits for the collector. Detaching takes part of a second, and what follows has
+/// limits of its own.
 const LONGEST_END: Duration = Duration::from_secs(60);
 /// How long the disk may take in nothing at all.
 const LONGEST_STANDSTILL: Duration = Duration::from_secs(60);
@@ -115,9 +116,13 @@ impl Recording {
     ///
     /// [`CaptureError`] says what is not permitted or not there; then nothing
     /// is left behind.
-    pub fn start(options: RecordOptions, out: impl Into<RecordingFiles>) -> Result<Self, CaptureError> {
+    pub fn start(
+        options: RecordOptions,
+        out: impl Into<RecordingFiles>,
+    ) -> Result<Self, CaptureError> {
         let cpus = Host::at(Path::new("/")).possible_cpus();
-        let memory = MemoryRoom::read(Path::new("/")).plan(options.buffer_bytes, options.mode, cpus)?;
+        let memory =
+            MemoryRoom::read(Path::new("/")).plan(options.buffer_bytes, options.mode, cpus)?;
         let options = RecordOptions { buffer_bytes: memory.buffer_bytes, ..options };
         let start = |options: &_, output| Collector::start(options, &memory, output);
         Self::with(options, out.into(), start)
@@ -143,14 +148,20 @@ impl Recording {
         out: RecordingFiles,
         start: impl FnOnce(&RecordOptions, Output) -> Result<Collector, CaptureError>,
     ) -> Result<Self, CaptureError> {
-        let pace = out.rotation.as_ref().map(|rotation| Pace { every: rotation.every, bytes: rotation.bytes });
+        let pace = out
+            .rotation
+            .as_ref()
+            .map(|rotation| Pace { every: rotation.every, bytes: rotation.bytes });
         let outlet = Outlet::new(options.buffer_bytes, options.mode, pace.is_some());
         let outlet = Arc::new(outlet.spanning(options.buffer_span));
         let shared = Arc::new(Shared::default());
         let (mut begin, begun) = Begin::new();
         let files = Files::create(out, begun, shared.files.clone())?;
         begin.file(outlet.buffer());
-        let collector = start(&options, Output { outlet: outlet.clone(), shared: shared.clone(), begin, pace })?;
+        let collector = start(
+            &options,
+            Output { outlet: outlet.clone(), shared: shared.clone(), begin, pace },
+        )?;
         let startup = options.program_start.elapsed();
         let mut costs = CostAccount::default();
         costs.note("start");
@@ -161,9 +172,21 @@ impl Recording {
             files.write()
         };
         let writer = Worker::start("writer", write).map_err(failed)?;
-        let (missing, session, began) = (collector.missing().to_vec(), collector.session().clone(), collector.began());
+        let (missing, session, began) =
+            (collector.missing().to_vec(), collector.session().clone(), collector.began());
         let collector = Worker::start("collector", move || collector.run()).map_err(failed)?;
-        Ok(Self { shared, collector, writer, outlet, missing, pids: options.pids, session, startup, began, costs })
+        Ok(Self {
+            shared,
+            collector,
+            writer,
+            outlet,
+            missing,
+            pids: options.pids,
+            session,
+            startup,
+            began,
+            costs,
+        })
     }
 
     /// How far the recording has come.
@@ -192,15 +215,17 @@ impl Recording {
 
     /// Whether any of the processes that were asked for is still there.
     pub fn pids_alive(&self) -> bool {
-        self.pids.is_empty() || self.pids.iter().any(|pid| Path::new(&format!("/proc/{pid}")).exists())
+        self.pids.is_empty()
+            || self.pids.iter().any(|pid| Path::new(&format!("/proc/{pid}")).exists())
     }
 
     /// Ends the recording: detaches, takes out what is left, completes the file.
     ///
     /// # Errors
     ///
-    /// Only where a thread of the recorder panicked or stands still; what it had written is in the file. A file that
-    /// could not be completed is reported in [`Recorded::error`], with what was recorded.
+    /// Only where a thread of the recorder panicked or stands still; what it had written is in the
+    /// file. A file that could not be completed is reported in [`Recorded::error`], with what was
+    /// recorded.
     pub fn stop(self, reason: &str) -> Result<Recorded, CaptureError> {
         let stopped = Instant::now();
         self.shared.stop.store(true, Ordering::Release);
@@ -209,15 +234,23 @@ impl Recording {
         let ended = self.collector.wait(LONGEST_END);
         let buffer = self.outlet.buffer();
         buffer.close();
-        let last = wait_for_disk(&self.writer, &buffer).and_then(|last| last.ok_or(Unfinished::Panicked));
+        let last =
+            wait_for_disk(&self.writer, &buffer).and_then(|last| last.ok_or(Unfinished::Panicked));
         let last = last.map_err(|why| broken("writer", why))?;
-        let ended = ended.map_err(|why| broken(&format!("collector ({})", self.shared.doing()), why))?;
+        let ended =
+            ended.map_err(|why| broken(&format!("collector ({})", self.shared.doing()), why))?;
         let mut losses = ended.losses;
-        losses.extend(last.buffer.losses().into_iter().map(|(lane, cause, count)| buffer_loss(lane, cause, count)));
+        losses.extend(
+            last.buffer
+                .losses()
+                .into_iter()
+                .map(|(lane, cause, count)| buffer_loss(lane, cause, count)),
+        );
         let mut costs = self.costs;
         costs.note("recording");
         let WorkCost { cpu_ns, peak_bytes, .. } = costs.of("recording");
-        let of_file = |file: &FileStart| (file.cpu_ns(), stopped.saturating_duration_since(file.at));
+        let of_file =
+            |file: &FileStart| (file.cpu_ns(), stopped.saturating_duration_since(file.at));
         let (cpu_ns, file_duration) = ended.file.as_ref().map_or((cpu_ns, duration), of_file);
         let summary = RecorderSummary {
             stop_reason: reason.to_owned(),
@@ -235,15 +268,29 @@ impl Recording {
         let records = self.shared.records.load(Ordering::Relaxed);
         drop(ended.sources);
         let error = written.err().map(|error| error.to_string());
-        Ok(Recorded { held: ended.held, summary, losses, losses_before, duration, records, error, costs })
+        Ok(Recorded {
+            held: ended.held,
+            summary,
+            losses,
+            losses_before,
+            duration,
+            records,
+            error,
+            costs,
+        })
     }
 }
 
 pub(crate) fn buffer_loss(lane: Lane, cause: LossCause, count: u64) -> LaneLoss {
-    // The collector's own lanes and those of programs belong to no CPU; readers add losses up by lane and CPU.
+    // The collector's own lanes and those of programs belong to no CPU; readers add losses up by
+    // lane and CPU.
     let of_no_cpu = matches!(
         lane.kind,
-        LaneKind::Counter | LaneKind::Clock | LaneKind::Definition | LaneKind::Zone | LaneKind::ZoneLog
+        LaneKind::Counter
+            | LaneKind::Clock
+            | LaneKind::Definition
+            | LaneKind::Zone
+            | LaneKind::ZoneLog
     );
     let cpu = (!of_no_cpu).then_some(u32::from(lane.cpu));
     LaneLoss { lane: lane.kind.name().to_owned(), cpu, record: String::new(), cause, count }
@@ -254,7 +301,10 @@ fn broken(thread: &str, why: Unfinished) -> CaptureError {
 }
 
 /// Waits for the writer as long as the buffer becomes emptier.
-fn wait_for_disk<T: Send + 'static>(writer: &Worker<T>, buffer: &TraceBuffer) -> Result<T, Unfinished> {
+fn wait_for_disk<T: Send + 'static>(
+    writer: &Worker<T>,
+    buffer: &TraceBuffer,
+) -> Result<T, Unfinished> {
     let mut held = buffer.held();
     loop {
         match writer.wait(LONGEST_STANDSTILL) {

@@ -15,7 +15,8 @@ const MAPS_MAX: usize = 16 << 20;
 /// Every process below `root`/proc with its threads. One that ends while it is
 /// read is left out, or described as far as it was read.
 pub(crate) fn processes(root: &Path) -> Vec<KnownProcess> {
-    let mut found: Vec<_> = numbered_folders(&root.join("proc")).filter_map(|pid| process(root, pid)).collect();
+    let mut found: Vec<_> =
+        numbered_folders(&root.join("proc")).filter_map(|pid| process(root, pid)).collect();
     found.sort_by_key(|process| process.pid);
     found
 }
@@ -46,21 +47,25 @@ pub(crate) fn process(root: &Path, pid: u32) -> Option<KnownProcess> {
     })
 }
 
-/// Reads `bytes` as each of the texts of a process; how many mappings, words and names were understood.
+/// Reads `bytes` as each of the texts of a process; how many mappings, words and names were
+/// understood.
 pub(crate) fn read(bytes: &[u8]) -> usize {
-    let mappings = bytes.split(|byte| *byte == b'\n').filter_map(|line| parse_mapping(0, line)).count();
+    let mappings =
+        bytes.split(|byte| *byte == b'\n').filter_map(|line| parse_mapping(0, line)).count();
     mappings + words(bytes).len() + usize::from(parse_stat(bytes).is_some())
 }
 
 /// The arguments of the process whose folder this is.
 fn command_line(folder: &Path, pid: u32) -> Vec<String> {
-    let read = read_text(&folder.join("cmdline"), Owner::of_process(pid).as_ref(), LONGEST_COMMAND_LINE);
+    let read =
+        read_text(&folder.join("cmdline"), Owner::of_process(pid).as_ref(), LONGEST_COMMAND_LINE);
     words(&read.unwrap_or_default())
 }
 
 /// Arguments as they lie in memory, each with a zero byte at its end.
 fn words(bytes: &[u8]) -> Vec<String> {
-    let words = bytes.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
+    let words =
+        bytes.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
     let mut words: Vec<_> = words.collect();
     if words.last().is_some_and(String::is_empty) {
         words.pop();
@@ -101,7 +106,11 @@ fn parse_mapping(pid: u32, line: &[u8]) -> Option<Mapping> {
         start: u64::from_str_radix(start, 16).ok()?,
         end: u64::from_str_radix(end, 16).ok()?,
         file_offset,
-        path: if path.is_empty() { "//anon".to_owned() } else { path.trim_end_matches(" (deleted)").to_owned() },
+        path: if path.is_empty() {
+            "//anon".to_owned()
+        } else {
+            path.trim_end_matches(" (deleted)").to_owned()
+        },
         build_id: BuildId::default(),
         since: Ticks(0),
     })
@@ -121,7 +130,9 @@ mod tests {
     #[test]
     fn executable_mappings_are_read_with_their_paths() {
         let map = |line: &str| parse_mapping(1, line.as_bytes());
-        let found = map("7f00-8f00 r-xp 00001000 fe:00 123                       /opt/a b (deleted)").unwrap();
+        let found =
+            map("7f00-8f00 r-xp 00001000 fe:00 123                       /opt/a b (deleted)")
+                .unwrap();
         assert_eq!(
             (found.start, found.end, found.file_offset, found.path.as_str()),
             (0x7f00, 0x8f00, 0x1000, "/opt/a b")

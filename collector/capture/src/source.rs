@@ -19,7 +19,8 @@ pub(crate) trait Source: Send {
     /// company. Returns how full the fullest lane was, 0 to 1.
     fn drain(&mut self, now: Ticks, all: bool, out: &mut Drained<'_>) -> f64;
 
-    /// The recording goes on in another file soon: what is said once in a while is to be said anew from now on.
+    /// The recording goes on in another file soon: what is said once in a while is to be said anew
+    /// from now on.
     fn say_anew(&mut self) {}
 
     /// Another file began.

@@ -28,7 +28,15 @@ impl Stage {
     /// An empty stage; `stride` is 0 where records have sizes of their own.
     pub(crate) fn new(lane: Lane, stride: usize) -> Self {
         let data = Vec::new();
-        Self { lane, stride, sequence: 0, records_before: 0, current_tid: u32::MAX, data, since: Instant::now() }
+        Self {
+            lane,
+            stride,
+            sequence: 0,
+            records_before: 0,
+            current_tid: u32::MAX,
+            data,
+            since: Instant::now(),
+        }
     }
 
     /// Where the lane's bytes go; whole records only.
@@ -42,13 +50,19 @@ impl Stage {
 
     /// Whether what waits should go on now.
     pub(crate) fn is_due(&self) -> bool {
-        self.data.len() >= CHUNK_BYTES || (!self.data.is_empty() && self.since.elapsed() >= LONGEST_WAIT)
+        self.data.len() >= CHUNK_BYTES
+            || (!self.data.is_empty() && self.since.elapsed() >= LONGEST_WAIT)
     }
 
     /// Hands what waits to `sink`, in chunks of at most [`CHUNK_BYTES`] (or one
     /// whole chunk where records have sizes of their own). `records` counts
     /// them where the stride does not; `now` completes the 56-bit stamps.
-    pub(crate) fn flush(&mut self, now: Ticks, records: impl Fn(&[u8]) -> u32, sink: &mut dyn FnMut(Chunk)) {
+    pub(crate) fn flush(
+        &mut self,
+        now: Ticks,
+        records: impl Fn(&[u8]) -> u32,
+        sink: &mut dyn FnMut(Chunk),
+    ) {
         if self.data.is_empty() {
             return;
         }
@@ -64,8 +78,17 @@ impl Stage {
         }
     }
 
-    fn emit(&mut self, data: Vec<u8>, now: Ticks, count: &impl Fn(&[u8]) -> u32, sink: &mut dyn FnMut(Chunk)) {
-        let records = data.len().checked_div(self.stride).map_or_else(|| count(&data), |records| records as u32);
+    fn emit(
+        &mut self,
+        data: Vec<u8>,
+        now: Ticks,
+        count: &impl Fn(&[u8]) -> u32,
+        sink: &mut dyn FnMut(Chunk),
+    ) {
+        let records = data
+            .len()
+            .checked_div(self.stride)
+            .map_or_else(|| count(&data), |records| records as u32);
         let last_start = if self.stride == 0 { 0 } else { data.len() - self.stride };
         let header = ChunkHeader {
             lane: self.lane,
@@ -104,8 +127,9 @@ fn stamp_at(data: &[u8], at: usize) -> Option<Stamp> {
 /// The task that is current after the last record: what the last switch or
 /// resume record says. Looks back only as far as that one.
 fn current_after(data: &[u8], stride: usize) -> Option<u32> {
-    let says =
-        |record: &&[u8]| matches!(RecordKind::from_number(record[0]), Some(RecordKind::Switch | RecordKind::Resume));
+    let says = |record: &&[u8]| {
+        matches!(RecordKind::from_number(record[0]), Some(RecordKind::Switch | RecordKind::Resume))
+    };
     let record = data.chunks_exact(stride).rev().find(says)?;
     Some(u32::from_le_bytes(record.get(8..12)?.try_into().ok()?))
 }
@@ -131,8 +155,10 @@ mod tests {
             records.iter().for_each(|record| stage.data().extend(record.as_bytes()));
             stage.flush(Ticks(100), |_| 0, &mut |chunk| chunks.push(chunk.header));
         }
-        let seen: Vec<_> =
-            chunks.iter().map(|c| (c.sequence, c.current_tid, c.records_before, c.first.0, c.last.0)).collect();
+        let seen: Vec<_> = chunks
+            .iter()
+            .map(|c| (c.sequence, c.current_tid, c.records_before, c.first.0, c.last.0))
+            .collect();
         assert_eq!(seen, [(0, u32::MAX, 0, 10, 20), (1, 8, 2, 30, 40), (2, 8, 4, 50, 60)]);
     }
 

@@ -82,7 +82,9 @@ pub fn support() -> Vec<Capability> {
 /// recording that goes on without it. Nothing as root.
 pub(crate) fn lacking_for_names() -> Vec<String> {
     let machine = Machine::this();
-    let all = limits::privileges(&machine).into_iter().chain(sources::names(&machine, &try_on_this_kernel));
+    let all = limits::privileges(&machine)
+        .into_iter()
+        .chain(sources::names(&machine, &try_on_this_kernel));
     all.filter(|capability| !capability.available)
         .map(|capability| format!("{}: {}", capability.name, capability.reason))
         .collect()

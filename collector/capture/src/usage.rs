@@ -30,7 +30,8 @@ pub(crate) fn cpu_time() -> Duration {
 
 /// User and system time together.
 pub(crate) fn time_of(usage: &libc::rusage) -> Duration {
-    let duration = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
+    let duration =
+        |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
     duration(usage.ru_utime) + duration(usage.ru_stime)
 }
 
@@ -46,18 +47,21 @@ pub(crate) fn thread_cpu_time() -> Duration {
 pub(crate) fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kibibytes = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    let kibibytes =
+        line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
     // Linux counts both in KiB.
     kibibytes.unwrap_or(usage().ru_maxrss as u64) * 1024
 }
 
 /// Lets the peak begin anew (proc(5), clear_refs).
 fn forget_peak() {
-    // Where that is refused, the peak stays that of all the time before, which is more and never less.
+    // Where that is refused, the peak stays that of all the time before, which is more and never
+    // less.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
-/// What the parts of the recorder's work cost. Each begins where the one before ends, so that nothing is left out.
+/// What the parts of the recorder's work cost. Each begins where the one before ends, so that
+/// nothing is left out.
 #[derive(Clone, Debug, Default)]
 pub struct CostAccount {
     costs: Vec<WorkCost>,
@@ -87,8 +91,11 @@ impl CostAccount {
 
 /// Run time of all kernel programs, where the kernel counted it.
 pub(crate) fn program_time(statistics: &BTreeMap<String, u64>) -> Option<u64> {
-    let times: Vec<u64> =
-        statistics.iter().filter(|(name, _)| name.ends_with("_run_ns")).map(|(_, nanoseconds)| *nanoseconds).collect();
+    let times: Vec<u64> = statistics
+        .iter()
+        .filter(|(name, _)| name.ends_with("_run_ns"))
+        .map(|(_, nanoseconds)| *nanoseconds)
+        .collect();
     (!times.is_empty()).then(|| times.iter().sum())
 }
 
@@ -113,7 +120,10 @@ mod tests {
         account.note("recording");
         let after = cpu_time().as_nanos() as u64;
         let sum: u64 = account.costs().iter().map(|cost| cost.cpu_ns).sum();
-        assert!(account.of("start").cpu_ns >= 20_000_000 && account.of("recording").cpu_ns >= 10_000_000);
+        assert!(
+            account.of("start").cpu_ns >= 20_000_000
+                && account.of("recording").cpu_ns >= 10_000_000
+        );
         assert!(sum <= after, "{sum} ns noted of {after} ns used");
         assert_eq!(account.of("naming"), WorkCost::default());
     }

@@ -1,5 +1,5 @@
-//! Threads whose end is waited for, but not for ever: what they stand in (a file of a hostile program, a disk that does
-//! not answer, the kernel) must not keep the recorder from ending.
+//! Threads whose end is waited for, but not for ever: what they stand in (a file of a hostile
+//! program, a disk that does not answer, the kernel) must not keep the recorder from ending.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::Thread;
@@ -29,7 +29,10 @@ impl<T: Send + 'static> Worker<T> {
     /// # Errors
     ///
     /// The system gives no more threads.
-    pub(crate) fn start(name: &str, work: impl FnOnce() -> T + Send + 'static) -> std::io::Result<Self> {
+    pub(crate) fn start(
+        name: &str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> std::io::Result<Self> {
         // With room for the one result, so that a thread nobody waits for any more can end.
         let (send, done) = sync_channel(1);
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
@@ -73,7 +76,8 @@ mod tests {
 
     #[test]
     fn a_thread_that_panics_is_told_from_one_that_is_late() {
-        let worker: Worker<()> = Worker::start("panics", || std::panic::resume_unwind(Box::new(()))).unwrap();
+        let worker: Worker<()> =
+            Worker::start("panics", || std::panic::resume_unwind(Box::new(()))).unwrap();
         assert_eq!(worker.wait(Duration::from_secs(20)), Err(Unfinished::Panicked));
     }
 }

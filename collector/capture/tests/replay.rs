@@ -15,11 +15,16 @@ const LANE: Lane = Lane { kind: LaneKind::Sched, cpu: 1 };
 fn chunk(sequence: u64) -> Chunk {
     let record = |index: u64| {
         let tid = (index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u32;
-        SchedRecord { stamp: Stamp::new(1000 + index, RecordKind::Switch), tid, ..Default::default() }
+        SchedRecord {
+            stamp: Stamp::new(1000 + index, RecordKind::Switch),
+            tid,
+            ..Default::default()
+        }
     };
     let first = sequence * RECORDS_PER_CHUNK;
-    let data: Vec<u8> =
-        (first..first + RECORDS_PER_CHUNK).flat_map(|index| record(index).as_bytes().to_vec()).collect();
+    let data: Vec<u8> = (first..first + RECORDS_PER_CHUNK)
+        .flat_map(|index| record(index).as_bytes().to_vec())
+        .collect();
     let header = ChunkHeader {
         lane: LANE,
         sequence,

@@ -31,8 +31,8 @@ impl Backend for KernelBackend {
     fn start(&self, options: RecordOptions, out: RecordingFiles) -> Result<Box<dyn Recorder>> {
         // A mount is the one thing that needs a right which nothing else needs.
         syscollect_capture::mount_tracepoints();
-        // Before the recorder's threads are made, which have what this one has. The launched command, if there is
-        // one, was forked before, with all that its user has.
+        // Before the recorder's threads are made, which have what this one has. The launched
+        // command, if there is one, was forked before, with all that its user has.
         privileges::keep(Stage::Recording).context("cannot give up capabilities")?;
         let recording = Recording::start(options, out)?;
         confine::said_where_missing(privileges::refuse_what_recording_never_does());

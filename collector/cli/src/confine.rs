@@ -1,6 +1,7 @@
 //! What this program gives up on its way: see [`privileges`] and docs/security.md.
 //!
-//! Nothing here is needed for a right result, so a kernel or a sandbox that refuses it ends nothing.
+//! Nothing here is needed for a right result, so a kernel or a sandbox that refuses it ends
+//! nothing.
 
 use crate::owner::Owner;
 use std::io;
@@ -8,8 +9,8 @@ use syscollect_capture::privileges::{self, Stage};
 
 pub(crate) use syscollect_capture::privileges::WritingFiles;
 
-/// A sub-command that reads a recording, whoever made that. With `runs_programs` it may still run the one that asks
-/// symbol servers.
+/// A sub-command that reads a recording, whoever made that. With `runs_programs` it may still run
+/// the one that asks symbol servers.
 pub(crate) fn to_reading(runs_programs: bool) {
     give_up(Stage::Naming);
     if !runs_programs {
@@ -22,8 +23,8 @@ pub(crate) fn to_naming() {
     to_reading(false);
 }
 
-/// The calling thread names parts of a recording that goes on. It shares threads that open files with the recorder, so
-/// it has what the recorder has.
+/// The calling thread names parts of a recording that goes on. It shares threads that open files
+/// with the recorder, so it has what the recorder has.
 pub(crate) fn to_naming_a_part() {
     give_up(Stage::Recording);
 }

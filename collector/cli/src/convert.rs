@@ -8,10 +8,12 @@ use anyhow::{Context, Result, bail};
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use syscollect_exporters::{
-    Family, FirefoxExporter, FirefoxOptions, FlamegraphExporter, FoldedExporter, PerfettoExporter, PprofExporter,
-    ProcessFilter, StackKind, StackOptions, TracyExporter, TracyOptions,
+    Family, FirefoxExporter, FirefoxOptions, FlamegraphExporter, FoldedExporter, PerfettoExporter,
+    PprofExporter, ProcessFilter, StackKind, StackOptions, TracyExporter, TracyOptions,
 };
-use syscollect_model::{Event, Exporter, Loss, ProcessId, RecorderSummary, SessionInfo, SymbolTable, Tables, Time};
+use syscollect_model::{
+    Event, Exporter, Loss, ProcessId, RecorderSummary, SessionInfo, SymbolTable, Tables, Time,
+};
 use syscollect_playback::{Nowhere, Played, Recording, UnresolvedModule};
 use syscollect_store::{CaptureReader, CaptureWriter, Definition, Lane, LaneKind};
 use syscollect_symbolize::{HeldFiles, ModuleRequest, Options, Symbolizer};
@@ -41,16 +43,24 @@ pub(crate) fn name(
     let mut symbolizer = Symbolizer::with_options(held, naming_options());
     let (kernel, user): (Vec<_>, Vec<_>) =
         unresolved.into_iter().partition(|module| module.kernel && module.windows.is_none());
-    let requests: Vec<_> =
-        user.into_iter().filter(|module| same_files || !module.build_id.is_empty()).map(request).collect();
+    let requests: Vec<_> = user
+        .into_iter()
+        .filter(|module| same_files || !module.build_id.is_empty())
+        .map(request)
+        .collect();
     let mut tables = symbolizer.name_modules_unless(&requests, &|| abandon.wanted());
     if same_kernel {
-        tables.extend(kernel.iter().map(|module| symbolizer.name_kernel_unless(&module.offsets, &|| abandon.wanted())));
+        tables.extend(
+            kernel
+                .iter()
+                .map(|module| symbolizer.name_kernel_unless(&module.offsets, &|| abandon.wanted())),
+        );
     }
     tables
 }
 
-/// Naming within the memory that is there: a small control group must not end what has been recorded.
+/// Naming within the memory that is there: a small control group must not end what has been
+/// recorded.
 fn naming_options() -> Options {
     let options = Options::default();
     #[cfg(target_os = "linux")]
@@ -97,7 +107,11 @@ impl CaptureEnd {
     /// # Errors
     ///
     /// When the file refuses them; it is whole up to the end that was.
-    pub(crate) fn append(&mut self, mut file: File, definitions: impl Iterator<Item = Definition>) -> Result<()> {
+    pub(crate) fn append(
+        &mut self,
+        mut file: File,
+        definitions: impl Iterator<Item = Definition>,
+    ) -> Result<()> {
         file.set_len(self.length).context("cannot cut the capture behind its last chunk")?;
         file.seek(SeekFrom::Start(self.length)).context("cannot go to the end of the capture")?;
         let mut writer = CaptureWriter::append(file, self.next_definition);
@@ -133,7 +147,11 @@ pub(crate) struct Selection {
 
 /// The processes to show: those asked for; else, unless it is to be all, those
 /// that the recording is of (`-p`). Of others it has only what concerns these.
-pub(crate) fn focus(process: Option<ProcessFilter>, all: bool, info: &SessionInfo) -> Option<ProcessFilter> {
+pub(crate) fn focus(
+    process: Option<ProcessFilter>,
+    all: bool,
+    info: &SessionInfo,
+) -> Option<ProcessFilter> {
     let recorded = || ProcessFilter::Family(Family::new(info.filter_pids.clone()));
     process.or_else(|| (!all && !info.filter_pids.is_empty()).then(recorded))
 }
@@ -145,7 +163,10 @@ impl Selection {
 
     /// Which part it is, in words with a space before; nothing for all.
     fn words(&self) -> String {
-        let process = self.process.as_ref().map_or_else(String::new, |process| format!(" of process {process}"));
+        let process = self
+            .process
+            .as_ref()
+            .map_or_else(String::new, |process| format!(" of process {process}"));
         process + &self.range.words()
     }
 }
@@ -174,7 +195,8 @@ pub(crate) fn export<W: Write, R: Recording>(
         Format::JsonGz | Format::Json => {
             let Selection { sched_markers, process, .. } = selection.clone();
             let options = FirefoxOptions { gzip: format == Format::JsonGz, sched_markers, process };
-            let (played, exporter) = play(session, FirefoxExporter::new(out, options), selection, abandon, terminal)?;
+            let (played, exporter) =
+                play(session, FirefoxExporter::new(out, options), selection, abandon, terminal)?;
             announce_size(exporter.expected_bytes(), selection);
             Ok((played, exporter.finish()?))
         }
@@ -197,7 +219,8 @@ pub(crate) fn export<W: Write, R: Recording>(
             Ok((played, exporter.finish()?))
         }
         Format::Tracy => {
-            let exporter = TracyExporter::new(out).only(selection.process.clone()).with(selection.tracy);
+            let exporter =
+                TracyExporter::new(out).only(selection.process.clone()).with(selection.tracy);
             let (played, exporter) = play(session, exporter, selection, abandon, terminal)?;
             for cut in exporter.cuts() {
                 say!("syscollect: not in the file: {cut}");
@@ -212,7 +235,11 @@ pub(crate) fn export<W: Write, R: Recording>(
 /// # Errors
 ///
 /// [`Abandoned`].
-pub(crate) fn read<R: Recording>(session: &mut R, abandon: &Abandon, terminal: &Terminal) -> Result<Played> {
+pub(crate) fn read<R: Recording>(
+    session: &mut R,
+    abandon: &Abandon,
+    terminal: &Terminal,
+) -> Result<Played> {
     let bar = terminal.work("reading", session.expected_events());
     let mut watched = Watched { inner: Nowhere, events: 0, process: None, bar, abandon };
     session.play(&mut watched)
@@ -242,14 +269,17 @@ fn check_drawn(is_empty: bool, info: &SessionInfo, selection: &Selection) -> Res
         StackKind::Wakers => ("stacks of who woke others", "wakers"),
     };
     let part = selection.words();
-    let asked = |name: &str| info.stacks.iter().any(|asked| asked == name || (name == "off-cpu" && asked == "offcpu"));
+    let asked = |name: &str| {
+        info.stacks.iter().any(|asked| asked == name || (name == "off-cpu" && asked == "offcpu"))
+    };
     let taken = stacks != "samples" || info.sample_rate_hz > 0;
     let way = match (asked(stacks), taken, part.is_empty()) {
         (false, ..) => format!("record with --stacks {stacks}"),
         (_, false, _) => "record with --freq above 0".to_owned(),
         (_, _, false) => "choose another part, or all of it".to_owned(),
         (_, _, true) => {
-            let others = info.stacks.iter().map(|asked| if asked == "offcpu" { "off-cpu" } else { asked });
+            let others =
+                info.stacks.iter().map(|asked| if asked == "offcpu" { "off-cpu" } else { asked });
             let others: Vec<&str> = others.filter(|asked| *asked != stacks).collect();
             match others.is_empty() {
                 true => "record for longer, while programs run".to_owned(),
@@ -340,9 +370,17 @@ where
         Ok(self.inner.event(time, event, tables)?)
     }
 
-    fn end(&mut self, losses: &[Loss], recorder: Option<&RecorderSummary>, tables: &Tables) -> Result<()> {
-        if let Some(process) = self.process.as_ref().filter(|process| !has_process(process, tables)) {
-            bail!("no process {process} is in the recording: `syscollect report` lists the busiest");
+    fn end(
+        &mut self,
+        losses: &[Loss],
+        recorder: Option<&RecorderSummary>,
+        tables: &Tables,
+    ) -> Result<()> {
+        if let Some(process) = self.process.as_ref().filter(|process| !has_process(process, tables))
+        {
+            bail!(
+                "no process {process} is in the recording: `syscollect report` lists the busiest"
+            );
         }
         Ok(self.inner.end(losses, recorder, tables)?)
     }

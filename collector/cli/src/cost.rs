@@ -12,19 +12,22 @@ pub(crate) fn recording(recorder: &RecorderSummary) -> String {
     // Stopping costs more than a short recording; a share would mislead.
     let share = match recorder.duration_ns {
         0..SHORT_NS => String::new(),
-        whole => format!(" ({:.1} % of one CPU)", recorder.recorder_cpu_ns as f64 * 100.0 / whole as f64),
+        whole => {
+            format!(" ({:.1} % of one CPU)", recorder.recorder_cpu_ns as f64 * 100.0 / whole as f64)
+        }
     };
     format!("{time}{share}, {} of memory", bytes(recorder.recorder_peak_bytes))
 }
 
-/// `start 100.0 ms, 12.0 MB; naming 1.20 s, 90.0 MB; in all 1.61 s of CPU time, at most 90.0 MB of memory`; nothing
-/// for captures that do not tell.
+/// `start 100.0 ms, 12.0 MB; naming 1.20 s, 90.0 MB; in all 1.61 s of CPU time, at most 90.0 MB of memory`;
+/// nothing for captures that do not tell.
 pub(crate) fn around(costs: &[WorkCost]) -> Option<String> {
     let most = costs.iter().map(|cost| cost.peak_bytes).max()?;
     let all = costs.iter().fold(0u64, |sum, cost| sum.saturating_add(cost.cpu_ns));
     let others = costs.iter().filter(|cost| cost.work != "recording");
-    let mut parts: Vec<String> =
-        others.map(|cost| format!("{} {}, {}", cost.work, duration(cost.cpu_ns), bytes(cost.peak_bytes))).collect();
+    let mut parts: Vec<String> = others
+        .map(|cost| format!("{} {}, {}", cost.work, duration(cost.cpu_ns), bytes(cost.peak_bytes)))
+        .collect();
     parts.push(format!("in all {} of CPU time, at most {} of memory", duration(all), bytes(most)));
     Some(parts.join("; "))
 }
@@ -45,13 +48,17 @@ mod tests {
             duration_ns,
             ..Default::default()
         };
-        assert_eq!(recording(&recorder(2_000_000_000)), "80.0 ms of CPU time (4.0 % of one CPU), 31.0 MB of memory");
+        assert_eq!(
+            recording(&recorder(2_000_000_000)),
+            "80.0 ms of CPU time (4.0 % of one CPU), 31.0 MB of memory"
+        );
         assert_eq!(recording(&recorder(2_000_000)), "80.0 ms of CPU time, 31.0 MB of memory");
     }
 
     #[test]
     fn all_parts_of_the_work_are_told_and_add_up() {
-        let costs = [cost("start", 400, 60), cost("recording", 12_900, 43), cost("naming", 32_000, 486)];
+        let costs =
+            [cost("start", 400, 60), cost("recording", 12_900, 43), cost("naming", 32_000, 486)];
         assert_eq!(
             around(&costs).unwrap(),
             "start 400.0 ms, 60.0 MB; naming 32.00 s, 486.0 MB; in all 45.30 s of CPU time, at most 486.0 MB of memory"

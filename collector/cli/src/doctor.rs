@@ -60,13 +60,19 @@ fn can_record(capabilities: &[Capability]) -> bool {
 }
 
 fn json(capabilities: &[Capability]) -> Result<String> {
-    let report = Report { schema_version: SCHEMA_VERSION, can_record: can_record(capabilities), capabilities };
+    let report = Report {
+        schema_version: SCHEMA_VERSION,
+        can_record: can_record(capabilities),
+        capabilities,
+    };
     Ok(serde_json::to_string_pretty(&report)?)
 }
 
 fn text(capabilities: &[Capability], gpus: bool, style: Style) -> String {
-    let (of_gpus, general): (Vec<_>, Vec<_>) = capabilities.iter().partition(|capability| capability.is_of_gpus());
-    let (required, others): (Vec<_>, Vec<_>) = general.into_iter().partition(|capability| capability.required);
+    let (of_gpus, general): (Vec<_>, Vec<_>) =
+        capabilities.iter().partition(|capability| capability.is_of_gpus());
+    let (required, others): (Vec<_>, Vec<_>) =
+        general.into_iter().partition(|capability| capability.required);
     let mut rows: Vec<&Capability> = required.into_iter().chain(others).collect();
     let summary = (!gpus && !of_gpus.is_empty()).then(|| gpu_summary(&of_gpus));
     if gpus {
@@ -93,9 +99,9 @@ fn text(capabilities: &[Capability], gpus: bool, style: Style) -> String {
     let missing = rows.iter().filter(|capability| !capability.available).count();
     let verdict = match (can_record(capabilities), missing) {
         (true, 0) => style.good("This machine can record everything."),
-        (true, missing) => {
-            style.good(&format!("This machine can record; what it does without is told above ({missing})."))
-        }
+        (true, missing) => style.good(&format!(
+            "This machine can record; what it does without is told above ({missing})."
+        )),
         (false, _) => style.alarm("This process cannot record here: see each NO above."),
     };
     let _ = writeln!(text, "\n{verdict}");
@@ -105,11 +111,15 @@ fn text(capabilities: &[Capability], gpus: bool, style: Style) -> String {
 /// All that is known of GPUs in one line.
 fn gpu_summary(rows: &[&Capability]) -> Capability {
     let libraries = |row: &&&Capability| row.name.starts_with("gpu_calls_");
-    let (all, found) =
-        (rows.iter().filter(libraries).count(), rows.iter().filter(libraries).filter(|row| row.available).count());
+    let (all, found) = (
+        rows.iter().filter(libraries).count(),
+        rows.iter().filter(libraries).filter(|row| row.available).count(),
+    );
     let driver = rows.iter().find(|row| row.name == "gpu_drivers");
     let told = driver.map_or("", |row| row.reason.as_str());
-    let reason = format!("{told}; libraries with calls for --gpu: {found} of {all} kinds (doctor --gpu tells each)");
+    let reason = format!(
+        "{told}; libraries with calls for --gpu: {found} of {all} kinds (doctor --gpu tells each)"
+    );
     let available = found > 0 || driver.is_some_and(|row| row.available);
     Capability { name: "gpus", available, required: false, reason, remedy: None }
 }
@@ -150,11 +160,15 @@ mod tests {
             capability("btf", true, true),
         ];
         let names = |text: String| -> Vec<String> {
-            let rows = text.lines().filter(|line| line.starts_with("yes") || line.starts_with("no"));
+            let rows =
+                text.lines().filter(|line| line.starts_with("yes") || line.starts_with("no"));
             rows.map(|row| row.split_whitespace().nth(1).unwrap().to_owned()).collect()
         };
         let short = plain(&capabilities);
-        assert!(short.contains("about gpu_drivers; libraries with calls for --gpu: 1 of 2 kinds"), "{short}");
+        assert!(
+            short.contains("about gpu_drivers; libraries with calls for --gpu: 1 of 2 kinds"),
+            "{short}"
+        );
         assert_eq!(names(short), ["btf", "rapl", "gpus"]);
         let long = text(&capabilities, true, Terminal::hidden().style());
         assert_eq!(names(long), ["btf", "rapl", "gpu_drivers", "gpu_calls_egl", "gpu_calls_cuda"]);
@@ -177,7 +191,8 @@ mod tests {
 
     #[test]
     fn the_json_has_a_version_and_every_field() {
-        let json: serde_json::Value = serde_json::from_str(&json(&[capability("btf", false, true)]).unwrap()).unwrap();
+        let json: serde_json::Value =
+            serde_json::from_str(&json(&[capability("btf", false, true)]).unwrap()).unwrap();
         assert_eq!(json["schema_version"], 1);
         assert_eq!(json["can_record"], false);
         let expected = serde_json::json!(

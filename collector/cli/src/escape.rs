@@ -1,15 +1,16 @@
-//! What is printed does nothing to a terminal, whoever wrote it: recorded programs, captures from elsewhere, or
-//! the user's own options.
+//! What is printed does nothing to a terminal, whoever wrote it: recorded programs, captures from
+//! elsewhere, or the user's own options.
 //!
-//! Everything that the program says passes here: standard error through `say!` and `say_styled!`, standard output
-//! through [`print()`] and [`print_json`]. [`printable`] is for single values, whose line breaks would forge lines.
+//! Everything that the program says passes here: standard error through `say!` and `say_styled!`,
+//! standard output through [`print()`] and [`print_json`]. [`printable`] is for single values,
+//! whose line breaks would forge lines.
 
 use crate::terminal::{Style, Terminal};
 use std::fmt::{Arguments, Write as _};
 use std::io::{self, Write};
 
-/// Whether a terminal obeys this character instead of showing it: the control characters of ASCII and of Latin 1,
-/// and those that turn the direction of writing or break lines.
+/// Whether a terminal obeys this character instead of showing it: the control characters of ASCII
+/// and of Latin 1, and those that turn the direction of writing or break lines.
 fn is_command(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -29,20 +30,27 @@ pub(crate) fn printable_lines(text: &str) -> String {
 fn styled_lines(text: &str, style: Style) -> String {
     escaped(text, |rest| match rest.starts_with('\n') {
         true => 1,
-        false => style.codes().iter().find(|code| rest.starts_with(**code)).map_or(0, |code| code.len()),
+        false => {
+            style.codes().iter().find(|code| rest.starts_with(**code)).map_or(0, |code| code.len())
+        }
     })
 }
 
 /// Lines in which every colour stays: what clap made of values that were escaped before.
 fn coloured_lines(text: &str) -> String {
     escaped(text, |rest| {
-        let Some(parameters) = rest.strip_prefix("\u{1b}[") else { return usize::from(rest.starts_with('\n')) };
+        let Some(parameters) = rest.strip_prefix("\u{1b}[") else {
+            return usize::from(rest.starts_with('\n'));
+        };
         let length = parameters.find(|c: char| !c.is_ascii_digit() && c != ';');
-        length.filter(|length| parameters[*length..].starts_with('m')).map_or(0, |length| length + 3)
+        length
+            .filter(|length| parameters[*length..].starts_with('m'))
+            .map_or(0, |length| length + 3)
     })
 }
 
-/// Escapes what a terminal obeys. `kept` says how many bytes at the beginning of the rest stay as they are.
+/// Escapes what a terminal obeys. `kept` says how many bytes at the beginning of the rest stay as
+/// they are.
 fn escaped(text: &str, kept: impl Fn(&str) -> usize) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
@@ -132,7 +140,10 @@ mod tests {
     #[test]
     fn a_name_does_nothing_to_the_terminal() {
         assert_eq!(printable("a\u{1b}[2Jb\n"), "a\\u{1b}[2Jb\\n");
-        assert_eq!(printable("\u{9b}2J\u{7f}\r\u{202e}txt\u{2066}"), "\\u{9b}2J\\u{7f}\\r\\u{202e}txt\\u{2066}");
+        assert_eq!(
+            printable("\u{9b}2J\u{7f}\r\u{202e}txt\u{2066}"),
+            "\\u{9b}2J\\u{7f}\\r\\u{202e}txt\\u{2066}"
+        );
         assert_eq!(printable("\"plain\" text, ünïcode, C:\\x"), "\"plain\" text, ünïcode, C:\\x");
     }
 
@@ -147,8 +158,14 @@ mod tests {
 
     #[test]
     fn usage_errors_keep_colours_and_nothing_else() {
-        assert_eq!(coloured_lines("\u{1b}[1;31merror:\u{1b}[0m x\n"), "\u{1b}[1;31merror:\u{1b}[0m x\n");
-        assert_eq!(coloured_lines("\u{1b}[2J\u{1b}]0;t\u{7}\u{1b}["), "\\u{1b}[2J\\u{1b}]0;t\\u{7}\\u{1b}[");
+        assert_eq!(
+            coloured_lines("\u{1b}[1;31merror:\u{1b}[0m x\n"),
+            "\u{1b}[1;31merror:\u{1b}[0m x\n"
+        );
+        assert_eq!(
+            coloured_lines("\u{1b}[2J\u{1b}]0;t\u{7}\u{1b}["),
+            "\\u{1b}[2J\\u{1b}]0;t\\u{7}\\u{1b}["
+        );
     }
 
     #[test]

@@ -39,11 +39,13 @@ id) and, for the kernel, the same boot are at hand. The capture is not changed."
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The capture (.syscap, or a .syscap.partial of a recording that was cut off), or all .etl files of one Windows recording
+    /// The capture (.syscap, or a .syscap.partial of a recording that was cut off), or all .etl
+    /// files of one Windows recording
     #[arg(value_name = "CAPTURE", required = true)]
     captures: Vec<PathBuf>,
 
-    /// Write to this file (.pftrace, .tracy, .json.gz, .json, .pb.gz, .svg or .folded; `-` is standard output)
+    /// Write to this file (.pftrace, .tracy, .json.gz, .json, .pb.gz, .svg or .folded; `-` is
+    /// standard output)
     #[arg(short = 'o', long, value_name = "FILE")]
     output: PathBuf,
 
@@ -58,16 +60,18 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME|PID")]
     process: Option<ProcessFilter>,
 
-    /// Of a recording of some processes (-p), show the others too: they have only what concerns these
+    /// Of a recording of some processes (-p), show the others too: they have only what concerns
+    /// these
     #[arg(long, conflicts_with = "process")]
     all: bool,
 
-    /// In a Firefox profile, each switch and wakeup as a marker with its stack: hundreds of megabytes
+    /// In a Firefox profile, each switch and wakeup as a marker with its stack: hundreds of
+    /// megabytes
     #[arg(long)]
     sched_markers: bool,
 
-    /// In a Tracy file, what only viewers from this version on open: 0.13 (CPUs that woke threads, threads by process,
-    /// notes on GPU jobs) or 0.14 (importance of messages, too) [default: 0.11]
+    /// In a Tracy file, what only viewers from this version on open: 0.13 (CPUs that woke threads,
+    /// threads by process, notes on GPU jobs) or 0.14 (importance of messages, too) [default: 0.11]
     #[arg(long, value_name = "VERSION")]
     tracy_layout: Option<TracyLayout>,
 
@@ -95,21 +99,36 @@ pub(crate) struct Request {
 
 impl Args {
     fn request(self) -> Result<Request, clap::Error> {
-        let Self { captures, output, range, process, all, sched_markers, force, symbols, .. } = self;
+        let Self { captures, output, range, process, all, sched_markers, force, symbols, .. } =
+            self;
         let (layout, compression) = (self.tracy_layout, self.tracy_compression);
         let format = Format::of_output(&output, self.format, format::EXPORTS).map_err(usage)?;
         if format == Format::Syscap {
-            return Err(usage("a capture is exported from, not to; the output must be a viewer's file".into()));
+            return Err(usage(
+                "a capture is exported from, not to; the output must be a viewer's file".into(),
+            ));
         }
         if sched_markers && !matches!(format, Format::JsonGz | Format::Json) {
-            return Err(usage("--sched-markers is for .json.gz and .json; the other viewers show all switches".into()));
+            return Err(usage(
+                "--sched-markers is for .json.gz and .json; the other viewers show all switches"
+                    .into(),
+            ));
         }
         if (layout.is_some() || compression.is_some()) && format != Format::Tracy {
             return Err(usage("--tracy-layout and --tracy-compression are for .tracy".into()));
         }
-        let tracy = TracyOptions { layout: layout.unwrap_or_default(), compression: compression.unwrap_or_default() };
-        let selection =
-            Selection { range: range.checked()?, process, all, sched_markers, tracy, ..Selection::default() };
+        let tracy = TracyOptions {
+            layout: layout.unwrap_or_default(),
+            compression: compression.unwrap_or_default(),
+        };
+        let selection = Selection {
+            range: range.checked()?,
+            process,
+            all,
+            sched_markers,
+            tracy,
+            ..Selection::default()
+        };
         Ok(Request { captures, output, format, force, selection, symbols })
     }
 }
@@ -130,8 +149,13 @@ pub(crate) fn export(request: &Request) -> Result<ExitCode> {
     if request.output.as_os_str() == "-" {
         return to_standard_output(request, &abandon, &terminal);
     }
-    if let Some(capture) = request.captures.iter().find(|capture| source::is_same_file(capture, &request.output)) {
-        bail!("{} is what is exported, and would be lost: name another file with -o", capture.display());
+    if let Some(capture) =
+        request.captures.iter().find(|capture| source::is_same_file(capture, &request.output))
+    {
+        bail!(
+            "{} is what is exported, and would be lost: name another file with -o",
+            capture.display()
+        );
     }
     let target = Target::new(&request.output, request.force, Owner::behind_sudo())?;
     let mut session = Source::open_named(&request.captures, &request.symbols, &abandon, &terminal)?;
@@ -150,9 +174,15 @@ pub(crate) fn export(request: &Request) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn to_standard_output(request: &Request, abandon: &Abandon, terminal: &Terminal) -> Result<ExitCode> {
+fn to_standard_output(
+    request: &Request,
+    abandon: &Abandon,
+    terminal: &Terminal,
+) -> Result<ExitCode> {
     if std::io::stdout().is_terminal() {
-        bail!("standard output is a terminal: send it to a file or a program, or name a file with -o");
+        bail!(
+            "standard output is a terminal: send it to a file or a program, or name a file with -o"
+        );
     }
     let mut session = Source::open_named(&request.captures, &request.symbols, abandon, terminal)?;
     confine::to_exporting(None);
@@ -168,12 +198,12 @@ fn write<W: Write>(
     abandon: &Abandon,
     terminal: &Terminal,
 ) -> Result<(Played, W)> {
-    convert::export(session, (request.format, out), &request.selection, abandon, terminal).map_err(|error| {
-        match error.is::<Abandoned>() {
+    convert::export(session, (request.format, out), &request.selection, abandon, terminal).map_err(
+        |error| match error.is::<Abandoned>() {
             true => anyhow!("abandoned; the unfinished file was removed"),
             false => error,
-        }
-    })
+        },
+    )
 }
 
 #[cfg(test)]
@@ -195,17 +225,25 @@ mod tests {
 
     #[test]
     fn a_tracy_file_is_for_every_viewer_unless_another_layout_is_asked_for() {
-        assert_eq!(request("export x.syscap -o x.tracy").unwrap().selection.tracy, TracyOptions::default());
-        let newer = request("export x.syscap -o x.tracy --tracy-layout 0.14").unwrap().selection.tracy;
+        assert_eq!(
+            request("export x.syscap -o x.tracy").unwrap().selection.tracy,
+            TracyOptions::default()
+        );
+        let newer =
+            request("export x.syscap -o x.tracy --tracy-layout 0.14").unwrap().selection.tracy;
         assert_eq!(newer, TracyOptions { layout: TracyLayout::V0_14, ..TracyOptions::default() });
         let reason = request("export x.syscap -o x.tracy --tracy-layout 0.12").err().unwrap();
-        assert!(reason.contains("0.11") && reason.contains("0.13") && reason.contains("0.14"), "{reason}");
+        assert!(
+            reason.contains("0.11") && reason.contains("0.13") && reason.contains("0.14"),
+            "{reason}"
+        );
     }
 
     #[cfg(feature = "zstd")]
     #[test]
     fn a_tracy_file_may_be_compressed_with_zstd() {
-        let tracy = request("export x.syscap -o x.tracy --tracy-compression zstd").unwrap().selection.tracy;
+        let tracy =
+            request("export x.syscap -o x.tracy --tracy-compression zstd").unwrap().selection.tracy;
         assert_eq!(tracy.compression, TracyCompression::Zstd);
     }
 

@@ -36,7 +36,8 @@ enum Stacks {
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The capture (.syscap, or a .syscap.partial of a recording that was cut off), or all .etl files of one Windows recording
+    /// The capture (.syscap, or a .syscap.partial of a recording that was cut off), or all .etl
+    /// files of one Windows recording
     #[arg(value_name = "CAPTURE", required = true)]
     captures: Vec<PathBuf>,
 
@@ -56,7 +57,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME|PID")]
     process: Option<ProcessFilter>,
 
-    /// Of a recording of some processes (-p), show the others too: they have only what concerns these
+    /// Of a recording of some processes (-p), show the others too: they have only what concerns
+    /// these
     #[arg(long, conflicts_with = "process")]
     all: bool,
 
@@ -76,9 +78,11 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let Args { captures, output, format, stacks, process, all, range, force, symbols } = args;
     let format = Format::of_output(&output, format, format::PICTURES).map_err(usage)?;
     if !matches!(format, Format::Svg | Format::Folded) {
-        return Err(
-            usage("a flame graph is a .svg or a .folded file; for others there is `syscollect export`".into()).into()
-        );
+        return Err(usage(
+            "a flame graph is a .svg or a .folded file; for others there is `syscollect export`"
+                .into(),
+        )
+        .into());
     }
     let stacks = match stacks {
         Stacks::OnCpu => StackKind::OnCpu,
@@ -86,6 +90,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         Stacks::Wakers => StackKind::Wakers,
     };
     confine::to_reading(symbols.asks_servers());
-    let selection = Selection { process, all, stacks, range: range.checked()?, ..Selection::default() };
+    let selection =
+        Selection { process, all, stacks, range: range.checked()?, ..Selection::default() };
     export::export(&Request { captures, output, format, force, selection, symbols })
 }

@@ -57,12 +57,17 @@ pub(crate) fn among(accepted: &'static [Format]) -> impl TypedValueParser<Value 
 impl Format {
     /// The format of an output: `asked` by `--format`, else told by the extension.
     /// Messages list what is `accepted`; an extension of another format is the caller's to refuse.
-    pub(crate) fn of_output(path: &Path, asked: Option<Self>, accepted: &[Self]) -> Result<Self, String> {
+    pub(crate) fn of_output(
+        path: &Path,
+        asked: Option<Self>,
+        accepted: &[Self],
+    ) -> Result<Self, String> {
         if let Some(format) = asked {
             return Ok(format);
         }
         if path == Path::new("-") {
-            let first = accepted.iter().find(|format| **format != Self::Syscap).unwrap_or(&Self::Pftrace);
+            let first =
+                accepted.iter().find(|format| **format != Self::Syscap).unwrap_or(&Self::Pftrace);
             return Err(format!(
                 "standard output has no extension that tells the format: add --format, such as --format {}",
                 first.extension()
@@ -70,7 +75,9 @@ impl Format {
         }
         // At the end of the name, because some extensions have two parts.
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let has = |format: &Self| name.strip_suffix(format.extension()).is_some_and(|stem| stem.ends_with('.'));
+        let has = |format: &Self| {
+            name.strip_suffix(format.extension()).is_some_and(|stem| stem.ends_with('.'))
+        };
         if let Some(format) = Self::value_variants().iter().find(|format| has(format)) {
             return Ok(*format);
         }
@@ -114,7 +121,8 @@ impl Format {
         }
     }
 
-    /// The raw capture that `record` keeps beside a file of this format: `x.syscap` beside `x.json.gz`.
+    /// The raw capture that `record` keeps beside a file of this format: `x.syscap` beside
+    /// `x.json.gz`.
     pub(crate) fn capture_beside(self, output: &OsStr) -> OsString {
         let path = Path::new(output);
         let mut stem = path.file_stem().unwrap_or(output);
@@ -141,7 +149,9 @@ impl Format {
             Self::PbGz => format!("go tool pprof -http : {path}"),
             Self::Svg => format!("open {path} in a browser"),
             Self::Folded => {
-                format!("drop {path} into https://speedscope.app, or draw it with a flame graph tool")
+                format!(
+                    "drop {path} into https://speedscope.app, or draw it with a flame graph tool"
+                )
             }
             Self::Syscap => {
                 format!("syscollect export {path} -o {trace}")
@@ -187,7 +197,10 @@ mod tests {
         assert_eq!(told("b.pb.gz"), Ok(Format::PbGz));
         assert_eq!(told("b.svg"), Ok(Format::Svg));
         assert_eq!(told("b.folded"), Ok(Format::Folded));
-        assert_eq!(Format::of_output(Path::new("b"), Some(Format::Pftrace), ALL), Ok(Format::Pftrace));
+        assert_eq!(
+            Format::of_output(Path::new("b"), Some(Format::Pftrace), ALL),
+            Ok(Format::Pftrace)
+        );
     }
 
     #[test]
@@ -201,13 +214,17 @@ mod tests {
         for name in ["trace.gz", "trace"] {
             let message = told(name).unwrap_err();
             assert!(
-                message.contains(".syscap") && message.contains(".pftrace") && message.contains(".tracy"),
+                message.contains(".syscap")
+                    && message.contains(".pftrace")
+                    && message.contains(".tracy"),
                 "{message}"
             );
             let message = Format::of_output(Path::new(name), None, PICTURES).unwrap_err();
             assert!(message.contains(".svg (flame graph), .folded (folded stacks)."), "{message}");
         }
         assert!(told("-").unwrap_err().contains("--format pftrace"));
-        assert!(Format::of_output(Path::new("-"), None, PICTURES).unwrap_err().contains("--format svg"));
+        assert!(
+            Format::of_output(Path::new("-"), None, PICTURES).unwrap_err().contains("--format svg")
+        );
     }
 }

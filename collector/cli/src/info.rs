@@ -13,7 +13,9 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use syscollect_etl::session::{EventCount, Facts};
-use syscollect_model::{ClockSource, CpuClock, Loss, LossCause, RecorderSummary, records_overwritten};
+use syscollect_model::{
+    ClockSource, CpuClock, Loss, LossCause, RecorderSummary, records_overwritten,
+};
 use syscollect_playback::{Nowhere, Played, Recording};
 
 const EXAMPLES: &str = "\
@@ -42,7 +44,8 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
 
-    /// List every kind of event of a Windows trace, not only the 20 most frequent; JSON has them all anyway
+    /// List every kind of event of a Windows trace, not only the 20 most frequent; JSON has them
+    /// all anyway
     #[arg(long)]
     all: bool,
 }
@@ -227,11 +230,17 @@ impl Report {
         line("Capture", format!("{}, {}{cut}", self.file, bytes(self.bytes)));
         match &self.windows {
             Some(windows) => line("Sessions", windows.sessions.join(", ")),
-            None => line("Recorder", format!("{}: {}", self.recording.recorder, self.recording.command.join(" "))),
+            None => line(
+                "Recorder",
+                format!("{}: {}", self.recording.recorder, self.recording.command.join(" ")),
+            ),
         }
         line("Machine", self.machine_text());
         line("Duration", duration(self.duration_ns));
-        line("Events", format!("{} ({} records in all)", grouped(self.events), grouped(self.records)));
+        line(
+            "Events",
+            format!("{} ({} records in all)", grouped(self.events), grouped(self.records)),
+        );
         for (name, count) in &self.events_by_type {
             line("", format!("{:>13} {name}", grouped(*count)));
         }
@@ -258,18 +267,29 @@ impl Report {
             let count = grouped(self.unmatched_ends);
             line(
                 "Probes",
-                format!("{count} {zones} of probes ended without a beginning: before the recording, or lost"),
+                format!(
+                    "{count} {zones} of probes ended without a beginning: before the recording, or lost"
+                ),
             );
         }
         if self.unshown_failures > 0 {
             let failures = if self.unshown_failures == 1 { "failure" } else { "failures" };
             let count = grouped(self.unshown_failures);
-            line("GPU", format!("{count} {failures} of work that is not known, or that was told to have ended before"));
+            line(
+                "GPU",
+                format!(
+                    "{count} {failures} of work that is not known, or that was told to have ended before"
+                ),
+            );
         }
         if let Some(windows) = self.windows.as_ref().filter(|windows| windows.stacks > 0) {
             line(
                 "Stacks",
-                format!("{} records, {} of them of an event", grouped(windows.stacks), grouped(windows.stacks_matched)),
+                format!(
+                    "{} records, {} of them of an event",
+                    grouped(windows.stacks),
+                    grouped(windows.stacks_matched)
+                ),
             );
         }
         if let Some(windows) = &self.windows {
@@ -277,7 +297,10 @@ impl Report {
                 line(if index == 0 { "Records" } else { "" }, event.text());
             }
             if let Some(more) = windows.events.len().checked_sub(kinds).filter(|more| *more > 0) {
-                line("", format!("and {more} more kinds of events: --all lists them, --json has them"));
+                line(
+                    "",
+                    format!("and {more} more kinds of events: --all lists them, --json has them"),
+                );
             }
         }
         text + &self.losses_text(style)
@@ -303,7 +326,9 @@ impl Report {
         };
         match self.recording.sample_rate_hz {
             // A Windows trace may hold samples and not say how often they were taken.
-            0 if self.events_by_type.contains_key("sample") => format!("at a rate that is not told; stacks: {stacks}"),
+            0 if self.events_by_type.contains_key("sample") => {
+                format!("at a rate that is not told; stacks: {stacks}")
+            }
             0 => format!("none; stacks: {stacks}"),
             rate => format!("{rate} a second by {}; stacks: {stacks}", self.recording.sample_event),
         }
@@ -313,7 +338,9 @@ impl Report {
         let is_asked = |loss: &&LossReport| loss.cause == LossCause::Overwritten.name();
         let mut text = match self.overwritten {
             0 => String::new(),
-            count => format!("{:<10} {} by newer events, as asked\n", "Overwritten", grouped(count)),
+            count => {
+                format!("{:<10} {} by newer events, as asked\n", "Overwritten", grouped(count))
+            }
         };
         if self.lost == 0 {
             // What a logger of Windows had not yet written when its file was copied, nobody knows.
@@ -327,8 +354,12 @@ impl Report {
         let lost = style.alarm(&format!("*** {} ***", grouped(self.lost)));
         let _ = writeln!(text, "{:<10} {lost}", "Lost");
         for loss in self.losses.iter().filter(|loss| !is_asked(loss)) {
-            let _ =
-                writeln!(text, "{:<10} {}", "", printable(&loss_text(&loss.lane, loss.cpu, loss.cause, loss.count)));
+            let _ = writeln!(
+                text,
+                "{:<10} {}",
+                "",
+                printable(&loss_text(&loss.lane, loss.cpu, loss.cause, loss.count))
+            );
         }
         text
     }
@@ -343,7 +374,9 @@ impl WindowsReport {
             count: event.count,
         };
         let mut events: Vec<_> = facts.events.iter().map(count).collect();
-        events.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| (&a.provider, a.id).cmp(&(&b.provider, b.id))));
+        events.sort_by(|a, b| {
+            b.count.cmp(&a.count).then_with(|| (&a.provider, a.id).cmp(&(&b.provider, b.id)))
+        });
         Self {
             version: facts.windows.clone(),
             sessions: facts.sessions.clone(),

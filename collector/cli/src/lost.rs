@@ -14,7 +14,8 @@ const LOSS_LINES: usize = 8;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lost {
     losses: Vec<Loss>,
-    /// Events of the capture that nobody has read since they were written; what of them cannot be read is not known.
+    /// Events of the capture that nobody has read since they were written; what of them cannot be
+    /// read is not known.
     unread: Option<u64>,
 }
 
@@ -34,10 +35,16 @@ impl Lost {
     #[cfg_attr(windows, expect(dead_code, reason = "only the recorder of Linux needs it"))]
     pub(crate) fn at_least(mut self, counted: &[LaneLoss]) -> Self {
         for loss in counted {
-            let is_same = |known: &Loss| known.lane == loss.lane && known.cpu == loss.cpu && known.cause == loss.cause;
-            let is_counted =
-                |other: &&LaneLoss| (&other.lane, other.cpu, other.cause) == (&loss.lane, loss.cpu, loss.cause);
-            let count = counted.iter().filter(is_counted).fold(0u64, |sum, other| sum.saturating_add(other.count));
+            let is_same = |known: &Loss| {
+                known.lane == loss.lane && known.cpu == loss.cpu && known.cause == loss.cause
+            };
+            let is_counted = |other: &&LaneLoss| {
+                (&other.lane, other.cpu, other.cause) == (&loss.lane, loss.cpu, loss.cause)
+            };
+            let count = counted
+                .iter()
+                .filter(is_counted)
+                .fold(0u64, |sum, other| sum.saturating_add(other.count));
             match self.losses.iter_mut().find(|known| is_same(known)) {
                 Some(known) => known.count = known.count.max(count),
                 None => self.losses.push(Loss {
@@ -58,7 +65,9 @@ impl Lost {
     #[cfg_attr(windows, expect(dead_code, reason = "only the recorder of Linux needs it"))]
     pub(crate) fn add(&mut self, other: Self) {
         for loss in other.losses {
-            let is_same = |known: &Loss| (&known.lane, known.cpu, known.cause) == (&loss.lane, loss.cpu, loss.cause);
+            let is_same = |known: &Loss| {
+                (&known.lane, known.cpu, known.cause) == (&loss.lane, loss.cpu, loss.cause)
+            };
             match self.losses.iter_mut().find(|known| is_same(known)) {
                 Some(known) => known.count = known.count.saturating_add(loss.count),
                 None => self.losses.push(loss),
@@ -81,7 +90,8 @@ impl Lost {
         self.losses.iter().any(|loss| loss.count > 0 && lacks(loss))
     }
 
-    /// Several lines: what gave way to newer events, what was lost of `events` and what else there were, and where.
+    /// Several lines: what gave way to newer events, what was lost of `events` and what else there
+    /// were, and where.
     pub(crate) fn text(&self, events: u64, style: Style) -> String {
         let mut text = String::new();
         // Writing to a String never fails.
@@ -98,7 +108,8 @@ impl Lost {
         text
     }
 
-    /// How much was lost, of which a Windows trace may have whole buffers; nobody knows how many events were in those.
+    /// How much was lost, of which a Windows trace may have whole buffers; nobody knows how many
+    /// events were in those.
     fn heading(&self, lost: u64, events: u64) -> String {
         let of_buffers = self.losses.iter().filter(|loss| loss.lane == "buffers");
         let buffers = of_buffers.fold(0, |sum: u64, loss| sum.saturating_add(loss.count)).min(lost);
@@ -128,7 +139,8 @@ impl Lost {
     fn something(&self, lost: u64, events: u64, style: Style) -> String {
         let heading = format!("*** LOST {} ***", self.heading(lost, events));
         let mut text = style.alarm(&heading) + "\n";
-        let mut losses: Vec<_> = self.losses.iter().filter(|loss| loss.cause != LossCause::Overwritten).collect();
+        let mut losses: Vec<_> =
+            self.losses.iter().filter(|loss| loss.cause != LossCause::Overwritten).collect();
         losses.sort_by_key(|loss| std::cmp::Reverse(loss.count));
         for loss in losses.iter().take(LOSS_LINES) {
             let line = loss_text(&loss.lane, loss.cpu, loss.cause.name(), loss.count);
@@ -138,7 +150,11 @@ impl Lost {
             let _ = writeln!(text, "    and {more} more: see syscollect info");
         }
         if let Some(events) = self.unread {
-            let _ = writeln!(text, "    not read back yet: {} events (`syscollect info` reads them)", grouped(events));
+            let _ = writeln!(
+                text,
+                "    not read back yet: {} events (`syscollect info` reads them)",
+                grouped(events)
+            );
         }
         text
     }
@@ -150,7 +166,14 @@ mod tests {
     use crate::terminal::Terminal;
 
     fn loss(lane: &str, cause: LossCause, count: u64) -> Loss {
-        Loss { lane: lane.into(), domain: LossDomain::Everything, cpu: Some(1), cause, count, between: None }
+        Loss {
+            lane: lane.into(),
+            domain: LossDomain::Everything,
+            cpu: Some(1),
+            cause,
+            count,
+            between: None,
+        }
     }
 
     fn counted(record: &str, cause: LossCause, count: u64) -> LaneLoss {
@@ -167,10 +190,15 @@ mod tests {
 
     #[test]
     fn a_loss_cannot_be_missed_and_the_largest_comes_first() {
-        let both = vec![loss("sched", LossCause::LaneFull, 10), loss("sched", LossCause::BufferFull, 990)];
+        let both =
+            vec![loss("sched", LossCause::LaneFull, 10), loss("sched", LossCause::BufferFull, 990)];
         let text = text(&lost(both));
-        let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part:?} is not in {text}"));
-        assert!(at("*** LOST 1,000 of 100,000 events (1.00 %) ***") < at("990 sched records of CPU 1: buffer-full"));
+        let at =
+            |part: &str| text.find(part).unwrap_or_else(|| panic!("{part:?} is not in {text}"));
+        assert!(
+            at("*** LOST 1,000 of 100,000 events (1.00 %) ***")
+                < at("990 sched records of CPU 1: buffer-full")
+        );
         assert!(at("buffer-full") < at("lane-full"));
         assert!(!text.contains("Lost: nothing"));
     }
@@ -181,13 +209,20 @@ mod tests {
         let lacking = text(&lost(vec![missing.clone()]));
         assert_eq!(lacking, "*** LOST 37 buffers ***\n    37 buffers: missing\n");
         let both = lost(vec![missing, loss("events", LossCause::LaneFull, 2)]);
-        assert!(text(&both).starts_with("*** LOST 2 events and 37 buffers ***\n"), "{}", text(&both));
-        assert!(both.lacks_parts() && !lost(vec![loss("events", LossCause::LaneFull, 2)]).lacks_parts());
+        assert!(
+            text(&both).starts_with("*** LOST 2 events and 37 buffers ***\n"),
+            "{}",
+            text(&both)
+        );
+        assert!(
+            both.lacks_parts() && !lost(vec![loss("events", LossCause::LaneFull, 2)]).lacks_parts()
+        );
     }
 
     #[test]
     fn many_lanes_of_losses_stay_short() {
-        let text = text(&lost((1..=64).map(|count| loss("sched", LossCause::LaneFull, count)).collect()));
+        let text =
+            text(&lost((1..=64).map(|count| loss("sched", LossCause::LaneFull, count)).collect()));
         assert!(text.lines().count() < 16, "{text}");
         assert!(text.contains("and 56 more: see syscollect info"), "{text}");
     }
@@ -196,18 +231,25 @@ mod tests {
     fn what_overwriting_dropped_is_told_and_is_no_loss() {
         let overwritten = lost(vec![loss("sched", LossCause::Overwritten, 5_000)]);
         assert_eq!(overwritten.records(), 0);
-        assert_eq!(text(&overwritten), "Overwritten by newer events, as asked: 5,000\nLost: nothing\n");
+        assert_eq!(
+            text(&overwritten),
+            "Overwritten by newer events, as asked: 5,000\nLost: nothing\n"
+        );
     }
 
     #[test]
     fn nothing_is_said_of_what_nobody_has_read() {
         let unread = Lost { losses: Vec::new(), unread: Some(12_345) };
         let text = text(&unread);
-        assert!(text.contains("not read back yet: 12,345 events") && !text.contains("Lost: nothing"), "{text}");
+        assert!(
+            text.contains("not read back yet: 12,345 events") && !text.contains("Lost: nothing"),
+            "{text}"
+        );
     }
 
     #[test]
-    fn what_the_recorder_counted_and_could_not_write_counts_and_what_it_wrote_does_not_count_twice() {
+    fn what_the_recorder_counted_and_could_not_write_counts_and_what_it_wrote_does_not_count_twice()
+    {
         let read = lost(vec![loss("sched", LossCause::LaneFull, 12)]);
         let counted = [
             counted("switch", LossCause::LaneFull, 5),

@@ -5,8 +5,8 @@
 //! finished options before any work starts, so a usage error (exit code 2)
 //! never leaves anything behind.
 
-/// A line on standard error, which does nothing to a terminal. Whoever reads it may leave early, which ends
-/// nothing: `eprintln!` would panic.
+/// A line on standard error, which does nothing to a terminal. Whoever reads it may leave early,
+/// which ends nothing: `eprintln!` would panic.
 macro_rules! say {
     ($($words:tt)*) => { $crate::escape::say(format_args!("{}\n", format_args!($($words)*))) };
 }
@@ -138,7 +138,8 @@ mod tests {
     #[test]
     fn a_cause_that_the_text_has_already_is_not_told_twice() {
         let full = || std::io::Error::from_raw_os_error(libc::ENOSPC);
-        let repeated = anyhow::Error::new(full()).context(format!("cannot write after 12 bytes: {}", full()));
+        let repeated =
+            anyhow::Error::new(full()).context(format!("cannot write after 12 bytes: {}", full()));
         let text = message(&repeated.context("cannot export to x.pftrace"));
         assert_eq!(
             text,

@@ -21,7 +21,8 @@ pub(crate) struct Args {
     command: Option<String>,
 }
 
-/// Prints one page: of the program, or of a sub-command. A page has one NAME, by which `man` files it.
+/// Prints one page: of the program, or of a sub-command. A page has one NAME, by which `man` files
+/// it.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut command = Cli::command().disable_help_subcommand(true);
     command.build();
@@ -32,7 +33,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let Some(page) = page.filter(|page| !page.is_hide_set()).cloned() else {
         let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
         let asked = args.command.as_deref().unwrap_or_default();
-        return Err(usage(format!("there is no command {asked:?}; there are {}", names.join(", "))).into());
+        return Err(usage(format!(
+            "there is no command {asked:?}; there are {}",
+            names.join(", ")
+        ))
+        .into());
     };
     let mut text = Vec::new();
     clap_mangen::Man::new(page).render(&mut text)?;

@@ -72,7 +72,8 @@ impl Target {
         Self { name: name.into(), ..self.clone() }
     }
 
-    /// The user whom files are given to, if this user can make and rename them in the folder as well.
+    /// The user whom files are given to, if this user can make and rename them in the folder as
+    /// well.
     #[cfg(target_os = "linux")]
     pub(crate) fn owner_of_folder(&self) -> Option<Owner> {
         self.owner.filter(|owner| self.folder.is_of(owner.uid))
@@ -114,17 +115,30 @@ impl Target {
 
     fn check_free(&self) -> Result<()> {
         let path = self.path();
-        match self.folder.existing(&self.name).with_context(|| format!("cannot look at {}", path.display()))? {
+        match self
+            .folder
+            .existing(&self.name)
+            .with_context(|| format!("cannot look at {}", path.display()))?
+        {
             Existing::Nothing => Ok(()),
             Existing::File if self.force => Ok(()),
             Existing::File => {
-                bail!("{} exists: name another file with -o, or add --force to replace it", path.display())
+                bail!(
+                    "{} exists: name another file with -o, or add --force to replace it",
+                    path.display()
+                )
             }
             Existing::SymbolicLink => {
-                bail!("{} is a symbolic link and is not followed: remove it or name another file", path.display())
+                bail!(
+                    "{} is a symbolic link and is not followed: remove it or name another file",
+                    path.display()
+                )
             }
             Existing::Other => {
-                bail!("{} is no plain file: name another file, or use -o - for standard output", path.display())
+                bail!(
+                    "{} is no plain file: name another file, or use -o - for standard output",
+                    path.display()
+                )
             }
         }
     }
@@ -146,8 +160,9 @@ impl Target {
         Ok(Draft { file, folder: Arc::clone(&self.folder), name, is_named: true, armed: true })
     }
 
-    /// Creates the file so that it takes this draft name, which has to be free, when [`Draft::appear`] says so: what
-    /// is ended before then leaves nothing. Where the file system has no such files, it has the name at once.
+    /// Creates the file so that it takes this draft name, which has to be free, when
+    /// [`Draft::appear`] says so: what is ended before then leaves nothing. Where the file system
+    /// has no such files, it has the name at once.
     #[cfg(unix)]
     pub(crate) fn draft_to_appear(&self, name: OsString) -> Result<Draft> {
         let path = self.folder.join(&name);
@@ -156,9 +171,13 @@ impl Target {
             return Err(io::Error::from(io::ErrorKind::AlreadyExists)).with_context(cannot);
         }
         match self.folder.create_unnamed().with_context(cannot)? {
-            Some(file) => {
-                self.given(Draft { file, folder: Arc::clone(&self.folder), name, is_named: false, armed: true })
-            }
+            Some(file) => self.given(Draft {
+                file,
+                folder: Arc::clone(&self.folder),
+                name,
+                is_named: false,
+                armed: true,
+            }),
             None => self.draft_named(name),
         }
     }
@@ -166,16 +185,27 @@ impl Target {
     /// Creates the file under this draft name.
     pub(crate) fn draft_named(&self, name: OsString) -> Result<Draft> {
         let path = self.folder.join(&name);
-        let file = self.folder.create(&name).with_context(|| format!("cannot create {}", path.display()))?;
+        let file = self
+            .folder
+            .create(&name)
+            .with_context(|| format!("cannot create {}", path.display()))?;
         // From here on dropping removes the file again.
-        self.given(Draft { file, folder: Arc::clone(&self.folder), name, is_named: true, armed: true })
+        self.given(Draft {
+            file,
+            folder: Arc::clone(&self.folder),
+            name,
+            is_named: true,
+            armed: true,
+        })
     }
 
     /// The draft as a file of the user it is for.
     fn given(&self, draft: Draft) -> Result<Draft> {
         if let Some(owner) = self.owner {
             let _rights = WritingFiles::begin();
-            owner.give(&draft.file).with_context(|| format!("cannot give {} to {owner}", draft.path().display()))?;
+            owner
+                .give(&draft.file)
+                .with_context(|| format!("cannot give {} to {owner}", draft.path().display()))?;
         }
         Ok(draft)
     }
@@ -229,7 +259,11 @@ impl Draft {
         let kept = || format!("the finished file stays at {}", self.path().display());
         target.check_free().with_context(kept)?;
         self.folder.rename(&self.name, &target.name, target.force).with_context(|| {
-            format!("cannot rename {} to {}; the file stays there", self.path().display(), target.path().display())
+            format!(
+                "cannot rename {} to {}; the file stays there",
+                self.path().display(),
+                target.path().display()
+            )
         })?;
         Ok(target.path())
     }

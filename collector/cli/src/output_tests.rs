@@ -7,8 +7,10 @@ fn folder() -> tempfile::TempDir {
 }
 
 fn names(folder: &Path) -> Vec<String> {
-    let mut names: Vec<_> =
-        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }
@@ -79,10 +81,15 @@ fn no_rename_replaces_a_file_unasked() {
 fn a_missing_folder_is_named_with_the_way_out() {
     let folder = folder();
     let missing = folder.path().join("missing");
-    let message = format!("{:#}", Target::new(&missing.join("x.pftrace"), false, None).unwrap_err());
-    assert!(message.contains(missing.to_str().unwrap()) && message.contains("create it"), "{message}");
+    let message =
+        format!("{:#}", Target::new(&missing.join("x.pftrace"), false, None).unwrap_err());
+    assert!(
+        message.contains(missing.to_str().unwrap()) && message.contains("create it"),
+        "{message}"
+    );
     fs::write(&missing, "").unwrap();
-    let message = format!("{:#}", Target::new(&missing.join("x.pftrace"), false, None).unwrap_err());
+    let message =
+        format!("{:#}", Target::new(&missing.join("x.pftrace"), false, None).unwrap_err());
     assert!(message.contains("is a file, not a folder"), "{message}");
 }
 
@@ -90,7 +97,8 @@ fn a_missing_folder_is_named_with_the_way_out() {
 fn something_else_than_a_file_is_refused() {
     let folder = folder();
     fs::create_dir(folder.path().join("x.pftrace")).unwrap();
-    let message = Target::new(&folder.path().join("x.pftrace"), true, None).unwrap_err().to_string();
+    let message =
+        Target::new(&folder.path().join("x.pftrace"), true, None).unwrap_err().to_string();
     assert!(message.contains("no plain file"), "{message}");
 }
 
@@ -114,7 +122,8 @@ mod on_unix {
         fs::write(&victim, "precious").unwrap();
         symlink(&victim, folder.path().join("x.pftrace")).unwrap();
         for force in [false, true] {
-            let message = Target::new(&folder.path().join("x.pftrace"), force, None).unwrap_err().to_string();
+            let message =
+                Target::new(&folder.path().join("x.pftrace"), force, None).unwrap_err().to_string();
             assert!(message.contains("symbolic link"), "{message}");
         }
         symlink(&victim, folder.path().join("y.syscap.partial")).unwrap();

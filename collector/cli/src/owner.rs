@@ -58,7 +58,8 @@ pub(crate) struct Account {
 impl Account {
     /// Looks the user up; a user missing from the database keeps number and group.
     pub(crate) fn of(owner: Owner) -> Self {
-        let mut account = Self { owner, groups: vec![owner.gid], name: None, home: None, shell: None };
+        let mut account =
+            Self { owner, groups: vec![owner.gid], name: None, home: None, shell: None };
         let mut buffer = vec![0u8; 16 << 10];
         let mut entry = std::mem::MaybeUninit::<libc::passwd>::uninit();
         let mut found = std::ptr::null_mut();
@@ -95,7 +96,8 @@ impl Account {
 /// `pointer` is null or points to a string that ends with a zero byte.
 unsafe fn text(pointer: *const libc::c_char) -> Option<OsString> {
     // SAFETY: the caller's promise.
-    (!pointer.is_null()).then(|| OsString::from_vec(unsafe { CStr::from_ptr(pointer) }.to_bytes().to_vec()))
+    (!pointer.is_null())
+        .then(|| OsString::from_vec(unsafe { CStr::from_ptr(pointer) }.to_bytes().to_vec()))
 }
 
 /// Every group the named user is in.
@@ -104,7 +106,8 @@ fn groups_of(name: &CString, gid: libc::gid_t) -> Vec<libc::gid_t> {
     loop {
         let mut count = groups.len() as libc::c_int;
         // SAFETY: `count` says how many entries `groups` has room for.
-        let result = unsafe { libc::getgrouplist(name.as_ptr(), gid, groups.as_mut_ptr(), &mut count) };
+        let result =
+            unsafe { libc::getgrouplist(name.as_ptr(), gid, groups.as_mut_ptr(), &mut count) };
         if result >= 0 {
             groups.truncate(count.max(0) as usize);
             return groups;
@@ -136,7 +139,11 @@ mod tests {
 
     #[test]
     fn nobody_is_behind_a_plain_user_a_root_login_or_nonsense() {
-        assert_eq!(Owner::from_variables(false, sudo("1000")), None, "a plain user cannot act for others");
+        assert_eq!(
+            Owner::from_variables(false, sudo("1000")),
+            None,
+            "a plain user cannot act for others"
+        );
         assert_eq!(Owner::from_variables(true, |_| None), None);
         assert_eq!(Owner::from_variables(true, sudo("0")), None);
         assert_eq!(Owner::from_variables(true, sudo("-5")), None);

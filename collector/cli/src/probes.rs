@@ -99,7 +99,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         output.write_all(printable_lines(&report.text()).as_bytes())
     })?;
     if args.json {
-        let report = Report { schema_version: SCHEMA_VERSION, files: reports, refused_processes: found.refused };
+        let report = Report {
+            schema_version: SCHEMA_VERSION,
+            files: reports,
+            refused_processes: found.refused,
+        };
         print_json(&serde_json::to_string_pretty(&report)?)?;
     }
     output.flush()?;
@@ -116,7 +120,9 @@ impl ListArgs {
                 let target = what.parse().map_or(Target::File(what), Target::Process);
                 Ok((target, glob.first().map(String::as_str)))
             }
-            _ => bail!(crate::record::usage("--all takes the place of a process or file; a pattern may follow".into())),
+            _ => bail!(crate::record::usage(
+                "--all takes the place of a process or file; a pattern may follow".into()
+            )),
         }
     }
 }
@@ -135,7 +141,11 @@ struct Found {
 }
 
 /// Lists every file of the target that has something to show.
-fn list(target: &Target<'_>, wanted: Wanted, show: &mut dyn FnMut(FileReport) -> io::Result<()>) -> Result<Found> {
+fn list(
+    target: &Target<'_>,
+    wanted: Wanted,
+    show: &mut dyn FnMut(FileReport) -> io::Result<()>,
+) -> Result<Found> {
     let proc = Path::new("/proc");
     let (mapped, refused) = match target {
         Target::File(path) => return list_file(path, wanted, show),
@@ -149,7 +159,9 @@ fn list(target: &Target<'_>, wanted: Wanted, show: &mut dyn FnMut(FileReport) ->
     // What is wrong with each file of a whole machine is too much to tell.
     let is_told = *target != Target::All;
     for file in &mapped {
-        match file.open().and_then(|opened| Ok(opened.map(|file| Listing::read(&file, &found.wanted)).transpose()?)) {
+        match file.open().and_then(|opened| {
+            Ok(opened.map(|file| Listing::read(&file, &found.wanted)).transpose()?)
+        }) {
             Ok(Some(listing)) => found.show(&file.path, listing, is_told, show)?,
             Ok(None) => {}
             // Of what nobody named, only what might have had probes is worth a word.
@@ -164,7 +176,11 @@ fn list(target: &Target<'_>, wanted: Wanted, show: &mut dyn FnMut(FileReport) ->
     Ok(found)
 }
 
-fn list_file(path: &str, wanted: Wanted, show: &mut dyn FnMut(FileReport) -> io::Result<()>) -> Result<Found> {
+fn list_file(
+    path: &str,
+    wanted: Wanted,
+    show: &mut dyn FnMut(FileReport) -> io::Result<()>,
+) -> Result<Found> {
     let mut found = Found { files: 1, ..Found::new(wanted) };
     let file = open_named(path)?;
     let listing = Listing::read(&file, &found.wanted).with_context(|| printable(path))?;
@@ -177,7 +193,11 @@ fn list_file(path: &str, wanted: Wanted, show: &mut dyn FnMut(FileReport) -> io:
 
 /// Opens a file that the user named.
 fn open_named(path: &str) -> Result<OpenedFile> {
-    let hint = if path.contains('/') { "" } else { "; a process is given by its number, a library by its path" };
+    let hint = if path.contains('/') {
+        ""
+    } else {
+        "; a process is given by its number, a library by its path"
+    };
     files::open(Path::new(path)).with_context(|| format!("cannot open {path}{hint}"))
 }
 
@@ -194,12 +214,17 @@ impl Found {
         show: &mut dyn FnMut(FileReport) -> io::Result<()>,
     ) -> Result<()> {
         self.others.extend(listing.others);
-        for warning in listing.warnings.iter().chain(&listing.missing_functions).filter(|_| is_told) {
+        for warning in listing.warnings.iter().chain(&listing.missing_functions).filter(|_| is_told)
+        {
             say!("syscollect: {}: {}", printable(path), printable(warning));
         }
         self.shown += listing.probes.len() + listing.functions.len();
         if !listing.probes.is_empty() || !listing.functions.is_empty() {
-            show(FileReport { path: path.to_owned(), probes: listing.probes, functions: listing.functions })?;
+            show(FileReport {
+                path: path.to_owned(),
+                probes: listing.probes,
+                functions: listing.functions,
+            })?;
         }
         Ok(())
     }
@@ -219,20 +244,31 @@ impl Found {
     fn finish(self, target: &Target<'_>) -> Result<ExitCode> {
         if self.refused > 0 {
             let count = grouped(self.refused as u64);
-            say!("syscollect: processes that this user may not look into were left out ({count}); root may, with sudo");
+            say!(
+                "syscollect: processes that this user may not look into were left out ({count}); root may, with sudo"
+            );
         }
         let place = match target {
             Target::File(path) => printable(path),
             Target::Process(pid) => format!("the {} files of code of process {pid}", self.files),
-            Target::All => format!("the {} files of code that are mapped", grouped(self.files as u64)),
+            Target::All => {
+                format!("the {} files of code that are mapped", grouped(self.files as u64))
+            }
         };
         let what = if self.wanted.functions { "probe or function" } else { "USDT probe" };
         match &self.wanted.glob {
             _ if self.shown > 0 => Ok(ExitCode::SUCCESS),
-            Some(_) if self.unsuitable.is_some() => bail!(printable(&self.unsuitable.unwrap_or_default())),
+            Some(_) if self.unsuitable.is_some() => {
+                bail!(printable(&self.unsuitable.unwrap_or_default()))
+            }
             Some(glob) => {
-                let near = nearest(glob.as_str(), candidates(glob.as_str(), &self.others), SUGGESTIONS);
-                bail!("no {what} in {place} matches {:?}{}", glob.as_str(), printable(&did_you_mean(&near)))
+                let near =
+                    nearest(glob.as_str(), candidates(glob.as_str(), &self.others), SUGGESTIONS);
+                bail!(
+                    "no {what} in {place} matches {:?}{}",
+                    glob.as_str(),
+                    printable(&did_you_mean(&near))
+                )
             }
             None => {
                 say!("syscollect: there is no {what} in {place}");
@@ -250,7 +286,8 @@ impl Wanted {
     }
 }
 
-/// The names to compare a pattern with: one without a provider is near to names, not to PROVIDER:NAME.
+/// The names to compare a pattern with: one without a provider is near to names, not to
+/// PROVIDER:NAME.
 fn candidates<'a>(wanted: &str, others: &'a [String]) -> Vec<&'a str> {
     let bare = |other: &'a String| match other.split_once(':') {
         // `::` is of a function's name.
@@ -268,7 +305,10 @@ mod tests {
 
     fn arguments(words: &[&str]) -> Result<ListArgs, clap::Error> {
         let cli = Cli::try_parse_from(["syscollect", "probes", "list"].iter().chain(words))?;
-        let Some(crate::args::Command::Probes(Args { command: Command::List(args) })) = cli.command else { panic!() };
+        let Some(crate::args::Command::Probes(Args { command: Command::List(args) })) = cli.command
+        else {
+            panic!()
+        };
         Ok(args)
     }
 
@@ -283,7 +323,10 @@ mod tests {
     #[test]
     fn all_takes_the_place_of_a_process() {
         assert_eq!(arguments(&["--all"]).unwrap().target().unwrap(), (Target::All, None));
-        assert_eq!(arguments(&["--all", "a:*"]).unwrap().target().unwrap(), (Target::All, Some("a:*")));
+        assert_eq!(
+            arguments(&["--all", "a:*"]).unwrap().target().unwrap(),
+            (Target::All, Some("a:*"))
+        );
         let error = arguments(&["--all", "12", "a:*"]).unwrap().target().unwrap_err();
         assert!(error.downcast_ref::<clap::Error>().is_some_and(|usage| usage.exit_code() == 2));
         assert!(arguments(&[]).is_err() && arguments(&["a", "b", "c"]).is_err());
@@ -292,8 +335,13 @@ mod tests {
     #[test]
     fn a_pattern_is_of_a_name_or_of_provider_and_name() {
         let wanted = |glob: &str| Wanted { glob: Some(glob.parse().unwrap()), functions: false };
-        assert!(wanted("gc*").probe("python", "gc__start") && wanted("python:*").probe("python", "line"));
-        assert!(!wanted("python").probe("python", "line") && !wanted("py:line").probe("python", "line"));
+        assert!(
+            wanted("gc*").probe("python", "gc__start")
+                && wanted("python:*").probe("python", "line")
+        );
+        assert!(
+            !wanted("python").probe("python", "line") && !wanted("py:line").probe("python", "line")
+        );
     }
 
     #[test]
@@ -303,9 +351,17 @@ mod tests {
             let error = list(&Target::File(path), wanted, &mut |_| Ok(())).err().unwrap();
             format!("{error:#}")
         };
-        assert!(reason("/nowhere/x").contains("cannot open /nowhere/x: No such file"), "{}", reason("/nowhere/x"));
+        assert!(
+            reason("/nowhere/x").contains("cannot open /nowhere/x: No such file"),
+            "{}",
+            reason("/nowhere/x")
+        );
         assert!(reason("firefox").contains("a process is given by its number"));
-        assert!(reason("/etc/passwd").contains("/etc/passwd: it is not an ELF file"), "{}", reason("/etc/passwd"));
+        assert!(
+            reason("/etc/passwd").contains("/etc/passwd: it is not an ELF file"),
+            "{}",
+            reason("/etc/passwd")
+        );
         assert!(reason("/dev/null").contains("no regular file"));
     }
 
@@ -320,13 +376,16 @@ mod tests {
         });
         assert!(found.unwrap().shown > 0);
         assert!(shown.iter().any(|text| text.contains("function  main\n")), "{shown:?}");
-        let error = list(&target, wanted("no_such_functoin_at_all"), &mut |_| Ok(())).unwrap().finish(&target);
+        let error = list(&target, wanted("no_such_functoin_at_all"), &mut |_| Ok(()))
+            .unwrap()
+            .finish(&target);
         assert!(error.unwrap_err().to_string().contains("no probe or function in the"));
     }
 
     #[test]
     fn a_name_without_its_provider_is_near_to_names() {
-        let others = ["python:line".to_owned(), "python:gc__start".to_owned(), "frames::physics".to_owned()];
+        let others =
+            ["python:line".to_owned(), "python:gc__start".to_owned(), "frames::physics".to_owned()];
         let near = |wanted: &str| nearest(wanted, candidates(wanted, &others), SUGGESTIONS);
         assert_eq!(near("lien"), ["line"]);
         assert_eq!(near("python:lien"), ["python:line"]);

@@ -39,7 +39,8 @@ const WIDTH: usize = 120;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The capture (.syscap, or a .syscap.partial of a recording that was cut off), or all .etl files of one Windows recording
+    /// The capture (.syscap, or a .syscap.partial of a recording that was cut off), or all .etl
+    /// files of one Windows recording
     #[arg(value_name = "CAPTURE", required = true)]
     captures: Vec<PathBuf>,
 
@@ -51,14 +52,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME|PID")]
     process: Option<ProcessFilter>,
 
-    /// Of a recording of some processes (-p), show the others too: they have only what concerns these
+    /// Of a recording of some processes (-p), show the others too: they have only what concerns
+    /// these
     #[arg(long, conflicts_with = "process")]
     all: bool,
 
     #[command(flatten)]
     range: TimeRange,
 
-    /// The longest waits one by one, so many of each kind (10): for a CPU, blocked, for locks, for fences of GPUs
+    /// The longest waits one by one, so many of each kind (10): for a CPU, blocked, for locks, for
+    /// fences of GPUs
     #[arg(long, value_name = "NUMBER", num_args = 0..=1, default_missing_value = WORST,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     worst: Option<u32>,
@@ -87,7 +90,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 fn report(args: &Args) -> Result<Report> {
     let Args { captures, json, process, all, range, worst, rows, symbols } = args;
     let range = range.checked()?;
-    let mut session = Source::open_named(captures, symbols, &Abandon::default(), &Terminal::stderr())?;
+    let mut session =
+        Source::open_named(captures, symbols, &Abandon::default(), &Terminal::stderr())?;
     let rows = rows.unwrap_or(if *json { JSON_ROWS } else { ROWS });
     let process = convert::focus(process.clone(), *all, session.info());
     let worst = worst.map_or(0, |worst| worst as usize);
@@ -96,7 +100,10 @@ fn report(args: &Args) -> Result<Report> {
     let played = session.play_range(&mut exporter, from, to);
     let played = played.with_context(|| format!("cannot read {}", source::names(captures)))?;
     if played.first.is_none() && range.is_part() {
-        bail!("nothing is in this part of {}: `syscollect info {0}` says how long it lasts", source::names(captures));
+        bail!(
+            "nothing is in this part of {}: `syscollect info {0}` says how long it lasts",
+            source::names(captures)
+        );
     }
     let mut report = exporter.finish();
     // Windows' own recorders end well without a summary of ours.

@@ -1,12 +1,14 @@
 //! What ends a recording or an export from outside.
 //!
-//! The first signal stops a recording: SIGINT (Ctrl-C), SIGTERM and SIGHUP, and those whose default would end the
-//! program with the recording unfinished: SIGUSR1, SIGUSR2 and SIGALRM. The second abandons what is still being
-//! written, and ends the program within seconds whatever its threads stand in; a third ends it at once. After a
-//! recording that ended by itself, Ctrl-C abandons the export, while the first of the others waits for it: it is the
-//! clean end that they ask for. SIGQUIT (Ctrl-\) is left as it is: it ends the program at once.
+//! The first signal stops a recording: SIGINT (Ctrl-C), SIGTERM and SIGHUP, and those whose default
+//! would end the program with the recording unfinished: SIGUSR1, SIGUSR2 and SIGALRM. The second
+//! abandons what is still being written, and ends the program within seconds whatever its threads
+//! stand in; a third ends it at once. After a recording that ended by itself, Ctrl-C abandons the
+//! export, while the first of the others waits for it: it is the clean end that they ask for.
+//! SIGQUIT (Ctrl-\) is left as it is: it ends the program at once.
 //!
-//! What must work is done in the signal handler itself, by atomics and system calls: no thread is asked.
+//! What must work is done in the signal handler itself, by atomics and system calls: no thread is
+//! asked.
 
 #[cfg(unix)]
 mod unix;
@@ -58,8 +60,8 @@ const RECORDING: u8 = 0;
 const WRITING: u8 = 1;
 const ONLY_WRITING: u8 = 2;
 
-/// The same signal so soon again is the same request: `timeout` sends it to the program and then to its group, and a
-/// terminal that goes away is told of by the kernel and by the shell. Nanoseconds.
+/// The same signal so soon again is the same request: `timeout` sends it to the program and then to
+/// its group, and a terminal that goes away is told of by the kernel and by the shell. Nanoseconds.
 const ECHO_NS: u64 = 500_000_000;
 
 /// What a signal means.
@@ -155,7 +157,11 @@ mod tests {
             assert!(!abandon.stop_asked().load(Ordering::Relaxed));
             assert_eq!(abandon.signal(signal, SECOND), Meaning::Stop);
             assert!(abandon.stop_asked().load(Ordering::Relaxed) && !abandon.wanted());
-            assert_eq!(abandon.signal(signal, 2 * SECOND), Meaning::Abandon, "also while it still starts or stops");
+            assert_eq!(
+                abandon.signal(signal, 2 * SECOND),
+                Meaning::Abandon,
+                "also while it still starts or stops"
+            );
             assert!(abandon.wanted());
             assert_eq!(abandon.signal(signal, 3 * SECOND), Meaning::End);
         }
@@ -165,7 +171,11 @@ mod tests {
     fn after_a_recording_ctrl_c_abandons_and_the_others_wait_once() {
         let abandon = Abandon::default();
         abandon.writing();
-        assert_eq!(abandon.signal(Stop::Terminate, SECOND), Meaning::Wait, "SIGTERM waits for the clean end");
+        assert_eq!(
+            abandon.signal(Stop::Terminate, SECOND),
+            Meaning::Wait,
+            "SIGTERM waits for the clean end"
+        );
         assert!(!abandon.wanted());
         assert_eq!(abandon.signal(Stop::Interrupt, SECOND), Meaning::Abandon);
 

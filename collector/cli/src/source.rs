@@ -39,10 +39,13 @@ impl Source {
         check_distinct(paths)?;
         let traces = paths.iter().filter(|path| is_trace(path)).count();
         match paths {
-            _ if traces == paths.len() => Ok(Self::Trace(Box::new(syscollect_etl::session::Session::open(paths)?))),
+            _ if traces == paths.len() => {
+                Ok(Self::Trace(Box::new(syscollect_etl::session::Session::open(paths)?)))
+            }
             [capture] => {
                 let session = Session::open(open_capture(capture)?);
-                let session = session.with_context(|| format!("nothing in {} can be read", capture.display()))?;
+                let session = session
+                    .with_context(|| format!("nothing in {} can be read", capture.display()))?;
                 Ok(Self::Capture(Box::new(session)))
             }
             _ => bail!(
@@ -64,7 +67,13 @@ impl Source {
             Self::Capture(session) if convert::has_names(session.reader()) => Vec::new(),
             Self::Capture(session) => {
                 let same_kernel = convert::is_this_boot(session.info());
-                convert::name(session.as_ref(), HeldFiles::new(), (same_kernel, false), abandon, terminal)
+                convert::name(
+                    session.as_ref(),
+                    HeldFiles::new(),
+                    (same_kernel, false),
+                    abandon,
+                    terminal,
+                )
             }
             Self::Trace(session) => symbols::name(session.unresolved(), symbols, terminal),
         };
@@ -89,7 +98,9 @@ fn open_capture(path: &Path) -> Result<CaptureReader> {
         Err(error @ StoreError::NotACapture { .. }) => error,
         other => return Ok(other?),
     };
-    let exported = Format::of_output(path, None, format::EXPORTS).ok().filter(|format| *format != Format::Syscap);
+    let exported = Format::of_output(path, None, format::EXPORTS)
+        .ok()
+        .filter(|format| *format != Format::Syscap);
     let (Some(format), Some(name)) = (exported, path.file_name()) else { return Err(error.into()) };
     let beside = path.with_file_name(format.capture_beside(name));
     if !beside.is_file() {
@@ -106,7 +117,8 @@ fn open_capture(path: &Path) -> Result<CaptureReader> {
 
 /// Whether it is a Windows event trace: its name says so, or its bytes do (`.etl.001`, `.dat`).
 fn is_trace(path: &Path) -> bool {
-    let has_extension = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("etl"));
+    let has_extension =
+        path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("etl"));
     has_extension || Trace::open(&[path.to_owned()]).is_ok()
 }
 

@@ -73,7 +73,11 @@ pub(crate) fn text(outcome: &Outcome, style: Style) -> String {
         duration(recorder.duration_ns)
     );
     if let Some(Series { first: Some(first), files, deleted, bytes: all }) = &outcome.series {
-        let older = if *deleted > 0 { format!("; {deleted} older ones were deleted, as asked") } else { String::new() };
+        let older = if *deleted > 0 {
+            format!("; {deleted} older ones were deleted, as asked")
+        } else {
+            String::new()
+        };
         let _ = writeln!(
             text,
             "It is the last of {files} files from {} on, {} in all{older}",
@@ -84,7 +88,11 @@ pub(crate) fn text(outcome: &Outcome, style: Style) -> String {
     match &outcome.capture {
         Kept::Not => {}
         Kept::At(capture) => {
-            let _ = writeln!(text, "Kept {0}, the raw capture, for `syscollect report {0}` and others", shown(capture));
+            let _ = writeln!(
+                text,
+                "Kept {0}, the raw capture, for `syscollect report {0}` and others",
+                shown(capture)
+            );
         }
         Kept::TooLarge(size) => {
             let _ = writeln!(
@@ -99,7 +107,11 @@ pub(crate) fn text(outcome: &Outcome, style: Style) -> String {
         let _ = writeln!(text, "    {advice}");
     }
     let started = duration(recorder.startup_ns);
-    let _ = writeln!(text, "Recorder: {}, recording {started} after its start", cost::recording(recorder));
+    let _ = writeln!(
+        text,
+        "Recorder: {}, recording {started} after its start",
+        cost::recording(recorder)
+    );
     if let Some(around) = cost::around(&recorder.costs) {
         let _ = writeln!(text, "Its other work: {around}");
     }
@@ -151,13 +163,16 @@ pub(crate) struct Exported {
 /// The summary of an export.
 pub(crate) fn export_text(exported: &Exported, style: Style) -> String {
     let Exported { path, format, layout, bytes: size, played, lost, complete } = exported;
-    let mut text = format!("Wrote {}: {}, {} events\n", shown(path), bytes(*size), grouped(played.events));
+    let mut text =
+        format!("Wrote {}: {}, {} events\n", shown(path), bytes(*size), grouped(played.events));
     if played.events == 0 {
         text.push_str("Nothing is in the capture, or in the part that was asked for: the file is whole, and empty\n");
     }
     match (complete, lost.lacks_parts()) {
         (true, _) => {}
-        (false, false) => text.push_str("The recording was cut off; everything up to there is in the file\n"),
+        (false, false) => {
+            text.push_str("The recording was cut off; everything up to there is in the file\n");
+        }
         (false, true) => text.push_str("The recording is not whole: see syscollect info\n"),
     }
     text.push_str(&lost.text(played.events, style));
@@ -192,7 +207,9 @@ fn lane_advice(loss: &LaneLoss) -> &'static str {
         lane if lane == LaneKind::Probe.name() => {
             "Probes were hit more often than could be taken: probe fewer places, or give the recorder a CPU"
         }
-        _ => "The recorder got the CPU too late: take fewer --stacks or a lower --freq, or give it a CPU",
+        _ => {
+            "The recorder got the CPU too late: take fewer --stacks or a lower --freq, or give it a CPU"
+        }
     }
 }
 
@@ -243,14 +260,18 @@ mod tests {
 
     #[test]
     fn a_capture_that_was_too_large_to_keep_unasked_is_told_of() {
-        let text = plain(&Outcome { capture: Kept::TooLarge(3_000_000_000), ..outcome(Vec::new()) });
+        let text =
+            plain(&Outcome { capture: Kept::TooLarge(3_000_000_000), ..outcome(Vec::new()) });
         assert!(text.contains("raw capture (3.0 GB)") && text.contains("--keep-capture"), "{text}");
-        assert!(!plain(&Outcome { capture: Kept::Not, ..outcome(Vec::new()) }).contains("raw capture"));
+        assert!(
+            !plain(&Outcome { capture: Kept::Not, ..outcome(Vec::new()) }).contains("raw capture")
+        );
     }
 
     #[test]
     fn a_loss_says_what_helps_against_the_largest() {
-        let text = plain(&outcome(vec![loss(LossCause::LaneFull, 10), loss(LossCause::BufferFull, 990)]));
+        let text =
+            plain(&outcome(vec![loss(LossCause::LaneFull, 10), loss(LossCause::BufferFull, 990)]));
         assert!(text.contains("*** LOST 1,000 of 100,000 events (1.00 %) ***"), "{text}");
         assert!(text.contains("larger --buffer (now 67.1 MB)"), "{text}");
         assert!(!text.contains("Lost: nothing"), "{text}");
@@ -259,7 +280,11 @@ mod tests {
     #[test]
     fn marks_and_probes_that_were_too_many_have_advice_of_their_own() {
         let lost = |lane: LaneKind, record: &str| {
-            let loss = LaneLoss { lane: lane.name().into(), record: record.into(), ..loss(LossCause::LaneFull, 7) };
+            let loss = LaneLoss {
+                lane: lane.name().into(),
+                record: record.into(),
+                ..loss(LossCause::LaneFull, 7)
+            };
             plain(&outcome(vec![loss]))
         };
         assert!(lost(LaneKind::Zone, "item").contains("mark less"));
@@ -272,6 +297,9 @@ mod tests {
     fn a_loss_says_once_what_was_lost() {
         assert_eq!(loss_text("events", None, "lane-full", 7), "7 events: lane-full");
         assert_eq!(loss_text("buffers", None, "damaged", 1), "1 buffer: damaged");
-        assert_eq!(loss_text("sched", Some(3), "nested", 1_000), "1,000 sched records of CPU 3: nested");
+        assert_eq!(
+            loss_text("sched", Some(3), "nested", 1_000),
+            "1,000 sched records of CPU 3: nested"
+        );
     }
 }

@@ -18,11 +18,13 @@ const PATH_VARIABLE: &str = "_NT_SYMBOL_PATH";
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Symbols of Windows traces")]
 pub(crate) struct SymbolOptions {
-    /// Look for symbol files (.pdb) and images in these directories and stores, then in those of _NT_SYMBOL_PATH, whose syntax is the same
+    /// Look for symbol files (.pdb) and images in these directories and stores, then in those of
+    /// _NT_SYMBOL_PATH, whose syntax is the same
     #[arg(long, value_name = "DIR[;DIR..]")]
     symbol_path: Vec<String>,
 
-    /// Then ask this symbol server (http or https), such as `https://msdl.microsoft.com/download/symbols`
+    /// Then ask this symbol server (http or https), such as
+    /// `https://msdl.microsoft.com/download/symbols`
     #[arg(long, value_name = "URL", value_parser = parse_server)]
     symbol_server: Vec<String>,
 
@@ -34,7 +36,8 @@ pub(crate) struct SymbolOptions {
     #[arg(long, value_name = "DIR")]
     symbol_cache: Option<PathBuf>,
 
-    /// Say of every module without names why it has none, not only of the five whose names are missed most
+    /// Say of every module without names why it has none, not only of the five whose names are
+    /// missed most
     #[arg(long)]
     list_unnamed: bool,
 }
@@ -58,26 +61,36 @@ impl SymbolOptions {
         let cache = self.symbol_cache.clone().or_else(|| default_cache(variable));
         // What was fetched once needs no server.
         path.extend(cache.clone().map(Place::Directory));
-        path.extend(self.symbol_server.iter().map(|url| Place::Server { url: url.clone(), cache: cache.clone() }));
+        path.extend(
+            self.symbol_server
+                .iter()
+                .map(|url| Place::Server { url: url.clone(), cache: cache.clone() }),
+        );
         (Options { path, cache, ..Options::default() }, unasked)
     }
 }
 
 fn parse_server(text: &str) -> Result<String, String> {
-    server_url(text)
-        .ok_or_else(|| format!("{text:?} is not the address of a server: it begins with https:// or http://"))
+    server_url(text).ok_or_else(|| {
+        format!("{text:?} is not the address of a server: it begins with https:// or http://")
+    })
 }
 
 /// Where downloads are kept unless somebody says where.
 fn default_cache(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    let folder = |name: &str| variable(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
+    let folder =
+        |name: &str| variable(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
     let caches = folder("XDG_CACHE_HOME").or_else(|| folder("LOCALAPPDATA"));
     let caches = caches.or_else(|| Some(folder("HOME")?.join(".cache")))?;
     Some(caches.join("syscollect").join("symbols"))
 }
 
 /// Names the Windows modules among `modules`, and says of which no names were found.
-pub(crate) fn name(modules: Vec<UnresolvedModule>, args: &SymbolOptions, terminal: &Terminal) -> Vec<SymbolTable> {
+pub(crate) fn name(
+    modules: Vec<UnresolvedModule>,
+    args: &SymbolOptions,
+    terminal: &Terminal,
+) -> Vec<SymbolTable> {
     let requests: Vec<ImageRequest> = modules.into_iter().filter_map(request).collect();
     if requests.is_empty() {
         return Vec::new();
@@ -101,7 +114,9 @@ pub(crate) fn name(modules: Vec<UnresolvedModule>, args: &SymbolOptions, termina
 fn missing_folders(symbol_path: &[String]) -> Vec<&str> {
     let elements = symbol_path.iter().flat_map(|path| path.split(';')).map(str::trim);
     // What has a `*` names stores and servers, whose first place may be made later.
-    let folders = elements.filter(|element| !element.is_empty() && !element.contains('*') && !element.contains("://"));
+    let folders = elements.filter(|element| {
+        !element.is_empty() && !element.contains('*') && !element.contains("://")
+    });
     folders.filter(|folder| !Path::new(folder).exists()).collect()
 }
 
@@ -109,20 +124,39 @@ fn request(module: UnresolvedModule) -> Option<ImageRequest> {
     let UnresolvedModule { path, build_id, offsets, windows, .. } = module;
     let image = windows?;
     let pdb = image.pdb.map(|pdb| PdbIdentity { name: pdb.name, guid: pdb.guid, age: pdb.age });
-    Some(ImageRequest { path, build_id, pdb, image_size: image.size, image_timestamp: image.timestamp, offsets })
+    Some(ImageRequest {
+        path,
+        build_id,
+        pdb,
+        image_size: image.size,
+        image_timestamp: image.timestamp,
+        offsets,
+    })
 }
 
 /// What is said of modules without names: the most asked for, and what to do.
-fn unnamed(requests: &[ImageRequest], tables: &[SymbolTable], unasked: bool, all: bool) -> Vec<String> {
-    let mut without: Vec<_> = requests.iter().zip(tables).filter(|(_, table)| table.symbols.is_empty()).collect();
+fn unnamed(
+    requests: &[ImageRequest],
+    tables: &[SymbolTable],
+    unasked: bool,
+    all: bool,
+) -> Vec<String> {
+    let mut without: Vec<_> =
+        requests.iter().zip(tables).filter(|(_, table)| table.symbols.is_empty()).collect();
     if without.is_empty() {
         return Vec::new();
     }
     without.sort_by_key(|(request, _)| std::cmp::Reverse(request.offsets.len()));
     let total = requests.len();
-    let mut lines = vec![format!("no names for the code of {} of {total} Windows modules:", without.len())];
+    let mut lines =
+        vec![format!("no names for the code of {} of {total} Windows modules:", without.len())];
     let told = if all { without.len() } else { TOLD_MAX };
-    lines.extend(without.iter().take(told).map(|(_, table)| format!("  {}: {}", short(&table.path), table.note)));
+    lines.extend(
+        without
+            .iter()
+            .take(told)
+            .map(|(_, table)| format!("  {}: {}", short(&table.path), table.note)),
+    );
     if let Some(more) = without.len().checked_sub(told).filter(|more| *more > 0) {
         lines.push(format!("  and {more} more: --list-unnamed lists them all"));
     }

@@ -28,7 +28,10 @@ fn no_server_is_asked_that_was_not_asked_for() {
     let (options, unasked) = args.options(variable);
     assert!(unasked);
     let cache = directory("/home/u/.cache/syscollect/symbols");
-    assert_eq!(options.path.places(), [directory("/a"), directory("/b"), directory("/store"), cache]);
+    assert_eq!(
+        options.path.places(),
+        [directory("/a"), directory("/b"), directory("/store"), cache]
+    );
 }
 
 #[test]
@@ -41,8 +44,14 @@ fn servers_of_the_path_are_asked_by_one_option_and_others_by_another() {
     };
     let (options, unasked) = args.options(variable);
     assert!(!unasked);
-    let servers = [server("https://inherited.example.org", "/store"), server("https://given.example.org", "/cache")];
-    assert_eq!(options.path.places(), [&[directory("/store"), directory("/cache")][..], &servers].concat());
+    let servers = [
+        server("https://inherited.example.org", "/store"),
+        server("https://given.example.org", "/cache"),
+    ];
+    assert_eq!(
+        options.path.places(),
+        [&[directory("/store"), directory("/cache")][..], &servers].concat()
+    );
     let alone = SymbolOptions { download_symbols: false, ..args };
     assert!(!alone.options(variable).0.path.places().contains(&servers[0]));
 }
@@ -67,7 +76,13 @@ fn a_cache_lies_where_the_system_has_them() {
 
 fn module(path: &str, offsets: usize, windows: Option<WindowsImage>) -> UnresolvedModule {
     let offsets = (0..offsets as u64).collect();
-    UnresolvedModule { path: path.into(), build_id: BuildId::from_bytes(&[1]), kernel: false, offsets, windows }
+    UnresolvedModule {
+        path: path.into(),
+        build_id: BuildId::from_bytes(&[1]),
+        kernel: false,
+        offsets,
+        windows,
+    }
 }
 
 #[test]
@@ -83,11 +98,16 @@ fn only_windows_modules_are_asked_for() {
 #[test]
 fn the_modules_that_are_missed_most_are_told_first() {
     let image = || Some(WindowsImage::default());
-    let requests: Vec<_> =
-        (0..8).map(|index| request(module(&format!(r"\Device\x\m{index}.dll"), index, image())).unwrap()).collect();
+    let requests: Vec<_> = (0..8)
+        .map(|index| request(module(&format!(r"\Device\x\m{index}.dll"), index, image())).unwrap())
+        .collect();
     let mut tables: Vec<_> = requests
         .iter()
-        .map(|request| SymbolTable { path: request.path.clone(), note: "why".into(), ..SymbolTable::default() })
+        .map(|request| SymbolTable {
+            path: request.path.clone(),
+            note: "why".into(),
+            ..SymbolTable::default()
+        })
         .collect();
     tables[7].symbols = vec![Symbol::default()];
     let lines = unnamed(&requests, &tables, true, false);
@@ -103,6 +123,7 @@ fn the_modules_that_are_missed_most_are_told_first() {
 #[test]
 fn a_directory_that_is_not_there_is_named() {
     let here = env!("CARGO_MANIFEST_DIR");
-    let paths = [format!("{here};/no/such/directory"), "srv*cache*https://example.org/symbols".to_owned()];
+    let paths =
+        [format!("{here};/no/such/directory"), "srv*cache*https://example.org/symbols".to_owned()];
     assert_eq!(missing_folders(&paths), ["/no/such/directory"]);
 }

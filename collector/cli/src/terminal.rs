@@ -67,7 +67,9 @@ impl Terminal {
     /// Shows a recording that runs.
     pub(crate) fn recording(&self, duration: Option<Duration>) -> RecordingProgress {
         let bar = match duration {
-            Some(duration) => self.bar("recording", duration.as_millis() as u64, "{wide_bar} {msg}"),
+            Some(duration) => {
+                self.bar("recording", duration.as_millis() as u64, "{wide_bar} {msg}")
+            }
             None => self.bar("recording", 0, "{msg}, Ctrl-C stops"),
         };
         RecordingProgress { bar, pace: Pace::default() }
@@ -86,8 +88,13 @@ impl Terminal {
     }
 
     fn bar(&self, what: &'static str, total: u64, rest: &str) -> ProgressBar {
-        let target = if self.live { ProgressDrawTarget::stderr_with_hz(10) } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target((total > 0).then_some(total), target).with_prefix(what);
+        let target = if self.live {
+            ProgressDrawTarget::stderr_with_hz(10)
+        } else {
+            ProgressDrawTarget::hidden()
+        };
+        let bar =
+            ProgressBar::with_draw_target((total > 0).then_some(total), target).with_prefix(what);
         if let Ok(style) = ProgressStyle::with_template(&format!("{{prefix}} {rest}")) {
             bar.set_style(style.progress_chars("=> "));
         }
@@ -164,9 +171,9 @@ impl Progress {
 
     fn pace(&self, bytes_a_minute: Option<f64>) -> String {
         let Some(pace) = bytes_a_minute.filter(|pace| *pace >= 1.0) else { return String::new() };
-        let disk = self
-            .disk_free
-            .map_or_else(String::new, |free| format!(", the disk lasts for {}", rough(free as f64 / pace)));
+        let disk = self.disk_free.map_or_else(String::new, |free| {
+            format!(", the disk lasts for {}", rough(free as f64 / pace))
+        });
         format!(" ({} a minute{disk})", bytes(pace as u64))
     }
 }
@@ -193,15 +200,22 @@ struct Pace(VecDeque<(Duration, u64)>);
 impl Pace {
     /// Notes how many bytes there are; what comes in a minute, once that can be told.
     fn note(&mut self, elapsed: Duration, bytes: u64) -> Option<f64> {
-        if self.0.back().is_none_or(|(last, _)| elapsed.saturating_sub(*last) >= Duration::from_secs(1)) {
+        if self
+            .0
+            .back()
+            .is_none_or(|(last, _)| elapsed.saturating_sub(*last) >= Duration::from_secs(1))
+        {
             self.0.push_back((elapsed, bytes));
         }
-        while self.0.len() > 2 && self.0.get(1).is_some_and(|(at, _)| elapsed.saturating_sub(*at) >= PACE_WINDOW) {
+        while self.0.len() > 2
+            && self.0.get(1).is_some_and(|(at, _)| elapsed.saturating_sub(*at) >= PACE_WINDOW)
+        {
             self.0.pop_front();
         }
         let (since, before) = *self.0.front()?;
         let time = elapsed.saturating_sub(since);
-        (time >= SHORTEST_PACE).then(|| bytes.saturating_sub(before) as f64 * 60.0 / time.as_secs_f64())
+        (time >= SHORTEST_PACE)
+            .then(|| bytes.saturating_sub(before) as f64 * 60.0 / time.as_secs_f64())
     }
 }
 
@@ -263,7 +277,11 @@ pub(crate) fn bytes(number: u64) -> String {
     let mut value = number as f64;
     for unit in ["bytes", "kB", "MB", "GB"] {
         if value < 999.95 {
-            return if unit == "bytes" { format!("{number} bytes") } else { format!("{value:.1} {unit}") };
+            return if unit == "bytes" {
+                format!("{number} bytes")
+            } else {
+                format!("{value:.1} {unit}")
+            };
         }
         value /= 1000.0;
     }
@@ -308,9 +326,15 @@ mod tests {
             progress.line(minute, Some(50e6)),
             "61.0 s, 1,234,567 events, 45.6 MB (50.0 MB a minute, the disk lasts for 3 h), nothing lost so far"
         );
-        assert_eq!(progress.line(minute, None), "61.0 s, 1,234,567 events, 45.6 MB, nothing lost so far");
+        assert_eq!(
+            progress.line(minute, None),
+            "61.0 s, 1,234,567 events, 45.6 MB, nothing lost so far"
+        );
         let lossy = Progress { lost: 5_000, kept: Some(8_000_000), ..progress };
-        assert_eq!(lossy.line(minute, Some(50e6)), "61.0 s, 1,234,567 events, 8.0 MB kept in memory, 5,000 LOST");
+        assert_eq!(
+            lossy.line(minute, Some(50e6)),
+            "61.0 s, 1,234,567 events, 8.0 MB kept in memory, 5,000 LOST"
+        );
         assert_eq!(
             [0.5, 30.0, 600.0, 28_800.0].map(rough).each_ref().map(|s| &**s),
             ["30 s", "30 min", "10 h", "20 days"]
@@ -335,7 +359,10 @@ mod tests {
 
     #[test]
     fn figures_read_easily() {
-        assert_eq!(["0", "999", "1,000", "1,234,567"], [0, 999, 1000, 1_234_567].map(grouped).each_ref().map(|s| &**s));
+        assert_eq!(
+            ["0", "999", "1,000", "1,234,567"],
+            [0, 999, 1000, 1_234_567].map(grouped).each_ref().map(|s| &**s)
+        );
         assert_eq!(bytes(999), "999 bytes");
         assert_eq!(bytes(1_500), "1.5 kB");
         assert_eq!(bytes(999_999), "1.0 MB", "rounded up to the next unit");

@@ -1,4 +1,5 @@
-//! The part of a recording that is looked at: the same options for every sub-command that reads one.
+//! The part of a recording that is looked at: the same options for every sub-command that reads
+//! one.
 
 use crate::record::usage;
 use crate::units::parse_moment;
@@ -22,7 +23,9 @@ impl TimeRange {
     /// The range, if it is one.
     pub(crate) fn checked(self) -> Result<Self, clap::Error> {
         match (self.from, self.to) {
-            (Some(from), Some(to)) if from >= to => Err(usage("--to must be later than --from".into())),
+            (Some(from), Some(to)) if from >= to => {
+                Err(usage("--to must be later than --from".into()))
+            }
             _ => Ok(self),
         }
     }
@@ -34,7 +37,8 @@ impl TimeRange {
 
     /// Which part it is, in words with a space before; nothing for all.
     pub(crate) fn words(self) -> String {
-        let from = self.from.map_or_else(String::new, |from| format!(" from {} s on", from.as_secs_f64()));
+        let from =
+            self.from.map_or_else(String::new, |from| format!(" from {} s on", from.as_secs_f64()));
         let to = self.to.map_or_else(String::new, |to| format!(" before {} s", to.as_secs_f64()));
         from + &to
     }
@@ -42,7 +46,9 @@ impl TimeRange {
     /// Times of the session. Clocks are read when a recording begins.
     pub(crate) fn of(self, session: &impl Recording) -> (Option<Time>, Option<Time>) {
         let began = session.clock().pairs().first().map_or(0, |pair| pair.boottime);
-        let time = |after: Duration| Time(began.saturating_add(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX)));
+        let time = |after: Duration| {
+            Time(began.saturating_add(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX)))
+        };
         (self.from.map(time), self.to.map(time))
     }
 }

@@ -1,4 +1,5 @@
-//! Durations and sizes, written alike in every option of every sub-command: `500ms`, `5s`, `10m`, `64M`.
+//! Durations and sizes, written alike in every option of every sub-command: `500ms`, `5s`, `10m`,
+//! `64M`.
 //!
 //! A number without a unit is of seconds, or of bytes.
 
@@ -33,7 +34,11 @@ const SIZE_UNITS: [(&str, u32); 10] = [
 /// A moment of a recording, from its beginning: `0`, `2.5`, `500ms`, `1m`.
 pub(crate) fn parse_moment(text: &str) -> Result<Duration, String> {
     let (number, unit) = split(text);
-    let hint = || format!("{text:?} is not a time; write it as 500ms, 5s or 10m (a number alone is of seconds)");
+    let hint = || {
+        format!(
+            "{text:?} is not a time; write it as 500ms, 5s or 10m (a number alone is of seconds)"
+        )
+    };
     let nanoseconds = match unit {
         "" => 1_000_000_000,
         unit => TIME_UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(hint)?.1,
@@ -53,7 +58,9 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
 /// Bytes, from a number with an optional unit: `65536`, `512K`, `64M`, `2G` (powers of 1024).
 pub(crate) fn parse_size(text: &str) -> Result<usize, String> {
     let (number, unit) = split(text);
-    let number: usize = number.parse().map_err(|_| format!("{text:?} is not a size; write it as 512K, 64M or 2G"))?;
+    let number: usize = number
+        .parse()
+        .map_err(|_| format!("{text:?} is not a size; write it as 512K, 64M or 2G"))?;
     let shift = match unit {
         "" => 0,
         unit => {
@@ -61,7 +68,9 @@ pub(crate) fn parse_size(text: &str) -> Result<usize, String> {
             known.ok_or_else(|| format!("{unit:?} is not a unit of size; use K, M or G"))?.1
         }
     };
-    number.checked_mul(1 << shift).ok_or_else(|| format!("{text} is more than this machine can address"))
+    number
+        .checked_mul(1 << shift)
+        .ok_or_else(|| format!("{text} is more than this machine can address"))
 }
 
 /// How much a trace buffer holds: bytes, or what happened in a time.
@@ -87,7 +96,9 @@ pub(crate) fn parse_buffer(text: &str) -> Result<BufferSize, String> {
             size.bytes.replace(parse_buffer_bytes(part)?).is_some()
         };
         if is_given {
-            return Err(format!("{text:?} has two sizes, or two times; write it as 64M, 30s or 30s,2G"));
+            return Err(format!(
+                "{text:?} has two sizes, or two times; write it as 64M, 30s or 30s,2G"
+            ));
         }
     }
     Ok(size)
@@ -96,7 +107,11 @@ pub(crate) fn parse_buffer(text: &str) -> Result<BufferSize, String> {
 fn parse_buffer_bytes(text: &str) -> Result<usize, String> {
     let bytes = parse_size(text)?;
     // A number without a unit is more often meant in megabytes than in bytes.
-    if bytes < 4096 { Err(format!("{text} is less than 4 KiB; is a unit missing, as in 64M?")) } else { Ok(bytes) }
+    if bytes < 4096 {
+        Err(format!("{text} is less than 4 KiB; is a unit missing, as in 64M?"))
+    } else {
+        Ok(bytes)
+    }
 }
 
 /// A number and its unit, which may be empty.
@@ -132,9 +147,14 @@ mod tests {
 
     #[test]
     fn what_is_no_time_is_told_how_times_are_written() {
-        for wrong in ["", "s", "-1", "soon", "inf", "NaN", "1e400", "5 s", "5S", "5d", "1m30s", "\u{1b}[2J"] {
+        for wrong in
+            ["", "s", "-1", "soon", "inf", "NaN", "1e400", "5 s", "5S", "5d", "1m30s", "\u{1b}[2J"]
+        {
             let message = parse_duration(wrong).unwrap_err();
-            assert!(message.contains("500ms, 5s or 10m") && !message.contains('\u{1b}'), "{wrong}: {message}");
+            assert!(
+                message.contains("500ms, 5s or 10m") && !message.contains('\u{1b}'),
+                "{wrong}: {message}"
+            );
         }
     }
 
@@ -160,7 +180,9 @@ mod tests {
 
     #[test]
     fn a_buffer_has_a_size_or_a_time_or_both() {
-        let buffer = |bytes, seconds: Option<u64>| Ok(BufferSize { bytes, span: seconds.map(Duration::from_secs) });
+        let buffer = |bytes, seconds: Option<u64>| {
+            Ok(BufferSize { bytes, span: seconds.map(Duration::from_secs) })
+        };
         assert_eq!(parse_buffer("64M"), buffer(Some(64 << 20), None));
         assert_eq!(parse_buffer("30s"), buffer(None, Some(30)));
         assert_eq!(parse_buffer("2min,1g"), buffer(Some(1 << 30), Some(120)));

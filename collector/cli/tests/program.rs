@@ -12,7 +12,8 @@ use std::process::{Command, Output};
 use syscollect_model::{LossCause, Ticks};
 use syscollect_records::{ProbeRecord, RecordKind, Stamp};
 use syscollect_store::{
-    CaptureWriter, Chunk, ChunkHeader, Definition, Lane, LaneKind, LaneLoss, ProbeDefinition, ProbeRole,
+    CaptureWriter, Chunk, ChunkHeader, Definition, Lane, LaneKind, LaneLoss, ProbeDefinition,
+    ProbeRole,
 };
 
 struct Workplace {
@@ -31,7 +32,11 @@ impl Workplace {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_syscollect"));
         // Whoever runs the tests through sudo is not part of them.
-        command.args(arguments).current_dir(self.folder.path()).env_remove("SUDO_UID").env_remove("SUDO_GID");
+        command
+            .args(arguments)
+            .current_dir(self.folder.path())
+            .env_remove("SUDO_UID")
+            .env_remove("SUDO_GID");
         command
     }
 
@@ -57,7 +62,8 @@ impl Workplace {
 
     fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.folder.path()).unwrap();
-        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
     }
@@ -70,7 +76,13 @@ impl Workplace {
 }
 
 fn loss(count: u64) -> LaneLoss {
-    LaneLoss { lane: "sched".into(), cpu: Some(0), record: "switch".into(), cause: LossCause::LaneFull, count }
+    LaneLoss {
+        lane: "sched".into(),
+        cpu: Some(0),
+        record: "switch".into(),
+        cause: LossCause::LaneFull,
+        count,
+    }
 }
 
 #[test]
@@ -95,7 +107,10 @@ fn usage_errors_exit_with_2_and_leave_nothing_behind() {
     }
     assert!(place.fails(2, &["-o", "trace.exe"]).contains(".pftrace"), "the formats are listed");
     let message = place.fails(2, &["export", "x.syscap", "-o", "-", "--format", "syscap"]);
-    assert!(message.contains("pb.gz") && !message.contains("values: syscap"), "only what is accepted is: {message}");
+    assert!(
+        message.contains("pb.gz") && !message.contains("values: syscap"),
+        "only what is accepted is: {message}"
+    );
     assert!(place.names().is_empty());
 }
 
@@ -131,7 +146,10 @@ fn files_that_are_no_captures_get_one_clear_message() {
     for name in ["foreign.syscap", "empty.syscap"] {
         for arguments in [&["info", name][..], &["export", name, "-o", "x.pftrace"]] {
             let message = place.fails(1, arguments);
-            assert!(message.contains(name) && message.contains("is not a syscollect capture"), "{message}");
+            assert!(
+                message.contains(name) && message.contains("is not a syscollect capture"),
+                "{message}"
+            );
             assert_eq!(message.trim().lines().count(), 1, "{message}");
         }
     }
@@ -154,7 +172,10 @@ fn of_an_exported_file_its_capture_is_read_or_the_way_is_told() {
     }
     fs::remove_file(capture).unwrap();
     let message = place.fails(1, &["report", "x.pftrace"]);
-    assert!(message.contains("x.syscap is not there") && message.contains("--keep-capture"), "{message}");
+    assert!(
+        message.contains("x.syscap is not there") && message.contains("--keep-capture"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -163,7 +184,8 @@ fn whoever_reads_the_messages_may_leave_before_the_end() {
     work.capture("x.syscap", &[]);
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    let status = work.command(&["export", "x.syscap", "-o", "x.tracy"]).stderr(writer).status().unwrap();
+    let status =
+        work.command(&["export", "x.syscap", "-o", "x.tracy"]).stderr(writer).status().unwrap();
     assert_eq!(status.code(), Some(0), "the export is whole, whoever hears of it");
     assert!(work.path("x.tracy").exists());
 }
@@ -173,7 +195,8 @@ fn a_capture_is_never_replaced_by_its_export() {
     let place = Workplace::new();
     let before = fs::read(place.capture("x.syscap", &[])).unwrap();
     for output in ["x.syscap", "./x.syscap"] {
-        let message = place.fails(1, &["export", "x.syscap", "-o", output, "--format", "pftrace", "--force"]);
+        let message =
+            place.fails(1, &["export", "x.syscap", "-o", output, "--format", "pftrace", "--force"]);
         assert!(message.contains("x.syscap is what is exported"), "{message}");
     }
     assert_eq!(fs::read(place.path("x.syscap")).unwrap(), before);
@@ -197,10 +220,17 @@ fn a_picture_of_stacks_that_nobody_recorded_is_an_error_that_names_the_way() {
     place.capture("x.syscap", &[]);
     for output in ["x.svg", "x.folded"] {
         let message = place.fails(1, &["export", "x.syscap", "-o", output]);
-        assert!(message.contains("no CPU samples with stacks") && message.contains("record with --"), "{message}");
+        assert!(
+            message.contains("no CPU samples with stacks") && message.contains("record with --"),
+            "{message}"
+        );
     }
-    let message = place.fails(1, &["flamegraph", "x.syscap", "-o", "wakers.svg", "--stacks", "wakers"]);
-    assert!(message.contains("no stacks of who woke others") && message.contains("--stacks wakers"), "{message}");
+    let message =
+        place.fails(1, &["flamegraph", "x.syscap", "-o", "wakers.svg", "--stacks", "wakers"]);
+    assert!(
+        message.contains("no stacks of who woke others") && message.contains("--stacks wakers"),
+        "{message}"
+    );
     assert_eq!(place.names(), ["x.syscap"], "nothing is left behind");
     place.succeeds(&["flamegraph", "x.syscap", "-o", "off.svg", "--stacks", "off-cpu"]);
 }
@@ -264,7 +294,8 @@ fn info_tells_the_contract_in_json() {
     assert_eq!(json["events_by_type"]["switch"], fake::SWITCHES);
     assert!(json["records"].as_u64().unwrap() > fake::SWITCHES, "definitions are records too");
     assert_eq!(json["lost"], 1_234);
-    let losses = serde_json::json!([{"lane": "sched", "cpu": 0, "cause": "lane-full", "count": 1_234}]);
+    let losses =
+        serde_json::json!([{"lane": "sched", "cpu": 0, "cause": "lane-full", "count": 1_234}]);
     assert_eq!(json["losses"], losses);
     assert_eq!(json["cpus"], 1);
     assert_eq!(json["duration_ns"], 8_000_000);
@@ -278,17 +309,30 @@ fn info_for_people_shows_losses_first_of_all() {
     let place = Workplace::new();
     place.capture("x.syscap", &[loss(1_234)]);
     let (text, _) = place.succeeds(&["info", "x.syscap"]);
-    assert!(text.contains("*** 1,234 ***") && text.contains("1,234 sched records of CPU 0: lane-full"), "{text}");
-    assert!(text.contains("4 switch") && text.contains("6.18.0") && text.contains("off by at most 42 ns"), "{text}");
+    assert!(
+        text.contains("*** 1,234 ***") && text.contains("1,234 sched records of CPU 0: lane-full"),
+        "{text}"
+    );
+    assert!(
+        text.contains("4 switch")
+            && text.contains("6.18.0")
+            && text.contains("off by at most 42 ns"),
+        "{text}"
+    );
     place.capture("y.syscap", &[]);
     assert!(place.succeeds(&["info", "y.syscap"]).0.contains("nothing"));
 }
 
 /// Adds to a capture that a probe saw a function return that it did not see called.
 fn add_return(capture: &Path) {
-    let mut writer = CaptureWriter::append(File::options().append(true).open(capture).unwrap(), 100);
-    let probe =
-        ProbeDefinition { probe: 1, role: ProbeRole::FunctionReturn, name: "f".into(), ..ProbeDefinition::default() };
+    let mut writer =
+        CaptureWriter::append(File::options().append(true).open(capture).unwrap(), 100);
+    let probe = ProbeDefinition {
+        probe: 1,
+        role: ProbeRole::FunctionReturn,
+        name: "f".into(),
+        ..ProbeDefinition::default()
+    };
     writer.define(&Definition::Probes(vec![probe])).unwrap();
     let (ticks, size) = (4_500_000, ProbeRecord::SIZE as u16);
     let stamp = Stamp::new(ticks, RecordKind::Probe);
@@ -312,9 +356,14 @@ fn add_return(capture: &Path) {
 fn info_tells_of_returns_whose_calls_were_not_seen_if_there_are_any() {
     let place = Workplace::new();
     let capture = place.capture("x.syscap", &[]);
-    let info = || (place.succeeds(&["info", "x.syscap"]).0, place.succeeds(&["info", "--json", "x.syscap"]).0);
+    let info = || {
+        (place.succeeds(&["info", "x.syscap"]).0, place.succeeds(&["info", "--json", "x.syscap"]).0)
+    };
     let (text, json) = info();
-    assert!(!text.contains("without a beginning") && !json.contains("unmatched_ends"), "{text}{json}");
+    assert!(
+        !text.contains("without a beginning") && !json.contains("unmatched_ends"),
+        "{text}{json}"
+    );
     add_return(&capture);
     let (text, json) = info();
     assert!(text.contains("1 zone of probes ended without a beginning"), "{text}");
@@ -326,7 +375,10 @@ fn an_export_keeps_what_was_there_unless_it_is_forced() {
     let place = Workplace::new();
     place.capture("x.syscap", &[]);
     let (_, message) = place.succeeds(&["export", "x.syscap", "-o", "x.pftrace"]);
-    assert!(message.contains("Wrote x.pftrace") && message.contains("ui.perfetto.dev"), "{message}");
+    assert!(
+        message.contains("Wrote x.pftrace") && message.contains("ui.perfetto.dev"),
+        "{message}"
+    );
     let first = fs::read(place.path("x.pftrace")).unwrap();
     assert!(!first.is_empty());
 
@@ -334,7 +386,11 @@ fn an_export_keeps_what_was_there_unless_it_is_forced() {
     assert!(place.fails(1, &["export", "x.syscap", "-o", "x.pftrace"]).contains("--force"));
     assert_eq!(fs::read(place.path("x.pftrace")).unwrap(), b"precious");
     place.succeeds(&["export", "x.syscap", "-o", "x.pftrace", "--force"]);
-    assert_eq!(fs::read(place.path("x.pftrace")).unwrap(), first, "the same capture makes the same file");
+    assert_eq!(
+        fs::read(place.path("x.pftrace")).unwrap(),
+        first,
+        "the same capture makes the same file"
+    );
     assert_eq!(place.names(), ["x.pftrace", "x.syscap"]);
 }
 
@@ -366,11 +422,15 @@ fn a_part_in_which_nothing_was_recorded_is_an_error_that_tells_how_long_the_reco
     place.capture("x.syscap", &[]);
     for output in ["x.pftrace", "x.tracy", "x.json.gz", "x.pb.gz", "x.svg", "x.folded"] {
         let message = place.fails(1, &["export", "x.syscap", "-o", output, "--from", "100"]);
-        assert!(message.contains("nothing was recorded from 100 s on: the recording has 8.0 ms"), "{message}");
+        assert!(
+            message.contains("nothing was recorded from 100 s on: the recording has 8.0 ms"),
+            "{message}"
+        );
     }
     assert_eq!(place.names(), ["x.syscap"]);
     for output in ["x.pftrace", "x.tracy", "x.json.gz"] {
-        let (_, message) = place.succeeds(&["export", "x.syscap", "-o", output, "--from", "0", "--to", "1m"]);
+        let (_, message) =
+            place.succeeds(&["export", "x.syscap", "-o", output, "--from", "0", "--to", "1m"]);
         assert!(message.contains("4 events"), "{message}");
     }
 }
@@ -382,7 +442,11 @@ fn a_recording_that_was_cut_off_exports_and_says_so() {
     let before = fs::read(place.path("x.syscap.partial")).unwrap();
     let (_, message) = place.succeeds(&["export", "x.syscap.partial", "-o", "x.pftrace"]);
     assert!(message.contains("4 events") && message.contains("cut off"), "{message}");
-    assert_eq!(fs::read(place.path("x.syscap.partial")).unwrap(), before, "the capture is not changed");
+    assert_eq!(
+        fs::read(place.path("x.syscap.partial")).unwrap(),
+        before,
+        "the capture is not changed"
+    );
 }
 
 #[test]
@@ -392,7 +456,11 @@ fn an_output_that_cannot_be_written_is_told_before_any_work() {
     let message = place.fails(1, &["export", capture.to_str().unwrap(), "-o", "missing/x.pftrace"]);
     assert!(message.contains("folder missing"), "{message}");
     std::os::unix::fs::symlink(Path::new("victim"), place.path("link.pftrace")).unwrap();
-    assert!(place.fails(1, &["export", "x.syscap", "-o", "link.pftrace", "--force"]).contains("symbolic link"));
+    assert!(
+        place
+            .fails(1, &["export", "x.syscap", "-o", "link.pftrace", "--force"])
+            .contains("symbolic link")
+    );
     assert!(!place.path("victim").exists());
 }
 
@@ -402,8 +470,15 @@ fn doctor_prints_json_that_agrees_with_its_exit_code() {
     let output = place.run(&["doctor", "--json"]);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json["can_record"].as_bool(), Some(output.status.success()));
-    let names: Vec<_> = json["capabilities"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
-    for name in ["btf", "tp_btf", "raw_tracepoints", "msr_tsc", "uprobe_multi", "cap_bpf", "memory_limit"] {
+    let names: Vec<_> = json["capabilities"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| c["name"].as_str().unwrap())
+        .collect();
+    for name in
+        ["btf", "tp_btf", "raw_tracepoints", "msr_tsc", "uprobe_multi", "cap_bpf", "memory_limit"]
+    {
         assert!(names.contains(&name), "{name} is not among {names:?}");
     }
 }
@@ -436,8 +511,7 @@ const NASTY: [&[u8]; 4] = [
 ];
 
 fn is_obeyed(character: char) -> bool {
-    let turns =
-        matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let turns = matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     (character.is_control() && character != '\n') || turns
 }
 
@@ -537,10 +611,17 @@ fn until_it_writes(child: &std::process::Child) {
 fn a_program_that_stands_still_ends_by_one_signal_after_a_while_and_by_two_at_once() {
     let place = Workplace::new();
     place.capture("x.syscap", &[]);
-    for signals in [&[libc::SIGTERM][..], &[libc::SIGINT, libc::SIGINT], &[libc::SIGUSR1, libc::SIGUSR2]] {
+    for signals in
+        [&[libc::SIGTERM][..], &[libc::SIGINT, libc::SIGINT], &[libc::SIGUSR1, libc::SIGUSR2]]
+    {
         let (_reader, writer) = full_pipe();
         let arguments = ["export", "x.syscap", "-o", "-", "--format", "pftrace"];
-        let mut child = place.command(&arguments).stdout(writer).stderr(std::process::Stdio::null()).spawn().unwrap();
+        let mut child = place
+            .command(&arguments)
+            .stdout(writer)
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
         until_it_writes(&child);
         for signal in signals {
             // SAFETY: no memory is involved; the child was not waited for, so the id is its own.

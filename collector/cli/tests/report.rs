@@ -35,7 +35,9 @@ fn printed(arguments: &[&str]) -> String {
 #[test]
 fn a_capture_is_summed_up_for_people() {
     let text = printed(&["x.syscap"]);
-    for part in ["Duration   3.00 ms", "*** 5 ***", "worker (70, 1 thread)", "samples of cpu0: lane-full"] {
+    for part in
+        ["Duration   3.00 ms", "*** 5 ***", "worker (70, 1 thread)", "samples of cpu0: lane-full"]
+    {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
     }
 }
@@ -48,9 +50,13 @@ fn a_capture_is_summed_up_for_machines() {
         assert_eq!(report["schema_version"], 1);
         assert_eq!(report["events"]["switches"], fake::SWITCHES);
         let worker = &report["threads"]["rows"][0];
-        let times = ["on_cpu_ns", "waiting_ns", "blocked_ns", "unknown_ns"].map(|name| worker[name].as_u64().unwrap());
+        let times = ["on_cpu_ns", "waiting_ns", "blocked_ns", "unknown_ns"]
+            .map(|name| worker[name].as_u64().unwrap());
         assert_eq!((worker["tid"].as_u64(), times), (Some(70), [2_000_000, 0, 1_000_000, 0]));
-        assert_eq!((&report["lost"], &report["cpus"][0]["idle_ns"]), (&5.into(), &1_000_000.into()));
+        assert_eq!(
+            (&report["lost"], &report["cpus"][0]["idle_ns"]),
+            (&5.into(), &1_000_000.into())
+        );
     }
 }
 
@@ -85,6 +91,9 @@ fn a_process_that_is_not_there_is_an_error_that_shows_the_way() {
     let output = report(&["x.syscap", "--process", "nobody"]);
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(message.contains("no process nobody") && message.contains("syscollect report x.syscap"), "{message}");
+    assert!(
+        message.contains("no process nobody") && message.contains("syscollect report x.syscap"),
+        "{message}"
+    );
     assert!(output.stdout.is_empty());
 }

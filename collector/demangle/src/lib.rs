@@ -1,10 +1,12 @@
 //! The names of functions as their authors wrote them.
 //!
-//! **Duties.** Undo the mangling of C++ (Itanium) and Rust, but only of what has its prefix: `t` and `PKc` are names
-//! of C functions, though they are also how C++ abbreviates `unsigned short` and `char const*`. Bounded in length,
-//! because a short symbol can make a very long name, and in depth.
+//! **Duties.** Undo the mangling of C++ (Itanium) and Rust, but only of what has its prefix: `t`
+//! and `PKc` are names of C functions, though they are also how C++ abbreviates `unsigned short`
+//! and `char const*`. Bounded in length, because a short symbol can make a very long name, and in
+//! depth.
 //!
-//! **Non-goals.** Names of Microsoft's compilers, which are in another language's files (symbolize's `windows`).
+//! **Non-goals.** Names of Microsoft's compilers, which are in another language's files
+//! (symbolize's `windows`).
 //!
 //! ```
 //! assert_eq!(syscollect_demangle::demangle("_ZN3foo3barEi"), "foo::bar(int)");
@@ -24,7 +26,9 @@ const RUST: [&str; 4] = ["_R", "_ZN", "__R", "__ZN"];
 /// The name behind a symbol, with the types of its parameters where the language has
 /// them; the symbol itself where it is not mangled.
 pub fn demangle(symbol: &str) -> String {
-    rust(symbol).or_else(|| cpp(symbol, &cpp_demangle::DemangleOptions::new())).unwrap_or_else(|| symbol.to_owned())
+    rust(symbol)
+        .or_else(|| cpp(symbol, &cpp_demangle::DemangleOptions::new()))
+        .unwrap_or_else(|| symbol.to_owned())
 }
 
 /// Whether one of a function's names is as `is_it` says: the symbol, the name behind
@@ -46,7 +50,9 @@ fn rust(symbol: &str) -> Option<String> {
     if !begins(symbol, &RUST) {
         return None;
     }
-    limited(|name| write!(name, "{:#}", rustc_demangle::try_demangle(symbol).map_err(|_| fmt::Error)?))
+    limited(|name| {
+        write!(name, "{:#}", rustc_demangle::try_demangle(symbol).map_err(|_| fmt::Error)?)
+    })
 }
 
 fn cpp(symbol: &str, options: &cpp_demangle::DemangleOptions) -> Option<String> {
@@ -86,7 +92,10 @@ mod tests {
     #[test]
     fn names_are_those_of_the_source() {
         assert_eq!(demangle("_ZN3foo3barEi"), "foo::bar(int)");
-        assert_eq!(demangle("_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE"), "core::fmt::Write::write_fmt");
+        assert_eq!(
+            demangle("_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE"),
+            "core::fmt::Write::write_fmt"
+        );
         assert_eq!(demangle("_RNvC6_123foo3bar"), "123foo::bar");
         assert_eq!(demangle("__ZN3foo3barEi"), "foo::bar(int)", "as linkers of Apple write it");
         for raw in ["fopen", "_ZN", "_Z", "_R", "", "_ZZZZ"] {
@@ -96,16 +105,33 @@ mod tests {
 
     #[test]
     fn names_of_c_that_would_be_types_of_cpp_stay_as_they_are() {
-        for plain in ["t", "d", "f", "i", "PKc", "St4pairIiiE", "1f", "ZN3foo3barEi", "RNvC6_123foo3bar", "_D4core"] {
+        for plain in [
+            "t",
+            "d",
+            "f",
+            "i",
+            "PKc",
+            "St4pairIiiE",
+            "1f",
+            "ZN3foo3barEi",
+            "RNvC6_123foo3bar",
+            "_D4core",
+        ] {
             assert_eq!(demangle(plain), plain);
-            assert!(any_name(plain, |name| name == plain) && !any_name(plain, |name| name == "double"));
+            assert!(
+                any_name(plain, |name| name == plain) && !any_name(plain, |name| name == "double")
+            );
         }
     }
 
     #[test]
     fn a_function_answers_to_all_its_names() {
         let answers = |wanted: &str| any_name("_ZN3foo3barIiEEvT_", |name| name == wanted);
-        assert!(answers("_ZN3foo3barIiEEvT_") && answers("void foo::bar<int>(int)") && answers("foo::bar<int>"));
+        assert!(
+            answers("_ZN3foo3barIiEEvT_")
+                && answers("void foo::bar<int>(int)")
+                && answers("foo::bar<int>")
+        );
         assert!(!answers("foo::bar"));
     }
 
@@ -113,13 +139,16 @@ mod tests {
     fn a_short_symbol_that_means_an_endless_name_stays_raw() {
         // Every pair names the one before twice.
         let nested = (0..40).fold("i".to_owned(), |inner, _| format!("St4pairI{inner}S_E"));
-        let doubled: String = (0..60).map(|n| format!("St4pairIS{0}_S{0}_E", to_base_36(n))).collect();
+        let doubled: String =
+            (0..60).map(|n| format!("St4pairIS{0}_S{0}_E", to_base_36(n))).collect();
         for symbol in [format!("_Z1f{nested}"), format!("_Z1fSt4pairIiiE{doubled}")] {
             assert!(demangle(&symbol).len() <= NAME_MAX.max(symbol.len()));
         }
     }
 
     fn to_base_36(number: u32) -> String {
-        char::from_digit(number % 36, 36).map(|digit| digit.to_ascii_uppercase().to_string()).unwrap_or_default()
+        char::from_digit(number % 36, 36)
+            .map(|digit| digit.to_ascii_uppercase().to_string())
+            .unwrap_or_default()
     }
 }

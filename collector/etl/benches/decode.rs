@@ -21,7 +21,9 @@ const LENGTH: usize = 256 << 20;
 
 fn decode(criterion: &mut Criterion) {
     for (name, file) in [("graphics", GPUVIS), ("scheduling", SYNTHETIC)] {
-        let Some(trace) = fixture(file).and_then(|bytes| Trace::from_bytes(vec![repeated(&bytes, LENGTH)]).ok()) else {
+        let Some(trace) =
+            fixture(file).and_then(|bytes| Trace::from_bytes(vec![repeated(&bytes, LENGTH)]).ok())
+        else {
             continue;
         };
         let mut group = criterion.benchmark_group(name);
@@ -30,7 +32,10 @@ fn decode(criterion: &mut Criterion) {
         group.bench_function("merged", |bencher| bencher.iter(|| merged(&trace)));
         group.finish();
     }
-    let Some(trace) = fixture(PERFVIEW).and_then(|bytes| Trace::from_bytes(vec![bytes]).ok()) else { return };
+    let Some(trace) = fixture(PERFVIEW).and_then(|bytes| Trace::from_bytes(vec![bytes]).ok())
+    else {
+        return;
+    };
     let mut group = criterion.benchmark_group("samples");
     group.throughput(Throughput::Bytes(trace.bytes()));
     group.bench_function("expanded", |bencher| bencher.iter(|| merged(&trace)));

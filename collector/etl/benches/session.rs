@@ -34,7 +34,9 @@ fn session(criterion: &mut Criterion) {
         let mut group = criterion.benchmark_group(format!("session/{name}"));
         group.sample_size(10).throughput(Throughput::Bytes(LENGTH as u64));
         group.bench_function("open", |bencher| bencher.iter(open));
-        group.bench_function("play", |bencher| bencher.iter_batched(open, play, BatchSize::PerIteration));
+        group.bench_function("play", |bencher| {
+            bencher.iter_batched(open, play, BatchSize::PerIteration)
+        });
         group.bench_function("whole", |bencher| bencher.iter(|| play(open())));
         group.finish();
     }

@@ -9,7 +9,8 @@ use syscollect_playback::{Nowhere, Recording};
 
 fn main() -> Result<(), EtlError> {
     let paths: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
-    let bytes: u64 = paths.iter().filter_map(|path| std::fs::metadata(path).ok()).map(|file| file.len()).sum();
+    let bytes: u64 =
+        paths.iter().filter_map(|path| std::fs::metadata(path).ok()).map(|file| file.len()).sum();
     let begin = Instant::now();
     let mut session = Session::open(&paths)?;
     let opened = begin.elapsed();

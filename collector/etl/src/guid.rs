@@ -10,7 +10,10 @@ impl Guid {
     /// From its text's four first groups and the last, `0x3d6fa8d1_fe05_11d0_9dda_00c04fd7ba7c`.
     pub const fn from_u128(value: u128) -> Self {
         let b = value.to_be_bytes();
-        Self([b[3], b[2], b[1], b[0], b[5], b[4], b[7], b[6], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]])
+        Self([
+            b[3], b[2], b[1], b[0], b[5], b[4], b[7], b[6], b[8], b[9], b[10], b[11], b[12], b[13],
+            b[14], b[15],
+        ])
     }
 }
 

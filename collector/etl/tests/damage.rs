@@ -7,8 +7,9 @@ use syscollect_etl::file::{Statistics, Trace};
 use syscollect_tests::etl::{FIXTURES, FakeTrace, event, fixture, perf_info};
 
 /// The fixtures that are there, unpacked once: name, records, bytes.
-static WHOLE: LazyLock<Vec<(&str, u64, Vec<u8>)>> =
-    LazyLock::new(|| FIXTURES.iter().filter_map(|(name, total)| Some((*name, *total, fixture(name)?))).collect());
+static WHOLE: LazyLock<Vec<(&str, u64, Vec<u8>)>> = LazyLock::new(|| {
+    FIXTURES.iter().filter_map(|(name, total)| Some((*name, *total, fixture(name)?))).collect()
+});
 
 /// Reads all of it in both orders, and everything a record offers.
 fn read(bytes: Vec<u8>) -> Option<Statistics> {
@@ -16,7 +17,8 @@ fn read(bytes: Vec<u8>) -> Option<Statistics> {
     let trace = Trace::from_bytes(vec![bytes]).ok()?;
     let mut bytes_seen = 0;
     let scanned = trace.scan(|_, record| {
-        bytes_seen += record.payload.len() + record.extended.map(|item| item.data.len()).sum::<usize>();
+        bytes_seen +=
+            record.payload.len() + record.extended.map(|item| item.data.len()).sum::<usize>();
     });
     let mut merged = trace.merged();
     let mut count = 0;
@@ -132,12 +134,14 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % limit.max(1)
     }
 }
 
-/// Whether these bytes lack a record of the whole file, and what is said of it; `None` where they are no file.
+/// Whether these bytes lack a record of the whole file, and what is said of it; `None` where they
+/// are no file.
 fn lacks(bytes: Vec<u8>, total: u64) -> Option<(bool, Statistics)> {
     let trace = Trace::from_bytes(vec![bytes]).ok()?;
     let statistics = trace.scan(|_, _| ());
@@ -161,15 +165,23 @@ fn a_fixture_cut_between_two_buffers_says_how_many_are_missing() {
     for (name, _, whole) in WHOLE.iter() {
         let Ok(trace) = Trace::from_bytes(vec![whole.clone()]) else { panic!("{name}") };
         assert_eq!((trace.extents()[0].missing, trace.extents()[0].unwritten), (0, 0), "{name}");
-        let stride = |at: usize| u32::from_le_bytes(*whole[at..].first_chunk().expect("a header")) as usize;
-        let starts: Vec<usize> =
-            std::iter::successors(Some(0), |at| Some(at + stride(*at)).filter(|at| *at < whole.len())).collect();
+        let stride =
+            |at: usize| u32::from_le_bytes(*whole[at..].first_chunk().expect("a header")) as usize;
+        let starts: Vec<usize> = std::iter::successors(Some(0), |at| {
+            Some(at + stride(*at)).filter(|at| *at < whole.len())
+        })
+        .collect();
         for kept in [1, 2, starts.len() / 2, starts.len() - 1] {
             let cut = starts.get(kept).copied().unwrap_or(whole.len());
             let trace = Trace::from_bytes(vec![whole[..cut].to_vec()]).expect("it has its header");
             let extent = &trace.extents()[0];
             let expected = (starts.len() - kept.min(starts.len())) as u64;
-            assert_eq!((extent.missing, extent.unwritten), (expected, 0), "{name}: {kept} of {}", starts.len());
+            assert_eq!(
+                (extent.missing, extent.unwritten),
+                (expected, 0),
+                "{name}: {kept} of {}",
+                starts.len()
+            );
         }
     }
 }
@@ -186,7 +198,10 @@ fn a_fixture_with_zeros_in_it_is_never_complete() {
             let mut bytes = whole.clone();
             bytes[first.min(last)..last].fill(0);
             let Some((lacks, statistics)) = lacks(bytes, *total) else { continue };
-            assert!(!lacks || !statistics.is_complete(), "{name} zero from {first} to {last}: {statistics:?}");
+            assert!(
+                !lacks || !statistics.is_complete(),
+                "{name} zero from {first} to {last}: {statistics:?}"
+            );
         }
     }
 }
@@ -194,7 +209,8 @@ fn a_fixture_with_zeros_in_it_is_never_complete() {
 #[test]
 fn a_fixture_that_lacks_a_buffer_in_its_middle_says_so() {
     for (name, _, whole) in WHOLE.iter() {
-        let stride = |at: usize| u32::from_le_bytes(*whole[at..].first_chunk().expect("a header")) as usize;
+        let stride =
+            |at: usize| u32::from_le_bytes(*whole[at..].first_chunk().expect("a header")) as usize;
         let first = stride(0);
         let second = first + stride(first);
         let without = [&whole[..first], &whole[second.min(whole.len())..]].concat();

@@ -16,7 +16,8 @@ const KIBIBYTES: u32 = 0x2000;
 fn trace(buffers: usize) -> FakeTrace {
     let mut trace = FakeTrace::new(2);
     for number in 1..buffers as u64 {
-        trace.record((number % 2) as u16, &perf_info(FakeTrace::START + number, 5, 36, 4, &[7; 24]));
+        trace
+            .record((number % 2) as u16, &perf_info(FakeTrace::START + number, 5, 36, 4, &[7; 24]));
         trace.flush((number % 2) as u16);
     }
     trace.header[0x10..0x18].copy_from_slice(&(FakeTrace::START_TIME + 1).to_le_bytes());
@@ -96,10 +97,14 @@ fn what_a_logger_that_runs_holds_in_memory_is_not_written_and_not_damaged() {
     assert!(lacking(wild).1 <= 4096, "what no logger can hold is no count");
 }
 
-/// A circular file of eight buffers, when it has gone round: the header, buffers 11 and 12, and 6 to 10.
+/// A circular file of eight buffers, when it has gone round: the header, buffers 11 and 12, and 6
+/// to 10.
 fn went_round() -> Vec<u8> {
     let mut file = of_mode(saying(trace(8), 13), CIRCULAR, 8).finish();
-    [11, 12, 6, 7, 8, 9, 10].into_iter().zip(1..).for_each(|(number, place)| renumber(&mut file, place, number));
+    [11, 12, 6, 7, 8, 9, 10]
+        .into_iter()
+        .zip(1..)
+        .for_each(|(number, place)| renumber(&mut file, place, number));
     file
 }
 

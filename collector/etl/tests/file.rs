@@ -44,8 +44,18 @@ fn every_header_says_its_time_its_thread_and_what_it_is() {
     let class = *b"0123456789abcdef";
     let task = Some(Task { pid: 7, tid: 9 });
     let records = [
-        (perf_info(START + 1, 5, 36, 4, b"payload"), Class::Kernel { group: 5, opcode: 36 }, None, 4),
-        (system(START + 1, (7, 9), (3, 1), 4, b"payload"), Class::Kernel { group: 3, opcode: 1 }, task, 4),
+        (
+            perf_info(START + 1, 5, 36, 4, b"payload"),
+            Class::Kernel { group: 5, opcode: 36 },
+            None,
+            4,
+        ),
+        (
+            system(START + 1, (7, 9), (3, 1), 4, b"payload"),
+            Class::Kernel { group: 3, opcode: 1 },
+            task,
+            4,
+        ),
         (
             classic(START + 1, (7, 9), class, (36, 2), b"payload"),
             Class::Classic { class: Guid(class), opcode: 36 },
@@ -66,7 +76,8 @@ fn every_header_says_its_time_its_thread_and_what_it_is() {
 fn a_classic_event_of_the_kernels_own_class_is_the_kernels() {
     let thread = Guid::from_u128(0x3d6fa8d1_fe05_11d0_9dda_00c04fd7ba7c);
     let kernel = Class::Kernel { group: 5, opcode: 3 };
-    let (seen, statistics) = only(&classic(START, (7, 9), thread.0, (3, 3), &[]), |record| record.class);
+    let (seen, statistics) =
+        only(&classic(START, (7, 9), thread.0, (3, 3), &[]), |record| record.class);
     assert_eq!((seen, statistics.records_with(HeaderKind::Full64)), (kernel, 1));
     let mut new_clothes = event(START, (7, 9), thread.0, (0, 3), &[]);
     new_clothes[5] |= 1;
@@ -78,7 +89,8 @@ fn a_compact_header_has_no_times_before_the_payload() {
     let mut record = system(START + 3, (7, 9), (5, 1), 3, b"payload");
     record.drain(24..32);
     (record[2], record[4]) = (4, 24 + 7);
-    let (seen, statistics) = only(&record, |record| (record.task, record.payload.to_vec(), record.timestamp - START));
+    let (seen, statistics) =
+        only(&record, |record| (record.task, record.payload.to_vec(), record.timestamp - START));
     assert_eq!(seen, (Some(Task { pid: 7, tid: 9 }), b"payload".to_vec(), 3));
     assert_eq!(statistics.records_with(HeaderKind::Compact64), 1);
 }
@@ -94,14 +106,27 @@ fn a_32_bit_record_in_a_64_bit_file_is_one() {
 fn counters_between_header_and_payload_are_stepped_over() {
     let counters = [&[1; 24][..], b"payload"].concat();
     let record = perf_info(START, 5, 36, 4 | 0x0200 | 0x8000, &counters);
-    assert_eq!(only(&record, |record| (record.version, record.payload.to_vec())).0, (4, b"payload".to_vec()));
+    assert_eq!(
+        only(&record, |record| (record.version, record.payload.to_vec())).0,
+        (4, b"payload".to_vec())
+    );
 }
 
 #[test]
 fn extended_items_lie_between_header_and_payload() {
     let plain = event(START, (7, 9), [1; 16], (175, 2), b"payload");
-    let provider = Class::Provider { provider: Guid([1; 16]), id: 175, opcode: 2, level: 4, task: 0, keyword: 0 };
-    assert_eq!(only(&plain, |record| (record.class, record.payload.to_vec())).0, (provider, b"payload".to_vec()));
+    let provider = Class::Provider {
+        provider: Guid([1; 16]),
+        id: 175,
+        opcode: 2,
+        level: 4,
+        task: 0,
+        keyword: 0,
+    };
+    assert_eq!(
+        only(&plain, |record| (record.class, record.payload.to_vec())).0,
+        (provider, b"payload".to_vec())
+    );
     let with = event_with(plain, &[(11, b"schema!!!"), (6, &[3; 24])]);
     let look = |record: &Record<'_>| {
         let items = record.extended.map(|item| (item.kind, item.data.to_vec())).collect::<Vec<_>>();
@@ -120,7 +145,9 @@ fn wpp_messages_are_counted_and_their_time_and_thread_known() {
     message.extend([9, 0, 0, 0, 7, 0, 0, 0]);
     message.extend(b"arguments");
     message[0] = message.len() as u8;
-    let look = |record: &Record<'_>| (record.class, record.task, record.timestamp, record.payload.to_vec());
+    let look = |record: &Record<'_>| {
+        (record.class, record.task, record.timestamp, record.payload.to_vec())
+    };
     let (seen, statistics) = only(&message, look);
     assert_eq!(seen, (Class::Wpp, Some(Task { pid: 7, tid: 9 }), START + 5, b"arguments".to_vec()));
     assert_eq!(statistics.records_with(HeaderKind::Wpp), 1);
@@ -216,7 +243,10 @@ fn buffers_that_follow_a_loss_are_counted() {
         trace.flush(0);
     }
     let statistics = open(trace.finish()).scan(|_, _| ());
-    assert_eq!((statistics.buffers_after_lost_events, statistics.buffers_after_lost_buffers), (2, 1));
+    assert_eq!(
+        (statistics.buffers_after_lost_events, statistics.buffers_after_lost_buffers),
+        (2, 1)
+    );
 }
 
 #[test]
@@ -245,7 +275,10 @@ fn damage_ends_a_buffer_and_not_the_file() {
     let trace = open(bytes);
     assert_eq!(times(&trace), [(0, 0), (0, 4), (0, 5)]);
     let statistics = trace.scan(|_, _| ());
-    assert_eq!((statistics.damaged_buffers, statistics.damaged_bytes, statistics.stray_bytes), (1, 32, 4096));
+    assert_eq!(
+        (statistics.damaged_buffers, statistics.damaged_bytes, statistics.stray_bytes),
+        (1, 32, 4096)
+    );
 }
 
 #[test]
@@ -281,7 +314,10 @@ fn what_expands_without_end_is_cut_off_where_its_buffer_ends() {
     bytes.truncate(4096 + 0x48);
     bytes.extend([0xff, 0xff, 0xff, 0x7f, 0x01, 7, 0, 0x0f, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff]);
     let statistics = open(bytes).scan(|_, _| ());
-    assert_eq!((statistics.records, statistics.damaged_buffers, statistics.damaged_bytes), (1, 1, 32));
+    assert_eq!(
+        (statistics.records, statistics.damaged_buffers, statistics.damaged_bytes),
+        (1, 1, 32)
+    );
 }
 
 #[test]
@@ -306,18 +342,28 @@ fn raw_time_stamps_become_the_time_of_day() {
 fn files_that_count_time_differently_are_not_read_together() {
     let mut other = FakeTrace::new(1);
     other.header[0x110] = 2;
-    let error = Trace::from_bytes(vec![FakeTrace::new(1).finish(), FakeTrace::new(1).finish(), other.finish()]);
+    let error = Trace::from_bytes(vec![
+        FakeTrace::new(1).finish(),
+        FakeTrace::new(1).finish(),
+        other.finish(),
+    ]);
     assert!(matches!(error, Err(FileError::OtherClock { .. })));
     // The same counter after the machine was started anew.
     let mut later = FakeTrace::new(1);
-    later.header[0x108..0x110].copy_from_slice(&(FakeTrace::START_TIME + 36_000_000_000).to_le_bytes());
+    later.header[0x108..0x110]
+        .copy_from_slice(&(FakeTrace::START_TIME + 36_000_000_000).to_le_bytes());
     let error = Trace::from_bytes(vec![FakeTrace::new(1).finish(), later.finish()]);
     assert!(matches!(error, Err(FileError::OtherClock { .. })));
 }
 
 #[test]
 fn what_is_no_trace_is_an_error_that_says_so() {
-    for bytes in [vec![], b"not a trace at all, but a line of text".to_vec(), vec![0xff; 4096], vec![0; 4096]] {
+    for bytes in [
+        vec![],
+        b"not a trace at all, but a line of text".to_vec(),
+        vec![0xff; 4096],
+        vec![0; 4096],
+    ] {
         let error = Trace::from_bytes(vec![bytes]).expect_err("no trace").to_string();
         assert!(error.contains("not an event trace log"), "{error}");
     }

@@ -17,7 +17,10 @@ fn every_record_of_every_file_is_given_and_nothing_is_left_over() {
         let statistics = trace.scan(|_, _| records += 1);
         assert_eq!((records, statistics.records), (total, total), "{name}");
         assert_eq!(statistics.records_by_header.iter().sum::<u64>(), total, "{name}");
-        assert!(statistics.is_complete() && statistics.other_records == 0, "{name}: {statistics:?}");
+        assert!(
+            statistics.is_complete() && statistics.other_records == 0,
+            "{name}: {statistics:?}"
+        );
         assert_eq!(u64::from(trace.headers()[0].buffers_written), statistics.buffers, "{name}");
     }
 }
@@ -34,7 +37,8 @@ fn merging_gives_the_same_records_in_order_of_time_and_of_every_cpu() {
             order.entry(record.cpu).or_default().push(Seen::of(&record));
         }
         let mut in_file = HashMap::<u16, Vec<Seen>>::new();
-        let statistics = trace.scan(|_, record| in_file.entry(record.cpu).or_default().push(Seen::of(record)));
+        let statistics =
+            trace.scan(|_, record| in_file.entry(record.cpu).or_default().push(Seen::of(record)));
         assert!(order == in_file, "{name}: a CPU's records changed their order");
         assert_eq!(merged.statistics(), statistics, "{name}");
         assert_eq!(statistics.records, total, "{name}");
@@ -55,9 +59,9 @@ impl Seen {
 fn count(trace: &Trace, kinds: &[(u8, u8)]) -> usize {
     let mut count = 0;
     trace.scan(|_, record| {
-        count += usize::from(
-            kinds.iter().any(|(group, opcode)| record.class == Class::Kernel { group: *group, opcode: *opcode }),
-        );
+        count += usize::from(kinds.iter().any(|(group, opcode)| {
+            record.class == Class::Kernel { group: *group, opcode: *opcode }
+        }));
     });
     count
 }

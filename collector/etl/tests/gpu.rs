@@ -7,7 +7,8 @@ use syscollect_etl::file::Trace;
 use syscollect_etl::payload::dxgkrnl::{self, Dxgkrnl};
 use syscollect_etl::session::Session;
 use syscollect_model::{
-    Event, Exporter, GpuJob, GpuJobEnd, Loss, RecorderSummary, Scope, SessionInfo, Tables, Time, TrackId,
+    Event, Exporter, GpuJob, GpuJobEnd, Loss, RecorderSummary, Scope, SessionInfo, Tables, Time,
+    TrackId,
 };
 use syscollect_playback::Recording;
 use syscollect_tests::etl::{GPUVIS, fixture};
@@ -31,7 +32,14 @@ impl Exporter for Told {
         match event {
             Event::GpuJob(id, job) => {
                 let name = tables.strings.get(job.name).to_owned();
-                self.jobs.push((*id, track(*id), tables.track(*id).scope, name, time, GpuJob::clone(job)));
+                self.jobs.push((
+                    *id,
+                    track(*id),
+                    tables.track(*id).scope,
+                    name,
+                    time,
+                    GpuJob::clone(job),
+                ));
             }
             Event::Instant(id, _) => *self.instants.entry(track(*id)).or_default() += 1,
             _ => {}
@@ -39,7 +47,12 @@ impl Exporter for Told {
         Ok(())
     }
 
-    fn end(&mut self, _: &[Loss], _: Option<&RecorderSummary>, _: &Tables) -> Result<(), Infallible> {
+    fn end(
+        &mut self,
+        _: &[Loss],
+        _: Option<&RecorderSummary>,
+        _: &Tables,
+    ) -> Result<(), Infallible> {
         Ok(())
     }
 }
@@ -47,7 +60,10 @@ impl Exporter for Told {
 impl Told {
     fn of(bytes: Vec<u8>) -> Self {
         let mut told = Self::default();
-        Session::from_bytes(vec![bytes]).expect("a trace").play(&mut told).unwrap_or_else(|never| match never {});
+        Session::from_bytes(vec![bytes])
+            .expect("a trace")
+            .play(&mut told)
+            .unwrap_or_else(|never| match never {});
         told
     }
 
@@ -59,7 +75,11 @@ impl Told {
             };
             self.jobs.iter().filter(ended).count()
         };
-        (count(GpuJobEnd::Finished), count(GpuJobEnd::WithoutBeginning), count(GpuJobEnd::Unfinished))
+        (
+            count(GpuJobEnd::Finished),
+            count(GpuJobEnd::WithoutBeginning),
+            count(GpuJobEnd::Unfinished),
+        )
     }
 }
 
@@ -93,7 +113,10 @@ fn every_event_of_the_graphics_kernel_that_is_of_interest_decodes() {
     assert!(undecoded.is_empty(), "{undecoded:?}");
     assert_eq!((counts[&17][1] + counts[&273][1], syncs.len()), (876, 438));
     assert_eq!((starts.len(), stops), (2_404, 2_405));
-    assert_eq!((counts[&178][1] + counts[&244][1] + counts[&245][1], counts[&180][1]), (6_977, 6_979));
+    assert_eq!(
+        (counts[&178][1] + counts[&244][1] + counts[&245][1], counts[&180][1]),
+        (6_977, 6_979)
+    );
 }
 
 #[test]
@@ -110,7 +133,9 @@ fn dma_packets_belong_to_the_threads_that_submitted_them() {
     let told = Told::of(bytes);
     let of_engines = || told.jobs.iter().filter(|(_, _, scope, ..)| *scope == Scope::Machine);
     let own = of_engines().filter(|(.., name, _, _)| name != "Preemption");
-    let (known, all) = own.fold((0, 0), |(known, all), (.., job)| (known + usize::from(job.thread.is_some()), all + 1));
+    let (known, all) = own.fold((0, 0), |(known, all), (.., job)| {
+        (known + usize::from(job.thread.is_some()), all + 1)
+    });
     assert!(all > 2_300 && known * 100 >= all * 99, "{known} of {all}");
     let engines: BTreeSet<&str> = of_engines().map(|(_, track, ..)| track.as_str()).collect();
     assert_eq!(
@@ -136,6 +161,9 @@ fn each_sync_is_told_once() {
     let told = Told::of(bytes);
     let syncs = told.instants.iter().filter(|(track, _)| track.ends_with("VSync"));
     assert_eq!(syncs.map(|(_, count)| count).sum::<u64>(), 438);
-    assert_eq!(told.instants["GPU 0 display 0 flips"] + told.instants["GPU 0 display 1 flips"], 332);
+    assert_eq!(
+        told.instants["GPU 0 display 0 flips"] + told.instants["GPU 0 display 1 flips"],
+        332
+    );
     assert!(told.instants["Presents"] >= 517, "{:?}", told.instants);
 }

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use syscollect_etl::file::Trace;
 use syscollect_etl::payload::{
-    EventKey, EventSchema, Field, ItemStack, Payload, StackKeyReference, ThreadState, Utf16, Value, decode, item_stacks,
+    EventKey, EventSchema, Field, ItemStack, Payload, StackKeyReference, ThreadState, Utf16, Value,
+    decode, item_stacks,
 };
 use syscollect_etl::{Guid, Record};
 use syscollect_tests::etl::{self, FIXTURES, fixture};
@@ -27,7 +28,9 @@ macro_rules! counts {
 
 /// A text of a sound file: it has characters, none of them damaged.
 fn is_sound(text: Utf16<'_>) -> bool {
-    !text.is_empty() && text.0.len().is_multiple_of(2) && !text.to_string_lossy().contains(char::REPLACEMENT_CHARACTER)
+    !text.is_empty()
+        && text.0.len().is_multiple_of(2)
+        && !text.to_string_lossy().contains(char::REPLACEMENT_CHARACTER)
 }
 
 #[test]
@@ -130,7 +133,10 @@ fn images_of_a_merged_file_have_their_pdb() {
         Payload::Image(image) => drop(images.insert((image.pid, image.base))),
         Payload::ImageDebugId(id) => {
             let pdb = id.pdb.to_string_lossy();
-            assert!(pdb.to_lowercase().ends_with(".pdb") && id.age > 0 && id.guid.0 != [0; 16], "{id:?}");
+            assert!(
+                pdb.to_lowercase().ends_with(".pdb") && id.age > 0 && id.guid.0 != [0; 16],
+                "{id:?}"
+            );
             identities.push((id.pid, id.base));
         }
         _ => {}
@@ -186,10 +192,14 @@ fn structures_describe_themselves_in_a_compressed_file() {
     let mut events = Vec::new();
     trace.scan(|_, record| {
         if let Payload::TraceLogging(event) = decode(record) {
-            events.push((event.event_name().to_string_lossy().into_owned(), shown(&event.fields())));
+            events
+                .push((event.event_name().to_string_lossy().into_owned(), shown(&event.fields())));
         }
     });
-    assert_eq!(events, [("TestEvent".to_owned(), vec!["a.b=Hello".to_owned(), "a.c=World!".to_owned()])]);
+    assert_eq!(
+        events,
+        [("TestEvent".to_owned(), vec!["a.b=Hello".to_owned(), "a.c=World!".to_owned()])]
+    );
 }
 
 #[test]

@@ -30,17 +30,32 @@ fn ping_pong(cpus: u16, events: u64, stacks: u32) -> Vec<u8> {
         machine.process(pong, 1, "pong", &[]);
         let address = |depth: u64, stack: u64| 0xffff_ffff_8100_0000 + depth * 0x100 + stack * 0x10;
         for stack in 0..u64::from(stacks) {
-            let frames: Vec<u64> = (0..12).map(|depth| address(depth, if depth < 2 { stack } else { 0 })).collect();
+            let frames: Vec<u64> =
+                (0..12).map(|depth| address(depth, if depth < 2 { stack } else { 0 })).collect();
             machine.sched_stack(cpu, 0, 0, &frames);
-            machine.sched_stack(cpu, 0, ping, &frames.iter().map(|frame| frame & 0xffff_ffff).collect::<Vec<_>>());
+            machine.sched_stack(
+                cpu,
+                0,
+                ping,
+                &frames.iter().map(|frame| frame & 0xffff_ffff).collect::<Vec<_>>(),
+            );
         }
         let mut us = 1 + u64::from(cpu);
         for event in (0..events / u64::from(cpus)).step_by(2) {
             let pick = if stacks == 0 { 0 } else { (event as u32 / 7 % stacks) * 2 };
-            let stacks = if stacks == 0 { Stacks::default() } else { Stacks { kernel: pick + 1, user: pick + 2 } };
+            let stacks = if stacks == 0 {
+                Stacks::default()
+            } else {
+                Stacks { kernel: pick + 1, user: pick + 2 }
+            };
             let next = if event % 4 == 0 { pong } else { ping };
             machine.wake(cpu, us, next, cpu, stacks);
-            let record = SchedRecord { tid: next, state: task_state::INTERRUPTIBLE, prio: 120, ..Default::default() };
+            let record = SchedRecord {
+                tid: next,
+                state: task_state::INTERRUPTIBLE,
+                prio: 120,
+                ..Default::default()
+            };
             machine.switch_with(cpu, us + 1, record, stacks);
             us += 3;
         }
@@ -71,7 +86,9 @@ fn merge(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(each * lanes));
         group.bench_function(format!("{lanes} lanes"), |bencher| {
             let cursors = || (0..lanes).map(|lane| Numbers(0..each, lane)).collect::<Vec<_>>();
-            bencher.iter(|| Merge::new(cursors()).fold(0u64, |sum, (lane, item)| sum ^ item ^ lane as u64));
+            bencher.iter(|| {
+                Merge::new(cursors()).fold(0u64, |sum, (lane, item)| sum ^ item ^ lane as u64)
+            });
         });
     }
     group.finish();
@@ -102,7 +119,8 @@ fn marked(zones: u64) -> Vec<u8> {
     let mut machine = FakeMachine::new(1);
     machine.process(100, 1, "marked", &[(100, "one"), (101, "two")]);
     let mut program = FakeProgram::new(&mut machine, 1, 100);
-    let places: Vec<u32> = (0..20).map(|line| program.location("work", "f", "a.rs", line, 0)).collect();
+    let places: Vec<u32> =
+        (0..20).map(|line| program.location("work", "f", "a.rs", line, 0)).collect();
     for (lane, tid) in [(0, 100), (1, 101)] {
         let mut thread = program.thread(lane, tid);
         for us in (10..10 + zones).step_by(3).filter(|us| us / 3 % 2 == u64::from(lane)) {
@@ -128,7 +146,11 @@ fn zones(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(2_000_000));
     group.bench_function("open", |bencher| {
         let reader = || CaptureReader::from_bytes(capture.clone()).unwrap();
-        bencher.iter_batched(reader, |reader| Session::open(reader).unwrap(), BatchSize::PerIteration);
+        bencher.iter_batched(
+            reader,
+            |reader| Session::open(reader).unwrap(),
+            BatchSize::PerIteration,
+        );
     });
     group.finish();
 }

@@ -3,7 +3,9 @@
 
 use crate::play::Player;
 use rustc_hash::FxHashMap;
-use syscollect_model::{Event, Exporter, ProcessId, Scope, StringId, Tables, Track, TrackId, TrackKind};
+use syscollect_model::{
+    Event, Exporter, ProcessId, Scope, StringId, Tables, Track, TrackId, TrackKind,
+};
 use syscollect_records::{CounterRecord, RecordKind};
 use syscollect_store::CounterDefinition;
 
@@ -32,12 +34,18 @@ impl CounterTable {
             // The definitions may be there twice; the number is what counts.
             match pid {
                 Some(pid) => {
-                    this.of_processes.entry(*counter).or_insert(OfProcess { pid: *pid, name, unit });
+                    this.of_processes.entry(*counter).or_insert(OfProcess {
+                        pid: *pid,
+                        name,
+                        unit,
+                    });
                 }
                 None => {
                     let scope = cpu.map_or(Scope::Machine, Scope::Cpu);
                     let kind = TrackKind::Counter { unit };
-                    this.tracks.entry(*counter).or_insert_with(|| tables.add_track(Track { scope, name, kind }));
+                    this.tracks
+                        .entry(*counter)
+                        .or_insert_with(|| tables.add_track(Track { scope, name, kind }));
                 }
             }
         }
@@ -76,7 +84,8 @@ impl<E: Exporter> Player<'_, E> {
         }
         let OfProcess { pid, name, unit } = *self.counters.of_processes.get(&number)?;
         let process = self.process_of(pid);
-        let track = self.track(Scope::Process(process), name, TrackKind::Counter { unit }, COUNTERS);
+        let track =
+            self.track(Scope::Process(process), name, TrackKind::Counter { unit }, COUNTERS);
         self.process_counters.tracks.insert(number, Some(track));
         self.process_counters.by_process.entry(process).or_default().push((number, track));
         Some(Some(track))
@@ -90,7 +99,8 @@ impl<E: Exporter> Player<'_, E> {
 
     /// The process ends, and what it had with it: whoever asks for it asks later.
     pub(crate) fn end_counters(&mut self, process: ProcessId) -> Result<(), E::Error> {
-        for (number, track) in self.process_counters.by_process.remove(&process).unwrap_or_default() {
+        for (number, track) in self.process_counters.by_process.remove(&process).unwrap_or_default()
+        {
             self.process_counters.tracks.insert(number, None);
             self.emit(&Event::Counter(track, 0.0))?;
         }

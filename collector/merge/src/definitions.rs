@@ -1,10 +1,12 @@
 //! What a capture says once: read completely when a session is opened.
 
-use syscollect_model::{ClockError, ClockMap, ClockPair, Mapping, RecorderSummary, SessionInfo, SymbolTable, Ticks};
+use syscollect_model::{
+    ClockError, ClockMap, ClockPair, Mapping, RecorderSummary, SessionInfo, SymbolTable, Ticks,
+};
 use syscollect_records::ClockRecord;
 use syscollect_store::{
-    CaptureReader, ClientDefinition, CounterDefinition, Definition, KnownProcess, Lane, LaneKind, LaneLoss,
-    ProbeDefinition, ReadBuffer, StoreError, TracepointDefinition,
+    CaptureReader, ClientDefinition, CounterDefinition, Definition, KnownProcess, Lane, LaneKind,
+    LaneLoss, ProbeDefinition, ReadBuffer, StoreError, TracepointDefinition,
 };
 
 /// All definitions of a capture, the last one of each where only one counts.
@@ -78,7 +80,8 @@ pub(crate) fn each_chunk(
     lane: Lane,
     mut each: impl FnMut(Ticks, usize, &[u8]) -> (u64, u64),
 ) -> LaneCount {
-    let (mut data, mut buffer, mut count) = (Vec::new(), ReadBuffer::default(), LaneCount::default());
+    let (mut data, mut buffer, mut count) =
+        (Vec::new(), ReadBuffer::default(), LaneCount::default());
     for entry in reader.chunks(lane) {
         match reader.read_into(entry, &mut data, &mut buffer) {
             Ok(header) => {
@@ -94,7 +97,11 @@ pub(crate) fn each_chunk(
 }
 
 /// The clock readings of a capture and what their lanes lost.
-pub(crate) fn read_clock(reader: &CaptureReader, lane: Lane, into: &mut Vec<ClockPair>) -> LaneCount {
+pub(crate) fn read_clock(
+    reader: &CaptureReader,
+    lane: Lane,
+    into: &mut Vec<ClockPair>,
+) -> LaneCount {
     each_chunk(reader, lane, |first, stride, data| {
         if stride < ClockRecord::SIZE {
             return (0, 1);
@@ -115,7 +122,10 @@ pub(crate) fn read_clock(reader: &CaptureReader, lane: Lane, into: &mut Vec<Cloc
 
 /// The clock map; with one reading only, the tick rate that was measured when
 /// the recording began stands in for the second.
-pub(crate) fn clock_map(mut readings: Vec<ClockPair>, info: &SessionInfo) -> Result<ClockMap, ClockError> {
+pub(crate) fn clock_map(
+    mut readings: Vec<ClockPair>,
+    info: &SessionInfo,
+) -> Result<ClockMap, ClockError> {
     if let [only] = readings[..]
         && (1e3..1e12).contains(&info.tick_rate_hz)
     {

@@ -13,6 +13,8 @@ pub enum MergeError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The events have no place in time.
-    #[error("{0}; the recording ended before its clocks were read a second time, or that part of the file is lost")]
+    #[error(
+        "{0}; the recording ended before its clocks were read a second time, or that part of the file is lost"
+    )]
     Clock(#[from] ClockError),
 }

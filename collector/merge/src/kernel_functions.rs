@@ -28,7 +28,7 @@ const TRACING: [&str; 13] = [
 /// `futex_wait_queue`, `mutex_lock`, `rwsem_down_*`, `do_nanosleep`, `pipe_read`.
 const SCHEDULER: [&str; 9] = [
     "__schedule",       // also __schedule_loop
-    "schedule",         // schedule_timeout*, schedule_hrtimeout*, schedule_idle, schedule_preempt_disabled
+    "schedule", // schedule_timeout*, schedule_hrtimeout*, schedule_idle, schedule_preempt_disabled
     "preempt_schedule", // _common, _irq, _notrace, _thunk
     "__preempt_schedule",
     "__cond_resched", // also _lock, _rwlock
@@ -45,9 +45,11 @@ pub(crate) fn is_tracing(function: &str) -> bool {
 
 /// Whether the function is the scheduler itself, so that its caller says more.
 pub(crate) fn is_scheduler(function: &str) -> bool {
-    SCHEDULER
-        .iter()
-        .any(|word| function.strip_prefix(word).is_some_and(|rest| rest.is_empty() || rest.starts_with(['_', '.'])))
+    SCHEDULER.iter().any(|word| {
+        function
+            .strip_prefix(word)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with(['_', '.']))
+    })
 }
 
 /// How many of the innermost frames belong to the recording: the run of
@@ -69,7 +71,9 @@ pub(crate) fn tracing_frames<'a>(functions: impl Iterator<Item = Option<&'a str>
 ///
 /// `None` where an unnamed frame comes first: nobody knows whether it is
 /// the scheduler.
-pub(crate) fn blocking_frame<'a>(functions: impl Iterator<Item = Option<&'a str>>) -> Option<usize> {
+pub(crate) fn blocking_frame<'a>(
+    functions: impl Iterator<Item = Option<&'a str>>,
+) -> Option<usize> {
     for (index, function) in functions.enumerate() {
         let name = function?;
         if !is_scheduler(name) && !is_tracing(name) {
@@ -91,8 +95,14 @@ mod tests {
 
     #[test]
     fn what_is_waited_for_is_never_skipped() {
-        let stack =
-            ["__schedule.isra.0", "schedule", "schedule_timeout", "wait_for_completion", "flush_work"].map(Some);
+        let stack = [
+            "__schedule.isra.0",
+            "schedule",
+            "schedule_timeout",
+            "wait_for_completion",
+            "flush_work",
+        ]
+        .map(Some);
         assert_eq!(blocking_frame(stack.into_iter()), Some(3));
         assert!(!is_scheduler("scheduler_tick"), "only whole words match");
         assert!(!is_scheduler("futex_wait_queue"));
@@ -106,10 +116,16 @@ mod tests {
 
     #[test]
     fn frames_of_the_recording_are_cut_but_a_traced_program_keeps_its_own() {
-        let own =
-            [None, Some("bpf_trace_run4"), Some("__traceiter_sched_switch"), Some("__schedule"), Some("schedule")];
+        let own = [
+            None,
+            Some("bpf_trace_run4"),
+            Some("__traceiter_sched_switch"),
+            Some("__schedule"),
+            Some("schedule"),
+        ];
         assert_eq!(tracing_frames(own.into_iter()), 3);
-        let program_that_calls_bpf = [Some("__schedule"), Some("bpf_map_update_elem"), Some("__sys_bpf")];
+        let program_that_calls_bpf =
+            [Some("__schedule"), Some("bpf_map_update_elem"), Some("__sys_bpf")];
         assert_eq!(tracing_frames(program_that_calls_bpf.into_iter()), 0);
         assert_eq!(tracing_frames([None, None].into_iter()), 0, "without names nothing is cut");
     }

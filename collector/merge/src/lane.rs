@@ -1,7 +1,9 @@
 //! Lanes of fixed-size records as cursors: one chunk in memory at a time.
 
 use syscollect_playback::order::Cursor;
-use syscollect_records::{CounterRecord, RecordKind, SampleRecord, SchedRecord, SchedStackRecord, Stamp, TaskRecord};
+use syscollect_records::{
+    CounterRecord, RecordKind, SampleRecord, SchedRecord, SchedStackRecord, Stamp, TaskRecord,
+};
 use syscollect_store::{CaptureReader, IndexEntry, Lane, LaneKind, ReadBuffer};
 
 /// What a lane gives.
@@ -143,19 +145,24 @@ impl<'a> LaneCursor<'a> {
         let (_, kind) = stamp(record)?.split();
         match self.lane.kind {
             LaneKind::Sched if self.stride >= SchedStackRecord::SIZE => {
-                let SchedStackRecord { event, user_stack, kernel_stack } = SchedStackRecord::from_bytes(record)?;
+                let SchedStackRecord { event, user_stack, kernel_stack } =
+                    SchedStackRecord::from_bytes(record)?;
                 Some(Record::Sched { event, user_stack, kernel_stack })
             }
-            LaneKind::Sched => {
-                Some(Record::Sched { event: SchedRecord::from_bytes(record)?, user_stack: 0, kernel_stack: 0 })
-            }
+            LaneKind::Sched => Some(Record::Sched {
+                event: SchedRecord::from_bytes(record)?,
+                user_stack: 0,
+                kernel_stack: 0,
+            }),
             LaneKind::Sample if kind == RecordKind::Sample as u8 => {
                 SampleRecord::from_bytes(record).map(Record::Sample)
             }
             LaneKind::Counter if kind == RecordKind::Counter as u8 => {
                 CounterRecord::from_bytes(record).map(Record::Counter)
             }
-            LaneKind::Task => TaskRecord::from_bytes(record).map(|task| Record::Task(Box::new(task))),
+            LaneKind::Task => {
+                TaskRecord::from_bytes(record).map(|task| Record::Task(Box::new(task)))
+            }
             _ => None,
         }
     }

@@ -1,12 +1,12 @@
 //! Captures played as sessions: lanes merged by ticks, records turned into the
 //! model's events.
 //!
-//! **Duties.** [`Session::open`] reads what events refer to: the clock map,
-//! processes and threads with their lives, mappings, stacks, names, losses.
-//! [`Recording::unresolved`](syscollect_playback::Recording::unresolved) says which places have no name yet, for whoever can
-//! name them. [`Recording::play`](syscollect_playback::Recording::play) merges all lanes and gives every
-//! event, in order of time, to an [`Exporter`](syscollect_model::Exporter), with
-//! exact losses at the end.
+//! **Duties.** [`Session::open`] reads what events refer to: the clock map, processes and threads
+//! with their lives, mappings, stacks, names, losses.
+//! [`Recording::unresolved`](syscollect_playback::Recording::unresolved) says which places have no
+//! name yet, for whoever can name them. [`Recording::play`](syscollect_playback::Recording::play)
+//! merges all lanes and gives every event, in order of time, to an
+//! [`Exporter`](syscollect_model::Exporter), with exact losses at the end.
 //!
 //! **Non-goals.** No file format (that is `syscollect-store`), no look-up of
 //! names (`syscollect-symbolize`), no output format (`syscollect-exporters`).

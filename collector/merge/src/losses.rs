@@ -39,7 +39,10 @@ pub(crate) struct Losses {
 
 /// Causes that act between the collector and the file: whole chunks.
 fn drops_chunks(cause: LossCause) -> bool {
-    matches!(cause, LossCause::BufferFull | LossCause::Overwritten | LossCause::DiskFull | LossCause::Damaged)
+    matches!(
+        cause,
+        LossCause::BufferFull | LossCause::Overwritten | LossCause::DiskFull | LossCause::Damaged
+    )
 }
 
 /// How losses name a lane: lanes of the machine as a whole have no CPU.
@@ -47,18 +50,28 @@ fn lane_key(lane: Lane) -> Key {
     // The numbers of zone lanes are no CPUs.
     let machine = matches!(
         lane.kind,
-        LaneKind::Counter | LaneKind::Clock | LaneKind::Definition | LaneKind::Zone | LaneKind::ZoneLog
+        LaneKind::Counter
+            | LaneKind::Clock
+            | LaneKind::Definition
+            | LaneKind::Zone
+            | LaneKind::ZoneLog
     );
     (lane.kind.name().to_owned(), (!machine).then_some(u32::from(lane.cpu)))
 }
 
-/// What the records of a lane tell; of unknown lanes, which a later version may have, no more than that they are missing.
+/// What the records of a lane tell; of unknown lanes, which a later version may have, no more than
+/// that they are missing.
 fn domain(lane: &str) -> LossDomain {
     if lane == LaneKind::Sched.name() { LossDomain::Scheduling } else { LossDomain::Other }
 }
 
 /// An event that tells of a loss.
-pub(crate) fn loss(lane: Lane, cause: LossCause, count: u64, between: Option<(Time, Time)>) -> Event {
+pub(crate) fn loss(
+    lane: Lane,
+    cause: LossCause,
+    count: u64,
+    between: Option<(Time, Time)>,
+) -> Event {
     let (lane, cpu) = lane_key(lane);
     Event::Loss(Loss { domain: domain(&lane), lane, cpu, cause, count, between })
 }
@@ -68,7 +81,9 @@ impl Losses {
     pub(crate) fn new(reader: &CaptureReader, declared: &[LaneLoss], complete: bool) -> Self {
         let mut losses = Self { complete, ..Self::default() };
         for loss in declared.iter().filter(|loss| loss.count > 0) {
-            let cpu = loss.cpu.filter(|_| ![LaneKind::Zone.name(), LaneKind::ZoneLog.name()].contains(&&*loss.lane));
+            let cpu = loss.cpu.filter(|_| {
+                ![LaneKind::Zone.name(), LaneKind::ZoneLog.name()].contains(&&*loss.lane)
+            });
             let lane = losses.lanes.entry((loss.lane.clone(), cpu)).or_default();
             let count = lane.declared.entry(loss.cause).or_default();
             *count = count.saturating_add(loss.count);
@@ -76,7 +91,8 @@ impl Losses {
         for damage in reader.damage() {
             if let Damage::Gap { lane, records, chunks, .. } = damage {
                 let entry = losses.lane(*lane);
-                // Of these lanes, which are folded, every record is counted: without one missing, chunks were joined.
+                // Of these lanes, which are folded, every record is counted: without one missing,
+                // chunks were joined.
                 let joined = matches!(lane.kind, LaneKind::Task | LaneKind::Mapping);
                 let missing = records.unwrap_or(if joined { 0 } else { *chunks });
                 entry.missing = entry.missing.saturating_add(missing);
@@ -113,7 +129,9 @@ impl Losses {
 
     /// Whether records of any lane of this kind are missing.
     pub(crate) fn any_of(&self, kind: LaneKind) -> bool {
-        self.lanes.iter().any(|((name, _), lane)| name == kind.name() && lane.totals().next().is_some())
+        self.lanes
+            .iter()
+            .any(|((name, _), lane)| name == kind.name() && lane.totals().next().is_some())
     }
 
     /// Why records of the lane were lost before the collector: the cause that
@@ -136,7 +154,14 @@ impl Losses {
         let mut totals = Vec::new();
         for ((name, cpu), lane) in &self.lanes {
             for (cause, count) in lane.totals() {
-                totals.push(Loss { lane: name.clone(), domain: domain(name), cpu: *cpu, cause, count, between: None });
+                totals.push(Loss {
+                    lane: name.clone(),
+                    domain: domain(name),
+                    cpu: *cpu,
+                    cause,
+                    count,
+                    between: None,
+                });
             }
         }
         totals
@@ -155,7 +180,10 @@ impl LaneLosses {
             *entry = entry.saturating_add(count);
         };
         add(LossCause::LaneFull, self.told.saturating_sub(sum(false)));
-        add(LossCause::Damaged, self.missing.saturating_sub(sum(true)).saturating_add(self.unreadable));
+        add(
+            LossCause::Damaged,
+            self.missing.saturating_sub(sum(true)).saturating_add(self.unreadable),
+        );
         add(LossCause::Undecodable, self.undecodable);
         by_cause.into_iter().filter(|(_, count)| *count > 0)
     }

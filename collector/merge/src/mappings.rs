@@ -26,7 +26,15 @@ const TRAILER: usize = 24;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MappingRecord {
     /// A file became executable memory.
-    Map { pid: u32, start: u64, length: u64, file_offset: u64, path: String, build_id: BuildId, raw_ns: u64 },
+    Map {
+        pid: u32,
+        start: u64,
+        length: u64,
+        file_offset: u64,
+        path: String,
+        build_id: BuildId,
+        raw_ns: u64,
+    },
     /// A process begins a new program, whose mappings follow.
     Exec { pid: u32, raw_ns: u64 },
     /// The kernel's buffer was full.
@@ -56,7 +64,8 @@ impl Iterator for MappingRecords<'_> {
             return None;
         }
         let size = u16_at(self.data, 6).map_or(0, usize::from);
-        let Some((record, rest)) = self.data.split_at_checked(size).filter(|_| size >= HEADER) else {
+        let Some((record, rest)) = self.data.split_at_checked(size).filter(|_| size >= HEADER)
+        else {
             self.data = &[];
             return Some(None);
         };
@@ -70,14 +79,21 @@ fn parse(record: &[u8]) -> Option<MappingRecord> {
     let body = record.get(HEADER..record.len().checked_sub(TRAILER)?)?;
     let raw_ns = u64_at(record, record.len() - TRAILER + 8)?;
     match kind {
-        PERF_RECORD_MMAP2 if misc & MISC_MMAP_DATA == 0 && misc & MISC_CPUMODE_MASK != MISC_CPUMODE_KERNEL => {
-            let build_id = if misc & MISC_MMAP_BUILD_ID != 0 { build_id(body)? } else { BuildId::default() };
+        PERF_RECORD_MMAP2
+            if misc & MISC_MMAP_DATA == 0 && misc & MISC_CPUMODE_MASK != MISC_CPUMODE_KERNEL =>
+        {
+            let build_id =
+                if misc & MISC_MMAP_BUILD_ID != 0 { build_id(body)? } else { BuildId::default() };
             map(body, 64, build_id, raw_ns)
         }
-        PERF_RECORD_MMAP if misc & MISC_MMAP_DATA == 0 && misc & MISC_CPUMODE_MASK != MISC_CPUMODE_KERNEL => {
+        PERF_RECORD_MMAP
+            if misc & MISC_MMAP_DATA == 0 && misc & MISC_CPUMODE_MASK != MISC_CPUMODE_KERNEL =>
+        {
             map(body, 32, BuildId::default(), raw_ns)
         }
-        PERF_RECORD_COMM if misc & MISC_COMM_EXEC != 0 => Some(MappingRecord::Exec { pid: u32_at(body, 0)?, raw_ns }),
+        PERF_RECORD_COMM if misc & MISC_COMM_EXEC != 0 => {
+            Some(MappingRecord::Exec { pid: u32_at(body, 0)?, raw_ns })
+        }
         PERF_RECORD_LOST => Some(MappingRecord::Lost(u64_at(body, 8)?)),
         PERF_RECORD_LOST_SAMPLES => Some(MappingRecord::Lost(u64_at(body, 0)?)),
         _ => Some(MappingRecord::Other),
@@ -88,7 +104,15 @@ fn parse(record: &[u8]) -> Option<MappingRecord> {
 fn map(body: &[u8], name: usize, build_id: BuildId, raw_ns: u64) -> Option<MappingRecord> {
     let (start, length, file_offset) = (u64_at(body, 8)?, u64_at(body, 16)?, u64_at(body, 24)?);
     let path = text(body.get(name..)?);
-    Some(MappingRecord::Map { pid: u32_at(body, 0)?, start, length, file_offset, path, build_id, raw_ns })
+    Some(MappingRecord::Map {
+        pid: u32_at(body, 0)?,
+        start,
+        length,
+        file_offset,
+        path,
+        build_id,
+        raw_ns,
+    })
 }
 
 /// `u8 size, reserved[3]; u8 build_id[20]` in the place of device and inode.
@@ -123,7 +147,8 @@ mod tests {
     /// A record as the kernel lays it out.
     fn record(kind: u32, misc: u16, body: &[u8], raw_ns: u64) -> Vec<u8> {
         let size = (HEADER + body.len() + TRAILER) as u16;
-        let mut bytes = [&kind.to_le_bytes()[..], &misc.to_le_bytes(), &size.to_le_bytes(), body].concat();
+        let mut bytes =
+            [&kind.to_le_bytes()[..], &misc.to_le_bytes(), &size.to_le_bytes(), body].concat();
         bytes.extend([0; 8]);
         bytes.extend(raw_ns.to_le_bytes());
         bytes.extend([0; 8]);
@@ -158,10 +183,16 @@ mod tests {
     #[test]
     fn only_a_name_that_came_with_a_program_is_an_exec() {
         let body = [&[9, 0, 0, 0, 9, 0, 0, 0][..], b"cat\0\0\0\0\0"].concat();
-        let bytes =
-            [record(PERF_RECORD_COMM, MISC_COMM_EXEC, &body, 1), record(PERF_RECORD_COMM, 0, &body, 2)].concat();
+        let bytes = [
+            record(PERF_RECORD_COMM, MISC_COMM_EXEC, &body, 1),
+            record(PERF_RECORD_COMM, 0, &body, 2),
+        ]
+        .concat();
         let records: Vec<_> = MappingRecords::new(&bytes).collect();
-        assert_eq!(records, [Some(MappingRecord::Exec { pid: 9, raw_ns: 1 }), Some(MappingRecord::Other)]);
+        assert_eq!(
+            records,
+            [Some(MappingRecord::Exec { pid: 9, raw_ns: 1 }), Some(MappingRecord::Other)]
+        );
     }
 
     #[test]

@@ -16,12 +16,15 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use syscollect_model::{
-    ClockMap, Event, Exporter, Location, LocationId, LockId, Migration, OffCpu, ProcessId, Sample, Scope, SleepState,
-    StringId, Switch, Tables, ThreadId, Ticks, Time, TimeCursor, Track, TrackId, TrackKind, Wakeup,
+    ClockMap, Event, Exporter, Location, LocationId, LockId, Migration, OffCpu, ProcessId, Sample,
+    Scope, SleepState, StringId, Switch, Tables, ThreadId, Ticks, Time, TimeCursor, Track, TrackId,
+    TrackKind, Wakeup,
 };
 use syscollect_playback::order::{Cursor, Merge};
 use syscollect_playback::{Output, Played, ThreadIds};
-use syscollect_records::{RecordKind, SampleRecord, SchedRecord, sched_flags, stack_id, task_state};
+use syscollect_records::{
+    RecordKind, SampleRecord, SchedRecord, sched_flags, stack_id, task_state,
+};
 use syscollect_store::{Lane, LaneKind};
 
 /// Rows that playing adds for what nothing announced.
@@ -89,17 +92,25 @@ impl<'a, E: Exporter> Player<'a, E> {
                 Some((*lane, Source::Lane(Timed(LaneCursor::new(reader, *lane)))))
             }
             LaneKind::Zone => {
-                let (known, owners) = ((&marked.programs, &marked.lives), marked.survey.owners.get(lane));
-                Some((*lane, Source::Zones(Box::new(ZoneCursor::new(reader, *lane, known, owners, map)))))
+                let (known, owners) =
+                    ((&marked.programs, &marked.lives), marked.survey.owners.get(lane));
+                Some((
+                    *lane,
+                    Source::Zones(Box::new(ZoneCursor::new(reader, *lane, known, owners, map))),
+                ))
             }
-            LaneKind::Probe => Some((*lane, Source::Probes(Box::new(RecordCursor::new(reader, *lane, Shape::Probe))))),
+            LaneKind::Probe => Some((
+                *lane,
+                Source::Probes(Box::new(RecordCursor::new(reader, *lane, Shape::Probe))),
+            )),
             LaneKind::Tracepoint => {
                 let cursor = RecordCursor::new(reader, *lane, Shape::Tracepoint);
                 Some((*lane, Source::Tracepoints(Box::new(cursor))))
             }
             _ => None,
         };
-        let (lanes, lane_sources): (Vec<Lane>, Vec<Source<'a>>) = reader.lanes().iter().filter_map(source).unzip();
+        let (lanes, lane_sources): (Vec<Lane>, Vec<Source<'a>>) =
+            reader.lanes().iter().filter_map(source).unzip();
         // Steps come first, so that of equal ticks a task is born before it runs.
         let mut sources = vec![Source::steps(&session.history.steps)];
         sources.extend(lane_sources);
@@ -107,7 +118,9 @@ impl<'a, E: Exporter> Player<'a, E> {
         let mut threads = ThreadIds::default();
         threads.bind(0, Tables::IDLE_THREAD);
         let initial = session.found.threads.iter().map(|(tid, thread)| (*tid, *thread));
-        initial.chain(session.history.initial.iter().copied()).for_each(|(tid, thread)| threads.bind(tid, thread));
+        initial
+            .chain(session.history.initial.iter().copied())
+            .for_each(|(tid, thread)| threads.bind(tid, thread));
         let mut player = Self {
             output: Output::new(exporter, range),
             marks: Marks::new(&mut session.tables.strings),
@@ -133,18 +146,32 @@ impl<'a, E: Exporter> Player<'a, E> {
             ticks: 0,
         };
         player.lanes = lanes.iter().map(|lane| player.lane_state(*lane)).collect();
-        player.name_threads(sources.iter().filter_map(Source::key).min(), &session.history.first_names)?;
+        player.name_threads(
+            sources.iter().filter_map(Source::key).min(),
+            &session.history.first_names,
+        )?;
         player.merge(sources)?;
         Ok(player.finish())
     }
 
     fn lane_state(&self, lane: Lane) -> LaneState {
         let gaps = GapCauses::new(self.losses.declared_chunks(lane));
-        LaneState { lane, current: None, stacks: StackCache::default(), gaps, last: None, writer: None }
+        LaneState {
+            lane,
+            current: None,
+            stacks: StackCache::default(),
+            gaps,
+            last: None,
+            writer: None,
+        }
     }
 
     /// Tells the first names of threads that get others later.
-    fn name_threads(&mut self, first_ticks: Option<u64>, names: &[(ThreadId, StringId)]) -> Result<(), E::Error> {
+    fn name_threads(
+        &mut self,
+        first_ticks: Option<u64>,
+        names: &[(ThreadId, StringId)],
+    ) -> Result<(), E::Error> {
         let Some(ticks) = first_ticks else { return Ok(()) };
         self.advance(ticks);
         names.iter().try_for_each(|(thread, name)| self.emit(&Event::ThreadName(*thread, *name)))
@@ -159,9 +186,13 @@ impl<'a, E: Exporter> Player<'a, E> {
             match item {
                 Item::Record(record) => self.record(index - 1, record)?,
                 Item::Step(step) => self.step(step, &mut task_lanes)?,
-                Item::Zones(record) => self.zones(index - 1, record, merge.lanes()[index].group())?,
+                Item::Zones(record) => {
+                    self.zones(index - 1, record, merge.lanes()[index].group())?;
+                }
                 Item::Probes(item) => self.probes(index - 1, item, merge.lanes()[index].bytes())?,
-                Item::Tracepoints(item) => self.tracepoints(index - 1, item, merge.lanes()[index].bytes())?,
+                Item::Tracepoints(item) => {
+                    self.tracepoints(index - 1, item, merge.lanes()[index].bytes())?;
+                }
                 Item::Marker(marker) => self.placed_marker(marker)?,
             }
         }
@@ -173,11 +204,14 @@ impl<'a, E: Exporter> Player<'a, E> {
     }
 
     fn finish(self) -> (Played, Losses) {
-        let name = |number: usize| RecordKind::from_number(number as u8).map_or("unknown", RecordKind::name);
+        let name = |number: usize| {
+            RecordKind::from_number(number as u8).map_or("unknown", RecordKind::name)
+        };
         let kinds = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
         let kinds = kinds.map(|(number, count)| (name(number), *count));
         let marks = MARKS.into_iter().zip(self.marks.counts).filter(|(_, count)| *count > 0);
-        let events_by_type: BTreeMap<_, _> = kinds.chain(marks).map(|(name, count)| (name.to_owned(), count)).collect();
+        let events_by_type: BTreeMap<_, _> =
+            kinds.chain(marks).map(|(name, count)| (name.to_owned(), count)).collect();
         let events = events_by_type.values().sum();
         let played = Played {
             records: self.records,
@@ -272,7 +306,9 @@ impl<'a, E: Exporter> Player<'a, E> {
     #[inline]
     fn record(&mut self, lane: usize, record: Record) -> Result<(), E::Error> {
         match record {
-            Record::Sched { event, user_stack, kernel_stack } => self.sched(lane, &event, user_stack, kernel_stack)?,
+            Record::Sched { event, user_stack, kernel_stack } => {
+                self.sched(lane, &event, user_stack, kernel_stack)?;
+            }
             Record::Sample(sample) => self.sample(lane, &sample)?,
             Record::Counter(counter) => self.counter(lane, &counter)?,
             Record::Chunk(start) => self.chunk(lane, start)?,
@@ -283,7 +319,13 @@ impl<'a, E: Exporter> Player<'a, E> {
     }
 
     /// A track of marks; `row` tells apart those of one name.
-    pub(crate) fn track(&mut self, scope: Scope, name: StringId, kind: TrackKind, row: u64) -> TrackId {
+    pub(crate) fn track(
+        &mut self,
+        scope: Scope,
+        name: StringId,
+        kind: TrackKind,
+        row: u64,
+    ) -> TrackId {
         let tables = &mut self.tables;
         *self
             .found
@@ -303,7 +345,8 @@ impl<'a, E: Exporter> Player<'a, E> {
             return Ok(());
         }
         let current = self.lanes[lane].current;
-        let unchanged = current.is_some_and(|thread| self.tables.thread(thread).tid == start.current_tid);
+        let unchanged =
+            current.is_some_and(|thread| self.tables.thread(thread).tid == start.current_tid);
         if start.current_tid == u32::MAX {
             self.lanes[lane].current = None;
         } else if !unchanged {
@@ -317,11 +360,19 @@ impl<'a, E: Exporter> Player<'a, E> {
         let state = &mut self.lanes[lane];
         let parts = state.gaps.divide(count);
         let (lane, between) = (state.lane, state.last.map(|last| (last, self.now)));
-        parts.into_iter().try_for_each(|(cause, count)| self.emit(&loss(lane, cause, count, between)))
+        parts
+            .into_iter()
+            .try_for_each(|(cause, count)| self.emit(&loss(lane, cause, count, between)))
     }
 
     #[inline]
-    fn sched(&mut self, lane: usize, record: &SchedRecord, user: u32, kernel: u32) -> Result<(), E::Error> {
+    fn sched(
+        &mut self,
+        lane: usize,
+        record: &SchedRecord,
+        user: u32,
+        kernel: u32,
+    ) -> Result<(), E::Error> {
         const SWITCH: u8 = RecordKind::Switch as u8;
         const WAKING: u8 = RecordKind::Waking as u8;
         const WAKEUP_NEW: u8 = RecordKind::WakeupNew as u8;
@@ -345,13 +396,20 @@ impl<'a, E: Exporter> Player<'a, E> {
     #[inline]
     fn stack(&mut self, lane: usize, user: u32, kernel: u32) -> Resolved {
         let state = &mut self.lanes[lane];
-        let resolved = self.resolver.resolve(&mut state.stacks, state.lane, user, kernel, self.tables);
+        let resolved =
+            self.resolver.resolve(&mut state.stacks, state.lane, user, kernel, self.tables);
         self.missing_stacks += u64::from(resolved.missing);
         resolved
     }
 
     #[inline]
-    fn switch(&mut self, lane: usize, record: &SchedRecord, user: u32, kernel: u32) -> Result<(), E::Error> {
+    fn switch(
+        &mut self,
+        lane: usize,
+        record: &SchedRecord,
+        user: u32,
+        kernel: u32,
+    ) -> Result<(), E::Error> {
         self.count(RecordKind::Switch);
         let next = self.thread(record.tid);
         let stack = self.stack(lane, user, kernel);
@@ -406,7 +464,8 @@ impl<'a, E: Exporter> Player<'a, E> {
     fn migrate(&mut self, record: &SchedRecord) -> Result<(), E::Error> {
         self.count(RecordKind::Migrate);
         let thread = self.thread(record.tid);
-        let (from_cpu, to_cpu) = (u16_of(record.state, record.flags), u16_of(record.prio, record.next_prio));
+        let (from_cpu, to_cpu) =
+            (u16_of(record.state, record.flags), u16_of(record.prio, record.next_prio));
         self.emit(&Event::Migration(Migration { thread, from_cpu, to_cpu }))
     }
 
@@ -428,7 +487,9 @@ impl<'a, E: Exporter> Player<'a, E> {
 
     fn resume(&mut self, lane: usize, record: &SchedRecord) -> Result<(), E::Error> {
         self.records += 1;
-        let count = u64::from(record.state) | u64::from(record.prio) << 8 | u64::from(record.next_prio) << 16;
+        let count = u64::from(record.state)
+            | u64::from(record.prio) << 8
+            | u64::from(record.next_prio) << 16;
         self.lanes[lane].current = Some(self.thread(record.tid));
         self.told(lane, count)
     }

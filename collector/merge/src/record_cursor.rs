@@ -26,7 +26,9 @@ impl Shape {
     fn has(self, kind: u8) -> bool {
         match self {
             Self::Probe => kind == RecordKind::Probe as u8,
-            Self::Tracepoint => [RecordKind::Tracepoint as u8, RecordKind::GpuFailure as u8].contains(&kind),
+            Self::Tracepoint => {
+                [RecordKind::Tracepoint as u8, RecordKind::GpuFailure as u8].contains(&kind)
+            }
         }
     }
 
@@ -41,7 +43,10 @@ impl Shape {
             Self::Tracepoint => {
                 // All kinds have their size at one place.
                 let record = TracepointRecord::from_bytes(bytes)?;
-                Some((record.stamp, TracepointRecord::SIZE + usize::from(record.bytes).next_multiple_of(8)))
+                Some((
+                    record.stamp,
+                    TracepointRecord::SIZE + usize::from(record.bytes).next_multiple_of(8),
+                ))
             }
         }
     }
@@ -181,7 +186,9 @@ impl<'a> RecordCursor<'a> {
         let mut rest = &self.chunk[..];
         while !rest.is_empty() {
             let size = self.shape.size(rest);
-            let Some((stamp, bytes)) = size.and_then(|(stamp, size)| Some((stamp, rest.get(..size)?))) else {
+            let Some((stamp, bytes)) =
+                size.and_then(|(stamp, size)| Some((stamp, rest.get(..size)?)))
+            else {
                 self.undecodable += 1;
                 break;
             };

@@ -18,8 +18,8 @@ use crate::zones::programs::Programs;
 use crate::zones::survey::{Survey, Surveyor};
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    AddressSpaces, ClockMap, Exporter, Loss, Mapping, RecorderSummary, SessionInfo, SymbolTable, Tables, Time,
-    records_lost,
+    AddressSpaces, ClockMap, Exporter, Loss, Mapping, RecorderSummary, SessionInfo, SymbolTable,
+    Tables, Time, records_lost,
 };
 use syscollect_playback::order::Merge;
 use syscollect_playback::{ModuleKey, Played, Recording, UnresolvedModule};
@@ -64,9 +64,11 @@ impl Session {
         let mut definitions = Definitions::read(&reader);
         let mut opening = Opening::new(&reader, &definitions);
         let clock = opening.clock(&definitions)?;
-        let (mut spaces, execs) = opening.mappings(&clock, std::mem::take(&mut definitions.mappings));
+        let (mut spaces, execs) =
+            opening.mappings(&clock, std::mem::take(&mut definitions.mappings));
         let mut tables = Tables::default();
-        let builder = TaskBuilder::new(&mut tables, &mut spaces, &clock, &execs, &definitions.processes);
+        let builder =
+            TaskBuilder::new(&mut tables, &mut spaces, &clock, &execs, &definitions.processes);
         let mut history = opening.tasks(builder);
         if !opening.knows_all_mappings(&definitions) {
             spaces.mark_incomplete();
@@ -137,7 +139,8 @@ impl Recording for Session {
 
     /// Records in the lanes of events.
     fn expected_events(&self) -> u64 {
-        let lanes = self.reader.lanes().into_iter().filter(|lane: &Lane| !lane.kind.is_definition());
+        let lanes =
+            self.reader.lanes().into_iter().filter(|lane: &Lane| !lane.kind.is_definition());
         lanes.flat_map(|lane| self.reader.chunks(lane)).map(|chunk| u64::from(chunk.records)).sum()
     }
 
@@ -149,7 +152,13 @@ impl Recording for Session {
             .into_iter()
             .map(|(module, offsets)| {
                 let ModuleKey { path, build_id } = module.clone();
-                UnresolvedModule { path, build_id, kernel: module.is_kernel(), offsets, windows: None }
+                UnresolvedModule {
+                    path,
+                    build_id,
+                    kernel: module.is_kernel(),
+                    offsets,
+                    windows: None,
+                }
             })
             .collect()
     }
@@ -205,9 +214,17 @@ impl<'a> Opening<'a> {
     }
 
     /// What was mapped, and when each process began a new program.
-    fn mappings(&mut self, clock: &ClockMap, known: Vec<Mapping>) -> (AddressSpaces, FxHashMap<u32, Vec<u64>>) {
-        let (mut spaces, mut execs) = (AddressSpaces::default(), FxHashMap::<u32, Vec<u64>>::default());
-        known.into_iter().filter(|mapping| mapping.start < mapping.end).for_each(|mapping| spaces.map(mapping));
+    fn mappings(
+        &mut self,
+        clock: &ClockMap,
+        known: Vec<Mapping>,
+    ) -> (AddressSpaces, FxHashMap<u32, Vec<u64>>) {
+        let (mut spaces, mut execs) =
+            (AddressSpaces::default(), FxHashMap::<u32, Vec<u64>>::default());
+        known
+            .into_iter()
+            .filter(|mapping| mapping.start < mapping.end)
+            .for_each(|mapping| spaces.map(mapping));
         for lane in lanes_of(self.reader, LaneKind::Mapping) {
             let mut lost = 0u64;
             let count = each_chunk(self.reader, lane, |_, _, data| {
@@ -232,12 +249,16 @@ impl<'a> Opening<'a> {
     /// Whether nothing that was mapped is missing: of a recorder that was
     /// killed, the last records are.
     fn knows_all_mappings(&self, definitions: &Definitions) -> bool {
-        let lost = [LaneKind::Mapping, LaneKind::Task, LaneKind::Definition].map(|kind| self.losses.any_of(kind));
-        definitions.summary.is_some() && !definitions.info.mappings_unrecorded && !lost.contains(&true)
+        let lost = [LaneKind::Mapping, LaneKind::Task, LaneKind::Definition]
+            .map(|kind| self.losses.any_of(kind));
+        definitions.summary.is_some()
+            && !definitions.info.mappings_unrecorded
+            && !lost.contains(&true)
     }
 
     fn tasks(&mut self, mut builder: TaskBuilder<'_>) -> TaskHistory {
-        let cursors = lanes_of(self.reader, LaneKind::Task).map(|lane| LaneCursor::new(self.reader, lane));
+        let cursors =
+            lanes_of(self.reader, LaneKind::Task).map(|lane| LaneCursor::new(self.reader, lane));
         let mut merge = Merge::new(cursors.map(Timed).collect());
         while let Some((index, (ticks, record))) = merge.next() {
             let lane = merge.lanes()[index].0.lane();
@@ -262,7 +283,8 @@ impl<'a> Opening<'a> {
     fn stacks(&mut self, spaces: &AddressSpaces) -> Stacks {
         let mut stacks = Stacks::default();
         let mut reader = stacks.reader(spaces);
-        let lanes = lanes_of(self.reader, LaneKind::SchedStack).chain(lanes_of(self.reader, LaneKind::SampleStack));
+        let lanes = lanes_of(self.reader, LaneKind::SchedStack)
+            .chain(lanes_of(self.reader, LaneKind::SampleStack));
         for lane in lanes {
             let count = each_chunk(self.reader, lane, |first, _, data| {
                 let read = reader.read(lane, first, data);
@@ -276,7 +298,12 @@ impl<'a> Opening<'a> {
 
 impl Opening<'_> {
     /// What marked programs and probes refer to.
-    fn marked(&mut self, definitions: &Definitions, clock: &ClockMap, tables: &mut Tables) -> Marked {
+    fn marked(
+        &mut self,
+        definitions: &Definitions,
+        clock: &ClockMap,
+        tables: &mut Tables,
+    ) -> Marked {
         let mut marked = Marked {
             programs: Programs::new(&definitions.clients, &definitions.info, clock, self.reader),
             probes: ProbeTable::new(&definitions.probes, tables),
@@ -303,7 +330,8 @@ impl Opening<'_> {
         let mut survey = Survey::default();
         let Marked { programs, logs, lives, .. } = &*marked;
         let (reader, places) = (self.reader, stacks.reader(spaces));
-        let mut surveyor = Surveyor { reader, programs, logs, lives, clock, spaces, places, tables };
+        let mut surveyor =
+            Surveyor { reader, programs, logs, lives, clock, spaces, places, tables };
         lanes_of(reader, LaneKind::Zone).for_each(|lane| surveyor.lane(lane, &mut survey));
         marked.survey = survey;
     }

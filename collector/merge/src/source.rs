@@ -44,10 +44,13 @@ impl<'a> Source<'a> {
         Self::Steps(steps, head)
     }
 
-    /// The lane, if it is one, with its records that could not be read and those that could not be decoded.
+    /// The lane, if it is one, with its records that could not be read and those that could not be
+    /// decoded.
     pub(crate) fn lost(&self) -> Option<(Lane, u64, u64)> {
         match self {
-            Self::Lane(Timed(cursor)) => Some((cursor.lane(), cursor.unreadable(), cursor.undecodable())),
+            Self::Lane(Timed(cursor)) => {
+                Some((cursor.lane(), cursor.unreadable(), cursor.undecodable()))
+            }
             Self::Zones(cursor) => Some((cursor.lane(), cursor.unreadable(), cursor.undecodable())),
             Self::Probes(cursor) | Self::Tracepoints(cursor) => {
                 Some((cursor.lane(), cursor.unreadable(), cursor.undecodable()))
@@ -93,7 +96,8 @@ impl<'a> Cursor for Source<'a> {
     #[inline]
     fn take(&mut self) -> (u64, Item<'a>) {
         // `take` follows a `key`, so there is an item; else a step that changes nothing.
-        const NOTHING: (u64, Item<'static>) = (u64::MAX, Item::Step(Step::Bind(0, Tables::IDLE_THREAD)));
+        const NOTHING: (u64, Item<'static>) =
+            (u64::MAX, Item::Step(Step::Bind(0, Tables::IDLE_THREAD)));
         match self {
             Self::Lane(lane) => {
                 let (ticks, record) = lane.take();
@@ -106,7 +110,9 @@ impl<'a> Cursor for Source<'a> {
             }
             Self::Zones(cursor) => (cursor.key().unwrap_or(u64::MAX), Item::Zones(cursor.take())),
             Self::Probes(cursor) => (cursor.key().unwrap_or(u64::MAX), Item::Probes(cursor.take())),
-            Self::Tracepoints(cursor) => (cursor.key().unwrap_or(u64::MAX), Item::Tracepoints(cursor.take())),
+            Self::Tracepoints(cursor) => {
+                (cursor.key().unwrap_or(u64::MAX), Item::Tracepoints(cursor.take()))
+            }
             Self::Markers(markers) => {
                 let Some((marker, rest)) = markers.split_first() else { return NOTHING };
                 *markers = rest;

@@ -45,8 +45,15 @@ pub(crate) struct StackReader<'a> {
 
 impl Stacks {
     /// A reader that knows what lay where.
-    pub(crate) fn reader<'a>(&'a mut self, spaces: &'a syscollect_model::AddressSpaces) -> StackReader<'a> {
-        StackReader { lanes: &mut self.lanes, pool: &mut self.pool, locator: Locator::new(spaces, &mut self.places) }
+    pub(crate) fn reader<'a>(
+        &'a mut self,
+        spaces: &'a syscollect_model::AddressSpaces,
+    ) -> StackReader<'a> {
+        StackReader {
+            lanes: &mut self.lanes,
+            pool: &mut self.pool,
+            locator: Locator::new(spaces, &mut self.places),
+        }
     }
 
     fn places_of(&self, defined: Defined) -> &[PlaceId] {
@@ -63,7 +70,8 @@ impl StackReader<'_> {
                 result.cut = true;
                 break;
             };
-            let addresses = data.get(StackHeader::SIZE..StackHeader::SIZE + usize::from(header.frames) * 8);
+            let addresses =
+                data.get(StackHeader::SIZE..StackHeader::SIZE + usize::from(header.frames) * 8);
             let Some(addresses) = addresses else {
                 result.cut = true;
                 break;
@@ -85,7 +93,9 @@ impl StackReader<'_> {
         let kernel = header.space == stack_space::KERNEL;
         let epoch = self.locator.epoch(header.tgid, at);
         let (words, _) = addresses.as_chunks::<8>();
-        for address in words.iter().map(|bytes| u64::from_ne_bytes(*bytes)).filter(|address| *address != 0) {
+        for address in
+            words.iter().map(|bytes| u64::from_ne_bytes(*bytes)).filter(|address| *address != 0)
+        {
             let exact = self.pool.len() as u32 == start;
             let address = if exact { address } else { address - 1 };
             let place = match kernel {
@@ -98,7 +108,12 @@ impl StackReader<'_> {
         let count = self.pool.len() as u32 - start;
         let truncated = cut || header.truncated != 0;
         // An id is given out once; a second definition could only be damage.
-        self.lanes.entry(lane).or_default().entry(header.id).or_insert(Defined { start, count, kernel, truncated });
+        self.lanes.entry(lane).or_default().entry(header.id).or_insert(Defined {
+            start,
+            count,
+            kernel,
+            truncated,
+        });
     }
 
     /// Ends the stack that begins at `start` before its first frame outside of
@@ -194,13 +209,20 @@ impl Resolver {
 
     #[cold]
     fn resolve_new(&mut self, lane: Lane, user: u32, kernel: u32, tables: &mut Tables) -> Resolved {
-        let kind = if lane.kind == LaneKind::Sample { LaneKind::SampleStack } else { LaneKind::SchedStack };
+        let kind = if lane.kind == LaneKind::Sample {
+            LaneKind::SampleStack
+        } else {
+            LaneKind::SchedStack
+        };
         let defined = self.stacks.lanes.get(&Lane { kind, cpu: lane.cpu });
         let find = |id: u32, in_kernel: bool| {
-            let found = defined.and_then(|stacks| stacks.get(&id)).filter(|stack| stack.kernel == in_kernel);
+            let found = defined
+                .and_then(|stacks| stacks.get(&id))
+                .filter(|stack| stack.kernel == in_kernel);
             (found.copied(), id != stack_id::NONE && found.is_none())
         };
-        let ((user, user_missing), (kernel, kernel_missing)) = (find(user, false), find(kernel, true));
+        let ((user, user_missing), (kernel, kernel_missing)) =
+            (find(user, false), find(kernel, true));
         let mut frames = std::mem::take(&mut self.frames);
         frames.clear();
         let mut blocked_in = None;
@@ -263,6 +285,9 @@ fn begins_stacks(frame: FrameId, tables: &Tables) -> bool {
     tables.frame(frame).function.is_some_and(|name| FIRST.contains(&tables.strings.get(name)))
 }
 
-fn functions<'a>(frames: &'a [FrameId], tables: &'a Tables) -> impl Iterator<Item = Option<&'a str>> {
+fn functions<'a>(
+    frames: &'a [FrameId],
+    tables: &'a Tables,
+) -> impl Iterator<Item = Option<&'a str>> {
     frames.iter().map(|frame| tables.frame(*frame).function.map(|name| tables.strings.get(name)))
 }

@@ -8,7 +8,11 @@ use syscollect_store::Lane;
 
 impl<E: Exporter> Player<'_, E> {
     /// A step in the life of tasks.
-    pub(crate) fn step(&mut self, step: Step, task_lanes: &mut Vec<(Lane, GapCauses)>) -> Result<(), E::Error> {
+    pub(crate) fn step(
+        &mut self,
+        step: Step,
+        task_lanes: &mut Vec<(Lane, GapCauses)>,
+    ) -> Result<(), E::Error> {
         let event = match step {
             Step::Record(kind) => {
                 self.count(kind);
@@ -23,7 +27,9 @@ impl<E: Exporter> Player<'_, E> {
                 running.for_each(|lane| lane.current = Some(new));
                 return Ok(());
             }
-            Step::Lost(lane, count) => loss(lane, self.losses.cause_before_collector(lane), count, None),
+            Step::Lost(lane, count) => {
+                loss(lane, self.losses.cause_before_collector(lane), count, None)
+            }
             Step::Missing(lane, count) => return self.missing_tasks(lane, count, task_lanes),
             Step::ProcessStart(process) => Event::ProcessStart(process),
             Step::ProcessExec(process, name) => {

@@ -3,7 +3,9 @@
 
 use crate::mappings::text;
 use rustc_hash::{FxHashMap, FxHashSet};
-use syscollect_model::{AddressSpaces, ClockMap, Process, ProcessId, StringId, Tables, Thread, ThreadId, Ticks, Time};
+use syscollect_model::{
+    AddressSpaces, ClockMap, Process, ProcessId, StringId, Tables, Thread, ThreadId, Ticks, Time,
+};
 use syscollect_records::{RecordKind, TaskRecord};
 use syscollect_store::{KnownProcess, Lane};
 
@@ -59,7 +61,8 @@ impl TaskHistory {
 }
 
 /// The kinds of records that tell of tasks.
-const KINDS: [RecordKind; 4] = [RecordKind::Fork, RecordKind::Exec, RecordKind::Exit, RecordKind::Rename];
+const KINDS: [RecordKind; 4] =
+    [RecordKind::Fork, RecordKind::Exec, RecordKind::Exit, RecordKind::Rename];
 
 /// A thread id's present meaning.
 #[derive(Clone, Copy, Debug)]
@@ -118,7 +121,10 @@ impl<'a> TaskBuilder<'a> {
             history: TaskHistory::default(),
         };
         builder.notes.sort_by_key(|process| std::cmp::Reverse(process.noted));
-        known.iter().filter(|process| process.noted == Ticks(0)).for_each(|process| builder.known(process));
+        known
+            .iter()
+            .filter(|process| process.noted == Ticks(0))
+            .for_each(|process| builder.known(process));
         builder
     }
 
@@ -140,7 +146,9 @@ impl<'a> TaskBuilder<'a> {
     pub(crate) fn record(&mut self, ticks: u64, lane: Lane, record: &TaskRecord) -> bool {
         self.apply_notes(ticks);
         let (_, number) = record.stamp.split();
-        let Some(kind) = RecordKind::from_number(number).filter(|kind| KINDS.contains(kind)) else { return false };
+        let Some(kind) = RecordKind::from_number(number).filter(|kind| KINDS.contains(kind)) else {
+            return false;
+        };
         if record.lost_before > 0 {
             self.step(ticks, Step::Lost(lane, u64::from(record.lost_before)));
         }
@@ -169,7 +177,9 @@ impl<'a> TaskBuilder<'a> {
     /// A process that was there when the recording began.
     fn known(&mut self, known: &KnownProcess) {
         let main = known.threads.iter().find(|thread| thread.tid == known.pid);
-        let name = main.or(known.threads.first()).map_or_else(|| unknown_name(known.pid), |thread| thread.name.clone());
+        let name = main
+            .or(known.threads.first())
+            .map_or_else(|| unknown_name(known.pid), |thread| thread.name.clone());
         let process = match self.processes.get(&known.pid) {
             Some(process) => *process,
             None => self.add_process(known.pid, Some(known.parent_pid), &name, None),
@@ -201,13 +211,16 @@ impl<'a> TaskBuilder<'a> {
         }
     }
 
-    /// Names that were read at the end, because renames were left out: what differs from them was one.
+    /// Names that were read at the end, because renames were left out: what differs from them was
+    /// one.
     fn renames_noted(&mut self, process: ProcessId, note: &KnownProcess) {
         if note.names_read == Ticks(0) {
             return;
         }
         for known in &note.threads {
-            let Some(life) = self.threads.get(&known.tid).filter(|life| !life.ended) else { continue };
+            let Some(life) = self.threads.get(&known.tid).filter(|life| !life.ended) else {
+                continue;
+            };
             let row = self.tables.thread(life.thread);
             if row.process == process && self.tables.strings.get(row.name) != known.name {
                 self.rename(note.noted.0, life.thread, &known.name);
@@ -231,7 +244,8 @@ impl<'a> TaskBuilder<'a> {
             return self.begin(ticks, record, process, thread, &name);
         }
         let process = if new_process {
-            let process = self.add_process(record.tgid, Some(record.parent_tgid), &name, Some(time));
+            let process =
+                self.add_process(record.tgid, Some(record.parent_tgid), &name, Some(time));
             let parent = self.processes.get(&record.parent_tgid);
             let kernel = parent.is_some_and(|parent| self.tables.process(*parent).kernel);
             self.tables.processes[process.index()].kernel = kernel;
@@ -244,7 +258,14 @@ impl<'a> TaskBuilder<'a> {
     }
 
     /// The events of a task's beginning, and the memory it begins with.
-    fn begin(&mut self, ticks: u64, record: &TaskRecord, process: ProcessId, thread: ThreadId, name: &str) {
+    fn begin(
+        &mut self,
+        ticks: u64,
+        record: &TaskRecord,
+        process: ProcessId,
+        thread: ThreadId,
+        name: &str,
+    ) {
         self.step(ticks, Step::Bind(record.tid, thread));
         if record.tid == record.tgid {
             self.spaces.fork(record.parent_tgid, record.tgid, Ticks(ticks));
@@ -259,8 +280,11 @@ impl<'a> TaskBuilder<'a> {
 
     fn exec(&mut self, ticks: u64, time: Time, record: &TaskRecord) {
         let before = if record.parent_tid == 0 { record.tid } else { record.parent_tid };
-        let thread =
-            if before == record.tid { self.existing(ticks, record) } else { self.take_over(ticks, time, record) };
+        let thread = if before == record.tid {
+            self.existing(ticks, record)
+        } else {
+            self.take_over(ticks, time, record)
+        };
         let process = self.tables.thread(thread).process;
         let comm = text(&record.comm);
         let name = self.tables.strings.intern(&comm);
@@ -304,7 +328,8 @@ impl<'a> TaskBuilder<'a> {
 
     fn exit(&mut self, ticks: u64, time: Time, record: &TaskRecord) {
         let comm = text(&record.comm);
-        let unseen = self.threads.get(&record.tid).filter(|life| !life.seen).map(|life| life.thread);
+        let unseen =
+            self.threads.get(&record.tid).filter(|life| !life.seen).map(|life| life.thread);
         if let Some(thread) = unseen.filter(|_| !comm.is_empty()) {
             // The list of tasks was read while the recording ran and may show
             // who came after; the name in the record is certain.
@@ -320,7 +345,9 @@ impl<'a> TaskBuilder<'a> {
         if record.tid == record.tgid {
             self.headless.insert(process);
         }
-        if self.headless.contains(&process) && self.living.get(&process).is_none_or(|count| *count == 0) {
+        if self.headless.contains(&process)
+            && self.living.get(&process).is_none_or(|count| *count == 0)
+        {
             self.headless.remove(&process);
             self.tables.processes[process.index()].end = Some(time);
             self.step(ticks, Step::ProcessEnd(process));
@@ -393,13 +420,26 @@ impl<'a> TaskBuilder<'a> {
         }
     }
 
-    fn add_process(&mut self, pid: u32, parent_pid: Option<u32>, name: &str, start: Option<Time>) -> ProcessId {
+    fn add_process(
+        &mut self,
+        pid: u32,
+        parent_pid: Option<u32>,
+        name: &str,
+        start: Option<Time>,
+    ) -> ProcessId {
         let id = add_process(self.tables, pid, parent_pid, name, start);
         self.processes.insert(pid, id);
         id
     }
 
-    fn add_thread(&mut self, tid: u32, process: ProcessId, name: &str, start: Option<Time>, seen: bool) -> ThreadId {
+    fn add_thread(
+        &mut self,
+        tid: u32,
+        process: ProcessId,
+        name: &str,
+        start: Option<Time>,
+        seen: bool,
+    ) -> ThreadId {
         let thread = add_thread(self.tables, tid, process, name, start);
         *self.living.entry(process).or_default() += 1;
         let before = self.threads.insert(tid, Life { thread, seen, ended: false });
@@ -428,7 +468,15 @@ pub(crate) fn add_process(
     start: Option<Time>,
 ) -> ProcessId {
     let name = tables.strings.intern(name);
-    tables.processes.push(Process { pid, parent_pid, name, command_line: Vec::new(), start, end: None, kernel: false });
+    tables.processes.push(Process {
+        pid,
+        parent_pid,
+        name,
+        command_line: Vec::new(),
+        start,
+        end: None,
+        kernel: false,
+    });
     ProcessId(tables.processes.len() as u32 - 1)
 }
 

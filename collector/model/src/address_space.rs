@@ -71,10 +71,15 @@ impl AddressSpaces {
         // A chain of forks is as long as the tree is deep; the limit ends a
         // cycle that damaged input could describe.
         for _ in 0..64 {
-            let reset = self.resets.get(&pid).and_then(|list| list.iter().rev().find(|(since, _)| *since <= at));
+            let reset = self
+                .resets
+                .get(&pid)
+                .and_then(|list| list.iter().rev().find(|(since, _)| *since <= at));
             let since = reset.map_or(Ticks(0), |(since, _)| *since);
             let found = self.mappings.get(&pid).and_then(|list| {
-                list.iter().rev().find(|m| m.since <= at && m.since >= since && (m.start..m.end).contains(&address))
+                list.iter().rev().find(|m| {
+                    m.since <= at && m.since >= since && (m.start..m.end).contains(&address)
+                })
             });
             if found.is_some() {
                 return found;
@@ -105,11 +110,19 @@ impl AddressSpaces {
             if self.incomplete {
                 break;
             }
-            let reset = self.resets.get(&pid).and_then(|list| list.iter().rev().find(|(since, _)| *since <= at));
+            let reset = self
+                .resets
+                .get(&pid)
+                .and_then(|list| list.iter().rev().find(|(since, _)| *since <= at));
             match reset {
                 Some((forked, Some(parent))) => (pid, at) = (*parent, *forked),
                 Some((_, None)) => return true,
-                None => return self.mappings.get(&pid).is_some_and(|list| list.iter().any(|m| m.since == Ticks(0))),
+                None => {
+                    return self
+                        .mappings
+                        .get(&pid)
+                        .is_some_and(|list| list.iter().any(|m| m.since == Ticks(0)));
+                }
             }
         }
         false
@@ -118,8 +131,10 @@ impl AddressSpaces {
     /// A number that changes whenever `pid`'s own mappings do: two look-ups of
     /// one address in the same epoch have the same answer.
     pub fn epoch(&self, pid: u32, at: Ticks) -> usize {
-        let mappings = self.mappings.get(&pid).map_or(0, |list| list.partition_point(|m| m.since <= at));
-        let resets = self.resets.get(&pid).map_or(0, |list| list.partition_point(|(since, _)| *since <= at));
+        let mappings =
+            self.mappings.get(&pid).map_or(0, |list| list.partition_point(|m| m.since <= at));
+        let resets =
+            self.resets.get(&pid).map_or(0, |list| list.partition_point(|(since, _)| *since <= at));
         mappings + resets
     }
 
@@ -185,7 +200,8 @@ mod tests {
         spaces.exec(4, Ticks(40));
         spaces.seal();
         let complete = |spaces: &AddressSpaces| {
-            [(1, 5), (2, 15), (3, 25), (4, 35), (4, 45), (5, 45)].map(|(pid, at)| spaces.is_complete(pid, Ticks(at)))
+            [(1, 5), (2, 15), (3, 25), (4, 35), (4, 45), (5, 45)]
+                .map(|(pid, at)| spaces.is_complete(pid, Ticks(at)))
         };
         assert_eq!(complete(&spaces), [true, true, false, false, true, false]);
         spaces.mark_incomplete();

@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 
 /// A reading of the machine's tick counter: the invariant TSC, or, where there
 /// is none, nanoseconds of CLOCK_MONOTONIC (see [`crate::ClockSource`]).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct Ticks(pub u64);
 
@@ -12,15 +14,17 @@ pub struct Ticks(pub u64);
 /// goes on during suspend and never jumps.
 ///
 /// Only [`ClockMap`] makes a `Time` out of [`Ticks`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct Time(pub u64);
 
 /// All clocks of the machine at one moment. Clocks are nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockPair {
-    /// The tick counter, in the middle of the bracket around the reading of CLOCK_BOOTTIME. The other clocks are
-    /// means of a reading before and one after.
+    /// The tick counter, in the middle of the bracket around the reading of CLOCK_BOOTTIME. The
+    /// other clocks are means of a reading before and one after.
     pub ticks: Ticks,
     /// CLOCK_MONOTONIC.
     pub monotonic: u64,
@@ -130,7 +134,8 @@ impl ClockMap {
 
     /// The two neighbouring readings between which (or next to which) `at` lies.
     fn piece(&self, key: impl Fn(&ClockPair) -> u64, at: u64) -> [ClockPair; 2] {
-        let after = self.pairs.partition_point(|pair| key(pair) <= at).clamp(1, self.pairs.len() - 1);
+        let after =
+            self.pairs.partition_point(|pair| key(pair) <= at).clamp(1, self.pairs.len() - 1);
         [self.pairs[after - 1], self.pairs[after]]
     }
 }
@@ -191,7 +196,8 @@ mod tests {
 
     #[test]
     fn a_rate_that_changes_is_followed_piece_by_piece() {
-        let clock = ClockMap::new(vec![pair(100, 1_000), pair(200, 1_100), pair(300, 1_300)]).unwrap();
+        let clock =
+            ClockMap::new(vec![pair(100, 1_000), pair(200, 1_100), pair(300, 1_300)]).unwrap();
         assert_eq!(clock.time(Ticks(150)), Time(1_050));
         assert_eq!(clock.time(Ticks(250)), Time(1_200));
         assert_eq!(clock.time(Ticks(50)), Time(950), "before the first reading its rate goes on");

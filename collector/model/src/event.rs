@@ -1,8 +1,8 @@
 //! What happens on the timeline, and who receives it.
 
 use crate::{
-    Crash, GpuJob, LockEvent, Loss, MemoryEvent, ProcessId, RecorderSummary, SessionInfo, Slice, SliceMore, StackId,
-    StringId, Tables, ThreadId, Time, TrackId,
+    Crash, GpuJob, LockEvent, Loss, MemoryEvent, ProcessId, RecorderSummary, SessionInfo, Slice,
+    SliceMore, StackId, StringId, Tables, ThreadId, Time, TrackId,
 };
 
 /// Something that happened at a [`Time`], the same whatever recorded it.
@@ -180,5 +180,10 @@ pub trait Exporter {
     /// # Errors
     ///
     /// Whatever keeps the writer from writing.
-    fn end(&mut self, losses: &[Loss], recorder: Option<&RecorderSummary>, tables: &Tables) -> Result<(), Self::Error>;
+    fn end(
+        &mut self,
+        losses: &[Loss],
+        recorder: Option<&RecorderSummary>,
+        tables: &Tables,
+    ) -> Result<(), Self::Error>;
 }

@@ -62,7 +62,8 @@ impl GpuJob {
 pub enum GpuJobEnd {
     /// The GPU is done with it.
     Finished,
-    /// The driver gave it up: a timeout, a reset. Its field `"error"` says why, where that is known.
+    /// The driver gave it up: a timeout, a reset. Its field `"error"` says why, where that is
+    /// known.
     Failed,
     /// It had not ended when the recording did, or its end was lost.
     Unfinished,

@@ -34,10 +34,14 @@ pub use event::{Event, Exporter, Migration, OffCpu, Sample, SleepState, Switch, 
 pub use gpu::{Fence, GpuJob, GpuJobEnd, fence_wait};
 pub use loss::{Loss, LossCause, LossDomain, SchedulingGap, records_lost, records_overwritten};
 pub use resources::{Crash, Lock, LockAction, LockEvent, MemoryEvent};
-pub use session::{ClockSource, CpuClock, CpuInfo, KernelModule, RecorderSummary, SessionInfo, WorkCost};
-pub use slice::{Field, FieldFormat, Fields, Location, Schema, SchemaField, Slice, SliceMore, Value};
+pub use session::{
+    ClockSource, CpuClock, CpuInfo, KernelModule, RecorderSummary, SessionInfo, WorkCost,
+};
+pub use slice::{
+    Field, FieldFormat, Fields, Location, Schema, SchemaField, Slice, SliceMore, Value,
+};
 pub use symbols::{Symbol, SymbolFrame, SymbolTable};
 pub use tables::{
-    BuildId, Frame, FrameId, LocationId, LockId, Module, ModuleId, Process, ProcessId, SchemaId, Scope, StackId,
-    StringId, Strings, Tables, Thread, ThreadId, Track, TrackId, TrackKind,
+    BuildId, Frame, FrameId, LocationId, LockId, Module, ModuleId, Process, ProcessId, SchemaId,
+    Scope, StackId, StringId, Strings, Tables, Thread, ThreadId, Track, TrackId, TrackKind,
 };

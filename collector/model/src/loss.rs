@@ -61,9 +61,11 @@ impl Loss {
     }
 }
 
-/// How many records of these were lost: all but those that `--overwrite` was asked to drop for newer ones.
+/// How many records of these were lost: all but those that `--overwrite` was asked to drop for
+/// newer ones.
 ///
-/// What a recording, `info` and `report` call lost is this, of losses that were read from the capture.
+/// What a recording, `info` and `report` call lost is this, of losses that were read from the
+/// capture.
 pub fn records_lost(losses: &[Loss]) -> u64 {
     sum(losses, |cause| cause != LossCause::Overwritten)
 }
@@ -74,7 +76,10 @@ pub fn records_overwritten(losses: &[Loss]) -> u64 {
 }
 
 fn sum(losses: &[Loss], is_counted: impl Fn(LossCause) -> bool) -> u64 {
-    losses.iter().filter(|loss| is_counted(loss.cause)).fold(0, |sum, loss| sum.saturating_add(loss.count))
+    losses
+        .iter()
+        .filter(|loss| is_counted(loss.cause))
+        .fold(0, |sum, loss| sum.saturating_add(loss.count))
 }
 
 /// Why records are missing.

@@ -135,8 +135,8 @@ pub struct RecorderSummary {
     pub statistics: std::collections::BTreeMap<String, u64>,
     /// What was missing on this machine, each said once.
     pub missing: Vec<String>,
-    /// What each part of the recorder's work cost, in the order of time: `"start"`, `"recording"`, and, where it was
-    /// done by the recorder and the capture kept, `"naming"` and `"export"`.
+    /// What each part of the recorder's work cost, in the order of time: `"start"`, `"recording"`,
+    /// and, where it was done by the recorder and the capture kept, `"naming"` and `"export"`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub costs: Vec<WorkCost>,
 }
@@ -149,7 +149,7 @@ pub struct WorkCost {
     pub work: String,
     /// CPU time of the process meanwhile, nanoseconds, user and system.
     pub cpu_ns: u64,
-    /// Most resident memory of the process meanwhile, bytes; where the kernel does not let it be measured for a part,
-    /// the most since the program's start.
+    /// Most resident memory of the process meanwhile, bytes; where the kernel does not let it be
+    /// measured for a part, the most since the program's start.
     pub peak_bytes: u64,
 }

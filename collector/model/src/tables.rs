@@ -141,7 +141,9 @@ impl TryFrom<String> for BuildId {
 
     fn try_from(text: String) -> Result<Self, String> {
         if !text.is_ascii() || !text.len().is_multiple_of(2) {
-            return Err(format!("{text:?} is not a build id: pairs of hexadecimal digits are expected"));
+            return Err(format!(
+                "{text:?} is not a build id: pairs of hexadecimal digits are expected"
+            ));
         }
         let digits = |at: usize| u8::from_str_radix(&text[at..at + 2], 16);
         (0..text.len())
@@ -156,7 +158,8 @@ impl TryFrom<String> for BuildId {
 /// A file of code.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Module {
-    /// Its path as the process saw it; `[kernel.kallsyms]`, `[vdso]` or `[name]` for a kernel module.
+    /// Its path as the process saw it; `[kernel.kallsyms]`, `[vdso]` or `[name]` for a kernel
+    /// module.
     pub path: StringId,
     /// Its identity; empty where it has none.
     pub build_id: BuildId,
@@ -172,7 +175,8 @@ pub struct Module {
 pub struct Frame {
     /// The module; `None` where no mapping is known (JIT code, a lost mapping).
     pub module: Option<ModuleId>,
-    /// Offset in the module's file, or the address itself where there is no module or it is the kernel.
+    /// Offset in the module's file, or the address itself where there is no module or it is the
+    /// kernel.
     pub offset: u64,
     /// The function's demangled name; `None` where there is no symbol.
     pub function: Option<StringId>,
@@ -299,8 +303,15 @@ impl Default for Tables {
     fn default() -> Self {
         let mut strings = Strings::default();
         let name = strings.intern("swapper");
-        let process =
-            Process { pid: 0, parent_pid: None, name, command_line: Vec::new(), start: None, end: None, kernel: true };
+        let process = Process {
+            pid: 0,
+            parent_pid: None,
+            name,
+            command_line: Vec::new(),
+            start: None,
+            end: None,
+            kernel: true,
+        };
         let thread = Thread { tid: 0, process: Self::IDLE_PROCESS, name, start: None, end: None };
         Self {
             strings,
@@ -428,7 +439,9 @@ impl Tables {
         let frame = self.frame(id);
         match (frame.function, frame.module) {
             (Some(function), _) => self.strings.get(function).to_owned(),
-            (None, Some(module)) => format!("{}+{:#x}", self.strings.get(self.module(module).path), frame.offset),
+            (None, Some(module)) => {
+                format!("{}+{:#x}", self.strings.get(self.module(module).path), frame.offset)
+            }
             (None, None) => format!("{:#x}", frame.offset),
         }
     }

@@ -4,7 +4,8 @@ use crate::places::{KERNEL, ModuleKey, Place, PlaceId, Places};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 use syscollect_model::{
-    BuildId, Frame, FrameId, KernelModule, Module, ModuleId, SessionInfo, Symbol, SymbolFrame, SymbolTable, Tables,
+    BuildId, Frame, FrameId, KernelModule, Module, ModuleId, SessionInfo, Symbol, SymbolFrame,
+    SymbolTable, Tables,
 };
 
 /// All names of a session, by module and offset.
@@ -18,9 +19,11 @@ impl Names {
     /// Adds names; the later of two for one place counts.
     pub fn add(&mut self, tables: Vec<SymbolTable>) {
         for table in tables {
-            let list = self.modules.entry(ModuleKey::new(&table.path, &table.build_id)).or_default();
+            let list =
+                self.modules.entry(ModuleKey::new(&table.path, &table.build_id)).or_default();
             // Behind the old ones, reversed: the stable sort and dedup keep the latest.
-            let mut all: Vec<Symbol> = table.symbols.into_iter().filter(|s| !s.frames.is_empty()).collect();
+            let mut all: Vec<Symbol> =
+                table.symbols.into_iter().filter(|s| !s.frames.is_empty()).collect();
             all.reverse();
             all.append(list);
             all.sort_by_key(|symbol| symbol.offset);
@@ -85,11 +88,18 @@ impl Framer {
         (start..start + count).map(FrameId)
     }
 
-    fn add(&mut self, place: Place, places: &Places, names: &Names, tables: &mut Tables) -> Range<usize> {
+    fn add(
+        &mut self,
+        place: Place,
+        places: &Places,
+        names: &Names,
+        tables: &mut Tables,
+    ) -> Range<usize> {
         let first = tables.frames.len();
         let key = place.module.map(|index| places.module(index));
         let symbol = key.and_then(|key| names.get(key, place.offset));
-        let module = key.map(|key| self.module(key, places.is_kernel(key), (place, symbol), tables));
+        let module =
+            key.map(|key| self.module(key, places.is_kernel(key), (place, symbol), tables));
         let unnamed = [SymbolFrame::default()];
         let frames = symbol.map_or(&unnamed[..], |symbol| &symbol.frames);
         for (index, frame) in frames.iter().enumerate() {
@@ -125,7 +135,11 @@ impl Framer {
         if let Some(id) = self.modules.get(&key) {
             return *id;
         }
-        let build_id = if key.0.path == KERNEL { self.kernel_build_id.clone() } else { key.0.build_id.clone() };
+        let build_id = if key.0.path == KERNEL {
+            self.kernel_build_id.clone()
+        } else {
+            key.0.build_id.clone()
+        };
         let path = tables.strings.intern(&key.0.path);
         tables.modules.push(Module { path, build_id, kernel });
         let id = ModuleId(tables.modules.len() as u32 - 1);
@@ -133,7 +147,12 @@ impl Framer {
         id
     }
 
-    fn kernel_module<'a>(&'a self, key: &ModuleKey, place: Place, symbol: Option<&'a Symbol>) -> Option<&'a str> {
+    fn kernel_module<'a>(
+        &'a self,
+        key: &ModuleKey,
+        place: Place,
+        symbol: Option<&'a Symbol>,
+    ) -> Option<&'a str> {
         if !key.is_kernel() {
             return None;
         }
@@ -160,14 +179,16 @@ mod tests {
 
     #[test]
     fn tables_of_one_module_add_up_and_the_later_name_counts() {
-        let table = |symbols| SymbolTable { path: "/bin/a".into(), symbols, ..SymbolTable::default() };
+        let table =
+            |symbols| SymbolTable { path: "/bin/a".into(), symbols, ..SymbolTable::default() };
         let mut names = Names::default();
         names.add(vec![
             table(vec![symbol(1, "one"), symbol(2, "two")]),
             table(vec![symbol(2, "zwei"), symbol(3, "three")]),
         ]);
         let key = ModuleKey::new("/bin/a", &BuildId::default());
-        let name = |offset| names.get(&key, offset).map(|symbol| symbol.frames[0].function.as_str());
+        let name =
+            |offset| names.get(&key, offset).map(|symbol| symbol.frames[0].function.as_str());
         assert_eq!([1, 2, 3, 4].map(name), [Some("one"), Some("zwei"), Some("three"), None]);
     }
 
@@ -175,7 +196,11 @@ mod tests {
     fn a_symbol_without_frames_names_nothing() {
         let mut names = Names::default();
         let empty = Symbol { offset: 1, ..Symbol::default() };
-        names.add(vec![SymbolTable { path: "/bin/a".into(), symbols: vec![empty], ..SymbolTable::default() }]);
+        names.add(vec![SymbolTable {
+            path: "/bin/a".into(),
+            symbols: vec![empty],
+            ..SymbolTable::default()
+        }]);
         assert_eq!(names.get(&ModuleKey::new("/bin/a", &BuildId::default()), 1), None);
     }
 }

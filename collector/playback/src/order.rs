@@ -55,8 +55,11 @@ pub struct Merge<C: Cursor> {
 impl<C: Cursor> Merge<C> {
     /// Merges these lanes.
     pub fn new(lanes: Vec<C>) -> Self {
-        let mut others: BinaryHeap<_> =
-            lanes.iter().enumerate().filter_map(|(lane, cursor)| Some(Reverse((cursor.key()?, lane)))).collect();
+        let mut others: BinaryHeap<_> = lanes
+            .iter()
+            .enumerate()
+            .filter_map(|(lane, cursor)| Some(Reverse((cursor.key()?, lane))))
+            .collect();
         let current = others.pop().map(|Reverse((_, lane))| lane);
         Self { lanes, current, others }
     }
@@ -122,7 +125,10 @@ mod tests {
 
     /// Lanes whose items carry their position in the lane.
     fn lanes(keys: &[Vec<u8>]) -> Vec<List> {
-        let list = |keys: &Vec<u8>| List { items: keys.iter().enumerate().map(|(i, key)| (*key, i)).collect(), at: 0 };
+        let list = |keys: &Vec<u8>| List {
+            items: keys.iter().enumerate().map(|(i, key)| (*key, i)).collect(),
+            at: 0,
+        };
         keys.iter().map(list).collect()
     }
 
@@ -134,7 +140,8 @@ mod tests {
 
     #[test]
     fn an_item_that_steps_back_comes_late_but_comes() {
-        let merged: Vec<u8> = Merge::new(lanes(&[vec![1, 9, 2], vec![3, 10]])).map(|(_, (key, _))| key).collect();
+        let merged: Vec<u8> =
+            Merge::new(lanes(&[vec![1, 9, 2], vec![3, 10]])).map(|(_, (key, _))| key).collect();
         assert_eq!(merged, [1, 3, 9, 2, 10]);
     }
 

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use syscollect_model::{Event, Exporter, Field, Slice, SliceMore, StringId, Tables, ThreadId, Time, TrackId};
+use syscollect_model::{
+    Event, Exporter, Field, Slice, SliceMore, StringId, Tables, ThreadId, Time, TrackId,
+};
 
 /// An exporter that is given a range of time.
 ///
@@ -73,7 +75,9 @@ impl<'a, E: Exporter> Output<'a, E> {
             Event::ThreadName(thread, name) => {
                 self.names.insert(*thread, *name);
             }
-            Event::SliceBegin(track, slice) => self.before.entry(*track).or_default().push(slice.clone()),
+            Event::SliceBegin(track, slice) => {
+                self.before.entry(*track).or_default().push(slice.clone());
+            }
             Event::SliceMore(track, more) => {
                 if let Some(slice) = self.before.get_mut(track).and_then(|open| open.last_mut()) {
                     add(slice, more);

@@ -85,7 +85,8 @@ impl Places {
 
     /// Whether a module is kernel code: Linux' kernel, or [marked](Self::mark_kernel).
     pub fn is_kernel(&self, module: &ModuleKey) -> bool {
-        module.is_kernel() || self.module_ids.get(module).is_some_and(|index| self.kernel.contains(index))
+        module.is_kernel()
+            || self.module_ids.get(module).is_some_and(|index| self.kernel.contains(index))
     }
 
     /// Modules in whose file something could be named, with the offsets of their
@@ -144,7 +145,9 @@ impl<'a> Locator<'a> {
 
     /// The place of a kernel address.
     pub fn kernel(&mut self, address: u64) -> PlaceId {
-        let module = self.places.intern_module(ModuleKey { path: KERNEL.to_owned(), build_id: BuildId::default() });
+        let module = self
+            .places
+            .intern_module(ModuleKey { path: KERNEL.to_owned(), build_id: BuildId::default() });
         self.places.intern(Place { module: Some(module), offset: address })
     }
 
@@ -175,11 +178,14 @@ impl<'a> Locator<'a> {
 
     fn in_mapping(&mut self, mapping: &Mapping, address: u64) -> Place {
         // `//anon`, and names that processes give to such memory.
-        let has_file =
-            mapping.path.starts_with('[') || (mapping.path.starts_with('/') && !mapping.path.starts_with("//"));
-        let unnamed = ["[heap]", "[stack]"].contains(&mapping.path.as_str()) || mapping.path.starts_with("[anon");
+        let has_file = mapping.path.starts_with('[')
+            || (mapping.path.starts_with('/') && !mapping.path.starts_with("//"));
+        let unnamed = ["[heap]", "[stack]"].contains(&mapping.path.as_str())
+            || mapping.path.starts_with("[anon");
         if !has_file || unnamed {
-            let module = self.places.intern_module(ModuleKey { path: ANONYMOUS.into(), build_id: BuildId::default() });
+            let module = self
+                .places
+                .intern_module(ModuleKey { path: ANONYMOUS.into(), build_id: BuildId::default() });
             return Place { module: Some(module), offset: address };
         }
         let offset = (address - mapping.start).wrapping_add(mapping.file_offset);
@@ -221,16 +227,24 @@ mod tests {
             (locator.places.module(place.module.unwrap()).path.clone(), place.offset)
         };
         assert_eq!(at(10), ("/bin/old".to_owned(), 0x410));
-        assert_eq!(at(60), ("/bin/new".to_owned(), 0x410), "the answer of another epoch is not remembered");
+        assert_eq!(
+            at(60),
+            ("/bin/new".to_owned(), 0x410),
+            "the answer of another epoch is not remembered"
+        );
     }
 
     #[test]
     fn memory_without_a_file_keeps_its_addresses() {
         let (spaces, mut places) = (spaces(), Places::default());
         let mut locator = Locator::new(&spaces, &mut places);
-        let (anonymous, nowhere) = (locator.user(1, Ticks(1), 0, 0x9abc), locator.user(1, Ticks(1), 0, 0x5555));
+        let (anonymous, nowhere) =
+            (locator.user(1, Ticks(1), 0, 0x9abc), locator.user(1, Ticks(1), 0, 0x5555));
         let anonymous = places.get(anonymous);
-        assert_eq!((anonymous.offset, places.module(anonymous.module.unwrap()).path.as_str()), (0x9abc, ANONYMOUS));
+        assert_eq!(
+            (anonymous.offset, places.module(anonymous.module.unwrap()).path.as_str()),
+            (0x9abc, ANONYMOUS)
+        );
         assert_eq!(places.get(nowhere), Place { module: None, offset: 0x5555 });
     }
 }

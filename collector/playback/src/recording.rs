@@ -1,7 +1,9 @@
 //! What is seen of a source: a recording that can be asked, named and played.
 
 use std::collections::BTreeMap;
-use syscollect_model::{BuildId, ClockMap, Exporter, Loss, RecorderSummary, SessionInfo, SymbolTable, Time};
+use syscollect_model::{
+    BuildId, ClockMap, Exporter, Loss, RecorderSummary, SessionInfo, SymbolTable, Time,
+};
 
 /// A recording opened for playing, whatever wrote it.
 pub trait Recording {
@@ -59,7 +61,8 @@ pub trait Recording {
 pub struct Played {
     /// Everything decoded, definitions included.
     pub records: u64,
-    /// Occurrences in the part that was played: switches, wakeups, samples and so on, no definitions.
+    /// Occurrences in the part that was played: switches, wakeups, samples and so on, no
+    /// definitions.
     pub events: u64,
     /// The same by name of the kind of record.
     pub events_by_type: BTreeMap<String, u64>,
@@ -71,7 +74,8 @@ pub struct Played {
     pub lost: u64,
     /// Events whose stack was taken and lost, or whose definition is lost.
     pub missing_stacks: u64,
-    /// Hits of probes that end what nothing began: it began before the recording, or that hit was lost.
+    /// Hits of probes that end what nothing began: it began before the recording, or that hit was
+    /// lost.
     pub unmatched_ends: u64,
     /// Failures of GPUs' work that no job shows: it is not known, or its end was told before.
     pub unshown_failures: u64,

@@ -83,7 +83,9 @@ mod tests {
 
     /// How many intervals hold one moment, at most.
     fn depth(intervals: &[(u32, u32)]) -> usize {
-        let at = |moment: u32| intervals.iter().filter(|(begin, end)| *begin <= moment && moment < *end).count();
+        let at = |moment: u32| {
+            intervals.iter().filter(|(begin, end)| *begin <= moment && moment < *end).count()
+        };
         (0..240).map(at).max().unwrap_or(0)
     }
 

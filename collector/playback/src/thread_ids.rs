@@ -50,7 +50,10 @@ mod tests {
         let mut ids = ThreadIds::default();
         ids.bind(7, ThreadId(1));
         ids.bind(7, ThreadId(2));
-        assert_eq!([6, 7, 8, 1 << 21].map(|tid| ids.get(tid)), [None, Some(ThreadId(2)), None, None]);
+        assert_eq!(
+            [6, 7, 8, 1 << 21].map(|tid| ids.get(tid)),
+            [None, Some(ThreadId(2)), None, None]
+        );
     }
 
     #[test]

@@ -82,7 +82,8 @@ pub fn evaluate(
         Place::Register { register, shift } => registers(*register) >> shift,
         Place::Memory { base, index, offset } => {
             let base = base.map_or(0, &registers);
-            let index = index.map_or(0, |(register, scale)| registers(register).wrapping_mul(scale.into()));
+            let index =
+                index.map_or(0, |(register, scale)| registers(register).wrapping_mul(scale.into()));
             let mut bytes = [0; 8];
             let length = usize::from(argument.size).min(bytes.len());
             let address = base.wrapping_add(index).wrapping_add_signed(*offset);
@@ -114,8 +115,12 @@ impl Argument {
         let bits = u32::from(self.size) * 8;
         match &self.place {
             Place::Constant(value) => format!("{letter}{bits} {value}"),
-            Place::Register { register, shift } => format!("{letter}{bits} {}", register.name(self.size, *shift)),
-            Place::Memory { base, index, offset } => format!("{letter}{bits} {}", brackets(*base, *index, *offset)),
+            Place::Register { register, shift } => {
+                format!("{letter}{bits} {}", register.name(self.size, *shift))
+            }
+            Place::Memory { base, index, offset } => {
+                format!("{letter}{bits} {}", brackets(*base, *index, *offset))
+            }
             Place::Unsupported(operand) => format!("{letter}{bits} {operand} (cannot be read)"),
         }
     }
@@ -141,7 +146,9 @@ impl fmt::Display for Argument {
         write!(f, "{sign}{}{float}@", self.size)?;
         match &self.place {
             Place::Constant(value) => write!(f, "${value}"),
-            Place::Register { register, shift } => write!(f, "%{}", register.name(self.size, *shift)),
+            Place::Register { register, shift } => {
+                write!(f, "%{}", register.name(self.size, *shift))
+            }
             Place::Memory { base: None, index: None, offset } => write!(f, "{offset}"),
             Place::Memory { base, index, offset } => {
                 write!(f, "{offset}(")?;

@@ -41,24 +41,42 @@ impl<'data, R: ReadRef<'data>> Elf<'data, R> {
         let header: &FileHeader64<LittleEndian> =
             data.read_at(0).map_err(|()| ProbeError::Damaged { what: "header" })?;
         let (machine, kind) = (header.e_machine(ENDIAN), header.e_type(ENDIAN));
-        let is_ours = header.is_class_64() && header.is_little_endian() && machine == elf::EM_X86_64;
+        let is_ours =
+            header.is_class_64() && header.is_little_endian() && machine == elf::EM_X86_64;
         if !is_ours || ![elf::ET_EXEC, elf::ET_DYN].contains(&kind) {
-            return Err(ProbeError::OtherMachine { class: ident[4], machine: machine.0, kind: kind.0 });
+            return Err(ProbeError::OtherMachine {
+                class: ident[4],
+                machine: machine.0,
+                kind: kind.0,
+            });
         }
-        let segments = header.program_headers(ENDIAN, data).map_err(damaged("table of segments"))?;
+        let segments =
+            header.program_headers(ENDIAN, data).map_err(damaged("table of segments"))?;
         // 0 stands for "none" and for "too many to count here", which no program has.
         let sections = match header.e_shnum(ENDIAN) {
             0 => &[][..],
             _ => header.section_headers(ENDIAN, data).map_err(damaged("table of sections"))?,
         };
-        let loaded: Vec<_> = segments.iter().filter(|segment| segment.p_type(ENDIAN) == elf::PT_LOAD).collect();
+        let loaded: Vec<_> =
+            segments.iter().filter(|segment| segment.p_type(ENDIAN) == elf::PT_LOAD).collect();
         if loaded.len() > LOADED_MAX {
-            return Err(ProbeError::TooLarge { what: "number of loaded segments", limit: LOADED_MAX as u64 });
+            return Err(ProbeError::TooLarge {
+                what: "number of loaded segments",
+                limit: LOADED_MAX as u64,
+            });
         }
-        let mut elf =
-            Self { fixed: kind == elf::ET_EXEC, segments, loaded, sections, section_names: &[], length, data };
+        let mut elf = Self {
+            fixed: kind == elf::ET_EXEC,
+            segments,
+            loaded,
+            sections,
+            section_names: &[],
+            length,
+            data,
+        };
         if let Some(names) = sections.get(usize::from(header.e_shstrndx(ENDIAN).0)) {
-            elf.section_names = elf.section_data(names, "table of section names", SECTION_NAMES_MAX)?;
+            elf.section_names =
+                elf.section_data(names, "table of section names", SECTION_NAMES_MAX)?;
         }
         Ok(elf)
     }
@@ -98,7 +116,10 @@ impl<'data, R: ReadRef<'data>> Elf<'data, R> {
     /// The segments of a type: where each lies in the file, and its size there.
     pub(crate) fn segments_of(&self, kind: elf::ProgramType) -> impl Iterator<Item = (u64, u64)> {
         let is_it = move |segment: &&Segment| segment.p_type(ENDIAN) == kind;
-        self.segments.iter().filter(is_it).map(|segment| (segment.p_offset(ENDIAN), segment.p_filesz(ENDIAN)))
+        self.segments
+            .iter()
+            .filter(is_it)
+            .map(|segment| (segment.p_offset(ENDIAN), segment.p_filesz(ENDIAN)))
     }
 
     /// Bytes of the file from `at` on, up to `size` or its end.
@@ -108,7 +129,13 @@ impl<'data, R: ReadRef<'data>> Elf<'data, R> {
     }
 
     /// Some bytes of the file, if they are all there and no more than `limit`.
-    pub(crate) fn bytes(&self, at: u64, size: u64, what: &'static str, limit: u64) -> Result<&'data [u8], ProbeError> {
+    pub(crate) fn bytes(
+        &self,
+        at: u64,
+        size: u64,
+        what: &'static str,
+        limit: u64,
+    ) -> Result<&'data [u8], ProbeError> {
         if size > limit {
             return Err(ProbeError::TooLarge { what, limit });
         }
@@ -148,7 +175,10 @@ impl<'data, R: ReadRef<'data>> Elf<'data, R> {
             let offset = segment.p_offset(ENDIAN).checked_add(into)?;
             (offset.checked_add(size)? <= self.length).then_some(offset)
         };
-        self.loaded.iter().filter(|segment| is_right(segment)).find_map(|segment| offset_in(segment))
+        self.loaded
+            .iter()
+            .filter(|segment| is_right(segment))
+            .find_map(|segment| offset_in(segment))
     }
 }
 

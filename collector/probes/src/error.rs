@@ -7,7 +7,9 @@ pub enum ProbeError {
     #[error("it is not an ELF file, so it has no probes")]
     NotElf,
     /// It is for other processors than this program.
-    #[error("it is not a program or library for x86-64 (ELF class {class}, machine {machine}, type {kind})")]
+    #[error(
+        "it is not a program or library for x86-64 (ELF class {class}, machine {machine}, type {kind})"
+    )]
     OtherMachine {
         /// `e_ident[EI_CLASS]`.
         class: u8,
@@ -31,7 +33,9 @@ pub enum ProbeError {
         limit: u64,
     },
     /// It has no function symbols at all.
-    #[error("it is stripped: it has no symbols of functions, so a version of it with symbols is needed")]
+    #[error(
+        "it is stripped: it has no symbols of functions, so a version of it with symbols is needed"
+    )]
     Stripped,
     /// Return probes would break it.
     #[error("it is a Go program, whose stacks move: a probe on a function's return would crash it")]

@@ -49,11 +49,17 @@ pub(crate) enum Unclear {
 impl Unclear {
     pub(crate) fn why(self) -> &'static str {
         match self {
-            Self::NoSize => "the file does not say how long it is, so where it returns cannot be told",
+            Self::NoSize => {
+                "the file does not say how long it is, so where it returns cannot be told"
+            }
             Self::TooLarge => "it is too large to find out where it returns",
             Self::NotDecoded => "its code cannot be decoded, so where it returns cannot be told",
-            Self::Conditional => "it ends in a jump that is not always taken, so whether it ends there cannot be told",
-            Self::Elsewhere => "a part of it lies where no symbol tells, so where it returns cannot be told",
+            Self::Conditional => {
+                "it ends in a jump that is not always taken, so whether it ends there cannot be told"
+            }
+            Self::Elsewhere => {
+                "a part of it lies where no symbol tells, so where it returns cannot be told"
+            }
             Self::Overlooked => "where it returns cannot be told from its code",
             Self::Unprobed => "it returns with an instruction that the kernel does not probe",
         }
@@ -61,8 +67,8 @@ impl Unclear {
 }
 
 /// Where control leaves a function that lies at `body`, ascending; nothing where it never returns.
-/// `parts` are where the compiler may have put the rest of it; `around` tells what lies together with
-/// a place of which no symbol tells; `code` gives the bytes.
+/// `parts` are where the compiler may have put the rest of it; `around` tells what lies together
+/// with a place of which no symbol tells; `code` gives the bytes.
 pub(crate) fn exits<'data>(
     body: Range<u64>,
     parts: &[Range<u64>],
@@ -115,9 +121,12 @@ impl Whole {
             return Err(Unclear::TooLarge);
         }
         let bytes = code(part.clone()).ok_or(Unclear::NotDecoded)?;
-        let steps = steps(bytes, part.start).filter(|steps| !steps.is_empty()).ok_or(Unclear::NotDecoded)?;
+        let steps = steps(bytes, part.start)
+            .filter(|steps| !steps.is_empty())
+            .ok_or(Unclear::NotDecoded)?;
         // What it would run into is another function.
-        let last = steps.iter().rev().find(|step| !step.is_padding).map_or(Flow::Next, |step| step.flow);
+        let last =
+            steps.iter().rev().find(|step| !step.is_padding).map_or(Flow::Next, |step| step.flow);
         if matches!(last, Flow::Next | Flow::Branch(_)) {
             return Err(Unclear::Elsewhere);
         }
@@ -147,10 +156,12 @@ impl Whole {
 
     /// Where a jump leads that leaves all parts, but with something on the stack.
     fn elsewhere(&self) -> Option<u64> {
-        self.steps.iter().zip(&self.reached).find_map(|(step, reached)| match (step.flow, (*reached)?) {
-            (Flow::Jump(target), Some(1..)) if !self.contains(target) => Some(target),
-            (Flow::Branch(target), None | Some(1..)) if !self.contains(target) => Some(target),
-            _ => None,
+        self.steps.iter().zip(&self.reached).find_map(|(step, reached)| {
+            match (step.flow, (*reached)?) {
+                (Flow::Jump(target), Some(1..)) if !self.contains(target) => Some(target),
+                (Flow::Branch(target), None | Some(1..)) if !self.contains(target) => Some(target),
+                _ => None,
+            }
         })
     }
 
@@ -169,19 +180,25 @@ impl Whole {
     /// Whether all jumps within lead to instructions.
     fn check_jumps(&self) -> Result<(), Unclear> {
         let is_wrong = |step: &Step| match step.flow {
-            Flow::Jump(target) | Flow::Branch(target) => self.contains(target) && self.index(target).is_none(),
+            Flow::Jump(target) | Flow::Branch(target) => {
+                self.contains(target) && self.index(target).is_none()
+            }
             _ => false,
         };
         if self.steps.iter().any(is_wrong) { Err(Unclear::NotDecoded) } else { Ok(()) }
     }
 
     /// Follows the code from the entry, with the depth of the stack. What is not reached so are the
-    /// cases of a `switch`, with the depth at its jump, and what handles exceptions, which nothing tells of.
+    /// cases of a `switch`, with the depth at its jump, and what handles exceptions, which nothing
+    /// tells of.
     fn follow(&mut self) {
         self.reached = vec![None; self.steps.len()];
         self.follow_from(0, Some(0));
         let is = |step: &Step, wanted: fn(Flow) -> bool| wanted(step.flow);
-        let switch = self.steps.iter().position(|step| is(step, |flow| matches!(flow, Flow::Indirect { .. })));
+        let switch = self
+            .steps
+            .iter()
+            .position(|step| is(step, |flow| matches!(flow, Flow::Indirect { .. })));
         if switch.is_none() && !self.steps.iter().any(|step| is(step, |flow| flow == Flow::Call)) {
             return;
         }
@@ -196,7 +213,11 @@ impl Whole {
     fn follow_from(&mut self, index: usize, depth: Depth) {
         let mut ahead = vec![(index, depth)];
         while let Some((index, depth)) = ahead.pop() {
-            let Some(step) = self.steps.get(index).copied().filter(|_| self.reached[index].is_none()) else { continue };
+            let Some(step) =
+                self.steps.get(index).copied().filter(|_| self.reached[index].is_none())
+            else {
+                continue;
+            };
             self.reached[index] = Some(depth);
             let depth = match step.stack {
                 Stack::By(bytes) => depth.and_then(|depth| depth.checked_add(bytes)),
@@ -216,7 +237,11 @@ impl Whole {
 
     /// Whether the frame is given back just before a step.
     fn gives_back_before(&self, index: usize) -> bool {
-        let before = self.steps[..index].iter().rev().take(EPILOGUE_MAX).take_while(|step| step.flow == Flow::Next);
+        let before = self.steps[..index]
+            .iter()
+            .rev()
+            .take(EPILOGUE_MAX)
+            .take_while(|step| step.flow == Flow::Next);
         before.map(|step| step.stack).any(|stack| matches!(stack, Stack::By(..0) | Stack::To(_)))
     }
 
@@ -230,7 +255,9 @@ impl Whole {
                 Flow::Jump(target) if target == self.entry => *depth == Some(0),
                 Flow::Jump(target) if !self.contains(target) => true,
                 Flow::Branch(target) if !self.contains(target) => return Err(Unclear::Conditional),
-                Flow::Indirect { is_table } => *depth == Some(0) && (!is_table || self.gives_back_before(index)),
+                Flow::Indirect { is_table } => {
+                    *depth == Some(0) && (!is_table || self.gives_back_before(index))
+                }
                 _ => false,
             };
             if leaves && step.is_unprobed {

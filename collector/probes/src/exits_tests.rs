@@ -13,7 +13,9 @@ fn code(instructions: &[&[u8]]) -> Vec<u8> {
 
 fn of_parts(body: &[u8], cold: &[u8]) -> Result<Vec<u64>, Unclear> {
     let ranges = [AT..AT + body.len() as u64, COLD..COLD + cold.len() as u64];
-    let bytes = |part: Range<u64>| if part == ranges[0] { Some(body) } else { (part == ranges[1]).then_some(cold) };
+    let bytes = |part: Range<u64>| {
+        if part == ranges[0] { Some(body) } else { (part == ranges[1]).then_some(cold) }
+    };
     exits(ranges[0].clone(), &ranges[1..], |_| None, bytes)
         .map(|exits| exits.iter().map(|exit| exit.wrapping_sub(AT)).collect())
 }
@@ -75,15 +77,29 @@ fn an_indirect_tail_call_is_an_end_where_the_stack_is_as_at_the_entry() {
 #[test]
 fn the_stack_is_followed_through_each_way_to_make_a_frame() {
     // push %rbp; mov %rsp,%rbp; sub $0x20,%rsp; mov ..; leave; jmp *%rax
-    let leave = [&[0x55][..], &[0x48, 0x89, 0xe5], &[0x48, 0x83, 0xec, 0x20], LOAD, &[0xc9], JMP_RAX];
+    let leave =
+        [&[0x55][..], &[0x48, 0x89, 0xe5], &[0x48, 0x83, 0xec, 0x20], LOAD, &[0xc9], JMP_RAX];
     assert_eq!(of(&leave), Ok(vec![13]));
     // lea 8(%rsp),%r10; and $-32,%rsp; ..; lea -8(%r10),%rsp; jmp *%rax
-    let aligned: [&[u8]; 5] =
-        [&[0x4c, 0x8d, 0x54, 0x24, 0x08], &[0x48, 0x83, 0xe4, 0xe0], LOAD, &[0x49, 0x8d, 0x62, 0xf8], JMP_RAX];
+    let aligned: [&[u8]; 5] = [
+        &[0x4c, 0x8d, 0x54, 0x24, 0x08],
+        &[0x48, 0x83, 0xe4, 0xe0],
+        LOAD,
+        &[0x49, 0x8d, 0x62, 0xf8],
+        JMP_RAX,
+    ];
     assert_eq!(of(&aligned), Ok(vec![17]));
     // lea -16(%rbp),%rsp; pop; pop; pop; ret, after which a case of a switch lies in the frame
     assert_eq!(
-        of(&[&[0x55], &[0x48, 0x89, 0xe5], &[0x48, 0x8d, 0x65, 0xf8], POP_RBX, &[0x5d], LOAD, JMP_RAX]),
+        of(&[
+            &[0x55],
+            &[0x48, 0x89, 0xe5],
+            &[0x48, 0x8d, 0x65, 0xf8],
+            POP_RBX,
+            &[0x5d],
+            LOAD,
+            JMP_RAX
+        ]),
         Ok(vec![14])
     );
 }
@@ -153,12 +169,20 @@ fn a_conditional_tail_call_is_unclear_for_a_probe_on_it_is_hit_also_if_it_is_not
 
 #[test]
 fn code_that_does_not_fit_is_not_probed() {
-    assert_eq!(of(&[&[0xeb, 1], &[0xb8, 0, 0, 0, 0], RET]), Err(Unclear::NotDecoded), "into an instruction");
+    assert_eq!(
+        of(&[&[0xeb, 1], &[0xb8, 0, 0, 0, 0], RET]),
+        Err(Unclear::NotDecoded),
+        "into an instruction"
+    );
     assert_eq!(of(&[&[0x06], RET]), Err(Unclear::NotDecoded), "no instruction");
     assert_eq!(of(&[RET, &[0xe8, 0]]), Err(Unclear::NotDecoded), "cut");
     assert_eq!(of(&[NOP]), Err(Unclear::Elsewhere), "only padding");
     assert_eq!(of(&[RET, TEST]), Err(Unclear::Elsewhere), "it runs into the next function");
-    assert_eq!(of(&[&[0x2e, 0xc3]]), Err(Unclear::Unprobed), "the kernel takes none with this prefix");
+    assert_eq!(
+        of(&[&[0x2e, 0xc3]]),
+        Err(Unclear::Unprobed),
+        "the kernel takes none with this prefix"
+    );
     assert_eq!(of(&[]), Err(Unclear::NoSize));
 }
 
@@ -201,8 +225,10 @@ proptest! {
 /// What has a jump on each of its bytes takes no longer for that.
 #[test]
 fn the_largest_function_takes_little_time_whatever_it_jumps_to() {
-    let body: Vec<u8> =
-        std::iter::repeat_n([0x75, 0xfe], CODE_MAX as usize / 2 - 1).flatten().chain([0xc3, 0xc3]).collect();
+    let body: Vec<u8> = std::iter::repeat_n([0x75, 0xfe], CODE_MAX as usize / 2 - 1)
+        .flatten()
+        .chain([0xc3, 0xc3])
+        .collect();
     let begin = std::time::Instant::now();
     assert_eq!(of_parts(&body, &[]), Ok(vec![CODE_MAX - 2]));
     assert!(begin.elapsed().as_secs() < 20, "{:?}", begin.elapsed());

@@ -31,7 +31,10 @@ impl<'data> Frames<'data> {
             let section: &Section = elf.sections_named(name).next()?;
             Some((section.sh_addr(ENDIAN), elf.section_data(section, name, FRAMES_MAX).ok()?))
         };
-        Some(Self { code: elf.code().collect(), sections: [named(".eh_frame_hdr")?, named(".eh_frame")?] })
+        Some(Self {
+            code: elf.code().collect(),
+            sections: [named(".eh_frame_hdr")?, named(".eh_frame")?],
+        })
     }
 
     /// All of what lies together with the instruction at a place in the file.
@@ -39,7 +42,8 @@ impl<'data> Frames<'data> {
         let (code, difference) = self.code.iter().find(|(code, _)| code.contains(&offset))?;
         let Range { start, end } = self.around_address(offset.wrapping_add(*difference))?;
         let found = start.wrapping_sub(*difference)..end.wrapping_sub(*difference);
-        (found.contains(&offset) && found.start >= code.start && found.end <= code.end).then_some(found)
+        (found.contains(&offset) && found.start >= code.start && found.end <= code.end)
+            .then_some(found)
     }
 
     fn around_address(&self, address: u64) -> Option<Range<u64>> {
@@ -48,9 +52,10 @@ impl<'data> Frames<'data> {
         let (rows, _) = table.as_chunks::<8>();
         let start = |row: &[u8; 8]| relative(header_at, row);
         let row = &rows[rows.partition_point(|row| start(row) <= address).checked_sub(1)?];
-        let entry = usize::try_from(relative(header_at, &row[4..]).checked_sub(entries_at)?).ok()?;
-        // Its length, where what is common to several lies, the address of the code and the code's size: of an
-        // entry of another form the address is not that of the table.
+        let entry =
+            usize::try_from(relative(header_at, &row[4..]).checked_sub(entries_at)?).ok()?;
+        // Its length, where what is common to several lies, the address of the code and the code's
+        // size: of an entry of another form the address is not that of the table.
         let code_at = entry.checked_add(8)?;
         let code = entries.get(code_at..)?.get(..8)?;
         let code_address = relative(entries_at.wrapping_add(code_at as u64), code);
@@ -79,12 +84,24 @@ mod tests {
     /// A table of one entry: from an address 0x40 bytes on.
     fn one_entry(address: u64) -> (Vec<u8>, Vec<u8>) {
         let relative = |to: u64, from: u64| (to.wrapping_sub(from) as u32).to_le_bytes();
-        let header = [&[1, 0x1b, 0x03, 0x3b][..], &relative(0x4000, 0x3004), &[1, 0, 0, 0], &relative(address, 0x3000)];
+        let header = [
+            &[1, 0x1b, 0x03, 0x3b][..],
+            &relative(0x4000, 0x3004),
+            &[1, 0, 0, 0],
+            &relative(address, 0x3000),
+        ];
         let header = [&header.concat()[..], &relative(0x4018, 0x3000)].concat();
-        // The common part: length, 0, version, "zR", alignments, return address, addresses relative to their place.
-        let common = [&20u32.to_le_bytes()[..], &[0; 4], b"\x01zR\0\x01\x78\x10\x01\x1b", &[0; 7]].concat();
-        let own =
-            [&20u32.to_le_bytes()[..], &28u32.to_le_bytes(), &relative(address, 0x4020), &[0x40, 0, 0, 0], &[0; 8]];
+        // The common part: length, 0, version, "zR", alignments, return address, addresses relative
+        // to their place.
+        let common =
+            [&20u32.to_le_bytes()[..], &[0; 4], b"\x01zR\0\x01\x78\x10\x01\x1b", &[0; 7]].concat();
+        let own = [
+            &20u32.to_le_bytes()[..],
+            &28u32.to_le_bytes(),
+            &relative(address, 0x4020),
+            &[0x40, 0, 0, 0],
+            &[0; 8],
+        ];
         (header, [&common[..], &own.concat(), &[0; 4]].concat())
     }
 

@@ -87,14 +87,18 @@ struct Entry<'data> {
 type Rank = (Reverse<u8>, usize, usize);
 
 impl<'data> Functions<'data> {
-    /// Reads the symbols of an ELF file for x86-64, as [`usdt_probes`](crate::usdt_probes) takes it.
+    /// Reads the symbols of an ELF file for x86-64, as [`usdt_probes`](crate::usdt_probes) takes
+    /// it.
     ///
     /// # Errors
     ///
     /// When it is no such file, is damaged, has no symbols of functions, or is a Go program.
     pub fn read<R: ReadRef<'data>>(data: R) -> Result<Self, ProbeError> {
         let elf = Elf::parse(data)?;
-        if [".gopclntab", ".go.buildinfo"].iter().any(|name| elf.sections_named(name).next().is_some()) {
+        if [".gopclntab", ".go.buildinfo"]
+            .iter()
+            .any(|name| elf.sections_named(name).next().is_some())
+        {
             return Err(ProbeError::Go);
         }
         let mut functions = Self {
@@ -116,12 +120,20 @@ impl<'data> Functions<'data> {
 
     fn add<R: ReadRef<'data>>(&mut self, elf: &Elf<'data, R>, symbol: &Symbol<'data>) {
         // Names of versions are not the function's.
-        let name = symbol.name.split(|byte| *byte == b'@').next().and_then(|name| str::from_utf8(name).ok());
+        let name = symbol
+            .name
+            .split(|byte| *byte == b'@')
+            .next()
+            .and_then(|name| str::from_utf8(name).ok());
         let Some(name) = name else { return };
         self.unwinds |= PERSONALITIES.contains(&name);
-        let Some(offset) = elf.code_offset(symbol.address).filter(|_| symbol.defined) else { return };
+        let Some(offset) = elf.code_offset(symbol.address).filter(|_| symbol.defined) else {
+            return;
+        };
         let why = match symbol.kind {
-            elf::STT_GNU_IFUNC => Some("the name stands for one of several functions (IFUNC); name one of these"),
+            elf::STT_GNU_IFUNC => {
+                Some("the name stands for one of several functions (IFUNC); name one of these")
+            }
             elf::STT_FUNC => why_unsuitable(name),
             _ => return,
         };
@@ -143,16 +155,23 @@ impl<'data> Functions<'data> {
     ///
     /// When the instructions with which it ends cannot be told, and a probe that
     /// replaces its return address could end the program: why.
-    pub fn returns<R: ReadRef<'data>>(&self, data: R, function: &Function) -> Result<Returns, &'static str> {
+    pub fn returns<R: ReadRef<'data>>(
+        &self,
+        data: R,
+        function: &Function,
+    ) -> Result<Returns, &'static str> {
         match self.exits(data, function) {
             Ok(exits) => Ok(Returns::At(exits)),
-            Err(unclear) if self.unwinds || needs_return_address(&function.symbol) => Err(unclear.why()),
+            Err(unclear) if self.unwinds || needs_return_address(&function.symbol) => {
+                Err(unclear.why())
+            }
             Err(_) => Ok(Returns::ByAddress),
         }
     }
 
-    /// How it is noticed that a function of a C interface returns, which no exception leaves: where its
-    /// code returns, unless it may call another function in its place, which would be part of it.
+    /// How it is noticed that a function of a C interface returns, which no exception leaves: where
+    /// its code returns, unless it may call another function in its place, which would be part of
+    /// it.
     pub fn returns_to_caller<R: ReadRef<'data>>(&self, data: R, function: &Function) -> Returns {
         let is_return = |place: &u64| data.read_bytes_at(*place, 2).is_ok_and(is_return);
         match self.exits(data, function) {
@@ -165,16 +184,25 @@ impl<'data> Functions<'data> {
         let Function { offset, size, .. } = *function;
         let first = self.entries.partition_point(|entry| entry.offset < offset);
         let names = self.entries[first..].iter().take_while(|entry| entry.offset == offset);
-        let cold: Vec<Range<u64>> =
-            names.filter_map(|entry| self.cold.get(entry.symbol)).flatten().take(COLD_MAX).cloned().collect();
-        let code = |part: Range<u64>| data.read_bytes_at(part.start, part.end.checked_sub(part.start)?).ok();
+        let cold: Vec<Range<u64>> = names
+            .filter_map(|entry| self.cold.get(entry.symbol))
+            .flatten()
+            .take(COLD_MAX)
+            .cloned()
+            .collect();
+        let code = |part: Range<u64>| {
+            data.read_bytes_at(part.start, part.end.checked_sub(part.start)?).ok()
+        };
         let around = |place| self.frames.as_ref()?.around(place);
         exits(offset..offset.saturating_add(size), &cold, around, code)
     }
 
     /// All of them, each once, by offset.
     pub fn all(&self) -> impl Iterator<Item = Function> {
-        self.entries.chunk_by(|one, other| one.offset == other.offset).filter_map(|names| names.first()).map(function)
+        self.entries
+            .chunk_by(|one, other| one.offset == other.offset)
+            .filter_map(|names| names.first())
+            .map(function)
     }
 
     /// Those with a name that `glob` matches: the raw symbol, the demangled name, or that
@@ -193,13 +221,15 @@ impl<'data> Functions<'data> {
         let found: Vec<Function> = matching.by_ref().take(limit).map(function).collect();
         match found.len() + matching.count() {
             0 => Err(self.nothing(glob)),
-            all if all > limit => Err(ProbeError::TooManyFunctions { pattern: glob.to_string(), found: all, limit }),
+            all if all > limit => {
+                Err(ProbeError::TooManyFunctions { pattern: glob.to_string(), found: all, limit })
+            }
             _ => Ok(found),
         }
     }
 
-    /// As [`matching`](Self::matching), without a limit, and nothing where none matches: quicker, for
-    /// it looks for no reason.
+    /// As [`matching`](Self::matching), without a limit, and nothing where none matches: quicker,
+    /// for it looks for no reason.
     pub fn all_matching(&self, glob: &Glob) -> impl Iterator<Item = Function> {
         self.find(glob).map(function)
     }
@@ -248,16 +278,20 @@ fn rank(name: &str, bind: SymbolBind) -> Rank {
 
 /// Why there is no zone from a function's entry to its return, if there is none.
 fn why_unsuitable(name: &str) -> Option<&'static str> {
-    const JUMPED_TO: &str = "it is jumped to, not called, so there is no return that could be probed";
+    const JUMPED_TO: &str =
+        "it is jumped to, not called, so there is no return that could be probed";
     match name {
         _ if name.ends_with(".cold") || name.contains(".cold.") => Some(JUMPED_TO),
         "_start" | "_dl_start_user" | "__restore_rt" | "__restore" => Some(JUMPED_TO),
-        _ if name.starts_with("_dl_runtime_resolve") || name.starts_with("_dl_runtime_profile") => Some(JUMPED_TO),
+        _ if name.starts_with("_dl_runtime_resolve") || name.starts_with("_dl_runtime_profile") => {
+            Some(JUMPED_TO)
+        }
         _ => None,
     }
 }
 
-/// Whether an instruction that begins so takes its return address off the stack, with or without a prefix.
+/// Whether an instruction that begins so takes its return address off the stack, with or without a
+/// prefix.
 fn is_return(code: &[u8]) -> bool {
     matches!(code, [0xc3 | 0xc2, ..] | [0xf2 | 0xf3, 0xc3 | 0xc2, ..])
 }
@@ -295,11 +329,16 @@ pub fn soname<'data, R: ReadRef<'data>>(data: R) -> Result<Option<String>, Probe
     let Some((at, size)) = elf.segments_of(elf::PT_DYNAMIC).next() else { return Ok(None) };
     let bytes = elf.bytes(at, size, "table of what it is linked with", DYNAMIC_MAX)?;
     let count = bytes.len() / size_of::<Dyn64<LittleEndian>>();
-    let Ok((entries, _)) = object::pod::slice_from_bytes::<Dyn64<LittleEndian>>(bytes, count) else { return Ok(None) };
-    let value = |tag| entries.iter().find(|entry| entry.tag(ENDIAN) == tag).map(|entry| entry.val(ENDIAN));
+    let Ok((entries, _)) = object::pod::slice_from_bytes::<Dyn64<LittleEndian>>(bytes, count)
+    else {
+        return Ok(None);
+    };
+    let value =
+        |tag| entries.iter().find(|entry| entry.tag(ENDIAN) == tag).map(|entry| entry.val(ENDIAN));
     let name = || {
         let names = elf.data_offset(value(elf::DT_STRTAB)?, 1)?;
-        let name = until_zero(elf.bytes_up_to(names.checked_add(value(elf::DT_SONAME)?)?, SONAME_MAX));
+        let name =
+            until_zero(elf.bytes_up_to(names.checked_add(value(elf::DT_SONAME)?)?, SONAME_MAX));
         (!name.is_empty()).then(|| String::from_utf8_lossy(name).into_owned())
     };
     Ok(name())

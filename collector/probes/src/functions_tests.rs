@@ -41,7 +41,8 @@ fn a_function_of_several_names_is_one_and_has_its_best_name() {
 
 #[test]
 fn functions_of_one_name_are_all_found() {
-    let offsets: Vec<u64> = matching("init").unwrap().iter().map(|function| function.offset).collect();
+    let offsets: Vec<u64> =
+        matching("init").unwrap().iter().map(|function| function.offset).collect();
     assert_eq!(offsets, [CODE_OFFSET + 0x40, CODE_OFFSET + 0x60]);
 }
 
@@ -58,13 +59,17 @@ fn what_is_not_called_is_left_out_and_said_to_who_names_it() {
     assert!(reason("memcpy").contains("IFUNC"));
     assert!(reason("*.cold").contains("jumped to"));
     let bytes = library();
-    let all: Vec<_> = Functions::read(&bytes[..]).unwrap().all().map(|function| function.name).collect();
+    let all: Vec<_> =
+        Functions::read(&bytes[..]).unwrap().all().map(|function| function.name).collect();
     assert_eq!(all, ["fopen", "fclose", "init", "init", "foo::bar(int)", "setjmp"]);
 }
 
 #[test]
 fn a_name_whose_old_version_alone_could_be_probed_is_not_taken_for_the_one_that_is_used() {
-    let versions = [("memcpy@@GLIBC_2.14", 10, GLOBAL, CODE), ("memcpy@GLIBC_2.2.5", FUNC, GLOBAL, CODE + 0x20)];
+    let versions = [
+        ("memcpy@@GLIBC_2.14", 10, GLOBAL, CODE),
+        ("memcpy@GLIBC_2.2.5", FUNC, GLOBAL, CODE + 0x20),
+    ];
     let bytes = File::with_symbols(&versions).bytes();
     let functions = Functions::read(&bytes[..]).unwrap();
     let reason = functions.matching(&"memcpy".parse().unwrap(), 3).unwrap_err().to_string();
@@ -75,7 +80,10 @@ fn a_name_whose_old_version_alone_could_be_probed_is_not_taken_for_the_one_that_
 #[test]
 fn too_many_matches_are_counted_and_the_way_out_is_told() {
     let reason = matching("*").unwrap_err().to_string();
-    assert_eq!(reason, "\"*\" matches 6 functions, more than 3: name fewer, or raise the limit with --max-functions 6");
+    assert_eq!(
+        reason,
+        "\"*\" matches 6 functions, more than 3: name fewer, or raise the limit with --max-functions 6"
+    );
 }
 
 #[test]
@@ -84,13 +92,14 @@ fn a_name_that_no_function_has_tells_the_nearest() {
     assert_eq!(reason, "no function matches \"fopem\"; did you mean fopen?");
 }
 
-/// How the functions of a file return, by name; its code is one instruction that is not the last, again and again, but
-/// for a return at the end of the first function.
+/// How the functions of a file return, by name; its code is one instruction that is not the last,
+/// again and again, but for a return at the end of the first function.
 fn returns(symbols: &[(&str, u8, u8, u64)]) -> Vec<(String, Result<Returns, &'static str>)> {
     let mut bytes = File::with_symbols(symbols).bytes();
     bytes[CODE_OFFSET as usize + 15] = 0xc3;
     let functions = Functions::read(&bytes[..]).unwrap();
-    let returns = |function: Function| (function.name.clone(), functions.returns(&bytes[..], &function));
+    let returns =
+        |function: Function| (function.name.clone(), functions.returns(&bytes[..], &function));
     functions.all().map(returns).collect()
 }
 
@@ -104,7 +113,8 @@ fn a_function_is_probed_where_it_returns_if_that_can_be_told_and_else_at_its_ret
 #[test]
 fn no_return_address_is_replaced_through_which_exceptions_pass_or_that_is_used_twice() {
     let personality = ("__gxx_personality_v0", FUNC, GLOBAL, 0);
-    let found = returns(&[("told", FUNC, GLOBAL, CODE), ("other", FUNC, GLOBAL, CODE + 0x20), personality]);
+    let found =
+        returns(&[("told", FUNC, GLOBAL, CODE), ("other", FUNC, GLOBAL, CODE + 0x20), personality]);
     assert!(found[0].1.is_ok());
     assert!(found[1].1.as_ref().unwrap_err().contains("no symbol tells"), "{found:?}");
     let found = returns(&[("setjmp", FUNC, GLOBAL, CODE), ("vfork", FUNC, GLOBAL, CODE + 0x20)]);

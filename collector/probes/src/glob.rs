@@ -55,13 +55,19 @@ pub enum GlobError {
 impl Glob {
     /// The pattern that only `name` matches.
     pub fn exact(name: &str) -> Self {
-        let text = name.chars().flat_map(|c| "*?[\\".contains(c).then_some('\\').into_iter().chain([c])).collect();
+        let text = name
+            .chars()
+            .flat_map(|c| "*?[\\".contains(c).then_some('\\').into_iter().chain([c]))
+            .collect();
         Self { text, parts: name.chars().map(Part::Exactly).collect() }
     }
 
     /// The one name that it matches, if it has no wildcards.
     pub fn as_exact(&self) -> Option<String> {
-        self.parts.iter().map(|part| if let Part::Exactly(c) = part { Some(*c) } else { None }).collect()
+        self.parts
+            .iter()
+            .map(|part| if let Part::Exactly(c) = part { Some(*c) } else { None })
+            .collect()
     }
 
     /// The pattern as it was written.
@@ -130,7 +136,9 @@ impl FromStr for Glob {
                 '*' => Part::AnyText,
                 '?' => Part::AnyOne,
                 '[' => class(&mut rest, text)?,
-                '\\' => Part::Exactly(rest.next().ok_or_else(|| GlobError::OpenEscape(text.to_owned()))?),
+                '\\' => Part::Exactly(
+                    rest.next().ok_or_else(|| GlobError::OpenEscape(text.to_owned()))?,
+                ),
                 other => Part::Exactly(other),
             });
         }
@@ -194,7 +202,12 @@ mod tests {
 
     #[test]
     fn a_class_takes_one_of_its_characters() {
-        assert!(matches("[a-c]x", "bx") && matches("[]]", "]") && matches("[a-]", "-") && matches("[!a]", "b"));
+        assert!(
+            matches("[a-c]x", "bx")
+                && matches("[]]", "]")
+                && matches("[a-]", "-")
+                && matches("[!a]", "b")
+        );
         assert!(!matches("[a-c]x", "dx") && !matches("[!a-c]", "a") && !matches("[ab]", ""));
         assert!(matches(r"operator\[\]*", "operator[](int)"));
     }

@@ -1,8 +1,8 @@
 //! What can be probed in a file, and what was asked for.
 //!
-//! **Duties.** List the USDT probes of an ELF file ([`usdt_probes`]) with where they lie and
-//! how their [`Argument`]s are read, and its functions ([`Functions`]); understand what a user
-//! wants probed ([`Spec`], [`parse_file`]); name what is [`nearest()`] where nothing matches; know the
+//! **Duties.** List the USDT probes of an ELF file ([`usdt_probes`]) with where they lie and how
+//! their [`Argument`]s are read, and its functions ([`Functions`]); understand what a user wants
+//! probed ([`Spec`], [`parse_file`]); name what is [`nearest()`] where nothing matches; know the
 //! functions by which programs use their GPUs ([`library_presets`]).
 //!
 //! **Non-goals.** No kernel interface, no processes, no files: bytes and text come in, types
@@ -48,7 +48,8 @@ pub use nearest::{did_you_mean, nearest};
 pub use presets::{FunctionPreset, LibraryPreset, Parameter, library_presets};
 pub use register::Register;
 pub use spec::{
-    ArgumentKind, ArgumentSpec, FUNCTIONS_MAX_DEFAULT, FileSelector, FunctionSpec, ProbeSelector, Spec, ZoneSpec,
+    ArgumentKind, ArgumentSpec, FUNCTIONS_MAX_DEFAULT, FileSelector, FunctionSpec, ProbeSelector,
+    Spec, ZoneSpec,
 };
 pub use spec_parse::{LineError, SpecError, parse_file};
 pub use usdt::{UsdtProbe, UsdtProbes, usdt_probes};

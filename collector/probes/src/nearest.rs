@@ -12,14 +12,21 @@ const COMPARED_MAX: usize = 64;
 /// use syscollect_probes::nearest;
 /// assert_eq!(nearest("function_entry", ["function__entry", "line"], 3), ["function__entry"]);
 /// ```
-pub fn nearest<N: AsRef<str>>(wanted: &str, candidates: impl IntoIterator<Item = N>, count: usize) -> Vec<String> {
+pub fn nearest<N: AsRef<str>>(
+    wanted: &str,
+    candidates: impl IntoIterator<Item = N>,
+    count: usize,
+) -> Vec<String> {
     let wanted = comparable(wanted);
     let mut best: Vec<(usize, String)> = Vec::new();
     for candidate in candidates {
         let Some(distance) = distance(&wanted, &comparable(candidate.as_ref())) else { continue };
         let found = (distance, candidate.as_ref());
-        let is_better = best.len() < count || best.last().is_some_and(|(d, name)| found < (*d, name.as_str()));
-        if let (true, Err(at)) = (is_better, best.binary_search_by(|(d, name)| (*d, name.as_str()).cmp(&found))) {
+        let is_better =
+            best.len() < count || best.last().is_some_and(|(d, name)| found < (*d, name.as_str()));
+        if let (true, Err(at)) =
+            (is_better, best.binary_search_by(|(d, name)| (*d, name.as_str()).cmp(&found)))
+        {
             best.insert(at, (distance, candidate.as_ref().to_owned()));
             best.truncate(count);
         }
@@ -35,7 +42,10 @@ fn comparable(name: &str) -> String {
 /// How far two names are apart; `None` if they have too little in common.
 fn distance(wanted: &str, candidate: &str) -> Option<usize> {
     let limit = wanted.len().div_ceil(3).max(1);
-    if candidate.len() > 2 && wanted.len() > 2 && (candidate.contains(wanted) || wanted.contains(candidate)) {
+    if candidate.len() > 2
+        && wanted.len() > 2
+        && (candidate.contains(wanted) || wanted.contains(candidate))
+    {
         return Some(candidate.len().abs_diff(wanted.len()));
     }
     // The difference in length is a part of the distance.
@@ -65,7 +75,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const PYTHON: [&str; 4] = ["python:function__entry", "python:function__return", "python:gc__start", "python:line"];
+    const PYTHON: [&str; 4] =
+        ["python:function__entry", "python:function__return", "python:gc__start", "python:line"];
 
     #[test]
     fn a_misspelt_name_finds_the_right_one_first() {

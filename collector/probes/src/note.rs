@@ -60,9 +60,13 @@ pub(crate) fn read<'data, R: ReadRef<'data>>(
 ) -> Result<Vec<Note<'data>>, ProbeError> {
     let ranges: Vec<(u64, u64)> = match elf.sections().is_empty() {
         true => elf.segments_of(PT_NOTE).collect(),
-        false => elf.sections_named(".note.stapsdt").map(|s| (s.sh_offset(ENDIAN), s.sh_size(ENDIAN))).collect(),
+        false => elf
+            .sections_named(".note.stapsdt")
+            .map(|s| (s.sh_offset(ENDIAN), s.sh_size(ENDIAN)))
+            .collect(),
     };
-    // Prelink moves a file's addresses, but not those in these notes. This section's address tells by how much.
+    // Prelink moves a file's addresses, but not those in these notes. This section's address tells
+    // by how much.
     let base = elf.sections_named(".stapsdt.base").next().map(|section| section.sh_addr(ENDIAN));
     let (mut notes, mut seen, mut left) = (Vec::new(), Vec::<Range<u64>>::new(), NOTES_MAX);
     for (at, size) in ranges.into_iter().filter(|(_, size)| *size > 0).take(TABLES_MAX) {
@@ -78,17 +82,29 @@ pub(crate) fn read<'data, R: ReadRef<'data>>(
     Ok(notes)
 }
 
-fn read_table<'data>(bytes: &'data [u8], base: Option<u64>, notes: &mut Vec<Note<'data>>, warnings: &mut Warnings) {
-    let Ok(mut table) = NoteIterator::<FileHeader64<LittleEndian>>::new(ENDIAN, 4, bytes) else { return };
+fn read_table<'data>(
+    bytes: &'data [u8],
+    base: Option<u64>,
+    notes: &mut Vec<Note<'data>>,
+    warnings: &mut Warnings,
+) {
+    let Ok(mut table) = NoteIterator::<FileHeader64<LittleEndian>>::new(ENDIAN, 4, bytes) else {
+        return;
+    };
     for number in 1.. {
         match table.next() {
             Ok(None) => return,
             Ok(Some(note)) if note.name() != OWNER || note.n_type(ENDIAN).0 != KIND => {}
             Ok(Some(note)) => match Note::parse(note.desc(), base) {
                 Some(note) => notes.push(note),
-                None => warnings.add(format!("note {number} of a probe is malformed; the others are listed")),
+                None => warnings
+                    .add(format!("note {number} of a probe is malformed; the others are listed")),
             },
-            Err(_) => return warnings.add(format!("note {number} goes past the end of its table, which ends there")),
+            Err(_) => {
+                return warnings.add(format!(
+                    "note {number} goes past the end of its table, which ends there"
+                ));
+            }
         }
     }
 }

@@ -21,7 +21,10 @@ pub(crate) struct Surroundings<'s> {
 }
 
 /// Reads all arguments, which spaces outside of parentheses part.
-pub(crate) fn parse_arguments(text: &str, surroundings: &Surroundings<'_>) -> impl Iterator<Item = Argument> {
+pub(crate) fn parse_arguments(
+    text: &str,
+    surroundings: &Surroundings<'_>,
+) -> impl Iterator<Item = Argument> {
     let mut depth = 0u32;
     let words = text.split(move |character: char| {
         match character {
@@ -37,12 +40,14 @@ pub(crate) fn parse_arguments(text: &str, surroundings: &Surroundings<'_>) -> im
 
 /// Reads one argument.
 pub(crate) fn parse_argument(text: &str, surroundings: &Surroundings<'_>) -> Argument {
-    let sized = text.split_once('@').and_then(|(size, operand)| Some((Size::parse(size)?, operand)));
+    let sized =
+        text.split_once('@').and_then(|(size, operand)| Some((Size::parse(size)?, operand)));
     let default = Size { bytes: DEFAULT_SIZE, signed: false, float: false };
     let (size, operand) = sized.unwrap_or((default, text));
     // Of an integer the low bytes are worth having; a part of a float is no number.
     let holds = |width: u8| !size.float || width >= size.bytes;
-    let (place, width) = match parse_place(operand, surroundings).filter(|(_, width)| holds(*width)) {
+    let (place, width) = match parse_place(operand, surroundings).filter(|(_, width)| holds(*width))
+    {
         Some(found) => found,
         None => (Place::Unsupported(operand.to_owned()), DEFAULT_SIZE),
     };
@@ -166,7 +171,8 @@ impl<'t> Displacement<'t> {
 
     fn add(&mut self, term: &'t str, negative: bool) -> Option<()> {
         if term.starts_with(|c: char| c.is_ascii_digit()) {
-            let signed = if negative { parse_integer(&format!("-{term}")) } else { parse_integer(term) };
+            let signed =
+                if negative { parse_integer(&format!("-{term}")) } else { parse_integer(term) };
             self.offset = self.offset.checked_add(signed?)?;
             return Some(());
         }

@@ -52,7 +52,11 @@ fn a_register_gives_no_more_bytes_than_its_name_says() {
         ("1@%r8b", Register::R8, 1, 0),
     ] {
         let found = argument(text);
-        assert_eq!((found.size, found.place), (size, Place::Register { register, shift }), "{text}");
+        assert_eq!(
+            (found.size, found.place),
+            (size, Place::Register { register, shift }),
+            "{text}"
+        );
     }
 }
 
@@ -100,7 +104,11 @@ fn a_variable_is_found_from_the_sites_own_address_wherever_the_file_is_loaded() 
         assert_eq!(near_a_variable(text, false).place, place, "{text}");
     }
     let indexed = near_a_variable("4@buffer(,%rax,4)", true);
-    assert_eq!(indexed.place, memory(None, Some((Register::Rax, 4)), 0x3000), "in a file that is never moved");
+    assert_eq!(
+        indexed.place,
+        memory(None, Some((Register::Rax, 4)), 0x3000),
+        "in a file that is never moved"
+    );
 }
 
 #[test]
@@ -110,7 +118,8 @@ fn what_cannot_be_read_keeps_its_place_in_the_list_and_its_text() {
     let symbol = |name: &str| (name == "buffer").then_some(0x3000);
     let surroundings = Surroundings { site: 0, fixed: false, symbol: &symbol };
     // The open parenthesis swallows what follows: the note says no more.
-    let arguments: Vec<_> = parse_arguments(&text.replace("8@4(%rax ", ""), &surroundings).collect();
+    let arguments: Vec<_> =
+        parse_arguments(&text.replace("8@4(%rax ", ""), &surroundings).collect();
     assert_eq!(arguments.len(), 17);
     for unsupported in &arguments[1..16] {
         assert!(!unsupported.is_supported(), "{unsupported:?}");
@@ -174,10 +183,13 @@ fn any_register() -> impl Strategy<Value = Register> {
 }
 
 fn any_place() -> impl Strategy<Value = Place> {
-    let index = any_register().prop_filter("an index", |r| !matches!(r, Register::Rip | Register::Rsp));
+    let index =
+        any_register().prop_filter("an index", |r| !matches!(r, Register::Rip | Register::Rsp));
     let index = proptest::option::of((index, proptest::sample::select(vec![1u8, 2, 4, 8])));
     let in_memory = (proptest::option::of(any_register()), index, any::<i64>())
-        .prop_filter("rip has no index", |(base, index, _)| *base != Some(Register::Rip) || index.is_none())
+        .prop_filter("rip has no index", |(base, index, _)| {
+            *base != Some(Register::Rip) || index.is_none()
+        })
         .prop_map(|(base, index, offset)| memory(base, index, offset));
     let in_register = any_register().prop_map(|register| Place::Register { register, shift: 0 });
     prop_oneof![any::<i64>().prop_map(Place::Constant), in_register, in_memory]

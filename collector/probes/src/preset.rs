@@ -66,7 +66,8 @@ const PRESETS: &[Preset] = &[
         named_by: None,
         nests: None,
     },
-    // https://www.postgresql.org/docs/current/dynamic-trace.html: a session has one transaction, and runs one query.
+    // https://www.postgresql.org/docs/current/dynamic-trace.html: a session has one transaction,
+    // and runs one query.
     Preset {
         provider: "postgresql",
         names: &["transaction__start", "transaction__commit", "transaction__abort"],
@@ -85,7 +86,8 @@ const PRESETS: &[Preset] = &[
 
 /// What is known of the arguments of a probe, from the first one on.
 pub(crate) fn known_arguments(provider: &str, name: &str) -> Vec<ArgumentSpec> {
-    let spec = |&(name, kind): &(&str, ArgumentKind)| ArgumentSpec { name: Some(name.to_owned()), kind };
+    let spec =
+        |&(name, kind): &(&str, ArgumentKind)| ArgumentSpec { name: Some(name.to_owned()), kind };
     find(provider, name).map_or_else(Vec::new, |preset| preset.arguments.iter().map(spec).collect())
 }
 

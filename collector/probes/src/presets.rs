@@ -1,12 +1,14 @@
-//! Functions of unchanged libraries that tell what a program has its GPU do, where drivers tell nothing.
+//! Functions of unchanged libraries that tell what a program has its GPU do, where drivers tell
+//! nothing.
 //!
-//! **Shape.** A [`LibraryPreset`] is one interface (CUDA, Vulkan, ...): the names of its libraries, and its
-//! functions by their exported names, each with the parameters worth showing. All are C interfaces of
-//! x86-64 System V: no exception leaves them, and parameters lie where that convention puts them.
+//! **Shape.** A [`LibraryPreset`] is one interface (CUDA, Vulkan, ...): the names of its libraries,
+//! and its functions by their exported names, each with the parameters worth showing. All are C
+//! interfaces of x86-64 System V: no exception leaves them, and parameters lie where that
+//! convention puts them.
 //!
-//! **What is left out on purpose.** `gl*` functions: the dispatch library rewrites their code while programs run,
-//! and a probe in code that changes would break the program. What a handle stands for (the name of a kernel):
-//! only the driver knows.
+//! **What is left out on purpose.** `gl*` functions: the dispatch library rewrites their code while
+//! programs run, and a probe in code that changes would break the program. What a handle stands for
+//! (the name of a kernel): only the driver knows.
 
 use crate::argument::{Argument, Place};
 use crate::register::Register;
@@ -30,11 +32,13 @@ pub struct LibraryPreset {
     pub key: &'static str,
     /// The name of the track of a thread's calls.
     pub track: &'static str,
-    /// Names by which programs ask for its libraries; one that ends in a dot goes on with a version.
+    /// Names by which programs ask for its libraries; one that ends in a dot goes on with a
+    /// version.
     libraries: &'static [&'static str],
     /// Endings of names that change nothing of what a function takes.
     variants: &'static [&'static str],
-    /// Functions that return the address of the one that they are asked for, and which of their parameters names it.
+    /// Functions that return the address of the one that they are asked for, and which of their
+    /// parameters names it.
     lookups: &'static [(&'static str, u8)],
     functions: &'static [FunctionPreset],
 }
@@ -46,7 +50,8 @@ pub struct FunctionPreset {
     pub name: &'static str,
     /// The parameters that are shown, by name.
     pub arguments: &'static [(&'static str, Parameter)],
-    /// The set of frames of which each call begins one; `None` for a function that presents nothing.
+    /// The set of frames of which each call begins one; `None` for a function that presents
+    /// nothing.
     pub frames: Option<&'static str>,
 }
 
@@ -55,7 +60,8 @@ pub struct FunctionPreset {
 pub enum Parameter {
     /// The number of an integer or pointer from 0 on, and its bytes.
     Word(u8, u8),
-    /// The upper 4 bytes of the word of that number: a second member of a structure passed by value.
+    /// The upper 4 bytes of the word of that number: a second member of a structure passed by
+    /// value.
     High(u8),
     /// What the pointer of that number points to: bytes to skip, and its bytes.
     Pointed(u8, u8, u8),
@@ -63,12 +69,9 @@ pub enum Parameter {
 
 /// All presets.
 pub fn library_presets() -> impl Iterator<Item = &'static LibraryPreset> {
-    [&cuda::DRIVER, &cuda::RUNTIME, &display::VULKAN, &display::EGL, &display::GLX].into_iter().chain([
-        &compute::OPENCL,
-        &compute::HIP,
-        &compute::HSA,
-        &compute::LEVEL_ZERO,
-    ])
+    [&cuda::DRIVER, &cuda::RUNTIME, &display::VULKAN, &display::EGL, &display::GLX]
+        .into_iter()
+        .chain([&compute::OPENCL, &compute::HIP, &compute::HSA, &compute::LEVEL_ZERO])
 }
 
 impl LibraryPreset {
@@ -83,11 +86,13 @@ impl LibraryPreset {
     /// The function of that exported name.
     pub fn function(&self, symbol: &str) -> Option<&'static FunctionPreset> {
         let named = |name: &str| self.functions.iter().find(|function| function.name == name);
-        named(symbol).or_else(|| self.variants.iter().find_map(|ending| named(symbol.strip_suffix(ending)?)))
+        named(symbol)
+            .or_else(|| self.variants.iter().find_map(|ending| named(symbol.strip_suffix(ending)?)))
     }
 
-    /// Where the function of that exported name takes a function's name, if it is one that returns addresses of
-    /// functions: programs call these by the address, and some of them nothing exports.
+    /// Where the function of that exported name takes a function's name, if it is one that returns
+    /// addresses of functions: programs call these by the address, and some of them nothing
+    /// exports.
     pub fn lookup(&self, symbol: &str) -> Option<Parameter> {
         let found = self.lookups.iter().find(|(name, _)| *name == symbol);
         found.map(|(_, number)| Parameter::Word(*number, 8))
@@ -145,14 +150,19 @@ fn on_stack(number: u8, skip: i64) -> Place {
 
 fn pointed(number: u8, offset: u8) -> Place {
     match REGISTERS.get(usize::from(number)) {
-        Some(register) => Place::Memory { base: Some(*register), index: None, offset: offset.into() },
+        Some(register) => {
+            Place::Memory { base: Some(*register), index: None, offset: offset.into() }
+        }
         // It would take two reads.
         None => Place::Unsupported(format!("*({number})")),
     }
 }
 
 /// A function with these parameters.
-const fn function(name: &'static str, arguments: &'static [(&'static str, Parameter)]) -> FunctionPreset {
+const fn function(
+    name: &'static str,
+    arguments: &'static [(&'static str, Parameter)],
+) -> FunctionPreset {
     FunctionPreset { name, arguments, frames: None }
 }
 

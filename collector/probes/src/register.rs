@@ -146,7 +146,9 @@ mod tests {
 
     #[test]
     fn a_name_is_found_with_its_width_and_shift_and_printed_again() {
-        for name in ["rax", "eax", "ax", "al", "ah", "dh", "sil", "bpl", "r8d", "r10w", "r15b", "rip"] {
+        for name in
+            ["rax", "eax", "ax", "al", "ah", "dh", "sil", "bpl", "r8d", "r10w", "r15b", "rip"]
+        {
             let named = Named::find(name).unwrap();
             assert_eq!(named.register.name(named.width, named.shift), name);
         }

@@ -38,7 +38,8 @@ pub struct ProbeSelector {
     pub provider: Glob,
     /// Of which names.
     pub name: Glob,
-    /// What the user said of their arguments, from the first one on; may be fewer or more than a probe has.
+    /// What the user said of their arguments, from the first one on; may be fewer or more than a
+    /// probe has.
     pub arguments: Vec<ArgumentSpec>,
 }
 
@@ -81,7 +82,8 @@ pub struct ZoneSpec {
     pub ends: Vec<ProbeSelector>,
     /// The argument of the begin that names the zone, counting from 0; `None` for the probe's name.
     pub named_by: Option<u8>,
-    /// Whether one may begin on a thread while another is open there; `None` where that is told by what is recorded.
+    /// Whether one may begin on a thread while another is open there; `None` where that is told by
+    /// what is recorded.
     pub nests: Option<bool>,
 }
 
@@ -114,7 +116,8 @@ impl FileSelector {
         match self {
             Self::Path(own) => own == path,
             Self::Name(name) => {
-                let file_name = path.file_name().is_some_and(|own| name.matches(&own.to_string_lossy()));
+                let file_name =
+                    path.file_name().is_some_and(|own| name.matches(&own.to_string_lossy()));
                 file_name || soname.is_some_and(|soname| name.matches(soname))
             }
         }
@@ -122,8 +125,8 @@ impl FileSelector {
 }
 
 impl ArgumentKind {
-    /// As a [definition](https://docs.rs/syscollect-store) of an argument has it: a text for sure, for sure not, or
-    /// where it looks like one.
+    /// As a [definition](https://docs.rs/syscollect-store) of an argument has it: a text for sure,
+    /// for sure not, or where it looks like one.
     pub fn text(self) -> Option<bool> {
         match self {
             Self::Auto => None,
@@ -213,7 +216,9 @@ impl fmt::Display for ZoneSpec {
         write!(f, "{}..{}", self.begin, ends.join("|"))?;
         let (provider, name) = (self.begin.provider.as_str(), self.begin.name.as_str());
         // What goes without saying is not said.
-        if let Some(number) = self.named_by.filter(|number| known_name(provider, name) != Some(*number)) {
+        if let Some(number) =
+            self.named_by.filter(|number| known_name(provider, name) != Some(*number))
+        {
             write!(f, ",name={}", argument_name(&self.begin, number))?;
         }
         match self.nests.filter(|nests| known_nesting(provider, name) != Some(*nests)) {

@@ -4,7 +4,8 @@ use crate::glob::GlobError;
 use crate::nearest::{did_you_mean, nearest};
 use crate::preset::{known_arguments, known_name, known_nesting};
 use crate::spec::{
-    ArgumentKind, ArgumentSpec, FUNCTIONS_MAX_DEFAULT, FileSelector, FunctionSpec, ProbeSelector, Spec, ZoneSpec,
+    ArgumentKind, ArgumentSpec, FUNCTIONS_MAX_DEFAULT, FileSelector, FunctionSpec, ProbeSelector,
+    Spec, ZoneSpec,
 };
 
 /// Ends of one zone.
@@ -62,7 +63,9 @@ pub enum SpecError {
         nearest: Vec<String>,
     },
     /// A line of a file of probes that begins with something else.
-    #[error("{0:?} is none of usdt, zone, function; a line is one of these and what the option of that name takes")]
+    #[error(
+        "{0:?} is none of usdt, zone, function; a line is one of these and what the option of that name takes"
+    )]
     Keyword(String),
 }
 
@@ -88,8 +91,9 @@ impl Spec {
         parse_selector(text, None).map(Self::Usdt)
     }
 
-    /// Reads `BEGIN..END[|END...][,name=ARGUMENT][,nests=yes|no]`, where all are as in [`usdt`](Self::usdt) without
-    /// wildcards, and an end's provider and path are the begin's where it has none.
+    /// Reads `BEGIN..END[|END...][,name=ARGUMENT][,nests=yes|no]`, where all are as in
+    /// [`usdt`](Self::usdt) without wildcards, and an end's provider and path are the begin's where
+    /// it has none.
     ///
     /// # Errors
     ///
@@ -128,10 +132,16 @@ impl Spec {
         let text = text.trim();
         let (library, function) = text
             .split_once(':')
-            .filter(|(library, function)| !library.is_empty() && !function.is_empty() && !function.starts_with(':'))
+            .filter(|(library, function)| {
+                !library.is_empty() && !function.is_empty() && !function.starts_with(':')
+            })
             .ok_or_else(|| SpecError::NoFunction(text.to_owned()))?;
         let library = parse_file_selector(library)?;
-        Ok(Self::Function(FunctionSpec { library, function: function.parse()?, limit: FUNCTIONS_MAX_DEFAULT }))
+        Ok(Self::Function(FunctionSpec {
+            library,
+            function: function.parse()?,
+            limit: FUNCTIONS_MAX_DEFAULT,
+        }))
     }
 
     /// Reads a line of a file of probes: `usdt`, `zone` or `function`, and what they take.
@@ -165,18 +175,23 @@ impl Spec {
 /// assert!(parse_file("usdt python").unwrap_err().to_string().starts_with("line 1: "));
 /// ```
 pub fn parse_file(text: &str) -> Result<Vec<Spec>, LineError> {
-    let lines = text.lines().enumerate().map(|(before, line)| (before + 1, without_comment(line).trim()));
+    let lines =
+        text.lines().enumerate().map(|(before, line)| (before + 1, without_comment(line).trim()));
     let lines = lines.filter(|(_, line)| !line.is_empty());
-    lines.map(|(number, line)| Spec::line(line).map_err(|error| LineError { line: number, error })).collect()
+    lines
+        .map(|(number, line)| Spec::line(line).map_err(|error| LineError { line: number, error }))
+        .collect()
 }
 
 fn without_comment(line: &str) -> &str {
-    let is_comment = |(at, _): &(usize, &str)| line[..*at].chars().next_back().is_none_or(char::is_whitespace);
+    let is_comment =
+        |(at, _): &(usize, &str)| line[..*at].chars().next_back().is_none_or(char::is_whitespace);
     let start = line.match_indices('#').find(is_comment).map_or(line.len(), |(at, _)| at);
     &line[..start]
 }
 
-/// Splits at the first `..` that follows a provider and a name: others are parts of a path, such as `../lib.so`.
+/// Splits at the first `..` that follows a provider and a name: others are parts of a path, such as
+/// `../lib.so`.
 fn split_zone(text: &str) -> Option<(&str, &str)> {
     let follows_a_name = |at: &usize| {
         let probe = text[..*at].split('(').next().unwrap_or_default();
@@ -231,7 +246,8 @@ fn parse_selector(text: &str, begin: Option<&ProbeSelector>) -> Result<ProbeSele
         (None, Some(begin)) => (begin.file.clone(), begin.provider.clone()),
         (before, _) => {
             let before = before.unwrap_or_default();
-            let (file, provider) = before.rsplit_once(':').map_or((None, before), |(f, provider)| (Some(f), provider));
+            let (file, provider) =
+                before.rsplit_once(':').map_or((None, before), |(f, provider)| (Some(f), provider));
             if provider.is_empty() || provider.contains('/') || file == Some("") {
                 return Err(no_probe());
             }
@@ -257,7 +273,8 @@ fn parse_arguments(whole: &str, text: &str) -> Result<Vec<ArgumentSpec>, SpecErr
     if text.trim().is_empty() {
         return Ok(Vec::new());
     }
-    let arguments: Vec<ArgumentSpec> = text.split(',').map(parse_argument).collect::<Result<_, _>>()?;
+    let arguments: Vec<ArgumentSpec> =
+        text.split(',').map(parse_argument).collect::<Result<_, _>>()?;
     match arguments.len() {
         0..=crate::ARGUMENTS_MAX => Ok(arguments),
         _ => Err(SpecError::TooManyArguments(whole.to_owned())),
@@ -286,12 +303,13 @@ fn argument_names(begin: &ProbeSelector) -> Vec<String> {
     (0..begin.arguments.len().max(known.len())).map(name).collect()
 }
 
-/// What an argument is called, so that [`argument_number`] finds it again: its name, or `argN`, or where another has
-/// that for its name, its number.
+/// What an argument is called, so that [`argument_number`] finds it again: its name, or `argN`, or
+/// where another has that for its name, its number.
 pub(crate) fn argument_name(begin: &ProbeSelector, number: u8) -> String {
     let (names, generic) = (argument_names(begin), format!("arg{number}"));
-    let is_its_own =
-        |name: &&String| !name.is_empty() && names.iter().position(|other| other == *name) == Some(number.into());
+    let is_its_own = |name: &&String| {
+        !name.is_empty() && names.iter().position(|other| other == *name) == Some(number.into())
+    };
     match names.get(usize::from(number)).filter(is_its_own) {
         Some(name) => name.clone(),
         None if names.contains(&generic) => number.to_string(),
@@ -299,7 +317,8 @@ pub(crate) fn argument_name(begin: &ProbeSelector, number: u8) -> String {
     }
 }
 
-/// The number of the argument that `text` means: its number, `argN`, or its name as the user or a preset has it.
+/// The number of the argument that `text` means: its number, `argN`, or its name as the user or a
+/// preset has it.
 fn argument_number(begin: &ProbeSelector, text: &str) -> Result<u8, SpecError> {
     let names = argument_names(begin);
     let by_name = names.iter().position(|name| !name.is_empty() && name == text);

@@ -21,7 +21,10 @@ fn spec_of(name: &str, kind: ArgumentKind) -> ArgumentSpec {
 #[test]
 fn a_probe_has_a_provider_and_a_name_and_perhaps_a_file() {
     let plain = usdt("python:line");
-    assert_eq!((plain.file.clone(), plain.provider.as_str(), plain.name.as_str()), (None, "python", "line"));
+    assert_eq!(
+        (plain.file.clone(), plain.provider.as_str(), plain.name.as_str()),
+        (None, "python", "line")
+    );
     assert!(plain.matches("python", "line") && !plain.matches("python", "gc__start"));
     assert!(plain.matches_file(Path::new("/anything"), None));
 
@@ -70,20 +73,30 @@ fn ends(text: &str) -> Vec<String> {
 #[test]
 fn a_zone_ends_with_whichever_of_its_ends_comes_first() {
     let transaction = "postgresql:transaction__start..transaction__commit|transaction__abort";
-    assert_eq!(ends(transaction), ["postgresql:transaction__commit", "postgresql:transaction__abort"]);
+    assert_eq!(
+        ends(transaction),
+        ["postgresql:transaction__commit", "postgresql:transaction__abort"]
+    );
     assert_eq!(zone(transaction).nests, Some(false), "a session has one transaction");
     assert_eq!(
         ends("lib.so:db:a..b(x) | other:c | ./bin/d:db:e"),
         ["lib.so:db:b(x)", "lib.so:other:c", "./bin/d:db:e"]
     );
-    assert_eq!(ends("db:a..b|c|b,name=0"), ["db:b", "db:c"], "each once: what is attached twice would end two zones");
+    assert_eq!(
+        ends("db:a..b|c|b,name=0"),
+        ["db:b", "db:c"],
+        "each once: what is attached twice would end two zones"
+    );
     assert_eq!(ends("db:a(p|q:int)..b(r|s)"), ["db:b(r|s)"], "in parentheses it is a name");
     for text in ["db:a..b|", "db:a..|b", "db:a..b||c"] {
         assert!(matches!(Spec::zone(text), Err(SpecError::NoProbe(_))), "{text}");
     }
     assert!(matches!(Spec::zone("db:a..b|c*"), Err(SpecError::WildZone(_))));
     let many: Vec<String> = (0..17).map(|number| format!("e{number}")).collect();
-    assert!(matches!(Spec::zone(&format!("db:a..{}", many.join("|"))), Err(SpecError::TooManyEnds(_))));
+    assert!(matches!(
+        Spec::zone(&format!("db:a..{}", many.join("|"))),
+        Err(SpecError::TooManyEnds(_))
+    ));
 }
 
 #[test]
@@ -93,7 +106,10 @@ fn whether_zones_nest_is_said_by_the_user_or_known_or_left_to_the_recording() {
         [None, Some(false), Some(true)]
     );
     let python = "python:function__entry..function__return";
-    assert_eq!([python, &format!("{python},nests=no")].map(|text| zone(text).nests), [Some(true), Some(false)]);
+    assert_eq!(
+        [python, &format!("{python},nests=no")].map(|text| zone(text).nests),
+        [Some(true), Some(false)]
+    );
     assert!(matches!(Spec::zone("db:a..b,nests=maybe"), Err(SpecError::Option(_))));
 }
 
@@ -104,12 +120,19 @@ fn the_argument_that_names_a_zone_is_printed_by_its_name() {
     assert_eq!(printed("db:a..b,name=3"), "db:a..db:b,name=arg3");
     assert_eq!(printed("db:a(x,query:str)..b,name=1"), "db:a(x,query:str)..db:b,name=query");
     assert_eq!(printed("db:a(arg1,query)..b,name=0"), "db:a(arg1,query)..db:b,name=arg1");
-    assert_eq!(printed("db:a(arg1,)..b,name=1"), "db:a(arg1,)..db:b,name=1", "for that name is another's");
+    assert_eq!(
+        printed("db:a(arg1,)..b,name=1"),
+        "db:a(arg1,)..db:b,name=1",
+        "for that name is another's"
+    );
     assert_eq!(
         printed("python:function__entry..function__return,name=filename"),
         "python:function__entry..python:function__return,name=filename"
     );
-    assert_eq!(printed("python:function__entry..function__return"), "python:function__entry..python:function__return");
+    assert_eq!(
+        printed("python:function__entry..function__return"),
+        "python:function__entry..python:function__return"
+    );
     assert_eq!(printed("db:a..b|c,nests=no"), "db:a..db:b|db:c,nests=no");
 }
 
@@ -144,7 +167,10 @@ fn a_function_has_a_library_by_path_or_name() {
     let Ok(Spec::Function(spec)) = Spec::function("libc.so.6:fopen*") else { panic!() };
     assert!(spec.library.matches(Path::new("/lib/x86_64-linux-gnu/libc.so.6"), None));
     assert_eq!((spec.function.as_str(), spec.limit), ("fopen*", 1000));
-    let Ok(Spec::Function(spec)) = Spec::function("/bin/server:Database::query(std::string)") else { panic!() };
+    let Ok(Spec::Function(spec)) = Spec::function("/bin/server:Database::query(std::string)")
+    else {
+        panic!()
+    };
     assert_eq!(spec.library, FileSelector::Path("/bin/server".into()));
     assert_eq!(spec.function.as_str(), "Database::query(std::string)");
 }
@@ -167,7 +193,15 @@ fn relative_paths_are_relative_to_the_users_folder() {
 #[test]
 fn what_is_no_probe_says_what_one_looks_like() {
     let reason = |line: &str| Spec::line(line).unwrap_err().to_string();
-    for line in ["usdt python", "usdt :line", "usdt python:", "usdt /bin/x:line", "usdt :a:b", "usdt a:b c", "usdt"] {
+    for line in [
+        "usdt python",
+        "usdt :line",
+        "usdt python:",
+        "usdt /bin/x:line",
+        "usdt :a:b",
+        "usdt a:b c",
+        "usdt",
+    ] {
         assert!(reason(line).contains("is not PROVIDER:NAME"), "{line}: {}", reason(line));
     }
     for line in ["zone a:b", "zone a:b..", "zone ..a:b", "zone"] {
@@ -190,7 +224,10 @@ fn what_is_no_probe_says_what_one_looks_like() {
 fn a_file_of_probes_has_comments_and_tells_the_line_of_a_mistake() {
     let text = "# our server\n\n  usdt python:line   # every line\nzone db:a..b,name=0\r\nfunction libc.so.6:fopen*\n";
     let lines: Vec<String> = parse_file(text).unwrap().iter().map(Spec::to_string).collect();
-    assert_eq!(lines, ["usdt python:line", "zone db:a..db:b,name=arg0", "function libc.so.6:fopen*"]);
+    assert_eq!(
+        lines,
+        ["usdt python:line", "zone db:a..db:b,name=arg0", "function libc.so.6:fopen*"]
+    );
     let error = parse_file("# x\nusdt a:b\n\nusdt a\n").unwrap_err();
     assert_eq!(error.line, 4);
     assert!(error.to_string().starts_with("line 4: \"a\" is not PROVIDER:NAME"));

@@ -1,7 +1,9 @@
 //! Machine code as far as it matters for where a function ends: where each
 //! instruction leads, and what it does to the stack pointer.
 
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{
+    Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register,
+};
 
 /// Where an instruction leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,8 +84,12 @@ pub(crate) fn steps(code: &[u8], at: u64) -> Option<Vec<Step>> {
             length: instruction.len() as u8,
             flow: flow(&instruction, notrack, &sources),
             stack: stack(&instruction),
-            is_padding: matches!(instruction.mnemonic(), Mnemonic::Nop | Mnemonic::Int3) || is_zeros(bytes),
-            is_unprobed: bytes.iter().take_while(|byte| is_prefix(**byte)).any(|byte| PREFIXES_REFUSED.contains(byte)),
+            is_padding: matches!(instruction.mnemonic(), Mnemonic::Nop | Mnemonic::Int3)
+                || is_zeros(bytes),
+            is_unprobed: bytes
+                .iter()
+                .take_while(|byte| is_prefix(**byte))
+                .any(|byte| PREFIXES_REFUSED.contains(byte)),
         });
         sources.note(&instruction);
     }
@@ -91,7 +97,8 @@ pub(crate) fn steps(code: &[u8], at: u64) -> Option<Vec<Step>> {
 }
 
 fn is_prefix(byte: u8) -> bool {
-    matches!(byte, 0x66 | 0x67 | 0xf2 | 0xf3 | 0x64 | 0x65 | 0x40..=0x4f) || PREFIXES_REFUSED.contains(&byte)
+    matches!(byte, 0x66 | 0x67 | 0xf2 | 0xf3 | 0x64 | 0x65 | 0x40..=0x4f)
+        || PREFIXES_REFUSED.contains(&byte)
 }
 
 /// Zeros are an instruction too, one that nobody writes.
@@ -104,10 +111,14 @@ fn flow(instruction: &Instruction, notrack: bool, sources: &Sources) -> Flow {
     match instruction.flow_control() {
         FlowControl::UnconditionalBranch if is_near(instruction) => Flow::Jump(target()),
         FlowControl::ConditionalBranch if is_near(instruction) => Flow::Branch(target()),
-        FlowControl::IndirectBranch => Flow::Indirect { is_table: notrack || sources.may_be_table(instruction) },
+        FlowControl::IndirectBranch => {
+            Flow::Indirect { is_table: notrack || sources.may_be_table(instruction) }
+        }
         FlowControl::Call | FlowControl::IndirectCall => Flow::Call,
         FlowControl::Return if instruction.mnemonic() == Mnemonic::Ret => Flow::Return,
-        FlowControl::Return | FlowControl::Exception | FlowControl::UnconditionalBranch => Flow::Stop,
+        FlowControl::Return | FlowControl::Exception | FlowControl::UnconditionalBranch => {
+            Flow::Stop
+        }
         FlowControl::Interrupt if instruction.code() == Code::Int3 => Flow::Stop,
         _ if instruction.mnemonic() == Mnemonic::Hlt => Flow::Stop,
         _ => Flow::Next,
@@ -115,7 +126,10 @@ fn flow(instruction: &Instruction, notrack: bool, sources: &Sources) -> Flow {
 }
 
 fn is_near(instruction: &Instruction) -> bool {
-    matches!(instruction.op0_kind(), OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64)
+    matches!(
+        instruction.op0_kind(),
+        OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64
+    )
 }
 
 fn stack(instruction: &Instruction) -> Stack {
@@ -163,7 +177,8 @@ struct Sources {
 }
 
 impl Sources {
-    /// Whether an indirect jump may be that of a `switch`: to an entry of a table, or to the sum of one and a place.
+    /// Whether an indirect jump may be that of a `switch`: to an entry of a table, or to the sum of
+    /// one and a place.
     fn may_be_table(&self, instruction: &Instruction) -> bool {
         match instruction.op0_kind() {
             OpKind::Register => self.holds(instruction.op0_register()),
@@ -185,11 +200,19 @@ impl Sources {
         }
         let of_table = match instruction.mnemonic() {
             Mnemonic::Add | Mnemonic::Sub => true,
-            Mnemonic::Mov if instruction.op1_kind() == OpKind::Register => self.holds(instruction.op1_register()),
-            // The entries of a table of addresses have 8 bytes; what is not scaled is a field of an object.
-            Mnemonic::Mov => instruction.memory_index() != Register::None && instruction.memory_index_scale() == 8,
+            Mnemonic::Mov if instruction.op1_kind() == OpKind::Register => {
+                self.holds(instruction.op1_register())
+            }
+            // The entries of a table of addresses have 8 bytes; what is not scaled is a field of an
+            // object.
+            Mnemonic::Mov => {
+                instruction.memory_index() != Register::None
+                    && instruction.memory_index_scale() == 8
+            }
             Mnemonic::Movsxd | Mnemonic::Lea => instruction.memory_index() != Register::None,
-            Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Push | Mnemonic::Jmp | Mnemonic::Call => return,
+            Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Push | Mnemonic::Jmp | Mnemonic::Call => {
+                return;
+            }
             _ => false,
         };
         self.of_tables[written.full_register().number()] = of_table;

@@ -45,8 +45,14 @@ pub(crate) fn symbols<'data, R: ReadRef<'data>>(
 /// Symbols, and their names.
 type Table<'data> = (&'data [Sym64<LittleEndian>], &'data [u8]);
 
-fn table<'data, R: ReadRef<'data>>(elf: &Elf<'data, R>, kind: SectionType) -> Result<Option<Table<'data>>, ProbeError> {
-    let Some(section) = elf.sections().iter().find(|section| section.sh_type(ENDIAN) == kind) else { return Ok(None) };
+fn table<'data, R: ReadRef<'data>>(
+    elf: &Elf<'data, R>,
+    kind: SectionType,
+) -> Result<Option<Table<'data>>, ProbeError> {
+    let Some(section) = elf.sections().iter().find(|section| section.sh_type(ENDIAN) == kind)
+    else {
+        return Ok(None);
+    };
     let damaged = || ProbeError::Damaged { what: "table of symbols" };
     let names = elf.sections().get(section.sh_link(ENDIAN) as usize).ok_or_else(damaged)?;
     let bytes = elf.section_data(section, "table of symbols", TABLE_MAX)?;
@@ -68,7 +74,9 @@ fn read_table<'data>(
         }
         let Some(rest) = names.get(at..) else { continue };
         let name = until_zero(&rest[..rest.len().min(NAME_MAX)]);
-        left = left.checked_sub(name.len()).ok_or(ProbeError::Damaged { what: "table of symbols' names" })?;
+        left = left
+            .checked_sub(name.len())
+            .ok_or(ProbeError::Damaged { what: "table of symbols' names" })?;
         if !name.is_empty() && name.len() < NAME_MAX {
             each(Symbol {
                 name,
@@ -91,9 +99,14 @@ pub(crate) fn variables<'data, R: ReadRef<'data>>(
     let mut found = FxHashMap::<String, Option<u64>>::default();
     // Where the tables are damaged, what they name stays unknown, which the arguments then say.
     let _ = symbols(elf, |symbol| {
-        let Some(name) = str::from_utf8(symbol.name).ok().filter(|name| wanted.contains(*name)) else { return };
+        let Some(name) = str::from_utf8(symbol.name).ok().filter(|name| wanted.contains(*name))
+        else {
+            return;
+        };
         // An address of another kind: a thread's own variable, a section.
-        if !symbol.defined || ![elf::STT_OBJECT, elf::STT_NOTYPE, elf::STT_FUNC].contains(&symbol.kind) {
+        if !symbol.defined
+            || ![elf::STT_OBJECT, elf::STT_NOTYPE, elf::STT_FUNC].contains(&symbol.kind)
+        {
             return;
         }
         let address = found.entry(name.to_owned()).or_insert(Some(symbol.address));

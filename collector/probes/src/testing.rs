@@ -38,14 +38,18 @@ impl File {
             names.extend(name.bytes().chain([0]));
         }
         // Section 0 is none, so the names are the third.
-        Self { sections: vec![(".symtab", 2, 0, 2, table), (".strtab", 3, 0, 0, names)], ..Self::default() }
+        Self {
+            sections: vec![(".symtab", 2, 0, 2, table), (".strtab", 3, 0, 0, names)],
+            ..Self::default()
+        }
     }
 
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut file = vec![0; (DATA_OFFSET + SIZE) as usize];
         file[CODE_OFFSET as usize..DATA_OFFSET as usize].fill(0x90);
         let mut names = vec![0];
-        let mut segments = [(1, 5, CODE_OFFSET, CODE, SIZE), (1, 6, DATA_OFFSET, DATA, SIZE)].to_vec();
+        let mut segments =
+            [(1, 5, CODE_OFFSET, CODE, SIZE), (1, 6, DATA_OFFSET, DATA, SIZE)].to_vec();
         for (kind, contents) in &self.segments {
             segments.push((*kind, 4, file.len() as u64, 0, contents.len() as u64));
             file.extend(contents);
@@ -72,7 +76,8 @@ impl File {
         file[..64].copy_from_slice(&header);
         for (number, (kind, flags, offset, address, size)) in segments.into_iter().enumerate() {
             let words = [offset, address, address, size, size, 8];
-            let segment = [u64::from(kind) | flags << 32].into_iter().chain(words).flat_map(u64::to_le_bytes);
+            let segment =
+                [u64::from(kind) | flags << 32].into_iter().chain(words).flat_map(u64::to_le_bytes);
             file[64 + 56 * number..][..56].copy_from_slice(&segment.collect::<Vec<u8>>());
         }
         file
@@ -85,13 +90,16 @@ fn header(segments: u16, sections_at: u64, sections: u16) -> Vec<u8> {
     header.extend([CODE, 64, sections_at].iter().flat_map(|word| word.to_le_bytes()));
     header.extend([0; 4]);
     let names = sections.saturating_sub(1);
-    header.extend([64, 56, segments, 64, sections, names].iter().flat_map(|half: &u16| half.to_le_bytes()));
+    header.extend(
+        [64, 56, segments, 64, sections, names].iter().flat_map(|half: &u16| half.to_le_bytes()),
+    );
     header
 }
 
 /// A note of a probe: its three addresses (site, base, semaphore) and texts.
 pub(crate) fn note(addresses: [u64; 3], texts: &[&str]) -> Vec<u8> {
-    let mut description: Vec<u8> = addresses.iter().flat_map(|address| address.to_le_bytes()).collect();
+    let mut description: Vec<u8> =
+        addresses.iter().flat_map(|address| address.to_le_bytes()).collect();
     for text in texts {
         description.extend(text.bytes().chain([0]));
     }
@@ -100,8 +108,10 @@ pub(crate) fn note(addresses: [u64; 3], texts: &[&str]) -> Vec<u8> {
 
 /// Any note.
 pub(crate) fn raw_note(owner: &[u8], kind: u32, description: &[u8]) -> Vec<u8> {
-    let mut note: Vec<u8> =
-        [owner.len() as u32, description.len() as u32, kind].iter().flat_map(|word| word.to_le_bytes()).collect();
+    let mut note: Vec<u8> = [owner.len() as u32, description.len() as u32, kind]
+        .iter()
+        .flat_map(|word| word.to_le_bytes())
+        .collect();
     note.extend(owner);
     note.resize(note.len().next_multiple_of(4), 0);
     note.extend(description);

@@ -23,7 +23,8 @@ pub struct UsdtProbe {
     pub name: String,
     /// Where its site lies in the file, bytes.
     pub offset: u64,
-    /// Where its semaphore lies in the file, bytes: a `u16` that counts who listens; `None` if it has none.
+    /// Where its semaphore lies in the file, bytes: a `u16` that counts who listens; `None` if it
+    /// has none.
     pub semaphore: Option<u64>,
     /// Its arguments, at most [`ARGUMENTS_MAX`].
     pub arguments: Vec<Argument>,
@@ -47,7 +48,9 @@ impl UsdtProbe {
         let spec = |number| {
             let known: ArgumentSpec = known.get(number).cloned().unwrap_or_default();
             match said.get(number) {
-                Some(ArgumentSpec { name: Some(name), kind }) => ArgumentSpec { name: Some(name.clone()), kind: *kind },
+                Some(ArgumentSpec { name: Some(name), kind }) => {
+                    ArgumentSpec { name: Some(name.clone()), kind: *kind }
+                }
                 Some(ArgumentSpec { name: None, kind }) if *kind != Default::default() => {
                     ArgumentSpec { name: known.name, kind: *kind }
                 }
@@ -73,9 +76,12 @@ pub fn usdt_probes<'data, R: ReadRef<'data>>(data: R) -> Result<UsdtProbes, Prob
     let mut warnings = Warnings::default();
     let notes = note::read(&elf, &mut warnings)?;
     let kept: Vec<&Note<'_>> = notes.iter().filter(|note| !is_dropped(note, &elf)).collect();
-    let read_all = |symbol: &dyn Fn(&str) -> Option<u64>, warnings: &mut Warnings| -> Vec<UsdtProbe> {
-        kept.iter().filter_map(|note| probe(note, &elf, symbol).map_err(|why| warnings.add(why)).ok()).collect()
-    };
+    let read_all =
+        |symbol: &dyn Fn(&str) -> Option<u64>, warnings: &mut Warnings| -> Vec<UsdtProbe> {
+            kept.iter()
+                .filter_map(|note| probe(note, &elf, symbol).map_err(|why| warnings.add(why)).ok())
+                .collect()
+        };
 
     // Few files have arguments that name a variable; in these all are looked up at once.
     let wanted = RefCell::new(FxHashSet::default());
@@ -107,13 +113,17 @@ fn probe<'data, R: ReadRef<'data>>(
     elf: &Elf<'data, R>,
     symbol: &dyn Fn(&str) -> Option<u64>,
 ) -> Result<UsdtProbe, String> {
-    let (provider, name) = (String::from_utf8_lossy(note.provider), String::from_utf8_lossy(note.name));
-    let offset = elf
-        .code_offset(note.site)
-        .ok_or_else(|| format!("{provider}:{name}: its site {:#x} is not in the file's code", note.site))?;
+    let (provider, name) =
+        (String::from_utf8_lossy(note.provider), String::from_utf8_lossy(note.name));
+    let offset = elf.code_offset(note.site).ok_or_else(|| {
+        format!("{provider}:{name}: its site {:#x} is not in the file's code", note.site)
+    })?;
     // To put a probe into the middle of an instruction would break the program.
     if !is_nop(elf.bytes_up_to(offset, 4)) {
-        return Err(format!("{provider}:{name}: there is no nop at its site {:#x}, so it is no probe", note.site));
+        return Err(format!(
+            "{provider}:{name}: there is no nop at its site {:#x}, so it is no probe",
+            note.site
+        ));
     }
     let semaphore = match note.semaphore {
         None => None,
@@ -125,11 +135,18 @@ fn probe<'data, R: ReadRef<'data>>(
     };
     let arguments = String::from_utf8_lossy(note.arguments);
     let surroundings = Surroundings { site: note.site, fixed: elf.is_fixed(), symbol };
-    let arguments: Vec<Argument> = parse_arguments(&arguments, &surroundings).take(ARGUMENTS_MAX + 1).collect();
+    let arguments: Vec<Argument> =
+        parse_arguments(&arguments, &surroundings).take(ARGUMENTS_MAX + 1).collect();
     if arguments.len() > ARGUMENTS_MAX {
         return Err(format!("{provider}:{name}: it has more than {ARGUMENTS_MAX} arguments"));
     }
-    Ok(UsdtProbe { provider: provider.into_owned(), name: name.into_owned(), offset, semaphore, arguments })
+    Ok(UsdtProbe {
+        provider: provider.into_owned(),
+        name: name.into_owned(),
+        offset,
+        semaphore,
+        arguments,
+    })
 }
 
 /// Whether an instruction begins here that does nothing: `nop`, or one of its longer forms.

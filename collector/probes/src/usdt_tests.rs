@@ -21,7 +21,10 @@ fn a_probe_is_found_where_it_lies_in_the_file_with_its_semaphore() {
     assert_eq!((probe.provider.as_str(), probe.name.as_str()), ("python", "line"));
     assert_eq!(probe.offset, CODE_OFFSET + 0x20);
     assert_eq!(probe.semaphore, Some(DATA_OFFSET + 4));
-    assert_eq!(probe.arguments.iter().map(Argument::describe).collect::<Vec<_>>(), ["u64 rdi", "i32 [rsp+112]"]);
+    assert_eq!(
+        probe.arguments.iter().map(Argument::describe).collect::<Vec<_>>(),
+        ["u64 rdi", "i32 [rsp+112]"]
+    );
     assert!(found.warnings.is_empty());
 }
 
@@ -49,7 +52,8 @@ fn a_file_that_was_moved_after_its_notes_were_written_has_its_probes_moved() {
 
 #[test]
 fn a_variable_of_the_file_is_read_by_its_distance_from_the_site() {
-    let mut file = File::with_symbols(&[("counter", 1, 1, DATA + 8), ("two", 1, 0, 1), ("two", 1, 0, 2)]);
+    let mut file =
+        File::with_symbols(&[("counter", 1, 1, DATA + 8), ("two", 1, 0, 1), ("two", 1, 0, 2)]);
     let arguments = "4@counter(%rip) 4@two(%rip) 4@none(%rip)";
     file.sections.push((".note.stapsdt", 7, 0, 0, note([CODE, 0, 0], &["a", "b", arguments])));
     let found = probes(&file.bytes()).probes;
@@ -72,13 +76,19 @@ fn a_malformed_note_is_a_warning_and_the_others_are_listed() {
     let found = probes(&File::with_notes(notes).bytes());
     assert_eq!(found.probes.len(), 1);
     assert_eq!(found.warnings.len(), 6, "{:#?}", found.warnings);
-    assert!(found.warnings[3..].iter().any(|w| w.contains("a:in_data") && w.contains("not in the file's code")));
+    assert!(
+        found.warnings[3..]
+            .iter()
+            .any(|w| w.contains("a:in_data") && w.contains("not in the file's code"))
+    );
     assert!(found.warnings.iter().any(|w| w.contains("a:lost_semaphore")));
 }
 
 #[test]
 fn a_note_whose_code_the_linker_dropped_is_passed_over_without_a_word() {
-    let dropped = [0x18, 0, u64::MAX, u64::MAX - 1].map(|site| note([site, 0, 0], &["a", "dropped", ""])).concat();
+    let dropped = [0x18, 0, u64::MAX, u64::MAX - 1]
+        .map(|site| note([site, 0, 0], &["a", "dropped", ""]))
+        .concat();
     let found = probes(&File::with_notes([dropped, line()].concat()).bytes());
     assert_eq!((found.probes.len(), found.warnings.len()), (1, 0), "{:?}", found.warnings);
 }
@@ -91,7 +101,9 @@ fn a_site_that_holds_an_instruction_is_not_probed() {
         bytes[site..site + code.len()].copy_from_slice(code);
         probes(&bytes)
     };
-    for nop in [&[0x90][..], &[0x66, 0x90], &[0x0f, 0x1f, 0x44, 0, 0], &[0x66, 0x0f, 0x1f, 0x44, 0, 0]] {
+    for nop in
+        [&[0x90][..], &[0x66, 0x90], &[0x0f, 0x1f, 0x44, 0, 0], &[0x66, 0x0f, 0x1f, 0x44, 0, 0]]
+    {
         assert_eq!(with_code(nop).probes.len(), 1, "{nop:x?}");
     }
     for other in [&[0x48, 0x89, 0xe5][..], &[0xcc], &[0x0f, 0x0b], &[0x66, 0x66, 0x66, 0x66]] {
@@ -151,9 +163,12 @@ fn a_file_cut_short_names_the_part_that_is_missing() {
 
 #[test]
 fn a_site_or_semaphore_past_the_files_end_is_none() {
-    let mut file = File::with_notes([note([CODE + 0x100_0000, 0, 0], &["a", "b", ""]), line()].concat()).bytes();
+    let mut file =
+        File::with_notes([note([CODE + 0x100_0000, 0, 0], &["a", "b", ""]), line()].concat())
+            .bytes();
     // The segment of code claims to be longer than the file.
-    file[64 + 32..64 + 40].copy_from_slice(&u64::MAX.to_le_bytes()[..].iter().map(|b| b >> 1).collect::<Vec<u8>>());
+    file[64 + 32..64 + 40]
+        .copy_from_slice(&u64::MAX.to_le_bytes()[..].iter().map(|b| b >> 1).collect::<Vec<u8>>());
     let found = probes(&file);
     assert_eq!((found.probes.len(), found.warnings.len()), (1, 1), "{found:?}");
 }
@@ -164,10 +179,16 @@ fn arguments_are_called_as_the_user_says_else_as_is_known() {
     let names = |selector: Option<&ProbeSelector>| -> Vec<_> {
         probe.argument_specs(selector).into_iter().map(|spec| (spec.name, spec.kind)).collect()
     };
-    let known = [(Some("filename".to_owned()), ArgumentKind::Text), (Some("function".to_owned()), ArgumentKind::Text)];
+    let known = [
+        (Some("filename".to_owned()), ArgumentKind::Text),
+        (Some("function".to_owned()), ArgumentKind::Text),
+    ];
     assert_eq!(names(None), known);
     let Spec::Usdt(said) = Spec::usdt("python:line(:int,where)").unwrap() else { panic!() };
-    let mixed = [(Some("filename".to_owned()), ArgumentKind::Integer), (Some("where".to_owned()), ArgumentKind::Auto)];
+    let mixed = [
+        (Some("filename".to_owned()), ArgumentKind::Integer),
+        (Some("where".to_owned()), ArgumentKind::Auto),
+    ];
     assert_eq!(names(Some(&said)), mixed);
 }
 

@@ -21,7 +21,8 @@ fn readelf(path: &str) -> Option<Vec<Line>> {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let mut lines = Vec::<Line>::new();
     for line in text.lines().map(str::trim) {
-        let number = |text: &str| u64::from_str_radix(text.trim().trim_start_matches("0x"), 16).unwrap();
+        let number =
+            |text: &str| u64::from_str_radix(text.trim().trim_start_matches("0x"), 16).unwrap();
         let last = lines.last_mut();
         match (line.split_once(": "), last) {
             (Some(("Provider", provider)), _) => {
@@ -53,12 +54,18 @@ fn every_probe_that_readelf_lists_is_found_with_all_its_arguments() {
         assert_eq!(found.warnings, Vec::<String>::new(), "{path}");
         let Some(expected) = readelf(path) else { return };
         assert_eq!(found.probes.len(), expected.len(), "{path}");
-        for (probe, (provider, name, _, semaphore, arguments)) in found.probes.iter().zip(&expected) {
+        for (probe, (provider, name, _, semaphore, arguments)) in found.probes.iter().zip(&expected)
+        {
             assert_eq!((&probe.provider, &probe.name), (provider, name), "{path}");
             assert_eq!(probe.semaphore.is_some(), *semaphore != 0, "{path} {name}");
-            assert_eq!(probe.arguments.len(), arguments.split_whitespace().count(), "{path} {name}");
+            assert_eq!(
+                probe.arguments.len(),
+                arguments.split_whitespace().count(),
+                "{path} {name}"
+            );
         }
-        let unsupported = found.probes.iter().flat_map(|probe| &probe.arguments).filter(|a| !a.is_supported());
+        let unsupported =
+            found.probes.iter().flat_map(|probe| &probe.arguments).filter(|a| !a.is_supported());
         assert_eq!(unsupported.count(), 0, "{path}");
     });
 }
@@ -70,14 +77,23 @@ fn every_argument_prints_as_the_note_has_it_but_for_the_forms_of_numbers() {
         // Where a variable lies, only the file's symbols tell.
         let is_absolute = |text: &&str| !text.contains("%rip");
         for (probe, (.., text)) in usdt_probes(bytes).unwrap().probes.iter().zip(&expected) {
-            for (argument, text) in
-                probe.arguments.iter().zip(text.split_whitespace()).filter(|(_, text)| is_absolute(text))
+            for (argument, text) in probe
+                .arguments
+                .iter()
+                .zip(text.split_whitespace())
+                .filter(|(_, text)| is_absolute(text))
             {
                 let printed = argument.to_string();
-                // A note may leave out an offset of 0 and a scale of 1, and name a register wider than the value.
-                let is_plain = matches!(&argument.place, Place::Memory { offset: 1.., index: None, .. });
+                // A note may leave out an offset of 0 and a scale of 1, and name a register wider
+                // than the value.
+                let is_plain =
+                    matches!(&argument.place, Place::Memory { offset: 1.., index: None, .. });
                 assert!(printed == text || !is_plain, "{path}: {text} became {printed}");
-                assert_eq!(&text.parse::<syscollect_probes::Argument>().unwrap(), argument, "{path}: {text}");
+                assert_eq!(
+                    &text.parse::<syscollect_probes::Argument>().unwrap(),
+                    argument,
+                    "{path}: {text}"
+                );
             }
         }
     });
@@ -108,24 +124,34 @@ fn a_librarys_functions_and_its_own_name_are_found() {
         let names: Vec<_> = push.into_iter().flatten().map(|function| function.name).collect();
         assert!(names.iter().any(|name| name.contains("push_back")), "{names:?}");
         let throw = &functions.matching(&"__cxa_throw".parse().unwrap(), 10).unwrap()[0];
-        assert_eq!(functions.returns(bytes, throw), Ok(Returns::At(Vec::new())), "it never returns");
+        assert_eq!(
+            functions.returns(bytes, throw),
+            Ok(Returns::At(Vec::new())),
+            "it never returns"
+        );
     });
 }
 
-/// Of compilers' code nearly all is understood. What cannot be told is not guessed: an end is always an
-/// instruction that is one, by its first byte.
+/// Of compilers' code nearly all is understood. What cannot be told is not guessed: an end is
+/// always an instruction that is one, by its first byte.
 #[test]
 fn where_the_functions_of_a_library_end_is_known_of_nearly_all() {
     for name in ["libc.so.6", "libstdc++.so.6", "libm.so.6", "libpthread.so.0"] {
-        let Ok(bytes) = std::fs::read(format!("/usr/lib/x86_64-linux-gnu/{name}")) else { continue };
+        let Ok(bytes) = std::fs::read(format!("/usr/lib/x86_64-linux-gnu/{name}")) else {
+            continue;
+        };
         let Ok(functions) = Functions::read(&bytes[..]) else { continue };
         let (mut all, mut known) = (0, 0);
         for function in functions.all().filter(|function| function.size > 0) {
             all += 1;
             if let Ok(Returns::At(exits)) = functions.returns(&bytes[..], &function) {
                 known += 1;
-                let is_end =
-                    |exit: &u64| matches!(bytes[*exit as usize], 0xc2 | 0xc3 | 0xf2 | 0xf3 | 0xe9 | 0xeb | 0xff | 0x41);
+                let is_end = |exit: &u64| {
+                    matches!(
+                        bytes[*exit as usize],
+                        0xc2 | 0xc3 | 0xf2 | 0xf3 | 0xe9 | 0xeb | 0xff | 0x41
+                    )
+                };
                 assert!(exits.iter().all(is_end), "{name}: {}: {exits:x?}", function.name);
             }
         }

@@ -20,7 +20,8 @@ fn chunks(data: &[u8], stride: u32) -> Vec<Chunk> {
     let parts = data.chunks((per_chunk * stride) as usize).enumerate();
     let chunk = |(sequence, part): (usize, &[u8])| {
         let before = sequence as u64 * u64::from(per_chunk);
-        let mut chunk = story::chunk(LANE, sequence as u64, before, part.len() as u32 / stride, stride);
+        let mut chunk =
+            story::chunk(LANE, sequence as u64, before, part.len() as u32 / stride, stride);
         chunk.data = part.to_vec();
         chunk
     };
@@ -30,8 +31,14 @@ fn chunks(data: &[u8], stride: u32) -> Vec<Chunk> {
 fn loads() -> Vec<(String, Vec<Chunk>)> {
     let mut loads = Vec::new();
     for threads in [2, 200] {
-        loads.push((format!("sched {threads} threads"), chunks(&synthetic::sched_bytes(threads, 1 << 19), 16)));
-        loads.push((format!("stacks {threads} threads"), chunks(&synthetic::sched_stack_bytes(threads, 1 << 19), 24)));
+        loads.push((
+            format!("sched {threads} threads"),
+            chunks(&synthetic::sched_bytes(threads, 1 << 19), 16),
+        ));
+        loads.push((
+            format!("stacks {threads} threads"),
+            chunks(&synthetic::sched_stack_bytes(threads, 1 << 19), 24),
+        ));
     }
     loads
 }
@@ -77,7 +84,9 @@ fn chunk_read(criterion: &mut Criterion) {
             let (mut data, mut buffer) = (Vec::new(), ReadBuffer::default());
             bencher.iter(|| {
                 for entry in reader.chunks(LANE) {
-                    black_box(reader.read_into(entry, &mut data, &mut buffer).expect("a whole chunk"));
+                    black_box(
+                        reader.read_into(entry, &mut data, &mut buffer).expect("a whole chunk"),
+                    );
                 }
             });
         });

@@ -18,7 +18,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let chunk = capture.read(entry)?;
             let mut rest = &chunk.data[..];
             while let Some(record) = ProbeRecord::from_bytes(rest) {
-                let Some((whole, next)) = rest.split_at_checked(usize::from(record.size)) else { break };
+                let Some((whole, next)) = rest.split_at_checked(usize::from(record.size)) else {
+                    break;
+                };
                 rest = next;
                 *hits.entry(record.probe).or_default() += 1;
                 let ticks = record.stamp.ticks_near(chunk.header.first.0);

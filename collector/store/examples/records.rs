@@ -15,7 +15,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         for entry in capture.chunks(lane) {
             let chunk = capture.read(entry)?;
             let header = &chunk.header;
-            writeln!(out, "cpu {} chunk {} current {}", lane.cpu, header.sequence, header.current_tid)?;
+            writeln!(
+                out,
+                "cpu {} chunk {} current {}",
+                lane.cpu, header.sequence, header.current_tid
+            )?;
             for bytes in chunk.data.chunks_exact(header.stride.max(1) as usize) {
                 let Some(record) = SchedRecord::from_bytes(bytes) else { continue };
                 let (_, kind) = record.stamp.split();

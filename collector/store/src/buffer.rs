@@ -8,8 +8,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use syscollect_model::{LossCause, Ticks};
 
-/// Bytes that definitions may take beyond the buffer's size, and beyond half of it, but never less than the least.
-/// They are few, and events without them are worth nothing; yet memory has a bound.
+/// Bytes that definitions may take beyond the buffer's size, and beyond half of it, but never less
+/// than the least. They are few, and events without them are worth nothing; yet memory has a bound.
 const DEFINITION_ALLOWANCE: usize = 16 << 20;
 const LEAST_ALLOWANCE: usize = 2 << 20;
 
@@ -122,7 +122,14 @@ struct Kept {
 impl TraceBuffer {
     /// A buffer that holds up to `bytes` of chunks.
     pub fn new(bytes: usize, mode: BufferMode) -> Self {
-        Self { limit: bytes, mode, span: None, fold: None, state: Mutex::default(), changed: Condvar::new() }
+        Self {
+            limit: bytes,
+            mode,
+            span: None,
+            fold: None,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        }
     }
 
     /// The same, of which events give way after this time when overwriting, whatever room there is.
@@ -146,7 +153,8 @@ impl TraceBuffer {
     pub fn most_memory(bytes: usize, mode: BufferMode) -> usize {
         match mode {
             BufferMode::Discard => bytes.saturating_add(allowance(bytes)),
-            // Those that go to the disk, those that wait, and as many that come while these are folded.
+            // Those that go to the disk, those that wait, and as many that come while these are
+            // folded.
             BufferMode::Overwrite => bytes.saturating_add(3 * allowance(bytes)),
         }
     }
@@ -169,7 +177,8 @@ impl TraceBuffer {
     /// writes is better left where it is: it can be taken later, or is lost
     /// where that costs nothing.
     pub fn has_room_for(&self, producer: Producer) -> bool {
-        self.mode == BufferMode::Overwrite || self.lock().is_within_share(producer, self.limit / 8, self.limit)
+        self.mode == BufferMode::Overwrite
+            || self.lock().is_within_share(producer, self.limit / 8, self.limit)
     }
 
     /// Takes a definition that tells of a task: when overwriting it stays here
@@ -182,9 +191,16 @@ impl TraceBuffer {
         let mut state = self.lock();
         if chunk.header.lane.kind != LaneKind::Definition {
             let end = LaneEnd::after(&chunk.header);
-            state.ends.entry(chunk.header.lane).and_modify(|known| known.extend(&end)).or_insert(end);
+            state
+                .ends
+                .entry(chunk.header.lane)
+                .and_modify(|known| known.extend(&end))
+                .or_insert(end);
         }
-        if !matches!(chunk.header.lane.kind, LaneKind::Definition | LaneKind::Zone | LaneKind::ZoneLog) {
+        if !matches!(
+            chunk.header.lane.kind,
+            LaneKind::Definition | LaneKind::Zone | LaneKind::ZoneLog
+        ) {
             state.newest = state.newest.max(chunk.header.last);
         }
         if state.closed {
@@ -253,7 +269,8 @@ impl TraceBuffer {
             if left.is_zero() {
                 return Popped::Empty;
             }
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state =
+                self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -265,7 +282,11 @@ impl TraceBuffer {
 
     /// Records lost here and, by [`drain_to`], on the disk, by lane and cause.
     pub fn losses(&self) -> Vec<(Lane, LossCause, u64)> {
-        self.lock().losses.iter().map(|((lane, cause), records)| (*lane, *cause, *records)).collect()
+        self.lock()
+            .losses
+            .iter()
+            .map(|((lane, cause), records)| (*lane, *cause, *records))
+            .collect()
     }
 
     /// What each lane produced so far, dropped chunks included.
@@ -273,7 +294,8 @@ impl TraceBuffer {
         self.lock().ends.values().copied().collect()
     }
 
-    /// How far back its events reach, if its size and not [`spanning`](Self::spanning) was what bounded them.
+    /// How far back its events reach, if its size and not [`spanning`](Self::spanning) was what
+    /// bounded them.
     pub fn short_span(&self) -> Option<Duration> {
         let state = self.lock();
         let oldest = state.events.front().map_or(Duration::ZERO, |event| event.came.elapsed());
@@ -299,7 +321,10 @@ impl TraceBuffer {
 impl State {
     /// What came longer than `span` before `now` gives way.
     fn expire(&mut self, now: Instant, span: Duration) {
-        while self.events.front().is_some_and(|event| now.saturating_duration_since(event.came) > span)
+        while self
+            .events
+            .front()
+            .is_some_and(|event| now.saturating_duration_since(event.came) > span)
             && let Some(oldest) = self.pop_oldest()
         {
             self.lose(&oldest.header, LossCause::Overwritten);
@@ -316,9 +341,14 @@ impl State {
                 self.lose(&victim.header, LossCause::Overwritten);
             }
         }
-        let is_excess = |producer| mode == BufferMode::Discard && !self.is_within_share(producer, size, limit);
+        let is_excess =
+            |producer| mode == BufferMode::Discard && !self.is_within_share(producer, size, limit);
         if self.held + size > limit || event.producer.is_some_and(is_excess) {
-            let cause = if mode == BufferMode::Overwrite { LossCause::Overwritten } else { LossCause::BufferFull };
+            let cause = if mode == BufferMode::Overwrite {
+                LossCause::Overwritten
+            } else {
+                LossCause::BufferFull
+            };
             return self.lose(&event.chunk.header, cause);
         }
         self.held += size;
@@ -326,8 +356,9 @@ impl State {
         self.events.push_back(event);
     }
 
-    /// Whether so much more of that program may be in here: no user has more than is still free, and no program more
-    /// than its user may still have, so that those that write without end leave room for the others.
+    /// Whether so much more of that program may be in here: no user has more than is still free,
+    /// and no program more than its user may still have, so that those that write without end leave
+    /// room for the others.
     fn is_within_share(&self, producer: Producer, size: usize, limit: usize) -> bool {
         let free = (limit - limit / 8).saturating_sub(self.held);
         let left_to_user = free.saturating_sub(self.shares.of_user(producer.user));
@@ -337,7 +368,9 @@ impl State {
     /// What makes room for an event when overwriting.
     fn pop_for_event(&mut self, limit: usize) -> Option<Chunk> {
         let most = self.shares.largest().filter(|_| self.shares.of_all > limit / 2);
-        match most.and_then(|most| self.events.iter().position(|event| event.producer == Some(most))) {
+        match most
+            .and_then(|most| self.events.iter().position(|event| event.producer == Some(most)))
+        {
             Some(place) => self.events.remove(place).map(|event| self.give_up(event)),
             None => self.pop_oldest(),
         }
@@ -348,8 +381,8 @@ impl State {
         Some(self.give_up(event))
     }
 
-    /// What makes room for a definition: the newest chunk of the program that has most in here, if there is one, else
-    /// the newest of all.
+    /// What makes room for a definition: the newest chunk of the program that has most in here, if
+    /// there is one, else the newest of all.
     fn pop_for_definition(&mut self) -> Option<Chunk> {
         let most = self.shares.largest();
         let is_of_most = |event: &Event| most.is_some() && event.producer == most;
@@ -525,7 +558,10 @@ fn size_of_chunk(chunk: &Chunk) -> usize {
 /// # Errors
 ///
 /// The first error of the writer, once the buffer is closed and empty.
-pub fn drain_to<W: Write>(buffer: &TraceBuffer, writer: &mut CaptureWriter<W>) -> Result<(), StoreError> {
+pub fn drain_to<W: Write>(
+    buffer: &TraceBuffer,
+    writer: &mut CaptureWriter<W>,
+) -> Result<(), StoreError> {
     let mut first_error = None;
     let mut output_failed = false;
     loop {

@@ -83,7 +83,15 @@ impl LaneKind {
     /// Whether others refer to what lies there, so that it is written twice
     /// and never dropped or overwritten.
     pub fn is_definition(self) -> bool {
-        !matches!(self, Self::Sched | Self::Sample | Self::Counter | Self::Zone | Self::Probe | Self::Tracepoint)
+        !matches!(
+            self,
+            Self::Sched
+                | Self::Sample
+                | Self::Counter
+                | Self::Zone
+                | Self::Probe
+                | Self::Tracepoint
+        )
     }
 }
 

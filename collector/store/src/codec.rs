@@ -7,7 +7,9 @@
 
 use crate::format::Encoding;
 use crate::transpose::{columns, delta_stamps, records, undelta_stamps};
-use lz4_flex::block::{CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size};
+use lz4_flex::block::{
+    CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size,
+};
 
 /// Compresses payloads; keeps its buffers between them.
 pub(crate) struct Encoder {
@@ -19,7 +21,12 @@ pub(crate) struct Encoder {
 
 impl Encoder {
     pub(crate) fn new() -> Self {
-        Self { table: CompressTable::large(), deltas: Vec::new(), columns: Vec::new(), packed: Vec::new() }
+        Self {
+            table: CompressTable::large(),
+            deltas: Vec::new(),
+            columns: Vec::new(),
+            packed: Vec::new(),
+        }
     }
 
     /// The form in which `data` is stored, and how that is read: not longer than `data`.

@@ -108,21 +108,23 @@ pub struct ProbeDefinition {
     pub probe: u32,
     /// What a hit means.
     pub role: ProbeRole,
-    /// The number that a begin and its end have in common; each such number nests by itself on a thread's track.
+    /// The number that a begin and its end have in common; each such number nests by itself on a
+    /// thread's track.
     pub pair: u32,
     /// The track's name; empty for the thread's own track.
     pub track: String,
-    /// What the hit, or the zone, is called: `"python:function__entry"`, a function's demangled name.
+    /// What the hit, or the zone, is called: `"python:function__entry"`, a function's demangled
+    /// name.
     pub name: String,
     /// Its arguments, in the order of the record's words.
     pub arguments: Vec<ProbeArgument>,
     /// The argument that names the zone or the hit instead.
     pub named_by: Option<u8>,
-    /// Of a pair's begin: whether one may begin while another is open on the thread; `None` where that is told by
-    /// the hits.
+    /// Of a pair's begin: whether one may begin while another is open on the thread; `None` where
+    /// that is told by the hits.
     pub nests: Option<bool>,
-    /// The set of frames of which each entry of the function begins one, unless it lies within another such
-    /// function; empty for none.
+    /// The set of frames of which each entry of the function begins one, unless it lies within
+    /// another such function; empty for none.
     pub frames: String,
     /// The file that was probed, as one process saw it.
     pub path: String,
@@ -137,9 +139,11 @@ pub enum ProbeRole {
     Point,
     /// A zone of the pair begins.
     ZoneBegin,
-    /// The innermost zone of the pair ends. A pair may have several such probes: the first that is hit ends it.
+    /// The innermost zone of the pair ends. A pair may have several such probes: the first that is
+    /// hit ends it.
     ZoneEnd,
-    /// A function is entered: like a zone, but what a longer jump left is told by the stack pointer.
+    /// A function is entered: like a zone, but what a longer jump left is told by the stack
+    /// pointer.
     FunctionEntry,
     /// It has returned: the stack pointer is 8 more than at its entry.
     FunctionReturn,
@@ -187,7 +191,8 @@ pub struct ProbeArgument {
     pub signed: bool,
     /// It is an IEEE number of `size` bytes.
     pub float: bool,
-    /// `Some(true)`: a text. `Some(false)`: a number. `None`: a text where what was read looks like one.
+    /// `Some(true)`: a text. `Some(false)`: a number. `None`: a text where what was read looks like
+    /// one.
     pub text: Option<bool>,
 }
 
@@ -246,7 +251,10 @@ impl Definition {
 
     /// The same in two halves; `None` for what cannot be divided.
     pub(crate) fn halves(&self) -> Option<[Self; 2]> {
-        fn split<T: Clone>(list: &[T], whole: impl Fn(Vec<T>) -> Definition) -> Option<[Definition; 2]> {
+        fn split<T: Clone>(
+            list: &[T],
+            whole: impl Fn(Vec<T>) -> Definition,
+        ) -> Option<[Definition; 2]> {
             let (a, b) = list.split_at(list.len() / 2);
             (!a.is_empty()).then(|| [whole(a.to_vec()), whole(b.to_vec())])
         }
@@ -258,7 +266,8 @@ impl Definition {
             Self::Probes(list) => split(list, Self::Probes),
             Self::Tracepoints(list) => split(list, Self::Tracepoints),
             Self::Symbols(table) => split(&table.symbols, |symbols| {
-                let (path, build_id, note) = (table.path.clone(), table.build_id.clone(), table.note.clone());
+                let (path, build_id, note) =
+                    (table.path.clone(), table.build_id.clone(), table.note.clone());
                 Self::Symbols(SymbolTable { path, build_id, symbols, note })
             }),
             Self::Session(_) | Self::Losses(_) | Self::Summary(_) | Self::Lanes(_) => None,

@@ -25,7 +25,9 @@ pub enum StoreError {
         source: io::Error,
     },
     /// The output refuses more bytes: a full disk, a quota, a closed pipe.
-    #[error("cannot write the capture after {written} bytes: {source}; what was written stays readable")]
+    #[error(
+        "cannot write the capture after {written} bytes: {source}; what was written stays readable"
+    )]
     Write {
         /// Bytes that were written whole before.
         written: u64,
@@ -33,7 +35,9 @@ pub enum StoreError {
         source: io::Error,
     },
     /// The file is something else.
-    #[error("{capture} is not a syscollect capture: {reason}; give a file that `syscollect record` wrote")]
+    #[error(
+        "{capture} is not a syscollect capture: {reason}; give a file that `syscollect record` wrote"
+    )]
     NotACapture {
         /// The file, as messages name it.
         capture: String,
@@ -41,7 +45,9 @@ pub enum StoreError {
         reason: String,
     },
     /// The file was written by a later version of the format.
-    #[error("{capture} has capture format {found}, and this syscollect reads up to {known}: use a newer syscollect")]
+    #[error(
+        "{capture} has capture format {found}, and this syscollect reads up to {known}: use a newer syscollect"
+    )]
     NewerFormat {
         /// The capture, as messages name it.
         capture: String,

@@ -121,7 +121,10 @@ impl StoredHeader {
             return None;
         }
         let kind = u16_at(bytes, 8);
-        let lane = Lane { kind: LaneKind::from_number(kind).unwrap_or(LaneKind::Definition), cpu: u16_at(bytes, 10) };
+        let lane = Lane {
+            kind: LaneKind::from_number(kind).unwrap_or(LaneKind::Definition),
+            cpu: u16_at(bytes, 10),
+        };
         let chunk = ChunkHeader {
             lane,
             stride: u32_at(bytes, 12),
@@ -141,7 +144,8 @@ impl StoredHeader {
             encoding: bytes[68],
             copy: bytes[69],
         };
-        (header.chunk.length as usize <= MAX_CHUNK && header.stored <= header.chunk.length).then_some(header)
+        (header.chunk.length as usize <= MAX_CHUNK && header.stored <= header.chunk.length)
+            .then_some(header)
     }
 
     /// The lane, if its kind is known here.

@@ -70,7 +70,8 @@ fn headers_within_each_others_payloads_take_no_quadratic_time() {
     let mut file = file_header().to_vec();
     for sequence in 0..100_000 {
         let mut header = header();
-        (header.chunk.length, header.stored, header.chunk.sequence) = (MAX_CHUNK as u32, 4_000_001, sequence);
+        (header.chunk.length, header.stored, header.chunk.sequence) =
+            (MAX_CHUNK as u32, 4_000_001, sequence);
         file.extend(header.to_bytes());
         file.push(0);
     }
@@ -98,7 +99,10 @@ fn two_chunks_of_one_number_are_reported_and_the_first_counts() {
         file.extend(sealed(header, text));
     }
     let reader = CaptureReader::from_bytes(file).unwrap();
-    assert_eq!(reader.definitions().map(Result::unwrap).collect::<Vec<_>>(), [Definition::Losses(Vec::new())]);
+    assert_eq!(
+        reader.definitions().map(Result::unwrap).collect::<Vec<_>>(),
+        [Definition::Losses(Vec::new())]
+    );
     assert!(matches!(reader.damage(), [crate::Damage::Conflict { sequence: 0, .. }]));
 }
 
@@ -114,7 +118,13 @@ fn definitions_and_lanes_of_a_later_version_are_passed_over() {
     file.extend(sealed(StoredHeader { kind: 77, ..header() }, b""));
     let reader = CaptureReader::from_bytes(file).unwrap();
     let read: Vec<_> = reader.definitions().collect();
-    assert!(read[0].as_ref().unwrap_err().to_string().contains("definition 1 of the capture cannot be read"));
+    assert!(
+        read[0]
+            .as_ref()
+            .unwrap_err()
+            .to_string()
+            .contains("definition 1 of the capture cannot be read")
+    );
     assert_eq!(*read[1].as_ref().unwrap(), Definition::Losses(Vec::new()));
     assert_eq!((read.len(), reader.damage().len()), (2, 0));
 }

@@ -35,9 +35,21 @@ const _: () = assert!(size_of::<IndexEntry>() <= 64);
 
 impl IndexEntry {
     pub(crate) fn new(offset: u64, stored: &StoredHeader) -> Self {
-        let ChunkHeader { lane, sequence, first, last, records_before, records, length, .. } = stored.chunk;
+        let ChunkHeader { lane, sequence, first, last, records_before, records, length, .. } =
+            stored.chunk;
         let stored = stored.stored;
-        Self { lane, sequence, first, last, records_before, records, length, stored, offset, copy: NO_COPY }
+        Self {
+            lane,
+            sequence,
+            first,
+            last,
+            records_before,
+            records,
+            length,
+            stored,
+            offset,
+            copy: NO_COPY,
+        }
     }
 
     /// Where its copies lie.
@@ -114,7 +126,11 @@ pub(crate) fn join_copies(entries: &mut Vec<IndexEntry>, damage: &mut Vec<Damage
             return false;
         }
         if !later.is_copy_of(kept) {
-            damage.push(Damage::Conflict { lane: later.lane, sequence: later.sequence, offset: later.offset });
+            damage.push(Damage::Conflict {
+                lane: later.lane,
+                sequence: later.sequence,
+                offset: later.offset,
+            });
         } else if kept.copy == NO_COPY {
             kept.copy = later.offset;
         }
@@ -125,12 +141,18 @@ pub(crate) fn join_copies(entries: &mut Vec<IndexEntry>, damage: &mut Vec<Damage
 
 /// Notes what is missing between the chunks of a lane, before the first, and
 /// after the last as far as `end` tells.
-pub(crate) fn find_gaps(lane: Lane, entries: &[IndexEntry], end: Option<&LaneEnd>, damage: &mut Vec<Damage>) {
+pub(crate) fn find_gaps(
+    lane: Lane,
+    entries: &[IndexEntry],
+    end: Option<&LaneEnd>,
+    damage: &mut Vec<Damage>,
+) {
     let mut at = LaneEnd::default();
     let mut after = None;
     let mut gap = |at: &LaneEnd, (sequence, records_before): (u64, u64), after, before| {
         let chunks = sequence.saturating_sub(at.chunks);
-        let records = Some(records_before.saturating_sub(at.records)).filter(|records| *records > 0);
+        let records =
+            Some(records_before.saturating_sub(at.records)).filter(|records| *records > 0);
         if chunks > 0 || records.is_some() {
             damage.push(Damage::Gap { lane, sequence: at.chunks, chunks, records, after, before });
         }

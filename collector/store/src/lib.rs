@@ -57,8 +57,9 @@ pub use buffer::{BufferMode, Fold, Popped, Producer, TraceBuffer, drain_to};
 pub use chunk::{Chunk, ChunkHeader, Lane, LaneKind};
 pub use codec::ReadBuffer;
 pub use definition::{
-    ClientDefinition, CounterDefinition, Definition, KnownProcess, KnownThread, LaneEnd, LaneLoss, ProbeArgument,
-    ProbeDefinition, ProbeRole, TracepointDefinition, TracepointField, TracepointFieldKind,
+    ClientDefinition, CounterDefinition, Definition, KnownProcess, KnownThread, LaneEnd, LaneLoss,
+    ProbeArgument, ProbeDefinition, ProbeRole, TracepointDefinition, TracepointField,
+    TracepointFieldKind,
 };
 pub use error::StoreError;
 pub use format::{EMPTY_CAPTURE_BYTES, MAX_CHUNK};

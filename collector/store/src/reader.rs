@@ -32,7 +32,8 @@ impl CaptureReader {
     /// [`StoreError::Open`], [`StoreError::Read`], [`StoreError::NotACapture`]
     /// and [`StoreError::NewerFormat`]; damage is none, see [`Self::damage`].
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let file = File::open(path).map_err(|source| StoreError::Open { path: path.to_owned(), source })?;
+        let file = File::open(path)
+            .map_err(|source| StoreError::Open { path: path.to_owned(), source })?;
         Self::new(Source::File(file), path.display().to_string())
     }
 
@@ -59,7 +60,8 @@ impl CaptureReader {
         for entries in scan.entries.values_mut() {
             join_copies(entries, &mut scan.damage);
         }
-        let mut reader = Self { source, name, lanes: scan.entries, damage: scan.damage, end: scan.end };
+        let mut reader =
+            Self { source, name, lanes: scan.entries, damage: scan.damage, end: scan.end };
         reader.find_gaps();
         Ok(reader)
     }
@@ -116,14 +118,14 @@ impl CaptureReader {
         buffer: &mut ReadBuffer,
     ) -> Result<StoredHeader, StoreError> {
         let length = CHUNK_HEADER + entry.stored as usize;
-        self.source.read(offset, length, &mut buffer.stored).map_err(|source| StoreError::Read {
-            capture: self.name.clone(),
-            offset,
-            source,
-        })?;
+        self.source
+            .read(offset, length, &mut buffer.stored)
+            .map_err(|source| StoreError::Read { capture: self.name.clone(), offset, source })?;
         let header = StoredHeader::parse(&buffer.stored)
             .filter(|header| IndexEntry::new(offset, header).is_copy_of(entry))
-            .ok_or_else(|| self.damaged(entry, offset, "its header changed since the file was opened"))?;
+            .ok_or_else(|| {
+                self.damaged(entry, offset, "its header changed since the file was opened")
+            })?;
         let payload = buffer.stored.get(CHUNK_HEADER..length).unwrap_or_default();
         if crc32fast::hash(payload) != header.payload_crc {
             return Err(self.damaged(entry, offset, "its checksum does not fit"));
@@ -131,7 +133,9 @@ impl CaptureReader {
         let encoding = Encoding::from_number(header.encoding)
             .ok_or_else(|| self.damaged(entry, offset, "its encoding is of a later version"))?;
         let shape = (header.chunk.length as usize, header.chunk.stride as usize);
-        buffer.decode(CHUNK_HEADER, encoding, shape, data).map_err(|reason| self.damaged(entry, offset, reason))?;
+        buffer
+            .decode(CHUNK_HEADER, encoding, shape, data)
+            .map_err(|reason| self.damaged(entry, offset, reason))?;
         Ok(header)
     }
 
@@ -145,7 +149,9 @@ impl CaptureReader {
             }
             match serde_json::from_slice(&data) {
                 Ok(definition) => Some(Ok(definition)),
-                Err(_) if variant(&data).is_some_and(|name| !Definition::NAMES.contains(&name)) => None,
+                Err(_) if variant(&data).is_some_and(|name| !Definition::NAMES.contains(&name)) => {
+                    None
+                }
                 Err(source) => {
                     let (capture, sequence) = (self.name.clone(), entry.sequence);
                     Some(Err(StoreError::Definition { capture, sequence, source }))
@@ -197,9 +203,15 @@ impl CaptureReader {
             Some(Definition::Lanes(ends)) => ends,
             _ => Vec::new(),
         };
-        let ends: BTreeMap<Lane, LaneEnd> = ends.into_iter().filter_map(|end| Some((end.lane()?, end))).collect();
+        let ends: BTreeMap<Lane, LaneEnd> =
+            ends.into_iter().filter_map(|end| Some((end.lane()?, end))).collect();
         for (lane, end) in &ends {
-            find_gaps(*lane, self.lanes.get(lane).map_or(&[], Vec::as_slice), Some(end), &mut self.damage);
+            find_gaps(
+                *lane,
+                self.lanes.get(lane).map_or(&[], Vec::as_slice),
+                Some(end),
+                &mut self.damage,
+            );
         }
         for (lane, entries) in self.lanes.iter().filter(|(lane, _)| !ends.contains_key(lane)) {
             find_gaps(*lane, entries, None, &mut self.damage);
@@ -207,13 +219,20 @@ impl CaptureReader {
     }
 
     fn damaged(&self, entry: &IndexEntry, offset: u64, reason: &'static str) -> StoreError {
-        StoreError::Damaged { capture: self.name.clone(), lane: entry.lane, sequence: entry.sequence, offset, reason }
+        StoreError::Damaged {
+            capture: self.name.clone(),
+            lane: entry.lane,
+            sequence: entry.sequence,
+            offset,
+            reason,
+        }
     }
 }
 
 /// The name before the colon of `{"name": ...`.
 fn variant(json: &[u8]) -> Option<&str> {
-    let text = json.trim_ascii_start().strip_prefix(b"{")?.trim_ascii_start().strip_prefix(b"\"")?;
+    let text =
+        json.trim_ascii_start().strip_prefix(b"{")?.trim_ascii_start().strip_prefix(b"\"")?;
     let end = text.iter().position(|byte| *byte == b'"')?;
     std::str::from_utf8(&text[..end]).ok()
 }

@@ -72,15 +72,21 @@ impl<'a> Scanner<'a> {
 
     /// Where the first chunk is expected; refuses what is no capture.
     fn start(&mut self) -> Result<u64, StoreError> {
-        let not =
-            |reason: &str| Err(StoreError::NotACapture { capture: self.capture.to_owned(), reason: reason.to_owned() });
+        let not = |reason: &str| {
+            Err(StoreError::NotACapture {
+                capture: self.capture.to_owned(),
+                reason: reason.to_owned(),
+            })
+        };
         if self.length == 0 {
             return not("it is empty");
         }
         match FileHeader::parse(self.bytes(0, FILE_HEADER)?) {
-            FileHeader::Verified(found) if found > MAJOR => {
-                Err(StoreError::NewerFormat { capture: self.capture.to_owned(), found, known: MAJOR })
-            }
+            FileHeader::Verified(found) if found > MAJOR => Err(StoreError::NewerFormat {
+                capture: self.capture.to_owned(),
+                found,
+                known: MAJOR,
+            }),
             FileHeader::Verified(_) => Ok(FILE_HEADER as u64),
             FileHeader::Damaged => self.start_without_header(),
         }
@@ -113,8 +119,13 @@ impl<'a> Scanner<'a> {
     /// next chunk must not swallow that one.
     fn chunk_at(&mut self, at: u64) -> Result<Option<StoredHeader>, StoreError> {
         let Some(header) = self.header_at(at)? else { return Ok(None) };
-        let Some(end) = at.checked_add(header.size()).filter(|end| *end <= self.length) else { return Ok(None) };
-        if end == self.length || self.header_at(end)?.is_some() || self.payload_verifies(at, &header)? {
+        let Some(end) = at.checked_add(header.size()).filter(|end| *end <= self.length) else {
+            return Ok(None);
+        };
+        if end == self.length
+            || self.header_at(end)?.is_some()
+            || self.payload_verifies(at, &header)?
+        {
             return Ok(Some(header));
         }
         Ok(None)
@@ -124,10 +135,8 @@ impl<'a> Scanner<'a> {
         let Some(left) = self.budget.checked_sub(u64::from(header.stored)) else { return Ok(true) };
         self.budget = left;
         let offset = at + CHUNK_HEADER as u64;
-        self.source.read(offset, header.stored as usize, &mut self.payload).map_err(|source| StoreError::Read {
-            capture: self.capture.to_owned(),
-            offset,
-            source,
+        self.source.read(offset, header.stored as usize, &mut self.payload).map_err(|source| {
+            StoreError::Read { capture: self.capture.to_owned(), offset, source }
         })?;
         Ok(crc32fast::hash(&self.payload) == header.payload_crc)
     }
@@ -140,7 +149,9 @@ impl<'a> Scanner<'a> {
     fn next_magic(&mut self, mut at: u64) -> Result<u64, StoreError> {
         while at + (CHUNK_HEADER as u64) <= self.length {
             let bytes = self.bytes(at, CHUNK_HEADER)?;
-            if let Some(found) = bytes.windows(CHUNK_MAGIC.len()).position(|four| four == CHUNK_MAGIC) {
+            if let Some(found) =
+                bytes.windows(CHUNK_MAGIC.len()).position(|four| four == CHUNK_MAGIC)
+            {
                 return Ok(at + found as u64);
             }
             at += (bytes.len() - (CHUNK_MAGIC.len() - 1)).max(1) as u64;
@@ -151,7 +162,10 @@ impl<'a> Scanner<'a> {
     /// All bytes of the window from `at` on; at least `wanted` unless the file ends.
     fn bytes(&mut self, at: u64, wanted: usize) -> Result<&[u8], StoreError> {
         let covered = self.window_start + self.window.len() as u64;
-        if at < self.window_start || (at + wanted as u64 > covered && covered < self.length) || at > covered {
+        if at < self.window_start
+            || (at + wanted as u64 > covered && covered < self.length)
+            || at > covered
+        {
             self.source.read(at, WINDOW, &mut self.window).map_err(|source| StoreError::Read {
                 capture: self.capture.to_owned(),
                 offset: at,

@@ -12,8 +12,11 @@ const KIND: u64 = 0xFF;
 /// Transposes an 8 by 8 matrix of bytes: swaps blocks of 4, then 2, then 1.
 #[inline]
 fn transpose_8x8(rows: &mut [u64; 8]) {
-    const MASKS: [(usize, u32, u64); 3] =
-        [(4, 32, 0x0000_0000_FFFF_FFFF), (2, 16, 0x0000_FFFF_0000_FFFF), (1, 8, 0x00FF_00FF_00FF_00FF)];
+    const MASKS: [(usize, u32, u64); 3] = [
+        (4, 32, 0x0000_0000_FFFF_FFFF),
+        (2, 16, 0x0000_FFFF_0000_FFFF),
+        (1, 8, 0x00FF_00FF_00FF_00FF),
+    ];
     for (distance, shift, mask) in MASKS {
         for low in 0..8 {
             if low & distance == 0 {
@@ -41,7 +44,8 @@ pub(crate) fn columns(records: &[u8], stride: usize, out: &mut [u8]) {
     let blocks = count / 8 * 8;
     for record in (0..blocks).step_by(8) {
         for column in (0..stride).step_by(8) {
-            let mut rows: [u64; 8] = std::array::from_fn(|row| load(records, (record + row) * stride + column));
+            let mut rows: [u64; 8] =
+                std::array::from_fn(|row| load(records, (record + row) * stride + column));
             transpose_8x8(&mut rows);
             for (row, value) in rows.into_iter().enumerate() {
                 store(out, (column + row) * count + record, value);
@@ -61,7 +65,8 @@ pub(crate) fn records(columns: &[u8], stride: usize, out: &mut [u8]) {
     let blocks = count / 8 * 8;
     for record in (0..blocks).step_by(8) {
         for column in (0..stride).step_by(8) {
-            let mut rows: [u64; 8] = std::array::from_fn(|row| load(columns, (column + row) * count + record));
+            let mut rows: [u64; 8] =
+                std::array::from_fn(|row| load(columns, (column + row) * count + record));
             transpose_8x8(&mut rows);
             for (row, value) in rows.into_iter().enumerate() {
                 store(out, (record + row) * stride + column, value);

@@ -77,7 +77,8 @@ impl<W: Write> CaptureWriter<W> {
         }
         header.length = chunk.data.len() as u32;
         if header.lane.kind == LaneKind::Definition {
-            (header.sequence, header.records_before, header.records) = (self.next_definition, self.next_definition, 1);
+            (header.sequence, header.records_before, header.records) =
+                (self.next_definition, self.next_definition, 1);
         }
         let mut stored = self.encode(header, &chunk.data);
         let bytes = std::mem::take(&mut self.bytes);
@@ -195,7 +196,12 @@ impl<W: Write> CaptureWriter<W> {
         let lane = Lane { kind: LaneKind::Definition, cpu: 0 };
         let header = StoredHeader {
             kind: FILLER,
-            chunk: ChunkHeader { lane, length: length as u32, records: 0, ..Definition::chunk_header(length) },
+            chunk: ChunkHeader {
+                lane,
+                length: length as u32,
+                records: 0,
+                ..Definition::chunk_header(length)
+            },
             stored: length as u32,
             payload_crc: crc32fast::hash(&payload),
             encoding: 0,

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use story::chunk;
 use syscollect_model::{LossCause, Ticks};
 use syscollect_store::{
-    BufferMode, CaptureReader, CaptureWriter, Chunk, ChunkHeader, Damage, Fold, Lane, LaneKind, Popped, Producer,
-    StoreError, TraceBuffer, drain_to,
+    BufferMode, CaptureReader, CaptureWriter, Chunk, ChunkHeader, Damage, Fold, Lane, LaneKind,
+    Popped, Producer, StoreError, TraceBuffer, drain_to,
 };
 
 const SCHED: Lane = Lane { kind: LaneKind::Sched, cpu: 1 };
@@ -54,7 +54,8 @@ fn discard_drops_the_newest_events_and_counts_them() {
 
 /// The `sequence`th chunk of a marked program's only thread.
 fn of_program(program: u16, sequence: u64) -> Chunk {
-    let mut chunk = chunk(Lane { kind: LaneKind::Zone, cpu: program }, sequence, sequence * 64, 64, 16);
+    let mut chunk =
+        chunk(Lane { kind: LaneKind::Zone, cpu: program }, sequence, sequence * 64, 64, 16);
     chunk.data.shrink_to_fit();
     chunk
 }
@@ -93,7 +94,11 @@ fn a_program_that_floods_leaves_room_for_the_kernel_and_for_other_programs() {
     let buffer = TraceBuffer::new(8 * ONE, BufferMode::Discard);
     let flood = producer(1001, 7);
     (0..100).for_each(|sequence| buffer.push_of(flood, of_program(7, sequence)));
-    assert_eq!(buffer.held(), 3 * ONE, "its user has as much as is free, and may have more for another program");
+    assert_eq!(
+        buffer.held(),
+        3 * ONE,
+        "its user has as much as is free, and may have more for another program"
+    );
     assert!(!buffer.has_room_for(flood) && buffer.has_room_for(producer(1002, 9)));
     buffer.push_of(producer(1001, 8), of_program(8, 0));
     buffer.push_of(producer(1002, 9), of_program(9, 0));
@@ -117,7 +122,11 @@ fn a_program_that_floods_a_buffer_that_overwrites_overwrites_itself() {
     buffer.close();
     let of_honest = |chunk: &Chunk| chunk.header.lane == SCHED || chunk.header.lane.cpu == 9;
     let kept = pop_all(&buffer);
-    assert_eq!(kept.iter().filter(|chunk| of_honest(chunk)).count(), 3, "who floods loses, and nobody else");
+    assert_eq!(
+        kept.iter().filter(|chunk| of_honest(chunk)).count(),
+        3,
+        "who floods loses, and nobody else"
+    );
     assert_eq!((kept.len(), kept[6].header.sequence), (8, 99), "and of its own the oldest");
     let lost = [(Lane { kind: LaneKind::Zone, cpu: 7 }, LossCause::Overwritten, 95 * 64)];
     assert_eq!(buffer.losses(), lost);
@@ -127,11 +136,14 @@ fn a_program_that_floods_a_buffer_that_overwrites_overwrites_itself() {
 fn a_user_with_many_programs_has_no_more_of_the_buffer_than_one_with_one() {
     let buffer = TraceBuffer::new(64 * ONE, BufferMode::Discard);
     for sequence in 0..100 {
-        (0..50).for_each(|program| buffer.push_of(producer(1001, program.into()), of_program(program, sequence)));
+        (0..50).for_each(|program| {
+            buffer.push_of(producer(1001, program.into()), of_program(program, sequence))
+        });
     }
     assert!(buffer.held() <= 28 * ONE, "half of what programs may have: {}", buffer.held() / ONE);
     let honest = (0..100).take_while(|_| buffer.has_room_for(producer(1002, 99)));
-    let pushed = honest.map(|sequence| buffer.push_of(producer(1002, 99), of_program(99, sequence))).count();
+    let pushed =
+        honest.map(|sequence| buffer.push_of(producer(1002, 99), of_program(99, sequence))).count();
     assert!(pushed >= 2, "{pushed} chunks of somebody else");
     let lost = buffer.losses().iter().filter(|(lane, ..)| lane.cpu == 99).count();
     assert_eq!(lost, 0, "what there was room for is there");
@@ -142,8 +154,16 @@ fn overwrite_drops_the_oldest_events_and_keeps_the_rest_until_the_end() {
     let buffer = TraceBuffer::new(3 * ONE, BufferMode::Overwrite);
     (0..3).for_each(|sequence| buffer.push(event(sequence)));
     buffer.push(chunk(STACK, 0, 0, 1, 72));
-    assert_eq!(buffer.losses(), [(SCHED, LossCause::Overwritten, 64)], "the definition took the oldest one's room");
-    assert_eq!(sequences(&pop_all(&buffer)), [(LaneKind::SchedStack, 0)], "only definitions come while recording");
+    assert_eq!(
+        buffer.losses(),
+        [(SCHED, LossCause::Overwritten, 64)],
+        "the definition took the oldest one's room"
+    );
+    assert_eq!(
+        sequences(&pop_all(&buffer)),
+        [(LaneKind::SchedStack, 0)],
+        "only definitions come while recording"
+    );
     (3..5).for_each(|sequence| buffer.push(event(sequence)));
     assert_eq!(buffer.losses(), [(SCHED, LossCause::Overwritten, 128)]);
     buffer.close();
@@ -162,7 +182,8 @@ fn definitions_go_through_a_full_buffer_and_memory_keeps_its_bound() {
             most = most.max(buffer.held());
         }
         assert!(most <= TraceBuffer::most_memory(ONE, mode), "{most} bytes held");
-        let lost: BTreeMap<_, _> = buffer.losses().into_iter().map(|(lane, _, lost)| (lane, lost)).collect();
+        let lost: BTreeMap<_, _> =
+            buffer.losses().into_iter().map(|(lane, _, lost)| (lane, lost)).collect();
         assert_eq!(lost[&SCHED], 64, "the event made room");
         let there = pop_all(&buffer).len() as u64;
         assert!(there > 14, "{there} definitions of 128 KiB fit into 2 MiB");
@@ -178,17 +199,24 @@ fn records_of_tasks_wait_for_the_end_when_overwriting_and_take_no_room_from_even
     let (records, chunks) = (1_000, 150);
     for sequence in 0..chunks {
         buffer.push(chunk(TASK, sequence, sequence * records, records as u32, 56));
-        assert!(matches!(buffer.pop(Duration::ZERO), Popped::Empty), "nothing goes to the disk before the end");
+        assert!(
+            matches!(buffer.pop(Duration::ZERO), Popped::Empty),
+            "nothing goes to the disk before the end"
+        );
         assert!(buffer.held() <= TraceBuffer::most_memory(3 * ONE, BufferMode::Overwrite));
     }
     buffer.close();
     let there = pop_all(&buffer);
     let events: Vec<_> = there.iter().filter(|chunk| chunk.header.lane == SCHED).collect();
     assert_eq!(events.len(), 3, "no event gave way");
-    let tasks: Vec<u64> = there.iter().filter(|c| c.header.lane == TASK).map(|c| c.header.sequence).collect();
+    let tasks: Vec<u64> =
+        there.iter().filter(|c| c.header.lane == TASK).map(|c| c.header.sequence).collect();
     assert_eq!(tasks.last(), Some(&(chunks - 1)), "the newest are there");
     assert!(tasks.len() > 30 && tasks.len() < 40, "{} chunks of 56 kB fit into 2 MiB", tasks.len());
-    assert_eq!(buffer.losses(), [(TASK, LossCause::Overwritten, (chunks - tasks.len() as u64) * records)]);
+    assert_eq!(
+        buffer.losses(),
+        [(TASK, LossCause::Overwritten, (chunks - tasks.len() as u64) * records)]
+    );
 }
 
 /// Leaves the last chunk of all that it is given.
@@ -268,9 +296,15 @@ fn on_a_full_disk_recording_ends_as_usual_and_the_file_reads_to_its_last_chunk()
         let error = drain_to(&buffer, &mut writer).unwrap_err();
         assert!(matches!(error, StoreError::Write { .. }), "{error}");
         assert!(writer.finish().is_err());
-        let [(SCHED, LossCause::DiskFull, lost)] = buffer.losses()[..] else { panic!("{:?}", buffer.losses()) };
+        let [(SCHED, LossCause::DiskFull, lost)] = buffer.losses()[..] else {
+            panic!("{:?}", buffer.losses())
+        };
         let there: u32 = match CaptureReader::from_bytes(disk.bytes) {
-            Ok(reader) => reader.chunks(SCHED).iter().map(|entry| reader.read(entry).unwrap().header.records).sum(),
+            Ok(reader) => reader
+                .chunks(SCHED)
+                .iter()
+                .map(|entry| reader.read(entry).unwrap().header.records)
+                .sum(),
             Err(error) => panic!("{room} bytes: {error}"),
         };
         assert_eq!(u64::from(there) + lost, 30 * 64, "{room} bytes");
@@ -289,7 +323,10 @@ fn a_chunk_that_is_too_large_stops_no_other() {
     let reader = CaptureReader::from_bytes(writer.finish().unwrap()).unwrap();
     assert_eq!(reader.chunks(SCHED).len(), 2);
     assert_eq!(buffer.losses(), [(SCHED, LossCause::DiskFull, 300_000)]);
-    assert!(matches!(reader.damage(), [Damage::Gap { records: Some(300_000), sequence: 1, chunks: 1, .. }]));
+    assert!(matches!(
+        reader.damage(),
+        [Damage::Gap { records: Some(300_000), sequence: 1, chunks: 1, .. }]
+    ));
 }
 
 /// What happens to a buffer next.

@@ -6,7 +6,9 @@ mod synthetic;
 use proptest::prelude::*;
 use story::Story;
 use syscollect_model::Ticks;
-use syscollect_store::{CaptureReader, CaptureWriter, Damage, Definition, Lane, LaneKind, StoreError};
+use syscollect_store::{
+    CaptureReader, CaptureWriter, Damage, Definition, Lane, LaneKind, StoreError,
+};
 
 #[test]
 fn a_whole_file_gives_back_what_was_written() {
@@ -28,11 +30,15 @@ fn any_flipped_byte_loses_no_name_and_every_lost_record_is_counted() {
     for (at, pattern) in (0..story.file.len()).flat_map(|at| [(at, 0x01), (at, 0x80), (at, 0xFF)]) {
         let mut file = story.file.clone();
         file[at] ^= pattern;
-        let reader = CaptureReader::from_bytes(file).unwrap_or_else(|error| panic!("byte {at}: {error}"));
+        let reader =
+            CaptureReader::from_bytes(file).unwrap_or_else(|error| panic!("byte {at}: {error}"));
         for lane in story.lanes() {
             let (there, lost) = story.account(&reader, lane);
             assert_eq!(there + lost, story.produced(lane), "byte {at} ^ {pattern:#x}, {lane}");
-            assert!(lost == 0 || !lane.kind.is_definition(), "byte {at} ^ {pattern:#x} lost {lost} of {lane}");
+            assert!(
+                lost == 0 || !lane.kind.is_definition(),
+                "byte {at} ^ {pattern:#x} lost {lost} of {lane}"
+            );
             chunks_lost += usize::from(lost > 0);
         }
         assert_eq!(Story::read_definitions(&reader), story.definitions, "byte {at} ^ {pattern:#x}");
@@ -52,12 +58,24 @@ fn a_file_cut_off_anywhere_reads_to_its_last_whole_chunk() {
         assert_eq!(found, whole, "cut at {cut}");
         for lane in story.lanes() {
             let (there, _) = story.account(&reader, lane);
-            let expected = story.ends.iter().filter(|(of, end)| *of == lane && *end <= cut as u64).count();
-            assert_eq!(expected, reader.chunks(lane).iter().filter(|entry| reader.read(entry).is_ok()).count());
+            let expected =
+                story.ends.iter().filter(|(of, end)| *of == lane && *end <= cut as u64).count();
+            assert_eq!(
+                expected,
+                reader.chunks(lane).iter().filter(|entry| reader.read(entry).is_ok()).count()
+            );
             assert!(there <= story.produced(lane));
         }
-        let tail: Vec<_> = reader.damage().iter().filter(|damage| matches!(damage, Damage::Truncated { .. })).collect();
-        assert_eq!(tail.len(), usize::from(reader.valid_length() < cut as u64), "cut at {cut}: {tail:?}");
+        let tail: Vec<_> = reader
+            .damage()
+            .iter()
+            .filter(|damage| matches!(damage, Damage::Truncated { .. }))
+            .collect();
+        assert_eq!(
+            tail.len(),
+            usize::from(reader.valid_length() < cut as u64),
+            "cut at {cut}: {tail:?}"
+        );
     }
 }
 
@@ -81,7 +99,10 @@ fn a_chunk_lost_from_the_end_of_a_lane_is_counted_by_the_totals() {
     assert_eq!(story.account(&reader, lane), (13, 6));
     let gap = reader.damage().iter().find(|damage| matches!(damage, Damage::Gap { .. }));
     let (after, records) = (Some(Ticks(2_900)), Some(6));
-    assert_eq!(gap, Some(&Damage::Gap { lane, sequence: 2, chunks: 1, records, after, before: None }));
+    assert_eq!(
+        gap,
+        Some(&Damage::Gap { lane, sequence: 2, chunks: 1, records, after, before: None })
+    );
 }
 
 #[test]
@@ -111,9 +132,15 @@ fn a_damaged_page_loses_no_definition_in_a_large_file() {
     }
     let file = writer.finish().unwrap();
     assert!(file.len() > 3 << 20, "the copies' distance must matter");
-    let whole: Vec<_> = CaptureReader::from_bytes(file.clone()).unwrap().definitions().map(Result::unwrap).collect();
+    let whole: Vec<_> = CaptureReader::from_bytes(file.clone())
+        .unwrap()
+        .definitions()
+        .map(Result::unwrap)
+        .collect();
     assert_eq!(whole.len(), 49);
-    for start in (0..file.len()).step_by(16_411).chain((file.len() - 20_000..file.len()).step_by(509)) {
+    for start in
+        (0..file.len()).step_by(16_411).chain((file.len() - 20_000..file.len()).step_by(509))
+    {
         let mut damaged = file.clone();
         let end = (start + 4096).min(file.len());
         damaged[start..end].fill(0);
@@ -149,7 +176,8 @@ fn accident() -> impl Strategy<Value = Accident> {
     prop_oneof![
         (index(), 1u8..).prop_map(|(at, pattern)| Accident::Flip(at, pattern)),
         (index(), 1usize..300).prop_map(|(at, length)| Accident::Remove(at, length)),
-        (index(), 1usize..300, index()).prop_map(|(from, length, to)| Accident::Repeat(from, length, to)),
+        (index(), 1usize..300, index())
+            .prop_map(|(from, length, to)| Accident::Repeat(from, length, to)),
         (index(), 1usize..5000).prop_map(|(at, length)| Accident::Zero(at, length)),
     ]
 }
@@ -159,7 +187,9 @@ fn happen(accident: &Accident, file: &mut Vec<u8>) {
         return;
     }
     let size = file.len();
-    let range = |at: &prop::sample::Index, length: usize| at.index(size)..(at.index(size) + length).min(size);
+    let range = |at: &prop::sample::Index, length: usize| {
+        at.index(size)..(at.index(size) + length).min(size)
+    };
     match accident {
         Accident::Flip(at, pattern) => file[at.index(size)] ^= pattern,
         Accident::Remove(at, length) => drop(file.drain(range(at, *length))),

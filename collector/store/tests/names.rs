@@ -10,10 +10,15 @@ use syscollect_store::{CaptureReader, CaptureWriter, Definition, MAX_CHUNK, Stor
 
 fn symbols(count: u64) -> SymbolTable {
     let symbol = |offset| {
-        let frame = SymbolFrame { function: format!("function_{offset:060}"), ..Default::default() };
+        let frame =
+            SymbolFrame { function: format!("function_{offset:060}"), ..Default::default() };
         Symbol { offset, frames: vec![frame], ..Default::default() }
     };
-    SymbolTable { path: "/usr/bin/large".into(), symbols: (0..count).map(symbol).collect(), ..Default::default() }
+    SymbolTable {
+        path: "/usr/bin/large".into(),
+        symbols: (0..count).map(symbol).collect(),
+        ..Default::default()
+    }
 }
 
 #[test]
@@ -25,7 +30,9 @@ fn a_table_longer_than_a_chunk_is_divided_and_adds_up() {
     let reader = CaptureReader::from_bytes(writer.finish().unwrap()).unwrap();
     let mut read = SymbolTable { path: table.path.clone(), ..Default::default() };
     for definition in reader.definitions() {
-        let Definition::Symbols(part) = definition.unwrap() else { panic!("only symbols were written") };
+        let Definition::Symbols(part) = definition.unwrap() else {
+            panic!("only symbols were written")
+        };
         assert_eq!(part.path, table.path);
         read.symbols.extend(part.symbols);
     }

@@ -14,14 +14,16 @@ fn bytes_per_record(data: &[u8], stride: u32) -> f64 {
     let mut writer = CaptureWriter::create(Vec::new()).unwrap();
     for (sequence, part) in data.chunks((per_chunk * stride) as usize).enumerate() {
         let records = part.len() as u32 / stride;
-        let mut chunk = chunk(lane, sequence as u64, sequence as u64 * u64::from(per_chunk), records, stride);
+        let mut chunk =
+            chunk(lane, sequence as u64, sequence as u64 * u64::from(per_chunk), records, stride);
         chunk.data = part.to_vec();
         writer.write(&chunk).unwrap();
     }
     let file = writer.finish().unwrap();
     let size = file.len();
     let reader = CaptureReader::from_bytes(file).unwrap();
-    let read: Vec<u8> = reader.chunks(lane).iter().flat_map(|entry| reader.read(entry).unwrap().data).collect();
+    let read: Vec<u8> =
+        reader.chunks(lane).iter().flat_map(|entry| reader.read(entry).unwrap().data).collect();
     assert!(read == data, "what is read differs from what was written");
     size as f64 / (data.len() / stride as usize) as f64
 }
@@ -31,7 +33,9 @@ fn an_event_takes_at_most_8_bytes_and_with_stacks_16() {
     for threads in [2, 20, 200, 2_000] {
         let plain = bytes_per_record(&synthetic::sched_bytes(threads, 100_000), 16);
         let stacks = bytes_per_record(&synthetic::sched_stack_bytes(threads, 100_000), 24);
-        println!("{threads:5} threads: {plain:.2} bytes per event of 16, {stacks:.2} of 24 with stack ids");
+        println!(
+            "{threads:5} threads: {plain:.2} bytes per event of 16, {stacks:.2} of 24 with stack ids"
+        );
         assert!(plain <= 8.0 && stacks <= 16.0);
     }
 }

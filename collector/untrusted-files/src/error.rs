@@ -14,7 +14,8 @@ pub enum OpenError {
     /// The name is absolute, empty, or leads upwards.
     #[error("it is named in a way that leads out of its folder")]
     LeadsOut,
-    /// A program serves its file system (FUSE). Who waits for such a program can end only when that answers.
+    /// A program serves its file system (FUSE). Who waits for such a program can end only when that
+    /// answers.
     #[error("a program serves its file system, and may never answer")]
     Served,
     /// Its file system does not answer.
@@ -33,7 +34,9 @@ impl From<OpenError> for io::Error {
         let kind = match error {
             OpenError::System(error) => return error,
             OpenError::Served | OpenError::Hangs | OpenError::OthersHang => io::ErrorKind::TimedOut,
-            OpenError::NoRegularFile | OpenError::OfTheKernel | OpenError::LeadsOut => io::ErrorKind::InvalidInput,
+            OpenError::NoRegularFile | OpenError::OfTheKernel | OpenError::LeadsOut => {
+                io::ErrorKind::InvalidInput
+            }
         };
         Self::new(kind, error)
     }

@@ -1,18 +1,20 @@
 //! Opens and reads files that a recorded program can name, without harm.
 //!
-//! A recorder often runs as root, and any user of the machine decides which files it hears of: what they map, what
-//! their programs' sections name, what lies at their paths by now. So nothing that a recorded program can name is
-//! opened but here.
+//! A recorder often runs as root, and any user of the machine decides which files it hears of: what
+//! they map, what their programs' sections name, what lies at their paths by now. So nothing that a
+//! recorded program can name is opened but here.
 //!
-//! **Duties.** Open regular files only, looked at before they are opened, so that no FIFO is waited for and no
-//! device acts ([`open`], [`find`]); follow no links out of the folder that is meant ([`FileLocation`]); read nothing of
-//! file systems that are interfaces of the kernel; act with the rights of whoever owns the process or the file, if
-//! this process may ([`Owner`]); read so that a file that shrinks meanwhile is an error and no signal ([`Reader`]);
-//! copy what somebody else could cut off to memory that nobody can ([`MemoryFile`]); wait for no file system longer
-//! than [`PATIENCE`], on threads of which there are few ([`within`]).
+//! **Duties.** Open regular files only, looked at before they are opened, so that no FIFO is waited
+//! for and no device acts ([`open`], [`find`]); follow no links out of the folder that is meant
+//! ([`FileLocation`]); read nothing of file systems that are interfaces of the kernel; act with the
+//! rights of whoever owns the process or the file, if this process may ([`Owner`]); read so that a
+//! file that shrinks meanwhile is an error and no signal ([`Reader`]); copy what somebody else
+//! could cut off to memory that nobody can ([`MemoryFile`]); wait for no file system longer than
+//! [`PATIENCE`], on threads of which there are few ([`within`]).
 //!
-//! **Non-goals.** What files mean. Files of this program's own (captures, options): their names come from its user.
-//! What the kernel itself tells below /proc and /sys, unless it makes a process's memory answer ([`read_text`]).
+//! **Non-goals.** What files mean. Files of this program's own (captures, options): their names
+//! come from its user. What the kernel itself tells below /proc and /sys, unless it makes a
+//! process's memory answer ([`read_text`]).
 //!
 //! ```
 //! # #[cfg(target_os = "linux")] {
@@ -51,9 +53,11 @@ use std::path::Path;
 pub enum FileLocation<'a> {
     /// The user of this program said so: every link is followed.
     Said(&'a Path),
-    /// A file named it, as a script names its interpreter: links of file systems are followed, not those of /proc.
+    /// A file named it, as a script names its interpreter: links of file systems are followed, not
+    /// those of /proc.
     Named(&'a Path),
-    /// The kernel said that a file of this path is mapped: such a path has no links, so none is followed.
+    /// The kernel said that a file of this path is mapped: such a path has no links, so none is
+    /// followed.
     Mapped(&'a Path),
     /// As [`Mapped`](Self::Mapped), in what is `/` to a process.
     InRootOf {
@@ -62,7 +66,8 @@ pub enum FileLocation<'a> {
         /// The path as the process sees it.
         path: &'a Path,
     },
-    /// The very file of a mapping, also if it was deleted or replaced; needs CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN.
+    /// The very file of a mapping, also if it was deleted or replaced; needs CAP_CHECKPOINT_RESTORE
+    /// or CAP_SYS_ADMIN.
     Range {
         /// The process.
         pid: u32,
@@ -71,14 +76,16 @@ pub enum FileLocation<'a> {
         /// Its end.
         end: u64,
     },
-    /// Below a folder that the user or the system named: links are followed as long as they stay in there.
+    /// Below a folder that the user or the system named: links are followed as long as they stay in
+    /// there.
     Below {
         /// The folder.
         folder: &'a Path,
         /// The path in it, without `..`.
         path: &'a Path,
     },
-    /// A file's neighbour: the folder's path comes from the kernel, and neither it nor the name may be a link.
+    /// A file's neighbour: the folder's path comes from the kernel, and neither it nor the name may
+    /// be a link.
     Beside {
         /// The folder.
         folder: &'a Path,

@@ -1,8 +1,9 @@
 //! Work that may never end, done where nobody waits for it longer than a while.
 //!
-//! A file system may be a program of an ordinary user (FUSE) or a server that is gone: any call on its files may
-//! block for ever. So such calls are made on threads that are given up when they do not come back. There are few
-//! of them, and each user has a share, for a thread that hangs is only free again when its call returns.
+//! A file system may be a program of an ordinary user (FUSE) or a server that is gone: any call on
+//! its files may block for ever. So such calls are made on threads that are given up when they do
+//! not come back. There are few of them, and each user has a share, for a thread that hangs is only
+//! free again when its call returns.
 
 use crate::OpenError;
 use rustc_hash::FxHashMap;
@@ -38,18 +39,22 @@ struct Threads {
 
 static OURS: LazyLock<Patience> = LazyLock::new(|| Patience::new(PATIENCE));
 
-/// Does `work`, on behalf of the user `uid` (of nobody else for `None`), and waits [`PATIENCE`] for it.
+/// Does `work`, on behalf of the user `uid` (of nobody else for `None`), and waits [`PATIENCE`] for
+/// it.
 ///
 /// # Errors
 ///
 /// [`OpenError::Hangs`] if it does not come back; it then goes on where nobody waits for it. At once
 /// [`OpenError::OthersHang`] if too much does so already.
-pub fn within<T: Send + 'static>(uid: Option<u32>, work: impl FnOnce() -> T + Send + 'static) -> Result<T, OpenError> {
+pub fn within<T: Send + 'static>(
+    uid: Option<u32>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, OpenError> {
     OURS.within(uid, work)
 }
 
-/// Ends the threads that wait for the next piece of work. Threads have the rights of the thread that started them, so
-/// who gives up rights for good starts new ones.
+/// Ends the threads that wait for the next piece of work. Threads have the rights of the thread
+/// that started them, so who gives up rights for good starts new ones.
 pub fn end_idle_threads() {
     OURS.lock().idle.clear();
 }
@@ -95,14 +100,18 @@ impl Patience {
     fn a_thread(&self, uid: Option<u32>) -> Result<Sender<Job>, OpenError> {
         let mut threads = self.lock();
         let all: usize = threads.hanging.values().sum();
-        if all >= HANGING_MAX || threads.hanging.get(&uid).is_some_and(|own| *own >= HANGING_MAX_OF_ONE) {
+        if all >= HANGING_MAX
+            || threads.hanging.get(&uid).is_some_and(|own| *own >= HANGING_MAX_OF_ONE)
+        {
             return Err(OpenError::OthersHang);
         }
         if let Some(thread) = threads.idle.pop() {
             return Ok(thread);
         }
         let (thread, jobs) = channel::<Job>();
-        std::thread::Builder::new().name("files".into()).spawn(move || jobs.into_iter().for_each(|job| job()))?;
+        std::thread::Builder::new()
+            .name("files".into())
+            .spawn(move || jobs.into_iter().for_each(|job| job()))?;
         Ok(thread)
     }
 
@@ -185,7 +194,10 @@ mod tests {
     #[test]
     fn what_answers_is_answered() {
         let patience = Patience::new(Duration::from_secs(30));
-        assert_eq!((0..100).map(|n| patience.within(Some(7), move || n * 2).unwrap()).sum::<u32>(), 9900);
+        assert_eq!(
+            (0..100).map(|n| patience.within(Some(7), move || n * 2).unwrap()).sum::<u32>(),
+            9900
+        );
         assert_eq!(patience.lock().idle.len(), 1, "one thread did it all");
     }
 

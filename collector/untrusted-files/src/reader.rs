@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 /// A file's bytes, as many as there were when it was opened.
 ///
-/// Where fewer are left, reading ends early, which is an error to whoever expects more: parsers see a damaged file.
+/// Where fewer are left, reading ends early, which is an error to whoever expects more: parsers see
+/// a damaged file.
 #[derive(Clone, Debug)]
 pub struct Reader {
     file: Arc<File>,
@@ -41,7 +42,8 @@ impl Reader {
     fn read_here(&self, bytes: &mut [u8]) -> io::Result<usize> {
         let Some(uid) = self.patiently else { return read_at(&self.file, bytes, self.position) };
         let (file, position, mut buffer) = (self.file.clone(), self.position, vec![0; bytes.len()]);
-        let read = within(uid, move || read_at(&file, &mut buffer, position).map(|read| (buffer, read)));
+        let read =
+            within(uid, move || read_at(&file, &mut buffer, position).map(|read| (buffer, read)));
         let (buffer, read) = read.map_err(<OpenError as Into<io::Error>>::into)??;
         bytes.copy_from_slice(&buffer);
         Ok(read)

@@ -90,7 +90,8 @@ fn buffers(template: &[u8; HEADER], size: usize, records: &[Vec<u8>]) -> Vec<u8>
 fn close(buffer: &mut Vec<u8>, size: usize, number: usize) {
     let end = (buffer.len() as u32).to_le_bytes();
     ENDS.iter().for_each(|at| buffer[*at..][..4].copy_from_slice(&end));
-    let sequence = u64::from_le_bytes(buffer[SEQUENCE..].first_chunk().copied().unwrap_or_default());
+    let sequence =
+        u64::from_le_bytes(buffer[SEQUENCE..].first_chunk().copied().unwrap_or_default());
     let sequence = sequence.wrapping_add(number as u64 + 1);
     buffer[SEQUENCE..][..8].copy_from_slice(&sequence.to_le_bytes());
     let flags = flags(buffer) & !FLAGS_LOST;

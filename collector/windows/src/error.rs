@@ -23,8 +23,12 @@ impl Status {
             Self::ACCESS_DENIED => {
                 ": it needs an elevated administrator; start the terminal with \"Run as administrator\""
             }
-            Self::PRIVILEGE_NOT_HELD => ": this account lacks the right \"Profile system performance\"",
-            Self::INVALID_PARAMETER => ": this Windows does not know it (Windows 8 or later is needed)",
+            Self::PRIVILEGE_NOT_HELD => {
+                ": this account lacks the right \"Profile system performance\""
+            }
+            Self::INVALID_PARAMETER => {
+                ": this Windows does not know it (Windows 8 or later is needed)"
+            }
             Self::DISK_FULL => ": the disk is full",
             Self::ALREADY_EXISTS => ": it runs already, or another session writes the same file",
             Self::NO_SYSTEM_RESOURCES => {
@@ -49,7 +53,9 @@ impl std::error::Error for Status {}
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The process has not the rights that recording needs.
-    #[error("recording needs an elevated administrator: start the terminal with \"Run as administrator\"")]
+    #[error(
+        "recording needs an elevated administrator: start the terminal with \"Run as administrator\""
+    )]
     NotElevated,
     /// The file's name is longer than a session can take.
     #[error("the file name {} has {length} characters, and a trace session takes {}; choose a shorter path with -o",
@@ -95,7 +101,10 @@ mod tests {
     #[test]
     fn a_refusal_names_what_was_tried_and_the_way_out() {
         let text = Error::refused("start the session syscollect-5")(Status(1450)).to_string();
-        assert!(text.starts_with("cannot start the session syscollect-5: Windows error 1450: "), "{text}");
+        assert!(
+            text.starts_with("cannot start the session syscollect-5: Windows error 1450: "),
+            "{text}"
+        );
         assert!(text.contains("logman stop NAME -ets"), "{text}");
     }
 

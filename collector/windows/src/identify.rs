@@ -15,7 +15,10 @@ use crate::images::{Image, Images};
 /// # Errors
 ///
 /// Where the file cannot be read, or not be added to; it is as it was then.
-pub fn identify(path: &Path, known: impl FnMut(&Image) -> Option<Identity>) -> Result<usize, Error> {
+pub fn identify(
+    path: &Path,
+    known: impl FnMut(&Image) -> Option<Identity>,
+) -> Result<usize, Error> {
     let trace = Trace::open(&[path.to_path_buf()])?;
     let records = Images::of(&trace).records(known);
     if let Some(header) = trace.headers().first() {

@@ -16,7 +16,8 @@ pub struct Identity {
     pub age: u32,
     /// The PDB's name as the linker knew it, often with a path.
     pub pdb: String,
-    /// When the image was linked, as its header says: tells whether this is the file that was loaded.
+    /// When the image was linked, as its header says: tells whether this is the file that was
+    /// loaded.
     pub stamp: u32,
 }
 
@@ -32,8 +33,12 @@ pub fn identity(file: impl Read + Seek) -> Option<Identity> {
     let name = codeview.path();
     let name = &name[..name.len().min(NAME_MAX)];
     let stamp = match &image {
-        object::File::Pe32(image) => image.nt_headers().file_header.time_date_stamp.get(object::LittleEndian),
-        object::File::Pe64(image) => image.nt_headers().file_header.time_date_stamp.get(object::LittleEndian),
+        object::File::Pe32(image) => {
+            image.nt_headers().file_header.time_date_stamp.get(object::LittleEndian)
+        }
+        object::File::Pe64(image) => {
+            image.nt_headers().file_header.time_date_stamp.get(object::LittleEndian)
+        }
         _ => 0,
     };
     let pdb = String::from_utf8_lossy(name).into_owned();
@@ -67,7 +72,10 @@ mod tests {
         let system = r"\SystemRoot\System32\drivers\tcpip.sys";
         assert_eq!(openable(system), r"\\?\GLOBALROOT\SystemRoot\System32\drivers\tcpip.sys");
         let device = r"\Device\HarddiskVolume3\Windows\System32\ntdll.dll";
-        assert_eq!(openable(device), r"\\?\GLOBALROOT\Device\HarddiskVolume3\Windows\System32\ntdll.dll");
+        assert_eq!(
+            openable(device),
+            r"\\?\GLOBALROOT\Device\HarddiskVolume3\Windows\System32\ntdll.dll"
+        );
         assert_eq!(openable(r"\??\C:\x.dll"), r"\\?\C:\x.dll");
         assert_eq!(openable(r"C:\x.dll"), r"C:\x.dll");
     }
@@ -101,8 +109,10 @@ mod tests {
         }
     }
 
-    const FIXTURE: &str =
-        concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/fixtures/etl/syzygy-test_types_x64.dll");
+    const FIXTURE: &str = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../../shared/fixtures/etl/syzygy-test_types_x64.dll"
+    );
 
     #[test]
     fn the_identity_of_a_real_image_is_that_of_its_pdb() {

@@ -62,9 +62,13 @@ impl Images {
     }
 
     /// The records that tell what `identify` knows, each image's file asked for once.
-    pub(crate) fn records(&self, mut identify: impl FnMut(&Image) -> Option<Identity>) -> Vec<Vec<u8>> {
+    pub(crate) fn records(
+        &self,
+        mut identify: impl FnMut(&Image) -> Option<Identity>,
+    ) -> Vec<Vec<u8>> {
         let mut known: HashMap<&Image, Option<Identity>> = HashMap::new();
-        let places = self.places.iter().filter_map(|(place, image)| Some((*place, image.as_ref()?)));
+        let places =
+            self.places.iter().filter_map(|(place, image)| Some((*place, image.as_ref()?)));
         let told = places.filter_map(|(place, image)| {
             let identity = known.entry(image).or_insert_with(|| identify(image));
             identity.as_ref().map(|identity| record(self.end, place, identity))
@@ -125,8 +129,16 @@ pub(crate) mod tests {
         for (timestamp, payload) in payloads.iter().enumerate() {
             let class = Class::Kernel { group: group::IMAGE, opcode: 10 };
             let (timestamp, extended) = (timestamp as u64, ExtendedItems::default());
-            let record =
-                Record { timestamp, class, cpu: 0, task: None, version: 3, is_64_bit: true, payload, extended };
+            let record = Record {
+                timestamp,
+                class,
+                cpu: 0,
+                task: None,
+                version: 3,
+                is_64_bit: true,
+                payload,
+                extended,
+            };
             images.note(&record);
         }
         images

@@ -98,7 +98,10 @@ impl Properties {
     pub(crate) fn name(&self) -> String {
         let offset = self.get(at::LOGGER_NAME_OFFSET) as usize;
         let units = self.bytes.get(offset..).unwrap_or_default().chunks_exact(2);
-        let name: Vec<u16> = units.map(|pair| u16::from_le_bytes([pair[0], pair[1]])).take_while(|u| *u != 0).collect();
+        let name: Vec<u16> = units
+            .map(|pair| u16::from_le_bytes([pair[0], pair[1]]))
+            .take_while(|u| *u != 0)
+            .collect();
         String::from_utf16_lossy(&name)
     }
 
@@ -210,7 +213,10 @@ mod tests {
     fn a_file_name_that_does_not_fit_is_refused_rather_than_cut() {
         let longest = "x".repeat(NAME_CHARACTERS - 1);
         assert!(Properties::of(&plan(&longest)).is_ok());
-        assert_eq!(Properties::of(&plan(&"x".repeat(NAME_CHARACTERS))).err(), Some(TooLong(NAME_CHARACTERS)));
+        assert_eq!(
+            Properties::of(&plan(&"x".repeat(NAME_CHARACTERS))).err(),
+            Some(TooLong(NAME_CHARACTERS))
+        );
     }
 
     #[test]
@@ -221,7 +227,12 @@ mod tests {
         answer.set(92, 120);
         answer.set(96, 1);
         assert_eq!(answer.name(), "syscollect-77");
-        let counts = Counts { events_lost: 3, buffers_written: 120, buffers_lost: 1, real_time_buffers_lost: 0 };
+        let counts = Counts {
+            events_lost: 3,
+            buffers_written: 120,
+            buffers_lost: 1,
+            real_time_buffers_lost: 0,
+        };
         assert_eq!(answer.counts(), counts);
     }
 

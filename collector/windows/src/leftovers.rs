@@ -34,7 +34,10 @@ mod tests {
 
     #[test]
     fn a_recorder_that_is_gone_left_its_watch_of_images_too() {
-        assert_eq!(left(&["syscollect-5-images", "syscollect-6-images"], &[6]), ["syscollect-5-images"]);
+        assert_eq!(
+            left(&["syscollect-5-images", "syscollect-6-images"], &[6]),
+            ["syscollect-5-images"]
+        );
     }
 
     #[test]
@@ -44,8 +47,16 @@ mod tests {
 
     #[test]
     fn what_others_started_is_left_alone() {
-        let others = ["NT Kernel Logger", "syscollect", "syscollect-", "syscollect-x5", "syscollect-5-backup"];
+        let others = [
+            "NT Kernel Logger",
+            "syscollect",
+            "syscollect-",
+            "syscollect-x5",
+            "syscollect-5-backup",
+        ];
         assert!(left(&others, &[]).is_empty());
-        assert!(left(&["syscollect-+5", "syscollect-007", "syscollect-99999999999"], &[]).is_empty());
+        assert!(
+            left(&["syscollect-+5", "syscollect-007", "syscollect-99999999999"], &[]).is_empty()
+        );
     }
 }

@@ -178,7 +178,8 @@ impl Plan {
 }
 
 fn stacks(wanted: Stacks, sampling: bool) -> Vec<ClassicEvent> {
-    let all = [(wanted.samples && sampling, SAMPLE), (wanted.switches, SWITCH), (wanted.wakeups, READY)];
+    let all =
+        [(wanted.samples && sampling, SAMPLE), (wanted.switches, SWITCH), (wanted.wakeups, READY)];
     all.into_iter().filter_map(|(wanted, event)| wanted.then_some(event)).collect()
 }
 
@@ -197,7 +198,13 @@ mod tests {
 
     fn options() -> Options {
         let stacks = Stacks { samples: true, switches: true, wakeups: true };
-        Options { file: "C:\\x.etl".into(), frequency: 999, stacks, gpu: false, buffer_bytes: 64 << 20 }
+        Options {
+            file: "C:\\x.etl".into(),
+            frequency: 999,
+            stacks,
+            gpu: false,
+            buffer_bytes: 64 << 20,
+        }
     }
 
     #[test]

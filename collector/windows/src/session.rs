@@ -68,8 +68,8 @@ impl<'a, C: Control> Session<'a, C> {
     /// Where the session cannot be started, or cannot carry the stacks that were
     /// asked for; nothing is left running then.
     pub fn start(control: &'a C, plan: &Plan, me: u32) -> Result<Self, Error> {
-        let mut properties =
-            Properties::of(plan).map_err(|TooLong(length)| Error::LongName { path: plan.file.clone(), length })?;
+        let mut properties = Properties::of(plan)
+            .map_err(|TooLong(length)| Error::LongName { path: plan.file.clone(), length })?;
         let mut notes = stop_leftovers(control, me);
         // From here on `Drop` puts back what was changed.
         let mut session = Self {
@@ -82,7 +82,8 @@ impl<'a, C: Control> Session<'a, C> {
         };
         session.set_interval(plan.interval, &mut notes);
         let start = control.start(&plan.name, &mut properties);
-        let handle = start.map_err(Error::refused(format!("start the trace session {}", plan.name)))?;
+        let handle =
+            start.map_err(Error::refused(format!("start the trace session {}", plan.name)))?;
         session.handle = Some(handle);
         session.ask_for_stacks(handle, plan)?;
         session.enable(handle, &plan.providers, &mut notes);
@@ -109,7 +110,9 @@ impl<'a, C: Control> Session<'a, C> {
     /// Where the session is gone.
     pub fn counts(&self) -> Result<Counts, Error> {
         let handle = self.handle.ok_or(Status(4201));
-        handle.and_then(|handle| self.control.counts(handle)).map_err(Error::refused(format!("query {}", self.name)))
+        handle
+            .and_then(|handle| self.control.counts(handle))
+            .map_err(Error::refused(format!("query {}", self.name)))
     }
 
     /// Stops the session; its file is complete afterwards.
@@ -129,7 +132,11 @@ impl<'a, C: Control> Session<'a, C> {
         let Some(interval) = interval else { return };
         // It is one for the whole machine, and stays after us.
         self.interval_before = self.control.interval().ok();
-        if let Err(status) = self.control.set(None, Information::SampleInterval, &layouts::profile_interval(interval)) {
+        if let Err(status) = self.control.set(
+            None,
+            Information::SampleInterval,
+            &layouts::profile_interval(interval),
+        ) {
             self.interval_before = None;
             notes.push(format!("the rate of samples stays as it is on this machine: {status}"));
         }
@@ -147,9 +154,12 @@ impl<'a, C: Control> Session<'a, C> {
     fn enable(&self, handle: Handle, providers: &[Provider], notes: &mut Vec<String>) {
         for provider in providers {
             let enabled = self.control.enable(handle, provider);
-            let stated = || if provider.states { self.control.capture_state(handle, provider) } else { Ok(()) };
+            let stated = || {
+                if provider.states { self.control.capture_state(handle, provider) } else { Ok(()) }
+            };
             if let Err(status) = enabled.and_then(|()| stated()) {
-                notes.push(format!("{} may be missing from the recording: {status}", provider.name));
+                notes
+                    .push(format!("{} may be missing from the recording: {status}", provider.name));
             }
         }
     }
@@ -162,7 +172,11 @@ impl<C: Control> Drop for Session<'_, C> {
             let _ = self.control.stop(handle);
         }
         if let Some(interval) = self.interval_before.take() {
-            let _ = self.control.set(None, Information::SampleInterval, &layouts::profile_interval(interval));
+            let _ = self.control.set(
+                None,
+                Information::SampleInterval,
+                &layouts::profile_interval(interval),
+            );
         }
     }
 }
@@ -171,11 +185,17 @@ impl<C: Control> Drop for Session<'_, C> {
 fn stop_leftovers(control: &impl Control, me: u32) -> Vec<String> {
     let names = match control.sessions() {
         Ok(names) => names,
-        Err(status) => return vec![format!("cannot look for sessions that a crashed recorder left: {status}")],
+        Err(status) => {
+            return vec![format!(
+                "cannot look for sessions that a crashed recorder left: {status}"
+            )];
+        }
     };
     let stop = |name: String| match control.stop_named(&name) {
         Ok(()) => format!("stopped {name}, which a recorder that is gone had left running"),
-        Err(status) => format!("{name} was left running by a recorder that is gone and cannot be stopped: {status}"),
+        Err(status) => format!(
+            "{name} was left running by a recorder that is gone and cannot be stopped: {status}"
+        ),
     };
     leftovers(names, me, |pid| control.records(pid)).into_iter().map(stop).collect()
 }

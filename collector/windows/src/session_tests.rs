@@ -17,7 +17,11 @@ struct Fake {
 
 impl Fake {
     fn call(&self, call: String) -> Result<(), Status> {
-        let refused = self.refuse.iter().find(|(start, _)| call.starts_with(start)).map(|(_, status)| *status);
+        let refused = self
+            .refuse
+            .iter()
+            .find(|(start, _)| call.starts_with(start))
+            .map(|(_, status)| *status);
         self.calls.borrow_mut().push(call);
         refused.map_or(Ok(()), Err)
     }
@@ -27,11 +31,13 @@ impl Fake {
     }
 }
 
-const COUNTS: Counts = Counts { events_lost: 2, buffers_written: 9, buffers_lost: 0, real_time_buffers_lost: 0 };
+const COUNTS: Counts =
+    Counts { events_lost: 2, buffers_written: 9, buffers_lost: 0, real_time_buffers_lost: 0 };
 
 impl Control for Fake {
     fn sessions(&self) -> Result<Vec<String>, Status> {
-        self.call("sessions".to_owned()).map(|()| self.running.iter().map(ToString::to_string).collect())
+        self.call("sessions".to_owned())
+            .map(|()| self.running.iter().map(ToString::to_string).collect())
     }
 
     fn records(&self, pid: u32) -> bool {
@@ -44,7 +50,9 @@ impl Control for Fake {
 
     fn set(&self, session: Option<Handle>, what: Information, bytes: &[u8]) -> Result<(), Status> {
         match what {
-            Information::Stacks => self.call(format!("stacks {} of {:?}", bytes.len() / 24, session.map(|s| s.0))),
+            Information::Stacks => {
+                self.call(format!("stacks {} of {:?}", bytes.len() / 24, session.map(|s| s.0)))
+            }
             Information::SampleInterval => {
                 let bytes = bytes.try_into().expect("a TRACE_PROFILE_INTERVAL has 8 bytes");
                 self.call(format!("interval {}", layouts::interval_of(bytes)))
@@ -152,10 +160,15 @@ fn the_graphics_scheduler_is_heard_in_the_same_session_and_states_its_contexts()
 
 #[test]
 fn a_provider_that_is_missing_is_told_and_the_others_are_heard() {
-    let fake = Fake { refuse: vec![("enable Microsoft-Windows-DXGI", Status(87))], ..Fake::default() };
+    let fake =
+        Fake { refuse: vec![("enable Microsoft-Windows-DXGI", Status(87))], ..Fake::default() };
     let session = Session::start(&fake, &plan(0, true), 5).unwrap();
     assert_eq!(session.notes().len(), 1);
-    assert!(session.notes()[0].starts_with("Microsoft-Windows-DXGI may be missing"), "{:?}", session.notes());
+    assert!(
+        session.notes()[0].starts_with("Microsoft-Windows-DXGI may be missing"),
+        "{:?}",
+        session.notes()
+    );
     assert!(fake.calls().contains(&"enable Microsoft-Windows-D3D9".to_owned()));
 }
 
@@ -164,13 +177,20 @@ fn what_a_crashed_recorder_left_is_stopped_first_and_told() {
     let running = vec!["NT Kernel Logger", "syscollect-3", "syscollect-4"];
     let fake = Fake { running, recorders: vec![4], ..Fake::default() };
     let session = Session::start(&fake, &plan(0, false), 5).unwrap();
-    assert_eq!(session.notes(), ["stopped syscollect-3, which a recorder that is gone had left running"]);
+    assert_eq!(
+        session.notes(),
+        ["stopped syscollect-3, which a recorder that is gone had left running"]
+    );
     assert_eq!(fake.calls()[..3], ["sessions", "stop syscollect-3", "start syscollect-5"]);
 }
 
 #[test]
 fn a_leftover_that_cannot_be_stopped_does_not_keep_us_from_recording() {
-    let fake = Fake { running: vec!["syscollect-3"], refuse: vec![("stop s", Status(5))], ..Fake::default() };
+    let fake = Fake {
+        running: vec!["syscollect-3"],
+        refuse: vec![("stop s", Status(5))],
+        ..Fake::default()
+    };
     let session = Session::start(&fake, &plan(0, false), 5).unwrap();
     assert!(session.notes()[0].contains("cannot be stopped"), "{:?}", session.notes());
 }

@@ -2,8 +2,8 @@
 //! same on every run, for benches and for trying files in a viewer.
 
 use syscollect_model::{
-    Event, Exporter, Frame, FrameId, Module, ModuleId, OffCpu, Process, ProcessId, Sample, SessionInfo, SleepState,
-    StackId, Switch, Tables, Thread, ThreadId, Time, Wakeup,
+    Event, Exporter, Frame, FrameId, Module, ModuleId, OffCpu, Process, ProcessId, Sample,
+    SessionInfo, SleepState, StackId, Switch, Tables, Thread, ThreadId, Time, Wakeup,
 };
 
 /// What the load looks like.
@@ -24,8 +24,16 @@ pub(crate) fn tables(shape: Shape) -> (SessionInfo, Tables) {
     let mut tables = Tables::default();
     let path = tables.strings.intern("/usr/bin/load");
     let kernel_path = tables.strings.intern("[kernel.kallsyms]");
-    tables.modules.push(Module { path, build_id: syscollect_model::BuildId::from_bytes(&[7; 20]), kernel: false });
-    tables.modules.push(Module { path: kernel_path, build_id: syscollect_model::BuildId::default(), kernel: true });
+    tables.modules.push(Module {
+        path,
+        build_id: syscollect_model::BuildId::from_bytes(&[7; 20]),
+        kernel: false,
+    });
+    tables.modules.push(Module {
+        path: kernel_path,
+        build_id: syscollect_model::BuildId::default(),
+        kernel: true,
+    });
     for index in 0..400u32 {
         let kernel = index % 2 == 0;
         let function = tables.strings.intern(&format!("function_{index}"));
@@ -96,17 +104,26 @@ pub(crate) fn play<E: Exporter>(
         let cpu = random.below(shape.cpus);
         let running = &mut current[cpu as usize];
         // A few stacks make up nearly everything, as in real loads.
-        let skewed = random.below(shape.stacks).min(random.below(shape.stacks)).min(random.below(shape.stacks));
+        let skewed = random
+            .below(shape.stacks)
+            .min(random.below(shape.stacks))
+            .min(random.below(shape.stacks));
         let stack = shape.event_stacks.then_some(StackId(skewed));
         let other = ThreadId(1 + random.below(shape.threads));
         let event = if index % 100 == 99 {
             let stack = (*running != Tables::IDLE_THREAD).then_some(StackId(skewed));
-            Event::Sample(Sample { cpu, thread: *running, stack, in_kernel: skewed.is_multiple_of(2) })
+            Event::Sample(Sample {
+                cpu,
+                thread: *running,
+                stack,
+                in_kernel: skewed.is_multiple_of(2),
+            })
         } else if index % 2 == 0 {
             let next = if random.below(3) == 0 { Tables::IDLE_THREAD } else { other };
             let idle = *running == Tables::IDLE_THREAD;
             let preempted = !idle && random.below(4) == 0;
-            let state = if idle || preempted { SleepState::Runnable } else { SleepState::Interruptible };
+            let state =
+                if idle || preempted { SleepState::Runnable } else { SleepState::Interruptible };
             let off_cpu = OffCpu {
                 state,
                 preempted,
@@ -115,7 +132,14 @@ pub(crate) fn play<E: Exporter>(
                 stack: stack.filter(|_| !idle && !preempted),
             };
             let previous = Some(std::mem::replace(running, next));
-            Event::Switch(Switch { cpu, previous, previous_priority: 120, off_cpu, next, next_priority: 120 })
+            Event::Switch(Switch {
+                cpu,
+                previous,
+                previous_priority: 120,
+                off_cpu,
+                next,
+                next_priority: 120,
+            })
         } else {
             Event::Wakeup(Wakeup {
                 cpu,

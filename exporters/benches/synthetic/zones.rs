@@ -2,8 +2,8 @@
 //! places, every fourth with a text of its own.
 
 use syscollect_model::{
-    Event, Exporter, Field, Location, LocationId, ProcessId, Scope, SessionInfo, Slice, SliceMore, StringId, Tables,
-    Thread, ThreadId, Time, Track, TrackId, TrackKind, Value,
+    Event, Exporter, Field, Location, LocationId, ProcessId, Scope, SessionInfo, Slice, SliceMore,
+    StringId, Tables, Thread, ThreadId, Time, Track, TrackId, TrackKind, Value,
 };
 
 const THREADS: u32 = 4;
@@ -15,8 +15,18 @@ pub(crate) fn tables() -> Tables {
     let name = tables.strings.intern("Zones");
     for tid in 1..=THREADS {
         let thread = tables.strings.intern(&format!("worker {tid}"));
-        tables.threads.push(Thread { tid, process: ProcessId(0), name: thread, start: None, end: None });
-        tables.add_track(Track { scope: Scope::Thread(ThreadId(tid)), name, kind: TrackKind::Slices });
+        tables.threads.push(Thread {
+            tid,
+            process: ProcessId(0),
+            name: thread,
+            start: None,
+            end: None,
+        });
+        tables.add_track(Track {
+            scope: Scope::Thread(ThreadId(tid)),
+            name,
+            kind: TrackKind::Slices,
+        });
     }
     for line in 0..PLACES {
         let [function, file] = [format!("function_{line}"), format!("src/part_{line}.rs")];
@@ -28,7 +38,11 @@ pub(crate) fn tables() -> Tables {
 }
 
 /// Plays `count` zones into an exporter.
-pub(crate) fn play<E: Exporter>(exporter: &mut E, tables: &mut Tables, count: u64) -> Result<(), E::Error> {
+pub(crate) fn play<E: Exporter>(
+    exporter: &mut E,
+    tables: &mut Tables,
+    count: u64,
+) -> Result<(), E::Error> {
     let text = tables.strings.intern("text");
     exporter.begin(&SessionInfo::default(), tables)?;
     for index in 0..count / 2 {
@@ -36,10 +50,19 @@ pub(crate) fn play<E: Exporter>(exporter: &mut E, tables: &mut Tables, count: u6
         let at = |step| Time(1_000 + index * 400 + step);
         let place = (index % u64::from(PLACES)) as u32;
         exporter.event(at(0), &Event::SliceBegin(track, zone(place, tables)), tables)?;
-        exporter.event(at(100), &Event::SliceBegin(track, zone((place + 1) % PLACES, tables)), tables)?;
+        exporter.event(
+            at(100),
+            &Event::SliceBegin(track, zone((place + 1) % PLACES, tables)),
+            tables,
+        )?;
         if index % 2 == 0 {
-            let fields = vec![Field { name: text, value: Value::Text(format!("request {index}").into()) }];
-            exporter.event(at(150), &Event::SliceMore(track, SliceMore { fields, ..SliceMore::default() }), tables)?;
+            let fields =
+                vec![Field { name: text, value: Value::Text(format!("request {index}").into()) }];
+            exporter.event(
+                at(150),
+                &Event::SliceMore(track, SliceMore { fields, ..SliceMore::default() }),
+                tables,
+            )?;
         }
         exporter.event(at(200), &Event::SliceEnd(track), tables)?;
         exporter.event(at(300), &Event::SliceEnd(track), tables)?;

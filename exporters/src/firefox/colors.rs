@@ -29,7 +29,8 @@ mod tests {
 
     #[test]
     fn plain_colours_are_themselves() {
-        let named = [0xff_00_00, 0x00_ff_00, 0x00_00_ff, 0xff_ff_00, 0x88_88_88, 0xff_a5_00, 0].map(nearest);
+        let named = [0xff_00_00, 0x00_ff_00, 0x00_00_ff, 0xff_ff_00, 0x88_88_88, 0xff_a5_00, 0]
+            .map(nearest);
         assert_eq!(named, ["red", "green", "blue", "yellow", "grey", "orange", "ink"]);
     }
 }

@@ -60,7 +60,11 @@ pub(super) struct Display {
 
 /// A pool of memory; the heap has no name.
 pub(super) fn display_pool(pool: Option<&str>, index: usize) -> Display {
-    config(pool.map_or_else(|| "Memory".to_owned(), |pool| format!("Memory: {pool}")), "bytes", index)
+    config(
+        pool.map_or_else(|| "Memory".to_owned(), |pool| format!("Memory: {pool}")),
+        "bytes",
+        index,
+    )
 }
 
 /// By its unit; `index` keeps the counters of a process in order.
@@ -108,7 +112,9 @@ mod tests {
     #[test]
     fn of_many_values_the_highest_and_the_last_are_kept() {
         let mut counter = Counter::default();
-        for (time, value) in [(1, 5.0), (2, 9.0), (3, 7.0), (4, 3.0), (5, 4.0), (10, 1.0), (11, 2.0), (25, 0.0)] {
+        for (time, value) in
+            [(1, 5.0), (2, 9.0), (3, 7.0), (4, 3.0), (5, 4.0), (10, 1.0), (11, 2.0), (25, 0.0)]
+        {
             counter.push_coarse(time, value, 10);
         }
         assert_eq!(counter.values, [(2, 9.0), (5, 4.0), (11, 2.0), (25, 0.0)]);
@@ -120,7 +126,10 @@ mod tests {
         for (time, value) in [(5, 50.0), (6, f64::NAN), (7, 20.0), (9, 100.0)] {
             counter.push(time, value);
         }
-        assert_eq!(counter.rows(0.5).collect::<Vec<_>>(), [(5, 0.0), (5, 25.0), (7, -15.0), (9, 40.0)]);
+        assert_eq!(
+            counter.rows(0.5).collect::<Vec<_>>(),
+            [(5, 0.0), (5, 25.0), (7, -15.0), (9, 40.0)]
+        );
         assert_eq!(Counter::default().rows(1.0).count(), 0);
     }
 }

@@ -55,7 +55,8 @@ pub(super) struct EndedCounter {
     pub(super) rows: Vec<(u64, f64)>,
 }
 
-/// Ids by number: one that was used twice gets `.1` and so on, as the viewer takes them for identities.
+/// Ids by number: one that was used twice gets `.1` and so on, as the viewer takes them for
+/// identities.
 #[derive(Default)]
 struct Ids(FxHashMap<u32, u32>);
 
@@ -82,7 +83,8 @@ pub(super) fn threads(
     list
 }
 
-/// Process 0, the machine, stands first, then processes and their threads by CPU time, each one's first thread first.
+/// Process 0, the machine, stands first, then processes and their threads by CPU time, each one's
+/// first thread first.
 fn busiest_first(list: &mut [EndedThread]) {
     let mut sums: FxHashMap<ProcessId, u64> = FxHashMap::default();
     for thread in &*list {
@@ -102,8 +104,10 @@ fn named(
     span: Span,
     tables: &Tables,
 ) -> Vec<EndedThread> {
-    let mut ids: Vec<(ThreadId, Box<ThreadState>)> =
-        (0u32..).zip(states).filter_map(|(index, state)| state.map(|state| (ThreadId(index), state))).collect();
+    let mut ids: Vec<(ThreadId, Box<ThreadState>)> = (0u32..)
+        .zip(states)
+        .filter_map(|(index, state)| state.map(|state| (ThreadId(index), state)))
+        .collect();
     ids.sort_by_key(|(id, _)| {
         let row = tables.thread(*id);
         (row.process, row.tid != tables.process(row.process).pid, *id)
@@ -119,7 +123,8 @@ fn named(
         let row = tables.thread(id);
         let process = tables.process(row.process);
         let before = list.last().filter(|before| before.process == row.process);
-        let (pid, main) = before.map_or_else(|| (pids.take(process.pid), true), |before| (before.pid.clone(), false));
+        let (pid, main) = before
+            .map_or_else(|| (pids.take(process.pid), true), |before| (before.pid.clone(), false));
         let idle = row.process == Tables::IDLE_PROCESS;
         list.push(EndedThread {
             state,
@@ -145,7 +150,9 @@ pub(super) fn add_queues(
     tables: &Tables,
 ) {
     for ((process, name), state) in queues {
-        let Some(beside) = threads.iter().find(|thread| thread.process == process) else { continue };
+        let Some(beside) = threads.iter().find(|thread| thread.process == process) else {
+            continue;
+        };
         let queue = EndedThread {
             state,
             process,
@@ -164,7 +171,8 @@ pub(super) fn add_queues(
     }
 }
 
-/// The counters, each at the first thread of its process; those of processes that are left out are too.
+/// The counters, each at the first thread of its process; those of processes that are left out are
+/// too.
 pub(super) fn counters(
     counters: &BTreeMap<TrackId, Counter>,
     pools: &BTreeMap<PoolKey, Counter>,
@@ -173,7 +181,9 @@ pub(super) fn counters(
 ) -> Vec<EndedCounter> {
     let mut list = Vec::new();
     let mut add = |process: ProcessId, counter: &Counter, display: &dyn Fn(usize) -> Display| {
-        let Some(main_thread) = threads.iter().position(|thread| thread.process == process) else { return };
+        let Some(main_thread) = threads.iter().position(|thread| thread.process == process) else {
+            return;
+        };
         let display = display(list.len());
         list.push(EndedCounter {
             name: display.name,
@@ -185,7 +195,9 @@ pub(super) fn counters(
         });
     };
     for (track, counter) in counters {
-        add(process_of(tables.track(*track).scope, tables), counter, &|index| display(*track, index, tables));
+        add(process_of(tables.track(*track).scope, tables), counter, &|index| {
+            display(*track, index, tables)
+        });
     }
     for ((process, pool), counter) in pools {
         let name = pool.map(|name| tables.strings.get(name));
@@ -207,7 +219,8 @@ pub(super) fn process_of(scope: Scope, tables: &Tables) -> ProcessId {
 pub(super) fn main_thread(process: ProcessId, tables: &Tables) -> ThreadId {
     let pid = tables.process(process).pid;
     let mut found = Tables::IDLE_THREAD;
-    for (index, row) in tables.threads.iter().enumerate().filter(|(_, row)| row.process == process) {
+    for (index, row) in tables.threads.iter().enumerate().filter(|(_, row)| row.process == process)
+    {
         if row.tid == pid {
             return ThreadId(index as u32);
         }

@@ -28,7 +28,9 @@ impl Queues {
         tables: &Tables,
     ) -> Option<(ThreadId, Marker)> {
         let queue = tables.track(track).name;
-        let timing = job.began().map_or(Timing::Instant(time), |began| Timing::Interval(began.0.min(time), time));
+        let timing = job
+            .began()
+            .map_or(Timing::Instant(time), |began| Timing::Interval(began.0.min(time), time));
         let data = Data::GpuJob(data(time, job, shared, tables)).into();
         let name = shared.string(tables.strings.get(job.name));
         let category = Category::Gpu.index();
@@ -49,15 +51,18 @@ fn waited(job: &GpuJob) -> Option<f64> {
 }
 
 fn data(time: u64, job: &GpuJob, shared: &mut Shared, tables: &Tables) -> GpuJobData {
-    let distance = |from: Option<u64>, to: Option<u64>| Some(milliseconds(to?.saturating_sub(from?)));
-    let [submitted, queued, started] = [job.submitted, job.queued, job.started].map(|time| time.map(|time| time.0));
+    let distance =
+        |from: Option<u64>, to: Option<u64>| Some(milliseconds(to?.saturating_sub(from?)));
+    let [submitted, queued, started] =
+        [job.submitted, job.queued, job.started].map(|time| time.map(|time| time.0));
     let thread = job.thread.map(|id| {
         let row = tables.thread(id);
         shared.string(&format!("{} ({})", tables.strings.get(row.name), row.tid))
     });
     let others = job.fields.iter();
-    let others =
-        others.map(|field| format!("{}: {}", tables.strings.get(field.name), words::value(&field.value, tables)));
+    let others = others.map(|field| {
+        format!("{}: {}", tables.strings.get(field.name), words::value(&field.value, tables))
+    });
     let text = |text: String| (!text.is_empty()).then_some(text);
     GpuJobData {
         thread,

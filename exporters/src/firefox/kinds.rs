@@ -106,7 +106,9 @@ impl Format {
             Value::Unsigned(number) if *number <= MAX_EXACT => Self::Integer,
             Value::Signed(number) if number.unsigned_abs() <= MAX_EXACT => Self::Integer,
             // The viewer has no hexadecimal numbers of 64 bits.
-            Value::Text(_) | Value::Address(_) | Value::Unsigned(_) | Value::Signed(_) => Self::Text,
+            Value::Text(_) | Value::Address(_) | Value::Unsigned(_) | Value::Signed(_) => {
+                Self::Text
+            }
             Value::Float(_) => Self::Decimal,
             Value::Duration(_) => Self::Duration,
             Value::Bytes(_) => Self::Bytes,
@@ -131,20 +133,23 @@ impl Format {
             Self::Row => Item::Row(shared.string(&words::value(value, tables))),
             Self::Text => Item::Text(words::value(value, tables).into()),
             _ => match *value {
-                Value::Unsigned(number) | Value::Address(number) | Value::Bytes(number) | Value::Duration(number) => {
-                    match self {
-                        Self::Duration => Item::Float(milliseconds(number)),
-                        _ => Item::Unsigned(number),
-                    }
-                }
+                Value::Unsigned(number)
+                | Value::Address(number)
+                | Value::Bytes(number)
+                | Value::Duration(number) => match self {
+                    Self::Duration => Item::Float(milliseconds(number)),
+                    _ => Item::Unsigned(number),
+                },
                 Value::Signed(number) => match self {
                     Self::Duration => Item::Float(number as f64 / 1e6),
                     _ => Item::Signed(number),
                 },
-                Value::Float(number) | Value::Percentage(number) if number.is_finite() => match self {
-                    Self::Duration => Item::Float(number / 1e6),
-                    _ => Item::Float(number),
-                },
+                Value::Float(number) | Value::Percentage(number) if number.is_finite() => {
+                    match self {
+                        Self::Duration => Item::Float(number / 1e6),
+                        _ => Item::Float(number),
+                    }
+                }
                 _ => return None,
             },
         })
@@ -174,7 +179,9 @@ pub(super) struct Kinds {
 
 impl Default for Kinds {
     fn default() -> Self {
-        let others = ["process", "loss", "running", "wakeup", "lock", "crash", "gpuJob", "gpuSubmit"].into_iter();
+        let others =
+            ["process", "loss", "running", "wakeup", "lock", "crash", "gpuJob", "gpuSubmit"]
+                .into_iter();
         Self {
             names: others.chain(Kind::ALL.map(Kind::name)).map(Into::into).collect(),
             typed: Vec::new(),
@@ -227,7 +234,10 @@ impl Kinds {
         let mut keys: FxHashSet<Key> = RESERVED.into_iter().map(Key::from).collect();
         let (mut fields, mut rows, mut labels) = (FxHashMap::default(), Vec::new(), Vec::new());
         for field in &schema.fields {
-            let (key, format) = (free_key(&mut keys, tables.strings.get(field.name)), Format::of_schema(field.format));
+            let (key, format) = (
+                free_key(&mut keys, tables.strings.get(field.name)),
+                Format::of_schema(field.format),
+            );
             let label = tables.strings.get(field.label);
             rows.push(json!({"key": &*key, "label": label, "format": format.name()}));
             if !key.contains(['{', '}', '.']) {
@@ -289,7 +299,8 @@ impl Kinds {
         }
         let name = tables.strings.get(field.name);
         if name == TEXT {
-            // The common field has another format for texts that occur often, and says it all the same.
+            // The common field has another format for texts that occur often, and says it all the
+            // same.
             return None;
         }
         let key = free_key(&mut self.free_keys, name);
@@ -336,10 +347,17 @@ mod tests {
         Field { name: tables.strings.intern(name), value }
     }
 
-    fn told(kinds: &mut Kinds, schema: Option<SchemaId>, field: &Field, tables: &Tables) -> (String, String) {
+    fn told(
+        kinds: &mut Kinds,
+        schema: Option<SchemaId>,
+        field: &Field,
+        tables: &Tables,
+    ) -> (String, String) {
         let (mut more, mut shared) = (String::new(), Shared::default());
         let found = kinds.field((schema, field), &mut more, &mut shared, tables);
-        found.map_or((String::new(), more), |(key, item)| (key.to_string(), serde_json::to_string(&item).unwrap()))
+        found.map_or((String::new(), more), |(key, item)| {
+            (key.to_string(), serde_json::to_string(&item).unwrap())
+        })
     }
 
     #[test]
@@ -394,7 +412,11 @@ mod tests {
         let (mut kinds, mut tables) = (Kinds::default(), Tables::default());
         let [name, a, b] = ["zone", "a", "b"].map(|text| tables.strings.intern(text));
         for field in [a, b, a] {
-            let fields = vec![syscollect_model::SchemaField { name: field, label: field, format: FieldFormat::Bytes }];
+            let fields = vec![syscollect_model::SchemaField {
+                name: field,
+                label: field,
+                format: FieldFormat::Bytes,
+            }];
             tables.schemas.push(Schema { name, category: None, fields });
         }
         let names = [0, 1, 2].map(|id| kinds.schema(SchemaId(id), &tables).to_string());
@@ -405,9 +427,13 @@ mod tests {
     fn a_value_that_does_not_fit_its_schema_is_said_all_the_same() {
         let (mut kinds, mut tables) = (Kinds::default(), Tables::default());
         let name = tables.strings.intern("size");
-        let fields = vec![syscollect_model::SchemaField { name, label: name, format: FieldFormat::Bytes }];
+        let fields =
+            vec![syscollect_model::SchemaField { name, label: name, format: FieldFormat::Bytes }];
         tables.schemas.push(Schema { name, category: None, fields });
         let field = Field { name, value: Value::Text("large".into()) };
-        assert_eq!(told(&mut kinds, Some(SchemaId(0)), &field, &tables), (String::new(), "size: large".into()));
+        assert_eq!(
+            told(&mut kinds, Some(SchemaId(0)), &field, &tables),
+            (String::new(), "size: large".into())
+        );
     }
 }

@@ -69,7 +69,13 @@ impl MarkerData {
         match self {
             Self::Fixed(Data::GpuJob(_)) => 220,
             Self::Fixed(_) => 60,
-            Self::Told(told) => 25 + told.entries.iter().map(|(key, value)| key.len() + 6 + item(value)).sum::<usize>(),
+            Self::Told(told) => {
+                25 + told
+                    .entries
+                    .iter()
+                    .map(|(key, value)| key.len() + 6 + item(value))
+                    .sum::<usize>()
+            }
         }
     }
 }
@@ -163,7 +169,12 @@ pub(super) struct LossData {
 
 impl LossData {
     pub(super) fn new(loss: &Loss) -> Self {
-        Self { lane: loss.lane.clone(), cpu: loss.cpu, reason: loss.cause.name(), count: loss.count }
+        Self {
+            lane: loss.lane.clone(),
+            cpu: loss.cpu,
+            reason: loss.cause.name(),
+            count: loss.count,
+        }
     }
 }
 

@@ -28,14 +28,16 @@ pub(super) fn meta(
     shared: &Shared,
 ) -> Value {
     let session = &config.session;
-    let cores: FxHashSet<(u32, u32)> = session.cpus.iter().map(|cpu| (cpu.package, cpu.core)).collect();
+    let cores: FxHashSet<(u32, u32)> =
+        session.cpus.iter().map(|cpu| (cpu.package, cpu.core)).collect();
     let product = if session.hostname.is_empty() { "machine" } else { &session.hostname };
     let system = format!("{} {} {}", session.os, session.kernel_release, session.machine);
     let mut meta = json!({
         "interval": milliseconds(config.interval),
         "startTime": start_time(session, span.origin),
         "profilingStartTime": 0.0,
-        // The viewer leaves out what lies at the end itself, so the end is an interval later, as where it is not told.
+        // The viewer leaves out what lies at the end itself, so the end is an interval later, as
+        // where it is not told.
         "profilingEndTime": milliseconds((span.end - span.origin).saturating_add(config.interval)),
         "processType": 0,
         "extensions": {"length": 0, "baseURL": [], "id": [], "name": []},
@@ -81,10 +83,17 @@ fn start_time(session: &SessionInfo, origin: u64) -> f64 {
 fn extra(session: &SessionInfo, losses: &[Loss], summary: Option<&RecorderSummary>) -> Vec<Value> {
     let mut sections = vec![section("Recording", recording(session))];
     let rows = |overwritten: bool| -> Vec<Value> {
-        let is_it = |loss: &&Loss| loss.count > 0 && (loss.cause == LossCause::Overwritten) == overwritten;
-        losses.iter().filter(is_it).map(|loss| row(&loss_label(loss), "integer", json!(loss.count))).collect()
+        let is_it =
+            |loss: &&Loss| loss.count > 0 && (loss.cause == LossCause::Overwritten) == overwritten;
+        losses
+            .iter()
+            .filter(is_it)
+            .map(|loss| row(&loss_label(loss), "integer", json!(loss.count)))
+            .collect()
     };
-    for (label, rows) in [("Lost records", rows(false)), ("Overwritten by newer events, as asked", rows(true))] {
+    for (label, rows) in
+        [("Lost records", rows(false)), ("Overwritten by newer events, as asked", rows(true))]
+    {
         if !rows.is_empty() {
             sections.push(section(label, rows));
         }
@@ -126,7 +135,8 @@ fn recording(session: &SessionInfo) -> Vec<Value> {
         ("Notes", session.notes.join("; ")),
     ];
     let texts = texts.into_iter().filter(|(_, text)| !text.is_empty());
-    let mut rows: Vec<Value> = texts.map(|(label, text)| row(label, "string", json!(text))).collect();
+    let mut rows: Vec<Value> =
+        texts.map(|(label, text)| row(label, "string", json!(text))).collect();
     rows.push(row("Sampling rate asked for, Hz", "integer", json!(session.sample_rate_hz)));
     rows.push(row("Clock error bound", "nanoseconds", json!(bound)));
     rows
@@ -140,7 +150,11 @@ fn recorder(summary: &RecorderSummary) -> Vec<Value> {
         row("Peak memory", "bytes", json!(summary.recorder_peak_bytes)),
     ];
     if let Some(time) = summary.kernel_program_ns {
-        rows.push(row("Run time of the kernel programs", "milliseconds", json!(milliseconds(time))));
+        rows.push(row(
+            "Run time of the kernel programs",
+            "milliseconds",
+            json!(milliseconds(time)),
+        ));
     }
     if !summary.missing.is_empty() {
         rows.push(row("Missing on this machine", "string", json!(summary.missing.join("; "))));

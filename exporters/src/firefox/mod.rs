@@ -58,8 +58,8 @@ use slices::Slices;
 use std::collections::BTreeMap;
 use std::io::Write;
 use syscollect_model::{
-    Crash, Event, Exporter, GpuJob, LockEvent, Loss, MemoryEvent, ProcessId, RecorderSummary, Sample, SchedulingGap,
-    Scope, SessionInfo, Switch, Tables, ThreadId, Time, TrackId, Wakeup,
+    Crash, Event, Exporter, GpuJob, LockEvent, Loss, MemoryEvent, ProcessId, RecorderSummary,
+    Sample, SchedulingGap, Scope, SessionInfo, Switch, Tables, ThreadId, Time, TrackId, Wakeup,
 };
 use tables::{Category, OffReason, Shared};
 use threads::ThreadState;
@@ -159,12 +159,17 @@ impl<W: Write> FirefoxExporter<W> {
     pub fn expected_bytes(&self) -> u64 {
         let states = || self.ended.threads.iter().map(|thread| &thread.state);
         let samples: usize = states().map(|state| state.samples.len()).sum();
-        let markers = states().flat_map(|state| &state.markers).map(|marker| 70 + marker.data.expected_bytes());
+        let markers = states()
+            .flat_map(|state| &state.markers)
+            .map(|marker| 70 + marker.data.expected_bytes());
         let values: usize = self.ended.counters.iter().map(|counter| counter.rows.len()).sum();
         let strings: usize = self.shared.strings.iter().map(|text| text.len() + 3).sum();
-        let tables = self.shared.stacks.len() * 12 + self.shared.frames.len() * 50 + self.shared.funcs.len() * 40;
+        let tables = self.shared.stacks.len() * 12
+            + self.shared.frames.len() * 50
+            + self.shared.funcs.len() * 40;
         // Bytes of a row, as measured on recordings.
-        let rows = samples * 26 + markers.sum::<usize>() + values * 30 + self.ended.threads.len() * 700;
+        let rows =
+            samples * 26 + markers.sum::<usize>() + values * 30 + self.ended.threads.len() * 700;
         (4_000 + rows + strings + tables) as u64
     }
 
@@ -178,7 +183,8 @@ impl<W: Write> FirefoxExporter<W> {
         write::write(out, options.gzip, &shared, &ended)
     }
 
-    /// Whether a process is among those wanted. Process 0 also stands for the machine, whose tracks are always there.
+    /// Whether a process is among those wanted. Process 0 also stands for the machine, whose tracks
+    /// are always there.
     #[inline]
     fn wanted(&self, process: ProcessId, tables: &Tables) -> bool {
         let Some(filter) = &self.options.process else { return true };
@@ -210,19 +216,27 @@ impl<W: Write> FirefoxExporter<W> {
         if let Some(previous) = switch.previous.filter(|id| *id != Tables::IDLE_THREAD) {
             let stack = switch.off_cpu.stack.and_then(|stack| self.shared.stack(stack, tables));
             let reason = OffReason::of(&switch.off_cpu);
-            let came = self.thread(previous, tables).and_then(|state| state.leaves(time, stack, reason));
+            let came =
+                self.thread(previous, tables).and_then(|state| state.leaves(time, stack, reason));
             if self.options.sched_markers {
                 self.running_marker((came, time), (previous, switch), (stack, reason), tables);
             }
         }
         if switch.next != Tables::IDLE_THREAD {
-            self.with_shared(switch.next, tables, |state, shared| state.comes(time, interval, shared));
+            self.with_shared(switch.next, tables, |state, shared| {
+                state.comes(time, interval, shared);
+            });
         }
     }
 
     /// What needs a thread and the shared tables at once.
     #[inline]
-    fn with_shared(&mut self, id: ThreadId, tables: &Tables, act: impl FnOnce(&mut ThreadState, &mut Shared)) {
+    fn with_shared(
+        &mut self,
+        id: ThreadId,
+        tables: &Tables,
+        act: impl FnOnce(&mut ThreadState, &mut Shared),
+    ) {
         // Taken out and put back, which moves a pointer.
         if self.thread(id, tables).is_none() {
             return;
@@ -250,7 +264,13 @@ impl<W: Write> FirefoxExporter<W> {
             let stack = wakeup.stack.and_then(|stack| self.shared.stack(stack, tables));
             let cause = stack.map(|stack| Cause { stack });
             let data = Data::Wakeup { waker, cpu: wakeup.cpu, target: wakeup.target_cpu, cause };
-            self.marker(wakeup.wakee, "Wakeup", (Category::Scheduling, Timing::Instant(time)), data, tables);
+            self.marker(
+                wakeup.wakee,
+                "Wakeup",
+                (Category::Scheduling, Timing::Instant(time)),
+                data,
+                tables,
+            );
         }
     }
 
@@ -273,8 +293,14 @@ impl<W: Write> FirefoxExporter<W> {
         tables: &Tables,
     ) {
         let next = self.shared.string(reason.map_or("ends", OffReason::name));
-        let function = switch.off_cpu.blocked_in.map(|id| self.shared.string(tables.strings.get(id)));
-        let data = Data::Running { cpu: switch.cpu, next, function, cause: stack.map(|stack| Cause { stack }) };
+        let function =
+            switch.off_cpu.blocked_in.map(|id| self.shared.string(tables.strings.get(id)));
+        let data = Data::Running {
+            cpu: switch.cpu,
+            next,
+            function,
+            cause: stack.map(|stack| Cause { stack }),
+        };
         // One that ran when the recording began came at an unknown time.
         let timing = came.map_or(Timing::Instant(left), |came| Timing::Interval(came, left));
         self.marker(thread, "Running", (Category::Scheduling, timing), data, tables);
@@ -290,11 +316,20 @@ impl<W: Write> FirefoxExporter<W> {
     ) {
         let name = self.shared.string(name);
         if let Some(state) = self.thread(thread, tables) {
-            state.markers.push(Marker { name, category: category.index(), timing, data: data.into() });
+            state.markers.push(Marker {
+                name,
+                category: category.index(),
+                timing,
+                data: data.into(),
+            });
         }
     }
 
-    fn push_markers(&mut self, markers: impl IntoIterator<Item = (ThreadId, Marker)>, tables: &Tables) {
+    fn push_markers(
+        &mut self,
+        markers: impl IntoIterator<Item = (ThreadId, Marker)>,
+        tables: &Tables,
+    ) {
         for (thread, marker) in markers {
             if let Some(state) = self.thread(thread, tables) {
                 state.markers.push(marker);
@@ -307,7 +342,9 @@ impl<W: Write> FirefoxExporter<W> {
         match scope {
             Scope::Machine | Scope::Cpu(_) => Tables::IDLE_THREAD,
             Scope::Thread(id) => id,
-            Scope::Process(id) => *self.main_threads.entry(id).or_insert_with(|| ended::main_thread(id, tables)),
+            Scope::Process(id) => {
+                *self.main_threads.entry(id).or_insert_with(|| ended::main_thread(id, tables))
+            }
         }
     }
 
@@ -325,7 +362,9 @@ impl<W: Write> FirefoxExporter<W> {
         let (track, marker) = match event {
             Event::SliceBegin(track, slice) => return self.slices.begin(*track, time, slice),
             Event::SliceMore(track, more) => return self.slices.more(*track, more),
-            Event::SliceEnd(track) => (*track, self.slices.end(*track, time, &mut self.shared, tables)),
+            Event::SliceEnd(track) => {
+                (*track, self.slices.end(*track, time, &mut self.shared, tables))
+            }
             Event::Instant(track, slice) => {
                 (*track, Some(self.slices.instant(*track, (time, slice), &mut self.shared, tables)))
             }
@@ -381,7 +420,8 @@ impl<W: Write> FirefoxExporter<W> {
 
     /// Tracks of counters lie under the first thread of their process, which is there for them.
     fn keep_main_threads(&mut self, tables: &Tables) {
-        let tracks = self.counters.keys().map(|track| ended::process_of(tables.track(*track).scope, tables));
+        let tracks =
+            self.counters.keys().map(|track| ended::process_of(tables.track(*track).scope, tables));
         let pools = self.memory.pools.keys().map(|(process, _)| *process);
         let queues = self.queues.threads.keys().map(|(process, _)| *process);
         let processes: Vec<ProcessId> = tracks.chain(pools).chain(queues).collect();
@@ -422,14 +462,18 @@ impl<W: Write> FirefoxExporter<W> {
         let mut seen: Vec<bool> = vec![false; tables.processes.len()];
         for index in 0..self.threads.len() {
             let process = tables.threads[index].process;
-            if self.threads[index].is_none() || process == Tables::IDLE_PROCESS || seen[process.index()] {
+            if self.threads[index].is_none()
+                || process == Tables::IDLE_PROCESS
+                || seen[process.index()]
+            {
                 continue;
             }
             seen[process.index()] = true;
             let row = tables.process(process);
             let main = ended::main_thread(process, tables);
             if !row.command_line.is_empty() {
-                let data = Data::Process { command: row.command_line.join(" "), parent: row.parent_pid };
+                let data =
+                    Data::Process { command: row.command_line.join(" "), parent: row.parent_pid };
                 let at = row.start.map_or(origin, |time| time.0.max(origin));
                 self.marker(main, "Process", (Category::Other, Timing::Instant(at)), data, tables);
             } else {
@@ -462,10 +506,15 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
             Event::Switch(switch) => self.switch(time, switch, tables),
             Event::Wakeup(wakeup) => self.wakeup(time, wakeup, tables),
             Event::Sample(sample) => self.sample(time, sample, tables),
-            Event::SliceBegin(..) | Event::SliceMore(..) | Event::SliceEnd(..) | Event::Instant(..) => {
+            Event::SliceBegin(..)
+            | Event::SliceMore(..)
+            | Event::SliceEnd(..)
+            | Event::Instant(..) => {
                 self.slice(time, event, tables);
             }
-            Event::Counter(track, value) => self.counters.entry(*track).or_default().push(time, *value),
+            Event::Counter(track, value) => {
+                self.counters.entry(*track).or_default().push(time, *value);
+            }
             Event::Loss(loss) => self.loss(time, loss, tables),
             Event::ThreadStart(thread) => {
                 let _ = self.thread(*thread, tables);
@@ -476,7 +525,9 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
                 self.push_markers(markers, tables);
             }
             Event::GpuJob(track, job) => self.gpu_job(time, *track, job, tables),
-            Event::Lock(_) | Event::Memory(_) | Event::Crash(_) => self.resource(time, event, tables),
+            Event::Lock(_) | Event::Memory(_) | Event::Crash(_) => {
+                self.resource(time, event, tables);
+            }
             // Threads and processes have their last names and their times from the tables.
             Event::Migration(_)
             | Event::ProcessStart(_)
@@ -487,7 +538,12 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
         Ok(())
     }
 
-    fn end(&mut self, losses: &[Loss], recorder: Option<&RecorderSummary>, tables: &Tables) -> Result<(), ExportError> {
+    fn end(
+        &mut self,
+        losses: &[Loss],
+        recorder: Option<&RecorderSummary>,
+        tables: &Tables,
+    ) -> Result<(), ExportError> {
         let (end, interval) = (self.last.0, self.config.interval);
         if !self.has_switches {
             let threads = self.threads.iter_mut().skip(Tables::IDLE_THREAD.index() + 1);
@@ -501,7 +557,8 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
         self.describe_processes(tables);
         let origin = self.origin.unwrap_or_default().0;
         let span = Span { origin, end: end.max(origin) };
-        let mut threads = ended::threads(std::mem::take(&mut self.threads), &self.config.session, span, tables);
+        let mut threads =
+            ended::threads(std::mem::take(&mut self.threads), &self.config.session, span, tables);
         ended::add_queues(&mut threads, std::mem::take(&mut self.queues.threads), tables);
         let counters = ended::counters(&self.counters, &self.memory.pools, &threads, tables);
         let kinds = self.slices.kinds.schemas();

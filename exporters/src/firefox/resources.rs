@@ -66,22 +66,40 @@ impl LockMarkers {
         for step in steps {
             match *step {
                 Step::WaitBegins { lock, thread, holder } => {
-                    self.waits.insert((thread, lock), Open { thread, since: time, holder, shared: false, location });
+                    self.waits.insert(
+                        (thread, lock),
+                        Open { thread, since: time, holder, shared: false, location },
+                    );
                 }
                 Step::HoldBegins { lock, thread, row, shared } => {
-                    self.holds.insert((lock, row), Open { thread, since: time, holder: None, shared, location });
+                    self.holds.insert(
+                        (lock, row),
+                        Open { thread, since: time, holder: None, shared, location },
+                    );
                 }
                 Step::WaitEnds { lock, thread, obtained, .. } => {
                     if let Some(open) = self.waits.remove(&(thread, lock)) {
                         let obtained = if obtained { "yes" } else { "no" };
                         let timing = Timing::Interval(open.since, time);
-                        markers.push(marker("Lock wait", (lock, open, Some(obtained)), timing, shared, tables));
+                        markers.push(marker(
+                            "Lock wait",
+                            (lock, open, Some(obtained)),
+                            timing,
+                            shared,
+                            tables,
+                        ));
                     }
                 }
                 Step::HoldEnds { lock, row, .. } => {
                     if let Some(open) = self.holds.remove(&(lock, row)) {
                         let timing = Timing::Interval(open.since, time);
-                        markers.push(marker("Lock held", (lock, open, None), timing, shared, tables));
+                        markers.push(marker(
+                            "Lock held",
+                            (lock, open, None),
+                            timing,
+                            shared,
+                            tables,
+                        ));
                     }
                 }
             }
@@ -90,9 +108,17 @@ impl LockMarkers {
     }
 
     /// The markers of what never ends.
-    pub(super) fn finish(&mut self, shared: &mut Shared, tables: &Tables) -> Vec<(ThreadId, Marker)> {
-        let waits = std::mem::take(&mut self.waits).into_iter().map(|((_, lock), open)| ("Lock wait", lock, open));
-        let holds = std::mem::take(&mut self.holds).into_iter().map(|((lock, _), open)| ("Lock held", lock, open));
+    pub(super) fn finish(
+        &mut self,
+        shared: &mut Shared,
+        tables: &Tables,
+    ) -> Vec<(ThreadId, Marker)> {
+        let waits = std::mem::take(&mut self.waits)
+            .into_iter()
+            .map(|((_, lock), open)| ("Lock wait", lock, open));
+        let holds = std::mem::take(&mut self.holds)
+            .into_iter()
+            .map(|((lock, _), open)| ("Lock held", lock, open));
         let marker = |(name, lock, open): (&str, LockId, Open)| {
             marker(name, (lock, open, None), Timing::Start(open.since), shared, tables)
         };
@@ -128,10 +154,18 @@ pub(super) fn crash(time: u64, crash: &Crash, shared: &mut Shared, tables: &Tabl
     let data = Data::Crash(CrashData {
         signal: tables.strings.get(crash.signal).to_owned(),
         address: (crash.address != 0).then(|| format!("{:#x}", crash.address)),
-        cause: crash.stack.and_then(|stack| shared.stack(stack, tables)).map(|stack| Cause { stack }),
+        cause: crash
+            .stack
+            .and_then(|stack| shared.stack(stack, tables))
+            .map(|stack| Cause { stack }),
     });
     let name = shared.string("Crash");
-    Marker { name, category: Category::Crash.index(), timing: Timing::Instant(time), data: data.into() }
+    Marker {
+        name,
+        category: Category::Crash.index(),
+        timing: Timing::Instant(time),
+        data: data.into(),
+    }
 }
 
 /// The memory that programs allocate.
@@ -144,7 +178,11 @@ pub(super) struct MemoryCounters {
 impl MemoryCounters {
     pub(super) fn event(&mut self, time: u64, event: &MemoryEvent, tables: &Tables) {
         if let Some((key, pool)) = self.heap.event(event, tables) {
-            self.pools.entry(key).or_default().push_coarse(time, pool.live_bytes as f64, MEMORY_STEP);
+            self.pools.entry(key).or_default().push_coarse(
+                time,
+                pool.live_bytes as f64,
+                MEMORY_STEP,
+            );
         }
     }
 }

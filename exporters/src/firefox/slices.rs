@@ -56,7 +56,11 @@ pub(super) struct Slices {
 
 impl Slices {
     pub(super) fn begin(&mut self, track: TrackId, since: u64, slice: &Slice) {
-        self.open.entry(track).or_default().push(Open { slice: slice.clone(), since, unfinished: false });
+        self.open.entry(track).or_default().push(Open {
+            slice: slice.clone(),
+            since,
+            unfinished: false,
+        });
     }
 
     /// More is known of the innermost slice of a track.
@@ -71,9 +75,21 @@ impl Slices {
     }
 
     /// The marker of the innermost slice of a track, which ends.
-    pub(super) fn end(&mut self, track: TrackId, time: u64, shared: &mut Shared, tables: &Tables) -> Option<Marker> {
+    pub(super) fn end(
+        &mut self,
+        track: TrackId,
+        time: u64,
+        shared: &mut Shared,
+        tables: &Tables,
+    ) -> Option<Marker> {
         let open = self.open.get_mut(&track).and_then(Vec::pop)?;
-        Some(self.marker(track, &open.slice, (Timing::Interval(open.since, time), open.unfinished), shared, tables))
+        Some(self.marker(
+            track,
+            &open.slice,
+            (Timing::Interval(open.since, time), open.unfinished),
+            shared,
+            tables,
+        ))
     }
 
     /// The marker of an instant.
@@ -88,12 +104,28 @@ impl Slices {
     }
 
     /// The markers of slices that never end.
-    pub(super) fn finish(&mut self, shared: &mut Shared, tables: &Tables) -> Vec<(TrackId, Marker)> {
-        let open = self.open.drain().flat_map(|(track, list)| list.into_iter().map(move |open| (track, open)));
+    pub(super) fn finish(
+        &mut self,
+        shared: &mut Shared,
+        tables: &Tables,
+    ) -> Vec<(TrackId, Marker)> {
+        let open = self
+            .open
+            .drain()
+            .flat_map(|(track, list)| list.into_iter().map(move |open| (track, open)));
         let mut open: Vec<(TrackId, Open)> = open.collect();
         open.sort_by_key(|(track, open)| (open.since, *track));
         let marker = |(track, open): (TrackId, Open)| {
-            (track, self.marker(track, &open.slice, (Timing::Start(open.since), open.unfinished), shared, tables))
+            (
+                track,
+                self.marker(
+                    track,
+                    &open.slice,
+                    (Timing::Start(open.since), open.unfinished),
+                    shared,
+                    tables,
+                ),
+            )
         };
         open.into_iter().map(marker).collect()
     }
@@ -125,20 +157,34 @@ impl Slices {
         self.say(&mut told, slice, shared, tables);
         // The track of most zones says nothing: it is the thread's own.
         if kind != Kind::Frame && !matches!(tables.strings.get(row.name), "Zones") {
-            told.entries.push((self.kinds.key("track"), Item::Row(shared.string(tables.strings.get(row.name)))));
+            told.entries.push((
+                self.kinds.key("track"),
+                Item::Row(shared.string(tables.strings.get(row.name))),
+            ));
         }
         if unfinished {
-            told.entries.push((self.kinds.key("unfinished"), Item::Text("the program did not end it".into())));
+            told.entries.push((
+                self.kinds.key("unfinished"),
+                Item::Text("the program did not end it".into()),
+            ));
         }
-        told.cause = slice.stack.and_then(|stack| shared.stack(stack, tables)).map(|stack| Cause { stack });
-        let category = slice.category.or_else(|| slice.schema.and_then(|id| tables.schema(id).category));
+        told.cause =
+            slice.stack.and_then(|stack| shared.stack(stack, tables)).map(|stack| Cause { stack });
+        let category =
+            slice.category.or_else(|| slice.schema.and_then(|id| tables.schema(id).category));
         let category = shared.category(category.map(|id| tables.strings.get(id)));
         Marker { name, category, timing, data: told.into() }
     }
 
     /// The name that the marker goes by. One name too many is said in a field,
     /// and the marker is called after its function, or its kind.
-    fn name<'a>(&mut self, told: &mut Told, slice: &Slice, kind: Kind, tables: &'a Tables) -> &'a str {
+    fn name<'a>(
+        &mut self,
+        told: &mut Told,
+        slice: &Slice,
+        kind: Kind,
+        tables: &'a Tables,
+    ) -> &'a str {
         let name = tables.strings.get(slice.name);
         if self.names.may_be(slice.name, slice.location) {
             return name;

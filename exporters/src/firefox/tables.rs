@@ -36,7 +36,8 @@ pub(super) enum OffReason {
 }
 
 impl OffReason {
-    const ALL: [Self; 5] = [Self::Sleeping, Self::IoWait, Self::Blocked, Self::Runnable, Self::Stopped];
+    const ALL: [Self; 5] =
+        [Self::Sleeping, Self::IoWait, Self::Blocked, Self::Runnable, Self::Stopped];
 
     /// `None` for a thread that will not come back.
     pub(super) fn of(off_cpu: &OffCpu) -> Option<Self> {
@@ -75,7 +76,8 @@ pub(super) struct CategoryRow<'a> {
     subcategories: Vec<&'static str>,
 }
 
-/// The list of categories, with those of programs; a grey one is required, and the first subcategory stands for none.
+/// The list of categories, with those of programs; a grey one is required, and the first
+/// subcategory stands for none.
 pub(super) fn categories(programs: &[Box<str>]) -> Vec<CategoryRow<'_>> {
     let row = |name, color| CategoryRow { name, color, subcategories: vec!["Other"] };
     let mut off_cpu = row("Off-CPU", "blue");
@@ -173,7 +175,8 @@ pub(super) struct Shared {
     pub(super) categories: Vec<Box<str>>,
 }
 
-/// The next row's number. Tables cannot come near the limit: each row takes several bytes of memory.
+/// The next row's number. Tables cannot come near the limit: each row takes several bytes of
+/// memory.
 fn next<T>(rows: &[T]) -> u32 {
     u32::try_from(rows.len()).unwrap_or(u32::MAX)
 }
@@ -214,7 +217,13 @@ impl Shared {
     }
 
     /// The stack with a frame of its own as the innermost one, which says why there is no other.
-    pub(super) fn labelled(&mut self, prefix: Option<u32>, label: &'static str, category: Category, sub: u8) -> u32 {
+    pub(super) fn labelled(
+        &mut self,
+        prefix: Option<u32>,
+        label: &'static str,
+        category: Category,
+        sub: u8,
+    ) -> u32 {
         let frame = match self.label_ids.get(&(label, category)) {
             Some(frame) => *frame,
             None => {
@@ -261,7 +270,13 @@ impl Shared {
     }
 
     /// `native` is the function that an inlined frame is part of.
-    fn frame(&mut self, id: FrameId, inline_depth: u8, native: Option<u32>, tables: &Tables) -> u32 {
+    fn frame(
+        &mut self,
+        id: FrameId,
+        inline_depth: u8,
+        native: Option<u32>,
+        tables: &Tables,
+    ) -> u32 {
         if let Some(row) = self.frame_ids.get(&id) {
             return *row;
         }

@@ -67,7 +67,12 @@ impl ThreadState {
 
     /// It leaves its CPU; without a reason for good. Gives the time since when it ran.
     #[inline]
-    pub(super) fn leaves(&mut self, time: u64, stack: Option<u32>, reason: Option<OffReason>) -> Option<u64> {
+    pub(super) fn leaves(
+        &mut self,
+        time: u64,
+        stack: Option<u32>,
+        reason: Option<OffReason>,
+    ) -> Option<u64> {
         self.count_cpu(time);
         self.running = None;
         self.off = reason.map(|reason| OffStay { since: time, stack, reason });
@@ -104,7 +109,8 @@ impl ThreadState {
         }
     }
 
-    /// Not one switch was recorded: each sample stands for the `interval` between two, and nothing tells more.
+    /// Not one switch was recorded: each sample stands for the `interval` between two, and nothing
+    /// tells more.
     pub(super) fn count_samples(&mut self, interval: u64) {
         self.samples.iter_mut().for_each(|row| row.cpu_ns = interval);
         (self.running, self.cpu_ns) = (None, 0);
@@ -138,7 +144,12 @@ impl ThreadState {
     fn push(&mut self, time: u64, stack: Option<u32>, weight: u64) {
         // The viewer needs rows in order; a sample just after a switch may lie behind it.
         let time = self.samples.last().map_or(time, |row| row.time.max(time));
-        self.samples.push(SampleRow { time, stack, cpu_ns: std::mem::take(&mut self.cpu_ns), weight });
+        self.samples.push(SampleRow {
+            time,
+            stack,
+            cpu_ns: std::mem::take(&mut self.cpu_ns),
+            weight,
+        });
     }
 }
 

@@ -26,16 +26,23 @@ struct Shows {
 
 /// Adds the threads that are shown at first, and the one that is selected.
 pub(super) fn say(meta: &mut Value, threads: &[EndedThread]) {
-    let shows: Vec<Shows> = threads.iter().enumerate().map(|(index, thread)| shows(index, thread)).collect();
+    let shows: Vec<Shows> =
+        threads.iter().enumerate().map(|(index, thread)| shows(index, thread)).collect();
     let Choice { visible, selected } = choose(&shows);
     meta["initialVisibleThreads"] = json!(visible);
-    // Threads by CPU time, not by name. (Processes it sorts by what their first threads did, whatever the file says.)
+    // Threads by CPU time, not by name. (Processes it sorts by what their first threads did,
+    // whatever the file says.)
     meta["keepProfileThreadOrder"] = json!(true);
     meta["initialSelectedThreads"] = json!(selected.as_slice());
 }
 
 fn shows(index: usize, thread: &EndedThread) -> Shows {
-    let marks = thread.state.markers.iter().filter(|marker| matches!(marker.data, MarkerData::Told(_))).count();
+    let marks = thread
+        .state
+        .markers
+        .iter()
+        .filter(|marker| matches!(marker.data, MarkerData::Told(_)))
+        .count();
     Shows { cpu_ns: thread.cpu_ns(), marks, always: index == 0 || thread.queue }
 }
 
@@ -48,17 +55,22 @@ struct Choice {
 
 fn choose(threads: &[Shows]) -> Choice {
     let all = || threads.iter().enumerate();
-    let mut busiest: Vec<(usize, u64)> = all().map(|(index, thread)| (index, thread.cpu_ns)).collect();
+    let mut busiest: Vec<(usize, u64)> =
+        all().map(|(index, thread)| (index, thread.cpu_ns)).collect();
     busiest.sort_by_key(|(index, cpu_ns)| (Reverse(*cpu_ns), *index));
     let most = busiest.first().map_or(0, |(_, cpu_ns)| *cpu_ns);
-    let busy = busiest.iter().take(BUSIEST).filter(|(_, cpu_ns)| *cpu_ns > 0 && *cpu_ns >= most / PARTS);
-    let mut talkative: Vec<(usize, usize)> =
-        all().filter(|(_, thread)| thread.marks > 0).map(|(index, thread)| (index, thread.marks)).collect();
+    let busy =
+        busiest.iter().take(BUSIEST).filter(|(_, cpu_ns)| *cpu_ns > 0 && *cpu_ns >= most / PARTS);
+    let mut talkative: Vec<(usize, usize)> = all()
+        .filter(|(_, thread)| thread.marks > 0)
+        .map(|(index, thread)| (index, thread.marks))
+        .collect();
     talkative.sort_by_key(|(index, marks)| (Reverse(*marks), *index));
 
     let always = all().filter(|(_, thread)| thread.always).map(|(index, _)| index);
     let talkative = talkative.into_iter().take(TALKATIVE).map(|(index, _)| index);
-    let mut visible: Vec<usize> = always.chain(busy.map(|(index, _)| *index)).chain(talkative).collect();
+    let mut visible: Vec<usize> =
+        always.chain(busy.map(|(index, _)| *index)).chain(talkative).collect();
     visible.sort_unstable();
     visible.dedup();
     let selected = busiest.first().filter(|(_, cpu_ns)| *cpu_ns > 0).map(|(index, _)| *index);
@@ -83,7 +95,8 @@ mod tests {
 
     #[test]
     fn of_many_threads_as_many_are_shown_as_fit() {
-        let threads: Vec<Shows> = (0..100).map(|index| Shows { marks: index, ..busy(1_000 - index as u64) }).collect();
+        let threads: Vec<Shows> =
+            (0..100).map(|index| Shows { marks: index, ..busy(1_000 - index as u64) }).collect();
         let expected: Vec<usize> = (0..BUSIEST).chain(100 - TALKATIVE..100).collect();
         assert_eq!(choose(&threads), Choice { visible: expected, selected: Some(0) });
     }

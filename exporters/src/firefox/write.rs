@@ -15,7 +15,12 @@ use std::io::{BufWriter, Write};
 const BUFFER_BYTES: usize = 1 << 18;
 
 /// Writes everything, column by column.
-pub(super) fn write<W: Write>(out: W, gzip: bool, shared: &Shared, ended: &Ended) -> Result<W, ExportError> {
+pub(super) fn write<W: Write>(
+    out: W,
+    gzip: bool,
+    shared: &Shared,
+    ended: &Ended,
+) -> Result<W, ExportError> {
     let mut buffered = BufWriter::with_capacity(BUFFER_BYTES, out);
     if gzip {
         // The texts are repetitive: higher levels cost much and gain little.
@@ -74,7 +79,15 @@ struct Profile<'a, C: Serialize, S: Serialize, T: Serialize> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct SharedOut<'a, T: Serialize, F: Serialize, U: Serialize, R: Serialize, N: Serialize, S: Serialize> {
+struct SharedOut<
+    'a,
+    T: Serialize,
+    F: Serialize,
+    U: Serialize,
+    R: Serialize,
+    N: Serialize,
+    S: Serialize,
+> {
     stack_table: T,
     frame_table: F,
     func_table: U,
@@ -209,7 +222,10 @@ fn sources(shared: &Shared) -> impl Serialize + '_ {
 }
 
 /// Times as the distance from the row before, which is what packs best.
-fn time_deltas<'a>(times: impl Iterator<Item = u64> + Clone + 'a, span: Span) -> impl Serialize + 'a {
+fn time_deltas<'a>(
+    times: impl Iterator<Item = u64> + Clone + 'a,
+    span: Span,
+) -> impl Serialize + 'a {
     let mut last = span.origin;
     Column(times.map(move |time| {
         let delta = time.saturating_sub(last);
@@ -297,7 +313,8 @@ fn samples(thread: &EndedThread, span: Span) -> impl Serialize + '_ {
 
 fn markers(thread: &EndedThread, span: Span) -> impl Serialize + '_ {
     let rows = thread.state.markers.iter();
-    let at = move |time: Option<u64>| time.map(|time| milliseconds(time.saturating_sub(span.origin)));
+    let at =
+        move |time: Option<u64>| time.map(|time| milliseconds(time.saturating_sub(span.origin)));
     table!(rows.len(), {
         "data": Column(rows.clone().map(|row| -> &MarkerData { &row.data })),
         "name": Column(rows.clone().map(|row| row.name)),

@@ -68,7 +68,12 @@ impl Details {
     pub(crate) fn category(&mut self, category: StringId, tables: &Tables) {
         if self.categories.insert(category.0) {
             let text = tables.strings.get(category).as_bytes();
-            interned_string(&mut self.interned, interned::EVENT_CATEGORIES, string_iid(category), text);
+            interned_string(
+                &mut self.interned,
+                interned::EVENT_CATEGORIES,
+                string_iid(category),
+                text,
+            );
         }
         Message::new(&mut self.fields).uint(track_event::CATEGORY_IIDS, string_iid(category));
     }
@@ -117,8 +122,10 @@ impl Details {
 
     /// A field of the event, with the label that its schema gives it.
     pub(crate) fn field(&mut self, field: &Field, schema: Option<SchemaId>, tables: &Tables) {
-        let label = schema.and_then(|id| tables.schema(id).fields.iter().find(|row| row.name == field.name));
-        let label = self.label(label.map_or(field.name, |row| row.label), unit(&field.value), tables);
+        let label = schema
+            .and_then(|id| tables.schema(id).fields.iter().find(|row| row.name == field.name));
+        let label =
+            self.label(label.map_or(field.name, |row| row.label), unit(&field.value), tables);
         if let Value::String(id) = field.value
             && self.strings.insert(id.0)
         {
@@ -129,14 +136,18 @@ impl Details {
             annotation.uint(track_event::ANNOTATION_NAME_IID, label);
             match &field.value {
                 Value::Text(text) => annotation.string(track_event::ANNOTATION_STRING, text),
-                Value::String(id) => annotation.uint(track_event::ANNOTATION_STRING_IID, string_iid(*id)),
+                Value::String(id) => {
+                    annotation.uint(track_event::ANNOTATION_STRING_IID, string_iid(*id));
+                }
                 Value::Unsigned(value) | Value::Duration(value) | Value::Bytes(value) => {
                     annotation.uint(track_event::ANNOTATION_UINT, *value);
                 }
                 Value::Signed(value) => annotation.int(track_event::ANNOTATION_INT, *value),
                 Value::Float(value) => annotation.double(track_event::ANNOTATION_DOUBLE, *value),
                 Value::Address(value) => annotation.uint(track_event::ANNOTATION_POINTER, *value),
-                Value::Percentage(value) => annotation.double(track_event::ANNOTATION_DOUBLE, value * 100.0),
+                Value::Percentage(value) => {
+                    annotation.double(track_event::ANNOTATION_DOUBLE, value * 100.0);
+                }
             }
         });
     }

@@ -44,7 +44,11 @@ pub(crate) struct Graph {
 impl Graph {
     /// The stacks of who woke others, a sample for each wakeup.
     pub(crate) fn wakers(sequence: u64) -> Self {
-        let timebase = Timebase { name: "wakers, a sample for each wakeup".to_owned(), counter: 0, frequency: 0 };
+        let timebase = Timebase {
+            name: "wakers, a sample for each wakeup".to_owned(),
+            counter: 0,
+            frequency: 0,
+        };
         Self::new(sequence, WAKERS_PID, "[wakers]", timebase)
     }
 
@@ -70,7 +74,11 @@ impl Graph {
     }
 
     #[cold]
-    fn announce<W: Write>(&mut self, stream: &mut Stream<W>, time: Time) -> Result<(), ExportError> {
+    fn announce<W: Write>(
+        &mut self,
+        stream: &mut Stream<W>,
+        time: Time,
+    ) -> Result<(), ExportError> {
         self.announced = true;
         let Self { samples, pid, name, thread, .. } = self;
         stream.packet(|message| {
@@ -110,7 +118,8 @@ impl OffCpuGraph {
             (Some(first), Some(last)) => last.boottime.saturating_sub(first.boottime),
             _ => 0,
         };
-        let interval = (span / MOST_SAMPLES).next_multiple_of(SHORTEST_INTERVAL).max(SHORTEST_INTERVAL);
+        let interval =
+            (span / MOST_SAMPLES).next_multiple_of(SHORTEST_INTERVAL).max(SHORTEST_INTERVAL);
         let name = format!("off-CPU, a sample for each {}", words::duration(interval));
         let timebase = Timebase { name, counter: 0, frequency: 1_000_000_000 / interval };
         let graph = Graph::new(sequence, OFF_CPU_PID, "[off-CPU]", timebase);

@@ -77,9 +77,16 @@ impl Stacks {
         iid
     }
 
-    /// The same of a stack that stands on a frame of its process. A sequence has stacks of one of the two kinds.
+    /// The same of a stack that stands on a frame of its process. A sequence has stacks of one of
+    /// the two kinds.
     #[inline]
-    pub(crate) fn rooted_stack(&mut self, root: ProcessId, id: StackId, tables: &Tables, data: &mut Vec<u8>) -> u64 {
+    pub(crate) fn rooted_stack(
+        &mut self,
+        root: ProcessId,
+        id: StackId,
+        tables: &Tables,
+        data: &mut Vec<u8>,
+    ) -> u64 {
         if let Some(iid) = self.rooted.get(&(root, id)) {
             return *iid;
         }
@@ -90,7 +97,13 @@ impl Stacks {
     }
 
     #[cold]
-    fn write_stack(&mut self, (iid, id): (u64, StackId), root: Option<ProcessId>, tables: &Tables, data: &mut Vec<u8>) {
+    fn write_stack(
+        &mut self,
+        (iid, id): (u64, StackId),
+        root: Option<ProcessId>,
+        tables: &Tables,
+        data: &mut Vec<u8>,
+    ) {
         if !self.started {
             self.started = true;
             self.write_fixed(data);
@@ -128,19 +141,30 @@ impl Stacks {
 
     fn write_frame(&mut self, id: FrameId, tables: &Tables, data: &mut Vec<u8>) {
         let frame = tables.frame(id);
-        let mapping = frame.module.map_or(UNKNOWN_MAPPING, |module| self.mapping(module, tables, data));
+        let mapping =
+            frame.module.map_or(UNKNOWN_MAPPING, |module| self.mapping(module, tables, data));
         let function = match frame.function {
             Some(name) => self.function(name, tables, data),
             None => {
                 let iid = LABELS + u64::from(id.0);
-                interned_string(data, interned::FUNCTION_NAMES, iid, tables.frame_label(id).as_bytes());
+                interned_string(
+                    data,
+                    interned::FUNCTION_NAMES,
+                    iid,
+                    tables.frame_label(id).as_bytes(),
+                );
                 iid
             }
         };
         if let Some(file) = frame.file
             && self.sources.insert(file.0)
         {
-            interned_string(data, interned::SOURCE_PATHS, string_iid(file), tables.strings.get(file).as_bytes());
+            interned_string(
+                data,
+                interned::SOURCE_PATHS,
+                string_iid(file),
+                tables.strings.get(file).as_bytes(),
+            );
         }
         Message::new(data).message(interned::FRAMES, |message| {
             message.uint(interned::IID, u64::from(id.0) + 1);
@@ -156,7 +180,12 @@ impl Stacks {
 
     fn function(&mut self, name: StringId, tables: &Tables, data: &mut Vec<u8>) -> u64 {
         if self.functions.insert(name.0) {
-            interned_string(data, interned::FUNCTION_NAMES, string_iid(name), tables.strings.get(name).as_bytes());
+            interned_string(
+                data,
+                interned::FUNCTION_NAMES,
+                string_iid(name),
+                tables.strings.get(name).as_bytes(),
+            );
         }
         string_iid(name)
     }
@@ -166,7 +195,12 @@ impl Stacks {
         if self.modules.insert(id.0) {
             let Module { path, build_id, .. } = tables.module(id);
             if self.paths.insert(path.0) {
-                interned_string(data, interned::MAPPING_PATHS, string_iid(*path), tables.strings.get(*path).as_bytes());
+                interned_string(
+                    data,
+                    interned::MAPPING_PATHS,
+                    string_iid(*path),
+                    tables.strings.get(*path).as_bytes(),
+                );
             }
             if !build_id.is_empty() {
                 interned_string(data, interned::BUILD_IDS, iid, build_id.as_bytes());

@@ -24,7 +24,8 @@ struct Times {
 impl Times {
     #[inline]
     fn push(&mut self, time: Time) {
-        // Times never decrease by contract; a distance cannot be negative, so one that did would stand still.
+        // Times never decrease by contract; a distance cannot be negative, so one that did would
+        // stand still.
         push_varint(&mut self.column, time.0.saturating_sub(self.last));
         self.last = self.last.max(time.0);
     }
@@ -118,7 +119,8 @@ impl Lane {
     /// The time to write for a compact switch at `time`, likewise.
     #[inline]
     fn compact_time(&mut self, time: Time) -> Time {
-        self.last_compact = self.last_compact.max(time).max(Time(self.last_full.0.saturating_add(1)));
+        self.last_compact =
+            self.last_compact.max(time).max(Time(self.last_full.0.saturating_add(1)));
         self.last_compact
     }
 
@@ -162,7 +164,9 @@ impl Lane {
     /// Whether it is time to write the bundle.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.count >= BUNDLE_EVENTS || self.events.len() >= BUNDLE_BYTES || self.names.len() >= BUNDLE_BYTES
+        self.count >= BUNDLE_EVENTS
+            || self.events.len() >= BUNDLE_BYTES
+            || self.names.len() >= BUNDLE_BYTES
     }
 
     /// Writes the bundle of CPU `cpu`, with `interned` beside it, and begins a new one.

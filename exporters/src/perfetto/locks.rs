@@ -107,7 +107,13 @@ fn row_of<W: Write>(
     let tables = at.tables;
     let group = tracks.of_process(at, tables.lock(lock).process, "Locks")?;
     let name = tables.strings.get(tables.lock(lock).name);
-    tracks.place(at, Place::Lock(lock, row), Some(group), Some(name), Shape::Rows(u64::from(lock.0)))
+    tracks.place(
+        at,
+        Place::Lock(lock, row),
+        Some(group),
+        Some(name),
+        Shape::Rows(u64::from(lock.0)),
+    )
 }
 
 fn thread_name(thread: ThreadId, tables: &Tables) -> String {

@@ -21,7 +21,13 @@ pub(crate) fn event<W: Write>(
     let Some(((process, pool), totals)) = heap.event(event, at.tables) else { return Ok(()) };
     let name = pool.map_or(HEAP, |name| at.tables.strings.get(name));
     let group = tracks.of_process(at, process, "Memory")?;
-    let uuid = tracks.place(at, Place::Pool(process, pool), Some(group), Some(name), Shape::Counter("bytes"))?;
+    let uuid = tracks.place(
+        at,
+        Place::Pool(process, pool),
+        Some(group),
+        Some(name),
+        Shape::Counter("bytes"),
+    )?;
     tracks.details.value(totals.live_bytes as f64);
     tracks.event(at, Kind::Counter, uuid)
 }

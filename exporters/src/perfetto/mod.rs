@@ -72,8 +72,8 @@ use slices::Slices;
 use std::io::Write;
 use stream::Stream;
 use syscollect_model::{
-    Crash, Event, Exporter, LockEvent, Loss, LossCause, MemoryEvent, RecorderSummary, Sample, Scope, SessionInfo,
-    Switch, Tables, ThreadId, Time, Wakeup, records_overwritten,
+    Crash, Event, Exporter, LockEvent, Loss, LossCause, MemoryEvent, RecorderSummary, Sample,
+    Scope, SessionInfo, Switch, Tables, ThreadId, Time, Wakeup, records_overwritten,
 };
 use threads::Threads;
 use tracks::Tracks;
@@ -145,8 +145,8 @@ impl<W: Write> PerfettoExporter<W> {
         }
     }
 
-    /// Only these processes, who wakes them, and what belongs to the machine; all of them where `process` is `None`.
-    /// The CPUs are idle where they run others.
+    /// Only these processes, who wakes them, and what belongs to the machine; all of them where
+    /// `process` is `None`. The CPUs are idle where they run others.
     pub fn only(self, process: Option<ProcessFilter>) -> Self {
         Self { process, ..self }
     }
@@ -194,9 +194,9 @@ impl<W: Write> PerfettoExporter<W> {
         threads.ensure(stream, sched, time, wakeup.wakee, tables)?;
         sched.wakeup(stream, time, wakeup, &threads.names, tables)?;
         match (wakeup.waker, wakeup.stack) {
-            (Some(waker), Some(stack)) if wanted(self.process.as_ref(), waker, tables) => {
-                self.wakers.write(stream, tables, SamplePoint { time, cpu: wakeup.cpu, thread: waker }, stack)
-            }
+            (Some(waker), Some(stack)) if wanted(self.process.as_ref(), waker, tables) => self
+                .wakers
+                .write(stream, tables, SamplePoint { time, cpu: wakeup.cpu, thread: waker }, stack),
             _ => Ok(()),
         }
     }
@@ -227,8 +227,12 @@ impl<W: Write> PerfettoExporter<W> {
                 threads.start(time, thread);
                 Ok(())
             }
-            Event::ProcessExec(process, name) => threads.exec(stream, sched, time, (process, name), tables),
-            Event::ThreadName(thread, name) => threads.rename(stream, sched, time, (thread, name), tables),
+            Event::ProcessExec(process, name) => {
+                threads.exec(stream, sched, time, (process, name), tables)
+            }
+            Event::ThreadName(thread, name) => {
+                threads.rename(stream, sched, time, (thread, name), tables)
+            }
             Event::ThreadEnd(thread) => {
                 let at = &mut Context { stream, time, tables };
                 self.locks.thread_ended(&mut self.tracks, at, thread)?;
@@ -273,13 +277,21 @@ impl<W: Write> PerfettoExporter<W> {
     /// The exact totals: per CPU where a loss has one, else one by one.
     fn write_losses(&mut self, time: Time, losses: &[Loss]) -> Result<(), ExportError> {
         let mut of_no_cpu = Vec::new();
-        for loss in losses.iter().filter(|loss| loss.count > 0 && loss.cause != LossCause::Overwritten) {
+        for loss in
+            losses.iter().filter(|loss| loss.count > 0 && loss.cause != LossCause::Overwritten)
+        {
             match loss.cpu {
                 Some(cpu) => self.samples.write_lost(&mut self.stream, time, cpu, loss.count)?,
                 None => of_no_cpu.push(loss.count),
             }
         }
-        session::write_losses(&mut self.stream, &mut self.system, time, &of_no_cpu, records_overwritten(losses))
+        session::write_losses(
+            &mut self.stream,
+            &mut self.system,
+            time,
+            &of_no_cpu,
+            records_overwritten(losses),
+        )
     }
 }
 
@@ -297,7 +309,12 @@ impl<W: Write> Exporter for PerfettoExporter<W> {
     fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), ExportError> {
         if self.last.is_none() {
             let Self { stream, threads, process, .. } = self;
-            threads.begin(stream, time, |thread| wanted(process.as_ref(), thread, tables), tables)?;
+            threads.begin(
+                stream,
+                time,
+                |thread| wanted(process.as_ref(), thread, tables),
+                tables,
+            )?;
         }
         self.last = Some(time);
         let narrowed;
@@ -317,7 +334,12 @@ impl<W: Write> Exporter for PerfettoExporter<W> {
         }
     }
 
-    fn end(&mut self, losses: &[Loss], recorder: Option<&RecorderSummary>, tables: &Tables) -> Result<(), ExportError> {
+    fn end(
+        &mut self,
+        losses: &[Loss],
+        recorder: Option<&RecorderSummary>,
+        tables: &Tables,
+    ) -> Result<(), ExportError> {
         let time = self.last.unwrap_or_default();
         for stay in self.blocked.finish(time) {
             self.off_cpu.stay(&mut self.stream, tables, &stay)?;
@@ -333,7 +355,8 @@ impl<W: Write> Exporter for PerfettoExporter<W> {
 
 /// Whether a thread is of those processes that are written.
 fn wanted(filter: Option<&ProcessFilter>, thread: ThreadId, tables: &Tables) -> bool {
-    thread == Tables::IDLE_THREAD || filter.is_none_or(|filter| filter.matches(tables.thread(thread).process, tables))
+    thread == Tables::IDLE_THREAD
+        || filter.is_none_or(|filter| filter.matches(tables.thread(thread).process, tables))
 }
 
 /// The thread that an event on a track belongs to: the reader is to know it before.
@@ -346,7 +369,9 @@ fn thread_of(event: &Event, tables: &Tables) -> Option<ThreadId> {
                 _ => None,
             }
         }
-        Event::Lock(LockEvent { thread, .. }) | Event::Memory(MemoryEvent { thread, .. }) => Some(thread),
+        Event::Lock(LockEvent { thread, .. }) | Event::Memory(MemoryEvent { thread, .. }) => {
+            Some(thread)
+        }
         Event::Crash(Crash { thread, .. }) => Some(thread),
         Event::GpuJob(_, ref job) => job.thread,
         _ => None,

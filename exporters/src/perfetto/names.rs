@@ -2,7 +2,8 @@
 
 use syscollect_model::{StringId, ThreadId};
 
-/// The thread id that stands for whatever ran while nothing was recorded; no kernel gives out one so high.
+/// The thread id that stands for whatever ran while nothing was recorded; no kernel gives out one
+/// so high.
 pub(crate) const UNRECORDED_TID: u32 = i32::MAX as u32;
 /// Its name.
 pub(crate) const UNRECORDED_NAME: &str = "[not recorded]";
@@ -18,7 +19,8 @@ impl Names {
     /// The name of a thread that the reader knows.
     #[inline]
     pub(crate) fn name(&self, thread: ThreadId) -> StringId {
-        // Every thread is made known before its name is asked for; string 0 exists in every session.
+        // Every thread is made known before its name is asked for; string 0 exists in every
+        // session.
         self.rows.get(thread.index()).copied().flatten().unwrap_or(StringId(0))
     }
 

@@ -75,8 +75,8 @@ impl Samples {
         self.packet(stream, &PerfSample { time, cpu, pid, tid: row.tid, mode, stack })
     }
 
-    /// Writes a sample of the process `pid` and its only thread, whose stack stands on a frame of the process that it
-    /// was taken of.
+    /// Writes a sample of the process `pid` and its only thread, whose stack stands on a frame of
+    /// the process that it was taken of.
     #[inline]
     pub(crate) fn write_rooted<W: Write>(
         &mut self,
@@ -99,7 +99,11 @@ impl Samples {
     }
 
     #[inline]
-    fn packet<W: Write>(&mut self, stream: &mut Stream<W>, sample: &PerfSample) -> Result<(), ExportError> {
+    fn packet<W: Write>(
+        &mut self,
+        stream: &mut Stream<W>,
+        sample: &PerfSample,
+    ) -> Result<(), ExportError> {
         let &PerfSample { time, cpu, pid, tid, mode, stack } = sample;
         let count = self.count(cpu);
         let Self { sequence, interned, .. } = self;

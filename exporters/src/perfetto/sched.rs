@@ -19,7 +19,8 @@ use crate::ExportError;
 use crate::proto::Message;
 use std::io::Write;
 use syscollect_model::{
-    Migration, OffCpu, SchedulingGap, SessionInfo, SleepState, StringId, Switch, Tables, ThreadId, Time, Wakeup,
+    Migration, OffCpu, SchedulingGap, SessionInfo, SleepState, StringId, Switch, Tables, ThreadId,
+    Time, Wakeup,
 };
 
 /// `TRACE_FLAG_HARDIRQ` of the kernel's trace records: the waker was an interrupt.
@@ -42,7 +43,8 @@ const UNRECORDED: Task<'static> = Task { tid: UNRECORDED_TID, name: UNRECORDED_N
 
 /// A preempted thread, since Linux 4.14 (`TASK_REPORT_MAX`).
 const PREEMPTED: u64 = 0x100;
-/// The same before 4.8 (`TASK_STATE_MAX`), which trace_processor takes for the age of every system but Linux.
+/// The same before 4.8 (`TASK_STATE_MAX`), which trace_processor takes for the age of every system
+/// but Linux.
 const PREEMPTED_BEFORE_4_8: u64 = 0x800;
 
 /// The scheduling events of all CPUs.
@@ -65,7 +67,8 @@ impl Scheduling {
 
     /// Sees to it that thread states are told as viewers read those of this system.
     pub(crate) fn begin(&mut self, session: &SessionInfo) {
-        self.preempted = if session.os.starts_with("Windows") { PREEMPTED_BEFORE_4_8 } else { PREEMPTED };
+        self.preempted =
+            if session.os.starts_with("Windows") { PREEMPTED_BEFORE_4_8 } else { PREEMPTED };
     }
 
     #[inline]
@@ -99,7 +102,9 @@ impl Scheduling {
     pub(crate) fn stays_idle(&self, switch: &Switch) -> bool {
         const IDLE: Option<ThreadId> = Some(Tables::IDLE_THREAD);
         let lane = self.lanes.get(cpu_index(switch.cpu));
-        switch.previous == IDLE && Some(switch.next) == IDLE && lane.is_some_and(|lane| lane.runs(IDLE))
+        switch.previous == IDLE
+            && Some(switch.next) == IDLE
+            && lane.is_some_and(|lane| lane.runs(IDLE))
     }
 
     /// A context switch.
@@ -130,7 +135,9 @@ impl Scheduling {
         lane.current = Some(switch.next);
         lane.last_switch = time;
         lane.gap = None;
-        if !switch.off_cpu.preempted && (switch.off_cpu.io_wait || switch.off_cpu.blocked_in.is_some()) {
+        if !switch.off_cpu.preempted
+            && (switch.off_cpu.io_wait || switch.off_cpu.blocked_in.is_some())
+        {
             self.blocked(time, switch, tables);
         }
         self.flush_if_full(stream, switch.cpu)
@@ -158,7 +165,12 @@ impl Scheduling {
     fn symbol(&mut self, name: StringId, tables: &Tables) -> u64 {
         if self.symbols.insert(name.0) {
             let text = tables.strings.get(name).as_bytes();
-            interned_string(&mut self.new_symbols, interned::KERNEL_SYMBOLS, string_iid(name), text);
+            interned_string(
+                &mut self.new_symbols,
+                interned::KERNEL_SYMBOLS,
+                string_iid(name),
+                text,
+            );
         }
         string_iid(name)
     }
@@ -191,7 +203,8 @@ impl Scheduling {
             lane.push_event(time, waker, |event| {
                 // No flags: trace_processor reads them in compact wakings only, and shows
                 // an event without a name for them here.
-                let field = if wakeup.new { ftrace::SCHED_WAKEUP_NEW } else { ftrace::SCHED_WAKING };
+                let field =
+                    if wakeup.new { ftrace::SCHED_WAKEUP_NEW } else { ftrace::SCHED_WAKING };
                 event.message(field, |waking| {
                     waking.string(ftrace::WAKING_COMM, name);
                     waking.uint(ftrace::WAKING_PID, u64::from(tid));
@@ -256,7 +269,11 @@ impl Scheduling {
     }
 
     #[inline]
-    fn flush_if_full<W: Write>(&mut self, stream: &mut Stream<W>, cpu: u32) -> Result<(), ExportError> {
+    fn flush_if_full<W: Write>(
+        &mut self,
+        stream: &mut Stream<W>,
+        cpu: u32,
+    ) -> Result<(), ExportError> {
         let index = cpu_index(cpu);
         let lane = &mut self.lanes[index];
         if !lane.is_full() {
@@ -281,7 +298,13 @@ impl Scheduling {
 /// charged for it; then the thread that leaves appears for no time at all, so
 /// that its state is right from there on.
 #[cold]
-fn resume(lane: &mut Lane, time: Time, (switch, state): (&Switch, u64), names: &Names, tables: &Tables) {
+fn resume(
+    lane: &mut Lane,
+    time: Time,
+    (switch, state): (&Switch, u64),
+    names: &Names,
+    tables: &Tables,
+) {
     let task = |id: ThreadId, priority| Task {
         tid: tables.thread(id).tid,
         name: tables.strings.get(names.name(id)),

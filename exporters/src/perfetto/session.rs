@@ -84,7 +84,9 @@ fn write_clocks<W: Write>(
         last = Some(pair.boottime);
         stream.packet(|message| {
             sequence.head(message, Some(Time(pair.boottime)));
-            message.message(packet::CLOCK_SNAPSHOT, |fields| write_snapshot(fields, pair, session.clock_source));
+            message.message(packet::CLOCK_SNAPSHOT, |fields| {
+                write_snapshot(fields, pair, session.clock_source);
+            });
         })?;
     }
     Ok(())
@@ -159,7 +161,12 @@ fn summary_attributes(summary: &RecorderSummary) -> Attributes {
         text("missing", summary.missing.join("; ")),
     ];
     list.extend(summary.kernel_program_ns.map(|value| number("kernel_program_ns", value)));
-    list.extend(summary.statistics.iter().map(|(name, value)| number(&format!("statistics.{name}"), *value)));
+    list.extend(
+        summary
+            .statistics
+            .iter()
+            .map(|(name, value)| number(&format!("statistics.{name}"), *value)),
+    );
     list
 }
 
@@ -187,7 +194,9 @@ fn write_attributes<W: Write>(
                 message.message(attributes::ATTRIBUTE, |fields| {
                     fields.string(attributes::KEY, name);
                     match value {
-                        Attribute::Number(number) => fields.int(attributes::LONG_VALUE, *number as i64),
+                        Attribute::Number(number) => {
+                            fields.int(attributes::LONG_VALUE, *number as i64);
+                        }
                         Attribute::Text(text) => fields.string(attributes::STRING_VALUE, text),
                     }
                 });

@@ -118,7 +118,12 @@ pub(crate) fn instant<W: Write>(
     match message(slice, at.tables) {
         Some(text) => {
             tracks.details.dynamic_name(text);
-            say_rest(tracks, slice, |field| at.tables.strings.get(field.name) != words::TEXT, at.tables);
+            say_rest(
+                tracks,
+                slice,
+                |field| at.tables.strings.get(field.name) != words::TEXT,
+                at.tables,
+            );
         }
         None => say(tracks, slice, at.tables),
     }
@@ -126,7 +131,11 @@ pub(crate) fn instant<W: Write>(
 }
 
 /// Writes a crash: on its thread's own track, and on a track of the process.
-pub(crate) fn crash<W: Write>(tracks: &mut Tracks, at: &mut Context<'_, W>, crash: &Crash) -> Result<(), ExportError> {
+pub(crate) fn crash<W: Write>(
+    tracks: &mut Tracks,
+    at: &mut Context<'_, W>,
+    crash: &Crash,
+) -> Result<(), ExportError> {
     let tables = at.tables;
     let row = tables.thread(crash.thread);
     let places = [tracks.thread(at, crash.thread)?, tracks.of_process(at, row.process, "Crash")?];
@@ -139,7 +148,8 @@ pub(crate) fn crash<W: Write>(tracks: &mut Tracks, at: &mut Context<'_, W>, cras
             details.note("address", Note::Address(crash.address));
         }
         if let Some(id) = crash.stack {
-            let frames: Vec<_> = tables.stack(id).iter().map(|frame| tables.frame_label(*frame)).collect();
+            let frames: Vec<_> =
+                tables.stack(id).iter().map(|frame| tables.frame_label(*frame)).collect();
             details.note("stack", Note::Text(&frames.join(" < ")));
             details.stack(id, tables);
         }

@@ -60,7 +60,10 @@ impl<W: Write> Stream<W> {
 
     /// Appends one packet.
     #[inline]
-    pub(crate) fn packet(&mut self, fill: impl FnOnce(&mut Message<'_>)) -> Result<(), ExportError> {
+    pub(crate) fn packet(
+        &mut self,
+        fill: impl FnOnce(&mut Message<'_>),
+    ) -> Result<(), ExportError> {
         Message::new(&mut self.block).message(trace::PACKET, fill);
         if self.block.len() >= BLOCK { self.hand_on() } else { Ok(()) }
     }
@@ -120,10 +123,12 @@ fn compress_all(queue: &Receiver<Job>) {
     let mut zlib = Vec::new();
     for Job { mut block, done } in queue {
         deflate(&mut compressor, &block, &mut zlib);
-        // The block's own buffer takes the result: it is large enough and travels back to be used again.
+        // The block's own buffer takes the result: it is large enough and travels back to be used
+        // again.
         block.clear();
-        Message::new(&mut block)
-            .message(trace::PACKET, |compressed| compressed.bytes(packet::COMPRESSED_PACKETS, &zlib));
+        Message::new(&mut block).message(trace::PACKET, |compressed| {
+            compressed.bytes(packet::COMPRESSED_PACKETS, &zlib);
+        });
         // A stream that gave up no longer listens; there is nobody to tell.
         let _ = done.send(block);
     }

@@ -142,11 +142,14 @@ impl Threads {
         stream.packet(|message| {
             self.sequence.head(message, Some(time));
             message.message(packet::PROCESS_TREE, |message| {
-                // Viewers know idle by themselves, and would show it as a process if it were written.
+                // Viewers know idle by themselves, and would show it as a process if it were
+                // written.
                 for id in threads.iter().filter(|id| **id != Tables::IDLE_THREAD) {
                     let row = tables.thread(*id);
                     if self.known_processes.insert(row.process.0) {
-                        message.message(tree::PROCESSES, |fields| write_process(fields, row.process, tables));
+                        message.message(tree::PROCESSES, |fields| {
+                            write_process(fields, row.process, tables);
+                        });
                     }
                     message.message(tree::THREADS, |fields| {
                         fields.uint(tree::THREAD_TID, u64::from(row.tid));
@@ -173,7 +176,8 @@ impl Threads {
     /// A process has started: its first thread has, whichever event of the two comes first.
     pub(crate) fn start_process(&mut self, time: Time, process: ProcessId, tables: &Tables) {
         let pid = tables.process(process).pid;
-        // Rows are added as they are met, so the first thread is among the newest, if it is there yet.
+        // Rows are added as they are met, so the first thread is among the newest, if it is there
+        // yet.
         let newest = tables.threads.iter().enumerate().rev().take(64);
         let found = newest.into_iter().find(|(_, row)| row.process == process && row.tid == pid);
         if let Some((index, _)) = found {
@@ -181,7 +185,8 @@ impl Threads {
         }
     }
 
-    /// The first wakeup of a thread: writes its start, if that was recorded, as the work of `creator`.
+    /// The first wakeup of a thread: writes its start, if that was recorded, as the work of
+    /// `creator`.
     #[inline]
     pub(crate) fn first_wakeup<W: Write>(
         &mut self,
@@ -219,7 +224,8 @@ impl Threads {
         };
         let is_new = self.known_processes.insert(row.process.0);
         if is_new && !first {
-            // No first thread brings the process its name: threads of Windows have other ids than their process.
+            // No first thread brings the process its name: threads of Windows have other ids than
+            // their process.
             self.restate_process(stream, time, row.process, tables)?;
         }
         let name = tables.strings.get(row.name);
@@ -346,7 +352,9 @@ impl Threads {
         let pid = tables.process(process).pid;
         let Some(thread) = self.owners.get(&pid).copied() else { return Ok(()) };
         match self.ending.get(&thread) {
-            Some(ending) if ending.left && self.may_go(thread, tables) => self.free(stream, sched, thread, 0, tables),
+            Some(ending) if ending.left && self.may_go(thread, tables) => {
+                self.free(stream, sched, thread, 0, tables)
+            }
             _ => Ok(()),
         }
     }
@@ -376,7 +384,8 @@ impl Threads {
         }
         let Some(ending) = self.ending.get_mut(&thread) else { return Ok(()) };
         ending.last = time;
-        ending.left = !off_cpu.preempted && matches!(off_cpu.state, SleepState::Dead | SleepState::Zombie);
+        ending.left =
+            !off_cpu.preempted && matches!(off_cpu.state, SleepState::Dead | SleepState::Zombie);
         if !ending.left || !self.may_go(thread, tables) {
             return Ok(());
         }
@@ -393,9 +402,13 @@ impl Threads {
         cpu: u32,
         tables: &Tables,
     ) -> Result<(), ExportError> {
-        let Some(first) = self.first_thread(thread, tables).filter(|first| *first != thread) else { return Ok(()) };
+        let Some(first) = self.first_thread(thread, tables).filter(|first| *first != thread) else {
+            return Ok(());
+        };
         match self.ending.get(&first) {
-            Some(ending) if ending.left && self.may_go(first, tables) => self.free(stream, sched, first, cpu, tables),
+            Some(ending) if ending.left && self.may_go(first, tables) => {
+                self.free(stream, sched, first, cpu, tables)
+            }
             _ => Ok(()),
         }
     }
@@ -416,7 +429,8 @@ impl Threads {
             return true;
         }
         let all = self.ending_of.get(&row.process).copied().unwrap_or(0);
-        self.ended_processes.contains(row.process.0) && all <= u32::from(self.ending.contains_key(&thread))
+        self.ended_processes.contains(row.process.0)
+            && all <= u32::from(self.ending.contains_key(&thread))
     }
 
     /// Writes that a thread's id is free again.
@@ -476,17 +490,21 @@ impl Threads {
         sched: &mut Scheduling,
         tables: &Tables,
     ) -> Result<(), ExportError> {
-        let mut starting: Vec<_> = self.starting.iter().map(|(thread, time)| (*time, *thread)).collect();
+        let mut starting: Vec<_> =
+            self.starting.iter().map(|(thread, time)| (*time, *thread)).collect();
         starting.sort_unstable();
         for (_, thread) in starting {
             self.started_by(stream, sched, thread, None, tables)?;
         }
-        let mut ending: Vec<_> = self.ending.iter().map(|(thread, ending)| (ending.last, *thread)).collect();
+        let mut ending: Vec<_> =
+            self.ending.iter().map(|(thread, ending)| (ending.last, *thread)).collect();
         ending.sort_unstable();
         // Processes end with their first threads, so those go last.
-        let is_first =
-            |thread: ThreadId| tables.thread(thread).tid == tables.process(tables.thread(thread).process).pid;
-        let (first, others): (Vec<_>, Vec<_>) = ending.into_iter().partition(|(_, thread)| is_first(*thread));
+        let is_first = |thread: ThreadId| {
+            tables.thread(thread).tid == tables.process(tables.thread(thread).process).pid
+        };
+        let (first, others): (Vec<_>, Vec<_>) =
+            ending.into_iter().partition(|(_, thread)| is_first(*thread));
         for (_, thread) in others.into_iter().chain(first) {
             if self.may_go(thread, tables) {
                 self.free(stream, sched, thread, 0, tables)?;
@@ -508,7 +526,9 @@ fn write_process(fields: &mut Message<'_>, id: ProcessId, tables: &Tables) {
             fields.string(tree::PROCESS_CMDLINE, name);
             fields.uint(tree::PROCESS_CMDLINE_IS_COMM, 1);
         }
-        [line] if is_unsplit(line) => [name, line].iter().for_each(|word| fields.string(tree::PROCESS_CMDLINE, word)),
+        [line] if is_unsplit(line) => {
+            [name, line].iter().for_each(|word| fields.string(tree::PROCESS_CMDLINE, word));
+        }
         words => words.iter().for_each(|word| fields.string(tree::PROCESS_CMDLINE, word)),
     }
     if row.kernel {
@@ -516,7 +536,8 @@ fn write_process(fields: &mut Message<'_>, id: ProcessId, tables: &Tables) {
     }
 }
 
-/// Whether this is a whole command line rather than its first word, as Windows tells it: up to a space it names nothing.
+/// Whether this is a whole command line rather than its first word, as Windows tells it: up to a
+/// space it names nothing.
 fn is_unsplit(line: &str) -> bool {
     line.contains([' ', '"', '\\'])
 }

@@ -122,7 +122,11 @@ impl Tracks {
     }
 
     /// A loss, where it happened, on a track of its own.
-    pub(crate) fn loss<W: Write>(&mut self, at: &mut Context<'_, W>, loss: &Loss) -> Result<(), ExportError> {
+    pub(crate) fn loss<W: Write>(
+        &mut self,
+        at: &mut Context<'_, W>,
+        loss: &Loss,
+    ) -> Result<(), ExportError> {
         let uuid = self.place(at, Place::Losses, None, Some("Losses"), Shape::Slices)?;
         let details = &mut self.details;
         details.dynamic_name(&format!("{} lost: {}", loss.count, loss.cause.name()));
@@ -164,7 +168,11 @@ impl Tracks {
 
     /// The id of a track of the model.
     #[inline]
-    pub(crate) fn model<W: Write>(&mut self, at: &mut Context<'_, W>, id: TrackId) -> Result<u64, ExportError> {
+    pub(crate) fn model<W: Write>(
+        &mut self,
+        at: &mut Context<'_, W>,
+        id: TrackId,
+    ) -> Result<u64, ExportError> {
         match self.models.get(id.index()) {
             Some(uuid) if *uuid != 0 => Ok(*uuid),
             _ => self.new_model(at, id),
@@ -172,7 +180,11 @@ impl Tracks {
     }
 
     #[cold]
-    fn new_model<W: Write>(&mut self, at: &mut Context<'_, W>, id: TrackId) -> Result<u64, ExportError> {
+    fn new_model<W: Write>(
+        &mut self,
+        at: &mut Context<'_, W>,
+        id: TrackId,
+    ) -> Result<u64, ExportError> {
         let row = at.tables.track(id);
         let strings = &at.tables.strings;
         let (name, cpu);
@@ -187,16 +199,26 @@ impl Tracks {
             Scope::Machine if matches!(row.kind, TrackKind::Frames { .. }) => {
                 Some(self.place(at, Place::Displays, None, Some(DISPLAYS), Shape::Slices)?)
             }
-            Scope::Process(process) if row.kind == TrackKind::GpuQueue => Some(self.of_process(at, process, GPU)?),
-            Scope::Machine => None,
-            Scope::Cpu(_) => {
-                Some(self.place(at, Place::Cpus(row.name), None, Some(strings.get(row.name)), Shape::Slices)?)
+            Scope::Process(process) if row.kind == TrackKind::GpuQueue => {
+                Some(self.of_process(at, process, GPU)?)
             }
+            Scope::Machine => None,
+            Scope::Cpu(_) => Some(self.place(
+                at,
+                Place::Cpus(row.name),
+                None,
+                Some(strings.get(row.name)),
+                Shape::Slices,
+            )?),
             Scope::Process(process) => Some(self.process(at, process)?),
             Scope::Thread(thread) => Some(self.thread(at, thread)?),
         };
         let own = match row.scope {
-            Scope::Thread(thread) if row.kind == TrackKind::Slices && strings.get(row.name) == ZONES => Some(thread),
+            Scope::Thread(thread)
+                if row.kind == TrackKind::Slices && strings.get(row.name) == ZONES =>
+            {
+                Some(thread)
+            }
             _ => None,
         };
         let uuid = match (own, parent) {
@@ -220,12 +242,20 @@ impl Tracks {
     }
 
     /// The id of a thread's own track.
-    pub(crate) fn thread<W: Write>(&mut self, at: &mut Context<'_, W>, id: ThreadId) -> Result<u64, ExportError> {
+    pub(crate) fn thread<W: Write>(
+        &mut self,
+        at: &mut Context<'_, W>,
+        id: ThreadId,
+    ) -> Result<u64, ExportError> {
         self.place(at, Place::Thread(id), None, None, Shape::Slices)
     }
 
     /// The id of a process's own track.
-    pub(crate) fn process<W: Write>(&mut self, at: &mut Context<'_, W>, id: ProcessId) -> Result<u64, ExportError> {
+    pub(crate) fn process<W: Write>(
+        &mut self,
+        at: &mut Context<'_, W>,
+        id: ProcessId,
+    ) -> Result<u64, ExportError> {
         self.place(at, Place::Process(id), None, None, Shape::Slices)
     }
 

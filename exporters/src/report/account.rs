@@ -52,7 +52,8 @@ pub(super) struct Account {
     pub(super) woken: Option<Woken>,
     /// Its end was told; it may still run for a moment.
     pub(super) exiting: bool,
-    /// Its begin or end was told, or something that it said, whether or not any event tells what it did.
+    /// Its begin or end was told, or something that it said, whether or not any event tells what it
+    /// did.
     pub(super) told: bool,
     pub(super) times: Times,
     pub(super) counts: Counts,
@@ -116,7 +117,9 @@ impl Account {
     pub(super) fn lose_track(&mut self, now: u64, gaps: &Gaps) -> Stay {
         let now = now.max(self.since);
         let known_until = match self.state {
-            State::Waiting(_) | State::Blocked(_) => gaps.first(self.since).map_or(self.since, |start| start.min(now)),
+            State::Waiting(_) | State::Blocked(_) => {
+                gaps.first(self.since).map_or(self.since, |start| start.min(now))
+            }
             State::Unknown | State::Running(_) | State::Ended => self.since,
         };
         self.end(State::Unknown, known_until.saturating_sub(self.since), now)

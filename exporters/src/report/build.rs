@@ -9,7 +9,9 @@ use super::unresolved;
 use super::{ReportExporter, Waker};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use syscollect_model::{BuildId, Loss, ModuleId, ProcessId, Tables, ThreadId, records_lost, records_overwritten};
+use syscollect_model::{
+    BuildId, Loss, ModuleId, ProcessId, Tables, ThreadId, records_lost, records_overwritten,
+};
 
 /// What stands for code without a name.
 const UNNAMED: &str = "[unnamed]";
@@ -69,7 +71,11 @@ impl ReportExporter {
             unknown_ns: duration_ns.saturating_sub(busy_ns + idle_ns),
             switches,
         };
-        self.scheduling.cpus().iter().map(|(number, cpu)| row(number, cpu.busy, cpu.idle, cpu.switches)).collect()
+        self.scheduling
+            .cpus()
+            .iter()
+            .map(|(number, cpu)| row(number, cpu.busy, cpu.idle, cpu.switches))
+            .collect()
     }
 
     /// The threads that did something and are asked for.
@@ -81,7 +87,9 @@ impl ReportExporter {
     fn others(&self, tables: &Tables) -> Others {
         let mut processes = std::collections::BTreeSet::new();
         let mut others = Others::default();
-        for (_, account) in self.scheduling.accounts().filter(|(_, account)| !account.chosen && account.is_active()) {
+        for (_, account) in
+            self.scheduling.accounts().filter(|(_, account)| !account.chosen && account.is_active())
+        {
             processes.insert(tables.process(account.process).pid);
             others.on_cpu_ns = others.on_cpu_ns.saturating_add(account.times.on_cpu_ns);
         }
@@ -103,7 +111,9 @@ impl ReportExporter {
             }
         };
         // Equal rows stay in the order of the tables.
-        self.table(self.active().map(row).collect(), |row| (busiest(&row.times), Reverse(row.counts.samples), row.tid))
+        self.table(self.active().map(row).collect(), |row| {
+            (busiest(&row.times), Reverse(row.counts.samples), row.tid)
+        })
     }
 
     fn processes(&self, tables: &Tables) -> Table<ProcessRow> {
@@ -123,7 +133,9 @@ impl ReportExporter {
             row.pid = process.pid;
             tables.strings.get(process.name).clone_into(&mut row.name);
         }
-        self.table(rows.into_values().collect(), |row| (busiest(&row.times), Reverse(row.counts.samples), row.pid))
+        self.table(rows.into_values().collect(), |row| {
+            (busiest(&row.times), Reverse(row.counts.samples), row.pid)
+        })
     }
 
     fn functions(&self, tables: &Tables) -> Functions {
@@ -152,19 +164,25 @@ impl ReportExporter {
 
     fn off_cpu(&self, tables: &Tables) -> OffCpuReport {
         let times = &self.scheduling.off_cpu;
-        let reason = |(reason, total): (&super::off_cpu::Reason, &super::off_cpu::Total)| ReasonRow {
-            blocked_in: reason.blocked_in.map(|name| tables.strings.get(name).to_owned()),
-            state: state_name(reason.state).to_owned(),
-            io_wait: reason.io_wait,
-            count: total.count,
-            blocked_ns: total.sum,
-            max_ns: total.most,
-        };
+        let reason =
+            |(reason, total): (&super::off_cpu::Reason, &super::off_cpu::Total)| ReasonRow {
+                blocked_in: reason.blocked_in.map(|name| tables.strings.get(name).to_owned()),
+                state: state_name(reason.state).to_owned(),
+                io_wait: reason.io_wait,
+                count: total.count,
+                blocked_ns: total.sum,
+                max_ns: total.most,
+            };
         let reasons = times.reasons.iter().map(reason).collect();
         OffCpuReport {
             blocked_ns: times.all.sum,
             reasons: self.table(reasons, |row| {
-                (Reverse((row.blocked_ns, row.count)), row.blocked_in.clone(), row.state.clone(), row.io_wait)
+                (
+                    Reverse((row.blocked_ns, row.count)),
+                    row.blocked_in.clone(),
+                    row.state.clone(),
+                    row.io_wait,
+                )
             }),
             without_stack_ns: times.without_stack.sum,
             stacks: self.off_cpu_stacks(tables),
@@ -172,7 +190,8 @@ impl ReportExporter {
     }
 
     fn off_cpu_stacks(&self, tables: &Tables) -> Table<StackRow> {
-        let stacks = self.scheduling.off_cpu.stacks.iter().map(|(key, total)| (*key, *total)).collect();
+        let stacks =
+            self.scheduling.off_cpu.stacks.iter().map(|(key, total)| (*key, *total)).collect();
         // Only the rows that are shown get their text.
         let sorted = self.table(stacks, |((process, stack), total)| {
             (Reverse((total.sum, total.count)), tables.process(*process).pid, *process, *stack)
@@ -185,7 +204,11 @@ impl ReportExporter {
                 count: total.count,
                 blocked_ns: total.sum,
                 max_ns: total.most,
-                frames: tables.stack(stack).iter().map(|frame| tables.frame_label(*frame)).collect(),
+                frames: tables
+                    .stack(stack)
+                    .iter()
+                    .map(|frame| tables.frame_label(*frame))
+                    .collect(),
             }
         };
         Table { total: sorted.total, rows: sorted.rows.into_iter().map(row).collect() }
@@ -214,7 +237,8 @@ impl ReportExporter {
     }
 
     fn run_queue(&self) -> RunQueueReport {
-        let (wakeup, preemption) = (&self.scheduling.after_wakeup, &self.scheduling.after_preemption);
+        let (wakeup, preemption) =
+            (&self.scheduling.after_wakeup, &self.scheduling.after_preemption);
         let mut all = Durations::new(3);
         all.merge(wakeup);
         all.merge(preemption);
@@ -227,15 +251,23 @@ impl ReportExporter {
     }
 
     fn cpu_pairs(&self) -> Table<MigrationRow> {
-        let row = |(&(from_cpu, to_cpu), &count): (&(u32, u32), &u64)| MigrationRow { from_cpu, to_cpu, count };
-        self.table(self.migrations.iter().map(row).collect(), |row| (Reverse(row.count), row.from_cpu, row.to_cpu))
+        let row = |(&(from_cpu, to_cpu), &count): (&(u32, u32), &u64)| MigrationRow {
+            from_cpu,
+            to_cpu,
+            count,
+        };
+        self.table(self.migrations.iter().map(row).collect(), |row| {
+            (Reverse(row.count), row.from_cpu, row.to_cpu)
+        })
     }
 
     fn unresolved(&self, tables: &Tables) -> Table<UnresolvedRow> {
         let modules = unresolved::by_module(&self.samples, &self.scheduling.off_cpu, tables);
         let row = |(module, found): (Option<ModuleId>, unresolved::Unresolved)| UnresolvedRow {
             module: module_path(module, tables).to_owned(),
-            build_id: module.map_or_else(BuildId::default, |id| tables.module(id).build_id.clone()).to_string(),
+            build_id: module
+                .map_or_else(BuildId::default, |id| tables.module(id).build_id.clone())
+                .to_string(),
             places: found.places.len() as u64,
             samples: found.samples,
             blocked_ns: found.blocked,
@@ -283,5 +315,10 @@ pub(super) fn waker_names(waker: Waker, tables: &Tables) -> (&'static str, u32, 
 }
 
 fn loss_row(loss: &Loss) -> LossRow {
-    LossRow { lane: loss.lane.clone(), cpu: loss.cpu, cause: loss.cause.name().to_owned(), count: loss.count }
+    LossRow {
+        lane: loss.lane.clone(),
+        cpu: loss.cpu,
+        cause: loss.cause.name().to_owned(),
+        count: loss.count,
+    }
 }

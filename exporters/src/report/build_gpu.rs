@@ -16,13 +16,16 @@ impl ReportExporter {
         for (key, totals) in self.gpu.rows.iter() {
             queues.entry(key.queue).or_default().merge(totals);
         }
-        let rows = queues.iter().map(|(queue, totals)| row(tables.strings.get(*queue), None, totals, tables));
+        let rows = queues
+            .iter()
+            .map(|(queue, totals)| row(tables.strings.get(*queue), None, totals, tables));
         self.with_others(rows.collect(), tables)
     }
 
     pub(super) fn gpu_rows(&self, tables: &Tables) -> Table<GpuRow> {
         let rows = self.gpu.rows.iter();
-        let rows = rows.map(|(key, totals)| row(tables.strings.get(key.queue), key.process, totals, tables));
+        let rows = rows
+            .map(|(key, totals)| row(tables.strings.get(key.queue), key.process, totals, tables));
         self.with_others(rows.collect(), tables)
     }
 
@@ -30,7 +33,9 @@ impl ReportExporter {
         if self.gpu.rows.left_out().jobs > 0 {
             rows.push(row(OTHERS, None, self.gpu.rows.left_out(), tables));
         }
-        self.table(rows, |row| (Reverse((row.ran.total_ns, row.took.total_ns, row.jobs)), row.queue.clone(), row.pid))
+        self.table(rows, |row| {
+            (Reverse((row.ran.total_ns, row.took.total_ns, row.jobs)), row.queue.clone(), row.pid)
+        })
     }
 
     pub(super) fn fence_wait_rows(&self, tables: &Tables) -> Table<FenceWaitRow> {
@@ -54,7 +59,10 @@ impl ReportExporter {
             }
         };
         let waits = &self.gpu.waits.longest;
-        Table { total: waits.count, rows: waits.sorted().into_iter().map(|(.., wait)| row(wait)).collect() }
+        Table {
+            total: waits.count,
+            rows: waits.sorted().into_iter().map(|(.., wait)| row(wait)).collect(),
+        }
     }
 }
 

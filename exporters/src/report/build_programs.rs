@@ -8,7 +8,9 @@ use super::slices::{FrameKey, Named, SliceKey};
 use crate::heap::{Pool, PoolKey};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
-use syscollect_model::{Crash, LocationId, ProcessId, Scope, StringId, Tables, ThreadId, TrackId, TrackKind};
+use syscollect_model::{
+    Crash, LocationId, ProcessId, Scope, StringId, Tables, ThreadId, TrackId, TrackKind,
+};
 
 /// What stands for the names for which there was no room.
 pub(super) const OTHERS: &str = "(other names)";
@@ -40,7 +42,11 @@ impl ReportExporter {
             rows.push(others);
         }
         self.table(rows, |row| {
-            (Reverse((row.durations.total_ns, row.durations.count)), row.name.clone(), row.location.clone())
+            (
+                Reverse((row.durations.total_ns, row.durations.count)),
+                row.name.clone(),
+                row.location.clone(),
+            )
         })
     }
 
@@ -59,7 +65,8 @@ impl ReportExporter {
     pub(super) fn instant_rows(&self, tables: &Tables) -> Table<InstantRow> {
         let instants = &self.slices.instants;
         let row = |name: &str, count| InstantRow { name: name.to_owned(), count };
-        let mut rows: Vec<_> = instants.iter().map(|(name, count)| row(tables.strings.get(*name), *count)).collect();
+        let mut rows: Vec<_> =
+            instants.iter().map(|(name, count)| row(tables.strings.get(*name), *count)).collect();
         if *instants.left_out() > 0 {
             rows.push(row(OTHERS, *instants.left_out()));
         }
@@ -110,7 +117,12 @@ impl ReportExporter {
             }
         };
         self.table(self.locks.books().rows.iter().map(row).collect(), |row| {
-            (Reverse((row.wait_ns, row.held_ns, row.holds)), row.name.clone(), row.pid, row.location.clone())
+            (
+                Reverse((row.wait_ns, row.held_ns, row.holds)),
+                row.name.clone(),
+                row.pid,
+                row.location.clone(),
+            )
         })
     }
 
@@ -152,7 +164,10 @@ impl ReportExporter {
                 frames: frames.iter().map(|frame| tables.frame_label(*frame)).collect(),
             }
         };
-        Table { total: self.crash_count, rows: self.crashes.iter().take(self.options.rows).map(row).collect() }
+        Table {
+            total: self.crash_count,
+            rows: self.crashes.iter().take(self.options.rows).map(row).collect(),
+        }
     }
 
     pub(super) fn counter_rows(&self, tables: &Tables) -> Table<CounterRow> {
@@ -164,11 +179,21 @@ impl ReportExporter {
             };
             let Plot { count, least: min, mean, most: max, last } = *plot;
             let (name, unit) = (tables.strings.get(row.name).to_owned(), unit.to_owned());
-            let row = CounterRow { name, owner: owner(row.scope, tables), unit, count, min, mean, max, last };
+            let row = CounterRow {
+                name,
+                owner: owner(row.scope, tables),
+                unit,
+                count,
+                min,
+                mean,
+                max,
+                last,
+            };
             (order(tables.track(*track).scope), row)
         };
         let rows = self.plots.rows.iter().map(row).filter(|(_, row)| row.count > 0).collect();
-        let Table { total, rows } = self.table(rows, |(order, row)| (*order, row.name.clone(), row.owner.clone()));
+        let Table { total, rows } =
+            self.table(rows, |(order, row)| (*order, row.name.clone(), row.owner.clone()));
         Table { total, rows: rows.into_iter().map(|(_, row)| row).collect() }
     }
 }

@@ -16,27 +16,35 @@ impl ReportExporter {
             preempted: wait.began == Wait::Preemption,
             woken_by: wait.woken.map(|woken| waker(woken, tables)),
             cpu: wait.cpu,
-            meanwhile: wait.meanwhile.most.iter().map(|(thread, ran)| ran_row(*thread, *ran, tables)).collect(),
+            meanwhile: wait
+                .meanwhile
+                .most
+                .iter()
+                .map(|(thread, ran)| ran_row(*thread, *ran, tables))
+                .collect(),
             other_threads: wait.meanwhile.others.0,
             other_threads_ns: wait.meanwhile.others.1,
             meanwhile_is_part: wait.meanwhile.is_part,
         });
-        let blocked = worst.blocked.sorted().into_iter().map(|(waited, since, wait)| BlockedWaitRow {
-            waiter: self.waiter(waited, since, wait.thread, tables),
-            blocked_in: wait.off_cpu.blocked_in.map(|name| tables.strings.get(name).to_owned()),
-            state: state_name(wait.off_cpu.state).to_owned(),
-            io_wait: wait.off_cpu.io_wait,
-            frames: frames(wait.off_cpu.stack, tables),
-            woken_by: wait.woken.map(|woken| waker(woken, tables)),
-        });
-        let locks = self.locks.books().longest.sorted().into_iter().map(|(waited, since, wait)| LockWaitRow {
-            waiter: self.waiter(waited, since, wait.thread, tables),
-            lock: tables.strings.get(tables.lock(wait.lock).name).to_owned(),
-            holder: wait.holder.map(|holder| {
-                let row = tables.thread(holder);
-                format!("{} ({})", tables.strings.get(row.name), row.tid)
-            }),
-            obtained: wait.obtained,
+        let blocked =
+            worst.blocked.sorted().into_iter().map(|(waited, since, wait)| BlockedWaitRow {
+                waiter: self.waiter(waited, since, wait.thread, tables),
+                blocked_in: wait.off_cpu.blocked_in.map(|name| tables.strings.get(name).to_owned()),
+                state: state_name(wait.off_cpu.state).to_owned(),
+                io_wait: wait.off_cpu.io_wait,
+                frames: frames(wait.off_cpu.stack, tables),
+                woken_by: wait.woken.map(|woken| waker(woken, tables)),
+            });
+        let locks = self.locks.books().longest.sorted().into_iter().map(|(waited, since, wait)| {
+            LockWaitRow {
+                waiter: self.waiter(waited, since, wait.thread, tables),
+                lock: tables.strings.get(tables.lock(wait.lock).name).to_owned(),
+                holder: wait.holder.map(|holder| {
+                    let row = tables.thread(holder);
+                    format!("{} ({})", tables.strings.get(row.name), row.tid)
+                }),
+                obtained: wait.obtained,
+            }
         });
         WorstWaits {
             for_cpu: Table { total: worst.for_cpu.count, rows: for_cpu.collect() },

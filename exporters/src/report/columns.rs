@@ -15,8 +15,9 @@ pub(super) fn table<const N: usize>(
 ) {
     let mut rows: Vec<[String; N]> = rows.into_iter().collect();
     rows.insert(0, heads.map(str::to_owned));
-    let widths: [usize; N] =
-        std::array::from_fn(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0));
+    let widths: [usize; N] = std::array::from_fn(|column| {
+        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
+    });
     for row in rows {
         let mut line = String::new();
         for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
@@ -41,7 +42,13 @@ pub(super) fn clipped(text: &str, width: usize) -> String {
 }
 
 /// Words in lines of at most `width` characters, indented, at most `lines` of them.
-pub(super) fn wrapped(text: &mut String, width: usize, indent: usize, lines: usize, words: &[String]) {
+pub(super) fn wrapped(
+    text: &mut String,
+    width: usize,
+    indent: usize,
+    lines: usize,
+    words: &[String],
+) {
     let room = width.saturating_sub(indent).max(LEAST_NAME);
     let mut written = vec![String::new()];
     for word in words {
@@ -66,7 +73,8 @@ pub(super) fn wrapped(text: &mut String, width: usize, indent: usize, lines: usi
 /// `1,234,567`.
 pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
-    let groups = digits.as_bytes().rchunks(3).rev().map(|group| String::from_utf8_lossy(group).into_owned());
+    let groups =
+        digits.as_bytes().rchunks(3).rev().map(|group| String::from_utf8_lossy(group).into_owned());
     groups.collect::<Vec<_>>().join(",")
 }
 
@@ -91,7 +99,9 @@ pub(super) fn duration(nanoseconds: u64) -> String {
 /// Three digits and a unit: `1.23 MiB`, `512 B`.
 pub(super) fn bytes(count: u64) -> String {
     let units = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let Some(power) = (count.max(1).ilog2() / 10).checked_sub(1) else { return format!("{count} B") };
+    let Some(power) = (count.max(1).ilog2() / 10).checked_sub(1) else {
+        return format!("{count} B");
+    };
     let value = count as f64 / (1u64 << (10 * (power + 1))) as f64;
     let decimals = match value {
         ..9.995 => 2,
@@ -126,22 +136,31 @@ mod tests {
     #[test]
     fn durations_have_three_digits() {
         let texts =
-            [0, 999, 1_000, 9_994, 9_995, 99_950, 999_499, 999_500, 1_500_000_000, 123_456_000_000].map(duration);
-        let expected =
-            ["0", "999 ns", "1.00 us", "9.99 us", "10.0 us", "100 us", "999 us", "1.00 ms", "1.50 s", "123 s"];
+            [0, 999, 1_000, 9_994, 9_995, 99_950, 999_499, 999_500, 1_500_000_000, 123_456_000_000]
+                .map(duration);
+        let expected = [
+            "0", "999 ns", "1.00 us", "9.99 us", "10.0 us", "100 us", "999 us", "1.00 ms",
+            "1.50 s", "123 s",
+        ];
         assert_eq!(texts.each_ref().map(String::as_str), expected);
     }
 
     #[test]
     fn bytes_have_three_digits() {
         let texts = [0, 1023, 1024, 1536, 10 << 20, 150 << 30, u64::MAX].map(bytes);
-        assert_eq!(texts, ["0 B", "1023 B", "1.00 KiB", "1.50 KiB", "10.0 MiB", "150 GiB", "16.0 EiB"]);
+        assert_eq!(
+            texts,
+            ["0 B", "1023 B", "1.00 KiB", "1.50 KiB", "10.0 MiB", "150 GiB", "16.0 EiB"]
+        );
     }
 
     #[test]
     fn numbers_of_any_size_are_short() {
         let texts = [0.0, -7.0, 2_400_000.0, 62.5, 1.0 / 3.0, 1e-9, -1.5e300, f64::MAX].map(number);
-        assert_eq!(texts, ["0", "-7", "2400000", "62.500", "0.333", "1.000e-9", "-1.500e300", "1.798e308"]);
+        assert_eq!(
+            texts,
+            ["0", "-7", "2400000", "62.500", "0.333", "1.000e-9", "-1.500e300", "1.798e308"]
+        );
     }
 
     #[test]
@@ -164,7 +183,8 @@ mod tests {
 
     #[test]
     fn long_stacks_take_few_lines() {
-        let words: Vec<String> = ["aaaa", "bbbb", "cccc", "dddd", "eeee", "ffff", "gggg"].map(str::to_owned).into();
+        let words: Vec<String> =
+            ["aaaa", "bbbb", "cccc", "dddd", "eeee", "ffff", "gggg"].map(str::to_owned).into();
         let mut text = String::new();
         wrapped(&mut text, 18, 2, 2, &words); // 16 characters of text
         assert_eq!(text, "  aaaa bbbb cccc\n  dddd eeee ffff …\n");

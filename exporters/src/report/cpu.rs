@@ -59,7 +59,10 @@ impl Cpus {
 
     /// What a CPU ran between two times, as far as it remembers.
     pub(super) fn ran(&mut self, cpu: u32, since: u64, until: u64) -> Meanwhile {
-        self.get(cpu).runs.as_ref().map_or_else(Meanwhile::default, |runs| runs.between(since, until))
+        self.get(cpu)
+            .runs
+            .as_ref()
+            .map_or_else(Meanwhile::default, |runs| runs.between(since, until))
     }
 
     #[inline]

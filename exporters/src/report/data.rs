@@ -310,7 +310,8 @@ pub struct OffCpuReport {
 pub struct ReasonRow {
     /// The kernel function they slept in; `None` where it is not known.
     pub blocked_in: Option<String>,
-    /// The kind of sleep: `interruptible`, `uninterruptible`, `idle`, `stopped`, `traced`, `parked`.
+    /// The kind of sleep: `interruptible`, `uninterruptible`, `idle`, `stopped`, `traced`,
+    /// `parked`.
     pub state: String,
     /// They waited for I/O.
     pub io_wait: bool,

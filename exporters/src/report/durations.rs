@@ -26,7 +26,8 @@ impl Durations {
     /// Memory of each: 2 digits at most 42 kB, 3 digits at most 330 kB.
     pub(super) fn new(digits: u8) -> Self {
         // The one error is a number of digits beyond 5.
-        let histogram = Histogram::new(digits.min(5)).unwrap_or_else(|_| unreachable!("5 digits at most"));
+        let histogram =
+            Histogram::new(digits.min(5)).unwrap_or_else(|_| unreachable!("5 digits at most"));
         Self { histogram, total: 0, least: u64::MAX, most: 0, powers: [0; 65] }
     }
 
@@ -74,12 +75,18 @@ impl Durations {
 
     /// The histogram by powers of two, from the first to the last that is not empty.
     pub(super) fn buckets(&self) -> Vec<Bucket> {
-        let Some(first) = self.powers.iter().position(|count| *count > 0) else { return Vec::new() };
+        let Some(first) = self.powers.iter().position(|count| *count > 0) else {
+            return Vec::new();
+        };
         let last = self.powers.iter().rposition(|count| *count > 0).unwrap_or(first);
         let bound = |bits: usize| if bits >= 64 { u64::MAX } else { 1 << bits };
         let from = |bits: usize| bits.checked_sub(1).map_or(0, bound);
         (first..=last)
-            .map(|bits| Bucket { from_ns: from(bits), to_ns: bound(bits), count: self.powers[bits] })
+            .map(|bits| Bucket {
+                from_ns: from(bits),
+                to_ns: bound(bits),
+                count: self.powers[bits],
+            })
             .collect()
     }
 }
@@ -96,7 +103,9 @@ mod tests {
         assert_eq!((all.count, all.min_ns, all.max_ns), (1000, 1_000_003, 1_000_003_000));
         assert_eq!(all.total_ns, 500_500 * 1_000_003);
         assert_eq!(all.mean_ns, all.total_ns / 1000);
-        for (found, exact) in [(all.p50_ns, 500e6), (all.p90_ns, 900e6), (all.p99_ns, 990e6), (all.p999_ns, 999e6)] {
+        for (found, exact) in
+            [(all.p50_ns, 500e6), (all.p90_ns, 900e6), (all.p99_ns, 990e6), (all.p999_ns, 999e6)]
+        {
             assert!((found as f64 / exact - 1.0).abs() < 1e-3, "{found} is not {exact}");
         }
     }
@@ -114,7 +123,8 @@ mod tests {
         let mut durations = Durations::new(2);
         [0, 1, 4, 7, 8].into_iter().for_each(|n| durations.add(n));
         let bucket = |from_ns, to_ns, count| Bucket { from_ns, to_ns, count };
-        let expected = [bucket(0, 1, 1), bucket(1, 2, 1), bucket(2, 4, 0), bucket(4, 8, 2), bucket(8, 16, 1)];
+        let expected =
+            [bucket(0, 1, 1), bucket(1, 2, 1), bucket(2, 4, 0), bucket(4, 8, 2), bucket(8, 16, 1)];
         assert_eq!(durations.buckets(), expected);
     }
 
@@ -132,7 +142,8 @@ mod tests {
     fn two_may_become_one() {
         let (mut a, mut b, mut both) = (Durations::new(3), Durations::new(3), Durations::new(3));
         (0..100).for_each(|n| [&mut a, &mut both].map(|to| to.add(n)).into_iter().for_each(drop));
-        (0..9).for_each(|n| [&mut b, &mut both].map(|to| to.add(n << 30)).into_iter().for_each(drop));
+        (0..9)
+            .for_each(|n| [&mut b, &mut both].map(|to| to.add(n << 30)).into_iter().for_each(drop));
         a.merge(&b);
         assert_eq!(a.distribution(), both.distribution());
         assert_eq!(a.buckets(), both.buckets());

@@ -2,7 +2,9 @@
 
 use super::longest::Longest;
 use rustc_hash::FxHashMap;
-use syscollect_model::{Fence, GpuJob, Slice, SliceMore, StringId, Tables, ThreadId, TrackId, Value, fence_wait};
+use syscollect_model::{
+    Fence, GpuJob, Slice, SliceMore, StringId, Tables, ThreadId, TrackId, Value, fence_wait,
+};
 
 /// Waits of one thread that are open at once and told apart.
 const MAX_DEPTH: usize = 64;
@@ -43,11 +45,21 @@ pub(super) struct FenceWaits {
 
 impl FenceWaits {
     pub(super) fn new(kept: usize) -> Self {
-        Self { open: FxHashMap::default(), awaited: FxHashMap::default(), longest: Longest::new(kept) }
+        Self {
+            open: FxHashMap::default(),
+            awaited: FxHashMap::default(),
+            longest: Longest::new(kept),
+        }
     }
 
     /// A slice begins on a track of a thread.
-    pub(super) fn begin(&mut self, now: u64, (track, thread): (TrackId, ThreadId), slice: &Slice, tables: &Tables) {
+    pub(super) fn begin(
+        &mut self,
+        now: u64,
+        (track, thread): (TrackId, ThreadId),
+        slice: &Slice,
+        tables: &Tables,
+    ) {
         let is_wait = |category| tables.strings.get(category) == fence_wait::CATEGORY;
         if !slice.category.is_some_and(is_wait) {
             return;
@@ -88,7 +100,9 @@ impl FenceWaits {
         let Some(wait) = waits.last_mut() else { return };
         wait.unfinished |= more.unfinished;
         for field in &more.fields {
-            if let (fence_wait::SIGNALED_BY, Value::Text(text)) = (tables.strings.get(field.name), &field.value) {
+            if let (fence_wait::SIGNALED_BY, Value::Text(text)) =
+                (tables.strings.get(field.name), &field.value)
+            {
                 wait.signaled_by.clone_from(text);
             }
         }

@@ -24,7 +24,8 @@ pub enum ProcessFilter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Family {
     pids: Vec<u32>,
-    /// Found when it is first asked for: a session names all of whom it knows a parent before its first event.
+    /// Found when it is first asked for: a session names all of whom it knows a parent before its
+    /// first event.
     members: OnceLock<FxHashSet<ProcessId>>,
 }
 
@@ -43,7 +44,8 @@ impl Family {
         let parents: FxHashMap<u32, Option<u32>> =
             tables.processes.iter().map(|row| (row.pid, row.parent_pid)).collect();
         let descends = |pid: u32| {
-            // As deep as trees of processes are; the limit ends a circle that damage could describe.
+            // As deep as trees of processes are; the limit ends a circle that damage could
+            // describe.
             let mut above = Some(pid);
             (0..64).any(|_| {
                 above = above.and_then(|pid| parents.get(&pid).copied().flatten());
@@ -69,7 +71,8 @@ impl ProcessFilter {
                 known == name
                     || (is_windows_program(known) && known.eq_ignore_ascii_case(name))
                     || file == Some(name)
-                    || (known.len() == KERNEL_NAME_BYTES && name.get(..KERNEL_NAME_BYTES) == Some(known))
+                    || (known.len() == KERNEL_NAME_BYTES
+                        && name.get(..KERNEL_NAME_BYTES) == Some(known))
             }
         }
     }

@@ -69,7 +69,10 @@ impl GpuBooks {
 
     /// A job that ends now.
     pub(super) fn job(&mut self, now: u64, track: TrackId, job: &GpuJob, tables: &Tables) {
-        let row = self.rows.row(GpuKey { queue: tables.track(track).name, process: process_of(track, job, tables) });
+        let row = self.rows.row(GpuKey {
+            queue: tables.track(track).name,
+            process: process_of(track, job, tables),
+        });
         row.jobs += 1;
         let between = |from: Option<Time>, to: u64| Some(to.saturating_sub(from?.0));
         if let Some(waited) = job.started.and_then(|started| between(job.submitted, started.0)) {

@@ -4,7 +4,9 @@ use super::capped::Capped;
 use super::longest::Longest;
 use crate::locks::{Locks, Step};
 use rustc_hash::FxHashMap;
-use syscollect_model::{LocationId, LockEvent, LockId, ProcessId, StringId, Tables, ThreadId, Time};
+use syscollect_model::{
+    LocationId, LockEvent, LockId, ProcessId, StringId, Tables, ThreadId, Time,
+};
 
 /// Locks that are told apart.
 const MAX_LOCKS: usize = 1 << 14;
@@ -90,7 +92,10 @@ impl LockBooks {
     }
 
     pub(super) fn event(&mut self, now: u64, event: &LockEvent, tables: &Tables) {
-        self.locks.event(Time(now), event).iter().for_each(|step| self.books.add(now, step, tables));
+        self.locks
+            .event(Time(now), event)
+            .iter()
+            .for_each(|step| self.books.add(now, step, tables));
     }
 
     pub(super) fn thread_ended(&mut self, now: u64, thread: ThreadId, tables: &Tables) {

@@ -40,7 +40,11 @@ impl<T> Longest<T> {
         }
         if self.entries.len() >= self.kept {
             match self.entries.peek() {
-                Some(Reverse(least)) if (least.length, Reverse(least.since)) >= (length, Reverse(since)) => return,
+                Some(Reverse(least))
+                    if (least.length, Reverse(least.since)) >= (length, Reverse(since)) =>
+                {
+                    return;
+                }
                 _ => self.entries.pop(),
             };
         }
@@ -91,7 +95,8 @@ mod tests {
         for (since, length) in [(10, 5), (20, 9), (30, 5), (40, 7), (50, 1), (60, 5)] {
             longest.add(length, since, || ());
         }
-        let kept: Vec<_> = longest.sorted().iter().map(|(length, since, ())| (*since, *length)).collect();
+        let kept: Vec<_> =
+            longest.sorted().iter().map(|(length, since, ())| (*since, *length)).collect();
         assert_eq!((kept, longest.count), (vec![(20, 9), (40, 7), (10, 5)], 6));
     }
 

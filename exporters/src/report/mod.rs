@@ -69,10 +69,10 @@
 //! is the time from submission to start, and only of jobs of which both are known.
 //! A job that a thread waited for is the one whose end signaled the fence.
 //!
-//! **One process.** With a filter, processes, threads, functions, off-CPU
-//! time, latencies, migrations, slices, counters (of the process and its
-//! threads), locks, memory, GPU jobs, waits for fences, crashes and unresolved code are those of the chosen processes; wakeups are those that
-//! they did or got. CPUs, counts of events and losses stay the machine's.
+//! **One process.** With a filter, processes, threads, functions, off-CPU time, latencies,
+//! migrations, slices, counters (of the process and its threads), locks, memory, GPU jobs, waits
+//! for fences, crashes and unresolved code are those of the chosen processes; wakeups are those
+//! that they did or got. CPUs, counts of events and losses stay the machine's.
 //!
 //! **Memory** grows with threads, stacks and names, never with the number of
 //! events; tables of pairs stop growing at some hundred thousand rows.
@@ -120,8 +120,8 @@ use scheduling::Scheduling;
 use slices::Slices;
 use std::convert::Infallible;
 use syscollect_model::{
-    Crash, Event, Exporter, Loss, Migration, RecorderSummary, Sample, Scope, SessionInfo, Tables, ThreadId, Time,
-    TrackId, Wakeup,
+    Crash, Event, Exporter, Loss, Migration, RecorderSummary, Sample, Scope, SessionInfo, Tables,
+    ThreadId, Time, TrackId, Wakeup,
 };
 
 /// Pairs of threads that wake each other.
@@ -279,15 +279,24 @@ impl ReportExporter {
     fn track_is_chosen(&mut self, track: TrackId, tables: &Tables) -> bool {
         match tables.track(track).scope {
             Scope::Machine | Scope::Cpu(_) => self.options.process.is_none(),
-            Scope::Process(process) => self.options.process.as_ref().is_none_or(|one| one.matches(process, tables)),
+            Scope::Process(process) => {
+                self.options.process.as_ref().is_none_or(|one| one.matches(process, tables))
+            }
             Scope::Thread(thread) => self.is_chosen(thread, tables),
         }
     }
 
     /// The thread of a track, and what it has done until now.
-    fn thread_times(&mut self, now: u64, track: TrackId, tables: &Tables) -> Option<(ThreadId, Times)> {
+    fn thread_times(
+        &mut self,
+        now: u64,
+        track: TrackId,
+        tables: &Tables,
+    ) -> Option<(ThreadId, Times)> {
         match tables.track(track).scope {
-            Scope::Thread(thread) => Some((thread, self.scheduling.account(thread, tables).times_at(now))),
+            Scope::Thread(thread) => {
+                Some((thread, self.scheduling.account(thread, tables).times_at(now)))
+            }
             _ => None,
         }
     }
@@ -369,7 +378,9 @@ impl ReportExporter {
                 // Whose job it was that somebody waited for is told of all.
                 self.gpu.waits.job(*track, job, tables);
                 let process = gpu::process_of(*track, job, tables);
-                let wanted = |one: &ProcessFilter| process.is_some_and(|process| one.matches(process, tables));
+                let wanted = |one: &ProcessFilter| {
+                    process.is_some_and(|process| one.matches(process, tables))
+                };
                 if self.options.process.as_ref().is_none_or(wanted) {
                     self.gpu.job(now, *track, job, tables);
                 }
@@ -437,7 +448,12 @@ impl Exporter for ReportExporter {
         Ok(())
     }
 
-    fn end(&mut self, losses: &[Loss], recorder: Option<&RecorderSummary>, tables: &Tables) -> Result<(), Infallible> {
+    fn end(
+        &mut self,
+        losses: &[Loss],
+        recorder: Option<&RecorderSummary>,
+        tables: &Tables,
+    ) -> Result<(), Infallible> {
         self.recording.complete = recorder.is_some();
         self.scheduling.end(self.last, tables);
         self.slices.finish(tables);

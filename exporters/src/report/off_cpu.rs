@@ -54,7 +54,11 @@ impl Default for OffCpuTimes {
 impl OffCpuTimes {
     #[inline]
     pub(super) fn add(&mut self, process: ProcessId, off_cpu: &OffCpu, nanoseconds: u64) {
-        let reason = Reason { blocked_in: off_cpu.blocked_in, state: off_cpu.state, io_wait: off_cpu.io_wait };
+        let reason = Reason {
+            blocked_in: off_cpu.blocked_in,
+            state: off_cpu.state,
+            io_wait: off_cpu.io_wait,
+        };
         self.all.add(nanoseconds);
         self.reasons.row(reason).add(nanoseconds);
         match off_cpu.stack {

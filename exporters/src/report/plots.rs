@@ -59,7 +59,9 @@ mod tests {
     #[test]
     fn the_mean_of_the_largest_numbers_is_a_number() {
         let mut plot = Plot::default();
-        [f64::MAX, f64::MAX, -f64::MAX, f64::NAN, f64::INFINITY].into_iter().for_each(|value| plot.add(value));
+        [f64::MAX, f64::MAX, -f64::MAX, f64::NAN, f64::INFINITY]
+            .into_iter()
+            .for_each(|value| plot.add(value));
         assert!(plot.mean.is_finite() && plot.count == 3);
         assert_eq!((plot.least, plot.most, plot.last), (-f64::MAX, f64::MAX, -f64::MAX));
     }
@@ -68,6 +70,9 @@ mod tests {
     fn the_mean_is_of_the_values_whatever_time_they_last() {
         let mut plot = Plot::default();
         [1.0, 2.0, 6.0].into_iter().for_each(|value| plot.add(value));
-        assert_eq!((plot.least, plot.mean, plot.most, plot.last, plot.count), (1.0, 3.0, 6.0, 6.0, 3));
+        assert_eq!(
+            (plot.least, plot.mean, plot.most, plot.last, plot.count),
+            (1.0, 3.0, 6.0, 6.0, 3)
+        );
     }
 }

@@ -153,7 +153,8 @@ pub struct GpuRow {
     pub jobs: u64,
     /// Jobs that the driver gave up.
     pub failed: u64,
-    /// Jobs that had not ended when the recording did, or whose end is missing; they are not in `ran`.
+    /// Jobs that had not ended when the recording did, or whose end is missing; they are not in
+    /// `ran`.
     pub unfinished: u64,
     /// Jobs whose beginning is missing; they are not in `ran`.
     pub without_beginning: u64,

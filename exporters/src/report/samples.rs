@@ -43,7 +43,8 @@ impl Samples {
 
 /// Samples whose stacks lack their outer frames.
 pub(super) fn truncated(samples: &Samples, tables: &Tables) -> u64 {
-    let is_truncated = |stack: StackId| tables.stack(stack).iter().any(|frame| tables.is_truncation(*frame));
+    let is_truncated =
+        |stack: StackId| tables.stack(stack).iter().any(|frame| tables.is_truncation(*frame));
     samples.stacks().filter(|(stack, _)| is_truncated(*stack)).map(|(_, count)| count).sum()
 }
 
@@ -68,7 +69,11 @@ pub(super) struct Hits {
 pub(super) fn by_function(samples: &Samples, tables: &Tables) -> FxHashMap<Function, Hits> {
     let mut functions = FxHashMap::<Function, Hits>::default();
     for (stack, count) in samples.stacks() {
-        let places = tables.stack(stack).iter().enumerate().filter(|(_, frame)| !tables.is_truncation(**frame));
+        let places = tables
+            .stack(stack)
+            .iter()
+            .enumerate()
+            .filter(|(_, frame)| !tables.is_truncation(**frame));
         for (depth, frame) in places {
             let hits = functions.entry(function(*frame, tables)).or_default();
             hits.own += if depth == 0 { count } else { 0 };

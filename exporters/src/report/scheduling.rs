@@ -85,7 +85,8 @@ impl Scheduling {
         for index in self.accounts.len()..=up_to.index() {
             let row = tables.thread(ThreadId(index as u32));
             let since = row.start.map_or(self.origin, |start| start.0.max(self.origin));
-            let chosen = self.filter.as_ref().is_none_or(|filter| filter.matches(row.process, tables));
+            let chosen =
+                self.filter.as_ref().is_none_or(|filter| filter.matches(row.process, tables));
             self.accounts.push(Account::new(row.process, chosen, since));
         }
     }
@@ -244,7 +245,9 @@ impl Scheduling {
         let state = self.cpus.get(cpu);
         state.resumed = None;
         let Some(thread) = state.current.take() else { return };
-        if thread != Tables::IDLE_THREAD && self.account(thread, tables).state == State::Running(cpu) {
+        if thread != Tables::IDLE_THREAD
+            && self.account(thread, tables).state == State::Running(cpu)
+        {
             self.lose_track(now, thread, tables);
         }
     }
@@ -266,7 +269,8 @@ impl Scheduling {
     fn change(&mut self, now: u64, thread: ThreadId, next: State, tables: &Tables) {
         self.account(thread, tables);
         let stay = self.accounts[thread.index()].change(next, now, &self.gaps);
-        if let (State::Waiting(wait), State::Running(cpu), true) = (stay.state, next, stay.complete) {
+        if let (State::Waiting(wait), State::Running(cpu), true) = (stay.state, next, stay.complete)
+        {
             self.waited(thread, wait, stay.known);
             self.keep_wait((now, stay.known), thread, (wait, cpu));
         }
@@ -280,7 +284,12 @@ impl Scheduling {
 
     /// A wait for a CPU has ended, with this length: it may be among the longest.
     #[inline]
-    fn keep_wait(&mut self, (now, waited): (u64, u64), thread: ThreadId, (began, cpu): (Wait, u32)) {
+    fn keep_wait(
+        &mut self,
+        (now, waited): (u64, u64),
+        thread: ThreadId,
+        (began, cpu): (Wait, u32),
+    ) {
         let Account { chosen, woken, .. } = self.accounts[thread.index()];
         if !chosen {
             return;
@@ -344,7 +353,9 @@ impl Scheduling {
         state.settle(since);
         (state.resumed, state.last_event) = (Some(now), now);
         let Some(thread) = state.current.take() else { return };
-        if thread != Tables::IDLE_THREAD && self.account(thread, tables).state == State::Running(cpu) {
+        if thread != Tables::IDLE_THREAD
+            && self.account(thread, tables).state == State::Running(cpu)
+        {
             self.change(since, thread, State::Unknown, tables);
         }
     }
@@ -354,7 +365,8 @@ impl Scheduling {
         self.last_end = Some((now, thread));
     }
 
-    /// Not one switch was recorded: samples tell what ran at moments, and nothing of the time between them.
+    /// Not one switch was recorded: samples tell what ran at moments, and nothing of the time
+    /// between them.
     fn forget(&mut self, now: u64) {
         for (_, cpu) in self.cpus.iter_mut() {
             (cpu.current, cpu.busy, cpu.idle) = (None, 0, 0);

@@ -100,7 +100,13 @@ impl Default for Slices {
 
 impl Slices {
     /// A slice begins; `times` is what its thread has done until now, if it is a thread's.
-    pub(super) fn begin(&mut self, now: u64, track: TrackId, slice: &Slice, times: Option<(ThreadId, Times)>) {
+    pub(super) fn begin(
+        &mut self,
+        now: u64,
+        track: TrackId,
+        slice: &Slice,
+        times: Option<(ThreadId, Times)>,
+    ) {
         let open = self.open.entry(track).or_insert_with(|| {
             if let Some((thread, _)) = times {
                 self.tracks.entry(thread).or_default().push(track);
@@ -140,7 +146,9 @@ impl Slices {
         row.durations.add(now.saturating_sub(slice.since));
         if let Some(times) = times {
             // What was lost since may make a time smaller.
-            let add = |sum: &mut u64, now: u64, then: u64| *sum = sum.saturating_add(now.saturating_sub(then));
+            let add = |sum: &mut u64, now: u64, then: u64| {
+                *sum = sum.saturating_add(now.saturating_sub(then));
+            };
             add(&mut row.times.on_cpu_ns, times.on_cpu_ns, slice.times.on_cpu_ns);
             add(&mut row.times.waiting_ns, times.waiting_ns, slice.times.waiting_ns);
             add(&mut row.times.blocked_ns, times.blocked_ns, slice.times.blocked_ns);
@@ -163,9 +171,19 @@ impl Slices {
     }
 
     /// A thread was blocked in a function for a time that ends now.
-    pub(super) fn blocked(&mut self, thread: ThreadId, function: Option<StringId>, nanoseconds: u64) {
+    pub(super) fn blocked(
+        &mut self,
+        thread: ThreadId,
+        function: Option<StringId>,
+        nanoseconds: u64,
+    ) {
         for track in self.tracks.get(&thread).into_iter().flatten() {
-            for slice in self.open.get(track).into_iter().flat_map(|open| open.slices.iter().take(MAX_BLOCKED)) {
+            for slice in self
+                .open
+                .get(track)
+                .into_iter()
+                .flat_map(|open| open.slices.iter().take(MAX_BLOCKED))
+            {
                 let sum = self.reasons.row((slice.key, function));
                 *sum = sum.saturating_add(nanoseconds);
             }

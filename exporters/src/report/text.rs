@@ -54,34 +54,61 @@ impl Text {
         self.line(title);
     }
 
-    pub(super) fn table<const N: usize>(&mut self, heads: [&str; N], rows: impl IntoIterator<Item = [String; N]>) {
+    pub(super) fn table<const N: usize>(
+        &mut self,
+        heads: [&str; N],
+        rows: impl IntoIterator<Item = [String; N]>,
+    ) {
         table(&mut self.text, self.width, heads, rows);
     }
 
     pub(super) fn head(&mut self, report: &Report) {
         let Recording { recorder, filter_pids, .. } = &report.recording;
-        self.line(&format!("{:<10} {}; {}", "Recorded", machine(&report.recording), shown(recorder)));
+        self.line(&format!(
+            "{:<10} {}; {}",
+            "Recorded",
+            machine(&report.recording),
+            shown(recorder)
+        ));
         let cut = if report.recording.complete { "" } else { ", of a recording that was cut off" };
         self.line(&format!("{:<10} {}{cut}", "Duration", duration(report.duration_ns)));
         self.events(&report.events);
         if let Some(process) = &report.process {
-            self.line(&format!("{:<10} only {}, but for CPUs and losses", "Process", shown(process)));
+            self.line(&format!(
+                "{:<10} only {}, but for CPUs and losses",
+                "Process",
+                shown(process)
+            ));
             self.others(report);
         }
         if !filter_pids.is_empty() {
             let pids: Vec<_> = filter_pids.iter().map(u32::to_string).collect();
             let pids = pids.join(", ");
-            self.line(&format!("{:<10} recorded with -p {pids}: other processes are partial", "Note"));
+            self.line(&format!(
+                "{:<10} recorded with -p {pids}: other processes are partial",
+                "Note"
+            ));
         }
         if report.overwritten > 0 {
             let overwritten = grouped(report.overwritten);
             self.line(&format!("{:<10} {overwritten} by newer events, as asked", "Overwritten"));
         }
-        let lost = if report.lost == 0 { "nothing".to_owned() } else { format!("*** {} ***", grouped(report.lost)) };
+        let lost = if report.lost == 0 {
+            "nothing".to_owned()
+        } else {
+            format!("*** {} ***", grouped(report.lost))
+        };
         self.line(&format!("{:<10} {lost}", "Lost"));
         if report.untold_gaps > 0 {
-            let gaps = if report.untold_gaps == 1 { "once".to_owned() } else { count(report.untold_gaps, "time") };
-            self.line(&format!("{:<10} {gaps} a CPU ran something else than its events say: some are missing", ""));
+            let gaps = if report.untold_gaps == 1 {
+                "once".to_owned()
+            } else {
+                count(report.untold_gaps, "time")
+            };
+            self.line(&format!(
+                "{:<10} {gaps} a CPU ran something else than its events say: some are missing",
+                ""
+            ));
         }
     }
 
@@ -103,7 +130,9 @@ impl Text {
     }
 
     fn events(&mut self, events: &EventCounts) {
-        let EventCounts { switches, wakeups, migrations, samples, slices, instants, counters, .. } = *events;
+        let EventCounts {
+            switches, wakeups, migrations, samples, slices, instants, counters, ..
+        } = *events;
         let EventCounts { messages, locks, memory, gpu_jobs, .. } = *events;
         let of_the_machine = [
             (switches, "switch", "switches"),
@@ -144,7 +173,14 @@ impl Text {
             let whole = row.busy_ns + row.idle_ns + row.unknown_ns;
             let times = [row.busy_ns, row.idle_ns, row.unknown_ns].map(duration);
             let [busy, idle, unknown] = times;
-            [busy, percent(row.busy_ns, whole), idle, unknown, grouped(row.switches), format!("cpu{}", row.cpu)]
+            [
+                busy,
+                percent(row.busy_ns, whole),
+                idle,
+                unknown,
+                grouped(row.switches),
+                format!("cpu{}", row.cpu),
+            ]
         });
         self.table(["busy", "%", "idle", "unknown", "switches", "CPU"], rows);
     }
@@ -157,10 +193,24 @@ impl Text {
         self.title(&some_of(&format!("Processes by {}", order(report)), rows.len(), *total));
         let rows = rows.iter().map(|row| {
             let [on_cpu, waiting, blocked] = states(&row.times);
-            let name = format!("{} ({}, {})", shown(&row.name), row.pid, count(row.threads as u64, "thread"));
+            let name = format!(
+                "{} ({}, {})",
+                shown(&row.name),
+                row.pid,
+                count(row.threads as u64, "thread")
+            );
             let share = percent(row.times.on_cpu_ns, report.duration_ns);
             let Counts { switches, preemptions, samples, .. } = row.counts;
-            [on_cpu, share, waiting, blocked, grouped(switches), grouped(preemptions), grouped(samples), name]
+            [
+                on_cpu,
+                share,
+                waiting,
+                blocked,
+                grouped(switches),
+                grouped(preemptions),
+                grouped(samples),
+                name,
+            ]
         });
         self.table(TASK_HEADS, rows);
     }
@@ -173,22 +223,43 @@ impl Text {
         self.title(&some_of(&format!("Threads by {}", order(report)), rows.len(), *total));
         let rows = rows.iter().map(|row| {
             let [on_cpu, waiting, blocked] = states(&row.times);
-            let process = if row.tid == row.pid { String::new() } else { format!(" of {}", shown(&row.process)) };
+            let process = if row.tid == row.pid {
+                String::new()
+            } else {
+                format!(" of {}", shown(&row.process))
+            };
             let name = format!("{} ({}){process}", shown(&row.name), row.tid);
             let share = percent(row.times.on_cpu_ns, report.duration_ns);
             let Counts { switches, preemptions, samples, .. } = row.counts;
-            [on_cpu, share, waiting, blocked, grouped(switches), grouped(preemptions), grouped(samples), name]
+            [
+                on_cpu,
+                share,
+                waiting,
+                blocked,
+                grouped(switches),
+                grouped(preemptions),
+                grouped(samples),
+                name,
+            ]
         });
         self.table(TASK_HEADS, rows);
     }
 
     fn functions(&mut self, functions: &Functions) {
-        let Functions { samples, kernel_samples, idle_samples, without_stack, truncated, by_self, by_total } =
-            functions;
+        let Functions {
+            samples,
+            kernel_samples,
+            idle_samples,
+            without_stack,
+            truncated,
+            by_self,
+            by_total,
+        } = functions;
         if samples + idle_samples == 0 {
             return;
         }
-        let [samples_text, kernel, idle] = [samples, kernel_samples, idle_samples].map(|count| grouped(*count));
+        let [samples_text, kernel, idle] =
+            [samples, kernel_samples, idle_samples].map(|count| grouped(*count));
         self.title(&format!(
             "Functions: {samples_text} samples, {kernel} of them in the kernel ({idle} of idle CPUs are left out)"
         ));
@@ -196,7 +267,10 @@ impl Text {
             self.line(&format!("  {} have no stack and are in no row", grouped(*without_stack)));
         }
         if *truncated > 0 {
-            self.line(&format!("  {} have a stack that lacks its outer frames", grouped(*truncated)));
+            self.line(&format!(
+                "  {} have a stack that lacks its outer frames",
+                grouped(*truncated)
+            ));
         }
         for (order, Table { total, rows }) in [("self", by_self), ("total", by_total)] {
             if rows.is_empty() {
@@ -207,7 +281,14 @@ impl Text {
                 let FunctionRow { self_samples, total, kernel, .. } = *row;
                 let place = if kernel { "kernel" } else { "user" };
                 let [own, all] = [self_samples, total].map(grouped);
-                [own, percent(self_samples, *samples), all, percent(total, *samples), place.to_owned(), function(row)]
+                [
+                    own,
+                    percent(self_samples, *samples),
+                    all,
+                    percent(total, *samples),
+                    place.to_owned(),
+                    function(row),
+                ]
             });
             self.table(["self", "%", "total", "%", "code", "function"], rows);
         }
@@ -242,7 +323,8 @@ impl Text {
     fn stack(&mut self, row: &StackRow) {
         let [sum, mean, most] = total(row.blocked_ns, row.count, row.max_ns);
         let process = format!("{} ({})", shown(&row.process), row.pid);
-        let times = if row.count == 1 { "once".into() } else { format!("{} times", grouped(row.count)) };
+        let times =
+            if row.count == 1 { "once".into() } else { format!("{} times", grouped(row.count)) };
         self.line(&format!("  {sum:>7}  {times}, mean {mean}, max {most}: {process}"));
         self.frames_of_stack(&row.frames);
     }
@@ -250,12 +332,14 @@ impl Text {
     /// A stack in a few lines, innermost frame first.
     pub(super) fn frames_of_stack(&mut self, frames: &[String]) {
         // The way into the scheduler is the same for all.
-        let scheduler = frames.iter().take_while(|frame| SCHEDULER.contains(&frame.as_str())).count();
+        let scheduler =
+            frames.iter().take_while(|frame| SCHEDULER.contains(&frame.as_str())).count();
         let last = frames.len().saturating_sub(1);
-        let words = frames.iter().enumerate().skip(scheduler).map(|(index, frame)| match index == last {
-            true => shown(frame),
-            false => format!("{} <", shown(frame)),
-        });
+        let words =
+            frames.iter().enumerate().skip(scheduler).map(|(index, frame)| match index == last {
+                true => shown(frame),
+                false => format!("{} <", shown(frame)),
+            });
         wrapped(&mut self.text, self.width, 11, STACK_LINES, &words.collect::<Vec<_>>());
     }
 
@@ -265,7 +349,11 @@ impl Text {
             return;
         }
         let title = some_of("Who wakes whom", pairs.rows.len(), pairs.total);
-        self.title(&format!("{title} ({} wakeups, {} by interrupts)", grouped(*count), grouped(*by_interrupt)));
+        self.title(&format!(
+            "{title} ({} wakeups, {} by interrupts)",
+            grouped(*count),
+            grouped(*by_interrupt)
+        ));
         let rows = pairs.rows.iter().map(|row| {
             let waker = match row.waker_kind.as_str() {
                 "thread" => format!("{} ({})", shown(&row.waker), row.waker_tid),
@@ -292,14 +380,20 @@ impl Text {
         ];
         let rows = kinds.into_iter().filter(|(all, _)| all.count > 0).map(|(all, name)| {
             let [mean, p50, p90, p99, p999, max] =
-                [all.mean_ns, all.p50_ns, all.p90_ns, all.p99_ns, all.p999_ns, all.max_ns].map(duration);
+                [all.mean_ns, all.p50_ns, all.p90_ns, all.p99_ns, all.p999_ns, all.max_ns]
+                    .map(duration);
             [grouped(all.count), mean, p50, p90, p99, p999, max, name.to_owned()]
         });
         self.table(["waits", "mean", "p50", "p90", "p99", "p99.9", "max", ""], rows);
         let most = run_queue.histogram.iter().map(|bucket| bucket.count).max().unwrap_or(0).max(1);
         let rows = run_queue.histogram.iter().map(|bucket| {
             let bar = (bucket.count as f64 * BAR as f64 / most as f64).ceil() as usize;
-            [duration(bucket.from_ns), duration(bucket.to_ns), grouped(bucket.count), "#".repeat(bar)]
+            [
+                duration(bucket.from_ns),
+                duration(bucket.to_ns),
+                grouped(bucket.count),
+                "#".repeat(bar),
+            ]
         });
         self.table(["from", "to", "waits", ""], rows);
     }
@@ -309,7 +403,9 @@ impl Text {
             return;
         }
         self.title(&some_of("Migrations", migrations.rows.len(), migrations.total));
-        let row = |row: &MigrationRow| [grouped(row.count), format!("cpu{} -> cpu{}", row.from_cpu, row.to_cpu)];
+        let row = |row: &MigrationRow| {
+            [grouped(row.count), format!("cpu{} -> cpu{}", row.from_cpu, row.to_cpu)]
+        };
         self.table(["times", "move"], migrations.rows.iter().map(row));
     }
 
@@ -317,7 +413,11 @@ impl Text {
         if unresolved.rows.is_empty() {
             return;
         }
-        self.title(&some_of("Code without names, by module", unresolved.rows.len(), unresolved.total));
+        self.title(&some_of(
+            "Code without names, by module",
+            unresolved.rows.len(),
+            unresolved.total,
+        ));
         let rows = unresolved.rows.iter().map(|row| {
             let module = if row.module.is_empty() {
                 "[no file: generated, or its mapping is missing]".into()
@@ -334,7 +434,8 @@ impl Text {
             return;
         }
         self.title(&format!("Lost: {} records", grouped(report.lost)));
-        let is_lost = |loss: &&LossRow| loss.count > 0 && loss.cause != LossCause::Overwritten.name();
+        let is_lost =
+            |loss: &&LossRow| loss.count > 0 && loss.cause != LossCause::Overwritten.name();
         let rows = report.losses.iter().filter(is_lost).map(|loss| {
             let cpu = loss.cpu.map_or_else(String::new, |cpu| format!(" of cpu{cpu}"));
             [grouped(loss.count), format!("{}{cpu}: {}", shown(&loss.lane), loss.cause)]
@@ -343,7 +444,8 @@ impl Text {
     }
 }
 
-const TASK_HEADS: [&str; 8] = ["on CPU", "%", "waiting", "blocked", "switches", "preempted", "samples", "name"];
+const TASK_HEADS: [&str; 8] =
+    ["on CPU", "%", "waiting", "blocked", "switches", "preempted", "samples", "name"];
 
 fn states(times: &Times) -> [String; 3] {
     [times.on_cpu_ns, times.waiting_ns, times.blocked_ns].map(duration)
@@ -353,7 +455,11 @@ fn states(times: &Times) -> [String; 3] {
 fn machine(recording: &Recording) -> String {
     let Recording { hostname, os, kernel_release, cpus, .. } = recording;
     let kernel = if os == WINDOWS { WINDOWS } else { "Linux" };
-    let parts = [shown(hostname), format!("{kernel} {}", shown(kernel_release)), count(*cpus as u64, "CPU")];
+    let parts = [
+        shown(hostname),
+        format!("{kernel} {}", shown(kernel_release)),
+        count(*cpus as u64, "CPU"),
+    ];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
@@ -380,7 +486,11 @@ fn function(row: &FunctionRow) -> String {
 
 /// The title, with the number of rows where not all are shown.
 pub(super) fn some_of(title: &str, shown: usize, total: usize) -> String {
-    if shown == total { title.to_owned() } else { format!("{title}: {shown} of {}", grouped(total as u64)) }
+    if shown == total {
+        title.to_owned()
+    } else {
+        format!("{title}: {shown} of {}", grouped(total as u64))
+    }
 }
 
 pub(super) fn count(number: u64, what: &str) -> String {

@@ -18,21 +18,30 @@ impl Text {
     fn gpu_jobs(&mut self, title: &str, jobs: &Table<GpuRow>, session_ns: u64) {
         let (begun, others): (Vec<&GpuRow>, Vec<_>) =
             jobs.rows.iter().partition(|row| row.ran.count + row.waited.count > 0);
-        let cut =
-            if jobs.rows.len() < jobs.total { format!(", the first {} rows", jobs.rows.len()) } else { String::new() };
+        let cut = if jobs.rows.len() < jobs.total {
+            format!(", the first {} rows", jobs.rows.len())
+        } else {
+            String::new()
+        };
         if !begun.is_empty() {
             self.title(&format!("{title}{cut}"));
             let rows = begun.into_iter().map(|row| {
                 let GpuRow { ran, waited, .. } = row;
                 let [busy, longest] = [ran.total_ns, ran.max_ns].map(|value| of(ran, value));
-                let share = if ran.count == 0 { "-".into() } else { percent(ran.total_ns, session_ns) };
+                let share =
+                    if ran.count == 0 { "-".into() } else { percent(ran.total_ns, session_ns) };
                 let [p50, p90, p99, max] = percentiles(waited);
                 [busy, share, grouped(row.jobs), longest, p50, p90, p99, max, owner(row)]
             });
-            self.table(["busy", "%", "jobs", "longest", "delay p50", "p90", "p99", "max", "queue"], rows);
+            self.table(
+                ["busy", "%", "jobs", "longest", "delay p50", "p90", "p99", "max", "queue"],
+                rows,
+            );
         }
         if !others.is_empty() {
-            self.title(&format!("{title}{cut}: from submission to end, for no driver tells when these began"));
+            self.title(&format!(
+                "{title}{cut}: from submission to end, for no driver tells when these began"
+            ));
             let rows = others.into_iter().map(|row| {
                 let [p50, p90, p99, max] = percentiles(&row.took);
                 [grouped(row.jobs), p50, p90, p99, max, owner(row)]
@@ -46,7 +55,8 @@ impl Text {
             return;
         }
         self.title(&some_of("Longest waits for fences", waits.rows.len(), waits.total));
-        let rows = waits.rows.iter().map(|row| [duration(row.waited_ns), duration(row.at_ns), wait(row)]);
+        let rows =
+            waits.rows.iter().map(|row| [duration(row.waited_ns), duration(row.at_ns), wait(row)]);
         self.table(["waited", "after", "thread and fence"], rows);
     }
 }
@@ -61,7 +71,8 @@ fn percentiles(all: &Distribution) -> [String; 4] {
 }
 
 fn owner(row: &GpuRow) -> String {
-    let owner = row.pid.map_or_else(String::new, |pid| format!(" of {} ({pid})", shown(&row.process)));
+    let owner =
+        row.pid.map_or_else(String::new, |pid| format!(" of {} ({pid})", shown(&row.process)));
     shown(&row.queue) + &owner + &missing(row)
 }
 
@@ -90,8 +101,15 @@ fn wait(row: &FenceWaitRow) -> String {
 
 /// What is wrong with some of the jobs.
 fn missing(row: &GpuRow) -> String {
-    let counts =
-        [(row.failed, "failed"), (row.unfinished, "not ended"), (row.without_beginning, "without a beginning")];
-    let said: Vec<_> = counts.iter().filter(|(count, _)| *count > 0).map(|(n, what)| format!("{n} {what}")).collect();
+    let counts = [
+        (row.failed, "failed"),
+        (row.unfinished, "not ended"),
+        (row.without_beginning, "without a beginning"),
+    ];
+    let said: Vec<_> = counts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(n, what)| format!("{n} {what}"))
+        .collect();
     if said.is_empty() { String::new() } else { format!("; {}", said.join(", ")) }
 }

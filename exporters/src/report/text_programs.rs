@@ -22,11 +22,15 @@ impl Text {
         }
         self.title(&some_of("Crashes", crashes.rows.len(), crashes.total));
         for row in &crashes.rows {
-            let address = if row.address == 0 { String::new() } else { format!(" at {:#x}", row.address) };
+            let address =
+                if row.address == 0 { String::new() } else { format!(" at {:#x}", row.address) };
             let thread = format!("{} ({})", shown(&row.thread), row.tid);
             let process = format!("{} ({})", shown(&row.process), row.pid);
             let at = duration(row.at_ns);
-            self.line(&format!("  {} after {at}{address}: {thread} of {process}", shown(&row.signal)));
+            self.line(&format!(
+                "  {} after {at}{address}: {thread} of {process}",
+                shown(&row.signal)
+            ));
             self.frames_of_stack(&row.frames);
         }
     }
@@ -38,9 +42,19 @@ impl Text {
         self.title(&some_of("Frames", frames.rows.len(), frames.total));
         let rows = frames.rows.iter().map(|row| {
             let all = &row.durations;
-            let [mean, p50, p99, max] = [all.mean_ns, all.p50_ns, all.p99_ns, all.max_ns].map(duration);
-            let process = row.pid.map_or_else(String::new, |pid| format!(" of {} ({pid})", shown(&row.process)));
-            [grouped(all.count), mean, p50, p99, max, shown(&row.name) + &process + &unfinished(row.unfinished)]
+            let [mean, p50, p99, max] =
+                [all.mean_ns, all.p50_ns, all.p99_ns, all.max_ns].map(duration);
+            let process = row
+                .pid
+                .map_or_else(String::new, |pid| format!(" of {} ({pid})", shown(&row.process)));
+            [
+                grouped(all.count),
+                mean,
+                p50,
+                p99,
+                max,
+                shown(&row.name) + &process + &unfinished(row.unfinished),
+            ]
         });
         self.table(["frames", "mean", "p50", "p99", "max", "set"], rows);
     }
@@ -60,10 +74,24 @@ impl Text {
                 let function = shown(reason.function.as_deref()?);
                 Some(format!("; {} in {function}", duration(reason.blocked_ns)))
             });
-            let name = shown(&row.name) + &place(row.location.as_ref()) + &unfinished(row.unfinished);
-            [total, grouped(all.count), mean, p50, p99, max, on_cpu, off_cpu, name + &blocked.unwrap_or_default()]
+            let name =
+                shown(&row.name) + &place(row.location.as_ref()) + &unfinished(row.unfinished);
+            [
+                total,
+                grouped(all.count),
+                mean,
+                p50,
+                p99,
+                max,
+                on_cpu,
+                off_cpu,
+                name + &blocked.unwrap_or_default(),
+            ]
         });
-        self.table(["total", "times", "mean", "p50", "p99", "max", "on CPU", "off CPU", "slice"], rows);
+        self.table(
+            ["total", "times", "mean", "p50", "p99", "max", "on CPU", "off CPU", "slice"],
+            rows,
+        );
     }
 
     fn instants(&mut self, instants: &Table<InstantRow>) {
@@ -71,7 +99,10 @@ impl Text {
             return;
         }
         self.title(&some_of("Instants", instants.rows.len(), instants.total));
-        self.table(["times", "instant"], instants.rows.iter().map(|row| [grouped(row.count), shown(&row.name)]));
+        self.table(
+            ["times", "instant"],
+            instants.rows.iter().map(|row| [grouped(row.count), shown(&row.name)]),
+        );
     }
 
     fn locks(&mut self, locks: &Table<LockRow>) {
@@ -82,10 +113,9 @@ impl Text {
         let rows = locks.rows.iter().map(|row| {
             let [waited, longest, held, longest_hold] =
                 [row.wait_ns, row.longest_wait_ns, row.held_ns, row.longest_hold_ns].map(duration);
-            let holder = row
-                .holders
-                .first()
-                .map_or_else(String::new, |holder| format!(", most by {} ({})", shown(&holder.name), holder.tid));
+            let holder = row.holders.first().map_or_else(String::new, |holder| {
+                format!(", most by {} ({})", shown(&holder.name), holder.tid)
+            });
             let name = format!(
                 "{}{} of {} ({})",
                 shown(&row.name),
@@ -107,11 +137,20 @@ impl Text {
         }
         self.title(&some_of("Memory by pool", memory.rows.len(), memory.total));
         let rows = memory.rows.iter().map(|row| {
-            let [peak, live, all] = [row.peak_bytes, row.live_bytes, row.allocated_bytes].map(bytes);
+            let [peak, live, all] =
+                [row.peak_bytes, row.live_bytes, row.allocated_bytes].map(bytes);
             let counts = [row.allocations, row.frees, row.live_allocations].map(grouped);
             let [allocations, frees, left] = counts;
             let pool = row.pool.as_deref().map_or("heap".into(), shown);
-            [peak, live, left, all, allocations, frees, format!("{pool} of {} ({})", shown(&row.process), row.pid)]
+            [
+                peak,
+                live,
+                left,
+                all,
+                allocations,
+                frees,
+                format!("{pool} of {} ({})", shown(&row.process), row.pid),
+            ]
         });
         self.table(["peak", "at end", "left", "in all", "allocations", "frees", "pool"], rows);
     }
@@ -122,15 +161,23 @@ impl Text {
         }
         self.title(&some_of("Counters", counters.rows.len(), counters.total));
         let rows = counters.rows.iter().map(|row| {
-            let [min, mean, max, last] = [row.min, row.mean, row.max, row.last].map(|value| match &*row.unit {
-                "bytes" if value >= 0.0 => bytes(value as u64),
-                _ => number(value),
-            });
+            let [min, mean, max, last] =
+                [row.min, row.mean, row.max, row.last].map(|value| match &*row.unit {
+                    "bytes" if value >= 0.0 => bytes(value as u64),
+                    _ => number(value),
+                });
             let unit = match &*row.unit {
                 "" | "bytes" => String::new(),
                 unit => format!(" [{}]", shown(unit)),
             };
-            [grouped(row.count), min, mean, max, last, format!("{}{unit} of {}", shown(&row.name), shown(&row.owner))]
+            [
+                grouped(row.count),
+                min,
+                mean,
+                max,
+                last,
+                format!("{}{unit} of {}", shown(&row.name), shown(&row.owner)),
+            ]
         });
         self.table(["values", "min", "mean", "max", "last", "counter"], rows);
     }

@@ -31,7 +31,11 @@ impl Text {
         if waits.rows.is_empty() {
             return;
         }
-        self.title(&some_of("Longest waits for a CPU (runnable, not running)", waits.rows.len(), waits.total));
+        self.title(&some_of(
+            "Longest waits for a CPU (runnable, not running)",
+            waits.rows.len(),
+            waits.total,
+        ));
         for row in &waits.rows {
             let began = match &row.woken_by {
                 _ if row.preempted => "preempted".to_owned(),
@@ -42,7 +46,10 @@ impl Text {
             let ran = row.meanwhile.iter().map(|ran| (thread(&ran.thread, ran.tid), ran.ran_ns));
             let others = (row.other_threads > 0)
                 .then(|| (count(row.other_threads as u64, "other thread"), row.other_threads_ns));
-            let ran = ran.chain(others).map(|(who, ran)| format!("{who} {}", duration(ran))).collect::<Vec<_>>();
+            let ran = ran
+                .chain(others)
+                .map(|(who, ran)| format!("{who} {}", duration(ran)))
+                .collect::<Vec<_>>();
             let part = if row.meanwhile_is_part { "at least " } else { "" };
             let words = match ran.is_empty() {
                 true => vec![format!("cpu{} ran meanwhile what was not recorded", row.cpu)],
@@ -77,7 +84,10 @@ impl Text {
         }
         self.title(&some_of("Longest waits for locks", waits.rows.len(), waits.total));
         for row in &waits.rows {
-            let holder = row.holder.as_deref().map_or(String::new(), |holder| format!(", held by {}", shown(holder)));
+            let holder = row
+                .holder
+                .as_deref()
+                .map_or(String::new(), |holder| format!(", held by {}", shown(holder)));
             let end = if row.obtained { "" } else { ", given up" };
             self.waiter(&row.waiter, &format!("for {}{holder}{end}", shown(&row.lock)));
         }
@@ -89,11 +99,16 @@ impl Text {
             false => format!(" of {} ({})", shown(&waiter.process), waiter.pid),
         };
         let who = thread(&waiter.thread, waiter.tid);
-        self.line(&format!("  {:>7} at {}  {who}{process}, {what}", duration(waiter.waited_ns), moment(waiter.at_ns)));
+        self.line(&format!(
+            "  {:>7} at {}  {who}{process}, {what}",
+            duration(waiter.waited_ns),
+            moment(waiter.at_ns)
+        ));
     }
 
     fn below(&mut self, words: &[String]) {
-        let words: Vec<String> = words.iter().flat_map(|words| words.split(' ').map(str::to_owned)).collect();
+        let words: Vec<String> =
+            words.iter().flat_map(|words| words.split(' ').map(str::to_owned)).collect();
         wrapped(&mut self.text, self.width, INDENT, MEANWHILE_LINES, &words);
     }
 }

@@ -42,7 +42,9 @@ fn each_module(
         let module = tables.frame(*frame).module;
         let row = modules.entry(module).or_default();
         row.places.insert(*frame);
-        let seen = frames[..depth].iter().any(|before| unnamed(before) && tables.frame(*before).module == module);
+        let seen = frames[..depth]
+            .iter()
+            .any(|before| unnamed(before) && tables.frame(*before).module == module);
         if !seen {
             add(row);
         }

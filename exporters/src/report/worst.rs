@@ -109,7 +109,9 @@ mod tests {
     #[test]
     fn what_ran_in_a_time_is_the_part_of_each_run_that_lies_in_it() {
         let mut runs = Runs::default();
-        for (thread, since, until) in [(1, 0, 10), (2, 10, 30), (1, 30, 40), (3, 40, 41), (4, 41, 43), (0, 50, 60)] {
+        for (thread, since, until) in
+            [(1, 0, 10), (2, 10, 30), (1, 30, 40), (3, 40, 41), (4, 41, 43), (0, 50, 60)]
+        {
             runs.add(ThreadId(thread), since, until);
         }
         let expected = Meanwhile {
@@ -124,7 +126,8 @@ mod tests {
     #[test]
     fn of_a_time_that_is_not_remembered_whole_that_is_said() {
         let mut runs = Runs::default();
-        (0..RUNS as u64 + 5).for_each(|number| runs.add(ThreadId(1), number * 10, number * 10 + 10));
+        (0..RUNS as u64 + 5)
+            .for_each(|number| runs.add(ThreadId(1), number * 10, number * 10 + 10));
         assert!(runs.between(0, 100_000).is_part && runs.runs.len() == RUNS);
         assert!(!runs.between(60, 100_000).is_part);
     }

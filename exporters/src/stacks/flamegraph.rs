@@ -31,10 +31,16 @@ pub struct FlamegraphExporter<W> {
 impl<W: Write> FlamegraphExporter<W> {
     /// A writer to `out`, which gets large pieces and needs no buffer.
     pub fn new(out: W, options: StackOptions) -> Self {
-        Self { out, kind: options.kind, title: options.kind.title().to_owned(), folding: Folding::new(options) }
+        Self {
+            out,
+            kind: options.kind,
+            title: options.kind.title().to_owned(),
+            folding: Folding::new(options),
+        }
     }
 
-    /// Whether the session, which has ended, had no such stack: what is written is valid, and empty.
+    /// Whether the session, which has ended, had no such stack: what is written is valid, and
+    /// empty.
     pub fn is_empty(&self) -> bool {
         self.folding.lines.is_empty()
     }
@@ -81,7 +87,12 @@ impl<W: Write> Exporter for FlamegraphExporter<W> {
         Ok(())
     }
 
-    fn end(&mut self, _: &[Loss], _: Option<&RecorderSummary>, tables: &Tables) -> Result<(), ExportError> {
+    fn end(
+        &mut self,
+        _: &[Loss],
+        _: Option<&RecorderSummary>,
+        tables: &Tables,
+    ) -> Result<(), ExportError> {
         self.folding.end(tables);
         Ok(())
     }

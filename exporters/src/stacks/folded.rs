@@ -73,7 +73,8 @@ fn line(process: ProcessId, stack: Option<StackId>, tables: &Tables) -> String {
 /// The suffixes are those that flame graph tools colour by.
 fn frame_name(id: FrameId, tables: &Tables) -> String {
     let frame = tables.frame(id);
-    let kernel = frame.module.map_or(frame.offset >> 63 == 1, |module| tables.module(module).kernel);
+    let kernel =
+        frame.module.map_or(frame.offset >> 63 == 1, |module| tables.module(module).kernel);
     let mut name = clean(&tables.frame_label(id));
     if frame.inlined {
         name.push_str("_[i]");
@@ -124,7 +125,8 @@ impl<W: Write> FoldedExporter<W> {
         Self { out, folding: Folding::new(options) }
     }
 
-    /// Whether the session, which has ended, had no such stack: what is written is valid, and empty.
+    /// Whether the session, which has ended, had no such stack: what is written is valid, and
+    /// empty.
     pub fn is_empty(&self) -> bool {
         self.folding.lines.is_empty()
     }
@@ -157,7 +159,12 @@ impl<W: Write> Exporter for FoldedExporter<W> {
         Ok(())
     }
 
-    fn end(&mut self, _: &[Loss], _: Option<&RecorderSummary>, tables: &Tables) -> Result<(), ExportError> {
+    fn end(
+        &mut self,
+        _: &[Loss],
+        _: Option<&RecorderSummary>,
+        tables: &Tables,
+    ) -> Result<(), ExportError> {
         self.folding.end(tables);
         Ok(())
     }

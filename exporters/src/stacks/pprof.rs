@@ -11,7 +11,8 @@ use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::io::Write;
 use syscollect_model::{
-    Event, Exporter, FrameId, Loss, ModuleId, RecorderSummary, SessionInfo, StackId, Tables, ThreadId, Time,
+    Event, Exporter, FrameId, Loss, ModuleId, RecorderSummary, SessionInfo, StackId, Tables,
+    ThreadId, Time,
 };
 
 /// Field numbers of `Profile` and its messages.
@@ -92,7 +93,8 @@ impl<W: Write> PprofExporter<W> {
         Self { out, totals: Totals::new(process), session, profile, has_samples: false }
     }
 
-    /// Whether the session, which has ended, had no such stack: what is written is valid, and empty.
+    /// Whether the session, which has ended, had no such stack: what is written is valid, and
+    /// empty.
     pub fn is_empty(&self) -> bool {
         !self.has_samples
     }
@@ -125,8 +127,14 @@ impl<W: Write> Exporter for PprofExporter<W> {
         Ok(())
     }
 
-    fn end(&mut self, _: &[Loss], _: Option<&RecorderSummary>, tables: &Tables) -> Result<(), ExportError> {
-        let period = 1_000_000_000u64.checked_div(u64::from(self.session.sample_rate_hz)).unwrap_or(0);
+    fn end(
+        &mut self,
+        _: &[Loss],
+        _: Option<&RecorderSummary>,
+        tables: &Tables,
+    ) -> Result<(), ExportError> {
+        let period =
+            1_000_000_000u64.checked_div(u64::from(self.session.sample_rate_hz)).unwrap_or(0);
         let totals = self.totals.finish(tables);
         let mut encoder = Encoder::new(tables, period);
         encoder.head();
@@ -145,7 +153,10 @@ impl<W: Write> Exporter for PprofExporter<W> {
 
 /// Nanoseconds since 1970 at a time of the session; 0 where the clocks were not read.
 fn real_time(session: &SessionInfo, time: u64) -> u64 {
-    session.clock_pairs.first().map_or(0, |pair| pair.realtime.wrapping_add(time.wrapping_sub(pair.boottime)))
+    session
+        .clock_pairs
+        .first()
+        .map_or(0, |pair| pair.realtime.wrapping_add(time.wrapping_sub(pair.boottime)))
 }
 
 /// The addresses of a mapping that were seen.
@@ -221,7 +232,9 @@ impl<'a> Encoder<'a> {
         let values = [total.samples, total.samples.saturating_mul(self.period), total.off_cpu_ns];
         let Self { out, packed, .. } = self;
         Message::new(out).message(field::SAMPLE, |sample| {
-            for (number, list) in [(field::SAMPLE_LOCATIONS, &locations[..]), (field::SAMPLE_VALUES, &values)] {
+            for (number, list) in
+                [(field::SAMPLE_LOCATIONS, &locations[..]), (field::SAMPLE_VALUES, &values)]
+            {
                 packed.clear();
                 list.iter().for_each(|value| push_varint(packed, *value));
                 sample.bytes(number, packed);
@@ -239,7 +252,8 @@ impl<'a> Encoder<'a> {
         let tables = self.tables;
         let row = tables.thread(thread);
         let process = tables.process(row.process);
-        let (name, process_name) = (self.string(tables.strings.get(row.name)), tables.strings.get(process.name));
+        let (name, process_name) =
+            (self.string(tables.strings.get(row.name)), tables.strings.get(process.name));
         [
             (self.string("process"), field::LABEL_TEXT, self.string(process_name)),
             (self.string("pid"), field::LABEL_NUMBER, u64::from(process.pid)),
@@ -256,7 +270,10 @@ impl<'a> Encoder<'a> {
             return vec![self.location(&[])];
         }
         // Inlined frames share the location of the function that they are part of.
-        frames.chunk_by(|inner, _| tables.frame(*inner).inlined).map(|frames| self.location(frames)).collect()
+        frames
+            .chunk_by(|inner, _| tables.frame(*inner).inlined)
+            .map(|frames| self.location(frames))
+            .collect()
     }
 
     /// A place in code with all frames there, innermost first; none stands for a missing stack.
@@ -265,7 +282,9 @@ impl<'a> Encoder<'a> {
             return *id;
         }
         let outermost = frames.last().map(|id| self.tables.frame(*id));
-        let mapping = outermost.and_then(|frame| Some(self.mapping(frame.module?, frame.offset))).unwrap_or(0);
+        let mapping = outermost
+            .and_then(|frame| Some(self.mapping(frame.module?, frame.offset)))
+            .unwrap_or(0);
         let mut lines: Vec<(u64, u32)> = frames.iter().map(|id| self.line(*id)).collect();
         if frames.is_empty() {
             let name = self.string(NO_STACK);

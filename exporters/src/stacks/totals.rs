@@ -36,7 +36,9 @@ impl Totals {
         self.first.get_or_insert(time);
         self.last = time;
         match event {
-            Event::Sample(sample) => self.add((sample.thread, sample.stack), tables, |total| total.samples += 1),
+            Event::Sample(sample) => {
+                self.add((sample.thread, sample.stack), tables, |total| total.samples += 1);
+            }
             Event::Switch(switch) => {
                 if let Some(stay) = self.blocked.switch(time, switch) {
                     self.stay(stay, tables);
@@ -58,7 +60,8 @@ impl Totals {
 
     #[inline]
     fn stay(&mut self, stay: Stay, tables: &Tables) {
-        let add = |total: &mut Total| total.off_cpu_ns = total.off_cpu_ns.saturating_add(stay.blocked_ns);
+        let add =
+            |total: &mut Total| total.off_cpu_ns = total.off_cpu_ns.saturating_add(stay.blocked_ns);
         self.add((stay.thread, stay.stack), tables, add);
     }
 
@@ -70,7 +73,8 @@ impl Totals {
         }
     }
 
-    /// Everything, in an order that does not change; threads that are still blocked count until the end.
+    /// Everything, in an order that does not change; threads that are still blocked count until the
+    /// end.
     pub(super) fn finish(&mut self, tables: &Tables) -> Vec<(Key, Total)> {
         for stay in self.blocked.finish(self.last) {
             self.stay(stay, tables);

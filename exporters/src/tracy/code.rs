@@ -136,14 +136,23 @@ impl Code {
         let (file, image) = (self.unknown, self.unknown);
         self.symbols.push(Symbol { address, name, file, line: 0, image, call: None, size: 0 });
         let id = self.place_addresses.take(SPARE);
-        self.places.push(Place { id, image, lines: vec![Line { name, file, line: 0, symbol: address }] });
+        self.places.push(Place {
+            id,
+            image,
+            lines: vec![Line { name, file, line: 0, symbol: address }],
+        });
         self.stack_places.push(self.places.len() as u32 - 1);
         self.stack_ends.push(self.stack_places.len());
         self.stack_ends.len() as u32
     }
 
     /// The index of a stack's call stack.
-    pub(crate) fn callstack(&mut self, stack: Option<StackId>, texts: &mut Texts, tables: &Tables) -> u32 {
+    pub(crate) fn callstack(
+        &mut self,
+        stack: Option<StackId>,
+        texts: &mut Texts,
+        tables: &Tables,
+    ) -> u32 {
         let Some(stack) = stack else { return self.no_stack };
         match self.stacks.get(stack.index()) {
             Some(index) if *index != 0 => *index,
@@ -194,7 +203,8 @@ impl Code {
         for inner in frames[..frames.len() - 1].iter().rev().take(MAX_INLINED - 1) {
             let around = &lines[lines.len() - 1];
             let call = (around.file, around.line);
-            let symbol = self.inlined(tables.frame(*inner), (function, wanted, image), call, texts, tables);
+            let symbol =
+                self.inlined(tables.frame(*inner), (function, wanted, image), call, texts, tables);
             lines.push(self.line(*inner, symbol, texts, tables));
         }
         lines.reverse();
@@ -237,16 +247,30 @@ impl Code {
         let module = frame.module;
         let (key, name, start) = match frame.function {
             Some(name) => {
-                // Where a function begins is not always known; its places are then one function each.
-                let start = if frame.function_start == 0 { frame.offset } else { frame.function_start };
-                (SymbolKey::Function { module, start, name }, texts.intern(tables.strings.get(name)), start)
+                // Where a function begins is not always known; its places are then one function
+                // each.
+                let start =
+                    if frame.function_start == 0 { frame.offset } else { frame.function_start };
+                (
+                    SymbolKey::Function { module, start, name },
+                    texts.intern(tables.strings.get(name)),
+                    start,
+                )
             }
-            None => (SymbolKey::Unnamed { module }, texts.intern(&unnamed(module, tables)), frame.offset),
+            None => (
+                SymbolKey::Unnamed { module },
+                texts.intern(&unnamed(module, tables)),
+                frame.offset,
+            ),
         };
         let file = self.file(frame, texts, tables);
         let size = u32::try_from(frame.function_size).unwrap_or(u32::MAX);
         let wanted = address(module, start, tables);
-        self.symbol(key, wanted, Symbol { address: 0, name, file, line: frame.line, image, call: None, size })
+        self.symbol(
+            key,
+            wanted,
+            Symbol { address: 0, name, file, line: frame.line, image, call: None, size },
+        )
     }
 
     /// The symbol of an inlined function. The viewer finds what is inlined into
@@ -262,7 +286,8 @@ impl Code {
         let name = frame.function.map_or("[unknown]", |name| tables.strings.get(name));
         let (name, file) = (texts.intern(name), self.file(frame, texts, tables));
         let key = SymbolKey::Inlined { outer, name: frame.function, file: frame.file };
-        let symbol = Symbol { address: 0, name, file, line: frame.line, image, call: Some(call), size: 0 };
+        let symbol =
+            Symbol { address: 0, name, file, line: frame.line, image, call: Some(call), size: 0 };
         self.symbol(key, wanted, symbol)
     }
 
@@ -281,7 +306,9 @@ impl Code {
     }
 
     /// The ids of the frames of every call stack, in order.
-    pub(crate) fn callstacks(&self) -> impl ExactSizeIterator<Item = impl ExactSizeIterator<Item = u64>> {
+    pub(crate) fn callstacks(
+        &self,
+    ) -> impl ExactSizeIterator<Item = impl ExactSizeIterator<Item = u64>> {
         self.stack_ends.iter().enumerate().map(|(index, end)| {
             let begin = index.checked_sub(1).map_or(0, |before| self.stack_ends[before]);
             self.stack_places[begin..*end].iter().map(|place| self.places[*place as usize].id)

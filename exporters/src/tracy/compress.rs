@@ -44,7 +44,8 @@ impl Compressor {
         }
     }
 
-    /// Compresses the next block into `out`, which has room for [`Self::bound`]; how many bytes it has become.
+    /// Compresses the next block into `out`, which has room for [`Self::bound`]; how many bytes it
+    /// has become.
     pub(crate) fn block(&mut self, block: &[u8], out: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Lz4 => lz4_flex::block::compress_into(block, out).map_err(io::Error::other),
@@ -56,14 +57,15 @@ impl Compressor {
 
 #[cfg(feature = "zstd")]
 mod zstd {
-    //! One zstd frame for each stream, never ended: what is written of it so far always decompresses to whole blocks.
+    //! One zstd frame for each stream, never ended: what is written of it so far always
+    //! decompresses to whole blocks.
 
     use super::{BLOCK, STREAMS};
     use std::io;
     use zstd::stream::raw::{Encoder, InBuffer, Operation, OutBuffer};
 
-    /// As fast as LZ4. Of 3.5 million events, level 3 makes nothing smaller and takes 2.6 times as long, and level 9
-    /// gains 8 % in 13 times as long.
+    /// As fast as LZ4. Of 3.5 million events, level 3 makes nothing smaller and takes 2.6 times as
+    /// long, and level 9 gains 8 % in 13 times as long.
     const LEVEL: i32 = 1;
 
     pub(crate) struct Streams {
@@ -94,7 +96,9 @@ mod zstd {
             }
             match encoder.flush(&mut output)? {
                 0 => Ok(output.pos()),
-                left => Err(io::Error::other(format!("zstd holds {left} bytes back that found no room"))),
+                left => Err(io::Error::other(format!(
+                    "zstd holds {left} bytes back that found no room"
+                ))),
             }
         }
     }

@@ -59,7 +59,12 @@ impl Threads {
             if row.intervals.is_empty() { 0 } else { next }
         };
         let externals = rows.all().iter().map(external).collect();
-        Self { numbers: rows.numbers(tables), names, externals, hints: rows::group_hints(rows.all(), tables) }
+        Self {
+            numbers: rows.numbers(tables),
+            names,
+            externals,
+            hints: rows::group_hints(rows.all(), tables),
+        }
     }
 
     fn externals(&self) -> impl Iterator<Item = (u64, [u32; 3])> {
@@ -98,11 +103,28 @@ pub(crate) fn write<W: Write>(
     tables: &Tables,
 ) -> io::Result<()> {
     let Contents {
-        session, span, rows, cpus, messages, plots, slices, locks, memory, gpus, code, crash, notes, ..
+        session,
+        span,
+        rows,
+        cpus,
+        messages,
+        plots,
+        slices,
+        locks,
+        memory,
+        gpus,
+        code,
+        crash,
+        notes,
+        ..
     } = contents;
     // All texts come first: they stand before what points to them.
     let threads = Threads::new(rows, texts, tables);
-    let usage = if contents.with_usage { plots::usage(rows.all(), session.cpus.len(), span.last) } else { Vec::new() };
+    let usage = if contents.with_usage {
+        plots::usage(rows.all(), session.cpus.len(), span.last)
+    } else {
+        Vec::new()
+    };
     let plots = plots.named(&usage, texts, tables);
     let frames = slices.frames.named(texts, tables);
     let locks = locks.named(&mut slices.shared.locations, texts, tables);
@@ -111,7 +133,8 @@ pub(crate) fn write<W: Write>(
     let of_zones = slices.shared.callstacks(code, texts, tables);
     let pools = memory.named(code, texts, tables);
     let gpus = gpus.named(texts, tables);
-    let mut pointers: BTreeSet<u32> = plots.iter().map(plots::Plot::name).chain(frames.names()).collect();
+    let mut pointers: BTreeSet<u32> =
+        plots.iter().map(plots::Plot::name).chain(frames.names()).collect();
     pointers.extend(pools.iter().filter_map(|pool| pool.name).chain(crash.map(|crash| crash.text)));
 
     header::write(out, session, &Span { first_frame: frames.offset(), ..span })?;
@@ -143,7 +166,11 @@ pub(crate) fn write<W: Write>(
     [0; 4].into_iter().try_for_each(|none| out.count(none))
 }
 
-fn strings<W: Write>(out: &mut Payload<W>, texts: &Texts, pointers: &BTreeSet<u32>) -> io::Result<()> {
+fn strings<W: Write>(
+    out: &mut Payload<W>,
+    texts: &Texts,
+    pointers: &BTreeSet<u32>,
+) -> io::Result<()> {
     out.count(texts.rows().len())?;
     for (text, index) in texts.rows().iter().zip(0..) {
         out.u64(pointer(index))?;
@@ -164,7 +191,12 @@ fn name_stacks(rows: &Rows, code: &mut Code, texts: &mut Texts, tables: &Tables)
     samples.map(|sample| code.callstack(sample.stack(), texts, tables)).collect()
 }
 
-fn timelines<W: Write>(out: &mut Payload<W>, rows: &[Row], threads: &Threads, callstacks: &[u32]) -> io::Result<()> {
+fn timelines<W: Write>(
+    out: &mut Payload<W>,
+    rows: &[Row],
+    threads: &Threads,
+    callstacks: &[u32],
+) -> io::Result<()> {
     out.count(rows.iter().map(|row| row.zones.len()).sum())?;
     out.count(rows.iter().map(|row| row.zones.parents()).sum())?;
     out.count(rows.len())?;
@@ -195,13 +227,16 @@ fn timelines<W: Write>(out: &mut Payload<W>, rows: &[Row], threads: &Threads, ca
 /// The viewer tells the two kinds apart by their times, so a sample of a CPU in
 /// the nanosecond of a switch is moved by one, before the switch if there is room.
 fn place_samples(samples: &[Sample], callstacks: &[u32]) -> Vec<(i64, u32, bool)> {
-    let placed = samples.iter().zip(callstacks).map(|(sample, stack)| (sample.time, *stack, sample.off_cpu));
+    let placed =
+        samples.iter().zip(callstacks).map(|(sample, stack)| (sample.time, *stack, sample.off_cpu));
     let mut placed: Vec<_> = placed.collect();
     let meets = |two: &[(i64, u32, bool)]| two[0].0 == two[1].0 && two[0].2 != two[1].2;
     if placed.windows(2).any(meets) {
-        let taken: Vec<i64> = samples.iter().filter(|sample| sample.off_cpu).map(|sample| sample.time).collect();
+        let taken: Vec<i64> =
+            samples.iter().filter(|sample| sample.off_cpu).map(|sample| sample.time).collect();
         let is_free = |time: &i64| taken.binary_search(time).is_err();
-        for (time, ..) in placed.iter_mut().filter(|(time, _, off_cpu)| !off_cpu && !is_free(time)) {
+        for (time, ..) in placed.iter_mut().filter(|(time, _, off_cpu)| !off_cpu && !is_free(time))
+        {
             let before = (1..*time).rev().take(4).find(&is_free);
             *time = before.or_else(|| (*time + 1..).find(&is_free)).unwrap_or(*time);
         }
@@ -248,10 +283,17 @@ fn write_code<W: Write>(out: &mut Payload<W>, code: &Code) -> io::Result<()> {
     Ok(())
 }
 
-fn process_ids<W: Write>(out: &mut Payload<W>, rows: &Rows, threads: &Threads, tables: &Tables) -> io::Result<()> {
+fn process_ids<W: Write>(
+    out: &mut Payload<W>,
+    rows: &Rows,
+    threads: &Threads,
+    tables: &Tables,
+) -> io::Result<()> {
     let pids = || {
         let rows = rows.all().iter().zip(&threads.numbers);
-        rows.filter_map(|(row, number)| Some((*number, tables.process(rows::process(row.owner, tables)?).pid)))
+        rows.filter_map(|(row, number)| {
+            Some((*number, tables.process(rows::process(row.owner, tables)?).pid))
+        })
     };
     out.count(pids().count())?;
     for (number, pid) in pids() {

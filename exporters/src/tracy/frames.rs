@@ -30,9 +30,19 @@ pub(crate) struct Frames {
 
 impl Frames {
     /// A frame begins.
-    pub(crate) fn begin(&mut self, (track, continuous): (TrackId, bool), time: i64, number: Option<u64>) {
+    pub(crate) fn begin(
+        &mut self,
+        (track, continuous): (TrackId, bool),
+        time: i64,
+        number: Option<u64>,
+    ) {
         let index = *self.indices.entry(track).or_insert_with(|| {
-            self.sets.push(FrameSet { track, continuous, frames: Vec::new(), first_number: number });
+            self.sets.push(FrameSet {
+                track,
+                continuous,
+                frames: Vec::new(),
+                first_number: number,
+            });
             self.sets.len() - 1
         });
         // The viewer knows one frame of a set at a time.
@@ -52,7 +62,8 @@ impl Frames {
     pub(crate) fn named(&self, texts: &mut Texts, tables: &Tables) -> NamedFrames<'_> {
         let name = |set: &FrameSet| tables.strings.get(tables.track(set.track).name);
         let main = self.sets.iter().position(|set| set.continuous && name(set) == MAIN);
-        let scopes: FxHashSet<Scope> = self.sets.iter().map(|set| tables.track(set.track).scope).collect();
+        let scopes: FxHashSet<Scope> =
+            self.sets.iter().map(|set| tables.track(set.track).scope).collect();
         let mut used: FxHashMap<String, u32> = FxHashMap::default();
         let mut named = |set: &FrameSet| {
             let mut text = name(set).to_owned();
@@ -97,7 +108,9 @@ impl NamedFrames<'_> {
         let main = self.main.map_or(&[][..], |set| &set.frames);
         let before = [(0, -1)];
         write_set(out, 0, true, before.iter().chain(main))?;
-        self.others.iter().try_for_each(|(name, set)| write_set(out, pointer(*name), set.continuous, set.frames.iter()))
+        self.others.iter().try_for_each(|(name, set)| {
+            write_set(out, pointer(*name), set.continuous, set.frames.iter())
+        })
     }
 }
 

@@ -127,19 +127,20 @@ impl Gpus {
     fn location(&mut self, job: &GpuJob, shared: &mut Shared<'_>) -> Place {
         let Shared { locations, texts, tables, .. } = shared;
         let error = words::job_error(job, tables);
-        let place = *self.names.entry((job.name.0, job.end, error.map(Box::from))).or_insert_with(|| {
-            let name = tables.strings.get(job.name);
-            let (name, color) = match job.end {
-                GpuJobEnd::Finished => (name.to_owned(), 0),
-                GpuJobEnd::Failed => match error {
-                    Some(error) => (format!("{name} [failed: {error}]"), bgr(RED)),
-                    None => (format!("{name} [failed]"), bgr(RED)),
-                },
-                GpuJobEnd::Unfinished => (format!("{name} [unfinished]"), 0),
-                GpuJobEnd::WithoutBeginning => (format!("{name} [without beginning]"), 0),
-            };
-            locations.made_up(&name, color, texts)
-        });
+        let place =
+            *self.names.entry((job.name.0, job.end, error.map(Box::from))).or_insert_with(|| {
+                let name = tables.strings.get(job.name);
+                let (name, color) = match job.end {
+                    GpuJobEnd::Finished => (name.to_owned(), 0),
+                    GpuJobEnd::Failed => match error {
+                        Some(error) => (format!("{name} [failed: {error}]"), bgr(RED)),
+                        None => (format!("{name} [failed]"), bgr(RED)),
+                    },
+                    GpuJobEnd::Unfinished => (format!("{name} [unfinished]"), 0),
+                    GpuJobEnd::WithoutBeginning => (format!("{name} [without beginning]"), 0),
+                };
+                locations.made_up(&name, color, texts)
+            });
         locations.count_gpu(place);
         place
     }
@@ -158,14 +159,19 @@ impl Gpus {
             texts.intern_short(&name)
         };
         let names: Vec<u32> = self.contexts.keys().map(name).collect();
-        names.into_iter().zip(self.contexts.values()).map(|(name, context)| NamedContext { name, context }).collect()
+        names
+            .into_iter()
+            .zip(self.contexts.values())
+            .map(|(name, context)| NamedContext { name, context })
+            .collect()
     }
 }
 
-/// The file's zero where a job is the first event: before its beginning, but not long before its end,
-/// whatever a driver says.
+/// The file's zero where a job is the first event: before its beginning, but not long before its
+/// end, whatever a driver says.
 pub(crate) fn zero_before(ended: Time, job: &GpuJob) -> u64 {
-    let first = job.began().into_iter().chain(job.submitted).fold(ended.0, |first, time| first.min(time.0));
+    let first =
+        job.began().into_iter().chain(job.submitted).fold(ended.0, |first, time| first.min(time.0));
     first.max(ended.0.saturating_sub(LONGEST_FIRST)).saturating_sub(1)
 }
 
@@ -186,9 +192,10 @@ fn notes(job: &GpuJob, end: Time, shared: &mut Shared<'_>) -> Notes {
     }
     for field in &job.fields {
         let value = match field.value {
-            Value::Unsigned(value) | Value::Address(value) | Value::Duration(value) | Value::Bytes(value) => {
-                value as f64
-            }
+            Value::Unsigned(value)
+            | Value::Address(value)
+            | Value::Duration(value)
+            | Value::Bytes(value) => value as f64,
             Value::Signed(value) => value as f64,
             Value::Float(value) => value,
             Value::Percentage(share) => share * 100.0,
@@ -214,7 +221,11 @@ pub(crate) struct NamedContext<'a> {
 }
 
 /// Writes all contexts; `numbers` are those of the rows as threads.
-pub(crate) fn write<W: Write>(out: &mut Payload<W>, contexts: &[NamedContext<'_>], numbers: &[u64]) -> io::Result<()> {
+pub(crate) fn write<W: Write>(
+    out: &mut Payload<W>,
+    contexts: &[NamedContext<'_>],
+    numbers: &[u64],
+) -> io::Result<()> {
     let zones = |context: &Context| context.threads.values().map(Vec::len).sum::<usize>();
     out.count(contexts.iter().map(|named| zones(named.context)).sum())?;
     out.count(0)?; // zones with others inside

@@ -21,7 +21,11 @@ pub(crate) struct Span {
 }
 
 /// Writes everything up to the CPU topology.
-pub(crate) fn write<W: Write>(out: &mut Payload<W>, session: &SessionInfo, span: &Span) -> io::Result<()> {
+pub(crate) fn write<W: Write>(
+    out: &mut Payload<W>,
+    session: &SessionInfo,
+    span: &Span,
+) -> io::Result<()> {
     out.bytes(b"tracy")?;
     out.bytes(&out.layout.version())?;
     if out.layout == TracyLayout::V0_11 {
@@ -136,7 +140,8 @@ pub(crate) fn notes(
     cuts: &[String],
     texts: &mut Texts,
 ) -> Vec<u32> {
-    let mut lines = vec![format!("Recorded by {}: {}", session.recorder, session.recorder_command.join(" "))];
+    let mut lines =
+        vec![format!("Recorded by {}: {}", session.recorder, session.recorder_command.join(" "))];
     if session.sample_rate_hz > 0 {
         lines.push(format!("Samples: {} Hz of {}", session.sample_rate_hz, session.sample_event));
     }
@@ -144,7 +149,9 @@ pub(crate) fn notes(
     if let Some(summary) = recorder {
         let seconds = summary.duration_ns as f64 / 1e9;
         lines.push(format!("Recorded for {seconds:.3} s, stopped by {}", summary.stop_reason));
-        lines.extend(summary.missing.iter().map(|missing| format!("Missing on this machine: {missing}")));
+        lines.extend(
+            summary.missing.iter().map(|missing| format!("Missing on this machine: {missing}")),
+        );
     }
     lines.extend(cuts.iter().map(|cut| format!("Not in this file: {cut}")));
     lines.iter().map(|line| texts.intern(line)).collect()

@@ -35,7 +35,10 @@ impl Cuts {
     /// One sentence for each limit that was met: what was cut and how to record less.
     pub(crate) fn sentences(&self) -> Vec<String> {
         let said = [
-            (self.cpus, "switches on CPUs above number 255: a .tracy file has room for 256 CPUs (a .pftrace for all)"),
+            (
+                self.cpus,
+                "switches on CPUs above number 255: a .tracy file has room for 256 CPUs (a .pftrace for all)",
+            ),
             (
                 self.threads,
                 "events of threads beyond the first 65,535, all that a .tracy file has room for: record fewer \
@@ -77,14 +80,20 @@ impl Cuts {
                 "allocations beyond 4,294,967,295 of a pool, or above address 2^55, all that a .tracy file has room \
                  for: record a shorter time (-d)",
             ),
-            (self.gpus, "GPU jobs on queues beyond the first 255, all that a .tracy file has room for"),
+            (
+                self.gpus,
+                "GPU jobs on queues beyond the first 255, all that a .tracy file has room for",
+            ),
             (
                 self.gpu_notes,
                 "GPU jobs have no notes: a .tracy file has room for those of 65,535 jobs of a queue; record a shorter \
                  time (-d)",
             ),
         ];
-        said.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}")).collect()
+        said.iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, words)| format!("{count} {words}"))
+            .collect()
     }
 }
 

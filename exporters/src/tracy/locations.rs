@@ -87,7 +87,12 @@ impl Locations {
     }
 
     /// A place in the source without a name of its own.
-    pub(crate) fn place(&mut self, location: Option<LocationId>, texts: &mut Texts, tables: &Tables) -> Place {
+    pub(crate) fn place(
+        &mut self,
+        location: Option<LocationId>,
+        texts: &mut Texts,
+        tables: &Tables,
+    ) -> Place {
         self.row(Key { name: None, location, color: 0 }, texts, tables)
     }
 
@@ -118,7 +123,15 @@ impl Locations {
         let name = key.name.map(|name| texts.intern(text(name)));
         let (function, file) = (texts.intern(function), texts.intern(file));
         let place = Place { row: self.rows.len() as u16, shared: key.name.is_none() };
-        self.rows.push(Row { name, function, file, line, color: key.color, zones: 0, gpu_zones: 0 });
+        self.rows.push(Row {
+            name,
+            function,
+            file,
+            line,
+            color: key.color,
+            zones: 0,
+            gpu_zones: 0,
+        });
         self.places.insert(key, place);
         place
     }
@@ -130,7 +143,15 @@ impl Locations {
         }
         let (name, nothing) = (Some(texts.intern(name)), texts.intern(""));
         let place = Place { row: self.rows.len() as u16, shared: false };
-        self.rows.push(Row { name, function: nothing, file: nothing, line: 0, color, zones: 0, gpu_zones: 0 });
+        self.rows.push(Row {
+            name,
+            function: nothing,
+            file: nothing,
+            line: 0,
+            color,
+            zones: 0,
+            gpu_zones: 0,
+        });
         place
     }
 
@@ -144,7 +165,15 @@ impl Locations {
         let (rows, nothing) = (&mut self.rows, texts.intern(""));
         *self.others.get_or_insert_with(|| {
             let name = Some(texts.intern("[other zones]"));
-            rows.push(Row { name, function: nothing, file: nothing, line: 0, color: 0, zones: 0, gpu_zones: 0 });
+            rows.push(Row {
+                name,
+                function: nothing,
+                file: nothing,
+                line: 0,
+                color: 0,
+                zones: 0,
+                gpu_zones: 0,
+            });
             Place { row: rows.len() as u16 - 1, shared: true }
         })
     }
@@ -190,7 +219,8 @@ mod tests {
 
     #[test]
     fn a_place_with_many_names_has_few_locations() {
-        let (mut tables, mut texts, mut locations) = (Tables::default(), Texts::default(), Locations::default());
+        let (mut tables, mut texts, mut locations) =
+            (Tables::default(), Texts::default(), Locations::default());
         let [function, file] = ["run", "job.rs"].map(|text| tables.strings.intern(text));
         tables.locations.push(Location { function, file, line: 5 });
         let mut shared = 0;

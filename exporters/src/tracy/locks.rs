@@ -70,7 +70,13 @@ pub(crate) struct Locks {
 
 impl Locks {
     /// Something happens to a lock. Gives the time since when the thread waited, if it gave up.
-    pub(crate) fn add(&mut self, time: i64, event: &LockEvent, row: RowId, location: Option<Place>) -> Option<i64> {
+    pub(crate) fn add(
+        &mut self,
+        time: i64,
+        event: &LockEvent,
+        row: RowId,
+        location: Option<Place>,
+    ) -> Option<i64> {
         let history = self.histories.entry(event.lock).or_default();
         history.shared |= event.shared;
         let Some(thread) = history.thread(row) else {
@@ -105,7 +111,11 @@ impl Locks {
             let place = locations.place(lock.location, texts, tables);
             NamedLock { id: id.0, name, place, shared: lock.shared || history.shared, history }
         };
-        self.histories.iter().filter(|(_, history)| !history.entries.is_empty()).map(named).collect()
+        self.histories
+            .iter()
+            .filter(|(_, history)| !history.entries.is_empty())
+            .map(named)
+            .collect()
     }
 }
 
@@ -197,11 +207,19 @@ pub(crate) struct NamedLock<'a> {
 }
 
 /// Writes all locks; `numbers` are those of the rows as threads.
-pub(crate) fn write<W: Write>(out: &mut Payload<W>, locks: &[NamedLock<'_>], numbers: &[u64]) -> io::Result<()> {
+pub(crate) fn write<W: Write>(
+    out: &mut Payload<W>,
+    locks: &[NamedLock<'_>],
+    numbers: &[u64],
+) -> io::Result<()> {
     let entries = |lock: &NamedLock<'_>| -> Vec<Entry> {
         lock.history.entries.iter().filter(|entry| !entry.void).copied().collect()
     };
-    let locks: Vec<_> = locks.iter().map(|lock| (lock, entries(lock))).filter(|(_, list)| !list.is_empty()).collect();
+    let locks: Vec<_> = locks
+        .iter()
+        .map(|lock| (lock, entries(lock)))
+        .filter(|(_, list)| !list.is_empty())
+        .collect();
     out.count(locks.len())?;
     for (lock, entries) in locks {
         out.u32(lock.id)?;
@@ -213,7 +231,10 @@ pub(crate) fn write<W: Write>(out: &mut Payload<W>, locks: &[NamedLock<'_>], num
         out.i64(0)?;
         out.i64(0)?;
         out.count(lock.history.standings.len())?;
-        lock.history.standings.iter().try_for_each(|standing| out.u64(numbers[standing.row.0 as usize]))?;
+        lock.history
+            .standings
+            .iter()
+            .try_for_each(|standing| out.u64(numbers[standing.row.0 as usize]))?;
         out.count(entries.len())?;
         let mut reference = 0;
         for entry in entries {
@@ -236,7 +257,13 @@ mod tests {
         let mut locks = Locks::default();
         for (time, (thread, action, shared)) in (1..).zip(actions) {
             let (lock, thread_id) = (LockId(0), syscollect_model::ThreadId(*thread));
-            let event = LockEvent { lock, thread: thread_id, action: *action, shared: *shared, location: None };
+            let event = LockEvent {
+                lock,
+                thread: thread_id,
+                action: *action,
+                shared: *shared,
+                location: None,
+            };
             locks.add(time, &event, RowId(*thread), None);
         }
         let entries = locks.histories[&LockId(0)].entries.iter().filter(|entry| !entry.void);
@@ -247,28 +274,48 @@ mod tests {
 
     #[test]
     fn who_obtains_has_waited_and_who_releases_has_held() {
-        let told = steps(&[(1, Release, false), (1, Obtain, false), (1, Release, false), (1, Release, false)]);
+        let told = steps(&[
+            (1, Release, false),
+            (1, Obtain, false),
+            (1, Release, false),
+            (1, Release, false),
+        ]);
         assert_eq!(told, [(2, 0, Step::Wait), (2, 0, Step::Obtain), (3, 0, Step::Release)]);
     }
 
     #[test]
     fn a_release_that_is_lost_is_made_up_when_another_obtains() {
-        let told = steps(&[(1, Obtain, false), (2, Wait, false), (2, Obtain, false), (2, Release, false)]);
-        let own = [(1, 0, Step::Wait), (1, 0, Step::Obtain), (2, 1, Step::Wait), (3, 0, Step::Release)];
+        let told =
+            steps(&[(1, Obtain, false), (2, Wait, false), (2, Obtain, false), (2, Release, false)]);
+        let own =
+            [(1, 0, Step::Wait), (1, 0, Step::Obtain), (2, 1, Step::Wait), (3, 0, Step::Release)];
         assert_eq!(told, [&own[..], &[(3, 1, Step::Obtain), (4, 1, Step::Release)]].concat());
     }
 
     #[test]
     fn readers_hold_it_together_and_each_once() {
-        let twice = [(1, Obtain, true), (2, Obtain, true), (1, Obtain, true), (1, Release, true), (1, Release, true)];
+        let twice = [
+            (1, Obtain, true),
+            (2, Obtain, true),
+            (1, Obtain, true),
+            (1, Release, true),
+            (1, Release, true),
+        ];
         let (wait, obtain) = (Step::WaitShared, Step::ObtainShared);
-        let expected = [(1, 0, wait), (1, 0, obtain), (2, 1, wait), (2, 1, obtain), (5, 0, Step::ReleaseShared)];
+        let expected = [
+            (1, 0, wait),
+            (1, 0, obtain),
+            (2, 1, wait),
+            (2, 1, obtain),
+            (5, 0, Step::ReleaseShared),
+        ];
         assert_eq!(steps(&twice), expected);
     }
 
     #[test]
     fn a_wait_that_is_given_up_leaves_the_lock_as_it_was() {
-        let told = steps(&[(1, Obtain, false), (2, Wait, false), (2, GiveUp, false), (2, GiveUp, false)]);
+        let told =
+            steps(&[(1, Obtain, false), (2, Wait, false), (2, GiveUp, false), (2, GiveUp, false)]);
         assert_eq!(told, [(1, 0, Step::Wait), (1, 0, Step::Obtain)]);
     }
 

@@ -72,7 +72,12 @@ impl Memory {
     }
 
     /// The pools with their names. The heap of the only process that has one is the viewer's own.
-    pub(crate) fn named(&self, code: &mut Code, texts: &mut Texts, tables: &Tables) -> Vec<NamedPool<'_>> {
+    pub(crate) fn named(
+        &self,
+        code: &mut Code,
+        texts: &mut Texts,
+        tables: &Tables,
+    ) -> Vec<NamedPool<'_>> {
         let heaps = self.pools.keys().filter(|(_, pool)| pool.is_none()).count();
         let pools = self.pools.iter().filter(|(_, pool)| !pool.pieces.is_empty());
         pools
@@ -82,12 +87,16 @@ impl Memory {
                 let name = match name {
                     None if heaps == 1 => None,
                     None => Some(texts.intern_short(&whose)),
-                    Some(name) => Some(texts.intern_short(&format!("{whose} {}", tables.strings.get(*name)))),
+                    Some(name) => {
+                        Some(texts.intern_short(&format!("{whose} {}", tables.strings.get(*name))))
+                    }
                 };
-                let mut callstack =
-                    |moment: &Moment| moment.stack.map_or(0, |stack| code.callstack(Some(stack), texts, tables));
-                let callstacks =
-                    |piece: &Piece| [callstack(&piece.allocated), piece.freed.as_ref().map_or(0, &mut callstack)];
+                let mut callstack = |moment: &Moment| {
+                    moment.stack.map_or(0, |stack| code.callstack(Some(stack), texts, tables))
+                };
+                let callstacks = |piece: &Piece| {
+                    [callstack(&piece.allocated), piece.freed.as_ref().map_or(0, &mut callstack)]
+                };
                 let callstacks = pool.pieces.iter().map(callstacks).collect();
                 NamedPool { name, pool, callstacks }
             })
@@ -120,7 +129,9 @@ pub(crate) fn write<W: Write>(out: &mut Payload<W>, pools: &[NamedPool<'_>]) -> 
         for (piece, callstacks) in pieces.iter().zip(&pool.callstacks) {
             write_piece(out, piece, callstacks, &mut reference)?;
         }
-        out.u64(pieces.iter().map(|piece| piece.address.saturating_add(piece.size)).max().unwrap_or(0))?;
+        out.u64(
+            pieces.iter().map(|piece| piece.address.saturating_add(piece.size)).max().unwrap_or(0),
+        )?;
         out.u64(pieces.iter().map(|piece| piece.address).min().unwrap_or(u64::MAX))?;
         out.u64(active.map(|piece| piece.size).fold(0, u64::saturating_add))?;
         out.u64(name)?;

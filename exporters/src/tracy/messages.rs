@@ -48,7 +48,12 @@ impl Importance {
         let words = slice.fields.iter().filter_map(|field| {
             let name = tables.strings.get(field.name);
             match &field.value {
-                _ if !["severity", "level"].iter().any(|known| name.eq_ignore_ascii_case(known)) => None,
+                _ if !["severity", "level"]
+                    .iter()
+                    .any(|known| name.eq_ignore_ascii_case(known)) =>
+                {
+                    None
+                }
                 Value::Text(text) => Some(&**text),
                 Value::String(id) => Some(tables.strings.get(*id)),
                 _ => None,
@@ -92,13 +97,22 @@ pub(crate) struct Crash {
 }
 
 /// The call stacks of messages; 0 is none.
-pub(crate) fn callstacks(messages: &[Message], code: &mut Code, texts: &mut Texts, tables: &Tables) -> Vec<u32> {
+pub(crate) fn callstacks(
+    messages: &[Message],
+    code: &mut Code,
+    texts: &mut Texts,
+    tables: &Tables,
+) -> Vec<u32> {
     let mut index = |stack: StackId| code.callstack(Some(stack), texts, tables);
     messages.iter().map(|message| message.stack.map_or(0, &mut index)).collect()
 }
 
 /// Writes all messages.
-pub(crate) fn write<W: Write>(out: &mut Payload<W>, messages: &[Message], callstacks: &[u32]) -> io::Result<()> {
+pub(crate) fn write<W: Write>(
+    out: &mut Payload<W>,
+    messages: &[Message],
+    callstacks: &[u32],
+) -> io::Result<()> {
     // The viewer expects them in the order of time; their keys are their places in the list.
     let mut order: Vec<u32> = (0..messages.len() as u32).collect();
     order.sort_by_key(|index| messages[*index as usize].time);

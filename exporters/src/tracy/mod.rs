@@ -77,8 +77,8 @@ use sched::Cpus;
 use slices::Slices;
 use std::io::Write;
 use syscollect_model::{
-    Event, Exporter, GpuJob, LockEvent, Loss, LossCause, MemoryEvent, ProcessId, RecorderSummary, Sample, Scope,
-    SessionInfo, Slice, StackId, Switch, Tables, ThreadId, Time, TrackId,
+    Event, Exporter, GpuJob, LockEvent, Loss, LossCause, MemoryEvent, ProcessId, RecorderSummary,
+    Sample, Scope, SessionInfo, Slice, StackId, Switch, Tables, ThreadId, Time, TrackId,
 };
 use texts::Texts;
 use wire::Payload;
@@ -168,7 +168,8 @@ impl<W: Write> TracyExporter<W> {
         }
     }
 
-    /// Only these processes, and what belongs to the machine; all of them where `process` is `None`.
+    /// Only these processes, and what belongs to the machine; all of them where `process` is
+    /// `None`.
     pub fn only(self, process: Option<ProcessFilter>) -> Self {
         Self { process, ..self }
     }
@@ -178,7 +179,8 @@ impl<W: Write> TracyExporter<W> {
         Self { options, ..self }
     }
 
-    /// What the format had no room for, a sentence for each limit that was met; complete after [`Exporter::end`].
+    /// What the format had no room for, a sentence for each limit that was met; complete after
+    /// [`Exporter::end`].
     pub fn cuts(&self) -> Vec<String> {
         self.cuts.sentences()
     }
@@ -215,7 +217,12 @@ impl<W: Write> TracyExporter<W> {
             && !switch.off_cpu.preempted
             && let Some(row) = self.sampled(previous, switch.cpu)
         {
-            self.rows.get(row).samples.push(rows::Sample::new(time, switch.off_cpu.stack, true, true));
+            self.rows.get(row).samples.push(rows::Sample::new(
+                time,
+                switch.off_cpu.stack,
+                true,
+                true,
+            ));
         }
     }
 
@@ -231,11 +238,22 @@ impl<W: Write> TracyExporter<W> {
     #[inline]
     fn sample(&mut self, time: i64, sample: &Sample) {
         if let Some(row) = self.sampled(sample.thread, sample.cpu) {
-            self.rows.get(row).samples.push(rows::Sample::new(time, sample.stack, false, sample.in_kernel));
+            self.rows.get(row).samples.push(rows::Sample::new(
+                time,
+                sample.stack,
+                false,
+                sample.in_kernel,
+            ));
         }
     }
 
-    fn message(&mut self, row: Option<RowId>, (time, color): (i64, u32), text: &str, importance: Importance) {
+    fn message(
+        &mut self,
+        row: Option<RowId>,
+        (time, color): (i64, u32),
+        text: &str,
+        importance: Importance,
+    ) {
         self.message_from(row, (time, color), (text, importance), None);
     }
 
@@ -262,7 +280,8 @@ impl<W: Write> TracyExporter<W> {
             Scope::Thread(thread) if thread != Tables::IDLE_THREAD => self.rows.thread(thread),
             _ => self.rows.other(Owner::Track(track)),
         };
-        let color = slice.color.map_or(messages::WHITE, |color| messages::OPAQUE | locations::bgr(color));
+        let color =
+            slice.color.map_or(messages::WHITE, |color| messages::OPAQUE | locations::bgr(color));
         let said = (&*words::instant(slice, tables), Importance::said(slice, tables));
         self.message_from(row, (time, color), said, slice.stack);
     }
@@ -275,7 +294,12 @@ impl<W: Write> TracyExporter<W> {
             let name = tables.strings.get(tables.lock(event.lock).name);
             let waited = words::duration((time - since).unsigned_abs());
             let words = format!("gives up on lock {name} after {waited}");
-            self.message(Some(row), (time, messages::GREY), &words, Importance::of_system(Severity::Debug));
+            self.message(
+                Some(row),
+                (time, messages::GREY),
+                &words,
+                Importance::of_system(Severity::Debug),
+            );
         }
     }
 
@@ -285,7 +309,13 @@ impl<W: Write> TracyExporter<W> {
         }
     }
 
-    fn gpu_job(&mut self, (end, ended): (Time, i64), track: TrackId, job: &GpuJob, tables: &Tables) {
+    fn gpu_job(
+        &mut self,
+        (end, ended): (Time, i64),
+        track: TrackId,
+        job: &GpuJob,
+        tables: &Tables,
+    ) {
         let row = match job.thread.filter(|thread| *thread != Tables::IDLE_THREAD) {
             Some(thread) => self.rows.thread(thread),
             None => self.rows.other(Owner::Track(track)),
@@ -293,7 +323,9 @@ impl<W: Write> TracyExporter<W> {
         let Some(row) = row else { return };
         // What was before the first event was at the first nanosecond: the file has no time before.
         let origin = self.origin.unwrap_or_default();
-        let past = |time: Time| i64::try_from(time.0.saturating_sub(origin)).map_or(ended, |time| time.clamp(1, ended));
+        let past = |time: Time| {
+            i64::try_from(time.0.saturating_sub(origin)).map_or(ended, |time| time.clamp(1, ended))
+        };
         let moments = Moments {
             submitted: job.submitted.map(past),
             queued: job.queued.map(past),
@@ -325,7 +357,8 @@ impl<W: Write> TracyExporter<W> {
         if let Some(gap) = loss.scheduling_gap() {
             self.cpus.lost(gap.cpu);
         }
-        *self.told_losses.entry((loss.lane.clone(), loss.cpu, loss.cause)).or_default() += loss.count;
+        *self.told_losses.entry((loss.lane.clone(), loss.cpu, loss.cause)).or_default() +=
+            loss.count;
         let row = self.rows.other(Owner::Losses);
         let words = loss_words(loss, loss.count);
         self.message(row, (time, messages::RED), &words, Importance::own(Severity::Warning));
@@ -334,7 +367,8 @@ impl<W: Write> TracyExporter<W> {
     /// Losses that no event told.
     fn remaining_losses(&mut self, losses: &[Loss]) {
         for loss in losses {
-            let told = self.told_losses.entry((loss.lane.clone(), loss.cpu, loss.cause)).or_default();
+            let told =
+                self.told_losses.entry((loss.lane.clone(), loss.cpu, loss.cause)).or_default();
             let rest = loss.count.saturating_sub(*told);
             *told = told.saturating_sub(loss.count);
             if rest > 0 {
@@ -349,9 +383,15 @@ impl<W: Write> TracyExporter<W> {
     /// Gives threads that only switch a message, without which the viewer hides them.
     fn make_visible(&mut self) {
         let hidden = self.rows.all().iter().zip(0..);
-        let hidden: Vec<_> = hidden.filter_map(|(row, id)| Some((RowId(id), row.summary()?))).collect();
+        let hidden: Vec<_> =
+            hidden.filter_map(|(row, id)| Some((RowId(id), row.summary()?))).collect();
         for (row, (time, words)) in hidden {
-            self.message(Some(row), (time, messages::GREY), &words, Importance::own(Severity::Trace));
+            self.message(
+                Some(row),
+                (time, messages::GREY),
+                &words,
+                Importance::own(Severity::Trace),
+            );
         }
     }
 
@@ -365,7 +405,11 @@ impl<W: Write> TracyExporter<W> {
         (self.cuts.gpus, self.cuts.gpu_notes) = (self.gpus.refused, self.gpus.without_notes);
     }
 
-    fn write(&mut self, recorder: Option<&RecorderSummary>, tables: &Tables) -> Result<(), ExportError> {
+    fn write(
+        &mut self,
+        recorder: Option<&RecorderSummary>,
+        tables: &Tables,
+    ) -> Result<(), ExportError> {
         self.count_cuts();
         let texts = &mut self.texts;
         let mut code = Code::new(texts);
@@ -375,7 +419,11 @@ impl<W: Write> TracyExporter<W> {
             Crash { time, thread: numbers[row.0 as usize], text, callstack }
         });
         let mut notes = header::notes(&self.session, recorder, &self.cuts.sentences(), texts);
-        notes.extend(self.process.iter().map(|process| texts.intern(&format!("Only the process {process} is shown"))));
+        notes.extend(
+            self.process
+                .iter()
+                .map(|process| texts.intern(&format!("Only the process {process} is shown"))),
+        );
         let contents = file::Contents {
             session: &self.session,
             span: Span { origin: self.origin.unwrap_or_default(), last: self.last, first_frame: 0 },
@@ -396,7 +444,8 @@ impl<W: Write> TracyExporter<W> {
         let mut payload = Payload::new(&mut self.out, self.options)?;
         file::write(&mut payload, contents, texts, tables)?;
         payload.finish()?;
-        (self.cuts.strings, self.cuts.stacks, self.cuts.frames) = (texts.refused, code.refused, code.cut);
+        (self.cuts.strings, self.cuts.stacks, self.cuts.frames) =
+            (texts.refused, code.refused, code.cut);
         Ok(())
     }
 }
@@ -439,13 +488,16 @@ impl<W: Write> Exporter for TracyExporter<W> {
             Event::Sample(sample) => self.sample(at, sample),
             Event::Counter(track, value) => self.plots.add(*track, at, *value),
             Event::SliceBegin(track, slice) => {
-                // The thread gets its row now, so that rows are in the order in which they were seen.
+                // The thread gets its row now, so that rows are in the order in which they were
+                // seen.
                 if let Scope::Thread(thread) = tables.track(*track).scope {
                     let _ = self.rows.thread(thread);
                 }
                 self.slices.begin(*track, (at, slice), &mut self.texts, tables);
             }
-            Event::SliceMore(track, more) => self.slices.more(*track, more, &mut self.texts, tables),
+            Event::SliceMore(track, more) => {
+                self.slices.more(*track, more, &mut self.texts, tables);
+            }
             Event::SliceEnd(track) => self.slices.end(*track, at, &mut self.texts, tables),
             Event::Instant(track, slice) => self.instant(*track, at, slice, tables),
             Event::Loss(loss) => self.loss(at, loss),
@@ -469,7 +521,12 @@ impl<W: Write> Exporter for TracyExporter<W> {
         Ok(())
     }
 
-    fn end(&mut self, losses: &[Loss], recorder: Option<&RecorderSummary>, tables: &Tables) -> Result<(), ExportError> {
+    fn end(
+        &mut self,
+        losses: &[Loss],
+        recorder: Option<&RecorderSummary>,
+        tables: &Tables,
+    ) -> Result<(), ExportError> {
         self.remaining_losses(losses);
         self.slices.place(&mut self.rows, &mut self.texts, tables);
         self.make_visible();

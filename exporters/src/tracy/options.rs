@@ -87,7 +87,9 @@ impl FromStr for TracyCompression {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TracyOptionError {
     /// It is no layout.
-    #[error("{text:?} is no layout of .tracy files: 0.11 (for every viewer since then), 0.13 and 0.14 are known")]
+    #[error(
+        "{text:?} is no layout of .tracy files: 0.11 (for every viewer since then), 0.13 and 0.14 are known"
+    )]
     Layout {
         /// The text.
         text: String,
@@ -115,7 +117,10 @@ mod tests {
         assert_eq!("0.14".parse(), Ok(TracyLayout::default().max(TracyLayout::V0_14)));
         for wrong in ["0.12", "", "0.14.0", "latest"] {
             let message = wrong.parse::<TracyLayout>().unwrap_err().to_string();
-            assert!(TracyLayout::ALL.iter().all(|layout| message.contains(&layout.to_string())), "{message}");
+            assert!(
+                TracyLayout::ALL.iter().all(|layout| message.contains(&layout.to_string())),
+                "{message}"
+            );
         }
     }
 

@@ -45,10 +45,20 @@ impl Plots {
     }
 
     /// The plots with their names.
-    pub(crate) fn named<'a>(&'a self, usage: &'a [(i64, f64)], texts: &mut Texts, tables: &Tables) -> Vec<Plot<'a>> {
+    pub(crate) fn named<'a>(
+        &'a self,
+        usage: &'a [(i64, f64)],
+        texts: &mut Texts,
+        tables: &Tables,
+    ) -> Vec<Plot<'a>> {
         let mut named = Vec::new();
         if !usage.is_empty() {
-            named.push(Plot { kind: CPU_USAGE, format: PERCENTAGE, name: texts.intern("CPU usage"), values: usage });
+            named.push(Plot {
+                kind: CPU_USAGE,
+                format: PERCENTAGE,
+                name: texts.intern("CPU usage"),
+                values: usage,
+            });
         }
         for (track, values) in self.plots.iter().filter(|(_, values)| !values.is_empty()) {
             let (format, name) = describe(*track, tables);

@@ -240,7 +240,11 @@ pub(crate) fn scoped_name(track: TrackId, tables: &Tables) -> String {
     match row.scope {
         Scope::Machine => name.to_owned(),
         Scope::Cpu(cpu) => format!("CPU {cpu} {name}"),
-        Scope::Process(id) => format!("{} ({}) {name}", text(tables.process(id).name), tables.process(id).pid),
-        Scope::Thread(id) => format!("{} ({}) {name}", text(tables.thread(id).name), tables.thread(id).tid),
+        Scope::Process(id) => {
+            format!("{} ({}) {name}", text(tables.process(id).name), tables.process(id).pid)
+        }
+        Scope::Thread(id) => {
+            format!("{} ({}) {name}", text(tables.thread(id).name), tables.thread(id).tid)
+        }
     }
 }

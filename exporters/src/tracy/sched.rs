@@ -64,7 +64,9 @@ impl Cpus {
                 let state = if known { state(switch) } else { UNKNOWN_STATE };
                 rows.get(current).leave(time, state);
             }
-            (None, Some(previous)) if first => Self::ran_before(cpu, rows.get(previous), previous, time, switch),
+            (None, Some(previous)) if first => {
+                Self::ran_before(cpu, rows.get(previous), previous, time, switch);
+            }
             (None, _) => (),
         }
         let Some(next) = rows.thread(switch.next) else { return };
@@ -73,7 +75,10 @@ impl Cpus {
             // Its switch away from the other CPU was lost.
             let before = row.intervals.last().map(|interval| usize::from(interval.cpu));
             row.leave(time, UNKNOWN_STATE);
-            before.and_then(|before| self.cpus.get_mut(before)).into_iter().for_each(|cpu| cpu.current = None);
+            before
+                .and_then(|before| self.cpus.get_mut(before))
+                .into_iter()
+                .for_each(|cpu| cpu.current = None);
         }
         let Some(cpu) = self.get(switch.cpu) else { return };
         cpu.ran.push((next.0, row.intervals.len() as u32));
@@ -93,9 +98,11 @@ impl Cpus {
         row.leave(time, state(switch));
     }
 
-    /// The CPU that woke a thread. The viewer looks up who ran there, so it is one that ran something.
+    /// The CPU that woke a thread. The viewer looks up who ran there, so it is one that ran
+    /// something.
     fn wakeup_cpu(&self, interval: &Interval) -> u8 {
-        let known = self.cpus.get(usize::from(interval.wakeup_cpu)).filter(|cpu| !cpu.ran.is_empty());
+        let known =
+            self.cpus.get(usize::from(interval.wakeup_cpu)).filter(|cpu| !cpu.ran.is_empty());
         if known.is_some() { interval.wakeup_cpu } else { interval.cpu }
     }
 
@@ -136,7 +143,11 @@ impl Cpus {
 }
 
 #[inline]
-fn write_interval<W: Write>(out: &mut Payload<W>, interval: &Interval, reference: &mut i64) -> io::Result<()> {
+fn write_interval<W: Write>(
+    out: &mut Payload<W>,
+    interval: &Interval,
+    reference: &mut i64,
+) -> io::Result<()> {
     let Interval { wakeup, start, end, cpu, state, .. } = *interval;
     let mut bytes = [0; 35];
     bytes[..8].copy_from_slice(&(wakeup - *reference).to_le_bytes());
@@ -156,7 +167,14 @@ impl Row {
             _ if woken >= 0 => (woken, cpu),
             _ => (time, cpu),
         };
-        self.intervals.push(Interval { wakeup, start: time, end: -1, cpu, wakeup_cpu, state: UNKNOWN_STATE });
+        self.intervals.push(Interval {
+            wakeup,
+            start: time,
+            end: -1,
+            cpu,
+            wakeup_cpu,
+            state: UNKNOWN_STATE,
+        });
         self.running = true;
     }
 
@@ -180,7 +198,12 @@ impl Row {
 
     /// Time on CPUs that has ended, how often it ran, how often on another CPU than before.
     fn totals(&self) -> (i64, u32, u32) {
-        let running = self.intervals.iter().filter(|interval| interval.end >= 0).map(|i| i.end - i.start).sum();
+        let running = self
+            .intervals
+            .iter()
+            .filter(|interval| interval.end >= 0)
+            .map(|i| i.end - i.start)
+            .sum();
         let ended = self.intervals.iter().filter(|interval| interval.end >= 0).count();
         let migrations = self.intervals.windows(2).filter(|two| two[0].cpu != two[1].cpu).count();
         (running, ended as u32, migrations as u32)
@@ -189,16 +212,24 @@ impl Row {
     /// What makes a thread visible that would only switch: the viewer hides it.
     pub(crate) fn summary(&self) -> Option<(i64, String)> {
         let hidden = self.samples.is_empty() && self.messages.is_empty() && self.zones.is_empty();
-        let first = self.intervals.first().filter(|_| hidden && matches!(self.owner, Owner::Thread(_)))?;
+        let first =
+            self.intervals.first().filter(|_| hidden && matches!(self.owner, Owner::Thread(_)))?;
         let (running, ..) = self.totals();
         let times = self.intervals.len();
         let milliseconds = running as f64 / 1e6;
-        Some((first.start, format!("runs {times} times, {milliseconds:.3} ms in all; no stack of it was taken")))
+        Some((
+            first.start,
+            format!("runs {times} times, {milliseconds:.3} ms in all; no stack of it was taken"),
+        ))
     }
 }
 
 /// Writes the sums of every thread.
-pub(crate) fn write_totals<W: Write>(out: &mut Payload<W>, rows: &[Row], numbers: &[u64]) -> io::Result<()> {
+pub(crate) fn write_totals<W: Write>(
+    out: &mut Payload<W>,
+    rows: &[Row],
+    numbers: &[u64],
+) -> io::Result<()> {
     out.count(rows.iter().filter(|row| !row.intervals.is_empty()).count())?;
     for (row, number) in rows.iter().zip(numbers).filter(|(row, _)| !row.intervals.is_empty()) {
         let (running, regions, migrations) = row.totals();

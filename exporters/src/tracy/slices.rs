@@ -21,7 +21,13 @@ pub(crate) struct Slices {
 }
 
 impl Slices {
-    pub(crate) fn begin(&mut self, track: TrackId, (time, slice): (i64, &Slice), texts: &mut Texts, tables: &Tables) {
+    pub(crate) fn begin(
+        &mut self,
+        track: TrackId,
+        (time, slice): (i64, &Slice),
+        texts: &mut Texts,
+        tables: &Tables,
+    ) {
         if let TrackKind::Frames { continuous } = tables.track(track).kind {
             return self.frames.begin((track, continuous), time, slice.number);
         }
@@ -29,7 +35,13 @@ impl Slices {
         self.deep += u64::from(!zones.begin((time, slice), &mut self.shared, texts, tables));
     }
 
-    pub(crate) fn more(&mut self, track: TrackId, more: &SliceMore, texts: &mut Texts, tables: &Tables) {
+    pub(crate) fn more(
+        &mut self,
+        track: TrackId,
+        more: &SliceMore,
+        texts: &mut Texts,
+        tables: &Tables,
+    ) {
         if let Some(zones) = self.zones.get_mut(&track) {
             zones.more(more, texts, tables);
         }

@@ -19,7 +19,8 @@ pub(crate) struct Texts {
 }
 
 impl Texts {
-    /// The index of a text, made fit for the viewer. The last index stands for all that find no room.
+    /// The index of a text, made fit for the viewer. The last index stands for all that find no
+    /// room.
     pub(crate) fn intern(&mut self, text: &str) -> u32 {
         self.intern_clean(clean(text))
     }
@@ -29,11 +30,16 @@ impl Texts {
         self.intern_clean(clean_but(text, |character| character == '\n'))
     }
 
-    /// The same for what the viewer puts into a buffer of a fixed size, without asking for its length.
+    /// The same for what the viewer puts into a buffer of a fixed size, without asking for its
+    /// length.
     pub(crate) fn intern_short(&mut self, text: &str) -> u32 {
         let clean = clean(text);
         let short = cut(&clean, MAX_SHORT);
-        if short.len() < clean.len() { self.intern(&format!("{short}...")) } else { self.intern_clean(clean) }
+        if short.len() < clean.len() {
+            self.intern(&format!("{short}..."))
+        } else {
+            self.intern_clean(clean)
+        }
     }
 
     fn intern_clean(&mut self, clean: Cow<'_, str>) -> u32 {

@@ -26,7 +26,13 @@ impl<W: Write> Payload<W> {
         out.write_all(&MAGIC)?;
         out.write_all(&[compressor.number(), STREAMS])?;
         let compressed = vec![0; 4 + compressor.bound()];
-        Ok(Self { layout: options.layout, out, compressor, block: Vec::with_capacity(BLOCK), compressed })
+        Ok(Self {
+            layout: options.layout,
+            out,
+            compressor,
+            block: Vec::with_capacity(BLOCK),
+            compressed,
+        })
     }
 
     /// Writes what is left and gives the output back.

@@ -88,14 +88,21 @@ impl Zones {
         let own_name = place.shared || slice.number.is_some();
         self.open.push(Open {
             zone: self.list.len() as u32,
-            name: own_name.then(|| texts.intern(&words::numbered(slice.name, slice.number, tables))),
+            name: own_name
+                .then(|| texts.intern(&words::numbered(slice.name, slice.number, tables))),
             // A location that is shared may have another colour.
             color: slice.color.filter(|_| place.shared).map_or(0, bgr),
             stack: slice.stack,
             fields: slice.fields.clone(),
             unfinished: false,
         });
-        self.list.push(Zone { start: time, end: -1, extra: 0, children: 0, location: Place::index(place) });
+        self.list.push(Zone {
+            start: time,
+            end: -1,
+            extra: 0,
+            children: 0,
+            location: Place::index(place),
+        });
         true
     }
 
@@ -113,7 +120,13 @@ impl Zones {
     }
 
     /// Ends the innermost zone, if one is open.
-    pub(crate) fn end(&mut self, time: i64, shared: &mut Shared, texts: &mut Texts, tables: &Tables) {
+    pub(crate) fn end(
+        &mut self,
+        time: i64,
+        shared: &mut Shared,
+        texts: &mut Texts,
+        tables: &Tables,
+    ) {
         if self.skipped > 0 {
             self.skipped -= 1;
         } else if let Some(open) = self.open.pop() {
@@ -155,7 +168,8 @@ impl Zones {
         self.list.iter().filter(|zone| zone.children > 0).count()
     }
 
-    /// Takes in the zones of another track, if each lies wholly inside or outside of every other; else gives them back.
+    /// Takes in the zones of another track, if each lies wholly inside or outside of every other;
+    /// else gives them back.
     pub(crate) fn nest(&mut self, other: Self) -> Result<(), Self> {
         if self.is_empty() {
             *self = other;
@@ -211,7 +225,9 @@ fn nested(one: &[Zone], other: &[Zone]) -> Option<Vec<Zone>> {
             (None, None) => return Some(list),
         };
         // A zone without length at the end of another one may be inside it.
-        let over = |open: &Zone| open.until() < zone.start || open.until() == zone.start && zone.until() > zone.start;
+        let over = |open: &Zone| {
+            open.until() < zone.start || open.until() == zone.start && zone.until() > zone.start
+        };
         while open.last().is_some_and(|last| over(&list[*last])) {
             open.pop();
         }
@@ -228,13 +244,22 @@ fn nested(one: &[Zone], other: &[Zone]) -> Option<Vec<Zone>> {
 
 impl Shared {
     /// The call stacks that zones have, by row; 0 is none.
-    pub(crate) fn callstacks(&self, code: &mut Code, texts: &mut Texts, tables: &Tables) -> Vec<u32> {
+    pub(crate) fn callstacks(
+        &self,
+        code: &mut Code,
+        texts: &mut Texts,
+        tables: &Tables,
+    ) -> Vec<u32> {
         let mut index = |stack: StackId| code.callstack(Some(stack), texts, tables);
         self.extras.iter().map(|extra| extra.stack.map_or(0, &mut index)).collect()
     }
 
     /// Writes the zone extras; the first is nobody's.
-    pub(crate) fn write_extras<W: Write>(&self, out: &mut Payload<W>, callstacks: &[u32]) -> io::Result<()> {
+    pub(crate) fn write_extras<W: Write>(
+        &self,
+        out: &mut Payload<W>,
+        callstacks: &[u32],
+    ) -> io::Result<()> {
         out.count(1 + self.extras.len())?;
         out.bytes(&[0; 12])?;
         for (extra, callstack) in self.extras.iter().zip(callstacks) {
@@ -265,7 +290,16 @@ mod tests {
         let one = [zone(1, 9, 1), zone(2, 5, 0), zone(20, -1, 0)];
         let other = [zone(2, 4, 0), zone(6, 9, 1), zone(7, 7, 0), zone(15, 20, 0), zone(21, 22, 0)];
         let list = nested(&one, &other).unwrap();
-        let expected = [(1, 9, 2), (2, 5, 1), (2, 4, 0), (6, 9, 1), (7, 7, 0), (15, 20, 0), (20, -1, 1), (21, 22, 0)];
+        let expected = [
+            (1, 9, 2),
+            (2, 5, 1),
+            (2, 4, 0),
+            (6, 9, 1),
+            (7, 7, 0),
+            (15, 20, 0),
+            (20, -1, 1),
+            (21, 22, 0),
+        ];
         assert_eq!(shape(&list), expected);
     }
 
@@ -273,14 +307,16 @@ mod tests {
     fn timelines_that_overlap_do_not() {
         assert!(nested(&[zone(1, 5, 0)], &[zone(3, 7, 0)]).is_none());
         assert!(nested(&[zone(1, 5, 0)], &[zone(3, -1, 0)]).is_none());
-        let deep: Vec<Zone> = (0..255).map(|at| zone(at, 1_000 - at, u32::from(at < 254))).collect();
+        let deep: Vec<Zone> =
+            (0..255).map(|at| zone(at, 1_000 - at, u32::from(at < 254))).collect();
         assert!(nested(&deep, &[zone(300, 301, 0)]).is_none());
         assert!(nested(&deep, &[zone(2_000, 2_001, 0)]).is_some());
     }
 
     /// A timeline of brackets: the times between them, and whether each opens or closes.
     fn timeline(steps: &[(i64, bool)]) -> Vec<Zone> {
-        let (mut list, mut open, mut time): (Vec<Zone>, Vec<usize>, i64) = (Vec::new(), Vec::new(), 0);
+        let (mut list, mut open, mut time): (Vec<Zone>, Vec<usize>, i64) =
+            (Vec::new(), Vec::new(), 0);
         for (wait, opens) in steps {
             time += wait;
             if *opens {

@@ -145,7 +145,13 @@ pub(crate) fn print(trace: &[u8]) -> String {
     text
 }
 
-fn print_fields(text: &mut String, bytes: &[u8], path: &str, depth: usize, shapes: &BTreeMap<&str, char>) {
+fn print_fields(
+    text: &mut String,
+    bytes: &[u8],
+    path: &str,
+    depth: usize,
+    shapes: &BTreeMap<&str, char>,
+) {
     for (number, value) in Fields::parse(bytes).0 {
         let path = if path.is_empty() { number.to_string() } else { format!("{path}.{number}") };
         write!(text, "{}{number}", "  ".repeat(depth)).unwrap();

@@ -6,14 +6,20 @@ use flate2::read::GzDecoder;
 use proptest::prelude::*;
 use std::io::Read;
 use syscollect_exporters::{FirefoxExporter, FirefoxOptions};
-use syscollect_model::{Event, OffCpu, Sample, Scope, SessionInfo, SleepState, Switch, Tables, ThreadId};
+use syscollect_model::{
+    Event, OffCpu, Sample, Scope, SessionInfo, SleepState, Switch, Tables, ThreadId,
+};
 
 fn export(story: &Story, session: &SessionInfo, options: FirefoxOptions) -> Vec<u8> {
     let mut exporter = FirefoxExporter::new(Vec::new(), options);
     story.play(&mut exporter, session, &story::losses(), Some(&story::summary())).unwrap();
     let expected = exporter.expected_bytes();
     let file = exporter.finish().unwrap();
-    assert!(file.len() as u64 / 4 < expected && expected < file.len() as u64 * 4, "{expected} of {}", file.len());
+    assert!(
+        file.len() as u64 / 4 < expected && expected < file.len() as u64 * 4,
+        "{expected} of {}",
+        file.len()
+    );
     file
 }
 
@@ -35,7 +41,8 @@ fn frame(function: &str, category: &str, lib: Option<&str>) -> Frame {
 fn samples_keep_their_functions_files_lines_and_inlining() {
     let profile = plain(&story::story());
     let compiler = profile.samples(profile.thread("200"));
-    let stacks: Vec<&[Frame]> = compiler.iter().filter(|sample| sample.on_cpu()).map(|s| &s.stack[..]).collect();
+    let stacks: Vec<&[Frame]> =
+        compiler.iter().filter(|sample| sample.on_cpu()).map(|s| &s.stack[..]).collect();
     let at = |line| Some(("/src/parse.c".to_owned(), line));
     let named = [
         Frame { place: at(10), inline_depth: 1, ..frame("next_token", "User", Some("cc")) },
@@ -75,7 +82,8 @@ fn cpu_time_is_that_of_the_switches() {
         .collect();
     // 10 ms off the CPU at 999 Hz are nine whole intervals.
     let waits = "waits for a CPU";
-    let expected = [(5.0, 5, 1, "[no stack]"), (6.0, 1, 1, waits), (16.0, 0, 8, waits), (18.0, 2, 0, "")];
+    let expected =
+        [(5.0, 5, 1, "[no stack]"), (6.0, 1, 1, waits), (16.0, 0, 8, waits), (18.0, 2, 0, "")];
     assert_eq!(rows, expected);
 }
 
@@ -89,7 +97,8 @@ fn where_no_switch_was_recorded_each_sample_counts_one_interval() {
     }
     let session = SessionInfo { sample_rate_hz: 1000, ..story::session() };
     let profile = Profile::read(&export(&story, &session, FirefoxOptions::default()));
-    let times: Vec<u64> = profile.samples(profile.thread("7")).iter().map(|sample| sample.cpu_ns).collect();
+    let times: Vec<u64> =
+        profile.samples(profile.thread("7")).iter().map(|sample| sample.cpu_ns).collect();
     assert_eq!(times, [1_000_000; 3]);
 }
 
@@ -105,7 +114,9 @@ fn a_thread_that_was_not_seen_to_leave_does_not_run_on() {
     story.switch(0, two, off(SleepState::Interruptible), IDLE);
     story.wait(9_000);
     let profile = plain(&story);
-    let cpu = |tid: &str| profile.samples(profile.thread(tid)).iter().map(|sample| sample.cpu_ns).sum::<u64>();
+    let cpu = |tid: &str| {
+        profile.samples(profile.thread(tid)).iter().map(|sample| sample.cpu_ns).sum::<u64>()
+    };
     assert_eq!((cpu("7"), cpu("8")), (3_000_000, 0));
 }
 
@@ -115,7 +126,12 @@ fn why_a_thread_waits_is_the_innermost_frame_of_what_it_left() {
     let (_, reader) = story.process(7, 1, "reader", &[]);
     let kernel = story.frame(None, 0xffff_ffff_8100_0000, Some("read_page"));
     let stack = Some(story.tables.intern_stack(&[kernel]));
-    story.switch(0, reader, OffCpu { io_wait: true, stack, ..off(SleepState::Uninterruptible) }, IDLE);
+    story.switch(
+        0,
+        reader,
+        OffCpu { io_wait: true, stack, ..off(SleepState::Uninterruptible) },
+        IDLE,
+    );
     story.wait(50_000);
     story.wakeup(0, IDLE, reader, None);
     story.wait(10_000);
@@ -141,14 +157,18 @@ fn an_id_used_twice_is_two_threads_of_two_processes() {
     };
     assert_eq!(of("200"), ("200", "sh"));
     assert_eq!(of("200.1"), ("200.1", "ld"));
-    assert!(profile.thread("200.1")["registerTime"].as_f64() > profile.thread("200")["registerTime"].as_f64());
+    assert!(
+        profile.thread("200.1")["registerTime"].as_f64()
+            > profile.thread("200")["registerTime"].as_f64()
+    );
 }
 
 #[test]
 fn counters_add_up_to_their_values() {
     let profile = plain(&story::story());
     let rounded = |value: f64| (value * 1e6).round() / 1e6;
-    let values = |name| profile.counter(name).iter().map(|(_, value)| rounded(*value)).collect::<Vec<_>>();
+    let values =
+        |name| profile.counter(name).iter().map(|(_, value)| rounded(*value)).collect::<Vec<_>>();
     assert_eq!(values("CPU 1 frequency (kHz)"), [0.0, 2_400_000.0]);
     assert_eq!(values("CPU 1 usage"), [0.0, 0.625, 0.01]);
     assert_eq!(values("memory"), [0.0, 1e9]);
@@ -171,7 +191,12 @@ fn slices_instants_and_losses_are_markers() {
     assert_eq!((&losses[0].1["count"], &losses[0].1["reason"]), (&40.into(), &"lane-full".into()));
     let extra = profile.json["meta"]["extra"].as_array().unwrap();
     let lost = extra.iter().find(|section| section["label"] == "Lost records").unwrap();
-    let sum: u64 = lost["entries"].as_array().unwrap().iter().map(|entry| entry["value"].as_u64().unwrap()).sum();
+    let sum: u64 = lost["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| entry["value"].as_u64().unwrap())
+        .sum();
     assert_eq!(sum, 40 + 2 + 5 + 7, "the panel has every loss exactly");
 }
 
@@ -197,18 +222,25 @@ fn every_switch_and_wakeup_is_a_marker_only_when_asked_for() {
         .filter(|(_, event)| matches!(event, Event::Switch(Switch { previous: Some(thread), .. }) if *thread != IDLE));
     let woken = story.events.iter().filter(|(_, event)| matches!(event, Event::Wakeup(_)));
     let (left, woken) = (left.count(), woken.count());
-    assert_eq!((plain(&story).markers("running").len(), plain(&story).markers("wakeup").len()), (0, 0));
+    assert_eq!(
+        (plain(&story).markers("running").len(), plain(&story).markers("wakeup").len()),
+        (0, 0)
+    );
 
     let options = FirefoxOptions { sched_markers: true, ..FirefoxOptions::default() };
     let profile = Profile::read(&export(&story, &story::session(), options));
     assert_eq!((profile.markers("running").len(), profile.markers("wakeup").len()), (left, woken));
-    let blocked: Vec<_> =
-        profile.markers("running").into_iter().filter(|(_, data)| data["cause"].is_object()).collect();
+    let blocked: Vec<_> = profile
+        .markers("running")
+        .into_iter()
+        .filter(|(_, data)| data["cause"].is_object())
+        .collect();
     assert_eq!(blocked.len(), 1);
     assert_eq!(profile.string(&blocked[0].1["function"]), "ext4_file_read_iter");
     assert_eq!(profile.string(&blocked[0].1["next"]), "waits for I/O");
     assert_eq!(profile.stack(&blocked[0].1["cause"]["stack"])[0].function, "ext4_file_read_iter");
-    let caused = profile.markers("wakeup").iter().filter(|(_, data)| data["cause"].is_object()).count();
+    let caused =
+        profile.markers("wakeup").iter().filter(|(_, data)| data["cause"].is_object()).count();
     assert_eq!(caused, 1, "one wakeup had a stack");
 }
 
@@ -216,7 +248,8 @@ fn every_switch_and_wakeup_is_a_marker_only_when_asked_for() {
 fn one_process_alone_is_written_without_the_others() {
     let options = FirefoxOptions { process: "sh".parse().ok(), ..FirefoxOptions::default() };
     let profile = Profile::read(&export(&story::story(), &story::session(), options));
-    let tids: Vec<&str> = profile.threads().iter().map(|thread| thread["tid"].as_str().unwrap()).collect();
+    let tids: Vec<&str> =
+        profile.threads().iter().map(|thread| thread["tid"].as_str().unwrap()).collect();
     assert_eq!(
         tids,
         ["0", "200", "201", "100"],
@@ -235,7 +268,8 @@ fn an_empty_session_is_a_sound_profile() {
 
 #[test]
 fn odd_names_come_back_as_they_were() {
-    let names = ["", "tab\tnul\0line\nquote\"back\\", "äöü 線程 🧵", "</script>", &"x".repeat(64 << 10)];
+    let names =
+        ["", "tab\tnul\0line\nquote\"back\\", "äöü 線程 🧵", "</script>", &"x".repeat(64 << 10)];
     let mut story = Story::new();
     for (tid, name) in (10..).zip(names) {
         let (_, thread) = story.process(tid, 1, name, &[name, "\u{1b}[31m"]);
@@ -256,7 +290,9 @@ fn compressed_it_is_the_same() {
     let story = story::story();
     let options = FirefoxOptions { gzip: true, ..FirefoxOptions::default() };
     let mut exporter = FirefoxExporter::new(Vec::new(), options);
-    story.play(&mut exporter, &story::session(), &story::losses(), Some(&story::summary())).unwrap();
+    story
+        .play(&mut exporter, &story::session(), &story::losses(), Some(&story::summary()))
+        .unwrap();
     let mut text = Vec::new();
     GzDecoder::new(&exporter.finish().unwrap()[..]).read_to_end(&mut text).unwrap();
     assert_eq!(text, export(&story, &story::session(), FirefoxOptions::default()));
@@ -274,7 +310,8 @@ fn an_output_that_fails_is_an_error() {
         }
     }
     for gzip in [false, true] {
-        let mut exporter = FirefoxExporter::new(Full, FirefoxOptions { gzip, ..FirefoxOptions::default() });
+        let mut exporter =
+            FirefoxExporter::new(Full, FirefoxOptions { gzip, ..FirefoxOptions::default() });
         story::story().play(&mut exporter, &story::session(), &[], None).unwrap();
         assert!(exporter.finish().is_err());
     }

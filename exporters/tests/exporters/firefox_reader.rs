@@ -68,7 +68,8 @@ fn table(table: &Value, required: &[&str]) -> usize {
     for name in required {
         assert!(table[name].is_array(), "column {name} is missing");
     }
-    for (name, column) in table.as_object().unwrap().iter().filter(|(_, column)| column.is_array()) {
+    for (name, column) in table.as_object().unwrap().iter().filter(|(_, column)| column.is_array())
+    {
         assert_eq!(list(column).len(), length, "column {name}");
     }
     length
@@ -93,7 +94,11 @@ impl Profile {
         let mut tids = std::collections::BTreeSet::new();
         for thread in profile.threads() {
             profile.check_thread(thread);
-            assert!(tids.insert(thread["tid"].as_str().unwrap()), "two threads have id {}", thread["tid"]);
+            assert!(
+                tids.insert(thread["tid"].as_str().unwrap()),
+                "two threads have id {}",
+                thread["tid"]
+            );
         }
         profile.check_processes();
         profile.check_counters();
@@ -106,7 +111,10 @@ impl Profile {
 
     /// The thread of this id.
     pub(crate) fn thread(&self, tid: &str) -> &Value {
-        self.threads().iter().find(|thread| thread["tid"] == tid).unwrap_or_else(|| panic!("no thread {tid}"))
+        self.threads()
+            .iter()
+            .find(|thread| thread["tid"] == tid)
+            .unwrap_or_else(|| panic!("no thread {tid}"))
     }
 
     fn shared(&self) -> &Value {
@@ -121,42 +129,64 @@ impl Profile {
         let shared = self.shared();
         let strings = list(&shared["stringArray"]).len();
         let libs = list(&self.json["libs"]).len();
-        let sources = table(&shared["sources"], &["id", "filename", "startLine", "startColumn", "sourceMapURL"]);
+        let sources = table(
+            &shared["sources"],
+            &["id", "filename", "startLine", "startColumn", "sourceMapURL"],
+        );
         points_into(&shared["sources"]["filename"], strings, false);
         let resources = table(&shared["resourceTable"], &["lib", "name", "host", "type"]);
         points_into(&shared["resourceTable"]["lib"], libs, true);
         points_into(&shared["resourceTable"]["name"], strings, false);
-        let natives = table(&shared["nativeSymbols"], &["libIndex", "address", "name", "functionSize"]);
+        let natives =
+            table(&shared["nativeSymbols"], &["libIndex", "address", "name", "functionSize"]);
         points_into(&shared["nativeSymbols"]["libIndex"], libs, false);
         points_into(&shared["nativeSymbols"]["name"], strings, false);
         let functions = &shared["funcTable"];
-        let columns = ["name", "isJS", "relevantForJS", "resource", "source", "lineNumber", "columnNumber"];
+        let columns =
+            ["name", "isJS", "relevantForJS", "resource", "source", "lineNumber", "columnNumber"];
         let function_count = table(functions, &columns);
         points_into(&functions["name"], strings, false);
         points_into(&functions["resource"], resources, true);
         points_into(&functions["source"], sources, true);
         let frames = &shared["frameTable"];
-        let columns = ["address", "inlineDepth", "category", "subcategory", "func", "nativeSymbol", "innerWindowID"];
+        let columns = [
+            "address",
+            "inlineDepth",
+            "category",
+            "subcategory",
+            "func",
+            "nativeSymbol",
+            "innerWindowID",
+        ];
         let frame_count = table(frames, &[&columns[..], &["line", "column"]].concat());
         points_into(&frames["func"], function_count, false);
         points_into(&frames["nativeSymbol"], natives, true);
         let categories = list(&self.json["meta"]["categories"]);
-        assert!(categories.iter().any(|category| category["color"] == "grey"), "the default category is grey");
-        for (category, subcategory) in list(&frames["category"]).iter().zip(list(&frames["subcategory"])) {
+        assert!(
+            categories.iter().any(|category| category["color"] == "grey"),
+            "the default category is grey"
+        );
+        for (category, subcategory) in
+            list(&frames["category"]).iter().zip(list(&frames["subcategory"]))
+        {
             let names = list(&categories[index(category).unwrap()]["subcategories"]);
             assert!(index(subcategory).unwrap() < names.len());
         }
         table(&shared["stackTable"], &["prefix", "frame"]);
         points_into(&shared["stackTable"]["frame"], frame_count, false);
         for (row, prefix) in list(&shared["stackTable"]["prefix"]).iter().enumerate() {
-            assert!(index(prefix).is_none_or(|prefix| prefix < row), "callers come before what they call");
+            assert!(
+                index(prefix).is_none_or(|prefix| prefix < row),
+                "callers come before what they call"
+            );
         }
     }
 
     /// Schemas have names of their own, and so do the fields of each.
     fn check_schemas(&self) {
         let unique = |list: &[Value], key: &str| {
-            let names: std::collections::BTreeSet<&str> = list.iter().map(|row| row[key].as_str().unwrap()).collect();
+            let names: std::collections::BTreeSet<&str> =
+                list.iter().map(|row| row[key].as_str().unwrap()).collect();
             assert_eq!(names.len(), list.len(), "{names:?}");
         };
         let schemas = list(&self.json["meta"]["markerSchema"]);
@@ -172,18 +202,24 @@ impl Profile {
 
     fn check_thread(&self, thread: &Value) {
         let shared = self.shared();
-        let (stacks, strings) = (shared["stackTable"]["length"].as_u64().unwrap() as usize, &shared["stringArray"]);
+        let (stacks, strings) =
+            (shared["stackTable"]["length"].as_u64().unwrap() as usize, &shared["stringArray"]);
         let samples = &thread["samples"];
         table(samples, &["stack", "timeDeltas", "weight", "threadCPUDelta"]);
         points_into(&samples["stack"], stacks, true);
         let mut time = 0.0;
-        for (delta, cpu) in list(&samples["timeDeltas"]).iter().zip(list(&samples["threadCPUDelta"])) {
+        for (delta, cpu) in
+            list(&samples["timeDeltas"]).iter().zip(list(&samples["threadCPUDelta"]))
+        {
             assert!(delta.as_f64().unwrap() >= 0.0, "samples are in order");
             assert!(cpu.as_u64().is_some());
             time += delta.as_f64().unwrap();
         }
         let end = self.json["meta"]["profilingEndTime"].as_f64().unwrap();
-        assert!(time < end, "the viewer leaves out the sample at {time}, as the profile ends at {end}");
+        assert!(
+            time < end,
+            "the viewer leaves out the sample at {time}, as the profile ends at {end}"
+        );
         let markers = &thread["markers"];
         table(markers, &["data", "name", "startTime", "endTime", "phase", "category"]);
         points_into(&markers["name"], list(strings).len(), false);
@@ -198,7 +234,10 @@ impl Profile {
                 1 => (true, true),
                 other => panic!("phase {other}"),
             };
-            assert_eq!((markers["startTime"][row].is_number(), markers["endTime"][row].is_number()), needs);
+            assert_eq!(
+                (markers["startTime"][row].is_number(), markers["endTime"][row].is_number()),
+                needs
+            );
             self.check_marker(&markers["data"][row], &schemas, stacks);
         }
     }
@@ -210,7 +249,10 @@ impl Profile {
                 assert!(index(&value["stack"]).unwrap() < stacks);
                 continue;
             }
-            let field = fields.iter().find(|field| field["key"] == **key).unwrap_or_else(|| panic!("no field {key}"));
+            let field = fields
+                .iter()
+                .find(|field| field["key"] == **key)
+                .unwrap_or_else(|| panic!("no field {key}"));
             match field["format"].as_str().unwrap() {
                 "unique-string" => drop(self.string(value).len()),
                 "string" => assert!(value.is_string(), "{key}: {value}"),
@@ -227,7 +269,8 @@ impl Profile {
     fn check_processes(&self) {
         let mut mains: BTreeMap<&str, u32> = BTreeMap::new();
         for thread in self.threads() {
-            *mains.entry(thread["pid"].as_str().unwrap()).or_default() += u32::from(thread["isMainThread"] == true);
+            *mains.entry(thread["pid"].as_str().unwrap()).or_default() +=
+                u32::from(thread["isMainThread"] == true);
         }
         assert!(mains.values().all(|count| *count == 1), "{mains:?}");
     }
@@ -242,7 +285,8 @@ impl Profile {
 
     /// Times and values of a counter, as the viewer adds them up: it takes the first row for zero.
     pub(crate) fn counter(&self, name: &str) -> Vec<(f64, f64)> {
-        let counter = list(&self.json["counters"]).iter().find(|counter| counter["display"]["label"] == name);
+        let counter =
+            list(&self.json["counters"]).iter().find(|counter| counter["display"]["label"] == name);
         let samples = &counter.unwrap_or_else(|| panic!("no counter {name}"))["samples"];
         let (mut time, mut value) = (0.0, 0.0);
         let rows = list(&samples["timeDeltas"]).iter().zip(list(&samples["count"])).enumerate();
@@ -286,16 +330,18 @@ impl Profile {
     fn frame(&self, row: usize) -> Frame {
         let (frames, functions) = (&self.shared()["frameTable"], &self.shared()["funcTable"]);
         let function = index(&frames["func"][row]).unwrap();
-        let lib =
-            index(&functions["resource"][function]).and_then(|row| index(&self.shared()["resourceTable"]["lib"][row]));
+        let lib = index(&functions["resource"][function])
+            .and_then(|row| index(&self.shared()["resourceTable"]["lib"][row]));
         let source = index(&functions["source"][function]);
-        let file = source.map(|row| self.string(&self.shared()["sources"]["filename"][row]).to_owned());
+        let file =
+            source.map(|row| self.string(&self.shared()["sources"]["filename"][row]).to_owned());
         Frame {
             function: self.string(&functions["name"][function]).to_owned(),
-            category: self.json["meta"]["categories"][index(&frames["category"][row]).unwrap()]["name"]
-                .as_str()
-                .unwrap()
-                .to_owned(),
+            category:
+                self.json["meta"]["categories"][index(&frames["category"][row]).unwrap()]["name"]
+                    .as_str()
+                    .unwrap()
+                    .to_owned(),
             lib: lib.map(|row| self.json["libs"][row]["name"].as_str().unwrap().to_owned()),
             place: file.map(|file| (file, frames["line"][row].as_u64().unwrap_or(0))),
             inline_depth: frames["inlineDepth"][row].as_u64().unwrap(),
@@ -307,9 +353,10 @@ impl Profile {
         let markers = &thread["markers"];
         let row = |row: usize| Marker {
             name: self.string(&markers["name"][row]),
-            category: self.json["meta"]["categories"][index(&markers["category"][row]).unwrap()]["name"]
-                .as_str()
-                .unwrap(),
+            category:
+                self.json["meta"]["categories"][index(&markers["category"][row]).unwrap()]["name"]
+                    .as_str()
+                    .unwrap(),
             start: markers["startTime"][row].as_f64().unwrap(),
             end: markers["endTime"][row].as_f64(),
             data: &markers["data"][row],
@@ -320,14 +367,19 @@ impl Profile {
     /// The schema of a marker's data.
     pub(crate) fn schema(&self, name: &str) -> &Value {
         let schemas = list(&self.json["meta"]["markerSchema"]);
-        schemas.iter().find(|schema| schema["name"] == name).unwrap_or_else(|| panic!("no schema {name}"))
+        schemas
+            .iter()
+            .find(|schema| schema["name"] == name)
+            .unwrap_or_else(|| panic!("no schema {name}"))
     }
 
     /// Name and data of the markers of a type, of all threads.
     pub(crate) fn markers(&self, kind: &str) -> Vec<(&str, &Value)> {
         let mut found = Vec::new();
         for markers in self.threads().iter().map(|thread| &thread["markers"]) {
-            for (row, data) in list(&markers["data"]).iter().enumerate().filter(|(_, data)| data["type"] == kind) {
+            for (row, data) in
+                list(&markers["data"]).iter().enumerate().filter(|(_, data)| data["type"] == kind)
+            {
                 found.push((self.string(&markers["name"][row]), data));
             }
         }

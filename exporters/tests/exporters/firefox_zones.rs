@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 use syscollect_exporters::{FirefoxExporter, FirefoxOptions};
 use syscollect_model::{
-    Event, Field, Location, LocationId, Lock, LockAction, LockEvent, LockId, MemoryEvent, Schema, SchemaField,
-    SchemaId, Scope, Slice, SliceMore, ThreadId, Track, TrackId, TrackKind, Value,
+    Event, Field, Location, LocationId, Lock, LockAction, LockEvent, LockId, MemoryEvent, Schema,
+    SchemaField, SchemaId, Scope, Slice, SliceMore, ThreadId, Track, TrackId, TrackKind, Value,
 };
 
 fn profile_with(story: &Story, options: FirefoxOptions) -> Profile {
@@ -15,7 +15,11 @@ fn profile_with(story: &Story, options: FirefoxOptions) -> Profile {
     story.play(&mut exporter, &story::session(), &[], None).unwrap();
     let expected = exporter.expected_bytes();
     let file = exporter.finish().unwrap();
-    assert!(file.len() as u64 / 4 < expected && expected < file.len() as u64 * 4, "{expected} of {}", file.len());
+    assert!(
+        file.len() as u64 / 4 < expected && expected < file.len() as u64 * 4,
+        "{expected} of {}",
+        file.len()
+    );
     Profile::read(&file)
 }
 
@@ -31,7 +35,8 @@ fn named<'a>(profile: &'a Profile, tid: &str, name: &str) -> Vec<Marker<'a>> {
 
 /// A marker's field, strings of the table as such.
 fn field(profile: &Profile, marker: &Marker<'_>, key: &str) -> Json {
-    let fields = profile.schema(marker.data["type"].as_str().unwrap())["fields"].as_array().unwrap();
+    let fields =
+        profile.schema(marker.data["type"].as_str().unwrap())["fields"].as_array().unwrap();
     let format = &fields.iter().find(|field| field["key"] == key).unwrap()["format"];
     match &marker.data[key] {
         row if format == "unique-string" && !row.is_null() => profile.string(row).into(),
@@ -56,7 +61,8 @@ fn a_zone_has_its_texts_place_colour_category_and_stack() {
     let profile = profile(&story::game());
     let update = named(&profile, "300", "update of");
     let [update] = update[..] else { panic!("{update:?}") };
-    let said = ["text", "value", "number", "place", "function", "color"].map(|key| field(&profile, &update, key));
+    let said = ["text", "value", "number", "place", "function", "color"]
+        .map(|key| field(&profile, &update, key));
     assert_eq!(json!(said), json!(["level 1", 7, 12, "src/game.rs:10", "update", "blue"]));
     assert_eq!((update.category, &update.data["type"]), ("simulation", &"zone".into()));
     assert_eq!(profile.stack(&update.data["cause"]["stack"])[0].function, "next_token");
@@ -89,9 +95,14 @@ fn a_typed_marker_has_a_schema_with_the_formats_of_its_fields() {
     assert_eq!((&marker.data["type"], marker.category), (&"Load".into(), "assets"));
     let keys = ["path", "took", "size", "share", "at", "ratio"];
     let said = keys.map(|key| field(&profile, &marker, key));
-    assert_eq!(json!(said), json!(["/maps/1", 0.0015, 4_096, 0.25, "0xdeadbeef", 1.5]), "durations are milliseconds");
+    assert_eq!(
+        json!(said),
+        json!(["/maps/1", 0.0015, 4_096, 0.25, "0xdeadbeef", 1.5]),
+        "durations are milliseconds"
+    );
     let fields = profile.schema("Load")["fields"].as_array().unwrap();
-    let formats: Vec<_> = fields[..6].iter().map(|field| (&field["label"], &field["format"])).collect();
+    let formats: Vec<_> =
+        fields[..6].iter().map(|field| (&field["label"], &field["format"])).collect();
     let expected = json!([
         ["Path", "string"],
         ["Took", "duration"],
@@ -106,7 +117,10 @@ fn a_typed_marker_has_a_schema_with_the_formats_of_its_fields() {
 #[test]
 fn frames_and_overlapping_tasks_lie_under_the_first_thread() {
     let profile = profile(&story::game());
-    let frames: Vec<_> = named(&profile, "300", "Frames").iter().map(|frame| frame.data["number"].as_u64()).collect();
+    let frames: Vec<_> = named(&profile, "300", "Frames")
+        .iter()
+        .map(|frame| frame.data["number"].as_u64())
+        .collect();
     assert_eq!(frames, [Some(1), Some(2), Some(3)]);
     let tasks = named(&profile, "300", "request");
     assert!(tasks[0].end > Some(tasks[1].start), "they overlap");
@@ -119,7 +133,10 @@ fn a_plot_is_a_counter_of_its_process_with_its_unit() {
     let profile = profile(&story::game());
     assert_eq!(profile.counter("queue (items)").last().unwrap().1, 3.5);
     let counters = profile.json["counters"].as_array().unwrap();
-    assert_eq!(counters.iter().find(|counter| counter["name"] == "queue (items)").unwrap()["pid"], "300");
+    assert_eq!(
+        counters.iter().find(|counter| counter["name"] == "queue (items)").unwrap()["pid"],
+        "300"
+    );
 }
 
 #[test]
@@ -127,15 +144,24 @@ fn who_waits_for_a_lock_and_who_holds_it_are_markers() {
     let profile = profile(&story::game());
     let held = |tid, name| {
         let markers = named(&profile, tid, name);
-        let said = |marker: &Marker<'_>| ["lock", "obtained", "holder"].map(|key| field(&profile, marker, key));
+        let said = |marker: &Marker<'_>| {
+            ["lock", "obtained", "holder"].map(|key| field(&profile, marker, key))
+        };
         markers.iter().map(said).collect::<Vec<_>>()
     };
     let waits = (held("300", "Lock wait"), held("301", "Lock wait"));
-    let main = [["queue".into(), "yes".into(), Json::Null], ["queue".into(), "no".into(), "loader (301)".into()]];
+    let main = [
+        ["queue".into(), "yes".into(), Json::Null],
+        ["queue".into(), "no".into(), "loader (301)".into()],
+    ];
     assert_eq!(waits, (main.to_vec(), vec![["queue".into(), "yes".into(), "game (300)".into()]]));
     let lock = |name: &str| [name.into(), Json::Null, Json::Null];
     assert_eq!(held("300", "Lock held"), [lock("queue"), lock("cache")]);
-    assert_eq!(held("301", "Lock held"), [lock("queue"), lock("cache")], "the second has not ended");
+    assert_eq!(
+        held("301", "Lock held"),
+        [lock("queue"), lock("cache")],
+        "the second has not ended"
+    );
     let open = named(&profile, "301", "Lock held")[1];
     assert_eq!((open.end, &open.data["shared"], open.category), (None, &"yes".into(), "Lock"));
 }
@@ -155,7 +181,10 @@ fn memory_is_a_counter_of_each_pool() {
 fn a_crash_has_its_signal_and_stack() {
     let profile = profile(&story::game());
     let crash = named(&profile, "301", "Crash")[0];
-    assert_eq!((&crash.data["signal"], &crash.data["address"]), (&"SIGSEGV".into(), &"0x10".into()));
+    assert_eq!(
+        (&crash.data["signal"], &crash.data["address"]),
+        (&"SIGSEGV".into(), &"0x10".into())
+    );
     assert_eq!(profile.stack(&crash.data["cause"]["stack"])[0].function, "next_token");
 }
 
@@ -164,7 +193,11 @@ fn schemas_of_one_name_are_told_apart_and_equal_ones_are_one() {
     let (mut story, _, track) = one_thread();
     let [name, a, b, category] = ["Load", "a", "b", "io"].map(|text| story.name(text));
     for field in [a, b, a] {
-        let fields = vec![SchemaField { name: field, label: field, format: syscollect_model::FieldFormat::Integer }];
+        let fields = vec![SchemaField {
+            name: field,
+            label: field,
+            format: syscollect_model::FieldFormat::Integer,
+        }];
         story.tables.schemas.push(Schema { name, category: Some(category), fields });
     }
     for (id, field) in (0..).zip([a, b, a]) {
@@ -173,8 +206,10 @@ fn schemas_of_one_name_are_told_apart_and_equal_ones_are_one() {
         story.then(Event::Instant(track, slice));
     }
     let profile = profile(&story);
-    let found: Vec<_> =
-        named(&profile, "7", "Load").iter().map(|marker| (marker.data.clone(), marker.category)).collect();
+    let found: Vec<_> = named(&profile, "7", "Load")
+        .iter()
+        .map(|marker| (marker.data.clone(), marker.category))
+        .collect();
     let expected = [
         (json!({"type": "Load", "a": 0}), "io"),
         (json!({"type": "Load (2)", "b": 1}), "io"),
@@ -194,7 +229,8 @@ fn ten_thousand_names_of_one_place_are_few_rows_and_each_is_told() {
     }
     let profile = profile(&story);
     let markers = profile.thread_markers(profile.thread("7"));
-    let names: std::collections::BTreeSet<&str> = markers.iter().map(|marker| marker.name).collect();
+    let names: std::collections::BTreeSet<&str> =
+        markers.iter().map(|marker| marker.name).collect();
     assert_eq!(names.len(), 17);
     for (index, marker) in markers.iter().enumerate() {
         let told = marker.data["name"].as_str().unwrap_or(marker.name);
@@ -212,7 +248,10 @@ fn without_places_names_are_bounded_too() {
     let profile = profile(&story);
     let markers = profile.thread_markers(profile.thread("7"));
     assert_eq!(markers.iter().filter(|marker| marker.name == "zone").count(), 5_000 - 4_096);
-    assert_eq!((markers.last().unwrap().name, &markers.last().unwrap().data["name"]), ("zone", &"zone 4999".into()));
+    assert_eq!(
+        (markers.last().unwrap().name, &markers.last().unwrap().data["name"]),
+        ("zone", &"zone 4999".into())
+    );
 }
 
 #[test]
@@ -226,7 +265,8 @@ fn long_and_odd_texts_come_back_as_they_were() {
         zone(&mut story, track, Slice { fields, ..Slice::named(name) });
     }
     let profile = profile(&story);
-    let found: Vec<_> = named(&profile, "7", "zone").iter().map(|marker| marker.data["text"].clone()).collect();
+    let found: Vec<_> =
+        named(&profile, "7", "zone").iter().map(|marker| marker.data["text"].clone()).collect();
     assert_eq!(found, texts.map(Json::from));
 }
 
@@ -239,7 +279,13 @@ fn what_ends_without_beginning_is_nothing_and_more_of_nothing_too() {
     story.then(Event::SliceMore(track, SliceMore::default()));
     story.then(Event::SliceEnd(track));
     for action in [LockAction::Release, LockAction::GiveUp] {
-        story.then(Event::Lock(LockEvent { lock: LockId(0), thread, action, shared: false, location: None }));
+        story.then(Event::Lock(LockEvent {
+            lock: LockId(0),
+            thread,
+            action,
+            shared: false,
+            location: None,
+        }));
     }
     let profile = profile(&story);
     assert!(profile.threads().iter().all(|thread| profile.thread_markers(thread).is_empty()));

@@ -24,7 +24,9 @@ pub(crate) fn compare(name: &str, found: &str) {
 
 fn text_of(story: &story::Story) -> String {
     let mut exporter = TextExporter::new(Vec::new());
-    story.play(&mut exporter, &story::session(), &story::losses(), Some(&story::summary())).unwrap();
+    story
+        .play(&mut exporter, &story::session(), &story::losses(), Some(&story::summary()))
+        .unwrap();
     String::from_utf8(exporter.finish().unwrap()).unwrap()
 }
 
@@ -66,7 +68,9 @@ fn lines(value: &Value, indent: usize, out: &mut String) {
 fn profile_of(story: &story::Story) -> String {
     let options = FirefoxOptions { sched_markers: true, ..FirefoxOptions::default() };
     let mut exporter = FirefoxExporter::new(Vec::new(), options);
-    story.play(&mut exporter, &story::session(), &story::losses(), Some(&story::summary())).unwrap();
+    story
+        .play(&mut exporter, &story::session(), &story::losses(), Some(&story::summary()))
+        .unwrap();
     let mut text = String::new();
     lines(&serde_json::from_slice(&exporter.finish().unwrap()).unwrap(), 0, &mut text);
     text
@@ -84,7 +88,9 @@ fn what_a_game_says_of_itself_becomes_a_profile() {
 
 fn packets_of(story: &story::Story) -> String {
     let mut exporter = PerfettoExporter::new(Vec::new());
-    story.play(&mut exporter, &story::session(), &story::losses(), Some(&story::summary())).unwrap();
+    story
+        .play(&mut exporter, &story::session(), &story::losses(), Some(&story::summary()))
+        .unwrap();
     decode::print(&exporter.finish().unwrap())
 }
 

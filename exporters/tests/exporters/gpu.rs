@@ -5,10 +5,15 @@ use crate::golden::compare;
 use crate::replay::{Slice, replay};
 use crate::story::{self, START, Story};
 use syscollect_exporters::report::{FenceWaitRow, GpuRow, Report, ReportExporter, ReportOptions};
-use syscollect_exporters::{FirefoxExporter, FirefoxOptions, PerfettoExporter, ProcessFilter, TextExporter};
+use syscollect_exporters::{
+    FirefoxExporter, FirefoxOptions, PerfettoExporter, ProcessFilter, TextExporter,
+};
 use syscollect_model::{Event, Scope, Slice as ModelSlice, Track, TrackKind};
 
-fn played<E: syscollect_model::Exporter<Error: std::fmt::Debug>>(mut exporter: E, story: &Story) -> E {
+fn played<E: syscollect_model::Exporter<Error: std::fmt::Debug>>(
+    mut exporter: E,
+    story: &Story,
+) -> E {
     story.play(&mut exporter, &story::session(), &[], None).unwrap();
     exporter
 }
@@ -19,7 +24,11 @@ fn perfetto() -> crate::replay::Replay {
 
 fn report(process: Option<&str>) -> Report {
     let process = process.map(|name| ProcessFilter::Name(name.into()));
-    played(ReportExporter::new(ReportOptions { process, ..ReportOptions::default() }), &story::gpu()).finish()
+    played(
+        ReportExporter::new(ReportOptions { process, ..ReportOptions::default() }),
+        &story::gpu(),
+    )
+    .finish()
 }
 
 /// Name, begin and end in microseconds.
@@ -30,9 +39,14 @@ fn times(slice: &Slice) -> (&str, u64, u64) {
 #[test]
 fn a_job_is_a_slice_on_its_queue_of_the_machine_or_of_a_process() {
     let told = perfetto();
-    let of = |track: &str| told.slices.iter().filter(|slice| slice.track == track).map(times).collect::<Vec<_>>();
+    let of = |track: &str| {
+        told.slices.iter().filter(|slice| slice.track == track).map(times).collect::<Vec<_>>()
+    };
     // What is known of the last but one is its end, of the last when it was queued.
-    assert_eq!(of("GPU/gfx"), [("Draw", 20, 45), ("Compose", 50, 60), ("Draw", 65, 65), ("Draw", 75, 90)]);
+    assert_eq!(
+        of("GPU/gfx"),
+        [("Draw", 20, 45), ("Compose", 50, 60), ("Draw", 65, 65), ("Draw", 75, 90)]
+    );
     assert_eq!(of("process 400/GPU/compute"), [("Blur", 40, 48)]);
     let submitted = [("submit Draw", 10, 10), ("submit Blur", 30, 30), ("submit Draw", 70, 70)];
     assert_eq!(of("thread 401"), submitted);
@@ -43,7 +57,8 @@ fn a_job_is_a_slice_on_its_queue_of_the_machine_or_of_a_process() {
 fn a_job_says_its_stages_its_thread_its_fences_and_how_it_ended() {
     let told = perfetto();
     let of = |begin: u64| {
-        let job = |slice: &&Slice| slice.track.contains("GPU/") && slice.begin == START + begin * 1_000;
+        let job =
+            |slice: &&Slice| slice.track.contains("GPU/") && slice.begin == START + begin * 1_000;
         let slice = told.slices.iter().find(job).unwrap();
         slice.arguments.iter().map(|(name, value)| (&**name, &**value)).collect::<Vec<_>>()
     };
@@ -89,13 +104,18 @@ fn an_arrow_leads_from_where_a_thread_submits_a_job_to_where_the_gpu_begins_with
 
 fn profile(process: Option<ProcessFilter>) -> Profile {
     let options = FirefoxOptions { process, ..FirefoxOptions::default() };
-    Profile::read(&played(FirefoxExporter::new(Vec::new(), options), &story::gpu()).finish().unwrap())
+    Profile::read(
+        &played(FirefoxExporter::new(Vec::new(), options), &story::gpu()).finish().unwrap(),
+    )
 }
 
 /// The names of the markers of a thread.
 fn names(profile: &Profile, name: &str) -> Vec<String> {
     let threads = profile.threads().iter().filter(|thread| thread["name"] == name);
-    threads.flat_map(|thread| profile.thread_markers(thread)).map(|marker| marker.name.to_owned()).collect()
+    threads
+        .flat_map(|thread| profile.thread_markers(thread))
+        .map(|marker| marker.name.to_owned())
+        .collect()
 }
 
 #[test]
@@ -120,7 +140,10 @@ fn of_one_process_there_are_its_jobs_and_on_the_machines_queues_those_of_nobody(
     assert_eq!(names(&profile, "GPU: gfx"), ["Compose", "Draw"]);
     assert_eq!(names(&profile, "GPU: compute"), [""; 0]);
     let rows = report(Some("compositor")).gpu.rows;
-    assert_eq!(rows.iter().map(|row| (&*row.queue, row.pid, row.jobs)).collect::<Vec<_>>(), [("gfx", Some(500), 1)]);
+    assert_eq!(
+        rows.iter().map(|row| (&*row.queue, row.pid, row.jobs)).collect::<Vec<_>>(),
+        [("gfx", Some(500), 1)]
+    );
 }
 
 #[test]
@@ -130,7 +153,12 @@ fn the_report_tells_how_long_queues_were_busy_for_whom_and_how_long_jobs_waited(
     let row = |row: &GpuRow| {
         let (ran, waited) = (row.ran, row.waited);
         let times = (ran.total_ns, ran.max_ns, waited.count, waited.max_ns);
-        (row.queue.clone(), row.pid, (row.jobs, row.failed, row.unfinished, row.without_beginning), times)
+        (
+            row.queue.clone(),
+            row.pid,
+            (row.jobs, row.failed, row.unfinished, row.without_beginning),
+            times,
+        )
     };
     let expected = [
         ("gfx".to_owned(), Some(400), (2, 0, 1, 0), (25_000, 25_000, 1, 10_000)),
@@ -140,8 +168,11 @@ fn the_report_tells_how_long_queues_were_busy_for_whom_and_how_long_jobs_waited(
     ];
     assert_eq!(report.gpu.rows.iter().map(row).collect::<Vec<_>>(), expected);
     let text = report.text(120);
-    let table: Vec<_> =
-        text.lines().skip_while(|line| !line.starts_with("GPU jobs by queue and process")).take(6).collect();
+    let table: Vec<_> = text
+        .lines()
+        .skip_while(|line| !line.starts_with("GPU jobs by queue and process"))
+        .take(6)
+        .collect();
     assert!(table[2].ends_with("gfx of game (400); 1 not ended"), "{table:#?}");
     assert!(table[4].ends_with("compute of game (400); 1 failed"), "{table:#?}");
 }
@@ -158,7 +189,8 @@ fn the_report_tells_the_longest_waits_for_fences_whose_job_that_was_and_who_sign
     };
     let all = report(None);
     let said = |row: &FenceWaitRow| {
-        let [signaler, queue, by] = [&row.signaled_by, &row.queue, &row.submitted_by].map(Clone::clone);
+        let [signaler, queue, by] =
+            [&row.signaled_by, &row.queue, &row.submitted_by].map(Clone::clone);
         ((row.waited_ns, row.tid, row.unfinished), row.fence.clone(), [signaler, queue, by])
     };
     let words = |list: [&str; 3]| list.map(|word| Some(word.to_owned()));
@@ -170,19 +202,29 @@ fn the_report_tells_the_longest_waits_for_fences_whose_job_that_was_and_who_sign
     assert_eq!(all.gpu_waits.rows.iter().map(said).collect::<Vec<_>>(), expected);
     // Another process's job is told, too.
     let one = report(Some("compositor")).gpu_waits;
-    assert_eq!((one.total, one.rows.iter().map(said).collect::<Vec<_>>()), (1, vec![expected[0].clone()]));
+    assert_eq!(
+        (one.total, one.rows.iter().map(said).collect::<Vec<_>>()),
+        (1, vec![expected[0].clone()])
+    );
     let text = all.text(160);
-    let lines: Vec<_> = text.lines().skip_while(|line| !line.starts_with("Longest waits")).skip(2).collect();
+    let lines: Vec<_> =
+        text.lines().skip_while(|line| !line.starts_with("Longest waits")).skip(2).collect();
     let job = "compositor (500): gfx 12:1, a job of render (401), signaled by an interrupt";
     assert!(lines[0].ends_with(job), "{lines:#?}");
-    let never = "render (401) of game (400): amdgpu gfx 12:7, not signaled when the recording ended";
+    let never =
+        "render (401) of game (400): amdgpu gfx 12:7, not signaled when the recording ended";
     assert!(lines[1].ends_with(never), "{lines:#?}");
 }
 
 #[test]
 fn a_queue_that_several_processes_use_is_told_as_a_whole_too() {
     let report = report(None);
-    let queues: Vec<_> = report.gpu_queues.rows.iter().map(|row| (&*row.queue, row.jobs, row.ran.total_ns)).collect();
+    let queues: Vec<_> = report
+        .gpu_queues
+        .rows
+        .iter()
+        .map(|row| (&*row.queue, row.jobs, row.ran.total_ns))
+        .collect();
     assert_eq!(queues, [("gfx", 4, 35_000), ("compute", 1, 8_000)]);
     assert!(report.text(120).contains("\nGPU jobs by queue\n"));
 }

@@ -1,11 +1,13 @@
-//! A sample that was lost says nothing of what ran: each exporter shows the same runs with it and without it.
+//! A sample that was lost says nothing of what ran: each exporter shows the same runs with it and
+//! without it.
 
 use crate::firefox_reader::Profile;
 use crate::replay::replay;
 use crate::story::{self, IDLE, Story, off};
 use syscollect_exporters::report::{ReportExporter, ReportOptions};
 use syscollect_exporters::{
-    FirefoxExporter, FirefoxOptions, FoldedExporter, PerfettoExporter, StackKind, StackOptions, TextExporter,
+    FirefoxExporter, FirefoxOptions, FoldedExporter, PerfettoExporter, StackKind, StackOptions,
+    TextExporter,
 };
 use syscollect_model::{Event, Loss, LossCause, LossDomain, SleepState, Time};
 
@@ -18,8 +20,12 @@ fn story(lost: Option<LossDomain>, cpu: Option<u32>) -> Story {
     let since = Time(story.time);
     story.wait(1);
     if let Some(domain) = lost {
-        let (lane, cause, between) = ("a lane".into(), LossCause::Nested, Some((since, Time(story.time))));
-        story.events.push((Time(story.time), Event::Loss(Loss { lane, domain, cpu, cause, count: 1, between })));
+        let (lane, cause, between) =
+            ("a lane".into(), LossCause::Nested, Some((since, Time(story.time))));
+        story.events.push((
+            Time(story.time),
+            Event::Loss(Loss { lane, domain, cpu, cause, count: 1, between }),
+        ));
     }
     story.wait(4_999);
     story.switch(0, thread, off(SleepState::Interruptible), IDLE);
@@ -40,14 +46,17 @@ fn runs(story: &Story) -> [(&'static str, String); 5] {
     story.play(&mut firefox, &session, &[], None).unwrap();
     let profile = Profile::read(&firefox.finish().unwrap());
     let thread = profile.thread("10");
-    let markers: Vec<_> = profile.thread_markers(thread).iter().map(|marker| (marker.start, marker.end)).collect();
+    let markers: Vec<_> =
+        profile.thread_markers(thread).iter().map(|marker| (marker.start, marker.end)).collect();
 
     let mut report = ReportExporter::new(ReportOptions::default());
     let Ok(()) = story.play(&mut report, &session, &[], None);
     let report = report.finish();
 
-    let mut folded =
-        FoldedExporter::new(Vec::new(), StackOptions { kind: StackKind::OffCpu, ..StackOptions::default() });
+    let mut folded = FoldedExporter::new(
+        Vec::new(),
+        StackOptions { kind: StackKind::OffCpu, ..StackOptions::default() },
+    );
     story.play(&mut folded, &session, &[], None).unwrap();
 
     let mut text = TextExporter::new(Vec::new());
@@ -75,9 +84,11 @@ fn a_lost_sample_changes_no_run() {
 #[test]
 fn a_lost_switch_makes_the_runs_of_its_cpu_unknown_and_of_every_cpu_where_none_is_told() {
     let whole = runs(&story(None, None));
-    for (domain, cpu) in
-        [(LossDomain::Scheduling, Some(0)), (LossDomain::Scheduling, None), (LossDomain::Everything, None)]
-    {
+    for (domain, cpu) in [
+        (LossDomain::Scheduling, Some(0)),
+        (LossDomain::Scheduling, None),
+        (LossDomain::Everything, None),
+    ] {
         let lost = runs(&story(Some(domain), cpu));
         for ((exporter, lost), (_, whole)) in lost.iter().zip(&whole).take(3) {
             assert_ne!(lost, whole, "{exporter}, {domain:?} of CPU {cpu:?}");

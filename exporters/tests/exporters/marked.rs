@@ -2,9 +2,9 @@
 
 use super::{IDLE, Story, off};
 use syscollect_model::{
-    Crash, Event, Field, FieldFormat, Fields, Location, LocationId, Lock, LockAction, LockEvent, LockId, MemoryEvent,
-    Process, ProcessId, Schema, SchemaField, SchemaId, Scope, SleepState, Slice, SliceMore, StackId, ThreadId, Time,
-    Track, TrackId, TrackKind, Value,
+    Crash, Event, Field, FieldFormat, Fields, Location, LocationId, Lock, LockAction, LockEvent,
+    LockId, MemoryEvent, Process, ProcessId, Schema, SchemaField, SchemaId, Scope, SleepState,
+    Slice, SliceMore, StackId, ThreadId, Time, Track, TrackId, TrackKind, Value,
 };
 
 impl Story {
@@ -35,7 +35,13 @@ impl Story {
         self.then(Event::SliceEnd(track));
     }
 
-    fn locks(&mut self, lock: LockId, thread: ThreadId, action: LockAction, location: Option<LocationId>) {
+    fn locks(
+        &mut self,
+        lock: LockId,
+        thread: ThreadId,
+        action: LockAction,
+        location: Option<LocationId>,
+    ) {
         let shared = self.tables.lock(lock).shared;
         self.then(Event::Lock(LockEvent { lock, thread, action, shared, location }));
     }
@@ -73,13 +79,19 @@ fn frame(story: &mut Story, track: TrackId, number: u64) {
     story.begins(track, slice);
 }
 
-/// A zone that waits, one of the same name elsewhere, a message, a typed marker, a plot, a zone left open.
+/// A zone that waits, one of the same name elsewhere, a message, a typed marker, a plot, a zone
+/// left open.
 fn zones(story: &mut Story, main: ThreadId, stack: StackId) {
     let zones = story.track(Scope::Thread(main), "Zones", None);
     let (here, there) = (story.location("update", 10), story.location("draw", 20));
     let category = Some(story.name("simulation"));
-    let update =
-        Slice { category, location: Some(here), color: Some(0x00ff_8000), stack: Some(stack), ..story.slice("update") };
+    let update = Slice {
+        category,
+        location: Some(here),
+        color: Some(0x00ff_8000),
+        stack: Some(stack),
+        ..story.slice("update")
+    };
     story.begins(zones, update);
     story.more(zones, vec![("text", Value::Text("level 1".into())), ("value", Value::Unsigned(7))]);
     story.switch(0, main, off(SleepState::Interruptible), IDLE);
@@ -88,14 +100,21 @@ fn zones(story: &mut Story, main: ThreadId, stack: StackId) {
     story.switch(0, IDLE, off(SleepState::Runnable), main);
     let elsewhere = Slice { location: Some(there), ..story.slice("update") };
     story.begins(zones, elsewhere);
-    story.more(zones, vec![("text", Value::Text("level 2".into())), ("text", Value::Text("level 3".into()))]);
+    story.more(
+        zones,
+        vec![("text", Value::Text("level 2".into())), ("text", Value::Text("level 3".into()))],
+    );
     story.ends(zones);
     let name = Some((story.name("update of"), Some(12)));
-    story.then(Event::SliceMore(zones, SliceMore { name, color: Some(0xff), ..SliceMore::default() }));
+    story.then(Event::SliceMore(
+        zones,
+        SliceMore { name, color: Some(0xff), ..SliceMore::default() },
+    ));
     story.ends(zones);
     message(story, zones);
     marker(story, zones);
-    let plot = story.track(Scope::Process(story.tables.thread(main).process), "queue", Some("items"));
+    let plot =
+        story.track(Scope::Process(story.tables.thread(main).process), "queue", Some("items"));
     story.then(Event::Counter(plot, 3.5));
     let open = story.slice("left open");
     story.begins(zones, open);
@@ -106,8 +125,10 @@ fn zones(story: &mut Story, main: ThreadId, stack: StackId) {
 
 fn message(story: &mut Story, track: TrackId) {
     let category = Some(story.name("message"));
-    let fields =
-        story.fields(vec![("text", Value::Text("loaded\t3 \u{1b}[1mlevels".into())), ("level", Value::Signed(-1))]);
+    let fields = story.fields(vec![
+        ("text", Value::Text("loaded\t3 \u{1b}[1mlevels".into())),
+        ("level", Value::Signed(-1)),
+    ]);
     let message = Slice { category, fields, color: Some(0xff_0000), ..story.slice("message") };
     story.then(Event::Instant(track, message));
 }
@@ -122,8 +143,11 @@ fn marker(story: &mut Story, track: TrackId) {
         ("at", "At", FieldFormat::Address),
         ("ratio", "Ratio", FieldFormat::Decimal),
     ];
-    let fields =
-        formats.map(|(name, label, format)| SchemaField { name: story.name(name), label: story.name(label), format });
+    let fields = formats.map(|(name, label, format)| SchemaField {
+        name: story.name(name),
+        label: story.name(label),
+        format,
+    });
     let (name, category) = (story.name("Load"), Some(story.name("assets")));
     story.tables.schemas.push(Schema { name, category, fields: fields.to_vec() });
     let path = story.name("/maps/1");
@@ -154,8 +178,9 @@ fn requests(story: &mut Story, process: ProcessId) {
 fn locks(story: &mut Story, process: ProcessId, (main, loader): (ThreadId, ThreadId)) {
     let (queue, cache) = (story.name("queue"), story.name("cache"));
     let location = Some(story.location("push", 30));
-    story.tables.locks =
-        [(queue, false), (cache, true)].map(|(name, shared)| Lock { process, name, shared, location }).to_vec();
+    story.tables.locks = [(queue, false), (cache, true)]
+        .map(|(name, shared)| Lock { process, name, shared, location })
+        .to_vec();
     let [queue, cache] = [0, 1].map(LockId);
     story.locks(queue, main, LockAction::Wait, location);
     story.locks(queue, main, LockAction::Obtain, location);
@@ -165,7 +190,9 @@ fn locks(story: &mut Story, process: ProcessId, (main, loader): (ThreadId, Threa
     story.locks(queue, main, LockAction::Wait, None);
     story.locks(queue, main, LockAction::GiveUp, None);
     story.locks(queue, loader, LockAction::Release, None);
-    for (thread, action) in [(main, LockAction::Obtain), (loader, LockAction::Obtain), (main, LockAction::Release)] {
+    for (thread, action) in
+        [(main, LockAction::Obtain), (loader, LockAction::Obtain), (main, LockAction::Release)]
+    {
         story.locks(cache, thread, action, None);
     }
 }

@@ -9,7 +9,9 @@ use syscollect_model::SleepState;
 
 fn file(story: &Story, process: ProcessFilter) -> Vec<u8> {
     let mut exporter = PerfettoExporter::new(Vec::new()).only(Some(process));
-    story.play(&mut exporter, &story::session(), &story::losses(), Some(&story::summary())).unwrap();
+    story
+        .play(&mut exporter, &story::session(), &story::losses(), Some(&story::summary()))
+        .unwrap();
     exporter.finish().unwrap()
 }
 
@@ -29,7 +31,9 @@ fn runs(told: &Replay) -> BTreeSet<u64> {
 fn only_the_process_runs_is_sampled_and_has_tracks() {
     let all = {
         let mut exporter = PerfettoExporter::new(Vec::new());
-        story::story().play(&mut exporter, &story::session(), &story::losses(), Some(&story::summary())).unwrap();
+        story::story()
+            .play(&mut exporter, &story::session(), &story::losses(), Some(&story::summary()))
+            .unwrap();
         replay(&exporter.finish().unwrap())
     };
     let file = file(&story::story(), ProcessFilter::Pid(100));
@@ -38,7 +42,10 @@ fn only_the_process_runs_is_sampled_and_has_tracks() {
     assert!(runs(&told).is_subset(&BTreeSet::from([0, 100, UNRECORDED])), "{:?}", runs(&told));
     assert!(runs(&told).contains(&100));
     assert!(told.wakeups.iter().all(|(_, wakee)| *wakee == 100), "{:?}", told.wakeups);
-    assert!(!all.slices.is_empty() && told.slices.iter().all(|slice| !slice.track.contains("process 200")));
+    assert!(
+        !all.slices.is_empty()
+            && told.slices.iter().all(|slice| !slice.track.contains("process 200"))
+    );
     assert_eq!(told.lost, all.lost, "losses are the machine's");
 }
 
@@ -68,11 +75,17 @@ fn a_cpu_that_runs_others_only_is_idle_and_says_so_once() {
     let (_, own) = story.process(20, 1, "own", &["/bin/own"]);
     story.switch(0, IDLE, story::off(SleepState::Runnable), others[0]);
     for round in 0..30 {
-        story.switch(0, others[round % 3], story::off(SleepState::Interruptible), others[(round + 1) % 3]);
+        story.switch(
+            0,
+            others[round % 3],
+            story::off(SleepState::Interruptible),
+            others[(round + 1) % 3],
+        );
     }
     story.switch(0, others[0], story::off(SleepState::Interruptible), own);
     story.switch(0, own, story::off(SleepState::Interruptible), others[0]);
     let told = replay(&file(&story, ProcessFilter::Pid(20)));
-    let switches: Vec<_> = told.switches[&0].iter().map(|(_, previous, next)| (*previous, *next)).collect();
+    let switches: Vec<_> =
+        told.switches[&0].iter().map(|(_, previous, next)| (*previous, *next)).collect();
     assert_eq!(switches, [(0, 0), (0, 20), (20, 0)]);
 }

@@ -7,9 +7,10 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use syscollect_exporters::{ExportError, PerfettoExporter};
 use syscollect_model::{
-    Crash, Event, Exporter, Field, Location, LocationId, Lock, LockAction, LockEvent, LockId, Loss, LossCause,
-    LossDomain, MemoryEvent, Migration, OffCpu, ProcessId, Sample, Scope, SessionInfo, SleepState, Slice, SliceMore,
-    StackId, StringId, Switch, Tables, ThreadId, Time, TrackId, Value, Wakeup,
+    Crash, Event, Exporter, Field, Location, LocationId, Lock, LockAction, LockEvent, LockId, Loss,
+    LossCause, LossDomain, MemoryEvent, Migration, OffCpu, ProcessId, Sample, Scope, SessionInfo,
+    SleepState, Slice, SliceMore, StackId, StringId, Switch, Tables, ThreadId, Time, TrackId,
+    Value, Wakeup,
 };
 
 fn export(story: &Story, losses: &[Loss]) -> Vec<u8> {
@@ -105,7 +106,8 @@ fn two_switches_at_one_time_stay_in_order() {
 fn samples_and_wakers_are_flame_graphs_of_processes_of_their_own() {
     let trace = export(&story::story(), &[]);
     let told = replay(&trace);
-    let stacks: Vec<_> = told.samples.iter().map(|(_, sequence, stack)| (*sequence, stack.join(" > "))).collect();
+    let stacks: Vec<_> =
+        told.samples.iter().map(|(_, sequence, stack)| (*sequence, stack.join(" > "))).collect();
     assert_eq!(
         stacks[..3],
         [
@@ -114,10 +116,16 @@ fn samples_and_wakers_are_flame_graphs_of_processes_of_their_own() {
             (5, "main > parse<T> > next_token".to_owned()),
         ]
     );
-    assert_eq!(stacks[3..5], [(5, "/usr/bin/cc+0x9999 > 0x7f00deadbeef".to_owned()), (5, String::new())]);
+    assert_eq!(
+        stacks[3..5],
+        [(5, "/usr/bin/cc+0x9999 > 0x7f00deadbeef".to_owned()), (5, String::new())]
+    );
     let processes: BTreeMap<u64, Vec<u64>> = owners(&trace);
     let wakers = &processes[&7];
-    assert!(wakers.iter().all(|pid| *pid > 1 << 30) && !processes[&5].contains(&wakers[0]), "{processes:?}");
+    assert!(
+        wakers.iter().all(|pid| *pid > 1 << 30) && !processes[&5].contains(&wakers[0]),
+        "{processes:?}"
+    );
 }
 
 /// The processes whose samples each sequence has.
@@ -142,7 +150,8 @@ fn time_blocked_is_a_sample_for_each_interval() {
         story.tables.intern_stack(&[frame])
     };
     let (reads, sleeps) = (stack("read"), stack("sleep"));
-    // Ten times half an interval, and once 40 of them; both wait the same time for a CPU, which is the state they blocked in.
+    // Ten times half an interval, and once 40 of them; both wait the same time for a CPU, which is
+    // the state they blocked in.
     for _ in 0..10 {
         story.switch(0, a, OffCpu { stack: Some(reads), ..off(SleepState::Interruptible) }, IDLE);
         story.wait(499);
@@ -158,11 +167,19 @@ fn time_blocked_is_a_sample_for_each_interval() {
     story.then(Event::Sample(Sample { cpu: 0, thread: IDLE, stack: None, in_kernel: false }));
     let trace = export(&story, &[]);
     let told = replay(&trace);
-    let count =
-        |of: &str| told.samples.iter().filter(|(_, sequence, stack)| *sequence == 6 && stack.join(" > ") == of).count();
+    let count = |of: &str| {
+        told.samples
+            .iter()
+            .filter(|(_, sequence, stack)| *sequence == 6 && stack.join(" > ") == of)
+            .count()
+    };
     assert_eq!((count("b (20) > sleep"), count("a (10) > read")), (40, 12));
-    let times: Vec<u64> =
-        told.samples.iter().filter(|(_, sequence, _)| *sequence == 6).map(|(time, ..)| *time).collect();
+    let times: Vec<u64> = told
+        .samples
+        .iter()
+        .filter(|(_, sequence, _)| *sequence == 6)
+        .map(|(time, ..)| *time)
+        .collect();
     let (first, last) = (story.events[0].0.0, story.events.last().unwrap().0.0);
     assert!(times.iter().all(|time| (first..=last).contains(time)), "{times:?}");
 }
@@ -184,7 +201,10 @@ fn names_of_any_length_and_letters_survive() {
     story.switch(0, b, preempted(), IDLE);
     let told = replay(&export(&story, &[]));
     assert_eq!(told.switches[&0].len(), 3);
-    assert_eq!((told.samples[0].2[0].len(), &*told.samples[0].2[1]), (long.len() + " (10)".len(), odd));
+    assert_eq!(
+        (told.samples[0].2[0].len(), &*told.samples[0].2[1]),
+        (long.len() + " (10)".len(), odd)
+    );
 }
 
 #[test]
@@ -207,7 +227,8 @@ fn a_preempted_thread_has_the_state_that_viewers_read_of_its_system() {
 /// Command lines that tell of a process, in their order.
 fn command_lines(trace: &[u8], pid: u64) -> Vec<Vec<String>> {
     let trees = packets(trace).into_iter().flat_map(|packet| Fields::parse(&packet).messages(2));
-    let processes = trees.flat_map(|tree| tree.messages(1)).filter(|process| process.number(1) == Some(pid));
+    let processes =
+        trees.flat_map(|tree| tree.messages(1)).filter(|process| process.number(1) == Some(pid));
     let word = |word: &[u8]| String::from_utf8(word.to_vec()).unwrap();
     processes.map(|process| process.all(3).map(word).collect()).collect()
 }
@@ -271,7 +292,10 @@ fn a_full_disk_is_an_error_and_ends_the_threads() {
     let mut exporter = PerfettoExporter::new(Full);
     story::story().play(&mut exporter, &story::session(), &[], None).unwrap();
     let error = exporter.finish().map(drop).unwrap_err();
-    assert!(matches!(&error, ExportError::Write(io) if io.kind() == std::io::ErrorKind::StorageFull), "{error}");
+    assert!(
+        matches!(&error, ExportError::Write(io) if io.kind() == std::io::ErrorKind::StorageFull),
+        "{error}"
+    );
 }
 
 #[test]
@@ -279,7 +303,9 @@ fn many_blocks_come_out_whole_and_in_order() {
     let mut story = cast();
     let (a, b) = (ThreadId(1), ThreadId(2));
     let sleeps = off(SleepState::Interruptible);
-    let sample = |thread| Event::Sample(Sample { cpu: 0, thread, stack: Some(StackId(1)), in_kernel: false });
+    let sample = |thread| {
+        Event::Sample(Sample { cpu: 0, thread, stack: Some(StackId(1)), in_kernel: false })
+    };
     for _ in 0..20_000 {
         story.switch(0, a, sleeps, b);
         story.then(sample(b));
@@ -287,11 +313,17 @@ fn many_blocks_come_out_whole_and_in_order() {
         story.then(sample(a));
     }
     let trace = export(&story, &[]);
-    assert!(crate::decode::Fields::parse(&trace).all(1).count() > 5, "the blocks are smaller than the trace");
+    assert!(
+        crate::decode::Fields::parse(&trace).all(1).count() > 5,
+        "the blocks are smaller than the trace"
+    );
     let told = replay(&trace);
     check_switches(&story, &told, 0);
     assert_eq!(told.switches[&0].len(), 40_000);
-    assert!(told.samples.windows(2).all(|two| two[0].0 + 2_000 == two[1].0), "samples lie in the file as they came");
+    assert!(
+        told.samples.windows(2).all(|two| two[0].0 + 2_000 == two[1].0),
+        "samples lie in the file as they came"
+    );
     assert_eq!(told.samples.len(), 40_000);
 }
 
@@ -356,7 +388,12 @@ fn event(kind: u8, a: u8, b: u8, c: u8, flags: u8) -> Event {
     let track = TrackId(2 + u32::from(a % 4));
     match kind % 20 {
         0..=4 => {
-            let states = [SleepState::Interruptible, SleepState::Dead, SleepState::Zombie, SleepState::Uninterruptible];
+            let states = [
+                SleepState::Interruptible,
+                SleepState::Dead,
+                SleepState::Zombie,
+                SleepState::Uninterruptible,
+            ];
             let off_cpu = OffCpu {
                 state: states[usize::from(flags >> 6)],
                 preempted: flags & 2 != 0,
@@ -365,7 +402,14 @@ fn event(kind: u8, a: u8, b: u8, c: u8, flags: u8) -> Event {
                 stack,
             };
             let (previous, next) = (maybe(a), thread(b));
-            Event::Switch(Switch { cpu, previous, previous_priority: -1, off_cpu, next, next_priority: 120 })
+            Event::Switch(Switch {
+                cpu,
+                previous,
+                previous_priority: -1,
+                off_cpu,
+                next,
+                next_priority: 120,
+            })
         }
         5..=7 => Event::Wakeup(Wakeup {
             cpu,
@@ -396,17 +440,33 @@ fn event(kind: u8, a: u8, b: u8, c: u8, flags: u8) -> Event {
         16 => {
             let Slice { fields, number, .. } = slice(b, flags, None);
             let name = (flags & 1 == 0).then_some((name, number));
-            Event::SliceMore(track, SliceMore { name, color: None, fields, unfinished: flags & 2 != 0 })
+            Event::SliceMore(
+                track,
+                SliceMore { name, color: None, fields, unfinished: flags & 2 != 0 },
+            )
         }
         17 => {
-            let actions = [LockAction::Wait, LockAction::Obtain, LockAction::Release, LockAction::GiveUp];
+            let actions =
+                [LockAction::Wait, LockAction::Obtain, LockAction::Release, LockAction::GiveUp];
             let (lock, action) = (LockId(u32::from(b % 2)), actions[usize::from(flags % 4)]);
-            Event::Lock(LockEvent { lock, thread: thread(a), action, shared: flags & 4 != 0, location: None })
+            Event::Lock(LockEvent {
+                lock,
+                thread: thread(a),
+                action,
+                shared: flags & 4 != 0,
+                location: None,
+            })
         }
         18 if flags & 1 == 0 => {
             let allocated = (flags & 2 != 0).then_some(u64::from(c));
             let pool = (flags & 4 != 0).then_some(name);
-            Event::Memory(MemoryEvent { thread: thread(a), pool, address: u64::from(b % 8), allocated, stack })
+            Event::Memory(MemoryEvent {
+                thread: thread(a),
+                pool,
+                address: u64::from(b % 8),
+                allocated,
+                stack,
+            })
         }
         18 => Event::Crash(Crash { thread: thread(a), signal: name, address: u64::from(b), stack }),
         _ => Event::Loss(Loss {
@@ -433,12 +493,17 @@ fn check_switches(story: &Story, told: &Replay, tolerance: u64) {
         let mut found = told.switches[&cpu].iter();
         for switch in expected {
             let times = switch.0..=switch.0 + tolerance;
-            assert!(found.any(|(time, _, next)| times.contains(time) && *next == switch.1), "{switch:?} of CPU {cpu}");
+            assert!(
+                found.any(|(time, _, next)| times.contains(time) && *next == switch.1),
+                "{switch:?} of CPU {cpu}"
+            );
         }
     }
-    let extra = |next: u64| told.switches.values().flatten().filter(|switch| switch.2 == next).count();
+    let extra =
+        |next: u64| told.switches.values().flatten().filter(|switch| switch.2 == next).count();
     let total = told.switches.values().flatten().count();
-    let switches = story.events.iter().filter(|(_, event)| matches!(event, Event::Switch(_))).count();
+    let switches =
+        story.events.iter().filter(|(_, event)| matches!(event, Event::Switch(_))).count();
     assert!(total - switches <= 2 * extra(UNRECORDED), "at most two more per gap");
 }
 
@@ -455,8 +520,12 @@ fn check_slices(story: &Story, told: &Replay) {
             _ => {}
         }
     }
-    let of_model = |track: &str| ["slices", "rows", "thread 10"].iter().any(|name| track.ends_with(name));
-    let found = told.slices.iter().filter(|slice| of_model(&slice.track) && !slice.arguments.contains_key("tid"));
+    let of_model =
+        |track: &str| ["slices", "rows", "thread 10"].iter().any(|name| track.ends_with(name));
+    let found = told
+        .slices
+        .iter()
+        .filter(|slice| of_model(&slice.track) && !slice.arguments.contains_key("tid"));
     let found: Vec<_> = found.map(|slice| (slice.begin, slice.end)).collect();
     assert_eq!(found, expected);
 }

@@ -22,7 +22,8 @@ fn program() -> (Story, TrackId) {
 }
 
 fn find<'a>(told: &'a Replay, track: &str, name: &str) -> &'a Slice {
-    let found: Vec<_> = told.slices.iter().filter(|slice| slice.track == track && slice.name == name).collect();
+    let found: Vec<_> =
+        told.slices.iter().filter(|slice| slice.track == track && slice.name == name).collect();
     assert_eq!(found.len(), 1, "{name} on {track}: {:#?}", told.slices);
     found[0]
 }
@@ -34,7 +35,11 @@ fn arguments(slice: &Slice) -> Vec<(&str, &str)> {
 #[test]
 fn a_zone_lies_on_its_threads_own_track_with_all_that_was_ever_said_of_it() {
     let told = export(&story::game());
-    let zone = told.slices.iter().find(|slice| slice.name == "update" && slice.arguments.contains_key("name")).unwrap();
+    let zone = told
+        .slices
+        .iter()
+        .find(|slice| slice.name == "update" && slice.arguments.contains_key("name"))
+        .unwrap();
     assert_eq!((&*zone.track, zone.end - zone.begin), ("thread 300", 29_000));
     let expected = [
         ("callstack", "main > parse<T> > next_token"),
@@ -69,8 +74,10 @@ fn a_message_is_its_text_and_a_marker_has_its_labels_and_units() {
 #[test]
 fn frames_have_their_numbers_on_a_track_of_the_process() {
     let told = export(&story::game());
-    let frames: Vec<_> = told.slices.iter().filter(|slice| slice.track == "process 300/Frames").collect();
-    let frames: Vec<_> = frames.iter().map(|slice| (&*slice.name, slice.end - slice.begin)).collect();
+    let frames: Vec<_> =
+        told.slices.iter().filter(|slice| slice.track == "process 300/Frames").collect();
+    let frames: Vec<_> =
+        frames.iter().map(|slice| (&*slice.name, slice.end - slice.begin)).collect();
     assert_eq!(frames, [("Frame 1", 38_000), ("Frame 2", 21_000)], "the third did not end");
 }
 
@@ -80,13 +87,20 @@ fn a_lock_shows_who_holds_it_and_a_thread_what_it_waits_for() {
     let of = |track: &str| -> Vec<_> {
         let slices = told.slices.iter().filter(|slice| slice.track == track);
         slices
-            .map(|slice| (&*slice.name, (slice.begin - story::START) / 1_000, (slice.end - slice.begin) / 1_000))
+            .map(|slice| {
+                (
+                    &*slice.name,
+                    (slice.begin - story::START) / 1_000,
+                    (slice.end - slice.begin) / 1_000,
+                )
+            })
             .collect()
     };
     assert_eq!(of("process 300/Locks/queue"), [("game (300)", 48, 2), ("loader (301)", 51, 3)]);
     assert_eq!(of("thread 301/Waiting for locks"), [("waiting for queue", 49, 2)]);
     let waits = told.slices.iter().filter(|slice| slice.name == "waiting for queue");
-    let holders: Vec<_> = waits.map(|slice| slice.arguments.get("held by").map(String::as_str)).collect();
+    let holders: Vec<_> =
+        waits.map(|slice| slice.arguments.get("held by").map(String::as_str)).collect();
     assert_eq!(holders, [None, Some("game (300)"), Some("loader (301)")]);
     assert_eq!(of("process 300/Locks/cache"), [("game (300)", 55, 2)], "the other reader keeps it");
 }
@@ -120,7 +134,11 @@ fn a_name_that_a_program_gives_to_its_first_thread_does_not_become_the_processs(
         processes.iter().any(|process| process.number(1) == Some(10))
     });
     let times: Vec<_> = trees.map(|packet| packet.number(8).unwrap() - story::START).collect();
-    assert_eq!(times, [0, 1_001], "at the beginning, and after the one name that is not the process's");
+    assert_eq!(
+        times,
+        [0, 1_001],
+        "at the beginning, and after the one name that is not the process's"
+    );
 }
 
 #[test]
@@ -157,7 +175,8 @@ fn ends_without_beginnings_are_left_out_and_slices_of_no_length_are_not() {
     }
     story.events.iter_mut().for_each(|(time, _)| *time = Time(story::START));
     let told = export(&story);
-    let names: Vec<_> = told.slices.iter().map(|slice| (&*slice.name, slice.end - slice.begin)).collect();
+    let names: Vec<_> =
+        told.slices.iter().map(|slice| (&*slice.name, slice.end - slice.begin)).collect();
     assert_eq!(names, [("first", 0), ("second", 0)]);
 }
 
@@ -180,12 +199,19 @@ fn a_slice_that_says_more_and_more_keeps_a_bounded_number_of_fields() {
     let name = story.name("chatty");
     story.then(Event::SliceBegin(zones, name.into()));
     for number in 0..1_000 {
-        let field = Field { name: story.name(&format!("field {}", number % 100)), value: Value::Unsigned(number) };
-        story.then(Event::SliceMore(zones, SliceMore { fields: vec![field], ..SliceMore::default() }));
+        let field = Field {
+            name: story.name(&format!("field {}", number % 100)),
+            value: Value::Unsigned(number),
+        };
+        story.then(Event::SliceMore(
+            zones,
+            SliceMore { fields: vec![field], ..SliceMore::default() },
+        ));
     }
     story.then(Event::SliceEnd(zones));
     let told = export(&story);
-    let expected: BTreeMap<_, _> = (0..64).map(|n| (format!("field {n}"), format!("{}", 900 + n))).collect();
+    let expected: BTreeMap<_, _> =
+        (0..64).map(|n| (format!("field {n}"), format!("{}", 900 + n))).collect();
     assert_eq!(told.slices[0].arguments, expected, "the first fields, with their last values");
 }
 
@@ -194,7 +220,8 @@ fn names_and_texts_of_any_length_and_letters_survive() {
     let (mut story, zones) = program();
     let odd = "a\u{0}b\u{1b}[31m\n\u{202e}\"\u{fffd}".to_owned() + &"n".repeat(64 << 10);
     let name = story.name(&odd);
-    let fields = [Value::Text(odd.as_str().into()), Value::String(name)].map(|value| Field { name, value });
+    let fields =
+        [Value::Text(odd.as_str().into()), Value::String(name)].map(|value| Field { name, value });
     for field in fields {
         let slice = syscollect_model::Slice { fields: vec![field], ..name.into() };
         story.then(Event::SliceBegin(zones, slice));

@@ -2,8 +2,8 @@
 
 use super::{IDLE, Story, off};
 use syscollect_model::{
-    Event, Fence, Field, GpuJob, GpuJobEnd, Scope, SleepState, Slice, SliceMore, ThreadId, Time, Track, TrackId,
-    TrackKind, Value, fence_wait,
+    Event, Fence, Field, GpuJob, GpuJobEnd, Scope, SleepState, Slice, SliceMore, ThreadId, Time,
+    Track, TrackId, TrackKind, Value, fence_wait,
 };
 
 /// Microseconds after [`super::START`].
@@ -20,7 +20,8 @@ fn queue(story: &mut Story, scope: Scope, name: &str) -> TrackId {
     story.tables.add_track(Track { scope, name, kind: TrackKind::GpuQueue })
 }
 
-/// One thread of a game draws and computes, another program's job waits behind it; then all that can be missing is.
+/// One thread of a game draws and computes, another program's job waits behind it; then all that
+/// can be missing is.
 pub(super) fn jobs(story: &mut Story) {
     let (process, _) = story.process(400, 1, "game", &["/bin/game"]);
     let render = story.thread(401, process, "render");
@@ -44,9 +45,13 @@ pub(super) fn jobs(story: &mut Story) {
     let mut open = job("Draw", Some(render), [at(70), at(75), None]);
     open.end = GpuJobEnd::Unfinished;
     draw.fields = vec![Field { name: story.name("ring"), value: Value::Unsigned(0) }];
-    for (track, ended, job) in
-        [(graphics, 45, draw), (compute, 48, blur), (graphics, 60, compose), (graphics, 65, lost), (graphics, 90, open)]
-    {
+    for (track, ended, job) in [
+        (graphics, 45, draw),
+        (compute, 48, blur),
+        (graphics, 60, compose),
+        (graphics, 65, lost),
+        (graphics, 90, open),
+    ] {
         story.time = super::START + ended * 1_000;
         story.then(Event::GpuJob(track, Box::new(job)));
     }
@@ -58,9 +63,11 @@ pub(super) fn waits(story: &mut Story) {
     let render = story.thread(401, game, "render");
     let (_, other) = story.process(500, 1, "compositor", &["/bin/compositor"]);
     let graphics = queue(story, Scope::Machine, "gfx");
-    let tracks = [other, render].map(|thread| story.track(Scope::Thread(thread), "GPU waits", None));
+    let tracks =
+        [other, render].map(|thread| story.track(Scope::Thread(thread), "GPU waits", None));
     let mut job = GpuJob::named(story.name("Draw"));
-    (job.thread, job.submitted, job.started, job.fence) = (Some(render), at(10), at(12), Some(fence(1)));
+    (job.thread, job.submitted, job.started, job.fence) =
+        (Some(render), at(10), at(12), Some(fence(1)));
 
     wait_begins(story, tracks[0], (20, fence(1)));
     wait_begins(story, tracks[1], (30, fence(7)));
@@ -85,7 +92,8 @@ fn wait_begins(story: &mut Story, track: TrackId, (since, fence): (u64, Fence)) 
         (fence_wait::CONTEXT, Value::Unsigned(fence.context)),
         (fence_wait::SEQUENCE, Value::Unsigned(fence.sequence)),
     ];
-    slice.fields = said.into_iter().map(|(name, value)| Field { name: story.name(name), value }).collect();
+    slice.fields =
+        said.into_iter().map(|(name, value)| Field { name: story.name(name), value }).collect();
     story.time = super::START + since * 1_000;
     story.then(Event::SliceBegin(track, slice));
 }

@@ -80,9 +80,14 @@ impl Interned {
             assert!(self.mappings.insert(mapping.number(1).unwrap()));
         }
         for frame in data.messages(6) {
-            assert!(self.mappings.contains(&frame.number(3).unwrap()), "a frame's mapping comes before it");
+            assert!(
+                self.mappings.contains(&frame.number(3).unwrap()),
+                "a frame's mapping comes before it"
+            );
             assert!(frame.number(5).is_none_or(|path| self.strings.contains_key(&(18, path))));
-            assert!(self.frames.insert(frame.number(1).unwrap(), frame.number(2).unwrap()).is_none());
+            assert!(
+                self.frames.insert(frame.number(1).unwrap(), frame.number(2).unwrap()).is_none()
+            );
         }
         for stack in data.messages(7) {
             assert!(self.stacks.insert(stack.number(1).unwrap(), stack.numbers(2)).is_none());
@@ -103,7 +108,11 @@ pub(crate) fn replay(trace: &[u8]) -> Replay {
         let packet = Fields::parse(&bytes);
         let sequence = packet.number(10).expect("every packet has a sequence");
         let first = !sequences.contains_key(&sequence);
-        assert_eq!(packet.number(13), Some(if first { 1 } else { 2 }), "the state is cleared once, then needed");
+        assert_eq!(
+            packet.number(13),
+            Some(if first { 1 } else { 2 }),
+            "the state is cleared once, then needed"
+        );
         assert_eq!(packet.number(87), first.then_some(1));
         let interned = sequences.entry(sequence).or_default();
         interned.add(&packet.message(12));
@@ -112,7 +121,9 @@ pub(crate) fn replay(trace: &[u8]) -> Replay {
         }
         for sample in packet.messages(66) {
             match sample.number(17) {
-                Some(count) => *replay.lost.0.entry(sample.number(1).unwrap()).or_default() += count,
+                Some(count) => {
+                    *replay.lost.0.entry(sample.number(1).unwrap()).or_default() += count
+                }
                 None => {
                     let stack = sample.number(4).map(|iid| interned.stack(iid)).unwrap_or_default();
                     replay.samples.push((packet.number(8).unwrap(), sequence, stack));
@@ -125,14 +136,20 @@ pub(crate) fn replay(trace: &[u8]) -> Replay {
         for event in packet.messages(11) {
             replay.track_event(packet.number(8).unwrap(), &event, interned);
         }
-        replay.lost.1 += packet.message(35).messages(1).iter().filter_map(|buffer| buffer.number(19)).sum::<u64>();
+        replay.lost.1 += packet
+            .message(35)
+            .messages(1)
+            .iter()
+            .filter_map(|buffer| buffer.number(19))
+            .sum::<u64>();
     }
     replay.check();
     replay
 }
 
 impl Replay {
-    /// Full switches carry both sides; of compact ones the leaving side is filled in by [`Self::check`].
+    /// Full switches carry both sides; of compact ones the leaving side is filled in by
+    /// [`Self::check`].
     fn bundle(&mut self, bundle: &Fields, interned: &Interned) {
         let cpu = bundle.number(1).unwrap();
         let compact = bundle.message(4);
@@ -141,7 +158,9 @@ impl Replay {
         let switches = self.switches.entry(cpu).or_default();
         let times = absolute(&compact.packed(1));
         assert_eq!(times.len(), compact.packed(2).len());
-        switches.extend(times.into_iter().zip(compact.packed(3)).map(|(time, next)| (time, u64::MAX, next)));
+        switches.extend(
+            times.into_iter().zip(compact.packed(3)).map(|(time, next)| (time, u64::MAX, next)),
+        );
         let times = absolute(&compact.packed(7));
         assert_eq!(times.len(), compact.packed(12).len());
         self.wakeups.extend(times.into_iter().zip(compact.packed(8)));
@@ -152,7 +171,9 @@ impl Replay {
             *self.events.entry(kind).or_default() += 1;
             match kind {
                 4 => switches.push((time, fields.number(2).unwrap(), fields.number(6).unwrap())),
-                18 => assert!(fields.number(2).is_none_or(|iid| interned.strings.contains_key(&(26, iid)))),
+                18 => assert!(
+                    fields.number(2).is_none_or(|iid| interned.strings.contains_key(&(26, iid)))
+                ),
                 240 => self.freed.push((time, fields.number(2).unwrap())),
                 20 | 114 => self.wakeups.push((time, fields.number(2).unwrap())),
                 _ => {}
@@ -162,25 +183,46 @@ impl Replay {
 
     /// A track is described once, after the one above it.
     fn track(&mut self, descriptor: &Fields) {
-        let above = descriptor.number(5).map(|uuid| self.tracks[&uuid].path.clone() + "/").unwrap_or_default();
+        let above = descriptor
+            .number(5)
+            .map(|uuid| self.tracks[&uuid].path.clone() + "/")
+            .unwrap_or_default();
         let process = descriptor.message(3).number(1).map(|pid| format!("process {pid}"));
         let thread = descriptor.message(4).number(2).map(|tid| format!("thread {tid}"));
         let name = process.or(thread).or(descriptor.text(2)).unwrap();
-        let known = self.tracks.insert(descriptor.number(1).unwrap(), Track { path: above + &name, open: Vec::new() });
+        let known = self
+            .tracks
+            .insert(descriptor.number(1).unwrap(), Track { path: above + &name, open: Vec::new() });
         assert!(known.is_none(), "{name} is described twice");
     }
 
     fn track_event(&mut self, time: u64, event: &Fields, interned: &Interned) {
-        let track = self.tracks.get_mut(&event.number(11).unwrap()).expect("a track is described before its events");
+        let track = self
+            .tracks
+            .get_mut(&event.number(11).unwrap())
+            .expect("a track is described before its events");
         for (number, value) in &event.0 {
             if let (47 | 48, Value::Fixed64(flow)) = (number, value) {
-                self.flows.entry(*flow).or_default().push((track.path.clone(), time, *number == 48));
+                self.flows.entry(*flow).or_default().push((
+                    track.path.clone(),
+                    time,
+                    *number == 48,
+                ));
             }
         }
         let arguments = arguments(event, interned);
-        let name = || event.text(23).unwrap_or_else(|| interned.strings[&(2, event.number(10).unwrap())].clone());
-        let begins =
-            || Slice { track: track.path.clone(), name: name(), begin: time, end: time, arguments: arguments.clone() };
+        let name = || {
+            event
+                .text(23)
+                .unwrap_or_else(|| interned.strings[&(2, event.number(10).unwrap())].clone())
+        };
+        let begins = || Slice {
+            track: track.path.clone(),
+            name: name(),
+            begin: time,
+            end: time,
+            arguments: arguments.clone(),
+        };
         match event.number(9).unwrap() {
             1 => track.open.push(begins()),
             2 => {
@@ -205,14 +247,18 @@ impl Replay {
     fn check(&mut self) {
         for (cpu, switches) in &mut self.switches {
             switches.sort_by_key(|(time, ..)| *time);
-            let mixed = switches
-                .windows(2)
-                .find(|two| two[0].0 == two[1].0 && (two[0].1 == u64::MAX) != (two[1].1 == u64::MAX));
-            assert_eq!(mixed, None, "the order of compact and full switches of one time is not defined");
+            let mixed = switches.windows(2).find(|two| {
+                two[0].0 == two[1].0 && (two[0].1 == u64::MAX) != (two[1].1 == u64::MAX)
+            });
+            assert_eq!(
+                mixed, None,
+                "the order of compact and full switches of one time is not defined"
+            );
             let mut current = None;
             for (time, previous, next) in switches {
                 if *previous == u64::MAX {
-                    *previous = current.unwrap_or_else(|| panic!("CPU {cpu} begins with a compact switch"));
+                    *previous =
+                        current.unwrap_or_else(|| panic!("CPU {cpu} begins with a compact switch"));
                 }
                 assert_eq!(*previous, current.unwrap_or(*previous), "CPU {cpu} at {time}");
                 current = Some(*next);
@@ -234,8 +280,11 @@ fn arguments(event: &Fields, interned: &Interned) -> BTreeMap<String, String> {
         arguments.insert("callstack".to_owned(), interned.stack(stack).join(" > "));
     }
     for annotation in event.messages(4) {
-        let name = annotation.text(10).unwrap_or_else(|| interned.strings[&(3, annotation.number(1).unwrap())].clone());
-        let (kind, value) = annotation.0.iter().find(|(number, _)| ![1, 10].contains(number)).unwrap();
+        let name = annotation
+            .text(10)
+            .unwrap_or_else(|| interned.strings[&(3, annotation.number(1).unwrap())].clone());
+        let (kind, value) =
+            annotation.0.iter().find(|(number, _)| ![1, 10].contains(number)).unwrap();
         let value = match value {
             Value::Varint(iid) if *kind == 17 => interned.strings[&(29, *iid)].clone(),
             Value::Varint(number) if *kind == 4 => (*number as i64).to_string(),

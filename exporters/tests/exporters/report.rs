@@ -10,9 +10,12 @@ mod states;
 mod worst;
 
 use crate::story::{START, Story, session, summary};
-use syscollect_exporters::report::{ProcessRow, Report, ReportExporter, ReportOptions, ThreadRow, Times};
+use syscollect_exporters::report::{
+    ProcessRow, Report, ReportExporter, ReportOptions, ThreadRow, Times,
+};
 use syscollect_model::{
-    Event, Loss, LossCause, LossDomain, OffCpu, SessionInfo, SleepState, StackId, Switch, ThreadId, Time, Wakeup,
+    Event, Loss, LossCause, LossDomain, OffCpu, SessionInfo, SleepState, StackId, Switch, ThreadId,
+    Time, Wakeup,
 };
 
 /// Sleeps until it is woken.
@@ -23,13 +26,28 @@ trait At {
     fn at(&mut self, microsecond: u64, event: Event);
 
     /// The CPU goes from one thread to another.
-    fn switches(&mut self, at: u64, cpu: u32, previous: ThreadId, state: SleepState, next: ThreadId) {
+    fn switches(
+        &mut self,
+        at: u64,
+        cpu: u32,
+        previous: ThreadId,
+        state: SleepState,
+        next: ThreadId,
+    ) {
         self.switches_off(at, cpu, previous, OffCpu { state, ..off() }, next);
     }
 
-    fn switches_off(&mut self, at: u64, cpu: u32, previous: ThreadId, off_cpu: OffCpu, next: ThreadId) {
+    fn switches_off(
+        &mut self,
+        at: u64,
+        cpu: u32,
+        previous: ThreadId,
+        off_cpu: OffCpu,
+        next: ThreadId,
+    ) {
         let previous = Some(previous);
-        let switch = Switch { cpu, previous, previous_priority: 120, off_cpu, next, next_priority: 120 };
+        let switch =
+            Switch { cpu, previous, previous_priority: 120, off_cpu, next, next_priority: 120 };
         self.at(at, Event::Switch(switch));
     }
 
@@ -57,7 +75,13 @@ impl At for Story {
 }
 
 fn off() -> OffCpu {
-    OffCpu { state: SleepState::Runnable, preempted: false, io_wait: false, blocked_in: None, stack: None::<StackId> }
+    OffCpu {
+        state: SleepState::Runnable,
+        preempted: false,
+        io_wait: false,
+        blocked_in: None,
+        stack: None::<StackId>,
+    }
 }
 
 fn preempted() -> OffCpu {
@@ -65,7 +89,16 @@ fn preempted() -> OffCpu {
 }
 
 fn wakeup(cpu: u32, wakee: ThreadId) -> Wakeup {
-    Wakeup { cpu, waker: None, from_interrupt: false, wakee, priority: 120, target_cpu: cpu, new: false, stack: None }
+    Wakeup {
+        cpu,
+        waker: None,
+        from_interrupt: false,
+        wakee,
+        priority: 120,
+        target_cpu: cpu,
+        new: false,
+        stack: None,
+    }
 }
 
 fn loss(cpu: u32, since: u64, until: u64) -> Loss {
@@ -88,7 +121,12 @@ fn two_programs() -> (Story, ThreadId, ThreadId) {
     (story, a, b)
 }
 
-fn report_with(story: &Story, options: ReportOptions, session: &SessionInfo, losses: &[Loss]) -> Report {
+fn report_with(
+    story: &Story,
+    options: ReportOptions,
+    session: &SessionInfo,
+    losses: &[Loss],
+) -> Report {
     let mut exporter = ReportExporter::new(options);
     let Ok(()) = story.play(&mut exporter, session, losses, Some(&summary()));
     exporter.finish()
@@ -110,6 +148,7 @@ fn process(report: &Report, pid: u32) -> &ProcessRow {
 
 /// Microseconds on CPU, waiting, blocked, unknown.
 fn times(on_cpu: u64, waiting: u64, blocked: u64, unknown: u64) -> Times {
-    let [on_cpu_ns, waiting_ns, blocked_ns, unknown_ns] = [on_cpu, waiting, blocked, unknown].map(|us| us * 1_000);
+    let [on_cpu_ns, waiting_ns, blocked_ns, unknown_ns] =
+        [on_cpu, waiting, blocked, unknown].map(|us| us * 1_000);
     Times { on_cpu_ns, waiting_ns, blocked_ns, unknown_ns }
 }

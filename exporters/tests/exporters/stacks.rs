@@ -5,7 +5,9 @@ use crate::story::{self, Story};
 use flate2::read::GzDecoder;
 use std::collections::BTreeMap;
 use std::io::Read;
-use syscollect_exporters::{FlamegraphExporter, FoldedExporter, PprofExporter, StackKind, StackOptions};
+use syscollect_exporters::{
+    FlamegraphExporter, FoldedExporter, PprofExporter, StackKind, StackOptions,
+};
 use syscollect_model::{Event, Sample, SessionInfo, SleepState};
 
 fn folded(story: &Story, options: StackOptions) -> String {
@@ -45,7 +47,10 @@ fn blocked_time_is_counted_until_the_thread_runs_again() {
 
 #[test]
 fn waker_stacks_are_counted_by_wakeups() {
-    assert_eq!(folded(&story::story(), kind(StackKind::Wakers)), "sh;main;parse<T>;next_token_[i] 1\n");
+    assert_eq!(
+        folded(&story::story(), kind(StackKind::Wakers)),
+        "sh;main;parse<T>;next_token_[i] 1\n"
+    );
 }
 
 #[test]
@@ -112,7 +117,11 @@ impl Pprof {
 
     /// Messages by their id.
     fn by_id(&self, number: u32) -> BTreeMap<u64, Fields> {
-        self.fields.messages(number).into_iter().map(|fields| (fields.number(1).unwrap(), fields)).collect()
+        self.fields
+            .messages(number)
+            .into_iter()
+            .map(|fields| (fields.number(1).unwrap(), fields))
+            .collect()
     }
 
     /// Stacks and values.
@@ -124,7 +133,10 @@ impl Pprof {
         };
         let stack = |sample: &Fields| {
             let ids = sample.packed(1);
-            ids.iter().flat_map(|id| locations[id].messages(4)).map(|fields| line(&fields)).collect()
+            ids.iter()
+                .flat_map(|id| locations[id].messages(4))
+                .map(|fields| line(&fields))
+                .collect()
         };
         self.fields.messages(2).iter().map(|sample| (stack(sample), sample.packed(2))).collect()
     }
@@ -134,19 +146,34 @@ impl Pprof {
 fn pprof_gets_samples_with_inlined_lines_and_blocked_time() {
     let pprof = Pprof::of(&story::story());
     assert_eq!(pprof.strings[0], "", "as the format demands");
-    let types: Vec<_> =
-        pprof.fields.messages(1).iter().map(|kind| (pprof.string(kind, 1), pprof.string(kind, 2))).collect();
+    let types: Vec<_> = pprof
+        .fields
+        .messages(1)
+        .iter()
+        .map(|kind| (pprof.string(kind, 1), pprof.string(kind, 2)))
+        .collect();
     let nanoseconds = |name: &str| (name.to_owned(), "nanoseconds".to_owned());
-    assert_eq!(types, [("samples".into(), "count".into()), nanoseconds("cpu"), nanoseconds("off-cpu")]);
+    assert_eq!(
+        types,
+        [("samples".into(), "count".into()), nanoseconds("cpu"), nanoseconds("off-cpu")]
+    );
 
     let samples = pprof.samples();
     let period = 1_000_000_000 / 999;
-    let parse = [("next_token", 10), ("parse<T>", 30), ("main", 0)].map(|(name, line)| (name.to_owned(), line));
+    let parse = [("next_token", 10), ("parse<T>", 30), ("main", 0)]
+        .map(|(name, line)| (name.to_owned(), line));
     let found = samples.iter().find(|(stack, _)| stack[..] == parse).unwrap();
     assert_eq!(found.1, [2, 2 * period, 0]);
-    assert_eq!(samples.iter().map(|(_, values)| values[0]).sum::<u64>(), 5, "as many as were taken");
+    assert_eq!(
+        samples.iter().map(|(_, values)| values[0]).sum::<u64>(),
+        5,
+        "as many as were taken"
+    );
     assert!(samples.iter().any(|(stack, _)| stack[..] == [("[no stack]".to_owned(), 0)]));
-    let read = samples.iter().find(|(stack, values)| values[2] > 0 && stack[0].0 == "ext4_file_read_iter").unwrap();
+    let read = samples
+        .iter()
+        .find(|(stack, values)| values[2] > 0 && stack[0].0 == "ext4_file_read_iter")
+        .unwrap();
     assert_eq!(read.1, [0, 0, 102_000]);
 }
 
@@ -154,7 +181,8 @@ fn pprof_gets_samples_with_inlined_lines_and_blocked_time() {
 fn pprof_mappings_have_build_ids_and_hold_their_addresses() {
     let pprof = Pprof::of(&story::story());
     let mappings = pprof.by_id(3);
-    let program = mappings.values().find(|mapping| pprof.string(mapping, 5) == "/usr/bin/cc").unwrap();
+    let program =
+        mappings.values().find(|mapping| pprof.string(mapping, 5) == "/usr/bin/cc").unwrap();
     assert_eq!(pprof.string(program, 6), "ab".repeat(20));
     for location in pprof.fields.messages(4) {
         let Some(mapping) = mappings.get(&location.number(2).unwrap()) else { continue };

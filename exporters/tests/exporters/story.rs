@@ -8,9 +8,10 @@ mod queues;
 
 use std::collections::BTreeMap;
 use syscollect_model::{
-    BuildId, ClockPair, CpuClock, CpuInfo, Event, Exporter, Frame, FrameId, Loss, LossCause, LossDomain, Migration,
-    Module, ModuleId, OffCpu, Process, ProcessId, RecorderSummary, Sample, Scope, SessionInfo, SleepState, StackId,
-    StringId, Switch, Tables, Thread, ThreadId, Ticks, Time, Track, TrackId, TrackKind, Wakeup,
+    BuildId, ClockPair, CpuClock, CpuInfo, Event, Exporter, Frame, FrameId, Loss, LossCause,
+    LossDomain, Migration, Module, ModuleId, OffCpu, Process, ProcessId, RecorderSummary, Sample,
+    Scope, SessionInfo, SleepState, StackId, StringId, Switch, Tables, Thread, ThreadId, Ticks,
+    Time, Track, TrackId, TrackKind, Wakeup,
 };
 
 /// When it begins, nanoseconds.
@@ -36,7 +37,13 @@ impl Story {
     }
 
     /// A process with its first thread.
-    pub(crate) fn process(&mut self, pid: u32, parent: u32, name: &str, command: &[&str]) -> (ProcessId, ThreadId) {
+    pub(crate) fn process(
+        &mut self,
+        pid: u32,
+        parent: u32,
+        name: &str,
+        command: &[&str],
+    ) -> (ProcessId, ThreadId) {
         let name = self.name(name);
         let id = ProcessId(self.tables.processes.len() as u32);
         self.tables.processes.push(Process {
@@ -61,7 +68,12 @@ impl Story {
         ThreadId(self.tables.threads.len() as u32 - 1)
     }
 
-    pub(crate) fn frame(&mut self, module: Option<ModuleId>, offset: u64, function: Option<&str>) -> FrameId {
+    pub(crate) fn frame(
+        &mut self,
+        module: Option<ModuleId>,
+        offset: u64,
+        function: Option<&str>,
+    ) -> FrameId {
         let function = function.map(|name| self.name(name));
         self.tables.frames.push(Frame {
             module,
@@ -78,7 +90,8 @@ impl Story {
 
     pub(crate) fn track(&mut self, scope: Scope, name: &str, unit: Option<&str>) -> TrackId {
         let name = self.name(name);
-        let kind = unit.map_or(TrackKind::Slices, |unit| TrackKind::Counter { unit: self.name(unit) });
+        let kind =
+            unit.map_or(TrackKind::Slices, |unit| TrackKind::Counter { unit: self.name(unit) });
         self.tables.add_track(Track { scope, name, kind })
     }
 
@@ -106,10 +119,23 @@ impl Story {
 
     pub(crate) fn switch(&mut self, cpu: u32, previous: ThreadId, off_cpu: OffCpu, next: ThreadId) {
         let previous = Some(previous);
-        self.then(Event::Switch(Switch { cpu, previous, previous_priority: 120, off_cpu, next, next_priority: 120 }));
+        self.then(Event::Switch(Switch {
+            cpu,
+            previous,
+            previous_priority: 120,
+            off_cpu,
+            next,
+            next_priority: 120,
+        }));
     }
 
-    pub(crate) fn wakeup(&mut self, cpu: u32, waker: ThreadId, wakee: ThreadId, stack: Option<StackId>) {
+    pub(crate) fn wakeup(
+        &mut self,
+        cpu: u32,
+        waker: ThreadId,
+        wakee: ThreadId,
+        stack: Option<StackId>,
+    ) {
         let from_interrupt = waker == IDLE;
         self.then(Event::Wakeup(Wakeup {
             cpu,
@@ -169,7 +195,9 @@ pub(crate) fn session() -> SessionInfo {
         hostname: "story".into(),
         boot_id: "0f".into(),
         cpu_model: "A CPU".into(),
-        cpus: (0..2).map(|cpu| CpuInfo { cpu, max_frequency_khz: Some(3_000_000), ..CpuInfo::default() }).collect(),
+        cpus: (0..2)
+            .map(|cpu| CpuInfo { cpu, max_frequency_khz: Some(3_000_000), ..CpuInfo::default() })
+            .collect(),
         memory_bytes: 8 << 30,
         clocks: vec![CpuClock { cpu: 0, error_bound_ns: 12.5, method: "bracket".into() }],
         clock_pairs: vec![pair(START), pair(START + 1_000), pair(START + 200_000_000)],
@@ -322,7 +350,11 @@ fn compiler_reads(story: &mut Story, (shell, compiler): (ThreadId, ThreadId), st
     story.switch(1, IDLE, off(SleepState::Runnable), shell);
 }
 
-fn compiler_works(story: &mut Story, (process, compiler): (ProcessId, ThreadId), stacks: &Stacks) -> ThreadId {
+fn compiler_works(
+    story: &mut Story,
+    (process, compiler): (ProcessId, ThreadId),
+    stacks: &Stacks,
+) -> ThreadId {
     let worker = story.thread(201, process, "cc-worker");
     story.starts(worker);
     story.then(Event::ThreadStart(worker));
@@ -342,7 +374,9 @@ fn tracks(story: &mut Story, (process, thread): (ProcessId, ThreadId)) {
     let memory = story.track(Scope::Machine, "memory", Some("bytes"));
     let resident = story.track(Scope::Process(process), "resident", Some("bytes"));
     let zones = story.track(Scope::Thread(thread), "zones", None);
-    for (track, value) in [(frequency, 2_400_000.0), (usage, 62.5), (memory, 1e9), (resident, 4096.0), (usage, 1.0)] {
+    for (track, value) in
+        [(frequency, 2_400_000.0), (usage, 62.5), (memory, 1e9), (resident, 4096.0), (usage, 1.0)]
+    {
         story.then(Event::Counter(track, value));
     }
     let (outer, inner, mark) = (story.name("outer"), story.name("inner"), story.name("mark"));

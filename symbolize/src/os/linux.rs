@@ -15,7 +15,8 @@ pub(crate) fn raise_descriptor_limit(wanted: u64) -> u64 {
     let before = limit.rlim_cur;
     limit.rlim_cur = before.max(wanted.min(limit.rlim_max));
     // SAFETY: `limit` is readable for the whole call.
-    let raised = limit.rlim_cur == before || unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) } == 0;
+    let raised =
+        limit.rlim_cur == before || unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) } == 0;
     if raised { limit.rlim_cur } else { before }
 }
 

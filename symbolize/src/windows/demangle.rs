@@ -9,7 +9,8 @@ const LENGTH_MAX: usize = 2048;
 /// No more than this may come out of a decorated name, bytes.
 const EXPANDED_MAX: f64 = 1e6;
 
-/// What was written for a symbol of a PDB or an export table; the name itself if it is not decorated.
+/// What was written for a symbol of a PDB or an export table; the name itself if it is not
+/// decorated.
 pub(crate) fn demangled(name: &str) -> Cow<'_, str> {
     if name.len() > LENGTH_MAX {
         return Cow::Borrowed(name);
@@ -54,7 +55,10 @@ mod tests {
 
     #[test]
     fn decorated_names_of_all_compilers_are_undone_and_others_kept() {
-        assert_eq!(demangled("?main_loop@app@@YAHPEBDI@Z"), "app::main_loop(char const *, unsigned int)");
+        assert_eq!(
+            demangled("?main_loop@app@@YAHPEBDI@Z"),
+            "app::main_loop(char const *, unsigned int)"
+        );
         assert_eq!(demangled("??1Window@ui@@QEAA@XZ"), "ui::Window::~Window(void)");
         assert_eq!(demangled("_ZN4core3fmt5write17h0123456789abcdefE"), "core::fmt::write");
         assert_eq!(demangled("_ZN3foo3barEi"), "foo::bar(int)");
@@ -65,7 +69,8 @@ mod tests {
     #[test]
     fn a_name_that_would_grow_without_bounds_stays_as_it_is() {
         // Each function takes the one before forty times.
-        let levels: String = (0..9).map(|level| format!("P6AX{}@Z", level.to_string().repeat(40))).collect();
+        let levels: String =
+            (0..9).map(|level| format!("P6AX{}@Z", level.to_string().repeat(40))).collect();
         let name = format!("?f@@YAXP6AXPAH@Z{levels}@Z");
         assert_eq!(demangled(&name), name);
     }
@@ -75,7 +80,9 @@ mod tests {
         let name = format!("?f@@YAX{}H@Z", "PA".repeat(LENGTH_MAX / 2 - 8));
         assert!(name.len() <= LENGTH_MAX);
         let work = move || demangled(&name).len();
-        let thread = std::thread::Builder::new().stack_size(crate::windows::symbolizer::STACK_BYTES).spawn(work);
+        let thread = std::thread::Builder::new()
+            .stack_size(crate::windows::symbolizer::STACK_BYTES)
+            .spawn(work);
         assert!(thread.unwrap().join().unwrap() > 1000);
     }
 }

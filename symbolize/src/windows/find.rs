@@ -11,7 +11,12 @@ const ENTRIES_MAX: usize = 200_000;
 ///
 /// `key` is the name of its folder in stores; `kind` the extension of the image (`dll`). The best
 /// guess comes first.
-pub(crate) fn candidates(directory: &Path, name: &str, key: Option<&str>, kind: Option<&str>) -> Vec<PathBuf> {
+pub(crate) fn candidates(
+    directory: &Path,
+    name: &str,
+    key: Option<&str>,
+    kind: Option<&str>,
+) -> Vec<PathBuf> {
     let mut found = Vec::new();
     if let Some(key) = key {
         found.extend(descend(directory, &[name, key, name]));
@@ -34,7 +39,8 @@ pub(crate) fn compressed(directory: &Path, name: &str, key: &str) -> Option<Path
     let compressed = compressed_name(name)?;
     let letters = name.get(..2).unwrap_or(name);
     let path = descend(directory, &[name, key, &compressed]);
-    path.or_else(|| descend(directory, &[letters, name, key, &compressed])).filter(|path| path.is_file())
+    path.or_else(|| descend(directory, &[letters, name, key, &compressed]))
+        .filter(|path| path.is_file())
 }
 
 fn compressed_name(name: &str) -> Option<String> {
@@ -56,8 +62,15 @@ fn child(directory: &Path, name: &str) -> Option<PathBuf> {
     if cfg!(windows) {
         return None;
     }
-    let same = |entry: &fs::DirEntry| entry.file_name().to_str().is_some_and(|other| other.eq_ignore_ascii_case(name));
-    fs::read_dir(directory).ok()?.take(ENTRIES_MAX).filter_map(Result::ok).find(same).map(|entry| entry.path())
+    let same = |entry: &fs::DirEntry| {
+        entry.file_name().to_str().is_some_and(|other| other.eq_ignore_ascii_case(name))
+    };
+    fs::read_dir(directory)
+        .ok()?
+        .take(ENTRIES_MAX)
+        .filter_map(Result::ok)
+        .find(same)
+        .map(|entry| entry.path())
 }
 
 /// Whether a store has two tiers.
@@ -82,8 +95,8 @@ pub(crate) fn open(path: &Path, bytes_max: u64) -> Result<File, String> {
     File::open(path).map_err(|error| error.to_string())
 }
 
-/// The path that leads to an image of a trace on this very machine; `None` where it would lead to another
-/// machine, or where this is not Windows.
+/// The path that leads to an image of a trace on this very machine; `None` where it would lead to
+/// another machine, or where this is not Windows.
 ///
 /// A trace may name a share: opening that would tell its owner who is asking.
 pub(crate) fn own_path(traced: &str) -> Option<PathBuf> {
@@ -102,7 +115,8 @@ fn local_path(traced: &str) -> Option<String> {
         return Some(format!(r"\\?\GLOBALROOT{traced}"));
     }
     let path = traced.strip_prefix(r"\??\").unwrap_or(traced);
-    let drive = matches!(path.as_bytes(), [letter, b':', b'\\', ..] if letter.is_ascii_alphabetic());
+    let drive =
+        matches!(path.as_bytes(), [letter, b':', b'\\', ..] if letter.is_ascii_alphabetic());
     drive.then(|| path.to_owned())
 }
 

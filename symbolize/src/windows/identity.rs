@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 /// Longer names than this are no file's.
 const NAME_MAX: usize = 255;
-/// Order in which the bytes of a GUID are written: its first three fields are little-endian numbers.
+/// Order in which the bytes of a GUID are written: its first three fields are little-endian
+/// numbers.
 const DISPLAYED: [usize; 16] = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
 
 /// The symbol file of an image, as its debug directory names it (RSDS).
@@ -60,7 +61,10 @@ pub(crate) fn image_key(timestamp: u32, size: u32) -> String {
 pub(crate) fn file_name(path: &str) -> Option<&str> {
     let name = path.rsplit(['\\', '/']).next()?;
     let odd = |c: char| c.is_control() || matches!(c, ':' | '*' | '?' | '"' | '<' | '>' | '|');
-    let plain = !name.is_empty() && name.len() <= NAME_MAX && !name.chars().all(|c| c == '.') && !name.contains(odd);
+    let plain = !name.is_empty()
+        && name.len() <= NAME_MAX
+        && !name.chars().all(|c| c == '.')
+        && !name.contains(odd);
     plain.then_some(name)
 }
 
@@ -70,7 +74,10 @@ mod tests {
 
     #[test]
     fn only_the_last_part_of_a_traced_path_is_a_file_name() {
-        assert_eq!(file_name(r"\Device\HarddiskVolume3\Windows\System32\ntdll.dll"), Some("ntdll.dll"));
+        assert_eq!(
+            file_name(r"\Device\HarddiskVolume3\Windows\System32\ntdll.dll"),
+            Some("ntdll.dll")
+        );
         assert_eq!(file_name(r"..\..\a.pdb"), Some("a.pdb"));
         assert_eq!(file_name("/build/a.pdb"), Some("a.pdb"));
         for bad in ["", r"C:\dir\", "..", r"x\..", "C:", "a:stream", "a\nb", &"x".repeat(256)] {

@@ -2,7 +2,9 @@
 
 use super::PdbIdentity;
 use super::demangle::demangled;
-use object::pe::{IMAGE_DIRECTORY_ENTRY_EXCEPTION, IMAGE_FILE_MACHINE_AMD64, IMAGE_SCN_MEM_EXECUTE};
+use object::pe::{
+    IMAGE_DIRECTORY_ENTRY_EXCEPTION, IMAGE_FILE_MACHINE_AMD64, IMAGE_SCN_MEM_EXECUTE,
+};
 use object::read::pe::{ExportTable, ImageNtHeaders, ImageOptionalHeader, PeFile};
 use object::{FileKind, LittleEndian as LE, Object};
 use std::collections::BTreeMap;
@@ -12,7 +14,8 @@ use syscollect_model::{Symbol, SymbolFrame};
 
 /// Functions whose end nobody states are not longer, bytes.
 const SIZELESS_MAX: u32 = 4096;
-/// Names of exports are read up to this many bytes altogether: pointers to names may all lead to one that does not end.
+/// Names of exports are read up to this many bytes altogether: pointers to names may all lead to
+/// one that does not end.
 const NAMES_MAX: usize = 64 << 20;
 /// Pieces of a function lead to its first piece in one step or few.
 const CHAIN_MAX: usize = 8;
@@ -80,7 +83,9 @@ impl Image {
             return Err(ImageError::TooLong(bytes_max));
         }
         match FileKind::parse(bytes.as_slice())? {
-            FileKind::Pe64 => Ok(Self::parse(&PeFile::<object::pe::ImageNtHeaders64>::parse(&*bytes)?)),
+            FileKind::Pe64 => {
+                Ok(Self::parse(&PeFile::<object::pe::ImageNtHeaders64>::parse(&*bytes)?))
+            }
             _ => Ok(Self::parse(&PeFile::<object::pe::ImageNtHeaders32>::parse(&*bytes)?)),
         }
     }
@@ -100,7 +105,8 @@ impl Image {
         self.pdb.as_ref()
     }
 
-    /// Names relative virtual addresses by exports, in order of address; those without a name are left out.
+    /// Names relative virtual addresses by exports, in order of address; those without a name are
+    /// left out.
     ///
     /// As to the stack, see [`Pdb::name`](super::Pdb::name).
     pub fn name(&self, offsets: &[u64]) -> Vec<Symbol> {
@@ -123,7 +129,12 @@ impl Image {
             timestamp: headers.file_header().time_date_stamp.get(LE),
             size: headers.optional_header().size_of_image(),
             pdb,
-            exports: file.export_table().ok().flatten().map(|table| exports(file, &table)).unwrap_or_default(),
+            exports: file
+                .export_table()
+                .ok()
+                .flatten()
+                .map(|table| exports(file, &table))
+                .unwrap_or_default(),
             functions,
         }
     }
@@ -143,7 +154,8 @@ impl Image {
             }
         };
         let name = self.exports.get(&start)?.name.as_deref()?;
-        let frames = vec![SymbolFrame { function: demangled(name).into_owned(), ..SymbolFrame::default() }];
+        let frames =
+            vec![SymbolFrame { function: demangled(name).into_owned(), ..SymbolFrame::default() }];
         let size = u64::from(end.saturating_sub(start));
         Some(Symbol { offset, start: start.into(), size, kernel_module: String::new(), frames })
     }
@@ -163,7 +175,10 @@ fn code<'data, Pe: ImageNtHeaders>(file: &PeFile<'data, Pe>, address: u32) -> Op
 }
 
 /// Exported code by address.
-fn exports<Pe: ImageNtHeaders>(file: &PeFile<'_, Pe>, table: &ExportTable<'_>) -> BTreeMap<u32, Export> {
+fn exports<Pe: ImageNtHeaders>(
+    file: &PeFile<'_, Pe>,
+    table: &ExportTable<'_>,
+) -> BTreeMap<u32, Export> {
     let addresses = table.addresses().iter().map(|address| address.get(LE));
     let mut exports: BTreeMap<u32, Export> = addresses
         .filter(|address| !table.is_forward(*address) && code(file, *address).is_some())
@@ -171,7 +186,8 @@ fn exports<Pe: ImageNtHeaders>(file: &PeFile<'_, Pe>, table: &ExportTable<'_>) -
         .collect();
     let mut length = 0;
     for (pointer, index) in table.name_iter() {
-        let export = table.address_by_index(index).ok().and_then(|address| exports.get_mut(&address));
+        let export =
+            table.address_by_index(index).ok().and_then(|address| exports.get_mut(&address));
         let (Some(export), Ok(name)) = (export, table.name_from_pointer(pointer)) else { continue };
         length += name.len();
         if length > NAMES_MAX {
@@ -213,13 +229,18 @@ fn functions<Pe: ImageNtHeaders>(file: &PeFile<'_, Pe>) -> Vec<Function> {
     let entries = table.unwrap_or_default().chunks_exact(12).map(entry);
     let mut functions: Vec<Function> = entries
         .filter(|[begin, end, _]| begin < end)
-        .map(|[begin, end, unwind]| Function { begin, end, first: first_piece(file, begin, unwind) })
+        .map(|[begin, end, unwind]| Function {
+            begin,
+            end,
+            first: first_piece(file, begin, unwind),
+        })
         .collect();
     functions.sort_unstable_by_key(|function| function.begin);
     functions
 }
 
-/// Where a function begins: the information on how to unwind one of its pieces may name another one.
+/// Where a function begins: the information on how to unwind one of its pieces may name another
+/// one.
 fn first_piece<Pe: ImageNtHeaders>(file: &PeFile<'_, Pe>, mut begin: u32, mut unwind: u32) -> u32 {
     const CHAINED: u8 = 4;
     for _ in 0..CHAIN_MAX {
@@ -237,7 +258,9 @@ fn first_piece<Pe: ImageNtHeaders>(file: &PeFile<'_, Pe>, mut begin: u32, mut un
 }
 
 fn entry(bytes: &[u8]) -> [u32; 3] {
-    [0, 4, 8].map(|at| bytes.get(at..at + 4).and_then(|field| field.try_into().ok()).map_or(0, u32::from_le_bytes))
+    [0, 4, 8].map(|at| {
+        bytes.get(at..at + 4).and_then(|field| field.try_into().ok()).map_or(0, u32::from_le_bytes)
+    })
 }
 
 #[cfg(test)]
@@ -249,7 +272,11 @@ mod tests {
         let mut code = vec![0x48; 64];
         code[30..32].fill(0xCC);
         assert_eq!(guessed_end(&code, 0x1000..u32::MAX), 0x1020);
-        assert_eq!(guessed_end(&code, 0x1008..u32::MAX), 0x1048, "there the padding is not before an aligned place");
+        assert_eq!(
+            guessed_end(&code, 0x1008..u32::MAX),
+            0x1048,
+            "there the padding is not before an aligned place"
+        );
         assert_eq!(guessed_end(&code, 0x1000..0x1010), 0x1010, "the next export is nearer");
         assert_eq!(guessed_end(&[], 0x1000..u32::MAX), 0x1000);
         assert_eq!(guessed_end(&vec![0; 1 << 20], 0x1000..u32::MAX), 0x2000);
@@ -274,10 +301,24 @@ mod tests {
             ],
             ..Image::default()
         };
-        let offsets = [0xfff, 0x10ff, 0x1100, 0x1820, 0x1810, 0x1900, 0x1a3f, 0x1a40, 0x1a70, 0x3008, 1 << 40];
+        let offsets = [
+            0xfff,
+            0x10ff,
+            0x1100,
+            0x1820,
+            0x1810,
+            0x1900,
+            0x1a3f,
+            0x1a40,
+            0x1a70,
+            0x3008,
+            1 << 40,
+        ];
         let found = image.name(&offsets);
-        let found: Vec<_> =
-            found.iter().map(|it| (it.offset, it.start, it.size, it.frames[0].function.as_str())).collect();
+        let found: Vec<_> = found
+            .iter()
+            .map(|it| (it.offset, it.start, it.size, it.frames[0].function.as_str()))
+            .collect();
         let expected = [
             (0x10ff, 0x1000, 0x100, "framed"),
             (0x1810, 0x1800, 0x20, "leaf"),

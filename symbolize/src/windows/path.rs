@@ -63,7 +63,8 @@ impl SymbolPath {
         if self.places.contains(&place) {
             return;
         }
-        let local = self.places.iter().take_while(|place| matches!(place, Place::Directory(_))).count();
+        let local =
+            self.places.iter().take_while(|place| matches!(place, Place::Directory(_))).count();
         match place {
             Place::Directory(_) => self.places.insert(local, place),
             Place::Server { .. } => self.places.push(place),
@@ -106,7 +107,8 @@ impl Extend<Place> for SymbolPath {
 pub fn server_url(text: &str) -> Option<String> {
     let lower = text.to_ascii_lowercase();
     let host = lower.strip_prefix("https://").or_else(|| lower.strip_prefix("http://"))?;
-    let plain = !host.is_empty() && text.chars().all(|c| c.is_ascii_graphic() && !matches!(c, '"' | '\\' | '<' | '>'));
+    let plain = !host.is_empty()
+        && text.chars().all(|c| c.is_ascii_graphic() && !matches!(c, '"' | '\\' | '<' | '>'));
     plain.then(|| text.trim_end_matches('/').to_owned())
 }
 
@@ -124,8 +126,9 @@ mod tests {
 
     #[test]
     fn servers_come_last_and_keep_the_nearest_store_as_their_cache() {
-        let path =
-            SymbolPath::parse(r"srv*C:\near*\\share\far*https://example.org/s; D:\pdbs ;symsrv*symsrv.dll*http://x");
+        let path = SymbolPath::parse(
+            r"srv*C:\near*\\share\far*https://example.org/s; D:\pdbs ;symsrv*symsrv.dll*http://x",
+        );
         let expected = [
             directory(r"C:\near"),
             directory(r"\\share\far"),
@@ -138,7 +141,8 @@ mod tests {
 
     #[test]
     fn a_cache_is_for_all_that_follows_and_an_empty_store_is_the_default_one() {
-        let path = SymbolPath::parse("SRV**https://before;cache*/c;srv*https://after;;https://bare/");
+        let path =
+            SymbolPath::parse("SRV**https://before;cache*/c;srv*https://after;;https://bare/");
         let expected = [
             directory("/c"),
             server("https://before", None),
@@ -152,7 +156,8 @@ mod tests {
 
     #[test]
     fn only_http_and_https_are_servers() {
-        for odd in ["ftp://x", "file:///etc", "https://", "http://a b", "-o", "https://x\n--output"] {
+        for odd in ["ftp://x", "file:///etc", "https://", "http://a b", "-o", "https://x\n--output"]
+        {
             assert_eq!(server_url(odd), None, "{odd:?}");
         }
         assert_eq!(server_url("HTTPS://Example.org/a//").as_deref(), Some("HTTPS://Example.org/a"));

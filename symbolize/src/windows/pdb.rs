@@ -7,8 +7,8 @@ use super::sections::{SectionError, Sections};
 use super::source::BoundedSource;
 use super::types::TextLengths;
 use pdb_addr2line::pdb::{
-    self, AddressMap, DebugInformation, FallibleIterator, IdInformation, ImageSectionHeader, Module, ModuleInfo, PDB,
-    StreamIndex, StringTable, SymbolData, SymbolTable, TypeInformation,
+    self, AddressMap, DebugInformation, FallibleIterator, IdInformation, ImageSectionHeader,
+    Module, ModuleInfo, PDB, StreamIndex, StringTable, SymbolData, SymbolTable, TypeInformation,
 };
 use pdb_addr2line::{Context, FunctionFrames, ModuleProvider, TypeFormatter, TypeFormatterFlags};
 use std::io::{self, Read, Seek};
@@ -25,8 +25,10 @@ const TIME_MAX: Duration = Duration::from_secs(60);
 /// How often reading is begun anew behind a place that cannot be read.
 const PANICS_MAX: usize = 8;
 /// Kinds of symbols that say where they end: procedures, thunks, separated code and inlined calls.
-const SCOPES: [u16; 13] =
-    [0x0206, 0x100a, 0x100b, 0x1102, 0x110f, 0x1110, 0x1132, 0x1146, 0x1147, 0x114d, 0x1155, 0x1156, 0x115d];
+const SCOPES: [u16; 13] = [
+    0x0206, 0x100a, 0x100b, 0x1102, 0x110f, 0x1110, 0x1132, 0x1146, 0x1147, 0x114d, 0x1155, 0x1156,
+    0x115d,
+];
 
 /// Why a PDB gives no names.
 #[derive(Debug, thiserror::Error)]
@@ -88,8 +90,8 @@ impl<R: Read + Seek + Send + 'static> Pdb<R> {
             let mut pdb = PDB::open(source)?;
             let information = pdb.pdb_information()?;
             let debug = pdb.debug_information()?;
-            // The age of the debug information is the one that images have; the other one also grows
-            // when something else in the file is written.
+            // The age of the debug information is the one that images have; the other one also
+            // grows when something else in the file is written.
             let age = debug.age().unwrap_or(information.age);
             Ok(Self { pdb, debug, guid: information.guid.to_bytes_le(), age })
         };
@@ -111,8 +113,9 @@ impl<R: Read + Seek + Send + 'static> Pdb<R> {
         store_key(&self.guid, self.age)
     }
 
-    /// Names relative virtual addresses, those of return addresses reduced by one; in any order. `image_length` is the
-    /// image's `SizeOfImage`, bytes, which tells where its sections lie if the PDB does not; 0 if unknown.
+    /// Names relative virtual addresses, those of return addresses reduced by one; in any order.
+    /// `image_length` is the image's `SizeOfImage`, bytes, which tells where its sections lie if
+    /// the PDB does not; 0 if unknown.
     ///
     /// Deep types and decorated names need up to some megabytes of stack, of which the threads of a
     /// [`WindowsSymbolizer`](super::WindowsSymbolizer) have enough.
@@ -121,7 +124,10 @@ impl<R: Read + Seek + Send + 'static> Pdb<R> {
     ///
     /// If nothing in it can be used.
     pub fn name(self, offsets: &[u64], image_length: u32) -> Result<PdbNames, PdbError> {
-        caught(|| Parts::read(self, image_length).and_then(|(parts, modules)| name(&parts, &modules, offsets)))?
+        caught(|| {
+            Parts::read(self, image_length)
+                .and_then(|(parts, modules)| name(&parts, &modules, offsets))
+        })?
     }
 }
 
@@ -177,11 +183,20 @@ impl Parts {
         let list: Vec<Module<'a>> = self.debug.modules()?.collect()?;
         let flags = TypeFormatterFlags::default();
         let strings = self.strings.as_ref();
-        let formatter =
-            TypeFormatter::new_from_parts(modules, list, &self.debug, &self.types, &self.ids, strings, flags)?;
+        let formatter = TypeFormatter::new_from_parts(
+            modules,
+            list,
+            &self.debug,
+            &self.types,
+            &self.ids,
+            strings,
+            flags,
+        )?;
         let formatter = formatter.into();
         let Self { addresses, globals, debug, sections, .. } = self;
-        Ok(Context::new_from_parts(modules, sections, addresses, globals, strings, debug, formatter)?)
+        Ok(Context::new_from_parts(
+            modules, sections, addresses, globals, strings, debug, formatter,
+        )?)
     }
 }
 
@@ -201,7 +216,11 @@ enum Loaded {
 }
 
 impl<S: pdb::Source<'static> + 'static> ModuleProvider<'static> for Modules<S> {
-    fn get_module_info(&self, index: usize, module: &Module<'_>) -> pdb::Result<Option<&ModuleInfo<'static>>> {
+    fn get_module_info(
+        &self,
+        index: usize,
+        module: &Module<'_>,
+    ) -> pdb::Result<Option<&ModuleInfo<'static>>> {
         let Some(slot) = self.loaded.get(index) else { return Ok(None) };
         match slot.get_or_init(|| self.load(module)) {
             Loaded::Module(module) => Ok(Some(module)),
@@ -215,7 +234,9 @@ impl<S: pdb::Source<'static> + 'static> Modules<S> {
         let read = self.pdb.lock().unwrap_or_else(PoisonError::into_inner).module_info(module);
         match read {
             Ok(None) => Loaded::Absent,
-            Ok(Some(module)) if self.is_sound(&module).unwrap_or(false) => Loaded::Module(Box::new(module)),
+            Ok(Some(module)) if self.is_sound(&module).unwrap_or(false) => {
+                Loaded::Module(Box::new(module))
+            }
             Ok(Some(_)) | Err(_) => Loaded::Damaged,
         }
     }
@@ -226,8 +247,12 @@ impl<S: pdb::Source<'static> + 'static> Modules<S> {
         let mut symbols = module.symbols()?;
         while let Some(symbol) = symbols.next()? {
             let (end, ends) = match SCOPES.contains(&symbol.raw_kind()).then(|| symbol.parse()) {
-                Some(Ok(SymbolData::Procedure(it))) => (Some(it.end), self.lengths.type_ends(it.type_index.0)),
-                Some(Ok(SymbolData::InlineSite(it))) => (Some(it.end), self.lengths.id_ends(it.inlinee.0)),
+                Some(Ok(SymbolData::Procedure(it))) => {
+                    (Some(it.end), self.lengths.type_ends(it.type_index.0))
+                }
+                Some(Ok(SymbolData::InlineSite(it))) => {
+                    (Some(it.end), self.lengths.id_ends(it.inlinee.0))
+                }
                 Some(Ok(SymbolData::Thunk(it))) => (Some(it.end), true),
                 Some(Ok(SymbolData::SeparatedCode(it))) => (Some(it.end), true),
                 _ => (None, true),
@@ -272,14 +297,16 @@ fn name<S: pdb::Source<'static> + Send + 'static>(
     match modules.damaged() {
         0 => {}
         count => {
-            notes.push(format!("{count} of its compilation units are damaged: no lines and inlined functions there"));
+            notes.push(format!(
+                "{count} of its compilation units are damaged: no lines and inlined functions there"
+            ));
         }
     }
     Ok(PdbNames { symbols, note: notes.join("; ") })
 }
 
-/// Names offsets as far as that goes; how many were seen to. What comes next is the one it panics at,
-/// unless the time is over.
+/// Names offsets as far as that goes; how many were seen to. What comes next is the one it panics
+/// at, unless the time is over.
 fn name_until_panic(
     (context, places): (&Context<'_, '_>, &Sections),
     offsets: &[u64],
@@ -306,7 +333,10 @@ fn symbol(context: &Context<'_, '_>, places: &Sections, offset: u64) -> Option<S
         // Lines may be damaged where the function itself is not.
         Err(_) => {
             let found = context.find_function(address).ok()??;
-            let frame = SymbolFrame { function: demangled(&found.name?).into_owned(), ..SymbolFrame::default() };
+            let frame = SymbolFrame {
+                function: demangled(&found.name?).into_owned(),
+                ..SymbolFrame::default()
+            };
             (found.start_rva, found.end_rva, vec![frame])
         }
     };
@@ -314,7 +344,13 @@ fn symbol(context: &Context<'_, '_>, places: &Sections, offset: u64) -> Option<S
     let size = end.and_then(|end| end.checked_sub(start)).unwrap_or(0);
     let inside = start <= address && (size == 0 || address - start < size);
     let start = places.to_image(start).filter(|_| inside)?;
-    Some(Symbol { offset, start: start.into(), size: size.into(), kernel_module: String::new(), frames })
+    Some(Symbol {
+        offset,
+        start: start.into(),
+        size: size.into(),
+        kernel_module: String::new(),
+        frames,
+    })
 }
 
 /// Innermost first; `None` if the function itself has no name.

@@ -15,11 +15,15 @@ impl Room {
         Self { capacity, free: Mutex::new(capacity), given_back: Condvar::new() }
     }
 
-    /// Waits until there is room for so many bytes; whoever wants more than there ever is gets all of it.
+    /// Waits until there is room for so many bytes; whoever wants more than there ever is gets all
+    /// of it.
     pub(crate) fn take(&self, bytes: u64) -> Taken<'_> {
         let bytes = bytes.min(self.capacity);
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut free = self.given_back.wait_while(free, |free| *free < bytes).unwrap_or_else(PoisonError::into_inner);
+        let mut free = self
+            .given_back
+            .wait_while(free, |free| *free < bytes)
+            .unwrap_or_else(PoisonError::into_inner);
         *free -= bytes;
         Taken { room: self, bytes }
     }

@@ -25,7 +25,9 @@ impl Scopes {
     ///
     /// If a scope ended between symbols, or the new one does not fit.
     pub(crate) fn symbol(&mut self, index: u32, end: Option<u32>) -> Result<(), NotNested> {
-        while let Some(innermost) = self.ends.last().copied().filter(|innermost| *innermost <= index) {
+        while let Some(innermost) =
+            self.ends.last().copied().filter(|innermost| *innermost <= index)
+        {
             if innermost != index {
                 return Err(NotNested);
             }
@@ -63,7 +65,15 @@ mod tests {
     #[test]
     fn scopes_within_and_behind_each_other_are_fine() {
         assert_eq!(
-            walk(&[(4, Some(40)), (8, None), (12, Some(30)), (30, None), (40, None), (44, Some(48)), (48, None)]),
+            walk(&[
+                (4, Some(40)),
+                (8, None),
+                (12, Some(30)),
+                (30, None),
+                (40, None),
+                (44, Some(48)),
+                (48, None)
+            ]),
             Ok(())
         );
     }

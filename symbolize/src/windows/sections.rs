@@ -1,17 +1,19 @@
 //! Where the sections of an image lie whose PDB has no section headers.
 //!
-//! Symbols of a PDB are at an offset in a section; where the sections lie is said by a copy of the image's
-//! section headers. PDBs of precompiled .NET images have none. They have the lengths of the sections in
-//! their order, and an image's sections follow each other in that order, each on a page of its own
-//! (PE format, "Section Table"). Whether that is how the image lies is told by its length, which the trace knows.
-//! Where that does not agree nothing is named: a name from the wrong place is worse than none.
+//! Symbols of a PDB are at an offset in a section; where the sections lie is said by a copy of the
+//! image's section headers. PDBs of precompiled .NET images have none. They have the lengths of the
+//! sections in their order, and an image's sections follow each other in that order, each on a page
+//! of its own (PE format, "Section Table"). Whether that is how the image lies is told by its
+//! length, which the trace knows. Where that does not agree nothing is named: a name from the wrong
+//! place is worse than none.
 //!
-//! The reader of PDBs makes section headers of the lengths by itself, without the pages between them. Its
-//! addresses are those that [`Sections`] translates from and to.
+//! The reader of PDBs makes section headers of the lengths by itself, without the pages between
+//! them. Its addresses are those that [`Sections`] translates from and to.
 
 use pdb_addr2line::pdb::ImageSectionHeader;
 
-/// Where the first section begins: the headers take a page. And what sections begin at multiples of.
+/// Where the first section begins: the headers take a page. And what sections begin at multiples
+/// of.
 const PAGE: u32 = 0x1000;
 
 /// Why code cannot be placed in the sections of a PDB.
@@ -53,12 +55,17 @@ pub(super) struct Sections(Vec<Section>);
 
 impl Sections {
     /// What the reader found. `image_length` is `SizeOfImage`; 0 where it is not known.
-    pub(super) fn new(found: &[ImageSectionHeader], image_length: u32) -> Result<Self, SectionError> {
+    pub(super) fn new(
+        found: &[ImageSectionHeader],
+        image_length: u32,
+    ) -> Result<Self, SectionError> {
         if found.is_empty() {
             return Err(SectionError::Absent);
         }
         // Those that the reader made have no names, and lie nowhere in the file.
-        let is_made = |section: &ImageSectionHeader| section.name == [0; 8] && section.pointer_to_raw_data == 0;
+        let is_made = |section: &ImageSectionHeader| {
+            section.name == [0; 8] && section.pointer_to_raw_data == 0
+        };
         if !found.iter().all(is_made) {
             return Ok(Self::default());
         }
@@ -69,11 +76,19 @@ impl Sections {
         let mut sections = Vec::with_capacity(found.len());
         for section in found {
             let image = u32::try_from(end).unwrap_or(u32::MAX);
-            sections.push(Section { image, reader: section.virtual_address, length: section.virtual_size });
+            sections.push(Section {
+                image,
+                reader: section.virtual_address,
+                length: section.virtual_size,
+            });
             end = (end + u64::from(section.virtual_size)).next_multiple_of(PAGE.into());
         }
         let image = u64::from(image_length).next_multiple_of(PAGE.into());
-        if end == image { Ok(Self(sections)) } else { Err(SectionError::OtherLength { sections: end, image }) }
+        if end == image {
+            Ok(Self(sections))
+        } else {
+            Err(SectionError::OtherLength { sections: end, image })
+        }
     }
 
     /// Where the reader looks for an address of the image; `None` where no section is.
@@ -120,15 +135,20 @@ mod tests {
 
     /// As the reader makes them: one behind the other.
     fn made() -> [ImageSectionHeader; 3] {
-        [(0x1000, 0x1234), (0x2234, 0x10), (0x2244, 0x2000)].map(|(at, length)| header(&[0; 8], at, length))
+        [(0x1000, 0x1234), (0x2234, 0x10), (0x2244, 0x2000)]
+            .map(|(at, length)| header(&[0; 8], at, length))
     }
 
     #[test]
     fn sections_without_headers_lie_on_pages_of_their_own() {
         let sections = Sections::new(&made(), 0x6000).unwrap();
-        let places = [0x1000, 0x2233, 0x3000, 0x4000, 0x5fff].map(|address| sections.to_reader(address));
+        let places =
+            [0x1000, 0x2233, 0x3000, 0x4000, 0x5fff].map(|address| sections.to_reader(address));
         assert_eq!(places, [0x1000, 0x2233, 0x2234, 0x2244, 0x4243].map(Some));
-        assert_eq!([0xfff, 0x2234, 0x3010, 0x6000].map(|address| sections.to_reader(address)), [None; 4]);
+        assert_eq!(
+            [0xfff, 0x2234, 0x3010, 0x6000].map(|address| sections.to_reader(address)),
+            [None; 4]
+        );
         assert_eq!(sections.to_image(0x2244), Some(0x4000));
     }
 
@@ -142,7 +162,8 @@ mod tests {
 
     #[test]
     fn headers_that_the_pdb_has_are_right() {
-        let headers = [header(b".text\0\0\0", 0x1000, 0x1234), header(b".data\0\0\0", 0x9000, 0x10)];
+        let headers =
+            [header(b".text\0\0\0", 0x1000, 0x1234), header(b".data\0\0\0", 0x9000, 0x10)];
         let sections = Sections::new(&headers, 0).unwrap();
         assert_eq!(
             [0x1001, 0x9008, 0x5000].map(|address| sections.to_reader(address)),

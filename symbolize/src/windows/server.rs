@@ -14,7 +14,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// What curl ends with when the server says that it does not have the file, or something else than yes.
+/// What curl ends with when the server says that it does not have the file, or something else than
+/// yes.
 const REFUSED: i32 = 22;
 /// As much of curl's explanation as is repeated, bytes.
 const EXPLANATION_MAX: u64 = 4096;
@@ -51,7 +52,9 @@ impl Servers {
             return Err(Refusal::Failed(format!("{url} was given up: {reason}")));
         }
         let place = place(store, name, key);
-        let fail = |error: io::Error| Refusal::Failed(format!("cannot write to {}: {error}", place.display()));
+        let fail = |error: io::Error| {
+            Refusal::Failed(format!("cannot write to {}: {error}", place.display()))
+        };
         fs::create_dir_all(store).map_err(fail)?;
         let number = self.drafts.fetch_add(1, Ordering::Relaxed);
         let draft = Draft(store.join(format!("{name}.{}-{number}.part", std::process::id())));
@@ -64,8 +67,14 @@ impl Servers {
             silent.insert(url.into(), reason.clone());
         }
         fetched?;
-        wanted(&draft.0).map_err(|reason| Refusal::Failed(format!("{address} is not what was asked for: {reason}")))?;
-        place.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::rename(&draft.0, &place)).map_err(fail)?;
+        wanted(&draft.0).map_err(|reason| {
+            Refusal::Failed(format!("{address} is not what was asked for: {reason}"))
+        })?;
+        place
+            .parent()
+            .map_or(Ok(()), fs::create_dir_all)
+            .and_then(|()| fs::rename(&draft.0, &place))
+            .map_err(fail)?;
         Ok(place)
     }
 }
@@ -89,12 +98,16 @@ fn place(store: &Path, name: &str, key: &str) -> PathBuf {
 /// Bytes that mean something in addresses, as their numbers.
 fn escaped(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    name.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+    name.bytes()
+        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
 }
 
 fn download(address: &str, file: &mut File, bytes_max: u64) -> Result<(), Refusal> {
     let mut child = curl(address).spawn().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Refusal::Failed("downloading needs the program curl, which is not installed".into()),
+        io::ErrorKind::NotFound => {
+            Refusal::Failed("downloading needs the program curl, which is not installed".into())
+        }
         _ => Refusal::Failed(format!("curl cannot be started: {error}")),
     })?;
     let copied = copy(&mut child, file, bytes_max);
@@ -103,7 +116,10 @@ fn download(address: &str, file: &mut File, bytes_max: u64) -> Result<(), Refusa
         let _ = child.kill();
     }
     let mut explanation = String::new();
-    let errors = child.stderr.take().map(|errors| errors.take(EXPLANATION_MAX).read_to_string(&mut explanation));
+    let errors = child
+        .stderr
+        .take()
+        .map(|errors| errors.take(EXPLANATION_MAX).read_to_string(&mut explanation));
     let status = child.wait().map_err(|error| Refusal::Failed(error.to_string()))?;
     let explanation = explanation.trim();
     match copied {
@@ -112,8 +128,12 @@ fn download(address: &str, file: &mut File, bytes_max: u64) -> Result<(), Refusa
             Err(Refusal::Failed(format!("{address} has more than {bytes_max} bytes, the limit")))
         }
         Ok(_) if status.success() => Ok(()),
-        Ok(_) if status.code() == Some(REFUSED) && explanation.contains("404") => Err(Refusal::Absent),
-        Ok(_) if errors.is_some() && !explanation.is_empty() => Err(Refusal::Failed(explanation.into())),
+        Ok(_) if status.code() == Some(REFUSED) && explanation.contains("404") => {
+            Err(Refusal::Absent)
+        }
+        Ok(_) if errors.is_some() && !explanation.is_empty() => {
+            Err(Refusal::Failed(explanation.into()))
+        }
         Ok(_) => Err(Refusal::Failed(format!("curl ended with {status}"))),
     }
 }
@@ -128,14 +148,32 @@ fn copy(child: &mut Child, file: &mut File, bytes_max: u64) -> io::Result<u64> {
 
 /// Whoever asked for an encrypted connection is not led to another one.
 fn curl(address: &str) -> Command {
-    let schemes = if address[..6].eq_ignore_ascii_case("https:") { "=https" } else { "=http,https" };
+    let schemes =
+        if address[..6].eq_ignore_ascii_case("https:") { "=https" } else { "=http,https" };
     let mut command = Command::new("curl");
     command
         // First, so that no other options come from a file.
         .arg("--disable")
-        .args(["--silent", "--show-error", "--fail", "--globoff", "--location", "--max-redirs", "5"])
+        .args([
+            "--silent",
+            "--show-error",
+            "--fail",
+            "--globoff",
+            "--location",
+            "--max-redirs",
+            "5",
+        ])
         .args(["--proto", schemes, "--proto-redir", schemes])
-        .args(["--connect-timeout", "15", "--speed-limit", "1024", "--speed-time", "30", "--max-time", "3600"])
+        .args([
+            "--connect-timeout",
+            "15",
+            "--speed-limit",
+            "1024",
+            "--speed-time",
+            "30",
+            "--max-time",
+            "3600",
+        ])
         .args(["--user-agent", concat!("syscollect/", env!("CARGO_PKG_VERSION"))])
         .args(["--url", address])
         .stdin(Stdio::null())

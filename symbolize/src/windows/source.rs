@@ -25,7 +25,11 @@ impl<R: Read + Seek> BoundedSource<R> {
     /// The reader's.
     pub(crate) fn new(mut reader: R) -> Result<Self> {
         let length = reader.seek(SeekFrom::End(0))?;
-        Ok(Self { reader, length, budget: length.saturating_mul(READS_OF_EVERYTHING).saturating_add(ROOM) })
+        Ok(Self {
+            reader,
+            length,
+            budget: length.saturating_mul(READS_OF_EVERYTHING).saturating_add(ROOM),
+        })
     }
 }
 
@@ -77,8 +81,14 @@ mod tests {
     use super::*;
     use std::io::Cursor;
 
-    fn view(source: &mut BoundedSource<Cursor<Vec<u8>>>, slices: &[(u64, usize)]) -> Result<Vec<u8>> {
-        let slices: Vec<_> = slices.iter().map(|(offset, size)| SourceSlice { offset: *offset, size: *size }).collect();
+    fn view(
+        source: &mut BoundedSource<Cursor<Vec<u8>>>,
+        slices: &[(u64, usize)],
+    ) -> Result<Vec<u8>> {
+        let slices: Vec<_> = slices
+            .iter()
+            .map(|(offset, size)| SourceSlice { offset: *offset, size: *size })
+            .collect();
         source.view(&slices).map(|view| view.as_slice().to_vec())
     }
 

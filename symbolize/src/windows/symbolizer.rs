@@ -27,9 +27,11 @@ const TOGETHER_BYTES: u64 = 1 << 30;
 /// How naming goes about it.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where symbol files are looked for. Servers in it are asked: leave out those that the user did not ask for.
+    /// Where symbol files are looked for. Servers in it are asked: leave out those that the user
+    /// did not ask for.
     pub path: SymbolPath,
-    /// The store that keeps what servers send, where the path names none; without any, no server is asked.
+    /// The store that keeps what servers send, where the path names none; without any, no server is
+    /// asked.
     pub cache: Option<PathBuf>,
     /// Longer files are not read, and not downloaded; bytes.
     pub file_bytes_max: u64,
@@ -61,13 +63,19 @@ impl WindowsSymbolizer {
     pub fn name_modules(&self, requests: &[ImageRequest]) -> Vec<SymbolTable> {
         // Who asks a server mostly waits for it.
         let waiting = if self.options.path.has_servers() { DOWNLOADS } else { 1 };
-        let threads = thread::available_parallelism().map_or(1, NonZero::get).max(waiting).min(requests.len());
-        let tables: Vec<Mutex<SymbolTable>> = requests.iter().map(|request| Mutex::new(unseen(request))).collect();
+        let threads = thread::available_parallelism()
+            .map_or(1, NonZero::get)
+            .max(waiting)
+            .min(requests.len());
+        let tables: Vec<Mutex<SymbolTable>> =
+            requests.iter().map(|request| Mutex::new(unseen(request))).collect();
         let next = AtomicUsize::new(0);
         let work = || {
             loop {
                 let index = next.fetch_add(1, Ordering::Relaxed);
-                let (Some(request), Some(table)) = (requests.get(index), tables.get(index)) else { break };
+                let (Some(request), Some(table)) = (requests.get(index), tables.get(index)) else {
+                    break;
+                };
                 *table.lock().unwrap_or_else(PoisonError::into_inner) = self.name(request);
             }
         };
@@ -78,7 +86,10 @@ impl WindowsSymbolizer {
                 drop(thread.spawn_scoped(scope, work));
             }
         });
-        tables.into_iter().map(|table| table.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
+        tables
+            .into_iter()
+            .map(|table| table.into_inner().unwrap_or_else(PoisonError::into_inner))
+            .collect()
     }
 
     fn name(&self, request: &ImageRequest) -> SymbolTable {
@@ -119,7 +130,10 @@ impl Search<'_> {
             return named;
         }
         if identity.is_none() && image.is_none() {
-            self.notes.push("the trace does not say which symbol file it has, and the image is not at hand".into());
+            self.notes.push(
+                "the trace does not say which symbol file it has, and the image is not at hand"
+                    .into(),
+            );
         }
         match image.or_else(|| self.image()) {
             Some(image) => {
@@ -136,7 +150,8 @@ impl Search<'_> {
             self.notes.push(format!("{:?} is no name of a symbol file", identity.name));
             return None;
         };
-        let (path, pdb) = self.local_pdb(name, identity).or_else(|| self.served_pdb(name, identity))?;
+        let (path, pdb) =
+            self.local_pdb(name, identity).or_else(|| self.served_pdb(name, identity))?;
         let length = fs::metadata(&path).map_or(u64::MAX, |data| data.len());
         let _room = self.symbolizer.room.take(length);
         match pdb.name(&self.request.offsets, self.request.image_size) {
@@ -169,8 +184,12 @@ impl Search<'_> {
             packed = packed.or_else(|| find::compressed(&directory, name, &key));
         }
         match packed {
-            Some(path) => self.notes.push(format!("{} is compressed: unpack it to {name} beside it", path.display())),
-            None => self.notes.push(format!("{name} {key} is not in any directory that was searched")),
+            Some(path) => self
+                .notes
+                .push(format!("{} is compressed: unpack it to {name} beside it", path.display())),
+            None => {
+                self.notes.push(format!("{name} {key} is not in any directory that was searched"));
+            }
         }
         None
     }
@@ -181,7 +200,8 @@ impl Search<'_> {
         for place in symbolizer.options.path.places() {
             let Place::Server { url, cache } = place else { continue };
             let Some(store) = cache.as_ref().or(symbolizer.options.cache.as_ref()) else {
-                self.notes.push(format!("{url} was not asked: there is no directory for what it sends"));
+                self.notes
+                    .push(format!("{url} was not asked: there is no directory for what it sends"));
                 continue;
             };
             let wanted = |path: &Path| self.open_pdb(path, identity).map(drop);
@@ -206,7 +226,11 @@ impl Search<'_> {
         let file = find::open(path, self.symbolizer.options.file_bytes_max)?;
         let pdb = Pdb::open(file).map_err(|error| error.to_string())?;
         if *pdb.guid() != identity.guid || pdb.age() != identity.age {
-            return Err(format!("it is of another build, {}, not {}", pdb.store_key(), identity.store_key()));
+            return Err(format!(
+                "it is of another build, {}, not {}",
+                pdb.store_key(),
+                identity.store_key()
+            ));
         }
         Ok(pdb)
     }
@@ -218,13 +242,19 @@ impl Search<'_> {
         let key = image_key(*timestamp, *size);
         let own = find::own_path(path).filter(|path| path.is_file());
         let places = self.directories();
-        let stored = places.iter().flat_map(|place| find::candidates(place, name, Some(&key), None));
+        let stored =
+            places.iter().flat_map(|place| find::candidates(place, name, Some(&key), None));
         for path in own.into_iter().chain(stored) {
             match self.open_image(&path) {
-                Ok(image) if (image.size(), image.timestamp()) == (*size, *timestamp) => return Some(image),
+                Ok(image) if (image.size(), image.timestamp()) == (*size, *timestamp) => {
+                    return Some(image);
+                }
                 Ok(image) => {
                     let other = image_key(image.timestamp(), image.size());
-                    self.notes.push(format!("{}: it is of another build, {other}, not {key}", path.display()));
+                    self.notes.push(format!(
+                        "{}: it is of another build, {other}, not {key}",
+                        path.display()
+                    ));
                 }
                 Err(reason) => self.notes.push(format!("{}: {reason}", path.display())),
             }
@@ -249,7 +279,9 @@ impl Search<'_> {
                 Place::Server { cache, .. } => cache.clone().or_else(|| options.cache.clone()),
             });
         }
-        directories.extend(find::own_path(&self.request.path).and_then(|path| Some(path.parent()?.to_path_buf())));
+        directories.extend(
+            find::own_path(&self.request.path).and_then(|path| Some(path.parent()?.to_path_buf())),
+        );
         let mut seen = HashSet::new();
         directories.retain(|directory| seen.insert(directory.clone()));
         directories

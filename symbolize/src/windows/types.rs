@@ -65,7 +65,9 @@ impl TextLengths {
             let record = record?;
             record.references(&mut references)?;
             let index = lengths.types.len();
-            let cost = lengths.cost(record, &references, |lengths, reference| lengths.earlier_type(reference, index));
+            let cost = lengths.cost(record, &references, |lengths, reference| {
+                lengths.earlier_type(reference, index)
+            });
             lengths.types.push(cost);
         }
         let (first, records) = self::records(ids)?;
@@ -94,7 +96,12 @@ impl TextLengths {
         ends(&self.ids, self.first_id, index, self.all_end)
     }
 
-    fn cost(&mut self, record: Record<'_>, references: &[Reference], of: impl Fn(&Self, Reference) -> Cost) -> Cost {
+    fn cost(
+        &mut self,
+        record: Record<'_>,
+        references: &[Reference],
+        of: impl Fn(&Self, Reference) -> Cost,
+    ) -> Cost {
         let own = Cost { length: record.data.len() as u32 + BUILT_IN.length, depth: 1 };
         let cost = references.iter().fold(own, |cost, reference| cost.with(of(self, *reference)));
         self.all_end &= cost != Cost::ENDLESS;
@@ -112,7 +119,9 @@ impl TextLengths {
 
 /// The cost of `number`, as seen from the item at `index`.
 fn earlier(costs: &[Cost], first: u32, number: u32, index: usize) -> Cost {
-    let Some(place) = number.checked_sub(first).map(|place| place as usize) else { return BUILT_IN };
+    let Some(place) = number.checked_sub(first).map(|place| place as usize) else {
+        return BUILT_IN;
+    };
     match costs.get(place) {
         Some(cost) => *cost,
         // Later ones might lead back. What is nowhere has no text to speak of.
@@ -146,7 +155,8 @@ impl Record<'_> {
     fn references(self, references: &mut Vec<Reference>) -> Result<(), Damaged> {
         references.clear();
         let mut types = |offsets: &[usize]| {
-            references.extend(offsets.iter().filter_map(|at| self.number(*at)).map(Reference::Type));
+            references
+                .extend(offsets.iter().filter_map(|at| self.number(*at)).map(Reference::Type));
         };
         match self.kind {
             // Modifier, bit field.
@@ -166,7 +176,8 @@ impl Record<'_> {
             0x1201 | 0x1604 => {
                 let count = self.number(0).ok_or(Damaged)? as usize;
                 let list = self.data.get(4..).unwrap_or_default();
-                let list = count.checked_mul(4).and_then(|bytes| list.get(..bytes)).ok_or(Damaged)?;
+                let list =
+                    count.checked_mul(4).and_then(|bytes| list.get(..bytes)).ok_or(Damaged)?;
                 references.extend(list.chunks_exact(4).map(|number| Reference::Type(read(number))));
             }
             // Function: its scope and its type.
@@ -191,7 +202,9 @@ fn read(bytes: &[u8]) -> u32 {
 }
 
 /// The number of the first record of a stream, and the records.
-fn records(stream: &[u8]) -> Result<(u32, impl Iterator<Item = Result<Record<'_>, Damaged>>), Damaged> {
+fn records(
+    stream: &[u8],
+) -> Result<(u32, impl Iterator<Item = Result<Record<'_>, Damaged>>), Damaged> {
     let (first, mut rest) = match stream {
         [] => (FIRST_INDEX, stream),
         _ => header(stream)?,
@@ -259,7 +272,11 @@ mod tests {
     #[test]
     fn what_refers_to_earlier_types_ends() {
         assert_eq!(
-            ends(&[pointer(0x74), record(LIST, &[2, 0x1000, 0x74]), record(PROCEDURE, &[3, 0, 0x1001])]),
+            ends(&[
+                pointer(0x74),
+                record(LIST, &[2, 0x1000, 0x74]),
+                record(PROCEDURE, &[3, 0, 0x1001])
+            ]),
             [true; 3]
         );
         assert_eq!(ends(&[]), [true; 0]);
@@ -274,7 +291,8 @@ mod tests {
 
     #[test]
     fn types_that_double_with_each_step_are_cut_off() {
-        let doubling: Vec<_> = (0..40).map(|step| record(LIST, &[2, 0x0fff + step, 0x0fff + step])).collect();
+        let doubling: Vec<_> =
+            (0..40).map(|step| record(LIST, &[2, 0x0fff + step, 0x0fff + step])).collect();
         let ends = ends(&doubling);
         let count = ends.iter().filter(|ends| **ends).count();
         assert!((10..20).contains(&count), "{count}");

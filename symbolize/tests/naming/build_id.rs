@@ -25,8 +25,12 @@ fn read(bytes: &[u8]) -> Option<BuildId> {
 #[test]
 fn the_build_id_is_the_one_in_the_note() {
     let id = read(&VDSO).unwrap();
-    let note =
-        [&[4, 0, 0, 0, id.as_bytes().len() as u8, 0, 0, 0, 3, 0, 0, 0], b"GNU\0".as_slice(), id.as_bytes()].concat();
+    let note = [
+        &[4, 0, 0, 0, id.as_bytes().len() as u8, 0, 0, 0, 3, 0, 0, 0],
+        b"GNU\0".as_slice(),
+        id.as_bytes(),
+    ]
+    .concat();
     assert!(VDSO.windows(note.len()).any(|bytes| bytes == note), "{id}");
 }
 

@@ -64,7 +64,9 @@ impl Running {
         let length = file.metadata().unwrap().len() as usize;
         let (protection, fd) = (libc::PROT_READ | libc::PROT_EXEC, file.as_raw_fd());
         // SAFETY: a new mapping at an address that the kernel picks touches no memory in use.
-        let address = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, libc::MAP_PRIVATE, fd, 0) };
+        let address = unsafe {
+            libc::mmap(std::ptr::null_mut(), length, protection, libc::MAP_PRIVATE, fd, 0)
+        };
         assert_ne!(address, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
         let mapping = mapped(address as u64).in_process(std::process::id());
         Self { address, length, mapping }

@@ -106,7 +106,8 @@ fn two_files_of_one_path_are_told_apart_by_build_id_or_not_named() {
     let whole = std::fs::read(a_function().0).unwrap();
     // The build id's note loses its type, so there is none.
     let id = build_id_in(&whole, folder.path());
-    let place = whole.windows(id.as_bytes().len()).position(|bytes| bytes == id.as_bytes()).unwrap();
+    let place =
+        whole.windows(id.as_bytes().len()).position(|bytes| bytes == id.as_bytes()).unwrap();
     let mut anonymous = whole.clone();
     anonymous[place - 8] = 0x55;
     let mut held = HeldFiles::new();
@@ -129,7 +130,8 @@ fn two_files_of_one_path_are_told_apart_by_build_id_or_not_named() {
 fn build_id_in(bytes: &[u8], folder: &Path) -> BuildId {
     let path = folder.join("probe");
     std::fs::write(&path, bytes).unwrap();
-    syscollect_symbolize::build_id_of(&std::fs::File::open(path).unwrap()).expect("libc has a build id")
+    syscollect_symbolize::build_id_of(&std::fs::File::open(path).unwrap())
+        .expect("libc has a build id")
 }
 
 #[test]

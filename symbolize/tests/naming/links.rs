@@ -31,8 +31,11 @@ impl Libc {
     /// The same without names, which leads to another file by a section.
     fn leading(&self, section: &str, contents: &[u8]) -> Vec<u8> {
         let mut bytes = self.bytes.clone();
-        for own in [b".dynsym\0".as_slice(), b".symtab\0", b".gnu_debuglink\0", b".gnu_debugaltlink\0"] {
-            let places: Vec<usize> = (0..bytes.len() - own.len()).filter(|at| bytes[*at..].starts_with(own)).collect();
+        for own in
+            [b".dynsym\0".as_slice(), b".symtab\0", b".gnu_debuglink\0", b".gnu_debugaltlink\0"]
+        {
+            let places: Vec<usize> =
+                (0..bytes.len() - own.len()).filter(|at| bytes[*at..].starts_with(own)).collect();
             places.iter().for_each(|at| bytes[at + 1] = b'-');
         }
         with_section(bytes, section, contents)
@@ -49,13 +52,17 @@ impl Libc {
     }
 }
 
-/// Adds a section to a 64-bit file: its bytes, a table of names and a table of sections come at the end.
+/// Adds a section to a 64-bit file: its bytes, a table of names and a table of sections come at the
+/// end.
 fn with_section(mut bytes: Vec<u8>, name: &str, contents: &[u8]) -> Vec<u8> {
-    let read = |bytes: &[u8], at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().unwrap()) as usize;
-    let short = |bytes: &[u8], at: usize| u16::from_le_bytes(*bytes[at..].first_chunk().unwrap()) as usize;
+    let read =
+        |bytes: &[u8], at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().unwrap()) as usize;
+    let short =
+        |bytes: &[u8], at: usize| u16::from_le_bytes(*bytes[at..].first_chunk().unwrap()) as usize;
     let (table, count, names) = (read(&bytes, 40), short(&bytes, 60), short(&bytes, 62));
     let mut rows = bytes[table..table + count * 64].to_vec();
-    let old_names = read(&rows, names * 64 + 24)..read(&rows, names * 64 + 24) + read(&rows, names * 64 + 32);
+    let old_names =
+        read(&rows, names * 64 + 24)..read(&rows, names * 64 + 24) + read(&rows, names * 64 + 32);
     let mut all_names = bytes[old_names].to_vec();
     let mut row = vec![0; 64];
     row[..4].copy_from_slice(&(all_names.len() as u32).to_le_bytes());
@@ -113,7 +120,8 @@ fn a_debug_link_leads_to_a_file_beside_below_and_in_the_folders_of_debug_files()
     fs::create_dir_all(&kept).unwrap();
     let dirs = [dirs];
     assert!(!has_the_name(&libc.name(&path, &dirs)), "it has no names of its own");
-    let places = [folder.join("lib.debug"), folder.join(".debug/lib.debug"), kept.join("lib.debug")];
+    let places =
+        [folder.join("lib.debug"), folder.join(".debug/lib.debug"), kept.join("lib.debug")];
     for place in places.iter().chain([&dirs[0].join("lib.debug")]) {
         fs::write(place, &libc.bytes).unwrap();
         let table = libc.name(&path, &dirs);
@@ -164,9 +172,22 @@ fn a_debug_link_leads_neither_to_fifos_nor_out_of_its_folder() {
     symlink(&secret, folder.join("link.debug")).unwrap();
     symlink(&secret, debug.join("out.debug")).unwrap();
     symlink("/dev/zero", folder.join("zero.debug")).unwrap();
-    let names =
-        [secret.to_str().unwrap(), pipe.to_str().unwrap(), "../lib.debug", "sub/../../lib.debug", "..", "/dev/zero"];
-    for name in names.into_iter().chain(["fifo.debug", "link.debug", "out.debug", "zero.debug", "lib.so", "sub"]) {
+    let names = [
+        secret.to_str().unwrap(),
+        pipe.to_str().unwrap(),
+        "../lib.debug",
+        "sub/../../lib.debug",
+        "..",
+        "/dev/zero",
+    ];
+    for name in names.into_iter().chain([
+        "fifo.debug",
+        "link.debug",
+        "out.debug",
+        "zero.debug",
+        "lib.so",
+        "sub",
+    ]) {
         fs::write(&path, libc.leading(".gnu_debuglink", &debug_link(name, 0))).unwrap();
         let table = libc.name(&path, std::slice::from_ref(&debug));
         assert_eq!(table.symbols, [], "{name}");
@@ -187,11 +208,20 @@ fn an_alternate_link_leads_only_to_a_file_of_its_build_id() {
     fs::write(debug.join(".dwz/lib"), &libc.bytes).unwrap();
     let id = libc.build_id.as_bytes();
     let fifo = root.join("fifo");
-    let links = [fifo.to_str().unwrap(), "fifo.dwz", "../fifo", "/dev/zero", "/elsewhere/debug/.dwz/lib", "lib.so", ""];
+    let links = [
+        fifo.to_str().unwrap(),
+        "fifo.dwz",
+        "../fifo",
+        "/dev/zero",
+        "/elsewhere/debug/.dwz/lib",
+        "lib.so",
+        "",
+    ];
     for alternate in links {
         for id in [id, &[9; 20], &[]] {
             let section = [alternate.as_bytes(), &[0], id].concat();
-            fs::write(&link, with_section(libc.bytes.clone(), ".gnu_debugaltlink", &section)).unwrap();
+            fs::write(&link, with_section(libc.bytes.clone(), ".gnu_debugaltlink", &section))
+                .unwrap();
             let table = libc.name(&path, std::slice::from_ref(&debug));
             assert!(has_the_name(&table) && table.note.is_empty(), "{alternate}: {table:?}");
         }
@@ -206,8 +236,10 @@ fn a_file_that_is_cut_off_while_it_is_named_ends_nothing() {
     let path = folder.join("program");
     fs::write(&path, &whole).unwrap();
     let file = File::options().write(true).open(&path).unwrap();
-    let code = mapped(a_file_that_is_cut_off_while_it_is_named_ends_nothing as fn() as usize as u64);
-    let offset = code.offset(a_file_that_is_cut_off_while_it_is_named_ends_nothing as fn() as usize as u64);
+    let code =
+        mapped(a_file_that_is_cut_off_while_it_is_named_ends_nothing as fn() as usize as u64);
+    let offset =
+        code.offset(a_file_that_is_cut_off_while_it_is_named_ends_nothing as fn() as usize as u64);
     let over = AtomicBool::new(false);
     let tables = std::thread::scope(|scope| {
         let cut = || {
@@ -219,13 +251,17 @@ fn a_file_that_is_cut_off_while_it_is_named_ends_nothing() {
         };
         scope.spawn(cut);
         let mut symbolizer = Symbolizer::new(HeldFiles::new());
-        let name = |_| symbolizer.name_module(path.to_str().unwrap(), &BuildId::default(), &[offset]);
+        let name =
+            |_| symbolizer.name_module(path.to_str().unwrap(), &BuildId::default(), &[offset]);
         let tables: Vec<SymbolTable> = (0..40).map(name).collect();
         over.store(true, Ordering::Relaxed);
         tables
     });
     assert!(tables.iter().all(|table| !table.symbols.is_empty() || !table.note.is_empty()));
-    assert!(tables.iter().any(|table| table.note.contains("damaged") || table.note.contains("read")), "it was cut off");
+    assert!(
+        tables.iter().any(|table| table.note.contains("damaged") || table.note.contains("read")),
+        "it was cut off"
+    );
 }
 
 #[test]
@@ -236,8 +272,13 @@ fn naming_ends_when_its_time_is_over_or_nobody_wants_it_and_says_so() {
     let request = ModuleRequest { path: module.path, build_id: BuildId::default(), offsets };
     let requests = [request.clone(), request.clone(), request];
     let notes = |options: Options, unwanted: bool| {
-        let tables = Symbolizer::with_options(HeldFiles::new(), options).name_modules_unless(&requests, &|| unwanted);
-        tables.into_iter().filter(|table| table.symbols.is_empty()).map(|table| table.note).collect::<Vec<_>>()
+        let tables = Symbolizer::with_options(HeldFiles::new(), options)
+            .name_modules_unless(&requests, &|| unwanted);
+        tables
+            .into_iter()
+            .filter(|table| table.symbols.is_empty())
+            .map(|table| table.note)
+            .collect::<Vec<_>>()
     };
     let late = notes(Options { module_time: Duration::ZERO, ..Options::default() }, false);
     assert!(late.iter().any(|note| note.contains("took longer than 0ns")), "{late:?}");
@@ -259,12 +300,20 @@ fn without_memory_for_lines_there_are_names_and_without_any_a_note() {
     let name = |copied_bytes_max| {
         let options = Options { copied_bytes_max, ..Options::default() };
         let mut symbolizer = Symbolizer::with_options(HeldFiles::new(), options);
-        symbolizer.name_module(path.to_str().unwrap(), &BuildId::default(), &[module.offset(address)])
+        symbolizer.name_module(
+            path.to_str().unwrap(),
+            &BuildId::default(),
+            &[module.offset(address)],
+        )
     };
     assert!(name(1 << 30).symbols[0].frames[0].line > 0);
     // The symbols of this program alone.
     let some = name(8 << 20);
-    assert!(some.note.contains("no inlined functions and lines: no memory for a copy"), "{}", some.note);
+    assert!(
+        some.note.contains("no inlined functions and lines: no memory for a copy"),
+        "{}",
+        some.note
+    );
     assert_eq!(some.symbols[0].frames.last().unwrap().line, 0);
     let none = name(1 << 10);
     assert!(none.symbols.is_empty() && none.note.contains("not named: no memory"), "{}", none.note);
@@ -276,17 +325,23 @@ mod abbreviations {
         ($($name:ident)+) => { $(#[unsafe(no_mangle)] extern "C" fn $name() -> u32 { line!() })+ };
     }
     functions!(t d f i PKc);
-    pub(super) const ALL: [(&str, extern "C" fn() -> u32); 5] = [("t", t), ("d", d), ("f", f), ("i", i), ("PKc", PKc)];
+    pub(super) const ALL: [(&str, extern "C" fn() -> u32); 5] =
+        [("t", t), ("d", d), ("f", f), ("i", i), ("PKc", PKc)];
 }
 
 #[test]
 fn plain_names_of_c_stay_as_they_are() {
     for lines in [false, true] {
-        let mut symbolizer = Symbolizer::with_options(HeldFiles::new(), Options { lines, ..Options::default() });
+        let mut symbolizer =
+            Symbolizer::with_options(HeldFiles::new(), Options { lines, ..Options::default() });
         for (name, function) in abbreviations::ALL {
             let address = function as usize as u64;
             let module = mapped(address);
-            let table = symbolizer.name_module(&module.path, &BuildId::default(), &[module.offset(address)]);
+            let table = symbolizer.name_module(
+                &module.path,
+                &BuildId::default(),
+                &[module.offset(address)],
+            );
             assert_eq!(table.symbols[0].frames[0].function, name, "{table:?}");
         }
     }

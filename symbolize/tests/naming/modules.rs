@@ -55,21 +55,29 @@ fn only(table: &SymbolTable) -> &Symbol {
 fn an_inlined_function_shows_with_its_callers_and_their_lines() {
     let (table, offset) = name_address(&mut Symbolizer::new(HeldFiles::new()), outer());
     let symbol = only(&table);
-    let frames: Vec<(&str, u32)> = symbol.frames.iter().map(|f| (f.function.as_str(), f.line)).collect();
+    let frames: Vec<(&str, u32)> =
+        symbol.frames.iter().map(|f| (f.function.as_str(), f.line)).collect();
     assert!(frames[0].0.ends_with("modules::here"), "{frames:?}");
     assert!(frames[1].0.ends_with("modules::inner") && frames[1].1 == INNER_LINE, "{frames:?}");
     assert!(frames[2].0.ends_with("modules::outer") && frames[2].1 == OUTER_LINE, "{frames:?}");
     assert_eq!(frames.len(), 3, "{frames:?}");
-    assert!(symbol.frames.iter().all(|frame| frame.file.ends_with("symbolize/tests/naming/modules.rs")), "{symbol:?}");
+    assert!(
+        symbol.frames.iter().all(|frame| frame.file.ends_with("symbolize/tests/naming/modules.rs")),
+        "{symbol:?}"
+    );
     let start = outer as fn() -> u64 as usize as u64;
     assert_eq!(symbol.start, mapped(start).offset(start), "the start is a file offset too");
-    assert!((symbol.start..symbol.start + symbol.size).contains(&offset), "{symbol:?} at {offset:#x}");
+    assert!(
+        (symbol.start..symbol.start + symbol.size).contains(&offset),
+        "{symbol:?} at {offset:#x}"
+    );
 }
 
 #[test]
 fn without_lines_the_function_alone_is_named() {
     let options = Options { lines: false, ..Options::default() };
-    let (table, _) = name_address(&mut Symbolizer::with_options(HeldFiles::new(), options), outer());
+    let (table, _) =
+        name_address(&mut Symbolizer::with_options(HeldFiles::new(), options), outer());
     let [frame] = only(&table).frames.as_slice() else { panic!("one frame: {table:?}") };
     assert!(frame.function.ends_with("modules::outer") && frame.line == 0, "{frame:?}");
 }
@@ -77,14 +85,16 @@ fn without_lines_the_function_alone_is_named() {
 #[test]
 fn too_much_debug_information_is_left_aside_and_the_note_says_so() {
     let options = Options { debug_bytes_max: 1000, ..Options::default() };
-    let (table, _) = name_address(&mut Symbolizer::with_options(HeldFiles::new(), options), outer());
+    let (table, _) =
+        name_address(&mut Symbolizer::with_options(HeldFiles::new(), options), outer());
     assert_eq!(only(&table).frames.len(), 1);
     assert!(table.note.contains("the limit is 1000"), "{}", table.note);
 }
 
 #[test]
 fn libc_functions_have_names() {
-    let (table, _) = name_address(&mut Symbolizer::new(HeldFiles::new()), libc::getpid as *const () as u64);
+    let (table, _) =
+        name_address(&mut Symbolizer::new(HeldFiles::new()), libc::getpid as *const () as u64);
     let symbol = only(&table);
     assert!(symbol.frames.iter().any(|frame| frame.function.contains("getpid")), "{symbol:?}");
     assert_eq!(symbol.start, symbol.offset, "a function's address is its start");
@@ -100,11 +110,18 @@ fn the_vdso_is_named_from_a_copy() {
     assert!(held.file("[vdso]", &mapping.build_id).is_some());
     let offsets: Vec<u64> = (0..vdso.end - vdso.start).step_by(16).collect();
     let table = Symbolizer::new(held).name_module("[vdso]", &mapping.build_id, &offsets);
-    let named = |name: &str| table.symbols.iter().any(|s| s.frames.iter().any(|f| f.function.contains(name)));
+    let named = |name: &str| {
+        table.symbols.iter().any(|s| s.frames.iter().any(|f| f.function.contains(name)))
+    };
     assert!(named("clock_gettime"), "{table:?}");
-    let unheld = Symbolizer::new(HeldFiles::new()).name_module("[vdso]", &mapping.build_id, &offsets);
+    let unheld =
+        Symbolizer::new(HeldFiles::new()).name_module("[vdso]", &mapping.build_id, &offsets);
     assert_eq!(unheld, table, "the running kernel's is as good, if the build id is the same");
-    let other = Symbolizer::new(HeldFiles::new()).name_module("[vdso]", &BuildId::from_bytes(&[7; 20]), &offsets);
+    let other = Symbolizer::new(HeldFiles::new()).name_module(
+        "[vdso]",
+        &BuildId::from_bytes(&[7; 20]),
+        &offsets,
+    );
     assert!(other.symbols.is_empty() && other.note.contains("build id"), "{}", other.note);
 }
 
@@ -115,13 +132,24 @@ fn another_build_is_never_asked() {
     let wrong = BuildId::from_bytes(&[0xab; 20]);
     let table = Symbolizer::new(HeldFiles::new()).name_module(&libc.path, &wrong, &[offset]);
     assert_eq!(table.symbols, []);
-    assert!(table.note.contains("another build") && table.note.contains(&wrong.to_string()), "{}", table.note);
+    assert!(
+        table.note.contains("another build") && table.note.contains(&wrong.to_string()),
+        "{}",
+        table.note
+    );
 }
 
 #[test]
 fn code_without_a_file_has_a_note_and_no_names() {
     let mut symbolizer = Symbolizer::new(HeldFiles::new());
-    for path in ["//anon", "[heap]", "[anon:jit]", "/memfd:doublemapper (deleted)", "anon_inode:[perf_event]", ""] {
+    for path in [
+        "//anon",
+        "[heap]",
+        "[anon:jit]",
+        "/memfd:doublemapper (deleted)",
+        "anon_inode:[perf_event]",
+        "",
+    ] {
         let table = symbolizer.name_module(path, &BuildId::default(), &[0x1000]);
         assert_eq!(table.symbols, []);
         assert!(table.note.contains("JIT"), "{path}: {}", table.note);
@@ -130,14 +158,16 @@ fn code_without_a_file_has_a_note_and_no_names() {
 
 #[test]
 fn a_file_that_is_gone_has_a_note() {
-    let table = Symbolizer::new(HeldFiles::new()).name_module("/no/such/file", &BuildId::default(), &[1]);
+    let table =
+        Symbolizer::new(HeldFiles::new()).name_module("/no/such/file", &BuildId::default(), &[1]);
     assert!(table.symbols.is_empty() && table.note.contains("/no/such/file"), "{}", table.note);
 }
 
 #[test]
 fn data_is_not_code() {
     let path = mapped(outer as fn() -> u64 as usize as u64).path;
-    let table = Symbolizer::new(HeldFiles::new()).name_module(&path, &build_id(&path), &[0, 16, u64::MAX]);
+    let table =
+        Symbolizer::new(HeldFiles::new()).name_module(&path, &build_id(&path), &[0, 16, u64::MAX]);
     assert_eq!(table.symbols, []);
 }
 
@@ -183,7 +213,10 @@ fn a_file_cut_short_gives_a_note_and_no_names() {
 }
 
 fn without_debug_files() -> Symbolizer {
-    Symbolizer::with_options(HeldFiles::new(), Options { debug_dirs: Vec::new(), ..Options::default() })
+    Symbolizer::with_options(
+        HeldFiles::new(),
+        Options { debug_dirs: Vec::new(), ..Options::default() },
+    )
 }
 
 proptest! {
@@ -216,9 +249,14 @@ fn a_device_or_fifo_in_the_files_place_is_not_opened() {
     // SAFETY: `name` is a C string that lives through the call.
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
     // Would wait for a writer forever.
-    let table = Symbolizer::new(HeldFiles::new()).name_module(path.to_str().unwrap(), &BuildId::default(), &[1]);
+    let table = Symbolizer::new(HeldFiles::new()).name_module(
+        path.to_str().unwrap(),
+        &BuildId::default(),
+        &[1],
+    );
     assert!(table.note.contains("cannot be opened"), "{}", table.note);
     assert!(Path::new("/dev/zero").exists());
-    let table = Symbolizer::new(HeldFiles::new()).name_module("/dev/zero", &BuildId::default(), &[1]);
+    let table =
+        Symbolizer::new(HeldFiles::new()).name_module("/dev/zero", &BuildId::default(), &[1]);
     assert!(table.symbols.is_empty() && !table.note.is_empty());
 }

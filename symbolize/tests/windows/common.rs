@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use syscollect_model::{BuildId, SymbolTable};
-use syscollect_symbolize::windows::{ImageRequest, Options, PdbIdentity, Place, SymbolPath, WindowsSymbolizer};
+use syscollect_symbolize::windows::{
+    ImageRequest, Options, PdbIdentity, Place, SymbolPath, WindowsSymbolizer,
+};
 
 /// The folder of the fixtures; `None` where it is not, except in CI.
 pub fn fixtures() -> Option<PathBuf> {
@@ -29,13 +31,22 @@ pub fn library() -> Option<Library> {
 
 /// As a trace names the library's symbol file.
 pub fn library_pdb() -> PdbIdentity {
-    let guid =
-        guid([0x98, 0x8a, 0x0d, 0x29], [0x3b, 0x0e], [0x42, 0xe4], [0x8a, 0x13, 0x9d, 0xdd, 0x7f, 0x0f, 0x2b, 0xc1]);
+    let guid = guid(
+        [0x98, 0x8a, 0x0d, 0x29],
+        [0x3b, 0x0e],
+        [0x42, 0xe4],
+        [0x8a, 0x13, 0x9d, 0xdd, 0x7f, 0x0f, 0x2b, 0xc1],
+    );
     PdbIdentity { name: r"d:\build\test_types_x64.dll.pdb".into(), guid, age: 1 }
 }
 
 /// The bytes of a GUID as they lie in files, from its digits.
-pub fn guid(mut first: [u8; 4], mut second: [u8; 2], mut third: [u8; 2], rest: [u8; 8]) -> [u8; 16] {
+pub fn guid(
+    mut first: [u8; 4],
+    mut second: [u8; 2],
+    mut third: [u8; 2],
+    rest: [u8; 8],
+) -> [u8; 16] {
     first.reverse();
     second.reverse();
     third.reverse();

@@ -9,10 +9,12 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 use syscollect_symbolize::windows::{Image, Pdb, PdbError, PdbNames};
 
-static LIBRARY: LazyLock<Option<Vec<u8>>> = LazyLock::new(|| Some(fs::read(library()?.pdb).unwrap()));
+static LIBRARY: LazyLock<Option<Vec<u8>>> =
+    LazyLock::new(|| Some(fs::read(library()?.pdb).unwrap()));
 static PROGRAM: LazyLock<Option<Vec<u8>>> =
     LazyLock::new(|| Some(fs::read(fixtures()?.join("perfview-CppCon.pdb")).unwrap()));
-static IMAGE: LazyLock<Option<Vec<u8>>> = LazyLock::new(|| Some(fs::read(library()?.image).unwrap()));
+static IMAGE: LazyLock<Option<Vec<u8>>> =
+    LazyLock::new(|| Some(fs::read(library()?.image).unwrap()));
 
 /// Every place of the code of both fixtures.
 fn offsets() -> Vec<u64> {
@@ -65,7 +67,8 @@ fn a_function_that_lies_within_itself_costs_lines_and_no_stack() {
     let places = streams::places(&bytes, IDS);
     let functions = streams::records(&bytes, &places, IDS_HEADER);
     let functions = functions.iter().enumerate().filter(|(_, (_, kind))| *kind == FUNCTION_ID);
-    let functions: Vec<_> = functions.map(|(index, (at, _))| (0x1000 + index as u32, *at)).collect();
+    let functions: Vec<_> =
+        functions.map(|(index, (at, _))| (0x1000 + index as u32, *at)).collect();
     assert!(!functions.is_empty());
     functions.iter().for_each(|(id, at)| streams::write(&mut bytes, &places, at + 4, *id));
     let names = name_pdb(bytes).unwrap();
@@ -82,7 +85,8 @@ fn a_procedure_that_ends_before_it_begins_does_not_go_round_in_circles() {
     for stream in 5..streams::count(&bytes) {
         let places = streams::places(&bytes, stream);
         let records = streams::records(&bytes, &places, SYMBOLS_HEADER);
-        let mut procedures = (0..records.len()).filter(|index| PROCEDURES.contains(&records[*index].1));
+        let mut procedures =
+            (0..records.len()).filter(|index| PROCEDURES.contains(&records[*index].1));
         // The first one holds all the others, which lead back to what comes behind its beginning.
         let Some(first) = procedures.next() else { continue };
         streams::write(&mut bytes, &places, records[first].0 + 8, places.len() as u32);

@@ -7,7 +7,9 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::{fs, thread};
 use syscollect_model::SymbolTable;
-use syscollect_symbolize::windows::{ImageRequest, Options, PdbIdentity, Place, SymbolPath, WindowsSymbolizer};
+use syscollect_symbolize::windows::{
+    ImageRequest, Options, PdbIdentity, Place, SymbolPath, WindowsSymbolizer,
+};
 
 /// A server that answers each request as told; its address, and the paths asked for.
 fn serve(answer: impl Fn(&str) -> Vec<u8> + Send + 'static) -> (String, Receiver<String>) {
@@ -24,8 +26,8 @@ fn serve(answer: impl Fn(&str) -> Vec<u8> + Send + 'static) -> (String, Receiver
             }
             let head = String::from_utf8(head).unwrap();
             let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
-            // Before the answer, so that whoever has it finds its path among those asked for. A test that
-            // does not want them has dropped its end.
+            // Before the answer, so that whoever has it finds its path among those asked for. A
+            // test that does not want them has dropped its end.
             let answer = answer(&path);
             let _ = asked.send(path);
             // A client that has had enough closes its end.
@@ -36,7 +38,8 @@ fn serve(answer: impl Fn(&str) -> Vec<u8> + Send + 'static) -> (String, Receiver
 }
 
 fn response(status: &str, body: &[u8]) -> Vec<u8> {
-    let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+    let head =
+        format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
     [head.as_bytes(), body].concat()
 }
 
@@ -66,7 +69,8 @@ fn what_a_server_sent_is_kept_and_not_asked_for_again() {
     }
     let (name, key) = ("test_types_x64.dll.pdb", library_pdb().store_key());
     assert_eq!(asked.try_iter().collect::<Vec<_>>(), [format!("/symbols/{name}/{key}/{name}")]);
-    let kept = [cache.path(), &cache.path().join(name).join(key)].map(|folder| fs::read_dir(folder).unwrap().count());
+    let kept = [cache.path(), &cache.path().join(name).join(key)]
+        .map(|folder| fs::read_dir(folder).unwrap().count());
     assert_eq!(kept, [1, 1], "no drafts are left");
 }
 
@@ -88,7 +92,11 @@ fn a_file_that_is_not_the_one_asked_for_does_not_get_into_the_store() {
         let cache = tempfile::tempdir().unwrap();
         let other = PdbIdentity { age: 9, ..library_pdb() };
         let table = name_with(options(&url, cache.path()), request(Some(other.clone()), &[0x1000]));
-        assert!(table.symbols.is_empty() && table.note.contains("not what was asked for"), "{}", table.note);
+        assert!(
+            table.symbols.is_empty() && table.note.contains("not what was asked for"),
+            "{}",
+            table.note
+        );
         assert!(is_empty(cache.path()));
     }
 }
@@ -96,7 +104,8 @@ fn a_file_that_is_not_the_one_asked_for_does_not_get_into_the_store() {
 #[test]
 fn a_file_without_an_end_is_cut_off() {
     // A server that tells no length, and one that does.
-    for head in ["HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n"] {
+    for head in ["HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n"]
+    {
         let (url, _asked) = serve(move |_| [head.as_bytes(), &[7; 5_000_000]].concat());
         let cache = tempfile::tempdir().unwrap();
         let options = Options { file_bytes_max: 1_000_000, ..options(&url, cache.path()) };
@@ -124,7 +133,9 @@ fn a_server_may_lead_to_another_place_but_not_to_another_protocol() {
     let pdb = fs::read(&library.pdb).unwrap();
     let (elsewhere, _asked) = serve(move |_| response("200 OK", &pdb));
     let redirect = |to: String| {
-        serve(move |_| format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n").into())
+        serve(move |_| {
+            format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n").into()
+        })
     };
     let (url, _redirected) = redirect(format!("{elsewhere}/it"));
     let cache = tempfile::tempdir().unwrap();
@@ -140,7 +151,8 @@ fn without_a_store_no_server_is_asked() {
     let (url, asked) = serve(|_| response("404 Not Found", b""));
     let mut path = SymbolPath::default();
     path.add(Place::Server { url, cache: None });
-    let table = name_with(Options { path, ..Options::default() }, request(Some(library_pdb()), &[0x1000]));
+    let table =
+        name_with(Options { path, ..Options::default() }, request(Some(library_pdb()), &[0x1000]));
     assert!(table.note.contains("was not asked"), "{}", table.note);
     assert_eq!(asked.try_iter().count(), 0);
 }
@@ -154,9 +166,15 @@ fn many_modules_are_fetched_together() {
         false => response("404 Not Found", b""),
     });
     let cache = tempfile::tempdir().unwrap();
-    let other = |index: u32| PdbIdentity { name: format!("other{index}.pdb"), guid: [index as u8; 16], age: index };
+    let other = |index: u32| PdbIdentity {
+        name: format!("other{index}.pdb"),
+        guid: [index as u8; 16],
+        age: index,
+    };
     let requests: Vec<ImageRequest> = (0..20)
-        .map(|index| request(Some(if index % 2 == 0 { library_pdb() } else { other(index) }), &[0x1000]))
+        .map(|index| {
+            request(Some(if index % 2 == 0 { library_pdb() } else { other(index) }), &[0x1000])
+        })
         .collect();
     let tables = WindowsSymbolizer::new(options(&url, cache.path())).name_modules(&requests);
     for (index, table) in tables.iter().enumerate() {

@@ -39,7 +39,8 @@ fn a_symbol_file_of_another_build_is_named_and_not_used() {
     for other in [other_age, other_guid] {
         let table = name(path(&[store.path()]), request(Some(other.clone()), &[0x1000]));
         assert!(table.symbols.is_empty());
-        let build = format!("another build, {}, not {}", library_pdb().store_key(), other.store_key());
+        let build =
+            format!("another build, {}, not {}", library_pdb().store_key(), other.store_key());
         assert!(table.note.contains(&build) && table.note.contains(NAME), "{}", table.note);
     }
 }
@@ -64,7 +65,8 @@ fn a_compressed_or_an_overlong_file_is_told_of() {
     let table = name(path(&[store.path()]), request(Some(library_pdb()), &[0x1000]));
     assert!(table.symbols.is_empty() && table.note.contains("compressed"), "{}", table.note);
     put(&library.pdb, &folder.join(NAME));
-    let options = Options { path: path(&[store.path()]), file_bytes_max: 1000, ..Options::default() };
+    let options =
+        Options { path: path(&[store.path()]), file_bytes_max: 1000, ..Options::default() };
     let table = crate::common::name_with(options, request(Some(library_pdb()), &[0x1000]));
     assert!(table.symbols.is_empty() && table.note.contains("the limit is 1000"), "{}", table.note);
 }
@@ -76,11 +78,23 @@ fn a_trace_names_files_and_not_the_way_to_them() {
     let inner = store.path().join("inner");
     fs::create_dir(&inner).unwrap();
     put(&library.pdb, &store.path().join(NAME));
-    for odd in [format!("..\\..\\{NAME}"), format!("../{NAME}"), store.path().join(NAME).display().to_string()] {
+    for odd in [
+        format!("..\\..\\{NAME}"),
+        format!("../{NAME}"),
+        store.path().join(NAME).display().to_string(),
+    ] {
         let pdb = PdbIdentity { name: odd, ..library_pdb() };
         let table = name(path(&[&inner]), request(Some(pdb), &[0x1000]));
-        assert!(table.symbols.is_empty() && table.note.contains("not in any directory"), "{}", table.note);
+        assert!(
+            table.symbols.is_empty() && table.note.contains("not in any directory"),
+            "{}",
+            table.note
+        );
     }
     let pdb = PdbIdentity { name: "..".into(), ..library_pdb() };
-    assert!(name(path(&[&inner]), request(Some(pdb), &[0x1000])).note.contains("no name of a symbol file"));
+    assert!(
+        name(path(&[&inner]), request(Some(pdb), &[0x1000]))
+            .note
+            .contains("no name of a symbol file")
+    );
 }

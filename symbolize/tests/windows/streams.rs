@@ -6,10 +6,13 @@ pub fn places(file: &[u8], stream: u32) -> Vec<usize> {
     let page = word(32) as usize;
     let pages = |length: u32| (length as usize).div_ceil(page);
     let (directory_length, map) = (word(44), word(52) as usize * page);
-    let directory: Vec<usize> =
-        (0..pages(directory_length)).flat_map(|index| bytes_of(word(map + 4 * index), page)).collect();
+    let directory: Vec<usize> = (0..pages(directory_length))
+        .flat_map(|index| bytes_of(word(map + 4 * index), page))
+        .collect();
     let entry = |index: usize| word(directory[4 * index]);
-    let length = |stream: u32| Some(entry(1 + stream as usize)).filter(|length| *length != u32::MAX).unwrap_or(0);
+    let length = |stream: u32| {
+        Some(entry(1 + stream as usize)).filter(|length| *length != u32::MAX).unwrap_or(0)
+    };
     let before: usize = (0..stream).map(|stream| pages(length(stream))).sum();
     let first = 1 + entry(0) as usize + before;
     let all = (first..first + pages(length(stream))).flat_map(|index| bytes_of(entry(index), page));
@@ -30,7 +33,8 @@ fn bytes_of(number: u32, page: usize) -> std::ops::Range<usize> {
 
 /// Records of a stream from `first` on: where each begins in the stream, and its kind.
 pub fn records(file: &[u8], places: &[usize], first: usize) -> Vec<(usize, u16)> {
-    let half = |at: usize| Some(u16::from_le_bytes([file[*places.get(at)?], file[*places.get(at + 1)?]]));
+    let half =
+        |at: usize| Some(u16::from_le_bytes([file[*places.get(at)?], file[*places.get(at + 1)?]]));
     let mut found = Vec::new();
     let mut at = first;
     while let (Some(length @ 2..), Some(kind)) = (half(at), half(at + 2)) {

@@ -135,7 +135,13 @@ pub fn perf_info(time: u64, group: u8, opcode: u8, version: u16, payload: &[u8])
 }
 
 /// A record with a SYSTEM header: thread as (pid, tid), kind as (group, opcode).
-pub fn system(time: u64, task: (u32, u32), kind: (u8, u8), version: u16, payload: &[u8]) -> Vec<u8> {
+pub fn system(
+    time: u64,
+    task: (u32, u32),
+    kind: (u8, u8),
+    version: u16,
+    payload: &[u8],
+) -> Vec<u8> {
     let mut record = kernel(2, kind.0, kind.1, version, 32 + payload.len());
     record.extend([task.1, task.0].map(u32::to_le_bytes).concat());
     record.extend(time.to_le_bytes());
@@ -153,7 +159,13 @@ fn kernel(header: u8, group: u8, opcode: u8, version: u16, size: usize) -> Vec<u
 }
 
 /// A provider's event: header type 19 for 64 bits, its provider, id and opcode.
-pub fn event(time: u64, task: (u32, u32), provider: [u8; 16], (id, opcode): (u16, u8), payload: &[u8]) -> Vec<u8> {
+pub fn event(
+    time: u64,
+    task: (u32, u32),
+    provider: [u8; 16],
+    (id, opcode): (u16, u8),
+    payload: &[u8],
+) -> Vec<u8> {
     let mut record = ((80 + payload.len()) as u16).to_le_bytes().to_vec();
     record.extend([19, 0xc0, 0, 0, 0, 0]);
     record.extend([task.1, task.0].map(u32::to_le_bytes).concat());
@@ -183,7 +195,13 @@ pub fn event_with(mut event: Vec<u8>, items: &[(u16, &[u8])]) -> Vec<u8> {
 }
 
 /// A classic event: of a class, with an opcode and the version of its payload.
-pub fn classic(time: u64, task: (u32, u32), class: [u8; 16], (opcode, version): (u8, u16), payload: &[u8]) -> Vec<u8> {
+pub fn classic(
+    time: u64,
+    task: (u32, u32),
+    class: [u8; 16],
+    (opcode, version): (u8, u16),
+    payload: &[u8],
+) -> Vec<u8> {
     let mut record = ((48 + payload.len()) as u16).to_le_bytes().to_vec();
     record.extend([20, 0xc0, opcode, 0]);
     record.extend(version.to_le_bytes());

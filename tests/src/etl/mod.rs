@@ -39,7 +39,8 @@ pub const SYNTHETIC: &str = "synthetic_sched.etl.gz";
 
 /// A file of the fixtures, unpacked; `None`, and a line that says so, when it is not there.
 pub fn fixture(name: &str) -> Option<Vec<u8>> {
-    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/fixtures/etl")).join(name);
+    let path =
+        Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/fixtures/etl")).join(name);
     let Ok(packed) = std::fs::read(&path) else {
         eprintln!("not checked: {} is not there", path.display());
         return None;

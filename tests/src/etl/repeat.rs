@@ -14,7 +14,8 @@ const BUFFER_HEADER: usize = 0x48;
 pub fn repeated(trace: &[u8], bytes: usize) -> Vec<u8> {
     let buffers: Vec<&[u8]> = buffers(trace).collect();
     let times = buffers[1..].iter().flat_map(|buffer| records(buffer).map(|at| time(buffer, at)));
-    let (first, last) = times.fold((u64::MAX, 0), |(first, last), time| (first.min(time), last.max(time)));
+    let (first, last) =
+        times.fold((u64::MAX, 0), |(first, last), time| (first.min(time), last.max(time)));
     let mut long = buffers[0].to_vec();
     let mut shift = 0;
     while long.len() < bytes {
@@ -38,8 +39,9 @@ fn buffers(mut trace: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The uncompressed trace `trace` as a 32-bit program leaves it that merges traces of a 64-bit system: every record
-/// behind the logfile header has a header of 32 bits, and its payload as it was.
+/// The uncompressed trace `trace` as a 32-bit program leaves it that merges traces of a 64-bit
+/// system: every record behind the logfile header has a header of 32 bits, and its payload as it
+/// was.
 pub fn with_narrow_headers(trace: &[u8]) -> Vec<u8> {
     let mut all: Vec<Vec<u8>> = buffers(trace).map(<[u8]>::to_vec).collect();
     for buffer in &mut all[1..] {

@@ -27,7 +27,8 @@ impl Case {
     }
 }
 
-/// A name as the viewer's file has it: Tracy's viewer draws names as they are, and would end them at a NUL.
+/// A name as the viewer's file has it: Tracy's viewer draws names as they are, and would end them
+/// at a NUL.
 fn spelled(viewer: Viewer, name: &str) -> String {
     let escaped = |character: char| match character.is_control() {
         true => character.escape_default().to_string(),
@@ -44,7 +45,11 @@ pub fn cases() -> Vec<Case> {
     vec![reused(), without_stack(), whole_time(), names()]
 }
 
-fn case<const N: usize>(name: &'static str, machine: FakeMachine, figures: [(String, u64); N]) -> Case {
+fn case<const N: usize>(
+    name: &'static str,
+    machine: FakeMachine,
+    figures: [(String, u64); N],
+) -> Case {
     Case { name, capture: machine.finish(), figures: figures.into() }
 }
 
@@ -62,7 +67,11 @@ fn define(machine: &mut FakeMachine, names: &[&str]) {
         ..Symbol::default()
     };
     let symbols = (0..).zip(names).map(symbol).collect();
-    machine.symbols(SymbolTable { path: "[kernel.kallsyms]".into(), symbols, ..SymbolTable::default() });
+    machine.symbols(SymbolTable {
+        path: "[kernel.kallsyms]".into(),
+        symbols,
+        ..SymbolTable::default()
+    });
 }
 
 /// A thread comes onto CPU 0, is sampled that many times, and sleeps.
@@ -87,7 +96,9 @@ fn reused() -> Case {
     run(m, 10, 200, (2, before));
     run(m, 40, 251, (4, before));
     let woken = |tid| SchedRecord { tid, state: 0, prio: 120, ..SchedRecord::default() };
-    for (us, tid, pid, old, new) in [(100, 200, 200, "first", "second"), (300, 251, 250, "early", "late")] {
+    for (us, tid, pid, old, new) in
+        [(100, 200, 200, "first", "second"), (300, 251, 250, "early", "late")]
+    {
         m.switch(0, us, task_state::RUNNABLE, tid);
         m.exit(0, us + 5, (tid, pid), old);
         m.switch(0, us + 10, task_state::DEAD, 0);
@@ -166,16 +177,24 @@ fn names() -> Case {
     let (tabs, endless) = (function(m, 0), function(m, 1));
     run(m, 10, 230, (1, tabs));
     run(m, 40, 231, (2, endless));
-    m.task(0, 70, RecordKind::Rename, b"caf\xe9", TaskRecord { tid: 232, tgid: 232, ..TaskRecord::default() });
+    m.task(
+        0,
+        70,
+        RecordKind::Rename,
+        b"caf\xe9",
+        TaskRecord { tid: 232, tgid: 232, ..TaskRecord::default() },
+    );
     run(m, 80, 232, (3, tabs));
     let mut program = FakeProgram::new(m, 1, 230);
-    let [odd, endless] = [control.as_str(), &zone].map(|name| program.location(name, "f", "a.rs", 1, 0));
+    let [odd, endless] =
+        [control.as_str(), &zone].map(|name| program.location(name, "f", "a.rs", 1, 0));
     let mut thread = program.thread(0, 230);
     for (us, location) in [(11, odd), (13, endless), (15, endless)] {
         thread.begin(m, us, location, &[]);
         thread.end(m, us + 1);
     }
-    for (us, said) in [(17, b"caf\xe9".as_slice()), (18, long.as_bytes()), (19, control.as_bytes())] {
+    for (us, said) in [(17, b"caf\xe9".as_slice()), (18, long.as_bytes()), (19, control.as_bytes())]
+    {
         thread.item(m, us, ItemKind::Message, &[0], &[text(TextRole::Message, 0, said)]);
     }
     program.finish(m);

@@ -72,14 +72,27 @@ impl Code {
             let pid = processes[usize::from(cpu)];
             (0..FUNCTIONS.len()).map(|function| sample_stack(machine, cpu, pid, function)).collect()
         });
-        let user = machine.sched_stack(0, 1, super::SERVER[0], &[LIBRARY + start(3) + 8, PROGRAM + RETURNS]);
-        let kernel = machine.sched_stack(0, 1, 0, &[KERNEL + start(SCHEDULE) + 4, KERNEL + start(7) + 0x21]);
+        let user = machine.sched_stack(
+            0,
+            1,
+            super::SERVER[0],
+            &[LIBRARY + start(3) + 8, PROGRAM + RETURNS],
+        );
+        let kernel =
+            machine.sched_stack(0, 1, 0, &[KERNEL + start(SCHEDULE) + 4, KERNEL + start(7) + 0x21]);
         let idles = machine.sample_stack(0, 1, 0, &[KERNEL + start(IDLE_LOOP) + 4]);
         Self { samples, blocks: Stacks { user, kernel }, idles }
     }
 
     /// The sample of that number, 0 to 399, of a thread.
-    pub(super) fn sample(&self, machine: &mut FakeMachine, cpu: u16, us: u64, tid: u32, number: u64) {
+    pub(super) fn sample(
+        &self,
+        machine: &mut FakeMachine,
+        cpu: u16,
+        us: u64,
+        tid: u32,
+        number: u64,
+    ) {
         let function = function_of(number * STEP % SAMPLES);
         machine.sample(cpu, us, tid, self.samples[usize::from(cpu)][function], 0);
     }
@@ -114,7 +127,8 @@ fn sample_stack(machine: &mut FakeMachine, cpu: u16, pid: u32, function: usize) 
 }
 
 fn define(machine: &mut FakeMachine) {
-    for (pid, path) in [(super::SERVER[0], "/usr/bin/server"), (super::BUILD[0], "/usr/bin/build")] {
+    for (pid, path) in [(super::SERVER[0], "/usr/bin/server"), (super::BUILD[0], "/usr/bin/build")]
+    {
         machine.mapping(pid, PROGRAM, PROGRAM + 0x10_0000, 0, path);
         machine.mapping(pid, LIBRARY, LIBRARY + 0x10_0000, 0, LIBRARY_PATH);
         let symbols = vec![symbol(RETURNS - 1, MAIN, &["main"])];
@@ -124,7 +138,11 @@ fn define(machine: &mut FakeMachine) {
     let mut library: Vec<Symbol> = user.map(|function| hit(0, function)).collect();
     library.push(symbol(start(3) + 8, start(3), &["lookup"]));
     library.sort_by_key(|symbol| symbol.offset);
-    machine.symbols(SymbolTable { path: LIBRARY_PATH.into(), symbols: library, ..SymbolTable::default() });
+    machine.symbols(SymbolTable {
+        path: LIBRARY_PATH.into(),
+        symbols: library,
+        ..SymbolTable::default()
+    });
     let of_kernel = (0..FUNCTIONS.len()).filter(|function| in_kernel(*function));
     let mut kernel: Vec<Symbol> = of_kernel.map(|function| hit(KERNEL, function)).collect();
     kernel.push(symbol(KERNEL + start(7) + 0x20, KERNEL + start(7), &["sys_read"]));
@@ -132,7 +150,11 @@ fn define(machine: &mut FakeMachine) {
         kernel.push(symbol(KERNEL + start(function) + 4, KERNEL + start(function), &[name]));
     }
     kernel.sort_by_key(|symbol| symbol.offset);
-    machine.symbols(SymbolTable { path: KERNEL_PATH.into(), symbols: kernel, ..SymbolTable::default() });
+    machine.symbols(SymbolTable {
+        path: KERNEL_PATH.into(),
+        symbols: kernel,
+        ..SymbolTable::default()
+    });
 }
 
 fn hit(base: u64, function: usize) -> Symbol {
@@ -142,7 +164,11 @@ fn hit(base: u64, function: usize) -> Symbol {
 }
 
 fn symbol(offset: u64, start: u64, names: &[&str]) -> Symbol {
-    let frame = |name: &&str| SymbolFrame { function: (*name).into(), file: format!("src/{name}.rs"), line: 7 };
+    let frame = |name: &&str| SymbolFrame {
+        function: (*name).into(),
+        file: format!("src/{name}.rs"),
+        line: 7,
+    };
     let frames = names.iter().map(frame).collect();
     Symbol { offset, start, size: FUNCTION_BYTES, frames, ..Symbol::default() }
 }

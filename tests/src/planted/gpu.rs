@@ -22,8 +22,8 @@ pub(super) const PLAN: [(&str, u64); 21] = [
     ("GPU delay of 0000:03:00.0 gfx", 6_010_000),
     // From submission to end: 115 µs and 205 µs.
     ("GPU latency of 0000:03:00.0 gfx", 16_000_000),
-    // Two in every tenth round; one whose fence is used again, and that one; one that is gone; one of which
-    // the end comes first; one that ends with an error.
+    // Two in every tenth round; one whose fence is used again, and that one; one that is gone; one
+    // of which the end comes first; one that ends with an error.
     ("GPU jobs of radeon ring", 25),
     // 65 µs and 10 µs; 8 µs, 28 µs, 28 µs.
     ("GPU time of radeon ring", 814_000),
@@ -37,7 +37,8 @@ pub(super) const PLAN: [(&str, u64); 21] = [
     ("GPU jobs by server / worker", 100),
     ("GPU jobs by server / server", 1),
     ("GPU jobs by build / jobs", 44),
-    // The second of the scheduler's in every tenth round; the one that is gone, the one with an error.
+    // The second of the scheduler's in every tenth round; the one that is gone, the one with an
+    // error.
     ("GPU jobs that failed", 12),
     ("GPU errors ETIMEDOUT (-110)", 11),
     ("GPU jobs that never ended", 2),
@@ -80,7 +81,16 @@ fn job(number: u64) -> [FakeValue<'static>; 7] {
 /// A timeout, told before the record that says what ended.
 fn failure(context: u64, sequence: u64, told_by: u16, tid: u32) -> GpuFailureRecord {
     let fence = 0xffff_8000_0000_0000 | context << 32 | sequence;
-    GpuFailureRecord { tid, tgid: tid, error: -110, told_by, fence, context, sequence, ..GpuFailureRecord::default() }
+    GpuFailureRecord {
+        tid,
+        tgid: tid,
+        error: -110,
+        told_by,
+        fence,
+        context,
+        sequence,
+        ..GpuFailureRecord::default()
+    }
 }
 
 impl Gpus {
@@ -88,7 +98,12 @@ impl Gpus {
         Self {
             fences: FenceTracepoints::new(machine),
             jobs: SchedulerTracepoints::new(machine),
-            vblank: FakeTracepoint::new(machine, 30, ("drm", "drm_vblank_event"), &[("crtc", 4), ("seq", 4)]),
+            vblank: FakeTracepoint::new(
+                machine,
+                30,
+                ("drm", "drm_vblank_event"),
+                &[("crtc", 4), ("seq", 4)],
+            ),
         }
     }
 
@@ -115,14 +130,19 @@ impl Gpus {
         }
     }
 
-    /// Two jobs of the worker, of which the main thread waits for the second; that one fails, or a thread and
-    /// not an interrupt signals it.
+    /// Two jobs of the worker, of which the main thread waits for the second; that one fails, or a
+    /// thread and not an interrupt signals it.
     fn scheduled(&self, m: &mut FakeMachine, us: u64, (first, second): (u64, u64), digit: u64) {
         let (context, two) = (FakeValue::Number(GFX), [first, second]);
         for (at, number) in [230, 240].into_iter().zip(two) {
             self.jobs.queue.fire(m, (0, us + at), SERVER[1], &job(number));
         }
-        self.jobs.needs.fire(m, (0, us + 241), SERVER[1], &[context, second.into(), context, first.into()]);
+        self.jobs.needs.fire(
+            m,
+            (0, us + 241),
+            SERVER[1],
+            &[context, second.into(), context, first.into()],
+        );
         for (at, number) in [245, 250].into_iter().zip(two) {
             self.jobs.run.fire(m, (1, us + at), BUILD[0], &job(number));
         }

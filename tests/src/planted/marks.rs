@@ -41,7 +41,8 @@ struct Names {
 impl Server {
     pub(super) fn new(machine: &mut FakeMachine) -> Self {
         let mut program = FakeProgram::new(machine, 1, SERVER[0]);
-        let mut zone = |name: &str, line| program.location(name, "serve", "src/server.rs", line, 0x33_66_99);
+        let mut zone =
+            |name: &str, line| program.location(name, "serve", "src/server.rs", line, 0x33_66_99);
         let zones = Zones {
             handle: zone("handle", 10),
             query: zone("query", 20),
@@ -60,7 +61,8 @@ impl Server {
             read: program.schema("Read", "io", &fields),
             write: program.schema("Write", "io", &fields),
         };
-        let [main, worker] = [(0, SERVER[0]), (1, SERVER[1])].map(|(lane, tid)| program.thread(lane, tid));
+        let [main, worker] =
+            [(0, SERVER[0]), (1, SERVER[1])].map(|(lane, tid)| program.thread(lane, tid));
         Self { program, zones, names, main, worker }
     }
 
@@ -84,7 +86,8 @@ impl Server {
             lock(worker, m, us + 45, names.cache, &[LockAction::Obtain, LockAction::Release]);
         }
         if round < 30 {
-            let said = [text(TextRole::Field, 0, "/etc/hosts"), value(ValueType::Unsigned, 1, 4096)];
+            let said =
+                [text(TextRole::Field, 0, "/etc/hosts"), value(ValueType::Unsigned, 1, 4096)];
             worker.item(m, us + 60, ItemKind::Marker, &[names.read.into()], &said);
         }
         worker.end(m, us + 100);
@@ -93,12 +96,30 @@ impl Server {
             worker.item(m, us + 120, ItemKind::Alloc, &[0x7000 + round * 64, 64, 0], &[]);
         }
         worker.end(m, us + 200);
-        worker.item(m, us + 210, ItemKind::Message, &[u64::from(names.started) | 0xff_00_00 << 32], &[]);
+        worker.item(
+            m,
+            us + 210,
+            ItemKind::Message,
+            &[u64::from(names.started) | 0xff_00_00 << 32],
+            &[],
+        );
         if round.is_multiple_of(4) {
-            worker.item(m, us + 211, ItemKind::Message, &[0], &[text(TextRole::Message, 0, "a slow one")]);
+            worker.item(
+                m,
+                us + 211,
+                ItemKind::Message,
+                &[0],
+                &[text(TextRole::Message, 0, "a slow one")],
+            );
         }
         if round % 10 == 3 {
-            worker.item(m, us + 212, ItemKind::Message, &[0], &[tag(TextRole::Message, names.job, 5)]);
+            worker.item(
+                m,
+                us + 212,
+                ItemKind::Message,
+                &[0],
+                &[tag(TextRole::Message, names.job, 5)],
+            );
         }
         worker.end(m, us + 220);
     }
@@ -109,14 +130,26 @@ impl Server {
         let Self { zones, names, main, .. } = self;
         main.item(m, us + 310, ItemKind::Frame, &[(FramePhase::Mark as u64) << 32], &[]);
         if round % 10 == 5 {
-            lock(main, m, us + 311, names.cache, &[LockAction::Wait, LockAction::Obtain, LockAction::Release]);
+            lock(
+                main,
+                m,
+                us + 311,
+                names.cache,
+                &[LockAction::Wait, LockAction::Obtain, LockAction::Release],
+            );
         }
         let queue = u64::from(names.queue) | (ValueType::Unsigned as u64) << 32;
         main.item(m, us + 315, ItemKind::Plot, &[queue, round], &[]);
         main.begin(m, us + 320, zones.main_loop, &[]);
         if round.is_multiple_of(5) {
             main.item(m, us + 330, ItemKind::AsyncBegin, &[zones.fetch.into(), 2 * round, 0], &[]);
-            main.item(m, us + 340, ItemKind::AsyncBegin, &[zones.decode.into(), 2 * round + 1, 0], &[]);
+            main.item(
+                m,
+                us + 340,
+                ItemKind::AsyncBegin,
+                &[zones.decode.into(), 2 * round + 1, 0],
+                &[],
+            );
         }
         if round.is_multiple_of(10) {
             let marker = |phase: MarkerPhase| u64::from(names.write) | (phase as u64) << 32;
@@ -143,7 +176,13 @@ impl Server {
 }
 
 /// One step of a lock after the other, a microsecond apart.
-fn lock(thread: &FakeThread, machine: &mut FakeMachine, us: u64, lock: u32, actions: &[LockAction]) {
+fn lock(
+    thread: &FakeThread,
+    machine: &mut FakeMachine,
+    us: u64,
+    lock: u32,
+    actions: &[LockAction],
+) {
     for (later, action) in (0..).zip(actions) {
         let words = [u64::from(lock) | (*action as u64) << 32, 0];
         thread.item(machine, us + later, ItemKind::Lock, &words, &[]);
@@ -180,7 +219,8 @@ pub(super) fn probes(machine: &mut FakeMachine, round: u64) {
         hits.extend([(510, Hit { probe: 2, ..hit }), (520, Hit { probe: 3, ..hit })]);
     }
     if round < 8 {
-        let (enters, returns) = (Hit { stack_pointer: 0x8f00, ..hit }, Hit { stack_pointer: 0x8f08, ..hit });
+        let (enters, returns) =
+            (Hit { stack_pointer: 0x8f00, ..hit }, Hit { stack_pointer: 0x8f08, ..hit });
         hits.extend([(530, Hit { probe: 4, ..enters }), (540, Hit { probe: 5, ..returns })]);
     }
     for (later, hit) in hits {

@@ -53,7 +53,8 @@ const IDLE: u32 = 0;
 const PLAN: [(&str, u64); 30] = [
     // Six in each round, and two more in every tenth.
     ("switches", 620),
-    // Those that bring a thread and not the idle one: four in each round, and two more in every tenth.
+    // Those that bring a thread and not the idle one: four in each round, and two more in every
+    // tenth.
     ("runs", 420),
     ("runs of server / worker", 100),
     ("samples of server / worker", 200),
@@ -88,10 +89,12 @@ const PLAN: [(&str, u64); 30] = [
     ("crashes", 1),
 ];
 
-/// What the capture holds: [`PLAN`](self), that of the GPUs, and `self NAME` for the samples of each of the [`TOP`] functions.
+/// What the capture holds: [`PLAN`](self), that of the GPUs, and `self NAME` for the samples of
+/// each of the [`TOP`] functions.
 pub fn figures() -> Figures {
     let plan = PLAN.iter().chain(&gpu::PLAN).map(|(name, count)| ((*name).to_owned(), *count));
-    let functions = FUNCTIONS.iter().take(TOP).map(|(name, samples)| (format!("self {name}"), *samples));
+    let functions =
+        FUNCTIONS.iter().take(TOP).map(|(name, samples)| (format!("self {name}"), *samples));
     plan.chain(functions).collect()
 }
 
@@ -141,7 +144,8 @@ fn first_cpu(machine: &mut FakeMachine, code: &Code, round: u64) {
     code.sample(machine, 0, us + 50, SERVER[1], 4 * round);
     code.sample(machine, 0, us + 150, SERVER[1], 4 * round + 1);
     machine.wake(0, us + 290, SERVER[0], 0, Stacks::default());
-    let next = SchedRecord { tid: SERVER[0], state: task_state::INTERRUPTIBLE, ..SchedRecord::default() };
+    let next =
+        SchedRecord { tid: SERVER[0], state: task_state::INTERRUPTIBLE, ..SchedRecord::default() };
     machine.switch_with(0, us + 300, next, code.blocks);
     machine.switch(0, us + 400, task_state::UNINTERRUPTIBLE, IDLE);
     machine.count(us + 500, 1, round as f64);
@@ -162,7 +166,13 @@ fn second_cpu(machine: &mut FakeMachine, code: &Code, round: u64) {
         let compiler = COMPILERS + (round / 10) as u32;
         machine.fork(1, us + 610, BUILD[1], (compiler, compiler), "cc");
         let woken = SchedRecord { tid: compiler, state: 1, prio: 120, ..SchedRecord::default() };
-        machine.sched(1, us + 620, syscollect_records::RecordKind::WakeupNew, woken, Stacks::default());
+        machine.sched(
+            1,
+            us + 620,
+            syscollect_records::RecordKind::WakeupNew,
+            woken,
+            Stacks::default(),
+        );
         machine.switch(1, us + 700, task_state::RUNNABLE, compiler);
         machine.exit(1, us + 750, (compiler, compiler), "cc");
         machine.switch(1, us + 760, task_state::DEAD, BUILD[1]);

@@ -59,7 +59,8 @@ impl Profile {
     ///
     /// When it is no JSON.
     pub fn read(json: &[u8]) -> Result<Self, Damage> {
-        let json = serde_json::from_slice(json).map_err(|error| damage(format!("no JSON: {error}")))?;
+        let json =
+            serde_json::from_slice(json).map_err(|error| damage(format!("no JSON: {error}")))?;
         Ok(Self { json })
     }
 
@@ -88,7 +89,9 @@ impl Profile {
         let mut time = 0.0;
         let mut rows = Vec::new();
         for row in 0..length(samples)? {
-            time += cell(samples, "timeDeltas", row)?.as_f64().ok_or_else(|| damage("a sample without a time"))?;
+            time += cell(samples, "timeDeltas", row)?
+                .as_f64()
+                .ok_or_else(|| damage("a sample without a time"))?;
             let weight = number(cell(samples, "weight", row)?)?;
             rows.push(Row { time, weight, stack: self.stack(cell(samples, "stack", row)?)? });
         }
@@ -115,7 +118,10 @@ impl Profile {
         let category = number(cell(&shared["frameTable"], "category", row)?)? as usize;
         let category = self.json["meta"]["categories"][category]["name"].as_str();
         let category = category.ok_or_else(|| damage("a frame without a category"))?.to_owned();
-        Ok(Frame { function: self.string(cell(&shared["funcTable"], "name", function)?)?, category })
+        Ok(Frame {
+            function: self.string(cell(&shared["funcTable"], "name", function)?)?,
+            category,
+        })
     }
 
     fn string(&self, row: &Value) -> Result<String, Damage> {
@@ -132,19 +138,24 @@ impl Profile {
         let markers = &thread["markers"];
         let marker = |row| {
             let name = self.string(cell(markers, "name", row)?)?;
-            let [start, end] = ["startTime", "endTime"].map(|column| cell(markers, column, row).map(Value::as_f64));
+            let [start, end] = ["startTime", "endTime"]
+                .map(|column| cell(markers, column, row).map(Value::as_f64));
             let duration = end?.zip(start?).map(|(end, start)| nanoseconds(end - start));
             Ok(Marker { name, duration, data: cell(markers, "data", row)?.clone() })
         };
         (0..length(markers)?).map(marker).collect()
     }
 
-    /// The values of a counter, if it is there: the viewer takes its first row for zero, and adds the others up.
+    /// The values of a counter, if it is there: the viewer takes its first row for zero, and adds
+    /// the others up.
     pub fn counter(&self, label: &str) -> Vec<f64> {
         let counters = list(&self.json["counters"]);
         let counter = counters.iter().find(|counter| counter["display"]["label"] == label);
         let Some(counter) = counter else { return Vec::new() };
-        let growth = list(&counter["samples"]["count"]).iter().skip(1).map(|value| value.as_f64().unwrap_or(f64::NAN));
+        let growth = list(&counter["samples"]["count"])
+            .iter()
+            .skip(1)
+            .map(|value| value.as_f64().unwrap_or(f64::NAN));
         let add_up = |sum: &mut f64, growth: f64| {
             *sum += growth;
             Some(*sum)
@@ -185,7 +196,8 @@ pub fn firefox(json: &[u8]) -> Result<Figures, Damage> {
     let mut figures = Figures::new();
     let f = &mut figures;
     for thread in profile.threads() {
-        let [process, name] = ["processName", "name"].map(|key| thread[key].as_str().unwrap_or_default());
+        let [process, name] =
+            ["processName", "name"].map(|key| thread[key].as_str().unwrap_or_default());
         let whose = format!("{process} / {name}");
         for row in profile.rows(thread)?.iter().filter(|row| row.on_cpu()) {
             add(f, "samples", row.weight);

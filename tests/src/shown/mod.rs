@@ -63,9 +63,15 @@ pub fn lacks(viewer: Viewer, figure: &str) -> bool {
         // Its command line tells no values of counters, and no texts of markers.
         Viewer::FirefoxEngine => {
             matches!(figure, "switches" | "allocations" | "sum of queue" | "bytes held")
-                || ["message ", "GPU delay of ", "GPU errors ", "GPU latency of ", "fences signaled by "]
-                    .iter()
-                    .any(|begin| figure.starts_with(begin))
+                || [
+                    "message ",
+                    "GPU delay of ",
+                    "GPU errors ",
+                    "GPU latency of ",
+                    "fences signaled by ",
+                ]
+                .iter()
+                .any(|begin| figure.starts_with(begin))
         }
         // Instants are counted by name, whatever else they say; jobs of GPUs by process.
         Viewer::Report => {
@@ -81,7 +87,11 @@ pub fn differences(viewer: Viewer, plan: &Figures, shown: &Figures) -> Vec<Strin
     let said = |value: Option<&u64>| value.map_or("nothing".to_owned(), u64::to_string);
     let asked = plan.iter().filter(|(figure, _)| !lacks(viewer, figure));
     let wrong = asked.filter(|(figure, planned)| shown.get(*figure) != Some(*planned));
-    wrong.map(|(figure, planned)| format!("{figure}: {planned} planned, {} shown", said(shown.get(figure)))).collect()
+    wrong
+        .map(|(figure, planned)| {
+            format!("{figure}: {planned} planned, {} shown", said(shown.get(figure)))
+        })
+        .collect()
 }
 
 /// Adds to a figure.

@@ -11,7 +11,8 @@ use serde_json::Value;
 ///
 /// When it is no JSON.
 pub fn report(json: &[u8]) -> Result<Figures, Damage> {
-    let report: Value = serde_json::from_slice(json).map_err(|error| damage(format!("no JSON: {error}")))?;
+    let report: Value =
+        serde_json::from_slice(json).map_err(|error| damage(format!("no JSON: {error}")))?;
     let mut figures = Figures::new();
     let f = &mut figures;
     for name in ["switches", "wakeups", "samples", "messages"] {
@@ -19,19 +20,27 @@ pub fn report(json: &[u8]) -> Result<Figures, Damage> {
     }
     for thread in rows(&report["threads"]) {
         add(f, "runs", number(thread, "switches"));
-        let whose = format!("{} / {}", thread["process"].as_str().unwrap_or_default(), name(thread));
+        let whose =
+            format!("{} / {}", thread["process"].as_str().unwrap_or_default(), name(thread));
         add(f, format!("runs of {whose}"), number(thread, "switches"));
         add(f, format!("samples of {whose}"), number(thread, "samples"));
     }
     for (table, prefix) in [("slices", "zone"), ("frames", "frames")] {
-        rows(&report[table]).iter().for_each(|row| add(f, format!("{prefix} {}", name(row)), number(row, "count")));
+        rows(&report[table])
+            .iter()
+            .for_each(|row| add(f, format!("{prefix} {}", name(row)), number(row, "count")));
     }
     for row in rows(&report["instants"]) {
-        let prefix = if matches!(name(row), "started" | "message" | "job") { "message" } else { "marker" };
+        let prefix =
+            if matches!(name(row), "started" | "message" | "job") { "message" } else { "marker" };
         add(f, format!("{prefix} {}", name(row)), number(row, "count"));
     }
     for row in rows(&report["functions"]["by_self"]) {
-        add(f, format!("self {}", row["function"].as_str().unwrap_or_default()), number(row, "self"));
+        add(
+            f,
+            format!("self {}", row["function"].as_str().unwrap_or_default()),
+            number(row, "self"),
+        );
     }
     add(f, "self [no stack]", number(&report["functions"], "without_stack"));
     for row in rows(&report["counters"]).iter().filter(|row| name(row) == "queue") {

@@ -14,7 +14,8 @@ use std::io::Read;
 pub fn folded(text: &str) -> Result<Figures, Damage> {
     let mut figures = Figures::new();
     for line in text.lines() {
-        let (stack, count) = line.rsplit_once(' ').ok_or_else(|| damage(format!("{line:?} has no number")))?;
+        let (stack, count) =
+            line.rsplit_once(' ').ok_or_else(|| damage(format!("{line:?} has no number")))?;
         let count = count.parse().map_err(|_| damage(format!("{count:?} is no number")))?;
         let innermost = stack.rsplit(';').next().unwrap_or_default();
         // What tools colour by.
@@ -59,17 +60,23 @@ pub fn pprof(file: &[u8]) -> Result<Figures, Damage> {
     for message in profile.messages(field::LOCATION)? {
         // One without a line has an address only.
         let lines = message.messages(field::LOCATION_LINE)?;
-        innermost.insert(message.number(field::ID), lines.first().map(|line| line.number(field::LINE_FUNCTION)));
+        innermost.insert(
+            message.number(field::ID),
+            lines.first().map(|line| line.number(field::LINE_FUNCTION)),
+        );
     }
     let mut figures = Figures::new();
     for sample in profile.messages(field::SAMPLE)? {
         let values = sample.packed(field::SAMPLE_VALUES)?;
         let count = *values.first().ok_or_else(|| damage("a sample without values"))?;
         add(&mut figures, "samples", count);
-        let Some(location) = sample.packed(field::SAMPLE_LOCATIONS)?.first().copied() else { continue };
+        let Some(location) = sample.packed(field::SAMPLE_LOCATIONS)?.first().copied() else {
+            continue;
+        };
         let nowhere = || damage(format!("location {location} leads nowhere"));
         let Some(function) = innermost.get(&location).ok_or_else(nowhere)? else { continue };
-        let name = functions.get(function).and_then(|name| strings.get(*name)).ok_or_else(nowhere)?;
+        let name =
+            functions.get(function).and_then(|name| strings.get(*name)).ok_or_else(nowhere)?;
         add(&mut figures, format!("self {name}"), count);
     }
     Ok(figures)

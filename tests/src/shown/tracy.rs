@@ -27,9 +27,15 @@ pub fn tracy(file: &[u8]) -> Result<Figures, Damage> {
         add(f, "sum of queue", plot.values.iter().map(|(_, value)| *value).sum::<f64>() as u64);
     }
     for set in &trace.frame_sets {
-        let name =
-            set.name.as_deref().and_then(|said| ["Render", "CRTC 0"].into_iter().find(|name| said.contains(name)));
-        add(f, name.map_or("frames".to_owned(), |name| format!("frames {name}")), set.frames.len() as u64);
+        let name = set
+            .name
+            .as_deref()
+            .and_then(|said| ["Render", "CRTC 0"].into_iter().find(|name| said.contains(name)));
+        add(
+            f,
+            name.map_or("frames".to_owned(), |name| format!("frames {name}")),
+            set.frames.len() as u64,
+        );
     }
     locks(&trace, f);
     trace.gpus.iter().for_each(|context| gpu_jobs(context, &trace, f));
@@ -52,7 +58,10 @@ fn runs(trace: &TracyFile, f: &mut Figures) {
 fn samples(trace: &TracyFile, f: &mut Figures) {
     for thread in &trace.threads {
         let mut of_switches: BTreeMap<_, u64> = BTreeMap::new();
-        thread.switch_samples.iter().for_each(|sample| *of_switches.entry(*sample).or_default() += 1);
+        thread
+            .switch_samples
+            .iter()
+            .for_each(|sample| *of_switches.entry(*sample).or_default() += 1);
         for sample in &thread.samples {
             if let Some(left) = of_switches.get_mut(sample).filter(|left| **left > 0) {
                 *left -= 1;
@@ -91,9 +100,14 @@ fn gpu_jobs(context: &GpuContext, trace: &TracyFile, f: &mut Figures) {
             let unfinished = job.name().ends_with("[unfinished]");
             add(f, "GPU jobs that never ended", unfinished.into());
             add(f, "GPU jobs that failed", job.name().contains("[failed").into());
-            let error = job.name().split("[failed: ").nth(1).and_then(|error| error.strip_suffix(']'));
+            let error =
+                job.name().split("[failed: ").nth(1).and_then(|error| error.strip_suffix(']'));
             error.into_iter().for_each(|error| add(f, format!("GPU errors {error}"), 1));
-            add(f, "GPU jobs without a beginning", job.name().ends_with("[without beginning]").into());
+            add(
+                f,
+                "GPU jobs without a beginning",
+                job.name().ends_with("[without beginning]").into(),
+            );
             if !unfinished {
                 add(f, format!("GPU time of {queue}"), (job.gpu.1 - job.gpu.0) as u64);
                 add(f, format!("GPU latency of {queue}"), (job.gpu.1 - job.cpu.0) as u64);
@@ -113,7 +127,11 @@ fn instant(text: &str, f: &mut Figures) {
 }
 
 fn locks(trace: &TracyFile, f: &mut Figures) {
-    for lock in trace.locks.iter().filter(|lock| lock.name.as_deref().is_some_and(|name| name.contains("cache"))) {
+    for lock in trace
+        .locks
+        .iter()
+        .filter(|lock| lock.name.as_deref().is_some_and(|name| name.contains("cache")))
+    {
         let mut waits = BTreeMap::new();
         for event in &lock.events {
             match event.step {
@@ -121,7 +139,8 @@ fn locks(trace: &TracyFile, f: &mut Figures) {
                 LockStep::Obtain => {
                     add(f, "times that cache was held", 1);
                     // Who had it at once waited for no time.
-                    let waited = waits.remove(&event.thread).is_some_and(|since| since < event.time);
+                    let waited =
+                        waits.remove(&event.thread).is_some_and(|since| since < event.time);
                     add(f, "waits for cache", u64::from(waited));
                 }
                 _ => {}

@@ -42,11 +42,17 @@ pub struct Symbol {
     pub size: u32,
 }
 
-pub(super) fn callstacks(cursor: &mut Cursor<'_>, strings: &Strings, trace: &mut TracyFile) -> Result<(), Damage> {
+pub(super) fn callstacks(
+    cursor: &mut Cursor<'_>,
+    strings: &Strings,
+    trace: &mut TracyFile,
+) -> Result<(), Damage> {
     cursor.section("call stacks");
     trace.callstacks = cursor.list(2, |cursor| {
         let length = cursor.u16()?;
-        cursor.check(length > 0, || "a call stack is empty, and the viewer looks at its first frame".into())?;
+        cursor.check(length > 0, || {
+            "a call stack is empty, and the viewer looks at its first frame".into()
+        })?;
         (0..length).map(|_| cursor.u64()).collect()
     })?;
     cursor.section("frames");
@@ -68,7 +74,11 @@ pub(super) fn callstacks(cursor: &mut Cursor<'_>, strings: &Strings, trace: &mut
     Ok(())
 }
 
-pub(super) fn symbols(cursor: &mut Cursor<'_>, strings: &Strings, trace: &mut TracyFile) -> Result<(), Damage> {
+pub(super) fn symbols(
+    cursor: &mut Cursor<'_>,
+    strings: &Strings,
+    trace: &mut TracyFile,
+) -> Result<(), Damage> {
     cursor.section("symbols");
     let told = [cursor.u64()?, cursor.u64()?];
     let mut found = [0, 0];
@@ -87,7 +97,9 @@ pub(super) fn symbols(cursor: &mut Cursor<'_>, strings: &Strings, trace: &mut Tr
             Some(_) => Some((strings.index(cursor, call_file)?, call_line)),
             None => None,
         };
-        cursor.check(call.is_some() == (inlined == 1), || "only inlined functions are called from somewhere".into())?;
+        cursor.check(call.is_some() == (inlined == 1), || {
+            "only inlined functions are called from somewhere".into()
+        })?;
         found[usize::from(inlined)] += 1;
         let former = trace.symbols.insert(address, Symbol { name, file, line, image, call, size });
         cursor.check(former.is_none(), || format!("two symbols have the address {address:#x}"))?;
@@ -97,7 +109,10 @@ pub(super) fn symbols(cursor: &mut Cursor<'_>, strings: &Strings, trace: &mut Tr
 
 /// Every stack leads to frames, and every frame to symbols.
 /// `zones` are the call stacks of zones; 0 is none.
-pub(super) fn check_stacks(trace: &TracyFile, zones: impl Iterator<Item = u32>) -> Result<(), Damage> {
+pub(super) fn check_stacks(
+    trace: &TracyFile,
+    zones: impl Iterator<Item = u32>,
+) -> Result<(), Damage> {
     let missing = trace.callstacks.iter().flatten().find(|id| !trace.frames.contains_key(id));
     if let Some(id) = missing {
         return Err(Damage(format!("a call stack has the frame {id:#x}, which is not there")));
@@ -105,19 +120,31 @@ pub(super) fn check_stacks(trace: &TracyFile, zones: impl Iterator<Item = u32>) 
     for (id, frame) in &trace.frames {
         for (index, line) in frame.lines.iter().enumerate() {
             let Some(symbol) = trace.symbols.get(&line.symbol) else {
-                return Err(Damage(format!("frame {id:#x} has the symbol {:#x}, which is not there", line.symbol)));
+                return Err(Damage(format!(
+                    "frame {id:#x} has the symbol {:#x}, which is not there",
+                    line.symbol
+                )));
             };
             if symbol.call.is_some() != (index + 1 < frame.lines.len()) {
-                return Err(Damage(format!("frame {id:#x}: {} is inlined where it should not, or not", symbol.name)));
+                return Err(Damage(format!(
+                    "frame {id:#x}: {} is inlined where it should not, or not",
+                    symbol.name
+                )));
             }
         }
     }
-    let samples = trace.threads.iter().flat_map(|thread| &thread.samples).map(|sample| sample.callstack);
+    let samples =
+        trace.threads.iter().flat_map(|thread| &thread.samples).map(|sample| sample.callstack);
     let has = |index: u32| (1..=trace.callstacks.len()).contains(&(index as usize));
     let of_messages = trace.messages.iter().map(|message| message.callstack);
-    let of_memory = trace.pools.iter().flat_map(|pool| &pool.pieces).flat_map(|piece| piece.callstacks);
-    let may_be_none = of_messages.chain(of_memory).chain(trace.crash.iter().map(|crash| crash.callstack)).chain(zones);
-    let mut strange =
-        samples.filter(|index| !has(*index)).chain(may_be_none.filter(|index| *index != 0 && !has(*index)));
+    let of_memory =
+        trace.pools.iter().flat_map(|pool| &pool.pieces).flat_map(|piece| piece.callstacks);
+    let may_be_none = of_messages
+        .chain(of_memory)
+        .chain(trace.crash.iter().map(|crash| crash.callstack))
+        .chain(zones);
+    let mut strange = samples
+        .filter(|index| !has(*index))
+        .chain(may_be_none.filter(|index| *index != 0 && !has(*index)));
     strange.next().map_or(Ok(()), |index| Err(Damage(format!("call stack {index} is not there"))))
 }

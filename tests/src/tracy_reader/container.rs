@@ -37,7 +37,8 @@ impl Stream {
             }
             Self::Zstd(decoder) => {
                 let mut block = vec![0; BLOCK + 1];
-                let (mut input, mut output) = (InBuffer::around(bytes), OutBuffer::around(&mut block[..]));
+                let (mut input, mut output) =
+                    (InBuffer::around(bytes), OutBuffer::around(&mut block[..]));
                 loop {
                     let before = (input.pos(), output.pos());
                     decoder.run(&mut input, &mut output).map_err(|error| error.to_string())?;
@@ -80,11 +81,15 @@ pub(super) fn payload(file: &[u8]) -> Result<(Vec<u8>, Compression, u8), Damage>
         if payload.len() % BLOCK != 0 {
             return Err(Damage(format!("block {} is short and not the last", index - 1)));
         }
-        let (size, after) = rest.split_first_chunk().ok_or_else(|| Damage(format!("block {index} has no size")))?;
+        let (size, after) =
+            rest.split_first_chunk().ok_or_else(|| Damage(format!("block {index} has no size")))?;
         let size = u32::from_le_bytes(*size) as usize;
-        let bytes = after.get(..size).ok_or_else(|| Damage(format!("block {index} is longer than the file")))?;
+        let bytes = after
+            .get(..size)
+            .ok_or_else(|| Damage(format!("block {index} is longer than the file")))?;
         let stream = &mut streams[index % usize::from(head[5])];
-        let block = stream.block(bytes).map_err(|error| Damage(format!("block {index}: {error}")))?;
+        let block =
+            stream.block(bytes).map_err(|error| Damage(format!("block {index}: {error}")))?;
         if block.is_empty() || block.len() > BLOCK {
             return Err(Damage(format!("block {index} is none of 1 to {BLOCK} bytes")));
         }

@@ -49,7 +49,9 @@ impl<'a> Cursor<'a> {
 
     pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], Damage> {
         let end = self.at.checked_add(length).filter(|end| *end <= self.bytes.len());
-        let end = end.ok_or_else(|| self.damage(format!("{length} bytes are wanted, and the file ends before")))?;
+        let end = end.ok_or_else(|| {
+            self.damage(format!("{length} bytes are wanted, and the file ends before"))
+        })?;
         let taken = &self.bytes[self.at..end];
         self.at = end;
         Ok(taken)
@@ -121,7 +123,8 @@ impl<'a> Cursor<'a> {
     pub(super) fn time(&mut self, reference: &mut i64) -> Result<i64, Damage> {
         let delta = self.i64()?;
         let time = reference.checked_add(delta).filter(|time| (-1..1 << 47).contains(time));
-        *reference = time.ok_or_else(|| self.damage(format!("{reference} + {delta} is no time")))?;
+        *reference =
+            time.ok_or_else(|| self.damage(format!("{reference} + {delta} is no time")))?;
         Ok(*reference)
     }
 

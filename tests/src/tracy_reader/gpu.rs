@@ -59,14 +59,18 @@ pub(super) fn contexts(
     cursor.check(contexts.len() <= 255, || format!("{} contexts", contexts.len()))?;
     let found: u64 = reader.counts.values().sum();
     cursor.check(found == total, || format!("{total} zones were told, {found} are there"))?;
-    cursor.check(reader.counts == locations.gpu_counts, || "the counts of locations are wrong".into())?;
+    cursor.check(reader.counts == locations.gpu_counts, || {
+        "the counts of locations are wrong".into()
+    })?;
     Ok(contexts)
 }
 
 impl Reader<'_> {
     fn context(&mut self, cursor: &mut Cursor<'_>) -> Result<GpuContext, Damage> {
         let (thread, calibrated, count) = (cursor.u64()?, cursor.u8()?, cursor.u64()?);
-        cursor.check((thread, calibrated) == (0, 1), || format!("of thread {thread}, calibrated {calibrated}"))?;
+        cursor.check((thread, calibrated) == (0, 1), || {
+            format!("of thread {thread}, calibrated {calibrated}")
+        })?;
         let period = cursor.array().map(f32::from_le_bytes)?;
         cursor.check(period == 1.0, || format!("a tick of the GPU is {period} ns"))?;
         let kind = cursor.u8()?;
@@ -80,7 +84,9 @@ impl Reader<'_> {
         cursor.check(overflow == 0, || format!("the clock overflows at {overflow}"))?;
         let mut names = BTreeMap::new();
         if cursor.since([0, 12, 4]) {
-            for (key, name) in cursor.list(11, |cursor| Ok((cursor.i64()?, cursor.string_index()?)))? {
+            for (key, name) in
+                cursor.list(11, |cursor| Ok((cursor.i64()?, cursor.string_index()?)))?
+            {
                 let former = names.insert(key, self.strings.index(cursor, name)?);
                 cursor.check(former.is_none(), || format!("note {key} has two names"))?;
             }
@@ -88,7 +94,9 @@ impl Reader<'_> {
         let mut threads = BTreeMap::new();
         for _ in 0..cursor.count(16)? {
             let (id, zones) = self.timeline(cursor)?;
-            cursor.check(threads.insert(id, zones).is_none(), || format!("thread {id} is there twice"))?;
+            cursor.check(threads.insert(id, zones).is_none(), || {
+                format!("thread {id} is there twice")
+            })?;
         }
         let found: usize = threads.values().map(Vec::len).sum();
         cursor.check(found as u64 == count, || format!("{name} is said to have {count} zones"))?;
@@ -97,7 +105,9 @@ impl Reader<'_> {
             give(cursor, threads.values_mut().flatten(), notes)?;
         }
         let threads = threads.into_iter();
-        let threads = threads.map(|(id, zones)| (id, zones.into_iter().map(|(zone, _)| zone).collect())).collect();
+        let threads = threads
+            .map(|(id, zones)| (id, zones.into_iter().map(|(zone, _)| zone).collect()))
+            .collect();
         Ok(GpuContext { name, kind, threads })
     }
 
@@ -128,11 +138,18 @@ impl Reader<'_> {
         cursor.nothing()?; // zones inside
         let ended = (cursor.time(cpu)?, cursor.time(gpu)?);
         let order = |began: i64, ended: i64| began > 0 && began <= ended;
-        cursor.check(order(began.0, ended.0) && order(began.1, ended.1), || format!("from {began:?} to {ended:?}"))?;
+        cursor.check(order(began.0, ended.0) && order(began.1, ended.1), || {
+            format!("from {began:?} to {ended:?}")
+        })?;
         let query = if cursor.since([0, 12, 4]) { cursor.u16()? } else { 0 };
         let location = self.locations.get(cursor, index)?.clone();
         *self.counts.entry(index).or_default() += 1;
-        let zone = GpuZone { location, cpu: (began.0, ended.0), gpu: (began.1, ended.1), notes: BTreeMap::new() };
+        let zone = GpuZone {
+            location,
+            cpu: (began.0, ended.0),
+            gpu: (began.1, ended.1),
+            notes: BTreeMap::new(),
+        };
         Ok((zone, query))
     }
 }
@@ -145,11 +162,15 @@ fn notes(cursor: &mut Cursor<'_>, names: &BTreeMap<i64, String>) -> Result<Notes
         let query = cursor.u16()?;
         let mut own = BTreeMap::new();
         for (key, value) in cursor.list(16, |cursor| Ok((cursor.i64()?, cursor.f64()?)))? {
-            let name = names.get(&key).ok_or_else(|| cursor.damage(format!("note {key} has no name")))?;
-            cursor.check(own.insert(name.clone(), value).is_none(), || format!("two values of {name}"))?;
+            let name =
+                names.get(&key).ok_or_else(|| cursor.damage(format!("note {key} has no name")))?;
+            cursor.check(own.insert(name.clone(), value).is_none(), || {
+                format!("two values of {name}")
+            })?;
         }
         cursor.check(!own.is_empty(), || format!("job {query} has no notes"))?;
-        cursor.check(notes.insert(query, own).is_none(), || format!("job {query} is there twice"))?;
+        cursor
+            .check(notes.insert(query, own).is_none(), || format!("job {query} is there twice"))?;
     }
     Ok(notes)
 }
@@ -161,7 +182,9 @@ fn give<'a>(
     mut notes: Notes,
 ) -> Result<(), Damage> {
     for (zone, query) in zones.filter(|(_, query)| *query != 0) {
-        zone.notes = notes.remove(query).ok_or_else(|| cursor.damage(format!("there are no notes {query}")))?;
+        zone.notes = notes
+            .remove(query)
+            .ok_or_else(|| cursor.damage(format!("there are no notes {query}")))?;
     }
     cursor.check(notes.is_empty(), || format!("{} notes are of no zone", notes.len()))
 }

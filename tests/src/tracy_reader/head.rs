@@ -55,7 +55,8 @@ pub(super) fn header(cursor: &mut Cursor<'_>) -> Result<Header, Damage> {
     let mut vendor = [0; 12];
     vendor.copy_from_slice(cursor.take(12)?);
     let on_demand = cursor.u8()?;
-    cursor.check(on_demand == 0, || "on demand, where the first frames mean something else".into())?;
+    cursor
+        .check(on_demand == 0, || "on demand, where the first frames mean something else".into())?;
     let (capture, program) = (cursor.text(1024)?, cursor.text(1024)?);
     let capture_time = cursor.u64()?;
     cursor.u64()?; // time of the executable
@@ -116,8 +117,12 @@ pub struct Crash {
 
 pub(super) fn crash(cursor: &mut Cursor<'_>) -> Result<Option<RawCrash>, Damage> {
     cursor.section("crash");
-    let crash =
-        RawCrash { thread: cursor.u64()?, time: cursor.i64()?, message: cursor.u64()?, callstack: cursor.u32()? };
+    let crash = RawCrash {
+        thread: cursor.u64()?,
+        time: cursor.i64()?,
+        message: cursor.u64()?,
+        callstack: cursor.u32()?,
+    };
     let nothing = (crash.time, crash.message, crash.callstack) == (0, 0, 0);
     cursor.check(crash.thread != 0 || nothing, || "a crash of no thread".into())?;
     Ok((crash.thread != 0).then_some(crash))
@@ -141,7 +146,8 @@ pub struct FrameSet {
     pub frames: Vec<(i64, i64)>,
 }
 
-/// The first set must have the name 0, and a frame: the viewer looks at it. Names are looked up later.
+/// The first set must have the name 0, and a frame: the viewer looks at it. Names are looked up
+/// later.
 pub(super) fn frame_sets(cursor: &mut Cursor<'_>) -> Result<Vec<(u64, FrameSet)>, Damage> {
     cursor.section("frame sets");
     let sets = cursor.list(17, |cursor| {
@@ -156,7 +162,8 @@ pub(super) fn frame_sets(cursor: &mut Cursor<'_>) -> Result<Vec<(u64, FrameSet)>
             let mut end = -1;
             if continuous == 0 {
                 end = cursor.time(&mut reference)?;
-                cursor.check(end < 0 || end >= start, || format!("a frame from {start} to {end}"))?;
+                cursor
+                    .check(end < 0 || end >= start, || format!("a frame from {start} to {end}"))?;
                 last = end;
             }
             let image = cursor.i32()?;
@@ -188,8 +195,12 @@ pub(super) fn named_frame_sets(
     let mut named: Vec<FrameSet> = Vec::new();
     for (id, set) in sets {
         let name = (id != 0).then(|| strings.id(cursor, id)).transpose()?;
-        cursor.check(named.iter().all(|other| other.name != name), || format!("two sets are named {name:?}"))?;
-        cursor.check(name.as_ref().is_none_or(|name| name.len() < 1_000), || "a name is too long".into())?;
+        cursor.check(named.iter().all(|other| other.name != name), || {
+            format!("two sets are named {name:?}")
+        })?;
+        cursor.check(name.as_ref().is_none_or(|name| name.len() < 1_000), || {
+            "a name is too long".into()
+        })?;
         named.push(FrameSet { name, ..set });
     }
     Ok(named)

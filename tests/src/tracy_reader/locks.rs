@@ -60,7 +60,11 @@ const STEPS: [LockStep; 6] = [
     LockStep::ReleaseShared,
 ];
 
-pub(super) fn locks(cursor: &mut Cursor<'_>, strings: &Strings, locations: &Locations) -> Result<Vec<Lock>, Damage> {
+pub(super) fn locks(
+    cursor: &mut Cursor<'_>,
+    strings: &Strings,
+    locations: &Locations,
+) -> Result<Vec<Lock>, Damage> {
     cursor.section("locks");
     let locks = cursor.list(42, |cursor| lock(cursor, strings, locations))?;
     let mut ids: Vec<u32> = locks.iter().map(|lock| lock.id).collect();
@@ -74,27 +78,35 @@ fn lock(cursor: &mut Cursor<'_>, strings: &Strings, locations: &Locations) -> Re
     let name = cursor.string_index()?;
     let name = name.map(|name| strings.index(cursor, Some(name))).transpose()?;
     // The viewer prints it into a buffer of 1024 bytes.
-    cursor.check(name.as_ref().is_none_or(|name| name.len() < 1_000), || "a name is too long".into())?;
+    cursor.check(name.as_ref().is_none_or(|name| name.len() < 1_000), || {
+        "a name is too long".into()
+    })?;
     let location = cursor.i16()?;
     let location = locations.get(cursor, location)?.clone();
     let (kind, valid) = (cursor.u8()?, cursor.u8()?);
-    cursor.check(kind <= 1 && valid == 1, || format!("lock {id} is of kind {kind}, valid {valid}"))?;
+    cursor
+        .check(kind <= 1 && valid == 1, || format!("lock {id} is of kind {kind}, valid {valid}"))?;
     let (announced, terminated) = (cursor.i64()?, cursor.i64()?);
-    cursor.check(announced >= 0 && terminated >= 0, || format!("lock {id} is from {announced} to {terminated}"))?;
+    cursor.check(announced >= 0 && terminated >= 0, || {
+        format!("lock {id} is from {announced} to {terminated}")
+    })?;
     let threads = cursor.list(8, Cursor::u64)?;
     cursor.check(threads.len() <= 64, || format!("{} threads use lock {id}", threads.len()))?;
     let mut reference = announced;
     let events = cursor.list(12, |cursor| {
         let before = reference;
         let time = cursor.time(&mut reference)?;
-        cursor.check(time >= before, || format!("lock {id}: an event at {time} after one at {before}"))?;
+        cursor.check(time >= before, || {
+            format!("lock {id}: an event at {time} after one at {before}")
+        })?;
         let location = match cursor.i16()? {
             0 => None,
             index => Some(locations.get(cursor, index)?.clone()),
         };
         let (thread, step) = (cursor.u8()?, cursor.u8()?);
         let thread = threads.get(usize::from(thread)).copied();
-        let thread = thread.ok_or_else(|| cursor.damage(format!("lock {id} has no such thread")))?;
+        let thread =
+            thread.ok_or_else(|| cursor.damage(format!("lock {id} has no such thread")))?;
         let step = STEPS.get(usize::from(step)).copied();
         let step = step.ok_or_else(|| cursor.damage(format!("lock {id} has no such event")))?;
         Ok(LockEvent { time, thread, step, location })
@@ -109,7 +121,8 @@ fn lock(cursor: &mut Cursor<'_>, strings: &Strings, locations: &Locations) -> Re
 impl Lock {
     /// What the viewer counts never goes below zero or above 255, and who obtains has waited.
     fn check(&self) -> Result<(), String> {
-        let (mut held, mut waits, mut waits_shared, mut reads) = (0u32, Vec::new(), Vec::new(), Vec::new());
+        let (mut held, mut waits, mut waits_shared, mut reads) =
+            (0u32, Vec::new(), Vec::new(), Vec::new());
         let take = |list: &mut Vec<u64>, thread| {
             let at = list.iter().position(|waiting| *waiting == thread);
             at.map(|at| list.remove(at)).is_some()

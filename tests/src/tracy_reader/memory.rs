@@ -32,7 +32,11 @@ pub struct Piece {
     pub callstacks: [u32; 2],
 }
 
-pub(super) fn pools(cursor: &mut Cursor<'_>, strings: &Strings, threads: &[u64]) -> Result<Vec<Pool>, Damage> {
+pub(super) fn pools(
+    cursor: &mut Cursor<'_>,
+    strings: &Strings,
+    threads: &[u64],
+) -> Result<Vec<Pool>, Damage> {
     cursor.section("memory");
     let (count, total) = (cursor.count(56)?, cursor.u64()?);
     let mut names = BTreeSet::new();
@@ -43,20 +47,31 @@ pub(super) fn pools(cursor: &mut Cursor<'_>, strings: &Strings, threads: &[u64])
         pools.push(pool(cursor, name, strings, threads)?);
     }
     let found: usize = pools.iter().map(|pool| pool.pieces.len()).sum();
-    cursor.check(found as u64 == total, || format!("{total} pieces were told, {found} are there"))?;
+    cursor
+        .check(found as u64 == total, || format!("{total} pieces were told, {found} are there"))?;
     Ok(pools)
 }
 
-fn pool(cursor: &mut Cursor<'_>, id: u64, strings: &Strings, threads: &[u64]) -> Result<Pool, Damage> {
+fn pool(
+    cursor: &mut Cursor<'_>,
+    id: u64,
+    strings: &Strings,
+    threads: &[u64],
+) -> Result<Pool, Damage> {
     let name = (id != 0).then(|| strings.id(cursor, id)).transpose()?;
     // The viewer prints it into a buffer of 1024 bytes.
-    cursor.check(name.as_ref().is_none_or(|name| name.len() < 1_000), || "a name is too long".into())?;
+    cursor.check(name.as_ref().is_none_or(|name| name.len() < 1_000), || {
+        "a name is too long".into()
+    })?;
     let (count, active, frees) = (cursor.count(42)?, cursor.u64()?, cursor.u64()?);
     let mut reference = 0;
-    let pieces: Vec<Piece> = (0..count).map(|_| piece(cursor, &mut reference, threads)).collect::<Result<_, _>>()?;
+    let pieces: Vec<Piece> =
+        (0..count).map(|_| piece(cursor, &mut reference, threads)).collect::<Result<_, _>>()?;
     let held: Vec<&Piece> = pieces.iter().filter(|piece| piece.freed < 0).collect();
     let told = (active as usize, frees as usize);
-    cursor.check(told == (held.len(), count - held.len()), || format!("{active} active, {frees} freed of {count}"))?;
+    cursor.check(told == (held.len(), count - held.len()), || {
+        format!("{active} active, {frees} freed of {count}")
+    })?;
     let high = pieces.iter().map(|piece| piece.address + piece.size).max().unwrap_or(0);
     let low = pieces.iter().map(|piece| piece.address).min().unwrap_or(u64::MAX);
     let usage = held.iter().map(|piece| piece.size).sum();
@@ -68,20 +83,27 @@ fn pool(cursor: &mut Cursor<'_>, id: u64, strings: &Strings, threads: &[u64]) ->
 
 fn piece(cursor: &mut Cursor<'_>, reference: &mut i64, threads: &[u64]) -> Result<Piece, Damage> {
     let (address, size) = (cursor.u64()?, cursor.u64()?);
-    cursor.check(size < 1 << 47 && address < 1 << 55, || format!("{size} bytes at {address:#x}"))?;
+    cursor
+        .check(size < 1 << 47 && address < 1 << 55, || format!("{size} bytes at {address:#x}"))?;
     let callstacks = [cursor.int24()?, cursor.int24()?];
     let before = *reference;
     let allocated = cursor.time(reference)?;
     cursor.check(allocated >= before, || "allocations are out of order".into())?;
     let freed = cursor.i64()?;
     // Freed in the same nanosecond, it would be freed before it is allocated.
-    cursor.check(freed == -1 || freed > 0, || format!("freed {freed} ns after it was allocated"))?;
+    cursor
+        .check(freed == -1 || freed > 0, || format!("freed {freed} ns after it was allocated"))?;
     let [alloc_thread, free_thread] = [cursor.u16()?, cursor.u16()?];
     let thread = |cursor: &Cursor<'_>, index: u16| {
-        threads.get(usize::from(index)).copied().ok_or_else(|| cursor.damage(format!("there is no thread {index}")))
+        threads
+            .get(usize::from(index))
+            .copied()
+            .ok_or_else(|| cursor.damage(format!("there is no thread {index}")))
     };
     let threads = [thread(cursor, alloc_thread)?, thread(cursor, free_thread)?];
-    cursor.check(threads[0] != 0 && (threads[1] != 0) == (freed > 0), || format!("threads {threads:?}"))?;
+    cursor.check(threads[0] != 0 && (threads[1] != 0) == (freed > 0), || {
+        format!("threads {threads:?}")
+    })?;
     let freed = if freed < 0 { -1 } else { allocated + freed };
     Ok(Piece { address, size, allocated, freed, threads, callstacks })
 }

@@ -99,22 +99,33 @@ struct Strings {
 impl Strings {
     fn index(&self, cursor: &Cursor<'_>, index: Option<u32>) -> Result<String, Damage> {
         let index = index.ok_or_else(|| cursor.damage("a string is missing"))?;
-        self.data.get(index as usize).cloned().ok_or_else(|| cursor.damage(format!("there is no string {index}")))
+        self.data
+            .get(index as usize)
+            .cloned()
+            .ok_or_else(|| cursor.damage(format!("there is no string {index}")))
     }
 
     fn pointer(&self, cursor: &Cursor<'_>, pointer: u64) -> Result<String, Damage> {
         let index = self.pointers.get(&pointer);
-        let index = index.ok_or_else(|| cursor.damage(format!("no string lies at {pointer:#x}")))?;
+        let index =
+            index.ok_or_else(|| cursor.damage(format!("no string lies at {pointer:#x}")))?;
         Ok(self.data[*index].clone())
     }
 
     /// A pointer of the profiled program, as names of plots are.
     fn id(&self, cursor: &Cursor<'_>, id: u64) -> Result<String, Damage> {
-        let pointer = self.ids.get(&id).ok_or_else(|| cursor.damage(format!("no string has the id {id:#x}")))?;
+        let pointer = self
+            .ids
+            .get(&id)
+            .ok_or_else(|| cursor.damage(format!("no string has the id {id:#x}")))?;
         self.pointer(cursor, *pointer)
     }
 
-    fn reference(&self, cursor: &Cursor<'_>, reference: StringRef) -> Result<Option<String>, Damage> {
+    fn reference(
+        &self,
+        cursor: &Cursor<'_>,
+        reference: StringRef,
+    ) -> Result<Option<String>, Damage> {
         match reference {
             StringRef::None => Ok(None),
             StringRef::Index(index) => self.index(cursor, u32::try_from(index).ok()).map(Some),
@@ -131,7 +142,8 @@ impl Strings {
 pub fn read(file: &[u8]) -> Result<TracyFile, Damage> {
     let (payload, compression, streams) = container::payload(file)?;
     let cursor = &mut Cursor::new(&payload);
-    let mut trace = TracyFile { compression, streams, header: head::header(cursor)?, ..TracyFile::default() };
+    let mut trace =
+        TracyFile { compression, streams, header: head::header(cursor)?, ..TracyFile::default() };
     let crash = head::crash(cursor)?;
     let frame_sets = head::frame_sets(cursor)?;
     head::sections(cursor)?;
@@ -186,13 +198,16 @@ impl TracyFile {
     ///
     /// When `index` is none of the file's.
     pub fn stack_names(&self, index: u32) -> Vec<&str> {
-        let frames = self.callstacks[index as usize - 1].iter().flat_map(|id| &self.frames[id].lines);
+        let frames =
+            self.callstacks[index as usize - 1].iter().flat_map(|id| &self.frames[id].lines);
         frames.map(|line| line.name.as_str()).collect()
     }
 
     /// The thread with that name.
     pub fn thread(&self, name: &str) -> Option<&Thread> {
-        self.threads.iter().find(|thread| self.thread_names.get(&thread.id).is_some_and(|own| own == name))
+        self.threads
+            .iter()
+            .find(|thread| self.thread_names.get(&thread.id).is_some_and(|own| own == name))
     }
 
     /// Samples of CPUs of all threads: those that are none of a switch.

@@ -18,7 +18,8 @@ pub struct Message {
     pub thread: u64,
     /// Index of its call stack; 0 is none.
     pub callstack: u32,
-    /// Whether it is the recorder's, and 0 trace, 1 debug, 2 info, 3 warning, 4 error, 5 fatal; where the layout says so.
+    /// Whether it is the recorder's, and 0 trace, 1 debug, 2 info, 3 warning, 4 error, 5 fatal;
+    /// where the layout says so.
     pub importance: Option<(bool, u8)>,
 }
 
@@ -71,13 +72,19 @@ pub(super) struct Tables {
     pub(super) external: Vec<u64>,
 }
 
-pub(super) fn tables(cursor: &mut Cursor<'_>, strings: &Strings, trace: &mut TracyFile) -> Result<Tables, Damage> {
+pub(super) fn tables(
+    cursor: &mut Cursor<'_>,
+    strings: &Strings,
+    trace: &mut TracyFile,
+) -> Result<Tables, Damage> {
     cursor.section("names of threads");
     for (id, pointer) in cursor.list(16, |cursor| Ok((cursor.u64()?, cursor.u64()?)))? {
         let former = trace.thread_names.insert(id, strings.pointer(cursor, pointer)?);
         cursor.check(former.is_none(), || format!("thread {id} has two names"))?;
     }
-    for (id, process, thread) in cursor.list(24, |cursor| Ok((cursor.u64()?, cursor.u64()?, cursor.u64()?)))? {
+    for (id, process, thread) in
+        cursor.list(24, |cursor| Ok((cursor.u64()?, cursor.u64()?, cursor.u64()?)))?
+    {
         let names = (strings.pointer(cursor, process)?, strings.pointer(cursor, thread)?);
         let former = trace.external_names.insert(id, names);
         cursor.check(former.is_none(), || format!("external thread {id} has two names"))?;
@@ -110,16 +117,22 @@ pub(super) fn messages(
         let time = cursor.time(&mut reference)?;
         cursor.check(time >= before, || "messages are out of order".into())?;
         let text = cursor.string_ref()?;
-        let text = strings.reference(cursor, text)?.ok_or_else(|| cursor.damage("a message without words"))?;
+        let text = strings
+            .reference(cursor, text)?
+            .ok_or_else(|| cursor.damage("a message without words"))?;
         let color = cursor.u32()?;
         let callstack = cursor.int24()?;
         let mut importance = None;
         if cursor.since([0, 13, 2]) {
             let (source, severity) = (cursor.u8()?, cursor.u8()?);
-            cursor.check(source <= 1 && severity <= 5, || format!("source {source}, severity {severity}"))?;
+            cursor.check(source <= 1 && severity <= 5, || {
+                format!("source {source}, severity {severity}")
+            })?;
             importance = Some((source == 1, severity));
         }
-        cursor.check(keys.insert(key, index).is_none(), || format!("two messages have the key {key}"))?;
+        cursor.check(keys.insert(key, index).is_none(), || {
+            format!("two messages have the key {key}")
+        })?;
         trace.messages.push(Message { time, text, color, thread: u64::MAX, callstack, importance });
     }
     Ok(keys)
@@ -138,7 +151,8 @@ pub(super) fn threads(
     let local: BTreeSet<u64> = tables.local.iter().copied().collect();
     for _ in 0..cursor.count(53)? {
         let thread = thread(cursor, &mut timelines, keys)?;
-        cursor.check(local.contains(&thread.id), || format!("thread {} is not local", thread.id))?;
+        cursor
+            .check(local.contains(&thread.id), || format!("thread {} is not local", thread.id))?;
         for index in &thread.messages {
             let message = &mut trace.messages[*index];
             cursor.check(message.thread == u64::MAX, || "a message is of two threads".into())?;
@@ -151,7 +165,9 @@ pub(super) fn threads(
     })?;
     timelines.check_counts(cursor)?;
     let mut ids = BTreeSet::new();
-    cursor.check(trace.threads.iter().all(|thread| ids.insert(thread.id)), || "a thread is there twice".into())?;
+    cursor.check(trace.threads.iter().all(|thread| ids.insert(thread.id)), || {
+        "a thread is there twice".into()
+    })?;
     // The viewer leaves the thread of such a message as the memory was.
     let orphans = trace.messages.iter().filter(|message| message.thread == u64::MAX).count();
     cursor.check(orphans == 0, || format!("{orphans} messages are of no thread"))
@@ -168,17 +184,23 @@ fn thread(
     let group_hint = if cursor.since([0, 11, 1]) { cursor.i32()? } else { 0 };
     let before = timelines.zones;
     let zones = timelines.read(cursor, &mut 0, 0)?;
-    cursor.check(timelines.zones - before == count, || format!("thread {id} is said to have {count} zones"))?;
+    cursor.check(timelines.zones - before == count, || {
+        format!("thread {id} is said to have {count} zones")
+    })?;
     let messages = cursor.list(8, |cursor| {
         let key = cursor.u64()?;
-        keys.get(&key).copied().ok_or_else(|| cursor.damage(format!("no message has the key {key}")))
+        keys.get(&key)
+            .copied()
+            .ok_or_else(|| cursor.damage(format!("no message has the key {key}")))
     })?;
     let [switch_samples, samples] = [samples(cursor)?, samples(cursor)?];
     let all: BTreeSet<&Sample> = samples.iter().collect();
     cursor.check(switch_samples.iter().all(|sample| all.contains(sample)), || {
         "a sample of a switch is not among the samples".into()
     })?;
-    cursor.check(kernel_samples <= samples.len() as u64, || format!("{kernel_samples} samples of the kernel"))?;
+    cursor.check(kernel_samples <= samples.len() as u64, || {
+        format!("{kernel_samples} samples of the kernel")
+    })?;
     Ok(Thread { id, kernel_samples, group_hint, zones, messages, switch_samples, samples })
 }
 
@@ -187,27 +209,39 @@ fn samples(cursor: &mut Cursor<'_>) -> Result<Vec<Sample>, Damage> {
     cursor.list(11, |cursor| {
         let before = reference;
         let time = cursor.time(&mut reference)?;
-        cursor.check(time > 0 && time >= before, || format!("a sample at {time} after one at {before}"))?;
+        cursor.check(time > 0 && time >= before, || {
+            format!("a sample at {time} after one at {before}")
+        })?;
         Ok(Sample { time, callstack: cursor.int24()? })
     })
 }
 
-pub(super) fn plots(cursor: &mut Cursor<'_>, strings: &Strings, trace: &mut TracyFile) -> Result<(), Damage> {
+pub(super) fn plots(
+    cursor: &mut Cursor<'_>,
+    strings: &Strings,
+    trace: &mut TracyFile,
+) -> Result<(), Damage> {
     cursor.section("plots");
     trace.plots = cursor.list(48, |cursor| {
         let [kind, format, steps, fill] = [cursor.u8()?, cursor.u8()?, cursor.u8()?, cursor.u8()?];
-        cursor.check(kind <= 3 && format <= 3 && steps <= 1 && fill <= 1, || "an unknown kind".into())?;
+        cursor.check(kind <= 3 && format <= 3 && steps <= 1 && fill <= 1, || {
+            "an unknown kind".into()
+        })?;
         cursor.u32()?; // colour
         let name = cursor.u64()?;
         let name = strings.id(cursor, name)?;
         let sums = [cursor.f64()?, cursor.f64()?, cursor.f64()?];
         let mut reference = 0;
         let values = cursor.list(16, |cursor| Ok((cursor.time(&mut reference)?, cursor.f64()?)))?;
-        cursor.check(values.is_sorted_by_key(|(time, _)| *time), || "values are out of order".into())?;
+        cursor.check(values.is_sorted_by_key(|(time, _)| *time), || {
+            "values are out of order".into()
+        })?;
         let numbers = || values.iter().map(|(_, value)| *value);
         let min = numbers().fold(f64::INFINITY, f64::min);
         let max = numbers().fold(f64::NEG_INFINITY, f64::max);
-        cursor.check(sums == [min, max, numbers().sum()], || format!("{sums:?} are the wrong sums"))?;
+        cursor.check(sums == [min, max, numbers().sum()], || {
+            format!("{sums:?} are the wrong sums")
+        })?;
         Ok(Plot { name, kind, format, steps: steps == 1, values })
     })?;
     Ok(())

@@ -72,9 +72,11 @@ pub(super) fn locations(cursor: &mut Cursor<'_>, strings: &Strings) -> Result<Lo
     let expand = cursor.list(8, Cursor::u64)?;
     cursor.check(expand == [0], || format!("locations {expand:?} by pointer"))?;
     let rows = cursor.list(35, |cursor| {
-        let [name, function, file] = [cursor.string_ref()?, cursor.string_ref()?, cursor.string_ref()?];
+        let [name, function, file] =
+            [cursor.string_ref()?, cursor.string_ref()?, cursor.string_ref()?];
         let missing = |cursor: &Cursor<'_>| cursor.damage("a function or file is missing");
-        let (name, function) = (strings.reference(cursor, name)?, strings.reference(cursor, function)?);
+        let (name, function) =
+            (strings.reference(cursor, name)?, strings.reference(cursor, function)?);
         let function = function.ok_or_else(|| missing(cursor))?;
         let file = strings.reference(cursor, file)?.ok_or_else(|| missing(cursor))?;
         let (line, color) = (cursor.u32()?, cursor.u32()?);
@@ -84,7 +86,11 @@ pub(super) fn locations(cursor: &mut Cursor<'_>, strings: &Strings) -> Result<Lo
     cursor.check(rows.len() <= i16::MAX as usize, || format!("{} locations", rows.len()))?;
     let counts = cursor.list(10, |cursor| Ok((cursor.i16()?, cursor.u64()?)))?;
     let gpu_counts = cursor.list(10, |cursor| Ok((cursor.i16()?, cursor.u64()?)))?;
-    Ok(Locations { rows, counts: counts.into_iter().collect(), gpu_counts: gpu_counts.into_iter().collect() })
+    Ok(Locations {
+        rows,
+        counts: counts.into_iter().collect(),
+        gpu_counts: gpu_counts.into_iter().collect(),
+    })
 }
 
 /// What zones have of their own; the first extra is nobody's.
@@ -126,8 +132,10 @@ impl<'a> Timelines<'a> {
             .map(|(index, count)| (*index, *count))
             .collect();
         cursor.check(self.counts == told, || "the counts of locations are wrong".into())?;
-        let strange = self.locations.counts.keys().find(|index| self.locations.get(cursor, **index).is_err());
-        cursor.check(strange.is_none(), || format!("the count of {strange:?}, which is no location"))
+        let strange =
+            self.locations.counts.keys().find(|index| self.locations.get(cursor, **index).is_err());
+        cursor
+            .check(strange.is_none(), || format!("the count of {strange:?}, which is no location"))
     }
 
     /// A list of zones; one time of reference goes through all of them.
@@ -143,7 +151,9 @@ impl<'a> Timelines<'a> {
         for _ in 0..count {
             let zone = self.zone(cursor, reference, depth)?;
             if let Some(before) = zones.last() {
-                cursor.check(before.end <= zone.start && before.end >= 0, || "zones overlap".into())?;
+                cursor.check(before.end <= zone.start && before.end >= 0, || {
+                    "zones overlap".into()
+                })?;
             }
             zones.push(zone);
         }
@@ -151,17 +161,26 @@ impl<'a> Timelines<'a> {
         Ok(zones)
     }
 
-    fn zone(&mut self, cursor: &mut Cursor<'_>, reference: &mut i64, depth: usize) -> Result<Zone, Damage> {
+    fn zone(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        reference: &mut i64,
+        depth: usize,
+    ) -> Result<Zone, Damage> {
         let index = cursor.i16()?;
         let start = cursor.time(reference)?;
         let extra = cursor.u32()?;
         let children = self.read(cursor, reference, depth + 1)?;
         let end = cursor.time(reference)?;
         let location = self.locations.get(cursor, index)?;
-        let extra = self.extras.get(extra as usize).ok_or_else(|| cursor.damage("there is no such zone extra"))?;
+        let extra = self
+            .extras
+            .get(extra as usize)
+            .ok_or_else(|| cursor.damage("there is no such zone extra"))?;
         cursor.check(end < 0 || end >= start, || format!("a zone from {start} to {end}"))?;
-        let inside =
-            children.iter().all(|child| child.start >= start && (end < 0 || child.end <= end && child.end >= 0));
+        let inside = children
+            .iter()
+            .all(|child| child.start >= start && (end < 0 || child.end <= end && child.end >= 0));
         cursor.check(inside, || format!("zones reach out of the one from {start} to {end}"))?;
         self.zones += 1;
         *self.counts.entry(index).or_default() += 1;

@@ -21,26 +21,44 @@ fn what_is_awkward_comes_out_right_in_each() {
             // The report counts messages by name, and these are their texts.
             plan.retain(|name, _| viewer != Viewer::Report || !name.starts_with("message "));
             let brief = |what: String| what.chars().take(300).collect::<String>();
-            let wrong: Vec<String> = differences(viewer, &plan, &shown).into_iter().map(brief).collect();
-            let all: Vec<String> = shown.iter().map(|(name, count)| brief(format!("{name}: {count}"))).collect();
-            assert!(wrong.is_empty(), "{} in {}: {wrong:#?}\nof {all:#?}", case.name, viewer.name());
+            let wrong: Vec<String> =
+                differences(viewer, &plan, &shown).into_iter().map(brief).collect();
+            let all: Vec<String> =
+                shown.iter().map(|(name, count)| brief(format!("{name}: {count}"))).collect();
+            assert!(
+                wrong.is_empty(),
+                "{} in {}: {wrong:#?}\nof {all:#?}",
+                case.name,
+                viewer.name()
+            );
         }
     }
 }
 
 #[test]
 fn a_process_that_started_before_and_ended_after_has_no_start_no_end_and_no_invented_time() {
-    let case = planted::cases().into_iter().find(|case| case.name.contains("started before")).unwrap();
-    // It ran until 10 µs, slept, and runs from 30 µs on; the first event is a sample at 5 µs, the last one at 50 µs.
+    let case =
+        planted::cases().into_iter().find(|case| case.name.contains("started before")).unwrap();
+    // It ran until 10 µs, slept, and runs from 30 µs on; the first event is a sample at 5 µs, the
+    // last one at 50 µs.
     let trace = exported::read_tracy(&case.capture);
     let runs = &trace.switches[&220];
-    assert_eq!(runs.iter().map(|run| (run.end < 0, run.state)).collect::<Vec<_>>(), [(false, 104), (true, -1)]);
+    assert_eq!(
+        runs.iter().map(|run| (run.end < 0, run.state)).collect::<Vec<_>>(),
+        [(false, 104), (true, -1)]
+    );
     assert_eq!((runs[0].end - runs[0].start, runs[1].start - runs[0].end), (5_000, 20_000));
-    assert_eq!((runs[1].start - runs[1].wakeup, trace.header.last_time - runs[1].start), (5_000, 20_000));
+    assert_eq!(
+        (runs[1].start - runs[1].wakeup, trace.header.last_time - runs[1].start),
+        (5_000, 20_000)
+    );
 
     let profile = exported::read_firefox(&case.capture);
     let thread = profile.named("always").next().unwrap();
-    assert_eq!((&thread["registerTime"], &thread["unregisterTime"]), (&0.0.into(), &serde_json::Value::Null));
+    assert_eq!(
+        (&thread["registerTime"], &thread["unregisterTime"]),
+        (&0.0.into(), &serde_json::Value::Null)
+    );
     assert_eq!(
         (&thread["processStartupTime"], &thread["processShutdownTime"]),
         (&0.0.into(), &serde_json::Value::Null)
@@ -55,5 +73,8 @@ fn a_process_that_started_before_and_ended_after_has_no_start_no_end_and_no_inve
 
     let report = exported::report(&case.capture);
     let times = report.threads.rows.iter().find(|row| row.name == "always").unwrap().times;
-    assert_eq!((times.on_cpu_ns, times.blocked_ns, times.waiting_ns, times.unknown_ns), (25_000, 15_000, 5_000, 0));
+    assert_eq!(
+        (times.on_cpu_ns, times.blocked_ns, times.waiting_ns, times.unknown_ns),
+        (25_000, 15_000, 5_000, 0)
+    );
 }

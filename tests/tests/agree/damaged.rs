@@ -12,7 +12,8 @@ fn a_capture_without_events_is_a_whole_file_of_each_format_with_nothing_in_it() 
     let trace = exported::read_tracy(&capture);
     assert_eq!((trace.threads.len(), trace.switches.len(), trace.cpu_samples()), (0, 0, 0));
     let profile = exported::read_firefox(&capture);
-    let threads: Vec<&str> = profile.threads().iter().filter_map(|thread| thread["name"].as_str()).collect();
+    let threads: Vec<&str> =
+        profile.threads().iter().filter_map(|thread| thread["name"].as_str()).collect();
     assert_eq!(threads, ["idle"], "the machine itself, which is always there");
     assert_eq!(profile.rows(&profile.threads()[0]).unwrap(), []);
     assert_eq!(profile.markers(&profile.threads()[0]).unwrap(), []);
@@ -60,7 +61,9 @@ fn told_by_firefox(file: &[u8]) -> Lost {
 /// What switches and wakeups have no part in.
 fn of_no_switch() -> Figures {
     let mut plan = planted::figures();
-    plan.retain(|name, _| !["runs", "switches", "wakeups"].iter().any(|begin| name.starts_with(begin)));
+    plan.retain(|name, _| {
+        !["runs", "switches", "wakeups"].iter().any(|begin| name.starts_with(begin))
+    });
     plan
 }
 
@@ -78,7 +81,11 @@ fn a_damaged_chunk_is_told_and_everything_else_is_shown() {
         let report = exported::report(&damaged);
         let mut lost = Lost::new();
         report.losses.iter().for_each(|loss| add(&mut lost, &loss.lane, loss.count));
-        assert_eq!((told_by_tracy(&tracy), told_by_firefox(&firefox)), (lost.clone(), lost.clone()), "part {part}");
+        assert_eq!(
+            (told_by_tracy(&tracy), told_by_firefox(&firefox)),
+            (lost.clone(), lost.clone()),
+            "part {part}"
+        );
 
         let missing = |lane: &str| lost.get(lane).copied().unwrap_or(0);
         let records = report.events.switches + report.events.wakeups + missing("sched");
@@ -90,7 +97,12 @@ fn a_damaged_chunk_is_told_and_everything_else_is_shown() {
             (Viewer::Report, shown::report(&report).unwrap()),
         ];
         for (viewer, figures) in shown {
-            assert_eq!(figures["samples"] + missing("samples"), 407, "part {part} in {}: {lost:?}", viewer.name());
+            assert_eq!(
+                figures["samples"] + missing("samples"),
+                407,
+                "part {part} in {}: {lost:?}",
+                viewer.name()
+            );
             if lost.keys().eq(["sched"]) {
                 assert_eq!(differences(viewer, &of_no_switch(), &figures), [""; 0], "part {part}");
                 switches_alone += 1;
@@ -99,5 +111,8 @@ fn a_damaged_chunk_is_told_and_everything_else_is_shown() {
         lost.into_keys().for_each(|lane| *hit.entry(lane).or_default() += 1);
     }
     let lanes = ["sched", "samples", "zones", "tracepoints"];
-    assert!(lanes.iter().all(|lane| hit.contains_key(*lane)) && switches_alone > 0, "not damaged enough: {hit:?}");
+    assert!(
+        lanes.iter().all(|lane| hit.contains_key(*lane)) && switches_alone > 0,
+        "not damaged enough: {hit:?}"
+    );
 }

@@ -2,7 +2,8 @@
 
 use syscollect_exporters::report::{Report, ReportExporter, ReportOptions};
 use syscollect_exporters::{
-    FirefoxExporter, FirefoxOptions, FoldedExporter, PerfettoExporter, PprofExporter, StackOptions, TracyExporter,
+    FirefoxExporter, FirefoxOptions, FoldedExporter, PerfettoExporter, PprofExporter, StackOptions,
+    TracyExporter,
 };
 use syscollect_merge::Session;
 use syscollect_playback::Recording;
@@ -40,7 +41,8 @@ pub(crate) fn perfetto(capture: &[u8]) -> Vec<u8> {
 }
 
 pub(crate) fn report(capture: &[u8]) -> Report {
-    let mut exporter = ReportExporter::new(ReportOptions { rows: 1_000, ..ReportOptions::default() });
+    let mut exporter =
+        ReportExporter::new(ReportOptions { rows: 1_000, ..ReportOptions::default() });
     open(capture).play(&mut exporter).unwrap();
     exporter.finish()
 }

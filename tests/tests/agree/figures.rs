@@ -9,7 +9,11 @@ static CAPTURE: LazyLock<Vec<u8>> = LazyLock::new(planted::capture);
 
 fn agrees(viewer: Viewer, shown: &Figures) {
     let plan = planted::figures();
-    assert_eq!(differences(viewer, &plan, shown), Vec::<String>::new(), "all that it shows: {shown:#?}");
+    assert_eq!(
+        differences(viewer, &plan, shown),
+        Vec::<String>::new(),
+        "all that it shows: {shown:#?}"
+    );
     let of = |figures: &Figures| -> Vec<String> {
         let all = figures.keys().filter(|name| name.starts_with("zone ") && !lacks(viewer, name));
         all.cloned().collect()
@@ -45,8 +49,16 @@ fn the_pictures_of_stacks_show_what_was_planned() {
 
 #[test]
 fn a_figure_that_differs_is_told() {
-    let plan = Figures::from([("samples".to_owned(), 2), ("self main".to_owned(), 1), ("runs".to_owned(), 9)]);
+    let plan = Figures::from([
+        ("samples".to_owned(), 2),
+        ("self main".to_owned(), 1),
+        ("runs".to_owned(), 9),
+    ]);
     let shown = Figures::from([("samples".to_owned(), 3)]);
     let told = ["samples: 2 planned, 3 shown", "self main: 1 planned, nothing shown"];
-    assert_eq!(differences(Viewer::Folded, &plan, &shown), told, "runs are nothing that stacks show");
+    assert_eq!(
+        differences(Viewer::Folded, &plan, &shown),
+        told,
+        "runs are nothing that stacks show"
+    );
 }

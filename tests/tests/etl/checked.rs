@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use syscollect_model::{
-    Event, Exporter, Frame, Loss, RecorderSummary, SessionInfo, StackId, Tables, ThreadId, Time, TrackId,
+    Event, Exporter, Frame, Loss, RecorderSummary, SessionInfo, StackId, Tables, ThreadId, Time,
+    TrackId,
 };
 
 /// Checks order, rows and slices, and counts.
@@ -14,7 +15,8 @@ pub(crate) struct Checked {
     /// Switches, wakeups and samples with a stack.
     pub(crate) with_stack: u64,
     pub(crate) samples: u64,
-    /// Frames of samples that are not the kernel's: all, those that have names, and those in no module.
+    /// Frames of samples that are not the kernel's: all, those that have names, and those in no
+    /// module.
     pub(crate) user_frames: u64,
     pub(crate) named_user_frames: u64,
     pub(crate) bare_user_frames: u64,
@@ -29,13 +31,16 @@ impl Checked {
         let Some(stack) = stack else { return };
         self.with_stack += 1;
         let frames = tables.stack(stack);
-        assert!(!frames.is_empty() && frames.iter().all(|frame| frame.index() < tables.frames.len()));
+        assert!(
+            !frames.is_empty() && frames.iter().all(|frame| frame.index() < tables.frames.len())
+        );
     }
 
     fn user_frames(&mut self, stack: StackId, tables: &Tables) {
         let frames = tables.stack(stack).iter().map(|frame| tables.frame(*frame));
-        let is_user =
-            |frame: &&Frame| frame.module.map_or(frame.offset < 1 << 63, |module| !tables.module(module).kernel);
+        let is_user = |frame: &&Frame| {
+            frame.module.map_or(frame.offset < 1 << 63, |module| !tables.module(module).kernel)
+        };
         for frame in frames.filter(is_user) {
             self.user_frames += 1;
             self.bare_user_frames += u64::from(frame.module.is_none());
@@ -93,7 +98,12 @@ impl Exporter for Checked {
         Ok(())
     }
 
-    fn end(&mut self, _: &[Loss], _: Option<&RecorderSummary>, _: &Tables) -> Result<(), Infallible> {
+    fn end(
+        &mut self,
+        _: &[Loss],
+        _: Option<&RecorderSummary>,
+        _: &Tables,
+    ) -> Result<(), Infallible> {
         assert!(self.open.values().all(|depth| *depth == 0), "a slice is left open");
         Ok(())
     }

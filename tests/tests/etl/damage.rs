@@ -54,8 +54,11 @@ fn flipped_bits_are_neither_a_panic_nor_a_hang() {
             // One bit in the headers at first, then one in every few hundred bytes.
             let flips = if round < 3 { 1 } else { bytes.len() / 300 };
             for _ in 0..flips {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                let at = (state >> 33) as usize % if round < 3 { bytes.len().min(2000) } else { bytes.len() };
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
+                let at = (state >> 33) as usize
+                    % if round < 3 { bytes.len().min(2000) } else { bytes.len() };
                 damaged[at] ^= 1 << (state & 7);
             }
             play(damaged);

@@ -16,10 +16,18 @@ fn every_fixture_plays_to_its_totals_without_an_error() {
         let Ok(played) = session.play(&mut Checked::default());
         assert_eq!(played.records, records, "{name}");
         let facts = session.facts();
-        assert_eq!(facts.events.iter().map(|event| event.count).sum::<u64>(), records, "{name}: events by provider");
+        assert_eq!(
+            facts.events.iter().map(|event| event.count).sum::<u64>(),
+            records,
+            "{name}: events by provider"
+        );
         assert!(facts.statistics.is_complete(), "{name}: {:?}", facts.statistics);
         let errors = [LossCause::Damaged, LossCause::Undecodable];
-        assert!(!session.losses().iter().any(|loss| errors.contains(&loss.cause)), "{name}: {:?}", session.losses());
+        assert!(
+            !session.losses().iter().any(|loss| errors.contains(&loss.cause)),
+            "{name}: {:?}",
+            session.losses()
+        );
     }
 }
 
@@ -32,7 +40,10 @@ fn stacks_find_their_events() {
         let facts = session.facts().stacks;
         assert_eq!(facts.records, stacks, "{name}");
         assert!(facts.matched * 100 >= facts.records * 97, "{name}: {facts:?}");
-        assert!(checked.with_stack >= checked.samples, "{name}: every sample shows at least its address");
+        assert!(
+            checked.with_stack >= checked.samples,
+            "{name}: every sample shows at least its address"
+        );
     }
 }
 
@@ -46,7 +57,9 @@ fn samples_lie_in_images() {
     let unresolved = session.unresolved();
     let kernel = unresolved.iter().filter(|module| module.kernel).count();
     assert!(kernel > 0 && kernel < unresolved.len(), "drivers and programs are told apart");
-    let named = unresolved.iter().filter(|module| module.windows.as_ref().is_some_and(|image| image.pdb.is_some()));
+    let named = unresolved
+        .iter()
+        .filter(|module| module.windows.as_ref().is_some_and(|image| image.pdb.is_some()));
     assert!(named.clone().count() * 10 > unresolved.len() * 8, "most images say what their PDB is");
     assert!(named.into_iter().all(|module| module.build_id.as_bytes().len() == 20));
 }
@@ -68,7 +81,10 @@ fn the_chain_of_switches_is_whole() {
     let Some(mut session) = open(etl::SYNTHETIC) else { return };
     let mut checked = Checked::default();
     let Ok(played) = session.play(&mut checked);
-    assert_eq!(["switch", "waking", "sample"].map(|kind| count(&played, kind)), [3_847, 3_191, 1_924]);
+    assert_eq!(
+        ["switch", "waking", "sample"].map(|kind| count(&played, kind)),
+        [3_847, 3_191, 1_924]
+    );
     let stacks = session.facts().stacks;
     assert_eq!((stacks.linked_switches, stacks.following_switches), (3_843, 3_843));
     assert_eq!(played.lost, 7);
@@ -79,9 +95,16 @@ fn the_chain_of_switches_is_whole() {
 fn a_live_loggers_file_tells_who_lived_when() {
     let Some(mut session) = open(etl::AIRBUS) else { return };
     let Ok(played) = session.play(&mut Checked::default());
-    assert_eq!(["thread-start", "thread-end", "process-end"].map(|kind| count(&played, kind)), [350, 1_032, 60]);
+    assert_eq!(
+        ["thread-start", "thread-end", "process-end"].map(|kind| count(&played, kind)),
+        [350, 1_032, 60]
+    );
     let tables = session.tables();
-    let named = tables.processes.iter().filter(|process| !tables.strings.get(process.name).starts_with('<')).count();
+    let named = tables
+        .processes
+        .iter()
+        .filter(|process| !tables.strings.get(process.name).starts_with('<'))
+        .count();
     assert_eq!(named, tables.processes.len(), "every process is named");
     let began: Vec<_> = tables.threads.iter().filter(|thread| thread.start.is_some()).collect();
     assert_eq!(began.len(), 350);
@@ -106,7 +129,13 @@ fn playing_again_is_the_same_and_adds_no_rows() {
         let Ok(first) = session.play(&mut Checked::default());
         let rows = |session: &syscollect_etl::session::Session| {
             let tables = session.tables();
-            (tables.threads.len(), tables.tracks.len(), tables.frames.len(), tables.stack_count(), tables.strings.len())
+            (
+                tables.threads.len(),
+                tables.tracks.len(),
+                tables.frames.len(),
+                tables.stack_count(),
+                tables.strings.len(),
+            )
         };
         let before = rows(&session);
         let Ok(second) = session.play(&mut Checked::default());
@@ -143,8 +172,8 @@ fn manifests_in_the_file_name_the_events_of_providers() {
     let Some(mut session) = open(etl::PERFVIEW) else { return };
     let mut checked = Checked::default();
     let Ok(played) = session.play(&mut checked);
-    // Of 68,143 events, 14,983 are stacks, 33,011 say which code there was, and 4 are manifests. Two processes are there
-    // of whose threads nothing is told.
+    // Of 68,143 events, 14,983 are stacks, 33,011 say which code there was, and 4 are manifests.
+    // Two processes are there of whose threads nothing is told.
     assert_eq!((count(&played, "provider-event"), checked.instants), (20_145, 20_145 + 2));
     let facts = session.facts();
     let of = |provider: &str, id: u16| {
@@ -152,7 +181,10 @@ fn manifests_in_the_file_name_the_events_of_providers() {
         found.and_then(|event| event.name.as_deref())
     };
     assert_eq!(of("Microsoft-Windows-DotNETRuntime", 1), Some("GarbageCollection/Start"));
-    assert_eq!(of("Microsoft-Windows-DotNETRuntime", 10), Some("GarbageCollection/GCAllocationTick"));
+    assert_eq!(
+        of("Microsoft-Windows-DotNETRuntime", 10),
+        Some("GarbageCollection/GCAllocationTick")
+    );
     let tables = session.tables();
     let known = tables.strings.len();
     let mut strings = tables.strings.clone();

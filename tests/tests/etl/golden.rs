@@ -12,7 +12,12 @@ use syscollect_tests::shown::Profile;
 fn two_milliseconds_of_switches_wakeups_samples_and_interrupts() {
     let Some(mut session) = open(etl::SYNTHETIC) else { return };
     let began = session.clock().pairs()[0].boottime + 50_000_000;
-    golden::check_range("etl_synthetic", &mut session, Some(Time(began)), Some(Time(began + 2_000_000)));
+    golden::check_range(
+        "etl_synthetic",
+        &mut session,
+        Some(Time(began)),
+        Some(Time(began + 2_000_000)),
+    );
 }
 
 #[test]
@@ -27,7 +32,8 @@ fn a_firefox_profile_shows_every_sample() {
     let mut firefox = FirefoxExporter::new(Vec::new(), FirefoxOptions::default());
     let played = session.play(&mut firefox).unwrap();
     let profile = Profile::read(&firefox.finish().unwrap()).unwrap();
-    let on_cpu = |thread| profile.rows(thread).unwrap().iter().filter(|row| row.on_cpu()).count() as u64;
+    let on_cpu =
+        |thread| profile.rows(thread).unwrap().iter().filter(|row| row.on_cpu()).count() as u64;
     let shown: u64 = profile.threads().iter().map(on_cpu).sum();
     assert!(shown > 0 && shown <= played.events_by_type["sample"] * 2, "{shown}");
 }
@@ -58,6 +64,7 @@ fn packets(mut file: &[u8]) -> u64 {
 
 fn varint(bytes: &[u8]) -> (usize, &[u8]) {
     let end = bytes.iter().position(|byte| byte & 0x80 == 0).unwrap() + 1;
-    let value = bytes[..end].iter().rev().fold(0, |value, byte| value << 7 | usize::from(byte & 0x7f));
+    let value =
+        bytes[..end].iter().rev().fold(0, |value, byte| value << 7 | usize::from(byte & 0x7f));
     (value, &bytes[end..])
 }

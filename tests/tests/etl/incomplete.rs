@@ -13,7 +13,9 @@ const BUFFER: usize = 4096;
 
 /// Losses as people read them: `"3 buffers missing"`.
 fn losses(session: &Session) -> Vec<String> {
-    let text = |loss: &syscollect_model::Loss| format!("{} {} {}", loss.count, loss.lane, loss.cause.name());
+    let text = |loss: &syscollect_model::Loss| {
+        format!("{} {} {}", loss.count, loss.lane, loss.cause.name())
+    };
     session.losses().iter().map(text).collect()
 }
 
@@ -67,7 +69,9 @@ fn a_file_of_a_logger_that_runs_is_cut_off_and_not_damaged() {
     bytes[8 * BUFFER + 0x18] = 10;
     let (session, lost) = said(bytes);
     assert_eq!((lost, session.is_complete()), (vec!["2 buffers not-written".to_owned()], false));
-    assert!(session.info().notes.iter().any(|note| note.contains("went on when the file was copied")));
+    assert!(
+        session.info().notes.iter().any(|note| note.contains("went on when the file was copied"))
+    );
 }
 
 #[test]
@@ -100,7 +104,8 @@ fn a_trace_that_a_32_bit_program_merged_says_what_it_said_before() {
         assert_eq!(other, None, "{name}");
         assert_eq!(told.lines().count(), expected.lines().count(), "{name}");
         let added: Vec<_> = narrow_notes.iter().filter(|note| !notes.contains(note)).collect();
-        let is_told = added.iter().any(|note| note.contains("64-bit payloads behind 32-bit headers"));
+        let is_told =
+            added.iter().any(|note| note.contains("64-bit payloads behind 32-bit headers"));
         assert!(is_told || name == etl::TRACELOGGING, "{name}: {added:?}");
     }
 }
@@ -117,13 +122,17 @@ fn process(pid: u32, parent: u32, name: &str, command: &str) -> Vec<u8> {
     [&key[..], &ids, &[0; 16], name.as_bytes(), &[0], &utf16(command)].concat()
 }
 
-/// A kernel trace of processes alone: three that were there, of which one ends, and one that begins and ends.
+/// A kernel trace of processes alone: three that were there, of which one ends, and one that begins
+/// and ends.
 fn processes() -> FakeTrace {
     let mut trace = FakeTrace::new(1);
     trace.header[0x10..0x18].copy_from_slice(&(FakeTrace::START_TIME + 1).to_le_bytes());
     let mut tell = |time: u64, opcode: u8, pid: u32, name: &str, command: &str| {
         let payload = process(pid, 4, name, command);
-        trace.record(0, &system(FakeTrace::START + time * 10, (u32::MAX, u32::MAX), (3, opcode), 4, &payload));
+        trace.record(
+            0,
+            &system(FakeTrace::START + time * 10, (u32::MAX, u32::MAX), (3, opcode), 4, &payload),
+        );
     };
     tell(1, 3, 100, "shell.exe", "shell.exe");
     tell(2, 3, 200, "service.exe", "service.exe -k");
@@ -136,7 +145,13 @@ fn processes() -> FakeTrace {
     trace.record(0, &system(FakeTrace::START + 15, (100, 101), (5, 3), 3, &thread));
     trace.record(
         0,
-        &perf_info(FakeTrace::START + 400, 0x0f, 46, 2, &[&[0; 8][..], &[101, 0, 0, 0, 1, 0, 0, 0]].concat()),
+        &perf_info(
+            FakeTrace::START + 400,
+            0x0f,
+            46,
+            2,
+            &[&[0; 8][..], &[101, 0, 0, 0, 1, 0, 0, 0]].concat(),
+        ),
     );
     trace
 }
@@ -146,8 +161,14 @@ fn a_process_of_whose_threads_nothing_is_told_is_there_all_the_same() {
     let mut session = Session::from_bytes(vec![processes().finish()]).unwrap();
     golden::check("etl_processes", &mut session);
     let (_, played) = golden::text(&mut session);
-    assert_eq!((played.events_by_type["process-start"], played.events_by_type["process-end"]), (1, 2));
-    assert!(!played.events_by_type.contains_key("thread-start"), "what stands for a thread is no occurrence");
+    assert_eq!(
+        (played.events_by_type["process-start"], played.events_by_type["process-end"]),
+        (1, 2)
+    );
+    assert!(
+        !played.events_by_type.contains_key("thread-start"),
+        "what stands for a thread is no occurrence"
+    );
     let tables = session.tables();
     let alone = tables
         .processes
@@ -165,7 +186,8 @@ fn viewers_and_the_report_show_a_process_of_whose_threads_nothing_is_told() {
     let mut firefox = FirefoxExporter::new(Vec::new(), FirefoxOptions::default());
     session.play(&mut firefox).unwrap();
     let profile = Profile::read(&firefox.finish().unwrap()).unwrap();
-    let in_firefox: Vec<&str> = profile.threads().iter().filter_map(|thread| thread["processName"].as_str()).collect();
+    let in_firefox: Vec<&str> =
+        profile.threads().iter().filter_map(|thread| thread["processName"].as_str()).collect();
     let mut tracy = TracyExporter::new(Vec::new());
     session.play(&mut tracy).unwrap();
     let tracy = tracy_reader::read(&tracy.finish().unwrap()).unwrap();
@@ -189,7 +211,8 @@ fn a_classic_event_of_a_32_bit_merger_names_its_image() {
     image.extend([pid, 0, 0x5f00_0000, 0].map(u32::to_le_bytes).concat());
     image.extend([&[0; 24][..], &utf16("\\app.exe")].concat());
     let mut identity = base.to_le_bytes().to_vec();
-    identity.extend([&pid.to_le_bytes()[..], &[0xab; 16], &2_u32.to_le_bytes(), b"app.pdb\0"].concat());
+    identity
+        .extend([&pid.to_le_bytes()[..], &[0xab; 16], &2_u32.to_le_bytes(), b"app.pdb\0"].concat());
     let mut narrow = |mut record: Vec<u8>, header: u8| {
         record[2] = header;
         trace.record(0, &record);

@@ -1,4 +1,5 @@
-//! Events of providers whose manifest a merging tool put into the file, and those of the .NET runtime.
+//! Events of providers whose manifest a merging tool put into the file, and those of the .NET
+//! runtime.
 
 use syscollect_etl::Guid;
 use syscollect_etl::session::Session;
@@ -67,18 +68,27 @@ fn utf16(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_manifest_behind_the_events_names_them_and_their_fields_and_what_was_there_before_is_not_drawn() {
+fn a_manifest_behind_the_events_names_them_and_their_fields_and_what_was_there_before_is_not_drawn()
+{
     let mut logger = Logger(FakeTrace::new(1));
     logger.event(10, GAME, (7, 1), &[5_u32.to_le_bytes().to_vec(), utf16("castle")].concat());
     // Cut short, and one that the manifest does not have.
     logger.event(20, GAME, (7, 1), &6_u32.to_le_bytes());
     logger.event(30, GAME, (8, 0), &[]);
-    logger.event(35, GAME, (7, 1), &[7_u32.to_le_bytes().to_vec(), utf16(&"é".repeat(300))].concat());
+    logger.event(
+        35,
+        GAME,
+        (7, 1),
+        &[7_u32.to_le_bytes().to_vec(), utf16(&"é".repeat(300))].concat(),
+    );
     // What was there when the collection began, and a provider of nothing else.
     logger.event(40, GAME, (7, 3), &[]);
     logger.event(50, LEFT_OVERS, (1, 10), &[]);
     let fields: &[_] = &[("Level", U32), ("Name", UTF16)];
-    logger.describe(60, &Kind { provider: (GAME, "Game"), id: 7, name: ("Level", "win:Start"), fields });
+    logger.describe(
+        60,
+        &Kind { provider: (GAME, "Game"), id: 7, name: ("Level", "win:Start"), fields },
+    );
     let name = ("Method", "DCEnd");
     logger.describe(61, &Kind { provider: (LEFT_OVERS, "GameRundown"), id: 1, name, fields: &[] });
     let mut session = Session::from_bytes(vec![logger.0.finish()]).unwrap();
@@ -86,13 +96,17 @@ fn a_manifest_behind_the_events_names_them_and_their_fields_and_what_was_there_b
     let facts = &session.facts().events;
     let told = |provider: &str| facts.iter().find(|event| event.provider == provider).unwrap();
     assert_eq!((told("Game").name.as_deref(), told("Game").count), (Some("Level/Start"), 4));
-    assert_eq!((told("GameRundown").name.as_deref(), told("GameRundown").count), (Some("Method/DCEnd"), 1));
+    assert_eq!(
+        (told("GameRundown").name.as_deref(), told("GameRundown").count),
+        (Some("Method/DCEnd"), 1)
+    );
 }
 
 #[test]
 fn a_stack_that_the_dot_net_runtime_writes_belongs_to_the_event_that_the_thread_wrote_before() {
     let stack = |addresses: &[u64], claimed: u32| {
-        let head = [9_u16.to_le_bytes().to_vec(), vec![0, 0], claimed.to_le_bytes().to_vec()].concat();
+        let head =
+            [9_u16.to_le_bytes().to_vec(), vec![0, 0], claimed.to_le_bytes().to_vec()].concat();
         [head, addresses.iter().flat_map(|address| address.to_le_bytes()).collect()].concat()
     };
     let mut logger = Logger(FakeTrace::new(1));

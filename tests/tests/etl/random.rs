@@ -36,8 +36,9 @@ const KINDS: [(u8, u8); 27] = [
     (0x04, 36),
     (0x77, 7),
 ];
-const DXGKRNL: [u8; 16] =
-    [0x5a, 0xc4, 0x2e, 0x80, 0x99, 0x1e, 0x83, 0x4b, 0x99, 0x20, 0x87, 0xc9, 0x82, 0x77, 0xba, 0x9d];
+const DXGKRNL: [u8; 16] = [
+    0x5a, 0xc4, 0x2e, 0x80, 0x99, 0x1e, 0x83, 0x4b, 0x99, 0x20, 0x87, 0xc9, 0x82, 0x77, 0xba, 0x9d,
+];
 
 #[derive(Clone, Debug)]
 struct Told {
@@ -60,8 +61,16 @@ fn word() -> impl Strategy<Value = u32> {
 fn told() -> impl Strategy<Value = Told> {
     let step = prop_oneof![8 => 0u64..200, 1 => 0u64..20_000_000];
     let words = prop::collection::vec(word(), 0..24);
-    (0u16..3, step, 0..KINDS.len() + 2, any::<bool>(), prop::option::of(0u64..400), words)
-        .prop_map(|(cpu, step, kind, has_thread, back, words)| Told { cpu, step, kind, has_thread, back, words })
+    (0u16..3, step, 0..KINDS.len() + 2, any::<bool>(), prop::option::of(0u64..400), words).prop_map(
+        |(cpu, step, kind, has_thread, back, words)| Told {
+            cpu,
+            step,
+            kind,
+            has_thread,
+            back,
+            words,
+        },
+    )
 }
 
 fn record(told: &Told, time: u64) -> Vec<u8> {
@@ -69,12 +78,17 @@ fn record(told: &Told, time: u64) -> Vec<u8> {
     if let Some((front, back)) = payload.first_chunk_mut::<8>().zip(told.back) {
         *front = (time.saturating_sub(back)).to_le_bytes();
     }
-    let task = (told.words.first().copied().unwrap_or(1) % 8, told.words.last().copied().unwrap_or(1) % 8);
+    let task =
+        (told.words.first().copied().unwrap_or(1) % 8, told.words.last().copied().unwrap_or(1) % 8);
     match KINDS.get(told.kind) {
         Some(kind) if told.has_thread => system(time, task, *kind, 3, &payload),
         Some((group, opcode)) => perf_info(time, *group, *opcode, 3, &payload),
-        None if told.has_thread => event(time, task, DXGKRNL, (150 + task.0 as u16 * 10, 0), &payload),
-        None => event_with(event(time, task, [7; 16], (3, 0), &[]), &[(6, &payload), (11, &payload)]),
+        None if told.has_thread => {
+            event(time, task, DXGKRNL, (150 + task.0 as u16 * 10, 0), &payload)
+        }
+        None => {
+            event_with(event(time, task, [7; 16], (3, 0), &[]), &[(6, &payload), (11, &payload)])
+        }
     }
 }
 

@@ -30,8 +30,10 @@ impl Logger {
     fn new(cpus: u32) -> Self {
         let mut trace = FakeTrace::new(cpus);
         // Started ten seconds before the recording, which came to its end.
-        trace.header[0xf8..0x100].copy_from_slice(&(FakeTrace::START_TIME - 100_000_000).to_le_bytes());
-        trace.header[0x10..0x18].copy_from_slice(&(FakeTrace::START_TIME + 100_000_000).to_le_bytes());
+        trace.header[0xf8..0x100]
+            .copy_from_slice(&(FakeTrace::START_TIME - 100_000_000).to_le_bytes());
+        trace.header[0x10..0x18]
+            .copy_from_slice(&(FakeTrace::START_TIME + 100_000_000).to_le_bytes());
         Self(trace)
     }
 
@@ -45,14 +47,16 @@ impl Logger {
     }
 
     fn process(&mut self, us: u64, opcode: u8, pid: u32, name: &str, command: &str) {
-        let mut payload = [&[0; 8][..], &[pid, 4, 0, 0].map(u32::to_le_bytes).concat(), &[0; 16]].concat();
+        let mut payload =
+            [&[0; 8][..], &[pid, 4, 0, 0].map(u32::to_le_bytes).concat(), &[0; 16]].concat();
         payload.extend(name.bytes().chain([0]));
         payload.extend(utf16(command));
         self.system(0, us, (PROCESS, opcode), 4, &payload);
     }
 
     fn thread(&mut self, us: u64, opcode: u8, (pid, tid): (u32, u32), name: &str) {
-        let payload = [[pid, tid].map(u32::to_le_bytes).concat(), vec![0; 64], utf16(name)].concat();
+        let payload =
+            [[pid, tid].map(u32::to_le_bytes).concat(), vec![0; 64], utf16(name)].concat();
         self.system(0, us, (THREAD, opcode), 3, &payload);
     }
 
@@ -85,12 +89,22 @@ impl Logger {
     }
 
     /// .NET's runtime tells of a method, as it is compiled or in a rundown.
-    fn method(&mut self, us: u64, pid: u32, (provider, id): (u128, u16), (start, size): (u64, u32), name: [&str; 2]) {
+    fn method(
+        &mut self,
+        us: u64,
+        pid: u32,
+        (provider, id): (u128, u16),
+        (start, size): (u64, u32),
+        name: [&str; 2],
+    ) {
         let mut payload = [start ^ 0x55, 0x77, start].map(u64::to_le_bytes).concat();
         payload.extend([size, 0x0600_0001, 0].map(u32::to_le_bytes).concat());
         name.into_iter().chain(["void ()"]).for_each(|text| payload.extend(utf16(text)));
         payload.extend(9_u16.to_le_bytes());
-        self.0.record(0, &event(ticks(us), (pid, pid + 1), Guid::from_u128(provider).0, (id, 37), &payload));
+        self.0.record(
+            0,
+            &event(ticks(us), (pid, pid + 1), Guid::from_u128(provider).0, (id, 37), &payload),
+        );
     }
 
     /// Two processes that were there; an image and a driver.
@@ -138,12 +152,17 @@ fn a_thread_waits_and_the_stack_that_it_comes_back_with_is_the_one_it_left_with(
         ..Symbol::default()
     };
     let unresolved = session.unresolved();
-    let told: Vec<_> = unresolved.iter().map(|module| (module.kernel, module.offsets.as_slice())).collect();
+    let told: Vec<_> =
+        unresolved.iter().map(|module| (module.kernel, module.offsets.as_slice())).collect();
     assert_eq!(told, [(true, &[0x100, 0x204, 0x500, 0x5ff][..]), (false, &[0x1000, 0x2000])]);
     let tables = unresolved.iter().map(|module| SymbolTable {
         path: module.path.clone(),
         build_id: module.build_id.clone(),
-        symbols: module.offsets.iter().map(|offset| symbol(*offset, &format!("f{offset:x}"))).collect(),
+        symbols: module
+            .offsets
+            .iter()
+            .map(|offset| symbol(*offset, &format!("f{offset:x}")))
+            .collect(),
         ..SymbolTable::default()
     });
     session.add_symbols(tables.collect());
@@ -153,7 +172,8 @@ fn a_thread_waits_and_the_stack_that_it_comes_back_with_is_the_one_it_left_with(
 }
 
 #[test]
-fn a_wait_longer_than_events_are_held_has_its_stack_and_one_that_began_before_shows_it_where_it_ends() {
+fn a_wait_longer_than_events_are_held_has_its_stack_and_one_that_began_before_shows_it_where_it_ends()
+ {
     let mut logger = Logger::new(1).with_app();
     logger.switch(0, 10, 0, (2, 0), 101);
     logger.switch(0, 20, 101, (5, 15), 0);
@@ -188,10 +208,18 @@ fn processes_begin_and_end_and_their_ids_are_used_again() {
 #[test]
 fn what_takes_time_is_told_at_its_end_and_shown_from_its_beginning() {
     let mut logger = Logger::new(1).with_app();
-    let routine = |start_us: u64, offset: u64| [ticks(start_us), DRIVER + offset].map(u64::to_le_bytes).concat();
+    let routine = |start_us: u64, offset: u64| {
+        [ticks(start_us), DRIVER + offset].map(u64::to_le_bytes).concat()
+    };
     logger.switch(0, 10, 0, (2, 0), 101);
     // An interrupt within a DPC, and another DPC right behind it.
-    logger.perf_info(0, 22, (PERF_INFO, 67), 2, &[routine(21, 0x700), vec![1, 0x51, 0, 0]].concat());
+    logger.perf_info(
+        0,
+        22,
+        (PERF_INFO, 67),
+        2,
+        &[routine(21, 0x700), vec![1, 0x51, 0, 0]].concat(),
+    );
     logger.perf_info(0, 25, (PERF_INFO, 68), 2, &routine(20, 0x800));
     logger.perf_info(0, 26, (PERF_INFO, 68), 2, &routine(25, 0x900));
     // Two reads of one disk at once, one of a file whose name is told at the end.
@@ -206,7 +234,13 @@ fn what_takes_time_is_told_at_its_end_and_shown_from_its_beginning() {
     let mut fault = [ticks(70), 0x3000, APP + 0x4000, 0x77].map(u64::to_le_bytes).concat();
     fault.extend([101_u32, 4096].map(u32::to_le_bytes).concat());
     logger.perf_info(0, 80, (PAGE_FAULT, 32), 2, &fault);
-    logger.system(0, 90, (FILE, 36), 2, &[0x77_u64.to_le_bytes().to_vec(), utf16("\\data.bin")].concat());
+    logger.system(
+        0,
+        90,
+        (FILE, 36),
+        2,
+        &[0x77_u64.to_le_bytes().to_vec(), utf16("\\data.bin")].concat(),
+    );
     logger.sample(0, 95, 101, APP + 0x1234);
     golden::check("etl_intervals", &mut logger.open());
 }
@@ -218,7 +252,13 @@ fn a_method_that_was_compiled_as_the_program_ran_has_its_name() {
     logger.thread(5, 3, (200, 201), "");
     logger.method(10, 100, (RUNTIME, 143), (COMPILED, 0x100), ["App.Shop", "Buy"]);
     logger.sample(0, 20, 101, COMPILED + 0x10);
-    logger.stack(0, 21, 20, (100, 101), &[COMPILED + 0x10, COMPILED + 0x801, APP + 0x1001, COMPILED + 0x9000]);
+    logger.stack(
+        0,
+        21,
+        20,
+        (100, 101),
+        &[COMPILED + 0x10, COMPILED + 0x801, APP + 0x1001, COMPILED + 0x9000],
+    );
     // The same address of another process, and of the same process later.
     logger.sample(0, 30, 201, COMPILED + 0x10);
     logger.method(40, 100, (RUNTIME, 143), (COMPILED, 0x40), ["", "Generated"]);
@@ -229,10 +269,14 @@ fn a_method_that_was_compiled_as_the_program_ran_has_its_name() {
     logger.method(91, 200, (RUNDOWN, 143), (COMPILED, 0x100), ["Other", "Run"]);
     let mut session = logger.open();
     let (text, _) = golden::text(&mut session);
-    let samples: Vec<_> = text.lines().filter_map(|line| Some(line.split_once(" sample ")?.1)).collect();
+    let samples: Vec<_> =
+        text.lines().filter_map(|line| Some(line.split_once(" sample ")?.1)).collect();
     let unknown = format!("{:#x}", COMPILED + 0x40);
     let expected = [
-        format!("app.exe/101 (user) | App.Shop.Buy < App.Main < \\\\app.exe+0x1000 < {:#x}", COMPILED + 0x8fff),
+        format!(
+            "app.exe/101 (user) | App.Shop.Buy < App.Main < \\\\app.exe+0x1000 < {:#x}",
+            COMPILED + 0x8fff
+        ),
         "other.exe/201 (user) | Other.Run".to_owned(),
         "app.exe/101 (user) | Generated".to_owned(),
         format!("app.exe/101 (user) | {unknown}"),
@@ -240,7 +284,11 @@ fn a_method_that_was_compiled_as_the_program_ran_has_its_name() {
     assert_eq!(samples, expected, "{text}");
     let unresolved: Vec<_> = session.unresolved().into_iter().map(|module| module.path).collect();
     assert_eq!(unresolved, ["\\app.exe"], "what has its name from the trace needs none");
-    let methods = session.tables().modules.iter().filter(|m| session.tables().strings.get(m.path) == "[.NET]");
+    let methods = session
+        .tables()
+        .modules
+        .iter()
+        .filter(|m| session.tables().strings.get(m.path) == "[.NET]");
     assert_eq!(methods.count(), 1);
 }
 
@@ -253,9 +301,13 @@ fn what_the_logger_lost_is_lost() {
     logger.perf_info(0, 10, (THREAD, 36), 3, &[0; 8]);
     let mut session = logger.open();
     let (_, played) = golden::text(&mut session);
-    let losses: Vec<_> =
-        session.losses().iter().map(|loss| (loss.lane.as_str(), loss.cause.name(), loss.count)).collect();
-    let expected = [("events", "lane-full", 12), ("buffers", "buffer-full", 3), ("events", "undecodable", 1)];
+    let losses: Vec<_> = session
+        .losses()
+        .iter()
+        .map(|loss| (loss.lane.as_str(), loss.cause.name(), loss.count))
+        .collect();
+    let expected =
+        [("events", "lane-full", 12), ("buffers", "buffer-full", 3), ("events", "undecodable", 1)];
     assert_eq!(losses, expected);
     assert_eq!(played.lost, 16);
     assert!(session.is_complete());
@@ -277,13 +329,23 @@ fn a_logger_that_was_cut_off_lost_at_least_what_its_buffers_say() {
 #[test]
 fn a_trace_says_what_it_is() {
     let mut logger = Logger::new(2).with_app();
-    logger.perf_info(0, 5, (PERF_INFO, 73), 3, &[0_u32, 10_000, 10_000].map(u32::to_le_bytes).concat());
+    logger.perf_info(
+        0,
+        5,
+        (PERF_INFO, 73),
+        3,
+        &[0_u32, 10_000, 10_000].map(u32::to_le_bytes).concat(),
+    );
     let session = logger.open();
     let facts = session.facts();
-    assert_eq!((facts.windows.as_str(), facts.cpus, facts.ticks_per_second), ("Windows 10.0.19041", 2, 10_000_000));
+    assert_eq!(
+        (facts.windows.as_str(), facts.cpus, facts.ticks_per_second),
+        ("Windows 10.0.19041", 2, 10_000_000)
+    );
     assert_eq!(facts.sessions, ["fake"]);
     assert_eq!(session.info().sample_rate_hz, 1000);
-    let named: Vec<_> = facts.events.iter().map(|event| format!("{}/{:?}", event.provider, event.name)).collect();
+    let named: Vec<_> =
+        facts.events.iter().map(|event| format!("{}/{:?}", event.provider, event.name)).collect();
     assert!(named.contains(&"Thread/Some(\"DCStart\")".to_owned()), "{named:?}");
     let boottime = session.clock().pairs()[0].boottime;
     assert_eq!(boottime, 10_000_000_000, "ten seconds after the start of the machine");
@@ -298,7 +360,10 @@ fn a_trace_says_what_its_time_stamps_count() {
         logger.0.header[0x110] = kind;
         logger.open().info().clock_source
     };
-    assert_eq!([1, 2, 3].map(source), [ClockSource::Qpc, ClockSource::SystemTime, ClockSource::Tsc]);
+    assert_eq!(
+        [1, 2, 3].map(source),
+        [ClockSource::Qpc, ClockSource::SystemTime, ClockSource::Tsc]
+    );
 }
 
 #[test]
@@ -317,7 +382,8 @@ fn files_of_one_recording_are_one_story() {
 
 #[test]
 fn a_file_that_is_no_trace_says_so() {
-    let error = Session::from_bytes(vec![b"not a trace".to_vec()]).err().map(|error| error.to_string());
+    let error =
+        Session::from_bytes(vec![b"not a trace".to_vec()]).err().map(|error| error.to_string());
     assert!(error.is_some_and(|text| text.contains("not an event trace log")));
     let missing = Session::open(&[PathBuf::from("/nowhere/at-all.etl")]);
     assert!(matches!(missing, Err(EtlError::File(_))));

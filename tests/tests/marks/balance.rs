@@ -1,7 +1,9 @@
 //! An exporter that checks what every exporter relies on.
 
 use std::collections::BTreeMap;
-use syscollect_model::{Event, Exporter, Loss, RecorderSummary, SessionInfo, Tables, Time, TrackId};
+use syscollect_model::{
+    Event, Exporter, Loss, RecorderSummary, SessionInfo, Tables, Time, TrackId,
+};
 
 /// Hands everything on, and panics where time goes back, where a slice ends
 /// that did not begin, where rows are missing, and where one is open at the end.
@@ -37,18 +39,27 @@ impl<E: Exporter> Exporter for Balance<E> {
                 *self.open.entry(*track).or_default() += 1;
             }
             Event::SliceMore(track, _) => {
-                assert!(self.open.get(track).is_some_and(|open| *open > 0), "more of nothing: {event:?}");
+                assert!(
+                    self.open.get(track).is_some_and(|open| *open > 0),
+                    "more of nothing: {event:?}"
+                );
             }
             Event::SliceEnd(track) => {
                 let open = self.open.entry(*track).or_default();
-                *open = open.checked_sub(1).unwrap_or_else(|| panic!("the end of nothing: {event:?}"));
+                *open =
+                    open.checked_sub(1).unwrap_or_else(|| panic!("the end of nothing: {event:?}"));
             }
             _ => {}
         }
         self.inner.event(time, event, tables)
     }
 
-    fn end(&mut self, losses: &[Loss], recorder: Option<&RecorderSummary>, tables: &Tables) -> Result<(), E::Error> {
+    fn end(
+        &mut self,
+        losses: &[Loss],
+        recorder: Option<&RecorderSummary>,
+        tables: &Tables,
+    ) -> Result<(), E::Error> {
         let open: Vec<_> = self.open.iter().filter(|(_, open)| **open > 0).collect();
         assert!(open.is_empty(), "open at the end: {open:?}");
         self.inner.end(losses, recorder, tables)

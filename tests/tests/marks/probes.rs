@@ -15,8 +15,21 @@ fn argument(name: &str, size: u8, signed: bool) -> ProbeArgument {
     ProbeArgument { name: name.into(), size, signed, ..ProbeArgument::default() }
 }
 
-fn probe(probe: u32, role: ProbeRole, pair: u32, name: &str, arguments: Vec<ProbeArgument>) -> ProbeDefinition {
-    ProbeDefinition { probe, role, pair, name: name.into(), arguments, ..ProbeDefinition::default() }
+fn probe(
+    probe: u32,
+    role: ProbeRole,
+    pair: u32,
+    name: &str,
+    arguments: Vec<ProbeArgument>,
+) -> ProbeDefinition {
+    ProbeDefinition {
+        probe,
+        role,
+        pair,
+        name: name.into(),
+        arguments,
+        ..ProbeDefinition::default()
+    }
 }
 
 #[test]
@@ -32,7 +45,11 @@ fn a_hit_is_an_instant_with_its_arguments() {
     let mut machine = machine(vec![probe(1, ProbeRole::Point, 0, "python:line", arguments)]);
     let hit = Hit { tid: 101, pid: 100, probe: 1, ..Hit::default() };
     let words = [0x7000, 0xffff_fffe, 0.5_f64.to_bits(), 0x5555_0000, 0];
-    machine.hit(0, 10, &Hit { arguments: &words, texts: &[(0, "main.py"), (3, "\u{1}")], unreadable: 16, ..hit });
+    machine.hit(
+        0,
+        10,
+        &Hit { arguments: &words, texts: &[(0, "main.py"), (3, "\u{1}")], unreadable: 16, ..hit },
+    );
     // Nobody said what this number means.
     machine.hit(0, 11, &Hit { probe: 9, ..hit });
     golden::check("probe_points", &mut golden::open(machine.finish()));
@@ -40,7 +57,9 @@ fn a_hit_is_an_instant_with_its_arguments() {
 
 #[test]
 fn pairs_nest_by_themselves_and_are_named_by_an_argument() {
-    let arguments = || vec![argument("file", 8, false), argument("function", 8, false), argument("line", 4, true)];
+    let arguments = || {
+        vec![argument("file", 8, false), argument("function", 8, false), argument("line", 4, true)]
+    };
     let named = |mut probe: ProbeDefinition| {
         (probe.named_by, probe.nests, probe.track) = (Some(1), Some(true), "Python".into());
         probe
@@ -55,7 +74,8 @@ fn pairs_nest_by_themselves_and_are_named_by_an_argument() {
     let hit = Hit { tid: 101, pid: 100, ..Hit::default() };
     let m = &mut machine;
     let python = |m: &mut FakeMachine, us, probe, function: &str, line| {
-        let hit = Hit { probe, arguments: &[1, 2, line], texts: &[(0, "main.py"), (1, function)], ..hit };
+        let hit =
+            Hit { probe, arguments: &[1, 2, line], texts: &[(0, "main.py"), (1, function)], ..hit };
         m.hit(0, us, &hit);
     };
     python(m, 5, 2, "main", 1);
@@ -88,14 +108,19 @@ fn database() -> FakeMachine {
 fn hits(machine: &mut FakeMachine, hits: &[(u64, u32, u64)]) {
     for (us, probe, transaction) in hits {
         let arguments: &[u64] = if *probe < 4 { &[*transaction] } else { &[] };
-        machine.hit(0, *us, &Hit { tid: 101, pid: 100, probe: *probe, arguments, ..Hit::default() });
+        machine.hit(
+            0,
+            *us,
+            &Hit { tid: 101, pid: 100, probe: *probe, arguments, ..Hit::default() },
+        );
     }
 }
 
 #[test]
 fn a_zone_ends_with_whichever_end_comes_and_a_later_begin_ends_what_stayed_open() {
     let mut machine = database();
-    // The second transaction aborts in its query, whose end is not seen; of the fourth no end is seen at all.
+    // The second transaction aborts in its query, whose end is not seen; of the fourth no end is
+    // seen at all.
     hits(&mut machine, &[(10, 1, 1), (11, 4, 0), (12, 5, 0), (13, 2, 1)]);
     hits(&mut machine, &[(20, 1, 2), (21, 4, 0), (23, 3, 2)]);
     hits(&mut machine, &[(30, 1, 3), (31, 4, 0), (32, 5, 0), (33, 2, 3)]);
@@ -104,7 +129,11 @@ fn a_zone_ends_with_whichever_end_comes_and_a_later_begin_ends_what_stayed_open(
     golden::check("probe_ends", &mut session);
     let (lines, played) = golden::text(&mut session);
     assert_eq!((played.events_by_type["zone"], played.unmatched_ends), (8, 0), "{lines}");
-    assert_eq!(lines.matches("unfinished").count(), 2, "the query that failed, and the fourth transaction: {lines}");
+    assert_eq!(
+        lines.matches("unfinished").count(),
+        2,
+        "the query that failed, and the fourth transaction: {lines}"
+    );
 }
 
 #[test]
@@ -113,7 +142,16 @@ fn zones_of_which_two_end_in_a_row_nest_whatever_stays_open() {
     // Queries within queries, before and after one of whose end was not seen.
     hits(
         &mut machine,
-        &[(10, 4, 0), (11, 4, 0), (12, 5, 0), (20, 4, 0), (21, 4, 0), (22, 5, 0), (23, 5, 0), (30, 5, 0)],
+        &[
+            (10, 4, 0),
+            (11, 4, 0),
+            (12, 5, 0),
+            (20, 4, 0),
+            (21, 4, 0),
+            (22, 5, 0),
+            (23, 5, 0),
+            (30, 5, 0),
+        ],
     );
     let (lines, played) = golden::text(&mut golden::open(machine.finish()));
     assert_eq!((played.events_by_type["zone"], played.unmatched_ends), (4, 0), "{lines}");
@@ -157,7 +195,11 @@ fn a_begin_that_was_lost_makes_no_zones_that_nest() {
     hit(&mut machine, 40, 1);
     hit(&mut machine, 41, 2);
     let (lines, _) = golden::text(&mut golden::open(machine.finish()));
-    assert_eq!(lines.matches("unfinished").count(), 1, "the first, which the second begin ends: {lines}");
+    assert_eq!(
+        lines.matches("unfinished").count(),
+        1,
+        "the first, which the second begin ends: {lines}"
+    );
 }
 
 #[test]
@@ -186,10 +228,12 @@ fn an_exception_leaves_no_function_open() {
 #[test]
 fn functions_end_where_they_return_or_call_another_in_their_place() {
     let function = |number: u32, name: &str| {
-        let [entry, exit] = [(number, ProbeRole::FunctionEntry), (number + 10, ProbeRole::FunctionExit)];
+        let [entry, exit] =
+            [(number, ProbeRole::FunctionEntry), (number + 10, ProbeRole::FunctionExit)];
         [entry, exit].map(|(number, role)| probe(number, role, 1, name, Vec::new()))
     };
-    let mut machine = machine([function(1, "main"), function(2, "work"), function(3, "last call")].concat());
+    let mut machine =
+        machine([function(1, "main"), function(2, "work"), function(3, "last call")].concat());
     let hit = Hit { tid: 101, pid: 100, ..Hit::default() };
     let m = &mut machine;
     let mut at = |us, probe, stack_pointer| m.hit(0, us, &Hit { probe, stack_pointer, ..hit });
@@ -213,7 +257,8 @@ fn hits_that_were_written_out_of_order_are_played_in_order() {
     ]);
     machine.chunk_bytes(100);
     let hit = |probe, tid| Hit { tid, pid: 100, probe, ..Hit::default() };
-    // The program that wrote the first was interrupted by the one that wrote the second, chunk after chunk.
+    // The program that wrote the first was interrupted by the one that wrote the second, chunk
+    // after chunk.
     for us in (10..500).step_by(10) {
         machine.hit(0, us + 1, &hit(2, 100));
         machine.hit(0, us, &hit(1, 100));
@@ -232,7 +277,8 @@ fn a_marked_program_without_shared_memory_tells_the_same_by_hits() {
         ProbeRole::ClientPlot,
         ProbeRole::ClientFrame,
     ];
-    let definitions = (1..).zip(roles).map(|(number, role)| probe(number, role, 0, "", Vec::new())).collect();
+    let definitions =
+        (1..).zip(roles).map(|(number, role)| probe(number, role, 0, "", Vec::new())).collect();
     let mut machine = machine(definitions);
     let hit = Hit { tid: 101, pid: 100, ..Hit::default() };
     let m = &mut machine;
@@ -240,7 +286,8 @@ fn a_marked_program_without_shared_memory_tells_the_same_by_hits() {
         let texts = [(0, name), (1, "f"), (2, "a.rs")];
         m.hit(0, us, &Hit { probe: 1, arguments: &[1, 2, 3, 17, 0xff_0000], texts: &texts, ..hit });
     };
-    let end = |m: &mut FakeMachine, us, left| m.hit(0, us, &Hit { probe: 2, arguments: &[left], ..hit });
+    let end =
+        |m: &mut FakeMachine, us, left| m.hit(0, us, &Hit { probe: 2, arguments: &[left], ..hit });
     // Two zones were open before the recording.
     begin(m, 1, "outer");
     begin(m, 2, "inner");
@@ -250,7 +297,11 @@ fn a_marked_program_without_shared_memory_tells_the_same_by_hits() {
     end(m, 6, 2);
     end(m, 7, 1);
     m.hit(0, 8, &Hit { probe: 3, arguments: &[1, 0xff], texts: &[(0, "hello")], ..hit });
-    m.hit(1, 9, &Hit { probe: 4, arguments: &[1, 1.5_f64.to_bits()], texts: &[(0, "load")], ..hit });
+    m.hit(
+        1,
+        9,
+        &Hit { probe: 4, arguments: &[1, 1.5_f64.to_bits()], texts: &[(0, "load")], ..hit },
+    );
     m.hit(1, 10, &Hit { probe: 5, arguments: &[1], texts: &[(0, "")], ..hit });
     golden::check("client_probes", &mut golden::open(machine.finish()));
 }
@@ -258,7 +309,8 @@ fn a_marked_program_without_shared_memory_tells_the_same_by_hits() {
 #[test]
 fn a_zone_whose_texts_could_not_be_read_is_shown_without_its_name() {
     let roles = [ProbeRole::ClientZoneBegin, ProbeRole::ClientZoneEnd];
-    let definitions = (1..).zip(roles).map(|(number, role)| probe(number, role, 0, "", Vec::new())).collect();
+    let definitions =
+        (1..).zip(roles).map(|(number, role)| probe(number, role, 0, "", Vec::new())).collect();
     let mut machine = machine(definitions);
     let hit = Hit { tid: 101, pid: 100, ..Hit::default() };
     machine.hit(0, 1, &Hit { probe: 1, arguments: &[1, 2, 3, 17, 0], ..hit });
@@ -276,11 +328,15 @@ fn a_present_begins_a_frame_once_even_if_one_library_has_another_do_it() {
             probe
         };
         [
-            frames("GLX frames", probe(number * 2, ProbeRole::FunctionEntry, number, name, Vec::new())),
+            frames(
+                "GLX frames",
+                probe(number * 2, ProbeRole::FunctionEntry, number, name, Vec::new()),
+            ),
             frames("", probe(number * 2 + 1, ProbeRole::FunctionReturn, number, name, Vec::new())),
         ]
     };
-    let mut machine = machine([present(1, "glXSwapBuffers"), present(2, "glXSwapBuffers")].concat());
+    let mut machine =
+        machine([present(1, "glXSwapBuffers"), present(2, "glXSwapBuffers")].concat());
     let hit = Hit { tid: 101, pid: 100, ..Hit::default() };
     let m = &mut machine;
     let mut at = |us, probe, stack_pointer| m.hit(0, us, &Hit { probe, stack_pointer, ..hit });

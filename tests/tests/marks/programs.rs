@@ -18,15 +18,40 @@ fn machine() -> (FakeMachine, FakeProgram) {
 #[test]
 fn messages_plots_and_frames() {
     let (mut machine, mut program) = machine();
-    let (queue, started, render) = (program.plot("queue", "jobs"), program.string("started"), program.string("Render"));
+    let (queue, started, render) =
+        (program.plot("queue", "jobs"), program.string("started"), program.string("Render"));
     let thread = program.thread(0, 101);
     let m = &mut machine;
     thread.item(m, 1, ItemKind::Message, &[u64::from(started) | 0x00ff00 << 32], &[]);
-    thread.item(m, 2, ItemKind::Message, &[0], &[text(TextRole::Message, 0, "one of very many different texts")]);
+    thread.item(
+        m,
+        2,
+        ItemKind::Message,
+        &[0],
+        &[text(TextRole::Message, 0, "one of very many different texts")],
+    );
     thread.item(m, 3, ItemKind::Message, &[0], &[tag(TextRole::Message, started, 7)]);
-    thread.item(m, 4, ItemKind::Plot, &[u64::from(queue) | (ValueType::Signed as u64) << 32, -5_i64 as u64], &[]);
-    thread.item(m, 5, ItemKind::Plot, &[u64::from(queue) | (ValueType::Float as u64) << 32, 2.5_f64.to_bits()], &[]);
-    thread.item(m, 5, ItemKind::Plot, &[u64::from(queue) | (ValueType::Float as u64) << 32, f64::NAN.to_bits()], &[]);
+    thread.item(
+        m,
+        4,
+        ItemKind::Plot,
+        &[u64::from(queue) | (ValueType::Signed as u64) << 32, -5_i64 as u64],
+        &[],
+    );
+    thread.item(
+        m,
+        5,
+        ItemKind::Plot,
+        &[u64::from(queue) | (ValueType::Float as u64) << 32, 2.5_f64.to_bits()],
+        &[],
+    );
+    thread.item(
+        m,
+        5,
+        ItemKind::Plot,
+        &[u64::from(queue) | (ValueType::Float as u64) << 32, f64::NAN.to_bits()],
+        &[],
+    );
     for us in [10, 26, 43] {
         thread.item(m, us, ItemKind::Frame, &[(FramePhase::Mark as u64) << 32], &[]);
     }
@@ -42,13 +67,20 @@ fn messages_plots_and_frames() {
 #[test]
 fn async_zones_lie_on_the_lowest_free_row_of_their_task() {
     let (mut machine, mut program) = machine();
-    let (fetch, parse) = (program.location("fetch", "", "", 0, 0), program.location("parse", "", "", 0, 0));
+    let (fetch, parse) =
+        (program.location("fetch", "", "", 0, 0), program.location("parse", "", "", 0, 0));
     let request = program.string("request");
     let (one, two) = (program.thread(0, 100), program.thread(1, 101));
     let m = &mut machine;
     let begin = |location: u32, zone: u64, task: u64| [u64::from(location), zone, task];
     one.item(m, 1, ItemKind::AsyncBegin, &begin(fetch, 11, 5), &[task_name(request, 5)]);
-    one.item(m, 2, ItemKind::AsyncBegin, &begin(parse, 12, 5), &[text(TextRole::AsyncText, 0, "chunk 1")]);
+    one.item(
+        m,
+        2,
+        ItemKind::AsyncBegin,
+        &begin(parse, 12, 5),
+        &[text(TextRole::AsyncText, 0, "chunk 1")],
+    );
     one.item(m, 3, ItemKind::AsyncBegin, &begin(fetch, 13, 0), &[]);
     // Another thread ends the outer one before the inner.
     two.item(m, 4, ItemKind::AsyncEnd, &[11], &[text(TextRole::AsyncText, 0, "200 OK")]);
@@ -67,7 +99,8 @@ fn async_zones_lie_on_the_lowest_free_row_of_their_task() {
 #[test]
 fn async_zones_that_were_open_before_are_told_once_on_the_row_of_their_task() {
     let (mut machine, mut program) = machine();
-    let (fetch, parse) = (program.location("fetch", "", "", 0, 0), program.location("parse", "", "", 0, 0));
+    let (fetch, parse) =
+        (program.location("fetch", "", "", 0, 0), program.location("parse", "", "", 0, 0));
     let request = program.string("request");
     let (one, two) = (program.thread(0, 100), program.thread(1, 101));
     let m = &mut machine;
@@ -79,7 +112,13 @@ fn async_zones_that_were_open_before_are_told_once_on_the_row_of_their_task() {
     two.item(m, 10, ItemKind::AsyncOpen, &zone(parse, 12, ticks(1)), &[task_name(request, 5)]);
     // It saw this one before its beginning was written.
     two.item(m, 10, ItemKind::AsyncOpen, &zone(parse, 14, ticks(9)), &[]);
-    one.item(m, 11, ItemKind::AsyncBegin, &zone(parse, 14, 0), &[text(TextRole::AsyncText, 0, "chunk 1")]);
+    one.item(
+        m,
+        11,
+        ItemKind::AsyncBegin,
+        &zone(parse, 14, 0),
+        &[text(TextRole::AsyncText, 0, "chunk 1")],
+    );
     one.item(m, 20, ItemKind::AsyncEnd, &[11], &[]);
     one.item(m, 21, ItemKind::AsyncEnd, &[12], &[]);
     two.item(m, 22, ItemKind::AsyncEnd, &[14], &[]);
@@ -129,7 +168,13 @@ fn the_places_of_stacks_in_zones_can_be_asked_for_before_playing() {
     let (mut machine, program) = machine();
     machine.mapping(100, 0x40_0000, 0x41_0000, 0, "/bin/server");
     let thread = program.thread(0, 100);
-    thread.item(&mut machine, 1, ItemKind::Message, &[0], &[stack(&[0x40_0110, 0x40_0210, 0x40_0310, 0x40_0410])]);
+    thread.item(
+        &mut machine,
+        1,
+        ItemKind::Message,
+        &[0],
+        &[stack(&[0x40_0110, 0x40_0210, 0x40_0310, 0x40_0410])],
+    );
     program.finish(&mut machine);
     let unresolved = golden::open(machine.finish()).unresolved();
     assert_eq!(unresolved[0].path, "/bin/server");
@@ -139,7 +184,11 @@ fn the_places_of_stacks_in_zones_can_be_asked_for_before_playing() {
 #[test]
 fn markers_have_a_schema_and_may_lie_at_another_time_and_on_another_thread() {
     let (mut machine, mut program) = machine();
-    let fields = [("path", FieldFormat::Text), ("size", FieldFormat::Bytes), ("took", FieldFormat::Duration)];
+    let fields = [
+        ("path", FieldFormat::Text),
+        ("size", FieldFormat::Bytes),
+        ("took", FieldFormat::Duration),
+    ];
     let read = program.schema("Read", "io", &fields);
     let thread = program.thread(0, 100);
     let m = &mut machine;
@@ -147,7 +196,13 @@ fn markers_have_a_schema_and_may_lie_at_another_time_and_on_another_thread() {
     let said = [text(TextRole::Field, 0, "/etc/passwd"), value(ValueType::Unsigned, 1, 4096)];
     thread.item(m, 10, ItemKind::Marker, &[marker(MarkerPhase::Instant)], &said);
     thread.item(m, 20, ItemKind::Marker, &[marker(MarkerPhase::Begin)], &said);
-    thread.item(m, 30, ItemKind::Marker, &[marker(MarkerPhase::End)], &[value(ValueType::Unsigned, 2, 10_000)]);
+    thread.item(
+        m,
+        30,
+        ItemKind::Marker,
+        &[marker(MarkerPhase::End)],
+        &[value(ValueType::Unsigned, 2, 10_000)],
+    );
     // Told at 40, of things that happened at 15 and 25, on the other thread.
     let took = [value(ValueType::Unsigned, 2, 10_000)];
     thread.item(m, 40, ItemKind::MarkerAt, &[marker(MarkerPhase::Begin), ticks(15), 101], &[]);
@@ -201,7 +256,8 @@ fn an_entry_of_an_unknown_kind_is_counted_and_hides_no_other() {
     let (lines, played) = golden::text(&mut golden::open(machine.finish()));
     assert_eq!((played.events, played.lost), (2, 2), "{lines}");
     assert!(
-        lines.contains("* last [message]") && lines.contains("lost: 2 from zone definitions: undecodable"),
+        lines.contains("* last [message]")
+            && lines.contains("lost: 2 from zone definitions: undecodable"),
         "{lines}"
     );
 }
@@ -234,7 +290,12 @@ fn a_process_that_runs_another_program_leaves_nothing_open() {
     thread.begin(m, 1, work, &[]);
     thread.item(m, 2, ItemKind::AsyncBegin, &[work.into(), 1, 0], &[]);
     thread.item(m, 3, ItemKind::Frame, &[0], &[]);
-    let exec = syscollect_records::TaskRecord { tid: 100, tgid: 100, parent_tid: 100, ..Default::default() };
+    let exec = syscollect_records::TaskRecord {
+        tid: 100,
+        tgid: 100,
+        parent_tid: 100,
+        ..Default::default()
+    };
     m.task(0, 5, syscollect_records::RecordKind::Exec, "other", exec);
     program.finish(m);
     let (lines, _) = golden::text(&mut golden::open(machine.finish()));

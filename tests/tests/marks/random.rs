@@ -51,7 +51,10 @@ struct Act {
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let small = || prop_oneof![0u64..12, any::<u64>()];
     let act = (0usize..4, 0u64..4, any::<u8>(), [small(), small(), small()]);
-    prop::collection::vec(act.prop_map(|(thread, step, what, words)| Act { thread, step, what, words }), 0..300)
+    prop::collection::vec(
+        act.prop_map(|(thread, step, what, words)| Act { thread, step, what, words }),
+        0..300,
+    )
 }
 
 /// What the items of the program may refer to.
@@ -70,7 +73,11 @@ fn define(program: &mut FakeProgram) -> Numbers {
         string: program.string("name"),
         plot: program.plot("plot", "B"),
         lock: program.lock("lock", false, location),
-        schema: program.schema("Schema", "category", &[("a", FieldFormat::Text), ("b", FieldFormat::Bytes)]),
+        schema: program.schema(
+            "Schema",
+            "category",
+            &[("a", FieldFormat::Text), ("b", FieldFormat::Bytes)],
+        ),
     }
 }
 
@@ -88,7 +95,13 @@ fn more(numbers: &Numbers, words: [u64; 3]) -> Vec<u64> {
 }
 
 /// An item of a likely shape, with some words that are not.
-fn likely(machine: &mut FakeMachine, thread: &mut FakeThread, us: u64, act: &Act, numbers: &Numbers) {
+fn likely(
+    machine: &mut FakeMachine,
+    thread: &mut FakeThread,
+    us: u64,
+    act: &Act,
+    numbers: &Numbers,
+) {
     let [a, b, c] = act.words;
     let location = if c == 11 { 12_345 } else { u64::from(numbers.location) };
     let behind = [more(numbers, [b, c, a]), more(numbers, [c, a, b])];
@@ -115,7 +128,13 @@ fn likely(machine: &mut FakeMachine, thread: &mut FakeThread, us: u64, act: &Act
     thread.item(machine, us, kind, &words, &behind);
 }
 
-fn act(machine: &mut FakeMachine, threads: &mut [FakeThread; 4], numbers: &Numbers, us: &mut [u64; 4], act: &Act) {
+fn act(
+    machine: &mut FakeMachine,
+    threads: &mut [FakeThread; 4],
+    numbers: &Numbers,
+    us: &mut [u64; 4],
+    act: &Act,
+) {
     let at = us[act.thread] + act.step;
     us[act.thread] = at;
     let thread = &mut threads[act.thread];
@@ -127,13 +146,23 @@ fn act(machine: &mut FakeMachine, threads: &mut [FakeThread; 4], numbers: &Numbe
         3 | 4 => {
             let probe = (act.what % 11).into();
             let (tid, stack_pointer) = (thread.chunk.tid, 0x9000 + a % 16 * 8);
-            let texts: &[(u8, &str)] = if b % 2 == 0 { &[(0, "name"), (1, "f"), (2, "file")] } else { &[] };
+            let texts: &[(u8, &str)] =
+                if b % 2 == 0 { &[(0, "name"), (1, "f"), (2, "file")] } else { &[] };
             let arguments = &[a, b, c, 1, 2][..if texts.is_empty() { (c % 5) as usize } else { 5 }];
-            machine.hit(0, at, &Hit { tid, pid: 100, probe, arguments, texts, stack_pointer, unreadable: 0 });
+            machine.hit(
+                0,
+                at,
+                &Hit { tid, pid: 100, probe, arguments, texts, stack_pointer, unreadable: 0 },
+            );
         }
         5 if act.what.is_multiple_of(23) => machine.exit(1, at, (thread.chunk.tid, 100), "thread"),
         5 if act.what % 23 == 1 => {
-            let record = syscollect_records::TaskRecord { tid: 100, tgid: 100, parent_tid: 100, ..Default::default() };
+            let record = syscollect_records::TaskRecord {
+                tid: 100,
+                tgid: 100,
+                parent_tid: 100,
+                ..Default::default()
+            };
             machine.task(1, at, RecordKind::Exec, "other", record);
         }
         5 if act.what % 23 == 2 => thread.chunk.owner += 1,

@@ -27,9 +27,17 @@ fn zones_lie_between_the_switches_of_their_thread() {
     machine.switch(0, 5, task_state::RUNNABLE, 101);
     let mut worker = program.thread(0, 101);
     worker.attached(&mut machine, 8, "db worker");
-    let words = [text(TextRole::ZoneText, 0, "GET /"), text(TextRole::ZoneText, 0, "a second line, which is longer")];
+    let words = [
+        text(TextRole::ZoneText, 0, "GET /"),
+        text(TextRole::ZoneText, 0, "a second line, which is longer"),
+    ];
     worker.begin(&mut machine, 10, handle, &words);
-    worker.begin(&mut machine, 12, query, &[color(0xff_0000), value(ValueType::Unsigned, u32::MAX, 7)]);
+    worker.begin(
+        &mut machine,
+        12,
+        query,
+        &[color(0xff_0000), value(ValueType::Unsigned, u32::MAX, 7)],
+    );
     machine.switch(0, 13, task_state::INTERRUPTIBLE, 0);
     machine.switch(0, 17, task_state::RUNNABLE, 101);
     worker.words(&mut machine, 18, &value(ValueType::Signed, rows, -3_i64 as u64));
@@ -67,7 +75,10 @@ fn what_is_said_of_a_zone_is_not_said_of_what_came_in_between() {
 #[test]
 fn a_recording_that_starts_late_is_told_which_zones_are_open_and_a_thread_that_ends_closes_them() {
     let (mut machine, mut program) = machine();
-    let (outer, inner) = (program.location("outer", "f", "a.rs", 1, 0), program.location("inner", "g", "a.rs", 2, 0));
+    let (outer, inner) = (
+        program.location("outer", "f", "a.rs", 1, 0),
+        program.location("inner", "g", "a.rs", 2, 0),
+    );
     let mut thread = program.thread(0, 101);
     thread.depth = 2;
     thread.attached(&mut machine, 10, "late");
@@ -107,7 +118,9 @@ fn zones_that_are_known_go_on_when_they_are_said_again() {
     let mut thread = program.thread(0, 101);
     (1..).zip(names).for_each(|(us, name)| thread.begin(&mut machine, us, name, &[]));
     thread.attached(&mut machine, 10, "");
-    (0..).zip(names).for_each(|(depth, name)| thread.open_zone(&mut machine, 10, name, depth, u64::from(depth) + 1));
+    (0..).zip(names).for_each(|(depth, name)| {
+        thread.open_zone(&mut machine, 10, name, depth, u64::from(depth) + 1)
+    });
     (11..14).for_each(|us| thread.end(&mut machine, us));
     program.finish(&mut machine);
     let (lines, played) = golden::text(&mut golden::open(machine.finish()));
@@ -146,7 +159,8 @@ fn a_ring_that_goes_to_another_thread_closes_the_zones_of_the_first() {
     second.end(&mut machine, 6);
     program.finish(&mut machine);
     let (lines, _) = golden::text(&mut golden::open(machine.finish()));
-    let zones: Vec<&str> = lines.lines().filter(|line| line.contains("Zones")).map(|line| &line[14..]).collect();
+    let zones: Vec<&str> =
+        lines.lines().filter(|line| line.contains("Zones")).map(|line| &line[14..]).collect();
     assert_eq!(zones.len(), 5, "{lines}");
     assert!(zones[2].starts_with("server/100 Zones END"), "{lines}");
     assert!(zones[3].starts_with("worker/101 Zones BEGIN work"), "{lines}");
@@ -196,7 +210,8 @@ fn what_no_program_can_have_done_is_counted_and_the_rest_is_played() {
     golden::check("zones_hostile", &mut golden::open(machine.finish()));
 }
 
-/// The lines about the thread 101, which has the lane after a thread that claims to be ahead of time.
+/// The lines about the thread 101, which has the lane after a thread that claims to be ahead of
+/// time.
 fn after_a_liar(liar_ends: bool) -> Vec<String> {
     let (mut machine, mut program) = machine();
     let work = program.location("work", "", "", 0, 0);
@@ -217,7 +232,11 @@ fn after_a_liar(liar_ends: bool) -> Vec<String> {
     program.finish(m);
     let (lines, played) = golden::text(&mut golden::open(machine.finish()));
     assert_eq!(played.events_by_type["message"], 1, "{lines}");
-    lines.lines().filter(|line| line.contains("worker/101 Zones")).map(|line| line[..13].trim().to_owned()).collect()
+    lines
+        .lines()
+        .filter(|line| line.contains("worker/101 Zones"))
+        .map(|line| line[..13].trim().to_owned())
+        .collect()
 }
 
 #[test]
@@ -230,7 +249,8 @@ fn a_thread_that_is_ahead_of_time_does_not_hold_up_who_has_its_lane_after_it() {
 #[test]
 fn a_part_of_the_time_begins_with_the_zones_that_are_open_then() {
     let (mut machine, mut program) = machine();
-    let (outer, inner) = (program.location("outer", "", "", 0, 0), program.location("inner", "", "", 0, 0));
+    let (outer, inner) =
+        (program.location("outer", "", "", 0, 0), program.location("inner", "", "", 0, 0));
     let mut thread = program.thread(0, 101);
     thread.attached(&mut machine, 1, "worker");
     thread.begin(&mut machine, 10, outer, &[]);

@@ -45,7 +45,9 @@ fn every_switch_and_sample_of_a_capture_is_in_the_file() {
     // 100 of the switches go to idle, which is no thread of the file.
     assert_eq!(trace.switches.values().map(Vec::len).sum::<usize>(), 150);
     assert_eq!(trace.cpu_samples(), 50);
-    let run = |id: u64| trace.switches[&id].iter().map(|switch| (switch.end - switch.start, switch.state));
+    let run = |id: u64| {
+        trace.switches[&id].iter().map(|switch| (switch.end - switch.start, switch.state))
+    };
     assert!(run(100).all(|ran| ran == (59_000, 101)));
     assert!(run(200).all(|ran| ran == (48_000, 104)));
     assert!(trace.switches[&200].iter().all(|switch| switch.start - switch.wakeup == 2_000));
@@ -61,7 +63,8 @@ fn losses_of_a_capture_are_messages() {
     machine.declare("samples", Some(1), LossCause::Nested, 4);
     let (trace, _) = export(machine.finish());
     let own = trace.thread("syscollect / losses").unwrap();
-    let texts: Vec<&str> = own.messages.iter().map(|index| trace.messages[*index].text.as_str()).collect();
+    let texts: Vec<&str> =
+        own.messages.iter().map(|index| trace.messages[*index].text.as_str()).collect();
     let expected = [
         "12 records lost from sched of CPU 0: lane-full",
         "4 records lost from samples of CPU 1: nested, at some time",
@@ -80,16 +83,27 @@ fn a_marked_program_has_all_that_it_told() {
     let mut machine = FakeMachine::new(1);
     machine.process(100, 1, "server", &[(100, "server"), (101, "worker")]);
     let mut program = FakeProgram::new(&mut machine, 1, 100);
-    let (work, queue) = (program.location("work", "run", "src/main.rs", 7, 0x10_20_30), program.plot("queue", "jobs"));
+    let (work, queue) = (
+        program.location("work", "run", "src/main.rs", 7, 0x10_20_30),
+        program.plot("queue", "jobs"),
+    );
     let (lock, started) = (program.lock("cache", false, work), program.string("started"));
     let mut thread = program.thread(0, 101);
     let m = &mut machine;
     thread.begin(m, 10, work, &[text(TextRole::ZoneText, 0, "a request")]);
     thread.item(m, 11, ItemKind::Message, &[u64::from(started) | 0xff_0000 << 32], &[]);
-    for (us, action) in [(12, LockAction::Wait), (13, LockAction::Obtain), (14, LockAction::Release)] {
+    for (us, action) in
+        [(12, LockAction::Wait), (13, LockAction::Obtain), (14, LockAction::Release)]
+    {
         thread.item(m, us, ItemKind::Lock, &[u64::from(lock) | (action as u64) << 32, 0], &[]);
     }
-    thread.item(m, 15, ItemKind::Plot, &[u64::from(queue) | (ValueType::Unsigned as u64) << 32, 5], &[]);
+    thread.item(
+        m,
+        15,
+        ItemKind::Plot,
+        &[u64::from(queue) | (ValueType::Unsigned as u64) << 32, 5],
+        &[],
+    );
     thread.item(m, 16, ItemKind::Alloc, &[0x7000, 64, 0], &[]);
     thread.end(m, 20);
     for us in [30, 46, 62] {
@@ -104,13 +118,22 @@ fn a_marked_program_has_all_that_it_told() {
         (&*zone.name, &*zone.text, zone.end - zone.start, zone.color),
         ("work", "a request", 10_000, 0x30_20_10)
     );
-    assert_eq!((&*zone.location.function, &*zone.location.file, zone.location.line), ("run", "src/main.rs", 7));
+    assert_eq!(
+        (&*zone.location.function, &*zone.location.file, zone.location.line),
+        ("run", "src/main.rs", 7)
+    );
     let messages: Vec<_> = worker.messages.iter().map(|index| &trace.messages[*index]).collect();
     assert_eq!((&*messages[0].text, messages[0].color), ("started", 0xff_00_00_ff));
-    assert_eq!(trace.locks[0].events.iter().map(|event| event.thread).collect::<Vec<_>>(), [101; 3]);
+    assert_eq!(
+        trace.locks[0].events.iter().map(|event| event.thread).collect::<Vec<_>>(),
+        [101; 3]
+    );
     let plot = trace.plots.iter().find(|plot| plot.name == "server (100) queue (jobs)").unwrap();
     assert_eq!(plot.values[0].1, 5.0);
     assert_eq!((trace.pools[0].pieces[0].size, trace.pools[0].pieces[0].threads[0]), (64, 101));
     let main = &trace.frame_sets[0].frames;
-    assert_eq!(main[1..].windows(2).map(|two| two[1].0 - two[0].0).collect::<Vec<_>>(), [16_000, 16_000]);
+    assert_eq!(
+        main[1..].windows(2).map(|two| two[1].0 - two[0].0).collect::<Vec<_>>(),
+        [16_000, 16_000]
+    );
 }

@@ -1,7 +1,9 @@
 //! Samples and what they point to.
 
 use crate::story::{Story, off, sleeps};
-use syscollect_model::{Event, Frame, FrameId, ModuleId, OffCpu, Sample, SleepState, StringId, Tables};
+use syscollect_model::{
+    Event, Frame, FrameId, ModuleId, OffCpu, Sample, SleepState, StringId, Tables,
+};
 use syscollect_tests::tracy_reader::{FrameLine, Sample as Read, TracyFile};
 
 fn lines(trace: &TracyFile, sample: &Read) -> Vec<Vec<(String, String, u32)>> {
@@ -10,9 +12,15 @@ fn lines(trace: &TracyFile, sample: &Read) -> Vec<Vec<(String, String, u32)>> {
     ids.iter().map(|id| trace.frames[id].lines.iter().map(line).collect()).collect()
 }
 
-fn add(story: &mut Story, place: (ModuleId, u64, u64), names: (&str, &str, u32), inlined: bool) -> FrameId {
+fn add(
+    story: &mut Story,
+    place: (ModuleId, u64, u64),
+    names: (&str, &str, u32),
+    inlined: bool,
+) -> FrameId {
     let (module, offset, function_start) = place;
-    let [function, file]: [Option<StringId>; 2] = [names.0, names.1].map(|t| Some(story.tables.strings.intern(t)));
+    let [function, file]: [Option<StringId>; 2] =
+        [names.0, names.1].map(|t| Some(story.tables.strings.intern(t)));
     story.tables.frames.push(Frame {
         module: Some(module),
         offset,
@@ -35,24 +43,32 @@ fn inlined_functions_are_one_frame_and_symbols_within_their_function() {
     let middle = add(&mut story, (app, 0x1020, 0x1000), ("middle", "mid.h", 9), true);
     let outer = add(&mut story, (app, 0x1020, 0x1000), ("outer", "app.c", 30), false);
     let other = add(&mut story, (app, 0x1040, 0x1000), ("outer", "app.c", 20), false);
-    let stacks = [&[leaf, middle, outer, other][..], &[other]].map(|frames| story.tables.intern_stack(frames));
+    let stacks = [&[leaf, middle, outer, other][..], &[other]]
+        .map(|frames| story.tables.intern_stack(frames));
     story.sample(1, thread, Some(stacks[0]));
     story.sample(2, thread, Some(stacks[1]));
     let trace = story.read();
 
     let samples = &trace.thread("app / app").unwrap().samples;
     let named = |name: &str, file: &str, line| (name.to_owned(), file.to_owned(), line);
-    let inlined = vec![named("leaf", "leaf.h", 7), named("middle", "mid.h", 9), named("outer", "app.c", 30)];
+    let inlined =
+        vec![named("leaf", "leaf.h", 7), named("middle", "mid.h", 9), named("outer", "app.c", 30)];
     assert_eq!(lines(&trace, &samples[0]), [inlined, vec![named("outer", "app.c", 20)]]);
     assert_eq!(lines(&trace, &samples[1]), [[named("outer", "app.c", 20)]]);
 
     let symbol = |name: &str| trace.symbols.iter().find(|(_, symbol)| symbol.name == name).unwrap();
     let (start, function) = symbol("outer");
-    assert_eq!((&*function.file, function.line, function.size, &*function.image), ("app.c", 20, 0x100, "/home/me/app"));
+    assert_eq!(
+        (&*function.file, function.line, function.size, &*function.image),
+        ("app.c", 20, 0x100, "/home/me/app")
+    );
     for (name, call) in [("leaf", ("mid.h", 9)), ("middle", ("app.c", 30))] {
         let (address, symbol) = symbol(name);
         assert_eq!(symbol.call, Some((call.0.to_owned(), call.1)), "{name}");
-        assert!((start + 1..start + 0x100).contains(address), "the viewer looks for it in its function");
+        assert!(
+            (start + 1..start + 0x100).contains(address),
+            "the viewer looks for it in its function"
+        );
     }
 }
 
@@ -76,7 +92,9 @@ fn one_offset_of_two_modules_is_two_frames() {
     let sample = trace.threads[0].samples[0];
     let names = ["of_a", "of_b", "of_b_by_another_name", "far", "farther", "nowhere"];
     assert_eq!(trace.stack_names(sample.callstack), names);
-    let image = |index: usize| &*trace.frames[&trace.callstacks[sample.callstack as usize - 1][index]].image;
+    let image = |index: usize| {
+        &*trace.frames[&trace.callstacks[sample.callstack as usize - 1][index]].image
+    };
     assert_eq!([image(0), image(1), image(5)], ["/usr/lib/a.so", "/usr/lib/b.so", "[unknown]"]);
 }
 
@@ -101,7 +119,10 @@ fn kernel_code_keeps_its_addresses_and_code_without_names_its_place() {
     assert_eq!(trace.stack_names(thread.samples[0].callstack), names);
     let ids = &trace.callstacks[thread.samples[0].callstack as usize - 1];
     assert_eq!(ids[0], 0x3fff_ffff_8100_0010, "the top two bits are the two below");
-    assert_eq!((&*trace.frames[&ids[0]].image, &*trace.frames[&ids[0]].lines[0].file), ("<kernel>", "<kernel>"));
+    assert_eq!(
+        (&*trace.frames[&ids[0]].image, &*trace.frames[&ids[0]].lines[0].file),
+        ("<kernel>", "<kernel>")
+    );
     assert_eq!(trace.symbols[&0xffff_ffff_8100_0000].name, "vfs_read");
     let symbol = |index: usize| trace.frames[&ids[index]].lines[0].symbol;
     assert_eq!(symbol(1), symbol(2), "all of a module's unnamed code adds up");
@@ -116,7 +137,8 @@ fn a_sample_without_a_stack_is_there_and_says_so() {
     story.sample(1, thread, None);
     story.sample(2, thread, Some(empty));
     let trace = story.read();
-    let stacks: Vec<_> = trace.threads[0].samples.iter().map(|s| trace.stack_names(s.callstack)).collect();
+    let stacks: Vec<_> =
+        trace.threads[0].samples.iter().map(|s| trace.stack_names(s.callstack)).collect();
     assert_eq!(stacks, [["[no stack]"], ["[no stack]"]]);
 }
 
@@ -152,7 +174,11 @@ fn the_stack_at_a_switch_is_a_sample_of_its_own_kind() {
         samples.iter().map(|s| (s.time, trace.stack_names(s.callstack).join(" < "))).collect()
     };
     let wait = (50, "futex_wait < main".to_owned());
-    assert_eq!(told(&own.switch_samples), std::slice::from_ref(&wait), "a preempted thread does not wait");
+    assert_eq!(
+        told(&own.switch_samples),
+        std::slice::from_ref(&wait),
+        "a preempted thread does not wait"
+    );
     let busy = "busy < main".to_owned();
     // The viewer would take a sample of the switch's nanosecond for one of the switch.
     assert_eq!(told(&own.samples), [(40, busy.clone()), (49, busy), wait]);

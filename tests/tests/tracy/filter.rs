@@ -22,14 +22,21 @@ fn one_process_is_shown_with_the_machine_and_without_others() {
     story.switch(10, 0, Some(Tables::IDLE_THREAD), sleeps(), app);
     let blocked = Some(story.stack(&["read"]));
     story.switch(20, 0, Some(app), sleeps(), other);
-    story.switch(30, 0, Some(other), syscollect_model::OffCpu { stack: blocked, ..off(SleepState::Idle) }, app);
+    story.switch(
+        30,
+        0,
+        Some(other),
+        syscollect_model::OffCpu { stack: blocked, ..off(SleepState::Idle) },
+        app,
+    );
     story.switch(40, 0, Some(app), sleeps(), Tables::IDLE_THREAD);
     story.wake(41, other);
     story.sample(42, other, None);
     story.sample(43, Tables::IDLE_THREAD, None);
     let trace = story.read_only("app");
 
-    let names: Vec<&str> = trace.threads.iter().map(|thread| &*trace.thread_names[&thread.id]).collect();
+    let names: Vec<&str> =
+        trace.threads.iter().map(|thread| &*trace.thread_names[&thread.id]).collect();
     assert_eq!(names, ["app / app"]);
     // The first event that is left, the zone, is at the file's time 1.
     let ran = |start, end| CpuTime { start, end, thread: 5 };

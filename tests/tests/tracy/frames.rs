@@ -49,10 +49,19 @@ fn frames_of_two_programs_are_told_apart() {
     for pid in [5, 6] {
         let process = story.process(pid, "game");
         let tracks = ["Frames", "audio", "audio"].map(|name| story.frames(process, name, true));
-        tracks.iter().for_each(|track| story.at(pid.into(), Event::SliceBegin(*track, name.into())));
+        tracks
+            .iter()
+            .for_each(|track| story.at(pid.into(), Event::SliceBegin(*track, name.into())));
     }
-    let names: Vec<_> = story.read().frame_sets.into_iter().map(|set| set.name.unwrap_or_default()).collect();
-    let others = ["game (5) audio", "game (5) audio #2", "game (6) Frames", "game (6) audio", "game (6) audio #2"];
+    let names: Vec<_> =
+        story.read().frame_sets.into_iter().map(|set| set.name.unwrap_or_default()).collect();
+    let others = [
+        "game (5) audio",
+        "game (5) audio #2",
+        "game (6) Frames",
+        "game (6) audio",
+        "game (6) audio #2",
+    ];
     assert_eq!(names, [&[""][..], &others].concat());
 }
 

@@ -3,7 +3,9 @@
 use crate::story::{Story, ZERO};
 use std::collections::BTreeMap;
 use syscollect_exporters::TracyLayout;
-use syscollect_model::{Event, Fence, Field, GpuJob, GpuJobEnd, StringId, ThreadId, Time, TrackId, Value};
+use syscollect_model::{
+    Event, Fence, Field, GpuJob, GpuJobEnd, StringId, ThreadId, Time, TrackId, Value,
+};
 use syscollect_tests::tracy_reader::{GpuContext, GpuZone, SourceLocation};
 
 fn time(at: u64) -> Option<Time> {
@@ -43,7 +45,10 @@ fn a_queue_is_a_context_and_its_jobs_lie_with_who_handed_them_over() {
     let trace = story.read();
     assert_eq!(names(&trace.gpus), ["gfx", "copy"]);
     let of_game = vec![zone("Render", (2, 4), (10, 30)), zone("Render", (40, 41), (45, 60))];
-    assert_eq!(trace.gpus[0].threads, [(5, of_game), (6, vec![zone("Render", (3, 5), (30, 45))])].into());
+    assert_eq!(
+        trace.gpus[0].threads,
+        [(5, of_game), (6, vec![zone("Render", (3, 5), (30, 45))])].into()
+    );
     assert_eq!(trace.gpus[1].threads, [(5, vec![zone("Paging", (31, 32), (33, 40))])].into());
 }
 
@@ -94,13 +99,23 @@ fn a_job_that_failed_says_why_in_its_name() {
     let (ring, render, error) = (story.queue("gfx"), story.name("Render"), story.name("error"));
     let thread = story.task(5, "game");
     story.wake(1, thread);
-    for (us, why) in [(10, "ETIME (-62)".to_owned()), (20, "EIO (-5)".to_owned()), (30, "x".repeat(1_000))] {
+    for (us, why) in
+        [(10, "ETIME (-62)".to_owned()), (20, "EIO (-5)".to_owned()), (30, "x".repeat(1_000))]
+    {
         let fields = vec![Field { name: error, value: Value::Text(why.into()) }];
-        at(&mut story, us, ring, GpuJob { end: GpuJobEnd::Failed, fields, ..GpuJob::named(render) });
+        at(
+            &mut story,
+            us,
+            ring,
+            GpuJob { end: GpuJobEnd::Failed, fields, ..GpuJob::named(render) },
+        );
     }
     let trace = story.read();
     let names: Vec<_> = trace.gpus[0].threads.values().flatten().map(GpuZone::name).collect();
-    assert_eq!(names, ["Render [failed: ETIME (-62)]", "Render [failed: EIO (-5)]", "Render [failed]"]);
+    assert_eq!(
+        names,
+        ["Render [failed: ETIME (-62)]", "Render [failed: EIO (-5)]", "Render [failed]"]
+    );
 }
 
 #[test]
@@ -117,7 +132,11 @@ fn a_job_that_began_before_everything_is_there_from_the_beginning_on() {
     let (ring, render) = (story.queue("gfx"), story.name("Render"));
     at(&mut story, 2_000, ring, job(render, game, [500, 600, 700]));
     let trace = story.read();
-    assert_eq!(trace.gpus[0].threads[&5], [zone("Render", (1, 101), (201, 1_501))], "the first event is a job");
+    assert_eq!(
+        trace.gpus[0].threads[&5],
+        [zone("Render", (1, 101), (201, 1_501))],
+        "the first event is a job"
+    );
     assert_eq!(trace.header.last_time, 1_501);
 }
 
@@ -129,7 +148,8 @@ fn jobs_that_a_driver_tells_wrongly_never_overlap() {
     story.wake(1, game);
     at(&mut story, 20, ring, job(render, game, [15, 9, 30]));
     at(&mut story, 25, ring, job(render, game, [2, 3, 4]));
-    let told: Vec<_> = story.read().gpus[0].threads[&5].iter().map(|zone| (zone.cpu, zone.gpu)).collect();
+    let told: Vec<_> =
+        story.read().gpus[0].threads[&5].iter().map(|zone| (zone.cpu, zone.gpu)).collect();
     assert_eq!(told, [((15, 15), (20, 20)), ((2, 3), (20, 25))]);
 }
 
@@ -156,7 +176,11 @@ fn newer_layouts_say_numbers_of_a_job() {
     at(&mut story, 30, ring, GpuJob { thread: Some(game), ..GpuJob::named(render) });
     for layout in [TracyLayout::V0_13, TracyLayout::V0_14] {
         let trace = story.read_layout(layout);
-        let notes: Vec<_> = trace.gpus[0].threads[&5][0].notes.iter().map(|(name, value)| (&**name, *value)).collect();
+        let notes: Vec<_> = trace.gpus[0].threads[&5][0]
+            .notes
+            .iter()
+            .map(|(name, value)| (&**name, *value))
+            .collect();
         let expected = [
             ("context", 3.0),
             ("fence context", 7.0),
@@ -186,7 +210,10 @@ fn queues_and_notes_beyond_the_room_of_the_file_are_told() {
     }
     let (trace, cuts) = story.read_cut();
     assert_eq!(trace.gpus.len(), 255);
-    assert!(cuts.len() == 1 && cuts[0].starts_with("2 GPU jobs on queues beyond the first 255"), "{cuts:?}");
+    assert!(
+        cuts.len() == 1 && cuts[0].starts_with("2 GPU jobs on queues beyond the first 255"),
+        "{cuts:?}"
+    );
 
     let mut story = Story::new(1);
     let game = story.task(5, "game");
@@ -208,6 +235,11 @@ fn a_file_of_one_process_has_its_jobs_only() {
     at(&mut story, 20, ring, job(render, game, [11, 12, 13]));
     at(&mut story, 30, ring, GpuJob { started: time(25), ..GpuJob::named(render) });
     let trace = story.read_only("game");
-    let threads: Vec<_> = trace.gpus[0].threads.keys().map(|id| trace.thread_names[id].as_str()).collect();
-    assert_eq!(threads, ["game / game", "machine / gfx"], "and those of which nobody knows whose they are");
+    let threads: Vec<_> =
+        trace.gpus[0].threads.keys().map(|id| trace.thread_names[id].as_str()).collect();
+    assert_eq!(
+        threads,
+        ["game / game", "machine / gfx"],
+        "and those of which nobody knows whose they are"
+    );
 }

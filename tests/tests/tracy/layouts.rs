@@ -4,7 +4,8 @@ use crate::story::{Story, off, sleeps};
 use std::collections::BTreeMap;
 use syscollect_exporters::{TracyCompression, TracyExporter, TracyLayout, TracyOptions};
 use syscollect_model::{
-    Crash, Event, Loss, LossCause, LossDomain, Scope, SleepState, Slice, Switch, Tables, ThreadId, Time, Value,
+    Crash, Event, Loss, LossCause, LossDomain, Scope, SleepState, Slice, Switch, Tables, ThreadId,
+    Time, Value,
 };
 use syscollect_tests::tracy_reader::{self, Compression};
 
@@ -23,7 +24,8 @@ fn a_switch_says_which_cpu_woke_the_thread() {
     story.switch(50, 0, Some(IDLE), sleeps(), a);
     let trace = story.read_layout(TracyLayout::V0_13);
     assert_eq!(trace.header.version, [0, 13, 0]);
-    let told: Vec<_> = trace.switches[&10].iter().map(|switch| (switch.wakeup, switch.wakeup_cpu)).collect();
+    let told: Vec<_> =
+        trace.switches[&10].iter().map(|switch| (switch.wakeup, switch.wakeup_cpu)).collect();
     // The viewer looks up who ran there: CPU 1 ran nothing, and CPU 299 has no room.
     assert_eq!(told, [(10, 2), (20, 0), (30, 0), (50, 0)]);
     story.read();
@@ -33,7 +35,11 @@ fn a_switch_says_which_cpu_woke_the_thread() {
 fn threads_of_a_process_stand_together_below_the_machine_and_above_idle_cpus() {
     let mut story = Story::new(1);
     let process = story.process(5, "app");
-    let threads = [story.thread(process, 5, "main"), story.task(9, "other"), story.thread(process, 6, "worker")];
+    let threads = [
+        story.thread(process, 5, "main"),
+        story.task(9, "other"),
+        story.thread(process, 6, "worker"),
+    ];
     let boot = story.track(Scope::Machine, "boot");
     let started = story.name("started");
     for (at, thread) in (1..).zip(threads) {
@@ -42,8 +48,11 @@ fn threads_of_a_process_stand_together_below_the_machine_and_above_idle_cpus() {
     story.sample(5, IDLE, None);
     story.at(6, Event::Instant(boot, started.into()));
     let trace = story.read_layout(TracyLayout::V0_13);
-    let hints: BTreeMap<&str, i32> =
-        trace.threads.iter().map(|thread| (&*trace.thread_names[&thread.id], thread.group_hint)).collect();
+    let hints: BTreeMap<&str, i32> = trace
+        .threads
+        .iter()
+        .map(|thread| (&*trace.thread_names[&thread.id], thread.group_hint))
+        .collect();
     let expected = [
         ("app / main", 1),
         ("app / worker", 1),
@@ -86,7 +95,8 @@ fn messages_say_how_much_they_matter_and_whose_they_are() {
     let signal = story.name("SIGSEGV");
     story.at(9, Event::Crash(Crash { thread, signal, address: 0, stack: None }));
     let trace = story.read_layout(TracyLayout::V0_14);
-    let told: Vec<_> = trace.messages.iter().map(|message| (message.time, message.importance.unwrap())).collect();
+    let told: Vec<_> =
+        trace.messages.iter().map(|message| (message.time, message.importance.unwrap())).collect();
     let expected = [
         (1, (false, 3)),
         (2, (false, 0)),
@@ -146,7 +156,10 @@ fn a_zstd_file_with_a_damaged_or_missing_block_is_told_from_a_whole_one() {
     let whole = story.bytes_with(options);
     tracy_reader::read(&whole).unwrap();
     let first = 10 + u32::from_le_bytes(whole[6..10].try_into().unwrap()) as usize;
-    assert!(tracy_reader::read(&[&whole[..6], &whole[first..]].concat()).is_err(), "the first block is missing");
+    assert!(
+        tracy_reader::read(&[&whole[..6], &whole[first..]].concat()).is_err(),
+        "the first block is missing"
+    );
     assert!(tracy_reader::read(&whole[..first]).is_err(), "only the first block is there");
     let mut damaged = whole.clone();
     damaged[12] ^= 0xff;

@@ -16,7 +16,10 @@ fn cpus_beyond_256_are_told() {
     assert_eq!(trace.cpus[255].len(), 1);
     assert_eq!(cuts.len(), 1);
     assert!(cuts[0].starts_with("6 switches on CPUs above number 255"), "{cuts:?}");
-    assert!(trace.app_info.contains(&format!("Not in this file: {}", cuts[0])), "the file says so too");
+    assert!(
+        trace.app_info.contains(&format!("Not in this file: {}", cuts[0])),
+        "the file says so too"
+    );
 }
 
 #[test]

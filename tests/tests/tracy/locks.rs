@@ -10,10 +10,14 @@ use syscollect_tests::tracy_reader::{LockStep, SourceLocation};
 fn a_lock_is_waited_for_obtained_and_released_by_its_threads() {
     let mut story = Story::new(1);
     let process = story.process(5, "app");
-    let [main, worker] = [(5, "main"), (6, "worker")].map(|(tid, name)| story.thread(process, tid, name));
-    let (made, used) = (story.location("new", "queue.rs", 3), story.location("push", "queue.rs", 30));
+    let [main, worker] =
+        [(5, "main"), (6, "worker")].map(|(tid, name)| story.thread(process, tid, name));
+    let (made, used) =
+        (story.location("new", "queue.rs", 3), story.location("push", "queue.rs", 30));
     let lock = story.lock(process, "queue", Some(made));
-    let action = |thread, action, location| Event::Lock(LockEvent { lock, thread, action, shared: false, location });
+    let action = |thread, action, location| {
+        Event::Lock(LockEvent { lock, thread, action, shared: false, location })
+    };
     story.at(10, action(main, Wait, None));
     story.at(11, action(main, Obtain, Some(used)));
     story.at(20, action(worker, Wait, None));
@@ -29,8 +33,12 @@ fn a_lock_is_waited_for_obtained_and_released_by_its_threads() {
         line,
         ..SourceLocation::default()
     };
-    assert_eq!((lock.name.as_deref(), &lock.location, lock.shared), (Some("queue"), &place("new", 3), false));
-    let events: Vec<_> = lock.events.iter().map(|event| (event.time, event.thread, event.step)).collect();
+    assert_eq!(
+        (lock.name.as_deref(), &lock.location, lock.shared),
+        (Some("queue"), &place("new", 3), false)
+    );
+    let events: Vec<_> =
+        lock.events.iter().map(|event| (event.time, event.thread, event.step)).collect();
     // The first event is at the file's time 1.
     let expected = [
         (1, 5, LockStep::Wait),
@@ -55,9 +63,16 @@ fn readers_share_a_lock() {
     story.locks(2, lock, two, (Obtain, true));
     story.locks(3, lock, one, (Release, true));
     let trace = story.read();
-    let steps: Vec<_> = trace.locks[0].events.iter().map(|event| (event.thread, event.step)).collect();
+    let steps: Vec<_> =
+        trace.locks[0].events.iter().map(|event| (event.thread, event.step)).collect();
     use LockStep::{ObtainShared, ReleaseShared, WaitShared};
-    let expected = [(5, WaitShared), (5, ObtainShared), (6, WaitShared), (6, ObtainShared), (5, ReleaseShared)];
+    let expected = [
+        (5, WaitShared),
+        (5, ObtainShared),
+        (6, WaitShared),
+        (6, ObtainShared),
+        (5, ReleaseShared),
+    ];
     assert_eq!((trace.locks[0].shared, &steps[..]), (true, &expected[..]));
 }
 

@@ -20,8 +20,11 @@ fn the_heap_of_the_only_program_is_the_viewers_own_pool() {
     story.memory(6, two, 0x1000, Some(8));
     story.memory(6, two, 0x1000, None);
     let pools = story.read().pools;
-    let pieces =
-        vec![piece(0x1000, 64, (1, 5), [5, 6]), piece(0x2000, 16, (2, -1), [5, 0]), piece(0x1000, 8, (6, 7), [6, 6])];
+    let pieces = vec![
+        piece(0x1000, 64, (1, 5), [5, 6]),
+        piece(0x2000, 16, (2, -1), [5, 0]),
+        piece(0x1000, 8, (6, 7), [6, 6]),
+    ];
     assert_eq!(pools, [Pool { name: None, pieces, usage: 16 }]);
 }
 
@@ -33,10 +36,14 @@ fn pools_and_programs_are_told_apart_and_pieces_keep_their_call_stacks() {
     story.memory(1, one, 0x1000, Some(1));
     story.memory(2, two, 0x1000, Some(2));
     for (at, allocated) in [(3, Some(4)), (4, None)] {
-        story.at(at, Event::Memory(MemoryEvent { thread: one, pool, address: 0x1000, allocated, stack }));
+        story.at(
+            at,
+            Event::Memory(MemoryEvent { thread: one, pool, address: 0x1000, allocated, stack }),
+        );
     }
     let trace = story.read();
-    let pools: Vec<_> = trace.pools.iter().map(|pool| (pool.name.as_deref().unwrap(), pool.usage)).collect();
+    let pools: Vec<_> =
+        trace.pools.iter().map(|pool| (pool.name.as_deref().unwrap(), pool.usage)).collect();
     assert_eq!(pools, [("app (5)", 1), ("app (5) textures", 0), ("other (6)", 2)]);
     let piece = trace.pools[1].pieces[0];
     assert!(piece.callstacks.iter().all(|index| trace.stack_names(*index) == ["malloc", "main"]));
@@ -67,7 +74,8 @@ fn a_crash_is_the_files_crash_and_a_message() {
     let crash = trace.crash.as_ref().unwrap();
     assert_eq!((crash.thread, crash.time, &*crash.message), (5, 1, "SIGSEGV at address 0x10"));
     assert_eq!(trace.stack_names(crash.callstack), ["deref", "main"]);
-    let messages: Vec<_> = trace.messages.iter().map(|message| (message.thread, &*message.text)).collect();
+    let messages: Vec<_> =
+        trace.messages.iter().map(|message| (message.thread, &*message.text)).collect();
     assert_eq!(messages, [(5, "SIGSEGV at address 0x10"), (6, "SIGABRT")]);
     assert_eq!(trace.messages[0].callstack, crash.callstack);
 }

@@ -18,7 +18,8 @@ fn story(steps: Vec<(u8, u64, u32, u32, u32)>) -> Story {
         story.stack(&names.iter().map(String::as_str).collect::<Vec<_>>());
     }
     let scopes = [Scope::Thread(ThreadId(1)), Scope::Machine, Scope::Thread(ThreadId(1))];
-    let tracks = [0, 1, 2].map(|index| story.track(scopes[index], ["Zones", "all", "probes"][index]));
+    let tracks =
+        [0, 1, 2].map(|index| story.track(scopes[index], ["Zones", "all", "probes"][index]));
     let name = story.tables.strings.intern("slice");
     let queues = [story.queue("ring"), story.queue("copy")];
     let mut free = [0, 0];
@@ -30,7 +31,8 @@ fn story(steps: Vec<(u8, u64, u32, u32, u32)>) -> Story {
         let track = tracks[cpu as usize % 3];
         match kind {
             0 | 1 => {
-                let state = if kind == 0 { SleepState::Interruptible } else { SleepState::Runnable };
+                let state =
+                    if kind == 0 { SleepState::Interruptible } else { SleepState::Runnable };
                 let leaves = OffCpu { stack, preempted: other.0 == 1, ..off(state) };
                 story.switch(at, cpu, (cpu < 3).then_some(thread), leaves, other);
             }
@@ -78,7 +80,8 @@ proptest! {
         let jobs: usize = trace.gpus.iter().map(|gpu| gpu.threads.values().map(Vec::len).sum::<usize>()).sum();
         prop_assert_eq!(jobs, count(|event| matches!(event, Event::GpuJob(..))));
 
-        // Every switch begins a time on its CPU, at its time; what ran before the first is at most one more.
+        // Every switch begins a time on its CPU, at its time; what ran before the first is at most
+        // one more.
         for cpu in 0..4 {
             let mut expected: BTreeMap<i64, usize> = BTreeMap::new();
             let origin = story.events.first().map_or(1, first) as i64 - 1;

@@ -8,23 +8,45 @@ use syscollect_tests::tracy_reader::{CpuTime, Switch, Totals};
 const IDLE: syscollect_model::ThreadId = Tables::IDLE_THREAD;
 
 fn ran(wakeup: i64, start: i64, end: i64, cpu: u8, state: i8) -> Switch {
-    Switch { wakeup, start, end, cpu, wakeup_cpu: cpu, reason: if end < 0 { -1 } else { 100 }, state }
+    Switch {
+        wakeup,
+        start,
+        end,
+        cpu,
+        wakeup_cpu: cpu,
+        reason: if end < 0 { -1 } else { 100 },
+        state,
+    }
 }
 
 #[test]
 fn an_empty_session_is_a_whole_file_with_its_machine() {
     let mut story = Story::new(6);
     let trace = story.read();
-    assert_eq!((trace.streams, trace.header.version, trace.header.timer_multiplier), (4, [0, 11, 0], 1.0));
+    assert_eq!(
+        (trace.streams, trace.header.version, trace.header.timer_multiplier),
+        (4, [0, 11, 0], 1.0)
+    );
     assert_eq!((trace.header.sampling_period, trace.header.architecture), (1_000_000, 2));
     assert_eq!(&trace.header.vendor, b"AuthenticAMD");
-    assert_eq!((&*trace.header.capture, &*trace.header.program), ("host (story 1)", "whole machine"));
-    assert!(trace.header.host.contains("OS: Linux 6.18.0\n") && trace.header.host.contains("CPU: AMD EPYC\n"));
-    let cores = |list: &[(u32, [u32; 2])]| list.iter().map(|(core, cpus)| (*core, cpus.to_vec())).collect();
+    assert_eq!(
+        (&*trace.header.capture, &*trace.header.program),
+        ("host (story 1)", "whole machine")
+    );
+    assert!(
+        trace.header.host.contains("OS: Linux 6.18.0\n")
+            && trace.header.host.contains("CPU: AMD EPYC\n")
+    );
+    let cores =
+        |list: &[(u32, [u32; 2])]| list.iter().map(|(core, cpus)| (*core, cpus.to_vec())).collect();
     let expected: BTreeMap<u32, BTreeMap<u32, Vec<u32>>> =
         [(0, cores(&[(0, [0, 1]), (1, [2, 3])])), (1, cores(&[(2, [4, 5])]))].into();
     assert_eq!(trace.header.topology, expected);
-    assert!(trace.threads.is_empty() && trace.messages.is_empty() && trace.cpus.iter().all(Vec::is_empty));
+    assert!(
+        trace.threads.is_empty()
+            && trace.messages.is_empty()
+            && trace.cpus.iter().all(Vec::is_empty)
+    );
 
     story.info = Default::default();
     assert_eq!(story.read().header.capture_time, 0, "a machine of which nothing is known");
@@ -50,7 +72,11 @@ fn a_thread_sleeps_and_is_woken() {
     story.switch(90, 1, Some(b), off(SleepState::Uninterruptible), IDLE);
     let trace = story.read();
 
-    assert_eq!(trace.switches[&10], [ran(1, 1, 50, 1, 104), ran(70, 80, -1, 0, -1)], "the first wakeup counts");
+    assert_eq!(
+        trace.switches[&10],
+        [ran(1, 1, 50, 1, 104), ran(70, 80, -1, 0, -1)],
+        "the first wakeup counts"
+    );
     assert_eq!(trace.switches[&20], [ran(50, 50, 90, 1, 101)], "nobody was seen to wake it");
     assert_eq!(trace.cpus[0], [CpuTime { start: 80, end: -1, thread: 10 }]);
     let b_runs = CpuTime { start: 50, end: 90, thread: 20 };
@@ -84,7 +110,10 @@ fn every_state_has_its_number() {
     story.switch(101, 0, Some(thread), OffCpu { preempted: true, ..sleeps() }, IDLE);
     let found: Vec<i8> = story.read().switches[&7].iter().map(|switch| switch.state).collect();
     let expected: Vec<i8> = states.iter().map(|(_, number)| *number).chain([103]).collect();
-    assert_eq!(found, expected, "and a preempted thread waits for a CPU, whatever it was about to do");
+    assert_eq!(
+        found, expected,
+        "and a preempted thread waits for a CPU, whatever it was about to do"
+    );
 }
 
 #[test]
@@ -130,7 +159,11 @@ fn what_lost_switches_leave_open_is_not_made_up() {
     story.switch(30, 0, Some(b), sleeps(), IDLE);
     story.switch(40, 1, None, sleeps(), b);
     let trace = story.read();
-    assert_eq!(trace.switches[&10], [ran(10, 10, 20, 0, -1), ran(20, 20, 40, 1, -1)], "nobody knows how it left");
+    assert_eq!(
+        trace.switches[&10],
+        [ran(10, 10, 20, 0, -1), ran(20, 20, 40, 1, -1)],
+        "nobody knows how it left"
+    );
     assert_eq!(trace.switches[&20], [ran(40, 40, -1, 1, -1)], "nor when b came to CPU 0");
 }
 
@@ -149,7 +182,8 @@ fn a_thread_id_that_is_used_again_is_another_thread() {
     let trace = story.read();
     let numbers: Vec<u64> = trace.threads.iter().map(|thread| thread.id).collect();
     assert_eq!(numbers, [33, 33 | 1 << 32, 33 | 2 << 32]);
-    for (number, name) in numbers.iter().zip(["first / first", "second / second", "third / third"]) {
+    for (number, name) in numbers.iter().zip(["first / first", "second / second", "third / third"])
+    {
         assert_eq!(trace.thread_names[number], name);
         assert_eq!(trace.switches[number].len(), 1);
         assert_eq!(trace.pids[number], 33);
@@ -186,5 +220,9 @@ fn a_thread_that_only_switches_says_so_and_is_shown() {
     let trace = story.read();
     let message = &trace.messages[trace.thread("quiet / quiet").unwrap().messages[0]];
     assert_eq!(message.text, "runs 2 times, 1.000 ms in all; no stack of it was taken");
-    assert_eq!((message.time, message.thread), (1, 9), "where it runs first: the first event is at 1");
+    assert_eq!(
+        (message.time, message.thread),
+        (1, 9),
+        "where it runs first: the first event is at 1"
+    );
 }

@@ -2,9 +2,10 @@
 
 use syscollect_exporters::{TracyCompression, TracyExporter, TracyLayout, TracyOptions};
 use syscollect_model::{
-    ClockPair, CpuInfo, Event, Exporter, Field, Frame, FrameId, Location, LocationId, Lock, LockAction, LockEvent,
-    LockId, Loss, MemoryEvent, Module, ModuleId, OffCpu, Process, ProcessId, Sample, Scope, SessionInfo, SleepState,
-    Slice, StackId, StringId, Switch, Tables, Thread, ThreadId, Ticks, Time, Track, TrackId, TrackKind, Value, Wakeup,
+    ClockPair, CpuInfo, Event, Exporter, Field, Frame, FrameId, Location, LocationId, Lock,
+    LockAction, LockEvent, LockId, Loss, MemoryEvent, Module, ModuleId, OffCpu, Process, ProcessId,
+    Sample, Scope, SessionInfo, SleepState, Slice, StackId, StringId, Switch, Tables, Thread,
+    ThreadId, Ticks, Time, Track, TrackId, TrackKind, Value, Wakeup,
 };
 use syscollect_tests::tracy_reader::{self, Compression, TracyFile};
 
@@ -76,7 +77,14 @@ impl Story {
         self.events.push((nanoseconds, event));
     }
 
-    pub(crate) fn switch(&mut self, at: u64, cpu: u32, previous: Option<ThreadId>, off: OffCpu, next: ThreadId) {
+    pub(crate) fn switch(
+        &mut self,
+        at: u64,
+        cpu: u32,
+        previous: Option<ThreadId>,
+        off: OffCpu,
+        next: ThreadId,
+    ) {
         let (previous_priority, next_priority) = (120, 120);
         let switch = Switch { cpu, previous, previous_priority, off_cpu: off, next, next_priority };
         self.at(at, Event::Switch(switch));
@@ -111,7 +119,12 @@ impl Story {
     }
 
     /// A frame of a function that begins 0x10 before the place.
-    pub(crate) fn frame(&mut self, module: Option<ModuleId>, offset: u64, function: &str) -> FrameId {
+    pub(crate) fn frame(
+        &mut self,
+        module: Option<ModuleId>,
+        offset: u64,
+        function: &str,
+    ) -> FrameId {
         let function = (!function.is_empty()).then(|| self.tables.strings.intern(function));
         self.tables.frames.push(Frame {
             module,
@@ -127,8 +140,10 @@ impl Story {
     }
 
     pub(crate) fn stack(&mut self, functions: &[&str]) -> StackId {
-        let frames: Vec<FrameId> =
-            (1..).zip(functions).map(|(index, name)| self.frame(None, index * 0x1000, name)).collect();
+        let frames: Vec<FrameId> = (1..)
+            .zip(functions)
+            .map(|(index, name)| self.frame(None, index * 0x1000, name))
+            .collect();
         self.tables.intern_stack(&frames)
     }
 
@@ -172,25 +187,46 @@ impl Story {
         Slice { fields, ..Slice::named(self.name(name)) }
     }
 
-    pub(crate) fn lock(&mut self, process: ProcessId, name: &str, location: Option<LocationId>) -> LockId {
+    pub(crate) fn lock(
+        &mut self,
+        process: ProcessId,
+        name: &str,
+        location: Option<LocationId>,
+    ) -> LockId {
         let name = self.name(name);
         self.tables.locks.push(Lock { process, name, shared: false, location });
         LockId(self.tables.locks.len() as u32 - 1)
     }
 
-    pub(crate) fn locks(&mut self, at: u64, lock: LockId, thread: ThreadId, (action, shared): (LockAction, bool)) {
+    pub(crate) fn locks(
+        &mut self,
+        at: u64,
+        lock: LockId,
+        thread: ThreadId,
+        (action, shared): (LockAction, bool),
+    ) {
         self.at(at, Event::Lock(LockEvent { lock, thread, action, shared, location: None }));
     }
 
     /// Memory of the heap is allocated, or freed where no size is given.
-    pub(crate) fn memory(&mut self, at: u64, thread: ThreadId, address: u64, allocated: Option<u64>) {
-        self.at(at, Event::Memory(MemoryEvent { thread, pool: None, address, allocated, stack: None }));
+    pub(crate) fn memory(
+        &mut self,
+        at: u64,
+        thread: ThreadId,
+        address: u64,
+        allocated: Option<u64>,
+    ) {
+        self.at(
+            at,
+            Event::Memory(MemoryEvent { thread, pool: None, address, allocated, stack: None }),
+        );
     }
 
     /// The file of one process as the reader sees it.
     pub(crate) fn read_only(&self, process: &str) -> TracyFile {
         let process = process.parse().unwrap();
-        tracy_reader::read(&self.export(TracyExporter::new(Vec::new()).only(Some(process))).0).unwrap()
+        tracy_reader::read(&self.export(TracyExporter::new(Vec::new()).only(Some(process))).0)
+            .unwrap()
     }
 
     /// The file's bytes, and what was cut.

@@ -11,14 +11,19 @@ fn zone(name: &str, start: i64, end: i64, children: Vec<Zone>) -> Zone {
 
 fn messages(trace: &TracyFile) -> Vec<(i64, &str, &str)> {
     let name = |thread| trace.thread_names[&thread].as_str();
-    trace.messages.iter().map(|message| (message.time, name(message.thread), message.text.as_str())).collect()
+    trace
+        .messages
+        .iter()
+        .map(|message| (message.time, name(message.thread), message.text.as_str()))
+        .collect()
 }
 
 #[test]
 fn slices_are_zones_that_nest() {
     let mut story = Story::new(1);
     let thread = story.task(5, "app");
-    let (own, second) = (story.track(Scope::Thread(thread), "calls"), story.track(Scope::Thread(thread), "locks"));
+    let (own, second) =
+        (story.track(Scope::Thread(thread), "calls"), story.track(Scope::Thread(thread), "locks"));
     let cpu = story.track(Scope::Cpu(3), "irq");
     let name = |story: &mut Story, text: &str| story.tables.strings.intern(text);
     let [a, b, c] = ["a", "b", "c"].map(|text| name(&mut story, text));
@@ -40,7 +45,11 @@ fn slices_are_zones_that_nest() {
     let inside = vec![zone("b", 3, 5, vec![]), zone("b", 6, 7, vec![])];
     let open = zone("c", 10, -1, vec![zone("a", 11, 12, vec![])]);
     assert_eq!(trace.thread("app / app").unwrap().zones, [zone("a", 2, 8, inside), open]);
-    assert_eq!(trace.thread("app / app locks").unwrap().zones, [zone("c", 4, 9, vec![])], "it does not nest");
+    assert_eq!(
+        trace.thread("app / app locks").unwrap().zones,
+        [zone("c", 4, 9, vec![])],
+        "it does not nest"
+    );
     assert_eq!(trace.thread("machine / CPU 3 irq").unwrap().zones, [zone("a", 13, -1, vec![])]);
     assert_eq!(trace.pids.values().copied().collect::<Vec<_>>(), [5, 5], "a CPU has no process");
 }
@@ -50,13 +59,16 @@ fn instants_are_messages_of_their_thread() {
     let mut story = Story::new(1);
     let process = story.process(5, "app");
     let thread = story.thread(process, 5, "main");
-    let scopes = [(Scope::Machine, "boot"), (Scope::Process(process), "gc"), (Scope::Thread(thread), "log")];
+    let scopes =
+        [(Scope::Machine, "boot"), (Scope::Process(process), "gc"), (Scope::Thread(thread), "log")];
     for (at, (scope, name)) in (1..).zip(scopes) {
-        let (track, text) = (story.track(scope, name), story.tables.strings.intern(&format!("{name}!")));
+        let (track, text) =
+            (story.track(scope, name), story.tables.strings.intern(&format!("{name}!")));
         story.at(at, Event::Instant(track, text.into()));
     }
     let trace = story.read();
-    let expected = [(1, "machine / boot", "boot!"), (2, "app / gc", "gc!"), (3, "app / main", "log!")];
+    let expected =
+        [(1, "machine / boot", "boot!"), (2, "app / gc", "gc!"), (3, "app / main", "log!")];
     assert_eq!(messages(&trace), expected);
     assert!(trace.messages.iter().all(|message| message.color == 0xffff_ffff));
 }
@@ -160,6 +172,7 @@ fn the_load_of_all_cpus_is_a_plot() {
     let trace = story.read();
     let usage = trace.plots.iter().find(|plot| plot.kind == 2).unwrap();
     assert_eq!((&*usage.name, usage.format), ("CPU usage", 2));
-    let rounded: Vec<_> = usage.values.iter().map(|(time, value)| (*time, (value * 100.0).round() / 100.0)).collect();
+    let rounded: Vec<_> =
+        usage.values.iter().map(|(time, value)| (*time, (value * 100.0).round() / 100.0)).collect();
     assert_eq!(rounded, [(100_000_000, 50.0), (200_000_000, 25.0), (300_000_000, 0.0)]);
 }

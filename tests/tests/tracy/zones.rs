@@ -18,9 +18,15 @@ fn own(trace: &TracyFile) -> &[Zone] {
 fn a_zone_keeps_its_place_colour_and_call_stack() {
     let mut story = Story::new(1);
     let (_, track) = zones(&mut story);
-    let (location, stack) = (story.location("load", "src/assets.rs", 40), story.stack(&["load", "main"]));
+    let (location, stack) =
+        (story.location("load", "src/assets.rs", 40), story.stack(&["load", "main"]));
     let name = story.name("load assets");
-    let slice = Slice { location: Some(location), color: Some(0xff_80_10), stack: Some(stack), ..Slice::named(name) };
+    let slice = Slice {
+        location: Some(location),
+        color: Some(0xff_80_10),
+        stack: Some(stack),
+        ..Slice::named(name)
+    };
     story.at(1, Event::SliceBegin(track, slice));
     story.at(2, Event::SliceEnd(track));
     let trace = story.read();
@@ -61,12 +67,19 @@ fn what_is_learned_of_a_zone_later_is_in_it() {
     let mut story = Story::new(1);
     let (_, track) = zones(&mut story);
     let begin = story.saying("request", "first");
-    let (name, fields) = (story.name("GET"), vec![story.field("text", Value::Text("second".into()))]);
+    let (name, fields) =
+        (story.name("GET"), vec![story.field("text", Value::Text("second".into()))]);
     let color = Some(0);
     story.at(1, Event::SliceMore(track, SliceMore::default()));
     story.at(1, Event::SliceBegin(track, begin.clone()));
     story.at(2, Event::SliceBegin(track, begin));
-    story.at(3, Event::SliceMore(track, SliceMore { name: Some((name, Some(404))), color, fields, unfinished: true }));
+    story.at(
+        3,
+        Event::SliceMore(
+            track,
+            SliceMore { name: Some((name, Some(404))), color, fields, unfinished: true },
+        ),
+    );
     story.at(4, Event::SliceEnd(track));
     let trace = story.read();
 
@@ -82,7 +95,10 @@ fn zones_with_numbers_share_one_location() {
     let (_, track) = zones(&mut story);
     let name = story.name("Job");
     for index in 0..100 {
-        story.at(2 * index + 1, Event::SliceBegin(track, Slice { number: Some(index), ..Slice::named(name) }));
+        story.at(
+            2 * index + 1,
+            Event::SliceBegin(track, Slice { number: Some(index), ..Slice::named(name) }),
+        );
         story.at(2 * index + 2, Event::SliceEnd(track));
     }
     let trace = story.read();
@@ -101,7 +117,9 @@ fn forty_thousand_names_of_one_place_keep_their_names_and_leave_room_for_others(
         story.at(2 * index + 2, Event::SliceEnd(track));
     }
     let trace = story.read();
-    assert!(own(&trace).iter().zip(0..).all(|(zone, index)| zone.name == format!("script {index}")));
+    assert!(
+        own(&trace).iter().zip(0..).all(|(zone, index)| zone.name == format!("script {index}"))
+    );
     assert!(own(&trace).iter().all(|zone| zone.location.function == "run"));
 }
 
@@ -140,9 +158,11 @@ fn rows_of_an_async_track_are_threads_of_one_name() {
         story.at(at, Event::SliceEnd(row));
     }
     let trace = story.read();
-    let names: Vec<&str> = trace.threads.iter().map(|thread| &*trace.thread_names[&thread.id]).collect();
+    let names: Vec<&str> =
+        trace.threads.iter().map(|thread| &*trace.thread_names[&thread.id]).collect();
     assert_eq!(names, ["app / requests"; 2]);
-    let times: Vec<_> = trace.threads.iter().map(|thread| (thread.zones[0].start, thread.zones[0].end)).collect();
+    let times: Vec<_> =
+        trace.threads.iter().map(|thread| (thread.zones[0].start, thread.zones[0].end)).collect();
     assert_eq!(times, [(1, 5), (2, 6)]);
 }
 
@@ -152,7 +172,12 @@ fn a_message_is_its_text_with_its_colour_and_call_stack() {
     let (_, track) = zones(&mut story);
     let (category, stack) = (Some(story.name("message")), Some(story.stack(&["warn"])));
     let size = story.field("size", Value::Bytes(9));
-    let mut slice = Slice { category, color: Some(0x01_02_03), stack, ..story.saying("message", "disk is full") };
+    let mut slice = Slice {
+        category,
+        color: Some(0x01_02_03),
+        stack,
+        ..story.saying("message", "disk is full")
+    };
     slice.fields.push(size);
     story.at(1, Event::Instant(track, slice));
     let hit = story.saying("python:gc__start", "2");

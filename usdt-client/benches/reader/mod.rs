@@ -80,7 +80,8 @@ fn read_all(drain: &mut Drain) {
     }
 }
 
-/// The calling thread's CPU time of so many turns of a loop: what else runs on the machine does not count.
+/// The calling thread's CPU time of so many turns of a loop: what else runs on the machine does not
+/// count.
 pub(crate) fn timed(turns: u64, mut turn: impl FnMut(u64)) -> Duration {
     let start = cpu_time();
     for index in 0..turns {

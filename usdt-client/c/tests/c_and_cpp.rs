@@ -25,9 +25,14 @@ enum Language {
 impl Language {
     /// The compiler, its options, and the example.
     fn parts(self) -> (String, &'static [&'static str], &'static str) {
-        let variable = |name, default: &str| std::env::var(name).unwrap_or_else(|_| default.to_owned());
+        let variable =
+            |name, default: &str| std::env::var(name).unwrap_or_else(|_| default.to_owned());
         match self {
-            Self::C => (variable("CC", "cc"), &["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-x", "c"], "zones.c"),
+            Self::C => (
+                variable("CC", "cc"),
+                &["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-x", "c"],
+                "zones.c",
+            ),
             Self::Cpp => (variable("CXX", "c++"), &["-std=c++11", "-x", "c++"], "zones.cpp"),
         }
     }
@@ -36,7 +41,9 @@ impl Language {
     fn build(self, folder: &Path, options: &[&str], more: &[&str]) -> Option<PathBuf> {
         let (compiler, language, example) = self.parts();
         if Command::new(&compiler).arg("--version").output().is_err() {
-            println!("skipped: {compiler} is not there; install a C and C++ compiler, or set CC and CXX");
+            println!(
+                "skipped: {compiler} is not there; install a C and C++ compiler, or set CC and CXX"
+            );
             return None;
         }
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -77,8 +84,10 @@ struct Recorded {
 impl Recorded {
     fn run(language: Language) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
-        let program = language.build(folder.path(), &["-Dmain=example_main"], &["tests/recorded.c"])?;
-        let mut child = Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let program =
+            language.build(folder.path(), &["-Dmain=example_main"], &["tests/recorded.c"])?;
+        let mut child =
+            Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         output.read_line(&mut line).unwrap();
@@ -90,7 +99,10 @@ impl Recorded {
         let descriptors = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap();
         let arena = descriptors
             .map(|entry| entry.unwrap().path())
-            .find(|path| std::fs::read_link(path).is_ok_and(|link| link.to_string_lossy().contains(ARENA_NAME)))
+            .find(|path| {
+                std::fs::read_link(path)
+                    .is_ok_and(|link| link.to_string_lossy().contains(ARENA_NAME))
+            })
             .expect("the program has an arena");
         let file = std::fs::File::options().read(true).write(true).open(arena).unwrap();
         let mut drain = Drain::of(file.as_raw_fd()).unwrap();
@@ -116,15 +128,20 @@ fn a_c_program_tells_its_zones_messages_plots_and_frames() {
     assert!(recorded.line.starts_with("3 frames, sum "), "{}", recorded.line);
     let stories = recorded.stories();
     assert_eq!(stories.len(), 1);
-    let step = |index: u32| ["begin step at 1".to_owned(), format!("value {index}"), "end 1".to_owned()];
+    let step =
+        |index: u32| ["begin step at 1".to_owned(), format!("value {index}"), "end 1".to_owned()];
     // The first event is the thread's name, which is stated with every first event, too.
     let first = &stories[0][2..];
-    let begin = ["attached 0", "ThreadName \"main of C\"", "message color 000000", "Message \"C begins\""];
+    let begin =
+        ["attached 0", "ThreadName \"main of C\"", "message color 000000", "Message \"C begins\""];
     assert_eq!(first[..4], begin);
     assert_eq!(first[4..6], ["begin frame at 0", "ZoneText \"even\""]);
     assert_eq!(first[6..15], [step(0), step(1), step(2)].concat());
     assert!(first[15].starts_with("plot sum "), "{}", first[15]);
-    assert_eq!(first[16..21], ["plot frames 0", "end 0", "frame - phase 0", "begin wait at 0", "end 0"]);
+    assert_eq!(
+        first[16..21],
+        ["plot frames 0", "end 0", "frame - phase 0", "begin wait at 0", "end 0"]
+    );
     assert_eq!(first[first.len() - 2..], ["message color 00ff00", "Message \"C ends\""]);
 }
 
@@ -136,7 +153,8 @@ fn a_cpp_program_closes_its_zones_when_an_exception_leaves_them() {
     assert_eq!(stories[0], ["attached 0", "begin main at 0", "end 0"]);
     let worker = &stories[1];
     assert_eq!(worker[..2], ["attached 0", "ThreadName \"worker of C++\""]);
-    let failed = worker.iter().position(|line| line == "ZoneText \"job number 2\"").expect("the third job");
+    let failed =
+        worker.iter().position(|line| line == "ZoneText \"job number 2\"").expect("the third job");
     assert_eq!(
         worker[failed..failed + 6],
         [
@@ -166,7 +184,9 @@ fn without_a_collector_the_programs_open_nothing() {
 fn with_the_marks_removed_the_programs_are_the_same() {
     for language in [Language::C, Language::Cpp] {
         let folder = tempfile::tempdir().unwrap();
-        let Some(program) = language.build(folder.path(), &["-DSYSCOLLECT_OFF"], &[]) else { return };
+        let Some(program) = language.build(folder.path(), &["-DSYSCOLLECT_OFF"], &[]) else {
+            return;
+        };
         assert!(Command::new(&program).status().unwrap().success());
         let bytes = std::fs::read(&program).unwrap();
         assert!(!bytes.windows(9).any(|window| window == b"C begins\0"), "a message is left");

@@ -29,9 +29,15 @@ fn main() -> anyhow::Result<()> {
         print(&results);
     }
     if reader.lost() != 0 {
-        println!("\n{} of syscollect's events found no room: its figures are not comparable.", reader.lost());
+        println!(
+            "\n{} of syscollect's events found no room: its figures are not comparable.",
+            reader.lost()
+        );
     }
-    anyhow::ensure!(tracy_client::Client::is_connected(), "Tracy's connection broke: its figures are of no use");
+    anyhow::ensure!(
+        tracy_client::Client::is_connected(),
+        "Tracy's connection broke: its figures are of no use"
+    );
     println!("\nTracy's server had read {} bytes, and is still connected.", connection.bytes());
     leave()
 }
@@ -51,6 +57,9 @@ fn print(results: &[(&Subject<'_>, measure::Times)]) {
         }
         let Subject { what, by, state, .. } = subject;
         let ratio = if own.is_nan() { String::new() } else { format!("{:.2}", times.median / own) };
-        println!("| {what} | {by} | {state} | {:.2} | {:.2} | {ratio} |", times.least, times.median);
+        println!(
+            "| {what} | {by} | {state} | {:.2} | {:.2} | {ratio} |",
+            times.least, times.median
+        );
     }
 }

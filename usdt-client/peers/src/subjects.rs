@@ -88,7 +88,9 @@ pub(crate) fn on(reader: &Reader) -> Vec<Subject<'_>> {
             tracing::subscriber::with_default(NoOperation, || timed(turns, tracing_zone))
         }),
         subject("zone", "tracing", "registry without a layer", SOME, |turns| {
-            tracing::subscriber::with_default(tracing_subscriber::registry(), || timed(turns, tracing_zone))
+            tracing::subscriber::with_default(tracing_subscriber::registry(), || {
+                timed(turns, tracing_zone)
+            })
         }),
         subject("zone", "tracing", "syscollect's layer, recorded", SOME, |turns| {
             let subscriber = tracing_subscriber::registry().with(ZoneLayer::new());
@@ -122,11 +124,15 @@ fn other_marks(reader: &Reader) -> Vec<Subject<'_>> {
         subject("zone with text", "tracy-client", "connected", SOME, |turns| {
             tracy_timed(turns, |_| tracy_client::span!("zone", 0).emit_text("a short text"))
         }),
-        subject("message", OWN, "recorded", SOME, |turns| reader.timed(turns, |_| message!("a constant text"))),
+        subject("message", OWN, "recorded", SOME, |turns| {
+            reader.timed(turns, |_| message!("a constant text"))
+        }),
         subject("message", "tracy-client", "connected", SOME, |turns| {
             tracy_timed(turns, |_| tracy::client().message("a constant text", 0))
         }),
-        subject("plot", OWN, "recorded", SOME, |turns| reader.timed(turns, |index| plot!("plot", index as f64))),
+        subject("plot", OWN, "recorded", SOME, |turns| {
+            reader.timed(turns, |index| plot!("plot", index as f64))
+        }),
         subject("plot", "tracy-client", "connected", SOME, |turns| {
             tracy_timed(turns, |index| tracy_client::plot!("plot", index as f64))
         }),

@@ -31,12 +31,17 @@ pub(crate) fn client() -> tracy_client::Client {
 /// Connects, and waits until the client has noticed.
 pub(crate) fn connect() -> anyhow::Result<Connection> {
     let port = std::env::var("TRACY_PORT").ok().and_then(|port| port.parse().ok()).unwrap_or(8086);
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).context("the Tracy client does not listen")?;
+    let mut stream =
+        TcpStream::connect(("127.0.0.1", port)).context("the Tracy client does not listen")?;
     stream.write_all(b"TracyPrf")?;
     stream.write_all(&PROTOCOL.to_le_bytes())?;
     let mut status = [0];
     stream.read_exact(&mut status)?;
-    ensure!(status == [1], "the Tracy client speaks another protocol than {PROTOCOL} (status {})", status[0]);
+    ensure!(
+        status == [1],
+        "the Tracy client speaks another protocol than {PROTOCOL} (status {})",
+        status[0]
+    );
     let bytes = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&bytes);
     std::thread::spawn(move || {

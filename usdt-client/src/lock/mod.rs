@@ -18,7 +18,9 @@
 pub mod parking_lot;
 mod std_lock;
 
-pub use std_lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, WaitTimeoutResult};
+pub use std_lock::{
+    Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, WaitTimeoutResult,
+};
 
 use crate::arena::Arena;
 use crate::emit;
@@ -84,8 +86,18 @@ impl core::fmt::Debug for LockNumber {
 }
 
 impl Reporter {
-    const fn new(name: &'static str, kind: LockKind, made_at: Option<&'static Location<'static>>) -> Self {
-        Self { name, kind, made_at, mark: AtomicU64::new(0), number: LockNumber(CachedNumber::new()) }
+    const fn new(
+        name: &'static str,
+        kind: LockKind,
+        made_at: Option<&'static Location<'static>>,
+    ) -> Self {
+        Self {
+            name,
+            kind,
+            made_at,
+            mark: AtomicU64::new(0),
+            number: LockNumber(CachedNumber::new()),
+        }
     }
 
     /// Takes the lock: by `attempt` if that goes without waiting, else by
@@ -179,8 +191,14 @@ impl Reporter {
         result
     }
 
-    /// Somebody has the lock who had to wait; in between others may have removed the mark, or set it.
-    fn obtained_after_wait(&self, access: Access, waiting: bool, place: &'static Location<'static>) {
+    /// Somebody has the lock who had to wait; in between others may have removed the mark, or set
+    /// it.
+    fn obtained_after_wait(
+        &self,
+        access: Access,
+        waiting: bool,
+        place: &'static Location<'static>,
+    ) {
         if waiting && !self.is_marked() {
             if access == Access::Shared {
                 // Who else has it is not known.
@@ -283,12 +301,19 @@ struct Caller(&'static Location<'static>);
 
 impl Place for Caller {
     fn seen(&self) -> DynamicLocation<'_> {
-        DynamicLocation { name: "", function: "", file: self.0.file(), line: self.0.line(), color: 0 }
+        DynamicLocation {
+            name: "",
+            function: "",
+            file: self.0.file(),
+            line: self.0.line(),
+            color: 0,
+        }
     }
 
     fn number(&self, arena: &Arena) -> u32 {
         let (file, place) = (self.0.file(), core::ptr::from_ref(self.0) as usize);
         let lines = self.0.line() as usize | (self.0.column() as usize) << 32;
-        Identity::of([place, file.as_ptr() as usize, file.len(), lines]).number(arena, || self.seen().number(arena))
+        Identity::of([place, file.as_ptr() as usize, file.len(), lines])
+            .number(arena, || self.seen().number(arena))
     }
 }

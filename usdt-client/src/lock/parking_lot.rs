@@ -21,9 +21,11 @@ pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex<parking_lot::RawM
 /// `parking_lot::RwLock`, reported.
 pub type RwLock<T> = lock_api::RwLock<RawRwLock<parking_lot::RawRwLock>, T>;
 /// The right to read.
-pub type RwLockReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawRwLock<parking_lot::RawRwLock>, T>;
+pub type RwLockReadGuard<'a, T> =
+    lock_api::RwLockReadGuard<'a, RawRwLock<parking_lot::RawRwLock>, T>;
 /// The right to write.
-pub type RwLockWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, RawRwLock<parking_lot::RawRwLock>, T>;
+pub type RwLockWriteGuard<'a, T> =
+    lock_api::RwLockWriteGuard<'a, RawRwLock<parking_lot::RawRwLock>, T>;
 
 /// A [`Mutex`] with a name.
 #[track_caller]
@@ -55,7 +57,13 @@ impl<R: lock_api::RawMutex> RawMutex<R> {
     #[inline]
     #[track_caller]
     fn take(&self, block: impl FnOnce() -> bool) -> bool {
-        self.reporter.take(Access::Exclusive, || self.raw.try_lock().then_some(true), |_| (), block, |took| *took)
+        self.reporter.take(
+            Access::Exclusive,
+            || self.raw.try_lock().then_some(true),
+            |_| (),
+            block,
+            |took| *took,
+        )
     }
 }
 
@@ -77,7 +85,9 @@ unsafe impl<R: lock_api::RawMutex> lock_api::RawMutex for RawMutex<R> {
     #[inline]
     #[track_caller]
     fn try_lock(&self) -> bool {
-        self.reporter.try_take(Access::Exclusive, || self.raw.try_lock().then_some(()), |_| ()).is_some()
+        self.reporter
+            .try_take(Access::Exclusive, || self.raw.try_lock().then_some(()), |_| ())
+            .is_some()
     }
 
     #[inline]
@@ -102,8 +112,8 @@ unsafe impl<R: lock_api::RawMutexFair> lock_api::RawMutexFair for RawMutex<R> {
 }
 
 // SAFETY: everything is done by the raw lock.
-unsafe impl<R: lock_api::RawMutexTimed<Duration = Duration, Instant = Instant>> lock_api::RawMutexTimed
-    for RawMutex<R>
+unsafe impl<R: lock_api::RawMutexTimed<Duration = Duration, Instant = Instant>>
+    lock_api::RawMutexTimed for RawMutex<R>
 {
     type Duration = Duration;
     type Instant = Instant;
@@ -130,7 +140,8 @@ impl<R: lock_api::RawRwLock> RawRwLock<R> {
     /// A lock with a name.
     #[track_caller]
     pub const fn named(name: &'static str) -> Self {
-        let reporter = Reporter::new(name, LockKind::Readers, Some(core::panic::Location::caller()));
+        let reporter =
+            Reporter::new(name, LockKind::Readers, Some(core::panic::Location::caller()));
         Self { reporter, raw: R::INIT }
     }
 
@@ -220,8 +231,8 @@ unsafe impl<R: lock_api::RawRwLock> lock_api::RawRwLock for RawRwLock<R> {
 }
 
 // SAFETY: everything is done by the raw lock.
-unsafe impl<R: lock_api::RawRwLockTimed<Duration = Duration, Instant = Instant>> lock_api::RawRwLockTimed
-    for RawRwLock<R>
+unsafe impl<R: lock_api::RawRwLockTimed<Duration = Duration, Instant = Instant>>
+    lock_api::RawRwLockTimed for RawRwLock<R>
 {
     type Duration = Duration;
     type Instant = Instant;

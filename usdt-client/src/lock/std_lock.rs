@@ -25,7 +25,10 @@ impl Drop for Held<'_> {
 }
 
 /// A result of the standard library with another guard; poison is kept.
-fn wrapped<Inner, Guard>(result: LockResult<Inner>, wrap: impl FnOnce(Inner) -> Guard) -> LockResult<Guard> {
+fn wrapped<Inner, Guard>(
+    result: LockResult<Inner>,
+    wrap: impl FnOnce(Inner) -> Guard,
+) -> LockResult<Guard> {
     match result {
         Ok(inner) => Ok(wrap(inner)),
         Err(poisoned) => Err(PoisonError::new(wrap(poisoned.into_inner()))),
@@ -101,7 +104,8 @@ impl<T: ?Sized> Mutex<T> {
     #[track_caller]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
         let attempt = || attempted(self.inner.try_lock());
-        let result = self.reporter.take(Access::Exclusive, attempt, |_| (), || self.inner.lock(), |_| true);
+        let result =
+            self.reporter.take(Access::Exclusive, attempt, |_| (), || self.inner.lock(), |_| true);
         self.guarded(result, Location::caller())
     }
 
@@ -113,7 +117,8 @@ impl<T: ?Sized> Mutex<T> {
     #[track_caller]
     pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
         let place = Location::caller();
-        let taken = self.reporter.try_take(Access::Exclusive, || attempted(self.inner.try_lock()), |_| ());
+        let taken =
+            self.reporter.try_take(Access::Exclusive, || attempted(self.inner.try_lock()), |_| ());
         tried(taken.map(|result| self.guarded(result, place)))
     }
 
@@ -198,7 +203,8 @@ impl<T: ?Sized> RwLock<T> {
     pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
         let attempt = || attempted(self.inner.try_read());
         let alone = |known: &dyn Fn()| self.alone(known);
-        let result = self.reporter.take(Access::Shared, attempt, alone, || self.inner.read(), |_| true);
+        let result =
+            self.reporter.take(Access::Shared, attempt, alone, || self.inner.read(), |_| true);
         let _held = self.held(Access::Shared, Location::caller());
         wrapped(result, |inner| RwLockReadGuard { _held, inner })
     }
@@ -213,11 +219,12 @@ impl<T: ?Sized> RwLock<T> {
         let attempt = || attempted(self.inner.try_read());
         let place = Location::caller();
         let taken = self.reporter.try_take(Access::Shared, attempt, |known| self.alone(known));
-        tried(
-            taken.map(|result| {
-                wrapped(result, |inner| RwLockReadGuard { _held: self.held(Access::Shared, place), inner })
-            }),
-        )
+        tried(taken.map(|result| {
+            wrapped(result, |inner| RwLockReadGuard {
+                _held: self.held(Access::Shared, place),
+                inner,
+            })
+        }))
     }
 
     /// Waits until nobody reads or writes.
@@ -228,7 +235,8 @@ impl<T: ?Sized> RwLock<T> {
     #[track_caller]
     pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
         let attempt = || attempted(self.inner.try_write());
-        let result = self.reporter.take(Access::Exclusive, attempt, |_| (), || self.inner.write(), |_| true);
+        let result =
+            self.reporter.take(Access::Exclusive, attempt, |_| (), || self.inner.write(), |_| true);
         let _held = self.held(Access::Exclusive, Location::caller());
         wrapped(result, |inner| RwLockWriteGuard { _held, inner })
     }
@@ -244,7 +252,10 @@ impl<T: ?Sized> RwLock<T> {
         let place = Location::caller();
         let taken = self.reporter.try_take(Access::Exclusive, attempt, |_| ());
         tried(taken.map(|result| {
-            wrapped(result, |inner| RwLockWriteGuard { _held: self.held(Access::Exclusive, place), inner })
+            wrapped(result, |inner| RwLockWriteGuard {
+                _held: self.held(Access::Exclusive, place),
+                inner,
+            })
         }))
     }
 

@@ -116,7 +116,8 @@ impl Place for SpanPlace {
 
     fn number(&self, arena: &Arena) -> u32 {
         let (name, place) = (self.0.name(), core::ptr::from_ref(self.0) as usize);
-        let words = [place, name.as_ptr() as usize, name.len(), self.0.line().unwrap_or_default() as usize];
+        let words =
+            [place, name.as_ptr() as usize, name.len(), self.0.line().unwrap_or_default() as usize];
         Identity::of(words).number(arena, || self.seen().number(arena))
     }
 }
@@ -209,7 +210,10 @@ impl ZoneLayer {
 }
 
 /// Looks at what is kept with a span, or changes it.
-fn change<'a, S: LookupSpan<'a>, R>(span: &SpanRef<'a, S>, with: impl FnOnce(&mut SpanState) -> R) -> R {
+fn change<'a, S: LookupSpan<'a>, R>(
+    span: &SpanRef<'a, S>,
+    with: impl FnOnce(&mut SpanState) -> R,
+) -> R {
     let mut extensions = span.extensions_mut();
     if let Some(state) = extensions.get_mut::<SpanState>() {
         return with(state);

@@ -83,7 +83,10 @@ pub(crate) fn tell(items: &[Vec<u64>], log: &[u8]) -> Vec<String> {
             text.extend_from_slice(&bytes[..(item[0] >> 16) as u8 as usize]);
             if (item[0] >> 24) as u8 == 0 {
                 let role = TextRole::from_number((item[0] >> 8) as u8).expect("a role");
-                lines.push(format!("{role:?} {:?}", String::from_utf8(std::mem::take(&mut text)).unwrap()));
+                lines.push(format!(
+                    "{role:?} {:?}",
+                    String::from_utf8(std::mem::take(&mut text)).unwrap()
+                ));
             }
             continue;
         }
@@ -114,11 +117,15 @@ fn line(item: &[u64], log: &[u8]) -> String {
             field => format!("value {}: {}", name(log, field), value(first >> 8 & 0xff, second)),
         },
         ItemKind::Color => format!("color {:06x}", first >> 8),
-        ItemKind::AsyncBegin => format!("async {} of task {}", name(log, low), u64::from(item[3] != 0)),
+        ItemKind::AsyncBegin => {
+            format!("async {} of task {}", name(log, low), u64::from(item[3] != 0))
+        }
         ItemKind::AsyncOpen => format!("async open {}", name(log, low)),
         ItemKind::TaskName => format!("task {}", name(log, (first >> 32) as u32)),
         ItemKind::Marker => format!("marker {} phase {high}", name(log, low)),
-        ItemKind::MarkerAt => format!("marker {} phase {high} ticks {} thread {}", name(log, low), item[2], item[3]),
+        ItemKind::MarkerAt => {
+            format!("marker {} phase {high} ticks {} thread {}", name(log, low), item[2], item[3])
+        }
         ItemKind::Crash => format!("crash {low} address {:#x}", item[2]),
         ItemKind::Lock => {
             let action = LockAction::from_number(high as u8).expect("an action");

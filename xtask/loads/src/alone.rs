@@ -11,7 +11,8 @@ use crate::marks::{tid, wait_for_recorder};
 /// Zones between two rests, in which the recorder fetches what they left.
 const BURST: u64 = 50;
 
-/// Marks `count` zones on each of `threads` threads, having had itself refused either way to share memory.
+/// Marks `count` zones on each of `threads` threads, having had itself refused either way to share
+/// memory.
 pub(crate) fn run(refused: &str, threads: u64, count: u64) -> Result<()> {
     match refused {
         "memfd" => forbid_memfd().context("cannot forbid memfd_create")?,

@@ -26,7 +26,10 @@ pub(crate) fn run(count: u64, cpus: &[usize]) -> Result<()> {
         pin(cpu)?;
         let brackets = (0..count).map(|index| one(cpu, index)).collect::<Result<Vec<_>>>()?;
         for (index, Bracket { before, after }) in brackets.iter().enumerate() {
-            writeln!(out, "{{\"cpu\":{cpu},\"name\":\"b{cpu}-{index}\",\"before\":{before},\"after\":{after}}}")?;
+            writeln!(
+                out,
+                "{{\"cpu\":{cpu},\"name\":\"b{cpu}-{index}\",\"before\":{before},\"after\":{after}}}"
+            )?;
         }
     }
     out.flush().context("cannot print")

@@ -30,7 +30,10 @@ pub(crate) fn run(seconds: u64) -> Result<()> {
         now = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID);
         *(if first { &mut thirty } else { &mut seventy }) += now - then;
     }
-    println!("{{\"pid\":{},\"caller_thirty_ns\":{thirty},\"caller_seventy_ns\":{seventy}}}", std::process::id());
+    println!(
+        "{{\"pid\":{},\"caller_thirty_ns\":{thirty},\"caller_seventy_ns\":{seventy}}}",
+        std::process::id()
+    );
     Ok(())
 }
 

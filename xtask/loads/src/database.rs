@@ -1,14 +1,16 @@
-//! A program with probes of its own, as databases have them: transactions that end in one of several ways.
+//! A program with probes of its own, as databases have them: transactions that end in one of
+//! several ways.
 //!
-//! Every transaction has one query. One of three commits, one aborts, and of one neither is told: its end and that of
-//! its query are never reached, as when an error takes another way out.
+//! Every transaction has one query. One of three commits, one aborts, and of one neither is told:
+//! its end and that of its query are never reached, as when an error takes another way out.
 
 use std::arch::asm;
 use std::hint::black_box;
 
 use anyhow::Result;
 
-/// A USDT probe of the provider `database` with one number: a nop, and a note as `sys/sdt.h` of SystemTap lays it out.
+/// A USDT probe of the provider `database` with one number: a nop, and a note as `sys/sdt.h` of
+/// SystemTap lays it out.
 macro_rules! probe {
     ($name:literal, $value:expr) => {
         // SAFETY: the code is one nop; everything else goes to other sections.
@@ -28,7 +30,8 @@ macro_rules! probe {
                 ".asciz \"8@%rdi\"",
                 "994: .balign 4",
                 ".popsection",
-                // Tools compare its address with the note's; whoever has probes in this program may define it.
+                // Tools compare its address with the note's; whoever has probes in this program may
+                // define it.
                 ".ifndef _.stapsdt.base",
                 ".pushsection .stapsdt.base, \"axGR\", @progbits, .stapsdt.base, comdat",
                 ".weak _.stapsdt.base",

@@ -1,5 +1,5 @@
-//! A file system with one file, served by this program (linux/fuse.h), that stops to answer when it is told to, or
-//! never answers who reads some part of the file.
+//! A file system with one file, served by this program (linux/fuse.h), that stops to answer when it
+//! is told to, or never answers who reads some part of the file.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -43,17 +43,27 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Mounts and serves it at `place`, for all users. `device` is /dev/fuse. Needs root, as whom others have a program
-    /// of the system do it, or a namespace of which `owner` is a user.
-    pub(crate) fn mount(place: &Path, device: &Path, owner: u32, contents: Contents) -> Result<Self> {
-        let mut device =
-            File::options().read(true).write(true).open(device).context("cannot open the device of FUSE")?;
+    /// Mounts and serves it at `place`, for all users. `device` is /dev/fuse. Needs root, as whom
+    /// others have a program of the system do it, or a namespace of which `owner` is a user.
+    pub(crate) fn mount(
+        place: &Path,
+        device: &Path,
+        owner: u32,
+        contents: Contents,
+    ) -> Result<Self> {
+        let mut device = File::options()
+            .read(true)
+            .write(true)
+            .open(device)
+            .context("cannot open the device of FUSE")?;
         let fd = device.as_raw_fd();
-        let options = format!("fd={fd},rootmode=40000,user_id={owner},group_id={owner},allow_other\0");
+        let options =
+            format!("fd={fd},rootmode=40000,user_id={owner},group_id={owner},allow_other\0");
         let target = std::ffi::CString::new(place.as_os_str().as_encoded_bytes())?;
         let (name, flags) = (c"fuse".as_ptr(), libc::MS_NOSUID | libc::MS_NODEV);
         // SAFETY: all are C strings that live through the call.
-        if unsafe { libc::mount(name, target.as_ptr(), name, flags, options.as_ptr().cast()) } != 0 {
+        if unsafe { libc::mount(name, target.as_ptr(), name, flags, options.as_ptr().cast()) } != 0
+        {
             bail!("cannot mount at {}: {}", place.display(), std::io::Error::last_os_error());
         }
         let stalled = Arc::new(AtomicBool::new(false));
@@ -83,7 +93,8 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        let target = std::ffi::CString::new(self.place.as_os_str().as_encoded_bytes()).unwrap_or_default();
+        let target =
+            std::ffi::CString::new(self.place.as_os_str().as_encoded_bytes()).unwrap_or_default();
         // SAFETY: the path is a C string that lives through the call.
         unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH) };
     }
@@ -94,8 +105,9 @@ pub(crate) fn map(place: &Path, length: usize) -> Result<File> {
     let file = File::open(place.join(NAME)).context("cannot open the served file")?;
     let protection = libc::PROT_READ | libc::PROT_EXEC;
     // SAFETY: a new mapping at an address that the kernel picks touches no memory in use.
-    let address =
-        unsafe { libc::mmap(std::ptr::null_mut(), length, protection, libc::MAP_PRIVATE, file.as_raw_fd(), 0) };
+    let address = unsafe {
+        libc::mmap(std::ptr::null_mut(), length, protection, libc::MAP_PRIVATE, file.as_raw_fd(), 0)
+    };
     if address == libc::MAP_FAILED {
         bail!("cannot map the served file: {}", std::io::Error::last_os_error());
     }
@@ -130,7 +142,10 @@ impl Contents {
         };
         let (error, body) = found.map_or_else(|error| (-error, Vec::new()), |body| (0, body));
         let length = 16 + body.len() as u32;
-        Some([&length.to_le_bytes()[..], &error.to_le_bytes(), &unique.to_le_bytes(), &body].concat())
+        Some(
+            [&length.to_le_bytes()[..], &error.to_le_bytes(), &unique.to_le_bytes(), &body]
+                .concat(),
+        )
     }
 
     fn attributes(&self, node: u64) -> Vec<u8> {

@@ -1,6 +1,8 @@
-//! Programs that share memory to do harm: what an ordinary user may try against a recorder that runs as root.
+//! Programs that share memory to do harm: what an ordinary user may try against a recorder that
+//! runs as root.
 //!
-//! They write arenas by hand, as `syscollect_usdt_client::protocol` describes them, and lie in them.
+//! They write arenas by hand, as `syscollect_usdt_client::protocol` describes them, and lie in
+//! them.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -11,8 +13,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use syscollect_usdt_client::protocol::{
-    ARENA_BYTES, ARENA_MAGIC, ArenaHeader, ClockKind, EntryKind, HEADER_STRIDE, HEADERS_OFFSET, ItemKind, LOG_BYTES,
-    LOG_OFFSET, MAX_RINGS, RING_BYTES, RING_STRIDE, RINGS_OFFSET, RingHeader, RingState, VERSION,
+    ARENA_BYTES, ARENA_MAGIC, ArenaHeader, ClockKind, EntryKind, HEADER_STRIDE, HEADERS_OFFSET,
+    ItemKind, LOG_BYTES, LOG_OFFSET, MAX_RINGS, RING_BYTES, RING_STRIDE, RINGS_OFFSET, RingHeader,
+    RingState, VERSION,
 };
 use syscollect_usdt_client::testing::announce;
 
@@ -39,7 +42,8 @@ pub(crate) fn run(attack: &str, seconds: u64) -> Result<()> {
         "memory" => {
             let arena = Arena::make()?;
             arena.claim_all();
-            (0..MAX_RINGS).for_each(|ring| arena.ring(ring).head.store(RING_BYTES as u64, Ordering::Release));
+            (0..MAX_RINGS)
+                .for_each(|ring| arena.ring(ring).head.store(RING_BYTES as u64, Ordering::Release));
             wait_until(end, || (0..MAX_RINGS as u32).for_each(|ring| arena.announce(ring)))
         }
         // Nothing but arenas to look at, with as many rings as there can be, of which none is used.
@@ -63,7 +67,9 @@ pub(crate) fn run(attack: &str, seconds: u64) -> Result<()> {
                 (0..FLOODING).for_each(|ring| arena.announce(ring as u32));
             }
             wait_until(end, || {
-                for ring in arenas.iter().flat_map(|arena| (0..FLOODING).map(|ring| arena.ring(ring))) {
+                for ring in
+                    arenas.iter().flat_map(|arena| (0..FLOODING).map(|ring| arena.ring(ring)))
+                {
                     let tail = ring.tail.load(Ordering::Acquire);
                     ring.head.store(tail + RING_BYTES as u64, Ordering::Release);
                 }
@@ -127,7 +133,9 @@ struct Arena {
 impl Arena {
     fn make() -> Result<Self> {
         // SAFETY: the name ends with a zero.
-        let descriptor = unsafe { libc::memfd_create(NAME.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+        let descriptor = unsafe {
+            libc::memfd_create(NAME.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING)
+        };
         if descriptor < 0 {
             bail!("memfd_create: {}", std::io::Error::last_os_error());
         }
@@ -140,7 +148,8 @@ impl Arena {
             libc::fcntl(descriptor, libc::F_ADD_SEALS, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW);
             libc::mmap(std::ptr::null_mut(), ARENA_BYTES, access, libc::MAP_SHARED, descriptor, 0)
         };
-        let Some(base) = NonNull::new(base.cast::<u8>()).filter(|_| base != libc::MAP_FAILED) else {
+        let Some(base) = NonNull::new(base.cast::<u8>()).filter(|_| base != libc::MAP_FAILED)
+        else {
             bail!("mmap: {}", std::io::Error::last_os_error());
         };
         let arena = Self { file, base };
@@ -187,7 +196,8 @@ impl Arena {
     fn fill_log(&self) {
         for at in (0..LOG_BYTES).step_by(16) {
             self.word(LOG_OFFSET + at + 8).store(at as u64, Ordering::Relaxed);
-            self.word(LOG_OFFSET + at).store(16 | (EntryKind::String as u64) << 32, Ordering::Release);
+            self.word(LOG_OFFSET + at)
+                .store(16 | (EntryKind::String as u64) << 32, Ordering::Release);
         }
         self.header().log_taken.store(LOG_BYTES as u64, Ordering::Release);
     }
@@ -200,7 +210,8 @@ impl Arena {
         let now = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
         for at in (0..RING_BYTES).step_by(16) {
             let items = RINGS_OFFSET + number * RING_STRIDE;
-            self.word(items + at).store((now + at as u64) << 8 | ItemKind::Frame as u64, Ordering::Relaxed);
+            self.word(items + at)
+                .store((now + at as u64) << 8 | ItemKind::Frame as u64, Ordering::Relaxed);
         }
         self.ring(number).head.store(RING_BYTES as u64, Ordering::Release);
     }

@@ -1,5 +1,5 @@
-//! What an ordinary user can leave in files' places: programs whose debug links lead to FIFOs and devices, files that
-//! are cut off again and again, and a file system that stops to answer.
+//! What an ordinary user can leave in files' places: programs whose debug links lead to FIFOs and
+//! devices, files that are cut off again and again, and a file system that stops to answer.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -45,7 +45,11 @@ pub(crate) fn run(folder: &str, seconds: u64) -> Result<()> {
         contents.push(0);
         contents.resize(contents.len().next_multiple_of(4), 0);
         contents.extend([1; 20]);
-        children.push(spin(&folder.join(program), &with_section(own.clone(), section, &contents)?, seconds)?);
+        children.push(spin(
+            &folder.join(program),
+            &with_section(own.clone(), section, &contents)?,
+            seconds,
+        )?);
     }
     let cut: Vec<PathBuf> = (0..3).map(|number| folder.join(format!("cut-{number}"))).collect();
     for path in &cut {
@@ -78,8 +82,8 @@ pub(crate) fn use_cpu(seconds: u64) {
     }
 }
 
-/// Serves a file system with one file in `folder`/served; answers nothing any more after a line on standard input,
-/// and is gone after the next.
+/// Serves a file system with one file in `folder`/served; answers nothing any more after a line on
+/// standard input, and is gone after the next.
 pub(crate) fn serve(folder: &str) -> Result<()> {
     let place = Path::new(folder).join("served");
     fs::create_dir_all(&place)?;

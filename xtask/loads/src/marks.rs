@@ -35,9 +35,9 @@ pub(crate) fn many(threads: u64, count: u64) -> Result<()> {
     Ok(())
 }
 
-/// Marks zones with the numbers 1, 2, 3 ... until it is killed or `seconds` are
-/// over; around them, one zone from when it is first recorded until its end. The number of the last zone that
-/// has ended stands in the file, as text of 20 digits.
+/// Marks zones with the numbers 1, 2, 3 ... until it is killed or `seconds` are over; around them,
+/// one zone from when it is first recorded until its end. The number of the last zone that has
+/// ended stands in the file, as text of 20 digits.
 pub(crate) fn numbered(file: &str, seconds: u64) -> Result<()> {
     let file = OpenOptions::new().create(true).truncate(false).write(true).open(file)?;
     set_thread_name("marker");

@@ -34,7 +34,13 @@ pub(crate) fn run(rounds: u64, cpu: Option<usize>) -> Result<()> {
     }
 }
 
-fn play(name: &str, rounds: u64, mut from: PipeReader, mut to: PipeWriter, serves: bool) -> Result<()> {
+fn play(
+    name: &str,
+    rounds: u64,
+    mut from: PipeReader,
+    mut to: PipeWriter,
+    serves: bool,
+) -> Result<()> {
     let (begin, before) = switches_now()?;
     let mut ball = [0u8];
     for _ in 0..rounds {
@@ -48,7 +54,9 @@ fn play(name: &str, rounds: u64, mut from: PipeReader, mut to: PipeWriter, serve
     }
     let (end, after) = switches_now()?;
     let (pid, switches) = (std::process::id(), after - before);
-    println!("{{\"name\":\"{name}\",\"pid\":{pid},\"begin\":{begin},\"end\":{end},\"switches\":{switches}}}");
+    println!(
+        "{{\"name\":\"{name}\",\"pid\":{pid},\"begin\":{begin},\"end\":{end},\"switches\":{switches}}}"
+    );
     Ok(())
 }
 

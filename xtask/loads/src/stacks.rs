@@ -28,7 +28,11 @@ pub(crate) fn run(threads: u64, units: u64) -> Result<()> {
 
 #[inline(never)]
 fn descend(value: u64, depth: u64) -> u64 {
-    let below = if depth == 0 { work(black_box(value)) } else { descend(black_box(value + depth), depth - 1) };
+    let below = if depth == 0 {
+        work(black_box(value))
+    } else {
+        descend(black_box(value + depth), depth - 1)
+    };
     black_box(below).wrapping_add(1)
 }
 

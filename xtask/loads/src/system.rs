@@ -63,9 +63,14 @@ pub(crate) fn rusage_ns(usage: &libc::rusage) -> u64 {
 
 /// Voluntary and involuntary context switches of the calling process so far.
 fn switches() -> Result<u64> {
-    let status = fs::read_to_string("/proc/self/status").context("cannot read /proc/self/status")?;
+    let status =
+        fs::read_to_string("/proc/self/status").context("cannot read /proc/self/status")?;
     let counts = status.lines().filter(|line| line.contains("ctxt_switches:"));
-    counts.map(|line| line.split_whitespace().last().unwrap_or("").parse::<u64>().context("an odd count")).sum()
+    counts
+        .map(|line| {
+            line.split_whitespace().last().unwrap_or("").parse::<u64>().context("an odd count")
+        })
+        .sum()
 }
 
 /// A moment at which the process's number of context switches is known exactly:
@@ -89,7 +94,8 @@ pub(crate) fn become_user(user: libc::uid_t) -> Result<()> {
         libc::setgroups(0, std::ptr::null()) != 0
             || libc::setresgid(user, user, user) != 0
             || libc::setresuid(user, user, user) != 0
-            // As of a program that the user has started; one that changed its user is hidden otherwise.
+            // As of a program that the user has started; one that changed its user is hidden
+            // otherwise.
             || libc::prctl(libc::PR_SET_DUMPABLE, 1) != 0
     };
     if failed {

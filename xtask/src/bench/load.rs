@@ -4,7 +4,9 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::tracer::{FTRACE, PERF_SAMPLES, PERF_SCHED, PERF_SCHED_STACKS, SAMPLES, SCHED, SCHED_STACKS, Tracer};
+use super::tracer::{
+    FTRACE, PERF_SAMPLES, PERF_SCHED, PERF_SCHED_STACKS, SAMPLES, SCHED, SCHED_STACKS, Tracer,
+};
 use crate::privileged::context::{Context, finish, json_lines, number};
 
 /// A fixed amount of work.
@@ -19,7 +21,19 @@ pub(super) const LOADS: [Load; 3] = [
     Load {
         title: "`perf bench sched pipe`, 200,000 switches on one CPU",
         // By perf itself, so that others can compare; left out where perf is not installed.
-        arguments: &["wrap", "/dev/stdout", "taskset", "-c", "1", "perf", "bench", "sched", "pipe", "-l", "100000"],
+        arguments: &[
+            "wrap",
+            "/dev/stdout",
+            "taskset",
+            "-c",
+            "1",
+            "perf",
+            "bench",
+            "sched",
+            "pipe",
+            "-l",
+            "100000",
+        ],
         tracers: &[PERF_SCHED, FTRACE, SCHED, PERF_SCHED_STACKS, SCHED_STACKS],
     },
     Load {
@@ -45,7 +59,10 @@ impl Load {
         let said = finish(Command::new(&context.load).args(self.arguments))?;
         ensure!(said.status.success(), "the load failed:\n{}", said.stderr);
         let lines = json_lines(&said.stdout)?;
-        let line = lines.iter().find(|line| line["cpu_ns"].is_u64()).context("the load told no CPU time")?;
+        let line = lines
+            .iter()
+            .find(|line| line["cpu_ns"].is_u64())
+            .context("the load told no CPU time")?;
         Ok(number(line, "cpu_ns")? as f64 / 1e9)
     }
 }

@@ -49,7 +49,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         return versions::run(baseline, pairs);
     }
     let rounds = pairs * ROUNDS_FOR_EACH_PAIR;
-    println!("**Cost of an event of a tracepoint**, medians of {rounds} rounds\n\n{}", tracepoint::cost(rounds)?);
+    println!(
+        "**Cost of an event of a tracepoint**, medians of {rounds} rounds\n\n{}",
+        tracepoint::cost(rounds)?
+    );
     if *only_tracepoint {
         return Ok(());
     }
@@ -58,13 +61,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         let rows = compare(&context, load, pairs)?;
         println!("**{}**, medians of {pairs} pairs\n\n{}", load.title, table::render(&rows));
     }
-    println!("**From start to recording, and from stop to a finished trace**\n\n{}", finishing(&context)?);
+    println!(
+        "**From start to recording, and from stop to a finished trace**\n\n{}",
+        finishing(&context)?
+    );
     Ok(())
 }
 
 /// One load under each of its tracers, interleaved.
 fn compare(context: &Context, load: &Load, pairs: usize) -> Result<Vec<Row>> {
-    let tracers: Vec<&Tracer> = load.tracers.iter().filter(|tracer| tracer.is_installed()).collect();
+    let tracers: Vec<&Tracer> =
+        load.tracers.iter().filter(|tracer| tracer.is_installed()).collect();
     let mut rows: Vec<Row> = tracers.iter().map(|tracer| Row::new(tracer.title)).collect();
     for pair in 0..pairs {
         for (tracer, row) in tracers.iter().zip(&mut rows) {
@@ -86,8 +93,10 @@ fn under(context: &Context, load: &Load, tracer: &Tracer) -> Result<(f64, Figure
     Ok((traced?, figures?))
 }
 
-/// Rounds there and back for each of two pairs: about 3.5 million events in all, or more than ten seconds allow.
-const FINISHING: [(&str, &str); 2] = [("3.5 million events", "580000"), ("as fast as the machine goes", "100000000")];
+/// Rounds there and back for each of two pairs: about 3.5 million events in all, or more than ten
+/// seconds allow.
+const FINISHING: [(&str, &str); 2] =
+    [("3.5 million events", "580000"), ("as fast as the machine goes", "100000000")];
 
 /// Ten seconds of switching with all stacks, straight to a trace.
 fn finishing(context: &Context) -> Result<String> {
@@ -110,7 +119,9 @@ fn finishing(context: &Context) -> Result<String> {
     row("from the start of the program to recording", |run| format!("{:.0} ms", run.startup_ms));
     row("the recorder's CPU while recording", |run| format!("{:.1} %", run.cpu_share));
     row("from stop to a finished .pftrace", |run| format!("{:.2} s", run.seconds));
-    row("largest resident memory, export included", |run| format!("{:.0} MB", run.peak_bytes as f64 / 1e6));
+    row("largest resident memory, export included", |run| {
+        format!("{:.0} MB", run.peak_bytes as f64 / 1e6)
+    });
     row("size of the trace", |run| format!("{:.1} MB", run.trace_bytes as f64 / 1e6));
     Ok(out)
 }

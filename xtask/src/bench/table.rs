@@ -44,7 +44,13 @@ pub(super) fn render(rows: &[Row]) -> String {
             row.title,
             median(row.ratios.clone()),
             cell(row.of(|figures| figures.events), 0, ""),
-            cell(row.of(|figures| Some(figures.bytes? / figures.events.filter(|events| *events > 0.0)?)), 1, ""),
+            cell(
+                row.of(|figures| Some(
+                    figures.bytes? / figures.events.filter(|events| *events > 0.0)?
+                )),
+                1,
+                ""
+            ),
             cell(row.of(|figures| figures.lost), 0, ""),
             cell(row.of(|figures| figures.cpu_share), 1, " %"),
             cell(row.of(|figures| figures.peak_bytes.map(|bytes| bytes / 1e6)), 0, " MB"),
@@ -56,10 +62,11 @@ pub(super) fn render(rows: &[Row]) -> String {
 /// What the figures were measured on.
 pub(super) fn machine() -> String {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
-    let model = read("/proc/cpuinfo")
-        .lines()
-        .find_map(|line| line.strip_prefix("model name"))
-        .map_or_else(|| "unknown CPU".to_owned(), |model| model.trim_start_matches([' ', '\t', ':']).to_owned());
+    let model =
+        read("/proc/cpuinfo").lines().find_map(|line| line.strip_prefix("model name")).map_or_else(
+            || "unknown CPU".to_owned(),
+            |model| model.trim_start_matches([' ', '\t', ':']).to_owned(),
+        );
     let cpus = std::thread::available_parallelism().map_or(0, usize::from);
     format!("{cpus} CPUs ({model}), Linux {}", read("/proc/sys/kernel/osrelease").trim())
 }
@@ -79,7 +86,9 @@ pub(super) fn median(mut values: Vec<f64>) -> f64 {
 pub(super) fn spread(values: &[f64]) -> (f64, f64) {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
-    let at = |part: usize| values.get((values.len().saturating_sub(1)) * part / 4).copied().unwrap_or(f64::NAN);
+    let at = |part: usize| {
+        values.get((values.len().saturating_sub(1)) * part / 4).copied().unwrap_or(f64::NAN)
+    };
     (at(1), at(3))
 }
 

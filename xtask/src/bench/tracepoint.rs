@@ -27,7 +27,8 @@ pub(super) fn cost(rounds: usize) -> Result<String> {
     let mut tracepoint = TracepointCost::of(&tracepoint)?;
     // On a thread of its own, because it stays on one CPU.
     let measured = std::thread::spawn(move || measure(&mut tracepoint, rounds));
-    let times = measured.join().map_err(|_| anyhow::Error::msg("the measuring thread panicked"))??;
+    let times =
+        measured.join().map_err(|_| anyhow::Error::msg("the measuring thread panicked"))??;
     Ok(render(&times))
 }
 
@@ -44,7 +45,10 @@ fn measure(tracepoint: &mut TracepointCost, rounds: usize) -> Result<[Vec<f64>; 
                 Ok::<_, io::Error>((cpu_ns() - before) / EVENTS as f64)
             })?;
             let expected = if *what == AtTracepoint::Recording { EVENTS + WARM_UP } else { 0 };
-            ensure!(recorded >= expected, "{recorded} of {expected} events were recorded ({title})");
+            ensure!(
+                recorded >= expected,
+                "{recorded} of {expected} events were recorded ({title})"
+            );
             times.push(time.context("cannot rename this thread")?);
         }
     }
@@ -62,14 +66,16 @@ fn render(times: &[Vec<f64>; 3]) -> String {
         let above: Vec<f64> = pairs().map(|(time, empty)| time - empty).collect();
         let (low, high) = spread(&ratios);
         let (time, ratio, above) = (median(way.clone()), median(ratios), median(above));
-        out += &format!("| {title} | {time:.0} | {ratio:.3} ({low:.3} to {high:.3}) | {above:.1} |\n");
+        out +=
+            &format!("| {title} | {time:.0} | {ratio:.3} ({low:.3} to {high:.3}) | {above:.1} |\n");
     }
     out
 }
 
 /// Keeps the thread on the CPU that it is on.
 fn stay_here() -> Result<()> {
-    // SAFETY: a set of CPUs is plain bits, of which all zero is the empty one; the calls take it and its size.
+    // SAFETY: a set of CPUs is plain bits, of which all zero is the empty one; the calls take it
+    // and its size.
     let done = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(libc::sched_getcpu().max(0) as usize, &mut set);
@@ -79,7 +85,8 @@ fn stay_here() -> Result<()> {
     Ok(())
 }
 
-/// Renames this thread so many times. A plain loop, which takes next to nothing in a debug build, too.
+/// Renames this thread so many times. A plain loop, which takes next to nothing in a debug build,
+/// too.
 fn rename(times: u64) -> io::Result<()> {
     let mut left = times;
     while left > 0 {

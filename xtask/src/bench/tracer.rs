@@ -29,17 +29,24 @@ pub(super) const PERF_SCHED: Tracer =
     Tracer { title: "perf record", kind: Kind::Perf(&["-m", "2048", "-e", SCHED_EVENTS]) };
 pub(super) const PERF_SCHED_STACKS: Tracer =
     Tracer { title: "perf record -g", kind: Kind::Perf(&["-g", "-m", "2048", "-e", SCHED_EVENTS]) };
-pub(super) const PERF_SAMPLES: Tracer =
-    Tracer { title: "perf record -F 999 -g", kind: Kind::Perf(&["-g", "-F", "999", "-e", "cpu-clock"]) };
-pub(super) const FTRACE: Tracer = Tracer { title: "ftrace ring, read at the end", kind: Kind::Ftrace };
-pub(super) const SCHED: Tracer =
-    Tracer { title: "syscollect --stacks none --freq 0", kind: Kind::Syscollect(&["--stacks", "none", "--freq", "0"]) };
+pub(super) const PERF_SAMPLES: Tracer = Tracer {
+    title: "perf record -F 999 -g",
+    kind: Kind::Perf(&["-g", "-F", "999", "-e", "cpu-clock"]),
+};
+pub(super) const FTRACE: Tracer =
+    Tracer { title: "ftrace ring, read at the end", kind: Kind::Ftrace };
+pub(super) const SCHED: Tracer = Tracer {
+    title: "syscollect --stacks none --freq 0",
+    kind: Kind::Syscollect(&["--stacks", "none", "--freq", "0"]),
+};
 pub(super) const SCHED_STACKS: Tracer = Tracer {
     title: "syscollect --stacks off-cpu,wakers --freq 0",
     kind: Kind::Syscollect(&["--stacks", "off-cpu,wakers", "--freq", "0"]),
 };
-pub(super) const SAMPLES: Tracer =
-    Tracer { title: "syscollect --freq 999", kind: Kind::Syscollect(&["--stacks", "samples", "--freq", "999"]) };
+pub(super) const SAMPLES: Tracer = Tracer {
+    title: "syscollect --freq 999",
+    kind: Kind::Syscollect(&["--stacks", "samples", "--freq", "999"]),
+};
 
 /// What a recording was worth and what it took; `None` where it cannot be told.
 #[derive(Default)]
@@ -62,7 +69,10 @@ impl Tracer {
     /// Whether this machine has it.
     pub(super) fn is_installed(&self) -> bool {
         match self.kind {
-            Kind::Perf(_) => Command::new("perf").arg("--version").output().is_ok_and(|output| output.status.success()),
+            Kind::Perf(_) => Command::new("perf")
+                .arg("--version")
+                .output()
+                .is_ok_and(|output| output.status.success()),
             Kind::Ftrace => tracefs().is_some(),
             Kind::Syscollect(_) => true,
         }
@@ -126,7 +136,10 @@ impl Running<'_> {
 }
 
 fn perf_counts(output: &Path, figures: &mut Figures) -> Result<()> {
-    let said = Command::new("perf").args(["report", "--stats", "-i", text(output)?]).stdin(Stdio::null()).output()?;
+    let said = Command::new("perf")
+        .args(["report", "--stats", "-i", text(output)?])
+        .stdin(Stdio::null())
+        .output()?;
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
     let count = |name: &str| {
         let line = said.lines().find(|line| line.trim_start().starts_with(name))?;
@@ -134,8 +147,11 @@ fn perf_counts(output: &Path, figures: &mut Figures) -> Result<()> {
     };
     figures.events = count("SAMPLE events");
     // Perf reports lost events as records; where there is none, nothing was lost.
-    figures.lost =
-        if said.contains("LOST") { count("LOST_SAMPLES events").or(count("LOST events")) } else { Some(0.0) };
+    figures.lost = if said.contains("LOST") {
+        count("LOST_SAMPLES events").or(count("LOST events"))
+    } else {
+        Some(0.0)
+    };
     figures.bytes = Some(fs::metadata(output)?.len() as f64);
     Ok(())
 }
@@ -148,7 +164,8 @@ struct Process {
 
 impl Process {
     fn start(mut command: Command) -> Result<Self> {
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let child =
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         Ok(Self { child: child.context("cannot start the tracer")?, started: Instant::now() })
     }
 
@@ -166,12 +183,17 @@ impl Process {
         let (pid, start) = (self.child.id(), Instant::now());
         signal(pid, libc::SIGINT);
         let mut status = 0;
-        // SAFETY: rusage is plain data; both pointers are valid for writing; the child is not waited for elsewhere.
+        // SAFETY: rusage is plain data; both pointers are valid for writing; the child is not
+        // waited for elsewhere.
         let (waited, usage) = unsafe {
             let mut usage: libc::rusage = std::mem::zeroed();
             (libc::wait4(pid as libc::pid_t, &mut status, 0, &mut usage), usage)
         };
-        ensure!(waited == pid as libc::pid_t, "cannot wait for the tracer: {}", io::Error::last_os_error());
+        ensure!(
+            waited == pid as libc::pid_t,
+            "cannot wait for the tracer: {}",
+            io::Error::last_os_error()
+        );
         Ok((usage.ru_maxrss as u64 * 1024, start.elapsed()))
     }
 }
@@ -183,7 +205,13 @@ fn tracefs() -> Option<PathBuf> {
     mounted().or_else(|| {
         // SAFETY: the strings are constants; no data is passed. A failure shows in the next look.
         unsafe {
-            libc::mount(c"tracefs".as_ptr(), c"/sys/kernel/tracing".as_ptr(), c"tracefs".as_ptr(), 0, std::ptr::null())
+            libc::mount(
+                c"tracefs".as_ptr(),
+                c"/sys/kernel/tracing".as_ptr(),
+                c"tracefs".as_ptr(),
+                0,
+                std::ptr::null(),
+            )
         };
         mounted()
     })
@@ -248,7 +276,16 @@ pub(super) struct Finished {
 /// Records ten seconds with all stacks to `trace`, in which two pairs of processes
 /// switch `rounds` times there and back.
 pub(super) fn finish_time(context: &Context, trace: &Path, rounds: &str) -> Result<Finished> {
-    let arguments = ["record", "-o", text(trace)?, "--stacks", "off-cpu,wakers", "--freq", "0", "--keep-capture"];
+    let arguments = [
+        "record",
+        "-o",
+        text(trace)?,
+        "--stacks",
+        "off-cpu,wakers",
+        "--freq",
+        "0",
+        "--keep-capture",
+    ];
     let recorder = Process::start(context.command(&arguments))?;
     std::thread::sleep(Duration::from_millis(1_500));
     let mut loads = Vec::new();
@@ -264,15 +301,24 @@ pub(super) fn finish_time(context: &Context, trace: &Path, rounds: &str) -> Resu
     }
     let (peak_bytes, time) = recorder.interrupt()?;
     let kept = ["syscap", "syscap.partial"].map(|extension| trace.with_extension(extension));
-    let Some(capture) = kept.iter().find(|path| path.exists()) else { bail!("--keep-capture kept no capture") };
+    let Some(capture) = kept.iter().find(|path| path.exists()) else {
+        bail!("--keep-capture kept no capture")
+    };
     let info = context.info(capture)?;
-    let recorder = |name: &str| info.pointer(&format!("/recorder/{name}")).and_then(serde_json::Value::as_f64);
-    let cpu_share = recorder("recorder_cpu_ns").zip(recorder("duration_ns")).map(|(cpu, time)| 100.0 * cpu / time);
+    let recorder =
+        |name: &str| info.pointer(&format!("/recorder/{name}")).and_then(serde_json::Value::as_f64);
+    let cpu_share = recorder("recorder_cpu_ns")
+        .zip(recorder("duration_ns"))
+        .map(|(cpu, time)| 100.0 * cpu / time);
     Ok(Finished {
         cpu_share: cpu_share.unwrap_or(f64::NAN),
         events: number(&info, "events")?,
         lost: number(&info, "lost")?,
-        startup_ms: info.pointer("/recorder/startup_ns").and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN) / 1e6,
+        startup_ms: info
+            .pointer("/recorder/startup_ns")
+            .and_then(serde_json::Value::as_f64)
+            .unwrap_or(f64::NAN)
+            / 1e6,
         seconds: time.as_secs_f64(),
         peak_bytes,
         trace_bytes: fs::metadata(trace).context("no trace was written")?.len(),

@@ -26,7 +26,11 @@ const TITLES: [&str; 2] = ["baseline", "this version"];
 ///
 /// There is no program at `baseline`, or a run failed.
 pub(super) fn run(baseline: &Path, pairs: usize) -> Result<()> {
-    ensure!(baseline.is_file(), "{} is no program: give a release build of the older version", baseline.display());
+    ensure!(
+        baseline.is_file(),
+        "{} is no program: give a release build of the older version",
+        baseline.display()
+    );
     let versions = Versions { contexts: [Context::with_program(baseline)?, Context::new()?] };
     for load in LOADS.iter().filter(|load| load.is_installed()) {
         for tracer in load.tracers.iter().filter(|tracer| tracer.is_syscollect()) {
@@ -34,7 +38,9 @@ pub(super) fn run(baseline: &Path, pairs: usize) -> Result<()> {
             println!("{}", table::render(&versions.under_load(load, tracer, pairs)?));
         }
     }
-    println!("**Start, recording and stop** (ten seconds with off-CPU and waker stacks), {pairs} rounds\n");
+    println!(
+        "**Start, recording and stop** (ten seconds with off-CPU and waker stacks), {pairs} rounds\n"
+    );
     println!("{}", versions.finishing(pairs)?);
     Ok(())
 }

@@ -8,7 +8,9 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
-use syscollect_model::{Event, Exporter, Loss, RecorderSummary, Scope, SessionInfo, Tables, Time, TrackId};
+use syscollect_model::{
+    Event, Exporter, Loss, RecorderSummary, Scope, SessionInfo, Tables, Time, TrackId,
+};
 use syscollect_playback::Recording;
 use syscollect_store::{CaptureReader, Definition};
 
@@ -26,10 +28,14 @@ pub(crate) fn alone(context: &Context) -> Result<String> {
     for refused in REFUSED {
         for way in &ways {
             let name = format!("alone-{refused}-{way}");
-            one(context, &name, way, refused, zones).with_context(|| format!("{refused} refused, {way}"))?;
+            one(context, &name, way, refused, zones)
+                .with_context(|| format!("{refused} refused, {way}"))?;
         }
     }
-    Ok(format!("{zones} zones on each of {THREADS} threads, all of them, {} ways to attach", ways.len()))
+    Ok(format!(
+        "{zones} zones on each of {THREADS} threads, all of them, {} ways to attach",
+        ways.len()
+    ))
 }
 
 fn one(context: &Context, name: &str, way: &str, refused: &str, zones: u64) -> Result<()> {
@@ -39,13 +45,19 @@ fn one(context: &Context, name: &str, way: &str, refused: &str, zones: u64) -> R
     ensure!(said.len() as u64 == THREADS, "{} threads said what they did", said.len());
     let reader = CaptureReader::open(&capture)?;
     let shared = |definition: &_| matches!(definition, Ok(Definition::Clients(clients)) if !clients.is_empty());
-    ensure!(!reader.definitions().any(|definition| shared(&definition)), "memory was shared all the same");
+    ensure!(
+        !reader.definitions().any(|definition| shared(&definition)),
+        "memory was shared all the same"
+    );
     let seen = Zones::of(&capture)?;
     ensure!(seen.losses.is_empty(), "lost: {:?}", seen.losses);
     for line in said {
         let tid = number(&line, "tid")? as u32;
         let (begun, ended) = seen.threads.get(&tid).copied().unwrap_or_default();
-        ensure!(begun == zones && ended == zones, "thread {tid}: {begun} zones began and {ended} ended of {zones}");
+        ensure!(
+            begun == zones && ended == zones,
+            "thread {tid}: {begun} zones began and {ended} ended of {zones}"
+        );
     }
     let told = seen.notes.iter().any(|note| note.contains("could not share memory"));
     ensure!(told, "nothing says that the marks came through probes: {:?}", seen.notes);
@@ -85,16 +97,24 @@ impl Exporter for Zones {
             Event::SliceBegin(track, slice) if tables.strings.get(slice.name) == "alone" => {
                 self.thread(*track, tables).into_iter().for_each(|(begun, _)| *begun += 1);
             }
-            Event::SliceEnd(track) => self.thread(*track, tables).into_iter().for_each(|(_, ended)| *ended += 1),
+            Event::SliceEnd(track) => {
+                self.thread(*track, tables).into_iter().for_each(|(_, ended)| *ended += 1);
+            }
             _ => {}
         }
         Ok(())
     }
 
-    fn end(&mut self, losses: &[Loss], recorder: Option<&RecorderSummary>, _: &Tables) -> Result<(), Self::Error> {
+    fn end(
+        &mut self,
+        losses: &[Loss],
+        recorder: Option<&RecorderSummary>,
+        _: &Tables,
+    ) -> Result<(), Self::Error> {
         let of_probes = losses.iter().filter(|loss| loss.lane == "probes" && loss.count > 0);
         self.losses.extend(of_probes.map(|loss| format!("{loss:?}")));
-        self.notes.extend(recorder.into_iter().flat_map(|recorder| recorder.missing.iter().cloned()));
+        self.notes
+            .extend(recorder.into_iter().flat_map(|recorder| recorder.missing.iter().cloned()));
         Ok(())
     }
 }

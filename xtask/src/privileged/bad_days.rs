@@ -27,7 +27,8 @@ fn refuses(said: &Said, words: &[&str]) -> Result<()> {
 
 /// The names in a folder.
 fn names(folder: &Path) -> Result<Vec<String>> {
-    let entries = fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
+    let entries =
+        fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
     entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
 }
 
@@ -93,7 +94,10 @@ pub(crate) fn outputs(context: &Context) -> Result<()> {
     let partial = context.path("y.syscap.partial");
     symlink(&target, &partial)?;
     context.run(&["-d", "1", "-o", text(&context.path("y.pftrace"))?, "--force"])?;
-    ensure!(fs::read(&target)? == b"precious", "a symbolic link in the way of the capture was followed");
+    ensure!(
+        fs::read(&target)? == b"precious",
+        "a symbolic link in the way of the capture was followed"
+    );
     Ok(())
 }
 
@@ -103,7 +107,10 @@ pub(crate) fn damaged_files(context: &Context) -> Result<String> {
     fs::write(&foreign, "#!/bin/sh\necho no capture\n".repeat(100))?;
     refuses(&context.run(&["info", text(&foreign)?])?, &["foreign.syscap"])?;
     let output = context.path("foreign.pftrace");
-    refuses(&context.run(&["export", text(&foreign)?, "-o", text(&output)?])?, &["foreign.syscap"])?;
+    refuses(
+        &context.run(&["export", text(&foreign)?, "-o", text(&output)?])?,
+        &["foreign.syscap"],
+    )?;
     ensure!(!output.exists(), "an output was left behind");
 
     let whole = context.path("whole.syscap");
@@ -139,7 +146,9 @@ impl Mounted {
         let (target, kind) = (CString::new(folder.as_os_str().as_bytes())?, c"tmpfs");
         let options = CString::new(options)?;
         // SAFETY: all arguments are strings that live through the call.
-        let status = unsafe { libc::mount(kind.as_ptr(), target.as_ptr(), kind.as_ptr(), 0, options.as_ptr().cast()) };
+        let status = unsafe {
+            libc::mount(kind.as_ptr(), target.as_ptr(), kind.as_ptr(), 0, options.as_ptr().cast())
+        };
         if status != 0 {
             return Err(std::io::Error::last_os_error()).context("cannot mount a tmpfs");
         }
@@ -161,11 +170,26 @@ pub(crate) fn full_disk(context: &Context) -> Result<String> {
     let disk = Mounted::tmpfs(context.path("full-disk"), "size=2m")?;
     let output = disk.0.join("x.syscap");
     let load = text(&context.load)?;
-    let said =
-        context.run(&["-o", text(&output)?, "--stacks", "off-cpu,wakers", "--", load, "ping-pong", "1500000"])?;
-    ensure!(said.status.code() == Some(1), "a recording cut short by a full disk ended with {}", said.status);
+    let said = context.run(&[
+        "-o",
+        text(&output)?,
+        "--stacks",
+        "off-cpu,wakers",
+        "--",
+        load,
+        "ping-pong",
+        "1500000",
+    ])?;
+    ensure!(
+        said.status.code() == Some(1),
+        "a recording cut short by a full disk ended with {}",
+        said.status
+    );
     let message = said.stderr;
-    ensure!(message.contains("full") || message.contains("No space left"), "the message does not say why:\n{message}");
+    ensure!(
+        message.contains("full") || message.contains("No space left"),
+        "the message does not say why:\n{message}"
+    );
     let Some(kept) = names(&disk.0)?.into_iter().find(|name| name.contains("syscap")) else {
         bail!("nothing was kept");
     };

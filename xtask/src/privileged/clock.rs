@@ -56,12 +56,21 @@ pub(crate) fn bracket(context: &Context) -> Result<Outcome> {
 }
 
 /// Records the load on each of these CPUs.
-fn recorded_brackets(context: &Context, capture: &Path, count: u64, cpus: &[String]) -> Result<Vec<Bracket>> {
+fn recorded_brackets(
+    context: &Context,
+    capture: &Path,
+    count: u64,
+    cpus: &[String],
+) -> Result<Vec<Bracket>> {
     let times = count.to_string();
     let mut load = vec!["bracket", times.as_str()];
     load.extend(cpus.iter().map(String::as_str));
     let brackets = brackets(&context.record(capture, &[], &load)?)?;
-    ensure!(brackets.len() as u64 == count * cpus.len() as u64, "the load took {} brackets", brackets.len());
+    ensure!(
+        brackets.len() as u64 == count * cpus.len() as u64,
+        "the load took {} brackets",
+        brackets.len()
+    );
     Ok(brackets)
 }
 
@@ -69,7 +78,9 @@ fn recorded_brackets(context: &Context, capture: &Path, count: u64, cpus: &[Stri
 pub(crate) fn slew(context: &Context) -> Result<Outcome> {
     const PARTS_PER_MILLION: [i64; 2] = [500, -500];
     if !context.is_emulated() {
-        return Ok(Outcome::Skipped("only in virtual machines: the clocks of this one are in use".to_owned()));
+        return Ok(Outcome::Skipped(
+            "only in virtual machines: the clocks of this one are in use".to_owned(),
+        ));
     }
     let cpus = online_cpus()?;
     for rate in PARTS_PER_MILLION {
@@ -80,17 +91,23 @@ pub(crate) fn slew(context: &Context) -> Result<Outcome> {
         let brackets = recorded_brackets(context, &capture, context.times(COUNT), &cpus)?;
         let recorded = Recorded::read(&capture)?;
         let went = rate_of(&recorded.clock);
-        ensure!((went - rate as f64).abs() < 50.0, "the clock was to be off by {rate} ppm and was by {went:.0}");
+        ensure!(
+            (went - rate as f64).abs() < 50.0,
+            "the clock was to be off by {rate} ppm and was by {went:.0}"
+        );
         within(&brackets, |name| recorded.rename(name))?;
     }
     let stamps = context.times(COUNT) * cpus.len() as u64;
-    Ok(Outcome::Passed(format!("{stamps} stamps fit in the capture at each of {PARTS_PER_MILLION:?} ppm")))
+    Ok(Outcome::Passed(format!(
+        "{stamps} stamps fit in the capture at each of {PARTS_PER_MILLION:?} ppm"
+    )))
 }
 
 /// Parts in a million by which CLOCK_MONOTONIC went faster than the clock that nobody slews.
 fn rate_of(clock: &ClockMap) -> f64 {
     let (first, last) = (clock.pairs()[0], clock.pairs()[clock.pairs().len() - 1]);
-    let (slewed, raw) = (last.monotonic - first.monotonic, last.monotonic_raw - first.monotonic_raw);
+    let (slewed, raw) =
+        (last.monotonic - first.monotonic, last.monotonic_raw - first.monotonic_raw);
     (slewed as f64 / raw as f64 - 1.0) * 1e6
 }
 
@@ -145,7 +162,12 @@ pub(crate) fn hotplug(context: &Context) -> Result<Outcome> {
         std::thread::sleep(Duration::from_millis(700));
         fs::write(switch, "1").context("cannot switch CPU 1 on")?;
         std::thread::sleep(Duration::from_millis(700));
-        finish(std::process::Command::new(&context.load).args(["bracket", &context.times(5_000).to_string(), "0", "1"]))
+        finish(std::process::Command::new(&context.load).args([
+            "bracket",
+            &context.times(5_000).to_string(),
+            "0",
+            "1",
+        ]))
     })();
     let _ = fs::write(switch, "1");
     context.stop(recorder)?;
@@ -159,7 +181,11 @@ pub(crate) fn hotplug(context: &Context) -> Result<Outcome> {
     );
     let recorded = Recorded::read(&capture)?;
     within(&brackets, |name| recorded.rename(name))?;
-    let back = recorded.switches.iter().filter(|switch| switch.cpu == 1 && switch.ticks > brackets[0].before).count();
+    let back = recorded
+        .switches
+        .iter()
+        .filter(|switch| switch.cpu == 1 && switch.ticks > brackets[0].before)
+        .count();
     ensure!(back > 0, "no switch of CPU 1 was recorded after it came back");
     Ok(Outcome::Passed(format!("all {} after CPU 1 came back", brackets.len())))
 }
@@ -170,7 +196,10 @@ fn within(brackets: &[Bracket], stamp: impl Fn(&str) -> Option<u64>) -> Result<(
     for bracket in brackets {
         match stamp(&bracket.name) {
             Some(at) if (bracket.before..=bracket.after).contains(&at) => {}
-            Some(at) => wrong.push(format!("{}: {at} is not in {}..={}", bracket.name, bracket.before, bracket.after)),
+            Some(at) => wrong.push(format!(
+                "{}: {at} is not in {}..={}",
+                bracket.name, bracket.before, bracket.after
+            )),
             None => wrong.push(format!("{}: not recorded", bracket.name)),
         }
     }
@@ -178,7 +207,11 @@ fn within(brackets: &[Bracket], stamp: impl Fn(&str) -> Option<u64>) -> Result<(
 }
 
 /// Checks times of the exported trace against the brackets by the capture's clock.
-fn within_in_time(brackets: &[Bracket], clock: &ClockMap, stamps: &HashMap<String, u64>) -> Result<()> {
+fn within_in_time(
+    brackets: &[Bracket],
+    clock: &ClockMap,
+    stamps: &HashMap<String, u64>,
+) -> Result<()> {
     let mut wrong = Vec::new();
     for bracket in brackets {
         let (from, to) = (clock.time(Ticks(bracket.before)).0, clock.time(Ticks(bracket.after)).0);
@@ -194,15 +227,18 @@ fn within_in_time(brackets: &[Bracket], clock: &ClockMap, stamps: &HashMap<Strin
 fn complain(wrong: &[String], of: usize, place: &str) -> Result<()> {
     if !wrong.is_empty() {
         let shown = &wrong[..wrong.len().min(5)];
-        bail!("{} of {of} stamps are wrong in the {place}, first:\n{}", wrong.len(), shown.join("\n"));
+        bail!(
+            "{} of {of} stamps are wrong in the {place}, first:\n{}",
+            wrong.len(),
+            shown.join("\n")
+        );
     }
     Ok(())
 }
 
 /// When each new thread name first shows in the trace, by trace_processor.
 fn names_in_trace(engine: &crate::engine::Engine, trace: &Path) -> Result<HashMap<String, u64>> {
-    let query =
-        "select extract_arg(arg_set_id, 'newcomm'), min(ts) from ftrace_event where name = 'task_rename' group by 1";
+    let query = "select extract_arg(arg_set_id, 'newcomm'), min(ts) from ftrace_event where name = 'task_rename' group by 1";
     let tables = engine.query(trace, &[query])?;
     let row = |row: &Vec<String>| Some((row.first()?.clone(), row.get(1)?.parse().ok()?));
     Ok(tables.iter().flatten().filter_map(row).collect())
@@ -215,7 +251,8 @@ fn median(mut values: Vec<u64>) -> u64 {
 
 /// The numbers of the CPUs that are on.
 pub(crate) fn online_cpus() -> Result<Vec<String>> {
-    let list = fs::read_to_string("/sys/devices/system/cpu/online").context("cannot list the CPUs")?;
+    let list =
+        fs::read_to_string("/sys/devices/system/cpu/online").context("cannot list the CPUs")?;
     let mut cpus = Vec::new();
     for range in list.trim().split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -234,7 +271,9 @@ mod tests {
     #[test]
     fn a_stamp_outside_of_its_bracket_or_none_at_all_is_a_failure() {
         let brackets = [Bracket { name: "b-0".to_owned(), before: 10, after: 20 }];
-        for (stamp, fits) in [(Some(9), false), (Some(10), true), (Some(20), true), (Some(21), false), (None, false)] {
+        for (stamp, fits) in
+            [(Some(9), false), (Some(10), true), (Some(20), true), (Some(21), false), (None, false)]
+        {
             assert_eq!(within(&brackets, |_| stamp).is_ok(), fits, "{stamp:?}");
         }
     }

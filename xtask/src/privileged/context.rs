@@ -65,11 +65,15 @@ impl Context {
             load: build_loads()?,
             engine: Engine::find(),
             effort: Effort::Full,
-            folder: tempfile::Builder::new().prefix("syscollect-test-").tempdir().context("cannot create a folder")?,
+            folder: tempfile::Builder::new()
+                .prefix("syscollect-test-")
+                .tempdir()
+                .context("cannot create a folder")?,
         })
     }
 
-    /// With programs that were built elsewhere, for an emulated machine without compilers and engines.
+    /// With programs that were built elsewhere, for an emulated machine without compilers and
+    /// engines.
     pub(crate) fn emulated(programs: &Path) -> Result<Self> {
         let syscollect = programs.join("syscollect");
         Ok(Self {
@@ -111,8 +115,8 @@ impl Context {
         self.engine.as_ref().ok()
     }
 
-    /// How a test ends that has seen the capture only. Engines are never there in virtual machines, where this
-    /// is all that is asked.
+    /// How a test ends that has seen the capture only. Engines are never there in virtual machines,
+    /// where this is all that is asked.
     pub(crate) fn without_engine(&self, seen: String) -> Outcome {
         match self.effort {
             Effort::Full => Outcome::Skipped(format!("{seen}; no engine reads the trace")),
@@ -137,13 +141,25 @@ impl Context {
     pub(crate) fn succeed(&self, arguments: &[&str]) -> Result<Said> {
         let said = self.run(arguments)?;
         if !said.status.success() {
-            bail!("`syscollect {}` ended with {}:\n{}{}", arguments.join(" "), said.status, said.stdout, said.stderr);
+            bail!(
+                "`syscollect {}` ended with {}:\n{}{}",
+                arguments.join(" "),
+                said.status,
+                said.stdout,
+                said.stderr
+            );
         }
         Ok(said)
     }
 
-    /// Records the whole machine while a load runs; returns the lines of JSON that the load printed.
-    pub(crate) fn record(&self, output: &Path, options: &[&str], load: &[&str]) -> Result<Vec<Value>> {
+    /// Records the whole machine while a load runs; returns the lines of JSON that the load
+    /// printed.
+    pub(crate) fn record(
+        &self,
+        output: &Path,
+        options: &[&str],
+        load: &[&str],
+    ) -> Result<Vec<Value>> {
         let (output, program) = (text(output)?, text(&self.load)?);
         let mut arguments = vec!["record", "-o", output];
         arguments.extend_from_slice(options);
@@ -153,7 +169,13 @@ impl Context {
     }
 
     /// The same, with places in programs attached to in this way: by `links` or by `events`.
-    pub(crate) fn record_by(&self, way: &str, output: &Path, options: &[&str], load: &[&str]) -> Result<Vec<Value>> {
+    pub(crate) fn record_by(
+        &self,
+        way: &str,
+        output: &Path,
+        options: &[&str],
+        load: &[&str],
+    ) -> Result<Vec<Value>> {
         let mut command = self.command(&["record", "-o", text(output)?]);
         command.args(options).args(["--", text(&self.load)?]).args(load);
         let said = finish(command.env("SYSCOLLECT_UPROBES", way))?;
@@ -175,13 +197,16 @@ impl Context {
         let mut recorder = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let places = [output.to_path_buf(), output.with_extension("syscap.partial")];
         let begun = until("the recording to begin", || {
-            let begun = places.iter().any(|path| fs::metadata(path).is_ok_and(|file| file.len() > HEADER_BYTES));
+            let begun = places
+                .iter()
+                .any(|path| fs::metadata(path).is_ok_and(|file| file.len() > HEADER_BYTES));
             (begun || !matches!(recorder.try_wait(), Ok(None))).then_some(begun)
         })?;
         if !begun {
             bail!("the recorder ended at once:\n{}", wait(recorder)?.stderr);
         }
-        // Its first chunk is written when all is attached; what a test starts next is to find a recorder at rest.
+        // Its first chunk is written when all is attached; what a test starts next is to find a
+        // recorder at rest.
         std::thread::sleep(Duration::from_secs(if self.is_emulated() { 8 } else { 1 }));
         Ok(recorder)
     }
@@ -206,7 +231,8 @@ impl Context {
     /// `syscollect info --json`.
     pub(crate) fn info(&self, capture: &Path) -> Result<Value> {
         let said = self.succeed(&["info", "--json", text(capture)?])?;
-        serde_json::from_str(&said.stdout).with_context(|| format!("info --json printed no JSON: {}", said.stdout))
+        serde_json::from_str(&said.stdout)
+            .with_context(|| format!("info --json printed no JSON: {}", said.stdout))
     }
 }
 
@@ -239,7 +265,9 @@ pub(crate) fn text(path: &Path) -> Result<&str> {
 /// The lines of JSON among what a load printed.
 pub(crate) fn json_lines(printed: &str) -> Result<Vec<Value>> {
     let lines = printed.lines().filter(|line| line.starts_with("{\""));
-    lines.map(|line| serde_json::from_str(line).with_context(|| format!("the load printed {line}"))).collect()
+    lines
+        .map(|line| serde_json::from_str(line).with_context(|| format!("the load printed {line}")))
+        .collect()
 }
 
 /// A whole number of a JSON value.
@@ -278,8 +306,8 @@ pub(crate) fn wait(child: Child) -> Result<Said> {
     })
 }
 
-/// The program is killed when this one ends: a test that failed leaves no recorder behind, which would disturb all
-/// that come later.
+/// The program is killed when this one ends: a test that failed leaves no recorder behind, which
+/// would disturb all that come later.
 pub(crate) fn ends_with_us(command: &mut Command) {
     let die = || {
         // SAFETY: takes plain numbers, and is async-signal-safe.

@@ -1,7 +1,7 @@
 //! Recordings in several files, of a bounded size, and what they say that they cost.
 //!
-//! The truth: the load's own count of its switches over all files, the sizes of the files, and the kernel's account of
-//! the recorder as `wait4` gives it.
+//! The truth: the load's own count of its switches over all files, the sizes of the files, and the
+//! kernel's account of the recorder as `wait4` gives it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,10 +18,14 @@ use super::recorded::Recorded;
 
 /// The files `x-0001.syscap` and so on of a recording into `x.syscap`, in order.
 fn files_of(output: &Path) -> Result<Vec<PathBuf>> {
-    let stem = output.file_stem().context("an output without a name")?.to_string_lossy().into_owned();
+    let stem =
+        output.file_stem().context("an output without a name")?.to_string_lossy().into_owned();
     let folder = output.parent().context("an output without a folder")?;
-    let mut files: Vec<PathBuf> = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
-    files.retain(|file| file.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&format!("{stem}-"))));
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    files.retain(|file| {
+        file.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&format!("{stem}-")))
+    });
     files.retain(|file| file.extension().is_some_and(|extension| extension != "pftrace"));
     files.sort();
     Ok(files)
@@ -35,28 +39,46 @@ fn sizes(files: &[PathBuf]) -> Result<u64> {
 pub(crate) fn rotate(context: &Context) -> Result<String> {
     let output = context.path("rotate.syscap");
     let times = context.times(1_000_000).to_string();
-    let lines = context.record(&output, &["--rotate", "1s", "--freq", "99"], &["ping-pong", &times, "0"])?;
+    let lines = context.record(
+        &output,
+        &["--rotate", "1s", "--freq", "99"],
+        &["ping-pong", &times, "0"],
+    )?;
     let files = files_of(&output)?;
     ensure!(files.len() >= 3, "only {files:?}");
     let (mut parts, mut events) = (Vec::new(), 0);
     for file in &files {
         let info = context.info(file)?;
-        ensure!(info["complete"] == true && number(&info, "lost")? == 0, "{}: {}", file.display(), info["losses"]);
+        ensure!(
+            info["complete"] == true && number(&info, "lost")? == 0,
+            "{}: {}",
+            file.display(),
+            info["losses"]
+        );
         events += number(&info, "events")?;
         let recorded = Recorded::read(file)?;
-        let without = recorded.uses.iter().filter(|(stack, _)| !recorded.stacks.contains_key(stack)).count();
-        ensure!(without == 0, "{}: {without} of {} stacks are in another file", file.display(), recorded.uses.len());
+        let without =
+            recorded.uses.iter().filter(|(stack, _)| !recorded.stacks.contains_key(stack)).count();
+        ensure!(
+            without == 0,
+            "{}: {without} of {} stacks are in another file",
+            file.display(),
+            recorded.uses.len()
+        );
         // The load's name, its processes and their functions are known in each file.
         context.export(file)?;
         context.succeed(&["report", text(file)?, "--process", "syscollect-load"])?;
         parts.push(recorded);
     }
     let switches = count::compare(&parts, &lines)?;
-    Ok(format!("{switches} of {switches} switches of the load in {} files, {events} events in all", files.len()))
+    Ok(format!(
+        "{switches} of {switches} switches of the load in {} files, {events} events in all",
+        files.len()
+    ))
 }
 
-/// Of a recording that keeps the last second, the events of this second are there; where that has no room, what is
-/// there is said.
+/// Of a recording that keeps the last second, the events of this second are there; where that has
+/// no room, what is there is said.
 pub(crate) fn last_seconds(context: &Context) -> Result<String> {
     let times = context.times(1_000_000).to_string();
     let kept = |name: &str, buffer: &str| -> Result<(Value, f64)> {
@@ -93,7 +115,10 @@ pub(crate) fn max_size(context: &Context) -> Result<String> {
     let (bytes, info) = (fs::metadata(&single)?.len(), context.info(&single)?);
     let reason = &info["recorder"]["stop_reason"];
     ensure!(reason == "max-size", "it ended with {reason}, at {bytes} bytes");
-    ensure!((MOST / 4..=MOST + MOST / 4).contains(&bytes), "{bytes} bytes where {MOST} were allowed");
+    ensure!(
+        (MOST / 4..=MOST + MOST / 4).contains(&bytes),
+        "{bytes} bytes where {MOST} were allowed"
+    );
 
     let several = context.path("sizes.syscap");
     context.record(&several, &[&few[..], &["--rotate", "1s"]].concat(), &load)?;
@@ -105,24 +130,32 @@ pub(crate) fn max_size(context: &Context) -> Result<String> {
     for file in &files {
         ensure!(context.info(file)?["complete"] == true, "{} is not complete", file.display());
     }
-    Ok(format!("one file of {bytes} bytes; {} files of {all} bytes, of which the oldest were deleted", files.len()))
+    Ok(format!(
+        "one file of {bytes} bytes; {} files of {all} bytes, of which the oldest were deleted",
+        files.len()
+    ))
 }
 
 /// What the recorder says that it cost is what the kernel counted of its process.
 pub(crate) fn cost_line(context: &Context) -> Result<String> {
     let output = context.path("cost.pftrace");
     let capture = output.with_extension("syscap");
-    let mut command = context.command(&["record", "-d", "2", "-o", text(&output)?, "--keep-capture", "--force"]);
+    let mut command =
+        context.command(&["record", "-d", "2", "-o", text(&output)?, "--keep-capture", "--force"]);
     let said = context.path("cost.stderr");
     let child = command.stdout(Stdio::null()).stderr(fs::File::create(&said)?).spawn()?;
-    let usage = wait_for_usage(child.id()).with_context(|| fs::read_to_string(&said).unwrap_or_default());
+    let usage =
+        wait_for_usage(child.id()).with_context(|| fs::read_to_string(&said).unwrap_or_default());
     let (cpu_ns, peak_bytes) = usage?;
     let info = context.info(&capture)?;
     let costs = info["recorder"]["costs"].as_array().context("the capture tells no costs")?;
     let work: Vec<&str> = costs.iter().filter_map(|cost| cost["work"].as_str()).collect();
     ensure!(work == ["start", "recording", "naming", "export"], "{work:?}");
     let told: u64 = costs.iter().map(|cost| number(cost, "cpu_ns")).sum::<Result<u64>>()?;
-    let most = costs.iter().map(|cost: &Value| number(cost, "peak_bytes")).collect::<Result<Vec<u64>>>()?;
+    let most = costs
+        .iter()
+        .map(|cost: &Value| number(cost, "peak_bytes"))
+        .collect::<Result<Vec<u64>>>()?;
     let most = most.into_iter().max().unwrap_or(0);
     let share = |part: u64, whole: u64| part as f64 / whole as f64;
     let (cpu, memory) = (share(told, cpu_ns), share(most, peak_bytes));
@@ -130,22 +163,31 @@ pub(crate) fn cost_line(context: &Context) -> Result<String> {
     let untold = Duration::from_nanos(cpu_ns.saturating_sub(told));
     ensure!(cpu <= 1.01, "{told} ns of CPU time are told of {cpu_ns} ns");
     ensure!(cpu >= 0.85 || untold <= AFTERWARDS, "{told} ns of CPU time are told of {cpu_ns} ns");
-    // Each part's peak is begun anew (/proc/self/clear_refs), and with it what wait4 gives in the end.
+    // Each part's peak is begun anew (/proc/self/clear_refs), and with it what wait4 gives in the
+    // end.
     ensure!(memory >= 0.9, "{most} bytes of memory are told of {peak_bytes}");
-    Ok(format!("{:.1} % of the CPU time and {:.1} % of the peak that wait4 gives", cpu * 100.0, memory * 100.0))
+    Ok(format!(
+        "{:.1} % of the CPU time and {:.1} % of the peak that wait4 gives",
+        cpu * 100.0,
+        memory * 100.0
+    ))
 }
 
 /// What a process may take to give its memory back, on a slow machine, after it told what it used.
 const AFTERWARDS: Duration = Duration::from_millis(100);
 
-/// Waits for a child; its CPU time in nanoseconds and its peak memory in bytes, as the kernel counted them.
+/// Waits for a child; its CPU time in nanoseconds and its peak memory in bytes, as the kernel
+/// counted them.
 fn wait_for_usage(pid: u32) -> Result<(u64, u64)> {
     let mut status = 0;
     // SAFETY: rusage is plain numbers, for which zero is valid.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: both are valid for writing; the child is ours and was not waited for.
     let waited = unsafe { libc::wait4(pid as libc::pid_t, &raw mut status, 0, &raw mut usage) };
-    ensure!(waited == pid as libc::pid_t && status == 0, "the recorder ended with wait status {status}");
+    ensure!(
+        waited == pid as libc::pid_t && status == 0,
+        "the recorder ended with wait status {status}"
+    );
     let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
     Ok((ns(usage.ru_utime) + ns(usage.ru_stime), usage.ru_maxrss as u64 * 1024))
 }

@@ -7,7 +7,9 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
-use syscollect_model::{Event, Exporter, Field, GpuJobEnd, Loss, RecorderSummary, SessionInfo, Tables, Time, Value};
+use syscollect_model::{
+    Event, Exporter, Field, GpuJobEnd, Loss, RecorderSummary, SessionInfo, Tables, Time, Value,
+};
 use syscollect_playback::Recording;
 use syscollect_store::{CaptureReader, LaneKind};
 
@@ -17,8 +19,8 @@ use crate::report::Outcome;
 const FENCES: u64 = 100;
 /// The driver's name of fences of the test module.
 const MODULE_FENCES: &str = "syscollect_test";
-/// The errors of the job that the test module's scheduler gives up, of the one that is refused, and of the one that is
-/// never run.
+/// The errors of the job that the test module's scheduler gives up, of the one that is refused, and
+/// of the one that is never run.
 const TIMED_OUT: &str = "ETIME (-62)";
 const REFUSED: &str = "EIO (-5)";
 const KILLED: &str = "ESRCH (-3)";
@@ -33,12 +35,22 @@ pub(crate) fn fences(context: &Context) -> Result<Outcome> {
     let said = said.first().context("the load printed nothing")?;
     let seen = Seen::of(&capture)?;
     let jobs = seen.jobs("vgem");
-    ensure!(jobs.finished == FENCES, "{} fences of vgem came to their end, not {FENCES}: {seen:?}", jobs.finished);
+    ensure!(
+        jobs.finished == FENCES,
+        "{} fences of vgem came to their end, not {FENCES}: {seen:?}",
+        jobs.finished
+    );
     ensure!(jobs.others == 0, "{} fences of vgem did not end well: {seen:?}", jobs.others);
-    ensure!(jobs.threads == FENCES, "{} fences name the thread that made them: {seen:?}", jobs.threads);
+    ensure!(
+        jobs.threads == FENCES,
+        "{} fences name the thread that made them: {seen:?}",
+        jobs.threads
+    );
     let waits = number(said, "waits")?;
     ensure!(seen.waits == waits, "{} waits for fences, not {waits}: {seen:?}", seen.waits);
-    Ok(Outcome::Passed(format!("{FENCES} of {FENCES} fences made and signaled, {waits} of {waits} waits")))
+    Ok(Outcome::Passed(format!(
+        "{FENCES} of {FENCES} fences made and signaled, {waits} of {waits} waits"
+    )))
 }
 
 /// Page flips of a virtual GPU: as many answers as commands, and its vertical blanks.
@@ -54,58 +66,92 @@ pub(crate) fn virtio(context: &Context) -> Result<Outcome> {
     let truth = Ftrace::start(&["virtio_gpu", "drm"])?;
     // It flips until its input ends.
     let flipping = format!("sleep 5 | modetest -M virtio_gpu -v -s {mode}");
-    let said = context.run(&["record", "-o", text(&capture)?, "--gpu", "--", "/bin/sh", "-c", &flipping])?;
+    let said = context.run(&[
+        "record",
+        "-o",
+        text(&capture)?,
+        "--gpu",
+        "--",
+        "/bin/sh",
+        "-c",
+        &flipping,
+    ])?;
     let (truth, said) = (truth.events(), said.stderr);
     let (seen, truth) = (Seen::of(&capture)?, truth?);
     let jobs = seen.jobs("virtio_gpu");
     let count = |name: &str| truth.iter().filter(|event| event.name == name).count() as u64;
     let (queued, answered) = (count("virtio_gpu_cmd_queue"), count("virtio_gpu_cmd_response"));
-    ensure!(queued > 0 && queued == answered, "ftrace saw {queued} commands and {answered} answers\n{said}");
+    ensure!(
+        queued > 0 && queued == answered,
+        "ftrace saw {queued} commands and {answered} answers\n{said}"
+    );
     let flips = count("drm_vblank_event_delivered");
     ensure!(flips > 0, "ftrace saw no flips\n{said}");
     let (missed, blanks) = blanks(&seen, &truth)?;
-    // Interrupts that come while another program of the recorder runs on the CPU are lost, which it counts.
+    // Interrupts that come while another program of the recorder runs on the CPU are lost, which it
+    // counts.
     let missing = [queued.checked_sub(jobs.finished), flips.checked_sub(seen.flips), Some(missed)];
     let missing = missing.into_iter().sum::<Option<u64>>().filter(|missing| *missing <= seen.lost);
     let told = format!(
         "{} of {queued} commands answered, {} of {flips} flips, {blanks}, as ftrace tells",
         jobs.finished, seen.flips
     );
-    let missing = missing.with_context(|| format!("{told}: {:?} {:?}\n{said}", seen.queues, seen.said))?;
-    ensure!(jobs.others <= missing, "{} commands were not answered: {:?}", jobs.others, seen.queues);
-    Ok(Outcome::Passed(if missing == 0 { told } else { format!("{told}; the recorder says that it lost {missing}") }))
+    let missing =
+        missing.with_context(|| format!("{told}: {:?} {:?}\n{said}", seen.queues, seen.said))?;
+    ensure!(
+        jobs.others <= missing,
+        "{} commands were not answered: {:?}",
+        jobs.others,
+        seen.queues
+    );
+    Ok(Outcome::Passed(if missing == 0 {
+        told
+    } else {
+        format!("{told}; the recorder says that it lost {missing}")
+    }))
 }
 
-/// Vertical blanks come before and after the recording, too: in between each was recorded once, in its order, but
-/// for those that are counted here.
+/// Vertical blanks come before and after the recording, too: in between each was recorded once, in
+/// its order, but for those that are counted here.
 fn blanks(seen: &Seen, truth: &[Told]) -> Result<(u64, String)> {
     let truth = truth.iter().filter(|event| event.name == "drm_vblank_event");
-    let truth: Vec<_> =
-        truth.map(|event| Ok((event.ticks, (event.number("crtc")?, event.number("seq")?)))).collect::<Result<_>>()?;
+    let truth: Vec<_> = truth
+        .map(|event| Ok((event.ticks, (event.number("crtc")?, event.number("seq")?))))
+        .collect::<Result<_>>()?;
     if truth.is_empty() && seen.blanks.is_empty() {
         return Ok((0, "no vertical blanks: this kernel has none for virtual GPUs".to_owned()));
     }
     let (begin, end) = seen.span.context("the capture has no records of tracepoints")?;
     let recorded: BTreeSet<_> = seen.blanks.iter().collect();
-    ensure!(seen.blanks.is_sorted() && recorded.len() == seen.blanks.len(), "out of order: {:?}", seen.blanks);
+    ensure!(
+        seen.blanks.is_sorted() && recorded.len() == seen.blanks.len(),
+        "out of order: {:?}",
+        seen.blanks
+    );
     let known: BTreeSet<_> = truth.iter().map(|(_, blank)| blank).collect();
     let unknown: Vec<_> = recorded.difference(&known).collect();
     ensure!(unknown.is_empty(), "vertical blanks that ftrace does not know: {unknown:?}");
-    let during = truth.iter().filter(|(ticks, blank)| recorded.contains(blank) || (begin..end).contains(ticks));
+    let during = truth
+        .iter()
+        .filter(|(ticks, blank)| recorded.contains(blank) || (begin..end).contains(ticks));
     let (during, of, all) = (during.count(), recorded.len(), truth.len());
     ensure!(of > 0, "none of {all} vertical blanks was recorded");
-    let told = format!("{of} of {during} vertical blanks while it recorded (of {all} with those before and after)");
+    let told = format!(
+        "{of} of {during} vertical blanks while it recorded (of {all} with those before and after)"
+    );
     Ok(((during - of) as u64, told))
 }
 
-/// Jobs of the DRM scheduler, driven by a module of these tests: all of them, what they wait for, who waits for
-/// them, and those given up, refused and never run.
+/// Jobs of the DRM scheduler, driven by a module of these tests: all of them, what they wait for,
+/// who waits for them, and those given up, refused and never run.
 pub(crate) fn scheduler(context: &Context) -> Result<Outcome> {
     let programs = context.syscollect.parent().context("a program without a folder")?;
     let module = programs.join("syscollect_scheduler.ko");
     if !module.exists() {
         let why = fs::read_to_string(module.with_extension("why"));
-        return Ok(Outcome::NotOffered(why.unwrap_or_else(|_| "`cargo xtask vm` builds a module for it".to_owned())));
+        return Ok(Outcome::NotOffered(
+            why.unwrap_or_else(|_| "`cargo xtask vm` builds a module for it".to_owned()),
+        ));
     }
     let capture = context.path("scheduler.syscap");
     let [output, module] = [text(&capture)?, text(&module)?];
@@ -117,34 +163,68 @@ pub(crate) fn scheduler(context: &Context) -> Result<Outcome> {
         text.trim().parse().with_context(|| format!("{path} says {text}"))
     };
     let seen = Seen::of(&capture)?;
-    let (queued, run, waits, timeouts) = (truth("queued")?, truth("run")?, truth("waits")?, truth("timeouts")?);
-    let (dependencies, refused, killed) = (truth("dependencies")?, truth("refused")?, truth("killed")?);
+    let (queued, run, waits, timeouts) =
+        (truth("queued")?, truth("run")?, truth("waits")?, truth("timeouts")?);
+    let (dependencies, refused, killed) =
+        (truth("dependencies")?, truth("refused")?, truth("killed")?);
     let mut jobs = seen.sum(|name| name.ends_with("test_ring") && !name.starts_with(MODULE_FENCES));
     // Before 6.1 queues have no names.
     let has_name = jobs.all() > 0;
     if !has_name {
         jobs = seen.jobs("gpu_scheduler");
     }
-    ensure!(queued == FENCES + 3 && jobs.all() == queued, "{} jobs, not {queued}: {seen:?}", jobs.all());
+    ensure!(
+        queued == FENCES + 3 && jobs.all() == queued,
+        "{} jobs, not {queued}: {seen:?}",
+        jobs.all()
+    );
     ensure!(jobs.threads == queued, "jobs of an unknown thread: {seen:?}");
     let told = jobs.dependencies;
-    ensure!(dependencies > 0 && told == dependencies, "{told} dependencies, not {dependencies}: {seen:?}");
+    ensure!(
+        dependencies > 0 && told == dependencies,
+        "{told} dependencies, not {dependencies}: {seen:?}"
+    );
     // Before 5.11 nothing says where a module's structures have their members.
     let tells_failures = Path::new("/sys/kernel/btf/gpu_sched").exists();
     let failed = if tells_failures { [timeouts, refused] } else { [0; 2] };
-    ensure!(timeouts > 0 && jobs.timed_out == failed[0], "{} jobs timed out, not {timeouts}: {seen:?}", jobs.timed_out);
-    ensure!(refused > 0 && jobs.refused == failed[1], "{} jobs were refused, not {refused}: {seen:?}", jobs.refused);
-    ensure!(killed > 0 && jobs.killed == killed, "{} jobs were never run, not {killed}: {seen:?}", jobs.killed);
+    ensure!(
+        timeouts > 0 && jobs.timed_out == failed[0],
+        "{} jobs timed out, not {timeouts}: {seen:?}",
+        jobs.timed_out
+    );
+    ensure!(
+        refused > 0 && jobs.refused == failed[1],
+        "{} jobs were refused, not {refused}: {seen:?}",
+        jobs.refused
+    );
+    ensure!(
+        killed > 0 && jobs.killed == killed,
+        "{} jobs were never run, not {killed}: {seen:?}",
+        jobs.killed
+    );
     ensure!(jobs.others == killed + failed.iter().sum::<u64>(), "jobs of an unknown end: {seen:?}");
     // A fence of the driver on a ring that has a name is its job's.
     let fences = seen.jobs(&format!("{MODULE_FENCES} test_ring"));
     let [own, alone, lost] = if has_name { [run, 0, 0] } else { [0, run, timeouts] };
-    ensure!(jobs.own_fences == own && fences.all() == alone, "{own} and {alone} fences are not these: {seen:?}");
-    ensure!([fences.others, fences.timed_out] == [lost; 2], "{lost} fences timed out, which are not these: {seen:?}");
+    ensure!(
+        jobs.own_fences == own && fences.all() == alone,
+        "{own} and {alone} fences are not these: {seen:?}"
+    );
+    ensure!(
+        [fences.others, fences.timed_out] == [lost; 2],
+        "{lost} fences timed out, which are not these: {seen:?}"
+    );
     let gates = seen.jobs(&format!("{MODULE_FENCES} gate"));
-    ensure!(gates.finished == dependencies && gates.others == 0, "not {dependencies} fences to wait for: {seen:?}");
+    ensure!(
+        gates.finished == dependencies && gates.others == 0,
+        "not {dependencies} fences to wait for: {seen:?}"
+    );
     ensure!(seen.waits == waits, "{} waits, not {waits}: {seen:?}", seen.waits);
-    let shown = if tells_failures { "" } else { ", which only fences show: the kernel does not describe modules" };
+    let shown = if tells_failures {
+        ""
+    } else {
+        ", which only fences show: the kernel does not describe modules"
+    };
     Ok(Outcome::Passed(format!(
         "{queued} of {queued} jobs, {run} of {run} of their fences, {waits} of {waits} waits, {dependencies} of \
          {dependencies} dependencies, {timeouts} timed out, {refused} refused{shown}, {killed} never run"
@@ -156,7 +236,8 @@ struct Ftrace(PathBuf);
 
 impl Ftrace {
     fn start(systems: &[&str]) -> Result<Self> {
-        let folder = format!("/sys/kernel/tracing/instances/syscollect-test-{}", std::process::id());
+        let folder =
+            format!("/sys/kernel/tracing/instances/syscollect-test-{}", std::process::id());
         let trace = Self(PathBuf::from(folder));
         fs::create_dir(&trace.0).with_context(|| format!("cannot make {}", trace.0.display()))?;
         trace.set("buffer_size_kb", "16384")?;
@@ -173,7 +254,8 @@ impl Ftrace {
     /// What it recorded, in order of time.
     fn events(self) -> Result<Vec<Told>> {
         self.set("tracing_on", "0")?;
-        let text = fs::read_to_string(self.0.join("trace")).context("cannot read what ftrace recorded")?;
+        let text =
+            fs::read_to_string(self.0.join("trace")).context("cannot read what ftrace recorded")?;
         Ok(text.lines().filter_map(Told::parse).collect())
     }
 }
@@ -198,7 +280,8 @@ impl Told {
 
     fn number(&self, field: &str) -> Result<u64> {
         let mut fields = self.fields.split(", ").filter_map(|text| text.split_once('='));
-        let value = fields.find(|(name, _)| *name == field).and_then(|(_, value)| value.parse().ok());
+        let value =
+            fields.find(|(name, _)| *name == field).and_then(|(_, value)| value.parse().ok());
         value.with_context(|| format!("no number {field} in {self:?}"))
     }
 }
@@ -213,10 +296,14 @@ impl Drop for Ftrace {
 /// The first connector and its first mode, as modetest's -s takes them.
 fn mode() -> Result<String> {
     let said = finish(Command::new("modetest").args(["-M", "virtio_gpu", "-c"]))?.stdout;
-    let id = said.lines().find(|line| line.contains("\tconnected")).and_then(|line| line.split('\t').next());
+    let id = said
+        .lines()
+        .find(|line| line.contains("\tconnected"))
+        .and_then(|line| line.split('\t').next());
     let mode = said.lines().find(|line| line.trim_start().starts_with("#0 "));
     let mode = mode.and_then(|line| line.split_whitespace().nth(1));
-    let (id, mode) = id.zip(mode).with_context(|| format!("modetest lists no connector:\n{said}"))?;
+    let (id, mode) =
+        id.zip(mode).with_context(|| format!("modetest lists no connector:\n{said}"))?;
     Ok(format!("{id}:{mode}"))
 }
 
@@ -314,10 +401,13 @@ impl Exporter for Seen {
                 jobs.threads += u64::from(job.thread.is_some());
                 jobs.dependencies += job.waited_for.len() as u64;
                 let mut fields = job.fields.iter();
-                jobs.own_fences += u64::from(fields.any(|field| tables.strings.get(field.name) == "fence on the GPU"));
+                jobs.own_fences += u64::from(
+                    fields.any(|field| tables.strings.get(field.name) == "fence on the GPU"),
+                );
                 let failed_with = |error: &str| {
                     let is_it = |field: &Field| {
-                        tables.strings.get(field.name) == "error" && field.value == Value::Text(error.into())
+                        tables.strings.get(field.name) == "error"
+                            && field.value == Value::Text(error.into())
                     };
                     u64::from(job.end == GpuJobEnd::Failed && job.fields.iter().any(is_it))
                 };
@@ -340,8 +430,17 @@ impl Exporter for Seen {
         Ok(())
     }
 
-    fn end(&mut self, losses: &[Loss], recorder: Option<&RecorderSummary>, _: &Tables) -> Result<(), Self::Error> {
-        self.lost += losses.iter().filter(|loss| loss.lane == "tracepoints").map(|loss| loss.count).sum::<u64>();
+    fn end(
+        &mut self,
+        losses: &[Loss],
+        recorder: Option<&RecorderSummary>,
+        _: &Tables,
+    ) -> Result<(), Self::Error> {
+        self.lost += losses
+            .iter()
+            .filter(|loss| loss.lane == "tracepoints")
+            .map(|loss| loss.count)
+            .sum::<u64>();
         self.said.extend(losses.iter().map(|loss| format!("{loss:?}")));
         if let Some(recorder) = recorder {
             self.said.extend(recorder.missing.iter().cloned());

@@ -52,7 +52,10 @@ pub(crate) fn formats(context: &Context) -> Result<Outcome> {
     let said: Value = serde_json::from_str(&said).context("doctor printed no JSON")?;
     let rows = said["capabilities"].as_array().context("doctor printed no capabilities")?;
     let row = |name: &str| {
-        let row = rows.iter().find(|row| row["name"] == name).with_context(|| format!("doctor has no row {name}"))?;
+        let row = rows
+            .iter()
+            .find(|row| row["name"] == name)
+            .with_context(|| format!("doctor has no row {name}"))?;
         let reason = row["reason"].as_str().unwrap_or_default();
         ensure!(row["available"] == true, "doctor says: {reason}");
         anyhow::Ok(reason)
@@ -95,7 +98,10 @@ fn events(system: &str) -> Result<BTreeMap<String, Vec<String>>> {
             let declared = line.split(';').next()?.rsplit([' ', '*']).next()?;
             Some(declared.split('[').next()?.to_owned())
         };
-        events.insert(entry.file_name().to_string_lossy().into_owned(), lines.filter_map(name).collect());
+        events.insert(
+            entry.file_name().to_string_lossy().into_owned(),
+            lines.filter_map(name).collect(),
+        );
     }
     Ok(events)
 }

@@ -1,4 +1,5 @@
-//! What a process has of a GPU, as a driver tells it: a module of these tests, whose figures are known.
+//! What a process has of a GPU, as a driver tells it: a module of these tests, whose figures are
+//! known.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,7 +7,9 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
-use syscollect_model::{Event, Exporter, Loss, RecorderSummary, Scope, SessionInfo, Tables, Time, TrackKind};
+use syscollect_model::{
+    Event, Exporter, Loss, RecorderSummary, Scope, SessionInfo, Tables, Time, TrackKind,
+};
 use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
 
@@ -15,14 +18,16 @@ use crate::report::Outcome;
 
 const MODULE: &str = "syscollect_memory";
 
-/// A shell opens the device, has it twice, hands it to children, and closes it: its memory is exact as long,
-/// its engine busy half of the time, and both are 0 in the end; nobody else has anything.
+/// A shell opens the device, has it twice, hands it to children, and closes it: its memory is exact
+/// as long, its engine busy half of the time, and both are 0 in the end; nobody else has anything.
 pub(crate) fn memory(context: &Context) -> Result<Outcome> {
     let programs = context.syscollect.parent().context("a program without a folder")?;
     let module = programs.join(format!("{MODULE}.ko"));
     if !module.exists() {
         let why = fs::read_to_string(module.with_extension("why"));
-        return Ok(Outcome::NotOffered(why.unwrap_or_else(|_| "`cargo xtask vm` builds a module for it".to_owned())));
+        return Ok(Outcome::NotOffered(
+            why.unwrap_or_else(|_| "`cargo xtask vm` builds a module for it".to_owned()),
+        ));
     }
     let inserted = finish(Command::new("/sbin/insmod").arg(&module))?;
     ensure!(inserted.status.success(), "insmod: {}", inserted.stderr);
@@ -38,7 +43,9 @@ pub(crate) fn memory(context: &Context) -> Result<Outcome> {
     let used = seen.only("GPU engine test (syscollect_memory)")?;
     let half = used.iter().filter(|percent| (40.0..60.0).contains(*percent)).count();
     ensure!(half >= 2 && used.iter().all(|percent| *percent < 60.0), "{used:?} are not about 50 %");
-    Ok(Outcome::Passed(format!("{values} times {size} bytes and {half} times 50 % of an engine, of one process")))
+    Ok(Outcome::Passed(format!(
+        "{values} times {size} bytes and {half} times 50 % of an engine, of one process"
+    )))
 }
 
 /// Bytes of whoever opens the device, and what was recorded.
@@ -51,7 +58,16 @@ fn record(context: &Context) -> Result<(u64, Seen)> {
     let node = parameter("node")?;
     let capture = context.path("memory.syscap");
     let program = format!("exec 8<>/dev/dri/renderD{node} 9<&8; sleep 5; exec 8<&- 9<&-; sleep 3");
-    context.succeed(&["record", "-o", text(&capture)?, "--gpu", "--", "/bin/sh", "-c", &program])?;
+    context.succeed(&[
+        "record",
+        "-o",
+        text(&capture)?,
+        "--gpu",
+        "--",
+        "/bin/sh",
+        "-c",
+        &program,
+    ])?;
     let mut seen = Seen::default();
     Session::open(CaptureReader::open(&capture)?)?.play(&mut seen)?;
     Ok((parameter("size")?, seen))
@@ -92,8 +108,14 @@ impl Exporter for Seen {
         Ok(())
     }
 
-    fn end(&mut self, _: &[Loss], recorder: Option<&RecorderSummary>, _: &Tables) -> Result<(), Self::Error> {
-        self.said.extend(recorder.into_iter().flat_map(|recorder| recorder.missing.iter().cloned()));
+    fn end(
+        &mut self,
+        _: &[Loss],
+        recorder: Option<&RecorderSummary>,
+        _: &Tables,
+    ) -> Result<(), Self::Error> {
+        self.said
+            .extend(recorder.into_iter().flat_map(|recorder| recorder.missing.iter().cloned()));
         Ok(())
     }
 }

@@ -1,9 +1,9 @@
-//! A tracepoint that fires as often as a busy driver's, and far more often: what was recorded and what the recorder
-//! says was lost are together what was fired.
+//! A tracepoint that fires as often as a busy driver's, and far more often: what was recorded and
+//! what the recorder says was lost are together what was fired.
 //!
-//! The tracepoint is one that nothing else on the machine reaches, and that needs no GPU: the kernel tells of
-//! `prctl` calls that it does not know, with their arguments. One of them is the call's number here, so the gaps in
-//! what was recorded are counted, too.
+//! The tracepoint is one that nothing else on the machine reaches, and that needs no GPU: the
+//! kernel tells of `prctl` calls that it does not know, with their arguments. One of them is the
+//! call's number here, so the gaps in what was recorded are counted, too.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -22,7 +22,8 @@ const NUMBER: &str = "arg2";
 const OPTION: libc::c_int = 0x5ca1_ab1e;
 const PER_SECOND: u64 = 200_000;
 const SECONDS: u64 = 5;
-/// Calls as fast as they go: more than lanes hold, and not more than the engine that judges the trace.
+/// Calls as fast as they go: more than lanes hold, and not more than the engine that judges the
+/// trace.
 const FASTEST: u64 = 1_000_000;
 /// Between two bursts of calls.
 const TICK: Duration = Duration::from_millis(1);
@@ -37,7 +38,9 @@ enum Pace {
 /// A busy driver's rate, then all that the machine gives.
 pub(crate) fn rate(context: &Context) -> Result<Outcome> {
     if !Path::new("/sys/kernel/tracing/events").join(TRACEPOINT.replace(':', "/")).exists() {
-        return Ok(Outcome::NotOffered(format!("this kernel has no tracepoint {TRACEPOINT} (6.14)")));
+        return Ok(Outcome::NotOffered(format!(
+            "this kernel has no tracepoint {TRACEPOINT} (6.14)"
+        )));
     }
     if context.is_emulated() {
         return Ok(Outcome::NotOffered("emulated CPUs are not fast enough".to_owned()));
@@ -50,7 +53,8 @@ pub(crate) fn rate(context: &Context) -> Result<Outcome> {
 /// Records while events are fired; what was seen, in words.
 fn recorded(context: &Context, name: &str, pace: Pace) -> Result<String> {
     let capture = context.path(&format!("gpu-{name}.syscap"));
-    let recorder = context.start(&capture, &["--stacks", "none", "--freq", "0", "--tracepoint", TRACEPOINT])?;
+    let recorder = context
+        .start(&capture, &["--stacks", "none", "--freq", "0", "--tracepoint", TRACEPOINT])?;
     let start = Instant::now();
     let fired = fire(pace);
     let per_second = fired as f64 / start.elapsed().as_secs_f64();
@@ -58,7 +62,11 @@ fn recorded(context: &Context, name: &str, pace: Pace) -> Result<String> {
     let said = context.stop(recorder)?.stderr;
     let seen = Seen::of(&capture)?;
     let lost = told_lost(context, &capture, &said, seen.records == fired)?;
-    ensure!(seen.records + lost == fired, "{} recorded + {lost} lost are not {fired}", seen.records);
+    ensure!(
+        seen.records + lost == fired,
+        "{} recorded + {lost} lost are not {fired}",
+        seen.records
+    );
     ensure!(seen.gaps(fired) == lost, "{lost} lost, but {} numbers are missing", seen.gaps(fired));
     Ok(format!("{per_second:.0}/s: {} recorded + {lost} lost of {fired}", seen.records))
 }
@@ -91,12 +99,19 @@ fn told_lost(context: &Context, capture: &Path, said: &str, is_whole: bool) -> R
     let losses = info["losses"].as_array().context("info has no losses")?;
     let ours = losses.iter().filter(|loss| loss["lane"] == LaneKind::Tracepoint.name());
     let lost: u64 = ours.filter_map(|loss| loss["count"].as_u64()).sum();
-    ensure!(is_whole == (lost == 0), "records are missing, and info says that {lost} were lost: {}", info["losses"]);
+    ensure!(
+        is_whole == (lost == 0),
+        "records are missing, and info says that {lost} were lost: {}",
+        info["losses"]
+    );
     if lost == 0 {
         return Ok(0);
     }
     let all = number(&info, "lost")?;
-    ensure!(said.contains("LOST"), "the recorder says nothing of {lost} lost events when it stops:\n{said}");
+    ensure!(
+        said.contains("LOST"),
+        "the recorder says nothing of {lost} lost events when it stops:\n{said}"
+    );
     let trace = context.export(capture)?;
     if let Some(engine) = context.engine() {
         let query = "select ifnull(sum(value), 0) from stats where severity = 'data_loss'";
@@ -124,11 +139,18 @@ impl Seen {
                 let data = reader.read(entry)?.data;
                 let mut rest = data.as_slice();
                 while let Some(record) = TracepointRecord::from_bytes(rest) {
-                    let end = TracepointRecord::SIZE + usize::from(record.bytes).next_multiple_of(8);
-                    let bytes = rest.get(TracepointRecord::SIZE..end).context("a record that is cut off")?;
-                    if record.tracepoint == tracepoint && record.stamp.0 as u8 == RecordKind::Tracepoint as u8 {
-                        let word =
-                            bytes.get(at..).and_then(<[u8]>::first_chunk).context("a record without a number")?;
+                    let end =
+                        TracepointRecord::SIZE + usize::from(record.bytes).next_multiple_of(8);
+                    let bytes = rest
+                        .get(TracepointRecord::SIZE..end)
+                        .context("a record that is cut off")?;
+                    if record.tracepoint == tracepoint
+                        && record.stamp.0 as u8 == RecordKind::Tracepoint as u8
+                    {
+                        let word = bytes
+                            .get(at..)
+                            .and_then(<[u8]>::first_chunk)
+                            .context("a record without a number")?;
                         numbers.push(u64::from_le_bytes(*word));
                     }
                     rest = &rest[end..];
@@ -164,7 +186,9 @@ impl Seen {
 fn number_of(reader: &CaptureReader) -> Result<(u32, usize)> {
     for definition in reader.definitions() {
         let Definition::Tracepoints(tracepoints) = definition? else { continue };
-        let ours = tracepoints.iter().find(|found| format!("{}:{}", found.system, found.name) == TRACEPOINT);
+        let ours = tracepoints
+            .iter()
+            .find(|found| format!("{}:{}", found.system, found.name) == TRACEPOINT);
         let field = ours.and_then(|found| found.fields.iter().find(|field| field.name == NUMBER));
         if let Some((ours, field)) = ours.zip(field) {
             return Ok((ours.tracepoint, usize::from(field.offset)));

@@ -1,7 +1,8 @@
-//! An ordinary user's files against root's recorder: programs whose debug links lead to FIFOs and devices, files that
-//! are cut off while they are named, a file system that stops to answer.
+//! An ordinary user's files against root's recorder: programs whose debug links lead to FIFOs and
+//! devices, files that are cut off while they are named, a file system that stops to answer.
 //!
-//! Compared with an honest program beside it, whose zones must all be there, and with the clock: nothing may hang.
+//! Compared with an honest program beside it, whose zones must all be there, and with the clock:
+//! nothing may hang.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Lines, Write};
@@ -21,8 +22,8 @@ use crate::report::Outcome;
 const NOBODY: u32 = 65_534;
 /// For how long the hostile programs run.
 const SECONDS: u64 = 6;
-/// A stop may take so many times as long as one of a quiet machine's, and this on top: threads that hang are given
-/// up after a second each, a few of each user.
+/// A stop may take so many times as long as one of a quiet machine's, and this on top: threads that
+/// hang are given up after a second each, a few of each user.
 const TIMES: u32 = 5;
 const ON_TOP: Duration = Duration::from_secs(20);
 
@@ -76,8 +77,8 @@ const SILENCE: u64 = 15;
 /// A fork takes less than a millisecond on a quiet machine.
 const LONGEST_FORK: Duration = Duration::from_secs(5);
 
-/// A file system that keeps silent when the kernel reads what a recorder attaches to: everybody goes on, and an honest
-/// program has its zones.
+/// A file system that keeps silent when the kernel reads what a recorder attaches to: everybody
+/// goes on, and an honest program has its zones.
 pub(crate) fn hostile_mount(context: &Context) -> Result<Outcome> {
     let folder = context.path("hostile-mount");
     fs::create_dir(&folder)?;
@@ -92,7 +93,10 @@ pub(crate) fn hostile_mount(context: &Context) -> Result<Outcome> {
     let capture = context.path("hostile-mount.syscap");
     let recorder = context.start(&capture, &[])?;
     let mut hostile = Command::new(&program);
-    hostile.args(["hostile-mount", text(&folder)?, text(&device)?, &SILENCE.to_string()]).uid(NOBODY).gid(NOBODY);
+    hostile
+        .args(["hostile-mount", text(&folder)?, text(&device)?, &SILENCE.to_string()])
+        .uid(NOBODY)
+        .gid(NOBODY);
     let mut hostile = Running::start(&mut hostile)?;
     if hostile.line().is_err() {
         context.stop(recorder)?;
@@ -101,14 +105,29 @@ pub(crate) fn hostile_mount(context: &Context) -> Result<Outcome> {
     // Behind what was mapped, as the recorder looks at it.
     let honest = run_numbered(context, &unseen, "unseen-numbers")?;
     let longest = longest_fork(Duration::from_secs(3))?;
-    ensure!(longest <= LONGEST_FORK, "a fork took {longest:?} while the recorder attached to a program");
-    ensure!(hostile.child.try_wait()?.is_none(), "the hostile program ended before the recorder was asked to");
+    ensure!(
+        longest <= LONGEST_FORK,
+        "a fork took {longest:?} while the recorder attached to a program"
+    );
+    ensure!(
+        hostile.child.try_wait()?.is_none(),
+        "the hostile program ended before the recorder was asked to"
+    );
     let said = context.stop(recorder)?;
-    ensure!(said.stderr.contains("file system that a user mounted"), "nothing tells of it:\n{}", said.stderr);
+    ensure!(
+        said.stderr.contains("file system that a user mounted"),
+        "nothing tells of it:\n{}",
+        said.stderr
+    );
     drop(hostile);
     let (first, last) = numbers_in(&capture, honest)?;
-    ensure!(last > first + context.times(1_000), "of an honest program's zones only {first} to {last} are there");
-    Ok(Outcome::Passed(format!("the longest fork took {longest:.1?}; zones {first} to {last} of a file never seen")))
+    ensure!(
+        last > first + context.times(1_000),
+        "of an honest program's zones only {first} to {last} are there"
+    );
+    Ok(Outcome::Passed(format!(
+        "the longest fork took {longest:.1?}; zones {first} to {last} of a file never seen"
+    )))
 }
 
 /// The device as every user may open it.
@@ -151,8 +170,8 @@ fn stop(context: &Context, recorder: Child) -> Result<Duration> {
     Ok(begun.elapsed())
 }
 
-/// The hostile programs, in the order in which they are to end: what has a file of the stalled file system open cannot
-/// even be killed before that is gone.
+/// The hostile programs, in the order in which they are to end: what has a file of the stalled file
+/// system open cannot even be killed before that is gone.
 struct Programs {
     _served: Running,
     hostile: Running,
@@ -166,8 +185,11 @@ struct Running {
 
 impl Running {
     fn start(command: &mut Command) -> Result<Self> {
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("cannot start the load")?;
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start the load")?;
         let output = child.stdout.take().context("it has no output")?;
         Ok(Self { child, lines: BufReader::new(output).lines() })
     }

@@ -1,4 +1,5 @@
-//! An ordinary user renames a thread a million times a second, and a program beside it is recorded all the same.
+//! An ordinary user renames a thread a million times a second, and a program beside it is recorded
+//! all the same.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -18,8 +19,9 @@ const NOBODY: u32 = 65534;
 const SECONDS: u64 = 6;
 const ZONES: u64 = 2_000;
 const THREADS: u64 = 2;
-/// The trace buffer, and what a capture of it may take: all of the buffer, uncompressed, the definitions with their
-/// copies, and what does not depend on it (processes, mappings and names of the machine).
+/// The trace buffer, and what a capture of it may take: all of the buffer, uncompressed, the
+/// definitions with their copies, and what does not depend on it (processes, mappings and names of
+/// the machine).
 const BUFFER: u64 = 8 << 20;
 const MOST_BYTES: u64 = 3 * BUFFER;
 
@@ -39,15 +41,18 @@ fn attacked(context: &Context, options: &[&str]) -> Result<String> {
     fs::copy(&context.load, &hostile)?;
     fs::copy(&context.load, &honest)?;
 
-    let recorder = context.start(&capture, &[&["--stacks", "none", "--freq", "0"], options].concat())?;
+    let recorder =
+        context.start(&capture, &[&["--stacks", "none", "--freq", "0"], options].concat())?;
     let piped = |program: &Path| {
         let mut command = Command::new(program);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     };
-    let attack = piped(&hostile).args(["renames", &SECONDS.to_string()]).uid(NOBODY).gid(NOBODY).spawn()?;
+    let attack =
+        piped(&hostile).args(["renames", &SECONDS.to_string()]).uid(NOBODY).gid(NOBODY).spawn()?;
     std::thread::sleep(Duration::from_secs(1));
-    let program = piped(&honest).args(["marks", &THREADS.to_string(), &ZONES.to_string()]).spawn()?;
+    let program =
+        piped(&honest).args(["marks", &THREADS.to_string(), &ZONES.to_string()]).spawn()?;
     let honest_pid = program.id();
     let honest_said = wait(program)?;
     ensure!(honest_said.status.success(), "the honest program failed:\n{}", honest_said.stderr);
@@ -63,7 +68,10 @@ fn attacked(context: &Context, options: &[&str]) -> Result<String> {
     let attack = attack.first().context("the hostile program said nothing")?;
     let renames = number(attack, "renames")?;
     let bytes = fs::metadata(&capture)?.len();
-    ensure!(bytes <= MOST_BYTES, "{bytes} bytes of capture for {renames} renames, more than {MOST_BYTES}");
+    ensure!(
+        bytes <= MOST_BYTES,
+        "{bytes} bytes of capture for {renames} renames, more than {MOST_BYTES}"
+    );
     ensure!(stopping < Duration::from_secs(20), "it took {stopping:?} to stop");
 
     let session = Session::open(CaptureReader::open(&capture)?)?;
@@ -83,12 +91,23 @@ fn attacked(context: &Context, options: &[&str]) -> Result<String> {
     }
     let info = context.info(&capture)?;
     let zones = info["events_by_type"]["zone"].as_u64().unwrap_or(0);
-    ensure!(zones == THREADS * ZONES, "{zones} zones of {} are there: {}", THREADS * ZONES, info["events_by_type"]);
+    ensure!(
+        zones == THREADS * ZONES,
+        "{zones} zones of {} are there: {}",
+        THREADS * ZONES,
+        info["events_by_type"]
+    );
     let refused: u64 = losses(&info, "tasks");
-    ensure!(refused > 0 && refused <= renames, "{refused} of {renames} renames are said to be left out");
+    ensure!(
+        refused > 0 && refused <= renames,
+        "{refused} of {renames} renames are said to be left out"
+    );
     let text = text(&capture)?;
     context.succeed(&["report", text])?;
-    Ok(format!("{renames} renames take {:.1} MB, all {zones} zones beside them are there", bytes as f64 / 1e6))
+    Ok(format!(
+        "{renames} renames take {:.1} MB, all {zones} zones beside them are there",
+        bytes as f64 / 1e6
+    ))
 }
 
 /// Records of a lane that are not in the capture, whatever the cause.

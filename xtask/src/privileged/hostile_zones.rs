@@ -1,7 +1,8 @@
-//! Programs of an ordinary user that share memory to do harm to a recorder that runs as root, each beside an honest
-//! program of another user, of which no zone may be missing.
+//! Programs of an ordinary user that share memory to do harm to a recorder that runs as root, each
+//! beside an honest program of another user, of which no zone may be missing.
 //!
-//! What the recorder uses under an attack is compared with what it used a moment before, with the honest program alone.
+//! What the recorder uses under an attack is compared with what it used a moment before, with the
+//! honest program alone.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -65,7 +66,12 @@ pub(crate) fn survey(context: &Context) -> Result<String> {
     let more = |usage: Usage| usage.cpu - attacked.before.cpu;
     let (finding, later) = (more(attacked.during), more(attacked.later));
     // Once 91 %, for as long as they lived.
-    ensure!(finding < 0.15 && later < 0.06, "they cost {:.1} % of a CPU, then {:.1} %", finding * 100.0, later * 100.0);
+    ensure!(
+        finding < 0.15 && later < 0.06,
+        "they cost {:.1} % of a CPU, then {:.1} %",
+        finding * 100.0,
+        later * 100.0
+    );
     attacked.within_bounds()?;
     Ok(format!(
         "{:.1} % of a CPU more while they are found, then {:.1} %; {}",
@@ -75,12 +81,16 @@ pub(crate) fn survey(context: &Context) -> Result<String> {
     ))
 }
 
-/// 16 arenas with 1,048,576 definitions each, and 128 rings that are always full: once they took zones of others with
-/// them, and hundreds of MB.
+/// 16 arenas with 1,048,576 definitions each, and 128 rings that are always full: once they took
+/// zones of others with them, and hundreds of MB.
 pub(crate) fn flood(context: &Context) -> Result<String> {
     let attacked = Attacked::by(context, "flood")?;
     attacked.within_bounds()?;
-    ensure!(attacked.said.stderr.contains("share of --buffer"), "nothing says so:\n{}", attacked.said.stderr);
+    ensure!(
+        attacked.said.stderr.contains("share of --buffer"),
+        "nothing says so:\n{}",
+        attacked.said.stderr
+    );
     Ok(attacked.words())
 }
 
@@ -102,9 +112,16 @@ impl Attacked {
         let to_stop = began.elapsed();
         signal(hostile.id(), libc::SIGKILL);
         wait(hostile)?;
-        let last = number(json_lines(&honest.stdout)?.first().context("the honest program said nothing")?, "numbers")?;
+        let last = number(
+            json_lines(&honest.stdout)?.first().context("the honest program said nothing")?,
+            "numbers",
+        )?;
         let numbers = Marked::read(&capture, honest_pid)?.numbers_in_a_row()?;
-        ensure!(numbers.1 == last, "the last zone is number {}, the program made {last}", numbers.1);
+        ensure!(
+            numbers.1 == last,
+            "the last zone is number {}, the program made {last}",
+            numbers.1
+        );
         let capture_bytes = fs::metadata(&capture)?.len();
         Ok(Self { before, during, later, to_stop, capture_bytes, said, honest: numbers })
     }
@@ -140,7 +157,8 @@ fn watch(pid: u32, long: Duration) -> Result<Usage> {
         std::thread::sleep(Duration::from_millis(200));
         let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
         let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next());
+        let resident =
+            status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next());
         let resident: u64 = resident.context("no VmRSS")?.parse()?;
         usage.mappings = usage.mappings.max(maps.lines().count());
         usage.memory = usage.memory.max(resident * 1024);
@@ -153,7 +171,8 @@ fn watch(pid: u32, long: Duration) -> Result<Usage> {
 fn cpu_time(pid: u32) -> Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let rest = stat.rsplit_once(") ").context("no name in stat")?.1;
-    let fields: Vec<u64> = rest.split_whitespace().skip(11).take(2).map(str::parse).collect::<Result<_, _>>()?;
+    let fields: Vec<u64> =
+        rest.split_whitespace().skip(11).take(2).map(str::parse).collect::<Result<_, _>>()?;
     // SAFETY: sysconf has no preconditions.
     let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as f64;
     Ok(Duration::from_secs_f64(fields.iter().sum::<u64>() as f64 / ticks))

@@ -12,7 +12,9 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use syscollect_records::{RecordKind, TracepointRecord};
-use syscollect_store::{CaptureReader, Chunk, Definition, LaneKind, TracepointDefinition, TracepointFieldKind};
+use syscollect_store::{
+    CaptureReader, Chunk, Definition, LaneKind, TracepointDefinition, TracepointFieldKind,
+};
 
 use super::context::{Context, finish, text};
 use crate::report::Outcome;
@@ -26,15 +28,25 @@ type Counts = BTreeMap<(String, String, bool), u64>;
 
 /// Both loads in one recording.
 pub(crate) fn interrupts(context: &Context) -> Result<Outcome> {
-    let module = context.syscollect.parent().context("a program without a folder")?.join(format!("{MODULE}.ko"));
+    let module = context
+        .syscollect
+        .parent()
+        .context("a program without a folder")?
+        .join(format!("{MODULE}.ko"));
     if !module.exists() {
         let why = fs::read_to_string(module.with_extension("why"));
-        return Ok(Outcome::NotOffered(why.unwrap_or_else(|_| "`cargo xtask vm` builds a module for it".to_owned())));
+        return Ok(Outcome::NotOffered(
+            why.unwrap_or_else(|_| "`cargo xtask vm` builds a module for it".to_owned()),
+        ));
     }
     // Another test may have left it.
     let _ = finish(Command::new("/sbin/rmmod").arg(MODULE));
     let capture = context.path("interrupts.syscap");
-    let loads = format!("'{}' fences {FENCES} && /sbin/insmod '{}' jobs={JOBS}", text(&context.load)?, text(&module)?);
+    let loads = format!(
+        "'{}' fences {FENCES} && /sbin/insmod '{}' jobs={JOBS}",
+        text(&context.load)?,
+        text(&module)?
+    );
     context.succeed(&["record", "-o", text(&capture)?, "--gpu", "--", "/bin/sh", "-c", &loads])?;
     let given_up = parameter("timeouts");
     finish(Command::new("/sbin/rmmod").arg(MODULE))?;
@@ -45,11 +57,16 @@ pub(crate) fn interrupts(context: &Context) -> Result<Outcome> {
 /// `given_up` is how many fences a thread signaled in a timer's place.
 fn judge(counts: &Counts, given_up: u64) -> Result<Outcome> {
     let of = |driver: &str, event: &str| {
-        let by = |interrupt| counts.get(&(driver.to_owned(), event.to_owned(), interrupt)).copied().unwrap_or(0);
+        let by = |interrupt| {
+            counts.get(&(driver.to_owned(), event.to_owned(), interrupt)).copied().unwrap_or(0)
+        };
         (by(false), by(true))
     };
     for event in ["dma_fence_init", "dma_fence_signaled"] {
-        ensure!(of("vgem", event) == (FENCES, 0), "vgem's {event}, by threads and by interrupts: {counts:?}");
+        ensure!(
+            of("vgem", event) == (FENCES, 0),
+            "vgem's {event}, by threads and by interrupts: {counts:?}"
+        );
     }
     let (made, by_interrupts) = of("syscollect_test", "dma_fence_init");
     ensure!(
@@ -57,11 +74,17 @@ fn judge(counts: &Counts, given_up: u64) -> Result<Outcome> {
         "{made} fences made by threads, {by_interrupts} by interrupts: {counts:?}"
     );
     let (threads, timers) = of("syscollect_test", "dma_fence_signaled");
-    ensure!(threads == given_up, "{threads} fences signaled by threads, not {given_up}: {counts:?}");
+    ensure!(
+        threads == given_up,
+        "{threads} fences signaled by threads, not {given_up}: {counts:?}"
+    );
     // An interrupt that comes while a program of the recorder runs is left out by the kernel.
     let by_timers = made - given_up;
     let enough = by_timers * 3 / 4..=by_timers;
-    ensure!(enough.contains(&timers), "{timers} fences signaled by timers, not {by_timers}: {counts:?}");
+    ensure!(
+        enough.contains(&timers),
+        "{timers} fences signaled by timers, not {by_timers}: {counts:?}"
+    );
     let of_threads = 2 * FENCES + made + given_up;
     Ok(Outcome::Passed(format!(
         "{timers} of {by_timers} signals of timers are recorded, as interrupts'; {of_threads} of {of_threads} events of \
@@ -80,7 +103,9 @@ fn counted(capture: &Path) -> Result<Counts> {
     let (mut definitions, mut counts) = (BTreeMap::new(), Counts::new());
     for definition in reader.definitions() {
         if let Definition::Tracepoints(tracepoints) = definition? {
-            definitions.extend(tracepoints.into_iter().map(|tracepoint| (tracepoint.tracepoint, tracepoint)));
+            definitions.extend(
+                tracepoints.into_iter().map(|tracepoint| (tracepoint.tracepoint, tracepoint)),
+            );
         }
     }
     for lane in reader.lanes().into_iter().filter(|lane| lane.kind == LaneKind::Tracepoint) {
@@ -91,7 +116,11 @@ fn counted(capture: &Path) -> Result<Counts> {
     Ok(counts)
 }
 
-fn count(chunk: &Chunk, definitions: &BTreeMap<u32, TracepointDefinition>, counts: &mut Counts) -> Result<()> {
+fn count(
+    chunk: &Chunk,
+    definitions: &BTreeMap<u32, TracepointDefinition>,
+    counts: &mut Counts,
+) -> Result<()> {
     let mut rest = &chunk.data[..];
     while let Some(head) = TracepointRecord::from_bytes(rest) {
         let end = (TracepointRecord::SIZE + usize::from(head.bytes)).next_multiple_of(8);
@@ -101,7 +130,8 @@ fn count(chunk: &Chunk, definitions: &BTreeMap<u32, TracepointDefinition>, count
         if record[0] != RecordKind::Tracepoint as u8 {
             continue;
         }
-        let definition = definitions.get(&head.tracepoint).context("a record of an unknown tracepoint")?;
+        let definition =
+            definitions.get(&head.tracepoint).context("a record of an unknown tracepoint")?;
         if let Some(driver) = driver(definition, &record[TracepointRecord::SIZE..]) {
             *counts.entry((driver, definition.name.clone(), head.interrupt != 0)).or_default() += 1;
         }
@@ -112,10 +142,15 @@ fn count(chunk: &Chunk, definitions: &BTreeMap<u32, TracepointDefinition>, count
 /// The driver that a fence's event names.
 fn driver(definition: &TracepointDefinition, bytes: &[u8]) -> Option<String> {
     let field = definition.fields.iter().find(|field| field.name == "driver")?;
-    let place = bytes.get(usize::from(field.offset)..)?.first_chunk().map(|place| u32::from_le_bytes(*place))?;
+    let place = bytes
+        .get(usize::from(field.offset)..)?
+        .first_chunk()
+        .map(|place| u32::from_le_bytes(*place))?;
     let start = match field.kind {
         TracepointFieldKind::TextElsewhere => (place & 0xffff) as usize,
-        TracepointFieldKind::TextRelative => usize::from(field.offset) + 4 + (place & 0xffff) as usize,
+        TracepointFieldKind::TextRelative => {
+            usize::from(field.offset) + 4 + (place & 0xffff) as usize
+        }
         _ => return None,
     };
     let name = bytes.get(start..)?.split(|byte| *byte == 0).next()?;
@@ -127,7 +162,9 @@ mod tests {
     use super::*;
 
     fn counts(signals_of_timers: (u64, u64)) -> Counts {
-        let of = |driver: &str, event: &str, interrupt| (driver.to_owned(), format!("dma_fence_{event}"), interrupt);
+        let of = |driver: &str, event: &str, interrupt| {
+            (driver.to_owned(), format!("dma_fence_{event}"), interrupt)
+        };
         let (as_threads, as_interrupts) = signals_of_timers;
         Counts::from([
             (of("vgem", "init", false), FENCES),

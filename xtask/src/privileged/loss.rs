@@ -32,7 +32,8 @@ pub(crate) fn full_buffer(context: &Context) -> Result<Outcome> {
 fn forced(context: &Context, name: &str, obstacle: &Obstacle, cause: &str) -> Result<Outcome> {
     let capture = context.path(&format!("loss-{name}.syscap"));
     let before = switches_of_the_machine()?;
-    let recorder = context.start(&capture, &["--stacks", "none", "--freq", "0", "--buffer", "1M"])?;
+    let recorder =
+        context.start(&capture, &["--stacks", "none", "--freq", "0", "--buffer", "1M"])?;
     let start = switches_of_the_machine()?;
     let worked = disturb(context, recorder.id(), obstacle);
     let end = switches_of_the_machine()?;
@@ -50,7 +51,12 @@ struct Produced {
     outer: u64,
 }
 
-fn balance(context: &Context, capture: &std::path::Path, cause: &str, produced: &Produced) -> Result<Outcome> {
+fn balance(
+    context: &Context,
+    capture: &std::path::Path,
+    cause: &str,
+    produced: &Produced,
+) -> Result<Outcome> {
     let info = context.info(capture)?;
     let lost = number(&info, "lost")?;
     let losses = info["losses"].as_array().context("info has no losses")?;
@@ -59,14 +65,25 @@ fn balance(context: &Context, capture: &std::path::Path, cause: &str, produced: 
         matching.filter_map(|loss| loss["count"].as_u64()).sum()
     };
     ensure!(by_cause(cause) > 0, "nothing was lost by {cause}: {}", info["losses"]);
-    ensure!(losses.iter().filter_map(|loss| loss["count"].as_u64()).sum::<u64>() == lost, "the losses do not add up");
+    ensure!(
+        losses.iter().filter_map(|loss| loss["count"].as_u64()).sum::<u64>() == lost,
+        "the losses do not add up"
+    );
 
     // Counters are polled by the collector: no kernel program counts them.
-    let polled: u64 =
-        losses.iter().filter(|loss| loss["lane"] == "counters").filter_map(|loss| loss["count"].as_u64()).sum();
+    let polled: u64 = losses
+        .iter()
+        .filter(|loss| loss["lane"] == "counters")
+        .filter_map(|loss| loss["count"].as_u64())
+        .sum();
     // What the kernel programs wrote, and what found no room in the lanes, is what they produced.
     let recorded = Recorded::read(capture)?;
-    let decoded: u64 = recorded.counts.iter().filter(|(kind, _)| from_kernel(**kind)).map(|(_, count)| count).sum();
+    let decoded: u64 = recorded
+        .counts
+        .iter()
+        .filter(|(kind, _)| from_kernel(**kind))
+        .map(|(_, count)| count)
+        .sum();
     let written = statistic(&info, "records_written")?;
     let in_kernel = by_cause("lane-full") + by_cause("nested") + by_cause("clock-unreadable");
     ensure!(
@@ -77,7 +94,11 @@ fn balance(context: &Context, capture: &std::path::Path, cause: &str, produced: 
     // And the kernel's own count of switches lies where it must.
     let seen = recorded.switches.len() as u64;
     ensure!(seen <= produced.outer, "{seen} switches recorded of {} that happened", produced.outer);
-    ensure!(seen + lost >= produced.inner, "{seen} recorded and {lost} lost are less than {}", produced.inner);
+    ensure!(
+        seen + lost >= produced.inner,
+        "{seen} recorded and {lost} lost are less than {}",
+        produced.inner
+    );
 
     let trace = context.export(capture)?;
     let Some(engine) = context.engine() else {
@@ -86,7 +107,9 @@ fn balance(context: &Context, capture: &std::path::Path, cause: &str, produced: 
     let query = "select ifnull(sum(value), 0) from stats where severity = 'data_loss'";
     let [shown] = engine.numbers(&trace, [query])?;
     ensure!(shown as u64 == lost, "Perfetto's data_loss says {shown}, info says {lost}");
-    Ok(Outcome::Passed(format!("{decoded} recorded + {lost} lost = produced; info and Perfetto agree")))
+    Ok(Outcome::Passed(format!(
+        "{decoded} recorded + {lost} lost = produced; info and Perfetto agree"
+    )))
 }
 
 /// Lanes whose records the kernel programs write and count one by one.
@@ -135,7 +158,11 @@ fn thread_named(pid: u32, word: &str) -> Result<i32> {
         let entry = entry?;
         let name = fs::read_to_string(entry.path().join("comm"))?;
         if name.contains(word) {
-            return entry.file_name().to_string_lossy().parse().context("a thread without a number");
+            return entry
+                .file_name()
+                .to_string_lossy()
+                .parse()
+                .context("a thread without a number");
         }
         names.push(name.trim().to_owned());
     }
@@ -150,7 +177,8 @@ impl StoppedThread {
         let request = |request, what: &str| -> Result<()> {
             // SAFETY: these requests take no addresses.
             match unsafe { libc::ptrace(request, tid, 0, 0) } {
-                -1 => Err(io::Error::last_os_error()).with_context(|| format!("cannot {what} thread {tid}")),
+                -1 => Err(io::Error::last_os_error())
+                    .with_context(|| format!("cannot {what} thread {tid}")),
                 _ => Ok(()),
             }
         };

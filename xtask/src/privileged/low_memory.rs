@@ -1,5 +1,5 @@
-//! A recorder in a control group with little memory: it stays beneath the limit and says what it took instead, or
-//! says what it needs. Compared with the group's own account.
+//! A recorder in a control group with little memory: it stays beneath the limit and says what it
+//! took instead, or says what it needs. Compared with the group's own account.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,11 +15,14 @@ const ENOUGH: u64 = 64 << 20;
 const TOO_LITTLE: u64 = 12 << 20;
 const SECONDS: &str = "4";
 
-/// With 64 MB, while two processes switch as fast as they can; and with less than any recording needs.
+/// With 64 MB, while two processes switch as fast as they can; and with less than any recording
+/// needs.
 pub(crate) fn low_memory(context: &Context) -> Result<Outcome> {
     let group = match Group::make("syscollect-low-memory") {
         Ok(group) => group,
-        Err(reason) => return Ok(Outcome::NotOffered(format!("no control group can be made: {reason}"))),
+        Err(reason) => {
+            return Ok(Outcome::NotOffered(format!("no control group can be made: {reason}")));
+        }
     };
     let capture = context.path("low-memory.pftrace");
     let kept = context.path("low-memory.syscap");
@@ -32,16 +35,32 @@ pub(crate) fn low_memory(context: &Context) -> Result<Outcome> {
     let info = context.info(&kept)?;
     ensure!(number(&info, "events")? > 0, "nothing was recorded");
     let notes = info["recording"]["notes"].to_string();
-    ensure!(notes.contains("the trace buffer has"), "it did not say that it took a smaller buffer: {notes}");
+    ensure!(
+        notes.contains("the trace buffer has"),
+        "it did not say that it took a smaller buffer: {notes}"
+    );
     let peak = group.peak();
 
     group.limit(TOO_LITTLE)?;
     let said = group.record(context, &capture, &options, &load)?;
     let killed = group.killed();
     ensure!(killed == 0, "within {TOO_LITTLE} bytes the kernel killed it instead of it saying so");
-    ensure!(said.status.code() == Some(1), "with too little memory it ended with {}:\n{}", said.status, said.stderr);
-    ensure!(said.stderr.contains("a recording needs"), "it did not say what it needs:\n{}", said.stderr);
-    Ok(Outcome::Passed(format!("{:.1} of {:.1} MB used at most, names and export included", mb(peak), mb(ENOUGH))))
+    ensure!(
+        said.status.code() == Some(1),
+        "with too little memory it ended with {}:\n{}",
+        said.status,
+        said.stderr
+    );
+    ensure!(
+        said.stderr.contains("a recording needs"),
+        "it did not say what it needs:\n{}",
+        said.stderr
+    );
+    Ok(Outcome::Passed(format!(
+        "{:.1} of {:.1} MB used at most, names and export included",
+        mb(peak),
+        mb(ENOUGH)
+    )))
 }
 
 fn mb(bytes: u64) -> f64 {
@@ -64,7 +83,9 @@ impl Group {
             let limit = group.file(["memory.max", "memory.limit_in_bytes"]);
             match made {
                 Ok(()) if limit.exists() => return Ok(group),
-                Ok(()) => reasons.push(format!("{} has no limits of memory", group.folder.display())),
+                Ok(()) => {
+                    reasons.push(format!("{} has no limits of memory", group.folder.display()));
+                }
                 Err(error) => reasons.push(format!("{}: {error}", group.folder.display())),
             }
         }
@@ -78,7 +99,8 @@ impl Group {
 
     fn limit(&self, bytes: u64) -> Result<()> {
         let file = self.file(["memory.max", "memory.limit_in_bytes"]);
-        fs::write(&file, bytes.to_string()).with_context(|| format!("cannot write {}", file.display()))?;
+        fs::write(&file, bytes.to_string())
+            .with_context(|| format!("cannot write {}", file.display()))?;
         // No way out into swap.
         let _ = fs::write(self.folder.join("memory.swap.max"), "0");
         let _ = fs::write(self.folder.join("memory.memsw.limit_in_bytes"), bytes.to_string());
@@ -86,10 +108,26 @@ impl Group {
     }
 
     /// `syscollect record` within the group, with a load beside it.
-    fn record(&self, context: &Context, output: &Path, options: &[&str], load: &[&str]) -> Result<Said> {
+    fn record(
+        &self,
+        context: &Context,
+        output: &Path,
+        options: &[&str],
+        load: &[&str],
+    ) -> Result<Said> {
         let enter = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", self.folder.display());
         let mut command = Command::new("sh");
-        command.args(["-c", &enter, "sh", text(&context.syscollect)?, "record", "-d", SECONDS, "-o", text(output)?]);
+        command.args([
+            "-c",
+            &enter,
+            "sh",
+            text(&context.syscollect)?,
+            "record",
+            "-d",
+            SECONDS,
+            "-o",
+            text(output)?,
+        ]);
         command.args(options).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let recorder = command.spawn()?;
         std::thread::sleep(Duration::from_secs(1));
@@ -102,7 +140,8 @@ impl Group {
 
     /// How often the kernel killed something here.
     fn killed(&self) -> u64 {
-        let events = fs::read_to_string(self.file(["memory.events", "memory.oom_control"])).unwrap_or_default();
+        let events = fs::read_to_string(self.file(["memory.events", "memory.oom_control"]))
+            .unwrap_or_default();
         let line = events.lines().find_map(|line| line.strip_prefix("oom_kill "));
         line.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
     }

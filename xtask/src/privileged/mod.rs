@@ -148,7 +148,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let asked = |test: &Test| names.is_empty() || names.iter().any(|wanted| wanted == test.name);
     match emulated {
         Some(programs) => {
-            tests(&mut report, &Context::emulated(programs)?, |test| test.of_kernels && asked(test));
+            tests(&mut report, &Context::emulated(programs)?, |test| {
+                test.of_kernels && asked(test)
+            });
         }
         None if is_root() => tests(&mut report, &Context::new()?, asked),
         None => bail!(

@@ -14,7 +14,8 @@ impl Offered {
     /// A doctor that cannot speak withholds nothing: the tests will tell.
     pub(crate) fn of(syscollect: &Path) -> Self {
         let said = Command::new(syscollect).args(["doctor", "--json"]).output();
-        let json = said.context("doctor").and_then(|said| Ok(serde_json::from_slice(&said.stdout)?));
+        let json =
+            said.context("doctor").and_then(|said| Ok(serde_json::from_slice(&said.stdout)?));
         Self(json.unwrap_or_default())
     }
 
@@ -22,7 +23,8 @@ impl Offered {
     pub(crate) fn lacks(&self, needs: &[&str]) -> Option<String> {
         let capabilities = self.0["capabilities"].as_array()?;
         let missing = |capability: &&Value| {
-            let asked = capability["required"] == true || needs.iter().any(|need| capability["name"] == *need);
+            let asked = capability["required"] == true
+                || needs.iter().any(|need| capability["name"] == *need);
             asked && capability["available"] == false
         };
         let missing = capabilities.iter().find(missing)?;
@@ -33,7 +35,8 @@ impl Offered {
     /// Whether a capability is there.
     pub(crate) fn has(&self, name: &str) -> bool {
         let capabilities = self.0["capabilities"].as_array();
-        let is_missing = |capability: &Value| capability["name"] == name && capability["available"] == false;
+        let is_missing =
+            |capability: &Value| capability["name"] == name && capability["available"] == false;
         !capabilities.is_some_and(|capabilities| capabilities.iter().any(is_missing))
     }
 }

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
-use syscollect_model::{Event, Exporter, Loss, RecorderSummary, Scope, SessionInfo, Tables, ThreadId, Time, TrackId};
+use syscollect_model::{
+    Event, Exporter, Loss, RecorderSummary, Scope, SessionInfo, Tables, ThreadId, Time, TrackId,
+};
 use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
 
@@ -28,7 +30,12 @@ pub(crate) fn order(context: &Context) -> Result<String> {
     let tid = number(said.last().context("the load printed nothing")?, "tid")? as u32;
     let order = Order::of(&capture, tid)?;
     let wanted = times * cpus.len() as u64;
-    ensure!(order.wrong.is_empty(), "{} of {wanted} are out of order:\n{}", order.wrong.len(), first(&order.wrong));
+    ensure!(
+        order.wrong.is_empty(),
+        "{} of {wanted} are out of order:\n{}",
+        order.wrong.len(),
+        first(&order.wrong)
+    );
     ensure!(order.right == wanted, "{} of {wanted} were found", order.right);
     Ok(format!("{wanted} of {wanted}: begin, system call, end, on {} CPUs", cpus.len()))
 }
@@ -65,7 +72,9 @@ impl Order {
     fn zone_ends(&mut self, time: Time) {
         match self.inside.take().as_deref() {
             Some([_]) => self.right += 1,
-            inside => self.wrong.push(format!("the zone that ends at {} ns holds {inside:?}", time.0)),
+            inside => {
+                self.wrong.push(format!("the zone that ends at {} ns holds {inside:?}", time.0));
+            }
         }
     }
 }
@@ -79,13 +88,17 @@ impl Exporter for Order {
 
     fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<()> {
         match event {
-            Event::SliceBegin(track, _) if self.is_our_track(*track, tables) => self.inside = Some(Vec::new()),
+            Event::SliceBegin(track, _) if self.is_our_track(*track, tables) => {
+                self.inside = Some(Vec::new());
+            }
             Event::SliceEnd(track) if self.is_our_track(*track, tables) => self.zone_ends(time),
             Event::ThreadName(thread, name) if self.is_ours(*thread, tables) => {
                 let name = tables.strings.get(*name);
                 match &mut self.inside {
                     Some(names) => names.push(name.to_owned()),
-                    None if name.starts_with("z-") => self.wrong.push(format!("{name} lies in no zone")),
+                    None if name.starts_with("z-") => {
+                        self.wrong.push(format!("{name} lies in no zone"));
+                    }
                     None => {}
                 }
             }

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
-use syscollect_model::{Event, Exporter, Loss, RecorderSummary, SessionInfo, Tables, Time, TrackId, Value};
+use syscollect_model::{
+    Event, Exporter, Loss, RecorderSummary, SessionInfo, Tables, Time, TrackId, Value,
+};
 use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
 
@@ -18,14 +20,15 @@ const TRANSACTIONS: &str = "database:transaction__start..transaction__commit|tra
 const QUERIES: &str = "database:query__start..query__done";
 const CALLS: &str = "database:call__entry..call__return";
 
-/// Each transaction is a zone that ends with what ended it, or with the next one where nothing was told of its end;
-/// none lies within another, while calls do.
+/// Each transaction is a zone that ends with what ended it, or with the next one where nothing was
+/// told of its end; none lies within another, while calls do.
 pub(crate) fn pairs(context: &Context) -> Result<Outcome> {
     let rounds = context.times(ROUNDS);
     for way in ways(context) {
         let capture = context.path(&format!("pairs-{way}.syscap"));
         let options = ["--zone", TRANSACTIONS, "--zone", QUERIES, "--zone", CALLS];
-        let said = context.record_by(way, &capture, &options, &["database", &rounds.to_string()])?;
+        let said =
+            context.record_by(way, &capture, &options, &["database", &rounds.to_string()])?;
         let said = said.last().context("the load printed nothing")?;
         let zones = Zones::of(&capture)?;
         let [transactions, queries, calls] = ["transaction__start", "query__start", "call__entry"]
@@ -39,13 +42,20 @@ pub(crate) fn pairs(context: &Context) -> Result<Outcome> {
                 ("database:transaction__abort".to_owned(), number(said, "aborted")?),
             ]),
         };
-        ensure!(transactions == expected, "{way}: transactions are {transactions:?}, not {expected:?}");
+        ensure!(
+            transactions == expected,
+            "{way}: transactions are {transactions:?}, not {expected:?}"
+        );
         let expected = Named { ends: BTreeMap::new(), ..expected };
         ensure!(queries == expected, "{way}: queries are {queries:?}, not {expected:?}");
         let expected = Named { begun: number(said, "calls")?, depth: 3, ..Named::default() };
         ensure!(calls == expected, "{way}: calls are {calls:?}, not {expected:?}");
         let info = context.info(&capture)?;
-        ensure!(info.get("unmatched_ends").is_none(), "{way}: {} ends without a beginning", info["unmatched_ends"]);
+        ensure!(
+            info.get("unmatched_ends").is_none(),
+            "{way}: {} ends without a beginning",
+            info["unmatched_ends"]
+        );
     }
     Ok(Outcome::Passed(format!(
         "{} transactions, a third each committed, aborted and left open, {} ways to attach",
@@ -107,9 +117,12 @@ impl Exporter for Zones {
                 (named.begun, named.depth) = (named.begun + 1, named.depth.max(open.len()));
             }
             Event::SliceMore(track, more) => {
-                let Some(open) = self.open.get_mut(track).and_then(|open| open.last_mut()) else { return Ok(()) };
+                let Some(open) = self.open.get_mut(track).and_then(|open| open.last_mut()) else {
+                    return Ok(());
+                };
                 open.unfinished |= more.unfinished;
-                let ends = more.fields.iter().filter(|field| tables.strings.get(field.name) == "end");
+                let ends =
+                    more.fields.iter().filter(|field| tables.strings.get(field.name) == "end");
                 for end in ends {
                     let Value::String(end) = end.value else { continue };
                     let named = self.named.entry(open.name.clone()).or_default();
@@ -118,7 +131,8 @@ impl Exporter for Zones {
             }
             Event::SliceEnd(track) => {
                 if let Some(open) = self.open.get_mut(track).and_then(Vec::pop) {
-                    self.named.entry(open.name).or_default().unfinished += u64::from(open.unfinished);
+                    self.named.entry(open.name).or_default().unfinished +=
+                        u64::from(open.unfinished);
                 }
             }
             _ => {}

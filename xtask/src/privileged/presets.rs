@@ -1,5 +1,6 @@
-//! Calls of GPU libraries with `--gpu`: stand-ins with the libraries' names and functions, called so often as
-//! the test knows. No GPU is needed, and nothing is said of what real drivers do within them.
+//! Calls of GPU libraries with `--gpu`: stand-ins with the libraries' names and functions, called
+//! so often as the test knows. No GPU is needed, and nothing is said of what real drivers do within
+//! them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +9,9 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
-use syscollect_model::{Event, Exporter, Loss, RecorderSummary, Scope, SessionInfo, Tables, Time, TrackId, Value};
+use syscollect_model::{
+    Event, Exporter, Loss, RecorderSummary, Scope, SessionInfo, Tables, Time, TrackId, Value,
+};
 use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
 
@@ -21,8 +24,8 @@ const SUBMITS: u64 = 50;
 /// How long each call of the stand-in for Vulkan's wait takes, ns.
 const WAIT_NS: u64 = 2_000_000;
 
-/// Launches return by themselves; a swap jumps to where a pointer leads, as dispatch libraries do; a wait sleeps
-/// behind such a jump.
+/// Launches return by themselves; a swap jumps to where a pointer leads, as dispatch libraries do;
+/// a wait sleeps behind such a jump.
 const CUDA: &str = "int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,\n\
     unsigned bz, unsigned shared, void *stream, void **p, void **e) { return gx + bz + shared == 0; }\n\
     int cuMemcpyHtoDAsync_v2_ptsz(unsigned long to, void *from, unsigned long bytes, void *stream) { return !bytes; }\n\
@@ -91,7 +94,12 @@ pub(crate) fn presets(context: &Context) -> Result<Outcome> {
         ("Vulkan", "vkQueuePresentKHR", SWAPS),
     ] {
         let found = zones(track, name);
-        ensure!(found.begun == calls, "{} zones of {name}, not {calls}: {seen:?}\n{}", found.begun, said.stderr);
+        ensure!(
+            found.begun == calls,
+            "{} zones of {name}, not {calls}: {seen:?}\n{}",
+            found.begun,
+            said.stderr
+        );
         ensure!(found.ended == calls, "{} zones of {name} ended, not {calls}", found.ended);
     }
     parameters(&seen)?;
@@ -100,7 +108,10 @@ pub(crate) fn presets(context: &Context) -> Result<Outcome> {
         ensure!(seen.frames.get(set) == Some(&SWAPS), "not {SWAPS} frames: {:?}", seen.frames);
     }
     let shortest = zones("Vulkan", "vkWaitForFences").shortest_ns;
-    ensure!(shortest >= WAIT_NS, "a wait of {WAIT_NS} ns took {shortest} ns: it ended with the jump");
+    ensure!(
+        shortest >= WAIT_NS,
+        "a wait of {WAIT_NS} ns took {shortest} ns: it ended with the jump"
+    );
     let told = said.stderr.lines().filter(|line| line.contains("OpenCL")).count();
     ensure!(told == 1, "a library without functions is told of {told} times:\n{}", said.stderr);
     Ok(Outcome::Passed(format!(
@@ -110,11 +121,12 @@ pub(crate) fn presets(context: &Context) -> Result<Outcome> {
 
 /// What the calls were given is what their zones show.
 fn parameters(seen: &Seen) -> Result<()> {
-    let sum = |track, name, field: &str| seen.zones(track, name).sums.get(field).copied().unwrap_or(0);
+    let sum =
+        |track, name, field: &str| seen.zones(track, name).sums.get(field).copied().unwrap_or(0);
     let numbers = LAUNCHES * (LAUNCHES - 1) / 2;
     let of_runtime = SUBMITS * 4;
-    let launches =
-        ["grid_x", "grid_y", "block_x", "block_z", "shared_bytes"].map(|field| sum("CUDA", "cuLaunchKernel", field));
+    let launches = ["grid_x", "grid_y", "block_x", "block_z", "shared_bytes"]
+        .map(|field| sum("CUDA", "cuLaunchKernel", field));
     let expected = [
         numbers + of_runtime,
         2 * LAUNCHES + 5 * SUBMITS,
@@ -175,8 +187,12 @@ fn stand_ins(context: &Context) -> Result<Option<PathBuf>> {
 fn compile(folder: &Path, name: &str, source: &str, options: &[&str]) -> Result<bool> {
     let code = folder.join(format!("{name}.c"));
     fs::write(&code, source)?;
-    let compiler =
-        Command::new("cc").args(["-O2", "-w", "-o"]).arg(folder.join(name)).arg(&code).args(options).output();
+    let compiler = Command::new("cc")
+        .args(["-O2", "-w", "-o"])
+        .arg(folder.join(name))
+        .arg(&code)
+        .args(options)
+        .output();
     let Ok(output) = compiler else { return Ok(false) };
     ensure!(output.status.success(), "cc {name}: {}", String::from_utf8_lossy(&output.stderr));
     Ok(true)
@@ -206,7 +222,9 @@ struct Seen {
 impl Seen {
     fn of(capture: &Path) -> Result<Self> {
         let mut seen = Self::default();
-        Session::open(CaptureReader::open(capture)?)?.play(&mut seen).context("cannot play the capture")?;
+        Session::open(CaptureReader::open(capture)?)?
+            .play(&mut seen)
+            .context("cannot play the capture")?;
         Ok(seen)
     }
 
@@ -225,7 +243,9 @@ impl Exporter for Seen {
     fn event(&mut self, at: Time, event: &Event, tables: &Tables) -> Result<(), Self::Error> {
         let track_name = |track: TrackId| tables.strings.get(tables.track(track).name).to_owned();
         match event {
-            Event::SliceBegin(track, slice) if matches!(tables.track(*track).scope, Scope::Thread(_)) => {
+            Event::SliceBegin(track, slice)
+                if matches!(tables.track(*track).scope, Scope::Thread(_)) =>
+            {
                 let name = tables.strings.get(slice.name).to_owned();
                 let open = self.open.entry(*track).or_default();
                 let zones = self.zones.entry((track_name(*track), name.clone())).or_default();
@@ -233,7 +253,10 @@ impl Exporter for Seen {
                 zones.nested += u64::from(!open.is_empty());
                 for field in &slice.fields {
                     if let Value::Unsigned(value) = field.value {
-                        *zones.sums.entry(tables.strings.get(field.name).to_owned()).or_default() += value;
+                        *zones
+                            .sums
+                            .entry(tables.strings.get(field.name).to_owned())
+                            .or_default() += value;
                     }
                 }
                 open.push((name, at.0));
@@ -243,7 +266,8 @@ impl Exporter for Seen {
                 if let Some((name, since)) = self.open.get_mut(track).and_then(Vec::pop) {
                     let zones = self.zones.entry((track_name(*track), name)).or_default();
                     let took = at.0.saturating_sub(since);
-                    zones.shortest_ns = if zones.ended == 0 { took } else { zones.shortest_ns.min(took) };
+                    zones.shortest_ns =
+                        if zones.ended == 0 { took } else { zones.shortest_ns.min(took) };
                     zones.ended += 1;
                 }
             }
@@ -252,7 +276,12 @@ impl Exporter for Seen {
         Ok(())
     }
 
-    fn end(&mut self, _: &[Loss], _: Option<&RecorderSummary>, _: &Tables) -> Result<(), Self::Error> {
+    fn end(
+        &mut self,
+        _: &[Loss],
+        _: Option<&RecorderSummary>,
+        _: &Tables,
+    ) -> Result<(), Self::Error> {
         Ok(())
     }
 }

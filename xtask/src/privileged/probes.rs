@@ -26,7 +26,9 @@ const WAYS: [&str; 2] = ["links", "events"];
 /// The ways that this kernel offers to this user.
 pub(crate) fn ways(context: &Context) -> Vec<&'static str> {
     let events = super::is_root() || !context.is_emulated();
-    WAYS.into_iter().filter(|way| if *way == "links" { context.offered.has("uprobe_multi") } else { events }).collect()
+    WAYS.into_iter()
+        .filter(|way| if *way == "links" { context.offered.has("uprobe_multi") } else { events })
+        .collect()
 }
 
 const CALLS: u64 = 1_000;
@@ -36,23 +38,39 @@ pub(crate) fn python(context: &Context) -> Result<Outcome> {
     if !has_probes(Path::new(PYTHON)) {
         return Ok(Outcome::Skipped(format!("{PYTHON} is not there, or has no probes")));
     }
-    let script = format!("def f(n):\n  return n\nfor i in range({CALLS}): f(i)\nlist(map(f, range({CALLS})))");
+    let script = format!(
+        "def f(n):\n  return n\nfor i in range({CALLS}): f(i)\nlist(map(f, range({CALLS})))"
+    );
     for way in ways(context) {
         let capture = context.path(&format!("python-{way}.syscap"));
-        record(context, way, &capture, &["--zone", FUNCTION_ZONES], &[PYTHON, "-S", "-c", &script])?;
+        record(
+            context,
+            way,
+            &capture,
+            &["--zone", FUNCTION_ZONES],
+            &[PYTHON, "-S", "-c", &script],
+        )?;
         let hits = Hits::read(&capture)?;
         for role in [ProbeRole::ZoneBegin, ProbeRole::ZoneEnd] {
-            let named = hits.of(role).filter(|hit| hit.texts.get(1).is_some_and(|name| name == "f")).count() as u64;
+            let named = hits
+                .of(role)
+                .filter(|hit| hit.texts.get(1).is_some_and(|name| name == "f"))
+                .count() as u64;
             ensure!(
                 named == 2 * CALLS,
                 "{way}: {named} hits of {role:?} are of f, which was called {} times",
                 2 * CALLS
             );
         }
-        let (begins, ends) = (hits.of(ProbeRole::ZoneBegin).count(), hits.of(ProbeRole::ZoneEnd).count());
+        let (begins, ends) =
+            (hits.of(ProbeRole::ZoneBegin).count(), hits.of(ProbeRole::ZoneEnd).count());
         ensure!(begins == ends, "{way}: {begins} functions were entered and {ends} left");
     }
-    Ok(Outcome::Passed(format!("{} calls, {} ways to attach, each entry and return", 2 * CALLS, ways(context).len())))
+    Ok(Outcome::Passed(format!(
+        "{} calls, {} ways to attach, each entry and return",
+        2 * CALLS,
+        ways(context).len()
+    )))
 }
 
 /// Each exception of a C++ program is seen where it is thrown and where it is caught.
@@ -73,10 +91,14 @@ pub(crate) fn exceptions(context: &Context) -> Result<Outcome> {
             ensure!(seen == CALLS, "{way}: {seen} hits of {name}, not {CALLS}");
         }
     }
-    Ok(Outcome::Passed(format!("{CALLS} throws and {CALLS} catches, {} ways to attach", ways(context).len())))
+    Ok(Outcome::Passed(format!(
+        "{CALLS} throws and {CALLS} catches, {} ways to attach",
+        ways(context).len()
+    )))
 }
 
-/// Every other call of `fail` throws through itself and `middle` to `catches`; so often as it is told, line by line.
+/// Every other call of `fail` throws through itself and `middle` to `catches`; so often as it is
+/// told, line by line.
 const THROWN_THROUGH: &str = "#include <stdexcept>\n#include <cstdio>\n\
     #define PART extern \"C\" __attribute__((noinline, noclone))\nvolatile long sink;\n\
     PART void fail(long i) { sink += i; if (i % 2) throw std::runtime_error(\"x\"); sink++; }\n\
@@ -87,7 +109,8 @@ const THROWN_THROUGH: &str = "#include <stdexcept>\n#include <cstdio>\n\
     std::printf(\"%ld\\n\", caught); std::fflush(stdout); } }\n";
 
 /// Exceptions pass through functions that are probed, in a program that runs already: all are
-/// caught, each function is seen to end where it returned, and the program goes on without the recorder.
+/// caught, each function is seen to end where it returned, and the program goes on without the
+/// recorder.
 pub(crate) fn unwinding(context: &Context) -> Result<Outcome> {
     let Some(program) = compiled(context, "unwinds", THROWN_THROUGH)? else {
         return Ok(Outcome::Skipped("there is no C++ compiler".to_owned()));
@@ -95,13 +118,19 @@ pub(crate) fn unwinding(context: &Context) -> Result<Outcome> {
     for way in ways(context) {
         let mut caller = Caller::of(Command::new(&program))?;
         let capture = context.path(&format!("unwinds-{way}.syscap"));
-        let functions = ["fail", "middle", "catches"].map(|name| format!("{}:{name}", program.display()));
+        let functions =
+            ["fail", "middle", "catches"].map(|name| format!("{}:{name}", program.display()));
         let mut options = vec!["-p".to_owned(), caller.pid()];
-        options.extend(functions.into_iter().flat_map(|function| ["--function".to_owned(), function]));
+        options
+            .extend(functions.into_iter().flat_map(|function| ["--function".to_owned(), function]));
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
         let recorder = start(context, way, &capture, &options)?;
         caller.call(CALLS)?;
-        ensure!(caller.answered == CALLS, "{} exceptions were caught, not {CALLS}", caller.answered);
+        ensure!(
+            caller.answered == CALLS,
+            "{} exceptions were caught, not {CALLS}",
+            caller.answered
+        );
         context.stop(recorder)?;
         caller.call(CALLS).context("without the recorder")?;
         let hits = Hits::read(&capture)?;
@@ -132,9 +161,12 @@ fn compiled(context: &Context, name: &str, source: &str) -> Result<Option<PathBu
 /// Entries and returns of a library's function, of one process that runs already.
 pub(crate) fn functions(context: &Context) -> Result<Outcome> {
     for way in ways(context) {
-        let Some(mut caller) = Caller::start()? else { return Ok(Outcome::Skipped(format!("no {PYTHON}"))) };
+        let Some(mut caller) = Caller::start()? else {
+            return Ok(Outcome::Skipped(format!("no {PYTHON}")));
+        };
         let capture = context.path(&format!("functions-{way}.syscap"));
-        let recorder = start(context, way, &capture, &["--function", "libc.so.6:labs", "-p", &caller.pid()])?;
+        let recorder =
+            start(context, way, &capture, &["--function", "libc.so.6:labs", "-p", &caller.pid()])?;
         caller.call(CALLS)?;
         context.stop(recorder)?;
         let hits = Hits::read(&capture)?;
@@ -144,13 +176,18 @@ pub(crate) fn functions(context: &Context) -> Result<Outcome> {
         }
         ensure!(hits.named("labs").count() as u64 == 2 * CALLS, "the function is not named labs");
     }
-    Ok(Outcome::Passed(format!("{CALLS} entries and returns, {} ways to attach", ways(context).len())))
+    Ok(Outcome::Passed(format!(
+        "{CALLS} entries and returns, {} ways to attach",
+        ways(context).len()
+    )))
 }
 
 /// A recorder that does not come in time: what it has and what it lost is what was produced.
 pub(crate) fn losses(context: &Context) -> Result<Outcome> {
     let many = context.times(200_000).max(50_000);
-    let Some(mut caller) = Caller::start()? else { return Ok(Outcome::Skipped(format!("no {PYTHON}"))) };
+    let Some(mut caller) = Caller::start()? else {
+        return Ok(Outcome::Skipped(format!("no {PYTHON}")));
+    };
     let capture = context.path("probe-losses.syscap");
     let recorder = start(
         context,
@@ -169,7 +206,11 @@ pub(crate) fn losses(context: &Context) -> Result<Outcome> {
     let of_probes = losses.iter().filter(|loss| loss["lane"] == LaneKind::Probe.name());
     let lost = of_probes.map(|loss| number(loss, "count")).sum::<Result<u64>>()?;
     ensure!(lost > 0, "nothing was lost: the test has no obstacle");
-    ensure!(recorded + lost == 2 * many, "{recorded} recorded and {lost} lost are not {}", 2 * many);
+    ensure!(
+        recorded + lost == 2 * many,
+        "{recorded} recorded and {lost} lost are not {}",
+        2 * many
+    );
     Ok(Outcome::Passed(format!("{recorded} recorded + {lost} lost = {}", 2 * many)))
 }
 
@@ -177,7 +218,9 @@ pub(crate) fn losses(context: &Context) -> Result<Outcome> {
 pub(crate) fn semaphores(context: &Context) -> Result<Outcome> {
     for way in ways(context) {
         for kill in [libc::SIGKILL, libc::SIGTERM] {
-            let Some(caller) = Caller::start()? else { return Ok(Outcome::Skipped(format!("no {PYTHON}"))) };
+            let Some(caller) = Caller::start()? else {
+                return Ok(Outcome::Skipped(format!("no {PYTHON}")));
+            };
             if !has_probes(Path::new(PYTHON)) {
                 return Ok(Outcome::Skipped(format!("{PYTHON} has no probes")));
             }
@@ -185,27 +228,44 @@ pub(crate) fn semaphores(context: &Context) -> Result<Outcome> {
             let capture = context.path(&format!("semaphores-{way}-{kill}.syscap"));
             let recorder = start(context, way, &capture, &["--zone", FUNCTION_ZONES])?;
             let raised = caller.semaphores()?;
-            ensure!(raised["function__entry"] == before["function__entry"] + 1, "not raised: {raised:?}");
+            ensure!(
+                raised["function__entry"] == before["function__entry"] + 1,
+                "not raised: {raised:?}"
+            );
             signal(recorder.id(), kill);
             wait(recorder)?;
             let after = until("semaphores to be lowered", || {
                 let now = caller.semaphores().ok()?;
                 (now == before).then_some(now)
             });
-            after.with_context(|| format!("{way}, signal {kill}: before {before:?}, now {:?}", caller.semaphores()))?;
+            after.with_context(|| {
+                format!("{way}, signal {kill}: before {before:?}, now {:?}", caller.semaphores())
+            })?;
         }
     }
     Ok(Outcome::Passed(format!("{} ways to attach, killed and terminated", ways(context).len())))
 }
 
 /// Records a command alone, attached in one of [`WAYS`].
-fn record(context: &Context, way: &str, capture: &Path, options: &[&str], command: &[&str]) -> Result<()> {
+fn record(
+    context: &Context,
+    way: &str,
+    capture: &Path,
+    options: &[&str],
+    command: &[&str],
+) -> Result<()> {
     let mut arguments = vec!["record", "-o", text(capture)?, "--only"];
     arguments.extend_from_slice(options);
     arguments.push("--");
     arguments.extend_from_slice(command);
     let said = finish(context.command(&arguments).env("SYSCOLLECT_UPROBES", way))?;
-    ensure!(said.status.success(), "the recording ended with {}:\n{}{}", said.status, said.stdout, said.stderr);
+    ensure!(
+        said.status.success(),
+        "the recording ended with {}:\n{}{}",
+        said.status,
+        said.stdout,
+        said.stderr
+    );
     Ok(())
 }
 
@@ -245,8 +305,10 @@ impl Hits {
                 match lane.kind {
                     LaneKind::Probe => hits.append(&mut hits_in(&chunk.data)?),
                     LaneKind::Definition => {
-                        if let Ok(Definition::Probes(probes)) = serde_json::from_slice(&chunk.data) {
-                            definitions.extend(probes.into_iter().map(|probe| (probe.probe, probe)));
+                        if let Ok(Definition::Probes(probes)) = serde_json::from_slice(&chunk.data)
+                        {
+                            definitions
+                                .extend(probes.into_iter().map(|probe| (probe.probe, probe)));
                         }
                     }
                     _ => {}
@@ -272,8 +334,11 @@ fn hits_in(mut data: &[u8]) -> Result<Vec<Hit>> {
     let mut hits = Vec::new();
     while !data.is_empty() {
         let record = ProbeRecord::from_bytes(data).context("a record is cut")?;
-        let (bytes, rest) = data.split_at_checked(usize::from(record.size)).context("a record is cut")?;
-        let mut texts = bytes.get(ProbeRecord::SIZE + 8 * usize::from(record.arguments)..).context("too short")?;
+        let (bytes, rest) =
+            data.split_at_checked(usize::from(record.size)).context("a record is cut")?;
+        let mut texts = bytes
+            .get(ProbeRecord::SIZE + 8 * usize::from(record.arguments)..)
+            .context("too short")?;
         let mut found = Vec::new();
         while let [low, high, _, _, ..] = *texts {
             let length = usize::from(u16::from_le_bytes([low, high]));
@@ -287,7 +352,8 @@ fn hits_in(mut data: &[u8]) -> Result<Vec<Hit>> {
     Ok(hits)
 }
 
-/// A program that does something so often as it is told: Python, which calls `labs` of the C library, or another.
+/// A program that does something so often as it is told: Python, which calls `labs` of the C
+/// library, or another.
 struct Caller {
     child: Child,
     answers: BufReader<std::process::ChildStdout>,
@@ -330,7 +396,8 @@ impl Caller {
     fn answer(&mut self) -> Result<()> {
         let mut line = String::new();
         self.answers.read_line(&mut line)?;
-        self.answered = line.trim().parse().with_context(|| format!("the program said {line:?}"))?;
+        self.answered =
+            line.trim().parse().with_context(|| format!("the program said {line:?}"))?;
         Ok(())
     }
 

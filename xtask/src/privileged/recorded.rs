@@ -9,7 +9,8 @@ use std::path::Path;
 use anyhow::Result;
 use syscollect_model::{ClockMap, ClockPair, Ticks};
 use syscollect_records::{
-    ClockRecord, RecordKind, SampleRecord, SchedRecord, SchedStackRecord, StackHeader, Stamp, TaskRecord, stack_id,
+    ClockRecord, RecordKind, SampleRecord, SchedRecord, SchedStackRecord, StackHeader, Stamp,
+    TaskRecord, stack_id,
 };
 use syscollect_store::{CaptureReader, Chunk, Definition, LaneKind};
 
@@ -30,7 +31,8 @@ pub(crate) struct Recorded {
     pub(crate) counts: BTreeMap<LaneKind, u64>,
     /// Bytes in the file by lane kind, second copies not counted.
     pub(crate) bytes: BTreeMap<LaneKind, u64>,
-    /// Stacks that were sent, by the kind of the lane they lie in and their CPU: the first ticks of each id.
+    /// Stacks that were sent, by the kind of the lane they lie in and their CPU: the first ticks of
+    /// each id.
     pub(crate) stacks: HashMap<(LaneKind, u16, u32), u64>,
     /// Uses of stacks by events, in the same terms, with the event's ticks.
     pub(crate) uses: Vec<((LaneKind, u16, u32), u64)>,
@@ -62,14 +64,26 @@ impl Recorded {
                 collected.chunk(&reader.read(entry)?);
             }
         }
-        let Collected { switches, counts, renames, tasks, processes, mut pairs, stacks, uses } = collected;
+        let Collected { switches, counts, renames, tasks, processes, mut pairs, stacks, uses } =
+            collected;
         pairs.sort_by_key(|pair| pair.ticks);
-        Ok(Self { switches, clock: ClockMap::new(pairs)?, counts, bytes, stacks, uses, renames, tasks, processes })
+        Ok(Self {
+            switches,
+            clock: ClockMap::new(pairs)?,
+            counts,
+            bytes,
+            stacks,
+            uses,
+            renames,
+            tasks,
+            processes,
+        })
     }
 
     /// Bytes of scheduling records in the file for each of them.
     pub(crate) fn bytes_per_switch_or_wakeup(&self) -> f64 {
-        let of = |map: &BTreeMap<LaneKind, u64>| map.get(&LaneKind::Sched).copied().unwrap_or(0) as f64;
+        let of =
+            |map: &BTreeMap<LaneKind, u64>| map.get(&LaneKind::Sched).copied().unwrap_or(0) as f64;
         of(&self.bytes) / of(&self.counts)
     }
 
@@ -112,14 +126,23 @@ impl Collected {
         let records = chunk.data.chunks_exact((chunk.header.stride as usize).max(1));
         match kind {
             LaneKind::Sched => self.sched(chunk),
-            LaneKind::Task => records.filter_map(TaskRecord::from_bytes).for_each(|record| self.task(first, record)),
+            LaneKind::Task => records
+                .filter_map(TaskRecord::from_bytes)
+                .for_each(|record| self.task(first, record)),
             LaneKind::Clock => {
-                records.filter_map(ClockRecord::from_bytes).for_each(|record| self.clock(first, &record));
+                records
+                    .filter_map(ClockRecord::from_bytes)
+                    .for_each(|record| self.clock(first, &record));
             }
             LaneKind::Definition => self.definition(&chunk.data),
             LaneKind::Sample => records.filter_map(SampleRecord::from_bytes).for_each(|record| {
                 let at = record.stamp.ticks_near(first);
-                self.uses(LaneKind::SampleStack, chunk.header.lane.cpu, at, [record.user_stack, record.kernel_stack]);
+                self.uses(
+                    LaneKind::SampleStack,
+                    chunk.header.lane.cpu,
+                    at,
+                    [record.user_stack, record.kernel_stack],
+                );
             }),
             LaneKind::SchedStack | LaneKind::SampleStack => self.stacks(chunk),
             LaneKind::Mapping
@@ -138,9 +161,16 @@ impl Collected {
         for bytes in chunk.data.chunks_exact((chunk.header.stride as usize).max(1)) {
             let Some(record) = SchedRecord::from_bytes(bytes) else { continue };
             let kind = RecordKind::from_number(record.stamp.split().1);
-            if let Some(SchedStackRecord { event, user_stack, kernel_stack }) = SchedStackRecord::from_bytes(bytes) {
+            if let Some(SchedStackRecord { event, user_stack, kernel_stack }) =
+                SchedStackRecord::from_bytes(bytes)
+            {
                 let at = event.stamp.ticks_near(chunk.header.first.0);
-                self.uses(LaneKind::SchedStack, chunk.header.lane.cpu, at, [user_stack, kernel_stack]);
+                self.uses(
+                    LaneKind::SchedStack,
+                    chunk.header.lane.cpu,
+                    at,
+                    [user_stack, kernel_stack],
+                );
             }
             if kind == Some(RecordKind::Switch) {
                 let ticks = record.stamp.ticks_near(chunk.header.first.0);
@@ -161,8 +191,11 @@ impl Collected {
         let mut rest = chunk.data.as_slice();
         while let Some(header) = StackHeader::from_bytes(rest) {
             let ticks = header.stamp.ticks_near(chunk.header.first.0);
-            self.stacks.entry((chunk.header.lane.kind, chunk.header.lane.cpu, header.id)).or_insert(ticks);
-            rest = rest.get(StackHeader::SIZE + 8 * usize::from(header.frames)..).unwrap_or_default();
+            self.stacks
+                .entry((chunk.header.lane.kind, chunk.header.lane.cpu, header.id))
+                .or_insert(ticks);
+            rest =
+                rest.get(StackHeader::SIZE + 8 * usize::from(header.frames)..).unwrap_or_default();
         }
     }
 
@@ -189,7 +222,8 @@ impl Collected {
     fn definition(&mut self, json: &[u8]) {
         if let Ok(Definition::Processes(processes)) = serde_json::from_slice(json) {
             for process in processes {
-                self.processes.extend(process.threads.iter().map(|thread| (thread.tid, process.pid)));
+                self.processes
+                    .extend(process.threads.iter().map(|thread| (thread.tid, process.pid)));
             }
         }
     }

@@ -1,6 +1,8 @@
-//! What a recorder that root started may still do while it records and while it exports, thread by thread.
+//! What a recorder that root started may still do while it records and while it exports, thread by
+//! thread.
 //!
-//! Compared with what /proc says of it, and of the command that it launches, which has all that its user has.
+//! Compared with what /proc says of it, and of the command that it launches, which has all that its
+//! user has.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,8 +23,8 @@ const CAP_SYS_ADMIN: u32 = 21;
 const CAP_SYS_RESOURCE: u32 = 24;
 const CAP_PERFMON: u32 = 38;
 const CAP_BPF: u32 = 39;
-/// What no recorder needs on any kernel: other programs' rights, the network, modules, raw hardware, other roots, reboots,
-/// the clock, devices, audit.
+/// What no recorder needs on any kernel: other programs' rights, the network, modules, raw
+/// hardware, other roots, reboots, the clock, devices, audit.
 const NEVER: [u32; 13] = [8, 9, 10, 12, 13, 16, 17, 18, 22, 25, 27, 30, 31];
 /// The user and group that stand behind a sudo of this test.
 const SOMEBODY: u32 = 54_321;
@@ -41,7 +43,9 @@ struct Rights {
 
 impl Rights {
     fn parse(status: &str) -> Option<Self> {
-        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t"));
+        let field = |name: &str| {
+            status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t"))
+        };
         let mask = |name| u64::from_str_radix(field(name)?, 16).ok();
         Some(Self {
             name: field("Name")?.to_owned(),
@@ -57,7 +61,9 @@ impl Rights {
     /// Of all threads of a process; those that end meanwhile are left out.
     fn of_threads(pid: u32) -> Vec<Self> {
         let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        tasks.filter_map(|task| Self::parse(&fs::read_to_string(task.path().join("status")).ok()?)).collect()
+        tasks
+            .filter_map(|task| Self::parse(&fs::read_to_string(task.path().join("status")).ok()?))
+            .collect()
     }
 
     fn has(&self, capability: u32) -> bool {
@@ -68,7 +74,10 @@ impl Rights {
     fn check(&self, refused: &[u32], stage: &str) -> Result<()> {
         ensure!(self.no_new_privileges, "{stage}: a program may give thread {self:?} more");
         ensure!(self.filters, "{stage}: no filter of system calls in thread {self:?}");
-        ensure!(self.permitted & !self.bounding == 0, "{stage}: more than its bound in thread {self:?}");
+        ensure!(
+            self.permitted & !self.bounding == 0,
+            "{stage}: more than its bound in thread {self:?}"
+        );
         ensure!(self.permitted & self.effective == self.effective, "{stage}: {self:?}");
         for capability in refused {
             ensure!(!self.has(*capability), "{stage}: capability {capability} in thread {self:?}");
@@ -84,7 +93,9 @@ pub(crate) fn rights(context: &Context) -> Result<String> {
     command_has_all(context)?;
     folders_of_others(context)?;
     as_the_user_behind_sudo(context)?;
-    Ok(format!("capabilities {recording:#x} while it records, {exporting:#x} and then none while it exports"))
+    Ok(format!(
+        "capabilities {recording:#x} while it records, {exporting:#x} and then none while it exports"
+    ))
 }
 
 /// What no thread of a recorder has.
@@ -93,8 +104,8 @@ fn never(context: &Context) -> Vec<u32> {
     NEVER.into_iter().chain(admin).collect()
 }
 
-/// Whether a recorder needs CAP_SYS_ADMIN: for events of the uprobe PMU (before 6.6), and where a distribution keeps
-/// perf events for administrators.
+/// Whether a recorder needs CAP_SYS_ADMIN: for events of the uprobe PMU (before 6.6), and where a
+/// distribution keeps perf events for administrators.
 fn needs_admin(context: &Context) -> bool {
     let level = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     !context.offered.has("uprobe_multi") || level.trim().parse::<i32>().is_ok_and(|level| level > 2)
@@ -108,7 +119,8 @@ fn while_it_records(context: &Context) -> Result<u64> {
     for thread in &threads {
         thread.check(&never(context), "recording")?;
     }
-    let waits = threads.iter().find(|thread| thread.name == "signals").context("no thread for signals")?;
+    let waits =
+        threads.iter().find(|thread| thread.name == "signals").context("no thread for signals")?;
     let accounts = 1 << CAP_SETUID | 1 << CAP_SETGID;
     ensure!(waits.permitted & !accounts == 0, "who only waits for signals has {waits:?}");
     who_holds_probes(context, recorder.id())?;
@@ -116,13 +128,17 @@ fn while_it_records(context: &Context) -> Result<u64> {
     Ok(threads.iter().fold(0, |all, thread| all | thread.permitted))
 }
 
-/// The process that attaches to programs can do that and nothing else, and holds nothing of the recorder's.
+/// The process that attaches to programs can do that and nothing else, and holds nothing of the
+/// recorder's.
 fn who_holds_probes(context: &Context, recorder: u32) -> Result<()> {
     let children = fs::read_to_string(format!("/proc/{recorder}/task/{recorder}/children"))?;
     let pid = children.split_whitespace().find_map(|pid| pid.parse::<u32>().ok());
     let pid = pid.context("the recorder has no process that holds probes")?;
     let threads = Rights::of_threads(pid);
-    ensure!(threads.first().is_some_and(|thread| thread.name == "uprobe-keeper"), "the recorder started {threads:?}");
+    ensure!(
+        threads.first().is_some_and(|thread| thread.name == "uprobe-keeper"),
+        "the recorder started {threads:?}"
+    );
     let mut needed: u64 = 1 << CAP_BPF | 1 << CAP_PERFMON | 1 << CAP_SYS_PTRACE;
     if needs_admin(context) {
         needed |= 1 << CAP_SYS_ADMIN | 1 << CAP_SYS_RESOURCE;
@@ -134,7 +150,9 @@ fn who_holds_probes(context: &Context, recorder: u32) -> Result<()> {
     for file in fs::read_dir(format!("/proc/{pid}/fd"))?.flatten() {
         let Ok(target) = fs::read_link(file.path()) else { continue };
         let target = target.to_string_lossy();
-        let is_own = target == "/dev/null" || target.starts_with("socket:") || target.starts_with("anon_inode:");
+        let is_own = target == "/dev/null"
+            || target.starts_with("socket:")
+            || target.starts_with("anon_inode:");
         ensure!(is_own, "who attaches has {target} open");
     }
     Ok(())
@@ -162,26 +180,38 @@ fn watched_to_the_end(recorder: Child) -> Result<Vec<Vec<Rights>>> {
 }
 
 fn is_over(pid: u32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| status.contains("State:\tZ"))
+    fs::read_to_string(format!("/proc/{pid}/status"))
+        .is_ok_and(|status| status.contains("State:\tZ"))
 }
 
 fn while_it_exports(context: &Context) -> Result<u64> {
     let output = context.path("rights-exporting.pftrace");
     let recorder = context.start(&output, &["--stacks", "samples,offcpu"])?;
-    let load = finish(Command::new(&context.load).args(["ping-pong", &context.times(100_000).to_string()]))?;
+    let load = finish(
+        Command::new(&context.load).args(["ping-pong", &context.times(100_000).to_string()]),
+    )?;
     ensure!(load.status.success(), "the load failed:\n{}", load.stderr);
     let seen = watched_to_the_end(recorder)?;
-    let finishing: Vec<_> =
-        seen.iter().filter(|threads| threads.iter().all(|thread| !thread.has(CAP_SYS_PTRACE))).collect();
+    let finishing: Vec<_> = seen
+        .iter()
+        .filter(|threads| threads.iter().all(|thread| !thread.has(CAP_SYS_PTRACE)))
+        .collect();
     ensure!(!finishing.is_empty(), "it named and exported with the rights of a recorder: {seen:?}");
     let mut refused = never(context);
     refused.extend([CAP_PERFMON, CAP_BPF]);
     for thread in finishing.iter().flat_map(|threads| threads.iter()) {
         thread.check(&refused, "exporting")?;
     }
-    let exporting = |thread: &Rights| thread.name.starts_with("syscollect") && thread.effective == 0;
-    ensure!(finishing.iter().any(|threads| threads.iter().any(exporting)), "no export without: {finishing:?}");
-    let main = finishing.iter().flat_map(|threads| threads.iter()).filter(|thread| thread.name.starts_with("syscoll"));
+    let exporting =
+        |thread: &Rights| thread.name.starts_with("syscollect") && thread.effective == 0;
+    ensure!(
+        finishing.iter().any(|threads| threads.iter().any(exporting)),
+        "no export without: {finishing:?}"
+    );
+    let main = finishing
+        .iter()
+        .flat_map(|threads| threads.iter())
+        .filter(|thread| thread.name.starts_with("syscoll"));
     Ok(main.map(|thread| thread.permitted).fold(0, |all, one| all | one))
 }
 
@@ -208,11 +238,15 @@ fn folders_of_others(context: &Context) -> Result<()> {
     context.succeed(&["-d", "0.3", "--keep-capture", "-o", text(&output)?])?;
     let exported = folder.join("y.pftrace");
     context.succeed(&["export", text(&folder.join("x.syscap"))?, "-o", text(&exported)?])?;
-    ensure!(fs::metadata(&output)?.len() > 1_000 && fs::metadata(&exported)?.len() > 1_000, "no trace was written");
+    ensure!(
+        fs::metadata(&output)?.len() > 1_000 && fs::metadata(&exported)?.len() > 1_000,
+        "no trace was written"
+    );
     Ok(())
 }
 
-/// In a folder of the user behind sudo, this user exports; in root's folder root does, for this user.
+/// In a folder of the user behind sudo, this user exports; in root's folder root does, for this
+/// user.
 fn as_the_user_behind_sudo(context: &Context) -> Result<()> {
     for (name, theirs) in [("rights-sudo-theirs", true), ("rights-sudo-roots", false)] {
         let folder = context.path(name);
@@ -225,7 +259,9 @@ fn as_the_user_behind_sudo(context: &Context) -> Result<()> {
         let id = SOMEBODY.to_string();
         command.env("SUDO_UID", &id).env("SUDO_GID", &id).env("SUDO_USER", "somebody");
         let recorder = context.start_command(&mut command, &output)?;
-        let load = finish(Command::new(&context.load).args(["ping-pong", &context.times(100_000).to_string()]))?;
+        let load = finish(
+            Command::new(&context.load).args(["ping-pong", &context.times(100_000).to_string()]),
+        )?;
         ensure!(load.status.success(), "the load failed:\n{}", load.stderr);
         let seen = watched_to_the_end(recorder)?;
         let became = |threads: &&Vec<Rights>| threads.iter().all(|thread| thread.uid == SOMEBODY);
@@ -240,6 +276,11 @@ fn as_the_user_behind_sudo(context: &Context) -> Result<()> {
 
 fn check_owner(file: &Path) -> Result<()> {
     let data = until("the trace", || fs::metadata(file).ok())?;
-    ensure!((data.uid(), data.gid()) == (SOMEBODY, SOMEBODY), "{} belongs to {}", file.display(), data.uid());
+    ensure!(
+        (data.uid(), data.gid()) == (SOMEBODY, SOMEBODY),
+        "{} belongs to {}",
+        file.display(),
+        data.uid()
+    );
     Ok(())
 }

@@ -15,7 +15,10 @@ pub(crate) fn semaphores(pid: u32, program: &Path) -> Result<BTreeMap<String, u1
     let mut found = BTreeMap::new();
     for probe in syscollect_probes::usdt_probes(&bytes[..])?.probes {
         let Some(semaphore) = probe.semaphore else { continue };
-        let address = maps.lines().find_map(|line| address_of(line, program, semaphore)).context("not mapped")?;
+        let address = maps
+            .lines()
+            .find_map(|line| address_of(line, program, semaphore))
+            .context("not mapped")?;
         let mut value = [0; 2];
         memory.read_exact_at(&mut value, address)?;
         found.insert(probe.name, u16::from_le_bytes(value));
@@ -24,7 +27,8 @@ pub(crate) fn semaphores(pid: u32, program: &Path) -> Result<BTreeMap<String, u1
     Ok(found)
 }
 
-/// Where a place of the program's file lies in memory, if this line of its map is its writable part.
+/// Where a place of the program's file lies in memory, if this line of its map is its writable
+/// part.
 fn address_of(line: &str, program: &Path, offset: u64) -> Option<u64> {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let [range, "rw-p", start_offset, _, _, path] = fields[..] else { return None };

@@ -1,6 +1,8 @@
-//! Recordings that are stopped while they start, that start together, and that are told to stop by other signals.
+//! Recordings that are stopped while they start, that start together, and that are told to stop by
+//! other signals.
 //!
-//! Compared with the times of the events that the captures hold, and with a clock beside the recorder.
+//! Compared with the times of the events that the captures hold, and with a clock beside the
+//! recorder.
 
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -21,7 +23,8 @@ const PAIRS: u64 = 5;
 /// A recorder that takes longer to stop stands still.
 const STOPS_WITHIN: Duration = Duration::from_secs(60);
 
-/// Ctrl-C at any moment of the start: nothing is recorded, and that is said, or what is recorded has its own length.
+/// Ctrl-C at any moment of the start: nothing is recorded, and that is said, or what is recorded
+/// has its own length.
 pub(crate) fn interrupted(context: &Context) -> Result<String> {
     let whole = context.path("whole.syscap");
     context.succeed(&["record", "-d", "100ms", "-o", text(&whole)?])?;
@@ -30,22 +33,32 @@ pub(crate) fn interrupted(context: &Context) -> Result<String> {
     let (mut recorded, mut stopped) = (0, 0);
     for moment in 0..MOMENTS {
         let capture = context.path("interrupted.syscap");
-        // Five of twelve within such a start; the last at five times of it, for the next may take longer.
+        // Five of twelve within such a start; the last at five times of it, for the next may take
+        // longer.
         let delay = start * moment * moment / 24;
         let recorder = begin(context, &capture)?;
         std::thread::sleep(delay);
         signal(recorder.id(), libc::SIGINT);
         let asked = Instant::now();
         let said = wait(recorder)?;
-        ensure!(asked.elapsed() < STOPS_WITHIN, "after {delay:?} of its start it stopped in {:?}", asked.elapsed());
+        ensure!(
+            asked.elapsed() < STOPS_WITHIN,
+            "after {delay:?} of its start it stopped in {:?}",
+            asked.elapsed()
+        );
         match said.status.code() {
             Some(0) => {
                 recorded += 1;
-                events_lie_within(&capture).with_context(|| format!("stopped after {delay:?} of its start"))?;
+                events_lie_within(&capture)
+                    .with_context(|| format!("stopped after {delay:?} of its start"))?;
             }
             Some(1) => {
                 stopped += 1;
-                ensure!(said.stderr.contains("stopped before the recording began"), "it says: {}", said.stderr);
+                ensure!(
+                    said.stderr.contains("stopped before the recording began"),
+                    "it says: {}",
+                    said.stderr
+                );
                 ensure!(!capture.exists(), "it recorded nothing and left a capture");
             }
             // Before it could say anything.
@@ -55,8 +68,13 @@ pub(crate) fn interrupted(context: &Context) -> Result<String> {
         let left = capture.with_extension("syscap.partial");
         ensure!(!left.exists(), "after {delay:?} of its start it left {}", left.display());
     }
-    ensure!(recorded > 0 && stopped > 0, "{recorded} were recorded and {stopped} stopped before: no moment was new");
-    Ok(format!("{MOMENTS} moments: {stopped} stopped before they recorded, {recorded} have the length of their events"))
+    ensure!(
+        recorded > 0 && stopped > 0,
+        "{recorded} were recorded and {stopped} stopped before: no moment was new"
+    );
+    Ok(format!(
+        "{MOMENTS} moments: {stopped} stopped before they recorded, {recorded} have the length of their events"
+    ))
 }
 
 /// Two recordings begun together, again and again: both record, and end in time.
@@ -65,13 +83,19 @@ pub(crate) fn two(context: &Context) -> Result<String> {
     for _ in 0..PAIRS {
         let captures = ["one.syscap", "other.syscap"].map(|name| context.path(name));
         let begun = Instant::now();
-        let recorders = captures.iter().map(|capture| begin(context, capture)).collect::<Result<Vec<_>>>()?;
+        let recorders =
+            captures.iter().map(|capture| begin(context, capture)).collect::<Result<Vec<_>>>()?;
         for (recorder, capture) in recorders.into_iter().zip(&captures) {
             until_it_records(&recorder, capture)?;
             signal(recorder.id(), libc::SIGUSR1);
             let asked = Instant::now();
             let said = wait(recorder)?;
-            ensure!(said.status.success(), "one of two ended with {}: {}", said.status, said.stderr);
+            ensure!(
+                said.status.success(),
+                "one of two ended with {}: {}",
+                said.status,
+                said.stderr
+            );
             ensure!(asked.elapsed() < STOPS_WITHIN, "it stopped in {:?}", asked.elapsed());
             let reason = context.info(capture)?["recorder"]["stop_reason"].clone();
             ensure!(reason == "signal", "SIGUSR1 is told as {reason}");
@@ -79,7 +103,10 @@ pub(crate) fn two(context: &Context) -> Result<String> {
         }
         longest = longest.max(begun.elapsed());
     }
-    Ok(format!("{PAIRS} pairs, both recorded and stopped by SIGUSR1, within {:.1} s", longest.as_secs_f64()))
+    Ok(format!(
+        "{PAIRS} pairs, both recorded and stopped by SIGUSR1, within {:.1} s",
+        longest.as_secs_f64()
+    ))
 }
 
 fn begin(context: &Context, capture: &Path) -> Result<Child> {
@@ -92,7 +119,8 @@ fn until_it_records(recorder: &Child, capture: &Path) -> Result<()> {
     let partial = capture.with_extension("syscap.partial");
     let alive = format!("/proc/{}/stat", recorder.id());
     super::context::until("the recording to begin", || {
-        let begun = std::fs::metadata(&partial).is_ok_and(|file| file.len() > super::context::HEADER_BYTES);
+        let begun =
+            std::fs::metadata(&partial).is_ok_and(|file| file.len() > super::context::HEADER_BYTES);
         (begun || !Path::new(&alive).exists()).then_some(())
     })
 }
@@ -106,7 +134,11 @@ fn events_lie_within(capture: &Path) -> Result<()> {
     let (first, last) = span.switches.context("no events")?;
     // Stopping itself is recorded, too: detaching takes its time.
     let slack = 1_000_000_000;
-    ensure!(last - first <= told + slack, "events of {} ns in a recording of {told} ns", last - first);
+    ensure!(
+        last - first <= told + slack,
+        "events of {} ns in a recording of {told} ns",
+        last - first
+    );
     Ok(())
 }
 
@@ -131,7 +163,12 @@ impl Exporter for Span {
         Ok(())
     }
 
-    fn end(&mut self, _: &[Loss], _: Option<&RecorderSummary>, _: &Tables) -> Result<(), Self::Error> {
+    fn end(
+        &mut self,
+        _: &[Loss],
+        _: Option<&RecorderSummary>,
+        _: &Tables,
+    ) -> Result<(), Self::Error> {
         Ok(())
     }
 }

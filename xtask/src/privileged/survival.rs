@@ -27,7 +27,11 @@ pub(crate) fn killed(context: &Context) -> Result<String> {
     ensure!(!output.exists(), "a trace was written by a recorder that was killed");
     let info = context.info(&partial)?;
     let switches = number(&info["events_by_type"], "switch")?;
-    ensure!(switches >= 2 * times, "only {switches} switches of at least {} are in the capture", 2 * times);
+    ensure!(
+        switches >= 2 * times,
+        "only {switches} switches of at least {} are in the capture",
+        2 * times
+    );
     let trace = context.path("killed-export.pftrace");
     context.succeed(&["export", text(&partial)?, "-o", text(&trace)?])?;
     if let Some(engine) = context.engine() {
@@ -44,12 +48,14 @@ pub(crate) fn hidden_files(context: &Context) -> Result<String> {
     let here = context.export(&capture)?;
     let away = context.path("hidden-away.pftrace");
     let portable = Portable::of(&context.syscollect, &context.path("portable"))?;
-    let mut hidden = vec![PathBuf::from("/proc/kallsyms"), context.load.clone(), context.syscollect.clone()];
+    let mut hidden =
+        vec![PathBuf::from("/proc/kallsyms"), context.load.clone(), context.syscollect.clone()];
     hidden.extend(portable.originals.iter().cloned());
     hidden.extend(files_mapped_by(&context.load)?);
     hidden.sort();
     hidden.dedup();
-    let said = finish(&mut portable.without(&hidden, &["export", text(&capture)?, "-o", text(&away)?])?)?;
+    let said =
+        finish(&mut portable.without(&hidden, &["export", text(&capture)?, "-o", text(&away)?])?)?;
     if !said.status.success() {
         bail!("the export without the recorded files ended with {}:\n{}", said.status, said.stderr);
     }
@@ -83,7 +89,10 @@ impl Portable {
         let mut loader = None;
         for original in &originals {
             let copied = copy(original)?;
-            if original.file_name().is_some_and(|name| name.to_string_lossy().starts_with("ld-linux")) {
+            if original
+                .file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with("ld-linux"))
+            {
                 loader = Some(copied);
             }
         }
@@ -110,12 +119,25 @@ impl Portable {
 fn hide(empty: &CString, files: &[CString]) -> io::Result<()> {
     let checked = |status: i32| if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
     let none = std::ptr::null::<libc::c_char>();
-    // SAFETY: unshare takes flags; mount takes strings that live through the call, or null where it ignores them.
+    // SAFETY: unshare takes flags; mount takes strings that live through the call, or null where it
+    // ignores them.
     unsafe {
         checked(libc::unshare(libc::CLONE_NEWNS))?;
-        checked(libc::mount(none, c"/".as_ptr(), none, libc::MS_REC | libc::MS_PRIVATE, std::ptr::null()))?;
+        checked(libc::mount(
+            none,
+            c"/".as_ptr(),
+            none,
+            libc::MS_REC | libc::MS_PRIVATE,
+            std::ptr::null(),
+        ))?;
         for file in files {
-            checked(libc::mount(empty.as_ptr(), file.as_ptr(), none, libc::MS_BIND, std::ptr::null()))?;
+            checked(libc::mount(
+                empty.as_ptr(),
+                file.as_ptr(),
+                none,
+                libc::MS_BIND,
+                std::ptr::null(),
+            ))?;
         }
     }
     Ok(())

@@ -33,23 +33,34 @@ pub(crate) fn late(context: &Context) -> Result<String> {
         let marked = Marked::read(&capture, program.id())?;
         let (from, to) = marked.numbers_in_a_row()?;
         ensure!(from > first, "round {round}: number {from} is older than the recording");
-        ensure!(to > from + context.times(1_000), "round {round}: only the numbers {from} to {to} were recorded");
+        ensure!(
+            to > from + context.times(1_000),
+            "round {round}: only the numbers {from} to {to} were recorded"
+        );
         let open = marked.open("whole")?;
-        // The first recording may know of it, too: the kernel takes a recorder's probes out after that has ended, and
-        // a program that begins before then is marked already.
-        ensure!(open || round == 0, "round {round}: nothing tells of the zone that was open already");
+        // The first recording may know of it, too: the kernel takes a recorder's probes out after
+        // that has ended, and a program that begins before then is marked already.
+        ensure!(
+            open || round == 0,
+            "round {round}: nothing tells of the zone that was open already"
+        );
     }
     signal(program.id(), libc::SIGKILL);
     wait(program)?;
     let said = context.succeed(&["report", text(&capture)?])?;
-    ensure!(said.stdout.contains("numbered"), "the report does not name the zones:\n{}", said.stdout);
+    ensure!(
+        said.stdout.contains("numbered"),
+        "the report does not name the zones:\n{}",
+        said.stdout
+    );
     if let Some(engine) = context.engine() {
         let trace = context.export(&capture)?;
         let query = "select count(*) from slice where name in ('numbered', 'whole')";
         let [slices] = engine.numbers(&trace, [query])?;
         ensure!(slices > 1_000, "Perfetto shows {slices} of the zones");
     }
-    Ok("two recordings of one running program, each from its open zone on, no number missing".to_owned())
+    Ok("two recordings of one running program, each from its open zone on, no number missing"
+        .to_owned())
 }
 
 /// A program that is started while the recording goes on: every zone.
@@ -61,38 +72,50 @@ pub(crate) fn early(context: &Context) -> Result<String> {
     honest.is_whole_in(&capture)
 }
 
-/// A program of a file that was never seen before: its zones from when it was found, and how long it ran until then is
-/// said; who runs this file next has all of them.
+/// A program of a file that was never seen before: its zones from when it was found, and how long
+/// it ran until then is said; who runs this file next has all of them.
 pub(crate) fn first(context: &Context) -> Result<String> {
     let (capture, program) = (context.path("first.syscap"), context.path("never-seen"));
     fs::copy(&context.load, &program)?;
     let recorder = context.start(&capture, &[])?;
-    let (found, next) = (run_numbered(context, &program, "found")?, run_numbered(context, &program, "next")?);
+    let (found, next) =
+        (run_numbered(context, &program, "found")?, run_numbered(context, &program, "next")?);
     let said = context.stop(recorder)?.stderr;
     let (since, _) = Marked::read(&capture, found)?.numbers_in_a_row()?;
     let (from, _) = Marked::read(&capture, next)?.numbers_in_a_row()?;
     ensure!(from == 1, "the file was known, and the first zone of process {next} is number {from}");
     let told = format!("process {found} ran {} for ", program.display());
     let Some((_, time)) = said.split_once(&told) else {
-        ensure!(since == 1, "process {found}'s zones begin with number {since}, and nothing says why:\n{said}");
+        ensure!(
+            since == 1,
+            "process {found}'s zones begin with number {since}, and nothing says why:\n{said}"
+        );
         return Ok("every zone of a file that was never seen, and of it again".to_owned());
     };
     let time = time.split_once(" before").map_or(time, |(time, _)| time);
-    Ok(format!("a file that was never seen: {} zones in {time} before it was found; again: every zone", since - 1))
+    Ok(format!(
+        "a file that was never seen: {} zones in {time} before it was found; again: every zone",
+        since - 1
+    ))
 }
 
 /// Runs a load that numbers its zones for a second; its process.
 pub(super) fn run_numbered(context: &Context, program: &Path, name: &str) -> Result<u32> {
     let mut command = Command::new(program);
     command.args(["numbered", text(&context.path(name))?, "1"]).stdin(Stdio::null());
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("cannot start the load")?;
+    let child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("cannot start the load")?;
     let pid = child.id();
     let said = wait(child)?;
     ensure!(said.status.success(), "the load failed:\n{}", said.stderr);
     Ok(pid)
 }
 
-/// The first and the last of a process's numbered zones in a capture, between which none is missing.
+/// The first and the last of a process's numbered zones in a capture, between which none is
+/// missing.
 pub(super) fn numbers_in(capture: &Path, pid: u32) -> Result<(u64, u64)> {
     Marked::read(capture, pid)?.numbers_in_a_row()
 }
@@ -122,7 +145,10 @@ impl Honest {
             let tid = number(&line, "tid")? as u32;
             let items = marked.of(tid);
             let (begun, ended) = (count(&items, is_begin), count(&items, is_end));
-            ensure!(begun == zones && ended == zones, "thread {tid}: {begun} zones began and {ended} ended of {zones}");
+            ensure!(
+                begun == zones && ended == zones,
+                "thread {tid}: {begun} zones began and {ended} ended of {zones}"
+            );
         }
         Ok(format!("{} zones on {THREADS} threads, all of them", THREADS * zones))
     }
@@ -131,14 +157,17 @@ impl Honest {
 /// A collector that is too slow: what is recorded and what is lost is what was produced.
 pub(crate) fn losses(context: &Context) -> Result<String> {
     let capture = context.path("slow.syscap");
-    // More than the rings hold, and for longer than the recorder is left alone, which is longer where it is slow.
+    // More than the rings hold, and for longer than the recorder is left alone, which is longer
+    // where it is slow.
     let zones = if context.is_emulated() { 4 * MILLION } else { MILLION };
     let (count_of_each, mut produced) = (zones / THREADS, 0);
     let program = load(context, &["marks", &THREADS.to_string(), &count_of_each.to_string()])?;
     let pid = program.id();
     let recorder = context.command(&["record", "-o", text(&capture)?, "-p", &pid.to_string()]);
     let recorder = { recorder }.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let ended = || fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "));
+    let ended = || {
+        fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "))
+    };
     // Its threads begin when it sees that it is recorded.
     let tasks = || fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
     until("the load to see the recorder", || (tasks() > 1 || ended()).then_some(()))?;
@@ -159,13 +188,18 @@ pub(crate) fn losses(context: &Context) -> Result<String> {
     let mut recorded = 0;
     for line in json_lines(&said.stdout)? {
         let items = marked.of(number(&line, "tid")? as u32);
-        recorded += count(&items, is_begin) + count(&items, is_end) + count(&items, is(ItemKind::ThreadEnd));
+        recorded += count(&items, is_begin)
+            + count(&items, is_end)
+            + count(&items, is(ItemKind::ThreadEnd));
         // Its end is an event, too.
         produced += 2 * number(&line, "zones")? + 1;
     }
     let lost = marked.lost;
     ensure!(lost > 0, "nothing was lost, although the recorder stood still");
-    ensure!(recorded + lost == produced, "{recorded} recorded + {lost} lost is not {produced} produced");
+    ensure!(
+        recorded + lost == produced,
+        "{recorded} recorded + {lost} lost is not {produced} produced"
+    );
     Ok(format!("{recorded} events of {zones} zones recorded + {lost} lost = produced"))
 }
 
@@ -182,7 +216,10 @@ pub(crate) fn killed(context: &Context) -> Result<String> {
     std::thread::sleep(Duration::from_millis(1_500));
     context.stop(recorder)?;
     let (from, to) = Marked::read(&capture, pid)?.numbers_in_a_row()?;
-    ensure!(to >= last, "{to} is the last number recorded, the program had done {last} when it was killed");
+    ensure!(
+        to >= last,
+        "{to} is the last number recorded, the program had done {last} when it was killed"
+    );
     Ok(format!("numbers {from} to {to}, the program was killed at {last}"))
 }
 
@@ -195,7 +232,8 @@ fn numbered(context: &Context, file: &Path) -> Result<Child> {
 
 pub(super) fn load(context: &Context, arguments: &[&str]) -> Result<Child> {
     let mut command = Command::new(&context.load);
-    let command = command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let command =
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().context("cannot start the load")
 }
 
@@ -221,10 +259,13 @@ impl Marked {
         let mut clients = Vec::new();
         for definition in reader.definitions() {
             match definition? {
-                Definition::Clients(list) => clients.extend(list.into_iter().filter(|client| client.pid == pid)),
+                Definition::Clients(list) => {
+                    clients.extend(list.into_iter().filter(|client| client.pid == pid));
+                }
                 Definition::Losses(losses) => {
                     // Rings are counted, too, but what lay in one that was not taken is not known.
-                    let of_events = losses.iter().filter(|loss| loss.lane == "zones" && loss.record != "ring");
+                    let of_events =
+                        losses.iter().filter(|loss| loss.lane == "zones" && loss.record != "ring");
                     marked.lost = of_events.map(|loss| loss.count).sum();
                 }
                 _ => {}
@@ -246,7 +287,10 @@ impl Marked {
     }
 
     fn zones(&mut self, chunk: &Chunk, ours: impl Fn(u32) -> bool) {
-        let Some(prefix) = ZoneChunk::from_bytes(&chunk.data).filter(|prefix| ours(prefix.client)) else { return };
+        let Some(prefix) = ZoneChunk::from_bytes(&chunk.data).filter(|prefix| ours(prefix.client))
+        else {
+            return;
+        };
         let words = chunk.data[ZoneChunk::SIZE..].chunks_exact(8).map(|bytes| {
             let mut word = [0; 8];
             word.copy_from_slice(bytes);
@@ -256,7 +300,11 @@ impl Marked {
     }
 
     fn log(&mut self, chunk: &Chunk, ours: impl Fn(u32) -> bool) {
-        let Some(prefix) = ZoneLogChunk::from_bytes(&chunk.data).filter(|prefix| ours(prefix.client)) else { return };
+        let Some(prefix) =
+            ZoneLogChunk::from_bytes(&chunk.data).filter(|prefix| ours(prefix.client))
+        else {
+            return;
+        };
         let log = self.logs.entry(prefix.client).or_default();
         log.resize(prefix.position as usize, 0);
         log.extend_from_slice(&chunk.data[ZoneLogChunk::SIZE..]);
@@ -266,7 +314,9 @@ impl Marked {
     fn of(&self, tid: u32) -> Vec<&[u64]> {
         let mut rest = self.threads.get(&tid).map_or(&[][..], Vec::as_slice);
         let mut items = Vec::new();
-        while let Some((item, more)) = rest.first().and_then(|first| rest.split_at_checked(item_words(*first)?)) {
+        while let Some((item, more)) =
+            rest.first().and_then(|first| rest.split_at_checked(item_words(*first)?))
+        {
             items.push(item);
             rest = more;
         }
@@ -281,16 +331,23 @@ impl Marked {
         if let Some(pair) = numbers.windows(2).find(|pair| pair[1] != pair[0] + 1) {
             bail!("the number {} is followed by {}", pair[0], pair[1]);
         }
-        numbers.first().copied().zip(numbers.last().copied()).context("no zone with a number was recorded")
+        numbers
+            .first()
+            .copied()
+            .zip(numbers.last().copied())
+            .context("no zone with a number was recorded")
     }
 
     /// Whether a thread was said to be in a zone of that name when it was first seen.
     fn open(&self, name: &str) -> Result<bool> {
         let items = self.threads.keys().flat_map(|tid| self.of(*tid));
-        let places = items.filter(|item| is(ItemKind::OpenZone)(item)).filter_map(|item| item.get(1));
+        let places =
+            items.filter(|item| is(ItemKind::OpenZone)(item)).filter_map(|item| item.get(1));
         let log = self.logs.values().next().context("no definitions were recorded")?;
         // A location: header, line and color, 8 bytes each, then its name with its length.
-        let name_at = |place: &u64| log.get((*place as u32 as usize).checked_sub(1)? * 8 + 18..)?.get(..name.len());
+        let name_at = |place: &u64| {
+            log.get((*place as u32 as usize).checked_sub(1)? * 8 + 18..)?.get(..name.len())
+        };
         Ok(places.filter_map(name_at).any(|found| found == name.as_bytes()))
     }
 }

@@ -23,8 +23,11 @@ pub(super) fn round(field: &mut Field<'_>, counts: &mut RoundCounts) -> Result<(
     let disk = Mounted::tmpfs(field.folder.join("disk"), &format!("size={size}"))?;
     let mut command = field.context.command(&[]);
     let seconds = format!("{:.3}", long.as_secs_f64());
-    command.args(["record", "-o", output, "--stacks", "offcpu,wakers", "-d", &seconds]).current_dir(disk.folder());
-    let recorder = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    command
+        .args(["record", "-o", output, "--stacks", "offcpu,wakers", "-d", &seconds])
+        .current_dir(disk.folder());
+    let recorder =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let said = wait(recorder)?;
     let told = || format!("{size} bytes, {output}, {seconds} s: {}\n{}", said.status, said.stderr);
     match said.status.code() {
@@ -40,7 +43,11 @@ pub(super) fn round(field: &mut Field<'_>, counts: &mut RoundCounts) -> Result<(
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if name.contains(".syscap") {
-            ensure!(fs::metadata(&path)?.len() > EMPTY_CAPTURE_BYTES, "{name} holds nothing: {}", told());
+            ensure!(
+                fs::metadata(&path)?.len() > EMPTY_CAPTURE_BYTES,
+                "{name} holds nothing: {}",
+                told()
+            );
             fs::copy(&path, field.folder.join(&name))?;
         } else if said.status.code() == Some(1) {
             bail!("an export that did not finish was left as {name}: {}", told());

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-/// Commands of bpf(2) that walk over ids (enum bpf_cmd in include/uapi/linux/bpf.h): of programs, maps, links.
+/// Commands of bpf(2) that walk over ids (enum bpf_cmd in include/uapi/linux/bpf.h): of programs,
+/// maps, links.
 const NEXT_ID: [(&str, libc::c_long); 3] = [("program", 11), ("map", 12), ("link", 31)];
 /// The kernel takes things out after their last descriptor was closed.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -25,8 +26,8 @@ impl Kernel {
         Ok(Self { before: ids()? })
     }
 
-    /// Waits until what came since is gone. What other programs of the machine make and remove meanwhile is never
-    /// seen twice.
+    /// Waits until what came since is gone. What other programs of the machine make and remove
+    /// meanwhile is never seen twice.
     pub(super) fn has_nothing_new(&self) -> Result<()> {
         let begun = Instant::now();
         let mut left: Ids = ids()?.difference(&self.before).copied().collect();
@@ -34,7 +35,10 @@ impl Kernel {
             sleep(Duration::from_millis(20));
             left = ids()?.intersection(&left).copied().collect();
         }
-        ensure!(left.is_empty(), "{PATIENCE:?} after the recorder's end the kernel still has {left:?}");
+        ensure!(
+            left.is_empty(),
+            "{PATIENCE:?} after the recorder's end the kernel still has {left:?}"
+        );
         Ok(())
     }
 }

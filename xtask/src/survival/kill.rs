@@ -8,7 +8,8 @@ use anyhow::Result;
 use super::{Field, RoundCounts};
 use crate::privileged::context::{signal, wait};
 
-/// Starting takes some tenths of a second, and so do naming and exporting what the short ones recorded.
+/// Starting takes some tenths of a second, and so do naming and exporting what the short ones
+/// recorded.
 const LONGEST: Duration = Duration::from_millis(1_500);
 /// What is recorded, and where to. Those that end by themselves are killed while they export, too.
 const WAYS: [&[&str]; 6] = [
@@ -26,7 +27,8 @@ pub(super) fn round(field: &mut Field<'_>, counts: &mut RoundCounts) -> Result<(
     let attach = field.random.one_of(&["links", "events"]);
     let mut command = field.context.command(&[]);
     command.arg("record").args(way).env("SYSCOLLECT_UPROBES", attach).current_dir(&field.folder);
-    let mut recorder = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let mut recorder =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     std::thread::sleep(moment);
     if recorder.try_wait()?.is_some() {
         counts.finished += 1;

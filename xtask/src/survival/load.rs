@@ -1,4 +1,5 @@
-//! What the machine is busy with meanwhile: tasks that switch, one that marks what it does, programs that come and go.
+//! What the machine is busy with meanwhile: tasks that switch, one that marks what it does,
+//! programs that come and go.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -26,7 +27,8 @@ impl Load {
     /// Starts all of them.
     pub(crate) fn start(context: &Context) -> Result<Self> {
         let numbers = context.path("numbers");
-        let mut load = Self { running: Vec::new(), program: context.load.clone(), numbers: numbers.clone() };
+        let mut load =
+            Self { running: Vec::new(), program: context.load.clone(), numbers: numbers.clone() };
         // The marked program is the first.
         load.run(Command::new(&context.load).args(["numbered", text(&numbers)?, HOURS]))?;
         load.run(Command::new(&context.load).args(["ping-pong", ENDLESS]))?;
@@ -38,7 +40,11 @@ impl Load {
     fn run(&mut self, command: &mut Command) -> Result<()> {
         // A group of its own: what a shell has started ends with it.
         ends_with_us(command);
-        let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+        let command = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0);
         self.running.push(command.spawn().context("cannot start a load")?);
         Ok(())
     }
@@ -52,7 +58,9 @@ impl Load {
     pub(super) fn semaphores_are_down(&self) -> Result<()> {
         let pid = self.running.first().context("no load")?.id();
         let all = || semaphores(pid, &self.program);
-        let down = until("semaphores to be down", || all().ok()?.values().all(|value| *value == 0).then_some(()));
+        let down = until("semaphores to be down", || {
+            all().ok()?.values().all(|value| *value == 0).then_some(())
+        });
         down.with_context(|| format!("they are {:?}", all()))
     }
 }
@@ -60,7 +68,8 @@ impl Load {
 impl Drop for Load {
     fn drop(&mut self) {
         for child in &mut self.running {
-            // SAFETY: kill takes plain numbers; the group is the child's own and the child was not waited for.
+            // SAFETY: kill takes plain numbers; the group is the child's own and the child was not
+            // waited for.
             unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
             let _ = child.wait();
         }

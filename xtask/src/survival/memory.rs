@@ -27,14 +27,16 @@ impl Group {
     fn of(limit: u64) -> Result<Self> {
         let unified = Path::new("/sys/fs/cgroup/cgroup.controllers");
         let controllers = fs::read_to_string(unified).unwrap_or_default();
-        let (root, file) = match controllers.split_whitespace().any(|controller| controller == "memory") {
-            true => ("/sys/fs/cgroup", "memory.max"),
-            false => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
-        };
+        let (root, file) =
+            match controllers.split_whitespace().any(|controller| controller == "memory") {
+                true => ("/sys/fs/cgroup", "memory.max"),
+                false => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            };
         let folder = Path::new(root).join(format!("syscollect-test-{}", std::process::id()));
         fs::create_dir(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
         let group = Self(folder);
-        fs::write(group.0.join(file), limit.to_string()).with_context(|| format!("cannot write {file}"))?;
+        fs::write(group.0.join(file), limit.to_string())
+            .with_context(|| format!("cannot write {file}"))?;
         // Without this the limit is on what is not swapped out; groups without swap lack the file.
         let _ = fs::write(group.0.join("memory.swap.max"), "0");
         Ok(group)
@@ -61,8 +63,20 @@ pub(super) fn round(field: &mut Field<'_>, counts: &mut RoundCounts) -> Result<(
     let members = fs::OpenOptions::new().write(true).open(group.0.join("cgroup.procs"))?;
     let mut command = field.context.command(&[]);
     let seconds = format!("{:.3}", long.as_secs_f64());
-    command.args(["record", "-o", "x.pftrace", "--stacks", "samples,offcpu,wakers", "-d", &seconds]);
-    let command = command.current_dir(&field.folder).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.args([
+        "record",
+        "-o",
+        "x.pftrace",
+        "--stacks",
+        "samples,offcpu,wakers",
+        "-d",
+        &seconds,
+    ]);
+    let command = command
+        .current_dir(&field.folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     // SAFETY: writes two bytes to an open descriptor; 0 is the process that writes.
     unsafe { command.pre_exec(move || std::io::Write::write_all(&mut &members, b"0\n")) };
     let said = wait(command.spawn()?)?;

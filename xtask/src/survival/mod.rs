@@ -1,8 +1,9 @@
-//! `cargo xtask survival`: a recorder that is killed, stopped, starved or out of disk at random moments, under load.
+//! `cargo xtask survival`: a recorder that is killed, stopped, starved or out of disk at random
+//! moments, under load.
 //!
-//! Each round draws its moment from the seed, so that a failure can be had again; many short runs with different
-//! seeds do as well as one long one. After each round the capture opens, or there is none; nothing is left in the
-//! kernel; and the marked program's semaphore is down.
+//! Each round draws its moment from the seed, so that a failure can be had again; many short runs
+//! with different seeds do as well as one long one. After each round the capture opens, or there is
+//! none; nothing is left in the kernel; and the marked program's semaphore is down.
 
 mod disk;
 mod kernel;
@@ -105,7 +106,8 @@ fn rounds(context: &Context, arguments: &Arguments, seed: u64) -> Result<Outcome
     let folder = context.path("survival");
     fs::create_dir(&folder)?;
     let load = Load::start(context)?;
-    let mut field = Field { context, load, kernel: Kernel::now()?, random: Random::new(seed), folder };
+    let mut field =
+        Field { context, load, kernel: Kernel::now()?, random: Random::new(seed), folder };
     let mut counts = RoundCounts::default();
     while counts.rounds < rounds && end.is_none_or(|end| Instant::now() < end) {
         let round = counts.rounds;
@@ -135,7 +137,8 @@ impl RoundCounts {
 }
 
 impl Field<'_> {
-    /// After a recorder that is gone: nothing of it in the kernel, semaphores down, every capture opens.
+    /// After a recorder that is gone: nothing of it in the kernel, semaphores down, every capture
+    /// opens.
     fn check(&mut self, counts: &mut RoundCounts) -> Result<()> {
         self.load.semaphores_are_down()?;
         self.kernel.has_nothing_new()?;
@@ -169,10 +172,14 @@ impl Field<'_> {
         number(&self.context.info(capture)?, "events")
     }
 
-    /// Ends what recorders of this round have launched: it goes on running when they are killed, as it should.
+    /// Ends what recorders of this round have launched: it goes on running when they are killed, as
+    /// it should.
     fn end_launched(&self) {
         for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok())
+            else {
+                continue;
+            };
             if fs::read_link(entry.path().join("cwd")).is_ok_and(|folder| folder == self.folder) {
                 signal(pid, libc::SIGKILL);
             }

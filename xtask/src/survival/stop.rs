@@ -1,4 +1,5 @@
-//! SIGSTOP at any moment: nobody waits for a recorder that stands still, and it ends well when it goes on.
+//! SIGSTOP at any moment: nobody waits for a recorder that stands still, and it ends well when it
+//! goes on.
 
 use std::process::Stdio;
 use std::thread::sleep;
@@ -16,7 +17,8 @@ pub(super) fn round(field: &mut Field<'_>, counts: &mut RoundCounts) -> Result<(
     let (moment, long) = (field.random.shorter_than(LONGEST), field.random.shorter_than(LONGEST));
     let mut command = field.context.command(&[]);
     command.args(["record", "-o", "x.syscap"]).current_dir(&field.folder);
-    let recorder = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let recorder =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     sleep(moment);
     signal(recorder.id(), libc::SIGSTOP);
     let before = field.load.number()?;
@@ -28,10 +30,14 @@ pub(super) fn round(field: &mut Field<'_>, counts: &mut RoundCounts) -> Result<(
     let said = wait(recorder)?;
     // A turn of the marked program sleeps for 50 us; on a crowded machine for some milliseconds.
     let least = long.as_millis() as u64 / 50;
-    ensure!(turns >= least, "the marked program did {turns} turns in {long:?} while the recorder stood still");
+    ensure!(
+        turns >= least,
+        "the marked program did {turns} turns in {long:?} while the recorder stood still"
+    );
     // A recorder that is told to stop before it listens is ended by the signal itself.
     let is_told = said.stderr.contains("stopped before the recording began");
-    let early = (is_told || said.status.code().is_none()) && std::fs::read_dir(&field.folder)?.next().is_none();
+    let early = (is_told || said.status.code().is_none())
+        && std::fs::read_dir(&field.folder)?.next().is_none();
     ensure!(said.status.success() || early, "it ended with {}:\n{}", said.status, said.stderr);
     if said.status.success() {
         counts.finished += 1;

@@ -1,4 +1,5 @@
-//! Captures that hold nothing, are damaged, or never saw a process begin or end, in the viewers' own engines.
+//! Captures that hold nothing, are damaged, or never saw a process begin or end, in the viewers'
+//! own engines.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -22,7 +23,10 @@ pub(super) fn wrong() -> Result<Vec<String>> {
     let mut wrong = empty()?;
     if let Ok(engine) = Engine::find() {
         for part in DAMAGED {
-            wrong.extend(damaged(&engine, part).with_context(|| format!("part {part} of {PARTS} damaged"))?);
+            wrong.extend(
+                damaged(&engine, part)
+                    .with_context(|| format!("part {part} of {PARTS} damaged"))?,
+            );
         }
         wrong.extend(spanning(&engine)?);
     }
@@ -34,7 +38,11 @@ fn empty() -> Result<Vec<String>> {
     let shown = Files::new(&FakeMachine::new(2).finish())?.engines()?;
     let something = |(viewer, figures): (Viewer, &Figures)| {
         let shown = figures.iter().filter(|(_, count)| **count > 0);
-        shown.map(move |(name, count)| format!("an empty capture: {}: {name}: {count}", viewer.name())).collect()
+        shown
+            .map(move |(name, count)| {
+                format!("an empty capture: {}: {name}: {count}", viewer.name())
+            })
+            .collect()
     };
     Ok(figures(&shown).into_iter().flat_map::<Vec<String>, _>(something).collect())
 }
@@ -45,7 +53,8 @@ fn damaged(engine: &Engine, part: usize) -> Result<Vec<String>> {
     let place = capture.len() * part / PARTS + 7;
     capture[place] ^= 0x55;
     let files = Files::new(&capture)?;
-    let report: Value = serde_json::from_slice(&output_of(files.command("report").arg("--json"))?.stdout)?;
+    let report: Value =
+        serde_json::from_slice(&output_of(files.command("report").arg("--json"))?.stdout)?;
     let lost = report["lost"].as_i64().context("the report tells no losses")?;
     ensure!(lost > 0, "the damage hit nothing that counts");
     let trace = files.export("pftrace", &[])?;
@@ -54,11 +63,16 @@ fn damaged(engine: &Engine, part: usize) -> Result<Vec<String>> {
     if told != lost {
         wrong.push(format!("damaged: Perfetto tells {told} lost records, the report {lost}"));
     }
-    wrong.extend(engine.errors(&trace)?.into_iter().map(|error| format!("damaged: Perfetto: {error}")));
+    wrong.extend(
+        engine.errors(&trace)?.into_iter().map(|error| format!("damaged: Perfetto: {error}")),
+    );
     if let Ok(profile) = ProfilerCli::load(&files.export("json.gz", &["--sched-markers"])?) {
         let shown = profile.figures()?.get("samples").copied();
         if shown != report["events"]["samples"].as_u64() {
-            wrong.push(format!("damaged: Firefox shows {shown:?} samples, the report {}", report["events"]["samples"]));
+            wrong.push(format!(
+                "damaged: Firefox shows {shown:?} samples, the report {}",
+                report["events"]["samples"]
+            ));
         }
     }
     Ok(wrong)
@@ -76,7 +90,8 @@ fn spanning(engine: &Engine) -> Result<Vec<String>> {
         "select count(*) from process where name = 'always' and start_ts is null and end_ts is null",
     ];
     let [all, without] = engine.numbers(&trace, queries)?;
-    let wrong = (all != 1 || without != 1)
-        .then(|| format!("{}: {all} processes in Perfetto, {without} without start and end", case.name));
+    let wrong = (all != 1 || without != 1).then(|| {
+        format!("{}: {all} processes in Perfetto, {without} without start and end", case.name)
+    });
     Ok(wrong.into_iter().collect())
 }

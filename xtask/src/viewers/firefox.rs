@@ -15,7 +15,8 @@ use super::text;
 use crate::process::{output_of, root};
 
 /// Reasons for which threads are off the CPU, which the profile has as functions.
-const OFF_CPU: [&str; 6] = ["sleeps", "waits for I/O", "blocked", "waits for a CPU", "stopped", "ends"];
+const OFF_CPU: [&str; 6] =
+    ["sleeps", "waits for I/O", "blocked", "waits for a CPU", "stopped", "ends"];
 
 /// A session of the engine with one profile.
 pub(super) struct ProfilerCli {
@@ -30,10 +31,14 @@ impl ProfilerCli {
         let (program, path) = find()?;
         let mut cli = Self { program, path, session: String::new() };
         let profile = text(profile).map_err(|error| format!("{error:#}"))?;
-        let said = output_of(&mut cli.command(&["load", profile])).map_err(|error| format!("{error:#}"))?;
+        let said = output_of(&mut cli.command(&["load", profile]))
+            .map_err(|error| format!("{error:#}"))?;
         let said = String::from_utf8_lossy(&said.stdout).into_owned();
         let session = said.lines().find_map(|line| line.strip_prefix("Session started: "));
-        cli.session = session.ok_or_else(|| format!("profiler-cli started no session: {said}"))?.trim().to_owned();
+        cli.session = session
+            .ok_or_else(|| format!("profiler-cli started no session: {said}"))?
+            .trim()
+            .to_owned();
         Ok(cli)
     }
 
@@ -48,7 +53,8 @@ impl ProfilerCli {
 
     fn json(&self, arguments: &[&str]) -> Result<Value> {
         let said = output_of(self.command(arguments).arg("--json"))?;
-        serde_json::from_slice(&said.stdout).with_context(|| format!("profiler-cli {arguments:?} printed no JSON"))
+        serde_json::from_slice(&said.stdout)
+            .with_context(|| format!("profiler-cli {arguments:?} printed no JSON"))
     }
 
     /// What the engine says of the profile.
@@ -56,7 +62,8 @@ impl ProfilerCli {
         let mut figures = Figures::new();
         for thread in list(&self.json(&["thread", "list"])?["threads"])? {
             let handle = thread["threadHandle"].as_str().context("a thread without a handle")?;
-            let [process, name] = ["processName", "name"].map(|key| thread[key].as_str().unwrap_or_default());
+            let [process, name] =
+                ["processName", "name"].map(|key| thread[key].as_str().unwrap_or_default());
             let whose = format!("{process} / {name}");
             self.functions(handle, &whose, &mut figures)?;
             match name.strip_prefix("GPU: ") {
@@ -94,13 +101,26 @@ impl ProfilerCli {
     fn threads(&self) -> Result<Vec<String>> {
         let threads = self.json(&["thread", "list"])?;
         let handle = |thread: &Value| Some(thread["threadHandle"].as_str()?.to_owned());
-        list(&threads["threads"])?.iter().map(handle).collect::<Option<_>>().context("a thread without a handle")
+        list(&threads["threads"])?
+            .iter()
+            .map(handle)
+            .collect::<Option<_>>()
+            .context("a thread without a handle")
     }
 
     fn functions(&self, thread: &str, whose: &str, figures: &mut Figures) -> Result<()> {
-        let told = self.json(&["thread", "functions", "--thread", thread, "--limit", "0", "--include-idle"])?;
+        let told = self.json(&[
+            "thread",
+            "functions",
+            "--thread",
+            thread,
+            "--limit",
+            "0",
+            "--include-idle",
+        ])?;
         for row in list(&told["functions"])? {
-            let (name, samples) = (row["name"].as_str().unwrap_or_default(), number(row, "selfSamples")?);
+            let (name, samples) =
+                (row["name"].as_str().unwrap_or_default(), number(row, "selfSamples")?);
             if !OFF_CPU.contains(&name) {
                 add(figures, "samples", samples);
                 add(figures, &format!("samples of {whose}"), samples);
@@ -112,8 +132,11 @@ impl ProfilerCli {
 
     /// The thread that stands for a queue.
     fn gpu_jobs(&self, thread: &str, queue: &str, figures: &mut Figures) -> Result<()> {
-        let markers =
-            |search: &str| self.json(&["thread", "markers", "--thread", thread, "--limit", "0", "--search", search]);
+        let markers = |search: &str| {
+            self.json(&[
+                "thread", "markers", "--thread", thread, "--limit", "0", "--search", search,
+            ])
+        };
         let count = |search: &str| number(&markers(search)?, "filteredMarkerCount");
         add(figures, &format!("GPU jobs of {queue}"), count("type:gpuJob")?);
         add(figures, "GPU jobs that failed", count("end:failed")?);
@@ -129,7 +152,8 @@ impl ProfilerCli {
         let all = ["thread", "markers", "--thread", thread, "--limit", "0"];
         let told = self.json(&all)?;
         for row in list(&told["byType"])? {
-            let (name, count) = (row["markerName"].as_str().unwrap_or_default(), number(row, "count")?);
+            let (name, count) =
+                (row["markerName"].as_str().unwrap_or_default(), number(row, "count")?);
             match name {
                 "Running" => {
                     add(figures, "runs", count);
@@ -156,7 +180,8 @@ impl ProfilerCli {
 
 /// Nanoseconds that all markers of a row took, from their mean in milliseconds.
 fn time(row: &Value) -> Result<u64> {
-    let mean = row["durationStats"]["avg"].as_f64().with_context(|| format!("no durations in {row}"))?;
+    let mean =
+        row["durationStats"]["avg"].as_f64().with_context(|| format!("no durations in {row}"))?;
     Ok((mean * number(row, "count")? as f64 * 1e6).round() as u64)
 }
 
@@ -165,7 +190,10 @@ impl Drop for ProfilerCli {
         // A daemon keeps the profile until it is told to stop.
         if !self.session.is_empty() {
             let session = self.session.clone();
-            let _ = Command::new(&self.program).env("PATH", &self.path).args(["stop", &session]).output();
+            let _ = Command::new(&self.program)
+                .env("PATH", &self.path)
+                .args(["stop", &session])
+                .output();
         }
     }
 }
@@ -181,9 +209,13 @@ fn find() -> Result<(PathBuf, OsString), String> {
         return Err("no get-viewers beside the checkout, and PROFILER_CLI is not set".to_owned());
     }
     let fetched = output_of(&mut Command::new(&fetcher)).map_err(|error| {
-        format!("the viewers' engines cannot be fetched: {}", format!("{error:#}").replace('\n', " "))
+        format!(
+            "the viewers' engines cannot be fetched: {}",
+            format!("{error:#}").replace('\n', " ")
+        )
     })?;
-    let folder = String::from_utf8_lossy(&fetched.stdout).lines().last().unwrap_or_default().to_owned();
+    let folder =
+        String::from_utf8_lossy(&fetched.stdout).lines().last().unwrap_or_default().to_owned();
     let programs = Path::new(&folder).join("node_modules/.bin");
     let mut places = programs.clone().into_os_string();
     places.push(":");

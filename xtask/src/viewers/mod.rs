@@ -59,7 +59,9 @@ fn compare(print: bool) -> Result<Outcome> {
     for case in planted::cases() {
         let shown = Files::new(&case.capture)?.engines()?;
         let found = self::wrong(&shown, |viewer| case.figures(viewer));
-        wrong.extend(found.into_iter().map(|what| format!("{}: {}", case.name, what.escape_debug())));
+        wrong.extend(
+            found.into_iter().map(|what| format!("{}: {}", case.name, what.escape_debug())),
+        );
     }
     wrong.extend(bad_input::wrong()?);
     let windows = windows_traces::compare()?;
@@ -71,9 +73,13 @@ fn compare(print: bool) -> Result<Outcome> {
     let mut passed = format!("{} figures as planned in {}", plan.len(), names.join(", "));
     match windows.traces {
         0 => passed += "; no Windows traces beside the checkout",
-        count => passed += &format!("; {} figures of {count} Windows traces as counted", windows.figures),
+        count => {
+            passed +=
+                &format!("; {} figures of {count} Windows traces as counted", windows.figures);
+        }
     }
-    let missing = |(viewer, figures): &Shown| Some(format!("{}: {}", viewer.name(), figures.as_ref().err()?));
+    let missing =
+        |(viewer, figures): &Shown| Some(format!("{}: {}", viewer.name(), figures.as_ref().err()?));
     let missing: Vec<String> = shown.iter().filter_map(missing).collect();
     match missing.is_empty() {
         true => Ok(Outcome::Passed(passed)),
@@ -155,7 +161,10 @@ impl Files {
 }
 
 /// What an engine says, if there is one.
-fn asked<T>(engine: Result<T, String>, figures: impl FnOnce(&T) -> Result<Figures>) -> Result<Result<Figures, String>> {
+fn asked<T>(
+    engine: Result<T, String>,
+    figures: impl FnOnce(&T) -> Result<Figures>,
+) -> Result<Result<Figures, String>> {
     match engine {
         Ok(engine) => figures(&engine).map(Ok),
         Err(why) => Ok(Err(why)),

@@ -8,21 +8,29 @@ use syscollect_tests::planted::Figures;
 use crate::engine::Engine;
 
 /// CPU samples: other stacks are sessions of their own.
-pub(super) const SAMPLES: &str =
-    "perf_session_id in (select perf_session_id from perf_counter_track where name = 'CPU samples')";
+pub(super) const SAMPLES: &str = "perf_session_id in (select perf_session_id from perf_counter_track where name = 'CPU samples')";
 
 /// Single figures, and the query of each.
 const NUMBERS: [(&str, &str); 18] = [
     ("switches", "select count(*) from sched"),
     ("runs", "select count(*) from sched join thread using (utid) where tid != 0"),
-    ("wakeups", "select count(*) from ftrace_event where name in ('sched_waking', 'sched_wakeup_new')"),
+    (
+        "wakeups",
+        "select count(*) from ftrace_event where name in ('sched_waking', 'sched_wakeup_new')",
+    ),
     ("messages", "select count(*) from slice where category = 'message' and dur = 0"),
-    ("values of queue", "select count(*) from counter join track on track.id = track_id where name = 'queue'"),
+    (
+        "values of queue",
+        "select count(*) from counter join track on track.id = track_id where name = 'queue'",
+    ),
     (
         "sum of queue",
         "select cast(sum(value) as int) from counter join track on track.id = track_id where name = 'queue'",
     ),
-    ("frames Render", "select count(*) from slice join track on track.id = track_id where track.name = 'Render'"),
+    (
+        "frames Render",
+        "select count(*) from slice join track on track.id = track_id where track.name = 'Render'",
+    ),
     (
         "times that cache was held",
         "select count(*) from slice join track on track.id = track_id where track.name = 'cache'",
@@ -40,9 +48,15 @@ const NUMBERS: [(&str, &str); 18] = [
     ),
     // One on the thread's track, and one where it is seen at once.
     ("crashes", "select count(distinct ts) from slice where name = 'SIGSEGV'"),
-    ("frames CRTC 0", "select count(*) from slice join track on track.id = track_id where track.name = 'CRTC 0'"),
+    (
+        "frames CRTC 0",
+        "select count(*) from slice join track on track.id = track_id where track.name = 'CRTC 0'",
+    ),
     ("time of waits for a fence", "select sum(dur) from slice where category = 'fence wait'"),
-    ("GPU jobs that failed", "select count(*) from slice where extract_arg(arg_set_id, 'debug.end') = 'failed'"),
+    (
+        "GPU jobs that failed",
+        "select count(*) from slice where extract_arg(arg_set_id, 'debug.end') = 'failed'",
+    ),
     (
         "GPU jobs that never ended",
         "select count(*) from slice where extract_arg(arg_set_id, 'debug.end') glob 'not ended*'",
@@ -71,7 +85,8 @@ const LISTS: [(&str, &str); 5] = [
     ),
 ];
 
-/// Jobs of GPUs: they lie below a track of that name; what a thread submitted leads to them by a flow.
+/// Jobs of GPUs: they lie below a track of that name; what a thread submitted leads to them by a
+/// flow.
 const GPU_LISTS: [(&str, &str); 6] = [
     ("GPU jobs of ", "select hex(queue), count(*) from job group by queue"),
     (

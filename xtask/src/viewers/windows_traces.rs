@@ -24,10 +24,22 @@ const KINDS: [(&str, &str); 9] = [
     ("waking", "select count(*) from ftrace_event where name = 'sched_waking'"),
     ("dpc", ON_TRACKS_OF_CPUS),
     ("isr", ON_TRACKS_OF_CPUS),
-    ("disk-io", "select count(*) from slice join track on track.id = track_id where track.name glob 'Disk *'"),
-    ("hard-fault", "select count(*) from slice join track on track.id = track_id where track.name = 'Hard faults'"),
-    ("gpu-job", "select count(*) from slice join track on track.id = track_id where track.name in (QUEUES)"),
-    ("vsync", "select count(*) from slice join track on track.id = track_id where track.name glob '* VSync'"),
+    (
+        "disk-io",
+        "select count(*) from slice join track on track.id = track_id where track.name glob 'Disk *'",
+    ),
+    (
+        "hard-fault",
+        "select count(*) from slice join track on track.id = track_id where track.name = 'Hard faults'",
+    ),
+    (
+        "gpu-job",
+        "select count(*) from slice join track on track.id = track_id where track.name in (QUEUES)",
+    ),
+    (
+        "vsync",
+        "select count(*) from slice join track on track.id = track_id where track.name glob '* VSync'",
+    ),
     ("thread-end", "select count(*) from thread where end_ts is not null"),
 ];
 const ON_TRACKS_OF_CPUS: &str = "select count(*) from slice join track on track.id = track_id \
@@ -43,14 +55,20 @@ struct Told {
 
 impl Told {
     fn of(files: &Files) -> Result<Self> {
-        let info: Value = serde_json::from_slice(&output_of(files.command("info").arg("--json"))?.stdout)?;
-        let report: Value = serde_json::from_slice(&output_of(files.command("report").arg("--json"))?.stdout)?;
+        let info: Value =
+            serde_json::from_slice(&output_of(files.command("info").arg("--json"))?.stdout)?;
+        let report: Value =
+            serde_json::from_slice(&output_of(files.command("report").arg("--json"))?.stdout)?;
         let kinds = info["events_by_type"].as_object().context("info tells no events by type")?;
-        let kinds = kinds.iter().filter_map(|(kind, count)| Some((kind.clone(), count.as_u64()?))).collect();
+        let kinds = kinds
+            .iter()
+            .filter_map(|(kind, count)| Some((kind.clone(), count.as_u64()?)))
+            .collect();
         let mut queues = BTreeMap::new();
         for row in report["gpu"]["rows"].as_array().context("the report tells nothing of GPUs")? {
             let queue = row["queue"].as_str().context("a queue without a name")?.to_owned();
-            *queues.entry(queue).or_default() += row["jobs"].as_u64().context("a queue without jobs")?;
+            *queues.entry(queue).or_default() +=
+                row["jobs"].as_u64().context("a queue without jobs")?;
         }
         Ok(Self { kinds, lost: info["lost"].as_u64().context("info tells no losses")?, queues })
     }
@@ -86,20 +104,31 @@ pub(super) fn compare() -> Result<Compared> {
         let told = Told::of(&files)?;
         if let Ok(engine) = Engine::find() {
             let trace = files.export("pftrace", &[])?;
-            perfetto(&engine, &trace, (name, &told), &mut compared).with_context(|| format!("{name} in Perfetto"))?;
+            perfetto(&engine, &trace, (name, &told), &mut compared)
+                .with_context(|| format!("{name} in Perfetto"))?;
         }
-        firefox(&files, (name, &told), &mut compared).with_context(|| format!("{name} in the Firefox Profiler"))?;
+        firefox(&files, (name, &told), &mut compared)
+            .with_context(|| format!("{name} in the Firefox Profiler"))?;
         compared.traces += 1;
     }
     Ok(compared)
 }
 
-fn perfetto(engine: &Engine, trace: &Path, (name, told): (&str, &Told), compared: &mut Compared) -> Result<()> {
-    let queues: Vec<String> = told.queues.keys().map(|queue| format!("'{}'", queue.replace('\'', "''"))).collect();
-    let query = |(kind, query): (&str, &str)| query.replace("KIND", kind).replace("QUEUES", &queues.join(", "));
+fn perfetto(
+    engine: &Engine,
+    trace: &Path,
+    (name, told): (&str, &Told),
+    compared: &mut Compared,
+) -> Result<()> {
+    let queues: Vec<String> =
+        told.queues.keys().map(|queue| format!("'{}'", queue.replace('\'', "''"))).collect();
+    let query = |(kind, query): (&str, &str)| {
+        query.replace("KIND", kind).replace("QUEUES", &queues.join(", "))
+    };
     let mut queries: Vec<String> = KINDS.into_iter().map(query).collect();
     queries.push(format!("select count(*) from perf_sample where {SAMPLES}"));
-    queries.push("select coalesce(sum(value), 0) from stats where severity = 'data_loss'".to_owned());
+    queries
+        .push("select coalesce(sum(value), 0) from stats where severity = 'data_loss'".to_owned());
     queries.push(
         "select track.name, count(*) from slice join track on track.id = track_id \
                   where track.name glob 'GPU *' group by 1"
@@ -108,7 +137,8 @@ fn perfetto(engine: &Engine, trace: &Path, (name, told): (&str, &Told), compared
     let queries: Vec<&str> = queries.iter().map(String::as_str).collect();
     let tables = engine.query(trace, &queries)?;
     let told_counts = KINDS.map(|(kind, _)| (kind, told.count(kind)));
-    let told_counts = told_counts.into_iter().chain([("sample", told.count("sample")), ("lost", told.lost)]);
+    let told_counts =
+        told_counts.into_iter().chain([("sample", told.count("sample")), ("lost", told.lost)]);
     for ((kind, told), rows) in told_counts.zip(&tables) {
         let shown = rows.first().and_then(|row| row.first()).context("no row")?.parse()?;
         compared.figure(&format!("{name}: Perfetto: {kind}"), shown, told);
@@ -117,7 +147,9 @@ fn perfetto(engine: &Engine, trace: &Path, (name, told): (&str, &Told), compared
         .last()
         .into_iter()
         .flatten()
-        .map(|row| Ok((row.first().context("no name")?.as_str(), row.get(1).context("no count")?.parse()?)))
+        .map(|row| {
+            Ok((row.first().context("no name")?.as_str(), row.get(1).context("no count")?.parse()?))
+        })
         .collect::<Result<_>>()?;
     for (queue, jobs) in &told.queues {
         compared.figure(
@@ -126,19 +158,31 @@ fn perfetto(engine: &Engine, trace: &Path, (name, told): (&str, &Told), compared
             *jobs,
         );
     }
-    compared.wrong.extend(engine.errors(trace)?.into_iter().map(|error| format!("{name}: Perfetto: {error}")));
+    compared.wrong.extend(
+        engine.errors(trace)?.into_iter().map(|error| format!("{name}: Perfetto: {error}")),
+    );
     Ok(())
 }
 
 /// Samples and wakeups are summed over the profile's threads.
 fn firefox(files: &Files, (name, told): (&str, &Told), compared: &mut Compared) -> Result<()> {
-    let Ok(profile) = ProfilerCli::load(&files.export("json.gz", &["--sched-markers"])?) else { return Ok(()) };
+    let Ok(profile) = ProfilerCli::load(&files.export("json.gz", &["--sched-markers"])?) else {
+        return Ok(());
+    };
     // The engine is asked thread by thread, so only for what is there.
     if told.count("sample") > 0 {
-        compared.figure(&format!("{name}: Firefox: sample"), profile.samples()?, told.count("sample"));
+        compared.figure(
+            &format!("{name}: Firefox: sample"),
+            profile.samples()?,
+            told.count("sample"),
+        );
     }
     if told.count("waking") > 0 {
-        compared.figure(&format!("{name}: Firefox: waking"), profile.wakeups()?, told.count("waking"));
+        compared.figure(
+            &format!("{name}: Firefox: waking"),
+            profile.wakeups()?,
+            told.count("waking"),
+        );
     }
     Ok(())
 }

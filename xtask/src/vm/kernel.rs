@@ -31,7 +31,9 @@ pub(crate) fn unpack(packages: &[PathBuf]) -> Result<Vec<Kernel>> {
 /// The kernel's version in a file name like `linux-image-6.1.0-50-amd64_6.1.176-1_amd64.deb`.
 fn version_of(package: &Path) -> Result<String> {
     let name = package.file_name().unwrap_or_default().to_string_lossy();
-    let rest = ["linux-image-", "linux-binary-", "linux-modules-"].iter().find_map(|kind| name.strip_prefix(kind));
+    let rest = ["linux-image-", "linux-binary-", "linux-modules-"]
+        .iter()
+        .find_map(|kind| name.strip_prefix(kind));
     match rest.and_then(|rest| rest.split_once('_')) {
         // apt writes a plus as %2b.
         Some((version, _)) if name.ends_with(".deb") => Ok(version.replace("%2b", "+")),
@@ -48,11 +50,14 @@ fn unpack_one(version: String, packages: &[&Path]) -> Result<Kernel> {
     unpack_into(&folder, packages)?;
     let lib = folder.join("lib");
     if !lib.exists() {
-        std::os::unix::fs::symlink("usr/lib", &lib).with_context(|| format!("cannot link {}", lib.display()))?;
+        std::os::unix::fs::symlink("usr/lib", &lib)
+            .with_context(|| format!("cannot link {}", lib.display()))?;
     }
     let modules = lib.join("modules").join(&version);
     if !modules.is_dir() {
-        bail!("the packages of {version} hold no modules; from 7.x on give linux-modules-{version}, too");
+        bail!(
+            "the packages of {version} hold no modules; from 7.x on give linux-modules-{version}, too"
+        );
     }
     if !modules.join("modules.dep").exists() {
         output_of(Command::new("depmod").arg("-b").arg(&folder).arg(&version))?;
@@ -60,7 +65,9 @@ fn unpack_one(version: String, packages: &[&Path]) -> Result<Kernel> {
     let places = [folder.join(format!("boot/vmlinuz-{version}")), modules.join("vmlinuz")];
     match places.into_iter().find(|place| place.is_file()) {
         Some(image) => Ok(Kernel { version, folder, image }),
-        None => bail!("the packages of {version} hold no vmlinuz; from 7.x on give linux-binary-{version}, too"),
+        None => bail!(
+            "the packages of {version} hold no vmlinuz; from 7.x on give linux-binary-{version}, too"
+        ),
     }
 }
 
@@ -71,7 +78,8 @@ pub(crate) fn unpack_into(folder: &Path, packages: &[impl AsRef<Path>]) -> Resul
         if mark.exists() {
             continue;
         }
-        fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        fs::create_dir_all(folder)
+            .with_context(|| format!("cannot create {}", folder.display()))?;
         output_of(Command::new("dpkg-deb").arg("-x").arg(package).arg(folder))?;
         fs::write(&mark, "").with_context(|| format!("cannot write {}", mark.display()))?;
     }
@@ -94,8 +102,14 @@ mod tests {
     #[test]
     fn the_version_is_in_the_packages_name() {
         let version = |name: &str| version_of(Path::new(name)).ok();
-        assert_eq!(version("a/linux-image-6.1.0-50-amd64_6.1.176-1_amd64.deb").unwrap(), "6.1.0-50-amd64");
-        assert_eq!(version("linux-modules-7.2.13%2bdeb14-amd64_7.2.13-1_amd64.deb").unwrap(), "7.2.13+deb14-amd64");
+        assert_eq!(
+            version("a/linux-image-6.1.0-50-amd64_6.1.176-1_amd64.deb").unwrap(),
+            "6.1.0-50-amd64"
+        );
+        assert_eq!(
+            version("linux-modules-7.2.13%2bdeb14-amd64_7.2.13-1_amd64.deb").unwrap(),
+            "7.2.13+deb14-amd64"
+        );
         assert_eq!(version("linux-headers-6.1.0-50-amd64_6.1.176-1_amd64.deb"), None);
     }
 }

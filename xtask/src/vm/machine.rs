@@ -21,29 +21,44 @@ const LONGEST: Duration = Duration::from_secs(1800);
 /// Boots the kernel and lets the guest test; what it wrote lies in the folder.
 ///
 /// With `keep`, what the guest recorded and printed is copied there.
-pub(crate) fn test(kernel: &Kernel, programs: &[PathBuf], tests: &[String], keep: Option<&Path>) -> Result<TempDir> {
+pub(crate) fn test(
+    kernel: &Kernel,
+    programs: &[PathBuf],
+    tests: &[String],
+    keep: Option<&Path>,
+) -> Result<TempDir> {
     let work = tempfile::tempdir().context("cannot create a temporary folder")?;
     let initrd = initial_files(kernel, work.path())?;
     let exchange = tempfile::tempdir().context("cannot create a temporary folder")?;
-    fs::write(exchange.path().join("guest.sh"), include_str!("guest.sh")).context("cannot write guest.sh")?;
-    fs::write(exchange.path().join("tests"), tests.join(" ")).context("cannot write the tests' names")?;
+    fs::write(exchange.path().join("guest.sh"), include_str!("guest.sh"))
+        .context("cannot write guest.sh")?;
+    fs::write(exchange.path().join("tests"), tests.join(" "))
+        .context("cannot write the tests' names")?;
     // The guest sees the host's files, and so the kernel's own modules.
     fs::write(exchange.path().join("modules"), kernel.folder.as_os_str().as_encoded_bytes())
         .context("cannot write where the modules are")?;
     for program in programs {
         let name = program.file_name().context("a program without a name")?;
-        fs::copy(program, exchange.path().join(name)).with_context(|| format!("cannot copy {}", program.display()))?;
+        fs::copy(program, exchange.path().join(name))
+            .with_context(|| format!("cannot copy {}", program.display()))?;
     }
     if keep.is_some() {
         let captures = exchange.path().join("captures");
-        fs::create_dir(&captures).with_context(|| format!("cannot create {}", captures.display()))?;
+        fs::create_dir(&captures)
+            .with_context(|| format!("cannot create {}", captures.display()))?;
     }
     let console = work.path().join("console.txt");
     boot(kernel, &initrd, exchange.path(), &console)?;
     if let Some(keep) = keep {
         let keep = keep.join(&kernel.version);
         fs::create_dir_all(&keep).with_context(|| format!("cannot create {}", keep.display()))?;
-        output_of(Command::new("cp").arg("-r").arg(exchange.path().join(".")).arg(console.as_path()).arg(&keep))?;
+        output_of(
+            Command::new("cp")
+                .arg("-r")
+                .arg(exchange.path().join("."))
+                .arg(console.as_path())
+                .arg(&keep),
+        )?;
     }
     if !exchange.path().join("finished").exists() {
         let said = String::from_utf8_lossy(&fs::read(&console).unwrap_or_default()).into_owned();
@@ -61,9 +76,11 @@ fn initial_files(kernel: &Kernel, work: &Path) -> Result<PathBuf> {
     let tree = work.join("tree");
     let (bin, modules) = (tree.join("bin"), tree.join("modules"));
     for folder in [&bin, &modules] {
-        fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        fs::create_dir_all(folder)
+            .with_context(|| format!("cannot create {}", folder.display()))?;
     }
-    let busybox = ["/bin/busybox", "/usr/bin/busybox"].iter().map(Path::new).find(|place| place.exists());
+    let busybox =
+        ["/bin/busybox", "/usr/bin/busybox"].iter().map(Path::new).find(|place| place.exists());
     let busybox = busybox.with_context(|| format!("busybox is missing ({INSTALL})"))?;
     fs::copy(busybox, bin.join("busybox")).context("cannot copy busybox")?;
     fs::write(tree.join("init"), include_str!("init.sh")).context("cannot write init")?;
@@ -74,13 +91,15 @@ fn initial_files(kernel: &Kernel, work: &Path) -> Result<PathBuf> {
         if order.contains(&plain) {
             continue;
         }
-        fs::copy(&file, modules.join(&name)).with_context(|| format!("cannot copy {}", file.display()))?;
+        fs::copy(&file, modules.join(&name))
+            .with_context(|| format!("cannot copy {}", file.display()))?;
         if plain != name {
             output_of(Command::new("xz").arg("-d").arg(modules.join(&name)))?;
         }
         order.push(plain);
     }
-    fs::write(modules.join("order"), order.join("\n")).context("cannot write the modules' order")?;
+    fs::write(modules.join("order"), order.join("\n"))
+        .context("cannot write the modules' order")?;
     let initrd = work.join("initrd");
     let pack = "chmod 755 init && find . | cpio --quiet -o -H newc > ../initrd";
     output_of(Command::new("sh").current_dir(&tree).args(["-c", pack]))?;
@@ -92,7 +111,12 @@ fn needed_modules(kernel: &Kernel) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for module in MODULES {
         let mut command = Command::new("modprobe");
-        command.arg("-d").arg(&kernel.folder).args(["-S", &kernel.version, "--show-depends", module]);
+        command.arg("-d").arg(&kernel.folder).args([
+            "-S",
+            &kernel.version,
+            "--show-depends",
+            module,
+        ]);
         // Where the list of built-in modules is not packaged, they are not found.
         let Ok(output) = output_of(&mut command) else { continue };
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -126,7 +150,8 @@ fn boot(kernel: &Kernel, initrd: &Path, exchange: &Path, console: &Path) -> Resu
         .stdin(Stdio::null())
         .stdout(log.try_clone().context("cannot share the console's file")?)
         .stderr(log);
-    let mut child = qemu.spawn().with_context(|| format!("cannot start qemu-system-x86_64 ({INSTALL})"))?;
+    let mut child =
+        qemu.spawn().with_context(|| format!("cannot start qemu-system-x86_64 ({INSTALL})"))?;
     let start = Instant::now();
     while child.try_wait().context("cannot wait for QEMU")?.is_none() {
         if start.elapsed() > LONGEST {

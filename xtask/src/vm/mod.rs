@@ -25,7 +25,8 @@ use crate::privileged::context::build_loads;
 use crate::process::{on_all_cpus, output_of, root};
 use crate::report::Outcome;
 
-const INSTALL: &str = "on Debian or Ubuntu: apt-get install qemu-system-x86 busybox-static cpio kmod xz-utils";
+const INSTALL: &str =
+    "on Debian or Ubuntu: apt-get install qemu-system-x86 busybox-static cpio kmod xz-utils";
 const TOOLS: [&str; 6] = ["qemu-system-x86_64", "dpkg-deb", "depmod", "modprobe", "cpio", "xz"];
 
 /// The releases that syscollect is meant for; 6.18 becomes the nearest that Debian has.
@@ -37,7 +38,8 @@ const CI_TESTS: [&str; 5] = ["bracket", "count", "zones-early", "probes-function
 /// Which kernels and tests.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Arguments {
-    /// Releases like 6.1, or packages that lie here (.deb); all that syscollect is meant for if none is named.
+    /// Releases like 6.1, or packages that lie here (.deb); all that syscollect is meant for if
+    /// none is named.
     kernels: Vec<String>,
     /// A folder with `syscollect` and `syscollect-load`, instead of building them.
     #[arg(long, value_name = "FOLDER")]
@@ -90,7 +92,9 @@ fn tabulate(kernels: Vec<Kernel>, tests: &[String], arguments: &Arguments) -> Re
         bail!("{tool} is missing ({INSTALL})");
     }
     let built = arguments.programs.as_ref();
-    let built = built.map_or_else(build, |folder| Ok(["syscollect", "syscollect-load"].map(|name| folder.join(name))));
+    let built = built.map_or_else(build, |folder| {
+        Ok(["syscollect", "syscollect-load"].map(|name| folder.join(name)))
+    });
     let [syscollect, load] = built?;
     // By way of /proc, because the file may be built anew meanwhile.
     let aside = tempfile::tempdir().context("cannot create a temporary folder")?;
@@ -99,7 +103,9 @@ fn tabulate(kernels: Vec<Kernel>, tests: &[String], arguments: &Arguments) -> Re
     let programs = [syscollect, load, own];
     let machines = kernels.iter().map(|kernel| {
         let modules = scheduler_module::MODULES.iter().filter(|module| wanted(module, tests));
-        let modules = modules.map(|module| test_module(module, kernel, aside.path())).collect::<Result<Vec<_>>>()?;
+        let modules = modules
+            .map(|module| test_module(module, kernel, aside.path()))
+            .collect::<Result<Vec<_>>>()?;
         Ok((kernel, programs.iter().cloned().chain(modules).collect::<Vec<PathBuf>>()))
     });
     let machines = machines.collect::<Result<Vec<_>>>()?;
@@ -115,7 +121,9 @@ fn tabulate(kernels: Vec<Kernel>, tests: &[String], arguments: &Arguments) -> Re
     for (kernel, results) in kernels.iter().zip(results) {
         let added = results.and_then(|results| table.add(&kernel.version, results.path()));
         // The other kernels are tried all the same.
-        added.unwrap_or_else(|error| table.add_broken(&kernel.version, tests, &format!("{error:#}")));
+        added.unwrap_or_else(|error| {
+            table.add_broken(&kernel.version, tests, &format!("{error:#}"));
+        });
         eprint!("{}:\n{}", kernel.version, table.last());
     }
     Ok(table)
@@ -133,7 +141,8 @@ fn test_module(module: &TestModule, kernel: &Kernel, aside: &Path) -> Result<Pat
     built.or_else(|error| {
         let reason = aside.join(module.file).with_extension("why");
         let said = format!("{error:#}");
-        let telling = said.lines().find(|line| line.contains("rror:") || line.contains("not found"));
+        let telling =
+            said.lines().find(|line| line.contains("rror:") || line.contains("not found"));
         let telling = telling.or(said.lines().next()).unwrap_or_default();
         let why = format!("the test module {} was not built: {telling}", module.file);
         std::fs::write(&reason, why).context("cannot write why there is no module")?;
@@ -143,14 +152,21 @@ fn test_module(module: &TestModule, kernel: &Kernel, aside: &Path) -> Result<Pat
 
 /// Builds the program under test and the loads.
 fn build() -> Result<[PathBuf; 2]> {
-    output_of(Command::new("cargo").current_dir(root()).args(["build", "--quiet", "--release", "-p", "syscollect"]))?;
+    output_of(Command::new("cargo").current_dir(root()).args([
+        "build",
+        "--quiet",
+        "--release",
+        "-p",
+        "syscollect",
+    ]))?;
     Ok([root().join("target/release/syscollect"), build_loads()?])
 }
 
 /// Named ones that are files are taken as they are, the others are brought.
 fn kernels(releases: &[String]) -> Result<Vec<Kernel>> {
     let cache = kernel::cache()?;
-    let mut files: Vec<PathBuf> = releases.iter().map(PathBuf::from).filter(|path| path.is_file()).collect();
+    let mut files: Vec<PathBuf> =
+        releases.iter().map(PathBuf::from).filter(|path| path.is_file()).collect();
     let mut packages = None;
     for release in releases.iter().filter(|release| !PathBuf::from(release).is_file()) {
         let packages = match &packages {

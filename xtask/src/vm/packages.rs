@@ -39,21 +39,27 @@ impl Packages {
             // A suite that is gone must not hide the others.
             let updated = packages.apt("apt-get").args(["-qq", "update"]).output();
             updated.with_context(|| format!("cannot start apt-get ({INSTALL})"))?;
-            fs::write(&mark, SUITES.join(" ")).with_context(|| format!("cannot write {}", mark.display()))?;
+            fs::write(&mark, SUITES.join(" "))
+                .with_context(|| format!("cannot write {}", mark.display()))?;
         }
         packages.images = packages.search("^linux-image-[0-9].*-amd64$")?;
         if packages.images.is_empty() {
             let _ = fs::remove_file(&mark);
-            bail!("no kernel package was found: is Debian's archive (deb.debian.org) within reach?");
+            bail!(
+                "no kernel package was found: is Debian's archive (deb.debian.org) within reach?"
+            );
         }
         Ok(packages)
     }
 
     /// Brings the newest kernel of a release like `6.1`, or of the nearest there is; the files.
     pub(crate) fn bring(&self, release: &str) -> Result<Vec<PathBuf>> {
-        let wanted = number(release).with_context(|| format!("{release} is no kernel release like 6.1"))?;
-        let nearest = self.images.iter().filter_map(|image| Some((image, number(version(image)?)?)));
-        let nearest = nearest.min_by_key(|(image, found)| (distance(wanted, *found), Reverse(parts(image))));
+        let wanted =
+            number(release).with_context(|| format!("{release} is no kernel release like 6.1"))?;
+        let nearest =
+            self.images.iter().filter_map(|image| Some((image, number(version(image)?)?)));
+        let nearest =
+            nearest.min_by_key(|(image, found)| (distance(wanted, *found), Reverse(parts(image))));
         let (image, _) = nearest.context("there is no kernel package")?;
         let version = version(image).unwrap_or_default();
         let mut names = vec![image.clone()];
@@ -88,8 +94,9 @@ impl Packages {
         let prefix = format!("{name}_");
         let find = || -> Option<PathBuf> {
             let entries = fs::read_dir(&here).ok()?.flatten().map(|entry| entry.path());
-            let is_it =
-                |path: &PathBuf| path.file_name().is_some_and(|file| file.to_string_lossy().starts_with(&prefix));
+            let is_it = |path: &PathBuf| {
+                path.file_name().is_some_and(|file| file.to_string_lossy().starts_with(&prefix))
+            };
             entries.filter(|path| path.extension().is_some_and(|kind| kind == "deb")).find(is_it)
         };
         if let Some(path) = find() {
@@ -105,7 +112,10 @@ impl Packages {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let names = text.lines().filter_map(|line| line.split_whitespace().next());
         let special = ["-cloud-", "-rt-", "-dbg", "-unsigned"];
-        Ok(names.filter(|name| !special.iter().any(|word| name.contains(word))).map(str::to_owned).collect())
+        Ok(names
+            .filter(|name| !special.iter().any(|word| name.contains(word)))
+            .map(str::to_owned)
+            .collect())
     }
 
     fn apt(&self, program: &str) -> Command {
@@ -128,8 +138,10 @@ fn configure(folder: &Path) -> Result<()> {
         let inner = folder.join(inner);
         fs::create_dir_all(&inner).with_context(|| format!("cannot create {}", inner.display()))?;
     }
-    let sources: String =
-        SUITES.iter().map(|suite| format!("deb [arch=amd64] http://deb.debian.org/debian {suite} main\n")).collect();
+    let sources: String = SUITES
+        .iter()
+        .map(|suite| format!("deb [arch=amd64] http://deb.debian.org/debian {suite} main\n"))
+        .collect();
     let place = folder.display();
     let configuration = format!(
         "Dir::State \"{place}/state\"; Dir::State::status \"{place}/state/status\"; Dir::Cache \"{place}/cache\";\n\
@@ -137,7 +149,11 @@ fn configure(folder: &Path) -> Result<()> {
          Dir::Etc::preferencesparts \"-\";\n\
          APT::Architecture \"amd64\"; Acquire::Languages \"none\"; APT::Sandbox::User \"root\";\n"
     );
-    for (file, text) in [("etc/sources.list", sources), ("state/status", String::new()), ("apt.conf", configuration)] {
+    for (file, text) in [
+        ("etc/sources.list", sources),
+        ("state/status", String::new()),
+        ("apt.conf", configuration),
+    ] {
         let file = folder.join(file);
         fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
     }
@@ -178,11 +194,17 @@ mod tests {
     #[test]
     fn the_newest_kernel_of_a_release_or_the_nearest_one_is_taken() {
         let names = ["5.10.0-30", "5.10.0-32", "6.1.0-47", "6.12.107+deb13", "7.2.13+deb14"];
-        let images: Vec<String> = names.iter().map(|name| format!("linux-image-{name}-amd64")).collect();
+        let images: Vec<String> =
+            names.iter().map(|name| format!("linux-image-{name}-amd64")).collect();
         let nearest = |release: &str| {
             let wanted = number(release).unwrap();
-            let found = images.iter().map(|image| (image, number(version(image).unwrap()).unwrap()));
-            found.min_by_key(|(image, found)| (distance(wanted, *found), Reverse(parts(image)))).unwrap().0.clone()
+            let found =
+                images.iter().map(|image| (image, number(version(image).unwrap()).unwrap()));
+            found
+                .min_by_key(|(image, found)| (distance(wanted, *found), Reverse(parts(image))))
+                .unwrap()
+                .0
+                .clone()
         };
         assert_eq!(nearest("5.10"), "linux-image-5.10.0-32-amd64");
         assert_eq!(nearest("6.18"), "linux-image-6.12.107+deb13-amd64");

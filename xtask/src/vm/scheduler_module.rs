@@ -83,26 +83,36 @@ pub(crate) fn build(module: &TestModule, kernel: &Kernel, packages: &Packages) -
     // Nothing reads the module's type information.
     make.arg("CONFIG_DEBUG_INFO_BTF_MODULES=");
     make.arg(format!("M={}", work.display())).arg(format!("CC={}", compiler.display()));
-    output_of(&mut make).with_context(|| format!("the test module {} does not compile", module.file))?;
+    output_of(&mut make)
+        .with_context(|| format!("the test module {} does not compile", module.file))?;
     Ok(work.join(module.file))
 }
 
 /// Debian's makefiles name each other by where they are installed.
 fn root_here(makefile: &Path, folder: &Path) -> Result<()> {
-    let text = fs::read_to_string(makefile).with_context(|| format!("cannot read {}", makefile.display()))?;
+    let text = fs::read_to_string(makefile)
+        .with_context(|| format!("cannot read {}", makefile.display()))?;
     let here = folder.join("usr/src/").display().to_string();
     if !text.contains(&here) {
         let text = text.replace("/usr/src/", &here);
-        fs::write(makefile, text).with_context(|| format!("cannot write {}", makefile.display()))?;
+        fs::write(makefile, text)
+            .with_context(|| format!("cannot write {}", makefile.display()))?;
     }
     Ok(())
 }
 
 /// The programs in a folder that want a newer C library than the host's.
 fn strangers(tools: &Path) -> Result<Vec<PathBuf>> {
-    let find =
-        output_of(Command::new("find").arg(tools).args(["-type", "f", "-path", "*linux-kbuild*", "-perm", "-100"]))?;
-    let programs: Vec<PathBuf> = String::from_utf8_lossy(&find.stdout).lines().map(PathBuf::from).collect();
+    let find = output_of(Command::new("find").arg(tools).args([
+        "-type",
+        "f",
+        "-path",
+        "*linux-kbuild*",
+        "-perm",
+        "-100",
+    ]))?;
+    let programs: Vec<PathBuf> =
+        String::from_utf8_lossy(&find.stdout).lines().map(PathBuf::from).collect();
     Ok(programs.into_iter().filter(|program| is_stranger(program)).collect())
 }
 
@@ -122,8 +132,9 @@ fn with_libc(program: &Path, libc: &Path) -> Result<()> {
     let real = program.with_file_name(format!("{name}.real"));
     fs::rename(program, &real).with_context(|| format!("cannot rename {}", program.display()))?;
     let (libc, real) = (libc.display(), real.display());
-    let loader =
-        format!("#!/bin/sh\nexec \"{libc}/ld-linux-x86-64.so.2\" --library-path \"{libc}\" \"{real}\" \"$@\"\n");
+    let loader = format!(
+        "#!/bin/sh\nexec \"{libc}/ld-linux-x86-64.so.2\" --library-path \"{libc}\" \"{real}\" \"$@\"\n"
+    );
     write_program(program, &loader)
 }
 

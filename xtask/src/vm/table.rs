@@ -35,13 +35,18 @@ impl Table {
     pub(crate) fn add(&mut self, kernel: &str, results: &Path) -> Result<()> {
         for (user, file) in USERS {
             let path = results.join(file);
-            let text = fs::read_to_string(&path)
-                .with_context(|| format!("{kernel} wrote no results as {user}; its log says:\n{}", log(results)))?;
+            let text = fs::read_to_string(&path).with_context(|| {
+                format!("{kernel} wrote no results as {user}; its log says:\n{}", log(results))
+            })?;
             let mut cells = BTreeMap::new();
             for line in text.lines() {
-                let line: Value = serde_json::from_str(line).with_context(|| format!("{kernel} wrote {line}"))?;
+                let line: Value =
+                    serde_json::from_str(line).with_context(|| format!("{kernel} wrote {line}"))?;
                 let text = |key: &str| line[key].as_str().unwrap_or_default().to_owned();
-                cells.insert(text("test"), Cell { verdict: text("verdict"), detail: text("detail") });
+                cells.insert(
+                    text("test"),
+                    Cell { verdict: text("verdict"), detail: text("detail") },
+                );
             }
             self.columns.push(Column { kernel: kernel.to_owned(), user, cells });
         }
@@ -52,9 +57,16 @@ impl Table {
     pub(crate) fn add_broken(&mut self, kernel: &str, tests: &[String], why: &str) {
         self.columns.retain(|column| column.kernel != kernel);
         for (user, _) in USERS {
-            let wanted = tests_of_kernels().filter(|test| tests.is_empty() || tests.iter().any(|one| one == test));
-            let cell = |test: &str| (test.to_owned(), Cell { verdict: "FAILED".to_owned(), detail: why.to_owned() });
-            self.columns.push(Column { kernel: kernel.to_owned(), user, cells: wanted.map(cell).collect() });
+            let wanted = tests_of_kernels()
+                .filter(|test| tests.is_empty() || tests.iter().any(|one| one == test));
+            let cell = |test: &str| {
+                (test.to_owned(), Cell { verdict: "FAILED".to_owned(), detail: why.to_owned() })
+            };
+            self.columns.push(Column {
+                kernel: kernel.to_owned(),
+                user,
+                cells: wanted.map(cell).collect(),
+            });
         }
     }
 
@@ -77,11 +89,19 @@ impl Table {
     /// How many passed and were not offered.
     pub(crate) fn counts(&self) -> String {
         let kernels = self.columns.len() / USERS.len();
-        format!("{kernels} kernels: {} passed, {} not offered", self.count("ok"), self.count("not offered"))
+        format!(
+            "{kernels} kernels: {} passed, {} not offered",
+            self.count("ok"),
+            self.count("not offered")
+        )
     }
 
     fn count(&self, verdict: &str) -> usize {
-        self.columns.iter().flat_map(|column| column.cells.values()).filter(|cell| cell.verdict == verdict).count()
+        self.columns
+            .iter()
+            .flat_map(|column| column.cells.values())
+            .filter(|cell| cell.verdict == verdict)
+            .count()
     }
 }
 
@@ -94,20 +114,30 @@ fn log(results: &Path) -> String {
 }
 
 impl fmt::Display for Table {
-    /// Markdown: a row for each test, and the reasons of all cells that are not ok, by the numbers that stand there.
+    /// Markdown: a row for each test, and the reasons of all cells that are not ok, by the numbers
+    /// that stand there.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let headings = self.columns.iter().map(|column| format!(" {}, {} |", short(&column.kernel), column.user));
+        let headings = self
+            .columns
+            .iter()
+            .map(|column| format!(" {}, {} |", short(&column.kernel), column.user));
         writeln!(f, "| test |{}", headings.collect::<String>())?;
         writeln!(f, "|---|{}", "---|".repeat(self.columns.len()))?;
         let mut reasons: Vec<&str> = Vec::new();
-        for test in tests_of_kernels().filter(|test| self.columns.iter().any(|column| column.cells.contains_key(*test)))
+        for test in tests_of_kernels()
+            .filter(|test| self.columns.iter().any(|column| column.cells.contains_key(*test)))
         {
             write!(f, "| {test} |")?;
             for column in &self.columns {
                 match column.cells.get(test) {
                     None => write!(f, " |")?,
                     Some(cell) if cell.verdict == "ok" => write!(f, " ok |")?,
-                    Some(cell) => write!(f, " {} ({}) |", cell.verdict, number_of(&mut reasons, &cell.detail))?,
+                    Some(cell) => write!(
+                        f,
+                        " {} ({}) |",
+                        cell.verdict,
+                        number_of(&mut reasons, &cell.detail)
+                    )?,
                 }
             }
             writeln!(f)?;
@@ -145,19 +175,34 @@ mod tests {
     fn the_table_says_what_passed_and_why_the_rest_did_not() {
         let folder = tempfile::tempdir().unwrap();
         let root = r#"{"test":"count","verdict":"ok","detail":"10 of 10","seconds":1.0}"#;
-        let user = r#"{"test":"count","verdict":"not offered","detail":"cap_bpf: no","seconds":0.0}"#;
+        let user =
+            r#"{"test":"count","verdict":"not offered","detail":"cap_bpf: no","seconds":0.0}"#;
         fs::write(folder.path().join("root.jsonl"), root).unwrap();
         fs::write(folder.path().join("user.jsonl"), user).unwrap();
         let mut table = Table::default();
         table.add("6.1.0-50-amd64", folder.path()).unwrap();
         let text = table.to_string();
-        assert!(text.starts_with("| test | 6.1.0-50, root | 6.1.0-50, two capabilities |\n|---|---|---|\n"), "{text}");
+        assert!(
+            text.starts_with(
+                "| test | 6.1.0-50, root | 6.1.0-50, two capabilities |\n|---|---|---|\n"
+            ),
+            "{text}"
+        );
         assert!(text.ends_with("| count | ok | not offered (1) |\n\n1. cap_bpf: no\n"), "{text}");
-        assert_eq!((table.failures(), table.counts().as_str()), (0, "1 kernels: 1 passed, 1 not offered"));
+        assert_eq!(
+            (table.failures(), table.counts().as_str()),
+            (0, "1 kernels: 1 passed, 1 not offered")
+        );
         table.add_broken("7.2.13+deb14-amd64", &["count".to_owned()], "the guest did not finish");
         let text = table.to_string();
-        assert!(text.contains("7.2.13, root") && text.contains("| FAILED (2) | FAILED (2) |"), "{text}");
-        assert!(text.contains("\n2. the guest did not finish\n") && table.failures() == 2, "{text}");
+        assert!(
+            text.contains("7.2.13, root") && text.contains("| FAILED (2) | FAILED (2) |"),
+            "{text}"
+        );
+        assert!(
+            text.contains("\n2. the guest did not finish\n") && table.failures() == 2,
+            "{text}"
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The kernel programs' memory of the stacks that they have sent (`bpf/include/stack.h`, `kernel_stack.h`).
+//! The kernel programs' memory of the stacks that they have sent (`bpf/include/stack.h`,
+//! `kernel_stack.h`).
 
 use std::io;
 use std::os::fd::AsFd;
@@ -16,8 +17,9 @@ const AT_ONCE: usize = 256;
 
 /// Lets the programs forget all stacks, so that each is sent again before an event refers to it.
 ///
-/// A program that works on an element meanwhile may leave one that is half forgotten: a hash without its id. The id is
-/// therefore that of a lost stack, which is counted, and never that of another one.
+/// A program that works on an element meanwhile may leave one that is half forgotten: a hash
+/// without its id. The id is therefore that of a lost stack, which is counted, and never that of
+/// another one.
 pub(super) fn forget(ebpf: &Ebpf) -> io::Result<()> {
     let cpus = aya::util::nr_cpus().map_err(|(_, error)| error)?;
     for (name, id_offset) in MAPS {
@@ -27,7 +29,9 @@ pub(super) fn forget(ebpf: &Ebpf) -> io::Result<()> {
         let value_size = info.value_size() as usize;
         let mut element = vec![0; value_size.next_multiple_of(8)];
         let Some(id) = element.get_mut(id_offset..id_offset + 4) else {
-            return Err(io::Error::other(format!("elements of the map {name} have another layout")));
+            return Err(io::Error::other(format!(
+                "elements of the map {name} have another layout"
+            )));
         };
         id.copy_from_slice(&stack_id::LOST.to_ne_bytes());
         let value = element.repeat(cpus);

@@ -9,8 +9,8 @@ use aya::Ebpf;
 use aya::maps::{Map, MapData};
 use syscollect_model::{LossCause, Ticks};
 use syscollect_records::{
-    LANE_HEADER_SIZE, LANE_SLACK, LaneHeader, RecordKind, SampleRecord, SchedRecord, SchedStackRecord, StackHeader,
-    TaskRecord,
+    LANE_HEADER_SIZE, LANE_SLACK, LaneHeader, RecordKind, SampleRecord, SchedRecord,
+    SchedStackRecord, StackHeader, TaskRecord,
 };
 use syscollect_store::{Chunk, Lane, LaneKind, LaneLoss};
 
@@ -49,10 +49,20 @@ fn map_memory(map: &MapData, length: usize) -> io::Result<MappedMap> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a new mapping of a map made with BPF_F_MMAPABLE; the kernel
     // checks that the length is not more than the map's.
-    let base =
-        unsafe { libc::mmap(std::ptr::null_mut(), length, access, libc::MAP_SHARED, map.fd().as_fd().as_raw_fd(), 0) };
+    let base = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            length,
+            access,
+            libc::MAP_SHARED,
+            map.fd().as_fd().as_raw_fd(),
+            0,
+        )
+    };
     match NonNull::new(base.cast::<u8>()) {
-        Some(base) if base.as_ptr().cast::<libc::c_void>() != libc::MAP_FAILED => Ok(MappedMap { base, length }),
+        Some(base) if base.as_ptr().cast::<libc::c_void>() != libc::MAP_FAILED => {
+            Ok(MappedMap { base, length })
+        }
         _ => Err(io::Error::last_os_error()),
     }
 }
@@ -84,8 +94,11 @@ impl Lanes {
                 let reason = format!("the object has no array map {name}");
                 return Err(CaptureError::Program { program: "syscollect.bpf.o".into(), reason });
             };
-            let failed = |error| CaptureError::system(format!("cannot map the lanes {name} into memory"), error);
-            let value_bytes = map.info().map_err(|error| failed(io::Error::other(error)))?.value_size() as usize;
+            let failed = |error| {
+                CaptureError::system(format!("cannot map the lanes {name} into memory"), error)
+            };
+            let value_bytes =
+                map.info().map_err(|error| failed(io::Error::other(error)))?.value_size() as usize;
             let memory = map_memory(map, value_bytes * cpus as usize).map_err(failed)?;
             let size = record_size(kind, long_records);
             for cpu in 0..cpus {
@@ -117,7 +130,10 @@ impl Lanes {
 
     /// Sets where the CPU's clock event counted zero.
     pub(super) fn set_clock_base(&self, cpu: u32, base: u64) {
-        self.lanes.iter().filter(|lane| lane.cpu == cpu).for_each(|lane| lane.memory.set_clock_base(base));
+        self.lanes
+            .iter()
+            .filter(|lane| lane.cpu == cpu)
+            .for_each(|lane| lane.memory.set_clock_base(base));
     }
 
     /// Moves what the lanes hold into chunks; with `all` nothing stays waiting
@@ -158,12 +174,16 @@ impl Lanes {
             ];
             for (cause, counts) in causes {
                 let lost = counts.iter().enumerate().filter(|(_, count)| **count > 0);
-                losses.extend(lost.map(|(kind, count)| LaneLoss {
-                    lane: lane.name().to_owned(),
-                    cpu: Some(cpu),
-                    record: RecordKind::from_number(kind as u8).map_or("unknown", RecordKind::name).to_owned(),
-                    cause,
-                    count: *count,
+                losses.extend(lost.map(|(kind, count)| {
+                    LaneLoss {
+                        lane: lane.name().to_owned(),
+                        cpu: Some(cpu),
+                        record: RecordKind::from_number(kind as u8)
+                            .map_or("unknown", RecordKind::name)
+                            .to_owned(),
+                        cause,
+                        count: *count,
+                    }
                 }));
             }
         }

@@ -52,11 +52,21 @@ pub(crate) struct EbpfSource {
 
 impl EbpfSource {
     /// Loads the programs and starts their clocks; nothing is recorded yet.
-    pub(crate) fn load(options: &RecordOptions, memory: &MemoryPlan, host: &Host) -> Result<Self, CaptureError> {
+    pub(crate) fn load(
+        options: &RecordOptions,
+        memory: &MemoryPlan,
+        host: &Host,
+    ) -> Result<Self, CaptureError> {
         let btf = Btf::from_sys_fs().map_err(|error| CaptureError::NoBtf(error.to_string()))?;
         let mut missing = Vec::new();
-        let pmu = if host.has_invariant_tsc() { tsc::msr_pmu() } else { Err("the TSC is not invariant".to_owned()) };
-        let pmu = pmu.map_err(|why| missing.push(format!("stamps are CLOCK_MONOTONIC, not TSC: {why}"))).ok();
+        let pmu = if host.has_invariant_tsc() {
+            tsc::msr_pmu()
+        } else {
+            Err("the TSC is not invariant".to_owned())
+        };
+        let pmu = pmu
+            .map_err(|why| missing.push(format!("stamps are CLOCK_MONOTONIC, not TSC: {why}")))
+            .ok();
         let possible = host.possible_cpus();
         let mut ebpf = load_object(options, &btf, possible, pmu.is_some(), memory)?;
         let lanes = Lanes::map(&ebpf, possible, options.stacks.any_sched())?;
@@ -101,13 +111,17 @@ impl EbpfSource {
     pub(crate) fn shared_maps(&self) -> Result<SharedMaps, CaptureError> {
         let mut shared = SharedMaps::new();
         for (name, map) in self.ebpf.maps() {
-            let (Map::Array(map) | Map::HashMap(map) | Map::PerfEventArray(map)) = map else { continue };
+            let (Map::Array(map) | Map::HashMap(map) | Map::PerfEventArray(map)) = map else {
+                continue;
+            };
             // The constants and cached stacks of each object are its own.
             if name.starts_with('.') {
                 continue;
             }
             let held = map.fd().as_fd().try_clone_to_owned();
-            let held = held.map_err(|error| CaptureError::system(format!("cannot hold the map {name}"), error))?;
+            let held = held.map_err(|error| {
+                CaptureError::system(format!("cannot hold the map {name}"), error)
+            })?;
             shared.insert(name.to_owned(), held);
         }
         Ok(shared)
@@ -117,15 +131,18 @@ impl EbpfSource {
     fn filter(&self, pids: &[u32]) -> Result<(), CaptureError> {
         let Some(Map::HashMap(map)) = self.ebpf.map("recorded_processes") else { return Ok(()) };
         for &pid in pids {
-            bpf_calls::update_map(map.fd().as_fd(), pid, &1u32.to_ne_bytes())
-                .map_err(|error| CaptureError::system(format!("cannot record process {pid} alone"), error))?;
+            bpf_calls::update_map(map.fd().as_fd(), pid, &1u32.to_ne_bytes()).map_err(|error| {
+                CaptureError::system(format!("cannot record process {pid} alone"), error)
+            })?;
         }
         Ok(())
     }
 
     fn sample(&mut self, cpu: u32) -> Result<(), CaptureError> {
         let Some(sampling) = &mut self.sampling else { return Ok(()) };
-        sampling.add_cpu(cpu).map_err(|error| CaptureError::system(format!("cannot sample CPU {cpu}"), error))
+        sampling
+            .add_cpu(cpu)
+            .map_err(|error| CaptureError::system(format!("cannot sample CPU {cpu}"), error))
     }
 
     /// The kernel's counts of the programs, now or when they were detached.
@@ -160,12 +177,14 @@ impl Source for EbpfSource {
 
     fn say_anew(&mut self) {
         if let Err(error) = known_stacks::forget(&self.ebpf) {
-            let why = format!("stacks that were sent before a file began are missing in it: {error}");
+            let why =
+                format!("stacks that were sent before a file began are missing in it: {error}");
             if !self.missing.contains(&why) {
                 self.missing.push(why);
             }
         }
-        // A program that had looked up its stack before has written its event by now: it cannot be preempted.
+        // A program that had looked up its stack before has written its event by now: it cannot be
+        // preempted.
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
 
@@ -189,7 +208,9 @@ impl Source for EbpfSource {
             cause: LossCause::Nested,
             count: counts.recursion_misses,
         };
-        losses.extend(self.counts().iter().filter(|(_, counts)| counts.recursion_misses > 0).map(skipped));
+        losses.extend(
+            self.counts().iter().filter(|(_, counts)| counts.recursion_misses > 0).map(skipped),
+        );
         losses
     }
 
@@ -214,7 +235,10 @@ impl Source for EbpfSource {
         session.clock_source = self.clock_source;
         session.clocks = self.clocks.clone();
         // Found in ticks; the session has nanoseconds.
-        session.clocks.iter_mut().for_each(|clock| clock.error_bound_ns *= 1e9 / session.tick_rate_hz);
+        session
+            .clocks
+            .iter_mut()
+            .for_each(|clock| clock.error_bound_ns *= 1e9 / session.tick_rate_hz);
         self.sample_event.unwrap_or_default().clone_into(&mut session.sample_event);
     }
 
@@ -285,13 +309,21 @@ fn load_object_with(
     for (name, number) in &numbers {
         loader.override_global(name, number, true);
     }
-    for map in ["sched_lanes", "sched_stack_lanes", "sample_lanes", "sample_stack_lanes", "task_lanes", "tsc_events"] {
+    for map in [
+        "sched_lanes",
+        "sched_stack_lanes",
+        "sample_lanes",
+        "sample_stack_lanes",
+        "task_lanes",
+        "tsc_events",
+    ] {
         loader.map_max_entries(map, cpus);
     }
-    let object = sizes::with_sched_lanes(OBJECT, lane_bytes).ok_or_else(|| CaptureError::Program {
-        program: "syscollect.bpf.o".into(),
-        reason: "it does not say how large its lanes are".into(),
-    })?;
+    let object =
+        sizes::with_sched_lanes(OBJECT, lane_bytes).ok_or_else(|| CaptureError::Program {
+            program: "syscollect.bpf.o".into(),
+            reason: "it does not say how large its lanes are".into(),
+        })?;
     loader.load(&object).map_err(|error| programs::load_error("syscollect.bpf.o", &error))
 }
 
@@ -301,13 +333,15 @@ mod tests {
     use crate::options::Stacks;
     use std::path::Path;
 
-    /// Loads only: nothing is attached. Who may not load, or has a kernel without what it takes, is told nothing here.
+    /// Loads only: nothing is attached. Who may not load, or has a kernel without what it takes, is
+    /// told nothing here.
     #[test]
     fn the_kernel_takes_the_programs_with_lanes_of_every_size() {
         let stacks = Stacks { samples: true, offcpu: true, wakers: true };
         let options = RecordOptions { sample_rate_hz: 99, stacks, ..RecordOptions::default() };
         for sched_lane_bytes in [64 << 10, 2 << 20, 8 << 20] {
-            let memory = MemoryPlan { buffer_bytes: 1 << 20, sched_lane_bytes, lanes_bytes: 0, note: None };
+            let memory =
+                MemoryPlan { buffer_bytes: 1 << 20, sched_lane_bytes, lanes_bytes: 0, note: None };
             match EbpfSource::load(&options, &memory, &Host::at(Path::new("/"))) {
                 Ok(source) => assert!(source.lanes.bytes() >= u64::from(sched_lane_bytes)),
                 Err(CaptureError::Program { program, reason }) => panic!("{program}: {reason}"),

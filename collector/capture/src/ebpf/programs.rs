@@ -31,8 +31,12 @@ const RARE: [(&str, &str); 6] = [
 ];
 
 /// The programs among these that write the lane of tasks (`bpf/src/tasks.bpf.c`).
-const TASKS: [&str; 4] =
-    ["sched_process_fork_raw", "sched_process_exec_raw", "sched_process_exit_raw", "task_rename_raw"];
+const TASKS: [&str; 4] = [
+    "sched_process_fork_raw",
+    "sched_process_exec_raw",
+    "sched_process_exit_raw",
+    "task_rename_raw",
+];
 
 const SAMPLERS: [&str; 2] = ["sample_direct", "sample_probing"];
 
@@ -48,7 +52,8 @@ pub(super) fn lane_of(program: &str) -> LaneKind {
 /// Whether the running kernel's release is at least this.
 pub(crate) fn kernel_at_least(major: u32, minor: u32) -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let mut parts = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
+    let mut parts =
+        release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= (major, minor)
 }
 
@@ -85,7 +90,11 @@ pub(super) fn attach(ebpf: &mut Ebpf, missing: &mut Vec<String>) -> Result<(), C
         }
     }
     for (tracepoint, fast, raw) in SCHED.iter().rev() {
-        let attached = if is_loaded(ebpf, fast) { attach_btf(ebpf, fast) } else { attach_raw(ebpf, raw, tracepoint) };
+        let attached = if is_loaded(ebpf, fast) {
+            attach_btf(ebpf, fast)
+        } else {
+            attach_raw(ebpf, raw, tracepoint)
+        };
         attached.map_err(|error| load_error(tracepoint, &error))?;
     }
     Ok(())
@@ -106,7 +115,9 @@ pub(super) fn detach(ebpf: &mut Ebpf) {
 
 /// The loaded sampling program.
 pub(super) fn sampling_program(ebpf: &Ebpf) -> Option<OwnedFd> {
-    SAMPLERS.iter().find_map(|name| ebpf.program(name)?.fd().ok()?.as_fd().try_clone_to_owned().ok())
+    SAMPLERS
+        .iter()
+        .find_map(|name| ebpf.program(name)?.fd().ok()?.as_fd().try_clone_to_owned().ok())
 }
 
 /// The kernel's counts of all loaded programs, by name.
@@ -153,9 +164,13 @@ fn attach_raw(ebpf: &mut Ebpf, name: &str, tracepoint: &str) -> Result<(), Progr
 fn limit_error(program: &str, number: i32) -> Option<CaptureError> {
     let source = io::Error::from_raw_os_error(number);
     match number {
-        libc::EPERM | libc::EACCES => Some(CaptureError::NotPermitted { what: format!("loading {program}"), source }),
+        libc::EPERM | libc::EACCES => {
+            Some(CaptureError::NotPermitted { what: format!("loading {program}"), source })
+        }
         libc::EMFILE => {
-            let what = format!("cannot load {program}, too few files may be open (`ulimit -n 2048` raises the limit)");
+            let what = format!(
+                "cannot load {program}, too few files may be open (`ulimit -n 2048` raises the limit)"
+            );
             Some(CaptureError::System { what, source })
         }
         _ => None,
@@ -206,7 +221,9 @@ fn said_once(refused: &[(&str, String)]) -> Vec<String> {
 fn short_text(text: &str) -> String {
     const FIGURES: [&str; 3] = ["processed ", "verification time ", "stack depth "];
     let (error, log) = text.split_once(" Verifier output: ").unwrap_or((text, ""));
-    let says_why = |line: &&str| !line.trim().is_empty() && !FIGURES.iter().any(|figure| line.starts_with(figure));
+    let says_why = |line: &&str| {
+        !line.trim().is_empty() && !FIGURES.iter().any(|figure| line.starts_with(figure))
+    };
     let why = log.lines().rev().find(says_why).unwrap_or_default();
     let line = error.lines().next().unwrap_or_default();
     format!("{line} {why}").trim().chars().take(160).collect()
@@ -220,9 +237,13 @@ mod tests {
 
     #[test]
     fn every_program_writes_the_lane_of_its_records() {
-        assert!(SCHED.iter().all(|(_, fast, raw)| lane_of(fast) == LaneKind::Sched && lane_of(raw) == LaneKind::Sched));
+        assert!(
+            SCHED.iter().all(|(_, fast, raw)| lane_of(fast) == LaneKind::Sched
+                && lane_of(raw) == LaneKind::Sched)
+        );
         assert!(SAMPLERS.iter().all(|sampler| lane_of(sampler) == LaneKind::Sample));
-        let of_tasks = RARE.iter().filter(|(_, program)| lane_of(program) == LaneKind::Task).count();
+        let of_tasks =
+            RARE.iter().filter(|(_, program)| lane_of(program) == LaneKind::Task).count();
         assert_eq!((of_tasks, RARE.len()), (4, 6), "migrations and frequencies are scheduling");
     }
 
@@ -238,9 +259,13 @@ mod tests {
 
     #[test]
     fn refusals_with_one_reason_are_one_line() {
-        let refused = [("sched_switch", "no helper"), ("sched_waking", "no helper"), ("other", "no type")];
+        let refused =
+            [("sched_switch", "no helper"), ("sched_waking", "no helper"), ("other", "no type")];
         let lines = said_once(&refused.map(|(tracepoint, reason)| (tracepoint, reason.to_owned())));
         assert_eq!(lines.len(), 2);
-        assert!(lines[0].starts_with("sched_switch, sched_waking: ") && lines[0].ends_with(": no helper"));
+        assert!(
+            lines[0].starts_with("sched_switch, sched_waking: ")
+                && lines[0].ends_with(": no helper")
+        );
     }
 }

@@ -12,7 +12,8 @@ const HIGHEST_RATE: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
 
 /// The rate to sample at, and what to say if it is not the one asked for.
 pub(super) fn allowed_rate(asked_hz: u32) -> (u32, Option<String>) {
-    let highest = std::fs::read_to_string(HIGHEST_RATE).ok().and_then(|text| text.trim().parse().ok());
+    let highest =
+        std::fs::read_to_string(HIGHEST_RATE).ok().and_then(|text| text.trim().parse().ok());
     limited_rate(asked_hz, highest)
 }
 
@@ -51,7 +52,11 @@ impl Sampling {
 
     /// Starts sampling on a CPU, anew if it was away.
     pub(super) fn add_cpu(&mut self, cpu: u32) -> io::Result<()> {
-        let event = if self.cycles { PerfEvent::cycles(self.hz, cpu) } else { PerfEvent::cpu_clock(self.hz, cpu) }?;
+        let event = if self.cycles {
+            PerfEvent::cycles(self.hz, cpu)
+        } else {
+            PerfEvent::cpu_clock(self.hz, cpu)
+        }?;
         event.run_program(self.program.as_fd())?;
         self.events.insert(cpu, event);
         Ok(())

@@ -8,10 +8,11 @@ use syscollect_records::{LANE_HEADER_SIZE, LANE_SLACK};
 /// `SCHED_LANE_MARK`, which makes it a number that occurs nowhere else.
 const SCHED_VALUE: u32 = (64 << 10) + (LANE_HEADER_SIZE + LANE_SLACK) as u32 + 8;
 
-/// The object with lanes of scheduling events of so many bytes of data, a power of two. `None` where the number is
-/// not there exactly once: then it is not our object.
+/// The object with lanes of scheduling events of so many bytes of data, a power of two. `None`
+/// where the number is not there exactly once: then it is not our object.
 pub(super) fn with_sched_lanes(object: &[u8], data_bytes: u32) -> Option<Vec<u8>> {
-    let marks = object.chunks_exact(4).enumerate().filter(|(_, word)| *word == SCHED_VALUE.to_le_bytes());
+    let marks =
+        object.chunks_exact(4).enumerate().filter(|(_, word)| *word == SCHED_VALUE.to_le_bytes());
     let mut marks = marks.map(|(index, _)| index * 4);
     let (Some(mark), None) = (marks.next(), marks.next()) else { return None };
     let value = data_bytes + (LANE_HEADER_SIZE + LANE_SLACK) as u32;
@@ -29,7 +30,10 @@ mod tests {
         let object = with_sched_lanes(super::super::OBJECT, 8 << 20).unwrap();
         assert_eq!(object.len(), super::super::OBJECT.len());
         let parsed = aya_obj::Object::parse(&object).unwrap();
-        assert_eq!(parsed.maps["sched_lanes"].value_size() as usize, (8 << 20) + LANE_HEADER_SIZE + LANE_SLACK);
+        assert_eq!(
+            parsed.maps["sched_lanes"].value_size() as usize,
+            (8 << 20) + LANE_HEADER_SIZE + LANE_SLACK
+        );
         assert!(with_sched_lanes(&object, 1 << 20).is_none(), "it is not there any more");
     }
 }

@@ -26,7 +26,12 @@ pub(super) fn msr_pmu() -> Result<u32, String> {
     let event = fs::read_to_string(format!("{folder}/events/tsc"));
     match event {
         Ok(event) if event.trim() == "event=0x00" => {}
-        Ok(event) => return Err(format!("the msr PMU names its tsc event {:?}, not event=0x00", event.trim())),
+        Ok(event) => {
+            return Err(format!(
+                "the msr PMU names its tsc event {:?}, not event=0x00",
+                event.trim()
+            ));
+        }
         Err(error) => return Err(format!("there is no msr PMU with a tsc event ({error})")),
     }
     let number = fs::read_to_string(format!("{folder}/type")).map_err(|error| error.to_string())?;
@@ -54,20 +59,27 @@ impl TscEvents {
     ) -> Result<Vec<CpuClock>, CaptureError> {
         for &cpu in cpus {
             let open = || format!("cannot count TSC on CPU {cpu}");
-            let event = PerfEvent::tsc(self.pmu, cpu).map_err(|error| CaptureError::system(open(), error))?;
+            let event = PerfEvent::tsc(self.pmu, cpu)
+                .map_err(|error| CaptureError::system(open(), error))?;
             self.events.insert(cpu, event);
         }
         let exact = bases_from_kernel(ebpf).unwrap_or_default();
         let mut clocks = Vec::new();
         for &cpu in cpus {
             let event = &self.events[&cpu];
-            let range = bracketed_base(event, cpu)
-                .map_err(|error| CaptureError::system(format!("cannot read the TSC event of CPU {cpu}"), error))?;
+            let range = bracketed_base(event, cpu).map_err(|error| {
+                CaptureError::system(format!("cannot read the TSC event of CPU {cpu}"), error)
+            })?;
             let (base, clock) = choose_base(cpu, exact.get(&event.number()).copied(), range);
             lanes.set_clock_base(cpu, base);
             let map = events_map(ebpf)?;
             bpf_calls::update_map(map.fd().as_fd(), cpu, &(event.number() as u32).to_ne_bytes())
-                .map_err(|error| CaptureError::system(format!("cannot hand out the TSC event of CPU {cpu}"), error))?;
+                .map_err(|error| {
+                    CaptureError::system(
+                        format!("cannot hand out the TSC event of CPU {cpu}"),
+                        error,
+                    )
+                })?;
             clocks.push(clock);
         }
         Ok(clocks)
@@ -77,7 +89,10 @@ impl TscEvents {
 fn events_map(ebpf: &Ebpf) -> Result<&MapData, CaptureError> {
     match ebpf.map("tsc_events") {
         Some(Map::PerfEventArray(map)) => Ok(map),
-        _ => Err(CaptureError::Program { program: "syscollect.bpf.o".into(), reason: "no map tsc_events".into() }),
+        _ => Err(CaptureError::Program {
+            program: "syscollect.bpf.o".into(),
+            reason: "no map tsc_events".into(),
+        }),
     }
 }
 

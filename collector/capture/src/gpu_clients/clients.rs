@@ -76,9 +76,13 @@ impl Clients {
         }
     }
 
-    /// The round is over: says what new counters count, and then the value of each. What was there before
-    /// and is gone is 0 once more; what was never anything but 0 is not shown.
-    pub(crate) fn end_round(&mut self, mut define: impl FnMut(u64, &Series), mut value: impl FnMut(u64, f64)) {
+    /// The round is over: says what new counters count, and then the value of each. What was there
+    /// before and is gone is 0 once more; what was never anything but 0 is not shown.
+    pub(crate) fn end_round(
+        &mut self,
+        mut define: impl FnMut(u64, &Series),
+        mut value: impl FnMut(u64, f64),
+    ) {
         self.round += 1;
         self.known.retain(|_, known| known.round == self.round);
         let mut sums = std::mem::take(&mut self.sums);
@@ -121,7 +125,11 @@ impl Known {
         let worked = busy.saturating_sub(before.busy);
         let passed = clock.saturating_sub(before.clock);
         *before = Before { busy: busy.max(before.busy), clock: clock.max(before.clock) };
-        if passed == 0 { 0.0 } else { 100.0 * worked as f64 / (passed as f64 * engine.capacity as f64) }
+        if passed == 0 {
+            0.0
+        } else {
+            100.0 * worked as f64 / (passed as f64 * engine.capacity as f64)
+        }
     }
 }
 
@@ -145,11 +153,17 @@ mod tests {
     }
 
     fn works(number: u64, busy: Busy, capacity: u64) -> ClientUsage {
-        ClientUsage { engines: [("gfx".to_owned(), Engine { busy, capacity })].into(), ..usage(number) }
+        ClientUsage {
+            engines: [("gfx".to_owned(), Engine { busy, capacity })].into(),
+            ..usage(number)
+        }
     }
 
     /// Ends the round: process, part and value of each counter.
-    fn values(clients: &mut Clients, names: &mut HashMap<u64, (u32, String)>) -> Vec<(u32, String, f64)> {
+    fn values(
+        clients: &mut Clients,
+        names: &mut HashMap<u64, (u32, String)>,
+    ) -> Vec<(u32, String, f64)> {
         let mut seen = Vec::new();
         let mut defined = Vec::new();
         clients.end_round(
@@ -158,9 +172,13 @@ mod tests {
         );
         for (number, series) in defined {
             let (Part::Memory(name) | Part::Engine(name)) = series.part;
-            assert!(names.insert(number, (series.pid, name)).is_none(), "a number means one counter for ever");
+            assert!(
+                names.insert(number, (series.pid, name)).is_none(),
+                "a number means one counter for ever"
+            );
         }
-        let named = |(number, value): (u64, f64)| (names[&number].0, names[&number].1.clone(), value);
+        let named =
+            |(number, value): (u64, f64)| (names[&number].0, names[&number].1.clone(), value);
         seen.into_iter().map(named).collect()
     }
 
@@ -190,21 +208,26 @@ mod tests {
 
     #[test]
     fn a_process_that_ends_is_told_as_0_once() {
-        let rounds =
-            told(&[&[(7, 0, holds(1, 100)), (8, 0, holds(2, 5))], &[(8, 1, holds(2, 5))], &[(8, 2, holds(2, 6))]]);
+        let rounds = told(&[
+            &[(7, 0, holds(1, 100)), (8, 0, holds(2, 5))],
+            &[(8, 1, holds(2, 5))],
+            &[(8, 2, holds(2, 6))],
+        ]);
         assert_eq!(rounds, [vec![(7, 100.0), (8, 5.0)], vec![(7, 0.0), (8, 5.0)], vec![(8, 6.0)]]);
     }
 
     #[test]
     fn what_is_never_anything_but_0_is_not_shown() {
-        let rounds = told(&[&[(7, 0, holds(1, 0))], &[(7, 1, holds(1, 9))], &[(7, 2, holds(1, 0))]]);
+        let rounds =
+            told(&[&[(7, 0, holds(1, 0))], &[(7, 1, holds(1, 9))], &[(7, 2, holds(1, 0))]]);
         assert_eq!(rounds, [vec![], vec![(7, 9.0)], vec![(7, 0.0)]]);
     }
 
     #[test]
     fn use_is_the_work_since_the_last_reading_over_the_time_and_the_engines() {
         let busy = |at: u64, ns: u64| (7, at, works(1, Busy::Nanoseconds(ns), 2));
-        let rounds = told(&[&[busy(0, 50)], &[busy(SECOND, SECOND + 50)], &[busy(3 * SECOND, SECOND + 50)]]);
+        let rounds =
+            told(&[&[busy(0, 50)], &[busy(SECOND, SECOND + 50)], &[busy(3 * SECOND, SECOND + 50)]]);
         assert_eq!(rounds, [vec![], vec![(7, 50.0)], vec![(7, 0.0)]]);
     }
 
@@ -219,7 +242,8 @@ mod tests {
     fn a_count_that_falls_behind_is_awaited_where_it_was() {
         let busy = |at: u64, ns: u64| (7, at * SECOND, works(1, Busy::Nanoseconds(ns), 1));
         let half = SECOND / 2;
-        let rounds = told(&[&[busy(0, 0)], &[busy(1, SECOND)], &[busy(2, half)], &[busy(3, SECOND + half)]]);
+        let rounds =
+            told(&[&[busy(0, 0)], &[busy(1, SECOND)], &[busy(2, half)], &[busy(3, SECOND + half)]]);
         assert_eq!(rounds, [vec![], vec![(7, 100.0)], vec![(7, 0.0)], vec![(7, 50.0)]]);
     }
 
@@ -228,7 +252,10 @@ mod tests {
         let mut clients = Clients::default();
         let mut names = HashMap::new();
         (0..5000).for_each(|pid| clients.add(pid, 0, holds(u64::from(pid), 1)));
-        assert_eq!((values(&mut clients, &mut names).len(), clients.left_out()), (MOST_SERIES, true));
+        assert_eq!(
+            (values(&mut clients, &mut names).len(), clients.left_out()),
+            (MOST_SERIES, true)
+        );
         values(&mut clients, &mut names);
         clients.add(9000, 0, holds(9000, 1));
         assert_eq!(values(&mut clients, &mut names).len(), 1);

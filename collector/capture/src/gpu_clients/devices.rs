@@ -10,7 +10,8 @@ const CARRIERS: [&str; 2] = ["faux_driver", "virtio-pci"];
 /// Device files by driver, of the machine whose /sys lies below `root`.
 pub(crate) fn devices(root: &Path) -> BTreeMap<String, Vec<String>> {
     let entries = fs::read_dir(root.join("sys/class/drm")).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    let mut names: Vec<String> =
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort_unstable();
     let mut drivers = BTreeMap::<String, Vec<String>>::new();
     for name in names.into_iter().filter(|name| is_device(name)) {
@@ -22,18 +23,23 @@ pub(crate) fn devices(root: &Path) -> BTreeMap<String, Vec<String>> {
 /// Connectors of displays, which are there, too, have names like card0-HDMI-A-1.
 fn is_device(name: &str) -> bool {
     let number = name.strip_prefix("card").or_else(|| name.strip_prefix("renderD"));
-    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    number.is_some_and(|number| {
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    })
 }
 
 /// The driver of a device file of this name; virtual ones are named after themselves.
 pub(crate) fn driver_of(root: &Path, name: &str) -> String {
     let device = root.join("sys/class/drm").join(name).join("device");
     let last = |path: &Path| Some(path.file_name()?.to_str()?.to_owned());
-    let driver = |device: &Path| fs::read_link(device.join("driver")).ok().and_then(|link| last(&link));
+    let driver =
+        |device: &Path| fs::read_link(device.join("driver")).ok().and_then(|link| last(&link));
     let own = driver(&device).filter(|driver| !CARRIERS.contains(&driver.as_str()));
     let carried = || {
         let below = fs::read_dir(&device).into_iter().flatten().flatten().map(|entry| entry.path());
-        below.filter(|path| last(path).is_some_and(|name| name.starts_with("virtio"))).find_map(|path| driver(&path))
+        below
+            .filter(|path| last(path).is_some_and(|name| name.starts_with("virtio")))
+            .find_map(|path| driver(&path))
     };
     let itself = || fs::canonicalize(&device).ok().and_then(|path| last(&path));
     own.or_else(carried).or_else(itself).unwrap_or_else(|| name.to_owned())
@@ -70,8 +76,14 @@ mod tests {
         device(root, "card3", "platform/vkms", None);
         fs::create_dir_all(root.join("sys/class/drm/card1-Virtual-1")).unwrap();
         fs::create_dir_all(root.join("sys/class/drm/version")).unwrap();
-        let found: Vec<_> = devices(root).into_iter().map(|(driver, files)| (driver, files.join(" "))).collect();
-        let expected = [("amdgpu", "card0 renderD128"), ("vgem", "card2"), ("virtio_gpu", "card1"), ("vkms", "card3")];
+        let found: Vec<_> =
+            devices(root).into_iter().map(|(driver, files)| (driver, files.join(" "))).collect();
+        let expected = [
+            ("amdgpu", "card0 renderD128"),
+            ("vgem", "card2"),
+            ("virtio_gpu", "card1"),
+            ("vkms", "card3"),
+        ];
         assert_eq!(found, expected.map(|(driver, files)| (driver.to_owned(), files.to_owned())));
     }
 }

@@ -82,7 +82,8 @@ impl ClientUsage {
                 key => damaged += usize::from(!note(key, value, &mut told)),
             }
         }
-        let device = Device { driver: driver?.to_owned(), slot: slot.unwrap_or_default().to_owned() };
+        let device =
+            Device { driver: driver?.to_owned(), slot: slot.unwrap_or_default().to_owned() };
         let owned = |(name, told): (&&str, &Told)| ((*name).to_owned(), *told);
         let all: Vec<_> = told.iter().map(owned).collect();
         let memory = |(name, told): &(String, Told)| Some((name.clone(), told.bytes()?));
@@ -122,7 +123,9 @@ fn note<'a>(key: &'a str, value: &str, told: &mut BTreeMap<&'a str, Told>) -> bo
         ("memory-", bytes, |told| &mut told.memory),
         ("total-", bytes, |told| &mut told.total),
     ];
-    let known = KEYS.iter().find_map(|(prefix, read, place)| Some((key.strip_prefix(prefix)?, read, place)));
+    let known = KEYS
+        .iter()
+        .find_map(|(prefix, read, place)| Some((key.strip_prefix(prefix)?, read, place)));
     let Some((name, read, place)) = known else { return true };
     let (true, Some(number)) = (is_name(name), read(value)) else { return false };
     if told.len() >= MOST_ENTRIES && !told.contains_key(name) {

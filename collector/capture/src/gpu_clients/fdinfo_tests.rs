@@ -77,7 +77,8 @@ fn msm_is_on_no_bus_and_its_nanoseconds_go_before_cycles_without_a_total() {
 
 #[test]
 fn a_driver_may_tell_of_memory_only_by_its_first_name() {
-    let usage = parse("drm-driver: old\ndrm-client-id: 1\ndrm-memory-vram:  7\ndrm-memory-gtt: 2 MiB\n");
+    let usage =
+        parse("drm-driver: old\ndrm-client-id: 1\ndrm-memory-vram:  7\ndrm-memory-gtt: 2 MiB\n");
     assert_eq!(memory(&usage), [("gtt", 2 << 20), ("vram", 7)]);
     assert!(usage.engines.is_empty());
 }

@@ -1,4 +1,5 @@
-//! One look at all open GPUs after the other: what is found becomes definitions and records of counters.
+//! One look at all open GPUs after the other: what is found becomes definitions and records of
+//! counters.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -56,14 +57,17 @@ impl Poll {
         self.complete
     }
 
-    /// Asks the drivers of all open GPUs. `clock` gives nanoseconds; all values are of these ticks, which
-    /// are from before the first question, so that nobody is named who has ended.
+    /// Asks the drivers of all open GPUs. `clock` gives nanoseconds; all values are of these ticks,
+    /// which are from before the first question, so that nobody is named who has ended.
     pub(super) fn ask(&mut self, ticks: Ticks, clock: &dyn Fn() -> u64) -> Found {
         for (pid, held) in self.scan.holders() {
             self.reads += 1;
             let now = clock();
             let answer = self.scan.read(pid, held);
-            if is_silent(&answer) && self.silent.len() < MOST_SILENT && !self.silent.contains(&held.device) {
+            if is_silent(&answer)
+                && self.silent.len() < MOST_SILENT
+                && !self.silent.contains(&held.device)
+            {
                 self.silent.insert(held.device.clone());
             }
             let Answer::Usage(usage) = answer else { continue };
@@ -73,10 +77,12 @@ impl Poll {
         let mut found = Found::default();
         let Found { definitions, records } = &mut found;
         let value = |number: u64, value: f64| {
-            let (stamp, counter) = (Stamp::new(ticks.0, RecordKind::Counter), FIRST_NUMBER + number);
+            let (stamp, counter) =
+                (Stamp::new(ticks.0, RecordKind::Counter), FIRST_NUMBER + number);
             records.push(CounterRecord { stamp, counter, value: value.to_bits() });
         };
-        self.clients.end_round(|number, series| definitions.push(definition(number, series)), value);
+        self.clients
+            .end_round(|number, series| definitions.push(definition(number, series)), value);
         found
     }
 
@@ -90,19 +96,33 @@ impl Poll {
         let mut missing = Vec::new();
         let mut say = |is_so: bool, text: String| missing.extend(is_so.then_some(text));
         let (refused, damaged) = (self.scan.refused(), self.damaged);
-        say(refused > 0, format!("what {refused} processes have of GPUs is not shown: this needs cap_sys_ptrace"));
+        say(
+            refused > 0,
+            format!(
+                "what {refused} processes have of GPUs is not shown: this needs cap_sys_ptrace"
+            ),
+        );
         say(
             !self.complete,
-            "not all processes were asked for their GPU memory: the recording was too short".to_owned(),
+            "not all processes were asked for their GPU memory: the recording was too short"
+                .to_owned(),
         );
         let cut = "more descriptors of processes are open than are asked for GPU memory; some are left out";
         say(self.scan.cut(), cut.to_owned());
-        let left_out = "processes have more GPU regions and engines than are recorded; some are left out";
+        let left_out =
+            "processes have more GPU regions and engines than are recorded; some are left out";
         say(self.clients.left_out(), left_out.to_owned());
-        say(damaged > 0, format!("{damaged} values that GPU drivers tell of processes could not be read"));
-        let silent: BTreeSet<String> = self.silent.iter().map(|device| driver_of(&self.root, device)).collect();
+        say(
+            damaged > 0,
+            format!("{damaged} values that GPU drivers tell of processes could not be read"),
+        );
+        let silent: BTreeSet<String> =
+            self.silent.iter().map(|device| driver_of(&self.root, device)).collect();
         let names = silent.into_iter().collect::<Vec<_>>().join(", ");
-        say(!names.is_empty(), format!("drivers that tell neither memory nor use of processes: {names}"));
+        say(
+            !names.is_empty(),
+            format!("drivers that tell neither memory nor use of processes: {names}"),
+        );
         missing
     }
 }
@@ -178,7 +198,8 @@ mod tests {
     fn named(found: &Found, known: &mut Vec<CounterDefinition>) -> Vec<(u32, String, f64)> {
         known.extend(found.definitions.iter().cloned());
         let of = |record: &CounterRecord| {
-            let definition = known.iter().find(|definition| definition.counter == record.counter).unwrap();
+            let definition =
+                known.iter().find(|definition| definition.counter == record.counter).unwrap();
             (definition.pid.unwrap(), definition.name.clone(), f64::from_bits(record.value))
         };
         found.records.iter().map(of).collect()
@@ -194,7 +215,8 @@ mod tests {
         let (mut poll, mut known, time) = (Poll::new(root.path()), Vec::new(), Cell::new(0));
         assert!(poll.look_for_more());
         let clock = || time.get();
-        let (vram, gfx) = ("GPU memory vram (amdgpu 0000:0b:00.0)", "GPU engine gfx (amdgpu 0000:0b:00.0)");
+        let (vram, gfx) =
+            ("GPU memory vram (amdgpu 0000:0b:00.0)", "GPU engine gfx (amdgpu 0000:0b:00.0)");
         let row = |name: &str, value| (70, name.to_owned(), value);
         let found = poll.ask(Ticks(1000), &clock);
         assert_eq!(named(&found, &mut known), [row(vram, 16_777_216.0)]);
@@ -211,7 +233,10 @@ mod tests {
         assert!(poll.ask(Ticks(4000), &clock).records.is_empty());
         let units: Vec<&str> = known.iter().map(|definition| definition.unit.as_str()).collect();
         assert_eq!(units, ["bytes", "%"]);
-        assert_eq!(poll.missing(), ["drivers that tell neither memory nor use of processes: card1"]);
+        assert_eq!(
+            poll.missing(),
+            ["drivers that tell neither memory nor use of processes: card1"]
+        );
     }
 
     #[test]
@@ -222,8 +247,14 @@ mod tests {
         let mut poll = Poll::new(root.path());
         poll.look_for_more();
         let found = poll.ask(Ticks(1), &|| 0);
-        assert_eq!((found.definitions[0].name.as_str(), found.records.len()), ("GPU memory b (x)", 1));
-        assert_eq!(poll.missing(), ["1 values that GPU drivers tell of processes could not be read"]);
+        assert_eq!(
+            (found.definitions[0].name.as_str(), found.records.len()),
+            ("GPU memory b (x)", 1)
+        );
+        assert_eq!(
+            poll.missing(),
+            ["1 values that GPU drivers tell of processes could not be read"]
+        );
         assert_eq!(poll.effort(), (1, 1));
     }
 

@@ -134,9 +134,11 @@ impl Scan {
     pub(crate) fn read(&self, pid: u32, held: &Held) -> Answer {
         let path = self.proc.join(format!("{pid}/fdinfo/{}", held.descriptor));
         let mut bytes = Vec::new();
-        let read = File::open(path).and_then(|file| file.take(LONGEST_TEXT).read_to_end(&mut bytes));
+        let read =
+            File::open(path).and_then(|file| file.take(LONGEST_TEXT).read_to_end(&mut bytes));
         match read {
-            Ok(_) => ClientUsage::parse(&String::from_utf8_lossy(&bytes)).map_or(Answer::Silence, Answer::Usage),
+            Ok(_) => ClientUsage::parse(&String::from_utf8_lossy(&bytes))
+                .map_or(Answer::Silence, Answer::Usage),
             Err(_) => Answer::Gone,
         }
     }
@@ -178,7 +180,8 @@ pub(crate) mod fake {
         let link = process.join(format!("fd/{descriptor}"));
         let _ = fs::remove_file(&link);
         symlink(file, link).unwrap();
-        let text = fdinfo.map_or_else(|| "pos:\t0\nflags:\t02\n".to_owned(), |text| format!("pos:\t0\n{text}"));
+        let text = fdinfo
+            .map_or_else(|| "pos:\t0\nflags:\t02\n".to_owned(), |text| format!("pos:\t0\n{text}"));
         fs::write(process.join(format!("fdinfo/{descriptor}")), text).unwrap();
     }
 }
@@ -197,7 +200,13 @@ mod tests {
     #[test]
     fn only_devices_of_gpus_are_held_and_only_as_long_as_they_are_open() {
         let root = tempfile::tempdir().unwrap();
-        open(root.path(), 70, 3, "/dev/dri/renderD128", Some("drm-driver: i915\ndrm-client-id: 4\n"));
+        open(
+            root.path(),
+            70,
+            3,
+            "/dev/dri/renderD128",
+            Some("drm-driver: i915\ndrm-client-id: 4\n"),
+        );
         open(root.path(), 70, 4, "/dev/dri/card0", Some("drm-driver: i915\ndrm-client-id: 5\n"));
         open(root.path(), 70, 5, "/dev/driver", None);
         open(root.path(), 9, 0, "/dev/null", None);

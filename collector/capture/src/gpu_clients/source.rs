@@ -64,7 +64,13 @@ impl GpuClients {
             this.missing.push(why.to_owned());
             return Ok(this);
         }
-        let asker = Asker { poll: Poll::new(root), clock, stage: Stage::new(LANE, CounterRecord::SIZE), tell, effort };
+        let asker = Asker {
+            poll: Poll::new(root),
+            clock,
+            stage: Stage::new(LANE, CounterRecord::SIZE),
+            tell,
+            effort,
+        };
         std::thread::Builder::new()
             .name("gpu clients".into())
             .spawn(move || asker.run(&stopped))
@@ -115,7 +121,9 @@ impl Asker {
 
     fn hand_on(&mut self, found: Found) {
         if !found.definitions.is_empty() {
-            let _ = self.tell.send(Told::Chunk(definition_chunk(&Definition::Counters(found.definitions))));
+            let _ = self
+                .tell
+                .send(Told::Chunk(definition_chunk(&Definition::Counters(found.definitions))));
         }
         if !found.records.is_empty() {
             let data = self.stage.data();
@@ -157,7 +165,8 @@ impl Source for GpuClients {
                 Ok(told) => self.take(told, out),
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => {
-                    self.missing.push("a GPU driver did not answer when the recording ended".to_owned());
+                    self.missing
+                        .push("a GPU driver did not answer when the recording ended".to_owned());
                     break;
                 }
             }
@@ -176,7 +185,9 @@ impl Source for GpuClients {
     fn statistics(&self) -> BTreeMap<String, u64> {
         let Effort { looked, reads, nanoseconds } = &*self.effort;
         let named = [("descriptors", looked), ("reads", reads), ("ns", nanoseconds)];
-        named.map(|(name, count)| (format!("gpu_clients_{name}"), count.load(Ordering::Relaxed))).into()
+        named
+            .map(|(name, count)| (format!("gpu_clients_{name}"), count.load(Ordering::Relaxed)))
+            .into()
     }
 
     fn describe(&self, _session: &mut SessionInfo) {}
@@ -195,8 +206,11 @@ mod tests {
         let mut source = GpuClients::start(root, ClockSource::Monotonic).unwrap();
         let (mut chunks, until) = (Vec::new(), Instant::now() + Duration::from_secs(10));
         let mut drain = |source: &mut GpuClients, all| {
-            let mut out =
-                Drained { chunk: &mut |chunk| chunks.push(chunk), of_programs: &mut Vec::new(), seen: &mut |_| () };
+            let mut out = Drained {
+                chunk: &mut |chunk| chunks.push(chunk),
+                of_programs: &mut Vec::new(),
+                seen: &mut |_| (),
+            };
             source.drain(Ticks(0), all, &mut out);
             chunks.len()
         };
@@ -218,7 +232,10 @@ mod tests {
         let (chunks, missing) = recorded(root.path());
         assert_eq!(chunks[0].header.lane.kind, LaneKind::Definition);
         assert!(String::from_utf8_lossy(&chunks[0].data).contains("GPU memory vram (x)"));
-        assert_eq!((chunks[1].header.lane, chunks[1].header.records, chunks[1].data.len()), (LANE, 1, 24));
+        assert_eq!(
+            (chunks[1].header.lane, chunks[1].header.records, chunks[1].data.len()),
+            (LANE, 1, 24)
+        );
         assert!(missing.is_empty(), "{missing:?}");
     }
 
@@ -250,6 +267,9 @@ mod tests {
     fn a_machine_without_devices_is_not_asked_and_says_so() {
         let root = tempfile::tempdir().unwrap();
         let (chunks, missing) = recorded(root.path());
-        assert!(chunks.is_empty() && missing.len() == 1 && missing[0].contains("no /dev/dri"), "{missing:?}");
+        assert!(
+            chunks.is_empty() && missing.len() == 1 && missing[0].contains("no /dev/dri"),
+            "{missing:?}"
+        );
     }
 }

@@ -4,8 +4,9 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use perf_event_open_sys::bindings::{
-    PERF_COUNT_HW_CPU_CYCLES, PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_DUMMY, PERF_FLAG_FD_CLOEXEC, PERF_SAMPLE_CPU,
-    PERF_SAMPLE_TID, PERF_SAMPLE_TIME, PERF_TYPE_HARDWARE, PERF_TYPE_SOFTWARE, perf_event_attr,
+    PERF_COUNT_HW_CPU_CYCLES, PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_DUMMY, PERF_FLAG_FD_CLOEXEC,
+    PERF_SAMPLE_CPU, PERF_SAMPLE_TID, PERF_SAMPLE_TIME, PERF_TYPE_HARDWARE, PERF_TYPE_SOFTWARE,
+    perf_event_attr,
 };
 
 /// A perf event of all tasks on one CPU.
@@ -20,7 +21,9 @@ impl PerfEvent {
         let cpu = i32::try_from(cpu).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
         // SAFETY: `attr` is a valid attribute of the size it states; pid -1
         // with a CPU means every task of that CPU.
-        let fd = unsafe { perf_event_open_sys::perf_event_open(attr, -1, cpu, -1, u64::from(PERF_FLAG_FD_CLOEXEC)) };
+        let fd = unsafe {
+            perf_event_open_sys::perf_event_open(attr, -1, cpu, -1, u64::from(PERF_FLAG_FD_CLOEXEC))
+        };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -31,8 +34,9 @@ impl PerfEvent {
     /// Counts the TSC: the event 0 of the msr PMU (`/sys/bus/event_source/devices/msr`).
     pub(crate) fn tsc(pmu_type: u32, cpu: u32) -> io::Result<Self> {
         let mut attr = perf_event_attr { type_: pmu_type, config: 0, ..Default::default() };
-        // Before 6.11 whoever enables an event of the same CPU, as sampling does, stops the others for a moment,
-        // and what the counter misses then is an error of all stamps; pinned ones go on.
+        // Before 6.11 whoever enables an event of the same CPU, as sampling does, stops the others
+        // for a moment, and what the counter misses then is an error of all stamps; pinned ones go
+        // on.
         attr.set_pinned(1);
         Self::open(&mut attr, cpu)
     }
@@ -104,7 +108,8 @@ impl PerfEvent {
     pub(crate) fn count(&self) -> io::Result<u64> {
         let mut bytes = [0; 8];
         // SAFETY: the buffer has the length given.
-        let read = unsafe { libc::read(self.fd.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) };
+        let read =
+            unsafe { libc::read(self.fd.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) };
         if read == 8 { Ok(u64::from_ne_bytes(bytes)) } else { Err(io::Error::last_os_error()) }
     }
 

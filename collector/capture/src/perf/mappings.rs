@@ -42,8 +42,8 @@ struct CpuRing {
     beyond_share: u64,
 }
 
-/// Mappings of one process that are recorded in a [`SHARE_TIME`]: large programs map some hundreds when they
-/// start. A loop of mappings would otherwise fill the disk, and open files without end.
+/// Mappings of one process that are recorded in a [`SHARE_TIME`]: large programs map some hundreds
+/// when they start. A loop of mappings would otherwise fill the disk, and open files without end.
 const SHARE: u32 = 4096;
 const SHARE_TIME: Duration = Duration::from_secs(1);
 
@@ -72,8 +72,14 @@ impl Shares {
 }
 
 impl CpuRing {
-    /// Moves what is in the ring to the stage and tells of it. Returns how full the ring was, 0 to 1.
-    fn collect(&mut self, shares: &mut Shares, scratch: &mut Vec<u8>, out: &mut Drained<'_>) -> f64 {
+    /// Moves what is in the ring to the stage and tells of it. Returns how full the ring was, 0 to
+    /// 1.
+    fn collect(
+        &mut self,
+        shares: &mut Shares,
+        scratch: &mut Vec<u8>,
+        out: &mut Drained<'_>,
+    ) -> f64 {
         scratch.clear();
         self.ring.read(scratch);
         for record in records(scratch) {
@@ -102,7 +108,13 @@ impl MappingRings {
             Some(entry) => entry.ring = ring,
             None => {
                 let lane = Lane { kind: LaneKind::Mapping, cpu: cpu as u16 };
-                self.cpus.push(CpuRing { cpu, ring, stage: Stage::new(lane, 0), lost: 0, beyond_share: 0 });
+                self.cpus.push(CpuRing {
+                    cpu,
+                    ring,
+                    stage: Stage::new(lane, 0),
+                    lost: 0,
+                    beyond_share: 0,
+                });
             }
         }
         Ok(())
@@ -123,7 +135,9 @@ impl Source for MappingRings {
     }
 
     fn add_cpu(&mut self, cpu: u32) -> Result<(), CaptureError> {
-        self.open(cpu).map_err(|error| CaptureError::system(format!("cannot record mappings on CPU {cpu}"), error))
+        self.open(cpu).map_err(|error| {
+            CaptureError::system(format!("cannot record mappings on CPU {cpu}"), error)
+        })
     }
 
     fn drain(&mut self, now: Ticks, all: bool, out: &mut Drained<'_>) -> f64 {
@@ -150,7 +164,8 @@ impl Source for MappingRings {
             count,
         };
         let losses = self.cpus.iter().flat_map(|entry| {
-            let causes = [(LossCause::LaneFull, entry.lost), (LossCause::BeyondShare, entry.beyond_share)];
+            let causes =
+                [(LossCause::LaneFull, entry.lost), (LossCause::BeyondShare, entry.beyond_share)];
             causes.map(|(cause, count)| loss(entry, cause, count))
         });
         losses.filter(|loss| loss.count > 0).collect()
@@ -233,7 +248,8 @@ fn records(mut bytes: &[u8]) -> impl Iterator<Item = Record<'_>> {
     })
 }
 
-/// Reads `bytes` as [`MappingRings::drain`](Source::drain) does: how many records there are, and how many are noted.
+/// Reads `bytes` as [`MappingRings::drain`](Source::drain) does: how many records there are, and
+/// how many are noted.
 pub(crate) fn read(bytes: &[u8]) -> (usize, usize) {
     let noted = |record: &Record<'_>| record.seen().is_some() || record.word(8) == Some(u64::MAX);
     (records(bytes).count(), records(bytes).filter(noted).count())
@@ -246,7 +262,8 @@ impl Record<'_> {
         Some(u64::from_le_bytes(bytes.try_into().ok()?))
     }
 
-    /// When it was written: of what samples would carry, which ends each record (task, time, CPU: 8 bytes each).
+    /// When it was written: of what samples would carry, which ends each record (task, time, CPU: 8
+    /// bytes each).
     fn time(&self) -> Option<u64> {
         self.word(self.bytes.len().checked_sub(8 + 16)?)
     }
@@ -307,9 +324,15 @@ mod tests {
         bytes[6..8].copy_from_slice(&size.to_le_bytes());
 
         let found = records(&bytes).next().unwrap().mapping().unwrap();
-        assert_eq!((found.pid, found.start, found.end, found.file_offset), (7, 0x1000, 0x3000, 0x3000));
+        assert_eq!(
+            (found.pid, found.start, found.end, found.file_offset),
+            (7, 0x1000, 0x3000, 0x3000)
+        );
         assert_eq!(records(&bytes).next().unwrap().time(), Some(77));
-        assert_eq!((found.path.as_str(), found.build_id.to_string().as_str()), ("/bin/x", "aaaaaaaa"));
+        assert_eq!(
+            (found.path.as_str(), found.build_id.to_string().as_str()),
+            ("/bin/x", "aaaaaaaa")
+        );
         assert_eq!(records(&bytes[..40]).count(), 0, "a record that is cut is none");
     }
 }

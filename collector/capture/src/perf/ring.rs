@@ -33,7 +33,14 @@ impl PerfRing {
         // kernel checks the size.
         let base = unsafe {
             let fd = event.as_fd().as_raw_fd();
-            libc::mmap(std::ptr::null_mut(), page_bytes + data_bytes, access, libc::MAP_SHARED, fd, 0)
+            libc::mmap(
+                std::ptr::null_mut(),
+                page_bytes + data_bytes,
+                access,
+                libc::MAP_SHARED,
+                fd,
+                0,
+            )
         };
         match NonNull::new(base.cast::<u8>()) {
             Some(base) if base.as_ptr().cast::<libc::c_void>() != libc::MAP_FAILED => {
@@ -53,7 +60,9 @@ impl PerfRing {
     pub(crate) fn read(&mut self, out: &mut Vec<u8>) {
         // The pairing of barriers is documented at perf_output_put_handle in
         // kernel/events/ring_buffer.c: Acquire after head, Release before tail.
-        let head = self.position(std::mem::offset_of!(perf_event_mmap_page, data_head)).load(Ordering::Acquire);
+        let head = self
+            .position(std::mem::offset_of!(perf_event_mmap_page, data_head))
+            .load(Ordering::Acquire);
         let tail = self.position(std::mem::offset_of!(perf_event_mmap_page, data_tail));
         let start = tail.load(Ordering::Relaxed);
         let length = (head.wrapping_sub(start) as usize).min(self.data_bytes);
@@ -62,7 +71,9 @@ impl PerfRing {
         for (offset, length) in [(offset, first), (0, length - first)] {
             // SAFETY: within the data by the arithmetic above; the kernel does
             // not write there before tail moves.
-            let part = unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(self.page_bytes + offset), length) };
+            let part = unsafe {
+                std::slice::from_raw_parts(self.base.as_ptr().add(self.page_bytes + offset), length)
+            };
             out.extend_from_slice(part);
         }
         tail.store(head, Ordering::Release);

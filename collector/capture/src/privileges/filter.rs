@@ -1,15 +1,16 @@
 //! Filters of system calls (seccomp), for all threads at once.
 //!
-//! What is refused gets `EPERM`, as from a kernel that does not permit it, and the recording goes on: a recorder
-//! that is killed for a call that a library happened to make would be the worse bargain, and who runs foreign code in
-//! here gains nothing by the difference.
+//! What is refused gets `EPERM`, as from a kernel that does not permit it, and the recording goes
+//! on: a recorder that is killed for a call that a library happened to make would be the worse
+//! bargain, and who runs foreign code in here gains nothing by the difference.
 
 use std::collections::BTreeMap;
 use std::io;
 
 use libc::c_long;
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule,
 };
 
 const REFUSED: SeccompAction = SeccompAction::Errno(libc::EPERM as u32);
@@ -261,10 +262,12 @@ pub(super) fn recording() -> io::Result<()> {
 
 /// Refuses all but [`NAMING_AND_EXPORTING`] and threads.
 pub(super) fn finishing() -> io::Result<()> {
-    // Its arguments lie in memory, which a filter does not see. Where it is "not there", C libraries use clone.
+    // Its arguments lie in memory, which a filter does not see. Where it is "not there", C
+    // libraries use clone.
     let absent = SeccompAction::Errno(libc::ENOSYS as u32);
     install([(libc::SYS_clone3, Vec::new())].into(), SeccompAction::Allow, absent)?;
-    let mut rules: BTreeMap<_, _> = NAMING_AND_EXPORTING.iter().map(|call| (*call, Vec::new())).collect();
+    let mut rules: BTreeMap<_, _> =
+        NAMING_AND_EXPORTING.iter().map(|call| (*call, Vec::new())).collect();
     rules.insert(libc::SYS_clone, vec![threads_only()?]);
     install(rules, REFUSED, SeccompAction::Allow)
 }
@@ -273,29 +276,38 @@ pub(super) fn finishing() -> io::Result<()> {
 fn threads_only() -> io::Result<SeccompRule> {
     let thread = libc::CLONE_THREAD as u64;
     let equal = SeccompCmpOp::MaskedEq(thread);
-    let condition = SeccompCondition::new(0, SeccompCmpArgLen::Dword, equal, thread).map_err(io::Error::other)?;
+    let condition = SeccompCondition::new(0, SeccompCmpArgLen::Dword, equal, thread)
+        .map_err(io::Error::other)?;
     SeccompRule::new(vec![condition]).map_err(io::Error::other)
 }
 
 /// Installs a filter: `matched` for what `rules` name, `other` for all else.
-fn install(rules: BTreeMap<i64, Vec<SeccompRule>>, other: SeccompAction, matched: SeccompAction) -> io::Result<()> {
+fn install(
+    rules: BTreeMap<i64, Vec<SeccompRule>>,
+    other: SeccompAction,
+    matched: SeccompAction,
+) -> io::Result<()> {
     let unsupported = |_| io::Error::from(io::ErrorKind::Unsupported);
     let architecture = std::env::consts::ARCH.try_into().map_err(unsupported)?;
-    let filter = SeccompFilter::new(rules, other, matched, architecture).map_err(io::Error::other)?;
+    let filter =
+        SeccompFilter::new(rules, other, matched, architecture).map_err(io::Error::other)?;
     let program: BpfProgram = filter.try_into().map_err(io::Error::other)?;
     to_all_threads(&program)
 }
 
-/// Beside what `seccompiler::apply_filter_all_threads` asks for, nothing that slows these threads: before 5.16 a
-/// filter turns on mitigations that only code of foreign origin calls for.
+/// Beside what `seccompiler::apply_filter_all_threads` asks for, nothing that slows these threads:
+/// before 5.16 a filter turns on mitigations that only code of foreign origin calls for.
 fn to_all_threads(program: &BpfProgram) -> io::Result<()> {
     rustix::thread::set_no_new_privs(true)?;
     let length = u16::try_from(program.len()).map_err(io::Error::other)?;
     // The two structures are the same: struct sock_filter of the kernel.
     let filter = libc::sock_fprog { len: length, filter: program.as_ptr().cast_mut().cast() };
     let flags = libc::SECCOMP_FILTER_FLAG_TSYNC | libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW;
-    // SAFETY: the program and its description live through the call, which copies them and changes neither.
-    let result = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const filter) };
+    // SAFETY: the program and its description live through the call, which copies them and changes
+    // neither.
+    let result = unsafe {
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const filter)
+    };
     match result {
         0 => Ok(()),
         thread @ 1.. => Err(io::Error::other(format!("thread {thread} has another filter"))),
@@ -309,7 +321,8 @@ mod tests {
 
     /// Runs `test` in a process of its own, since a filter is there for good. Its exit code.
     fn in_a_process(test: fn() -> i32) -> i32 {
-        // SAFETY: the child allocates, which C libraries allow after a fork, and takes no other lock of another thread.
+        // SAFETY: the child allocates, which C libraries allow after a fork, and takes no other
+        // lock of another thread.
         match unsafe { libc::fork() } {
             // SAFETY: ends the child without anything of the test harness.
             0 => unsafe { libc::_exit(test()) },
@@ -348,7 +361,10 @@ mod tests {
             let forks = unsafe { libc::syscall(libc::SYS_getppid) } > 0;
             if refused() == [libc::EPERM; 2] && forks { 0 } else { 2 }
         });
-        assert_eq!(code, 0, "1: the filter was refused, 2: it lets through what it should not, or too little");
+        assert_eq!(
+            code, 0,
+            "1: the filter was refused, 2: it lets through what it should not, or too little"
+        );
     }
 
     #[test]
@@ -357,7 +373,8 @@ mod tests {
             if recording().and_then(|()| finishing()).is_err() {
                 return 1;
             }
-            if std::thread::Builder::new().spawn(|| ()).map(std::thread::JoinHandle::join).is_err() {
+            if std::thread::Builder::new().spawn(|| ()).map(std::thread::JoinHandle::join).is_err()
+            {
                 return 2;
             }
             // SAFETY: a child, if there is one after all, ends at once.
@@ -368,7 +385,10 @@ mod tests {
             }
             if refused() == [libc::EPERM; 2] { 0 } else { 5 }
         });
-        assert_eq!(code, 0, "1: refused, 2: no thread, 3 and 4: a process was made, 5: sockets or programs");
+        assert_eq!(
+            code, 0,
+            "1: refused, 2: no thread, 3 and 4: a process was made, 5: sockets or programs"
+        );
     }
 
     #[test]

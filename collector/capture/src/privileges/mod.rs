@@ -1,11 +1,14 @@
-//! What this process may still do, stage by stage: each gives up what only the stages before it needed.
+//! What this process may still do, stage by stage: each gives up what only the stages before it
+//! needed.
 //!
-//! A recorder is started by root, reads what any user's programs say, and writes into any user's folder. What it
-//! does not need it gives up before it looks at the first byte of theirs: capabilities (per thread: threads that
-//! are started later have what their starter had), the way back to them (`no_new_privs`, the bounding set), and
-//! system calls (`filter`). docs/security.md has the model.
+//! A recorder is started by root, reads what any user's programs say, and writes into any user's
+//! folder. What it does not need it gives up before it looks at the first byte of theirs:
+//! capabilities (per thread: threads that are started later have what their starter had), the way
+//! back to them (`no_new_privs`, the bounding set), and system calls (`filter`). docs/security.md
+//! has the model.
 //!
-//! Capabilities are capabilities(7), of which only the needed ones are kept; a user who has but two of them keeps two.
+//! Capabilities are capabilities(7), of which only the needed ones are kept; a user who has but two
+//! of them keeps two.
 
 mod filter;
 
@@ -34,21 +37,24 @@ const RECORDING: CapabilitySet = CapabilitySet::BPF
     .union(ACCOUNTS);
 
 /// Attaching to programs: to those of other users, too, where it is done by process.
-const ATTACHING: CapabilitySet = CapabilitySet::BPF.union(CapabilitySet::PERFMON).union(CapabilitySet::SYS_PTRACE);
+const ATTACHING: CapabilitySet =
+    CapabilitySet::BPF.union(CapabilitySet::PERFMON).union(CapabilitySet::SYS_PTRACE);
 
 /// Naming opens files of code and the kernel's list of symbols.
 const NAMING: CapabilitySet = CapabilitySet::DAC_READ_SEARCH
     .union(CapabilitySet::SYSLOG)
-    // The thread that named parts behind everything else is no longer behind it when the recording is over.
+    // The thread that named parts behind everything else is no longer behind it when the recording
+    // is over.
     .union(CapabilitySet::SYS_NICE)
     .union(ACCOUNTS);
 
 /// Acting with the rights of another user, which are fewer than root's.
 const ACCOUNTS: CapabilitySet = CapabilitySet::SETUID.union(CapabilitySet::SETGID);
 
-/// Creating, giving away and renaming files in somebody else's folder. Only in force while that is done,
-/// see [`WritingFiles`].
-const FILES: CapabilitySet = CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::CHOWN).union(CapabilitySet::FOWNER);
+/// Creating, giving away and renaming files in somebody else's folder. Only in force while that is
+/// done, see [`WritingFiles`].
+const FILES: CapabilitySet =
+    CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::CHOWN).union(CapabilitySet::FOWNER);
 
 /// A part of this program's life; each needs less than the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +67,8 @@ pub enum Stage {
     Naming,
     /// The names are there, and a file is written.
     Exporting,
-    /// A thread that waits for something and opens nothing. It may still become another user with all the others.
+    /// A thread that waits for something and opens nothing. It may still become another user with
+    /// all the others.
     Waiting,
 }
 
@@ -89,8 +96,8 @@ impl Stage {
 /// What recording needs on kernels that have no capability of their own for it, or ask for more.
 fn of_this_kernel() -> CapabilitySet {
     let mut needed = CapabilitySet::empty();
-    // Events of the uprobe PMU ask for it (perf_uprobe_event_init in kernel/events/core.c), links to many places
-    // do not; before 5.9 it also stands for BPF, PERFMON and CHECKPOINT_RESTORE.
+    // Events of the uprobe PMU ask for it (perf_uprobe_event_init in kernel/events/core.c), links
+    // to many places do not; before 5.9 it also stands for BPF, PERFMON and CHECKPOINT_RESTORE.
     // Where perf events are for administrators, CAP_PERFMON opens none (Debian's 5.10 and 7.2).
     if Way::may_be_events() || is_perf_for_administrators() {
         needed |= CapabilitySet::SYS_ADMIN;
@@ -102,15 +109,16 @@ fn of_this_kernel() -> CapabilitySet {
     needed
 }
 
-/// Whether perf events are kept from ordinary users, by distributions' kernels in ways of their own: the
-/// levels above 2 of `kernel.perf_event_paranoid`, which Debian (3) and Ubuntu (4) add and set.
+/// Whether perf events are kept from ordinary users, by distributions' kernels in ways of their
+/// own: the levels above 2 of `kernel.perf_event_paranoid`, which Debian (3) and Ubuntu (4) add and
+/// set.
 fn is_perf_for_administrators() -> bool {
     let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
     level.ok().and_then(|level| level.trim().parse::<i32>().ok()).is_some_and(|level| level > 2)
 }
 
-/// The calling thread, and what it starts from now on, keeps what `stage` needs of what it has. There is no way back:
-/// not by running a program that is set-uid root either.
+/// The calling thread, and what it starts from now on, keeps what `stage` needs of what it has.
+/// There is no way back: not by running a program that is set-uid root either.
 ///
 /// # Errors
 ///
@@ -124,14 +132,18 @@ pub fn keep(stage: Stage) -> io::Result<()> {
     }
     thread::clear_ambient_capability_set()?;
     let inheritable = CapabilitySet::empty();
-    thread::set_capabilities(None, CapabilitySets { effective: held.effective & standing, permitted, inheritable })?;
+    thread::set_capabilities(
+        None,
+        CapabilitySets { effective: held.effective & standing, permitted, inheritable },
+    )?;
     thread::set_no_new_privs(true)?;
     // Those have what was there before. One that hangs in a foreign file system stays as it is.
     syscollect_untrusted_files::end_idle_threads();
     Ok(())
 }
 
-/// All threads of this process act as that user from now on, and have what this user has: no capability is left.
+/// All threads of this process act as that user from now on, and have what this user has: no
+/// capability is left.
 ///
 /// # Errors
 ///
@@ -142,9 +154,8 @@ pub fn become_user(uid: u32, gid: u32) -> io::Result<()> {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
     let check = |result| if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
-    // Groups first and the user last, because after that nothing else is allowed. The C library does each for all
-    // threads.
-    // SAFETY: the pointer is to one group, as the length says.
+    // Groups first and the user last, because after that nothing else is allowed. The C library
+    // does each for all threads. SAFETY: the pointer is to one group, as the length says.
     check(unsafe { libc::setgroups(1, &raw const gid) })?;
     // SAFETY: no memory is involved.
     check(unsafe { libc::setresgid(gid, gid, gid) })?;
@@ -157,7 +168,8 @@ fn all_threads_may_become_others() -> io::Result<bool> {
     for task in std::fs::read_dir("/proc/self/task")? {
         let Ok(status) = std::fs::read_to_string(task?.path().join("status")) else { continue };
         let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-        let effective = effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+        let effective =
+            effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
         if effective & ACCOUNTS.bits() != ACCOUNTS.bits() {
             return Ok(false);
         }
@@ -178,8 +190,9 @@ fn bound(kept: CapabilitySet) -> io::Result<()> {
     Ok(())
 }
 
-/// All threads of this process are refused what no recorder does: running programs, sockets, debugging, mounts,
-/// modules. The recorder has to have been started, and everything that it launches.
+/// All threads of this process are refused what no recorder does: running programs, sockets,
+/// debugging, mounts, modules. The recorder has to have been started, and everything that it
+/// launches.
 ///
 /// # Errors
 ///
@@ -188,7 +201,8 @@ pub fn refuse_what_recording_never_does() -> io::Result<()> {
     filter::recording()
 }
 
-/// All threads of this process are refused everything but reading, writing and naming files, memory and threads.
+/// All threads of this process are refused everything but reading, writing and naming files, memory
+/// and threads.
 ///
 /// # Errors
 ///
@@ -197,8 +211,8 @@ pub fn allow_only_naming_and_exporting() -> io::Result<()> {
     filter::finishing()
 }
 
-/// While this lives, the calling thread creates, gives away and renames files in anybody's folder, as far as its
-/// [`Stage`] allows that. It is to live for single calls.
+/// While this lives, the calling thread creates, gives away and renames files in anybody's folder,
+/// as far as its [`Stage`] allows that. It is to live for single calls.
 #[derive(Debug)]
 pub struct WritingFiles {
     /// What was in force before; `None` where nothing had to change.

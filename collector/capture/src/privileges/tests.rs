@@ -22,7 +22,9 @@ fn each_stage_needs_less_than_the_one_before() {
 
 #[test]
 fn a_thread_keeps_only_what_it_has_and_its_stage_needs_and_never_gets_more() {
-    for stage in [Stage::Recording, Stage::Attaching, Stage::Naming, Stage::Exporting, Stage::Waiting] {
+    for stage in
+        [Stage::Recording, Stage::Attaching, Stage::Naming, Stage::Exporting, Stage::Waiting]
+    {
         let before = held();
         let (after, again, inherited) = in_a_thread(move || {
             keep(stage).unwrap();
@@ -30,8 +32,16 @@ fn a_thread_keeps_only_what_it_has_and_its_stage_needs_and_never_gets_more() {
             keep(Stage::Recording).unwrap();
             (after, held(), in_a_thread(|| thread::no_new_privs().unwrap()))
         });
-        assert!(before.effective.contains(after.effective) && stage.standing().contains(after.effective), "{stage:?}");
-        assert_eq!(after.permitted, before.permitted & (stage.standing() | stage.at_times()), "{stage:?}");
+        assert!(
+            before.effective.contains(after.effective)
+                && stage.standing().contains(after.effective),
+            "{stage:?}"
+        );
+        assert_eq!(
+            after.permitted,
+            before.permitted & (stage.standing() | stage.at_times()),
+            "{stage:?}"
+        );
         assert_eq!(again.permitted, after.permitted, "{stage:?}: something came back");
         assert!(inherited, "threads started later could get more by running programs");
     }

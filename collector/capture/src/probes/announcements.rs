@@ -58,11 +58,13 @@ impl Drop for Announcements {
 fn forward(mut ring: Ring, ready: &OwnedFd, wake: &OwnedFd, zones: &Sender<ZoneNotice>) {
     let mut limit = Limit::new(Instant::now());
     loop {
-        let wait = |fd: &OwnedFd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let wait =
+            |fd: &OwnedFd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let mut fds = [wait(ready), wait(wake)];
         // SAFETY: two live structures, as the count says.
         let result = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, -1) };
-        let interrupted = result < 0 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted;
+        let interrupted =
+            result < 0 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted;
         ring.read(|record| {
             let Some((pid, notice)) = notice(record) else { return true };
             // Nobody listens when zones cannot be recorded.
@@ -74,8 +76,8 @@ fn forward(mut ring: Ring, ready: &OwnedFd, wake: &OwnedFd, zones: &Sender<ZoneN
     }
 }
 
-/// Announcements that are heard in a window, of all processes together: this thread, and the one that it tells, go
-/// before everything else. Rings that go unheard are found by who looks for them.
+/// Announcements that are heard in a window, of all processes together: this thread, and the one
+/// that it tells, go before everything else. Rings that go unheard are found by who looks for them.
 const ANNOUNCEMENTS_MAX: u32 = 512;
 /// As many of each process are heard in any case: that it is there, and the next ring.
 const ALWAYS_HEARD: u32 = 2;
@@ -102,7 +104,8 @@ impl Limit {
             self.counts.clear();
         }
         let count = self.counts.entry(pid).or_default();
-        let allowed = *count < ALWAYS_HEARD || (*count < OF_A_PROCESS_MAX && self.heard < ANNOUNCEMENTS_MAX);
+        let allowed =
+            *count < ALWAYS_HEARD || (*count < OF_A_PROCESS_MAX && self.heard < ANNOUNCEMENTS_MAX);
         *count += u32::from(allowed);
         self.heard += u32::from(allowed);
         allowed
@@ -130,10 +133,16 @@ mod tests {
     fn a_process_that_announces_without_end_is_heard_again_after_a_while() {
         let start = Instant::now();
         let mut limit = Limit::new(start);
-        let heard = |limit: &mut Limit, pid| (0..10_000).filter(|_| limit.allows(pid, start)).count() as u32;
+        let heard = |limit: &mut Limit, pid| {
+            (0..10_000).filter(|_| limit.allows(pid, start)).count() as u32
+        };
         assert_eq!(heard(&mut limit, 7), OF_A_PROCESS_MAX);
         (100..200).for_each(|pid| assert!(heard(&mut limit, pid) >= ALWAYS_HEARD));
-        assert_eq!(heard(&mut limit, 8), ALWAYS_HEARD, "another process is heard whatever others do");
+        assert_eq!(
+            heard(&mut limit, 8),
+            ALWAYS_HEARD,
+            "another process is heard whatever others do"
+        );
         assert!(limit.allows(7, start + WINDOW));
     }
 

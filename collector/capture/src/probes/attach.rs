@@ -30,8 +30,8 @@ pub(crate) enum Way {
 const WAY: &str = "SYSCOLLECT_UPROBES";
 
 impl Way {
-    /// Whether [`of_this_kernel`](Self::of_this_kernel) may choose events. Asks the kernel's version only, so that it
-    /// is known before anything is tried.
+    /// Whether [`of_this_kernel`](Self::of_this_kernel) may choose events. Asks the kernel's
+    /// version only, so that it is known before anything is tried.
     pub(crate) fn may_be_events() -> bool {
         Self::events_are_forced() || !crate::ebpf::kernel_at_least(6, 6)
     }
@@ -95,8 +95,8 @@ struct Attaching<'a> {
     refused: Vec<Refused>,
 }
 
-/// Attaches `program` to points of one file, in all processes or in one, for as long as the keeper lives.
-/// Returns what was refused: a file may be attached in part.
+/// Attaches `program` to points of one file, in all processes or in one, for as long as the keeper
+/// lives. Returns what was refused: a file may be attached in part.
 pub(super) fn attach(
     keeper: &mut Keeper,
     way: Way,
@@ -110,7 +110,11 @@ pub(super) fn attach(
         let places: Vec<Place> = points
             .iter()
             .filter(|point| point.at_return == at_return)
-            .map(|point| Place { offset: point.offset, semaphore: point.semaphore, cookie: point.cookie })
+            .map(|point| Place {
+                offset: point.offset,
+                semaphore: point.semaphore,
+                cookie: point.cookie,
+            })
             .collect();
         if places.is_empty() {
             continue;
@@ -129,7 +133,8 @@ impl Attaching<'_> {
     /// All places with one link. The kernel refuses all for one that it cannot
     /// probe, so then each half is tried by itself.
     fn all(&mut self, places: &[Place], at_return: bool) {
-        let request = Request { means: Means::Link, at_return, pid: self.pid, places: places.to_vec() };
+        let request =
+            Request { means: Means::Link, at_return, pid: self.pid, places: places.to_vec() };
         match self.keeper.link(&request, self.program.program.as_fd(), self.file) {
             Ok(()) => {}
             Err(error) if places.len() > 1 && concerns_one_place(&error) => {
@@ -144,11 +149,15 @@ impl Attaching<'_> {
     fn event(&mut self, pmu: u32, place: Place, at_return: bool) {
         let request = |means| Request { means, at_return, pid: self.pid, places: vec![place] };
         let linked = match &self.program.cookies {
-            None => self.keeper.link(&request(Means::LinkedEvent(pmu)), self.program.program.as_fd(), self.file),
+            None => self.keeper.link(
+                &request(Means::LinkedEvent(pmu)),
+                self.program.program.as_fd(),
+                self.file,
+            ),
             // The event holds on to the program.
-            Some(cookies) => cookies
-                .program(place.cookie)
-                .and_then(|program| self.keeper.link(&request(Means::Event(pmu)), program.as_fd(), self.file)),
+            Some(cookies) => cookies.program(place.cookie).and_then(|program| {
+                self.keeper.link(&request(Means::Event(pmu)), program.as_fd(), self.file)
+            }),
         };
         if let Err(why) = linked {
             self.refuse(1, why);
@@ -156,7 +165,11 @@ impl Attaching<'_> {
     }
 
     fn refuse(&mut self, places: usize, why: io::Error) {
-        match self.refused.iter_mut().find(|refused| refused.why.raw_os_error() == why.raw_os_error()) {
+        match self
+            .refused
+            .iter_mut()
+            .find(|refused| refused.why.raw_os_error() == why.raw_os_error())
+        {
             Some(refused) => refused.places += places,
             None => self.refused.push(Refused { places, why }),
         }
@@ -169,12 +182,17 @@ fn concerns_one_place(error: &io::Error) -> bool {
 }
 
 /// Makes the links of a request. Closing them detaches.
-pub(super) fn link(request: &Request, program: BorrowedFd<'_>, file: BorrowedFd<'_>) -> io::Result<Vec<OwnedFd>> {
+pub(super) fn link(
+    request: &Request,
+    program: BorrowedFd<'_>,
+    file: BorrowedFd<'_>,
+) -> io::Result<Vec<OwnedFd>> {
     let Request { means, at_return, pid, places } = request;
     let path = bpf_calls::path_of(file);
     let (pmu, is_linked) = match *means {
         Means::Link => {
-            return bpf_calls::link_uprobe_multi(program, &path, places, *at_return, *pid).map(|link| vec![link]);
+            return bpf_calls::link_uprobe_multi(program, &path, places, *at_return, *pid)
+                .map(|link| vec![link]);
         }
         Means::Event(pmu) => (pmu, false),
         Means::LinkedEvent(pmu) => (pmu, true),

@@ -16,12 +16,15 @@ const IGNORED: u32 = 0;
 
 const PYTHON: &str = "python";
 /// Places to raise the semaphore at, the rarest first.
-const RARE: [&str; 5] = ["gc__done", "gc__start", "import__find__load__done", "import__find__load__start", "audit"];
+const RARE: [&str; 5] =
+    ["gc__done", "gc__start", "import__find__load__done", "import__find__load__start", "audit"];
 
 /// What must be attached with `planned`, if Python's function entries are among it.
 pub(super) fn for_python(probes: &[UsdtProbe], planned: &[Planned]) -> Option<Planned> {
-    let named = |name: &str| probes.iter().find(|probe| probe.provider == PYTHON && probe.name == name);
-    let is_planned = |probe: &UsdtProbe| planned.iter().any(|planned| planned.offset == probe.offset);
+    let named =
+        |name: &str| probes.iter().find(|probe| probe.provider == PYTHON && probe.name == name);
+    let is_planned =
+        |probe: &UsdtProbe| planned.iter().any(|planned| planned.offset == probe.offset);
     let line = named("line")?;
     if !is_planned(named("function__entry")?) || is_planned(line) {
         return None;
@@ -55,7 +58,13 @@ mod tests {
     }
 
     fn planned(offset: u64) -> Planned {
-        Planned { offset, semaphore: 100 + offset, probe: 7, arguments: Vec::new(), at_return: false }
+        Planned {
+            offset,
+            semaphore: 100 + offset,
+            probe: 7,
+            arguments: Vec::new(),
+            at_return: false,
+        }
     }
 
     #[test]

@@ -40,7 +40,8 @@ impl Cookies {
     /// Loads the program that hands this cookie over.
     pub(super) fn program(&self, cookie: u64) -> io::Result<OwnedFd> {
         let instructions = handing_over(cookie, self.given.as_raw_fd(), self.target.as_raw_fd());
-        bpf_calls::load_program("cookie", &instructions, c"GPL", (PROG_TYPE_KPROBE, 0)).map_err(|(error, _)| error)
+        bpf_calls::load_program("cookie", &instructions, c"GPL", (PROG_TYPE_KPROBE, 0))
+            .map_err(|(error, _)| error)
     }
 }
 
@@ -93,7 +94,11 @@ mod tests {
         );
         assert_eq!((at(4)[4], at(12)[4]), (7, 9));
         let jump = 7 + 1 + usize::from(at(7)[2]);
-        assert_eq!(at(jump)[0], 0xb7, "r0 is set before the end, or the kernel refuses the program");
+        assert_eq!(
+            at(jump)[0],
+            0xb7,
+            "r0 is set before the end, or the kernel refuses the program"
+        );
         assert_eq!((jump + 2) * 8, code.len());
     }
 }

@@ -51,12 +51,18 @@ pub(super) fn mapped_files(root: &Path, pid: u32) -> Vec<(MapKey, MappedFile)> {
     text.split(|byte| *byte == b'\n').filter_map(|line| parse(pid, line)).collect()
 }
 
-/// The executable mapping of a file that holds an address of a process, and where that lies in the file.
+/// The executable mapping of a file that holds an address of a process, and where that lies in the
+/// file.
 pub(super) fn mapping_of(root: &Path, pid: u32, address: u64) -> Option<(MappedFile, u64)> {
     let text = maps(root, pid)?;
     text.split(|byte| *byte == b'\n').find_map(|line| {
-        let (_, mapped) = parse(pid, line).filter(|(_, mapped)| (mapped.start..mapped.end).contains(&address))?;
-        let first = String::from_utf8_lossy(line).split(' ').nth(2).map(|text| u64::from_str_radix(text, 16))?.ok()?;
+        let (_, mapped) =
+            parse(pid, line).filter(|(_, mapped)| (mapped.start..mapped.end).contains(&address))?;
+        let first = String::from_utf8_lossy(line)
+            .split(' ')
+            .nth(2)
+            .map(|text| u64::from_str_radix(text, 16))?
+            .ok()?;
         let offset = first.checked_add(address - mapped.start)?;
         Some((mapped, offset))
     })
@@ -64,7 +70,8 @@ pub(super) fn mapping_of(root: &Path, pid: u32, address: u64) -> Option<(MappedF
 
 /// What a process has mapped, as the kernel lists it; a list is whole or missing.
 fn maps(root: &Path, pid: u32) -> Option<Vec<u8>> {
-    read_text(&root.join(format!("proc/{pid}/maps")), Owner::of_process(pid).as_ref(), MAPS_MAX).ok()
+    read_text(&root.join(format!("proc/{pid}/maps")), Owner::of_process(pid).as_ref(), MAPS_MAX)
+        .ok()
 }
 
 fn parse(pid: u32, line: &[u8]) -> Option<(MapKey, MappedFile)> {
@@ -77,13 +84,17 @@ fn parse(pid: u32, line: &[u8]) -> Option<(MapKey, MappedFile)> {
     let path = fields.next()?.trim_start();
     let path = path.strip_suffix(" (deleted)").unwrap_or(path);
     let number = |text| u64::from_str_radix(text, 16).ok();
-    let mapped = MappedFile { pid, start: number(start)?, end: number(end)?, path: path.to_owned() };
+    let mapped =
+        MappedFile { pid, start: number(start)?, end: number(end)?, path: path.to_owned() };
     (executable && is_file_name(path)).then_some(((device, inode), mapped))
 }
 
 /// Whether a mapping of this name may be of a program's file.
 pub(super) fn is_file_name(path: &str) -> bool {
-    path.starts_with('/') && !path.starts_with("//") && !path.starts_with("/dev/") && !path.starts_with("/memfd:")
+    path.starts_with('/')
+        && !path.starts_with("//")
+        && !path.starts_with("/dev/")
+        && !path.starts_with("/memfd:")
 }
 
 impl MappedFile {
@@ -93,8 +104,12 @@ impl MappedFile {
     /// that path here, which is the same outside of containers.
     pub(super) fn open(&self) -> io::Result<OpenFile> {
         let (owner, path) = (Owner::of_process(self.pid), Path::new(&self.path));
-        let open =
-            |place| Ok::<_, io::Error>(OpenFile { mapped_by: Some(self.pid), ..OpenFile::at(&place, owner.as_ref())? });
+        let open = |place| {
+            Ok::<_, io::Error>(OpenFile {
+                mapped_by: Some(self.pid),
+                ..OpenFile::at(&place, owner.as_ref())?
+            })
+        };
         open(FileLocation::Range { pid: self.pid, start: self.start, end: self.end })
             .or_else(|_| open(FileLocation::InRootOf { pid: self.pid, path }))
             .or_else(|error| match error.kind() {
@@ -121,9 +136,10 @@ impl OpenFile {
 }
 
 impl OpenFile {
-    /// Whether attaching to it may stop the machine. The kernel reads the code then, and lets no process fork
-    /// meanwhile (`register_for_each_vma` in kernel/events/uprobes.c); in a file system that a user mounted, that
-    /// user decides how long it takes. The one who asked for the recording is trusted with it.
+    /// Whether attaching to it may stop the machine. The kernel reads the code then, and lets no
+    /// process fork meanwhile (`register_for_each_vma` in kernel/events/uprobes.c); in a file
+    /// system that a user mounted, that user decides how long it takes. The one who asked for the
+    /// recording is trusted with it.
     pub(super) fn may_stop_the_machine(&self, asked_by: Option<u32>) -> bool {
         let by_the_asking = || {
             let owner = self.mapped_by.and_then(Owner::of_process);
@@ -166,7 +182,8 @@ mod tests {
     fn an_address_is_found_in_the_file_that_is_mapped_there() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("proc/7")).unwrap();
-        let maps = "5000-6000 r--p 00000000 fe:00 9 /opt/b\n7f00-8f00 r-xp 00001000 fe:00 123 /opt/a\n";
+        let maps =
+            "5000-6000 r--p 00000000 fe:00 9 /opt/b\n7f00-8f00 r-xp 00001000 fe:00 123 /opt/a\n";
         fs::write(folder.path().join("proc/7/maps"), maps).unwrap();
         let (mapped, offset) = mapping_of(folder.path(), 7, 0x7f80).unwrap();
         assert_eq!((mapped.path.as_str(), offset), ("/opt/a", 0x1080));

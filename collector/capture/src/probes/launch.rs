@@ -65,7 +65,12 @@ fn find(program: &Path, search: Option<&OsStr>) -> Option<PathBuf> {
 /// What runs a script: the program of its first line; after `env`, what that looks for.
 fn interpreter(script: &Path, search: Option<&OsStr>) -> Option<PathBuf> {
     let mut start = [0; 256];
-    let length = OpenFile::at(&FileLocation::Named(script), None).ok()?.file.reader().read(&mut start).ok()?;
+    let length = OpenFile::at(&FileLocation::Named(script), None)
+        .ok()?
+        .file
+        .reader()
+        .read(&mut start)
+        .ok()?;
     let line = start[..length].strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
     let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let program = Path::new(OsStr::from_bytes(words.next()?));
@@ -83,7 +88,8 @@ fn libraries(path: &Path) -> Option<Vec<PathBuf>> {
     let header: &FileHeader64<Endianness> = elf.elf_header();
     let endian = elf.endian();
     let segments = header.program_headers(endian, &cache).ok()?;
-    let entries = segments.iter().find_map(|segment| segment.dynamic(endian, &cache).ok().flatten())?;
+    let entries =
+        segments.iter().find_map(|segment| segment.dynamic(endian, &cache).ok().flatten())?;
     let sections = elf.elf_section_table();
     let (_, link) = sections.dynamic(endian, &cache).ok().flatten()?;
     let strings = sections.strings(endian, &cache, link).ok()?;
@@ -103,7 +109,9 @@ fn libraries(path: &Path) -> Option<Vec<PathBuf>> {
     Some(
         names
             .iter()
-            .filter_map(|name| folders.iter().map(|folder| folder.join(name)).find(|at| at.is_file()))
+            .filter_map(|name| {
+                folders.iter().map(|folder| folder.join(name)).find(|at| at.is_file())
+            })
             .collect(),
     )
 }
@@ -112,11 +120,15 @@ fn libraries(path: &Path) -> Option<Vec<PathBuf>> {
 fn search_folders(path: &Path, said: &[std::ffi::OsString]) -> Vec<PathBuf> {
     let own = path.parent().unwrap_or(Path::new("/")).to_string_lossy().into_owned();
     let said = said.iter().flat_map(std::env::split_paths);
-    let said =
-        said.map(|folder| PathBuf::from(folder.to_string_lossy().replace("${ORIGIN}", &own).replace("$ORIGIN", &own)));
+    let said = said.map(|folder| {
+        PathBuf::from(folder.to_string_lossy().replace("${ORIGIN}", &own).replace("$ORIGIN", &own))
+    });
     let user = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let user: Vec<PathBuf> = std::env::split_paths(&user).collect();
-    said.chain(user).chain(LIBRARY_FOLDERS.map(PathBuf::from)).filter(|folder| folder.is_absolute()).collect()
+    said.chain(user)
+        .chain(LIBRARY_FOLDERS.map(PathBuf::from))
+        .filter(|folder| folder.is_absolute())
+        .collect()
 }
 
 #[cfg(test)]
@@ -144,7 +156,10 @@ mod tests {
     #[test]
     fn what_is_not_there_has_no_files_but_its_name() {
         assert!(files_of(Path::new("no-such-program"), Some(OsStr::new("/bin"))).is_empty());
-        assert_eq!(files_of(Path::new("/no/such/program"), None), [PathBuf::from("/no/such/program")]);
+        assert_eq!(
+            files_of(Path::new("/no/such/program"), None),
+            [PathBuf::from("/no/such/program")]
+        );
     }
 
     #[test]

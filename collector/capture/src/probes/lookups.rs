@@ -1,12 +1,12 @@
 //! Functions that programs ask for by name and call by address.
 //!
-//! Vulkan's loader gives programs the functions of the driver itself, which nothing exports. So each answer of
-//! the functions that give addresses is looked at: its question is the hit where it is entered, its answer the
-//! hit where it returns. A question and its answer that were drained in the wrong order, because the thread
-//! changed its CPU in between, are missed.
+//! Vulkan's loader gives programs the functions of the driver itself, which nothing exports. So
+//! each answer of the functions that give addresses is looked at: its question is the hit where it
+//! is entered, its answer the hit where it returns. A question and its answer that were drained in
+//! the wrong order, because the thread changed its CPU in between, are missed.
 //!
-//! A name that its program had not read into memory yet cannot be read at the hit. It is read when the answer is
-//! there, by its address: such names are constants.
+//! A name that its program had not read into memory yet cannot be read at the hit. It is read when
+//! the answer is there, by its address: such names are constants.
 
 use rustc_hash::FxHashMap;
 use syscollect_probes::{FunctionPreset, library_presets};
@@ -105,8 +105,14 @@ mod tests {
 
     fn record(texts: u8, word: u64, text: &str) -> (ProbeRecord, Vec<u8>) {
         let probe = if text.is_empty() { ANSWER | OF_LOOKUP } else { OF_LOOKUP };
-        let hit =
-            ProbeRecord { tid: 8, tgid: std::process::id(), probe, arguments: 1, texts, ..ProbeRecord::default() };
+        let hit = ProbeRecord {
+            tid: 8,
+            tgid: std::process::id(),
+            probe,
+            arguments: 1,
+            texts,
+            ..ProbeRecord::default()
+        };
         let mut bytes = hit.as_bytes().to_vec();
         bytes.extend(word.to_le_bytes());
         if texts != 0 {
@@ -116,7 +122,10 @@ mod tests {
         (hit, bytes)
     }
 
-    fn told(lookups: &mut Lookups, (hit, bytes): (ProbeRecord, Vec<u8>)) -> Option<(u64, &'static str)> {
+    fn told(
+        lookups: &mut Lookups,
+        (hit, bytes): (ProbeRecord, Vec<u8>),
+    ) -> Option<(u64, &'static str)> {
         let found = lookups.hit(&hit, &bytes)?;
         Some((found.address, found.known()?.1.name))
     }

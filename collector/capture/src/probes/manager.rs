@@ -33,8 +33,9 @@ use crate::zones::ZoneNotice;
 const PLAIN_MAX: usize = 65_536;
 /// Notes that are kept; more would hide the others.
 const NOTES_MAX: usize = 32;
-/// How long a recording waits for what is there to be attached to (a file system that a user serves may keep the kernel
-/// waiting that attaches to its files), and looks whether to go on waiting meanwhile.
+/// How long a recording waits for what is there to be attached to (a file system that a user serves
+/// may keep the kernel waiting that attaches to its files), and looks whether to go on waiting
+/// meanwhile.
 const LONGEST_START: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// How often to see whether somebody killed the keeper, with which all probes go.
@@ -174,7 +175,8 @@ impl Manager {
         let _ = self.messages.send(Message::Found(found));
     }
 
-    /// Waits until what is there is attached, unless a stop is asked for or it takes too long; what to tell the user.
+    /// Waits until what is there is attached, unless a stop is asked for or it takes too long; what
+    /// to tell the user.
     pub(super) fn attach_first(&mut self, stop_asked: &AtomicBool) -> Vec<String> {
         let Some(done) = self.first_done.take() else { return self.told.notes() };
         let begin = Instant::now();
@@ -231,12 +233,19 @@ impl Manager {
 impl Drop for Manager {
     fn drop(&mut self) {
         self.stop();
-        // A panic there has been printed; what is late the kernel takes back when this program ends.
+        // A panic there has been printed; what is late the kernel takes back when this program
+        // ends.
         let _ = self.worker.wait(LONGEST_GOODBYE);
     }
 }
 
-fn manage(work: Work, keeper: Keeper, messages: &Receiver<Message>, done: &Sender<()>, told: &Told) {
+fn manage(
+    work: Work,
+    keeper: Keeper,
+    messages: &Receiver<Message>,
+    done: &Sender<()>,
+    told: &Told,
+) {
     let mut mapped = Mapped::new(&work);
     let (launch, all_at_first) = (work.launch.clone(), work.gpu || !work.specs.is_empty());
     let mut scanner = Scanner::new(work, keeper, told);
@@ -317,7 +326,12 @@ impl Mapped {
     }
 
     /// A file that was just mapped.
-    fn scan_mapping(&mut self, scanner: &mut Scanner<'_>, told: &Told, MappedAt { mapping, at }: MappedAt) {
+    fn scan_mapping(
+        &mut self,
+        scanner: &mut Scanner<'_>,
+        told: &Told,
+        MappedAt { mapping, at }: MappedAt,
+    ) {
         let Mapping { pid, start, end, path, build_id, .. } = mapping;
         let content = (path.clone(), build_id);
         if self.plain.contains(&content) || !self.is_recorded(pid) {

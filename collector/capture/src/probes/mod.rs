@@ -1,5 +1,5 @@
-//! Probes in user programs: USDT probes, functions, calls of GPU libraries, marked programs that announce
-//! themselves.
+//! Probes in user programs: USDT probes, functions, calls of GPU libraries, marked programs that
+//! announce themselves.
 //!
 //! **Duties.** Loading `bpf/probes.bpf.o`; finding out which files hold what was
 //! asked for, and the probes of marked programs (`syscollect_usdt_client`), in
@@ -26,7 +26,8 @@
 //!   that leaves such a function ends the program, and stacks of samples stop there.
 //! - A text that was not read into memory yet by its program cannot be read at
 //!   the hit; its argument is told as unreadable.
-//! - Kernels before 5.15 have no cookies: each place gets a small program of its own there ([`cookies`]).
+//! - Kernels before 5.15 have no cookies: each place gets a small program of its own there
+//!   ([`cookies`]).
 
 mod announcements;
 mod attach;

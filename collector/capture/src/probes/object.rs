@@ -61,7 +61,8 @@ impl Loaded {
         if matches!(settings.way, Way::EventsWithoutCookies(_)) {
             object.without_exchanges();
         }
-        let attach_type = if settings.way == Way::Multi { bpf_calls::TRACE_UPROBE_MULTI } else { 0 };
+        let attach_type =
+            if settings.way == Way::Multi { bpf_calls::TRACE_UPROBE_MULTI } else { 0 };
         let kind = (bpf_calls::PROG_TYPE_KPROBE, attach_type);
         let (on_probe, on_ring) = (object.load("on_probe", kind)?, object.load("on_ring", kind)?);
         Ok(Self { on_probe, on_ring, object, ring_bytes: settings.ring_bytes, possible_cpus: cpus })
@@ -80,7 +81,8 @@ impl Loaded {
 
     /// The ring buffer of announcements, and the descriptor to wait on.
     pub(super) fn announcements(&self) -> Result<(Ring, OwnedFd), CaptureError> {
-        let failed = |error| CaptureError::system("cannot map the ring buffer of announcements", error);
+        let failed =
+            |error| CaptureError::system("cannot map the ring buffer of announcements", error);
         let map = self.object.map("announcements")?;
         let ring = Ring::map(map, ANNOUNCEMENT_BYTES).map_err(failed)?;
         Ok((ring, map.try_clone_to_owned().map_err(failed)?))
@@ -101,8 +103,9 @@ impl Loaded {
             return Ok(Program { program, cookies: None });
         }
         let given = self.object.map("given_cookie")?.try_clone_to_owned().map_err(failed)?;
-        let cookies = Cookies::new(program.as_fd(), given)
-            .map_err(|error| CaptureError::system("cannot make the map of a program's cookies", error))?;
+        let cookies = Cookies::new(program.as_fd(), given).map_err(|error| {
+            CaptureError::system("cannot make the map of a program's cookies", error)
+        })?;
         Ok(Program { program, cookies: Some(cookies) })
     }
 
@@ -119,14 +122,15 @@ mod tests {
 
     use super::*;
 
-    /// Kernels from 6.13 on round up to 16 bytes, and give a function with 64 bytes of stack one per CPU:
-    /// `BPF_PRIV_STACK_MIN_SIZE` of include/linux/bpf_verifier.h.
+    /// Kernels from 6.13 on round up to 16 bytes, and give a function with 64 bytes of stack one
+    /// per CPU: `BPF_PRIV_STACK_MIN_SIZE` of include/linux/bpf_verifier.h.
     const MOST_STACK: i32 = 48;
     /// The frame pointer; the stack lies below it.
     const FRAME: u8 = 10;
     const LOAD: u8 = 1;
     const STORE_BY_REGISTER: u8 = 3;
-    /// `dst += imm`, of a copy of the frame pointer; what is larger is no place in a stack of 512 bytes.
+    /// `dst += imm`, of a copy of the frame pointer; what is larger is no place in a stack of 512
+    /// bytes.
     const ADD: u8 = 0x07;
 
     /// How far below its frame pointer an instruction reaches.
@@ -146,7 +150,11 @@ mod tests {
         assert!(object.functions.len() >= 4, "the programs and what they call");
         for function in object.functions.values() {
             let bytes = function.instructions.iter().map(reaches).max().unwrap_or(0);
-            assert!(bytes <= MOST_STACK, "{} needs {bytes} bytes of stack, see probe.h", function.name);
+            assert!(
+                bytes <= MOST_STACK,
+                "{} needs {bytes} bytes of stack, see probe.h",
+                function.name
+            );
         }
     }
 }

@@ -2,7 +2,9 @@
 //! under which numbers, and what their arguments mean.
 
 use rustc_hash::FxHashSet;
-use syscollect_probes::{Argument, ArgumentKind, ArgumentSpec, Function, ProbeSelector, Returns, Spec, UsdtProbe};
+use syscollect_probes::{
+    Argument, ArgumentKind, ArgumentSpec, Function, ProbeSelector, Returns, Spec, UsdtProbe,
+};
 use syscollect_store::{ProbeArgument, ProbeDefinition, ProbeRole};
 use syscollect_usdt_client::protocol::{PROBE_RING, PROVIDER};
 
@@ -76,11 +78,14 @@ impl Plan {
     /// Leaves out what no real file has; what to say of it. Files belong to
     /// anybody, and each place costs the kernel memory and time.
     pub(super) fn limit(&mut self) -> Option<String> {
-        let over =
-            self.left_out + self.points.len().saturating_sub(POINTS_MAX) + self.rings.len().saturating_sub(RINGS_MAX);
+        let over = self.left_out
+            + self.points.len().saturating_sub(POINTS_MAX)
+            + self.rings.len().saturating_sub(RINGS_MAX);
         self.points.truncate(POINTS_MAX);
         self.rings.truncate(RINGS_MAX);
-        (over > 0).then(|| format!("{over} places are left out, more than {POINTS_MAX} in one file are not probed"))
+        (over > 0).then(|| {
+            format!("{over} places are left out, more than {POINTS_MAX} in one file are not probed")
+        })
     }
 }
 
@@ -152,7 +157,9 @@ impl Planner {
 
     /// Adds what a marked program has for the collector.
     pub(super) fn client(&mut self, path: &str, probes: &[UsdtProbe], plan: &mut Plan) {
-        for probe in probes.iter().filter(|probe| probe.provider == PROVIDER && probe.name == PROBE_RING) {
+        for probe in
+            probes.iter().filter(|probe| probe.provider == PROVIDER && probe.name == PROBE_RING)
+        {
             let never = probe.arguments.iter().map(|argument| (argument.clone(), Text::Never));
             let arguments = never.collect();
             plan.rings.push(Planned {
@@ -165,13 +172,20 @@ impl Planner {
         }
         for (name, role, texts) in CLIENT_PROBES {
             // A probe of one name has one list of types, but in a forged file.
-            for sites in sites_of(probes, |probe| probe.provider == PROVIDER && probe.name == name).into_iter().take(1)
+            for sites in sites_of(probes, |probe| probe.provider == PROVIDER && probe.name == name)
+                .into_iter()
+                .take(1)
             {
-                let kind = |text: &bool| if *text { ArgumentKind::Text } else { ArgumentKind::Integer };
-                let arguments = texts.iter().map(|text| ArgumentSpec { name: None, kind: kind(text) }).collect();
+                let kind =
+                    |text: &bool| if *text { ArgumentKind::Text } else { ArgumentKind::Integer };
+                let arguments = texts
+                    .iter()
+                    .map(|text| ArgumentSpec { name: None, kind: kind(text) })
+                    .collect();
                 let name = format!("{PROVIDER}:{name}");
                 let sites = &sites[..sites.len().min(CLIENT_COPIES_MAX)];
-                let meaning = Meaning { role, pair: 0, name, named_by: None, nests: None, arguments, path };
+                let meaning =
+                    Meaning { role, pair: 0, name, named_by: None, nests: None, arguments, path };
                 self.add_usdt(sites, meaning, plan);
             }
         }
@@ -181,7 +195,9 @@ impl Planner {
         let Some(first) = sites.first() else { return };
         let of_client = CLIENT_PROBES.iter().any(|(_, role, _)| *role == meaning.role);
         let probe = self.number() | if of_client { OF_CLIENT } else { 0 };
-        let kind = |index: usize| meaning.arguments.get(index).map_or(ArgumentKind::Auto, |said| said.kind);
+        let kind = |index: usize| {
+            meaning.arguments.get(index).map_or(ArgumentKind::Auto, |said| said.kind)
+        };
         let name = |index: usize| meaning.arguments.get(index).and_then(|said| said.name.clone());
         let argument = |(index, argument): (usize, &Argument)| ProbeArgument {
             name: name(index).unwrap_or_else(|| format!("arg{index}")),
@@ -190,7 +206,8 @@ impl Planner {
             float: argument.float,
             text: kind(index).text(),
         };
-        let arguments = first.arguments.iter().take(ARGUMENTS_MAX).enumerate().map(argument).collect();
+        let arguments =
+            first.arguments.iter().take(ARGUMENTS_MAX).enumerate().map(argument).collect();
         plan.definitions.push(ProbeDefinition {
             probe,
             role: meaning.role,
@@ -203,7 +220,9 @@ impl Planner {
             ..Default::default()
         });
         plan.points.extend(sites.iter().map(|site| {
-            let read = |(index, argument): (usize, &Argument)| (argument.clone(), text(kind(index), argument));
+            let read = |(index, argument): (usize, &Argument)| {
+                (argument.clone(), text(kind(index), argument))
+            };
             Planned {
                 offset: site.offset,
                 semaphore: site.semaphore.unwrap_or(0),
@@ -215,14 +234,22 @@ impl Planner {
     }
 
     /// Adds functions that the spec of this index asks for.
-    pub(super) fn functions(&mut self, index: usize, path: &str, functions: &[(Function, Returns)], plan: &mut Plan) {
+    pub(super) fn functions(
+        &mut self,
+        index: usize,
+        path: &str,
+        functions: &[(Function, Returns)],
+        plan: &mut Plan,
+    ) {
         // One place is probed once, whoever asks for it: functions may share their ends.
         let mut taken: FxHashSet<(u64, bool)> =
             plan.points.iter().map(|point| (point.offset, point.at_return)).collect();
         for (function, returns) in functions {
             let (role, exits, at_return) = match returns {
                 Returns::At(exits) => (ProbeRole::FunctionExit, &exits[..], false),
-                Returns::ByAddress => (ProbeRole::FunctionReturn, std::slice::from_ref(&function.offset), true),
+                Returns::ByAddress => {
+                    (ProbeRole::FunctionReturn, std::slice::from_ref(&function.offset), true)
+                }
             };
             plan.matches(Part { spec: index, probe: 0 });
             if !taken.insert((function.offset, false)) {
@@ -233,14 +260,29 @@ impl Planner {
                 plan.left_out += 1 + exits.len();
                 continue;
             }
-            self.function(path, &function.name, ProbeRole::FunctionEntry, &[(function.offset, false)], plan);
-            let exits = exits.iter().map(|exit| (*exit, at_return)).filter(|exit| taken.insert(*exit));
+            self.function(
+                path,
+                &function.name,
+                ProbeRole::FunctionEntry,
+                &[(function.offset, false)],
+                plan,
+            );
+            let exits =
+                exits.iter().map(|exit| (*exit, at_return)).filter(|exit| taken.insert(*exit));
             self.function(path, &function.name, role, &exits.collect::<Vec<_>>(), plan);
         }
     }
 
-    /// Adds the entry or the ends of a function: places, and whether its return address is taken there.
-    fn function(&mut self, path: &str, name: &str, role: ProbeRole, places: &[(u64, bool)], plan: &mut Plan) {
+    /// Adds the entry or the ends of a function: places, and whether its return address is taken
+    /// there.
+    fn function(
+        &mut self,
+        path: &str,
+        name: &str,
+        role: ProbeRole,
+        places: &[(u64, bool)],
+        plan: &mut Plan,
+    ) {
         if places.is_empty() {
             return;
         }
@@ -293,7 +335,11 @@ fn sites_of(probes: &[UsdtProbe], wanted: impl Fn(&UsdtProbe) -> bool) -> Vec<Ve
 
 fn is_same_probe(one: &UsdtProbe, other: &UsdtProbe) -> bool {
     let types = |probe: &UsdtProbe| -> Vec<_> {
-        probe.arguments.iter().map(|argument| (argument.size, argument.signed, argument.float)).collect()
+        probe
+            .arguments
+            .iter()
+            .map(|argument| (argument.size, argument.signed, argument.float))
+            .collect()
     };
     one.provider == other.provider && one.name == other.name && types(one) == types(other)
 }
@@ -308,22 +354,34 @@ mod tests {
             name: name.to_owned(),
             offset,
             semaphore: Some(0x4000),
-            arguments: arguments.split_whitespace().map(|argument| argument.parse().unwrap()).collect(),
+            arguments: arguments
+                .split_whitespace()
+                .map(|argument| argument.parse().unwrap())
+                .collect(),
         }
     }
 
     fn planned(spec: &str, probes: &[UsdtProbe]) -> Plan {
         let mut plan = Plan::default();
-        Planner::default().usdt((0, &Spec::usdt(spec).unwrap()), "/bin/x", probes, &|_| true, &mut plan);
+        Planner::default().usdt(
+            (0, &Spec::usdt(spec).unwrap()),
+            "/bin/x",
+            probes,
+            &|_| true,
+            &mut plan,
+        );
         plan
     }
 
     #[test]
     fn a_probe_at_several_places_is_one_probe_unless_its_types_differ() {
-        let probes =
-            [("8@%rdi", 1), ("8@%rsi", 2), ("4@%eax", 3)].map(|(arguments, at)| probe("a", "b", at, arguments));
+        let probes = [("8@%rdi", 1), ("8@%rsi", 2), ("4@%eax", 3)]
+            .map(|(arguments, at)| probe("a", "b", at, arguments));
         let plan = planned("a:b", &probes);
-        assert_eq!(plan.definitions.iter().map(|one| one.arguments[0].size).collect::<Vec<_>>(), [8, 4]);
+        assert_eq!(
+            plan.definitions.iter().map(|one| one.arguments[0].size).collect::<Vec<_>>(),
+            [8, 4]
+        );
         let numbers: Vec<_> = plan.points.iter().map(|point| (point.offset, point.probe)).collect();
         assert_eq!(numbers, [(1, 1), (2, 1), (3, 2)]);
     }
@@ -338,7 +396,8 @@ mod tests {
         let spec = Spec::zone("python:function__entry..function__return").unwrap();
         let mut plan = Plan::default();
         Planner::default().usdt((3, &spec), "/bin/python", &probes, &|_| true, &mut plan);
-        let roles: Vec<_> = plan.definitions.iter().map(|one| (one.role, one.pair, one.named_by)).collect();
+        let roles: Vec<_> =
+            plan.definitions.iter().map(|one| (one.role, one.pair, one.named_by)).collect();
         assert_eq!(roles, [(ProbeRole::ZoneBegin, 5, Some(1)), (ProbeRole::ZoneEnd, 5, None)]);
         let texts: Vec<_> = plan.points[0].arguments.iter().map(|(_, text)| *text).collect();
         assert_eq!(texts, [Text::Always, Text::Always, Text::Never]);
@@ -353,13 +412,21 @@ mod tests {
             probe("postgresql", "transaction__commit", 2, "4@%eax"),
             probe("postgresql", "transaction__abort", 3, "4@%eax"),
         ];
-        let spec = Spec::zone("postgresql:transaction__start..transaction__commit|transaction__abort|other").unwrap();
+        let spec = Spec::zone(
+            "postgresql:transaction__start..transaction__commit|transaction__abort|other",
+        )
+        .unwrap();
         let mut plan = Plan::default();
         Planner::default().usdt((0, &spec), "/bin/postgres", &probes, &|_| true, &mut plan);
-        let roles: Vec<_> = plan.definitions.iter().map(|one| (one.role, one.pair, one.nests)).collect();
+        let roles: Vec<_> =
+            plan.definitions.iter().map(|one| (one.role, one.pair, one.nests)).collect();
         let (begin, end) = ((ProbeRole::ZoneBegin, 2, Some(false)), (ProbeRole::ZoneEnd, 2, None));
         assert_eq!(roles, [begin, end, end]);
-        assert_eq!(plan.matched, [0, 1, 2].map(|probe| Part { spec: 0, probe }), "the third end is nowhere");
+        assert_eq!(
+            plan.matched,
+            [0, 1, 2].map(|probe| Part { spec: 0, probe }),
+            "the third end is nowhere"
+        );
     }
 
     #[test]
@@ -378,14 +445,24 @@ mod tests {
         ];
         let mut plan = Plan::default();
         Planner::default().client("/bin/x", &probes, &mut plan);
-        assert_eq!(plan.rings.iter().map(|ring| (ring.offset, ring.semaphore)).collect::<Vec<_>>(), [(1, 0x4000)]);
-        assert_eq!(plan.definitions.iter().map(|one| one.role).collect::<Vec<_>>(), [ProbeRole::ClientZoneBegin]);
-        assert_eq!(plan.definitions[0].arguments.iter().filter(|one| one.text == Some(true)).count(), 3);
+        assert_eq!(
+            plan.rings.iter().map(|ring| (ring.offset, ring.semaphore)).collect::<Vec<_>>(),
+            [(1, 0x4000)]
+        );
+        assert_eq!(
+            plan.definitions.iter().map(|one| one.role).collect::<Vec<_>>(),
+            [ProbeRole::ClientZoneBegin]
+        );
+        assert_eq!(
+            plan.definitions[0].arguments.iter().filter(|one| one.text == Some(true)).count(),
+            3
+        );
     }
 
     #[test]
     fn a_file_that_pretends_to_be_full_of_probes_is_attached_to_in_part() {
-        let rings: Vec<_> = (1..1000).map(|offset| probe("syscollect", "ring", offset, "8@%rdi")).collect();
+        let rings: Vec<_> =
+            (1..1000).map(|offset| probe("syscollect", "ring", offset, "8@%rdi")).collect();
         let frames = (1..1000).map(|offset| probe("syscollect", "frame", offset, "8@%rdi"));
         let probes: Vec<_> = rings.into_iter().chain(frames).collect();
         let mut plan = Plan::default();
@@ -407,17 +484,21 @@ mod tests {
     #[test]
     fn a_function_is_two_probes_of_one_pair() {
         let plan = plan_of(&[(function("work", 64), Returns::At(vec![70, 79]))]);
-        let places: Vec<_> = plan.points.iter().map(|point| (point.offset, point.probe, point.at_return)).collect();
+        let places: Vec<_> =
+            plan.points.iter().map(|point| (point.offset, point.probe, point.at_return)).collect();
         assert_eq!(places, [(64, 1, false), (70, 2, false), (79, 2, false)]);
         let roles: Vec<_> = plan.definitions.iter().map(|one| one.role).collect();
         assert_eq!(roles, [ProbeRole::FunctionEntry, ProbeRole::FunctionExit]);
-        assert!(plan.definitions.iter().all(|one| one.pair == FUNCTIONS_PAIR && one.name == "work"));
+        assert!(
+            plan.definitions.iter().all(|one| one.pair == FUNCTIONS_PAIR && one.name == "work")
+        );
     }
 
     #[test]
     fn a_function_whose_ends_are_unknown_is_probed_at_its_return_address() {
         let plan = plan_of(&[(function("work", 64), Returns::ByAddress)]);
-        let places: Vec<_> = plan.points.iter().map(|point| (point.offset, point.at_return)).collect();
+        let places: Vec<_> =
+            plan.points.iter().map(|point| (point.offset, point.at_return)).collect();
         assert_eq!(places, [(64, false), (64, true)]);
         assert_eq!(plan.definitions[1].role, ProbeRole::FunctionReturn);
     }
@@ -431,14 +512,17 @@ mod tests {
     #[test]
     fn a_place_that_functions_share_or_that_is_asked_for_twice_is_probed_once() {
         let functions = [("one", 64), ("other", 80), ("one", 64)];
-        let plan = plan_of(&functions.map(|(name, offset)| (function(name, offset), Returns::At(vec![95]))));
+        let plan = plan_of(
+            &functions.map(|(name, offset)| (function(name, offset), Returns::At(vec![95]))),
+        );
         assert_eq!(plan.points.iter().map(|point| point.offset).collect::<Vec<_>>(), [64, 95, 80]);
     }
 
     #[test]
     fn a_function_for_whose_ends_there_is_no_room_is_left_out_wholly() {
         let many = Returns::At((100..100 + POINTS_MAX as u64).collect());
-        let mut plan = plan_of(&[(function("huge", 64), many), (function("work", 80), Returns::At(vec![90]))]);
+        let mut plan =
+            plan_of(&[(function("huge", 64), many), (function("work", 80), Returns::At(vec![90]))]);
         assert_eq!(plan.points.iter().map(|point| point.offset).collect::<Vec<_>>(), [80, 90]);
         assert!(plan.limit().unwrap().starts_with("65537 places"));
     }

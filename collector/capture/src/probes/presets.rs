@@ -1,12 +1,14 @@
-//! Calls of GPU libraries as zones, and presents as frames: what `record --gpu` adds to the probes asked for.
+//! Calls of GPU libraries as zones, and presents as frames: what `record --gpu` adds to the probes
+//! asked for.
 //!
-//! Which functions, and what to read of them, is known to `syscollect-probes`. Here a library is recognised by
-//! the name it gives itself, wherever it lies, in each file that is looked into anyway; those in the usual
-//! folders are looked into at the start, so that a program that loads one later finds it attached.
+//! Which functions, and what to read of them, is known to `syscollect-probes`. Here a library is
+//! recognised by the name it gives itself, wherever it lies, in each file that is looked into
+//! anyway; those in the usual folders are looked into at the start, so that a program that loads
+//! one later finds it attached.
 //!
-//! These functions are mostly a few instructions that jump to the driver: where they return is noticed by their
-//! return address, unless they have returns of their own. What a library exports is not all that programs call:
-//! see `lookups`.
+//! These functions are mostly a few instructions that jump to the driver: where they return is
+//! noticed by their return address, unless they have returns of their own. What a library exports
+//! is not all that programs call: see `lookups`.
 
 use std::path::{Path, PathBuf};
 use syscollect_untrusted_files::{FileLocation, Reader};
@@ -14,7 +16,8 @@ use syscollect_untrusted_files::{FileLocation, Reader};
 use object::ReadCache;
 use rustc_hash::FxHashSet;
 use syscollect_probes::{
-    Argument, Function, FunctionPreset, Functions, LibraryPreset, Parameter, Place, Register, Returns, library_presets,
+    Argument, Function, FunctionPreset, Functions, LibraryPreset, Parameter, Place, Register,
+    Returns, library_presets,
 };
 use syscollect_store::{ProbeArgument, ProbeDefinition, ProbeRole};
 
@@ -55,7 +58,8 @@ pub(super) fn preset_of(path: &Path, soname: Option<&str>) -> Option<&'static Li
 
 /// The libraries of presets in the usual folders below `root`, each file once.
 pub(crate) fn installed_libraries(root: &Path) -> Vec<(&'static LibraryPreset, PathBuf)> {
-    let (mut found, mut folders, mut files) = (Vec::new(), FxHashSet::default(), FxHashSet::default());
+    let (mut found, mut folders, mut files) =
+        (Vec::new(), FxHashSet::default(), FxHashSet::default());
     for folder in FOLDERS {
         let folder = root.join(folder);
         // Some of them are the same one.
@@ -64,7 +68,8 @@ pub(crate) fn installed_libraries(root: &Path) -> Vec<(&'static LibraryPreset, P
         }
         for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten().take(ENTRIES_MAX) {
             let name = entry.file_name();
-            let preset = name.to_str().and_then(|name| library_presets().find(|preset| preset.is_of(name)));
+            let preset =
+                name.to_str().and_then(|name| library_presets().find(|preset| preset.is_of(name)));
             let Some(preset) = preset.filter(|_| found.len() < INSTALLED_MAX) else { continue };
             if std::fs::canonicalize(entry.path()).is_ok_and(|real| files.insert(real)) {
                 found.push((preset, entry.path()));
@@ -106,7 +111,8 @@ fn wanted(preset: &LibraryPreset, cache: &ReadCache<Reader>) -> Result<Wanted, S
 }
 
 impl Planner {
-    /// Adds what a preset asks for in its library at `path`; what to tell the user if that is nothing.
+    /// Adds what a preset asks for in its library at `path`; what to tell the user if that is
+    /// nothing.
     pub(super) fn preset(
         &mut self,
         preset: &LibraryPreset,
@@ -116,17 +122,26 @@ impl Planner {
     ) -> Option<String> {
         let found = match wanted(preset, cache) {
             Ok(found) => found,
-            Err(why) => return Some(format!("{path}: calls of {} are not recorded: {why}", preset.track)),
+            Err(why) => {
+                return Some(format!("{path}: calls of {} are not recorded: {why}", preset.track));
+            }
         };
         // What the user asked for by name goes before.
         let taken: FxHashSet<u64> = plan.points.iter().map(|point| point.offset).collect();
         for (known, function, returns) in found.functions {
             self.presets.insert((key, function.offset));
             if !taken.contains(&function.offset) {
-                self.preset_function((preset.track, path), (known, &function.name, function.offset), &returns, plan);
+                self.preset_function(
+                    (preset.track, path),
+                    (known, &function.name, function.offset),
+                    &returns,
+                    plan,
+                );
             }
         }
-        for (lookup, name) in found.lookups.iter().filter(|(lookup, _)| !taken.contains(&lookup.offset)) {
+        for (lookup, name) in
+            found.lookups.iter().filter(|(lookup, _)| !taken.contains(&lookup.offset))
+        {
             self.lookup((preset.track, path), lookup, *name, plan);
         }
         None
@@ -138,15 +153,33 @@ impl Planner {
     }
 
     /// Adds a function that a program was given the address of.
-    pub(super) fn found_function(&mut self, (track, known): Known, path: &str, offset: u64, plan: &mut Plan) {
+    pub(super) fn found_function(
+        &mut self,
+        (track, known): Known,
+        path: &str,
+        offset: u64,
+        plan: &mut Plan,
+    ) {
         // Nothing tells how long it is, so where it returns by itself is not known.
         self.preset_function((track, path), (known, known.name, offset), &Returns::ByAddress, plan);
     }
 
-    /// Adds a function that returns addresses of functions: what it is asked for, and what it answers.
-    fn lookup(&mut self, place: (&str, &str), function: &Function, name: Parameter, plan: &mut Plan) {
+    /// Adds a function that returns addresses of functions: what it is asked for, and what it
+    /// answers.
+    fn lookup(
+        &mut self,
+        place: (&str, &str),
+        function: &Function,
+        name: Parameter,
+        plan: &mut Plan,
+    ) {
         let (entry, exit) = (self.number() | OF_LOOKUP, self.number() | OF_LOOKUP | ANSWER);
-        let text = ProbeArgument { name: "name".to_owned(), size: 8, text: Some(true), ..ProbeArgument::default() };
+        let text = ProbeArgument {
+            name: "name".to_owned(),
+            size: 8,
+            text: Some(true),
+            ..ProbeArgument::default()
+        };
         let definition = |probe, role, argument| ProbeDefinition {
             arguments: vec![argument],
             ..definition(place, &function.name, probe, role, PRESETS_PAIR | entry)
@@ -184,22 +217,38 @@ impl Planner {
         let (entry, exit) = (self.number(), self.number());
         let pair = PRESETS_PAIR | entry;
         plan.definitions.push(ProbeDefinition {
-            arguments: known.arguments.iter().map(|(name, parameter)| shown(name, parameter.argument().size)).collect(),
+            arguments: known
+                .arguments
+                .iter()
+                .map(|(name, parameter)| shown(name, parameter.argument().size))
+                .collect(),
             frames: known.frames.unwrap_or_default().to_owned(),
             ..definition(place, name, entry, ProbeRole::FunctionEntry, pair)
         });
         plan.definitions.push(definition(place, name, exit, role, pair));
         let read = |(_, parameter): &(_, Parameter)| (parameter.argument(), Text::Never);
         let arguments = known.arguments.iter().map(read).collect();
-        let planned =
-            |offset, probe, arguments, at_return| Planned { offset, semaphore: 0, probe, arguments, at_return };
+        let planned = |offset, probe, arguments, at_return| Planned {
+            offset,
+            semaphore: 0,
+            probe,
+            arguments,
+            at_return,
+        };
         plan.points.push(planned(offset, entry, arguments, false));
-        plan.points.extend(exits.iter().map(|exit_at| planned(*exit_at, exit, Vec::new(), at_return)));
+        plan.points
+            .extend(exits.iter().map(|exit_at| planned(*exit_at, exit, Vec::new(), at_return)));
     }
 }
 
 /// A probe of a function on the track of its interface, in a file.
-fn definition((track, path): (&str, &str), name: &str, probe: u32, role: ProbeRole, pair: u32) -> ProbeDefinition {
+fn definition(
+    (track, path): (&str, &str),
+    name: &str,
+    probe: u32,
+    role: ProbeRole,
+    pair: u32,
+) -> ProbeDefinition {
     ProbeDefinition {
         probe,
         role,

@@ -20,11 +20,15 @@ fn libraries_are_found_in_the_usual_folders_each_file_once() {
     std::os::unix::fs::symlink("libcuda.so.550.54", folder.join("libcuda.so.1")).unwrap();
     std::os::unix::fs::symlink("nothing", folder.join("libEGL.so.1")).unwrap();
     std::fs::write(folder.join("libcudart.so.12"), "").unwrap();
-    let mut found: Vec<_> =
-        installed_libraries(root.path()).into_iter().map(|(preset, path)| (preset.key, path)).collect();
+    let mut found: Vec<_> = installed_libraries(root.path())
+        .into_iter()
+        .map(|(preset, path)| (preset.key, path))
+        .collect();
     found.sort();
-    let expected =
-        [("gpu_calls_cuda", folder.join("libcuda.so.1")), ("gpu_calls_cudart", folder.join("libcudart.so.12"))];
+    let expected = [
+        ("gpu_calls_cuda", folder.join("libcuda.so.1")),
+        ("gpu_calls_cudart", folder.join("libcudart.so.12")),
+    ];
     assert_eq!(found, expected);
 }
 
@@ -32,12 +36,20 @@ fn libraries_are_found_in_the_usual_folders_each_file_once() {
 fn a_library_without_the_functions_is_told_of_and_nothing_is_planned() {
     let preset = library_presets().next().unwrap();
     let (mut planner, mut plan) = (Planner::default(), Plan::default());
-    let OpenFile { file, key, .. } = OpenFile::at(&FileLocation::Named(Path::new(LIBC)), None).unwrap();
-    let said = planner.preset(preset, (key, LIBC), &ReadCache::new(file.reader()), &mut plan).unwrap();
+    let OpenFile { file, key, .. } =
+        OpenFile::at(&FileLocation::Named(Path::new(LIBC)), None).unwrap();
+    let said =
+        planner.preset(preset, (key, LIBC), &ReadCache::new(file.reader()), &mut plan).unwrap();
     assert!(said.contains("none of the functions") && said.contains("CUDA"), "{said}");
     let script = tempfile::NamedTempFile::new().unwrap();
-    let said =
-        planner.preset(preset, (key, "x"), &ReadCache::new(Reader::of(script.as_file()).unwrap()), &mut plan).unwrap();
+    let said = planner
+        .preset(
+            preset,
+            (key, "x"),
+            &ReadCache::new(Reader::of(script.as_file()).unwrap()),
+            &mut plan,
+        )
+        .unwrap();
     assert!(said.starts_with("x: calls of CUDA are not recorded: "), "{said}");
     assert!(plan.points.is_empty() && plan.definitions.is_empty());
 }

@@ -57,10 +57,13 @@ fn encode(argument: &Argument, text: Text) -> [u8; ARGUMENT_BYTES] {
     let register = |register: syscollect_probes::Register| (register.pt_regs_offset() / 8) as u8;
     let (kind, value, base, index, scale, skip) = match &argument.place {
         Place::Constant(value) => (CONSTANT, *value, NO_REGISTER, NO_REGISTER, 0, 0),
-        Place::Register { register: name, shift } => (REGISTER, 0, register(*name), NO_REGISTER, 0, *shift),
+        Place::Register { register: name, shift } => {
+            (REGISTER, 0, register(*name), NO_REGISTER, 0, *shift)
+        }
         Place::Memory { base, index, offset } => {
             let base = base.map_or(NO_REGISTER, register);
-            let (index, scale) = index.map_or((NO_REGISTER, 1), |(name, scale)| (register(name), scale));
+            let (index, scale) =
+                index.map_or((NO_REGISTER, 1), |(name, scale)| (register(name), scale));
             (MEMORY, *offset, base, index, scale.max(1).ilog2() as u8, 0)
         }
         // Memory of no bytes: what cannot be read is told as such.
@@ -69,7 +72,16 @@ fn encode(argument: &Argument, text: Text) -> [u8; ARGUMENT_BYTES] {
     let size = if argument.is_supported() { argument.size } else { 0 };
     let mut bytes = [0; ARGUMENT_BYTES];
     bytes[..8].copy_from_slice(&value.to_ne_bytes());
-    bytes[8..].copy_from_slice(&[kind, base, index, scale, skip, size, u8::from(argument.signed), text as u8]);
+    bytes[8..].copy_from_slice(&[
+        kind,
+        base,
+        index,
+        scale,
+        skip,
+        size,
+        u8::from(argument.signed),
+        text as u8,
+    ]);
     bytes
 }
 
@@ -97,7 +109,10 @@ impl ArgumentPrograms {
             None => {
                 let index = self.known.len() as u32;
                 if index >= self.room {
-                    return Err(io::Error::other(format!("more than {} different lists of arguments", self.room)));
+                    return Err(io::Error::other(format!(
+                        "more than {} different lists of arguments",
+                        self.room
+                    )));
                 }
                 bpf_calls::update_map(self.map.as_fd(), index, &program.0)?;
                 self.known.insert(program, index);
@@ -129,15 +144,24 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_memory_of_no_bytes() {
-        let argument = Argument { size: 8, signed: false, float: true, place: Place::Unsupported("%xmm0".into()) };
-        assert_eq!(encode(&argument, Text::Never)[8..], [MEMORY, NO_REGISTER, NO_REGISTER, 0, 0, 0, 0, 0]);
+        let argument = Argument {
+            size: 8,
+            signed: false,
+            float: true,
+            place: Place::Unsupported("%xmm0".into()),
+        };
+        assert_eq!(
+            encode(&argument, Text::Never)[8..],
+            [MEMORY, NO_REGISTER, NO_REGISTER, 0, 0, 0, 0, 0]
+        );
     }
 
     #[test]
     fn only_so_many_arguments_and_texts_as_a_record_has_room_for() {
         let argument: Argument = "8@%rdi".parse().unwrap();
         let program = ArgumentProgram::new(&vec![(argument, Text::Always); 20]);
-        let texts = program.0[8..].chunks(ARGUMENT_BYTES).filter(|argument| argument[15] == 1).count();
+        let texts =
+            program.0[8..].chunks(ARGUMENT_BYTES).filter(|argument| argument[15] == 1).count();
         assert_eq!((program.0[0] as usize, texts), (ARGUMENTS_MAX, TEXTS_MAX));
     }
 }

@@ -10,8 +10,8 @@ use object::ReadCache;
 use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::BuildId;
 use syscollect_probes::{
-    FileSelector, Function, FunctionSpec, Functions, ProbeError, ProbeSelector, Returns, Spec, UsdtProbe, UsdtProbes,
-    did_you_mean, nearest, soname, usdt_probes,
+    FileSelector, Function, FunctionSpec, Functions, ProbeError, ProbeSelector, Returns, Spec,
+    UsdtProbe, UsdtProbes, did_you_mean, nearest, soname, usdt_probes,
 };
 use syscollect_store::Definition;
 use syscollect_untrusted_files::{FileLocation, Reader};
@@ -91,7 +91,8 @@ impl<'a> Scanner<'a> {
             Some(FileSelector::Path(path)) => Some(path.clone()),
             _ => None,
         };
-        let paths: BTreeSet<PathBuf> = self.work.specs.iter().flat_map(Spec::files).filter_map(path).collect();
+        let paths: BTreeSet<PathBuf> =
+            self.work.specs.iter().flat_map(Spec::files).filter_map(path).collect();
         let mut opened = Vec::new();
         for path in paths {
             match OpenFile::at(&FileLocation::Said(&path), None) {
@@ -111,7 +112,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The GPU libraries of this machine, if their calls are recorded: programs load them when they need them.
+    /// The GPU libraries of this machine, if their calls are recorded: programs load them when they
+    /// need them.
     pub(super) fn gpu_libraries(&mut self) {
         if !self.work.gpu {
             return;
@@ -143,7 +145,9 @@ impl<'a> Scanner<'a> {
             Ok(file) => Some(self.file(file, &mapped.path)),
             Err(error) => {
                 if error.kind() == io::ErrorKind::PermissionDenied && !self.work.specs.is_empty() {
-                    self.told.note(format!("files of other users' programs are not searched for probes: {error}"));
+                    self.told.note(format!(
+                        "files of other users' programs are not searched for probes: {error}"
+                    ));
                 }
                 if error.kind() == io::ErrorKind::TimedOut {
                     self.told.note(format!("{} is not searched for probes: {error}", mapped.path));
@@ -160,11 +164,14 @@ impl<'a> Scanner<'a> {
         OpenFile::of_contents(Path::new(path), build_id).map(|file| self.file(file, path))
     }
 
-    /// A function whose address a program was given. It is attached to in that process alone: the answer came
-    /// from its own memory, and a probe that lies wrong would break whoever runs the file.
+    /// A function whose address a program was given. It is attached to in that process alone: the
+    /// answer came from its own memory, and a probe that lies wrong would break whoever runs the
+    /// file.
     pub(super) fn found(&mut self, found: &FoundFunction) {
         let Some(known) = found.known().filter(|_| self.found.len() < FOUND_MAX) else { return };
-        let Some((mapped, offset)) = mapping_of(Path::new("/"), found.pid, found.address) else { return };
+        let Some((mapped, offset)) = mapping_of(Path::new("/"), found.pid, found.address) else {
+            return;
+        };
         let Ok(file) = mapped.open() else { return };
         // What a library exports is attached to already.
         let exported = self.planner.is_preset(file.key, offset);
@@ -214,12 +221,15 @@ impl<'a> Scanner<'a> {
         }
         if !self.work.specs.is_empty() {
             if self.names.len() < NAMES_MAX {
-                self.names.extend(probes.iter().map(|probe| format!("{}:{}", probe.provider, probe.name)));
+                self.names.extend(
+                    probes.iter().map(|probe| format!("{}:{}", probe.provider, probe.name)),
+                );
             }
             self.asked_for(file.key, &cache, path, &probes, &mut plan);
         }
         if self.work.gpu
-            && let Some(preset) = preset_of(Path::new(path), soname(&cache).ok().flatten().as_deref())
+            && let Some(preset) =
+                preset_of(Path::new(path), soname(&cache).ok().flatten().as_deref())
             && let Some(note) = self.planner.preset(preset, (file.key, path), &cache, &mut plan)
         {
             self.told.note(note);
@@ -263,9 +273,12 @@ impl<'a> Scanner<'a> {
             match functions_of(function, cache) {
                 Ok((functions, note)) => {
                     if let Some(note) = note.as_ref().filter(|_| functions.is_empty()) {
-                        self.without.entry(index).or_insert_with(|| format!("{spec}: {path}: {note}"));
+                        self.without
+                            .entry(index)
+                            .or_insert_with(|| format!("{spec}: {path}: {note}"));
                     }
-                    note.into_iter().for_each(|note| self.told.note(format!("{spec}: {path}: {note}")));
+                    note.into_iter()
+                        .for_each(|note| self.told.note(format!("{spec}: {path}: {note}")));
                     planner.functions(index, path, &functions, plan);
                 }
                 Err(error) => {
@@ -294,12 +307,14 @@ impl<'a> Scanner<'a> {
             self.work.buffer.push(definition_chunk(&Definition::Probes(some.to_vec())));
         }
         let before = self.places;
-        if let Some(note) = semaphores::trouble(file.file.reader(), plan.points.iter().chain(&plan.rings)) {
+        if let Some(note) =
+            semaphores::trouble(file.file.reader(), plan.points.iter().chain(&plan.rings))
+        {
             self.told.note(format!("{path}: {note}"));
         }
         let (hits, rings) = (self.points(&plan.points), self.points(&plan.rings));
-        // Each place that is attached raises the semaphore: where rings are announced comes first, for what is
-        // marked from then on is in rings, and nobody would hear of them.
+        // Each place that is attached raises the semaphore: where rings are announced comes first,
+        // for what is marked from then on is in rings, and nobody would hear of them.
         self.attach_to((file, path, pid), rings, |work| &work.on_ring);
         self.attach_to((file, path, pid), hits, |work| &work.on_probe);
         let attached = self.places > before;
@@ -310,7 +325,12 @@ impl<'a> Scanner<'a> {
     fn points(&mut self, planned: &[Planned]) -> io::Result<Vec<Point>> {
         let point = |planned: &Planned| {
             let cookie = self.work.arguments.cookie(planned.probe, &planned.arguments)?;
-            Ok(Point { offset: planned.offset, semaphore: planned.semaphore, cookie, at_return: planned.at_return })
+            Ok(Point {
+                offset: planned.offset,
+                semaphore: planned.semaphore,
+                cookie,
+                at_return: planned.at_return,
+            })
         };
         planned.iter().map(point).collect()
     }
@@ -324,7 +344,9 @@ impl<'a> Scanner<'a> {
         let points = match points {
             Ok(points) if points.is_empty() => return,
             Ok(points) => points,
-            Err(error) => return self.told.note(format!("the probes in {path} are not recorded: {error}")),
+            Err(error) => {
+                return self.told.note(format!("the probes in {path} are not recorded: {error}"));
+            }
         };
         let (work, file) = (&self.work, file.file.file().as_fd());
         let refused = attach(&mut self.keeper, work.way, program(work), file, &points, pid);
@@ -333,7 +355,10 @@ impl<'a> Scanner<'a> {
         self.told.places.fetch_add((points.len() - lost) as u64, Ordering::Relaxed);
         for refused in refused {
             let (places, all) = (refused.places, points.len());
-            self.told.note(format!("{places} of {all} places in {path} cannot be probed: {}", refused.why));
+            self.told.note(format!(
+                "{places} of {all} places in {path} cannot be probed: {}",
+                refused.why
+            ));
         }
     }
 
@@ -366,15 +391,22 @@ impl<'a> Scanner<'a> {
     /// What matches nothing so far.
     fn unmatched(&self) -> impl Iterator<Item = Unmatched> {
         self.work.specs.iter().enumerate().filter_map(|(index, spec)| {
-            let name = |selector: &ProbeSelector| format!("{}:{}", selector.provider, selector.name);
+            let name =
+                |selector: &ProbeSelector| format!("{}:{}", selector.provider, selector.name);
             let parts = match spec {
                 Spec::Usdt(probe) => vec![name(probe)],
-                Spec::Zone(zone) => std::iter::once(&zone.begin).chain(&zone.ends).map(name).collect(),
+                Spec::Zone(zone) => {
+                    std::iter::once(&zone.begin).chain(&zone.ends).map(name).collect()
+                }
                 Spec::Function(_) => vec![String::new()],
             };
             let is_missing = |probe: usize| !self.matched.contains(&Part { spec: index, probe });
-            let missing: Vec<&str> =
-                parts.iter().zip(0..).filter(|(_, probe)| is_missing(*probe)).map(|(name, _)| name.as_str()).collect();
+            let missing: Vec<&str> = parts
+                .iter()
+                .zip(0..)
+                .filter(|(_, probe)| is_missing(*probe))
+                .map(|(name, _)| name.as_str())
+                .collect();
             if missing.is_empty() {
                 return None;
             }
@@ -416,8 +448,12 @@ struct Unmatched {
 /// Functions, and how they return.
 type Returning = Vec<(Function, Returns)>;
 
-/// The functions of a file that a spec asks for, with how they return, and what to say of those that are left out.
-fn functions_of(spec: &FunctionSpec, cache: &ReadCache<Reader>) -> Result<(Returning, Option<String>), ProbeError> {
+/// The functions of a file that a spec asks for, with how they return, and what to say of those
+/// that are left out.
+fn functions_of(
+    spec: &FunctionSpec,
+    cache: &ReadCache<Reader>,
+) -> Result<(Returning, Option<String>), ProbeError> {
     let all = Functions::read(cache)?;
     let (mut functions, mut left_out) = (Vec::new(), Vec::new());
     for function in all.matching(&spec.function, spec.limit)? {

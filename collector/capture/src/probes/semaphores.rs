@@ -20,8 +20,12 @@ const TROUBLE: &str = "its linker (lld) put its semaphores into a page that is m
                        page of its own, or with the linker of GNU (-fuse-ld=bfd), it does";
 
 /// What to say of the semaphores that are to be raised in a file, if they are of that kind.
-pub(super) fn trouble<'a>(file: Reader, planned: impl Iterator<Item = &'a Planned>) -> Option<&'static str> {
-    let semaphores: Vec<u64> = planned.map(|planned| planned.semaphore).filter(|offset| *offset != 0).collect();
+pub(super) fn trouble<'a>(
+    file: Reader,
+    planned: impl Iterator<Item = &'a Planned>,
+) -> Option<&'static str> {
+    let semaphores: Vec<u64> =
+        planned.map(|planned| planned.semaphore).filter(|offset| *offset != 0).collect();
     if semaphores.is_empty() {
         return None;
     }
@@ -36,17 +40,23 @@ fn writable_pages(file: Reader) -> Option<Vec<(u64, u64)>> {
     let endian = header.endian().ok()?;
     let segments = header.program_headers(endian, &cache).ok()?.iter();
     let writable = segments.filter(|segment| {
-        segment.p_type(endian) == PT_LOAD && segment.p_flags(endian).0 & PF_W.0 != 0 && segment.p_filesz(endian) > 0
+        segment.p_type(endian) == PT_LOAD
+            && segment.p_flags(endian).0 & PF_W.0 != 0
+            && segment.p_filesz(endian) > 0
     });
     let pages = |start: u64, bytes: u64| {
         let end = start.saturating_add(bytes).checked_next_multiple_of(PAGE).unwrap_or(u64::MAX);
         (start & !(PAGE - 1), end)
     };
-    Some(writable.map(|segment| pages(segment.p_offset(endian), segment.p_filesz(endian))).collect())
+    Some(
+        writable.map(|segment| pages(segment.p_offset(endian), segment.p_filesz(endian))).collect(),
+    )
 }
 
 fn mapped_twice(writable: &[(u64, u64)], semaphores: &[u64]) -> bool {
-    let mappings = |offset: &u64| writable.iter().filter(|(start, end)| (start..end).contains(&offset)).count();
+    let mappings = |offset: &u64| {
+        writable.iter().filter(|(start, end)| (start..end).contains(&offset)).count()
+    };
     semaphores.iter().any(|semaphore| mappings(semaphore) > 1)
 }
 
@@ -70,12 +80,15 @@ mod tests {
     fn the_writable_pages_of_this_program_are_whole_pages() {
         let pages = writable_pages(reader("/proc/self/exe")).unwrap();
         assert!(!pages.is_empty());
-        assert!(pages.iter().all(|(start, end)| start % PAGE == 0 && end % PAGE == 0 && start < end));
+        assert!(
+            pages.iter().all(|(start, end)| start % PAGE == 0 && end % PAGE == 0 && start < end)
+        );
     }
 
     #[test]
     fn what_is_no_program_has_no_trouble() {
-        let planned = Planned { offset: 0, semaphore: 1, probe: 1, arguments: Vec::new(), at_return: false };
+        let planned =
+            Planned { offset: 0, semaphore: 1, probe: 1, arguments: Vec::new(), at_return: false };
         assert_eq!(trouble(reader("/etc/passwd"), [planned].iter()), None);
     }
 }

@@ -73,10 +73,16 @@ const NO_SHARED_MEMORY: &str = "a marked program could not share memory (seccomp
                                 through probes, which costs it more";
 
 impl ProbeSource {
-    /// Loads the programs, makes the rings of these CPUs and begins to attach; the keeper holds what is attached.
-    pub(crate) fn start(setup: Setup<'_>, keeper: Keeper, cpus: &[u32]) -> Result<Self, CaptureError> {
+    /// Loads the programs, makes the rings of these CPUs and begins to attach; the keeper holds
+    /// what is attached.
+    pub(crate) fn start(
+        setup: Setup<'_>,
+        keeper: Keeper,
+        cpus: &[u32],
+    ) -> Result<Self, CaptureError> {
         let Setup { options, clock, possible_cpus, shared, buffer, zones } = setup;
-        let unavailable = |why| CaptureError::system("cannot probe programs", std::io::Error::other(why));
+        let unavailable =
+            |why| CaptureError::system("cannot probe programs", std::io::Error::other(why));
         let way = Way::of_this_kernel().map_err(unavailable)?;
         let asked = options.gpu || !options.probes.is_empty();
         let settings = Settings {
@@ -84,7 +90,10 @@ impl ProbeSource {
             filter: !options.pids.is_empty(),
             possible_cpus,
             programs: if asked { ARGUMENT_PROGRAMS } else { FEW_ARGUMENT_PROGRAMS },
-            ring_bytes: bytes_of_each(if asked { RING_BYTES } else { SMALL_RING_BYTES }, possible_cpus),
+            ring_bytes: bytes_of_each(
+                if asked { RING_BYTES } else { SMALL_RING_BYTES },
+                possible_cpus,
+            ),
             way,
         };
         let loaded = Loaded::load(&settings, shared)?;
@@ -92,8 +101,9 @@ impl ProbeSource {
         let (ring, ready) = loaded.announcements()?;
         let thread = |error| CaptureError::system("cannot wait for marked programs", error);
         let announcements = Announcements::start(ring, ready, zones.clone()).map_err(thread)?;
-        let hold =
-            |fd: &OwnedFd| fd.try_clone().map_err(|error| CaptureError::system("cannot hold on to a map", error));
+        let hold = |fd: &OwnedFd| {
+            fd.try_clone().map_err(|error| CaptureError::system("cannot hold on to a map", error))
+        };
         // Before anything is attached: a hit on a CPU that has no ring counts as lost.
         let lane = |cpu: &u32| Ok(RingLane::new(LaneKind::Probe, *cpu, loaded.add_cpu(*cpu)?));
         let lanes = cpus.iter().map(lane).collect::<Result<Vec<_>, CaptureError>>()?;
@@ -188,7 +198,10 @@ impl Source for ProbeSource {
         self.manager.stop();
         add_new(&mut self.missing, self.manager.notes());
         let unmatched = self.manager.unmatched().into_iter();
-        add_new(&mut self.missing, unmatched.map(|what| format!("{what} matched nothing until the end")).collect());
+        add_new(
+            &mut self.missing,
+            unmatched.map(|what| format!("{what} matched nothing until the end")).collect(),
+        );
         // What was announced has been told when this returns.
         self.announcements = None;
         // A program that runs now does not leave its CPU; where the kernel does
@@ -200,7 +213,8 @@ impl Source for ProbeSource {
     }
 
     fn losses(&self) -> Vec<LaneLoss> {
-        let mut losses: Vec<_> = self.counters.all().flat_map(|(cpu, counts)| losses_of(cpu, counts)).collect();
+        let mut losses: Vec<_> =
+            self.counters.all().flat_map(|(cpu, counts)| losses_of(cpu, counts)).collect();
         for (record, count) in self.loaded.skipped() {
             let lane = LaneKind::Probe.name().to_owned();
             losses.push(LaneLoss {

@@ -45,7 +45,11 @@ impl Counters {
     fn word(&self, cpu: u32, index: usize) -> &AtomicU64 {
         assert!(cpu < self.cpus && index < CPU_BYTES / 8);
         // SAFETY: within the mapping by the assertion, aligned, accessed as an atomic.
-        unsafe { AtomicU64::from_ptr(self.memory.base.as_ptr().add(cpu as usize * CPU_BYTES + index * 8).cast()) }
+        unsafe {
+            AtomicU64::from_ptr(
+                self.memory.base.as_ptr().add(cpu as usize * CPU_BYTES + index * 8).cast(),
+            )
+        }
     }
 
     /// What one CPU has counted.

@@ -65,9 +65,17 @@ impl<R: Records> RingLane<R> {
         self.ring.fill()
     }
 
-    /// Empties the ring into chunks, showing each record to `look`; with `all` nothing stays waiting.
-    pub(crate) fn drain(&mut self, now: Ticks, all: bool, look: &mut dyn FnMut(&[u8]), sink: &mut dyn FnMut(Chunk)) {
-        // Who is hit faster than this reads is read on in the next turn: others wait, and the end, too.
+    /// Empties the ring into chunks, showing each record to `look`; with `all` nothing stays
+    /// waiting.
+    pub(crate) fn drain(
+        &mut self,
+        now: Ticks,
+        all: bool,
+        look: &mut dyn FnMut(&[u8]),
+        sink: &mut dyn FnMut(Chunk),
+    ) {
+        // Who is hit faster than this reads is read on in the next turn: others wait, and the end,
+        // too.
         for _ in 0..MOST_CHUNKS {
             let Self { ring, data, records, first, last, since, .. } = self;
             ring.read(|record| {
@@ -76,7 +84,9 @@ impl<R: Records> RingLane<R> {
                     data.reserve(CHUNK_BYTES);
                 }
                 look(record);
-                let stamp = record.first_chunk().map(|bytes| Stamp(u64::from_ne_bytes(*bytes)).ticks_near(now.0));
+                let stamp = record
+                    .first_chunk()
+                    .map(|bytes| Stamp(u64::from_ne_bytes(*bytes)).ticks_near(now.0));
                 // What was preempted comes later than what preempted it.
                 *first = (*first).min(stamp.unwrap_or(now.0));
                 *last = (*last).max(stamp.unwrap_or(0));

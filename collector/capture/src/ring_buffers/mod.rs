@@ -23,7 +23,8 @@ pub(crate) trait Records {
 /// Memory of all ring buffers of a source together.
 const BYTES_OF_ALL: usize = 256 << 20;
 
-/// Bytes of each CPU's ring buffer: as wanted, or the power of two with which all stay within bounds.
+/// Bytes of each CPU's ring buffer: as wanted, or the power of two with which all stay within
+/// bounds.
 pub(crate) fn bytes_of_each(wanted: usize, cpus: u32) -> usize {
     let share = BYTES_OF_ALL / cpus.max(1) as usize;
     wanted.min(1 << share.max(64 << 10).ilog2())

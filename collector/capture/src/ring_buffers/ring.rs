@@ -45,13 +45,27 @@ impl Drop for Mapping {
 
 impl Mapping {
     /// Maps so many bytes of a map.
-    pub(crate) fn new(map: BorrowedFd<'_>, offset: usize, length: usize, access: libc::c_int) -> io::Result<Self> {
+    pub(crate) fn new(
+        map: BorrowedFd<'_>,
+        offset: usize,
+        length: usize,
+        access: libc::c_int,
+    ) -> io::Result<Self> {
         // SAFETY: a new mapping; the kernel checks offset, length and access.
         let base = unsafe {
-            libc::mmap(std::ptr::null_mut(), length, access, libc::MAP_SHARED, map.as_raw_fd(), offset as i64)
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                access,
+                libc::MAP_SHARED,
+                map.as_raw_fd(),
+                offset as i64,
+            )
         };
         match NonNull::new(base.cast::<u8>()) {
-            Some(base) if base.as_ptr().cast::<libc::c_void>() != libc::MAP_FAILED => Ok(Self { base, length }),
+            Some(base) if base.as_ptr().cast::<libc::c_void>() != libc::MAP_FAILED => {
+                Ok(Self { base, length })
+            }
             _ => Err(io::Error::last_os_error()),
         }
     }
@@ -74,7 +88,8 @@ impl Ring {
 
 impl Records for Ring {
     fn fill(&self) -> f64 {
-        self.producer.position().load(Ordering::Acquire).wrapping_sub(self.read) as f64 / self.bytes as f64
+        self.producer.position().load(Ordering::Acquire).wrapping_sub(self.read) as f64
+            / self.bytes as f64
     }
 
     /// A record that is still being written ends the run.
@@ -96,7 +111,9 @@ impl Records for Ring {
                 // SAFETY: a record is within one length of the data behind its
                 // header, complete as it is not busy, and not overwritten
                 // before the position below moves.
-                let record = unsafe { std::slice::from_raw_parts(data.add(HEADER as usize), bytes as usize) };
+                let record = unsafe {
+                    std::slice::from_raw_parts(data.add(HEADER as usize), bytes as usize)
+                };
                 more = take(record);
             }
             self.read += (bytes + HEADER).next_multiple_of(8);

@@ -84,14 +84,20 @@ fn load(instructions: &[Instruction], mut attr: ProgLoad, log: &mut [u8]) -> io:
     attr.insn_cnt = instructions.len() as u32;
     attr.license = c"GPL".as_ptr() as u64;
     if !log.is_empty() {
-        (attr.log_level, attr.log_size, attr.log_buf) = (1, log.len() as u32, log.as_mut_ptr() as u64);
+        (attr.log_level, attr.log_size, attr.log_buf) =
+            (1, log.len() as u32, log.as_mut_ptr() as u64);
     }
     bpf_fd(PROG_LOAD, &mut attr)
 }
 
 /// Loads an empty program for a kernel function or type of the kernel's BTF.
 pub(super) fn load_tracing(expected_attach_type: u32, attach_btf_id: u32) -> io::Result<OwnedFd> {
-    let attr = ProgLoad { prog_type: PROG_TYPE_TRACING, expected_attach_type, attach_btf_id, ..Default::default() };
+    let attr = ProgLoad {
+        prog_type: PROG_TYPE_TRACING,
+        expected_attach_type,
+        attach_btf_id,
+        ..Default::default()
+    };
     load(&[zero(0), EXIT], attr, &mut [])
 }
 
@@ -100,7 +106,11 @@ pub(super) fn attach_raw_tracepoint(name: &str) -> io::Result<()> {
     let attr = ProgLoad { prog_type: PROG_TYPE_RAW_TRACEPOINT, ..Default::default() };
     let program = load(&[zero(0), EXIT], attr, &mut [])?;
     let name = CString::new(name)?;
-    let mut attr = RawTracepointOpen { name: name.as_ptr() as u64, prog_fd: program.as_raw_fd() as u32, padding: 0 };
+    let mut attr = RawTracepointOpen {
+        name: name.as_ptr() as u64,
+        prog_fd: program.as_raw_fd() as u32,
+        padding: 0,
+    };
     bpf_fd(RAW_TRACEPOINT_OPEN, &mut attr).map(drop)
 }
 
@@ -117,7 +127,9 @@ pub(super) fn load_with_helper(number: u32) -> io::Result<()> {
 
 /// "invalid func" and "unknown func" are what kernels up to 6.10 and later say.
 fn judge_helper(log: &str, error: io::Error) -> io::Result<()> {
-    let absent = ["invalid func", "unknown func", "cannot use helper"].iter().any(|complaint| log.contains(complaint));
+    let absent = ["invalid func", "unknown func", "cannot use helper"]
+        .iter()
+        .any(|complaint| log.contains(complaint));
     let silent = log.trim_matches('\0').trim().is_empty();
     match (absent, silent) {
         (true, _) => Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
@@ -130,7 +142,11 @@ fn judge_helper(log: &str, error: io::Error) -> io::Result<()> {
 /// Whether several user functions can be attached to with one link (6.6). The
 /// folder `/` is no program, and a kernel that knows the link says so.
 pub(super) fn try_uprobe_multi() -> io::Result<()> {
-    let attr = ProgLoad { prog_type: PROG_TYPE_KPROBE, expected_attach_type: TRACE_UPROBE_MULTI, ..Default::default() };
+    let attr = ProgLoad {
+        prog_type: PROG_TYPE_KPROBE,
+        expected_attach_type: TRACE_UPROBE_MULTI,
+        ..Default::default()
+    };
     let program = load(&[zero(0), EXIT], attr, &mut [])?;
     let place = Place { offset: 0, semaphore: 0, cookie: 0 };
     match bpf_calls::link_uprobe_multi(program.as_fd(), c"/", &[place], false, None) {
@@ -145,7 +161,13 @@ pub(super) fn try_uprobe_multi() -> io::Result<()> {
 pub(super) fn create_map(bytes: u32) -> io::Result<()> {
     let value_size = 64 << 10;
     let max_entries = bytes.div_ceil(value_size);
-    let map = MapCreate { map_type: MAP_TYPE_ARRAY, key_size: 4, value_size, max_entries, ..Default::default() };
+    let map = MapCreate {
+        map_type: MAP_TYPE_ARRAY,
+        key_size: 4,
+        value_size,
+        max_entries,
+        ..Default::default()
+    };
     let create = || bpf_calls::create_map(map).map(drop);
     let refused = match create() {
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => error,
@@ -194,7 +216,9 @@ mod tests {
 
     #[test]
     fn a_helper_is_absent_only_when_the_verifier_says_so() {
-        let absent = |log: &str| judge_helper(log, refused()).unwrap_err().raw_os_error() == Some(libc::EOPNOTSUPP);
+        let absent = |log: &str| {
+            judge_helper(log, refused()).unwrap_err().raw_os_error() == Some(libc::EOPNOTSUPP)
+        };
         assert!(absent("5: (85) call unknown#999\ninvalid func unknown#999\n"));
         assert!(absent("program of this type cannot use helper bpf_bind#64\n"));
         assert!(judge_helper("R1 type=scalar expected=fp\n", refused()).is_ok());
@@ -203,6 +227,9 @@ mod tests {
     #[test]
     fn a_silent_verifier_leaves_the_systems_own_answer() {
         let forbidden = io::Error::from_raw_os_error(libc::EPERM);
-        assert_eq!(judge_helper("\0\0\0", forbidden).unwrap_err().raw_os_error(), Some(libc::EPERM));
+        assert_eq!(
+            judge_helper("\0\0\0", forbidden).unwrap_err().raw_os_error(),
+            Some(libc::EPERM)
+        );
     }
 }

@@ -31,7 +31,9 @@ pub(crate) fn id_in_kernel(name: &str, kind: u32) -> io::Result<u32> {
 /// The id of the first type of that name and kind.
 fn find(btf: &[u8], name: &str, kind: u32) -> Option<u32> {
     let btf = Btf::new(btf, &[])?;
-    let place = btf.types().position(|found| found.kind == kind && btf.text(found.name) == Some(name.as_bytes()))?;
+    let place = btf
+        .types()
+        .position(|found| found.kind == kind && btf.text(found.name) == Some(name.as_bytes()))?;
     // Type 0 is void, which nobody describes.
     Some(place as u32 + 1)
 }
@@ -41,7 +43,8 @@ fn find(btf: &[u8], name: &str, kind: u32) -> Option<u32> {
 ///
 /// # Errors
 ///
-/// `NotFound` when there is no BTF, no such structure, or a member is missing, else what reading said.
+/// `NotFound` when there is no BTF, no such structure, or a member is missing, else what reading
+/// said.
 pub(crate) fn offsets<const N: usize>(
     root: &Path,
     module: Option<&str>,
@@ -66,7 +69,9 @@ fn members_of<const N: usize>(
     let kernel = Btf::new(kernel, &[])?;
     // A module's texts go on where the kernel's end, and many of its names are the kernel's.
     let btf = module.map_or(Some(kernel), |module| Btf::new(module, kernel.strings))?;
-    let is_wanted = |found: &Type<'_>| found.kind == STRUCTURE && btf.text(found.name) == Some(structure.as_bytes());
+    let is_wanted = |found: &Type<'_>| {
+        found.kind == STRUCTURE && btf.text(found.name) == Some(structure.as_bytes())
+    };
     let found = btf.types().find(is_wanted)?;
     let mut offsets = [None; N];
     for member in found.behind.chunks_exact(12) {
@@ -184,7 +189,11 @@ pub(super) mod tests {
             ("bpf_iter_task_file", 12, 0, 0),
             ("bpf_iter_task", 12, 0, 0),
         ]);
-        assert_eq!(find(&bytes, "bpf_iter_task", FUNCTION), Some(6), "neither a longer name nor another kind");
+        assert_eq!(
+            find(&bytes, "bpf_iter_task", FUNCTION),
+            Some(6),
+            "neither a longer name nor another kind"
+        );
         assert_eq!(find(&bytes, "bpf_iter_task", TYPEDEF), Some(4));
         assert_eq!(find(&bytes, "absent", FUNCTION), None);
     }
@@ -198,7 +207,12 @@ pub(super) mod tests {
     }
 
     /// BTF with one structure; members by the place of their names, and their bits.
-    pub(crate) fn structure(strings: &str, name: u32, has_bit_fields: bool, members: &[(u32, u32)]) -> Vec<u8> {
+    pub(crate) fn structure(
+        strings: &str,
+        name: u32,
+        has_bit_fields: bool,
+        members: &[(u32, u32)],
+    ) -> Vec<u8> {
         let info = u32::from(has_bit_fields) << 31 | STRUCTURE << 24 | members.len() as u32;
         let mut words = vec![24, 0, 12 + 12 * members.len() as u32];
         words.extend([words[2], strings.len() as u32, name, info, 0]);
@@ -222,11 +236,18 @@ pub(super) mod tests {
     fn a_modules_structure_is_named_by_the_kernels_texts_and_its_own() {
         let kernel = structure("\0parent\0", 1, false, &[]);
         let module = structure("\0job\0finished\0", 8 + 1, false, &[(8 + 5, 512), (1, 1024)]);
-        assert_eq!(members_of(&kernel, Some(&module), "job", ["finished", "parent"]), Some([64, 128]));
+        assert_eq!(
+            members_of(&kernel, Some(&module), "job", ["finished", "parent"]),
+            Some([64, 128])
+        );
         assert_eq!(members_of(&kernel, None, "job", ["finished"]), None);
         for length in 0..module.len() {
             let cut = &module[..length];
-            assert_eq!(members_of(&kernel, Some(cut), "job", ["finished", "parent"]), None, "{length}");
+            assert_eq!(
+                members_of(&kernel, Some(cut), "job", ["finished", "parent"]),
+                None,
+                "{length}"
+            );
         }
     }
 
@@ -234,7 +255,9 @@ pub(super) mod tests {
     fn this_kernels_own_types_are_found_where_it_has_btf() {
         match id_in_kernel("task_struct", 4) {
             Ok(id) => assert!(id > 0),
-            Err(error) => assert!(!std::path::Path::new("/sys/kernel/btf/vmlinux").exists(), "{error}"),
+            Err(error) => {
+                assert!(!std::path::Path::new("/sys/kernel/btf/vmlinux").exists(), "{error}");
+            }
         }
     }
 }

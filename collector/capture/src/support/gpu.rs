@@ -26,13 +26,17 @@ pub(super) fn gpu(machine: &Machine) -> Vec<Capability> {
 fn drivers_row(machine: &Machine, drivers: &BTreeMap<String, Vec<String>>) -> Capability {
     const NAME: &str = "gpu_drivers";
     if !drivers.is_empty() {
-        let words = drivers.iter().map(|(driver, files)| format!("{driver} ({})", files.join(", ")));
+        let words =
+            drivers.iter().map(|(driver, files)| format!("{driver} ({})", files.join(", ")));
         let words = words.collect::<Vec<_>>().join(", ");
         if machine.path("dev/dri").exists() {
             return Capability::yes(NAME, format!("drivers of GPUs: {words}"));
         }
-        return Capability::no(NAME, format!("drivers of GPUs: {words}; but there is no /dev/dri here"))
-            .mend("record on the host, or give the container the devices (docker: --device /dev/dri)");
+        return Capability::no(
+            NAME,
+            format!("drivers of GPUs: {words}; but there is no /dev/dri here"),
+        )
+        .mend("record on the host, or give the container the devices (docker: --device /dev/dri)");
     }
     if machine.path("proc/driver/nvidia").exists() {
         let why = "NVIDIA's own driver tells the kernel nothing of its work; calls of its libraries are shown";
@@ -40,33 +44,46 @@ fn drivers_row(machine: &Machine, drivers: &BTreeMap<String, Vec<String>>) -> Ca
     }
     let without = match machine.path("sys/class/drm").exists() {
         true => "the kernel knows no GPU: no driver has found one; calls of libraries are shown",
-        false => "the kernel has no DRM, or it is not loaded: no driver tells of GPUs; calls of libraries are shown",
+        false => {
+            "the kernel has no DRM, or it is not loaded: no driver tells of GPUs; calls of libraries are shown"
+        }
     };
-    Capability::no(NAME, without)
-        .mend("if there is a GPU: sudo modprobe its driver (amdgpu, i915, xe, nouveau, virtio_gpu, ...)")
+    Capability::no(NAME, without).mend(
+        "if there is a GPU: sudo modprobe its driver (amdgpu, i915, xe, nouveau, virtio_gpu, ...)",
+    )
 }
 
 fn tracefs(offers: Result<&Offers, &io::Error>) -> Capability {
     const NAME: &str = "tracefs";
     const WITHOUT: &str = "without the kernel's descriptions of its tracepoints there is no --tracepoint, and --gpu shows no jobs, waits and frames of displays";
     match offers {
-        Ok(_) => Capability::yes(NAME, "the kernel describes its tracepoints, for --tracepoint and --gpu"),
+        Ok(_) => Capability::yes(
+            NAME,
+            "the kernel describes its tracepoints, for --tracepoint and --gpu",
+        ),
         Err(error) if is_forbidden(error) || error.kind() == io::ErrorKind::PermissionDenied => {
-            Capability::no(NAME, format!("{WITHOUT} ({}: /sys/kernel/tracing is root's)", describe(error)))
-                .mend(AS_ROOT)
+            Capability::no(
+                NAME,
+                format!("{WITHOUT} ({}: /sys/kernel/tracing is root's)", describe(error)),
+            )
+            .mend(AS_ROOT)
         }
         // Where it is not mounted, root's recorder mounts it for itself, from Linux 5.2 on.
-        Err(_) => {
-            Capability::no(NAME, format!("{WITHOUT}: tracefs is not mounted, and could not be for this process alone"))
-                .mend("sudo syscollect doctor, or: sudo mount -t tracefs tracefs /sys/kernel/tracing")
-        }
+        Err(_) => Capability::no(
+            NAME,
+            format!("{WITHOUT}: tracefs is not mounted, and could not be for this process alone"),
+        )
+        .mend("sudo syscollect doctor, or: sudo mount -t tracefs tracefs /sys/kernel/tracing"),
     }
 }
 
 fn events(offers: Result<&Offers, &io::Error>) -> Capability {
     const NAME: &str = "gpu_events";
     let Ok(Offers { offers, .. }) = offers else {
-        return Capability::no(NAME, "without tracefs nobody knows which GPU drivers tell of their work");
+        return Capability::no(
+            NAME,
+            "without tracefs nobody knows which GPU drivers tell of their work",
+        );
     };
     let mut systems: Vec<(&str, usize)> = Vec::new();
     for offer in offers {
@@ -79,7 +96,8 @@ fn events(offers: Result<&Offers, &io::Error>) -> Capability {
         let why = "this kernel has no tracepoints of GPUs that can be read: it has no DRM, or no driver is loaded";
         return Capability::no(NAME, why);
     }
-    let words: Vec<String> = systems.iter().map(|(system, count)| format!("{system} ({count})")).collect();
+    let words: Vec<String> =
+        systems.iter().map(|(system, count)| format!("{system} ({count})")).collect();
     Capability::yes(NAME, format!("tracepoints for --gpu: {}", words.join(", ")))
 }
 
@@ -87,15 +105,24 @@ fn events(offers: Result<&Offers, &io::Error>) -> Capability {
 fn formats(offers: Option<&Offers>) -> Capability {
     const NAME: &str = "gpu_formats";
     let Some(offers) = offers else {
-        return Capability::no(NAME, "without tracefs nobody knows what the tracepoints of GPUs hold");
+        return Capability::no(
+            NAME,
+            "without tracefs nobody knows what the tracepoints of GPUs hold",
+        );
     };
     let mut words = Vec::new();
     if !offers.unreadable.is_empty() {
-        words.push(format!("of an unknown shape, and not recorded: {}", offers.unreadable.join(", ")));
+        words.push(format!(
+            "of an unknown shape, and not recorded: {}",
+            offers.unreadable.join(", ")
+        ));
     }
     let not_understood = offers.not_understood();
     if !not_understood.is_empty() {
-        words.push(format!("shown as they are, not as jobs or values: {}", not_understood.join(", ")));
+        words.push(format!(
+            "shown as they are, not as jobs or values: {}",
+            not_understood.join(", ")
+        ));
     }
     if words.is_empty() {
         return Capability::yes(NAME, "tracepoints of GPUs have the fields that are needed");
@@ -106,8 +133,10 @@ fn formats(offers: Option<&Offers>) -> Capability {
 
 fn failures(layout: Result<&FailureLayout, &io::Error>, offers: Option<&Offers>) -> Capability {
     const NAME: &str = "gpu_failures";
-    let has_scheduler =
-        || offers.is_some_and(|offers| offers.offers.iter().any(|offer| offer.system == "gpu_scheduler"));
+    let has_scheduler = || {
+        offers
+            .is_some_and(|offers| offers.offers.iter().any(|offer| offer.system == "gpu_scheduler"))
+    };
     match layout {
         Ok(layout) if layout.knows_jobs() => {
             Capability::yes(NAME, "fences and jobs of the DRM scheduler tell their errors")
@@ -123,20 +152,34 @@ fn failures(layout: Result<&FailureLayout, &io::Error>, offers: Option<&Offers>)
 fn memory(machine: &Machine, has_devices: bool, offers: Option<&Offers>) -> Capability {
     const NAME: &str = "gpu_memory";
     const WITHOUT: &str = "neither GPU memory nor use of processes is shown";
-    let tells_all = offers.is_some_and(|offers| offers.offers.iter().any(|offer| offer.system == "gpu_mem"));
+    let tells_all =
+        offers.is_some_and(|offers| offers.offers.iter().any(|offer| offer.system == "gpu_mem"));
     let by_event = if tells_all { "; gpu_mem_total tells of memory when it changes" } else { "" };
     if !has_devices && !tells_all {
-        return Capability::no(NAME, format!("{WITHOUT}: no driver of a GPU is there that could tell"));
+        return Capability::no(
+            NAME,
+            format!("{WITHOUT}: no driver of a GPU is there that could tell"),
+        );
     }
     let OpenGpus { usages, silent, refused } = open_gpus(&machine.path(""));
     let told = by_driver(&usages);
     let silent = silent.into_iter().collect::<Vec<_>>().join(", ");
     if !told.is_empty() {
-        let others = if silent.is_empty() { String::new() } else { format!("; nothing is told by {silent}") };
-        return Capability::yes(NAME, format!("of processes drivers tell: {}{others}{by_event}", told.join(", ")));
+        let others = if silent.is_empty() {
+            String::new()
+        } else {
+            format!("; nothing is told by {silent}")
+        };
+        return Capability::yes(
+            NAME,
+            format!("of processes drivers tell: {}{others}{by_event}", told.join(", ")),
+        );
     }
     if tells_all {
-        return Capability::yes(NAME, "the tracepoint gpu_mem_total tells of GPU memory when it changes");
+        return Capability::yes(
+            NAME,
+            "the tracepoint gpu_mem_total tells of GPU memory when it changes",
+        );
     }
     if !silent.is_empty() {
         let row = Capability::no(NAME, format!("{WITHOUT}: nothing is told by {silent}"));
@@ -148,10 +191,15 @@ fn memory(machine: &Machine, has_devices: bool, offers: Option<&Offers>) -> Capa
         };
     }
     match refused {
-        0 => Capability::no(NAME, "no process has a GPU open now; what its driver tells is known when one has")
-            .mend("start a program that draws, then: sudo syscollect doctor"),
+        0 => Capability::no(
+            NAME,
+            "no process has a GPU open now; what its driver tells is known when one has",
+        )
+        .mend("start a program that draws, then: sudo syscollect doctor"),
         refused => {
-            let why = format!("{refused} processes may not be looked into: what they have of GPUs is not shown");
+            let why = format!(
+                "{refused} processes may not be looked into: what they have of GPUs is not shown"
+            );
             Capability::no(NAME, why).mend(AS_ROOT)
         }
     }

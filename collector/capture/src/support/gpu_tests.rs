@@ -17,7 +17,10 @@ pub(super) fn add_card(fake: &Fake) {
         fake.write(&format!("dev/dri/{device}"), "");
     }
     fs::create_dir_all(fake.path("sys/class/drm/card0-HDMI-A-1")).unwrap();
-    open(fake, "drm-driver: amdgpu\ndrm-client-id: 5\ndrm-memory-vram: 5 KiB\ndrm-engine-gfx: 7 ns\n");
+    open(
+        fake,
+        "drm-driver: amdgpu\ndrm-client-id: 5\ndrm-memory-vram: 5 KiB\ndrm-engine-gfx: 7 ns\n",
+    );
 }
 
 /// A process has the render node open, and this is what the driver says of it.
@@ -30,7 +33,8 @@ fn open(fake: &Fake, fdinfo: &str) {
 }
 
 fn format(fields: &[&str]) -> String {
-    let field = |field: &&str| format!("\tfield:unsigned int {field};\toffset:8;\tsize:4;\tsigned:0;\n");
+    let field =
+        |field: &&str| format!("\tfield:unsigned int {field};\toffset:8;\tsize:4;\tsigned:0;\n");
     format!("ID: 7\n{}", fields.iter().map(field).collect::<String>())
 }
 
@@ -41,9 +45,16 @@ fn drivers_are_named_with_their_devices_and_what_they_tell_of_processes() {
     assert_eq!(support("gpu_drivers").reason, "drivers of GPUs: amdgpu (card0, renderD128)");
     let memory = support("gpu_memory");
     assert_eq!(memory.reason, "of processes drivers tell: amdgpu memory (vram) and engines (gfx)");
-    fake.write(&format!("{EVENTS}/gpu_mem/gpu_mem_total/format"), &format(&["gpu_id", "pid", "size"]));
+    fake.write(
+        &format!("{EVENTS}/gpu_mem/gpu_mem_total/format"),
+        &format(&["gpu_id", "pid", "size"]),
+    );
     let memory = fake.support(&works)("gpu_memory");
-    assert!(memory.reason.ends_with("; gpu_mem_total tells of memory when it changes"), "{}", memory.reason);
+    assert!(
+        memory.reason.ends_with("; gpu_mem_total tells of memory when it changes"),
+        "{}",
+        memory.reason
+    );
 }
 
 #[test]
@@ -52,7 +63,11 @@ fn a_driver_that_tells_nothing_of_processes_is_named() {
     for said in ["drm-driver: amdgpu\ndrm-client-id: 5\n", "pos: 0\nflags: 02\n"] {
         open(&fake, said);
         let memory = fake.support(&works)("gpu_memory");
-        assert!(!memory.available && memory.reason.contains("nothing is told by amdgpu"), "{}", memory.reason);
+        assert!(
+            !memory.available && memory.reason.contains("nothing is told by amdgpu"),
+            "{}",
+            memory.reason
+        );
     }
     fs::remove_file(fake.path("proc/70/fd/9")).unwrap();
     let memory = fake.support(&works)("gpu_memory");
@@ -67,7 +82,11 @@ fn a_machine_without_drm_says_so_and_what_is_shown_all_the_same() {
     }
     let support = fake.support(&works);
     let drivers = support("gpu_drivers");
-    assert!(!drivers.available && drivers.reason.contains("no DRM") && drivers.reason.contains("calls of libraries"));
+    assert!(
+        !drivers.available
+            && drivers.reason.contains("no DRM")
+            && drivers.reason.contains("calls of libraries")
+    );
     assert!(drivers.remedy.unwrap().contains("modprobe"));
     assert!(!support("gpu_memory").available && !support("gpu_events").available);
     fake.write("proc/driver/nvidia/version", "");
@@ -80,7 +99,11 @@ fn a_container_without_the_devices_is_told_to_have_them() {
     let fake = Fake::complete();
     fs::remove_dir_all(fake.path("dev/dri")).unwrap();
     let drivers = fake.support(&works)("gpu_drivers");
-    assert!(!drivers.available && drivers.reason.contains("amdgpu") && drivers.remedy.unwrap().contains("--device"));
+    assert!(
+        !drivers.available
+            && drivers.reason.contains("amdgpu")
+            && drivers.remedy.unwrap().contains("--device")
+    );
 }
 
 #[test]
@@ -91,7 +114,8 @@ fn a_tracepoint_of_another_shape_or_without_a_field_is_named_and_the_others_are_
     fake.write(&format!("{EVENTS}/drm/drm_vblank_event/format"), "another shape\n");
     let row = formats();
     assert!(!row.available && !row.required);
-    let expected = "of an unknown shape, and not recorded: drm/drm_vblank_event; the others are recorded";
+    let expected =
+        "of an unknown shape, and not recorded: drm/drm_vblank_event; the others are recorded";
     assert_eq!(row.reason, expected);
     fake.write(&format!("{EVENTS}/dma_fence/dma_fence_emit/format"), &format(&["context"]));
     fake.write(&format!("{EVENTS}/gpu_scheduler/drm_sched_process_job/format"), &format(&["job"]));
@@ -116,5 +140,9 @@ fn tracepoints_of_gpus_are_listed_by_subsystem() {
     assert!(!row.available && !row.required && row.reason.contains("no DRM"), "{}", row.reason);
     fs::remove_dir_all(fake.path(EVENTS)).unwrap();
     let row = fake.support(&works)("tracefs");
-    assert!(!row.available && !row.required && row.remedy.unwrap().contains("mount -t tracefs"), "{}", row.reason);
+    assert!(
+        !row.available && !row.required && row.remedy.unwrap().contains("mount -t tracefs"),
+        "{}",
+        row.reason
+    );
 }

@@ -17,7 +17,10 @@ pub(super) fn interrupts(machine: &Machine, attempt: Try<'_>) -> Capability {
         }
     }
     if File::open(machine.path("proc/kallsyms")).is_ok_and(shows_count_of_interrupts) {
-        return Capability::yes(NAME, format!("{TOLD}, by the address of __preempt_count in /proc/kallsyms"));
+        return Capability::yes(
+            NAME,
+            format!("{TOLD}, by the address of __preempt_count in /proc/kallsyms"),
+        );
     }
     let why = "what interrupts do to GPUs is told of the threads that they interrupt: the kernel describes no variable \
                that counts them, and shows no addresses (which need cap_syslog)";

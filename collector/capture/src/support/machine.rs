@@ -20,10 +20,14 @@ const fn privilege(number: u32, name: &'static str, purpose: &'static str) -> Pr
 }
 
 pub(super) const CAP_BPF: Privilege = privilege(39, "cap_bpf", "loads the kernel programs");
-pub(super) const CAP_PERFMON: Privilege = privilege(38, "cap_perfmon", "lets them see all tasks, and opens the clock");
-pub(super) const CAP_SYS_PTRACE: Privilege = privilege(19, "cap_sys_ptrace", "reads the mappings of other processes");
-pub(super) const CAP_SYSLOG: Privilege = privilege(34, "cap_syslog", "shows the addresses of kernel symbols");
-pub(super) const CAP_SYS_ADMIN: Privilege = privilege(21, "cap_sys_admin", "stands for most of the others");
+pub(super) const CAP_PERFMON: Privilege =
+    privilege(38, "cap_perfmon", "lets them see all tasks, and opens the clock");
+pub(super) const CAP_SYS_PTRACE: Privilege =
+    privilege(19, "cap_sys_ptrace", "reads the mappings of other processes");
+pub(super) const CAP_SYSLOG: Privilege =
+    privilege(34, "cap_syslog", "shows the addresses of kernel symbols");
+pub(super) const CAP_SYS_ADMIN: Privilege =
+    privilege(21, "cap_sys_admin", "stands for most of the others");
 pub(super) const CAP_CHECKPOINT_RESTORE: Privilege =
     privilege(40, "cap_checkpoint_restore", "opens mapped files that were deleted or replaced");
 
@@ -63,7 +67,8 @@ impl Machine {
 
     /// The PID namespace of this process, if it is not the machine's own.
     pub fn foreign_pid_namespace(&self) -> Option<String> {
-        let namespace = fs::read_link(self.path("proc/self/ns/pid")).ok()?.to_string_lossy().into_owned();
+        let namespace =
+            fs::read_link(self.path("proc/self/ns/pid")).ok()?.to_string_lossy().into_owned();
         (namespace != INITIAL_PID_NAMESPACE).then_some(namespace)
     }
 
@@ -103,7 +108,8 @@ impl Capabilities {
     /// includes CAP_BPF, CAP_PERFMON and CAP_CHECKPOINT_RESTORE
     /// (include/linux/capability.h: bpf_capable and its neighbours).
     pub(super) fn holds(self, privilege: Privilege) -> bool {
-        let included = matches!(privilege, CAP_BPF | CAP_PERFMON | CAP_CHECKPOINT_RESTORE | CAP_SYSLOG);
+        let included =
+            matches!(privilege, CAP_BPF | CAP_PERFMON | CAP_CHECKPOINT_RESTORE | CAP_SYSLOG);
         self.has(privilege) || (included && self.has(CAP_SYS_ADMIN))
     }
 

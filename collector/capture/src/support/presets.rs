@@ -10,7 +10,10 @@ pub(super) fn presets(machine: &Machine) -> Vec<Capability> {
     let installed = installed_libraries(&machine.path(""));
     let of = |preset: &'static LibraryPreset| {
         let paths = installed.iter().filter(|(own, _)| own.key == preset.key).map(|(_, path)| path);
-        row(preset, paths.map(|path| (path.display().to_string(), functions_in(preset, path))).collect())
+        row(
+            preset,
+            paths.map(|path| (path.display().to_string(), functions_in(preset, path))).collect(),
+        )
     };
     library_presets().map(of).collect()
 }
@@ -19,10 +22,14 @@ pub(super) fn presets(machine: &Machine) -> Vec<Capability> {
 fn row(preset: &LibraryPreset, libraries: Vec<(String, Result<usize, String>)>) -> Capability {
     if libraries.is_empty() {
         let names: Vec<String> = preset.libraries().collect();
-        let why = format!("no {} in the usual folders; found when a program maps one", names.join(" or "));
+        let why = format!(
+            "no {} in the usual folders; found when a program maps one",
+            names.join(" or ")
+        );
         return Capability::no(preset.key, why);
     }
-    let some = libraries.iter().any(|(_, functions)| functions.as_ref().is_ok_and(|count| *count > 0));
+    let some =
+        libraries.iter().any(|(_, functions)| functions.as_ref().is_ok_and(|count| *count > 0));
     let words = libraries.into_iter().map(|(path, functions)| match functions {
         Ok(0) => format!("{path} (exports none of the functions that are known)"),
         Ok(count) => format!("{path} ({count} functions)"),
@@ -43,12 +50,21 @@ mod tests {
     fn a_library_without_known_functions_is_named_beside_one_that_has_some() {
         let preset = library_presets().next().unwrap();
         let found = |counts: &[Result<usize, String>]| {
-            row(preset, counts.iter().map(|count| ("/x/libcuda.so.1".to_owned(), count.clone())).collect())
+            row(
+                preset,
+                counts.iter().map(|count| ("/x/libcuda.so.1".to_owned(), count.clone())).collect(),
+            )
         };
         let both = found(&[Ok(0), Ok(12)]);
-        assert!(both.available && both.reason.contains("none") && both.reason.contains("12 functions"), "{both:?}");
+        assert!(
+            both.available && both.reason.contains("none") && both.reason.contains("12 functions"),
+            "{both:?}"
+        );
         let broken = found(&[Err("it is damaged".to_owned())]);
-        assert!(!broken.available && !broken.required && broken.reason.contains("damaged"), "{broken:?}");
+        assert!(
+            !broken.available && !broken.required && broken.reason.contains("damaged"),
+            "{broken:?}"
+        );
         let none = found(&[]);
         assert!(!none.available && none.reason.contains("no libcuda.so.1"), "{none:?}");
     }

@@ -2,8 +2,8 @@
 
 use super::{bpf, btf};
 use perf_event_open_sys::bindings::{
-    PERF_COUNT_HW_CPU_CYCLES, PERF_COUNT_SW_CPU_CLOCK, PERF_FLAG_FD_CLOEXEC, PERF_TYPE_HARDWARE, PERF_TYPE_SOFTWARE,
-    perf_event_attr,
+    PERF_COUNT_HW_CPU_CYCLES, PERF_COUNT_SW_CPU_CLOCK, PERF_FLAG_FD_CLOEXEC, PERF_TYPE_HARDWARE,
+    PERF_TYPE_SOFTWARE, perf_event_attr,
 };
 use std::fs::File;
 use std::io;
@@ -43,8 +43,12 @@ pub(crate) enum Probe {
 pub(super) fn try_on_this_kernel(probe: &Probe) -> io::Result<()> {
     match probe {
         Probe::TscEvent(pmu_type) => open_event(*pmu_type, 0, false),
-        Probe::CycleSampling => open_event(PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES.into(), true),
-        Probe::ClockSampling => open_event(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK.into(), true),
+        Probe::CycleSampling => {
+            open_event(PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES.into(), true)
+        }
+        Probe::ClockSampling => {
+            open_event(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK.into(), true)
+        }
         Probe::BtfTracepoint(name) => {
             let id = btf::id_in_kernel(&format!("btf_trace_{name}"), btf::TYPEDEF)?;
             bpf::load_tracing(bpf::TRACE_RAW_TP, id).map(drop)
@@ -75,7 +79,9 @@ fn open_event(kind: u32, config: u64, sampling: bool) -> io::Result<()> {
     // SAFETY: sched_getcpu has no preconditions.
     let cpu = unsafe { libc::sched_getcpu() }.max(0);
     // SAFETY: `attr` is initialized, and its size is its own.
-    let fd = unsafe { perf_event_open_sys::perf_event_open(&mut attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC.into()) };
+    let fd = unsafe {
+        perf_event_open_sys::perf_event_open(&mut attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC.into())
+    };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -90,7 +96,9 @@ fn try_uprobe_event(pmu_type: u32) -> io::Result<()> {
     attr.size = size_of::<perf_event_attr>() as u32;
     attr.__bindgen_anon_3.uprobe_path = c"/".as_ptr() as u64;
     // SAFETY: `attr` is initialized, its size is its own, and the path is static.
-    let fd = unsafe { perf_event_open_sys::perf_event_open(&mut attr, -1, 0, -1, PERF_FLAG_FD_CLOEXEC.into()) };
+    let fd = unsafe {
+        perf_event_open_sys::perf_event_open(&mut attr, -1, 0, -1, PERF_FLAG_FD_CLOEXEC.into())
+    };
     let error = io::Error::last_os_error();
     if fd >= 0 {
         // SAFETY: the call succeeded, so this is a new descriptor that nobody else owns.
@@ -103,12 +111,13 @@ fn try_uprobe_event(pmu_type: u32) -> io::Result<()> {
 /// This program's own file, the way a deleted file of another process is opened.
 fn open_mapped_file() -> io::Result<()> {
     let maps = std::fs::read_to_string("/proc/self/maps")?;
-    let range = maps.lines().find(|line| line.contains(" r-xp ") && line.contains(" /")).and_then(|line| {
-        let (start, end) = line.split_once(' ')?.0.split_once('-')?;
-        // The names in map_files have no leading zeros, unlike the lines of maps.
-        let number = |text| u64::from_str_radix(text, 16).ok();
-        Some(format!("{:x}-{:x}", number(start)?, number(end)?))
-    });
+    let range =
+        maps.lines().find(|line| line.contains(" r-xp ") && line.contains(" /")).and_then(|line| {
+            let (start, end) = line.split_once(' ')?.0.split_once('-')?;
+            // The names in map_files have no leading zeros, unlike the lines of maps.
+            let number = |text| u64::from_str_radix(text, 16).ok();
+            Some(format!("{:x}-{:x}", number(start)?, number(end)?))
+        });
     let range = range.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
     File::open(Path::new("/proc/self/map_files").join(range)).map(drop)
 }

@@ -23,7 +23,12 @@ const TRACEPOINTS: [(&str, bool); 9] = [
 
 /// Helpers beyond those of 5.10: number in include/uapi/linux/bpf.h, name, since, without it.
 const HELPERS: [(u32, &str, &str, &str); 3] = [
-    (158, "bpf_get_current_task_btf", "5.11", "user stacks are walked by the kernel's slower helper"),
+    (
+        158,
+        "bpf_get_current_task_btf",
+        "5.11",
+        "user stacks are walked by the kernel's slower helper",
+    ),
     (175, "bpf_task_pt_regs", "5.15", "user stacks are walked by the kernel's slower helper"),
     (181, "bpf_loop", "5.17", "stacks are walked by the kernel's slower helper"),
 ];
@@ -65,16 +70,22 @@ fn btf(machine: &Machine) -> Capability {
         Ok((file.metadata()?.len(), magic))
     };
     let capability = match read() {
-        Ok((size, magic)) if u16::from_ne_bytes(magic) == 0xeb9f => {
-            Capability::yes(NAME, format!("type information of the running kernel, {} KiB", size >> 10))
-        }
+        Ok((size, magic)) if u16::from_ne_bytes(magic) == 0xeb9f => Capability::yes(
+            NAME,
+            format!("type information of the running kernel, {} KiB", size >> 10),
+        ),
         Ok(_) => Capability::no(NAME, "/sys/kernel/btf/vmlinux is no BTF"),
         Err(error) => Capability::no(
             NAME,
-            format!("/sys/kernel/btf/vmlinux: {}; the programs cannot be fitted to this kernel", describe(&error)),
+            format!(
+                "/sys/kernel/btf/vmlinux: {}; the programs cannot be fitted to this kernel",
+                describe(&error)
+            ),
         ),
     };
-    capability.required().mend("boot a kernel with CONFIG_DEBUG_INFO_BTF=y, as distributions ship since 2021")
+    capability
+        .required()
+        .mend("boot a kernel with CONFIG_DEBUG_INFO_BTF=y, as distributions ship since 2021")
 }
 
 /// Attaches to each tracepoint in turn.
@@ -92,10 +103,15 @@ fn tracepoints(attempt: Try<'_>) -> Capability {
         }
     }
     if missing.is_empty() {
-        return Capability::yes(NAME, format!("all {} that are used can be attached to", TRACEPOINTS.len())).required();
+        return Capability::yes(
+            NAME,
+            format!("all {} that are used can be attached to", TRACEPOINTS.len()),
+        )
+        .required();
     }
     let why = format!("missing here, and so is what they report: {}", missing.join(", "));
-    let capability = Capability::no(NAME, why).mend("boot a kernel with CONFIG_FTRACE and CONFIG_BPF_EVENTS");
+    let capability =
+        Capability::no(NAME, why).mend("boot a kernel with CONFIG_FTRACE and CONFIG_BPF_EVENTS");
     if required { capability.required() } else { capability }
 }
 
@@ -103,14 +119,20 @@ fn tracepoints(attempt: Try<'_>) -> Capability {
 pub(super) fn clocks(machine: &Machine, attempt: Try<'_>) -> Vec<Capability> {
     let without = "stamps come from the kernel's monotonic clock, with a larger error";
     let flags = machine.read("proc/cpuinfo").unwrap_or_default();
-    let flags: Vec<_> = flags.lines().find(|line| line.starts_with("flags")).unwrap_or("").split_whitespace().collect();
+    let flags: Vec<_> = flags
+        .lines()
+        .find(|line| line.starts_with("flags"))
+        .unwrap_or("")
+        .split_whitespace()
+        .collect();
     let invariant = flags.contains(&"constant_tsc") && flags.contains(&"nonstop_tsc");
     let invariant = match invariant {
         true => Capability::yes("invariant_tsc", "the counter runs at one rate on all CPUs, in every sleep state"),
         false => Capability::no("invariant_tsc", format!("the CPU does not promise it; {without}"))
             .mend("in a virtual machine, let the host pass the flag invtsc on (QEMU: -cpu host,+invtsc)"),
     };
-    let pmu = machine.read("sys/bus/event_source/devices/msr/type").and_then(|text| text.parse().ok());
+    let pmu =
+        machine.read("sys/bus/event_source/devices/msr/type").and_then(|text| text.parse().ok());
     let event = match pmu {
         Some(pmu) => tried(
             "msr_tsc",
@@ -128,7 +150,8 @@ pub(super) fn clocks(machine: &Machine, attempt: Try<'_>) -> Vec<Capability> {
 /// What takes CPU samples.
 pub(super) fn sampling(machine: &Machine, attempt: Try<'_>) -> Vec<Capability> {
     let in_vm = machine.read("proc/cpuinfo").is_some_and(|text| text.contains(" hypervisor"));
-    let remedy = in_vm.then_some("in a virtual machine, let the host pass its PMU on (QEMU: -cpu host,pmu=on)");
+    let remedy = in_vm
+        .then_some("in a virtual machine, let the host pass its PMU on (QEMU: -cpu host,pmu=on)");
     vec![
         tried(
             "hardware_cycles",
@@ -176,7 +199,8 @@ fn kernel_symbols(machine: &Machine) -> Capability {
     if shown {
         return Capability::yes(NAME, format!("addresses are shown (kptr_restrict {setting})"));
     }
-    let without = format!("addresses are hidden (kptr_restrict {setting}); kernel frames show numbers");
+    let without =
+        format!("addresses are hidden (kptr_restrict {setting}); kernel frames show numbers");
     let allowed = machine.capabilities().is_some_and(|held| held.holds(CAP_SYSLOG));
     match allowed {
         // 2 hides them from root too.
@@ -189,16 +213,22 @@ fn kernel_symbols(machine: &Machine) -> Capability {
 /// Energy counters.
 pub(super) fn power(machine: &Machine) -> Capability {
     const NAME: &str = "rapl";
-    let zones = std::fs::read_dir(machine.path("sys/class/powercap")).into_iter().flatten().flatten();
+    let zones =
+        std::fs::read_dir(machine.path("sys/class/powercap")).into_iter().flatten().flatten();
     let energy: Vec<_> = zones
         .map(|zone| zone.path().join("energy_uj"))
         .filter(|path| std::fs::symlink_metadata(path).is_ok())
         .collect();
     let readable = energy.iter().filter(|path| std::fs::read_to_string(path).is_ok()).count();
     match (energy.len(), readable) {
-        (0, _) => Capability::no(NAME, "this machine shows no energy counters; there is no power track"),
-        (all, 0) => Capability::no(NAME, format!("none of {all} energy counters may be read; there is no power track"))
-            .mend("sudo syscollect, or sudo chmod a+r /sys/class/powercap/*/energy_uj"),
+        (0, _) => {
+            Capability::no(NAME, "this machine shows no energy counters; there is no power track")
+        }
+        (all, 0) => Capability::no(
+            NAME,
+            format!("none of {all} energy counters may be read; there is no power track"),
+        )
+        .mend("sudo syscollect, or sudo chmod a+r /sys/class/powercap/*/energy_uj"),
         (_, readable) => Capability::yes(NAME, format!("{readable} energy counters")),
     }
 }

@@ -17,7 +17,10 @@ impl Fake {
         fake.write("proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu constant_tsc nonstop_tsc\n");
         fake.write("proc/sys/kernel/perf_event_paranoid", "2\n");
         fake.write("proc/sys/kernel/kptr_restrict", "1\n");
-        fake.write("proc/kallsyms", "0000000000000000 D fixed_percpu_data\nffffffff81000000 T _text\n");
+        fake.write(
+            "proc/kallsyms",
+            "0000000000000000 D fixed_percpu_data\nffffffff81000000 T _text\n",
+        );
         fake.write("sys/bus/event_source/devices/msr/type", "9\n");
         fake.write("sys/class/powercap/intel-rapl:0/energy_uj", "12345\n");
         fs::create_dir_all(fake.path("sys/kernel/btf")).unwrap();
@@ -83,7 +86,8 @@ fn a_complete_machine_has_everything_and_nothing_to_mend() {
 #[test]
 fn names_are_used_once() {
     let fake = Fake::complete();
-    let mut names: Vec<_> = support_of(&Machine::at(fake.root.path()), &works).iter().map(|c| c.name).collect();
+    let mut names: Vec<_> =
+        support_of(&Machine::at(fake.root.path()), &works).iter().map(|c| c.name).collect();
     let count = names.len();
     names.sort_unstable();
     names.dedup();
@@ -179,7 +183,11 @@ fn limits_are_told_with_their_figures() {
         _ => Ok(()),
     });
     let memory = support("memory_limit");
-    assert!(!memory.available && memory.required && memory.reason.contains("8192 KiB"), "{}", memory.reason);
+    assert!(
+        !memory.available && memory.required && memory.reason.contains("8192 KiB"),
+        "{}",
+        memory.reason
+    );
     assert!(memory.remedy.unwrap().contains("ulimit -l"));
     assert!(support("open_files").reason.contains("524288"));
 
@@ -233,14 +241,19 @@ fn without_links_to_many_places_the_uprobe_pmu_is_used() {
     assert!(probes.available && probes.reason.contains("uprobe PMU"), "{probes:?}");
     assert!(!probes.reason.contains("cookies"), "{probes:?}");
     fake.write("proc/sys/kernel/osrelease", "5.10.0-28-amd64\n");
-    let probes = fake.support(&|probe| if *probe == Probe::UprobeMulti { error(libc::EINVAL) } else { Ok(()) });
-    assert!(probes("user_probes").reason.contains("no cookies (5.15)"), "an older kernel is met in its own way");
+    let probes = fake
+        .support(&|probe| if *probe == Probe::UprobeMulti { error(libc::EINVAL) } else { Ok(()) });
+    assert!(
+        probes("user_probes").reason.contains("no cookies (5.15)"),
+        "an older kernel is met in its own way"
+    );
 }
 
 #[test]
 fn a_kernel_without_any_way_to_probe_programs_says_what_is_missing() {
     let fake = Fake::complete();
-    let no_link = |probe: &Probe| if *probe == Probe::UprobeMulti { error(libc::EINVAL) } else { Ok(()) };
+    let no_link =
+        |probe: &Probe| if *probe == Probe::UprobeMulti { error(libc::EINVAL) } else { Ok(()) };
     let probes = fake.support(&no_link)("user_probes");
     assert!(!probes.available && probes.reason.contains("no uprobe PMU"), "{probes:?}");
     assert!(probes.remedy.unwrap().contains("6.6"));
@@ -262,7 +275,12 @@ fn where_failed_jobs_of_gpus_look_finished_that_is_said() {
     fake.write("sys/kernel/tracing/events/gpu_scheduler/drm_sched_process_job/format", FORMAT);
     let row = fake.support(&works)("gpu_failures");
     assert!(!row.available && !row.required && row.reason.contains("gpu_sched"), "{}", row.reason);
-    let job = btf::tests::structure("drm_sched_fence\0finished\0parent\0", 31, false, &[(47, 512), (56, 1024)]);
+    let job = btf::tests::structure(
+        "drm_sched_fence\0finished\0parent\0",
+        31,
+        false,
+        &[(47, 512), (56, 1024)],
+    );
     fs::write(fake.path("sys/kernel/btf/gpu_sched"), job).unwrap();
     let row = fake.support(&works)("gpu_failures");
     assert!(row.available && row.reason.contains("scheduler"), "{}", row.reason);
@@ -274,12 +292,22 @@ fn where_failed_jobs_of_gpus_look_finished_that_is_said() {
 #[test]
 fn the_way_to_the_count_of_interrupts_is_told() {
     let fake = Fake::complete();
-    let no_variable = |probe: &Probe| if matches!(probe, Probe::Variable(_)) { error(libc::ENOENT) } else { Ok(()) };
-    assert!(fake.support(&|_| Ok(()))("gpu_interrupts").reason.contains("variable __preempt_count"));
-    fake.write("proc/kallsyms", "0000000000000000 A __preempt_count\n0000000000000000 D __per_cpu_offset\n");
+    let no_variable = |probe: &Probe| {
+        if matches!(probe, Probe::Variable(_)) { error(libc::ENOENT) } else { Ok(()) }
+    };
+    assert!(
+        fake.support(&|_| Ok(()))("gpu_interrupts").reason.contains("variable __preempt_count")
+    );
+    fake.write(
+        "proc/kallsyms",
+        "0000000000000000 A __preempt_count\n0000000000000000 D __per_cpu_offset\n",
+    );
     let hidden = fake.support(&no_variable)("gpu_interrupts");
     assert!(!hidden.available && hidden.reason.contains("cap_syslog"), "{hidden:?}");
-    fake.write("proc/kallsyms", "000000000001a0c0 A __preempt_count\nffffffff82b0 D __per_cpu_offset\n");
+    fake.write(
+        "proc/kallsyms",
+        "000000000001a0c0 A __preempt_count\nffffffff82b0 D __per_cpu_offset\n",
+    );
     let shown = fake.support(&no_variable)("gpu_interrupts");
     assert!(shown.available && shown.reason.contains("kallsyms"), "{shown:?}");
 }

@@ -36,7 +36,8 @@ fn by_events(machine: &Machine, attempt: Try<'_>, no_link: &io::Error) -> Capabi
         Capability::no(NAME, format!("{WITHOUT}: {why}")).mend(remedy)
     };
     let forbidden = is_forbidden(no_link);
-    let number = machine.read("sys/bus/event_source/devices/uprobe/type").and_then(|text| text.parse().ok());
+    let number =
+        machine.read("sys/bus/event_source/devices/uprobe/type").and_then(|text| text.parse().ok());
     let Some(pmu) = number else {
         let why = format!("no uprobe_multi link ({}) and no uprobe PMU", describe(no_link));
         return mended(why, forbidden);
@@ -44,13 +45,19 @@ fn by_events(machine: &Machine, attempt: Try<'_>, no_link: &io::Error) -> Capabi
     match attempt(&Probe::UprobeEvent(pmu)) {
         Ok(()) => {
             const WAY: &str = "USDT probes, functions and marked programs are attached to by an event of the uprobe PMU for each place";
-            let alone = "; each gets a small program of its own, because this kernel has no cookies (5.15)";
+            let alone =
+                "; each gets a small program of its own, because this kernel has no cookies (5.15)";
             let without_cookies = !release_at_least(machine, 5, 15);
             Capability::yes(NAME, format!("{WAY}{}", if without_cookies { alone } else { "" }))
         }
         Err(error) => {
-            let admin = if is_forbidden(&error) { ", which before 6.6 needs cap_sys_admin" } else { "" };
-            let why = format!("no uprobe_multi link ({}), uprobe PMU: {}{admin}", describe(no_link), describe(&error));
+            let admin =
+                if is_forbidden(&error) { ", which before 6.6 needs cap_sys_admin" } else { "" };
+            let why = format!(
+                "no uprobe_multi link ({}), uprobe PMU: {}{admin}",
+                describe(no_link),
+                describe(&error)
+            );
             mended(why, forbidden || is_forbidden(&error))
         }
     }
@@ -59,6 +66,7 @@ fn by_events(machine: &Machine, attempt: Try<'_>, no_link: &io::Error) -> Capabi
 /// Whether the machine's kernel is at least this; one that does not say is.
 fn release_at_least(machine: &Machine, major: u32, minor: u32) -> bool {
     let Some(release) = machine.read("proc/sys/kernel/osrelease") else { return true };
-    let mut parts = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
+    let mut parts =
+        release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= (major, minor)
 }

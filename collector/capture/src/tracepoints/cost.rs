@@ -53,8 +53,9 @@ impl TracepointCost {
     pub fn of(tracepoint: &Tracepoints) -> Result<Self, CaptureError> {
         let host = Host::at(Path::new("/"));
         let absent = || absent_error(tracepoint);
-        let offers = offered(&[Wanted::from(tracepoint)])
-            .map_err(|error| CaptureError::system("cannot read the descriptions of tracepoints", error))?;
+        let offers = offered(&[Wanted::from(tracepoint)]).map_err(|error| {
+            CaptureError::system("cannot read the descriptions of tracepoints", error)
+        })?;
         let offer = offers.offers.into_iter().next().ok_or_else(absent)?;
         let options = RecordOptions::default();
         let memory = MemoryRoom::read(Path::new("/"));
@@ -63,20 +64,27 @@ impl TracepointCost {
         let possible_cpus = host.possible_cpus();
         let lane_bytes = bytes_of_each(LANE_BYTES, possible_cpus) as u64;
         let tsc = clocks.clock_source == ClockSource::Tsc;
-        let attached = Attached::new(Settings { tsc, possible_cpus, lane_bytes }, &clocks.shared_maps()?)?;
+        let attached =
+            Attached::new(Settings { tsc, possible_cpus, lane_bytes }, &clocks.shared_maps()?)?;
         let lane = |cpu: u32| Ok(RingLane::new(LaneKind::Tracepoint, cpu, attached.add_cpu(cpu)?));
-        let lanes = host.online_cpus().into_iter().map(lane).collect::<Result<Vec<_>, CaptureError>>()?;
+        let lanes =
+            host.online_cpus().into_iter().map(lane).collect::<Result<Vec<_>, CaptureError>>()?;
         let empty = bpf_calls::load_program("empty", &EMPTY, c"GPL", KIND)
             .map_err(|(error, _)| CaptureError::system("loading an empty program", error))?;
         Ok(Self { _clocks: clocks, attached, lanes, offer, empty })
     }
 
-    /// Does `work` while this is at the tracepoint; what it returned, and how many events were recorded.
+    /// Does `work` while this is at the tracepoint; what it returned, and how many events were
+    /// recorded.
     ///
     /// # Errors
     ///
     /// The program could not be attached.
-    pub fn with<T>(&mut self, what: AtTracepoint, work: impl FnOnce() -> T) -> Result<(T, u64), CaptureError> {
+    pub fn with<T>(
+        &mut self,
+        what: AtTracepoint,
+        work: impl FnOnce() -> T,
+    ) -> Result<(T, u64), CaptureError> {
         let before = self.recorded();
         let done = match what {
             AtTracepoint::Nothing => work(),

@@ -27,7 +27,8 @@ const SCHEDULER: &str = "gpu_sched";
 pub(crate) const NO_JOBS: &str = "jobs of the DRM scheduler that failed are shown as finished, their fences as failed: \
                                   the kernel does not describe the module gpu_sched (from 5.11 on it may)";
 /// Said where nothing can.
-pub(crate) const NO_FENCES: &str = "work of GPUs that failed is shown as finished: the kernel does not describe fences";
+pub(crate) const NO_FENCES: &str =
+    "work of GPUs that failed is shown as finished: the kernel does not describe fences";
 
 /// Where members lie in the kernel's structures, bytes from their start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,7 +47,8 @@ impl Layout {
     /// The kernel describes no fences; what reading said.
     pub(crate) fn below(root: &Path) -> io::Result<Self> {
         let fence = btf::offsets(root, None, "dma_fence", ["error", "context", "seqno"])?;
-        let job = |module| btf::offsets(root, module, "drm_sched_fence", ["finished", "parent"]).ok();
+        let job =
+            |module| btf::offsets(root, module, "drm_sched_fence", ["finished", "parent"]).ok();
         Ok(Self { fence, job: job(Some(SCHEDULER)).or_else(|| job(None)) })
     }
 
@@ -87,9 +89,14 @@ pub(super) struct Failures {
 }
 
 impl Failures {
-    /// Attaches to what is offered. Has to come before the programs that copy these tracepoints' records.
-    /// What cannot be told is added to `missing`.
-    pub(super) fn attach(offers: &[Offer], settings: Settings, maps: &SharedMaps, missing: &mut Vec<String>) -> Self {
+    /// Attaches to what is offered. Has to come before the programs that copy these tracepoints'
+    /// records. What cannot be told is added to `missing`.
+    pub(super) fn attach(
+        offers: &[Offer],
+        settings: Settings,
+        maps: &SharedMaps,
+        missing: &mut Vec<String>,
+    ) -> Self {
         let mut attached = Self::default();
         if !offers.iter().any(|offer| program_of(offer).is_some()) {
             return attached;
@@ -103,7 +110,10 @@ impl Failures {
             if program == "on_job" && !layout.knows_jobs() {
                 missing.push(NO_JOBS.to_owned());
             } else if let Err(error) = attached.add(program, offer, layout, settings, maps) {
-                missing.push(format!("failures at {}/{} are not told: {error}", offer.system, offer.name));
+                missing.push(format!(
+                    "failures at {}/{} are not told: {error}",
+                    offer.system, offer.name
+                ));
             }
         }
         attached
@@ -120,13 +130,15 @@ impl Failures {
         let (tsc, lane_bytes) = ([u8::from(settings.tsc)], settings.lane_bytes.to_ne_bytes());
         let offsets = layout.constants();
         let offsets = offsets.iter().map(|(name, offset)| (*name, &offset[..]));
-        let constants: Vec<(&str, &[u8])> =
-            offsets.chain([("USE_TSC", &tsc[..]), ("TRACEPOINT_LANE_BYTES", &lane_bytes[..])]).collect();
+        let constants: Vec<(&str, &[u8])> = offsets
+            .chain([("USE_TSC", &tsc[..]), ("TRACEPOINT_LANE_BYTES", &lane_bytes[..])])
+            .collect();
         let sizes = MapSizes { entries: &[], ring_bytes: 0 };
         let object = KernelObject::new(NAME, OBJECT, &constants, maps, &sizes)?;
         let program = object.load(program, (PROG_TYPE_RAW_TRACEPOINT, 0))?;
-        let link = open_raw_tracepoint(&offer.name, program.as_fd())
-            .map_err(|error| CaptureError::system(format!("cannot attach to {}", offer.name), error))?;
+        let link = open_raw_tracepoint(&offer.name, program.as_fd()).map_err(|error| {
+            CaptureError::system(format!("cannot attach to {}", offer.name), error)
+        })?;
         self.links.push(link);
         self.programs.push(program);
         Ok(())
@@ -154,7 +166,11 @@ struct RawTracepoint {
 /// Runs a program at a tracepoint with the tracepoint's own arguments, until the link is closed.
 fn open_raw_tracepoint(name: &str, program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let name = CString::new(name)?;
-    let mut attr = RawTracepoint { name: name.as_ptr() as u64, program: program.as_raw_fd() as u32, padding: 0 };
+    let mut attr = RawTracepoint {
+        name: name.as_ptr() as u64,
+        program: program.as_raw_fd() as u32,
+        padding: 0,
+    };
     bpf_calls::bpf_fd(RAW_TRACEPOINT_OPEN, &mut attr)
 }
 

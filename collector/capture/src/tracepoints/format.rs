@@ -24,13 +24,21 @@ impl Format {
 
     /// Bytes of the record that are there whatever its texts are.
     pub(crate) fn fixed_bytes(&self) -> usize {
-        self.fields.iter().map(|field| usize::from(field.offset) + usize::from(field.size)).max().unwrap_or(0)
+        self.fields
+            .iter()
+            .map(|field| usize::from(field.offset) + usize::from(field.size))
+            .max()
+            .unwrap_or(0)
     }
 
-    /// The field that tells of the last text behind that part: the kernel puts them there in the fields' order.
+    /// The field that tells of the last text behind that part: the kernel puts them there in the
+    /// fields' order.
     pub(crate) fn last_text(&self) -> Option<&TracepointField> {
         let elsewhere = [TracepointFieldKind::TextElsewhere, TracepointFieldKind::TextRelative];
-        self.fields.iter().filter(|field| elsewhere.contains(&field.kind)).max_by_key(|field| field.offset)
+        self.fields
+            .iter()
+            .filter(|field| elsewhere.contains(&field.kind))
+            .max_by_key(|field| field.offset)
     }
 }
 
@@ -48,9 +56,15 @@ fn field(line: &str) -> Option<TracepointField> {
         None => (name, false),
     };
     let kind = match (declared.trim(), is_array) {
-        (declared, _) if declared.starts_with("__data_loc") && is_text(declared) => TracepointFieldKind::TextElsewhere,
-        (declared, _) if declared.starts_with("__rel_loc") && is_text(declared) => TracepointFieldKind::TextRelative,
-        (declared, _) if declared.starts_with("__data_loc") || declared.starts_with("__rel_loc") => {
+        (declared, _) if declared.starts_with("__data_loc") && is_text(declared) => {
+            TracepointFieldKind::TextElsewhere
+        }
+        (declared, _) if declared.starts_with("__rel_loc") && is_text(declared) => {
+            TracepointFieldKind::TextRelative
+        }
+        (declared, _)
+            if declared.starts_with("__data_loc") || declared.starts_with("__rel_loc") =>
+        {
             TracepointFieldKind::Bytes
         }
         (declared, true) if is_text(declared) => TracepointFieldKind::Text,
@@ -89,7 +103,8 @@ print fmt: \"driver=%s\", __get_str(driver)
     #[test]
     fn a_format_file_says_where_each_field_lies_and_what_it_is() {
         let format = Format::parse(EMIT).unwrap();
-        let fields: Vec<_> = format.fields.iter().map(|f| (f.name.as_str(), f.offset, f.size, f.kind)).collect();
+        let fields: Vec<_> =
+            format.fields.iter().map(|f| (f.name.as_str(), f.offset, f.size, f.kind)).collect();
         let expected = [
             ("driver", 8, 4, TracepointFieldKind::TextElsewhere),
             ("context", 16, 4, TracepointFieldKind::Number),

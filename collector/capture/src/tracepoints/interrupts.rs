@@ -31,7 +31,8 @@ impl PreemptCount {
             let id = btf::id_in_kernel(name, btf::VARIABLE).ok()?;
             Some(Self::Variable { id, offset })
         };
-        let described = variable("__preempt_count", 0).or_else(|| variable("pcpu_hot", OFFSET_IN_HOT));
+        let described =
+            variable("__preempt_count", 0).or_else(|| variable("pcpu_hot", OFFSET_IN_HOT));
         let mut ways: Vec<Self> = described.into_iter().collect();
         ways.extend(File::open("/proc/kallsyms").ok().and_then(addresses));
         ways.push(Self::Unknown);

@@ -9,7 +9,8 @@ const MOST_BYTES: usize = 256;
 /// What is kept of the texts behind the fixed part: names of drivers and timelines.
 const TEXT_BYTES: usize = 96;
 
-/// The part of a record that is kept: to the end of its last text, as far as that lies within `most_bytes`.
+/// The part of a record that is kept: to the end of its last text, as far as that lies within
+/// `most_bytes`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Kept {
     /// Bytes at most, a multiple of 8.
@@ -25,7 +26,8 @@ impl Kept {
     pub(super) fn of(format: &Format) -> Self {
         let last = format.last_text();
         let texts = if last.is_some() { TEXT_BYTES } else { 0 };
-        let most_bytes = (format.fixed_bytes() + texts).next_multiple_of(8).clamp(8, MOST_BYTES) as u64;
+        let most_bytes =
+            (format.fixed_bytes() + texts).next_multiple_of(8).clamp(8, MOST_BYTES) as u64;
         let at = |field: &TracepointField| {
             let at = u64::from(field.offset);
             let base = if field.kind == TracepointFieldKind::TextRelative { at + 4 } else { 0 };
@@ -42,7 +44,8 @@ mod tests {
     use super::*;
 
     fn kept(fields: &str) -> (u64, u64, u64) {
-        let Kept { most_bytes, text_at, text_base } = Kept::of(&Format::parse(&format!("ID: 1\n{fields}")).unwrap());
+        let Kept { most_bytes, text_at, text_base } =
+            Kept::of(&Format::parse(&format!("ID: 1\n{fields}")).unwrap());
         (most_bytes, text_at, text_base)
     }
 
@@ -55,11 +58,16 @@ mod tests {
 
     #[test]
     fn a_record_with_texts_is_kept_to_the_end_of_the_last() {
-        let text =
-            |name, offset, kind| format!("\tfield:{kind} char[] {name};\toffset:{offset};\tsize:4;\tsigned:0;\n");
+        let text = |name, offset, kind| {
+            format!("\tfield:{kind} char[] {name};\toffset:{offset};\tsize:4;\tsigned:0;\n")
+        };
         let two = text("driver", 8, "__data_loc") + &text("timeline", 12, "__data_loc");
         assert_eq!(kept(&two), (112, 12, 0));
         assert_eq!(kept(&text("name", 16, "__rel_loc")), (120, 16, 20));
-        assert_eq!(kept(&text("far", 256, "__data_loc")), (256, 0, 0), "what is told beyond the kept part");
+        assert_eq!(
+            kept(&text("far", 256, "__data_loc")),
+            (256, 0, 0),
+            "what is told beyond the kept part"
+        );
     }
 }

@@ -24,8 +24,8 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    /// Room for the lanes of so many CPUs, each of `data_bytes` (a power of two), or of half as much where the kernel
-    /// has no values so large (4 MiB is the most that 5.10 has).
+    /// Room for the lanes of so many CPUs, each of `data_bytes` (a power of two), or of half as
+    /// much where the kernel has no values so large (4 MiB is the most that 5.10 has).
     pub(super) fn new(cpus: u32, data_bytes: u64) -> Result<Self, CaptureError> {
         let data_bytes = data_bytes as usize;
         let made = Self::try_new(cpus, data_bytes).or_else(|_| Self::try_new(cpus, data_bytes / 2));
@@ -58,10 +58,13 @@ impl Lanes {
 
     /// Gives a CPU its lane.
     pub(super) fn add_cpu(&self, cpu: u32) -> Result<LaneRecords, CaptureError> {
-        let failed = |error| CaptureError::system(format!("cannot make a lane for tracepoints of CPU {cpu}"), error);
+        let failed = |error| {
+            CaptureError::system(format!("cannot make a lane for tracepoints of CPU {cpu}"), error)
+        };
         let lane = create_lane(self.data_bytes).map_err(failed)?;
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        let mapping = Mapping::new(lane.as_fd(), 0, lane_bytes(self.data_bytes), access).map_err(failed)?;
+        let mapping =
+            Mapping::new(lane.as_fd(), 0, lane_bytes(self.data_bytes), access).map_err(failed)?;
         // SAFETY: the mapping has these bytes, begins at a page, and is dropped with the lane.
         let memory = unsafe { LaneMemory::new(mapping.base, self.data_bytes) };
         bpf_calls::update_map(self.map(), cpu, &lane.as_raw_fd().to_ne_bytes()).map_err(failed)?;
@@ -127,7 +130,9 @@ mod tests {
     /// A lane in a file, written to as the programs write to memory.
     fn lane(file: &File) -> LaneRecords {
         file.set_len(lane_bytes(DATA) as u64).unwrap();
-        let mapping = Mapping::new(file.as_fd(), 0, lane_bytes(DATA), libc::PROT_READ | libc::PROT_WRITE).unwrap();
+        let mapping =
+            Mapping::new(file.as_fd(), 0, lane_bytes(DATA), libc::PROT_READ | libc::PROT_WRITE)
+                .unwrap();
         // SAFETY: as of `Lanes::add_cpu`.
         let memory = unsafe { LaneMemory::new(mapping.base, DATA) };
         LaneRecords { memory, tail: 0, is_closed: false, _mapping: mapping }
@@ -137,7 +142,8 @@ mod tests {
         let at = LANE_HEADER_SIZE as u64 + 16 * number;
         file.write_at(&8u64.to_ne_bytes(), at).unwrap();
         file.write_at(&number.to_ne_bytes(), at + 8).unwrap();
-        file.write_at(&(16 * (number + 1)).to_ne_bytes(), offset_of!(LaneHeader, head) as u64).unwrap();
+        file.write_at(&(16 * (number + 1)).to_ne_bytes(), offset_of!(LaneHeader, head) as u64)
+            .unwrap();
     }
 
     fn tail(file: &File) -> u64 {

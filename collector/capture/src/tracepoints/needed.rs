@@ -1,5 +1,5 @@
-//! Which fields a tracepoint's record must have for `syscollect-merge` to make jobs, waits, frames and
-//! counters of it. One that lacks them is recorded all the same and shown as it is.
+//! Which fields a tracepoint's record must have for `syscollect-merge` to make jobs, waits, frames
+//! and counters of it. One that lacks them is recorded all the same and shown as it is.
 
 use syscollect_store::TracepointFieldKind;
 
@@ -23,14 +23,18 @@ const NEEDED: &[(&str, &str, &[Names])] = &[
 
 /// The fields that a tracepoint lacks, by their newest names; none where nothing is needed.
 pub(crate) fn lacking(offer: &Offer) -> Vec<&'static str> {
-    let is_it =
-        |(system, beginning, _): &&(&str, &str, &[Names])| offer.system == *system && offer.name.starts_with(beginning);
+    let is_it = |(system, beginning, _): &&(&str, &str, &[Names])| {
+        offer.system == *system && offer.name.starts_with(beginning)
+    };
     let has = |name: &&str| {
         let mut fields = offer.format.fields.iter();
         fields.any(|field| field.name == *name && field.kind == TracepointFieldKind::Number)
     };
     let needed = NEEDED.iter().filter(is_it).flat_map(|(_, _, fields)| fields.iter());
-    needed.filter(|names| !names.iter().any(has)).filter_map(|names| names.last().copied()).collect()
+    needed
+        .filter(|names| !names.iter().any(has))
+        .filter_map(|names| names.last().copied())
+        .collect()
 }
 
 impl Offers {
@@ -38,7 +42,9 @@ impl Offers {
     pub(crate) fn not_understood(&self) -> Vec<String> {
         let words = |offer: &Offer| {
             let fields = lacking(offer);
-            (!fields.is_empty()).then(|| format!("{}/{} without {}", offer.system, offer.name, fields.join(" and ")))
+            (!fields.is_empty()).then(|| {
+                format!("{}/{} without {}", offer.system, offer.name, fields.join(" and "))
+            })
         };
         self.offers.iter().filter_map(words).collect()
     }

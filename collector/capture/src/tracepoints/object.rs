@@ -45,7 +45,8 @@ pub(super) struct Attached {
 }
 
 impl Attached {
-    /// Makes the maps that all programs share, and finds the way to count interrupts that this kernel takes.
+    /// Makes the maps that all programs share, and finds the way to count interrupts that this
+    /// kernel takes.
     pub(super) fn new(wanted: Settings, shared: &SharedMaps) -> Result<Self, CaptureError> {
         let lanes = Lanes::new(wanted.possible_cpus, wanted.lane_bytes)?;
         let settings = Settings { lane_bytes: lanes.data_bytes(), ..wanted };
@@ -65,7 +66,8 @@ impl Attached {
         self.way != PreemptCount::Unknown
     }
 
-    /// Attaches what tells which of the work failed; has to come before the tracepoints that tell of its end.
+    /// Attaches what tells which of the work failed; has to come before the tracepoints that tell
+    /// of its end.
     pub(super) fn attach_failures(&mut self, offers: &[Offer], missing: &mut Vec<String>) {
         self.failures = Failures::attach(offers, self.settings, &self.maps, missing);
     }
@@ -86,7 +88,10 @@ impl Attached {
 
     /// What the programs lose.
     pub(super) fn counters(&self) -> Result<Counters, CaptureError> {
-        let absent = || CaptureError::Program { program: NAME.to_owned(), reason: format!("there is no map {CPUS}") };
+        let absent = || CaptureError::Program {
+            program: NAME.to_owned(),
+            reason: format!("there is no map {CPUS}"),
+        };
         Counters::map(self.maps.get(CPUS).ok_or_else(absent)?.as_fd(), self.settings.possible_cpus)
             .map_err(|error| CaptureError::system("cannot map the counters of tracepoints", error))
     }
@@ -113,7 +118,10 @@ pub(super) fn attach(offer: &Offer, program: BorrowedFd<'_>) -> Result<OwnedFd, 
     let event = bpf_calls::open_tracepoint(offer.format.id)
         .and_then(|event| bpf_calls::run_at(event.as_fd(), program).map(|()| event));
     event.map_err(|error| {
-        CaptureError::system(format!("cannot attach to the tracepoint {}/{}", offer.system, offer.name), error)
+        CaptureError::system(
+            format!("cannot attach to the tracepoint {}/{}", offer.system, offer.name),
+            error,
+        )
     })
 }
 
@@ -122,7 +130,10 @@ fn held(map: BorrowedFd<'_>) -> Result<OwnedFd, CaptureError> {
 }
 
 /// The first way to count interrupts that this kernel takes, and the map of what is lost.
-fn first_way(settings: Settings, maps: &SharedMaps) -> Result<(PreemptCount, OwnedFd), CaptureError> {
+fn first_way(
+    settings: Settings,
+    maps: &SharedMaps,
+) -> Result<(PreemptCount, OwnedFd), CaptureError> {
     let mut refused = None;
     for way in PreemptCount::ways() {
         let object = object(settings, way, 0, Kept::default(), maps)?;
@@ -131,7 +142,10 @@ fn first_way(settings: Settings, maps: &SharedMaps) -> Result<(PreemptCount, Own
             Err(error) => refused = Some(error),
         }
     }
-    Err(refused.unwrap_or_else(|| CaptureError::Program { program: PROGRAM.into(), reason: "not tried".into() }))
+    Err(refused.unwrap_or_else(|| CaptureError::Program {
+        program: PROGRAM.into(),
+        reason: "not tried".into(),
+    }))
 }
 
 fn object(
@@ -144,9 +158,10 @@ fn object(
     let (tsc, number) = ([u8::from(settings.tsc)], number.to_ne_bytes());
     let (way_number, offset, table) = way.constants();
     let way_number = way_number.to_ne_bytes();
-    let words =
-        [settings.lane_bytes, kept.most_bytes, kept.text_at, kept.text_base, offset, table].map(u64::to_ne_bytes);
-    let names = ["TRACEPOINT_LANE_BYTES", "BYTES", "TEXT_AT", "TEXT_BASE", "COUNT_OFFSET", "CPU_OFFSETS"];
+    let words = [settings.lane_bytes, kept.most_bytes, kept.text_at, kept.text_base, offset, table]
+        .map(u64::to_ne_bytes);
+    let names =
+        ["TRACEPOINT_LANE_BYTES", "BYTES", "TEXT_AT", "TEXT_BASE", "COUNT_OFFSET", "CPU_OFFSETS"];
     let mut constants: Vec<(&str, &[u8])> =
         vec![("USE_TSC", &tsc), ("TRACEPOINT", &number), ("COUNT_WAY", &way_number)];
     constants.extend(names.into_iter().zip(words.iter().map(|word| &word[..])));

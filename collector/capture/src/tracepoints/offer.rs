@@ -68,7 +68,8 @@ pub(crate) fn offered_below(root: &Path, wanted: &[Wanted<'_>]) -> io::Result<Of
     Err(refused)
 }
 
-/// Where the events of a machine may be found. Where nobody has mounted tracefs, this process mounts it for itself.
+/// Where the events of a machine may be found. Where nobody has mounted tracefs, this process
+/// mounts it for itself.
 fn places(root: &Path) -> Vec<PathBuf> {
     let mut places: Vec<PathBuf> = PLACES.iter().map(|place| root.join(place)).collect();
     if root == Path::new("/") && !places.iter().any(|place| place.exists()) {
@@ -78,18 +79,23 @@ fn places(root: &Path) -> Vec<PathBuf> {
     places
 }
 
-/// Mounts tracefs for this process where nobody has mounted it. That needs more rights than all else that a recording
-/// does, so it comes before these are given up; later it is there for whoever asks what is offered.
+/// Mounts tracefs for this process where nobody has mounted it. That needs more rights than all
+/// else that a recording does, so it comes before these are given up; later it is there for whoever
+/// asks what is offered.
 pub fn mount_tracepoints() {
     places(Path::new("/"));
 }
 
 /// All tracepoints of this kernel as users name them, subsystems included.
 pub(super) fn names() -> Vec<String> {
-    let Some(events) = places(Path::new("/")).into_iter().find(|place| place.exists()) else { return Vec::new() };
+    let Some(events) = places(Path::new("/")).into_iter().find(|place| place.exists()) else {
+        return Vec::new();
+    };
     let mut names = Vec::new();
     for system in names_in(&events) {
-        names.extend(names_in(&events.join(&system)).into_iter().map(|name| format!("{system}:{name}")));
+        names.extend(
+            names_in(&events.join(&system)).into_iter().map(|name| format!("{system}:{name}")),
+        );
         names.push(system);
     }
     names
@@ -122,7 +128,9 @@ fn offered_at(events: &Path, wanted: &[Wanted<'_>]) -> (Offers, Option<io::Error
             let format = events.join(system).join(&name).join("format");
             let Some(text) = told(fs::read_to_string(format)) else { continue };
             match Format::parse(&text) {
-                Some(format) => offers.offers.push(Offer { system: (*system).to_owned(), name, format }),
+                Some(format) => {
+                    offers.offers.push(Offer { system: (*system).to_owned(), name, format });
+                }
                 None => offers.unreadable.push(format!("{system}/{name}")),
             }
         }
@@ -160,7 +168,8 @@ mod tests {
         let wanted = [all("drm"), all("i915"), all("dma_fence"), one("sched", "missing"), again];
         let (found, refused) = offered_at(tracefs.path(), &wanted);
         assert!(refused.is_none(), "what is not there is not refused");
-        let names: Vec<_> = found.offers.iter().map(|offer| (offer.name.as_str(), offer.format.id)).collect();
+        let names: Vec<_> =
+            found.offers.iter().map(|offer| (offer.name.as_str(), offer.format.id)).collect();
         assert_eq!(names, [("emit", 1), ("signaled", 2)]);
         assert_eq!(found.unreadable, ["drm/vblank"]);
     }

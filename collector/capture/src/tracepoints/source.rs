@@ -61,7 +61,8 @@ impl TracepointSource {
         let settings = Settings { tsc: setup.clock == ClockSource::Tsc, possible_cpus, lane_bytes };
         let mut attached = Attached::new(settings, setup.shared)?;
         let counters = attached.counters()?;
-        let lane = |cpu: &u32| Ok(RingLane::new(LaneKind::Tracepoint, *cpu, attached.add_cpu(*cpu)?));
+        let lane =
+            |cpu: &u32| Ok(RingLane::new(LaneKind::Tracepoint, *cpu, attached.add_cpu(*cpu)?));
         let lanes = cpus.iter().map(lane).collect::<Result<Vec<_>, CaptureError>>()?;
         let mut missing = limits(&attached, &offers);
         attached.attach_failures(&offers.offers, &mut missing);
@@ -73,7 +74,9 @@ impl TracepointSource {
             }
         }
         if setup.gpu && !definitions.iter().any(|definition| is_of(GPU, definition)) {
-            missing.push("this kernel has no tracepoints of GPU drivers: no driver is loaded".to_owned());
+            missing.push(
+                "this kernel has no tracepoints of GPU drivers: no driver is loaded".to_owned(),
+            );
         }
         for some in definitions.chunks(64) {
             setup.buffer.push(definition_chunk(&Definition::Tracepoints(some.to_vec())));
@@ -101,7 +104,9 @@ fn limits(attached: &Attached, offers: &Offers) -> Vec<String> {
     }
     if !offers.unreadable.is_empty() {
         let events = offers.unreadable.join(", ");
-        limits.push(format!("tracepoints whose description is of an unknown shape are not recorded: {events}"));
+        limits.push(format!(
+            "tracepoints whose description is of an unknown shape are not recorded: {events}"
+        ));
     }
     let not_understood = offers.not_understood().join(", ");
     if !not_understood.is_empty() {
@@ -127,7 +132,8 @@ fn offers(setup: &Setup<'_>) -> Result<Offers, CaptureError> {
     let is_there = |asked: &&Tracepoints| {
         let wanted = Wanted::from(*asked);
         let unreadable = offers.unreadable.iter().filter_map(|name| name.split_once('/'));
-        let readable = offers.offers.iter().map(|offer| (offer.system.as_str(), offer.name.as_str()));
+        let readable =
+            offers.offers.iter().map(|offer| (offer.system.as_str(), offer.name.as_str()));
         readable.chain(unreadable).any(|(system, name)| wanted.includes(system, name))
     };
     match setup.asked.iter().find(|asked| !is_there(asked)) {
@@ -149,7 +155,12 @@ fn is_of(wanted: &[Wanted<'_>], definition: &TracepointDefinition) -> bool {
 
 fn definition(tracepoint: u32, offer: &Offer) -> TracepointDefinition {
     let Offer { system, name, format } = offer;
-    TracepointDefinition { tracepoint, system: system.clone(), name: name.clone(), fields: format.fields.clone() }
+    TracepointDefinition {
+        tracepoint,
+        system: system.clone(),
+        name: name.clone(),
+        fields: format.fields.clone(),
+    }
 }
 
 impl Source for TracepointSource {
@@ -174,14 +185,16 @@ impl Source for TracepointSource {
         self.counters.stop();
         self.lanes.iter_mut().for_each(|lane| lane.ring().close());
         self.attached.detach();
-        // Programs at tracepoints are not preempted: what runs now has ended when its CPU was visited.
+        // Programs at tracepoints are not preempted: what runs now has ended when its CPU was
+        // visited.
         for &cpu in cpus {
             drop(crate::affinity::run_on(cpu));
         }
     }
 
     fn losses(&self) -> Vec<LaneLoss> {
-        let mut losses: Vec<_> = self.counters.all().flat_map(|(cpu, counts)| losses_of(cpu, counts)).collect();
+        let mut losses: Vec<_> =
+            self.counters.all().flat_map(|(cpu, counts)| losses_of(cpu, counts)).collect();
         losses.push(loss(None, LossCause::Nested, self.attached.skipped()));
         let failures = loss(None, LossCause::Nested, self.attached.failures_skipped());
         losses.push(LaneLoss { record: RecordKind::GpuFailure.name().to_owned(), ..failures });
@@ -203,11 +216,16 @@ impl Source for TracepointSource {
 
 fn losses_of(cpu: u32, counts: Counts) -> [LaneLoss; 3] {
     let Counts { full, nested, unclocked, .. } = counts;
-    [(LossCause::LaneFull, full), (LossCause::Nested, nested), (LossCause::ClockUnreadable, unclocked)]
-        .map(|(cause, count)| loss(Some(cpu), cause, count))
+    [
+        (LossCause::LaneFull, full),
+        (LossCause::Nested, nested),
+        (LossCause::ClockUnreadable, unclocked),
+    ]
+    .map(|(cause, count)| loss(Some(cpu), cause, count))
 }
 
 fn loss(cpu: Option<u32>, cause: LossCause, count: u64) -> LaneLoss {
-    let (lane, record) = (LaneKind::Tracepoint.name().to_owned(), RecordKind::Tracepoint.name().to_owned());
+    let (lane, record) =
+        (LaneKind::Tracepoint.name().to_owned(), RecordKind::Tracepoint.name().to_owned());
     LaneLoss { lane, cpu, record, cause, count }
 }

@@ -1,5 +1,6 @@
-//! The kernel's descriptions of its tracepoints where nobody has mounted them: on a mount of this process alone,
-//! which has no place in any folder, is seen by nobody else, and goes with the process.
+//! The kernel's descriptions of its tracepoints where nobody has mounted them: on a mount of this
+//! process alone, which has no place in any folder, is seen by nobody else, and goes with the
+//! process.
 
 use std::ffi::CStr;
 use std::io;
@@ -29,16 +30,20 @@ fn mount() -> io::Result<OwnedFd> {
     const NO_PROGRAMS: libc::c_long = 0x2 | 0x4 | 0x8;
     const NAME: &CStr = c"tracefs";
     // SAFETY: the name ends with a zero and outlives the call.
-    let context = descriptor(unsafe { libc::syscall(libc::SYS_fsopen, NAME.as_ptr(), CLOSE_ON_EXEC) })?;
+    let context =
+        descriptor(unsafe { libc::syscall(libc::SYS_fsopen, NAME.as_ptr(), CLOSE_ON_EXEC) })?;
     let none = std::ptr::null::<libc::c_char>();
     // SAFETY: this command takes neither key nor value.
-    let result = unsafe { libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), CREATE, none, none, 0) };
+    let result =
+        unsafe { libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), CREATE, none, none, 0) };
     if result < 0 {
         return Err(io::Error::last_os_error());
     }
     let attributes = READ_ONLY | NO_PROGRAMS;
     // SAFETY: no memory is involved.
-    descriptor(unsafe { libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), CLOSE_ON_EXEC, attributes) })
+    descriptor(unsafe {
+        libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), CLOSE_ON_EXEC, attributes)
+    })
 }
 
 fn descriptor(result: libc::c_long) -> io::Result<OwnedFd> {

@@ -10,7 +10,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use syscollect_model::ClockSource;
-use syscollect_usdt_client::protocol::{ARENA_BYTES, ARENA_MAGIC, ArenaHeader, ClockKind, MAX_RINGS, VERSION};
+use syscollect_usdt_client::protocol::{
+    ARENA_BYTES, ARENA_MAGIC, ArenaHeader, ClockKind, MAX_RINGS, VERSION,
+};
 
 use super::memory::ArenaMemory;
 
@@ -109,7 +111,8 @@ impl FoundArena {
     /// A memfd can be opened without side effects; without waiting, too,
     /// although the owner may hold a lease.
     fn open(&self, access: libc::c_int) -> Result<File, NotTaken> {
-        let itself = CString::new(format!("/proc/self/fd/{}", self.place.as_raw_fd())).map_err(io::Error::other)?;
+        let itself = CString::new(format!("/proc/self/fd/{}", self.place.as_raw_fd()))
+            .map_err(io::Error::other)?;
         open(&itself, access | libc::O_NONBLOCK).map(File::from)
     }
 }
@@ -151,9 +154,11 @@ fn device(status: &libc::statx) -> (u32, u32) {
 fn status(file: BorrowedFd<'_>) -> io::Result<libc::statx> {
     // SAFETY: plain numbers, for which zero is valid.
     let mut status: libc::statx = unsafe { std::mem::zeroed() };
-    let (flags, wanted) = (libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC, libc::STATX_INO | libc::STATX_UID);
+    let (flags, wanted) =
+        (libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC, libc::STATX_INO | libc::STATX_UID);
     // SAFETY: an empty path, and a structure that may be written.
-    let result = unsafe { libc::statx(file.as_raw_fd(), c"".as_ptr(), flags, wanted, &raw mut status) };
+    let result =
+        unsafe { libc::statx(file.as_raw_fd(), c"".as_ptr(), flags, wanted, &raw mut status) };
     if result != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -206,7 +211,9 @@ fn check_header(header: &ArenaHeader) -> Result<ClockSource, NotTaken> {
         return Err(NotTaken::Wrong("it does not begin as an arena does"));
     }
     if header.version.load(Ordering::Relaxed) != VERSION {
-        return Err(NotTaken::Wrong("it has another version: build program and recorder from the same release"));
+        return Err(NotTaken::Wrong(
+            "it has another version: build program and recorder from the same release",
+        ));
     }
     match header.clock.load(Ordering::Relaxed) {
         clock if clock == ClockKind::Tsc as u32 => Ok(ClockSource::Tsc),

@@ -193,16 +193,29 @@ impl Client {
         if self.places.contains_key(&number) {
             return;
         }
-        let reader =
-            RingReader::new(self.memory.clone(), number, self.start.ticks(self.subject.clock), self.had_reader);
+        let reader = RingReader::new(
+            self.memory.clone(),
+            number,
+            self.start.ticks(self.subject.clock),
+            self.had_reader,
+        );
         self.places.insert(number, self.rings.len());
-        self.rings.push(Ring { number, reader, told: None, writer: None, empty_at: None, broken: false });
+        self.rings.push(Ring {
+            number,
+            reader,
+            told: None,
+            writer: None,
+            empty_at: None,
+            broken: false,
+        });
     }
 
     /// The thread that has this ring; `None` when nobody knows it any more.
     /// Returns whether that is news.
     pub(super) fn tell(&mut self, ring: u32, owner: u32, tid: Option<u32>) -> bool {
-        let Some(ring) = self.places.get(&ring).and_then(|place| self.rings.get_mut(*place)) else { return false };
+        let Some(ring) = self.places.get(&ring).and_then(|place| self.rings.get_mut(*place)) else {
+            return false;
+        };
         ring.empty_at = None;
         let before = ring.told.filter(|(told, _)| *told == owner);
         if before.is_none_or(|(_, known)| known.is_none()) {
@@ -240,7 +253,8 @@ impl Client {
     pub(super) fn losses(&self) -> Losses {
         let counted = counted(&self.memory);
         // What was given up before the recording began is not missing in it.
-        let is_missed = self.memory.header().unread_until.load(Ordering::Relaxed) >= self.start.monotonic;
+        let is_missed =
+            self.memory.header().unread_until.load(Ordering::Relaxed) >= self.start.monotonic;
         Losses {
             without_ring: counted.without_ring.saturating_sub(self.before.without_ring),
             unread: if is_missed { counted.unread.saturating_sub(self.before.unread) } else { 0 },
@@ -250,10 +264,15 @@ impl Client {
         }
     }
 
-    /// Looks at some rings and takes what is there, unless it is held back; in
-    /// the last turn, or when the program is gone, nothing stays waiting for company. `fullest` becomes
-    /// how full the fullest ring was, if that was fuller.
-    pub(super) fn visit(&mut self, turn: &mut Turn, fullest: &mut f64, out: &mut Output<'_>) -> Visit {
+    /// Looks at some rings and takes what is there, unless it is held back; in the last turn, or
+    /// when the program is gone, nothing stays waiting for company. `fullest` becomes how full the
+    /// fullest ring was, if that was fuller.
+    pub(super) fn visit(
+        &mut self,
+        turn: &mut Turn,
+        fullest: &mut f64,
+        out: &mut Output<'_>,
+    ) -> Visit {
         if self.left == 0 {
             self.left = self.rings.len();
         }
@@ -295,7 +314,9 @@ impl Client {
                     ring.let_go(now, out);
                     self.losses.broken += 1;
                     let (pid, number) = (self.subject.place.pid, ring.number);
-                    out.notes.push(format!("process {pid}: its ring {number} of zones is given up: {why}"));
+                    out.notes.push(format!(
+                        "process {pid}: its ring {number} of zones is given up: {why}"
+                    ));
                 }
             }
         } else {
@@ -374,7 +395,14 @@ impl Client {
     fn flush_log(&mut self, now: Ticks, out: &mut Output<'_>) {
         let staged = std::mem::take(&mut self.log_staged);
         if staged.entries > 0 {
-            out.log.send(self.number, staged.position as u32, &staged.data, staged.entries, now, out.chunk);
+            out.log.send(
+                self.number,
+                staged.position as u32,
+                &staged.data,
+                staged.entries,
+                now,
+                out.chunk,
+            );
         }
     }
 
@@ -386,7 +414,9 @@ impl Client {
         if self.counters.is_none() {
             match ApplicationCounters::start(self.subject.clone()) {
                 Ok(counters) => self.counters = Some(counters),
-                Err(why) => return notes.push(format!("process {pid}: its counters are not read: {why}")),
+                Err(why) => {
+                    return notes.push(format!("process {pid}: its counters are not read: {why}"));
+                }
             }
         }
         if self.counters.as_ref().is_some_and(|counters| !counters.add(counter)) {
@@ -409,7 +439,8 @@ impl Client {
         }
     }
 
-    /// The last turn was over before all was looked at: counts the rings, and the log, that hold something.
+    /// The last turn was over before all was looked at: counts the rings, and the log, that hold
+    /// something.
     pub(super) fn give_up_unfinished(&mut self) {
         let left = std::mem::take(&mut self.left);
         let count = self.rings.len();
@@ -428,7 +459,8 @@ impl Client {
             self.losses.broken += 1;
         }
         let losses = self.losses();
-        let writers = self.rings.into_iter().filter_map(|ring| ring.writer.and_then(|(_, lane)| lane));
+        let writers =
+            self.rings.into_iter().filter_map(|ring| ring.writer.and_then(|(_, lane)| lane));
         writers.chain(self.values).for_each(|lane| lanes.close(lane));
         losses
     }
@@ -465,7 +497,12 @@ impl Ring {
     }
 
     /// Moves what is there to the lane of its thread; returns how many bytes the ring held.
-    fn drain(&mut self, context: &Draining, account: &mut Account<'_>, out: &mut Output<'_>) -> Result<u64, Broken> {
+    fn drain(
+        &mut self,
+        context: &Draining,
+        account: &mut Account<'_>,
+        out: &mut Output<'_>,
+    ) -> Result<u64, Broken> {
         let waiting = self.reader.waiting()?;
         if waiting.bytes > 0 {
             if !self.follow_owner(context, &waiting, out) {
@@ -475,7 +512,8 @@ impl Ring {
             let lane = self.writer.as_mut().and_then(|(_, lane)| lane.as_mut());
             Self::take(&mut self.reader, lane, waiting, context.now, account, out)?;
         }
-        account.losses.ring_full = account.losses.ring_full.saturating_add(self.reader.newly_lost());
+        account.losses.ring_full =
+            account.losses.ring_full.saturating_add(self.reader.newly_lost());
         if waiting.ended {
             self.let_go(context.now, out);
             self.reader.free();
@@ -506,7 +544,12 @@ impl Ring {
 
     /// Has the lane of the thread that wrote what is waiting. `false` while
     /// it is not known; at the end it is nobody's then.
-    fn follow_owner(&mut self, context: &Draining, waiting: &Waiting, out: &mut Output<'_>) -> bool {
+    fn follow_owner(
+        &mut self,
+        context: &Draining,
+        waiting: &Waiting,
+        out: &mut Output<'_>,
+    ) -> bool {
         if self.writer.as_ref().is_some_and(|(owner, _)| *owner == waiting.owner) {
             return true;
         }

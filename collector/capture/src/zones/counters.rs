@@ -93,7 +93,10 @@ impl ApplicationCounters {
             let _seat = seat;
             read_until_stopped(&subject, &of_thread);
         };
-        let thread = std::thread::Builder::new().name("counters".into()).stack_size(128 << 10).spawn(work)?;
+        let thread = std::thread::Builder::new()
+            .name("counters".into())
+            .stack_size(128 << 10)
+            .spawn(work)?;
         Ok(Self { shared, thread: thread.thread().clone() })
     }
 
@@ -128,7 +131,8 @@ fn read_until_stopped(subject: &Subject, shared: &Shared) {
     while !shared.stop.load(Ordering::Acquire) {
         let began = Instant::now();
         let counters = shared.counters.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let (ticks, values) = (ticks_now(subject.clock).0, read_values(subject.place.pid, &counters));
+        let (ticks, values) =
+            (ticks_now(subject.clock).0, read_values(subject.place.pid, &counters));
         // Looked at afterwards: then it was this program's memory.
         if !still_has(&subject.root, &subject.place) {
             return;
@@ -140,7 +144,8 @@ fn read_until_stopped(subject: &Subject, shared: &Shared) {
             }
         }
         drop(items);
-        // A program may make its counters, and finding out whether it is still there, as slow as it likes.
+        // A program may make its counters, and finding out whether it is still there, as slow as it
+        // likes.
         let rest = began.elapsed() * PART_OF_A_CPU * READERS.load(Ordering::Relaxed);
         std::thread::park_timeout(INTERVAL.max(rest));
     }
@@ -157,16 +162,29 @@ fn read_values(pid: u32, counters: &[CounterEntry]) -> Vec<Option<u64>> {
     let mut buffer = vec![0u64; counters.len()];
     let mut done = 0;
     while done < counters.len() {
-        let local = libc::iovec { iov_base: buffer[done..].as_mut_ptr().cast(), iov_len: (counters.len() - done) * 8 };
+        let local = libc::iovec {
+            iov_base: buffer[done..].as_mut_ptr().cast(),
+            iov_len: (counters.len() - done) * 8,
+        };
         let remote: Vec<libc::iovec> = counters[done..]
             .iter()
-            .map(|counter| libc::iovec { iov_base: counter.address as usize as *mut libc::c_void, iov_len: 8 })
+            .map(|counter| libc::iovec {
+                iov_base: counter.address as usize as *mut libc::c_void,
+                iov_len: 8,
+            })
             .collect();
         // SAFETY: `local` is the rest of the buffer; the other addresses are
         // the kernel's to check, in the other process.
         let read = unsafe {
             let count = remote.len() as libc::c_ulong;
-            libc::process_vm_readv(pid as libc::pid_t, &raw const local, 1, remote.as_ptr(), count, 0)
+            libc::process_vm_readv(
+                pid as libc::pid_t,
+                &raw const local,
+                1,
+                remote.as_ptr(),
+                count,
+                0,
+            )
         };
         // Whole values up to the first that cannot be read: that one is left out.
         let whole = usize::try_from(read).unwrap_or(0) / 8;
@@ -186,8 +204,12 @@ mod tests {
     fn a_counter_at_an_address_that_is_not_there_does_not_hide_the_others() {
         let values = [11u64, 22];
         let entry = |number, address| CounterEntry { number, value_type: 1, address };
-        let counters =
-            [entry(1, &raw const values[0] as u64), entry(2, 8), entry(3, &raw const values[1] as u64), entry(4, 16)];
+        let counters = [
+            entry(1, &raw const values[0] as u64),
+            entry(2, 8),
+            entry(3, &raw const values[1] as u64),
+            entry(4, 16),
+        ];
         assert_eq!(read_values(std::process::id(), &counters), [Some(11), None, Some(22), None]);
     }
 

@@ -9,7 +9,8 @@ use super::shares::Pool;
 
 /// What a program may define at least, whatever the buffer: one log.
 const LOG: u64 = syscollect_usdt_client::protocol::LOG_BYTES as u64;
-/// What was taken is forgotten in that time: a machine on which short programs come and go has names for all of them.
+/// What was taken is forgotten in that time: a machine on which short programs come and go has
+/// names for all of them.
 const FORGOTTEN_AFTER_SECONDS: u64 = 600;
 
 /// What programs may still define.
@@ -25,7 +26,12 @@ impl DefinitionShares {
     /// As many bytes as the trace buffer holds, and a few logs at least.
     pub(super) fn new(buffer_bytes: usize) -> Self {
         let total = (buffer_bytes as u64).max(2 * LOG);
-        Self { pool: Pool::new(total), total, taken: FxHashMap::default(), refilled: Instant::now() }
+        Self {
+            pool: Pool::new(total),
+            total,
+            taken: FxHashMap::default(),
+            refilled: Instant::now(),
+        }
     }
 
     /// Takes so many bytes of a process's and its user's share; `false` if there are not so many.
@@ -66,7 +72,11 @@ mod tests {
         };
         let processes: Vec<usize> = (1..5).map(|pid| mebibytes(&mut shares, 1001, pid)).collect();
         assert_eq!(processes, [16, 16, 0, 0]);
-        assert_eq!(mebibytes(&mut shares, 1002, 9), 16, "another user's program has all of its log");
+        assert_eq!(
+            mebibytes(&mut shares, 1002, 9),
+            16,
+            "another user's program has all of its log"
+        );
         shares.refilled -= std::time::Duration::from_secs(FORGOTTEN_AFTER_SECONDS);
         shares.refill();
         assert_eq!(mebibytes(&mut shares, 1001, 5), 16);

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use syscollect_usdt_client::protocol::{
-    ARENA_BYTES, ARENA_MAGIC, ClockKind, EntryKind, ItemKind, LOG_OFFSET, MAX_RINGS, RING_BYTES, RING_STRIDE,
-    RINGS_OFFSET, RingHeader, RingState, VERSION, ZONE_END,
+    ARENA_BYTES, ARENA_MAGIC, ClockKind, EntryKind, ItemKind, LOG_OFFSET, MAX_RINGS, RING_BYTES,
+    RING_STRIDE, RINGS_OFFSET, RingHeader, RingState, VERSION, ZONE_END,
 };
 
 use super::ZoneNotice;
@@ -56,7 +56,8 @@ impl FakeProgram {
         file.set_len(making.bytes as u64).unwrap();
         if making.sealed {
             // SAFETY: no memory is involved.
-            assert_eq!(unsafe { libc::fcntl(descriptor, libc::F_ADD_SEALS, libc::F_SEAL_SHRINK) }, 0);
+            let sealed = unsafe { libc::fcntl(descriptor, libc::F_ADD_SEALS, libc::F_SEAL_SHRINK) };
+            assert_eq!(sealed, 0);
         }
         let memory = ArenaMemory::map_whole(file.try_clone().unwrap(), making.bytes);
         let header = memory.header();
@@ -82,7 +83,14 @@ impl FakeProgram {
     pub(super) fn punch(&self, offset: usize, bytes: usize) {
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
         // SAFETY: no memory is involved.
-        unsafe { libc::fallocate(self.file.as_raw_fd(), mode, offset as libc::off_t, bytes as libc::off_t) };
+        unsafe {
+            libc::fallocate(
+                self.file.as_raw_fd(),
+                mode,
+                offset as libc::off_t,
+                bytes as libc::off_t,
+            )
+        };
     }
 
     /// Bytes of the arena that exist.
@@ -103,8 +111,10 @@ impl FakeProgram {
 
     /// A thread takes the first ring that is free.
     pub(super) fn thread(&self, tid: u32) -> FakeThread<'_> {
-        let is_free = |number: &u32| self.memory.ring(*number).state.load(Acquire) == RingState::Free as u32;
-        let number = (0..MAX_RINGS as u32).find(is_free).expect("there are enough rings for a test");
+        let is_free =
+            |number: &u32| self.memory.ring(*number).state.load(Acquire) == RingState::Free as u32;
+        let number =
+            (0..MAX_RINGS as u32).find(is_free).expect("there are enough rings for a test");
         let ring = FakeThread { program: self, number, tid };
         let header = ring.header();
         header.state.store(RingState::Used as u32, Relaxed);
@@ -119,7 +129,8 @@ impl FakeProgram {
         self.memory.word(offset).store(word, Relaxed);
     }
 
-    /// Takes room in the log; the entry is not complete before [`Self::complete`]. Returns its place.
+    /// Takes room in the log; the entry is not complete before [`Self::complete`]. Returns its
+    /// place.
     pub(super) fn reserve(&self, words: &[u64], kind: EntryKind) -> u64 {
         let bytes = 8 + words.len() as u64 * 8;
         let at = self.memory.header().log_taken.fetch_add(bytes, Relaxed);
@@ -195,7 +206,8 @@ impl FakeThread<'_> {
     }
 }
 
-/// What /proc shows of a process 7001, whose programs have their arenas as descriptor 3, one after the other.
+/// What /proc shows of a process 7001, whose programs have their arenas as descriptor 3, one after
+/// the other.
 #[cfg(test)]
 pub(super) struct FakeProcess {
     root: tempfile::TempDir,
@@ -222,7 +234,8 @@ impl FakeProcess {
     /// It runs this program now.
     pub(super) fn runs(&self, program: &FakeProgram) {
         self.ends();
-        std::os::unix::fs::symlink(format!("/proc/self/fd/{}", program.descriptor()), self.link()).unwrap();
+        std::os::unix::fs::symlink(format!("/proc/self/fd/{}", program.descriptor()), self.link())
+            .unwrap();
     }
 
     /// It has no arena any more.

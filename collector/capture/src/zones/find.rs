@@ -8,15 +8,18 @@ use syscollect_usdt_client::protocol::ARENA_NAME;
 
 use super::arena::{Arena, ArenaId};
 
-/// Links, tasks and mappings of one process that are looked at, at most. Arenas are made early: their descriptors are
-/// among the first.
+/// Links, tasks and mappings of one process that are looked at, at most. Arenas are made early:
+/// their descriptors are among the first.
 const MOST_ENTRIES: usize = 4096;
 
 /// Where a descriptor of a process may be found: a process whose first thread
 /// has ended shows its files only below its other threads.
 pub(super) fn descriptor_paths(root: &Path, pid: u32, tid: u32, descriptor: u64) -> [PathBuf; 2] {
     let proc = root.join("proc");
-    [proc.join(format!("{pid}/fd/{descriptor}")), proc.join(format!("{pid}/task/{tid}/fd/{descriptor}"))]
+    [
+        proc.join(format!("{pid}/fd/{descriptor}")),
+        proc.join(format!("{pid}/task/{tid}/fd/{descriptor}")),
+    ]
 }
 
 /// The descriptors of a process that link to arenas.
@@ -34,7 +37,9 @@ fn links_to_arenas(folder: &Path) -> Vec<PathBuf> {
     let target = format!("/memfd:{ARENA_NAME} (deleted)");
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(MOST_ENTRIES);
     let paths = entries.map(|entry| entry.path());
-    paths.filter(|path| fs::read_link(path).is_ok_and(|link| link.as_os_str() == target.as_str())).collect()
+    paths
+        .filter(|path| fs::read_link(path).is_ok_and(|link| link.as_os_str() == target.as_str()))
+        .collect()
 }
 
 /// Where an arena was found, and which program was running there.
@@ -69,9 +74,11 @@ impl RunningProgram {
     /// `None` when the process is gone, or its first thread has ended.
     fn of(root: &Path, pid: u32) -> Option<Self> {
         let stat = fs::read(root.join(format!("proc/{pid}/stat"))).ok()?;
-        // The name, which may hold anything, stands between brackets; what follows begins with the third field.
+        // The name, which may hold anything, stands between brackets; what follows begins with the
+        // third field.
         let end = stat.iter().rposition(|byte| *byte == b')')?;
-        let fields: Vec<&str> = std::str::from_utf8(stat.get(end + 1..)?).ok()?.split_ascii_whitespace().collect();
+        let fields: Vec<&str> =
+            std::str::from_utf8(stat.get(end + 1..)?).ok()?.split_ascii_whitespace().collect();
         let field = |number: usize| fields.get(number - 3)?.parse().ok();
         let program = Self { began: field(22)?, code: field(26)?, stack: field(28)? };
         // Of a thread that has ended, and for those who may not look, there are zeros.
@@ -101,8 +108,12 @@ pub(super) fn user_of(root: &Path, pid: u32) -> u32 {
 }
 
 fn threads(root: &Path, pid: u32) -> Vec<u32> {
-    let entries = fs::read_dir(root.join(format!("proc/{pid}/task"))).into_iter().flatten().flatten();
-    entries.take(MOST_ENTRIES).filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    let entries =
+        fs::read_dir(root.join(format!("proc/{pid}/task"))).into_iter().flatten().flatten();
+    entries
+        .take(MOST_ENTRIES)
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
 }
 
 /// How the threads of a process are numbered.
@@ -119,8 +130,12 @@ impl Numbering {
         if namespace_ids(&root.join(format!("proc/{pid}/status")))?.len() < 2 {
             return Some(Self::Same);
         }
-        let inner = |tid: &u32| namespace_ids(&root.join(format!("proc/{pid}/task/{tid}/status")))?.last().copied();
-        Some(Self::Own(threads(root, pid).into_iter().filter_map(|tid| Some((inner(&tid)?, tid))).collect()))
+        let inner = |tid: &u32| {
+            namespace_ids(&root.join(format!("proc/{pid}/task/{tid}/status")))?.last().copied()
+        };
+        Some(Self::Own(
+            threads(root, pid).into_iter().filter_map(|tid| Some((inner(&tid)?, tid))).collect(),
+        ))
     }
 
     /// The thread that calls itself `tid`. One that is gone keeps its number
@@ -182,7 +197,8 @@ mod tests {
 
     #[test]
     fn a_program_is_told_from_the_next_that_its_process_runs() {
-        let stat = |code, name| format!("70 ({name}) S {} 99 0 0 0 {code} 4 7000", ["0"; 18].join(" "));
+        let stat =
+            |code, name| format!("70 ({name}) S {} 99 0 0 0 {code} 4 7000", ["0"; 18].join(" "));
         let running = |text: &str| RunningProgram::of(proc_of(&[("70/stat", text)]).path(), 70);
         let one = running(&stat(500, "a")).unwrap();
         assert_eq!((one.began, one.code, one.stack), (99, 500, 7000));
@@ -195,7 +211,10 @@ mod tests {
 
     #[test]
     fn a_thread_may_claim_to_be_one_that_is_gone_but_not_one_of_another_process() {
-        let root = proc_of(&[("70/status", "Tgid:\t70\nNSpid:\t70\n"), ("80/status", "Tgid:\t80\nNSpid:\t80\n")]);
+        let root = proc_of(&[
+            ("70/status", "Tgid:\t70\nNSpid:\t70\n"),
+            ("80/status", "Tgid:\t80\nNSpid:\t80\n"),
+        ]);
         let numbering = Numbering::of(root.path(), 70).unwrap();
         assert_eq!(numbering.host_tid(root.path(), 70, 80), None);
         assert_eq!(numbering.host_tid(root.path(), 70, 79), Some(79));

@@ -8,7 +8,9 @@ use std::sync::mpsc::{Receiver, channel};
 use syscollect_model::ClockSource;
 use syscollect_records::ZoneChunk;
 use syscollect_store::{Chunk, LaneKind};
-use syscollect_usdt_client::protocol::{EntryKind, ItemKind, LOG_BYTES, MAX_RINGS, RING_BYTES, item_words};
+use syscollect_usdt_client::protocol::{
+    EntryKind, ItemKind, LOG_BYTES, MAX_RINGS, RING_BYTES, item_words,
+};
 
 use super::ZoneNotice;
 use super::fake::{FakeProgram, FakeThread};
@@ -51,8 +53,8 @@ impl Input<'_> {
     }
 }
 
-/// Has programs do what `data` says. Whatever that is, nothing panics, what is
-/// recorded are whole items in chunks of bounded size, and the honest program's zones are all there.
+/// Has programs do what `data` says. Whatever that is, nothing panics, what is recorded are whole
+/// items in chunks of bounded size, and the honest program's zones are all there.
 ///
 /// # Panics
 ///
@@ -64,8 +66,10 @@ pub fn hostile_programs(data: &[u8]) {
     let thread = honest.thread(HONEST);
     recorder.told(honest.announcement(&thread));
     let programs: Vec<FakeProgram> = (0..PROGRAMS).map(|_| FakeProgram::new()).collect();
-    let mut rings: Vec<FakeThread<'_>> =
-        programs.iter().flat_map(|program| (0..RINGS as u32).map(|tid| program.thread(8000 + tid))).collect();
+    let mut rings: Vec<FakeThread<'_>> = programs
+        .iter()
+        .flat_map(|program| (0..RINGS as u32).map(|tid| program.thread(8000 + tid)))
+        .collect();
     let mut zones = 0u64;
     while !input.0.is_empty() {
         let which = usize::from(input.byte());
@@ -79,7 +83,12 @@ pub fn hostile_programs(data: &[u8]) {
     recorder.check(zones);
 }
 
-fn step(input: &mut Input<'_>, recorder: &mut Recorder, program: &FakeProgram, ring: &mut FakeThread<'_>) {
+fn step(
+    input: &mut Input<'_>,
+    recorder: &mut Recorder,
+    program: &FakeProgram,
+    ring: &mut FakeThread<'_>,
+) {
     let (header, arena) = (ring.header(), program.memory().header());
     match input.byte() % 18 {
         0 => recorder.told(program.announcement(ring)),
@@ -99,7 +108,8 @@ fn step(input: &mut Input<'_>, recorder: &mut Recorder, program: &FakeProgram, r
             let kind = ItemKind::from_number(input.byte() % 0x20).unwrap_or(ItemKind::Plot) as u64;
             let first = input.number() << 8 | kind;
             let words = item_words(first).unwrap_or(1);
-            let item: Vec<u64> = std::iter::once(first).chain((1..words).map(|_| input.number())).collect();
+            let item: Vec<u64> =
+                std::iter::once(first).chain((1..words).map(|_| input.number())).collect();
             ring.write(&item);
         }
         9 => header.head.store(header.head.load(Relaxed).wrapping_add(input.number()), Release),
@@ -141,7 +151,8 @@ impl Recorder {
 
     fn survey(&mut self) {
         self.survey.look();
-        // A program may have taken rings of which each look finds more; it ends with the last of them.
+        // A program may have taken rings of which each look finds more; it ends with the last of
+        // them.
         for _ in 0..1000 {
             self.survey.do_next();
         }
@@ -149,7 +160,8 @@ impl Recorder {
 
     fn drain(&mut self, all: bool) {
         for found in self.found.try_iter() {
-            self.follower.found(found, ticks_now(ClockSource::Tsc), &mut |chunk| self.chunks.push(chunk));
+            self.follower
+                .found(found, ticks_now(ClockSource::Tsc), &mut |chunk| self.chunks.push(chunk));
         }
         self.follower.drain(all, &mut self.chunks);
     }
@@ -164,8 +176,12 @@ impl Recorder {
                 .collect();
             let (mut at, mut items) = (0, 0);
             while at < words.len() {
-                let length = item_words(words[at]).unwrap_or_else(|| panic!("{:#x} is no item", words[at]));
-                found += u64::from(chunk.header.current_tid == HONEST && words[at] as u8 == ItemKind::ZoneBegin as u8);
+                let length =
+                    item_words(words[at]).unwrap_or_else(|| panic!("{:#x} is no item", words[at]));
+                found += u64::from(
+                    chunk.header.current_tid == HONEST
+                        && words[at] as u8 == ItemKind::ZoneBegin as u8,
+                );
                 (at, items) = (at + length, items + 1);
             }
             assert_eq!((at, items), (words.len(), chunk.header.records), "whole items");

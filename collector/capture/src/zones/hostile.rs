@@ -29,7 +29,13 @@ fn what_is_no_arena_is_not_taken() {
     }
     let not_a_memfd = tempfile::tempfile().unwrap();
     let descriptor = std::os::fd::AsRawFd::as_raw_fd(&not_a_memfd) as u64;
-    recorder.told(ZoneNotice::Announcement { ticks: 0, pid: std::process::id(), tid: 1, descriptor, ring: 0 });
+    recorder.told(ZoneNotice::Announcement {
+        ticks: 0,
+        pid: std::process::id(),
+        tid: 1,
+        descriptor,
+        ring: 0,
+    });
     recorder.drain(true);
     assert!(recorder.clients().is_empty());
     assert_eq!(recorder.lost("ring", LossCause::NotTaken), 5);
@@ -119,7 +125,9 @@ fn what_has_no_room_stays_in_its_ring_and_is_taken_when_there_is_some() {
     let mut full = Full(Vec::new());
     assert_eq!(recorder.follower.drain(false, &mut full), 0.0, "there is no hurry");
     assert_eq!(full.0.len(), 0);
-    assert!(recorder.follower.notes_for_tests().iter().any(|note| note.contains("share of --buffer")));
+    assert!(
+        recorder.follower.notes_for_tests().iter().any(|note| note.contains("share of --buffer"))
+    );
     recorder.drain(true);
     assert_eq!(recorder.locations(7001), [1, 2, 3]);
 }
@@ -128,9 +136,12 @@ fn what_has_no_room_stays_in_its_ring_and_is_taken_when_there_is_some() {
 fn mappings_count_with_arenas_and_not_with_rings() {
     let mut recorder = Recorder::new();
     let programs: Vec<_> = (0..4).map(|_| FakeProgram::new()).collect();
-    let threads: Vec<_> =
-        programs.iter().flat_map(|program| (0..200).map(move |tid| (program, program.thread(tid + 1)))).collect();
-    let count = || std::fs::read_to_string("/proc/self/maps").unwrap().matches("syscollect-zones").count();
+    let threads: Vec<_> = programs
+        .iter()
+        .flat_map(|program| (0..200).map(move |tid| (program, program.thread(tid + 1))))
+        .collect();
+    let count =
+        || std::fs::read_to_string("/proc/self/maps").unwrap().matches("syscollect-zones").count();
     let before = count();
     for (program, thread) in &threads {
         recorder.told(program.announcement(thread));
@@ -178,9 +189,13 @@ fn a_turn_takes_so_much_and_the_next_one_goes_on() {
         while thread.zone(1) {}
         recorder.told(program.announcement(thread));
     }
-    let bytes = |recorder: &Recorder| recorder.chunks.iter().map(|chunk| chunk.data.len()).sum::<usize>();
+    let bytes =
+        |recorder: &Recorder| recorder.chunks.iter().map(|chunk| chunk.data.len()).sum::<usize>();
     let mut turns = 0;
-    while threads.iter().any(|thread| thread.header().tail.load(Acquire) < thread.header().head.load(Acquire)) {
+    while threads
+        .iter()
+        .any(|thread| thread.header().tail.load(Acquire) < thread.header().head.load(Acquire))
+    {
         let before = bytes(&recorder);
         assert!(recorder.drain(false) > 0.0, "it is told to come back soon");
         let taken = bytes(&recorder) - before;
@@ -204,10 +219,12 @@ fn definitions_beyond_the_share_of_a_process_are_counted_and_those_of_before_sta
         recorder.told(program.announcement(&program.thread(7001)));
     }
     let kept = |recorder: &Recorder| {
-        let logs = recorder.chunks.iter().filter(|chunk| chunk.header.lane.kind == LaneKind::ZoneLog);
+        let logs =
+            recorder.chunks.iter().filter(|chunk| chunk.header.lane.kind == LaneKind::ZoneLog);
         logs.map(|chunk| u64::from(chunk.header.records)).sum::<u64>()
     };
-    let lost = |recorder: &Recorder| recorder.lost("definition beyond a share", LossCause::NotTaken);
+    let lost =
+        |recorder: &Recorder| recorder.lost("definition beyond a share", LossCause::NotTaken);
     while kept(&recorder) + lost(&recorder) < 2 * 1500 {
         recorder.drain(false);
         std::thread::sleep(std::time::Duration::from_millis(1));

@@ -29,15 +29,20 @@ pub(super) struct Malformed;
 /// Hands all items that begin before `limit` to `sink`, in pieces. A new piece
 /// begins only at a stamped item. Returns the words of these items; those
 /// before the first malformed one are handed on, too.
-pub(super) fn pieces(words: &[u64], limit: usize, mut sink: impl FnMut(Piece<'_>)) -> Result<usize, Malformed> {
+pub(super) fn pieces(
+    words: &[u64],
+    limit: usize,
+    mut sink: impl FnMut(Piece<'_>),
+) -> Result<usize, Malformed> {
     let (mut start, mut at, mut items) = (0, 0, 0);
     let (mut first, mut last) = (None, None);
-    let mut emit = |start: usize, end: usize, items: u32, first: Option<Stamp>, last: Option<Stamp>| {
-        let words = &words[start..end];
-        if let Some(word) = words.first() {
-            sink(Piece { words, items, first, last, starts_stamped: is_stamped(*word as u8) });
-        }
-    };
+    let mut emit =
+        |start: usize, end: usize, items: u32, first: Option<Stamp>, last: Option<Stamp>| {
+            let words = &words[start..end];
+            if let Some(word) = words.first() {
+                sink(Piece { words, items, first, last, starts_stamped: is_stamped(*word as u8) });
+            }
+        };
     while at < limit.min(words.len()) {
         let word = words[at];
         let Some(length) = item_words(word).filter(|length| at + length <= words.len()) else {
@@ -65,7 +70,10 @@ pub(super) fn stale_words(words: &[u64], limit: usize, start: u64) -> usize {
     let mut at = 0;
     while let Some(word) = words[..limit.min(words.len())].get(at) {
         let fresh = is_stamped(*word as u8) && Stamp(*word).ticks_near(start) >= start;
-        let Some(length) = item_words(*word).filter(|length| !fresh && at + length <= words.len()) else { break };
+        let Some(length) = item_words(*word).filter(|length| !fresh && at + length <= words.len())
+        else {
+            break;
+        };
         at += length;
     }
     at
@@ -85,21 +93,27 @@ mod tests {
 
     fn walked(words: &[u64], limit: usize) -> (Result<usize, Malformed>, Seen) {
         let mut seen = Vec::new();
-        let result = pieces(words, limit, |piece| seen.push((piece.words.len(), piece.items, piece.starts_stamped)));
+        let result = pieces(words, limit, |piece| {
+            seen.push((piece.words.len(), piece.items, piece.starts_stamped));
+        });
         (result, seen)
     }
 
     #[test]
     fn pieces_begin_with_a_stamp_and_lose_nothing() {
         let color = 0xff00_0000_u64 << 8 | ItemKind::Color as u64;
-        let words: Vec<u64> =
-            (0..30_000).flat_map(|n| [begin(n)[0], 1, color, color, n << 8 | u64::from(ZONE_END)]).collect();
+        let words: Vec<u64> = (0..30_000)
+            .flat_map(|n| [begin(n)[0], 1, color, color, n << 8 | u64::from(ZONE_END)])
+            .collect();
         let (result, seen) = walked(&words, usize::MAX);
         assert_eq!(result, Ok(words.len()));
         assert!(seen.len() > 10 && seen.iter().all(|(_, _, stamped)| *stamped));
         assert_eq!(seen.iter().map(|(_, items, _)| *items).sum::<u32>(), 30_000 * 4);
         assert_eq!(seen.iter().map(|(words, ..)| *words).sum::<usize>(), words.len());
-        assert!(seen.iter().all(|(words, ..)| words * 8 <= 64 << 10), "no piece is larger than a chunk");
+        assert!(
+            seen.iter().all(|(words, ..)| words * 8 <= 64 << 10),
+            "no piece is larger than a chunk"
+        );
     }
 
     #[test]
@@ -111,9 +125,16 @@ mod tests {
 
     #[test]
     fn what_goes_before_a_malformed_item_is_kept() {
-        assert_eq!(walked(&[&begin(1)[..], &[0x7f]].concat(), 9), (Err(Malformed), vec![(2, 1, true)]));
+        assert_eq!(
+            walked(&[&begin(1)[..], &[0x7f]].concat(), 9),
+            (Err(Malformed), vec![(2, 1, true)])
+        );
         assert_eq!(walked(&begin(1)[..1], 9), (Err(Malformed), vec![]), "an item that is cut");
-        assert_eq!(walked(&[ItemKind::Text as u64 | 25 << 16], 9), (Err(Malformed), vec![]), "a text too long");
+        assert_eq!(
+            walked(&[ItemKind::Text as u64 | 25 << 16], 9),
+            (Err(Malformed), vec![]),
+            "a text too long"
+        );
     }
 
     #[test]

@@ -104,7 +104,9 @@ impl ThreadLane {
         self.staged.begin(self.prefix.as_bytes());
         // SAFETY: words have no padding and any alignment does for bytes; the
         // slice covers exactly them.
-        let bytes = unsafe { std::slice::from_raw_parts(piece.words.as_ptr().cast::<u8>(), size_of_val(piece.words)) };
+        let bytes = unsafe {
+            std::slice::from_raw_parts(piece.words.as_ptr().cast::<u8>(), size_of_val(piece.words))
+        };
         self.staged.data.extend_from_slice(bytes);
         self.staged.records += piece.items;
         self.staged.first = self.staged.first.or(piece.first);

@@ -62,7 +62,9 @@ impl LogReader {
     /// Whether a complete entry follows, as far as one word tells.
     pub(super) fn has_more(&self) -> bool {
         let mut first = [0];
-        self.position < self.taken() && self.memory.read_log(self.position, &mut first).is_ok() && first[0] as u32 != 0
+        self.position < self.taken()
+            && self.memory.read_log(self.position, &mut first).is_ok()
+            && first[0] as u32 != 0
     }
 
     /// Whether an entry was begun that is not complete. If its thread is gone,
@@ -90,7 +92,8 @@ impl LogReader {
         if complete == 0 {
             return Err(BrokenLog(start));
         }
-        // Again, now that it is known to be complete: in the first copy a size may be newer than what follows it.
+        // Again, now that it is known to be complete: in the first copy a size may be newer than
+        // what follows it.
         let words = &mut scratch[..complete];
         self.memory.read_log(start, words).map_err(broken)?;
         if complete_words(words) != complete {

@@ -12,7 +12,8 @@ use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 
 use syscollect_usdt_client::protocol::{
-    ArenaHeader, HEADER_STRIDE, HEADERS_OFFSET, LOG_OFFSET, MAX_RINGS, RING_STRIDE, RINGS_OFFSET, RingHeader,
+    ArenaHeader, HEADER_STRIDE, HEADERS_OFFSET, LOG_OFFSET, MAX_RINGS, RING_STRIDE, RINGS_OFFSET,
+    RingHeader,
 };
 
 /// Bytes of the headers, from the arena's beginning.
@@ -53,33 +54,41 @@ impl ArenaMemory {
     fn map_bytes(file: File, length: usize) -> io::Result<Self> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice.
-        let base = unsafe { libc::mmap(std::ptr::null_mut(), length, access, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+        let base = unsafe {
+            libc::mmap(std::ptr::null_mut(), length, access, libc::MAP_SHARED, file.as_raw_fd(), 0)
+        };
         match NonNull::new(base.cast::<u8>()) {
-            Some(base) if base.as_ptr().cast::<libc::c_void>() != libc::MAP_FAILED => Ok(Self { base, length, file }),
+            Some(base) if base.as_ptr().cast::<libc::c_void>() != libc::MAP_FAILED => {
+                Ok(Self { base, length, file })
+            }
             _ => Err(io::Error::last_os_error()),
         }
     }
 
     /// The arena's header.
     pub(super) fn header(&self) -> &ArenaHeader {
-        // SAFETY: long enough for all headers, aligned as mappings are; all fields are atomics, for which every
-        // value is valid.
+        // SAFETY: long enough for all headers, aligned as mappings are; all fields are atomics, for
+        // which every value is valid.
         unsafe { self.base.cast().as_ref() }
     }
 
     /// The header of a ring; `number` is less than `MAX_RINGS`.
     pub(super) fn ring(&self, number: u32) -> &RingHeader {
         assert!((number as usize) < MAX_RINGS);
-        // SAFETY: within the headers by the assertion, aligned because their distance is their alignment.
+        // SAFETY: within the headers by the assertion, aligned because their distance is their
+        // alignment.
         unsafe { self.base.add(HEADERS_OFFSET + number as usize * HEADER_STRIDE).cast().as_ref() }
     }
 
-    /// Whose the first `rings` rings are. It is read, not mapped: that makes no page of headers that were never written.
+    /// Whose the first `rings` rings are. It is read, not mapped: that makes no page of headers
+    /// that were never written.
     pub(super) fn identities(&self, rings: u32) -> io::Result<Vec<RingIdentity>> {
         let mut bytes = vec![0; (rings as usize).min(MAX_RINGS) * HEADER_STRIDE];
         self.file.read_exact_at(&mut bytes, HEADERS_OFFSET as u64)?;
         let identity = |header: &[u8]| {
-            let word = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+            let word = |at: usize| {
+                u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+            };
             RingIdentity { state: word(0), tid: word(4), owner: word(8) }
         };
         Ok(bytes.chunks_exact(HEADER_STRIDE).map(identity).collect())
@@ -97,8 +106,10 @@ impl ArenaMemory {
 
     fn read(&self, offset: usize, words: &mut [u64]) -> io::Result<()> {
         let length = size_of_val(words);
-        // SAFETY: words have no padding, any bytes are valid words, and the slice covers exactly them.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), length) };
+        // SAFETY: words have no padding, any bytes are valid words, and the slice covers exactly
+        // them.
+        let bytes =
+            unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), length) };
         // The call comes after the load that said what is there to be read, as calls do.
         self.file.read_exact_at(bytes, offset as u64)
     }

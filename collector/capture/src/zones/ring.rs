@@ -8,7 +8,8 @@ use syscollect_usdt_client::protocol::{MAX_ITEM_WORDS, RING_BYTES, RingHeader, R
 use super::items::{Piece, pieces, stale_words};
 use super::memory::ArenaMemory;
 
-/// Words that are copied at a time: what a ring claims to hold costs no more, until it has shown that it does.
+/// Words that are copied at a time: what a ring claims to hold costs no more, until it has shown
+/// that it does.
 const READ_WORDS: usize = READ_BYTES / 8;
 pub(super) const READ_BYTES: usize = 64 << 10;
 
@@ -77,7 +78,10 @@ impl RingReader {
         if state > RingState::Ended as u32 {
             return Err(Broken::State);
         }
-        let bytes = head.checked_sub(self.tail).filter(|bytes| *bytes <= RING_BYTES as u64).ok_or(Broken::Positions)?;
+        let bytes = head
+            .checked_sub(self.tail)
+            .filter(|bytes| *bytes <= RING_BYTES as u64)
+            .ok_or(Broken::Positions)?;
         if !head.is_multiple_of(8) || !self.tail.is_multiple_of(8) {
             return Err(Broken::Positions);
         }

@@ -52,7 +52,8 @@ impl Pool {
 /// much as a second's at once after a pause.
 pub(super) struct Pace {
     per_second: u64,
-    /// What users may still have, where that is less than a second's. Who took more waits until that is made up for.
+    /// What users may still have, where that is less than a second's. Who took more waits until
+    /// that is made up for.
     left: FxHashMap<u32, i64>,
     refilled: Instant,
 }
@@ -129,7 +130,10 @@ mod tests {
             assert!(pace.allows(1002));
             pace.took(1002, u64::from(millisecond % 2 == 0));
         }
-        assert!((10_900..=11_100).contains(&taken), "a second's at once, then a second's each second: {taken}");
+        assert!(
+            (10_900..=11_100).contains(&taken),
+            "a second's at once, then a second's each second: {taken}"
+        );
     }
 
     #[test]

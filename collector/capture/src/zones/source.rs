@@ -27,11 +27,13 @@ use crate::stage::CHUNK_BYTES;
 /// A thread can write 100 MB a second, and its ring has 1 MiB: rings are
 /// emptied when they are less full than lanes.
 const HASTE: f64 = 4.0;
-/// Of the trace buffer's bytes lanes together may hold back one part in so many, and each as little as this.
+/// Of the trace buffer's bytes lanes together may hold back one part in so many, and each as little
+/// as this.
 const STAGED_PART: usize = 8;
 const SMALLEST_CHUNK: usize = 1 << 10;
-/// Bytes of items that are taken from a user's programs in a second, in the long run: two to four million zones. They
-/// cost time of two threads, and the disk. Root has no such bound, nor has who asked for the recording.
+/// Bytes of items that are taken from a user's programs in a second, in the long run: two to four
+/// million zones. They cost time of two threads, and the disk. Root has no such bound, nor has who
+/// asked for the recording.
 const USER_BYTES_PER_SECOND: u64 = 64 << 20;
 /// Notes about programs that are kept; more are only counted.
 const MOST_NOTES: usize = 64;
@@ -80,11 +82,17 @@ impl ZoneSource {
     /// attached: what is older than this call is left out. Where notices go,
     /// with their times by `clock`, comes with it. What waits here, and what
     /// programs define, is bounded by the bytes of the trace buffer.
-    pub(crate) fn start(clock: ClockSource, options: &RecordOptions) -> io::Result<(Self, Sender<ZoneNotice>)> {
+    pub(crate) fn start(
+        clock: ClockSource,
+        options: &RecordOptions,
+    ) -> io::Result<(Self, Sender<ZoneNotice>)> {
         let (send, found) = channel();
         let watcher = Handle::start(Path::new("/"), clock, send)?;
         let notices = watcher.notices();
-        let follower = Follower { unpaced: [0, options.asked_by.unwrap_or(0)], ..Follower::new(options.buffer_bytes) };
+        let follower = Follower {
+            unpaced: [0, options.asked_by.unwrap_or(0)],
+            ..Follower::new(options.buffer_bytes)
+        };
         Ok((Self { found, watcher: Some(watcher), follower }, notices))
     }
 }
@@ -202,7 +210,8 @@ impl Follower {
         }
     }
 
-    /// Drains the clients, as much as a turn may cost; returns how full the fullest ring was, for the pace.
+    /// Drains the clients, as much as a turn may cost; returns how full the fullest ring was, for
+    /// the pace.
     pub(super) fn drain(&mut self, all: bool, sink: &mut dyn ProgramChunks) -> f64 {
         let (mut fullest, mut done) = (0.0, Vec::new());
         self.shares.refill();
@@ -212,19 +221,33 @@ impl Follower {
         let mut turn = Turn::new(all);
         turn.room = (self.staging / self.lanes.used().max(1)).clamp(SMALLEST_CHUNK, CHUNK_BYTES);
         self.pace.refill(turn.now);
-        let Self { clients, order, lanes, log, shares, scratch, new_notes, pace, unpaced, held_back, .. } = self;
+        let Self {
+            clients,
+            order,
+            lanes,
+            log,
+            shares,
+            scratch,
+            new_notes,
+            pace,
+            unpaced,
+            held_back,
+            ..
+        } = self;
         order.run(&mut turn, |number, turn| {
             let client = clients.get_mut(&number)?;
             let producer = Producer { user: client.user(), program: number };
             let is_paced = !unpaced.contains(&producer.user);
-            let may_go_on = sink.has_room_for(producer) && (!is_paced || pace.allows(producer.user));
+            let may_go_on =
+                sink.has_room_for(producer) && (!is_paced || pace.allows(producer.user));
             turn.is_held_back = !all && !may_go_on;
             if turn.is_held_back && held_back.insert(producer.user) {
                 new_notes.push(held_back_note(producer.user));
             }
             let copied = turn.copied();
             let mut chunk = |chunk| sink.push(producer, chunk);
-            let mut out = Output { lanes, log, shares, scratch, chunk: &mut chunk, notes: new_notes };
+            let mut out =
+                Output { lanes, log, shares, scratch, chunk: &mut chunk, notes: new_notes };
             let visit = client.visit(turn, &mut fullest, &mut out);
             pace.took(producer.user, (turn.copied() - copied) as u64);
             if client.is_gone() && matches!(visit, Visit::Finished | Visit::Idle) {
@@ -282,7 +305,11 @@ impl Follower {
             ("marked_threads", self.counts.threads),
             ("zone_items", items),
         ];
-        counts.into_iter().filter(|(_, count)| *count > 0).map(|(name, count)| (name.to_owned(), count)).collect()
+        counts
+            .into_iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(name, count)| (name.to_owned(), count))
+            .collect()
     }
 }
 

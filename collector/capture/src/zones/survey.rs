@@ -42,7 +42,8 @@ const RINGS_AT_A_TIME: usize = 64;
 
 /// Something that takes its time.
 pub(super) enum Job {
-    /// An arena was announced that is not where it should be, or was found (there) and not taken at once.
+    /// An arena was announced that is not where it should be, or was found (there) and not taken at
+    /// once.
     Announced(Announcement, Option<Box<(PathBuf, FoundArena)>>),
     /// This process may have arenas from an earlier recording.
     Process(u32),
@@ -79,7 +80,9 @@ struct OfUser {
 /// Starts the thread; it ends when nobody sends jobs any more.
 pub(super) fn start(survey: Survey) -> std::io::Result<(SyncSender<Job>, JoinHandle<()>)> {
     let (send, jobs) = sync_channel(MOST_NEW_JOBS);
-    let thread = std::thread::Builder::new().name("zones-survey".into()).spawn(move || run(survey, &jobs))?;
+    let thread = std::thread::Builder::new()
+        .name("zones-survey".into())
+        .spawn(move || run(survey, &jobs))?;
     Ok((send, thread))
 }
 
@@ -172,9 +175,9 @@ impl Survey {
     pub(super) fn add(&mut self, job: Job) {
         let user = match &job {
             Job::Announced(_, Some(found)) => found.1.user,
-            Job::Announced(Announcement { pid, .. }, None) | Job::Process(pid) | Job::Held(pid, _) => {
-                find::user_of(&self.arenas.root(), *pid)
-            }
+            Job::Announced(Announcement { pid, .. }, None)
+            | Job::Process(pid)
+            | Job::Held(pid, _) => find::user_of(&self.arenas.root(), *pid),
             Job::Rings(taken) | Job::RollCall(taken) => taken.arena.user,
         };
         let least = self.users.iter().map(|user| user.spent).min().unwrap_or_default();
@@ -201,7 +204,9 @@ impl Survey {
         let mut jobs = Vec::new();
         for Watched { taken, claims } in &mut self.watched {
             let now = taken.claims();
-            if std::mem::replace(claims, now) != now && !taken.rings_wait.swap(true, Ordering::Relaxed) {
+            if std::mem::replace(claims, now) != now
+                && !taken.rings_wait.swap(true, Ordering::Relaxed)
+            {
                 jobs.push(Job::Rings(taken.clone()));
             }
         }
@@ -264,7 +269,8 @@ impl Survey {
                 }
             }
             Job::Held(pid, path) => {
-                let taken = FoundArena::at(&path).and_then(|found| self.arenas.take(pid, &path, &found));
+                let taken =
+                    FoundArena::at(&path).and_then(|found| self.arenas.take(pid, &path, &found));
                 if matches!(taken, Err(NotTaken::Held)) {
                     self.arenas.hold_on(pid, path);
                 }
@@ -279,7 +285,8 @@ impl Survey {
         let found = found.map(|found| *found).or_else(|| {
             // Its descriptor is closed, but it may be mapped.
             let mapped = find::arena_mappings(&self.arenas.root(), pid).into_iter();
-            let mut found = mapped.filter_map(|path| FoundArena::at(&path).ok().map(|found| (path, found)));
+            let mut found =
+                mapped.filter_map(|path| FoundArena::at(&path).ok().map(|found| (path, found)));
             found.find(|(_, found)| self.arenas.known(found.id).is_none())
         });
         let Some((path, found)) = found else {
@@ -295,7 +302,11 @@ impl Survey {
             }
         }
         if !take(&self.arenas, &path, &found, announcement) {
-            self.arenas.refuse(pid, (tid, ring), &NotTaken::TooMany("it, or its user, has arenas,"));
+            self.arenas.refuse(
+                pid,
+                (tid, ring),
+                &NotTaken::TooMany("it, or its user, has arenas,"),
+            );
         }
     }
 
@@ -336,15 +347,19 @@ fn forget(arenas: &Arenas, taken: &Taken) {
 /// and returns whether those were all.
 fn tell_rings(arenas: &Arenas, taken: &Taken, most: usize) -> bool {
     let Ok(identities) = taken.arena.memory.identities(taken.arena.rings()) else { return true };
-    let used = (0..).zip(identities).filter(|(_, identity)| identity.state != RingState::Free as u32);
-    let mut untold = used.filter(|(ring, identity)| identity.owner != 0 && taken.is_untold(*ring, identity.owner));
+    let used =
+        (0..).zip(identities).filter(|(_, identity)| identity.state != RingState::Free as u32);
+    let mut untold = used
+        .filter(|(ring, identity)| identity.owner != 0 && taken.is_untold(*ring, identity.owner));
     let (root, mut numbering) = (arenas.root(), None);
     for (ring, identity) in untold.by_ref().take(most) {
         let numbering = numbering.get_or_insert_with(|| match taken.same_numbers {
             true => Some(Numbering::Same),
             false => Numbering::of(&root, taken.pid),
         });
-        let tid = numbering.as_ref().and_then(|numbering| numbering.host_tid(&root, taken.pid, identity.tid));
+        let tid = numbering
+            .as_ref()
+            .and_then(|numbering| numbering.host_tid(&root, taken.pid, identity.tid));
         arenas.tell(taken, ring, identity.owner, tid);
     }
     untold.next().is_none()

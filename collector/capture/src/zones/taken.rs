@@ -84,7 +84,8 @@ struct State {
     departed: Departed,
     /// Process and place of what another recorder has.
     held: Vec<(u32, PathBuf)>,
-    /// Process, thread and ring that could not be had, and why: a thread announces its ring several times.
+    /// Process, thread and ring that could not be had, and why: a thread announces its ring several
+    /// times.
     refused: FxHashSet<(u32, u32, u64, String)>,
 }
 
@@ -141,10 +142,15 @@ impl Arenas {
     /// The arena that this process had at one of these paths, of one that is gone.
     pub(super) fn known_at(&self, pid: u32, paths: &[PathBuf]) -> Option<Arc<Taken>> {
         let state = lock(&self.state);
-        state.by_id.values().find(|taken| taken.pid == pid && paths.contains(&taken.place.path)).cloned()
+        state
+            .by_id
+            .values()
+            .find(|taken| taken.pid == pid && paths.contains(&taken.place.path))
+            .cloned()
     }
 
-    /// Whether an arena that the process had at one of these paths at that time was read to its end.
+    /// Whether an arena that the process had at one of these paths at that time was read to its
+    /// end.
     pub(super) fn had(&self, pid: u32, paths: &[PathBuf], ticks: u64) -> bool {
         lock(&self.state).departed.had(pid, paths, ticks)
     }
@@ -160,12 +166,18 @@ impl Arenas {
     }
 
     /// Takes an arena over, unless there is no room for it.
-    pub(super) fn take(&self, pid: u32, path: &Path, found: &FoundArena) -> Result<Arc<Taken>, NotTaken> {
+    pub(super) fn take(
+        &self,
+        pid: u32,
+        path: &Path,
+        found: &FoundArena,
+    ) -> Result<Arc<Taken>, NotTaken> {
         lock(&self.state).reserve(pid, found.user)?;
         let root = self.root();
         let same_numbers = !matches!(Numbering::of(&root, pid), Some(Numbering::Own(_)));
         let place = ArenaLocation::of(&root, pid, path, found.id);
-        let arena = found.take().inspect_err(|_| lock(&self.state).give_back(pid, found.user, 0))?;
+        let arena =
+            found.take().inspect_err(|_| lock(&self.state).give_back(pid, found.user, 0))?;
         let mut state = lock(&self.state);
         let client = state.next_number;
         state.next_number += 1;
@@ -183,8 +195,13 @@ impl Arenas {
         state.new.push(taken.clone());
         drop(state);
         let arena = &taken.arena;
-        let subject = Subject { root, place: taken.place.clone(), user: arena.user, clock: arena.clock };
-        self.send(Found::Client { number: client, arena: Box::new(arena.clone()), subject: Box::new(subject) });
+        let subject =
+            Subject { root, place: taken.place.clone(), user: arena.user, clock: arena.clock };
+        self.send(Found::Client {
+            number: client,
+            arena: Box::new(arena.clone()),
+            subject: Box::new(subject),
+        });
         Ok(taken)
     }
 
@@ -254,7 +271,9 @@ impl Arenas {
         let is_first = state.refused.insert((pid, tid, ring, why.to_string()));
         drop(state);
         if is_first {
-            self.send(Found::NotTaken { why: format!("process {pid}: its zones are not recorded: {why}") });
+            self.send(Found::NotTaken {
+                why: format!("process {pid}: its zones are not recorded: {why}"),
+            });
         }
     }
 }
@@ -307,7 +326,9 @@ impl Taken {
 
 /// Arenas for which the kernel gives this process mappings and descriptors.
 fn room_for_arenas() -> u64 {
-    let mappings = std::fs::read_to_string("/proc/sys/vm/max_map_count").ok().and_then(|text| text.trim().parse().ok());
+    let mappings = std::fs::read_to_string("/proc/sys/vm/max_map_count")
+        .ok()
+        .and_then(|text| text.trim().parse().ok());
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` may be written.
     let known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0;

@@ -34,7 +34,11 @@ pub(super) struct Watcher {
 impl Watcher {
     fn new(found: Sender<Found>) -> Self {
         let arenas = Arc::new(Arenas::new(Path::new("/"), ClockSource::Tsc, found));
-        Self { takeover: Takeover::new(arenas.clone()), survey: Survey::new(arenas.clone()), arenas }
+        Self {
+            takeover: Takeover::new(arenas.clone()),
+            survey: Survey::new(arenas.clone()),
+            arenas,
+        }
     }
 
     fn notice(&mut self, notice: ZoneNotice) {
@@ -113,7 +117,8 @@ impl Recorder {
     }
 
     pub(super) fn clients(&self) -> Vec<ClientDefinition> {
-        let definitions = self.chunks.iter().filter(|chunk| chunk.header.lane.kind == LaneKind::Definition);
+        let definitions =
+            self.chunks.iter().filter(|chunk| chunk.header.lane.kind == LaneKind::Definition);
         let clients = definitions.filter_map(|chunk| match serde_json::from_slice(&chunk.data) {
             Ok(Definition::Clients(clients)) => Some(clients),
             _ => None,
@@ -136,13 +141,18 @@ impl Recorder {
 
     /// All words of a thread's zones.
     pub(super) fn words(&self, tid: u32) -> Vec<u64> {
-        self.zones().into_iter().filter(|(_, prefix, _)| prefix.tid == tid).flat_map(|(.., words)| words).collect()
+        self.zones()
+            .into_iter()
+            .filter(|(_, prefix, _)| prefix.tid == tid)
+            .flat_map(|(.., words)| words)
+            .collect()
     }
 
     /// The locations of the zones that a thread began.
     pub(super) fn locations(&self, tid: u32) -> Vec<u64> {
         let words = self.words(tid);
-        let begun = items(&words).into_iter().filter(|item| item[0] as u8 == ItemKind::ZoneBegin as u8);
+        let begun =
+            items(&words).into_iter().filter(|item| item[0] as u8 == ItemKind::ZoneBegin as u8);
         begun.map(|item| item[1]).collect()
     }
 
@@ -184,7 +194,10 @@ fn what_a_thread_wrote_before_it_was_announced_is_taken_with_what_follows() {
     recorder.drain(true);
     assert_eq!(recorder.locations(7001), [1, 2, 3, 4, 5, 6, 7]);
     let clients = recorder.clients();
-    assert_eq!((clients.len(), clients[0].pid, clients[0].clock.as_str()), (1, std::process::id(), "tsc"));
+    assert_eq!(
+        (clients.len(), clients[0].pid, clients[0].clock.as_str()),
+        (1, std::process::id(), "tsc")
+    );
     assert!(recorder.follower.losses().is_empty());
 }
 
@@ -198,7 +211,8 @@ fn chunks_say_when_their_items_were_written() {
     let after = ticks_now(ClockSource::Tsc).0;
     recorder.told(program.announcement(&thread));
     recorder.drain(true);
-    let zone = recorder.chunks.iter().find(|chunk| chunk.header.lane.kind == LaneKind::Zone).unwrap();
+    let zone =
+        recorder.chunks.iter().find(|chunk| chunk.header.lane.kind == LaneKind::Zone).unwrap();
     let (first, last) = (zone.header.first.0, zone.header.last.0);
     assert!(before <= first && first < last && last <= after, "{before} {first} {last} {after}");
 }
@@ -233,7 +247,11 @@ fn a_recording_that_begins_later_takes_what_is_new_and_leaves_what_is_old() {
     thread.header().lost.fetch_add(5, Relaxed);
     recorder.drain(true);
     assert_eq!(recorder.locations(std::process::id()), [4, 5, 6]);
-    assert_eq!(recorder.lost("item", LossCause::LaneFull), 5, "the earlier 99 are not this recording's");
+    assert_eq!(
+        recorder.lost("item", LossCause::LaneFull),
+        5,
+        "the earlier 99 are not this recording's"
+    );
     assert_eq!(program.memory().header().attached.load(Acquire), 5);
 }
 
@@ -273,7 +291,9 @@ fn items_go_on_over_the_end_of_the_ring_for_many_rounds() {
     recorder.drain(true);
     assert!(written.len() * 8 > 3 * RING_BYTES);
     assert!(recorder.words(7001) == written);
-    assert!(recorder.chunks.iter().all(|chunk| chunk.data.len() <= (64 << 10) + ZoneChunk::SIZE + 64));
+    assert!(
+        recorder.chunks.iter().all(|chunk| chunk.data.len() <= (64 << 10) + ZoneChunk::SIZE + 64)
+    );
     assert_eq!(thread.header().tail.load(Acquire), thread.header().head.load(Acquire));
 }
 
@@ -294,9 +314,11 @@ fn a_ring_whose_thread_has_ended_is_emptied_and_serves_the_next_thread() {
     recorder.told(program.announcement(&second));
     recorder.drain(true);
     assert_eq!((recorder.locations(7001), recorder.locations(7002)), (vec![1, 2], vec![3, 4]));
-    let lanes: Vec<_> = recorder.zones().iter().map(|(lane, prefix, _)| (*lane, prefix.owner)).collect();
+    let lanes: Vec<_> =
+        recorder.zones().iter().map(|(lane, prefix, _)| (*lane, prefix.owner)).collect();
     assert_eq!(lanes, [(0, 1), (0, 2)], "one lane, and its owner changes");
-    let sequences: Vec<_> = recorder.chunks.iter().filter(|chunk| chunk.header.lane.kind == LaneKind::Zone).collect();
+    let sequences: Vec<_> =
+        recorder.chunks.iter().filter(|chunk| chunk.header.lane.kind == LaneKind::Zone).collect();
     assert_eq!((sequences[1].header.sequence, sequences[1].header.records_before), (1, 4));
 }
 
@@ -304,7 +326,8 @@ fn a_ring_whose_thread_has_ended_is_emptied_and_serves_the_next_thread() {
 fn a_ring_that_nobody_announced_is_found() {
     let mut recorder = Recorder::new();
     let program = FakeProgram::new();
-    let (announced, other) = (program.thread(std::process::id()), program.thread(std::process::id()));
+    let (announced, other) =
+        (program.thread(std::process::id()), program.thread(std::process::id()));
     zones(announced, 1..2);
     recorder.told(program.announcement(&announced));
     zones(other, 2..3);
@@ -427,7 +450,9 @@ fn events_of_threads_that_ended_unread_are_lost_only_if_the_recording_had_begun(
     let thread = program.thread(7001);
     recorder.told(program.announcement(&thread));
     recorder.drain(true);
-    let unread = |recorder: &Recorder| recorder.lost("event of a thread that ended unread", LossCause::NotTaken);
+    let unread = |recorder: &Recorder| {
+        recorder.lost("event of a thread that ended unread", LossCause::NotTaken)
+    };
     let header = program.memory().header();
     header.events_unread.store(7, Relaxed);
     header.unread_until.store(1_000, Relaxed);
@@ -437,7 +462,8 @@ fn events_of_threads_that_ended_unread_are_lost_only_if_the_recording_had_begun(
 }
 
 #[test]
-fn what_a_ring_lost_before_its_first_reader_came_is_counted_also_when_the_ring_had_another_thread_before() {
+fn what_a_ring_lost_before_its_first_reader_came_is_counted_also_when_the_ring_had_another_thread_before()
+ {
     let mut recorder = Recorder::new();
     let program = FakeProgram::new();
     let thread = program.thread(7001);
@@ -466,7 +492,11 @@ fn definitions_come_in_their_order_and_only_when_they_are_complete() {
     recorder.drain(true);
     program.complete(late, 2);
     recorder.drain(true);
-    let logs: Vec<_> = recorder.chunks.iter().filter(|chunk| chunk.header.lane.kind == LaneKind::ZoneLog).collect();
+    let logs: Vec<_> = recorder
+        .chunks
+        .iter()
+        .filter(|chunk| chunk.header.lane.kind == LaneKind::ZoneLog)
+        .collect();
     let parts: Vec<_> = logs
         .iter()
         .map(|chunk| {
@@ -475,7 +505,10 @@ fn definitions_come_in_their_order_and_only_when_they_are_complete() {
         })
         .collect();
     let header = |bytes: u64| bytes | (EntryKind::String as u64) << 32;
-    assert_eq!(parts, [(0, 1, vec![header(16), 11]), (16, 2, vec![header(24), 22, 23, header(16), 33])]);
+    assert_eq!(
+        parts,
+        [(0, 1, vec![header(16), 11]), (16, 2, vec![header(24), 22, 23, header(16), 33])]
+    );
 }
 
 #[test]
@@ -484,7 +517,8 @@ fn counters_of_an_application_become_plots_of_its_process() {
     let program = FakeProgram::new();
     let thread = program.thread(7001);
     let value = std::sync::atomic::AtomicU64::new(42);
-    let number = program.define(&[ValueType::Unsigned as u64, value.as_ptr() as u64, 0], EntryKind::Counter);
+    let number =
+        program.define(&[ValueType::Unsigned as u64, value.as_ptr() as u64, 0], EntryKind::Counter);
     recorder.told(program.announcement(&thread));
     let pid = std::process::id();
     let plotted = |recorder: &mut Recorder, wanted: u64| {
@@ -540,6 +574,7 @@ fn two_programs_in_one_process_are_two_clients() {
     recorder.told(other.announcement(&b));
     recorder.drain(true);
     assert_eq!(recorder.clients().len(), 2);
-    let by_client: Vec<_> = recorder.zones().iter().map(|(_, prefix, words)| (prefix.client, words[1])).collect();
+    let by_client: Vec<_> =
+        recorder.zones().iter().map(|(_, prefix, words)| (prefix.client, words[1])).collect();
     assert_eq!(by_client, [(1, 1), (2, 2)]);
 }

@@ -11,16 +11,19 @@ use std::time::{Duration, Instant};
 
 /// Rings that are looked at in a turn: two cache lines each, of which none may be at hand.
 const LOOKS: usize = 4096;
-/// Bytes that are copied in a turn: a millisecond's work, after which the lanes of the kernel are seen to.
+/// Bytes that are copied in a turn: a millisecond's work, after which the lanes of the kernel are
+/// seen to.
 const BYTES: usize = 2 << 20;
 /// Looks and bytes after which it is another program's turn.
 const LOOKS_OF_A_VISIT: usize = 64;
 const BYTES_OF_A_VISIT: usize = 256 << 10;
 /// How long the last turn of a recording may take.
 const LONGEST_LAST_TURN: Duration = Duration::from_secs(1);
-/// A ring that was empty is looked at no sooner than after so long: a thread needs twice as long to fill it.
+/// A ring that was empty is looked at no sooner than after so long: a thread needs twice as long to
+/// fill it.
 const IDLE: Duration = Duration::from_millis(5);
-/// A program without rings, of which there may be thousands: nothing but its log can have anything new.
+/// A program without rings, of which there may be thousands: nothing but its log can have anything
+/// new.
 const IDLE_PROGRAM: Duration = Duration::from_millis(50);
 
 /// What a turn may still cost.
@@ -29,7 +32,8 @@ pub(super) struct Turn {
     pub(super) now: Instant,
     /// Whether everything is to be taken, and nothing stays waiting for company.
     pub(super) all: bool,
-    /// Whether the program that is visited has used up what it may have for now: its rings stay as they are.
+    /// Whether the program that is visited has used up what it may have for now: its rings stay as
+    /// they are.
     pub(super) is_held_back: bool,
     /// Bytes that a lane may hold back.
     pub(super) room: usize,
@@ -147,8 +151,13 @@ impl Order {
         }
     }
 
-    /// Visits programs until all were visited or the turn is over. `visit` says `None` for one that is no more.
-    pub(super) fn run(&mut self, turn: &mut Turn, mut visit: impl FnMut(u32, &mut Turn) -> Option<Visit>) {
+    /// Visits programs until all were visited or the turn is over. `visit` says `None` for one that
+    /// is no more.
+    pub(super) fn run(
+        &mut self,
+        turn: &mut Turn,
+        mut visit: impl FnMut(u32, &mut Turn) -> Option<Visit>,
+    ) {
         for user in &mut self.users {
             user.next.extend(user.visited.drain(..));
             if turn.is_due(user.idle_since, IDLE_PROGRAM) {
@@ -175,7 +184,9 @@ impl Order {
                 None => {}
             }
         }
-        self.users.retain(|user| !(user.next.is_empty() && user.visited.is_empty() && user.idle.is_empty()));
+        self.users.retain(|user| {
+            !(user.next.is_empty() && user.visited.is_empty() && user.idle.is_empty())
+        });
     }
 }
 
@@ -202,7 +213,11 @@ mod tests {
         let mut others: Vec<u32> = served.into_iter().filter(|client| *client != 500).collect();
         assert_eq!(others.len(), 10 * (BYTES / BYTES_OF_A_VISIT - 1));
         others.dedup();
-        assert_eq!(others, (0..70).collect::<Vec<u32>>(), "each turn goes on where the last one stopped");
+        assert_eq!(
+            others,
+            (0..70).collect::<Vec<u32>>(),
+            "each turn goes on where the last one stopped"
+        );
     }
 
     #[test]

@@ -24,8 +24,8 @@ use super::survey::{self, Job, Survey};
 use super::taken::{Arenas, Taken};
 use crate::worker::Worker;
 
-/// Arenas that are taken over at once in each window, of all programs and of one user's: a fraction of a
-/// millisecond's work each.
+/// Arenas that are taken over at once in each window, of all programs and of one user's: a fraction
+/// of a millisecond's work each.
 const AT_ONCE: u32 = 128;
 const AT_ONCE_OF_A_USER: u32 = 64;
 const WINDOW: Duration = Duration::from_millis(100);
@@ -105,8 +105,13 @@ pub(super) struct Handle {
 }
 
 impl Handle {
-    /// Starts them: processes are looked for in /proc below `root`, `clock` is that of announcements.
-    pub(super) fn start(root: &Path, clock: ClockSource, found: Sender<Found>) -> std::io::Result<Self> {
+    /// Starts them: processes are looked for in /proc below `root`, `clock` is that of
+    /// announcements.
+    pub(super) fn start(
+        root: &Path,
+        clock: ClockSource,
+        found: Sender<Found>,
+    ) -> std::io::Result<Self> {
         let arenas = Arc::new(Arenas::new(root, clock, found));
         let (notices, received) = channel();
         let (jobs, survey) = survey::start(Survey::new(arenas.clone()))?;
@@ -145,7 +150,11 @@ fn forward(takeover: &mut Takeover, notices: &Receiver<ZoneNotice>, jobs: &SyncS
             && let Err(TrySendError::Full(Job::Announced(announcement, _))) = jobs.try_send(job)
         {
             let Announcement { pid, tid, ring, .. } = announcement;
-            takeover.arenas.refuse(pid, (tid, ring), &NotTaken::TooMany("programs have announcements,"));
+            takeover.arenas.refuse(
+                pid,
+                (tid, ring),
+                &NotTaken::TooMany("programs have announcements,"),
+            );
         }
     }
 }
@@ -168,7 +177,9 @@ impl Takeover {
             ZoneNotice::Announcement { ticks, pid, tid, descriptor, ring } => {
                 self.announced(Announcement { ticks, pid, tid, descriptor, ring })
             }
-            ZoneNotice::ClientFile { pid } => self.is_time_to_look_at(pid).then_some(Job::Process(pid)),
+            ZoneNotice::ClientFile { pid } => {
+                self.is_time_to_look_at(pid).then_some(Job::Process(pid))
+            }
             ZoneNotice::Stop => None,
         }
     }
@@ -234,7 +245,12 @@ impl Takeover {
 
 /// Takes over the arena that was found there, and has the ring read that was
 /// announced; `false` where the process or its user has too many.
-pub(super) fn take(arenas: &Arenas, path: &Path, found: &FoundArena, announcement: Announcement) -> bool {
+pub(super) fn take(
+    arenas: &Arenas,
+    path: &Path,
+    found: &FoundArena,
+    announcement: Announcement,
+) -> bool {
     let Announcement { pid, tid, ring, .. } = announcement;
     match arenas.take(pid, path, found) {
         Ok(taken) => announced_ring(arenas, &taken, announcement),
@@ -247,7 +263,9 @@ pub(super) fn take(arenas: &Arenas, path: &Path, found: &FoundArena, announcemen
 /// A thread has announced its ring; it still has it, for a ring is given to
 /// another only when it was emptied, which waits for this.
 fn announced_ring(arenas: &Arenas, taken: &Taken, Announcement { tid, ring, .. }: Announcement) {
-    let Some(ring) = u32::try_from(ring).ok().filter(|ring| *ring < MAX_RINGS as u32) else { return };
+    let Some(ring) = u32::try_from(ring).ok().filter(|ring| *ring < MAX_RINGS as u32) else {
+        return;
+    };
     let owner = taken.arena.memory.ring(ring).owner.load(Ordering::Acquire);
     arenas.tell(taken, ring, owner, Some(tid));
 }

@@ -21,12 +21,17 @@ impl Folder {
     pub(super) fn open(path: &Path) -> Result<Self> {
         let name = c_string(path.as_os_str())?;
         // SAFETY: the name ends with a zero byte; the flags ask for no mode.
-        let fd = unsafe { libc::open(name.as_ptr(), libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC) };
+        let fd = unsafe {
+            libc::open(name.as_ptr(), libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC)
+        };
         if fd < 0 {
             let error = io::Error::last_os_error();
             return Err(error).with_context(|| match path.is_file() {
                 true => format!("{} is a file, not a folder to write into", path.display()),
-                false => format!("cannot write into folder {}: create it or name another with -o", path.display()),
+                false => format!(
+                    "cannot write into folder {}: create it or name another with -o",
+                    path.display()
+                ),
             });
         }
         // SAFETY: the call succeeded, so this is a new descriptor that nobody else owns.
@@ -38,8 +43,11 @@ impl Folder {
     pub(super) fn is_of(&self, uid: u32) -> bool {
         let mut stat = std::mem::MaybeUninit::<libc::stat>::zeroed();
         let flags = libc::AT_EMPTY_PATH;
-        // SAFETY: the handle is open, the name is an empty C string, and `stat` has room for the result.
-        let result = unsafe { libc::fstatat(self.handle.as_raw_fd(), c"".as_ptr(), stat.as_mut_ptr(), flags) };
+        // SAFETY: the handle is open, the name is an empty C string, and `stat` has room for the
+        // result.
+        let result = unsafe {
+            libc::fstatat(self.handle.as_raw_fd(), c"".as_ptr(), stat.as_mut_ptr(), flags)
+        };
         // SAFETY: zero bytes are a valid `stat`, whatever the call did.
         let stat = unsafe { stat.assume_init() };
         let all = libc::S_IRUSR | libc::S_IWUSR | libc::S_IXUSR;
@@ -49,13 +57,23 @@ impl Folder {
     pub(super) fn existing(&self, name: &OsStr) -> io::Result<Existing> {
         let (name, _rights) = (c_string(name)?, WritingFiles::begin());
         let mut stat = std::mem::MaybeUninit::<libc::stat>::zeroed();
-        // SAFETY: the handle is open, the name ends with a zero byte, and `stat` has room for the result.
+        // SAFETY: the handle is open, the name ends with a zero byte, and `stat` has room for the
+        // result.
         let result = unsafe {
-            libc::fstatat(self.handle.as_raw_fd(), name.as_ptr(), stat.as_mut_ptr(), libc::AT_SYMLINK_NOFOLLOW)
+            libc::fstatat(
+                self.handle.as_raw_fd(),
+                name.as_ptr(),
+                stat.as_mut_ptr(),
+                libc::AT_SYMLINK_NOFOLLOW,
+            )
         };
         if result < 0 {
             let error = io::Error::last_os_error();
-            return if error.kind() == io::ErrorKind::NotFound { Ok(Existing::Nothing) } else { Err(error) };
+            return if error.kind() == io::ErrorKind::NotFound {
+                Ok(Existing::Nothing)
+            } else {
+                Err(error)
+            };
         }
         // SAFETY: zero bytes are a valid `stat`, and the call has filled it.
         Ok(match unsafe { stat.assume_init() }.st_mode & libc::S_IFMT {
@@ -69,9 +87,12 @@ impl Folder {
     /// whole machine is nobody else's business.
     pub(super) fn create(&self, name: &OsStr) -> io::Result<File> {
         let (name, _rights) = (c_string(name)?, WritingFiles::begin());
-        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+        let flags =
+            libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_CLOEXEC;
         // SAFETY: the handle is open and the name ends with a zero byte.
-        let fd = unsafe { libc::openat(self.handle.as_raw_fd(), name.as_ptr(), flags, 0o600 as libc::c_uint) };
+        let fd = unsafe {
+            libc::openat(self.handle.as_raw_fd(), name.as_ptr(), flags, 0o600 as libc::c_uint)
+        };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -79,12 +100,15 @@ impl Folder {
         Ok(unsafe { File::from_raw_fd(fd) })
     }
 
-    /// Creates a file that has no name yet, and goes with its last descriptor; `None` where the file system has none.
+    /// Creates a file that has no name yet, and goes with its last descriptor; `None` where the
+    /// file system has none.
     pub(super) fn create_unnamed(&self) -> io::Result<Option<File>> {
         let _rights = WritingFiles::begin();
         let flags = libc::O_RDWR | libc::O_TMPFILE | libc::O_CLOEXEC;
         // SAFETY: the handle is open and the name is a C string.
-        let fd = unsafe { libc::openat(self.handle.as_raw_fd(), c".".as_ptr(), flags, 0o600 as libc::c_uint) };
+        let fd = unsafe {
+            libc::openat(self.handle.as_raw_fd(), c".".as_ptr(), flags, 0o600 as libc::c_uint)
+        };
         if fd >= 0 {
             // SAFETY: the call succeeded, so this is a new descriptor that nobody else owns.
             return Ok(Some(unsafe { File::from_raw_fd(fd) }));
@@ -103,7 +127,9 @@ impl Folder {
         let place = c_string(format!("/proc/self/fd/{}", file.as_raw_fd()).as_ref())?;
         let (handle, follow) = (self.handle.as_raw_fd(), libc::AT_SYMLINK_FOLLOW);
         // SAFETY: the handle is open and both names end with a zero byte.
-        check(unsafe { libc::linkat(libc::AT_FDCWD, place.as_ptr(), handle, name.as_ptr(), follow) })
+        check(unsafe {
+            libc::linkat(libc::AT_FDCWD, place.as_ptr(), handle, name.as_ptr(), follow)
+        })
     }
 
     pub(super) fn remove(&self, name: &OsStr) -> io::Result<()> {
@@ -114,19 +140,26 @@ impl Folder {
 
     pub(super) fn rename(&self, from: &OsStr, to: &OsStr, replace: bool) -> io::Result<()> {
         let _rights = WritingFiles::begin();
-        let (handle, from_name, to_name) = (self.handle.as_raw_fd(), c_string(from)?, c_string(to)?);
+        let (handle, from_name, to_name) =
+            (self.handle.as_raw_fd(), c_string(from)?, c_string(to)?);
         if replace {
             // SAFETY: the handle is open and both names end with a zero byte.
-            return check(unsafe { libc::renameat(handle, from_name.as_ptr(), handle, to_name.as_ptr()) });
+            return check(unsafe {
+                libc::renameat(handle, from_name.as_ptr(), handle, to_name.as_ptr())
+            });
         }
         let flags = libc::RENAME_NOREPLACE;
         // SAFETY: as above.
-        let result = check(unsafe { libc::renameat2(handle, from_name.as_ptr(), handle, to_name.as_ptr(), flags) });
+        let result = check(unsafe {
+            libc::renameat2(handle, from_name.as_ptr(), handle, to_name.as_ptr(), flags)
+        });
         match result {
             // File systems without that flag: a hard link refuses to replace as well.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {
                 // SAFETY: as above.
-                check(unsafe { libc::linkat(handle, from_name.as_ptr(), handle, to_name.as_ptr(), 0) })?;
+                check(unsafe {
+                    libc::linkat(handle, from_name.as_ptr(), handle, to_name.as_ptr(), 0)
+                })?;
                 self.remove(from)
             }
             other => other,
@@ -143,5 +176,6 @@ fn check(result: libc::c_int) -> io::Result<()> {
 }
 
 fn c_string(name: &OsStr) -> io::Result<CString> {
-    CString::new(name.as_bytes()).map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a name with a zero byte"))
+    CString::new(name.as_bytes())
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a name with a zero byte"))
 }

@@ -54,7 +54,8 @@ impl Folder {
         if replace {
             return fs::rename(from, to);
         }
-        // A hard link refuses to replace. Some file systems have none: there a look before has to do.
+        // A hard link refuses to replace. Some file systems have none: there a look before has to
+        // do.
         match fs::hard_link(&from, &to) {
             Ok(()) => fs::remove_file(from),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),

@@ -47,12 +47,20 @@ pub(super) fn of_process(proc: &Path, pid: u32) -> Result<Vec<Mapped>> {
     let maps = match maps(&folder, pid) {
         Ok(maps) => maps,
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            bail!("process {pid} may not be looked into by this user: list its probes as root, with sudo")
+            bail!(
+                "process {pid} may not be looked into by this user: list its probes as root, with sudo"
+            )
         }
-        Err(_) if !folder.exists() => bail!("there is no process {pid}; for a file of that name, write ./{pid}"),
-        Err(error) => return Err(error).with_context(|| format!("cannot read the mappings of process {pid}")),
+        Err(_) if !folder.exists() => {
+            bail!("there is no process {pid}; for a file of that name, write ./{pid}")
+        }
+        Err(error) => {
+            return Err(error)
+                .with_context(|| format!("cannot read the mappings of process {pid}"));
+        }
     };
-    let files = once(maps.split(|byte| *byte == b'\n').filter_map(|line| parse(&folder, pid, line)));
+    let files =
+        once(maps.split(|byte| *byte == b'\n').filter_map(|line| parse(&folder, pid, line)));
     if files.is_empty() && !folder.exists() {
         bail!("process {pid} ended while it was looked at");
     }
@@ -65,7 +73,8 @@ pub(super) fn of_process(proc: &Path, pid: u32) -> Result<Vec<Mapped>> {
 /// The files that any process has mapped.
 pub(super) fn of_all(proc: &Path) -> Everything {
     let entries = fs::read_dir(proc).into_iter().flatten().flatten();
-    let mut pids: Vec<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    let mut pids: Vec<u32> =
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     pids.sort_unstable();
     let (mut files, mut refused) = (Vec::new(), 0);
     for pid in pids {
@@ -101,7 +110,8 @@ fn maps(folder: &Path, pid: u32) -> io::Result<Vec<u8>> {
 }
 
 fn is_refused(proc: &Path, pid: u32) -> bool {
-    maps(&proc.join(pid.to_string()), pid).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+    maps(&proc.join(pid.to_string()), pid)
+        .is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
 /// Reads a line of /proc/PID/maps; `None` for what is no file of code.
@@ -115,7 +125,8 @@ fn parse(folder: &Path, pid: u32, line: &[u8]) -> Option<Mapped> {
     let path = fields.next()?.trim_start();
     let name = path.strip_suffix(" (deleted)").unwrap_or(path);
     // Opening a device may do something; nothing that was made in memory has probes of its own.
-    let is_file = name.starts_with('/') && !["/dev/", "/memfd:", "//"].iter().any(|other| name.starts_with(other));
+    let is_file = name.starts_with('/')
+        && !["/dev/", "/memfd:", "//"].iter().any(|other| name.starts_with(other));
     if !is_code || !is_file {
         return None;
     }
@@ -123,7 +134,11 @@ fn parse(folder: &Path, pid: u32, line: &[u8]) -> Option<Mapped> {
     let place = Place {
         process: folder.to_owned(),
         // Small addresses have zeros before them in one place and not in the other.
-        by_address: folder.join("map_files").join(format!("{:x}-{:x}", number(start)?, number(end)?)),
+        by_address: folder.join("map_files").join(format!(
+            "{:x}-{:x}",
+            number(start)?,
+            number(end)?
+        )),
         name: name.trim_start_matches('/').into(),
         pid,
     };
@@ -152,10 +167,15 @@ impl Mapped {
         if let Ok(file) = open(&FileLocation::Said(&place.by_address)) {
             return Ok(file);
         }
-        match open(&FileLocation::Below { folder: &place.process.join("root"), path: &place.name }) {
+        match open(&FileLocation::Below { folder: &place.process.join("root"), path: &place.name })
+        {
             Ok(file) if file.data().inode == self.key.1 => Ok(file),
-            Ok(_) => bail!("it was replaced since it was mapped, and only root can read the old one"),
-            Err(_) if self.path.ends_with(" (deleted)") => bail!("it was deleted, and only root can read it"),
+            Ok(_) => {
+                bail!("it was replaced since it was mapped, and only root can read the old one")
+            }
+            Err(_) if self.path.ends_with(" (deleted)") => {
+                bail!("it was deleted, and only root can read it")
+            }
             Err(error) => Err(error.into()),
         }
     }
@@ -187,20 +207,35 @@ mod tests {
     #[test]
     fn a_file_that_is_mapped_in_parts_is_listed_once_and_data_not_at_all() {
         let code = line("/lib/a b.so", 5, "r-xp");
-        let others = [("/data", "r--p"), ("/dev/zero", "r-xp"), ("/memfd:jit (deleted)", "r-xp"), ("[vdso]", "r-xp")];
+        let others = [
+            ("/data", "r--p"),
+            ("/dev/zero", "r-xp"),
+            ("/memfd:jit (deleted)", "r-xp"),
+            ("[vdso]", "r-xp"),
+        ];
         let others: String = others.iter().map(|(path, rights)| line(path, 6, rights)).collect();
         let proc = fake(&[code.as_str(), &others, &code].concat());
         let found = of_process(proc.path(), 7).unwrap();
-        assert_eq!(found.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["/lib/a b.so"]);
+        assert_eq!(
+            found.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(),
+            ["/lib/a b.so"]
+        );
     }
 
     #[test]
     fn a_file_that_two_processes_map_is_listed_once() {
         let proc = fake(&line("/lib/a.so", 5, "r-xp"));
         fs::create_dir(proc.path().join("8")).unwrap();
-        fs::write(proc.path().join("8/maps"), line("/other/name/a.so", 5, "r-xp") + &line("/b.so", 6, "r-xp")).unwrap();
+        fs::write(
+            proc.path().join("8/maps"),
+            line("/other/name/a.so", 5, "r-xp") + &line("/b.so", 6, "r-xp"),
+        )
+        .unwrap();
         let found = of_all(proc.path());
-        assert_eq!(found.files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["/lib/a.so", "/b.so"]);
+        assert_eq!(
+            found.files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(),
+            ["/lib/a.so", "/b.so"]
+        );
         assert_eq!(found.refused, 0);
     }
 
@@ -237,7 +272,8 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_still_found_when_one_of_its_processes_ends_and_missed_without_a_word_when_all_have() {
+    fn a_file_is_still_found_when_one_of_its_processes_ends_and_missed_without_a_word_when_all_have()
+     {
         let kept = tempfile::NamedTempFile::new().unwrap();
         let proc = fake(&line("/gone/a.so", 5, "r-xp"));
         fs::create_dir_all(proc.path().join("8/map_files")).unwrap();
@@ -254,7 +290,13 @@ mod tests {
     fn the_files_of_this_very_process_are_found_and_opened() {
         let own = std::env::current_exe().unwrap();
         let found = of_process(Path::new("/proc"), std::process::id()).unwrap();
-        let file = found.iter().find(|file| Path::new(&file.path) == own).unwrap().open().unwrap().unwrap();
+        let file = found
+            .iter()
+            .find(|file| Path::new(&file.path) == own)
+            .unwrap()
+            .open()
+            .unwrap()
+            .unwrap();
         assert_eq!(file.data().inode, own.metadata().unwrap().ino());
     }
 

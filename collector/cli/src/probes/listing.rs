@@ -7,7 +7,8 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use syscollect_probes::{
-    Argument, ArgumentKind, ArgumentSpec, Function, Functions, Glob, ProbeError, UsdtProbe, usdt_probes,
+    Argument, ArgumentKind, ArgumentSpec, Function, Functions, Glob, ProbeError, UsdtProbe,
+    usdt_probes,
 };
 use syscollect_untrusted_files::OpenedFile;
 
@@ -95,9 +96,15 @@ impl Listing {
         Ok(listing)
     }
 
-    fn read_functions(&mut self, functions: Result<Functions<'_>, ProbeError>, glob: Option<&Glob>) {
+    fn read_functions(
+        &mut self,
+        functions: Result<Functions<'_>, ProbeError>,
+        glob: Option<&Glob>,
+    ) {
         match (functions, glob) {
-            (Ok(functions), None) => self.functions = functions.all().map(FunctionReport::new).collect(),
+            (Ok(functions), None) => {
+                self.functions = functions.all().map(FunctionReport::new).collect();
+            }
             (Ok(functions), Some(glob)) => {
                 self.functions = functions.all_matching(glob).map(FunctionReport::new).collect();
             }
@@ -174,7 +181,8 @@ impl FileReport {
 
 impl ProbeReport {
     fn text(&self, places: usize) -> String {
-        let arguments: Vec<String> = self.arguments.iter().map(|a| format!("{}: {}", a.name, a.value)).collect();
+        let arguments: Vec<String> =
+            self.arguments.iter().map(|a| format!("{}: {}", a.name, a.value)).collect();
         let mut text = format!("{}:{}({})", self.provider, self.name, arguments.join(", "));
         if self.has_semaphore {
             text += "  semaphore";
@@ -228,8 +236,11 @@ mod tests {
 
     #[test]
     fn a_file_cannot_paint_the_terminal() {
-        let report =
-            FileReport { path: "a\u{1b}[2J".to_owned(), probes: vec![probe("\u{7}", &[], None)], functions: vec![] };
+        let report = FileReport {
+            path: "a\u{1b}[2J".to_owned(),
+            probes: vec![probe("\u{7}", &[], None)],
+            functions: vec![],
+        };
         assert!(!report.text().contains(['\u{1b}', '\u{7}']));
     }
 }

@@ -12,8 +12,10 @@ use syscollect_capture::Machine;
 pub(crate) fn may_record(machine: &Machine) -> Result<()> {
     let missing = machine.missing_to_record();
     if !missing.is_empty() {
-        let arguments: Vec<_> = std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
-        let program = std::env::current_exe().map_or("syscollect".into(), |path| path.display().to_string());
+        let arguments: Vec<_> =
+            std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
+        let program =
+            std::env::current_exe().map_or("syscollect".into(), |path| path.display().to_string());
         bail!("{}", how_to_be_allowed(&missing, &program, &arguments));
     }
     if let Some(namespace) = machine.foreign_pid_namespace() {
@@ -50,7 +52,9 @@ pub(crate) fn processes_exist(machine: &Machine, pids: &[u32]) -> Result<()> {
         match machine.process_of(pid) {
             Some(process) if process == pid => {}
             Some(process) => bail!("{pid} is a thread of process {process}: use -p {process}"),
-            None => bail!("no process has PID {pid}: it has ended, or the number is wrong (see ps -e)"),
+            None => {
+                bail!("no process has PID {pid}: it has ended, or the number is wrong (see ps -e)")
+            }
         }
     }
     Ok(())
@@ -68,7 +72,11 @@ mod tests {
         for (pid, tgid) in [("self", "10"), ("10", "10"), ("11", "10")] {
             let folder = root.path().join("proc").join(pid);
             fs::create_dir_all(folder.join("ns")).unwrap();
-            fs::write(folder.join("status"), format!("Name:\tx\nTgid:\t{tgid}\nCapEff:\t{capabilities}\n")).unwrap();
+            fs::write(
+                folder.join("status"),
+                format!("Name:\tx\nTgid:\t{tgid}\nCapEff:\t{capabilities}\n"),
+            )
+            .unwrap();
             symlink(namespace, folder.join("ns/pid")).unwrap();
         }
         let machine = Machine::at(root.path());
@@ -88,7 +96,12 @@ mod tests {
     fn somebody_without_capabilities_learns_what_to_run() {
         let (_root, machine) = machine("0000000000000000", INITIAL);
         let message = may_record(&machine).unwrap_err().to_string();
-        for part in ["cap_bpf and cap_perfmon are not held", "sudo ", "setcap cap_bpf,cap_perfmon", "doctor"] {
+        for part in [
+            "cap_bpf and cap_perfmon are not held",
+            "sudo ",
+            "setcap cap_bpf,cap_perfmon",
+            "doctor",
+        ] {
             assert!(message.contains(part), "{part:?} is not in {message}");
         }
     }

@@ -50,7 +50,8 @@ pub(crate) fn prepare(
     let mut process = Command::new(program);
     process.args(arguments);
     if keep_off_standard_output {
-        process.stdout(io::stderr().as_fd().try_clone_to_owned().map_or(Stdio::null(), Stdio::from));
+        process
+            .stdout(io::stderr().as_fd().try_clone_to_owned().map_or(Stdio::null(), Stdio::from));
     }
     let account = owner.map(Account::of);
     if let Some(account) = &account {
@@ -74,7 +75,8 @@ pub(crate) fn prepare(
     thread
         .spawn(move || {
             let status = process.spawn().and_then(|mut child| {
-                // The command has begun, with all that its user has; who waits for it needs nothing.
+                // The command has begun, with all that its user has; who waits for it needs
+                // nothing.
                 crate::confine::to_waiting();
                 // The pipe's other end, kept by the closure, would keep the pid reader waiting.
                 drop(process);
@@ -86,7 +88,9 @@ pub(crate) fn prepare(
         .context("cannot start a thread")?;
 
     let mut pid = [0; 4];
-    pid_reader.read_exact(&mut pid).with_context(|| format!("cannot make a process for {}", program.display()))?;
+    pid_reader
+        .read_exact(&mut pid)
+        .with_context(|| format!("cannot make a process for {}", program.display()))?;
     Ok(Some(Gated { pid: u32::from_ne_bytes(pid), name: program.clone(), gate }))
 }
 
@@ -129,11 +133,16 @@ impl Launched {
 }
 
 /// Runs in the new process: tells its id, waits for the gate, becomes the user.
-fn wait_and_become(gate: &PipeReader, pid: &PipeWriter, account: Option<&Account>) -> io::Result<()> {
+fn wait_and_become(
+    gate: &PipeReader,
+    pid: &PipeWriter,
+    account: Option<&Account>,
+) -> io::Result<()> {
     // SAFETY: getpid has no preconditions.
     let own = unsafe { libc::getpid() }.to_ne_bytes();
     // SAFETY: the descriptor is open and the four bytes are valid.
-    if unsafe { libc::write(pid.as_raw_fd(), own.as_ptr().cast(), own.len()) } != own.len() as isize {
+    if unsafe { libc::write(pid.as_raw_fd(), own.as_ptr().cast(), own.len()) } != own.len() as isize
+    {
         return Err(io::Error::last_os_error());
     }
     let mut byte = 0u8;
@@ -170,8 +179,12 @@ fn set_environment(process: &mut Command, account: &Account) {
     for name in ["SUDO_UID", "SUDO_GID", "SUDO_USER", "SUDO_COMMAND", "MAIL"] {
         process.env_remove(name);
     }
-    let variables =
-        [("HOME", &account.home), ("USER", &account.name), ("LOGNAME", &account.name), ("SHELL", &account.shell)];
+    let variables = [
+        ("HOME", &account.home),
+        ("USER", &account.name),
+        ("LOGNAME", &account.name),
+        ("SHELL", &account.shell),
+    ];
     for (variable, value) in variables {
         match value {
             Some(value) => process.env(variable, value),
@@ -180,9 +193,12 @@ fn set_environment(process: &mut Command, account: &Account) {
     }
 }
 
-/// The file of a program. It is looked for before the recording, so that a mistyped name is told first.
+/// The file of a program. It is looked for before the recording, so that a mistyped name is told
+/// first.
 pub(super) fn find_program(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf> {
-    let executable = |path: &Path| path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
+    let executable = |path: &Path| {
+        path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+    };
     if program.as_encoded_bytes().contains(&b'/') {
         let file = Path::new(program);
         if !file.exists() {
@@ -195,7 +211,10 @@ pub(super) fn find_program(program: &OsStr, path: Option<&OsStr>) -> Result<Path
     }
     let files = path.into_iter().flat_map(std::env::split_paths).map(|folder| folder.join(program));
     files.into_iter().find(|file| executable(file)).with_context(|| {
-        format!("there is no program {} in PATH: write its full path (sudo may use another PATH)", program.display())
+        format!(
+            "there is no program {} in PATH: write its full path (sudo may use another PATH)",
+            program.display()
+        )
     })
 }
 
@@ -237,7 +256,11 @@ mod tests {
         assert!(!file.exists());
         gated.start();
         assert_eq!(exit_code(ended(&receiver).unwrap()), 7);
-        assert_eq!(std::fs::read_to_string(file).unwrap().trim(), pid.to_string(), "the filter knew its id");
+        assert_eq!(
+            std::fs::read_to_string(file).unwrap().trim(),
+            pid.to_string(),
+            "the filter knew its id"
+        );
     }
 
     #[test]
@@ -273,9 +296,11 @@ mod tests {
             return; // Only root can become another user.
         }
         let (sender, receiver) = channel();
-        let script = r#"test "$(id -u) $(id -g) $(id -G)" = "4321 1234 1234" && test -z "$SUDO_UID$HOME""#;
+        let script =
+            r#"test "$(id -u) $(id -g) $(id -G)" = "4321 1234 1234" && test -z "$SUDO_UID$HOME""#;
         let command = ["/bin/sh", "-c", script].map(OsString::from);
-        let gated = prepare(&command, Some(Owner { uid: 4321, gid: 1234 }), true, sender).unwrap().unwrap();
+        let gated =
+            prepare(&command, Some(Owner { uid: 4321, gid: 1234 }), true, sender).unwrap().unwrap();
         gated.start();
         assert_eq!(exit_code(ended(&receiver).unwrap()), 0);
     }
@@ -286,7 +311,17 @@ mod tests {
         let missing = [OsString::from("no-such-program-anywhere")];
         let message = prepare(&missing, None, false, sender).unwrap_err().to_string();
         assert!(message.contains("no-such-program-anywhere in PATH"), "{message}");
-        assert!(find_program("/etc/passwd".as_ref(), None).unwrap_err().to_string().contains("not executable"));
-        assert!(find_program("/nowhere/x".as_ref(), None).unwrap_err().to_string().contains("no program"));
+        assert!(
+            find_program("/etc/passwd".as_ref(), None)
+                .unwrap_err()
+                .to_string()
+                .contains("not executable")
+        );
+        assert!(
+            find_program("/nowhere/x".as_ref(), None)
+                .unwrap_err()
+                .to_string()
+                .contains("no program")
+        );
     }
 }

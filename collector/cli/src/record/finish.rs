@@ -19,7 +19,8 @@ use syscollect_playback::Recording;
 use syscollect_store::{CaptureReader, Definition};
 use syscollect_symbolize::HeldFiles;
 
-/// A raw capture of so many events is read once for what cannot be read of it; a larger one only where that is asked for.
+/// A raw capture of so many events is read once for what cannot be read of it; a larger one only
+/// where that is asked for.
 const READ_UNASKED: u64 = 2_000_000;
 
 /// What a recording became.
@@ -76,7 +77,11 @@ impl Finish<'_> {
         match self.name_and_write(&draft, held, &mut costs) {
             Ok((mut written, end)) => {
                 written.lost = written.lost.at_least(&losses);
-                self.publish(draft, written, (end, RecorderSummary { costs: costs.costs().to_vec(), ..summary }))
+                self.publish(
+                    draft,
+                    written,
+                    (end, RecorderSummary { costs: costs.costs().to_vec(), ..summary }),
+                )
             }
             Err(error) => {
                 let path = self.keep(draft);
@@ -108,7 +113,8 @@ impl Finish<'_> {
         let mut session = Session::open(reader)?;
         let tables = convert::name(&session, held, (true, true), self.abandon, self.terminal);
         let names = tables.iter().cloned().map(Definition::Symbols);
-        // A capture that has names is not named again: those of a naming that was abandoned are none.
+        // A capture that has names is not named again: those of a naming that was abandoned are
+        // none.
         if !self.abandon.wanted()
             && let Err(error) = end.append(capture.file().try_clone()?, names)
         {
@@ -133,10 +139,21 @@ impl Finish<'_> {
         match (&place.export, place.standard_output) {
             (Some((target, format)), _) => {
                 let draft = target.draft()?;
-                let (played, _) = convert::export(session, (*format, draft.file()), &selection, abandon, terminal)
-                    .with_context(|| format!("cannot export to {}", target.path().display()))?;
+                let (played, _) = convert::export(
+                    session,
+                    (*format, draft.file()),
+                    &selection,
+                    abandon,
+                    terminal,
+                )
+                .with_context(|| format!("cannot export to {}", target.path().display()))?;
                 let bytes = draft.file().metadata()?.len();
-                Ok(Written { draft: Some(draft), bytes, events: played.events, lost: Lost::read(session) })
+                Ok(Written {
+                    draft: Some(draft),
+                    bytes,
+                    events: played.events,
+                    lost: Lost::read(session),
+                })
             }
             (None, Some(Format::Syscap)) => {
                 let (lost, events) = self.read(session, stored)?;
@@ -147,8 +164,14 @@ impl Finish<'_> {
             }
             (None, Some(format)) => {
                 let out = Counted { inner: std::io::stdout().lock(), bytes: 0 };
-                let (played, out) = convert::export(session, (format, out), &selection, abandon, terminal)?;
-                Ok(Written { draft: None, bytes: out.bytes, events: played.events, lost: Lost::read(session) })
+                let (played, out) =
+                    convert::export(session, (format, out), &selection, abandon, terminal)?;
+                Ok(Written {
+                    draft: None,
+                    bytes: out.bytes,
+                    events: played.events,
+                    lost: Lost::read(session),
+                })
             }
             (None, None) => {
                 let (lost, events) = self.read(session, stored)?;
@@ -157,8 +180,8 @@ impl Finish<'_> {
         }
     }
 
-    /// What a raw capture lost: it is read where that is quick or asked for, and Ctrl-C leaves it unread.
-    /// How many events it has comes with that.
+    /// What a raw capture lost: it is read where that is quick or asked for, and Ctrl-C leaves it
+    /// unread. How many events it has comes with that.
     fn read(&self, session: &mut Session, stored: u64) -> Result<(Lost, u64)> {
         let most = match self.read {
             Read::All => u64::MAX,
@@ -175,8 +198,14 @@ impl Finish<'_> {
         }
     }
 
-    /// Gives the files their final names; a capture that stays is told at its end what all of it cost.
-    fn publish(&self, capture: Draft, written: Written, last: (CaptureEnd, RecorderSummary)) -> Result<Finished> {
+    /// Gives the files their final names; a capture that stays is told at its end what all of it
+    /// cost.
+    fn publish(
+        &self,
+        capture: Draft,
+        written: Written,
+        last: (CaptureEnd, RecorderSummary),
+    ) -> Result<Finished> {
         let Written { draft, bytes, events, lost } = written;
         let (mut end, summary) = last;
         let place = self.place;

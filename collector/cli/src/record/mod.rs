@@ -46,7 +46,11 @@ pub(crate) fn run(args: Args, program_start: Instant) -> Result<ExitCode> {
     let machine = Machine::this();
     checks::may_record(&machine)?;
     checks::processes_exist(&machine, &options.pids)?;
-    let session = Surroundings { backend: &KernelBackend, terminal: Terminal::stderr(), owner: Owner::behind_sudo() };
+    let session = Surroundings {
+        backend: &KernelBackend,
+        terminal: Terminal::stderr(),
+        owner: Owner::behind_sudo(),
+    };
     record(&options, &session, program_start).map(ExitCode::from)
 }
 
@@ -63,12 +67,14 @@ fn record(options: &Options, around: &Surroundings<'_>, program_start: Instant) 
     let place = Place::choose(options, owner)?;
     let (sender, happenings) = mpsc::channel();
     // Before signals are watched, so that Ctrl-C ends a command that waits.
-    let gated = command::prepare(&options.command, owner, place.is_standard_output(), sender.clone())?;
+    let gated =
+        command::prepare(&options.command, owner, place.is_standard_output(), sender.clone())?;
     let abandon = signals::watch(sender)?;
     let (mut drafted, files) = Drafted::begin(&place, options, &abandon)?;
     let first = files.first.try_clone()?;
 
-    let mut settings = options.settings(gated.as_ref().filter(|_| options.only).map(Gated::pid), program_start);
+    let mut settings =
+        options.settings(gated.as_ref().filter(|_| options.only).map(Gated::pid), program_start);
     settings.stop_asked = abandon.stop_asked();
     let recorder = match backend.start(settings, files) {
         Ok(recorder) => recorder,
@@ -80,7 +86,12 @@ fn record(options: &Options, around: &Surroundings<'_>, program_start: Instant) 
     drafted.show(&place)?;
     let missing = recorder.missing().to_vec();
     missing.iter().for_each(|note| say!("syscollect: {note}"));
-    let watched = Watched { recorder: recorder.as_ref(), happenings: &happenings, terminal: &terminal, file: &first };
+    let watched = Watched {
+        recorder: recorder.as_ref(),
+        happenings: &happenings,
+        terminal: &terminal,
+        file: &first,
+    };
     let (ended, command) = run_until_the_end(options, &watched, gated);
     abandon.writing();
 
@@ -93,7 +104,10 @@ fn record(options: &Options, around: &Surroundings<'_>, program_start: Instant) 
         (Ok(recorded), false) => recorded,
         (Err(error), false) => {
             let path = drafted.keep();
-            return Err(error.context(format!("the recording broke off; what it has is in {}", path.display())));
+            return Err(error.context(format!(
+                "the recording broke off; what it has is in {}",
+                path.display()
+            )));
         }
     };
     learned(&missing, &recorded.summary.missing).iter().for_each(|note| say!("syscollect: {note}"));
@@ -108,7 +122,11 @@ enum Drafted {
 
 impl Drafted {
     /// Makes the first file, with what the recorder writes into.
-    fn begin(place: &Place, options: &Options, abandon: &Abandon) -> Result<(Self, RecordingFiles)> {
+    fn begin(
+        place: &Place,
+        options: &Options,
+        abandon: &Abandon,
+    ) -> Result<(Self, RecordingFiles)> {
         let Some(rotate) = options.rotate else {
             let draft = place.capture_draft()?;
             let file = draft.file().try_clone()?;
@@ -151,7 +169,9 @@ fn learned(told: &[String], missing: &[String]) -> Vec<String> {
     let new: Vec<_> = missing.iter().filter(|note| !told.contains(note)).collect();
     let mut lines: Vec<_> = new.iter().take(MOST_LEARNED).map(|note| (*note).clone()).collect();
     if let Some(more) = new.len().checked_sub(MOST_LEARNED).filter(|more| *more > 0) {
-        lines.push(format!("and {more} more: `syscollect info` tells them of the raw capture (--keep-capture)"));
+        lines.push(format!(
+            "and {more} more: `syscollect info` tells them of the raw capture (--keep-capture)"
+        ));
     }
     lines
 }
@@ -174,7 +194,11 @@ struct Watched<'a> {
 }
 
 /// Starts the command, if there is one, and waits for whatever ends the recording.
-fn run_until_the_end(options: &Options, watched: &Watched<'_>, gated: Option<Gated>) -> (Ended, Option<Launched>) {
+fn run_until_the_end(
+    options: &Options,
+    watched: &Watched<'_>,
+    gated: Option<Gated>,
+) -> (Ended, Option<Launched>) {
     let mut launched = gated.map(Gated::start);
     let Watched { recorder, happenings, terminal, file } = *watched;
     let watch = Watch {
@@ -198,7 +222,13 @@ fn run_until_the_end(options: &Options, watched: &Watched<'_>, gated: Option<Gat
 }
 
 /// Names, exports, says what came of it, and chooses the exit code.
-fn conclude(options: &Options, place: &Place, drafted: Drafted, recorded: Recorded, ending: &Ending) -> Result<u8> {
+fn conclude(
+    options: &Options,
+    place: &Place,
+    drafted: Drafted,
+    recorded: Recorded,
+    ending: &Ending,
+) -> Result<u8> {
     let error = recorded.error.clone();
     if let Some(error) = &error {
         say!("syscollect: the recording is incomplete: {error}");
@@ -214,7 +244,8 @@ fn conclude(options: &Options, place: &Place, drafted: Drafted, recorded: Record
     let counted = [recorded.losses.clone(), recorded.losses_before.clone()].concat();
     let (abandon, terminal) = (&ending.abandon, &ending.terminal);
     let read = if options.fail_on_loss { Read::All } else { Read::Quick };
-    let mut finished = Finish { place: &place, abandon, terminal, read, is_accounted: true }.finish(draft, recorded)?;
+    let mut finished = Finish { place: &place, abandon, terminal, read, is_accounted: true }
+        .finish(draft, recorded)?;
     let series = before.map(|before| before.and(place, &mut finished));
     let outcome = Outcome {
         output: finished.output,

@@ -69,8 +69,8 @@ pub(crate) struct Args {
     #[arg(short = 'd', long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) duration: Option<Duration>,
 
-    /// Write to this file (.pftrace, .tracy, .json.gz, .syscap and others; `-` is standard output) [default:
-    /// ./syscollect-DATE-TIME.pftrace]
+    /// Write to this file (.pftrace, .tracy, .json.gz, .syscap and others; `-` is standard output)
+    /// [default: ./syscollect-DATE-TIME.pftrace]
     #[arg(short = 'o', long, value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -87,8 +87,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LIST", default_value = "samples,off-cpu", value_parser = parse_stacks)]
     stacks: Stacks,
 
-    /// Memory between the kernel's lanes and the disk; with --overwrite also the time that is kept (30s), for which up to
-    /// 512M are taken unless a size is given, too (30s,2G)
+    /// Memory between the kernel's lanes and the disk; with --overwrite also the time that is kept
+    /// (30s), for which up to 512M are taken unless a size is given, too (30s,2G)
     #[arg(long, value_name = "SIZE|TIME", default_value = "64M", value_parser = parse_buffer)]
     buffer: BufferSize,
 
@@ -100,8 +100,9 @@ pub(crate) struct Args {
     #[arg(long)]
     overwrite: bool,
 
-    /// Go on in a new file each time that this has passed, without losing an event between them: 10m, 1h. The files are
-    /// raw captures, each readable alone: with -o x.syscap x-0001.syscap, x-0002.syscap and so on
+    /// Go on in a new file each time that this has passed, without losing an event between them:
+    /// 10m, 1h. The files are raw captures, each readable alone: with -o x.syscap x-0001.syscap,
+    /// x-0002.syscap and so on
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "overwrite")]
     rotate: Option<Duration>,
 
@@ -109,11 +110,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", requires = "rotate", value_parser = clap::value_parser!(u32).range(2..))]
     keep: Option<u32>,
 
-    /// Write at most about so much: 10G. There the recording stops, or, with --rotate, its oldest files are deleted
+    /// Write at most about so much: 10G. There the recording stops, or, with --rotate, its oldest
+    /// files are deleted
     #[arg(long, value_name = "SIZE", value_parser = parse_most, conflicts_with = "overwrite")]
     max_size: Option<u64>,
 
-    /// Keep the raw capture (.syscap) beside the exported file however large it is; up to 100 MB it is kept anyway
+    /// Keep the raw capture (.syscap) beside the exported file however large it is; up to 100 MB it
+    /// is kept anyway
     #[arg(long, conflicts_with = "no_capture")]
     keep_capture: bool,
 
@@ -137,32 +140,37 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FORMAT", value_parser = format::among(format::ALL))]
     format: Option<Format>,
 
-    /// Show every hit of these USDT probes: python:line, 'libstdcxx:*', ./server:db:query(text:str,rows)
+    /// Show every hit of these USDT probes: python:line, 'libstdcxx:*',
+    /// ./server:db:query(text:str,rows)
     #[arg(long, value_name = "[PATH:]PROVIDER:NAME", value_parser = Spec::usdt)]
     usdt: Vec<Spec>,
 
-    /// Make zones of what lies between two USDT probes: 'python:function__entry..function__return'; or between one and
-    /// whichever of several comes first: 'postgresql:transaction__start..transaction__commit|transaction__abort'; with
-    /// ,name=ARG they are named by that argument of the first; ,nests=yes or no says whether one may begin within
+    /// Make zones of what lies between two USDT probes: 'python:function__entry..function__return';
+    /// or between one and whichever of several comes first:
+    /// 'postgresql:transaction__start..transaction__commit|transaction__abort'; with ,name=ARG they
+    /// are named by that argument of the first; ,nests=yes or no says whether one may begin within
     /// another, which otherwise the recording tells
     #[arg(long, value_name = "BEGIN..END[|END]", value_parser = Spec::zone)]
     zone: Vec<Spec>,
 
-    /// Make zones of functions, from entry to return: 'libc.so.6:fopen*', './server:Database::query'
+    /// Make zones of functions, from entry to return: 'libc.so.6:fopen*',
+    /// './server:Database::query'
     #[arg(long, value_name = "LIBRARY:GLOB", value_parser = Spec::function)]
     function: Vec<Spec>,
 
-    /// Record what GPU drivers do (jobs, fences, and who waits for them), what processes have of GPUs (memory, use of
-    /// engines), and calls of GPU libraries: CUDA, Vulkan, OpenGL's swaps and others
+    /// Record what GPU drivers do (jobs, fences, and who waits for them), what processes have of
+    /// GPUs (memory, use of engines), and calls of GPU libraries: CUDA, Vulkan, OpenGL's swaps and
+    /// others
     #[arg(long)]
     gpu: bool,
 
-    /// Show this tracepoint of the kernel, or all of a subsystem, with its fields, as the kernel describes them:
-    /// block:block_rq_issue, irq. Of all processes, whatever -p says
+    /// Show this tracepoint of the kernel, or all of a subsystem, with its fields, as the kernel
+    /// describes them: block:block_rq_issue, irq. Of all processes, whatever -p says
     #[arg(long, value_name = "SYSTEM[:NAME]")]
     tracepoint: Vec<Tracepoints>,
 
-    /// Probe also what this file lists: on each line usdt, zone or function, and what that option takes
+    /// Probe also what this file lists: on each line usdt, zone or function, and what that option
+    /// takes
     #[arg(long, value_name = "FILE", value_parser = read_probes)]
     probes: Vec<Probes>,
 
@@ -170,7 +178,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = FUNCTIONS_MAX_DEFAULT, value_parser = parse_count)]
     max_functions: usize,
 
-    /// Check the quick kernel stack walk: walk every Nth stack in full as well and count differences
+    /// Check the quick kernel stack walk: walk every Nth stack in full as well and count
+    /// differences
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     cross_check: u32,
 
@@ -255,7 +264,10 @@ impl Args {
         });
         if let Some(Rotate { every, .. }) = rotate {
             if every < SHORTEST_FILE {
-                return Err(usage("--rotate is for files of a second and more, such as 10m".into()).into());
+                return Err(usage(
+                    "--rotate is for files of a second and more, such as 10m".into(),
+                )
+                .into());
             }
             if format != Format::Syscap || output == Output::Standard {
                 let message = "--rotate writes raw captures: name a .syscap file with -o, and export those that matter";
@@ -318,7 +330,9 @@ impl Options {
             launch: self.launched_file(),
             asked_by: Owner::behind_sudo().map(|owner| owner.uid),
             program_start,
-            command_line: std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect(),
+            command_line: std::env::args_os()
+                .map(|argument| argument.to_string_lossy().into_owned())
+                .collect(),
             stop_asked: Arc::default(),
         }
     }
@@ -345,7 +359,8 @@ fn complete(mut specs: Vec<Spec>, max_functions: usize) -> Result<Vec<Spec>> {
     if specs.is_empty() {
         return Ok(specs);
     }
-    let folder = std::env::current_dir().context("cannot tell the current folder, which paths are relative to")?;
+    let folder = std::env::current_dir()
+        .context("cannot tell the current folder, which paths are relative to")?;
     for spec in &mut specs {
         spec.set_folder(&folder);
         if let Spec::Function(function) = spec {
@@ -366,7 +381,10 @@ fn parse_most(text: &str) -> Result<u64, String> {
 }
 
 fn parse_count(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| format!("{text:?} is not a number above 0"))
+    text.parse()
+        .ok()
+        .filter(|count| *count > 0)
+        .ok_or_else(|| format!("{text:?} is not a number above 0"))
 }
 
 /// A usage error in clap's style: exit code 2.
@@ -385,7 +403,11 @@ fn parse_stacks(text: &str) -> Result<Stacks, String> {
             // As it was spelt once.
             "off-cpu" | "offcpu" => stacks.offcpu = true,
             "wakers" => stacks.wakers = true,
-            other => return Err(format!("{other:?} is none of samples, off-cpu, wakers; or write none alone")),
+            other => {
+                return Err(format!(
+                    "{other:?} is none of samples, off-cpu, wakers; or write none alone"
+                ));
+            }
         }
     }
     Ok(stacks)
@@ -403,7 +425,9 @@ mod tests {
     }
 
     fn is_usage_error(arguments: &[&str]) -> bool {
-        finish(arguments).is_err_and(|error| error.downcast_ref::<clap::Error>().is_some_and(|e| e.exit_code() == 2))
+        finish(arguments).is_err_and(|error| {
+            error.downcast_ref::<clap::Error>().is_some_and(|e| e.exit_code() == 2)
+        })
     }
 
     #[test]
@@ -448,7 +472,10 @@ mod tests {
     #[test]
     fn the_output_tells_the_format_and_a_wrong_one_is_a_usage_error() {
         let options = finish(&["-o", "a/x.syscap"]).unwrap();
-        assert_eq!((options.output, options.format), (Output::File("a/x.syscap".into()), Format::Syscap));
+        assert_eq!(
+            (options.output, options.format),
+            (Output::File("a/x.syscap".into()), Format::Syscap)
+        );
         let options = finish(&["-o", "-", "--format", "pftrace"]).unwrap();
         assert_eq!((options.output, options.format), (Output::Standard, Format::Pftrace));
         assert!(is_usage_error(&["-o", "-"]));
@@ -466,14 +493,20 @@ mod tests {
     #[test]
     fn a_buffer_of_seconds_overwrites() {
         let options = finish(&["--overwrite", "--buffer", "30s"]).unwrap();
-        assert_eq!((options.buffer_bytes, options.buffer_span), (512 << 20, Some(Duration::from_secs(30))));
+        assert_eq!(
+            (options.buffer_bytes, options.buffer_span),
+            (512 << 20, Some(Duration::from_secs(30)))
+        );
         assert_eq!(finish(&["--overwrite", "--buffer", "30s,2G"]).unwrap().buffer_bytes, 2 << 30);
         assert!(is_usage_error(&["--buffer", "30s"]), "a buffer that streams has no age");
     }
 
     #[test]
     fn a_recording_is_divided_among_raw_captures_only() {
-        let rotate = finish(&["--rotate", "10m", "--keep", "6", "--max-size", "10G", "-o", "x.syscap"]).unwrap().rotate;
+        let rotate =
+            finish(&["--rotate", "10m", "--keep", "6", "--max-size", "10G", "-o", "x.syscap"])
+                .unwrap()
+                .rotate;
         let every = Duration::from_secs(600);
         assert_eq!(rotate, Some(Rotate { every, keep: Some(6), max_bytes: Some(10 << 30) }));
         assert_eq!(finish(&["--rotate", "1h"]).unwrap().format, Format::Syscap);
@@ -499,8 +532,16 @@ mod tests {
         std::fs::write(&file, "# ours\nusdt bin/server:db:query(text:str)\n").unwrap();
         let zone = "python:function__entry..function__return";
         let file_name = file.path().to_str().unwrap();
-        let options =
-            ["--function", "libc.so.6:fopen*", "--zone", zone, "--probes", file_name, "--usdt", "python:line"];
+        let options = [
+            "--function",
+            "libc.so.6:fopen*",
+            "--zone",
+            zone,
+            "--probes",
+            file_name,
+            "--usdt",
+            "python:line",
+        ];
         let all = [&options[..], &["--max-functions", "7"]].concat();
         let probes = finish(&all).unwrap().settings(None, Instant::now()).probes;
         let lines: Vec<String> = probes.iter().map(ToString::to_string).collect();
@@ -514,7 +555,8 @@ mod tests {
 
     #[test]
     fn tracepoints_are_named_one_by_one_or_by_their_subsystem() {
-        let options = finish(&["--tracepoint", "irq", "--tracepoint", "block:block_rq_issue"]).unwrap();
+        let options =
+            finish(&["--tracepoint", "irq", "--tracepoint", "block:block_rq_issue"]).unwrap();
         let tracepoints = options.settings(None, Instant::now()).tracepoints;
         let names: Vec<String> = tracepoints.iter().map(ToString::to_string).collect();
         assert_eq!(names, ["irq", "block:block_rq_issue"]);
@@ -536,7 +578,8 @@ mod tests {
 
     #[test]
     fn the_file_of_the_command_is_told_so_that_it_can_be_probed() {
-        let launch = |command| finish(&["--", command]).unwrap().settings(None, Instant::now()).launch;
+        let launch =
+            |command| finish(&["--", command]).unwrap().settings(None, Instant::now()).launch;
         assert!(launch("sh").unwrap().is_absolute());
         assert_eq!(launch("/bin/sh"), Some("/bin/sh".into()));
         assert_eq!(launch("no-such-program-anywhere"), None);

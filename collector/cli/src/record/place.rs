@@ -29,7 +29,8 @@ pub(crate) struct Place {
     force: bool,
 }
 
-/// A capture of so many bytes is kept beside the exported file without being asked for: a minute of a desktop.
+/// A capture of so many bytes is kept beside the exported file without being asked for: a minute of
+/// a desktop.
 pub(crate) const SMALL_CAPTURE: u64 = 100_000_000;
 
 /// Whether the raw capture stays beside the exported file.
@@ -55,11 +56,17 @@ impl Place {
             Output::Default => Self::default_name(options, owner)?,
             Output::Standard => {
                 if std::io::stdout().is_terminal() {
-                    bail!("standard output is a terminal: send it to a file or a program, or name a file with -o");
+                    bail!(
+                        "standard output is a terminal: send it to a file or a program, or name a file with -o"
+                    );
                 }
                 let place = Self::default_name(options, owner)?;
                 // Who pipes wants no files unasked.
-                let keep = if options.keep == KeepCapture::Always { options.keep } else { KeepCapture::Never };
+                let keep = if options.keep == KeepCapture::Always {
+                    options.keep
+                } else {
+                    KeepCapture::Never
+                };
                 Self { export: None, standard_output: Some(options.format), keep, ..place }
             }
         };
@@ -78,7 +85,8 @@ impl Place {
         Ok(Self { export, capture, keep, standard_output: None, force: options.force })
     }
 
-    /// Whether a capture of so many bytes stays. What lay under its name before would be taken for this recording's.
+    /// Whether a capture of so many bytes stays. What lay under its name before would be taken for
+    /// this recording's.
     pub(crate) fn keeps(&self, bytes: u64) -> bool {
         match self.keep {
             KeepCapture::Always => true,
@@ -98,7 +106,8 @@ impl Place {
                 .all(|extension| std::fs::symlink_metadata(format!("{stem}.{extension}")).is_err())
         };
         let numbered = (2..100).map(|number| format!("{stem}-{number}"));
-        let stem = std::iter::once(stem.clone()).chain(numbered).find(|stem| free(stem)).unwrap_or(stem);
+        let stem =
+            std::iter::once(stem.clone()).chain(numbered).find(|stem| free(stem)).unwrap_or(stem);
         Self::named(PathBuf::from(format!("{stem}.{extension}")), options, owner)
     }
 
@@ -148,7 +157,8 @@ impl Place {
         let path = self.capture.path().with_file_name(&name);
         match self.capture.draft_to_appear(name.clone()) {
             Err(error) if is_existing(&error) && self.force => {
-                std::fs::remove_file(&path).with_context(|| format!("cannot replace {}", path.display()))?;
+                std::fs::remove_file(&path)
+                    .with_context(|| format!("cannot replace {}", path.display()))?;
                 self.capture.draft_to_appear(name)
             }
             other => other.map_err(|error| told_of_existing(error, &path)),
@@ -163,7 +173,9 @@ impl Place {
     pub(crate) fn show_capture(&self, draft: &mut Draft) -> Result<()> {
         let begun = Instant::now();
         // On a full disk it never grows; then what stopped it is told in the end.
-        while draft.file().metadata()?.len() <= EMPTY_CAPTURE_BYTES && begun.elapsed() < FIRST_CHUNKS {
+        while draft.file().metadata()?.len() <= EMPTY_CAPTURE_BYTES
+            && begun.elapsed() < FIRST_CHUNKS
+        {
             std::thread::sleep(Duration::from_millis(1));
         }
         draft.appear().map_err(|error| told_of_existing(error, &draft.path()))
@@ -177,7 +189,10 @@ fn capture_beside(output: &Target, format: Format, keep: KeepCapture) -> Result<
         KeepCapture::Never => Ok(output.beside_unchecked(name)),
         KeepCapture::Always => output.beside(name),
         KeepCapture::WhileSmall => output.beside(name).with_context(|| {
-            format!("{} has its raw capture beside it (--no-capture leaves it out)", output.path().display())
+            format!(
+                "{} has its raw capture beside it (--no-capture leaves it out)",
+                output.path().display()
+            )
         }),
     }
 }
@@ -195,7 +210,9 @@ fn told_of_existing(error: anyhow::Error, path: &Path) -> anyhow::Error {
 }
 
 fn is_existing(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::AlreadyExists)
+    error
+        .downcast_ref::<std::io::Error>()
+        .is_some_and(|error| error.kind() == std::io::ErrorKind::AlreadyExists)
 }
 
 /// Now, in local time, as `20261231-235959`.
@@ -231,7 +248,8 @@ mod tests {
             Some(name) => folder.join(name).to_str().unwrap().to_owned(),
             None => argument.to_owned(),
         };
-        let arguments = std::iter::once("syscollect".to_owned()).chain(arguments.iter().map(|a| path(a)));
+        let arguments =
+            std::iter::once("syscollect".to_owned()).chain(arguments.iter().map(|a| path(a)));
         Place::choose(&Cli::try_parse_from(arguments)?.record.finish()?, None)
     }
 
@@ -243,7 +261,10 @@ mod tests {
         let partial = folder.path().join("x.v2.syscap.partial");
         let mut draft = place.capture_draft().unwrap();
         assert_eq!(draft.path(), partial);
-        assert!(!partial.exists(), "who is killed before the recording begins would leave an empty file");
+        assert!(
+            !partial.exists(),
+            "who is killed before the recording begins would leave an empty file"
+        );
         place.show_capture(&mut draft).unwrap();
         assert!(partial.exists());
         drop(draft);
@@ -280,7 +301,10 @@ mod tests {
         fs::write(&left, "precious").unwrap();
         let place = choose(folder.path(), &["-o", "./x.pftrace"]).unwrap();
         let message = place.capture_draft().unwrap_err().to_string();
-        assert!(message.contains("x.syscap.partial exists") && message.contains("export"), "{message}");
+        assert!(
+            message.contains("x.syscap.partial exists") && message.contains("export"),
+            "{message}"
+        );
         assert_eq!(fs::read(&left).unwrap(), b"precious");
 
         let place = choose(folder.path(), &["-o", "./x.pftrace", "--force"]).unwrap();

@@ -1,7 +1,7 @@
 //! A recording in several files (`--rotate`): `x-0001.syscap`, `x-0002.syscap` and so on.
 //!
-//! A file that is complete is named, published and, when it is one too many, deleted on a thread of its own that goes
-//! behind everything else, while the recording goes on.
+//! A file that is complete is named, published and, when it is one too many, deleted on a thread of
+//! its own that goes behind everything else, while the recording goes on.
 
 use super::finish::{Finish, Finished, Read};
 use super::options::Rotate;
@@ -57,8 +57,14 @@ struct Kept {
 }
 
 impl Series {
-    /// Makes the first file, and what makes the others. `read` says what of complete files is read for losses.
-    pub(crate) fn begin(place: &Place, rotate: Rotate, read: Read, abandon: Abandon) -> Result<(Self, RecordingFiles)> {
+    /// Makes the first file, and what makes the others. `read` says what of complete files is read
+    /// for losses.
+    pub(crate) fn begin(
+        place: &Place,
+        rotate: Rotate,
+        read: Read,
+        abandon: Abandon,
+    ) -> Result<(Self, RecordingFiles)> {
         let drafts = Arc::new(Drafts { place: place.clone(), state: Mutex::default() });
         let first = drafts.next()?;
         let (sender, ended) = channel();
@@ -67,24 +73,29 @@ impl Series {
             every: rotate.every,
             // The file that is written has its part of the room, and the others the rest.
             bytes: rotate.max_bytes.map(|most| most / 4),
-            next: Box::new(move || makes.next().map_err(|error| io::Error::other(crate::message(&error)))),
-            // Nobody is left to tell where the thread has panicked; the files are there under their draft names.
+            next: Box::new(move || {
+                makes.next().map_err(|error| io::Error::other(crate::message(&error)))
+            }),
+            // Nobody is left to tell where the thread has panicked; the files are there under their
+            // draft names.
             ended: Box::new(move |file| drop(sender.send(file))),
         };
         let (of_thread, kept) = (drafts.clone(), Kept::nothing(rotate));
         let thread = std::thread::Builder::new().name("naming".into());
-        let thread =
-            thread.spawn(move || kept.follow(&ended, &of_thread, read, &abandon)).context("cannot start a thread")?;
+        let thread = thread
+            .spawn(move || kept.follow(&ended, &of_thread, read, &abandon))
+            .context("cannot start a thread")?;
         Ok((Self { drafts, thread }, RecordingFiles { first, rotation: Some(rotation) }))
     }
 
-    /// The file that was written last, with its place, and what became of those before. To be asked when the
-    /// recording has ended.
+    /// The file that was written last, with its place, and what became of those before. To be asked
+    /// when the recording has ended.
     pub(crate) fn end(self) -> Result<(Place, Draft, Before)> {
         // Nothing goes before it any more, and somebody waits.
         let naming_thread = self.drafts.lock().naming_thread;
         naming_thread.inspect(|thread| set_nice(*thread, 0));
-        let kept = self.thread.join().map_err(|_| anyhow!("the thread that names files panicked"))?;
+        let kept =
+            self.thread.join().map_err(|_| anyhow!("the thread that names files panicked"))?;
         let (place, draft) = self.drafts.take().context("the recording has no file")?;
         Ok((place, draft, Before(kept)))
     }
@@ -119,7 +130,8 @@ impl Before {
 }
 
 impl Drafts {
-    /// Makes the next file under the first number that is free: nothing that lies there is replaced.
+    /// Makes the next file under the first number that is free: nothing that lies there is
+    /// replaced.
     fn next(&self) -> Result<File> {
         let mut state = self.lock();
         while state.last_number < MOST_FILES {
@@ -132,7 +144,10 @@ impl Drafts {
             state.open.push_back((place, draft));
             return Ok(file);
         }
-        bail!("all names like {} are taken: name another file with -o", self.place.capture.path().display())
+        bail!(
+            "all names like {} are taken: name another file with -o",
+            self.place.capture.path().display()
+        )
     }
 
     fn take(&self) -> Option<(Place, Draft)> {
@@ -150,7 +165,13 @@ impl Kept {
     }
 
     /// Names and publishes what is complete until the recording ends.
-    fn follow(mut self, ended: &Receiver<EndedFile>, drafts: &Drafts, read: Read, abandon: &Abandon) -> Self {
+    fn follow(
+        mut self,
+        ended: &Receiver<EndedFile>,
+        drafts: &Drafts,
+        read: Read,
+        abandon: &Abandon,
+    ) -> Self {
         // It was started before the recorder gave up anything.
         confine::to_naming_a_part();
         // Naming takes seconds of CPU time; what is recorded goes first.
@@ -175,7 +196,8 @@ impl Kept {
                 error,
                 costs: CostAccount::default(),
             };
-            let finish = Finish { place: &place, abandon, terminal: &terminal, read, is_accounted: false };
+            let finish =
+                Finish { place: &place, abandon, terminal: &terminal, read, is_accounted: false };
             match finish.finish(draft, recorded) {
                 // One more is being written.
                 Ok(mut finished) => self.add(place, &mut finished, 1),

@@ -131,7 +131,8 @@ impl Story {
 
     fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.folder.path()).unwrap();
-        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
     }
@@ -182,7 +183,10 @@ fn what_is_found_lost_on_reading_is_lost_for_the_recording_too() {
         let code = story.record(&broken, &["-d", "0.01", "-o", &output, "--fail-on-loss"]).unwrap();
         assert_eq!(code, LOSS, "{name}");
     }
-    assert_eq!((lost(&story, "x.syscap"), lost(&story, "y.syscap")), (fake::UNDECODABLE, fake::UNDECODABLE));
+    assert_eq!(
+        (lost(&story, "x.syscap"), lost(&story, "y.syscap")),
+        (fake::UNDECODABLE, fake::UNDECODABLE)
+    );
 }
 
 #[test]
@@ -197,7 +201,9 @@ fn the_capture_stays_where_it_is_asked_for() {
 #[test]
 fn a_recording_ends_with_its_command_and_a_failure_is_passed_on() {
     let story = Story::new();
-    let code = story.record(&Fake::default(), &["-o", "@x.syscap", "--", "/bin/sh", "-c", "exit 9"]).unwrap();
+    let code = story
+        .record(&Fake::default(), &["-o", "@x.syscap", "--", "/bin/sh", "-c", "exit 9"])
+        .unwrap();
     assert_eq!(code, 9);
     assert_eq!(story.stop_reason("x.syscap"), "command");
     let code = story.record(&Fake::default(), &["-o", "@y.syscap", "--", "/bin/true"]).unwrap();
@@ -220,7 +226,8 @@ fn a_recording_in_several_files_keeps_the_newest_and_replaces_nothing() {
     let arguments = ["-d", "0.01", "-o", "@x.syscap", "--rotate", "10m", "--keep", "3"];
     assert_eq!(story.record(&changing, &arguments).unwrap(), 0);
     assert_eq!(story.names(), ["x-0003.syscap", "x-0005.syscap", "x-0006.syscap", "x-0007.syscap"]);
-    let reasons = ["x-0005.syscap", "x-0006.syscap", "x-0007.syscap"].map(|name| story.stop_reason(name));
+    let reasons =
+        ["x-0005.syscap", "x-0006.syscap", "x-0007.syscap"].map(|name| story.stop_reason(name));
     assert_eq!(reasons, ["rotation", "rotation", "duration"]);
     assert_eq!(fs::read(story.path("x-0003.syscap")).unwrap(), b"somebody else's");
 }
@@ -247,10 +254,18 @@ fn a_loss_fails_only_where_that_is_asked_for_and_after_the_commands_own_failure(
     let story = Story::new();
     let lossy = Fake { lost: 5, ..Fake::default() };
     assert_eq!(story.record(&lossy, &["-d", "0.01", "-o", "@a.syscap"]).unwrap(), 0);
-    assert_eq!(story.record(&lossy, &["-d", "0.01", "-o", "@b.pftrace", "--fail-on-loss"]).unwrap(), LOSS);
+    assert_eq!(
+        story.record(&lossy, &["-d", "0.01", "-o", "@b.pftrace", "--fail-on-loss"]).unwrap(),
+        LOSS
+    );
     let both = ["--fail-on-loss", "-o", "@c.syscap", "--", "/bin/sh", "-c", "exit 9"];
     assert_eq!(story.record(&lossy, &both).unwrap(), 9);
-    assert_eq!(story.record(&Fake::default(), &["-d", "0.01", "-o", "@d.syscap", "--fail-on-loss"]).unwrap(), 0);
+    assert_eq!(
+        story
+            .record(&Fake::default(), &["-d", "0.01", "-o", "@d.syscap", "--fail-on-loss"])
+            .unwrap(),
+        0
+    );
 }
 
 #[test]
@@ -258,7 +273,8 @@ fn a_recording_that_cannot_start_leaves_nothing_and_never_runs_the_command() {
     let story = Story::new();
     let broken = Fake { start_error: Some("no BTF here"), ..Fake::default() };
     let touch = format!("touch {}", story.path("ran").display());
-    let error = story.record(&broken, &["-o", "@x.pftrace", "--", "/bin/sh", "-c", &touch]).unwrap_err();
+    let error =
+        story.record(&broken, &["-o", "@x.pftrace", "--", "/bin/sh", "-c", &touch]).unwrap_err();
     assert!(error.to_string().contains("no BTF here"));
     std::thread::sleep(Duration::from_millis(50));
     assert!(story.names().is_empty(), "{:?}", story.names());
@@ -268,7 +284,8 @@ fn a_recording_that_cannot_start_leaves_nothing_and_never_runs_the_command() {
 fn a_recording_that_breaks_off_keeps_what_it_has_and_says_where() {
     let story = Story::new();
     let broken = Fake { stop_error: Some("a thread panicked"), ..Fake::default() };
-    let error = format!("{:#}", story.record(&broken, &["-d", "0.01", "-o", "@x.pftrace"]).unwrap_err());
+    let error =
+        format!("{:#}", story.record(&broken, &["-d", "0.01", "-o", "@x.pftrace"]).unwrap_err());
     assert!(error.contains("x.syscap.partial") && error.contains("a thread panicked"), "{error}");
     assert_eq!(story.names(), ["x.syscap.partial"]);
 }
@@ -277,7 +294,8 @@ fn a_recording_that_breaks_off_keeps_what_it_has_and_says_where() {
 fn a_file_that_comes_in_the_way_is_kept_and_so_is_the_recording() {
     let story = Story::new();
     let fake = Fake { intruder: Some(story.path("x.pftrace")), ..Fake::default() };
-    let error = format!("{:#}", story.record(&fake, &["-d", "0.01", "-o", "@x.pftrace"]).unwrap_err());
+    let error =
+        format!("{:#}", story.record(&fake, &["-d", "0.01", "-o", "@x.pftrace"]).unwrap_err());
     assert!(error.contains("x.pftrace exists"), "{error}");
     assert_eq!(fs::read(story.path("x.pftrace")).unwrap(), b"precious");
     assert_eq!(story.stop_reason("x.syscap"), "duration");
@@ -320,5 +338,8 @@ fn what_turns_out_to_be_missing_is_told_once_and_in_few_lines() {
     assert_eq!(learned(&told, &notes(1)), ["process 0: another recorder reads its zones"]);
     let many = learned(&told, &notes(MOST_LEARNED + 3));
     assert_eq!(many.len(), MOST_LEARNED + 1);
-    assert!(many[MOST_LEARNED].contains("3 more") && many[MOST_LEARNED].contains("syscollect info"), "{many:?}");
+    assert!(
+        many[MOST_LEARNED].contains("3 more") && many[MOST_LEARNED].contains("syscollect info"),
+        "{many:?}"
+    );
 }

@@ -94,7 +94,9 @@ impl Watch<'_> {
                 return interrupted.map_or(Ended::Duration, Ended::Signal);
             }
             match self.happenings.recv_timeout(self.pause(left)) {
-                Ok(Happening::Signal(Stop::Interrupt)) if command.is_some() && interrupted.is_none() => {
+                Ok(Happening::Signal(Stop::Interrupt))
+                    if command.is_some() && interrupted.is_none() =>
+                {
                     interrupted = Some(Stop::Interrupt);
                     let grace = Instant::now() + GRACE;
                     deadline = Some(deadline.map_or(grace, |deadline| deadline.min(grace)));
@@ -102,8 +104,11 @@ impl Watch<'_> {
                 Ok(Happening::Signal(stop)) => return Ended::Signal(stop),
                 Ok(Happening::CommandEnded(Ok(status))) => return Ended::Command(status),
                 Ok(Happening::CommandEnded(Err(error))) => {
-                    let name = command.map_or_else(String::new, |command| command.name().to_string());
-                    return Ended::Failed(anyhow::Error::new(error).context(format!("cannot run {name}")));
+                    let name =
+                        command.map_or_else(String::new, |command| command.name().to_string());
+                    return Ended::Failed(
+                        anyhow::Error::new(error).context(format!("cannot run {name}")),
+                    );
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 // The threads that send live as long as the program; without
@@ -135,10 +140,11 @@ impl Watch<'_> {
     /// How long to wait for something to happen. With nothing to look at
     /// meanwhile the recorder sleeps through.
     fn pause(&self, left: Option<Duration>) -> Duration {
-        let longest = match self.watch_processes || self.stop_at.is_some() || self.terminal.is_live() {
-            true => TICK,
-            false => Duration::from_secs(3600),
-        };
+        let longest =
+            match self.watch_processes || self.stop_at.is_some() || self.terminal.is_live() {
+                true => TICK,
+                false => Duration::from_secs(3600),
+            };
         left.map_or(longest, |left| left.min(longest))
     }
 }
@@ -146,7 +152,8 @@ impl Watch<'_> {
 /// Bytes that an ordinary user may still write where this file lies.
 fn free_beside(file: &File) -> Option<u64> {
     let mut room = std::mem::MaybeUninit::<libc::statvfs>::zeroed();
-    // SAFETY: the descriptor is open, and the structure, of which zero bytes are valid, outlives the call.
+    // SAFETY: the descriptor is open, and the structure, of which zero bytes are valid, outlives
+    // the call.
     let room = unsafe {
         if libc::fstatvfs(file.as_raw_fd(), room.as_mut_ptr()) != 0 {
             return None;

@@ -19,11 +19,14 @@ use syscollect_windows::Counts;
 /// Says what was lost; whether anything was.
 pub(super) fn losses(counts: &Counts, style: Style) -> bool {
     let lines = syscollect_windows::losses(counts);
-    lines.iter().for_each(|line| say_styled!(style, "{}\n", style.alarm(&format!("*** LOST *** {line}"))));
+    lines
+        .iter()
+        .for_each(|line| say_styled!(style, "{}\n", style.alarm(&format!("*** LOST *** {line}"))));
     !lines.is_empty()
 }
 
-/// Exports, if that is wanted, and gives the files their names. Whatever fails, the raw trace is kept.
+/// Exports, if that is wanted, and gives the files their names. Whatever fails, the raw trace is
+/// kept.
 pub(super) fn finish(place: &Place, abandon: &Abandon, terminal: &Terminal) -> Result<()> {
     let raw = place.recorded()?;
     let size = raw.file().metadata()?.len();
@@ -32,7 +35,11 @@ pub(super) fn finish(place: &Place, abandon: &Abandon, terminal: &Terminal) -> R
     }
     let Some((target, format)) = &place.export else {
         let path = raw.publish(&place.raw)?;
-        say!("Wrote {0}: {1}\nExport it: syscollect export {0} -o FILE.pftrace", path.display(), bytes(size));
+        say!(
+            "Wrote {0}: {1}\nExport it: syscollect export {0} -o FILE.pftrace",
+            path.display(),
+            bytes(size)
+        );
         return Ok(());
     };
     let exported = export(&raw.path(), (target, *format), abandon, terminal);
@@ -52,15 +59,28 @@ pub(super) fn finish(place: &Place, abandon: &Abandon, terminal: &Terminal) -> R
     })
 }
 
-fn export(raw: &Path, (target, format): (&Target, Format), abandon: &Abandon, terminal: &Terminal) -> Result<()> {
-    let mut source = Source::open_named(&[raw.to_path_buf()], &SymbolOptions::default(), abandon, terminal)?;
+fn export(
+    raw: &Path,
+    (target, format): (&Target, Format),
+    abandon: &Abandon,
+    terminal: &Terminal,
+) -> Result<()> {
+    let mut source =
+        Source::open_named(&[raw.to_path_buf()], &SymbolOptions::default(), abandon, terminal)?;
     let draft = target.draft()?;
-    let (played, _) = convert::export(&mut source, (format, draft.file()), &Selection::default(), abandon, terminal)
-        .with_context(|| format!("cannot export to {}", target.path().display()))?;
+    let (played, _) = convert::export(
+        &mut source,
+        (format, draft.file()),
+        &Selection::default(),
+        abandon,
+        terminal,
+    )
+    .with_context(|| format!("cannot export to {}", target.path().display()))?;
     let bytes = draft.file().metadata()?.len();
     let path = draft.publish(target)?;
     let (lost, complete) = (Lost::read(&source), source.is_complete());
-    let exported = Exported { path, format, layout: TracyLayout::default(), bytes, played, lost, complete };
+    let exported =
+        Exported { path, format, layout: TracyLayout::default(), bytes, played, lost, complete };
     let style = terminal.style();
     say_styled!(style, "{}", summary::export_text(&exported, style));
     Ok(())

@@ -42,7 +42,12 @@ pub(crate) fn run(args: Args, _program_start: Instant) -> Result<ExitCode> {
     let recorded = record(&options, &path, &terminal, |session| {
         watch::launch(&options.command, sender)?;
         let progress = || progress(session);
-        watch::until_the_end((options.duration, !options.command.is_empty()), &happenings, &terminal, progress)
+        watch::until_the_end(
+            (options.duration, !options.command.is_empty()),
+            &happenings,
+            &terminal,
+            progress,
+        )
     });
     abandon.writing();
     let (ended, counts) = match recorded {
@@ -77,7 +82,9 @@ fn record(
     let _busy = terminal.busy("reading images");
     let known = |image: &syscollect_windows::Image| {
         let seen = seen.get(&image.path).cloned().filter(|identity| image.is(identity));
-        seen.or_else(|| syscollect_windows::identity_of(&image.path).filter(|identity| image.is(identity)))
+        seen.or_else(|| {
+            syscollect_windows::identity_of(&image.path).filter(|identity| image.is(identity))
+        })
     };
     // The trace is whole without: its samples have names only where the same files are at hand.
     if let Err(error) = syscollect_windows::identify(path, known) {

@@ -103,13 +103,19 @@ impl Args {
         let format = match &self.output {
             None => Some(self.format.unwrap_or(Format::Pftrace)),
             Some(path) if path.as_os_str() == "-" => {
-                return Err(usage("on Windows a recording goes to a file; export it to standard output".into()));
+                return Err(usage(
+                    "on Windows a recording goes to a file; export it to standard output".into(),
+                ));
             }
             Some(path) if self.format.is_none() && is_raw(path) => None,
-            Some(path) => Some(Format::of_output(path, self.format, format::EXPORTS).map_err(usage)?),
+            Some(path) => {
+                Some(Format::of_output(path, self.format, format::EXPORTS).map_err(usage)?)
+            }
         };
         if format == Some(Format::Syscap) {
-            return Err(usage("the raw trace of Windows is an .etl file; .syscap is that of Linux".into()));
+            return Err(usage(
+                "the raw trace of Windows is an .etl file; .syscap is that of Linux".into(),
+            ));
         }
         Ok(Options {
             duration: self.duration,
@@ -139,7 +145,11 @@ fn parse_stacks(text: &str) -> Result<Stacks, String> {
             // As it was spelt once.
             "off-cpu" | "offcpu" => stacks.switches = true,
             "wakers" => stacks.wakeups = true,
-            other => return Err(format!("{other:?} is none of samples, off-cpu, wakers; or write none alone")),
+            other => {
+                return Err(format!(
+                    "{other:?} is none of samples, off-cpu, wakers; or write none alone"
+                ));
+            }
         }
     }
     Ok(stacks)
@@ -169,7 +179,13 @@ mod tests {
 
     #[test]
     fn what_windows_cannot_write_or_do_is_a_usage_error() {
-        let wrong = [&["-o", "x.syscap"][..], &["-o", "-"], &["-p", "5"], &["--freq", "8191"], &["-o", "x.exe"]];
+        let wrong = [
+            &["-o", "x.syscap"][..],
+            &["-o", "-"],
+            &["-p", "5"],
+            &["--freq", "8191"],
+            &["-o", "x.exe"],
+        ];
         for arguments in wrong {
             assert_eq!(finish(arguments).unwrap_err().exit_code(), 2, "{arguments:?}");
         }

@@ -33,7 +33,8 @@ impl Place {
         };
         let mut name = stem(&output, format);
         name.push(".etl");
-        let raw = if options.keep_capture { output.beside(name)? } else { output.beside_unchecked(name) };
+        let raw =
+            if options.keep_capture { output.beside(name)? } else { output.beside_unchecked(name) };
         Ok(Self { export: Some((output, format)), raw, keep: options.keep_capture })
     }
 
@@ -46,7 +47,8 @@ impl Place {
     pub(super) fn begin(&self, force: bool) -> Result<PathBuf> {
         let path = self.raw.path().with_file_name(self.partial());
         if force && path.is_file() {
-            std::fs::remove_file(&path).with_context(|| format!("cannot replace {}", path.display()))?;
+            std::fs::remove_file(&path)
+                .with_context(|| format!("cannot replace {}", path.display()))?;
         } else if path.exists() {
             bail!(
                 "{0} exists: a recording that was cut off, or one that still runs. Export it with syscollect export \
@@ -55,7 +57,8 @@ impl Place {
             );
         }
         let path = self.raw.draft_named(self.partial())?.keep();
-        std::path::absolute(&path).with_context(|| format!("cannot tell the full path of {}", path.display()))
+        std::path::absolute(&path)
+            .with_context(|| format!("cannot tell the full path of {}", path.display()))
     }
 
     /// The file that Windows has written, removed when it is dropped unfinished.
@@ -81,7 +84,11 @@ fn stem(output: &Target, format: Format) -> OsString {
 
 /// `syscollect-20261231-235959.pftrace`, in the current folder.
 fn default_name(format: Option<Format>) -> PathBuf {
-    PathBuf::from(format!("syscollect-{}.{}", local_time(), format.map_or("etl", Format::extension)))
+    PathBuf::from(format!(
+        "syscollect-{}.{}",
+        local_time(),
+        format.map_or("etl", Format::extension)
+    ))
 }
 
 #[cfg(test)]
@@ -133,7 +140,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("x.etl"), "older").unwrap();
         place(folder.path(), "x.pftrace", &[]).unwrap();
-        let message = place(folder.path(), "x.pftrace", &["--keep-capture"]).unwrap_err().to_string();
+        let message =
+            place(folder.path(), "x.pftrace", &["--keep-capture"]).unwrap_err().to_string();
         assert!(message.contains("x.etl exists"), "{message}");
     }
 

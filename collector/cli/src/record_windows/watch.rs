@@ -66,7 +66,8 @@ pub(super) fn until_the_end(
                 return status.map(Ended::Command).context("cannot wait for the command");
             }
             Err(RecvTimeoutError::Timeout) => {}
-            // The thread that sends lives as long as the program; without it only the deadline is left.
+            // The thread that sends lives as long as the program; without it only the deadline is
+            // left.
             Err(RecvTimeoutError::Disconnected) => std::thread::sleep(TICK),
         }
         if terminal.is_live() {
@@ -82,14 +83,22 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    fn wait(duration: Option<Duration>, has_command: bool, happenings: &Receiver<Happening>) -> Ended {
-        until_the_end((duration, has_command), happenings, &Terminal::hidden(), Progress::default).unwrap()
+    fn wait(
+        duration: Option<Duration>,
+        has_command: bool,
+        happenings: &Receiver<Happening>,
+    ) -> Ended {
+        until_the_end((duration, has_command), happenings, &Terminal::hidden(), Progress::default)
+            .unwrap()
     }
 
     #[test]
     fn a_recording_ends_with_its_time_or_with_ctrl_c() {
         let (sender, happenings) = mpsc::channel();
-        assert!(matches!(wait(Some(Duration::from_millis(1)), false, &happenings), Ended::Duration));
+        assert!(matches!(
+            wait(Some(Duration::from_millis(1)), false, &happenings),
+            Ended::Duration
+        ));
         sender.send(Happening::Signal(Stop::Interrupt)).unwrap();
         assert!(matches!(wait(Some(LONG), false, &happenings), Ended::Interrupt));
     }
@@ -98,7 +107,9 @@ mod tests {
     fn a_recording_ends_with_its_command_and_knows_how_that_ended() {
         let (sender, happenings) = mpsc::channel();
         launch(&["cmd".into(), "/c".into(), "exit 7".into()], sender).unwrap();
-        let Ended::Command(status) = wait(Some(LONG), true, &happenings) else { panic!("the command ended first") };
+        let Ended::Command(status) = wait(Some(LONG), true, &happenings) else {
+            panic!("the command ended first")
+        };
         assert_eq!(status.code(), Some(7));
     }
 

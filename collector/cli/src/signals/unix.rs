@@ -80,8 +80,8 @@ fn end_soon() {
 fn end_now() {
     const WORDS: &[u8] = b"syscollect: ended at once; unfinished files end in .partial\n";
     let mut stderr = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
-    // SAFETY: poll, write and _exit are async-signal-safe; the structure and the text outlive the calls. Whoever
-    // does not read the messages is not waited for.
+    // SAFETY: poll, write and _exit are async-signal-safe; the structure and the text outlive the
+    // calls. Whoever does not read the messages is not waited for.
     unsafe {
         if libc::poll(&raw mut stderr, 1, 0) == 1 && stderr.revents & libc::POLLOUT != 0 {
             libc::write(libc::STDERR_FILENO, WORDS.as_ptr().cast(), WORDS.len());

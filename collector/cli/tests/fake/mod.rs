@@ -4,7 +4,8 @@ use std::io::Write;
 use syscollect_model::{CpuClock, CpuInfo, RecorderSummary, SessionInfo, Ticks};
 use syscollect_records::{ClockRecord, RecordKind, SchedRecord, Stamp};
 use syscollect_store::{
-    CaptureWriter, Chunk, ChunkHeader, Definition, KnownProcess, KnownThread, Lane, LaneKind, LaneLoss,
+    CaptureWriter, Chunk, ChunkHeader, Definition, KnownProcess, KnownThread, Lane, LaneKind,
+    LaneLoss,
 };
 
 /// Switches in the recording.
@@ -67,7 +68,11 @@ fn session() -> SessionInfo {
 
 /// What the recorder says of itself.
 pub(crate) fn summary(stop_reason: &str) -> RecorderSummary {
-    RecorderSummary { stop_reason: stop_reason.into(), duration_ns: 8_000_000, ..Default::default() }
+    RecorderSummary {
+        stop_reason: stop_reason.into(),
+        duration_ns: 8_000_000,
+        ..Default::default()
+    }
 }
 
 /// Records of a second CPU that no version of syscollect knows.
@@ -78,7 +83,10 @@ pub(crate) const UNDECODABLE: u64 = 3;
 #[allow(dead_code)]
 pub(crate) fn undecodable() -> Chunk {
     let ticks = [2_500_000, 3_500_000, 4_500_000];
-    let data = ticks.iter().flat_map(|ticks| [(ticks << 8 | 200u64).to_le_bytes(), [0; 8]].concat()).collect();
+    let data = ticks
+        .iter()
+        .flat_map(|ticks| [(ticks << 8 | 200u64).to_le_bytes(), [0; 8]].concat())
+        .collect();
     let mut chunk = chunk(LaneKind::Sched, SchedRecord::SIZE as u32, &ticks, data);
     chunk.header.lane.cpu = 1;
     chunk
@@ -91,10 +99,16 @@ pub(crate) fn write_capture<W: Write>(out: W, losses: &[LaneLoss], end: Option<R
 }
 
 /// The same with more chunks.
-pub(crate) fn write_capture_with<W: Write>(out: W, more: &[Chunk], losses: &[LaneLoss], end: Option<RecorderSummary>) {
+pub(crate) fn write_capture_with<W: Write>(
+    out: W,
+    more: &[Chunk],
+    losses: &[LaneLoss],
+    end: Option<RecorderSummary>,
+) {
     let mut writer = CaptureWriter::create(out).unwrap();
     let thread = KnownThread { tid: 70, name: "worker".into() };
-    let process = KnownProcess { pid: 70, parent_pid: 1, threads: vec![thread], ..Default::default() };
+    let process =
+        KnownProcess { pid: 70, parent_pid: 1, threads: vec![thread], ..Default::default() };
     writer.define(&Definition::Session(Box::new(session()))).unwrap();
     writer.define(&Definition::Processes(vec![process])).unwrap();
     writer.write(&clock()).unwrap();

@@ -116,10 +116,18 @@ impl Buffer {
 
     /// Reads the buffer at `offset`, or as much of it as can be had.
     #[cold]
-    pub(super) fn load(&mut self, source: &Source, offset: u64, how: Expansion, statistics: &mut Statistics) {
+    pub(super) fn load(
+        &mut self,
+        source: &Source,
+        offset: u64,
+        how: Expansion,
+        statistics: &mut Statistics,
+    ) {
         (self.at, self.end, self.is_expanded, self.is_damaged) = (0, 0, false, false);
         statistics.buffers += 1;
-        let Some((header, length)) = self.read(source, offset) else { return self.damaged(0, statistics) };
+        let Some((header, length)) = self.read(source, offset) else {
+            return self.damaged(0, statistics);
+        };
         self.cpu = header.cpu;
         statistics.buffers_after_lost_events += u64::from(header.flags & FLAG_EVENTS_LOST != 0);
         statistics.buffers_after_lost_buffers += u64::from(header.flags & FLAG_BUFFER_LOST != 0);
@@ -141,7 +149,8 @@ impl Buffer {
         self.usual = header.stride;
         let whole = header.stride.min(there);
         if whole > usual && length == usual {
-            length += source.read_at(&mut self.room(whole)[length..], offset + length as u64).ok()?;
+            length +=
+                source.read_at(&mut self.room(whole)[length..], offset + length as u64).ok()?;
         }
         Some((header, length.min(header.stride)))
     }
@@ -154,7 +163,13 @@ impl Buffer {
         &mut self.raw[..length]
     }
 
-    fn expand(&mut self, header: &BufferHeader, length: usize, how: Expansion, statistics: &mut Statistics) {
+    fn expand(
+        &mut self,
+        header: &BufferHeader,
+        length: usize,
+        how: Expansion,
+        statistics: &mut Statistics,
+    ) {
         if !how.is_supported {
             statistics.unsupported_buffers += 1;
             return;
@@ -166,12 +181,14 @@ impl Buffer {
         if self.expanded.len() < expected {
             self.expanded.resize(expected, 0);
         }
-        let expanded = xpress::expand_all(&self.raw[HEADER..length], &mut self.expanded[..expected]);
+        let expanded =
+            xpress::expand_all(&self.raw[HEADER..length], &mut self.expanded[..expected]);
         self.end = expanded.length;
         self.is_expanded = true;
         self.missing(expected - self.end, statistics);
         if expanded.unread > xpress::UNREAD_MAX {
-            // The stream was to give more than there is room for: something in it is another than was written.
+            // The stream was to give more than there is room for: something in it is another than
+            // was written.
             self.damaged(0, statistics);
         }
     }

@@ -15,6 +15,7 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 /// UTF-16 up to a zero or the end, and where the text behind it begins.
 pub(super) fn utf16_at(bytes: &[u8], at: usize) -> (String, usize) {
     let (units, _) = bytes.get(at..).unwrap_or_default().as_chunks::<2>();
-    let units: Vec<u16> = units.iter().map(|unit| u16::from_le_bytes(*unit)).take_while(|unit| *unit != 0).collect();
+    let units: Vec<u16> =
+        units.iter().map(|unit| u16::from_le_bytes(*unit)).take_while(|unit| *unit != 0).collect();
     (String::from_utf16_lossy(&units), at + (units.len() + 1) * 2)
 }

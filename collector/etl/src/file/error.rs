@@ -23,7 +23,8 @@ pub enum FileError {
         /// What is missing.
         what: &'static str,
     },
-    /// Two files count time differently, or from another moment on, so there is no order between them.
+    /// Two files count time differently, or from another moment on, so there is no order between
+    /// them.
     #[error(
         "{path} counts time by another clock than {first}: only files of one recording can be read together; \
          export them one by one"

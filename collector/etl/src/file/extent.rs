@@ -67,10 +67,13 @@ impl FoundBuffers {
     fn numbers_without_buffer(&self, first: u64) -> u64 {
         let from = self.sequences.partition_point(|number| *number < first);
         let there = &self.sequences[from..];
-        there.last().map_or(0, |last| last.saturating_sub(first).saturating_add(1) - there.len() as u64)
+        there
+            .last()
+            .map_or(0, |last| last.saturating_sub(first).saturating_add(1) - there.len() as u64)
     }
 
-    /// As many as damage alone can make of numbers is no count: no logger has so many buffers at once.
+    /// As many as damage alone can make of numbers is no count: no logger has so many buffers at
+    /// once.
     fn plausible(&self, count: u64) -> u64 {
         count.min(self.count.saturating_mul(2).max(MOST_OPEN))
     }
@@ -88,13 +91,18 @@ impl Extent {
         let within = found.numbers_without_buffer(found.lowest());
         let (missing, unwritten) = match expected(found, header) {
             Some(expected) => (expected.saturating_sub(found.count), 0),
-            // A circular file that went round is as long as it can be, but for buffers that it lost.
+            // A circular file that went round is as long as it can be, but for buffers that it
+            // lost.
             None if header.is_circular() && header.buffers_written > 0 => {
-                let short = header.most_buffers().map_or(u64::MAX, |most| most.saturating_sub(found.count));
+                let short =
+                    header.most_buffers().map_or(u64::MAX, |most| most.saturating_sub(found.count));
                 (found.holes.max(within.min(short)), 0)
             }
             None if header.is_a_part() => (found.holes, 0),
-            None => (found.holes, found.plausible(found.numbers_without_buffer(1)).saturating_sub(found.holes)),
+            None => (
+                found.holes,
+                found.plausible(found.numbers_without_buffer(1)).saturating_sub(found.holes),
+            ),
         };
         Self { path, buffers: found.count, missing, unwritten }
     }
@@ -108,7 +116,9 @@ fn expected(found: &FoundBuffers, header: &LogfileHeader) -> Option<u64> {
         0 => None,
         _ if header.is_circular() => fits.then_some(written),
         // What the files before it hold is counted as well.
-        _ if header.is_one_of_several() && !fits => Some(written.saturating_sub(found.lowest().saturating_sub(1))),
+        _ if header.is_one_of_several() && !fits => {
+            Some(written.saturating_sub(found.lowest().saturating_sub(1)))
+        }
         _ => Some(written),
     }
 }

@@ -34,7 +34,8 @@ pub struct LogfileHeader {
     pub most_size: u32,
     /// `LogFileMode`: how it was written. See [`Self::is_circular`].
     pub mode: u32,
-    /// Buffers that were written; 0 when the logger did not come to say it. A circular file holds the last of them.
+    /// Buffers that were written; 0 when the logger did not come to say it. A circular file holds
+    /// the last of them.
     pub buffers_written: u32,
     /// Events that found no room in a buffer.
     pub events_lost: u32,
@@ -149,8 +150,9 @@ impl LogfileHeader {
         self.mode & MODE_CIRCULAR != 0
     }
 
-    /// The buffers are those of the end of a recording, or of a part of it: circular, one of several files, a ring
-    /// of memory that was written out, or behind those of an earlier recording. So their numbers may begin anywhere.
+    /// The buffers are those of the end of a recording, or of a part of it: circular, one of
+    /// several files, a ring of memory that was written out, or behind those of an earlier
+    /// recording. So their numbers may begin anywhere.
     pub(super) fn is_a_part(&self) -> bool {
         self.mode & (MODE_CIRCULAR | MODE_APPEND | MODE_NEW_FILE | MODE_BUFFERING) != 0
     }
@@ -163,7 +165,8 @@ impl LogfileHeader {
     /// Buffers for which the file has room, where it has an end.
     pub(super) fn most_buffers(&self) -> Option<u64> {
         let unit = if self.mode & MODE_KIBIBYTES != 0 { 1 << 10 } else { 1 << 20 };
-        (self.most_size > 0).then(|| (u64::from(self.most_size) * unit).checked_div(self.buffer_size.into()))?
+        (self.most_size > 0)
+            .then(|| (u64::from(self.most_size) * unit).checked_div(self.buffer_size.into()))?
     }
 
     /// Buffers are compressed.

@@ -86,7 +86,9 @@ impl Iterator for Walk<'_> {
         self.length = self.source.read_at(&mut self.glimpse, self.offset).unwrap_or(0);
         let offset = self.offset;
         let step = match BufferHeader::parse(&self.glimpse[..self.length]) {
-            Some(header) if self.fixed.is_none_or(|fixed| fixed == header.stride) => Step::Buffer(offset, header),
+            Some(header) if self.fixed.is_none_or(|fixed| fixed == header.stride) => {
+                Step::Buffer(offset, header)
+            }
             _ => self.no_buffer(),
         };
         self.offset += match &step {

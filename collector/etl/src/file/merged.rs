@@ -25,12 +25,18 @@ impl<'t> Merged<'t> {
         let cursor = |stream: &'t super::index::Stream| {
             StreamCursor::new(stream.file, &trace.files[stream.file], &stream.entries)
         };
-        Self { merge: Merge::new(trace.streams.iter().map(cursor).collect()), found: trace.found.clone() }
+        Self {
+            merge: Merge::new(trace.streams.iter().map(cursor).collect()),
+            found: trace.found.clone(),
+        }
     }
 
     /// The next record and the index of its file; it has to be done with before the one after it.
     #[inline]
-    #[allow(clippy::should_implement_trait, reason = "what is given lives in a buffer that is used again")]
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "what is given lives in a buffer that is used again"
+    )]
     pub fn next(&mut self) -> Option<(usize, Record<'_>)> {
         let (lane, taken) = loop {
             if let (lane, Some(taken)) = self.merge.next()? {
@@ -38,7 +44,8 @@ impl<'t> Merged<'t> {
             }
         };
         let stream = &self.merge.lanes()[lane];
-        let record = taken.head.record(stream.buffer.from(taken.at), stream.buffer.cpu(), taken.timestamp);
+        let record =
+            taken.head.record(stream.buffer.from(taken.at), stream.buffer.cpu(), taken.timestamp);
         Some((stream.file_index, record))
     }
 
@@ -98,7 +105,12 @@ impl<'t> StreamCursor<'t> {
     fn load(&mut self) {
         let Some(entry) = self.entries.next() else { return };
         self.last = entry.first;
-        self.buffer.load(&self.file.source, entry.offset, self.file.expansion, &mut self.statistics);
+        self.buffer.load(
+            &self.file.source,
+            entry.offset,
+            self.file.expansion,
+            &mut self.statistics,
+        );
         self.find_head();
     }
 }

@@ -136,7 +136,9 @@ pub(super) struct Head {
 /// What the bytes begin with.
 #[inline]
 pub(super) fn peek(bytes: &[u8]) -> Found {
-    let Some(&[first, second, kind, flags]) = bytes.first_chunk::<4>() else { return Found::Damage };
+    let Some(&[first, second, kind, flags]) = bytes.first_chunk::<4>() else {
+        return Found::Damage;
+    };
     if flags & EVENT_BITS != EVENT_BITS {
         return peek_message(bytes);
     }
@@ -148,7 +150,9 @@ pub(super) fn peek(bytes: &[u8]) -> Found {
         return peek_rare(bytes, 0);
     }
     match (layout.kind, u64_at(bytes, layout.timestamp_at.into())) {
-        (Some(kind), Some(timestamp)) => Found::Record(Head { kind, size, timestamp: Some(timestamp) }),
+        (Some(kind), Some(timestamp)) => {
+            Found::Record(Head { kind, size, timestamp: Some(timestamp) })
+        }
         _ => Found::Other(size.into()),
     }
 }
@@ -168,7 +172,9 @@ pub(super) fn first_timestamp(bytes: &[u8]) -> Option<u64> {
 fn peek_rare(bytes: &[u8], size: u16) -> Found {
     match u32_at(bytes, 0) {
         Some(FILLER) => Found::Filler,
-        _ if usize::from(size) >= ALIGNMENT && usize::from(size) <= bytes.len() => Found::Other(size.into()),
+        _ if usize::from(size) >= ALIGNMENT && usize::from(size) <= bytes.len() => {
+            Found::Other(size.into())
+        }
         _ => Found::Damage,
     }
 }
@@ -195,7 +201,9 @@ impl Head {
         let record = match self.kind {
             HeaderKind::System32 | HeaderKind::System64 => kernel(bytes, SYSTEM_LENGTH, true),
             HeaderKind::Compact32 | HeaderKind::Compact64 => kernel(bytes, COMPACT_LENGTH, true),
-            HeaderKind::PerfInfo32 | HeaderKind::PerfInfo64 => kernel(bytes, PERF_INFO_LENGTH, false),
+            HeaderKind::PerfInfo32 | HeaderKind::PerfInfo64 => {
+                kernel(bytes, PERF_INFO_LENGTH, false)
+            }
             HeaderKind::Full32 | HeaderKind::Full64 => full(bytes),
             HeaderKind::Event32 | HeaderKind::Event64 => event(bytes),
             HeaderKind::Wpp => wpp::record(bytes),
@@ -233,7 +241,8 @@ fn guid_at(bytes: &[u8], at: usize) -> Guid {
 #[inline]
 fn kernel(bytes: &[u8], length: u8, has_task: bool) -> Record<'_> {
     let version = u16_at(bytes, 0).unwrap_or_default();
-    let extra = usize::from((version & COUNTERS) >> COUNTERS_SHIFT) + usize::from(version & PEBS != 0);
+    let extra =
+        usize::from((version & COUNTERS) >> COUNTERS_SHIFT) + usize::from(version & PEBS != 0);
     let payload = bytes.get(usize::from(length) + extra * 8..).unwrap_or_default();
     let class = Class::Kernel { group: bytes[7], opcode: bytes[6] };
     let task = if has_task { task(u32_at(bytes, 8), u32_at(bytes, 12)) } else { None };
@@ -283,7 +292,11 @@ fn event(bytes: &[u8]) -> Record<'_> {
         _ => Class::Wpp,
     };
     let task = task(u32_at(bytes, 8), u32_at(bytes, 12));
-    Record { version: bytes[42].into(), extended: ExtendedItems(extended), ..unfinished(class, task, payload) }
+    Record {
+        version: bytes[42].into(),
+        extended: ExtendedItems(extended),
+        ..unfinished(class, task, payload)
+    }
 }
 
 /// How many bytes the extended items take. Items that do not fit take all there is.

@@ -38,7 +38,10 @@ impl Source {
         match &self.bytes {
             Bytes::File(file) => read_file_at(file, buffer, offset),
             Bytes::Memory(bytes) => {
-                let rest = usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..)).unwrap_or_default();
+                let rest = usize::try_from(offset)
+                    .ok()
+                    .and_then(|offset| bytes.get(offset..))
+                    .unwrap_or_default();
                 let count = rest.len().min(buffer.len());
                 buffer[..count].copy_from_slice(&rest[..count]);
                 Ok(count)

@@ -26,7 +26,8 @@ pub struct Statistics {
     pub damaged_buffers: u64,
     /// Buffers compressed in a way that is not supported (LZNT1, XPRESS Huffman).
     pub unsupported_buffers: u64,
-    /// Buffers that the files' headers say were written, and that are not there, see [`super::Extent::missing`].
+    /// Buffers that the files' headers say were written, and that are not there, see
+    /// [`super::Extent::missing`].
     pub missing_buffers: u64,
     /// Buffers that a logger which did not come to its end had begun and not written, see
     /// [`super::Extent::unwritten`].
@@ -50,13 +51,21 @@ impl Statistics {
     /// Everything was there, and everything was read.
     pub fn is_complete(&self) -> bool {
         let absent = self.missing_buffers + self.unwritten_buffers;
-        absent + self.damaged_buffers + self.unsupported_buffers + self.damaged_bytes + self.stray_bytes == 0
+        absent
+            + self.damaged_buffers
+            + self.unsupported_buffers
+            + self.damaged_bytes
+            + self.stray_bytes
+            == 0
     }
 
     /// Adds what another part of the same pass counted.
     pub(super) fn add(&mut self, other: &Self) {
         self.records += other.records;
-        self.records_by_header.iter_mut().zip(other.records_by_header).for_each(|(count, more)| *count += more);
+        self.records_by_header
+            .iter_mut()
+            .zip(other.records_by_header)
+            .for_each(|(count, more)| *count += more);
         self.other_records += other.other_records;
         self.buffers += other.buffers;
         self.compressed_buffers += other.compressed_buffers;

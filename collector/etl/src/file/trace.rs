@@ -74,7 +74,8 @@ impl Trace {
     /// As [`Self::open`].
     pub fn from_bytes(files: Vec<Vec<u8>>) -> Result<Self, FileError> {
         let name = |number: usize| PathBuf::from(format!("file {number} in memory"));
-        let sources = files.into_iter().enumerate().map(|(i, bytes)| (name(i), Source::from_bytes(bytes)));
+        let sources =
+            files.into_iter().enumerate().map(|(i, bytes)| (name(i), Source::from_bytes(bytes)));
         Self::new(sources.collect())
     }
 
@@ -96,12 +97,17 @@ impl Trace {
             trace.headers.push(header);
         }
         let share = MOST_EXPANDED / trace.streams.len().max(1);
-        trace.files.iter_mut().for_each(|file| file.expansion.limit = file.expansion.limit.min(share));
+        trace
+            .files
+            .iter_mut()
+            .for_each(|file| file.expansion.limit = file.expansion.limit.min(share));
         if trace.files.is_empty() { Err(FileError::NoFile) } else { Ok(trace) }
     }
 
     fn check_clock(&self, path: &Path, header: &LogfileHeader) -> Result<(), FileError> {
-        let Some((file, first)) = self.files.first().zip(self.headers.first()) else { return Ok(()) };
+        let Some((file, first)) = self.files.first().zip(self.headers.first()) else {
+            return Ok(());
+        };
         if first.shares_clock(header) {
             return Ok(());
         }
@@ -160,7 +166,10 @@ impl TraceFile {
         };
         let expansion = Expansion::of(&first);
         let Some(header) = read_header(&source, &first, expansion) else {
-            return Err(FileError::NotATrace { path, what: "its first record is not a logfile header" });
+            return Err(FileError::NotATrace {
+                path,
+                what: "its first record is not a logfile header",
+            });
         };
         // A logger's buffers are all alike until they are compressed.
         let is_fixed = !header.is_compressed() && header.buffer_size as usize == first.stride;
@@ -179,14 +188,20 @@ impl TraceFile {
     }
 }
 
-fn read_header(source: &Source, first: &BufferHeader, expansion: Expansion) -> Option<LogfileHeader> {
+fn read_header(
+    source: &Source,
+    first: &BufferHeader,
+    expansion: Expansion,
+) -> Option<LogfileHeader> {
     let mut buffer = Buffer::new(first.stride);
     let mut ignored = Statistics::default();
     buffer.load(source, 0, expansion, &mut ignored);
     let (at, head) = buffer.next(&mut ignored)?;
     let record = head.record(buffer.from(at), 0, 0);
     match record.class {
-        Class::Kernel { group: 0, opcode: 0 } => LogfileHeader::parse(record.payload, record.timestamp),
+        Class::Kernel { group: 0, opcode: 0 } => {
+            LogfileHeader::parse(record.payload, record.timestamp)
+        }
         _ => None,
     }
 }

@@ -74,9 +74,10 @@ impl Expander<'_> {
     #[inline]
     fn literals(&mut self, count: usize) -> Option<()> {
         // Most are few: the copy of a constant length is one instruction.
-        if let (Some(from), Some(to)) =
-            (self.input.first_chunk::<32>(), self.output.get_mut(self.length..).and_then(<[u8]>::first_chunk_mut::<32>))
-        {
+        if let (Some(from), Some(to)) = (
+            self.input.first_chunk::<32>(),
+            self.output.get_mut(self.length..).and_then(<[u8]>::first_chunk_mut::<32>),
+        ) {
             *to = *from;
             self.input = &self.input[count..];
             self.length += count;
@@ -197,7 +198,8 @@ mod tests {
         fn flag(&mut self, is_match: bool) {
             self.flags.push(is_match);
             if self.flags.len() == 32 {
-                let word = self.flags.drain(..).fold(0_u32, |word, flag| word << 1 | u32::from(flag));
+                let word =
+                    self.flags.drain(..).fold(0_u32, |word, flag| word << 1 | u32::from(flag));
                 self.bytes[self.group..self.group + 4].copy_from_slice(&word.to_le_bytes());
                 self.group = self.bytes.len();
                 self.bytes.extend([0; 4]);
@@ -239,9 +241,14 @@ mod tests {
 
     fn longest_match(input: &[u8], at: usize) -> Option<(usize, usize)> {
         let length = |distance: usize| {
-            input[at..].iter().zip(&input[at - distance..]).take_while(|(next, earlier)| next == earlier).count()
+            input[at..]
+                .iter()
+                .zip(&input[at - distance..])
+                .take_while(|(next, earlier)| next == earlier)
+                .count()
         };
-        let (length, distance) = (1..=at.min(8192)).map(|distance| (length(distance), distance)).max()?;
+        let (length, distance) =
+            (1..=at.min(8192)).map(|distance| (length(distance), distance)).max()?;
         (length >= 3).then_some((distance, length))
     }
 
@@ -250,7 +257,8 @@ mod tests {
         let letters = b"abcdefghijklmnopqrstuvwxyz";
         let compressed = [&[0x3f, 0, 0, 0][..], letters].concat();
         assert_eq!(expanded(&compressed, letters.len()), letters);
-        let compressed = [0xff, 0xff, 0xff, 0x1f, 0x61, 0x62, 0x63, 0x17, 0x00, 0x0f, 0xff, 0x26, 0x01];
+        let compressed =
+            [0xff, 0xff, 0xff, 0x1f, 0x61, 0x62, 0x63, 0x17, 0x00, 0x0f, 0xff, 0x26, 0x01];
         assert_eq!(expanded(&compressed, 300), b"abc".repeat(100));
     }
 
@@ -258,7 +266,11 @@ mod tests {
     fn matches_of_every_length_come_back_whole() {
         for length in (3..600).chain([65_540, 70_000, 200_000]) {
             let original = [vec![7; length], vec![8; length], vec![7; 20]].concat();
-            assert_eq!(expanded(&Compressor::compress(&original), original.len()), original, "{length}");
+            assert_eq!(
+                expanded(&Compressor::compress(&original), original.len()),
+                original,
+                "{length}"
+            );
         }
     }
 

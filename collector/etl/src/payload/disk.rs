@@ -112,7 +112,8 @@ impl DiskIo {
         let (disk, flags, size) = (reader.u32()?, reader.u32()?, reader.u32()?);
         reader.skip(4)?;
         let (offset, file) = (reader.u64()?, reader.pointer()?);
-        let (request, duration) = if record.version < 2 { (0, 0) } else { (reader.pointer()?, reader.u64()?) };
+        let (request, duration) =
+            if record.version < 2 { (0, 0) } else { (reader.pointer()?, reader.u64()?) };
         Some(Self { kind, disk, flags, size, offset, file, request, duration, tid: reader.u32() })
     }
 

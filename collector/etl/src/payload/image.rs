@@ -17,7 +17,8 @@ pub struct Image<'a> {
     pub base: u64,
     /// Bytes of address space it takes.
     pub size: u64,
-    /// The process; 0 for the kernel's own. Version 0 does not say it: the record's task is the process.
+    /// The process; 0 for the kernel's own. Version 0 does not say it: the record's task is the
+    /// process.
     pub pid: u32,
     /// Check sum of its PE header; 0 before version 2.
     pub checksum: u32,
@@ -64,7 +65,16 @@ impl<'a> Image<'a> {
         let mut reader = Reader::new(record.payload, record.is_64_bit);
         let base = reader.pointer()?;
         let path = Utf16::default();
-        let mut image = Self { change, base, size: 0, pid: 0, checksum: 0, timestamp: 0, default_base: 0, path };
+        let mut image = Self {
+            change,
+            base,
+            size: 0,
+            pid: 0,
+            checksum: 0,
+            timestamp: 0,
+            default_base: 0,
+            path,
+        };
         if record.version == 0 {
             image.size = reader.u32()?.into();
             image.pid = record.task.map_or(0, |task| task.pid);

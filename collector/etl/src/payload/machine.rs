@@ -53,7 +53,12 @@ pub struct VolumeMapping<'a> {
 impl Machine {
     pub(super) fn decode(record: &Record<'_>) -> Option<Self> {
         let mut reader = Reader::new(record.payload, record.is_64_bit);
-        Some(Self { mhz: reader.u32()?, cpus: reader.u32()?, memory_mib: reader.u32()?, page_size: reader.u32()? })
+        Some(Self {
+            mhz: reader.u32()?,
+            cpus: reader.u32()?,
+            memory_mib: reader.u32()?,
+            page_size: reader.u32()?,
+        })
     }
 }
 

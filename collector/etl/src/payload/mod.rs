@@ -39,7 +39,9 @@ pub use image::{IMAGE_ID, Image, ImageDebugId, ImageFileId};
 pub use machine::{Build, Machine, Processor, SYSTEM_CONFIG_EX, VolumeMapping};
 pub use process::Process;
 pub use sample::{Dpc, DpcKind, Isr, Sample, SampleInterval, SampleMoment};
-pub use stack::{FrameAddresses, Frames, ItemStack, Stack, StackKeyDefinition, StackKeyReference, item_stacks};
+pub use stack::{
+    FrameAddresses, Frames, ItemStack, Stack, StackKeyDefinition, StackKeyReference, item_stacks,
+};
 pub use text::{Ascii, Utf16};
 pub use thread::{ContextSwitch, ReadyThread, Thread, ThreadName};
 pub use wait::{ThreadState, WaitReason};
@@ -153,7 +155,9 @@ pub enum LostKind {
 pub fn decode<'a>(record: &Record<'a>) -> Payload<'a> {
     let decoded = match record.class {
         Class::Kernel { group, opcode } => kernel(record, group, opcode),
-        Class::Provider { .. } => Some(TraceLogging::of(record).map_or(Payload::Provider, Payload::TraceLogging)),
+        Class::Provider { .. } => {
+            Some(TraceLogging::of(record).map_or(Payload::Provider, Payload::TraceLogging))
+        }
         Class::Classic { class, opcode } => classic(record, class, opcode),
         Class::Wpp => Some(Payload::Unknown),
     };
@@ -171,8 +175,12 @@ fn kernel<'a>(record: &Record<'a>, group: u8, opcode: u8) -> Option<Payload<'a>>
         (group::PERF_INFO, 68) => Dpc::decode(record, DpcKind::Normal).map(Payload::Dpc),
         (group::PERF_INFO, 69) => Dpc::decode(record, DpcKind::Timer).map(Payload::Dpc),
         (group::STACK, 32) => Stack::decode(record).map(Payload::Stack),
-        (group::STACK, 35 | 36) => StackKeyDefinition::decode(record, opcode == 35).map(Payload::StackKeyDefinition),
-        (group::STACK, 37 | 38) => StackKeyReference::decode(record, opcode == 37).map(Payload::StackKeyReference),
+        (group::STACK, 35 | 36) => {
+            StackKeyDefinition::decode(record, opcode == 35).map(Payload::StackKeyDefinition)
+        }
+        (group::STACK, 37 | 38) => {
+            StackKeyReference::decode(record, opcode == 37).map(Payload::StackKeyReference)
+        }
         _ => rarer(record, group, opcode),
     }
 }
@@ -182,10 +190,14 @@ fn rarer<'a>(record: &Record<'a>, group: u8, opcode: u8) -> Option<Payload<'a>> 
     match (group, opcode) {
         (group::THREAD, 1..=4) => Thread::decode(record, lifecycle(opcode)).map(Payload::Thread),
         (group::THREAD, 72) => ThreadName::decode(record).map(Payload::ThreadName),
-        (group::PROCESS, 1..=4 | 39) => Process::decode(record, lifecycle(opcode)).map(Payload::Process),
+        (group::PROCESS, 1..=4 | 39) => {
+            Process::decode(record, lifecycle(opcode)).map(Payload::Process)
+        }
         // The kernel itself files the loading of an image under processes.
         (group::PROCESS, 10) => Image::decode(record, ImageChange::Load).map(Payload::Image),
-        (group::IMAGE, 2..=4 | 10) => Image::decode(record, image_change(opcode)).map(Payload::Image),
+        (group::IMAGE, 2..=4 | 10) => {
+            Image::decode(record, image_change(opcode)).map(Payload::Image)
+        }
         (group::PERF_INFO, 72) => interval(record, SampleMoment::Set),
         (group::PERF_INFO, 73) => interval(record, SampleMoment::Start),
         (group::PERF_INFO, 74) => interval(record, SampleMoment::End),
@@ -202,7 +214,9 @@ fn rarer<'a>(record: &Record<'a>, group: u8, opcode: u8) -> Option<Payload<'a>> 
         (group::PAGE_FAULT, 14) => fault(record, PageFaultKind::HardPageFault),
         (group::PAGE_FAULT, 15) => fault(record, PageFaultKind::AccessViolation),
         (group::PAGE_FAULT, 32) => HardFault::decode(record).map(Payload::HardFault),
-        (group::FILE, 0 | 32 | 35 | 36) => FileName::decode(record, opcode == 35).map(Payload::FileName),
+        (group::FILE, 0 | 32 | 35 | 36) => {
+            FileName::decode(record, opcode == 35).map(Payload::FileName)
+        }
         (group::CONFIGURATION, 10) => Machine::decode(record).map(Payload::Machine),
         (group::CONFIGURATION, 35) => Processor::decode(record).map(Payload::Processor),
         _ => Some(Payload::Unknown),

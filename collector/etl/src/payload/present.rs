@@ -84,7 +84,8 @@ mod tests {
         let (api, swap_chain) = (PresentApi::Dxgi, 0x1234);
         let expected = PresentCall::Start { api, swap_chain, flags: 2, interval: Some(1) };
         assert_eq!(decode(&DXGI, 42, &start, true), Some(expected));
-        let expected = PresentCall::Start { api: PresentApi::D3d9, swap_chain, flags: 2, interval: None };
+        let expected =
+            PresentCall::Start { api: PresentApi::D3d9, swap_chain, flags: 2, interval: None };
         assert_eq!(decode(&D3D9, 1, &start, true), Some(expected));
         assert_eq!(decode(&DXGI, 43, &[0; 4], true), Some(PresentCall::Stop { api, result: 0 }));
         assert_eq!(decode(&D3D9, 42, &start, true), None);

@@ -24,9 +24,9 @@ pub struct Process<'a> {
 }
 
 impl<'a> Process<'a> {
-    /// Version 0: process and parent as pointers, user, name. Version 1: a page directory and words instead.
-    /// From version 2 on: a key in place of the directory, and the command line behind the name; from 3 on
-    /// the directory before the user; from 4 on flags behind it.
+    /// Version 0: process and parent as pointers, user, name. Version 1: a page directory and words
+    /// instead. From version 2 on: a key in place of the directory, and the command line behind the
+    /// name; from 3 on the directory before the user; from 4 on flags behind it.
     pub(super) fn decode(record: &Record<'a>, lifecycle: Lifecycle) -> Option<Self> {
         let mut reader = Reader::new(record.payload, record.is_64_bit);
         let mut process = Self {

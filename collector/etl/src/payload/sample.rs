@@ -85,7 +85,8 @@ impl Sample {
     #[inline]
     pub(super) fn decode(record: &Record<'_>) -> Option<Self> {
         let mut reader = Reader::new(record.payload, record.is_64_bit);
-        let (address, tid, count, flags) = (reader.pointer()?, reader.u32()?, reader.u16()?, reader.u16()?);
+        let (address, tid, count, flags) =
+            (reader.pointer()?, reader.u32()?, reader.u16()?, reader.u16()?);
         Some(Self { address, tid, count, in_dpc: flags & IN_DPC != 0, in_isr: flags & IN_ISR != 0 })
     }
 }
@@ -93,7 +94,12 @@ impl Sample {
 impl SampleInterval {
     pub(super) fn decode(record: &Record<'_>, moment: SampleMoment) -> Option<Self> {
         let mut reader = Reader::new(record.payload, record.is_64_bit);
-        Some(Self { moment, source: reader.u32()?, interval: reader.u32()?, old_interval: reader.u32()? })
+        Some(Self {
+            moment,
+            source: reader.u32()?,
+            interval: reader.u32()?,
+            old_interval: reader.u32()?,
+        })
     }
 }
 
@@ -110,8 +116,11 @@ impl Isr {
     pub(super) fn decode(record: &Record<'_>) -> Option<Self> {
         let mut reader = Reader::new(record.payload, record.is_64_bit);
         let (start, routine) = (reader.u64()?, reader.pointer()?);
-        let (was_claimed, vector) =
-            if record.version < 2 { (reader.u32()? != 0, 0) } else { (reader.u8()? != 0, reader.u8()?) };
+        let (was_claimed, vector) = if record.version < 2 {
+            (reader.u32()? != 0, 0)
+        } else {
+            (reader.u8()? != 0, reader.u8()?)
+        };
         Some(Self { start, routine, was_claimed, vector })
     }
 }

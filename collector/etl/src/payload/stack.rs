@@ -47,7 +47,8 @@ pub struct StackKeyDefinition<'a> {
     pub key: u64,
     /// Its addresses.
     pub frames: Frames<'a>,
-    /// The key is given up here and may stand for another stack later; otherwise it is told at the trace's end.
+    /// The key is given up here and may stand for another stack later; otherwise it is told at the
+    /// trace's end.
     pub is_deleted: bool,
 }
 
@@ -185,7 +186,9 @@ impl<'a> ItemStack<'a> {
                 let match_id = reader.u64()?;
                 Some(Self::Frames { match_id, frames: Frames::new(reader.rest(), is_64_bit) })
             }
-            STACK_KEY32 | STACK_KEY64 => Some(Self::Key { match_id: reader.u64()?, key: reader.pointer()? }),
+            STACK_KEY32 | STACK_KEY64 => {
+                Some(Self::Key { match_id: reader.u64()?, key: reader.pointer()? })
+            }
             _ => None,
         }
     }

@@ -31,13 +31,14 @@ pub struct ContextSwitch {
     pub new_wait_time: u32,
 }
 
-/// A thread may run from now on (`ReadyThread`). Who made it so is the record's task; where its header
-/// has none, the thread that runs on the record's CPU.
+/// A thread may run from now on (`ReadyThread`). Who made it so is the record's task; where its
+/// header has none, the thread that runs on the record's CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadyThread {
     /// The thread that may run.
     pub tid: u32,
-    /// Why its priority was raised: 0 not at all, 1 by the caller's wish, 2 as the unwaited thread's.
+    /// Why its priority was raised: 0 not at all, 1 by the caller's wish, 2 as the unwaited
+    /// thread's.
     pub adjust_reason: i8,
     /// By how much its priority was raised.
     pub adjust_increment: i8,
@@ -75,7 +76,9 @@ impl ContextSwitch {
     #[inline]
     pub(super) fn decode(record: &Record<'_>) -> Option<Self> {
         let bytes: &[u8; 20] = record.payload.first_chunk()?;
-        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let word = |at: usize| {
+            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
         Some(Self {
             new_tid: word(0),
             old_tid: word(4),
@@ -106,9 +109,10 @@ impl ReadyThread {
 }
 
 impl<'a> Thread<'a> {
-    /// Version 0: thread, process. Version 1: process, thread; where it begins, stacks and addresses.
-    /// From version 2 on: process, thread, four pointers to stacks, the start address twice (from 3 on
-    /// the affinity in place of the first), TEB, a word; from 3 on four bytes of priorities and the name.
+    /// Version 0: thread, process. Version 1: process, thread; where it begins, stacks and
+    /// addresses. From version 2 on: process, thread, four pointers to stacks, the start address
+    /// twice (from 3 on the affinity in place of the first), TEB, a word; from 3 on four bytes of
+    /// priorities and the name.
     pub(super) fn decode(record: &Record<'a>, lifecycle: Lifecycle) -> Option<Self> {
         let mut reader = Reader::new(record.payload, record.is_64_bit);
         let (first, second) = (reader.u32()?, reader.u32()?);

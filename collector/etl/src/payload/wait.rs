@@ -79,7 +79,13 @@ impl WaitReason {
     pub fn is_preemption(self) -> bool {
         matches!(
             self.name(),
-            Some("WrQuantumEnd" | "WrDispatchInt" | "WrPreempted" | "WrYieldExecution" | "WrDeferredPreempt")
+            Some(
+                "WrQuantumEnd"
+                    | "WrDispatchInt"
+                    | "WrPreempted"
+                    | "WrYieldExecution"
+                    | "WrDeferredPreempt"
+            )
         )
     }
 }
@@ -139,7 +145,8 @@ mod tests {
 
     #[test]
     fn only_those_who_lost_their_cpu_were_preempted() {
-        let preempted: Vec<u8> = (0..=255).filter(|reason| WaitReason(*reason).is_preemption()).collect();
+        let preempted: Vec<u8> =
+            (0..=255).filter(|reason| WaitReason(*reason).is_preemption()).collect();
         assert_eq!(preempted, [30, 31, 32, 33, 38]);
     }
 }

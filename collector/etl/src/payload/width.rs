@@ -27,8 +27,8 @@ pub fn of_payload<'a>(record: &Record<'a>) -> Record<'a> {
     Record { is_64_bit: record.is_64_bit || is_wide(record), ..*record }
 }
 
-/// Whether a record is of the graphics kernel, all of whose payloads have the width of the kernel. Some hold no address
-/// that tells it.
+/// Whether a record is of the graphics kernel, all of whose payloads have the width of the kernel.
+/// Some hold no address that tells it.
 #[inline]
 pub fn is_of_graphics(record: &Record<'_>) -> bool {
     matches!(record.class, Class::Provider { provider: dxgkrnl::PROVIDER, .. })
@@ -74,7 +74,8 @@ fn kernel(record: &Record<'_>, group: u8, opcode: u8) -> bool {
 
 /// Whether the payload makes sense as one of 64 bits, and none as one of 32.
 fn by_content(record: &Record<'_>, makes_sense: fn(&Record<'_>) -> bool) -> bool {
-    makes_sense(&Record { is_64_bit: true, ..*record }) && !makes_sense(&Record { is_64_bit: false, ..*record })
+    makes_sense(&Record { is_64_bit: true, ..*record })
+        && !makes_sense(&Record { is_64_bit: false, ..*record })
 }
 
 /// Its stacks lie in the kernel; otherwise by where its name ends.

@@ -48,7 +48,8 @@ fn since_boot(header: &LogfileHeader, rate: u64) -> u64 {
         (Some(since), _) => since.saturating_mul(100),
         // The counter of a machine that does not say when it was started counts from there.
         (None, Clock::Qpc | Clock::CpuCycle | Clock::Unknown(_)) => {
-            let nanoseconds = u128::from(header.timestamp) * u128::from(NANOSECONDS) / u128::from(rate);
+            let nanoseconds =
+                u128::from(header.timestamp) * u128::from(NANOSECONDS) / u128::from(rate);
             u64::try_from(nanoseconds).unwrap_or(u64::MAX / 2)
         }
         (None, Clock::SystemTime) => 0,

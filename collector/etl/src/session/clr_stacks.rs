@@ -48,7 +48,8 @@ pub(super) fn frames<'a>(record: &Record<'a>) -> Frames<'a> {
     let mut addresses = || {
         let count = u32::from_le_bytes(*record.payload.get(4..)?.first_chunk()?);
         let (count, behind) = (usize::try_from(count).ok()?, record.payload.get(HEAD..)?);
-        // As many addresses as it says are behind it: their width, whatever a program that merged it took them for.
+        // As many addresses as it says are behind it: their width, whatever a program that merged
+        // it took them for.
         is_64_bit |= count > 0 && Some(behind.len()) == count.checked_mul(8);
         behind.get(..count.checked_mul(if is_64_bit { 8 } else { 4 })?)
     };

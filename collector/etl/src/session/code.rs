@@ -4,8 +4,12 @@ use super::address_lists::{AddressLists, ListId};
 use super::images::{Identities, Images, KERNEL_SPACE, module_key};
 use super::methods::{self, Methods};
 use rustc_hash::FxHashMap;
-use syscollect_model::{BuildId, Frame, FrameId, Module, ModuleId, SessionInfo, StackId, SymbolTable, Tables};
-use syscollect_playback::{Framer, ModuleKey, Names, Place, PlaceId, Places, UnresolvedModule, WindowsImage};
+use syscollect_model::{
+    BuildId, Frame, FrameId, Module, ModuleId, SessionInfo, StackId, SymbolTable, Tables,
+};
+use syscollect_playback::{
+    Framer, ModuleKey, Names, Place, PlaceId, Places, UnresolvedModule, WindowsImage,
+};
 
 /// A stack as records tell it: the addresses of the kernel's part and of the program's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -51,7 +55,12 @@ pub(super) struct Code {
 }
 
 impl Code {
-    pub(super) fn new(mut images: Images, methods: Methods, identities: &Identities, lists: AddressLists) -> Self {
+    pub(super) fn new(
+        mut images: Images,
+        methods: Methods,
+        identities: &Identities,
+        lists: AddressLists,
+    ) -> Self {
         let (mut places, mut windows) = (Places::default(), FxHashMap::default());
         images.identify(|space, image| {
             let (key, window) = module_key(image, identities.get(&(space, image.base)));
@@ -64,7 +73,8 @@ impl Code {
         });
         let framer = Framer::new(&SessionInfo::default());
         let place_module = places.intern_module(ModuleKey::new(methods::PATH, &BuildId::default()));
-        let methods = MethodFrames { methods, place_module, module: None, known: FxHashMap::default() };
+        let methods =
+            MethodFrames { methods, place_module, module: None, known: FxHashMap::default() };
         let (names, known, stacks, frames) = Default::default();
         Self { images, lists, places, names, framer, methods, windows, known, stacks, frames }
     }
@@ -101,7 +111,13 @@ impl Code {
     }
 
     /// An address as people read it: its function if it has a name, and its image and offset.
-    pub(super) fn labels(&mut self, pid: u32, at: u64, address: u64, tables: &mut Tables) -> (String, String) {
+    pub(super) fn labels(
+        &mut self,
+        pid: u32,
+        at: u64,
+        address: u64,
+        tables: &mut Tables,
+    ) -> (String, String) {
         let id = self.place(pid, at, address);
         let place = self.places.get(id);
         let in_image = place.module.map_or_else(
@@ -110,14 +126,23 @@ impl Code {
         );
         let first = self.frames(id, tables).next();
         let function = first.and_then(|frame| tables.frame(frame).function);
-        (function.map_or_else(|| in_image.clone(), |name| tables.strings.get(name).to_owned()), in_image)
+        (
+            function.map_or_else(|| in_image.clone(), |name| tables.strings.get(name).to_owned()),
+            in_image,
+        )
     }
 
     /// The frames of a place, innermost first.
-    fn frames(&mut self, id: PlaceId, tables: &mut Tables) -> impl Iterator<Item = FrameId> + use<> {
+    fn frames(
+        &mut self,
+        id: PlaceId,
+        tables: &mut Tables,
+    ) -> impl Iterator<Item = FrameId> + use<> {
         let place = self.places.get(id);
-        let method = (place.module == Some(self.methods.place_module)).then(|| self.methods.frame(id, place, tables));
-        let others = method.is_none().then(|| self.framer.frames(id, &self.places, &self.names, tables));
+        let method = (place.module == Some(self.methods.place_module))
+            .then(|| self.methods.frame(id, place, tables));
+        let others =
+            method.is_none().then(|| self.framer.frames(id, &self.places, &self.names, tables));
         method.into_iter().chain(others.into_iter().flatten())
     }
 
@@ -136,12 +161,19 @@ impl Code {
     fn adjusted(&self, list: ListId, index: usize, at: u64) -> Option<u64> {
         let list = self.lists.get(list);
         let address = list[index];
-        let is_first = index == 0 || self.images.is_kernel(at, list[index - 1]) != self.images.is_kernel(at, address);
+        let is_first = index == 0
+            || self.images.is_kernel(at, list[index - 1]) != self.images.is_kernel(at, address);
         (address != 0).then(|| if is_first { address } else { address - 1 })
     }
 
     /// The stack of these parts in process `pid` at raw time `at`; `None` if it has no frames.
-    pub(super) fn stack(&mut self, parts: StackParts, pid: u32, at: u64, tables: &mut Tables) -> Option<StackId> {
+    pub(super) fn stack(
+        &mut self,
+        parts: StackParts,
+        pid: u32,
+        at: u64,
+        tables: &mut Tables,
+    ) -> Option<StackId> {
         // Both only grow, so that their sum tells whether one did.
         let epoch = self.epoch(pid, at) + self.images.epoch(KERNEL_SPACE, at);
         if let Some(stack) = self.stacks.get(&(parts, pid, epoch)) {
@@ -153,7 +185,13 @@ impl Code {
     }
 
     #[cold]
-    fn new_stack(&mut self, parts: StackParts, pid: u32, at: u64, tables: &mut Tables) -> Option<StackId> {
+    fn new_stack(
+        &mut self,
+        parts: StackParts,
+        pid: u32,
+        at: u64,
+        tables: &mut Tables,
+    ) -> Option<StackId> {
         let mut frames = std::mem::take(&mut self.frames);
         frames.clear();
         for list in parts.kernel.into_iter().chain(parts.user) {

@@ -18,7 +18,10 @@ impl Tracks {
         (scope, name, kind): (Scope, StringId, TrackKind),
         row: u64,
     ) -> TrackId {
-        *self.known.entry((scope, name, kind, row)).or_insert_with(|| tables.add_track(Track { scope, name, kind }))
+        *self
+            .known
+            .entry((scope, name, kind, row))
+            .or_insert_with(|| tables.add_track(Track { scope, name, kind }))
     }
 }
 
@@ -50,7 +53,13 @@ impl Context<'_> {
     }
 
     /// A track, see [`Tracks::get`].
-    pub(super) fn track(&mut self, scope: Scope, name: StringId, kind: TrackKind, row: u64) -> TrackId {
+    pub(super) fn track(
+        &mut self,
+        scope: Scope,
+        name: StringId,
+        kind: TrackKind,
+        row: u64,
+    ) -> TrackId {
         self.tracks.get(self.tables, (scope, name, kind), row)
     }
 }

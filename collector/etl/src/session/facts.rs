@@ -41,7 +41,8 @@ impl Facts {
     ) -> Self {
         let header = headers.first();
         Self {
-            windows: header.map_or_else(String::new, |header| format!("Windows {}", release(header))),
+            windows: header
+                .map_or_else(String::new, |header| format!("Windows {}", release(header))),
             cpus: header.map_or(0, |header| header.cpus),
             clock: header.map_or(Clock::Unknown(0), |header| header.clock),
             ticks_per_second: header.and_then(LogfileHeader::ticks_per_second).unwrap_or(0),
@@ -89,9 +90,15 @@ impl EventCounts {
     #[inline]
     pub(super) fn add(&mut self, class: &Class) {
         match *class {
-            Class::Kernel { group, opcode } => self.kernel[usize::from(u16::from_be_bytes([group, opcode]))] += 1,
-            Class::Provider { provider, id, .. } => *self.others.entry((provider, id)).or_default() += 1,
-            Class::Classic { class, opcode } => *self.others.entry((class, opcode.into())).or_default() += 1,
+            Class::Kernel { group, opcode } => {
+                self.kernel[usize::from(u16::from_be_bytes([group, opcode]))] += 1;
+            }
+            Class::Provider { provider, id, .. } => {
+                *self.others.entry((provider, id)).or_default() += 1;
+            }
+            Class::Classic { class, opcode } => {
+                *self.others.entry((class, opcode.into())).or_default() += 1;
+            }
             Class::Wpp => self.wpp += 1,
         }
     }
@@ -99,19 +106,38 @@ impl EventCounts {
     /// All that occurred, by provider's name and id.
     fn list(&self, schemas: &Schemas) -> Vec<EventCount> {
         let mut named = schemas.event_names();
-        let kernel = (0..=u16::MAX).zip(&self.kernel).filter(|(_, count)| **count > 0).map(|(number, count)| {
-            let [group, opcode] = number.to_be_bytes();
-            let (provider, name) = names::kernel_event(group, opcode);
-            EventCount { provider, id: opcode.into(), name: name.map(str::to_owned), count: *count }
-        });
+        let kernel = (0..=u16::MAX).zip(&self.kernel).filter(|(_, count)| **count > 0).map(
+            |(number, count)| {
+                let [group, opcode] = number.to_be_bytes();
+                let (provider, name) = names::kernel_event(group, opcode);
+                EventCount {
+                    provider,
+                    id: opcode.into(),
+                    name: name.map(str::to_owned),
+                    count: *count,
+                }
+            },
+        );
         let others = self.others.iter().map(|((provider, id), count)| {
             let known = self.provider_names.get(provider).cloned();
             let known = known.or_else(|| schemas.provider(*provider).map(str::to_owned));
             let known = known.or_else(|| names::provider(*provider).map(str::to_owned));
-            let name = named.remove(&(*provider, *id)).or_else(|| names::event(*provider, *id).map(str::to_owned));
-            EventCount { provider: known.unwrap_or_else(|| provider.to_string()), id: *id, name, count: *count }
+            let name = named
+                .remove(&(*provider, *id))
+                .or_else(|| names::event(*provider, *id).map(str::to_owned));
+            EventCount {
+                provider: known.unwrap_or_else(|| provider.to_string()),
+                id: *id,
+                name,
+                count: *count,
+            }
         });
-        let wpp = (self.wpp > 0).then(|| EventCount { provider: "WPP".into(), id: 0, name: None, count: self.wpp });
+        let wpp = (self.wpp > 0).then(|| EventCount {
+            provider: "WPP".into(),
+            id: 0,
+            name: None,
+            count: self.wpp,
+        });
         let mut all: Vec<_> = kernel.chain(others).chain(wpp).collect();
         all.sort_by(|a, b| (&a.provider, a.id).cmp(&(&b.provider, b.id)));
         all
@@ -122,7 +148,11 @@ impl EventCounts {
 pub(super) fn session_info(trace: &Trace, machine: &MachineFacts, has_stacks: bool) -> SessionInfo {
     let Some(header) = trace.headers().first() else { return SessionInfo::default() };
     let rate = header.ticks_per_second().unwrap_or(0);
-    let cpu = |cpu| CpuInfo { cpu, max_frequency_khz: Some(u64::from(header.mhz) * 1000), ..CpuInfo::default() };
+    let cpu = |cpu| CpuInfo {
+        cpu,
+        max_frequency_khz: Some(u64::from(header.mhz) * 1000),
+        ..CpuInfo::default()
+    };
     // What a file claims may be any number; rows for a million CPUs help nobody.
     let cpus = (0..header.cpus.min(MOST_CPUS)).map(cpu).collect();
     let sample_rate = 10_000_000u32.checked_div(machine.sample_interval).unwrap_or(0);
@@ -130,7 +160,10 @@ pub(super) fn session_info(trace: &Trace, machine: &MachineFacts, has_stacks: bo
         recorder: "ETW".into(),
         os: "Windows".into(),
         kernel_release: release(header),
-        kernel_version: [machine.product.as_str(), machine.build.as_str()].join(" ").trim().to_owned(),
+        kernel_version: [machine.product.as_str(), machine.build.as_str()]
+            .join(" ")
+            .trim()
+            .to_owned(),
         cpu_model: machine.cpu_model.clone(),
         cpus,
         memory_bytes: u64::from(machine.memory_mib) << 20,
@@ -166,10 +199,14 @@ fn notes(trace: &Trace, machine: &MachineFacts) -> Vec<String> {
     let mhz = header.perf_freq as f64 / 1e6;
     match header.clock {
         Clock::Qpc if header.qpc_is_tsc() => {
-            notes.push(format!("the clock (QPC, {mhz:.6} MHz) is the CPU's time stamp counter divided by 1024"));
+            notes.push(format!(
+                "the clock (QPC, {mhz:.6} MHz) is the CPU's time stamp counter divided by 1024"
+            ));
         }
         Clock::Qpc | Clock::CpuCycle | Clock::SystemTime => {}
-        Clock::Unknown(kind) => notes.push(format!("the clock is of an unknown kind ({kind}), taken for a QPC")),
+        Clock::Unknown(kind) => {
+            notes.push(format!("the clock is of an unknown kind ({kind}), taken for a QPC"));
+        }
     }
     if headers.iter().any(|header| header.end_time == 0) {
         notes.push(
@@ -191,7 +228,9 @@ fn notes(trace: &Trace, machine: &MachineFacts) -> Vec<String> {
 /// What a file lacks, if it does.
 fn incomplete(extent: &Extent) -> Option<String> {
     let Extent { path, buffers, missing, unwritten } = extent;
-    let file = path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
+    let file = path
+        .file_name()
+        .map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
     match (missing, unwritten) {
         (0, 0) => None,
         (0, unwritten) => Some(format!(
@@ -205,10 +244,17 @@ fn incomplete(extent: &Extent) -> Option<String> {
 }
 
 /// What is missing.
-pub(super) fn losses(headers: &[LogfileHeader], statistics: &Statistics, undecodable: u64) -> Vec<Loss> {
-    let sum = |of: fn(&LogfileHeader) -> u32| headers.iter().map(|header| u64::from(of(header))).sum::<u64>();
+pub(super) fn losses(
+    headers: &[LogfileHeader],
+    statistics: &Statistics,
+    undecodable: u64,
+) -> Vec<Loss> {
+    let sum = |of: fn(&LogfileHeader) -> u32| {
+        headers.iter().map(|header| u64::from(of(header))).sum::<u64>()
+    };
     let damaged = statistics.damaged_buffers + statistics.unsupported_buffers;
-    // A logger that was cut off did not come to count; its buffers say after each loss that there was one.
+    // A logger that was cut off did not come to count; its buffers say after each loss that there
+    // was one.
     let events = sum(|header| header.events_lost).max(statistics.buffers_after_lost_events);
     let buffers = sum(|header| header.buffers_lost).max(statistics.buffers_after_lost_buffers);
     let losses = [

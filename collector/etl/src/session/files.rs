@@ -44,7 +44,8 @@ impl Files {
     /// Whether the name is worth to be read.
     pub(super) fn wants(&self, file: u64, change: FileChange) -> bool {
         self.referenced.contains(&file)
-            || (change == FileChange::Created && self.names.len() < self.referenced.len() + MOST_UNREFERENCED)
+            || (change == FileChange::Created
+                && self.names.len() < self.referenced.len() + MOST_UNREFERENCED)
     }
 
     /// The file's name at raw time `at`.

@@ -4,7 +4,8 @@ use rustc_hash::FxHashMap;
 use syscollect_model::BuildId;
 use syscollect_playback::{ModuleKey, PdbIdentity, WindowsImage};
 
-/// What drivers and the kernel itself are filed under: their addresses are the same in every process.
+/// What drivers and the kernel itself are filed under: their addresses are the same in every
+/// process.
 pub(super) const KERNEL_SPACE: u32 = u32::MAX;
 /// Addresses from here on are the kernel's on 64-bit Windows.
 pub(super) const KERNEL_HALF: u64 = 1 << 63;
@@ -74,7 +75,8 @@ impl Images {
     /// Whether an address is the kernel's.
     #[inline]
     pub(super) fn is_kernel(&self, at: u64, address: u64) -> bool {
-        address >= KERNEL_HALF || (self.low_kernel && self.find(KERNEL_SPACE, at, address).is_some())
+        address >= KERNEL_HALF
+            || (self.low_kernel && self.find(KERNEL_SPACE, at, address).is_some())
     }
 
     /// Takes all records about images, and when processes of an id ended (pid, raw time).
@@ -105,7 +107,11 @@ impl Images {
     fn apply(&mut self, record: ImageRecord) {
         let space = self.spaces.entry(Self::space_of(record.pid, record.base)).or_default();
         let ImageRecord { at, action, base, size, timestamp, path, .. } = record;
-        let there = space.images.iter_mut().rev().find(|image| image.base == base && image.until == u64::MAX);
+        let there = space
+            .images
+            .iter_mut()
+            .rev()
+            .find(|image| image.base == base && image.until == u64::MAX);
         match (action, there) {
             (ImageAction::Unload, Some(image)) => image.until = at,
             (ImageAction::Rundown, Some(image)) if image.size == size => {}
@@ -116,7 +122,15 @@ impl Images {
                 space.images.push(Image { base, size, since, until, path, timestamp, module: 0 });
             }
             (ImageAction::Load, _) => {
-                space.images.push(Image { base, size, since: at, until: u64::MAX, path, timestamp, module: 0 });
+                space.images.push(Image {
+                    base,
+                    size,
+                    since: at,
+                    until: u64::MAX,
+                    path,
+                    timestamp,
+                    module: 0,
+                });
             }
         }
     }
@@ -134,7 +148,10 @@ impl Images {
     pub(super) fn find(&self, space: u32, at: u64, address: u64) -> Option<&Image> {
         let images = &self.spaces.get(&space)?.images;
         let shows = |image: &&Image| {
-            image.since <= at && at <= image.until && address >= image.base && address - image.base < image.size
+            image.since <= at
+                && at <= image.until
+                && address >= image.base
+                && address - image.base < image.size
         };
         images.iter().rev().find(shows)
     }
@@ -142,14 +159,19 @@ impl Images {
     /// A number that changes whenever the space does.
     #[inline]
     pub(super) fn epoch(&self, space: u32, at: u64) -> u32 {
-        self.spaces.get(&space).map_or(0, |space| space.changes.partition_point(|change| *change <= at) as u32)
+        self.spaces
+            .get(&space)
+            .map_or(0, |space| space.changes.partition_point(|change| *change <= at) as u32)
     }
 }
 
 impl Space {
     /// The process ended: its id may be given to another.
     fn end(&mut self, at: u64) {
-        self.images.iter_mut().filter(|image| image.until == u64::MAX).for_each(|image| image.until = at);
+        self.images
+            .iter_mut()
+            .filter(|image| image.until == u64::MAX)
+            .for_each(|image| image.until = at);
         self.began = at;
     }
 
@@ -203,7 +225,10 @@ mod tests {
             record(10, Load, 0x1000, "first"),
         ];
         let images = Images::new(records, &[]);
-        assert_eq!(paths(&images, [9, 15, 25, 30], 0x1fff), [None, Some("first"), None, Some("second")]);
+        assert_eq!(
+            paths(&images, [9, 15, 25, 30], 0x1fff),
+            [None, Some("first"), None, Some("second")]
+        );
         assert_eq!(paths(&images, [9, 15, 25, 30], 0x2000), [None; 4], "the end is not part of it");
         let epochs = [9, 10, 20, 21, 30].map(|at| images.epoch(7, at));
         assert_eq!(epochs, [0, 1, 1, 2, 3]);
@@ -217,15 +242,23 @@ mod tests {
 
     #[test]
     fn the_next_process_of_the_same_id_has_none_of_the_images() {
-        let records =
-            vec![record(1, ImageAction::Load, 0x1000, "old"), record(90, ImageAction::Rundown, 0x1000, "new")];
+        let records = vec![
+            record(1, ImageAction::Load, 0x1000, "old"),
+            record(90, ImageAction::Rundown, 0x1000, "new"),
+        ];
         let images = Images::new(records, &[(7, 40)]);
-        assert_eq!(paths(&images, [1, 40, 41, 90], 0x1000), [Some("old"), Some("new"), Some("new"), Some("new")]);
+        assert_eq!(
+            paths(&images, [1, 40, 41, 90], 0x1000),
+            [Some("old"), Some("new"), Some("new"), Some("new")]
+        );
     }
 
     #[test]
     fn drivers_are_seen_from_every_process() {
-        let driver = ImageRecord { base: KERNEL_HALF | 0x1000, ..record(0, ImageAction::Rundown, 0, "driver") };
+        let driver = ImageRecord {
+            base: KERNEL_HALF | 0x1000,
+            ..record(0, ImageAction::Rundown, 0, "driver")
+        };
         let images = Images::new(vec![driver], &[]);
         assert!(images.is_kernel(5, KERNEL_HALF) && !images.is_kernel(5, 0x1000));
         assert!(images.find(KERNEL_SPACE, 5, KERNEL_HALF | 0x1800).is_some());
@@ -233,12 +266,23 @@ mod tests {
 
     #[test]
     fn a_pdb_identity_is_written_as_people_write_guids() {
-        let image = Image { base: 0, size: 0x2000, since: 0, until: 0, path: "a.dll".into(), timestamp: 5, module: 0 };
+        let image = Image {
+            base: 0,
+            size: 0x2000,
+            since: 0,
+            until: 0,
+            path: "a.dll".into(),
+            timestamp: 5,
+            module: 0,
+        };
         let mut guid = [0; 16];
         (0..16).for_each(|i| guid[i] = i as u8);
         let pdb = PdbIdentity { name: "a.pdb".into(), guid, age: 3 };
         let (key, _) = module_key(&image, Some(&pdb));
-        assert_eq!(key.build_id.to_string(), "03020100050407060809 0a0b0c0d0e0f00000003".replace(' ', ""));
+        assert_eq!(
+            key.build_id.to_string(),
+            "03020100050407060809 0a0b0c0d0e0f00000003".replace(' ', "")
+        );
         assert_eq!(module_key(&image, None).0.build_id.to_string(), "0000000500002000");
     }
 }

@@ -7,7 +7,9 @@ use super::recent::ANY_THREAD;
 use crate::Record;
 use crate::payload::{DiskIo, DiskIoKind, Dpc, HardFault, Isr};
 use rustc_hash::FxHashMap;
-use syscollect_model::{Event, Exporter, Field, Fields, Scope, Slice, StringId, Strings, Time, Value};
+use syscollect_model::{
+    Event, Exporter, Field, Fields, Scope, Slice, StringId, Strings, Time, Value,
+};
 use syscollect_playback::Rows;
 
 /// Rows of one track at most: more overlap only in a damaged file, or not for long.
@@ -127,7 +129,10 @@ impl<E: Exporter> Player<'_, E> {
         let file = self.file(io.file);
         let words = &mut self.intervals;
         let strings = &mut self.tables.strings;
-        let track = *words.disks.entry(io.disk).or_insert_with(|| strings.intern(&format!("Disk {}", io.disk)));
+        let track = *words
+            .disks
+            .entry(io.disk)
+            .or_insert_with(|| strings.intern(&format!("Disk {}", io.disk)));
         let fields = match io.kind {
             DiskIoKind::Flush => Fields::new(),
             _ => vec![
@@ -179,14 +184,18 @@ impl<E: Exporter> Player<'_, E> {
         let Interval { kind, scope, track, began, mut slice } = interval;
         let began = began.min(self.now);
         let visible = began.max(Time(self.delay.earliest()));
-        let rows = self.intervals.rows.entry((scope, track)).or_insert_with(|| Rows::new(MOST_ROWS));
+        let rows =
+            self.intervals.rows.entry((scope, track)).or_insert_with(|| Rows::new(MOST_ROWS));
         let placed = rows.place(visible, self.now);
         let begin = placed.begin.min(self.now);
         if begin > began {
-            slice.fields.push(field(self.intervals.duration, Value::Duration(self.now.0 - began.0)));
+            slice
+                .fields
+                .push(field(self.intervals.duration, Value::Duration(self.now.0 - began.0)));
         }
         let track = self.track(scope, track, placed.row as u64);
-        // At one moment, what ends makes room for what begins; what takes no time begins before it ends.
+        // At one moment, what ends makes room for what begins; what takes no time begins before it
+        // ends.
         let rank = if begin == self.now { PUSHED } else { PUSHED + 1 };
         self.insert(Some(kind), begin, rank, Event::SliceBegin(track, slice));
         self.push(None, Pending::Event(Box::new(Event::SliceEnd(track))), 0, 0);

@@ -213,7 +213,9 @@ impl Builder<'_> {
         let since = match record.life {
             Life::Start => record.at,
             // One that ended before is told of again after its end.
-            Life::Defunct | Life::End | Life::Rundown => self.history.processes.free_since(record.pid),
+            Life::Defunct | Life::End | Life::Rundown => {
+                self.history.processes.free_since(record.pid)
+            }
         };
         let row = add_process(self.tables, record.pid, &unknown_name(record.pid));
         self.history.processes.begin(record.pid, row, since);
@@ -305,9 +307,10 @@ impl Builder<'_> {
         self.step(record.at, Step::ThreadName(row, name));
     }
 
-    /// A thread for each process of which the trace tells no thread: where a trace tells of processes and not of
-    /// their threads, every viewer would leave these processes out. It has the process's own id, which on Windows no
-    /// thread has at the same time, and begins and ends with it.
+    /// A thread for each process of which the trace tells no thread: where a trace tells of
+    /// processes and not of their threads, every viewer would leave these processes out. It has the
+    /// process's own id, which on Windows no thread has at the same time, and begins and ends with
+    /// it.
     fn stand_ins(&mut self) {
         let mut has_thread = vec![false; self.tables.processes.len()];
         self.tables.threads.iter().for_each(|thread| has_thread[thread.process.index()] = true);
@@ -328,7 +331,9 @@ impl Builder<'_> {
             match life {
                 Life::End => ends.push((at, Step::StandIn(thread, life))),
                 // That it is there says nothing new of what began.
-                _ if is_first || life == Life::Start => others.push((at, Step::StandIn(thread, life))),
+                _ if is_first || life == Life::Start => {
+                    others.push((at, Step::StandIn(thread, life)));
+                }
                 _ => {}
             }
         }

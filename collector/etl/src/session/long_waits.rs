@@ -98,14 +98,22 @@ impl Search {
     /// A stack, or a part of one, of the thread's event at raw time `event`.
     #[inline]
     pub(super) fn stack(&mut self, task: Task, event: u64, part: WaitPart) {
-        let Some(Waiting { back: (back, left), .. }) = self.threads.get(task.tid as usize).copied() else { return };
+        let Some(Waiting { back: (back, left), .. }) = self.threads.get(task.tid as usize).copied()
+        else {
+            return;
+        };
         if event == back && left > 0 && self.found.len() < MOST_WAITS {
             self.found.push(Found { task, left, part });
         }
     }
 
     /// What was found, with keys as the stacks they mean.
-    pub(super) fn finish(self, keys: &StackKeys, images: &Images, lists: &AddressLists) -> LongWaits {
+    pub(super) fn finish(
+        self,
+        keys: &StackKeys,
+        images: &Images,
+        lists: &AddressLists,
+    ) -> LongWaits {
         let mut waits = LongWaits::default();
         for Found { task, left, part } in self.found {
             let (list, is_kernel) = match part {

@@ -18,7 +18,9 @@ use super::schemas::Schemas;
 use crate::payload::{self, Payload, TraceLogging};
 use crate::{Class, Guid, Record};
 use rustc_hash::FxHashMap;
-use syscollect_model::{Event, Exporter, Field, Fields, Scope, Slice, StringId, Tables, ThreadId, Value};
+use syscollect_model::{
+    Event, Exporter, Field, Fields, Scope, Slice, StringId, Tables, ThreadId, Value,
+};
 
 /// Opcodes that all manifests share: `win:DC_Start` and `win:DC_Stop`.
 const DATA_COLLECTION: std::ops::RangeInclusive<u8> = 3..=4;
@@ -44,7 +46,8 @@ struct ProviderName {
 }
 
 impl ProviderNames {
-    /// The name of a provider: as its event says it, or its manifest in the file, or as it is generally known.
+    /// The name of a provider: as its event says it, or its manifest in the file, or as it is
+    /// generally known.
     fn provider(
         &mut self,
         guid: Guid,
@@ -58,11 +61,15 @@ impl ProviderNames {
             let name = name.or_else(|| schemas.provider(guid).map(str::to_owned));
             let name = name.or_else(|| names::provider(guid).map(str::to_owned));
             let name = name.unwrap_or_else(|| guid.to_string());
-            ProviderName { name: tables.strings.intern(&name), is_rundown: name.ends_with("Rundown") }
+            ProviderName {
+                name: tables.strings.intern(&name),
+                is_rundown: name.ends_with("Rundown"),
+            }
         })
     }
 
-    /// The name of an event that does not say it: as its manifest in the file has it, or as it is generally known.
+    /// The name of an event that does not say it: as its manifest in the file has it, or as it is
+    /// generally known.
     fn event(
         &mut self,
         (provider, id, opcode): (Guid, u16, u8),
@@ -71,7 +78,10 @@ impl ProviderNames {
         tables: &mut Tables,
     ) -> StringId {
         *self.events.entry((provider, id, opcode, record.version)).or_insert_with(|| {
-            let name = schemas.of(record).map(payload::EventSchema::event_name).filter(|name| !name.is_empty());
+            let name = schemas
+                .of(record)
+                .map(payload::EventSchema::event_name)
+                .filter(|name| !name.is_empty());
             let name = name.or_else(|| names::event(provider, id).map(str::to_owned));
             tables.strings.intern(&name.unwrap_or_else(|| format!("Event {id}")))
         })
@@ -88,7 +98,8 @@ impl<E: Exporter> Player<'_, E> {
             self.clr_stack(record);
             return (self.tid(record), Target::Nothing);
         }
-        let thread = record.task.filter(|task| task.tid != u32::MAX).map(|task| self.thread(task.tid));
+        let thread =
+            record.task.filter(|task| task.tid != u32::MAX).map(|task| self.thread(task.tid));
         if Gpu::wants(&provider) {
             self.with_gpu(thread, |gpu, context| gpu.record(context, record));
             return (self.tid(record), Target::Nothing);
@@ -113,37 +124,59 @@ impl<E: Exporter> Player<'_, E> {
             _ => None,
         };
         let of = self.provider_names.provider(provider, told.as_ref(), self.schemas, self.tables);
-        if of.is_rundown || DATA_COLLECTION.contains(&opcode) || (id, task) == (MANIFEST, MANIFEST) {
+        if of.is_rundown || DATA_COLLECTION.contains(&opcode) || (id, task) == (MANIFEST, MANIFEST)
+        {
             return None;
         }
-        let name = match told.as_ref().map(TraceLogging::event_name).filter(|name| !name.is_empty()) {
+        let name = match told.as_ref().map(TraceLogging::event_name).filter(|name| !name.is_empty())
+        {
             Some(name) => self.tables.strings.intern(&name.to_string_lossy()),
-            None => self.provider_names.event((provider, id, opcode), record, self.schemas, self.tables),
+            None => {
+                self.provider_names.event((provider, id, opcode), record, self.schemas, self.tables)
+            }
         };
         let fields = match told {
             Some(told) => told.fields(),
             None => self.schemas.of(record).map(|schema| schema.fields(record)).unwrap_or_default(),
         };
-        let slice = Slice { category: Some(of.name), fields: self.fields(fields), ..Slice::named(name) };
+        let slice =
+            Slice { category: Some(of.name), fields: self.fields(fields), ..Slice::named(name) };
         Some(self.mark(record, thread, slice))
     }
 
     fn mark(&mut self, record: &Record<'_>, thread: Option<ThreadId>, slice: Slice) -> u64 {
         let scope = thread.map_or(Scope::Cpu(record.cpu.into()), Scope::Thread);
         let track = self.track(scope, self.words.events, 0);
-        self.push(Some(Kind::Provider), Pending::Event(Box::new(Event::Instant(track, slice))), 0, 0)
+        self.push(
+            Some(Kind::Provider),
+            Pending::Event(Box::new(Event::Instant(track, slice))),
+            0,
+            0,
+        )
     }
 
     fn fields(&mut self, fields: Vec<payload::Field>) -> Fields {
         let strings = &mut self.tables.strings;
-        let field = |field: payload::Field| Field { name: strings.intern(&field.name), value: value(field.value) };
+        let field = |field: payload::Field| Field {
+            name: strings.intern(&field.name),
+            value: value(field.value),
+        };
         fields.into_iter().take(MOST_FIELDS).map(field).collect()
     }
 
     /// Calls the state of the GPUs, and lets wait what it tells.
-    pub(super) fn with_gpu(&mut self, thread: Option<ThreadId>, call: impl FnOnce(&mut Gpu, &mut Context<'_>)) {
-        let mut context =
-            Context { now: self.now, thread, tables: self.tables, tracks: self.tracks, told: &mut self.told };
+    pub(super) fn with_gpu(
+        &mut self,
+        thread: Option<ThreadId>,
+        call: impl FnOnce(&mut Gpu, &mut Context<'_>),
+    ) {
+        let mut context = Context {
+            now: self.now,
+            thread,
+            tables: self.tables,
+            tracks: self.tracks,
+            told: &mut self.told,
+        };
         call(&mut self.gpu, &mut context);
         let mut told = std::mem::take(&mut self.told);
         for (kind, time, event) in told.drain(..) {

@@ -28,7 +28,8 @@ const MOST_BYTES: usize = 64 << 20;
 const LONGEST_NAME: usize = 512;
 /// Starts of methods before an address at which one is looked for that reaches the address.
 const MOST_STARTS: usize = 256;
-/// Where the first of all methods is laid out: zero would mean that the start of a function is not known.
+/// Where the first of all methods is laid out: zero would mean that the start of a function is not
+/// known.
 const FIRST: u64 = 0x1000;
 
 /// What a record says of a method.
@@ -155,8 +156,14 @@ impl Methods {
         methods
     }
 
-    /// `newest` has the last method at each start of a process, `next` is where the next one is laid out.
-    fn apply(&mut self, told: MethodRecord, newest: &mut FxHashMap<(u32, usize, u64), u32>, next: &mut u64) {
+    /// `newest` has the last method at each start of a process, `next` is where the next one is
+    /// laid out.
+    fn apply(
+        &mut self,
+        told: MethodRecord,
+        newest: &mut FxHashMap<(u32, usize, u64), u32>,
+        next: &mut u64,
+    ) {
         let MethodRecord { at, pid, id, start, size, is_rundown, name } = told;
         let size = u64::from(size);
         let Some(process) = self.processes.get_mut(&pid) else { return };
@@ -193,7 +200,9 @@ impl Methods {
     /// A number that grows whenever an address of the process gets another name.
     #[inline]
     pub(super) fn epoch(&self, pid: u32, at: u64) -> u32 {
-        self.processes.get(&pid).map_or(0, |process| process.changes.partition_point(|change| *change <= at) as u32)
+        self.processes
+            .get(&pid)
+            .map_or(0, |process| process.changes.partition_point(|change| *change <= at) as u32)
     }
 }
 
@@ -232,7 +241,8 @@ impl Layout {
         let method = |index: usize| self.rows.get(index).map(|row| &all[*row as usize]);
         (0..self.rows.len()).filter_map(move |index| {
             let this = method(index)?;
-            let is_before = method(index + 1).is_some_and(|next| next.start - this.start < this.size);
+            let is_before =
+                method(index + 1).is_some_and(|next| next.start - this.start < this.size);
             let is_behind = index > 0 && self.reach[index - 1] > this.start;
             (is_before || is_behind).then_some(this.since)
         })
@@ -249,7 +259,9 @@ impl Layout {
             let start = method(end - 1).start;
             let first = self.rows[..end].partition_point(|row| all[*row as usize].start < start);
             let there = newest(all, &self.rows, first..end, at);
-            if address - start < there.size && best.is_none_or(|best| rank(there, at) > rank(best, at)) {
+            if address - start < there.size
+                && best.is_none_or(|best| rank(there, at) > rank(best, at))
+            {
                 best = Some(there);
             }
             end = first;
@@ -319,7 +331,10 @@ mod tests {
     fn what_is_told_at_the_end_was_there_but_not_in_the_process_before() {
         let there = MethodRecord { is_rundown: true, ..record(90, 7, 0x1000, "there") };
         let methods = methods(vec![there], &[(7, 40)]);
-        assert_eq!([0, 40, 41, 99].map(|at| name(&methods, 7, at, 0x1000)), [None, None, Some("there"), Some("there")]);
+        assert_eq!(
+            [0, 40, 41, 99].map(|at| name(&methods, 7, at, 0x1000)),
+            [None, None, Some("there"), Some("there")]
+        );
         assert!(methods.epoch(7, 40) < methods.epoch(7, 41));
     }
 

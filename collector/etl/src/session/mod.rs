@@ -1,9 +1,8 @@
 //! A trace opened for playing: records in, the model's events out.
 //!
-//! Two passes, both in order of time. The first (`survey`) reads what events refer to and what may be
-//! told later than they are: who lived when (`lives`), what lay where (`images`),
-//! stacks and their keys. The second (`play`) merges the records by time and
-//! turns them into events.
+//! Two passes, both in order of time. The first (`survey`) reads what events refer to and what may
+//! be told later than they are: who lived when (`lives`), what lay where (`images`), stacks and
+//! their keys. The second (`play`) merges the records by time and turns them into events.
 //!
 //! # Stacks
 //!
@@ -93,7 +92,8 @@ use stack_keys::StackKeys;
 use std::path::PathBuf;
 use survey::Survey;
 use syscollect_model::{
-    ClockError, ClockMap, Exporter, Loss, RecorderSummary, SessionInfo, SymbolTable, Tables, ThreadId, Time,
+    ClockError, ClockMap, Exporter, Loss, RecorderSummary, SessionInfo, SymbolTable, Tables,
+    ThreadId, Time,
 };
 use syscollect_playback::{Played, Recording, UnresolvedModule};
 
@@ -179,8 +179,10 @@ impl Session {
         images.iter_mut().for_each(|image| survey.machine.with_drive(&mut image.path));
         let images = Images::new(images, &history.process_ends);
         let methods = Methods::new(std::mem::take(&mut survey.methods), &history.process_ends);
-        let mut code = Code::new(images, methods, &survey.identities, std::mem::take(&mut survey.lists));
-        let long_waits = std::mem::take(&mut survey.waits).finish(&survey.keys, &code.images, &code.lists);
+        let mut code =
+            Code::new(images, methods, &survey.identities, std::mem::take(&mut survey.lists));
+        let long_waits =
+            std::mem::take(&mut survey.waits).finish(&survey.keys, &code.images, &code.lists);
         survey.seen.locate(&mut code, &survey.keys, &history, &tables);
         Ok(Self {
             losses: losses(trace.headers(), &statistics, 0),

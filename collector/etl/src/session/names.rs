@@ -129,7 +129,10 @@ const PROVIDERS: [(u128, &str); 28] = [
 pub(super) fn kernel_event(group: u8, opcode: u8) -> (String, Option<&'static str>) {
     let name = GROUPS.iter().find(|(number, _)| *number == group).map(|(_, name)| *name);
     let event = KERNEL_EVENTS.iter().find(|(of, number, _)| (*of, *number) == (group, opcode));
-    (name.map_or_else(|| format!("Kernel group {group:#04x}"), str::to_owned), event.map(|(_, _, name)| *name))
+    (
+        name.map_or_else(|| format!("Kernel group {group:#04x}"), str::to_owned),
+        event.map(|(_, _, name)| *name),
+    )
 }
 
 /// A provider's name, or that of a classic class.
@@ -139,7 +142,10 @@ pub(super) fn provider(guid: Guid) -> Option<&'static str> {
         IMAGE_ID => Some("ImageId"),
         EVENT_METADATA => Some("EventMetadata"),
         SYSTEM_CONFIG_EX => Some("SystemConfigEx"),
-        guid => PROVIDERS.iter().find(|(known, _)| Guid::from_u128(*known) == guid).map(|(_, name)| *name),
+        guid => PROVIDERS
+            .iter()
+            .find(|(known, _)| Guid::from_u128(*known) == guid)
+            .map(|(_, name)| *name),
     }
 }
 

@@ -20,8 +20,8 @@ use crate::payload::{self, Payload, width};
 use crate::{Class, Record};
 use std::ops::Range;
 use syscollect_model::{
-    Event, Exporter, Sample, Scope, Slice, StackId, StringId, Switch, Tables, ThreadId, Ticks, Time, TimeCursor,
-    TrackKind, Wakeup,
+    Event, Exporter, Sample, Scope, Slice, StackId, StringId, Switch, Tables, ThreadId, Ticks,
+    Time, TimeCursor, TrackKind, Wakeup,
 };
 use syscollect_playback::{Output, Played, ThreadIds};
 
@@ -134,7 +134,13 @@ pub(super) struct WayOut<'a, E> {
 
 impl<E: Exporter> WayOut<'_, E> {
     #[inline]
-    fn emit(&mut self, time: Time, kind: Option<Kind>, event: &Event, tables: &Tables) -> Result<(), E::Error> {
+    fn emit(
+        &mut self,
+        time: Time,
+        kind: Option<Kind>,
+        event: &Event,
+        tables: &Tables,
+    ) -> Result<(), E::Error> {
         if let Some(kind) = kind.filter(|_| self.output.covers(time)) {
             self.counts.add(kind);
             self.first.get_or_insert(time);
@@ -199,7 +205,8 @@ pub(super) struct Player<'a, E> {
 }
 
 impl<'a, E: Exporter> Player<'a, E> {
-    /// Plays everything; gives what was played, what came of stacks, and how many records could not be decoded.
+    /// Plays everything; gives what was played, what came of stacks, and how many records could not
+    /// be decoded.
     pub(super) fn run(
         session: &'a mut Session,
         exporter: &'a mut E,
@@ -216,7 +223,9 @@ impl<'a, E: Exporter> Player<'a, E> {
         let mut threads = ThreadIds::default();
         threads.bind(0, Tables::IDLE_THREAD);
         let found = session.found.iter().map(|(tid, thread)| (*tid, *thread));
-        found.chain(session.history.initial.iter().copied()).for_each(|(tid, thread)| threads.bind(tid, thread));
+        found
+            .chain(session.history.initial.iter().copied())
+            .for_each(|(tid, thread)| threads.bind(tid, thread));
         let mut player = Self {
             way_out: WayOut {
                 output: Output::new(exporter, range),
@@ -312,7 +321,9 @@ impl<'a, E: Exporter> Player<'a, E> {
     /// Takes the steps up to the present.
     #[inline]
     fn steps(&mut self, until: u64) {
-        while let Some((at, step)) = self.steps.as_slice().first().copied().filter(|(at, _)| *at <= until) {
+        while let Some((at, step)) =
+            self.steps.as_slice().first().copied().filter(|(at, _)| *at <= until)
+        {
             self.steps.next();
             self.step(at, step);
         }
@@ -326,13 +337,16 @@ impl<'a, E: Exporter> Player<'a, E> {
             Step::ProcessStart(id) => self.push_event(Kind::ProcessStart, Event::ProcessStart(id)),
             Step::ProcessEnd(id) => self.push_event(Kind::ProcessEnd, Event::ProcessEnd(id)),
             Step::ThreadStart(id) => self.push_event(Kind::ThreadStart, Event::ThreadStart(id)),
-            Step::ThreadName(id, name) => self.push_event(Kind::Rename, Event::ThreadName(id, name)),
+            Step::ThreadName(id, name) => {
+                self.push_event(Kind::Rename, Event::ThreadName(id, name));
+            }
             Step::ThreadEnd(id) => self.push_event(Kind::ThreadEnd, Event::ThreadEnd(id)),
             Step::StandIn(id, life) => self.stand_in(id, life),
         }
     }
 
-    /// The trace tells of a process and of none of its threads. What stands for them is no occurrence of its own.
+    /// The trace tells of a process and of none of its threads. What stands for them is no
+    /// occurrence of its own.
     fn stand_in(&mut self, thread: ThreadId, life: Life) {
         let event = match life {
             Life::Start => Event::ThreadStart(thread),
@@ -352,12 +366,19 @@ impl<'a, E: Exporter> Player<'a, E> {
 
     /// Lets an event wait that happens now, and gives its number.
     #[inline]
-    pub(super) fn push(&mut self, kind: Option<Kind>, event: Pending, pid: u32, address: u64) -> u64 {
+    pub(super) fn push(
+        &mut self,
+        kind: Option<Kind>,
+        event: Pending,
+        pid: u32,
+        address: u64,
+    ) -> u64 {
         let slot = Slot { event, kind, stack: StackParts::default(), pid, address, at: self.at };
         self.delay.push(self.now.0, slot)
     }
 
-    /// Adds an event that happened at `time`, now or a little earlier. Of one time lower ranks come first.
+    /// Adds an event that happened at `time`, now or a little earlier. Of one time lower ranks come
+    /// first.
     pub(super) fn insert(&mut self, kind: Option<Kind>, time: Time, rank: u8, event: Event) {
         let slot = Slot {
             event: Pending::Event(Box::new(event)),
@@ -405,7 +426,8 @@ impl<'a, E: Exporter> Player<'a, E> {
         }
     }
 
-    /// A record of the kernel. Gives the thread by which stacks will name it; `None` for stacks themselves.
+    /// A record of the kernel. Gives the thread by which stacks will name it; `None` for stacks
+    /// themselves.
     #[inline]
     fn kernel(&mut self, record: &Record<'_>) -> Option<(u32, Target)> {
         Some(match payload::decode(record) {
@@ -468,7 +490,11 @@ impl<'a, E: Exporter> Player<'a, E> {
                 }
                 Pending::Resumed(thread) if stack.is_some() => {
                     let kind = (Scope::Thread(*thread), words.events, TrackKind::Slices);
-                    let slice = Slice { stack, category: Some(words.switch), ..Slice::named(words.resumed) };
+                    let slice = Slice {
+                        stack,
+                        category: Some(words.switch),
+                        ..Slice::named(words.resumed)
+                    };
                     let event = Event::Instant(tracks.get(tables, kind, 0), slice);
                     way_out.emit(Time(time), None, &event, tables)?;
                 }
@@ -480,7 +506,12 @@ impl<'a, E: Exporter> Player<'a, E> {
     }
 
     /// A track of slices; `row` tells apart those of one name.
-    pub(super) fn track(&mut self, scope: Scope, name: StringId, row: u64) -> syscollect_model::TrackId {
+    pub(super) fn track(
+        &mut self,
+        scope: Scope,
+        name: StringId,
+        row: u64,
+    ) -> syscollect_model::TrackId {
         self.tracks.get(self.tables, (scope, name, TrackKind::Slices), row)
     }
 
@@ -518,7 +549,9 @@ impl<'a, E: Exporter> Player<'a, E> {
 #[inline]
 fn set_stack(event: &mut Event, stack: Option<StackId>) {
     match event {
-        Event::Instant(_, slice) | Event::SliceBegin(_, slice) => slice.stack = slice.stack.or(stack),
+        Event::Instant(_, slice) | Event::SliceBegin(_, slice) => {
+            slice.stack = slice.stack.or(stack);
+        }
         _ => {}
     }
 }

@@ -78,7 +78,10 @@ mod tests {
         recent.push(7, 2, 'c');
         recent.push(7, 1, 'd');
         let found = |at, tid| recent.find(at, tid).collect::<String>();
-        assert_eq!([found(7, 1), found(7, 9), found(5, 1), found(5, 2), found(6, 1)], ["db", "b", "a", "", ""]);
+        assert_eq!(
+            [found(7, 1), found(7, 9), found(5, 1), found(5, 2), found(6, 1)],
+            ["db", "b", "a", "", ""]
+        );
     }
 
     #[test]

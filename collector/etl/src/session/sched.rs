@@ -55,7 +55,11 @@ impl<E: Exporter> Player<'_, E> {
                 state: leaving.state,
                 preempted: leaving.preempted && !is_idle,
                 io_wait: leaving.io_wait,
-                blocked_in: if leaving.waits { self.reasons.name(switch.old_wait_reason) } else { None },
+                blocked_in: if leaving.waits {
+                    self.reasons.name(switch.old_wait_reason)
+                } else {
+                    None
+                },
                 stack: None,
             },
             next,
@@ -122,7 +126,11 @@ impl<E: Exporter> Player<'_, E> {
     }
 
     #[inline]
-    pub(super) fn sample(&mut self, record: &Record<'_>, sample: &payload::Sample) -> (u32, Target) {
+    pub(super) fn sample(
+        &mut self,
+        record: &Record<'_>,
+        sample: &payload::Sample,
+    ) -> (u32, Target) {
         let thread = self.thread(sample.tid);
         let pid = self.pid(thread);
         let address = sample.address;

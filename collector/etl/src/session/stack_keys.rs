@@ -60,7 +60,10 @@ mod tests {
         keys.define(7, 20, a);
         keys.define(7, 10, a);
         keys.seal();
-        assert_eq!([5, 10, 15, 20, 21, 30, 99].map(|at| keys.get(7, at)), [a, a, a, a, b, b, b].map(Some));
+        assert_eq!(
+            [5, 10, 15, 20, 21, 30, 99].map(|at| keys.get(7, at)),
+            [a, a, a, a, b, b, b].map(Some)
+        );
         assert_eq!(keys.get(8, 5), None);
         assert_eq!(keys.all(7).collect::<Vec<_>>(), [a, b]);
     }

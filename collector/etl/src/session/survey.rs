@@ -13,7 +13,9 @@ use super::methods::{self, MethodRecords};
 use super::schemas::Schemas;
 use super::stack_keys::StackKeys;
 use crate::file::group;
-use crate::payload::{self, Frames, ImageChange, ItemStack, Lifecycle, Payload, item_stacks, width};
+use crate::payload::{
+    self, Frames, ImageChange, ItemStack, Lifecycle, Payload, item_stacks, width,
+};
 use crate::{Class, Guid, Record};
 use rustc_hash::FxHashMap;
 use syscollect_model::Tables;
@@ -85,7 +87,8 @@ impl MachineFacts {
             (!device.is_empty() && !drive.is_empty()).then(|| format!("{drive}\\{rest}"))
         };
         // Devices are numbered: the longest name that fits is the right one.
-        let longest = self.volumes.iter().filter_map(|volume| Some((volume.0.len(), of_drive(volume)?)));
+        let longest =
+            self.volumes.iter().filter_map(|volume| Some((volume.0.len(), of_drive(volume)?)));
         if let Some((_, replaced)) = longest.max() {
             *path = replaced;
         }
@@ -94,7 +97,13 @@ impl MachineFacts {
 
 impl Seen {
     /// Locates all code that was seen.
-    pub(super) fn locate(&self, code: &mut Code, keys: &StackKeys, history: &History, tables: &Tables) {
+    pub(super) fn locate(
+        &self,
+        code: &mut Code,
+        keys: &StackKeys,
+        history: &History,
+        tables: &Tables,
+    ) {
         for ((pid, list), at) in &self.stacks {
             code.locate(*list, *pid, *at);
         }
@@ -152,7 +161,9 @@ impl Survey {
         self.counts.add(&record.class);
         match record.class {
             Class::Kernel { group: group::THREAD, opcode: READY_THREAD } => {}
-            Class::Kernel { .. } | Class::Classic { .. } => self.payload(record, &payload::decode(record)),
+            Class::Kernel { .. } | Class::Classic { .. } => {
+                self.payload(record, &payload::decode(record));
+            }
             Class::Provider { provider, .. } if Gpu::wants(&provider) => {
                 self.has_intervals = true;
                 self.topology.learn_record(record);
@@ -165,7 +176,9 @@ impl Survey {
             Class::Provider { provider, id, .. } if methods::is_method(&provider, id) => {
                 self.methods.learn(record, &provider);
             }
-            Class::Provider { provider, .. } if !record.extended.0.is_empty() => self.names(provider, record),
+            Class::Provider { provider, .. } if !record.extended.0.is_empty() => {
+                self.names(provider, record);
+            }
             Class::Provider { .. } | Class::Wpp => {}
         }
     }
@@ -280,7 +293,11 @@ impl Survey {
         let machine = &mut self.machine;
         match payload {
             Payload::ImageDebugId(id) => {
-                let pdb = PdbIdentity { name: id.pdb.to_string_lossy().into_owned(), guid: id.guid.0, age: id.age };
+                let pdb = PdbIdentity {
+                    name: id.pdb.to_string_lossy().into_owned(),
+                    guid: id.guid.0,
+                    age: id.age,
+                };
                 self.identities.insert((Images::space_of(id.pid, id.base), id.base), pdb);
             }
             Payload::SampleInterval(interval) if interval.source == TIMER => {
@@ -291,10 +308,14 @@ impl Survey {
                 machine.cpu_model = processor.name.to_string_lossy().trim().to_owned();
             }
             Payload::Build(build) => {
-                (machine.build, machine.product) = (build.lab.to_string_lossy(), build.product.to_string_lossy());
+                (machine.build, machine.product) =
+                    (build.lab.to_string_lossy(), build.product.to_string_lossy());
             }
             Payload::VolumeMapping(volume) => {
-                machine.volumes.push((volume.kernel_path.to_string_lossy(), volume.drive_path.to_string_lossy()));
+                machine.volumes.push((
+                    volume.kernel_path.to_string_lossy(),
+                    volume.drive_path.to_string_lossy(),
+                ));
             }
             _ => {}
         }

@@ -23,7 +23,11 @@ pub(super) struct Leaving {
 /// even the end of the thread, gets through. So it is what Linux calls
 /// uninterruptible. Where the mode is not told, waits count as interruptible.
 #[inline]
-pub(super) fn leaving(state: ThreadState, reason: WaitReason, kernel_mode: Option<bool>) -> Leaving {
+pub(super) fn leaving(
+    state: ThreadState,
+    reason: WaitReason,
+    kernel_mode: Option<bool>,
+) -> Leaving {
     let plain = |state| Leaving { state, preempted: false, io_wait: false, waits: false };
     match state {
         // It could go on.
@@ -70,7 +74,10 @@ mod tests {
     #[test]
     fn a_thread_that_could_go_on_was_preempted_and_waits_for_nothing() {
         let ready = leaving(ThreadState::READY, WaitReason(32), Some(true));
-        assert_eq!((ready.state, ready.preempted, ready.waits), (SleepState::Runnable, true, false));
+        assert_eq!(
+            (ready.state, ready.preempted, ready.waits),
+            (SleepState::Runnable, true, false)
+        );
     }
 
     #[test]
@@ -90,7 +97,13 @@ mod tests {
         let name = |reason| reasons.name(WaitReason(reason)).map(|id| strings.get(id));
         assert_eq!(
             [0, 6, 15, 37, 99].map(name),
-            [Some("Executive"), Some("UserRequest"), Some("WrQueue"), Some("WrAlertByThreadId"), None]
+            [
+                Some("Executive"),
+                Some("UserRequest"),
+                Some("WrQueue"),
+                Some("WrAlertByThreadId"),
+                None
+            ]
         );
     }
 }

@@ -26,7 +26,15 @@ impl<E: Exporter> Player<'_, E> {
         let field = self.tables.strings.intern("type");
         let fields = vec![Field { name: field, value: Value::Address(command) }];
         let context = reading.number("ctx_id");
-        let detail = Detail { queue, name: label, context, fence: None, thread, waited_for: Vec::new(), fields };
+        let detail = Detail {
+            queue,
+            name: label,
+            context,
+            fence: None,
+            thread,
+            waited_for: Vec::new(),
+            fields,
+        };
         match name {
             "virtio_gpu_cmd_queue" => self.stage(key, Stage::Submitted, detail),
             "virtio_gpu_cmd_response" => self.job_ends(key, GpuJobEnd::Finished, detail),
@@ -37,7 +45,8 @@ impl<E: Exporter> Player<'_, E> {
     /// Requests of Intel's older driver, which has a scheduler of its own
     /// (drivers/gpu/drm/i915/i915_trace.h).
     pub(super) fn i915(&mut self, name: &str, reading: &Reading<'_>) -> Result<(), E::Error> {
-        let (Some(context), Some(sequence)) = (reading.number("ctx"), reading.number("seqno")) else {
+        let (Some(context), Some(sequence)) = (reading.number("ctx"), reading.number("seqno"))
+        else {
             return self.plain(reading);
         };
         let key = (Family::I915, context, sequence);
@@ -56,19 +65,27 @@ impl<E: Exporter> Player<'_, E> {
                 self.job_ends(key, GpuJobEnd::Finished, detail)
             }
             "i915_request_out" | "i915_request_retire" => Ok(()),
-            "i915_request_wait_begin" => self.request_wait_begins(Fence { context, sequence }, reading),
+            "i915_request_wait_begin" => {
+                self.request_wait_begins(Fence { context, sequence }, reading)
+            }
             "i915_request_wait_end" => self.request_wait_ends(reading),
             _ => self.plain(reading),
         }
     }
 
-    fn request_stage(&mut self, key: Key, stage: Stage, reading: &Reading<'_>) -> Result<(), E::Error> {
+    fn request_stage(
+        &mut self,
+        key: Key,
+        stage: Stage,
+        reading: &Reading<'_>,
+    ) -> Result<(), E::Error> {
         let detail = self.request(key, reading);
         self.stage(key, stage, detail)
     }
 
     fn request(&mut self, (_, context, sequence): Key, reading: &Reading<'_>) -> Detail {
-        let engine = [reading.number("class"), reading.number("instance")].map(Option::unwrap_or_default);
+        let engine =
+            [reading.number("class"), reading.number("instance")].map(Option::unwrap_or_default);
         let thread = self.current(reading);
         let queue = self.tables.strings.intern(&format!("i915 {}", engine_name(engine)));
         let name = self.tables.strings.intern("request");
@@ -101,12 +118,14 @@ impl<E: Exporter> Player<'_, E> {
             self.gpu.waits_within.insert(thread);
             return Ok(());
         }
-        let engine = [reading.number("class"), reading.number("instance")].map(Option::unwrap_or_default);
+        let engine =
+            [reading.number("class"), reading.number("instance")].map(Option::unwrap_or_default);
         self.wait_begins(fence, &format!("i915 {}", engine_name(engine)), reading)
     }
 
     fn request_wait_ends(&mut self, reading: &Reading<'_>) -> Result<(), E::Error> {
-        let is_within = self.current(reading).is_some_and(|thread| self.gpu.waits_within.remove(&thread));
+        let is_within =
+            self.current(reading).is_some_and(|thread| self.gpu.waits_within.remove(&thread));
         if is_within { Ok(()) } else { self.wait_ends(reading) }
     }
 }

@@ -34,8 +34,11 @@ impl Failure {
     fn is_of(&self, (family, first, second): Key) -> bool {
         match family {
             // Tracepoints of fences tell half of the numbers.
-            Family::Fence => [self.context as u32, self.sequence as u32] == [first as u32, second as u32],
-            _ => keys(family, self.address, self.context, self.sequence).contains(&(family, first, second)),
+            Family::Fence => {
+                [self.context as u32, self.sequence as u32] == [first as u32, second as u32]
+            }
+            _ => keys(family, self.address, self.context, self.sequence)
+                .contains(&(family, first, second)),
         }
     }
 }
@@ -76,7 +79,9 @@ impl Failures {
 
     /// The scheduler's own fence is signaled after its job's end; whether that was told.
     fn is_followed_by(&mut self, record: &GpuFailureRecord) -> bool {
-        let same = |failure: &Failure| (failure.context, failure.sequence) == (record.context, record.sequence);
+        let same = |failure: &Failure| {
+            (failure.context, failure.sequence) == (record.context, record.sequence)
+        };
         let Some(place) = self.recent.iter().position(same) else { return false };
         let known = self.recent.remove(place);
         self.unshown += u64::from(known.is_some_and(|failure| !failure.shown));
@@ -103,7 +108,8 @@ impl Failures {
     /// The job that ended with this fence and was not decided.
     pub(super) fn decided(&mut self, fence: Fence) -> Option<Key> {
         let halves = |fence: Fence| [fence.context as u32, fence.sequence as u32];
-        let place = self.undecided.iter().position(|(undecided, _)| halves(*undecided) == halves(fence))?;
+        let place =
+            self.undecided.iter().position(|(undecided, _)| halves(*undecided) == halves(fence))?;
         self.undecided.remove(place).map(|(_, key)| key)
     }
 
@@ -118,7 +124,9 @@ impl Failures {
 /// By what jobs of this family may be known whose fence has this address and these numbers.
 fn keys(family: Family, address: u64, context: u64, sequence: u64) -> [Key; 2] {
     match family {
-        Family::Fence => [(family, context & 0xffff_ffff, sequence & 0xffff_ffff), (family, context, sequence)],
+        Family::Fence => {
+            [(family, context & 0xffff_ffff, sequence & 0xffff_ffff), (family, context, sequence)]
+        }
         // Before 6.16 its jobs are told by the address of their fence.
         Family::Scheduler => [(family, context, sequence), (family, address, 0)],
         Family::I915 | Family::Virtio => [(family, context, sequence); 2],
@@ -145,9 +153,14 @@ impl<E: Exporter> Player<'_, E> {
             replace(&mut detail.fields, field);
             return Ok(());
         }
-        let families: &[Family] =
-            if by_scheduler { &[Family::Scheduler] } else { &[Family::Fence, Family::Scheduler, Family::I915] };
-        let keys = families.iter().flat_map(|family| keys(*family, record.fence, record.context, record.sequence));
+        let families: &[Family] = if by_scheduler {
+            &[Family::Scheduler]
+        } else {
+            &[Family::Fence, Family::Scheduler, Family::I915]
+        };
+        let keys = families
+            .iter()
+            .flat_map(|family| keys(*family, record.fence, record.context, record.sequence));
         let (mut shown, mut ended) = (false, false);
         for key in keys {
             if self.gpu.jobs.detail(key).is_some() {
@@ -185,13 +198,20 @@ impl<E: Exporter> Player<'_, E> {
     }
 
     pub(super) fn error_field(&mut self, error: i32) -> Field {
-        Field { name: self.tables.strings.intern(ERROR), value: Value::Text(error_text(error).into()) }
+        Field {
+            name: self.tables.strings.intern(ERROR),
+            value: Value::Text(error_text(error).into()),
+        }
     }
 
     /// How a job ended that the scheduler takes for done.
     pub(super) fn end_of_job(&mut self, key: Key) -> GpuJobEnd {
         let name = self.tables.strings.intern(ERROR);
-        let failed = self.gpu.jobs.detail(key).is_some_and(|job| job.fields.iter().any(|field| field.name == name));
+        let failed = self
+            .gpu
+            .jobs
+            .detail(key)
+            .is_some_and(|job| job.fields.iter().any(|field| field.name == name));
         if failed { GpuJobEnd::Failed } else { GpuJobEnd::Finished }
     }
 }
@@ -231,7 +251,14 @@ mod tests {
     use proptest::prelude::*;
 
     fn failure(context: u64, sequence: u64, told_by: u16) -> GpuFailureRecord {
-        GpuFailureRecord { fence: 0xffff_0000 + sequence, context, sequence, error: -62, told_by, ..Default::default() }
+        GpuFailureRecord {
+            fence: 0xffff_0000 + sequence,
+            context,
+            sequence,
+            error: -62,
+            told_by,
+            ..Default::default()
+        }
     }
 
     #[test]
@@ -242,9 +269,14 @@ mod tests {
 
     #[test]
     fn a_failure_is_found_by_each_name_of_its_job_and_once() {
-        for key in [(Family::Scheduler, 1 << 40 | 7, 9), (Family::Scheduler, 0xffff_0009, 0), (Family::Fence, 7, 9)] {
+        for key in [
+            (Family::Scheduler, 1 << 40 | 7, 9),
+            (Family::Scheduler, 0xffff_0009, 0),
+            (Family::Fence, 7, 9),
+        ] {
             let mut failures = Failures::default();
-            failures.remember(Failure::new(&failure(1 << 40 | 7, 9, gpu_failure::SCHEDULER), false));
+            failures
+                .remember(Failure::new(&failure(1 << 40 | 7, 9, gpu_failure::SCHEDULER), false));
             assert_eq!(failures.of_end((Family::Scheduler, 7, 8)), None);
             assert_eq!((failures.of_end(key), failures.of_end(key)), (Some(-62), None));
             failures.close();

@@ -7,13 +7,14 @@ use super::play::{Detail, Family, Key};
 use super::record::Reading;
 use crate::play::Player;
 
-/// Fences that only stand for others (drivers/dma-buf/dma-fence-array.c, -chain.c), and promises to stop using
-/// memory, which are open for as long as nobody wants it: no work.
-const NO_WORK: [&str; 4] = ["dma_fence_array", "dma_fence_chain", "amdgpu_eviction_fence", "amdgpu_amdkfd_fence"];
+/// Fences that only stand for others (drivers/dma-buf/dma-fence-array.c, -chain.c), and promises to
+/// stop using memory, which are open for as long as nobody wants it: no work.
+const NO_WORK: [&str; 4] =
+    ["dma_fence_array", "dma_fence_chain", "amdgpu_eviction_fence", "amdgpu_amdkfd_fence"];
 /// The timeline of such promises of xe.
 const PREEMPTION: &str = "preempt";
-/// How the driver's name begins once a fence is signaled (from 6.17) or its driver is gone: whose it
-/// was is known from before, or nobody's work.
+/// How the driver's name begins once a fence is signaled (from 6.17) or its driver is gone: whose
+/// it was is known from before, or nobody's work.
 const DETACHED: &str = "detached";
 /// The driver's name of the scheduler's own fences; its tracepoints tell more.
 const SCHEDULER: &str = "drm_sched";
@@ -22,7 +23,8 @@ impl<E: Exporter> Player<'_, E> {
     /// Fences of every driver (include/trace/events/dma_fence.h).
     pub(super) fn dma_fence(&mut self, name: &str, reading: &Reading<'_>) -> Result<(), E::Error> {
         let driver = reading.text("driver").unwrap_or_default();
-        let (Some(context), Some(sequence)) = (reading.number("context"), reading.number("seqno")) else {
+        let (Some(context), Some(sequence)) = (reading.number("context"), reading.number("seqno"))
+        else {
             return self.plain(reading);
         };
         let fence = Fence { context, sequence };
@@ -42,7 +44,8 @@ impl<E: Exporter> Player<'_, E> {
             let detail = self.fence_detail(fence, reading);
             return self.job_ends(job, GpuJobEnd::Finished, detail);
         }
-        let is_promise = driver == "xe" && reading.text("timeline").is_some_and(|timeline| timeline == PREEMPTION);
+        let is_promise = driver == "xe"
+            && reading.text("timeline").is_some_and(|timeline| timeline == PREEMPTION);
         // Nobody's work: what they stand for has fences of its own.
         let is_told = driver == SCHEDULER && self.marked.tracepoints.has_scheduler();
         if NO_WORK.contains(&&*driver) || is_promise || is_told {
@@ -50,7 +53,8 @@ impl<E: Exporter> Player<'_, E> {
             return Ok(());
         }
         // Told by other tracepoints, which say more.
-        if self.is_request(name, fence, &driver, reading)? || self.is_jobs_own(name, fence, reading) {
+        if self.is_request(name, fence, &driver, reading)? || self.is_jobs_own(name, fence, reading)
+        {
             self.gpu.failures.is_nobodys(key);
             return Ok(());
         }
@@ -94,9 +98,18 @@ impl<E: Exporter> Player<'_, E> {
         let driver = reading.text("driver").unwrap_or_default();
         let timeline = reading.text("timeline").unwrap_or_default();
         let thread = self.current(reading);
-        let name = self.tables.strings.intern(if timeline.is_empty() { "fence" } else { &timeline });
+        let name =
+            self.tables.strings.intern(if timeline.is_empty() { "fence" } else { &timeline });
         let queue = self.tables.strings.intern(format!("{driver} {timeline}").trim());
         let context = Some(fence.context);
-        Detail { queue, name, context, fence: Some(fence), thread, waited_for: Vec::new(), fields: Vec::new() }
+        Detail {
+            queue,
+            name,
+            context,
+            fence: Some(fence),
+            thread,
+            waited_for: Vec::new(),
+            fields: Vec::new(),
+        }
     }
 }

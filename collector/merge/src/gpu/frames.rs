@@ -6,7 +6,8 @@ use super::record::Reading;
 use crate::play::Player;
 
 impl<E: Exporter> Player<'_, E> {
-    /// A vertical blank ends a frame and begins the next; so does what is told to programs that flip buffers.
+    /// A vertical blank ends a frame and begins the next; so does what is told to programs that
+    /// flip buffers.
     pub(super) fn crtc_frame(
         &mut self,
         suffix: &str,

@@ -31,7 +31,8 @@ impl Announced {
         same_fence && self.number.zip(number).is_none_or(|(a, b)| a == b)
     }
 
-    /// Adds what the scheduler does not tell. Before 6.1 it tells the address of its ring's name only.
+    /// Adds what the scheduler does not tell. Before 6.1 it tells the address of its ring's name
+    /// only.
     fn complete(self, detail: &mut Detail, unnamed: StringId) {
         detail.fence = detail.fence.or(self.fence);
         self.fields.into_iter().for_each(|field| replace(&mut detail.fields, field));
@@ -66,7 +67,8 @@ fn told(fence: Fence) -> Fence {
     Fence { context: fence.context & 0xffff_ffff, sequence: fence.sequence & 0xffff_ffff }
 }
 
-/// Whether fences of this timeline are those of a ring of the scheduler, as their drivers name them.
+/// Whether fences of this timeline are those of a ring of the scheduler, as their drivers name
+/// them.
 fn is_timeline_of(ring: &str, driver: &str, timeline: &str) -> bool {
     !ring.is_empty() && (ring == timeline || (!driver.is_empty() && ring.starts_with(driver)))
 }
@@ -76,7 +78,10 @@ impl<E: Exporter> Player<'_, E> {
     pub(super) fn amdgpu(&mut self, name: &str, reading: &Reading<'_>) -> Result<(), E::Error> {
         let thread = self.current(reading).filter(|_| self.marked.tracepoints.has_scheduler());
         let Some(thread) = thread else { return self.plain(reading) };
-        let ring = reading.text("ring").filter(|ring| !ring.is_empty()).map(|ring| self.tables.strings.intern(&ring));
+        let ring = reading
+            .text("ring")
+            .filter(|ring| !ring.is_empty())
+            .map(|ring| self.tables.strings.intern(&ring));
         let fence = reading.number("context").zip(reading.number("seqno"));
         let fence = fence.map(|(context, sequence)| Fence { context, sequence });
         let fields = self.numbers(reading, &[("num_ibs", "indirect buffers")], Value::Unsigned);
@@ -90,13 +95,18 @@ impl<E: Exporter> Player<'_, E> {
         Ok(())
     }
 
-    /// Jobs of the kernel's own are not announced; this comes right after the scheduler says that they run.
+    /// Jobs of the kernel's own are not announced; this comes right after the scheduler says that
+    /// they run.
     fn amdgpu_runs(&mut self, thread: ThreadId, said: Announced) {
         let Some((key, ring)) = self.gpu.handover.running.get_mut(&thread) else { return };
         let key = *key;
         *ring = said.ring.unwrap_or(*ring);
         let unnamed = self.tables.strings.intern(UNNAMED);
-        let Some(detail) = self.gpu.jobs.detail(key).filter(|detail| said.is_of(detail.fence, None)) else { return };
+        let Some(detail) =
+            self.gpu.jobs.detail(key).filter(|detail| said.is_of(detail.fence, None))
+        else {
+            return;
+        };
         said.complete(detail, unnamed);
     }
 
@@ -106,13 +116,19 @@ impl<E: Exporter> Player<'_, E> {
         let address = reading.number("fence");
         match (name, address, thread) {
             ("xe_hw_fence_create", Some(address), _) => {
-                if let Some((context, sequence)) = reading.number("ctx").zip(reading.number("seqno")) {
+                if let Some((context, sequence)) =
+                    reading.number("ctx").zip(reading.number("seqno"))
+                {
                     self.gpu.handover.fences.note(address, Fence { context, sequence });
                 }
                 Ok(())
             }
             ("xe_sched_job_exec", address, Some(thread)) => {
-                let mut fields = self.numbers(reading, &[("gt_id", "GT"), ("guc_id", "GuC id")], Value::Unsigned);
+                let mut fields = self.numbers(
+                    reading,
+                    &[("gt_id", "GT"), ("guc_id", "GuC id")],
+                    Value::Unsigned,
+                );
                 fields.extend(self.numbers(reading, &[("batch_addr", "batch")], Value::Address));
                 let said = Announced { address, fields, ..Announced::default() };
                 self.gpu.handover.announced.insert(thread, said);
@@ -128,16 +144,28 @@ impl<E: Exporter> Player<'_, E> {
         let name = self.tables.strings.intern("timed out");
         match key.and_then(|key| self.gpu.jobs.detail(key)) {
             Some(detail) => {
-                detail.fields.push(Field { name, value: Value::Text("the driver gave it up".into()) });
+                detail
+                    .fields
+                    .push(Field { name, value: Value::Text("the driver gave it up".into()) });
                 Ok(())
             }
             None => self.plain(reading),
         }
     }
 
-    fn numbers(&mut self, reading: &Reading<'_>, labels: &[(&str, &str)], value: fn(u64) -> Value) -> Vec<Field> {
+    fn numbers(
+        &mut self,
+        reading: &Reading<'_>,
+        labels: &[(&str, &str)],
+        value: fn(u64) -> Value,
+    ) -> Vec<Field> {
         let known = labels.iter().filter_map(|(key, label)| Some((reading.number(key)?, label)));
-        known.map(|(number, label)| Field { name: self.tables.strings.intern(label), value: value(number) }).collect()
+        known
+            .map(|(number, label)| Field {
+                name: self.tables.strings.intern(label),
+                value: value(number),
+            })
+            .collect()
     }
 
     /// A thread gives a job to the scheduler: what the driver said right before is this job's.
@@ -169,21 +197,24 @@ impl<E: Exporter> Player<'_, E> {
         self.gpu.handover.running.insert(thread, (key, ring));
     }
 
-    /// Whether a fence that is told is the driver's own of a job that the scheduler tells: made by the thread
-    /// that gave the job to the GPU last, on the timeline of its ring.
+    /// Whether a fence that is told is the driver's own of a job that the scheduler tells: made by
+    /// the thread that gave the job to the GPU last, on the timeline of its ring.
     pub(super) fn is_jobs_own(&mut self, name: &str, fence: Fence, reading: &Reading<'_>) -> bool {
         if name != "dma_fence_init" {
             return self.gpu.handover.job_of(fence).is_some();
         }
-        let running = self.current(reading).and_then(|thread| self.gpu.handover.running.get(&thread).copied());
-        let [driver, timeline] = ["driver", "timeline"].map(|field| reading.text(field).unwrap_or_default());
+        let running = self
+            .current(reading)
+            .and_then(|thread| self.gpu.handover.running.get(&thread).copied());
+        let [driver, timeline] =
+            ["driver", "timeline"].map(|field| reading.text(field).unwrap_or_default());
         let is_of = |ring| is_timeline_of(self.tables.strings.get(ring), &driver, &timeline);
         let key = running.filter(|(_, ring)| is_of(*ring)).map(|(key, _)| key);
         let field = self.own_fence(fence);
         let error = self.tables.strings.intern(ERROR);
         if let Some((key, detail)) = key.and_then(|key| Some((key, self.gpu.jobs.detail(key)?))) {
-            // The last of several is the job's: those before it are of what prepares the GPU for it,
-            // or of a try that failed.
+            // The last of several is the job's: those before it are of what prepares the GPU for
+            // it, or of a try that failed.
             replace(&mut detail.fields, field);
             detail.fields.retain(|field| field.name != error);
             self.gpu.handover.own.note(fence, Some(key));
@@ -226,6 +257,9 @@ mod tests {
             assert!(is_timeline_of(ring, driver, timeline), "{ring}");
         }
         assert!(!is_timeline_of("gfx_0.0.0", "amdgpu", "sdma0"), "another ring of the same GPU");
-        assert!(!is_timeline_of("", "", "") && !is_timeline_of("gfx", "", "other"), "nothing is known");
+        assert!(
+            !is_timeline_of("", "", "") && !is_timeline_of("gfx", "", "other"),
+            "nothing is known"
+        );
     }
 }

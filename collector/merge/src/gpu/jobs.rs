@@ -57,17 +57,30 @@ pub(super) struct Jobs<K, D, T> {
 
 impl<K, D, T> Default for Jobs<K, D, T> {
     fn default() -> Self {
-        Self { open: FxHashMap::default(), ended: VecDeque::new(), counts: FxHashMap::default(), ignored: 0 }
+        Self {
+            open: FxHashMap::default(),
+            ended: VecDeque::new(),
+            counts: FxHashMap::default(),
+            ignored: 0,
+        }
     }
 }
 
 impl<K: Copy + Eq + Hash + Ord, D, T: Copy> Jobs<K, D, T> {
     /// A stage of a job; `detail` is asked for where it was not known.
-    pub(super) fn stage(&mut self, key: K, stage: Stage, now: T, detail: impl FnOnce() -> D) -> Told<D, T> {
+    pub(super) fn stage(
+        &mut self,
+        key: K,
+        stage: Stage,
+        now: T,
+        detail: impl FnOnce() -> D,
+    ) -> Told<D, T> {
         let renewed = stage == Stage::Submitted;
-        // CPUs' clocks differ a little, so a later stage may be told first: then it is the same job.
+        // CPUs' clocks differ a little, so a later stage may be told first: then it is the same
+        // job.
         let is_older = |job: &Open<D, T>| renewed && job.submitted.is_some();
-        let replaced = if self.open.get(&key).is_some_and(is_older) { self.open.remove(&key) } else { None };
+        let replaced =
+            if self.open.get(&key).is_some_and(is_older) { self.open.remove(&key) } else { None };
         if let Some(job) = self.open.get_mut(&key) {
             if renewed {
                 // Who hands a job over knows most of it.
@@ -78,7 +91,10 @@ impl<K: Copy + Eq + Hash + Ord, D, T: Copy> Jobs<K, D, T> {
                 self.ignored += 1;
                 return Told::Ignored;
             }
-            self.open.insert(key, Open { detail: detail(), submitted: None, queued: None, started: None });
+            self.open.insert(
+                key,
+                Open { detail: detail(), submitted: None, queued: None, started: None },
+            );
         }
         if let Some(job) = self.open.get_mut(&key) {
             let time = match stage {
@@ -150,7 +166,10 @@ mod tests {
         jobs.stage(1, Stage::Started, 30, || "not asked for");
         jobs.stage(1, Stage::Started, 40, || "told twice");
         let job = jobs.end(1).unwrap();
-        assert_eq!((job.detail, job.submitted, job.queued, job.started), ("draw", Some(10), Some(20), Some(30)));
+        assert_eq!(
+            (job.detail, job.submitted, job.queued, job.started),
+            ("draw", Some(10), Some(20), Some(30))
+        );
     }
 
     #[test]

@@ -11,8 +11,8 @@ use crate::play::Player;
 use crate::record_cursor::RecordItem;
 use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{
-    Event, Exporter, Fence, Field, GpuJob, GpuJobEnd, Scope, Slice, StringId, Tables, ThreadId, Time, TrackId,
-    TrackKind,
+    Event, Exporter, Fence, Field, GpuJob, GpuJobEnd, Scope, Slice, StringId, Tables, ThreadId,
+    Time, TrackId, TrackKind,
 };
 use syscollect_playback::Rows;
 use syscollect_records::{GpuFailureRecord, RecordKind};
@@ -77,7 +77,8 @@ impl Order {
 #[derive(Debug, Default)]
 pub(crate) struct GpuState {
     pub(super) jobs: Jobs<Key, Detail, Time>,
-    /// Jobs of the scheduler by what their dependencies name them, on kernels that do not name their fences.
+    /// Jobs of the scheduler by what their dependencies name them, on kernels that do not name
+    /// their fences.
     pub(super) numbered: Recent<Numbered, Key>,
     pub(crate) failures: Failures,
     queues: FxHashMap<StringId, Queue>,
@@ -93,10 +94,18 @@ pub(crate) struct GpuState {
 
 impl<E: Exporter> Player<'_, E> {
     /// An item of a lane of tracepoints; `bytes` are those of a record.
-    pub(crate) fn tracepoints(&mut self, lane: usize, item: RecordItem, bytes: &[u8]) -> Result<(), E::Error> {
+    pub(crate) fn tracepoints(
+        &mut self,
+        lane: usize,
+        item: RecordItem,
+        bytes: &[u8],
+    ) -> Result<(), E::Error> {
         match item {
             RecordItem::Missing(missing) => {
-                self.missing(lane, if missing.records > 0 { missing.records } else { missing.chunks })?;
+                self.missing(
+                    lane,
+                    if missing.records > 0 { missing.records } else { missing.chunks },
+                )?;
             }
             RecordItem::Record if bytes.first() == Some(&(RecordKind::GpuFailure as u8)) => {
                 match GpuFailureRecord::from_bytes(bytes) {
@@ -128,7 +137,9 @@ impl<E: Exporter> Player<'_, E> {
             "xe" => self.xe(name, reading),
             "gpu_mem" => self.memory_total(reading),
             "drm" if name == "drm_vblank_event" => self.crtc_frame("", "vblank", reading),
-            "drm" if name == "drm_vblank_event_delivered" => self.crtc_frame(" flips", "flip", reading),
+            "drm" if name == "drm_vblank_event_delivered" => {
+                self.crtc_frame(" flips", "flip", reading)
+            }
             _ => self.plain(reading),
         }
     }
@@ -151,7 +162,12 @@ impl<E: Exporter> Player<'_, E> {
     }
 
     /// `detail` is that of the end, where nothing else was told.
-    pub(super) fn job_ends(&mut self, key: Key, end: GpuJobEnd, detail: Detail) -> Result<(), E::Error> {
+    pub(super) fn job_ends(
+        &mut self,
+        key: Key,
+        end: GpuJobEnd,
+        detail: Detail,
+    ) -> Result<(), E::Error> {
         if self.gpu.jobs.has_ended(key) && self.gpu.jobs.detail(key).is_none() {
             return Ok(());
         }
@@ -177,17 +193,35 @@ impl<E: Exporter> Player<'_, E> {
         let queue = queue.or_insert_with(|| Queue { rows: Rows::new(MOST_ROWS), last_end: None });
         // What the driver has is done one by one: the GPU began when it had ended the one before.
         let taken = started.or(queued);
-        let started = taken.map(|taken| queue.last_end.map_or(taken, |last| taken.max(last)).min(now));
+        let started =
+            taken.map(|taken| queue.last_end.map_or(taken, |last| taken.max(last)).min(now));
         let began = started.or(submitted).unwrap_or(now);
         let placed = queue.rows.place(began, now);
         if taken.is_some() {
             queue.last_end = Some(now);
         }
-        let track = self.track(Scope::Machine, detail.queue, TrackKind::GpuQueue, QUEUES | placed.row as u64);
+        let track = self.track(
+            Scope::Machine,
+            detail.queue,
+            TrackKind::GpuQueue,
+            QUEUES | placed.row as u64,
+        );
         let Detail { name, context, fence, thread, waited_for, fields, .. } = detail;
         let started = started.map(|started| started.max(placed.begin).min(now));
-        let submitted = submitted.map(|submitted| taken.map_or(submitted, |taken| submitted.min(taken)));
-        let job = GpuJob { name, context, thread, submitted, queued, started, end, fence, waited_for, fields };
+        let submitted =
+            submitted.map(|submitted| taken.map_or(submitted, |taken| submitted.min(taken)));
+        let job = GpuJob {
+            name,
+            context,
+            thread,
+            submitted,
+            queued,
+            started,
+            end,
+            fence,
+            waited_for,
+            fields,
+        };
         self.emit(&Event::GpuJob(track, Box::new(job)))
     }
 
@@ -195,7 +229,12 @@ impl<E: Exporter> Player<'_, E> {
     pub(super) fn plain(&mut self, reading: &Reading<'_>) -> Result<(), E::Error> {
         let name = self.tables.strings.intern(&reading.tracepoint.system);
         let thread = self.current(reading).filter(|thread| *thread != Tables::IDLE_THREAD);
-        let track = self.track(thread.map_or(Scope::Machine, Scope::Thread), name, TrackKind::Slices, QUEUES);
+        let track = self.track(
+            thread.map_or(Scope::Machine, Scope::Thread),
+            name,
+            TrackKind::Slices,
+            QUEUES,
+        );
         let mut slice = Slice::named(reading.tracepoint.label);
         slice.fields = reading.fields();
         self.emit(&Event::Instant(track, slice))

@@ -59,7 +59,11 @@ mod tests {
         for key in 2..REMEMBERED {
             recent.note(key, "more");
         }
-        assert_eq!((recent.get(0), recent.get(1)), (Some("new"), Some("one")), "of three one was noted twice");
+        assert_eq!(
+            (recent.get(0), recent.get(1)),
+            (Some("new"), Some("one")),
+            "of three one was noted twice"
+        );
         recent.note(REMEMBERED, "more");
         assert_eq!((recent.get(0), recent.get(1)), (Some("new"), None));
         recent.note(REMEMBERED + 1, "more");

@@ -35,14 +35,22 @@ impl TracepointTable {
         for definition in definitions {
             // A definition may be there twice; the number is what counts.
             tracepoints.entry(definition.tracepoint).or_insert_with(|| {
-                let field = |field: &TracepointField| (tables.strings.intern(&field.name), field.clone());
+                let field =
+                    |field: &TracepointField| (tables.strings.intern(&field.name), field.clone());
                 let fields = definition.fields.iter().map(field).collect();
                 let label = tables.strings.intern(&definition.name);
-                Tracepoint { system: definition.system.clone(), name: definition.name.clone(), label, fields }
+                Tracepoint {
+                    system: definition.system.clone(),
+                    name: definition.name.clone(),
+                    label,
+                    fields,
+                }
             });
         }
         let has = |system: &str, names: [&str; 2]| {
-            let is = |tracepoint: &Tracepoint| tracepoint.system == system && names.contains(&tracepoint.name.as_str());
+            let is = |tracepoint: &Tracepoint| {
+                tracepoint.system == system && names.contains(&tracepoint.name.as_str())
+            };
             tracepoints.values().any(is)
         };
         let has_scheduler = has("gpu_scheduler", ["drm_sched_job", "drm_sched_job_queue"]);
@@ -115,12 +123,14 @@ impl<'a> Reading<'a> {
 
     fn text_of(&self, field: &TracepointField) -> Option<Cow<'a, str>> {
         let (offset, size) = (usize::from(field.offset), usize::from(field.size));
-        let place = || self.bytes.get(offset..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
+        let place =
+            || self.bytes.get(offset..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
         let range = match field.kind {
             TracepointFieldKind::Text => offset..offset + size,
             TracepointFieldKind::TextElsewhere | TracepointFieldKind::TextRelative => {
                 let place = place()?;
-                let base = if field.kind == TracepointFieldKind::TextRelative { offset + 4 } else { 0 };
+                let base =
+                    if field.kind == TracepointFieldKind::TextRelative { offset + 4 } else { 0 };
                 let start = base + (place & 0xffff) as usize;
                 start..start + (place >> 16) as usize
             }
@@ -136,11 +146,15 @@ impl<'a> Reading<'a> {
     pub(crate) fn fields(&self) -> Vec<Field> {
         let value = |field: &TracepointField| match self.text_of(field) {
             Some(text) => Some(Value::Text(text.into())),
-            None if field.signed => self.number_of(field).map(|number| Value::Signed(number as i64)),
+            None if field.signed => {
+                self.number_of(field).map(|number| Value::Signed(number as i64))
+            }
             None => self.number_of(field).map(Value::Unsigned),
         };
         let fields = self.tracepoint.fields.iter().take(MOST_FIELDS);
-        fields.filter_map(|(name, field)| Some(Field { name: *name, value: value(field)? })).collect()
+        fields
+            .filter_map(|(name, field)| Some(Field { name: *name, value: value(field)? }))
+            .collect()
     }
 }
 
@@ -149,18 +163,32 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn field(name: &str, offset: u16, size: u16, signed: bool, kind: TracepointFieldKind) -> TracepointField {
+    fn field(
+        name: &str,
+        offset: u16,
+        size: u16,
+        signed: bool,
+        kind: TracepointFieldKind,
+    ) -> TracepointField {
         TracepointField { name: name.into(), offset, size, signed, kind }
     }
 
     fn table(fields: Vec<TracepointField>) -> TracepointTable {
-        let definition =
-            TracepointDefinition { tracepoint: 7, system: "dma_fence".into(), name: "emit".into(), fields };
+        let definition = TracepointDefinition {
+            tracepoint: 7,
+            system: "dma_fence".into(),
+            name: "emit".into(),
+            fields,
+        };
         TracepointTable::new(&[definition], &mut Tables::default())
     }
 
     fn record(bytes: &[u8]) -> Vec<u8> {
-        let head = TracepointRecord { tracepoint: 7, bytes: bytes.len() as u16, ..TracepointRecord::default() };
+        let head = TracepointRecord {
+            tracepoint: 7,
+            bytes: bytes.len() as u16,
+            ..TracepointRecord::default()
+        };
         [head.as_bytes(), bytes].concat()
     }
 
@@ -184,8 +212,14 @@ mod tests {
         let bytes = record(&bytes);
         let reading = Reading::new(&bytes, &table).unwrap();
         assert_eq!(reading.text("driver").as_deref(), Some("vgem"));
-        assert_eq!((reading.number("context"), reading.number("delta")), (Some(9), Some(-2i64 as u64)));
-        assert_eq!((reading.text("comm").as_deref(), reading.text("name").as_deref()), (Some("comm"), Some("gfx")));
+        assert_eq!(
+            (reading.number("context"), reading.number("delta")),
+            (Some(9), Some(-2i64 as u64))
+        );
+        assert_eq!(
+            (reading.text("comm").as_deref(), reading.text("name").as_deref()),
+            (Some("comm"), Some("gfx"))
+        );
         assert_eq!((reading.number("driver"), reading.number("missing")), (None, None));
         assert_eq!(reading.one_of(&["seqno", "context"]), Some(9));
         assert_eq!(reading.fields().len(), 5);

@@ -46,7 +46,11 @@ impl<E: Exporter> Player<'_, E> {
                 self.runs(key, reading);
                 self.stage(key, Stage::Started, detail)
             }
-            "drm_sched_process_job" | "drm_sched_job_done" if self.gpu.failures.is_undecided(key) => Ok(()),
+            "drm_sched_process_job" | "drm_sched_job_done"
+                if self.gpu.failures.is_undecided(key) =>
+            {
+                Ok(())
+            }
             "drm_sched_process_job" | "drm_sched_job_done" => {
                 let detail = self.scheduler_detail(fence, reading);
                 let end = self.end_of_job(key);
@@ -60,7 +64,8 @@ impl<E: Exporter> Player<'_, E> {
         }
     }
 
-    /// Before 6.16 a dependency names the job by its ring and number, and `fence` is what it waits for.
+    /// Before 6.16 a dependency names the job by its ring and number, and `fence` is what it waits
+    /// for.
     fn numbered_waits(&mut self, reading: &Reading<'_>) -> Result<(), E::Error> {
         match self.numbered(reading).and_then(|numbered| self.gpu.numbered.get(numbered)) {
             Some(key) => self.waits_for(key, reading),
@@ -71,7 +76,8 @@ impl<E: Exporter> Player<'_, E> {
     }
 
     fn waits_for(&mut self, key: Key, reading: &Reading<'_>) {
-        let dependency = reading.one_of(&["dep_context", "ctx"]).zip(reading.one_of(&["dep_seqno", "seqno"]));
+        let dependency =
+            reading.one_of(&["dep_context", "ctx"]).zip(reading.one_of(&["dep_seqno", "seqno"]));
         if let (Some((context, sequence)), Some(detail)) = (dependency, self.gpu.jobs.detail(key)) {
             let fence = Fence { context, sequence };
             if !detail.waited_for.contains(&fence) && detail.waited_for.len() < MOST_DEPENDENCIES {
@@ -87,7 +93,11 @@ impl<E: Exporter> Player<'_, E> {
         Some((ring, reading.number("name").unwrap_or(0), reading.number("id")?))
     }
 
-    pub(super) fn scheduler_detail(&mut self, fence: Option<Fence>, reading: &Reading<'_>) -> Detail {
+    pub(super) fn scheduler_detail(
+        &mut self,
+        fence: Option<Fence>,
+        reading: &Reading<'_>,
+    ) -> Detail {
         // Before 6.1 the name is an address in the kernel.
         let ring = reading.text("name").unwrap_or(UNNAMED.into());
         let device = reading.text("dev").unwrap_or_default();
@@ -99,7 +109,11 @@ impl<E: Exporter> Player<'_, E> {
             let name = this.tables.strings.intern(label);
             reading.number(key).map(|value| Field { name, value: Value::Unsigned(value) })
         };
-        let labels = [("id", "job"), ("job_count", "jobs in the queue"), ("hw_job_count", "jobs on the GPU")];
+        let labels = [
+            ("id", "job"),
+            ("job_count", "jobs in the queue"),
+            ("hw_job_count", "jobs on the GPU"),
+        ];
         let fields = labels.iter().filter_map(|(key, label)| number(self, key, label)).collect();
         Detail { queue, name, context, fence, thread, waited_for: Vec::new(), fields }
     }

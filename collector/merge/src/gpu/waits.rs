@@ -2,7 +2,8 @@
 
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    Event, Exporter, Fence, Field, Scope, Slice, SliceMore, ThreadId, TrackId, TrackKind, Value, fence_wait,
+    Event, Exporter, Fence, Field, Scope, Slice, SliceMore, ThreadId, TrackId, TrackKind, Value,
+    fence_wait,
 };
 
 use super::play::QUEUES;
@@ -74,7 +75,10 @@ impl Waits {
     /// The tracks of waits that never ended, in their order.
     fn finish(&mut self) -> Vec<TrackId> {
         self.awaited.clear();
-        let rest = self.threads.drain().flat_map(|(_, (track, open))| open.into_iter().map(move |_| track));
+        let rest = self
+            .threads
+            .drain()
+            .flat_map(|(_, (track, open))| open.into_iter().map(move |_| track));
         let mut rest: Vec<_> = rest.collect();
         rest.sort_unstable();
         rest
@@ -120,7 +124,10 @@ impl<E: Exporter> Player<'_, E> {
         };
         if let Some(signaler) = signaler {
             let field = self.signaler(signaler);
-            self.emit(&Event::SliceMore(track, SliceMore { fields: vec![field], ..SliceMore::default() }))?;
+            self.emit(&Event::SliceMore(
+                track,
+                SliceMore { fields: vec![field], ..SliceMore::default() },
+            ))?;
         }
         self.emit(&Event::SliceEnd(track))
     }
@@ -139,7 +146,10 @@ impl<E: Exporter> Player<'_, E> {
             }
             Signaler::Interrupt => "an interrupt".to_owned(),
         };
-        Field { name: self.tables.strings.intern(fence_wait::SIGNALED_BY), value: Value::Text(text.into()) }
+        Field {
+            name: self.tables.strings.intern(fence_wait::SIGNALED_BY),
+            value: Value::Text(text.into()),
+        }
     }
 
     /// The recording is over, and what waits still waits.

@@ -89,7 +89,11 @@ mod tests {
         assert_eq!(calls.exit(0x8e80, 2), End { unfinished: 0, ended: true });
         assert_eq!(calls.exit(0x8f00, 1), End { unfinished: 0, ended: true });
         assert_eq!(calls.exit(0x9000, 1), End { unfinished: 0, ended: true });
-        assert_eq!(calls.exit(0x9100, 1), End { unfinished: 0, ended: false }, "it was entered before");
+        assert_eq!(
+            calls.exit(0x9100, 1),
+            End { unfinished: 0, ended: false },
+            "it was entered before"
+        );
     }
 
     #[test]

@@ -8,7 +8,8 @@ use crate::zones::open::{End, MAX_DEPTH};
 use crate::zones::state::{Mark, NO_CLIENT, Zone};
 use std::borrow::Cow;
 use syscollect_model::{
-    Event, Exporter, Field, Location, LocationId, ProcessId, Scope, Slice, ThreadId, TrackKind, Value,
+    Event, Exporter, Field, Location, LocationId, ProcessId, Scope, Slice, ThreadId, TrackKind,
+    Value,
 };
 use syscollect_store::ProbeRole;
 use syscollect_usdt_client::protocol::FramePhase;
@@ -83,12 +84,16 @@ impl<E: Exporter> Player<'_, E> {
     /// A zone ends and says how many are left. The first end tells how many
     /// were open before the recording.
     fn client_end(&mut self, slot: usize, hit: &Hit<'_>) -> Result<bool, E::Error> {
-        let Some(left) = hit.word(0).and_then(|left| u32::try_from(left).ok()).filter(|left| *left < MAX_DEPTH) else {
+        let Some(left) =
+            hit.word(0).and_then(|left| u32::try_from(left).ok()).filter(|left| *left < MAX_DEPTH)
+        else {
             return Ok(false);
         };
         let thread = &mut self.marks.threads[slot];
         let innermost = thread.zones.innermost().map(|(depth, _)| *depth);
-        if let Some(innermost) = innermost.filter(|innermost| !thread.depth_known && *innermost < left) {
+        if let Some(innermost) =
+            innermost.filter(|innermost| !thread.depth_known && *innermost < left)
+        {
             thread.zones.deepen(left - innermost);
         }
         (thread.depth_known, thread.depth) = (true, left);
@@ -104,7 +109,8 @@ impl<E: Exporter> Player<'_, E> {
         self.mark(Mark::Message);
         let words = self.marks.words;
         let color = hit.word(1).and_then(|color| color_of(color as u32));
-        let mut slice = Slice { category: Some(words.message), color, ..Slice::named(words.message) };
+        let mut slice =
+            Slice { category: Some(words.message), color, ..Slice::named(words.message) };
         slice.fields.push(Field { name: words.text, value: Value::Text(message.into()) });
         self.emit(&Event::Instant(self.marks.threads[slot].track, slice))?;
         Ok(true)

@@ -83,7 +83,8 @@ fn text_of(bytes: &[u8]) -> Option<(&[u8], usize)> {
 
 /// Whether bytes look like a text that somebody wrote.
 fn is_words(bytes: &[u8]) -> bool {
-    let printable = |character: char| !character.is_control() || matches!(character, '\t' | '\n' | '\r');
+    let printable =
+        |character: char| !character.is_control() || matches!(character, '\t' | '\n' | '\r');
     // A text that was cut may end inside a character.
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text,
@@ -117,7 +118,12 @@ mod tests {
 
     fn hit(words: &[u64], texts: &[(u8, &[u8])], unreadable: u32) -> Vec<u8> {
         let bits = texts.iter().fold(0, |bits, (index, _)| bits | 1 << index);
-        let record = ProbeRecord { arguments: words.len() as u8, texts: bits, unreadable, ..ProbeRecord::default() };
+        let record = ProbeRecord {
+            arguments: words.len() as u8,
+            texts: bits,
+            unreadable,
+            ..ProbeRecord::default()
+        };
         let mut bytes = record.as_bytes().to_vec();
         words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
         for (_, text) in texts {
@@ -133,7 +139,10 @@ mod tests {
         let bytes = hit(&[0xffff_ffff_ffff_fff6; 3], &[], 0);
         let hit = Hit::new(&bytes).unwrap();
         assert_eq!(hit.argument(0, &argument(4, true, None)), Some(ArgumentValue::Signed(-10)));
-        assert_eq!(hit.argument(1, &argument(2, false, None)), Some(ArgumentValue::Unsigned(0xfff6)));
+        assert_eq!(
+            hit.argument(1, &argument(2, false, None)),
+            Some(ArgumentValue::Unsigned(0xfff6))
+        );
         assert_eq!(hit.argument(2, &argument(8, true, None)), Some(ArgumentValue::Signed(-10)));
         assert_eq!(hit.argument(3, &argument(8, true, None)), None, "there is no fourth");
     }
@@ -144,9 +153,18 @@ mod tests {
         let hit = Hit::new(&bytes).unwrap();
         let text = |text: &'static str| Some(ArgumentValue::Text(text.into()));
         assert_eq!(hit.argument(0, &argument(8, false, None)), text("main.py"));
-        assert_eq!(hit.argument(0, &argument(8, false, Some(false))), Some(ArgumentValue::Unsigned(0x1000)));
-        assert_eq!(hit.argument(1, &argument(8, false, Some(true))), Some(ArgumentValue::Address(0x2000)));
-        assert_eq!(hit.argument(2, &argument(8, false, None)), Some(ArgumentValue::Address(0x3000)));
+        assert_eq!(
+            hit.argument(0, &argument(8, false, Some(false))),
+            Some(ArgumentValue::Unsigned(0x1000))
+        );
+        assert_eq!(
+            hit.argument(1, &argument(8, false, Some(true))),
+            Some(ArgumentValue::Address(0x2000))
+        );
+        assert_eq!(
+            hit.argument(2, &argument(8, false, None)),
+            Some(ArgumentValue::Address(0x3000))
+        );
         assert_eq!(hit.argument(2, &argument(8, false, Some(true))), text("\x01\x02"));
     }
 

@@ -1,8 +1,8 @@
 //! Hits of probes, as events.
 //!
-//! **Duties.** [`table`]:
-//! what the probes mean. [`nesting`]: whether zones of a pair nest. [`hit`]: a hit's arguments. [`calls`]: which functions
-//! have returned. [`play`] and [`client`] turn hits into events.
+//! **Duties.** [`table`]: what the probes mean. [`nesting`]: whether zones of a pair nest. [`hit`]:
+//! a hit's arguments. [`calls`]: which functions have returned. [`play`] and [`client`] turn hits
+//! into events.
 
 pub(crate) mod calls;
 pub(crate) mod client;

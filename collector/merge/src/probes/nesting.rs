@@ -37,7 +37,8 @@ pub(crate) fn seen_to_nest(reader: &CaptureReader, probes: &ProbeTable) -> FxHas
         return nesting;
     }
     let lanes = reader.lanes().into_iter().filter(|lane| lane.kind == LaneKind::Probe);
-    let mut merge = Merge::new(lanes.map(|lane| RecordCursor::new(reader, lane, Shape::Probe)).collect());
+    let mut merge =
+        Merge::new(lanes.map(|lane| RecordCursor::new(reader, lane, Shape::Probe)).collect());
     let mut open = FxHashMap::<(u32, u32), OpenPair>::default();
     let mut unsure = vec![0; merge.lanes().len()];
     while let Some((lane, item)) = merge.next() {
@@ -51,7 +52,9 @@ pub(crate) fn seen_to_nest(reader: &CaptureReader, probes: &ProbeTable) -> FxHas
             open.clear();
         }
         let record = ProbeRecord::from_bytes(merge.lanes()[lane].record());
-        let Some((record, probe)) = record.and_then(|record| Some((record, probes.get(record.probe)?))) else {
+        let Some((record, probe)) =
+            record.and_then(|record| Some((record, probes.get(record.probe)?)))
+        else {
             continue;
         };
         if !undecided.contains(&probe.pair) {
@@ -63,7 +66,9 @@ pub(crate) fn seen_to_nest(reader: &CaptureReader, probes: &ProbeTable) -> FxHas
         }
         let state = open.entry(key).or_default();
         match probe.role {
-            ProbeRole::ZoneBegin => *state = OpenPair { begun: state.begun.saturating_add(1), ended_last: false },
+            ProbeRole::ZoneBegin => {
+                *state = OpenPair { begun: state.begun.saturating_add(1), ended_last: false }
+            }
             ProbeRole::ZoneEnd if state.begun > 0 && state.ended_last => {
                 nesting.insert(probe.pair);
                 undecided.remove(&probe.pair);
@@ -72,7 +77,8 @@ pub(crate) fn seen_to_nest(reader: &CaptureReader, probes: &ProbeTable) -> FxHas
                 }
             }
             ProbeRole::ZoneEnd => {
-                *state = OpenPair { begun: state.begun.saturating_sub(1), ended_last: state.begun > 0 }
+                *state =
+                    OpenPair { begun: state.begun.saturating_sub(1), ended_last: state.begun > 0 }
             }
             _ => {}
         }

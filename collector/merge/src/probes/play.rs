@@ -9,7 +9,8 @@ use crate::zones::open::MAX_DEPTH;
 use crate::zones::state::{Mark, NO_CLIENT};
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    Event, Exporter, Field, Fields, Scope, Slice, SliceMore, StringId, ThreadId, TrackId, TrackKind, Value,
+    Event, Exporter, Field, Fields, Scope, Slice, SliceMore, StringId, ThreadId, TrackId,
+    TrackKind, Value,
 };
 use syscollect_store::ProbeRole;
 use syscollect_usdt_client::protocol::FramePhase;
@@ -33,10 +34,18 @@ pub(crate) struct ProbeMarks {
 
 impl<E: Exporter> Player<'_, E> {
     /// An item of a lane of hits; `bytes` are those of a hit.
-    pub(crate) fn probes(&mut self, lane: usize, item: RecordItem, bytes: &[u8]) -> Result<(), E::Error> {
+    pub(crate) fn probes(
+        &mut self,
+        lane: usize,
+        item: RecordItem,
+        bytes: &[u8],
+    ) -> Result<(), E::Error> {
         match item {
             RecordItem::Missing(missing) => {
-                self.missing(lane, if missing.records > 0 { missing.records } else { missing.chunks })?;
+                self.missing(
+                    lane,
+                    if missing.records > 0 { missing.records } else { missing.chunks },
+                )?;
             }
             RecordItem::Record => self.hit(lane, bytes)?,
         }
@@ -60,7 +69,9 @@ impl<E: Exporter> Player<'_, E> {
             ProbeRole::ZoneEnd => self.pair_end(thread, probe, &hit),
             ProbeRole::FunctionEntry => self.entry(thread, probe, &hit),
             // The return address has been taken off the stack.
-            ProbeRole::FunctionReturn => self.exit(thread, probe, &hit, hit.record.stack_pointer.wrapping_sub(8)),
+            ProbeRole::FunctionReturn => {
+                self.exit(thread, probe, &hit, hit.record.stack_pointer.wrapping_sub(8))
+            }
             ProbeRole::FunctionExit => self.exit(thread, probe, &hit, hit.record.stack_pointer),
             _ => self.client_hit(lane, thread, probe.role, &hit),
         }
@@ -84,7 +95,8 @@ impl<E: Exporter> Player<'_, E> {
         let track = match self.probe_marks(thread).points.get(&name) {
             Some(track) => *track,
             None => {
-                let track = self.track(Scope::Thread(thread), name, TrackKind::Slices, PROBES | POINTS);
+                let track =
+                    self.track(Scope::Thread(thread), name, TrackKind::Slices, PROBES | POINTS);
                 self.probe_marks(thread).points.insert(name, track);
                 track
             }
@@ -94,7 +106,12 @@ impl<E: Exporter> Player<'_, E> {
         self.emit(&Event::Instant(track, slice))
     }
 
-    fn pair_begin(&mut self, thread: ThreadId, probe: &Probe, hit: &Hit<'_>) -> Result<(), E::Error> {
+    fn pair_begin(
+        &mut self,
+        thread: ThreadId,
+        probe: &Probe,
+        hit: &Hit<'_>,
+    ) -> Result<(), E::Error> {
         let key = (self.track_name(probe), probe.pair);
         let known = self.probe_marks(thread).pairs.get(&key).copied();
         let (track, mut open) = known.unwrap_or_else(|| {
@@ -131,10 +148,12 @@ impl<E: Exporter> Player<'_, E> {
     fn entry(&mut self, thread: ThreadId, probe: &Probe, hit: &Hit<'_>) -> Result<(), E::Error> {
         let (name, marked) = (self.track_name(probe), self.marked);
         if !self.probe_marks(thread).calls.contains_key(&name) {
-            let track = self.track(Scope::Thread(thread), name, TrackKind::Slices, PROBES | FUNCTIONS);
+            let track =
+                self.track(Scope::Thread(thread), name, TrackKind::Slices, PROBES | FUNCTIONS);
             self.probe_marks(thread).calls.insert(name, (track, Calls::default()));
         }
-        let Some((track, calls)) = self.probe_marks(thread).calls.get_mut(&name).filter(|(_, calls)| calls.has_room())
+        let Some((track, calls)) =
+            self.probe_marks(thread).calls.get_mut(&name).filter(|(_, calls)| calls.has_room())
         else {
             self.unmatched += 1;
             return Ok(());
@@ -152,7 +171,13 @@ impl<E: Exporter> Player<'_, E> {
     }
 
     /// A function ends that was entered with this stack pointer.
-    fn exit(&mut self, thread: ThreadId, probe: &Probe, hit: &Hit<'_>, entered: u64) -> Result<(), E::Error> {
+    fn exit(
+        &mut self,
+        thread: ThreadId,
+        probe: &Probe,
+        hit: &Hit<'_>,
+        entered: u64,
+    ) -> Result<(), E::Error> {
         let name = self.track_name(probe);
         let Some((track, calls)) = self.probe_marks(thread).calls.get_mut(&name) else {
             self.unmatched += 1;
@@ -171,7 +196,8 @@ impl<E: Exporter> Player<'_, E> {
     fn end_with(&mut self, track: TrackId, probe: &Probe, hit: &Hit<'_>) -> Result<(), E::Error> {
         let mut fields = Fields::new();
         if probe.is_one_of_ends {
-            fields.push(Field { name: self.marks.words.ended_by, value: Value::String(probe.name) });
+            fields
+                .push(Field { name: self.marks.words.ended_by, value: Value::String(probe.name) });
         }
         fields.extend(self.fields(probe, hit, None));
         if !fields.is_empty() {
@@ -196,7 +222,9 @@ impl<E: Exporter> Player<'_, E> {
     /// The arguments but for the one that is the name.
     fn fields(&self, probe: &Probe, hit: &Hit<'_>, but: Option<usize>) -> Fields {
         let mut fields = Fields::new();
-        for (index, argument) in probe.arguments.iter().enumerate().filter(|(index, _)| Some(*index) != but) {
+        for (index, argument) in
+            probe.arguments.iter().enumerate().filter(|(index, _)| Some(*index) != but)
+        {
             let value = match hit.argument(index, argument).filter(|_| !argument.repeated) {
                 Some(ArgumentValue::Text(text)) => Value::Text(text.into()),
                 Some(ArgumentValue::Unsigned(value)) => Value::Unsigned(value),
@@ -214,7 +242,8 @@ impl<E: Exporter> Player<'_, E> {
     /// Closes all that is open of a thread's probes.
     pub(crate) fn close_probes(&mut self, thread: ThreadId) -> Result<(), E::Error> {
         let Some(marks) = self.marks.probes.get_mut(&thread) else { return Ok(()) };
-        let pairs = marks.pairs.values_mut().map(|(track, open)| (*track, std::mem::take(open) as usize));
+        let pairs =
+            marks.pairs.values_mut().map(|(track, open)| (*track, std::mem::take(open) as usize));
         let mut open: Vec<(TrackId, usize)> = pairs.collect();
         open.extend(marks.calls.values_mut().map(|(track, calls)| (*track, calls.clear())));
         open.sort_unstable();
@@ -222,7 +251,8 @@ impl<E: Exporter> Player<'_, E> {
     }
 }
 
-/// Whether of all open functions only the innermost makes frames of the set: one library may have another do it.
+/// Whether of all open functions only the innermost makes frames of the set: one library may have
+/// another do it.
 fn is_outermost(calls: &Calls, set: StringId, probes: &ProbeTable) -> bool {
     calls.functions().filter(|pair| probes.is_frame_of(*pair, set)).count() == 1
 }

@@ -49,19 +49,26 @@ impl ProbeTable {
         // What beginnings of a pair say, so that its ends need not say it again.
         let mut said = FxHashMap::<(u32, &str), ()>::default();
         for probe in definitions.iter().filter(|probe| begins(probe.role)) {
-            said.extend(probe.arguments.iter().map(|argument| ((probe.pair, argument.name.as_str()), ())));
+            said.extend(
+                probe.arguments.iter().map(|argument| ((probe.pair, argument.name.as_str()), ())),
+            );
         }
-        let (mut probes, mut frames, mut nesting) = (FxHashMap::default(), FxHashMap::default(), FxHashMap::default());
+        let (mut probes, mut frames, mut nesting) =
+            (FxHashMap::default(), FxHashMap::default(), FxHashMap::default());
         let mut ends_of = FxHashMap::<u32, FxHashSet<&str>>::default();
         for probe in definitions.iter().filter(|probe| probe.role == ProbeRole::ZoneEnd) {
             ends_of.entry(probe.pair).or_default().insert(&probe.name);
         }
         for definition in definitions {
-            let ends =
-                matches!(definition.role, ProbeRole::ZoneEnd | ProbeRole::FunctionReturn | ProbeRole::FunctionExit);
+            let ends = matches!(
+                definition.role,
+                ProbeRole::ZoneEnd | ProbeRole::FunctionReturn | ProbeRole::FunctionExit
+            );
             let repeated = |name: &str| ends && said.contains_key(&(definition.pair, name));
             // A definition may be there twice; the number is what counts.
-            let probe = probes.entry(definition.probe).or_insert_with(|| probe(definition, repeated, tables));
+            let probe = probes
+                .entry(definition.probe)
+                .or_insert_with(|| probe(definition, repeated, tables));
             let several = ends_of.get(&definition.pair).is_some_and(|ends| ends.len() > 1);
             probe.is_one_of_ends = probe.role == ProbeRole::ZoneEnd && several;
             frames.extend(probe.frames.map(|frames| (probe.pair, frames)));
@@ -100,7 +107,11 @@ impl ProbeTable {
     }
 }
 
-fn probe(definition: &ProbeDefinition, repeated: impl Fn(&str) -> bool, tables: &mut Tables) -> Probe {
+fn probe(
+    definition: &ProbeDefinition,
+    repeated: impl Fn(&str) -> bool,
+    tables: &mut Tables,
+) -> Probe {
     let mut argument = |argument: &ProbeArgument| Argument {
         name: tables.strings.intern(&argument.name),
         size: argument.size,

@@ -48,7 +48,8 @@ impl<E: Exporter> Player<'_, E> {
         }
         let task = talk.tasks.first().map(|(_, name)| *name);
         let ticks = self.marked.programs.clock(writer.client, self.map).anywhere(began);
-        let before = ticks.map_or(0, |ticks| self.now.0.saturating_sub(self.clock.time(Ticks(ticks)).0));
+        let before =
+            ticks.map_or(0, |ticks| self.now.0.saturating_sub(self.clock.time(Ticks(ticks)).0));
         self.begin_async(lane, writer, (location, number, task), talk, Some(before)).map(|_| ())
     }
 
@@ -65,7 +66,8 @@ impl<E: Exporter> Player<'_, E> {
     ) -> Result<bool, E::Error> {
         let place = self.marked.logs.get(writer.client).location(location);
         let program = self.marks.program(writer.process, writer.client);
-        let room = program.async_zones.len() < MOST_ASYNC && !program.async_zones.contains_key(&number);
+        let room =
+            program.async_zones.len() < MOST_ASYNC && !program.async_zones.contains_key(&number);
         let Some(place) = place.filter(|_| room) else {
             self.unknown(lane);
             return Ok(false);
@@ -77,7 +79,8 @@ impl<E: Exporter> Player<'_, E> {
         let track = self.track(Scope::Process(writer.process), name, TrackKind::Slices, key);
         let zone = AsyncZone { track, name, row, restated: before.is_some() };
         self.marks.program(writer.process, writer.client).async_zones.insert(number, zone);
-        let mut slice = Slice { location: place.location, color: place.color, ..Slice::named(place.name) };
+        let mut slice =
+            Slice { location: place.location, color: place.color, ..Slice::named(place.name) };
         slice.stack = self.zone_stack(writer, self.ticks, None, talk.stack);
         self.say(&mut slice, talk.own);
         if let Some(nanoseconds) = before {
@@ -88,7 +91,13 @@ impl<E: Exporter> Player<'_, E> {
         Ok(true)
     }
 
-    pub(crate) fn async_end(&mut self, lane: usize, writer: Writer, number: u64, more: &[u64]) -> Result<(), E::Error> {
+    pub(crate) fn async_end(
+        &mut self,
+        lane: usize,
+        writer: Writer,
+        number: u64,
+        more: &[u64],
+    ) -> Result<(), E::Error> {
         let talk = self.listen(lane, writer, more, About::AsyncZone)?;
         let program = self.marks.program(writer.process, writer.client);
         let Some(zone) = program.async_zones.remove(&number) else { return Ok(()) };

@@ -24,7 +24,8 @@ impl<E: Exporter> Player<'_, E> {
 
     /// The recording ends.
     pub(crate) fn close_all(&mut self) -> Result<(), E::Error> {
-        let mut threads: Vec<ThreadId> = self.marks.by_process.values().flatten().copied().collect();
+        let mut threads: Vec<ThreadId> =
+            self.marks.by_process.values().flatten().copied().collect();
         threads.sort_unstable();
         threads.into_iter().try_for_each(|thread| self.close_thread(thread))?;
         self.close_programs(None)?;

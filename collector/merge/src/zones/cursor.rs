@@ -194,7 +194,9 @@ impl<'a> ZoneCursor<'a> {
                 true => self.clock.within(first >> 8),
                 false => Some(if self.last == 0 { self.about } else { self.last }),
             };
-            let Some((end, items)) = self.end_of_group(at, first) else { return self.rest_is_unknown() };
+            let Some((end, items)) = self.end_of_group(at, first) else {
+                return self.rest_is_unknown();
+            };
             self.left = self.left.saturating_sub(items.into());
             if let Some(ticks) = ticks {
                 (self.next, self.items) = (at..end, items);
@@ -220,7 +222,10 @@ impl<'a> ZoneCursor<'a> {
             if is_stamped(next as u8) {
                 break;
             }
-            match item_words(next).map(|words| end + words * 8).filter(|next| *next <= self.data.len()) {
+            match item_words(next)
+                .map(|words| end + words * 8)
+                .filter(|next| *next <= self.data.len())
+            {
                 Some(next) => (end, items) = (next, items + 1),
                 None => break,
             }

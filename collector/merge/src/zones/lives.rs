@@ -40,7 +40,8 @@ impl Lives {
                 Step::Bind(tid, thread) => lives.begin(tid, thread, *ticks),
                 Step::ThreadEnd(thread) => {
                     let row = tables.thread(thread);
-                    // A process may outlive its first thread, and what is sampled of it is told of that thread.
+                    // A process may outlive its first thread, and what is sampled of it is told of
+                    // that thread.
                     if tables.process(row.process).pid != row.tid {
                         lives.end(row.tid, *ticks);
                     }
@@ -117,12 +118,23 @@ mod tests {
         let mut tables = Tables::default();
         let (process, name) = (ProcessId(tables.processes.len() as u32), tables.strings.intern(""));
         let start = None;
-        let row = Process { pid: 5, parent_pid: None, name, command_line: Vec::new(), start, end: None, kernel: false };
+        let row = Process {
+            pid: 5,
+            parent_pid: None,
+            name,
+            command_line: Vec::new(),
+            start,
+            end: None,
+            kernel: false,
+        };
         tables.processes.push(row);
         tables.threads.clear();
         tables.threads.extend([5, 7, 7].map(|tid| Thread { tid, process, name, start, end: None }));
         let initial = initial.iter().map(|(tid, thread)| (*tid, ThreadId(*thread))).collect();
-        Lives::new(&TaskHistory { initial, steps: steps.to_vec(), ..TaskHistory::default() }, &tables)
+        Lives::new(
+            &TaskHistory { initial, steps: steps.to_vec(), ..TaskHistory::default() },
+            &tables,
+        )
     }
 
     #[test]
@@ -140,7 +152,10 @@ mod tests {
         assert_eq!(lives.at(7, 25), Life::UNKNOWN, "nobody was seen to live then");
         assert_eq!(lives.at(7, 31), life(30, u64::MAX));
         assert_eq!(lives.at(5, 50), Life::UNKNOWN, "the process goes on without its first thread");
-        assert_eq!([life(10, 19).limit(4), life(10, 19).limit(15), life(10, 19).limit(90)], [10, 15, 19]);
+        assert_eq!(
+            [life(10, 19).limit(4), life(10, 19).limit(15), life(10, 19).limit(90)],
+            [10, 15, 19]
+        );
     }
 
     #[test]

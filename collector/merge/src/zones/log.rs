@@ -1,7 +1,9 @@
 //! What the items of a marked program refer to: its log of definitions.
 
 use rustc_hash::FxHashMap;
-use syscollect_model::{FieldFormat, Location, LocationId, Schema, SchemaField, SchemaId, StringId, Tables};
+use syscollect_model::{
+    FieldFormat, Location, LocationId, Schema, SchemaField, SchemaId, StringId, Tables,
+};
 use syscollect_records::ZoneLogChunk;
 use syscollect_usdt_client::protocol::{self, EntryKind, LOG_BYTES};
 
@@ -111,7 +113,11 @@ impl Logs {
     }
 
     /// The row of a place.
-    pub(crate) fn intern_location(&mut self, location: Location, tables: &mut Tables) -> LocationId {
+    pub(crate) fn intern_location(
+        &mut self,
+        location: Location,
+        tables: &mut Tables,
+    ) -> LocationId {
         *self.locations.entry(location).or_insert_with(|| {
             tables.locations.push(location);
             LocationId(tables.locations.len() as u32 - 1)
@@ -135,7 +141,8 @@ impl Logs {
         let (mut at, mut read, mut bad) = (ZoneLogChunk::SIZE, 0, 0);
         while at < data.len() {
             let position = chunk.position as usize + (at - ZoneLogChunk::SIZE);
-            let Some((kind, body, size)) = entry(&data[at..]).filter(|_| position < LOG_BYTES) else {
+            let Some((kind, body, size)) = entry(&data[at..]).filter(|_| position < LOG_BYTES)
+            else {
                 // Without a size there is no way to what follows.
                 return (read, bad + 1);
             };
@@ -155,7 +162,9 @@ impl Logs {
     fn parse(&mut self, kind: u32, body: &[u8], tables: &mut Tables) -> Option<Entry> {
         let mut body = Body(body);
         Some(match EntryKind::from_number(kind)? {
-            EntryKind::String => Entry::String(tables.strings.intern(&String::from_utf8_lossy(body.rest()))),
+            EntryKind::String => {
+                Entry::String(tables.strings.intern(&String::from_utf8_lossy(body.rest())))
+            }
             EntryKind::Location => {
                 let (line, color) = (body.number()?, body.number()?);
                 let mut text = || body.text(tables);
@@ -199,7 +208,8 @@ fn schema(body: &mut Body<'_>, tables: &mut Tables) -> Option<Schema> {
     let mut fields = Vec::new();
     for _ in 0..count {
         let (name, label) = (body.text(tables)?, body.text(tables)?);
-        let format = body.bytes()?.first().and_then(|number| protocol::FieldFormat::from_number(*number));
+        let format =
+            body.bytes()?.first().and_then(|number| protocol::FieldFormat::from_number(*number));
         fields.push(SchemaField { name, label, format: format_of(format?) });
     }
     Some(Schema { name, category, fields })

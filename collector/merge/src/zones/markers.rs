@@ -54,7 +54,9 @@ impl<E: Exporter> Player<'_, E> {
         let announced = tid != 0 && !self.found.threads.contains_key(&tid);
         let thread = if announced { self.threads.get(tid) } else { None };
         match thread.filter(|thread| self.tables.thread(*thread).process == by.process) {
-            Some(thread) => Writer { thread, tid, slot: self.slot(thread, by.process, by.client), ..by },
+            Some(thread) => {
+                Writer { thread, tid, slot: self.slot(thread, by.process, by.client), ..by }
+            }
             None => by,
         }
     }
@@ -62,7 +64,8 @@ impl<E: Exporter> Player<'_, E> {
     /// A lane of the program, to count on what cannot be understood.
     fn zone_lane_of(&self, writer: Writer) -> Option<usize> {
         let of = |other: &Writer| other.client == writer.client;
-        let same = |lane: &crate::play::LaneState| lane.lane.kind == syscollect_store::LaneKind::Zone;
+        let same =
+            |lane: &crate::play::LaneState| lane.lane.kind == syscollect_store::LaneKind::Zone;
         let by_client = self.lanes.iter().position(|lane| lane.writer.as_ref().is_some_and(of));
         by_client.or_else(|| self.lanes.iter().position(same))
     }
@@ -87,7 +90,11 @@ impl<E: Exporter> Player<'_, E> {
             return self.emit(&Event::Instant(self.marks.threads[writer.slot].track, slice));
         }
         let track = self.half_track(writer, schema);
-        if self.first_half(writer, track) { self.emit(&Event::SliceBegin(track, slice)) } else { Ok(()) }
+        if self.first_half(writer, track) {
+            self.emit(&Event::SliceBegin(track, slice))
+        } else {
+            Ok(())
+        }
     }
 
     fn half_track(&mut self, writer: Writer, schema: SchemaId) -> TrackId {

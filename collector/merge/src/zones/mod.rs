@@ -1,12 +1,11 @@
 //! What marked programs wrote, as events.
 //!
-//! **Duties.** [`programs`]: which programs there are and what their ticks
-//! mean. [`lives`]: when their threads lived. [`log`]: what items refer to. [`cursor`]: a thread's lane as groups of
-//! items. [`parts`]: what is said behind a stamped item. [`survey`]: the pass
-//! before playing that finds what must be known earlier than its place in the
-//! lane. [`open`]: the zones that are open. [`state`]: what is remembered while
-//! playing; [`threads`], [`processes`], [`async_zones`] and [`markers`] turn items
-//! into events.
+//! **Duties.** [`programs`]: which programs there are and what their ticks mean. [`lives`]: when
+//! their threads lived. [`log`]: what items refer to. [`cursor`]: a thread's lane as groups of
+//! items. [`parts`]: what is said behind a stamped item. [`survey`]: the pass before playing that
+//! finds what must be known earlier than its place in the lane. [`open`]: the zones that are open.
+//! [`state`]: what is remembered while playing; [`threads`], [`processes`], [`async_zones`] and
+//! [`markers`] turn items into events.
 //!
 //! Nothing here is trusted: programs write what they like. What cannot be is
 //! counted as undecodable, of its own lane; every slice that begins ends.

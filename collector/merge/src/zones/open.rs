@@ -64,7 +64,9 @@ impl<T> OpenZones<T> {
     /// A zone ends and leaves that many open, of which the low six bits are known.
     /// It is the nearest to the innermost that fits.
     pub(crate) fn end(&mut self, left: u8) -> End {
-        let Some((innermost, _)) = self.zones.last() else { return End { unfinished: 0, ended: false } };
+        let Some((innermost, _)) = self.zones.last() else {
+            return End { unfinished: 0, ended: false };
+        };
         let above = left.wrapping_sub(*innermost as u8) & 63;
         let below = (64 - u32::from(above)) % 64;
         if above != 0 && (above < 32 || below > *innermost) {

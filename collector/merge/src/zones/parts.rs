@@ -1,6 +1,8 @@
 //! The items without a stamp, which say more of the item before them.
 
-use syscollect_usdt_client::protocol::{ItemKind, STACK_ADDRESSES, TEXT_BYTES, TextRole, ValueType, item_words};
+use syscollect_usdt_client::protocol::{
+    ItemKind, STACK_ADDRESSES, TEXT_BYTES, TextRole, ValueType, item_words,
+};
 
 /// What such an item says. Texts and stacks that lie in several items are one.
 #[derive(Clone, Debug, PartialEq)]
@@ -106,11 +108,14 @@ impl Iterator for Parts<'_> {
             (Some(ItemKind::Stack), _) => self.stack(first, words),
             (Some(ItemKind::Color), _) => Part::Color((first >> 8) as u32 & 0xff_ffff),
             (Some(ItemKind::TaskName), Some(task)) => Part::TaskName { string: upper, task },
-            (Some(ItemKind::Tag), Some(number)) => match TextRole::from_number((first >> 8) as u8) {
-                Some(role) => Part::Tag { role, string: upper, number },
-                None => Part::Unknown,
-            },
-            (Some(ItemKind::Value), Some(bits)) => match ValueType::from_number((first >> 8) as u8) {
+            (Some(ItemKind::Tag), Some(number)) => {
+                match TextRole::from_number((first >> 8) as u8) {
+                    Some(role) => Part::Tag { role, string: upper, number },
+                    None => Part::Unknown,
+                }
+            }
+            (Some(ItemKind::Value), Some(bits)) => match ValueType::from_number((first >> 8) as u8)
+            {
                 Some(kind) => Part::Value { kind, field: upper, bits },
                 None => Part::Unknown,
             },
@@ -126,10 +131,14 @@ mod tests {
 
     fn text(role: TextRole, field: u32, text: &str) -> Vec<u64> {
         let pieces: Vec<&[u8]> = text.as_bytes().chunks(TEXT_BYTES).collect();
-        let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        let word =
+            |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
         let item = |(index, piece): (usize, &&[u8])| {
             let more = u64::from(index + 1 < pieces.len());
-            let header = ItemKind::Text as u64 | (role as u64) << 8 | (piece.len() as u64) << 16 | more << 24;
+            let header = ItemKind::Text as u64
+                | (role as u64) << 8
+                | (piece.len() as u64) << 16
+                | more << 24;
             [vec![header | u64::from(field) << 32], piece.chunks(8).map(word).collect()].concat()
         };
         pieces.iter().enumerate().flat_map(item).collect()
@@ -138,9 +147,11 @@ mod tests {
     #[test]
     fn a_text_of_many_items_is_one_and_the_next_begins_anew() {
         let long = "ä long text that does not fit into one item, nor into two of them";
-        let words = [text(TextRole::ZoneText, 0, long), text(TextRole::ZoneText, 0, "short")].concat();
+        let words =
+            [text(TextRole::ZoneText, 0, long), text(TextRole::ZoneText, 0, "short")].concat();
         let texts: Vec<_> = Parts::new(&words).collect();
-        let part = |text: &str| Part::Text { role: TextRole::ZoneText, field: 0, text: text.into() };
+        let part =
+            |text: &str| Part::Text { role: TextRole::ZoneText, field: 0, text: text.into() };
         assert_eq!(texts, [part(long), part("short")]);
     }
 
@@ -150,7 +161,11 @@ mod tests {
         words.truncate(4);
         words.push(ItemKind::Color as u64 | 0x123456 << 8);
         let parts: Vec<_> = Parts::new(&words).collect();
-        let cut = Part::Text { role: TextRole::Message, field: 0, text: "twenty-four bytes and so".into() };
+        let cut = Part::Text {
+            role: TextRole::Message,
+            field: 0,
+            text: "twenty-four bytes and so".into(),
+        };
         assert_eq!(parts, [cut, Part::Color(0x123456)]);
     }
 

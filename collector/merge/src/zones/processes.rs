@@ -4,8 +4,8 @@ use crate::play::Player;
 use crate::zones::said::{About, Said};
 use crate::zones::state::{FrameSet, Mark, Writer};
 use syscollect_model::{
-    Crash, Event, Exporter, LockAction, LockEvent, LockId, MemoryEvent, ProcessId, Scope, Slice, StringId, TrackId,
-    TrackKind,
+    Crash, Event, Exporter, LockAction, LockEvent, LockId, MemoryEvent, ProcessId, Scope, Slice,
+    StringId, TrackId, TrackKind,
 };
 use syscollect_usdt_client::protocol::{self, FramePhase, ValueType};
 
@@ -39,7 +39,8 @@ impl<E: Exporter> Player<'_, E> {
             return Some(*track);
         }
         let (name, unit) = self.marked.logs.get(writer.client).plot(plot)?;
-        let track = self.track(Scope::Process(writer.process), name, TrackKind::Counter { unit }, 0);
+        let track =
+            self.track(Scope::Process(writer.process), name, TrackKind::Counter { unit }, 0);
         self.marks.program(writer.process, writer.client).plots.insert(plot, track);
         Some(track)
     }
@@ -75,7 +76,11 @@ impl<E: Exporter> Player<'_, E> {
         let known = self.marks.program(process, client).frames.get(&(name, continuous)).copied();
         let mut set = known.unwrap_or_else(|| {
             let kind = TrackKind::Frames { continuous };
-            FrameSet { track: self.track(Scope::Process(process), name, kind, client.into()), count: 0, open: false }
+            FrameSet {
+                track: self.track(Scope::Process(process), name, kind, client.into()),
+                count: 0,
+                open: false,
+            }
         });
         if set.open {
             match phase {
@@ -116,8 +121,19 @@ impl<E: Exporter> Player<'_, E> {
             (Some(lock), Some(action)) => {
                 self.mark(Mark::Lock);
                 let (action, shared) = lock_action(action);
-                let location = self.marked.logs.get(writer.client).location(location).and_then(|place| place.location);
-                self.emit(&Event::Lock(LockEvent { lock, thread: writer.thread, action, shared, location }))?;
+                let location = self
+                    .marked
+                    .logs
+                    .get(writer.client)
+                    .location(location)
+                    .and_then(|place| place.location);
+                self.emit(&Event::Lock(LockEvent {
+                    lock,
+                    thread: writer.thread,
+                    action,
+                    shared,
+                    location,
+                }))?;
             }
             _ => self.unknown(lane),
         }
@@ -131,7 +147,12 @@ impl<E: Exporter> Player<'_, E> {
         }
         let defined = self.marked.logs.get(writer.client).lock(lock)?;
         let (process, name, shared) = (writer.process, defined.name, defined.shared);
-        self.tables.locks.push(syscollect_model::Lock { process, name, shared, location: defined.location });
+        self.tables.locks.push(syscollect_model::Lock {
+            process,
+            name,
+            shared,
+            location: defined.location,
+        });
         let id = LockId(self.tables.locks.len() as u32 - 1);
         self.found.locks.insert(key, id);
         Some(id)
@@ -152,7 +173,13 @@ impl<E: Exporter> Player<'_, E> {
         }
         self.mark(if allocated.is_some() { Mark::Allocation } else { Mark::Free });
         let stack = self.zone_stack(writer, self.ticks, None, talk.stack);
-        self.emit(&Event::Memory(MemoryEvent { thread: writer.thread, pool: name, address, allocated, stack }))
+        self.emit(&Event::Memory(MemoryEvent {
+            thread: writer.thread,
+            pool: name,
+            address,
+            allocated,
+            stack,
+        }))
     }
 
     pub(crate) fn crash(

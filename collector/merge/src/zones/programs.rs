@@ -36,7 +36,8 @@ impl Programs {
         let pairs = clock.pairs();
         let slack = (clock.ticks_per_second() * SLACK_SECONDS) as u64;
         // The kernel's lanes tell how long a recording was whose last clock reading is lost.
-        let kernel = |kind: LaneKind| matches!(kind, LaneKind::Sched | LaneKind::Sample | LaneKind::Task);
+        let kernel =
+            |kind: LaneKind| matches!(kind, LaneKind::Sched | LaneKind::Sample | LaneKind::Task);
         let lanes = reader.lanes().into_iter().filter(|lane| kernel(lane.kind));
         let last = lanes.filter_map(|lane| reader.chunks(lane).last()).map(|chunk| chunk.last.0);
         let most = last.chain(pairs.last().map(|pair| pair.ticks.0)).max().unwrap_or_default();
@@ -93,7 +94,9 @@ impl ProgramClock<'_> {
         let first = self.map.pairs().first()?;
         match self.meaning {
             Meaning::Ticks => Some(stamp.ticks_near(first.ticks.0)),
-            Meaning::Monotonic => Some(self.map.ticks_at_monotonic(stamp.ticks_near(first.monotonic)).0),
+            Meaning::Monotonic => {
+                Some(self.map.ticks_at_monotonic(stamp.ticks_near(first.monotonic)).0)
+            }
             Meaning::Nothing => None,
         }
     }

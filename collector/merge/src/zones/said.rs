@@ -2,7 +2,9 @@
 
 use crate::zones::log::Log;
 use crate::zones::parts::{Part, Parts};
-use syscollect_model::{Field, FieldFormat, Fields, SchemaField, SchemaId, StringId, Tables, Value};
+use syscollect_model::{
+    Field, FieldFormat, Fields, SchemaField, SchemaId, StringId, Tables, Value,
+};
 use syscollect_usdt_client::protocol::{TextRole, ValueType};
 
 /// Bytes of the longest text that is made of several.
@@ -85,7 +87,13 @@ pub(crate) struct FieldNames {
 impl Talk {
     /// What these items say behind a stamped item.
     #[inline]
-    pub(crate) fn read(words: &[u64], about: About, log: &Log, names: FieldNames, tables: &Tables) -> Self {
+    pub(crate) fn read(
+        words: &[u64],
+        about: About,
+        log: &Log,
+        names: FieldNames,
+        tables: &Tables,
+    ) -> Self {
         let mut talk = Self::default();
         if !words.is_empty() {
             talk.listen(words, about, log, names, tables);
@@ -93,14 +101,23 @@ impl Talk {
         talk
     }
 
-    fn listen(&mut self, words: &[u64], about: About, log: &Log, names: FieldNames, tables: &Tables) {
+    fn listen(
+        &mut self,
+        words: &[u64],
+        about: About,
+        log: &Log,
+        names: FieldNames,
+        tables: &Tables,
+    ) {
         for part in Parts::new(words) {
             let understood = match part {
                 Part::Text { role, field, text } => self.text(about, role, field, text, tables),
-                Part::Tag { role, string, number } => {
-                    log.string(string).is_some_and(|string| self.tag(about, role, string, number, tables))
+                Part::Tag { role, string, number } => log
+                    .string(string)
+                    .is_some_and(|string| self.tag(about, role, string, number, tables)),
+                Part::Value { kind, field, bits } => {
+                    self.value(about, (kind, field, bits), log, names, tables)
                 }
-                Part::Value { kind, field, bits } => self.value(about, (kind, field, bits), log, names, tables),
                 Part::Color(color) => {
                     self.of(about).color = Some(color);
                     true
@@ -132,7 +149,11 @@ impl Talk {
     /// what comes after the last of them is a zone's again.
     fn marker_field(&mut self, about: About, field: u32, tables: &Tables) -> Option<SchemaField> {
         let About::Marker(schema) = about else { return None };
-        let found = tables.schema(schema).fields.get(field as usize).filter(|_| field >= self.next_field)?;
+        let found = tables
+            .schema(schema)
+            .fields
+            .get(field as usize)
+            .filter(|_| field >= self.next_field)?;
         self.next_field = field + 1;
         Some(*found)
     }
@@ -148,7 +169,14 @@ impl Talk {
         }
     }
 
-    fn text(&mut self, about: About, role: TextRole, field: u32, text: String, tables: &Tables) -> bool {
+    fn text(
+        &mut self,
+        about: About,
+        role: TextRole,
+        field: u32,
+        text: String,
+        tables: &Tables,
+    ) -> bool {
         match (role, about) {
             (TextRole::ThreadName, _) => self.thread_name = Some(text),
             (TextRole::Field, About::Marker(_)) => {
@@ -167,7 +195,14 @@ impl Talk {
         true
     }
 
-    fn tag(&mut self, about: About, role: TextRole, string: StringId, number: u64, tables: &Tables) -> bool {
+    fn tag(
+        &mut self,
+        about: About,
+        role: TextRole,
+        string: StringId,
+        number: u64,
+        tables: &Tables,
+    ) -> bool {
         let text = || format!("{} {number}", tables.strings.get(string));
         match role {
             TextRole::ThreadName => self.thread_name = Some(text()),
@@ -175,12 +210,16 @@ impl Talk {
                 Some(said) => said.name = Some((string, Some(number))),
                 None => return false,
             },
-            TextRole::Message if about == About::Message => self.own.name = Some((string, Some(number))),
+            TextRole::Message if about == About::Message => {
+                self.own.name = Some((string, Some(number)));
+            }
             TextRole::Field => return false,
-            TextRole::ZoneText | TextRole::AsyncText | TextRole::Message => match self.of_role(about, role) {
-                Some(said) => said.add_text(&text()),
-                None => return false,
-            },
+            TextRole::ZoneText | TextRole::AsyncText | TextRole::Message => {
+                match self.of_role(about, role) {
+                    Some(said) => said.add_text(&text()),
+                    None => return false,
+                }
+            }
         }
         true
     }
@@ -199,7 +238,9 @@ impl Talk {
             return true;
         }
         let name = if field == u32::MAX { Some(names.value) } else { log.string(field) };
-        let (Some(name), Some(value)) = (name, value_of(kind, bits, None, log)) else { return false };
+        let (Some(name), Some(value)) = (name, value_of(kind, bits, None, log)) else {
+            return false;
+        };
         self.of(about).fields.push(Field { name, value });
         true
     }

@@ -52,7 +52,10 @@ impl ProgramStacks {
     ) {
         let stacks = self.known.entry((pid, spaces.epoch(pid, at))).or_default();
         if !stacks.contains_key(addresses) {
-            let known = KnownStack { number: self.count, defined: reader.return_addresses(pid, at, addresses) };
+            let known = KnownStack {
+                number: self.count,
+                defined: reader.return_addresses(pid, at, addresses),
+            };
             self.count += 1;
             stacks.insert(addresses.into(), known);
         }

@@ -23,8 +23,19 @@ pub(crate) enum Mark {
 }
 
 /// What counts are called, in the order of [`Mark`].
-pub(crate) const MARKS: [&str; 11] =
-    ["zone", "message", "plot", "frame", "marker", "async-zone", "lock", "allocation", "free", "probe", "crash"];
+pub(crate) const MARKS: [&str; 11] = [
+    "zone",
+    "message",
+    "plot",
+    "frame",
+    "marker",
+    "async-zone",
+    "lock",
+    "allocation",
+    "free",
+    "probe",
+    "crash",
+];
 
 /// Names that events get here.
 #[derive(Clone, Copy, Debug)]
@@ -215,10 +226,22 @@ impl Marks {
         self.slots.get(&(thread, client)).copied()
     }
 
-    pub(crate) fn add_thread(&mut self, thread: ThreadId, process: ProcessId, client: u32, track: TrackId) -> usize {
+    pub(crate) fn add_thread(
+        &mut self,
+        thread: ThreadId,
+        process: ProcessId,
+        client: u32,
+        track: TrackId,
+    ) -> usize {
         let slot = self.threads.len();
         let zones = OpenZones::default();
-        self.threads.push(ThreadMarks { track, zones, halves: Vec::new(), depth: 0, depth_known: false });
+        self.threads.push(ThreadMarks {
+            track,
+            zones,
+            halves: Vec::new(),
+            depth: 0,
+            depth_known: false,
+        });
         self.slots.insert((thread, client), slot);
         self.by_thread.entry(thread).or_default().push(slot);
         self.note_thread(thread, process);

@@ -59,7 +59,8 @@ pub(crate) struct Surveyor<'a, 'b> {
 impl Surveyor<'_, '_> {
     /// Reads the lane from its beginning to its end.
     pub(crate) fn lane(&mut self, lane: Lane, survey: &mut Survey) {
-        let mut cursor = ZoneCursor::new(self.reader, lane, (self.programs, self.lives), None, self.clock);
+        let mut cursor =
+            ZoneCursor::new(self.reader, lane, (self.programs, self.lives), None, self.clock);
         let (mut owner, mut owners, mut count) = (ZoneChunk::default(), Owners::default(), 0);
         while let Some(ticks) = cursor.key() {
             let (before, life) = cursor.present_owner();
@@ -80,7 +81,14 @@ impl Surveyor<'_, '_> {
         survey.owners.insert(lane, owners);
     }
 
-    fn group(&mut self, lane: Lane, ticks: u64, owner: &ZoneChunk, words: &[u64], survey: &mut Survey) {
+    fn group(
+        &mut self,
+        lane: Lane,
+        ticks: u64,
+        owner: &ZoneChunk,
+        words: &[u64],
+        survey: &mut Survey,
+    ) {
         let Some(first) = words.first() else { return };
         let own = item_words(*first).unwrap_or(words.len());
         if words.len() > own && says_more(&words[own..]) {
@@ -92,7 +100,13 @@ impl Surveyor<'_, '_> {
 
     /// A marker at another time, which is limited to the life of the thread that places it.
     #[inline]
-    fn marker(&self, stamped: u64, (owner, life): (&ZoneChunk, Life), words: &[u64], survey: &mut Survey) {
+    fn marker(
+        &self,
+        stamped: u64,
+        (owner, life): (&ZoneChunk, Life),
+        words: &[u64],
+        survey: &mut Survey,
+    ) {
         let &[first, _, at, tid, ..] = words else { return };
         if first as u8 != ItemKind::MarkerAt as u8 {
             return;
@@ -104,7 +118,15 @@ impl Surveyor<'_, '_> {
         }
     }
 
-    fn parts(&mut self, lane: Lane, ticks: u64, owner: &ZoneChunk, words: &[u64], own: usize, survey: &mut Survey) {
+    fn parts(
+        &mut self,
+        lane: Lane,
+        ticks: u64,
+        owner: &ZoneChunk,
+        words: &[u64],
+        own: usize,
+        survey: &mut Survey,
+    ) {
         let log = self.logs.get(owner.client);
         let mut stack = Vec::new();
         for part in Parts::new(&words[own..]) {
@@ -117,7 +139,14 @@ impl Surveyor<'_, '_> {
         self.stack(ticks, owner, words, stack, survey);
     }
 
-    fn stack(&mut self, ticks: u64, owner: &ZoneChunk, words: &[u64], stack: Vec<u64>, survey: &mut Survey) {
+    fn stack(
+        &mut self,
+        ticks: u64,
+        owner: &ZoneChunk,
+        words: &[u64],
+        stack: Vec<u64>,
+        survey: &mut Survey,
+    ) {
         let addresses = return_addresses(crash_instruction(words), stack);
         if let Some(pid) = self.programs.pid(owner.client).filter(|_| !addresses.is_empty()) {
             survey.stacks.add(self.spaces, &mut self.places, (pid, Ticks(ticks)), &addresses);
@@ -137,7 +166,9 @@ fn says_more(mut words: &[u64]) -> bool {
         let role = TextRole::from_number((first >> 8) as u8);
         match ItemKind::from_number(*first as u8) {
             Some(ItemKind::Stack) => return true,
-            Some(ItemKind::Text | ItemKind::Tag) if role == Some(TextRole::ThreadName) => return true,
+            Some(ItemKind::Text | ItemKind::Tag) if role == Some(TextRole::ThreadName) => {
+                return true;
+            }
             _ => {}
         }
         words = item_words(*first).and_then(|length| words.get(length..)).unwrap_or_default();
@@ -166,7 +197,8 @@ impl Survey {
         names.sort();
         let tids: FxHashSet<u32> = names.iter().map(|(_, tid, _)| *tid).collect();
         let lives = history.lives(&tids);
-        let mut named: FxHashSet<ThreadId> = history.first_names.iter().map(|(thread, _)| *thread).collect();
+        let mut named: FxHashSet<ThreadId> =
+            history.first_names.iter().map(|(thread, _)| *thread).collect();
         for (ticks, tid, name) in names {
             let Some(thread) = lives.get(&tid).and_then(|list| {
                 let after = list.partition_point(|(since, _)| *since <= ticks);

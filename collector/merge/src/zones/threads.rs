@@ -9,8 +9,8 @@ use crate::zones::said::{About, FieldNames, Said, Talk, joined};
 use crate::zones::stacks::return_addresses;
 use crate::zones::state::{Mark, Writer, Zone};
 use syscollect_model::{
-    Event, Exporter, Field, ProcessId, Scope, Slice, SliceMore, StackId, StringId, ThreadId, Ticks, TrackId, TrackKind,
-    Value,
+    Event, Exporter, Field, ProcessId, Scope, Slice, SliceMore, StackId, StringId, ThreadId, Ticks,
+    TrackId, TrackKind, Value,
 };
 use syscollect_records::ZoneChunk;
 use syscollect_usdt_client::protocol::{ItemKind, ZONE_END, ZONE_END_DEPTH, item_words};
@@ -21,7 +21,12 @@ const MOST_NEW_NAMES: usize = 1 << 18;
 
 impl<E: Exporter> Player<'_, E> {
     /// A record of a zone lane; `words` are those of a group.
-    pub(crate) fn zones(&mut self, lane: usize, record: ZoneRecord, words: &[u64]) -> Result<(), E::Error> {
+    pub(crate) fn zones(
+        &mut self,
+        lane: usize,
+        record: ZoneRecord,
+        words: &[u64],
+    ) -> Result<(), E::Error> {
         match record {
             ZoneRecord::Chunk(start) => self.zone_chunk(lane, &start.0, start.1)?,
             ZoneRecord::Group(items) => {
@@ -35,7 +40,12 @@ impl<E: Exporter> Player<'_, E> {
         Ok(())
     }
 
-    fn zone_chunk(&mut self, lane: usize, chunk: &ZoneChunk, missing: Missing) -> Result<(), E::Error> {
+    fn zone_chunk(
+        &mut self,
+        lane: usize,
+        chunk: &ZoneChunk,
+        missing: Missing,
+    ) -> Result<(), E::Error> {
         self.missing(lane, if missing.records > 0 { missing.records } else { missing.chunks })?;
         let before = self.lanes[lane].writer;
         let writer = self.writer(chunk);
@@ -63,7 +73,8 @@ impl<E: Exporter> Player<'_, E> {
             Some(slot) => slot,
             None => {
                 let name = self.marks.words.zones;
-                let track = self.track(Scope::Thread(thread), name, TrackKind::Slices, client.into());
+                let track =
+                    self.track(Scope::Thread(thread), name, TrackKind::Slices, client.into());
                 self.marks.add_thread(thread, process, client, track)
             }
         }
@@ -81,7 +92,9 @@ impl<E: Exporter> Player<'_, E> {
         let word = |index: usize| item.get(index).copied().unwrap_or_default();
         let (low, high) = (word(1) as u32, (word(1) >> 32) as u32);
         match ItemKind::from_number(kind) {
-            Some(ItemKind::ZoneBegin) => self.zone_begin(lane, writer, (first >> 8, low, high), more),
+            Some(ItemKind::ZoneBegin) => {
+                self.zone_begin(lane, writer, (first >> 8, low, high), more)
+            }
             Some(ItemKind::OpenZone) => self.open_zone(lane, writer, (word(2), low, high), more),
             Some(ItemKind::Attached) => {
                 self.leave(writer.slot, low)?;
@@ -98,12 +111,20 @@ impl<E: Exporter> Player<'_, E> {
             Some(ItemKind::Message) => self.message(lane, writer, (low, high), more),
             Some(ItemKind::Plot) => self.plot(lane, writer, (low, high, word(2)), more),
             Some(ItemKind::Frame) => self.frame_item(lane, writer, (low, high), more),
-            Some(ItemKind::AsyncBegin) => self.async_begin(lane, writer, (low, word(2), word(3)), more),
-            Some(ItemKind::AsyncOpen) => self.async_open(lane, writer, (low, word(2), word(3)), more),
+            Some(ItemKind::AsyncBegin) => {
+                self.async_begin(lane, writer, (low, word(2), word(3)), more)
+            }
+            Some(ItemKind::AsyncOpen) => {
+                self.async_open(lane, writer, (low, word(2), word(3)), more)
+            }
             Some(ItemKind::AsyncEnd) => self.async_end(lane, writer, word(1), more),
             Some(ItemKind::Lock) => self.lock(lane, writer, (low, high, word(2) as u32), more),
-            Some(ItemKind::Alloc) => self.memory(lane, writer, (word(1), Some(word(2)), word(3) as u32), more),
-            Some(ItemKind::Free) => self.memory(lane, writer, (word(1), None, word(2) as u32), more),
+            Some(ItemKind::Alloc) => {
+                self.memory(lane, writer, (word(1), Some(word(2)), word(3) as u32), more)
+            }
+            Some(ItemKind::Free) => {
+                self.memory(lane, writer, (word(1), None, word(2) as u32), more)
+            }
             Some(ItemKind::Crash) => self.crash(lane, writer, (low, word(2), word(3)), more),
             Some(ItemKind::Marker) => self.marker(lane, writer, (low, high), more),
             // It comes from the survey, at its own time.
@@ -120,7 +141,8 @@ impl<E: Exporter> Player<'_, E> {
         (began, location, depth): (u64, u32, u32),
         more: &[u64],
     ) -> Result<(), E::Error> {
-        let place = self.marked.logs.get(writer.client).location(location).filter(|_| depth < MAX_DEPTH);
+        let place =
+            self.marked.logs.get(writer.client).location(location).filter(|_| depth < MAX_DEPTH);
         let Some(place) = place else {
             self.unknown(lane);
             return Ok(());
@@ -162,7 +184,8 @@ impl<E: Exporter> Player<'_, E> {
         more: &[u64],
         before: Option<u64>,
     ) -> Result<(), E::Error> {
-        let mut slice = Slice { location: place.location, color: place.color, ..Slice::named(place.name) };
+        let mut slice =
+            Slice { location: place.location, color: place.color, ..Slice::named(place.name) };
         let mut text = None;
         if !more.is_empty() {
             let talk = self.listen(lane, writer, more, About::Zone)?;
@@ -206,7 +229,10 @@ impl<E: Exporter> Player<'_, E> {
     /// Closes what the program did not end.
     pub(crate) fn unfinished(&mut self, track: TrackId, count: usize) -> Result<(), E::Error> {
         for _ in 0..count {
-            self.emit(&Event::SliceMore(track, SliceMore { unfinished: true, ..SliceMore::default() }))?;
+            self.emit(&Event::SliceMore(
+                track,
+                SliceMore { unfinished: true, ..SliceMore::default() },
+            ))?;
             self.emit(&Event::SliceEnd(track))?;
         }
         Ok(())
@@ -250,7 +276,8 @@ impl<E: Exporter> Player<'_, E> {
         about: About,
     ) -> Result<Talk, E::Error> {
         let names = FieldNames { value: self.marks.words.value };
-        let mut talk = Talk::read(words, about, self.marked.logs.get(writer.client), names, self.tables);
+        let mut talk =
+            Talk::read(words, about, self.marked.logs.get(writer.client), names, self.tables);
         if words.is_empty() {
             return Ok(talk);
         }
@@ -268,8 +295,17 @@ impl<E: Exporter> Player<'_, E> {
     }
 
     /// Items that say more of what is open.
-    pub(crate) fn more(&mut self, lane: usize, writer: Writer, words: &[u64]) -> Result<(), E::Error> {
-        if words.is_empty() { Ok(()) } else { self.listen(lane, writer, words, About::Other).map(|_| ()) }
+    pub(crate) fn more(
+        &mut self,
+        lane: usize,
+        writer: Writer,
+        words: &[u64],
+    ) -> Result<(), E::Error> {
+        if words.is_empty() {
+            Ok(())
+        } else {
+            self.listen(lane, writer, words, About::Other).map(|_| ())
+        }
     }
 
     /// More of the innermost zone.
@@ -294,7 +330,8 @@ impl<E: Exporter> Player<'_, E> {
         let new_name = said.new_name.and_then(|name| self.new_name(&name));
         let mut fields = said.fields;
         if let Some(text) = said.text {
-            fields.insert(0, Field { name: self.marks.words.text, value: Value::Text(text.into()) });
+            fields
+                .insert(0, Field { name: self.marks.words.text, value: Value::Text(text.into()) });
         }
         let name = new_name.map(|name| (name, None)).or(said.name);
         SliceMore { name, color: said.color, fields, unfinished: false }

@@ -2,8 +2,8 @@
 
 use super::Parameter::Pointed;
 use super::cuda::{
-    COPY, COPY_2D, COPY_KIND, COPY_KIND_ASYNC, COPY_PEER, EVENT, EVENT_STREAM, GRAPH_STREAM, LAUNCH, LAUNCH_DIM3, NONE,
-    SET, STREAM, STREAM_EVENT,
+    COPY, COPY_2D, COPY_KIND, COPY_KIND_ASYNC, COPY_PEER, EVENT, EVENT_STREAM, GRAPH_STREAM,
+    LAUNCH, LAUNCH_DIM3, NONE, SET, STREAM, STREAM_EVENT,
 };
 use super::{LibraryPreset, function, int, long};
 
@@ -70,8 +70,8 @@ pub(super) const HIP: LibraryPreset = LibraryPreset {
     ],
 };
 
-/// `libhsa-runtime64`, below HIP. Work is handed over by writing to a queue in memory, which calls nothing
-/// but the doorbell at most.
+/// `libhsa-runtime64`, below HIP. Work is handed over by writing to a queue in memory, which calls
+/// nothing but the doorbell at most.
 pub(super) const HSA: LibraryPreset = LibraryPreset {
     key: "gpu_calls_hsa",
     track: "HSA",

@@ -1,14 +1,15 @@
 //! CUDA's driver (`cuda.h`) and its runtime (`cuda_runtime_api.h`).
 //!
-//! The runtime calls the driver, so that its calls enclose the driver's. Most programs carry the runtime
-//! within themselves (`libcudart_static`): of them only the driver's calls are seen.
+//! The runtime calls the driver, so that its calls enclose the driver's. Most programs carry the
+//! runtime within themselves (`libcudart_static`): of them only the driver's calls are seen.
 
 use super::Parameter::{High, Pointed};
 use super::{FunctionPreset, LibraryPreset, Parameter, function, int, long};
 
 type Arguments = &'static [(&'static str, Parameter)];
 
-/// `(function, gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes, stream, ...)`, which HIP has, too.
+/// `(function, gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes, stream, ...)`, which HIP
+/// has, too.
 pub(super) const LAUNCH: Arguments = &[
     ("grid_x", int(1)),
     ("grid_y", int(2)),
@@ -19,7 +20,8 @@ pub(super) const LAUNCH: Arguments = &[
     ("shared_bytes", int(7)),
     ("stream", long(8)),
 ];
-/// `(function, dim3 grid, dim3 block, arguments, size_t sharedBytes, stream)`: each `dim3` takes two words.
+/// `(function, dim3 grid, dim3 block, arguments, size_t sharedBytes, stream)`: each `dim3` takes
+/// two words.
 pub(super) const LAUNCH_DIM3: Arguments = &[
     ("grid_x", int(1)),
     ("grid_y", High(1)),
@@ -48,16 +50,21 @@ const COPY_ASYNC: Arguments = &[("bytes", long(2)), ("stream", long(3))];
 /// `(to, from, bytes, kind)`
 pub(super) const COPY_KIND: Arguments = &[("bytes", long(2)), ("kind", int(3))];
 /// `(to, from, bytes, kind, stream)`
-pub(super) const COPY_KIND_ASYNC: Arguments = &[("bytes", long(2)), ("kind", int(3)), ("stream", long(4))];
+pub(super) const COPY_KIND_ASYNC: Arguments =
+    &[("bytes", long(2)), ("kind", int(3)), ("stream", long(4))];
 /// `(to, its context or device, from, its context or device, bytes)`
 pub(super) const COPY_PEER: Arguments = &[("bytes", long(4))];
 /// `(to, its pitch, from, its pitch, width, height, ...)`
 pub(super) const COPY_2D: Arguments = &[("width_bytes", long(4)), ("height", long(5))];
 /// A pointer to `CUDA_MEMCPY2D`.
-const COPY_2D_CONFIG: Arguments = &[("width_bytes", Pointed(0, 112, 8)), ("height", Pointed(0, 120, 8))];
+const COPY_2D_CONFIG: Arguments =
+    &[("width_bytes", Pointed(0, 112, 8)), ("height", Pointed(0, 120, 8))];
 /// A pointer to `CUDA_MEMCPY3D`.
-const COPY_3D_CONFIG: Arguments =
-    &[("width_bytes", Pointed(0, 176, 8)), ("height", Pointed(0, 184, 8)), ("depth", Pointed(0, 192, 8))];
+const COPY_3D_CONFIG: Arguments = &[
+    ("width_bytes", Pointed(0, 176, 8)),
+    ("height", Pointed(0, 184, 8)),
+    ("depth", Pointed(0, 192, 8)),
+];
 /// `(to, value, count of values)`
 pub(super) const SET: Arguments = &[("count", long(2))];
 pub(super) const NONE: Arguments = &[];

@@ -1,8 +1,9 @@
 //! What brings pictures to a screen: Vulkan's loader, EGL, GLX.
 //!
-//! Each call that presents begins a frame, as tools for Windows count them: a frame lasts from one call to
-//! the next. Most engines do not call the exports of Vulkan's loader: they ask `vkGetDeviceProcAddr` for
-//! functions and get those of the driver or of a layer, which nothing exports. So what it answers is looked at.
+//! Each call that presents begins a frame, as tools for Windows count them: a frame lasts from one
+//! call to the next. Most engines do not call the exports of Vulkan's loader: they ask
+//! `vkGetDeviceProcAddr` for functions and get those of the driver or of a layer, which nothing
+//! exports. So what it answers is looked at.
 
 use super::{FunctionPreset, LibraryPreset, function, int, long, present};
 

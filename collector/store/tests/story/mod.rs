@@ -6,11 +6,18 @@
 use std::collections::BTreeMap;
 use syscollect_model::{RecorderSummary, SessionInfo, Ticks};
 use syscollect_store::{
-    CaptureReader, CaptureWriter, Chunk, ChunkHeader, CounterDefinition, Damage, Definition, Lane, LaneKind,
+    CaptureReader, CaptureWriter, Chunk, ChunkHeader, CounterDefinition, Damage, Definition, Lane,
+    LaneKind,
 };
 
 /// A chunk of `records` records, all bytes made from lane and number.
-pub(crate) fn chunk(lane: Lane, sequence: u64, records_before: u64, records: u32, stride: u32) -> Chunk {
+pub(crate) fn chunk(
+    lane: Lane,
+    sequence: u64,
+    records_before: u64,
+    records: u32,
+    stride: u32,
+) -> Chunk {
     let length = records * stride;
     let seed = sequence * 31 + u64::from(lane.cpu) * 7 + lane.kind as u64;
     let data = (0..u64::from(length)).map(|at| (at * seed % 11 + seed) as u8).collect();
@@ -18,7 +25,17 @@ pub(crate) fn chunk(lane: Lane, sequence: u64, records_before: u64, records: u32
     let last = Ticks(first.0 + 900);
     let current_tid = 100 + sequence as u32;
     Chunk {
-        header: ChunkHeader { lane, sequence, first, last, current_tid, stride, records_before, records, length },
+        header: ChunkHeader {
+            lane,
+            sequence,
+            first,
+            last,
+            current_tid,
+            stride,
+            records_before,
+            records,
+            length,
+        },
         data,
     }
 }
@@ -50,11 +67,18 @@ impl Story {
     /// Two CPUs' switches, samples, stacks and tasks between definitions.
     pub(crate) fn small() -> Self {
         let lane = |kind, cpu| Lane { kind, cpu };
-        let counter = CounterDefinition { name: "memory".into(), unit: "bytes".into(), ..Default::default() };
+        let counter =
+            CounterDefinition { name: "memory".into(), unit: "bytes".into(), ..Default::default() };
         let definitions = vec![
-            Definition::Session(Box::new(SessionInfo { hostname: "sea".into(), ..Default::default() })),
+            Definition::Session(Box::new(SessionInfo {
+                hostname: "sea".into(),
+                ..Default::default()
+            })),
             Definition::Counters(vec![counter]),
-            Definition::Summary(Box::new(RecorderSummary { stop_reason: "duration".into(), ..Default::default() })),
+            Definition::Summary(Box::new(RecorderSummary {
+                stop_reason: "duration".into(),
+                ..Default::default()
+            })),
         ];
         let mut writer = CaptureWriter::create(Vec::new()).unwrap();
         let mut ends = Vec::new();
@@ -72,8 +96,11 @@ impl Story {
         writer.define(&definitions[1]).unwrap();
         writer.define(&definitions[2]).unwrap();
         let file = writer.finish().unwrap();
-        let chunks =
-            lanes.into_iter().flatten().map(|chunk| ((chunk.header.lane, chunk.header.sequence), chunk)).collect();
+        let chunks = lanes
+            .into_iter()
+            .flatten()
+            .map(|chunk| ((chunk.header.lane, chunk.header.sequence), chunk))
+            .collect();
         Self { chunks, definitions, file, ends }
     }
 
@@ -97,7 +124,11 @@ impl Story {
         for entry in reader.chunks(lane) {
             match reader.read(entry) {
                 Ok(chunk) => {
-                    assert_eq!(Some(&chunk), self.chunks.get(&(lane, entry.sequence)), "a chunk changed");
+                    assert_eq!(
+                        Some(&chunk),
+                        self.chunks.get(&(lane, entry.sequence)),
+                        "a chunk changed"
+                    );
                     there += u64::from(chunk.header.records);
                 }
                 Err(_) => lost += u64::from(entry.records),

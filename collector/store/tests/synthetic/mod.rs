@@ -39,14 +39,27 @@ pub(crate) fn sched(threads: u64, count: usize) -> Vec<SchedRecord> {
     let mut turn = 0;
     let mut out = Vec::with_capacity(count);
     while out.len() < count {
-        let record = |ticks, kind, tid| SchedRecord { stamp: Stamp::new(ticks, kind), tid, ..Default::default() };
+        let record = |ticks, kind, tid| SchedRecord {
+            stamp: Stamp::new(ticks, kind),
+            tid,
+            ..Default::default()
+        };
         if threads == 2 {
             turn = 1 - turn;
             ticks += random.pause(1_300, 300);
-            out.push(SchedRecord { state: 3, prio: 120, ..record(ticks, RecordKind::Waking, tids[turn]) });
+            out.push(SchedRecord {
+                state: 3,
+                prio: 120,
+                ..record(ticks, RecordKind::Waking, tids[turn])
+            });
             ticks += random.pause(1_000, 250);
             let state = task_state::INTERRUPTIBLE;
-            out.push(SchedRecord { state, prio: 120, next_prio: 120, ..record(ticks, RecordKind::Switch, tids[turn]) });
+            out.push(SchedRecord {
+                state,
+                prio: 120,
+                next_prio: 120,
+                ..record(ticks, RecordKind::Switch, tids[turn])
+            });
             continue;
         }
         // A few threads run often, most seldom.
@@ -61,7 +74,13 @@ pub(crate) fn sched(threads: u64, count: usize) -> Vec<SchedRecord> {
             1 => (task_state::UNINTERRUPTIBLE, 2),
             _ => (task_state::INTERRUPTIBLE, 0),
         };
-        out.push(SchedRecord { state, flags, prio: 120, next_prio: 120, ..record(ticks, RecordKind::Switch, next) });
+        out.push(SchedRecord {
+            state,
+            flags,
+            prio: 120,
+            next_prio: 120,
+            ..record(ticks, RecordKind::Switch, next)
+        });
     }
     out.truncate(count);
     out
@@ -79,5 +98,9 @@ pub(crate) fn sched_stack_bytes(threads: u64, count: usize) -> Vec<u8> {
         let place = 1 + event.tid % 61 * 3 + random.below(3) as u32;
         SchedStackRecord { event, user_stack: place, kernel_stack: 1 + place % 19 }
     };
-    sched(threads, count).into_iter().map(with_stacks).flat_map(|record| record.as_bytes().to_vec()).collect()
+    sched(threads, count)
+        .into_iter()
+        .map(with_stacks)
+        .flat_map(|record| record.as_bytes().to_vec())
+        .collect()
 }

@@ -6,7 +6,8 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::FileExt;
 
-/// A file in memory that is being written. What was not written is zeros and costs nothing until it is read.
+/// A file in memory that is being written. What was not written is zeros and costs nothing until it
+/// is read.
 #[derive(Debug)]
 pub struct MemoryFile(File);
 
@@ -19,7 +20,9 @@ impl MemoryFile {
     pub fn new(name: &str, length: u64) -> io::Result<Self> {
         let name = CString::new(name)?;
         // SAFETY: `name` is a C string that lives through the call, which keeps no pointer to it.
-        let descriptor = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+        let descriptor = unsafe {
+            libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING)
+        };
         if descriptor < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -44,7 +47,8 @@ impl MemoryFile {
     ///
     /// The system's.
     pub fn seal(self) -> io::Result<File> {
-        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE | libc::F_SEAL_SEAL;
+        let seals =
+            libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE | libc::F_SEAL_SEAL;
         // SAFETY: no memory is involved.
         match unsafe { libc::fcntl(self.0.as_raw_fd(), libc::F_ADD_SEALS, seals) } {
             0 => Ok(self.0),

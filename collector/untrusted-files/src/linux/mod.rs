@@ -28,8 +28,8 @@ pub fn path_of(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// The first `most` bytes of a text of /proc for which the kernel needs a process's memory, such as its command line
-/// or its mappings; `owner` is the process's.
+/// The first `most` bytes of a text of /proc for which the kernel needs a process's memory, such as
+/// its command line or its mappings; `owner` is the process's.
 ///
 /// That memory may be a mapping of a file whose file system never answers.
 ///
@@ -50,7 +50,8 @@ pub fn read_text(path: &Path, owner: Option<&Owner>, most: usize) -> Result<Vec<
 ///
 /// # Errors
 ///
-/// The system's, and [`OpenError::Hangs`]: what is mapped there may be a file whose file system never answers.
+/// The system's, and [`OpenError::Hangs`]: what is mapped there may be a file whose file system
+/// never answers.
 pub fn read_memory(pid: u32, address: u64, most: usize) -> Result<Vec<u8>, OpenError> {
     let read = within(Owner::of_process(pid).map(|owner| owner.uid), move || {
         let mut bytes = vec![0; most];

@@ -42,7 +42,8 @@ pub struct OpenedFile {
     of_users: bool,
 }
 
-/// Finds the file at `place`, with the rights of `owner` (`None`: those of this process), without opening it.
+/// Finds the file at `place`, with the rights of `owner` (`None`: those of this process), without
+/// opening it.
 ///
 /// # Errors
 ///
@@ -50,11 +51,18 @@ pub struct OpenedFile {
 pub fn find(place: &FileLocation<'_>, owner: Option<&Owner>) -> Result<FoundFile, OpenError> {
     let uid = owner.map(|owner| owner.uid);
     if let FileLocation::Range { pid, start, end } = place {
-        // Leads from /proc to the file without a walk through file systems, and needs this process's rights.
+        // Leads from /proc to the file without a walk through file systems, and needs this
+        // process's rights.
         let path = PathBuf::from(format!("/proc/{pid}/map_files/{start:x}-{end:x}"));
         let (file, data) = look_at(walk(None, &path, NONE)?)?;
         if is_on_known_disk(&data) {
-            return Ok(FoundFile { place: Arc::new(file), data, owner: owner.cloned(), slow: false, of_users: false });
+            return Ok(FoundFile {
+                place: Arc::new(file),
+                data,
+                owner: owner.cloned(),
+                slow: false,
+                of_users: false,
+            });
         }
         if served(Some(*pid)).iter().any(|served| served.has(&data)) {
             return Err(OpenError::Served);
@@ -184,9 +192,10 @@ impl OpenedFile {
         data_of(&self.file)
     }
 
-    /// Whether a user may have mounted its file system (FUSE, or an overlay in a namespace of the user's own), and so
-    /// decides when a call on it ends: such a file is nothing for calls of the kernel that nobody can break off.
-    /// `seen_by` is the process by whose mapping or root it was found, if it was.
+    /// Whether a user may have mounted its file system (FUSE, or an overlay in a namespace of the
+    /// user's own), and so decides when a call on it ends: such a file is nothing for calls of the
+    /// kernel that nobody can break off. `seen_by` is the process by whose mapping or root it was
+    /// found, if it was.
     pub fn is_of_a_users_mount(&self, seen_by: Option<u32>) -> bool {
         self.of_users && !is_mounted_by_root(&self.file, seen_by)
     }
@@ -199,7 +208,10 @@ impl OpenedFile {
 
 /// Opens for reading what was found, whatever its name shows by now.
 fn reopen(place: &File) -> io::Result<File> {
-    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path_of(place))
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path_of(place))
 }
 
 /// A way through folders, for another thread.
@@ -214,7 +226,12 @@ struct Walk {
 
 impl Walk {
     fn of(place: &FileLocation<'_>) -> Result<Self, OpenError> {
-        let direct = |path: &Path, resolve| Self { from: None, from_is_ours: false, path: path.into(), resolve };
+        let direct = |path: &Path, resolve| Self {
+            from: None,
+            from_is_ours: false,
+            path: path.into(),
+            resolve,
+        };
         Ok(match place {
             FileLocation::Said(path) => direct(path, NONE),
             FileLocation::Named(path) => direct(path, NO_MAGIC),
@@ -250,7 +267,8 @@ impl Walk {
     }
 
     fn go(&self, owner: Option<&Owner>) -> io::Result<File> {
-        let begin = || self.from.as_ref().map(|(folder, resolve)| walk(None, folder, *resolve)).transpose();
+        let begin =
+            || self.from.as_ref().map(|(folder, resolve)| walk(None, folder, *resolve)).transpose();
         let ours = if self.from_is_ours { begin()? } else { None };
         acting_as(owner, || {
             let from = if self.from_is_ours { ours } else { begin()? };
@@ -262,7 +280,8 @@ impl Walk {
 /// Whether a path is one of names only.
 fn stays(path: &Path) -> bool {
     let mut components = path.components().peekable();
-    components.peek().is_some() && components.all(|component| matches!(component, Component::Normal(_)))
+    components.peek().is_some()
+        && components.all(|component| matches!(component, Component::Normal(_)))
 }
 
 /// The place that a path leads to, which is not opened.
@@ -274,8 +293,10 @@ fn walk(from: Option<RawFd>, path: &Path, resolve: u64) -> io::Result<File> {
     how.resolve = resolve;
     let (from, size) = (from.unwrap_or(libc::AT_FDCWD), std::mem::size_of::<libc::open_how>());
     for attempt in 1.. {
-        // SAFETY: `path` is a C string and `how` a structure of `size` bytes; both live through the call.
-        let descriptor = unsafe { libc::syscall(libc::SYS_openat2, from, path.as_ptr(), &raw const how, size) };
+        // SAFETY: `path` is a C string and `how` a structure of `size` bytes; both live through the
+        // call.
+        let descriptor =
+            unsafe { libc::syscall(libc::SYS_openat2, from, path.as_ptr(), &raw const how, size) };
         if let Ok(descriptor) = RawFd::try_from(descriptor)
             && descriptor >= 0
         {

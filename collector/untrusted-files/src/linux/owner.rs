@@ -1,7 +1,8 @@
 //! Acting with somebody else's rights.
 //!
-//! The ids by which the kernel judges access to files belong to each thread, so a thread can look at files as the
-//! user would on whose behalf it does. The calls are those of the kernel: libc's change all threads of the process.
+//! The ids by which the kernel judges access to files belong to each thread, so a thread can look
+//! at files as the user would on whose behalf it does. The calls are those of the kernel: libc's
+//! change all threads of the process.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -42,10 +43,14 @@ impl Owner {
 }
 
 fn parse(status: &str) -> Option<Owner> {
-    let line = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+    let line =
+        |key: &str| status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
     // Real, effective, saved, and that of file systems.
     let last = |key| line(key)?.split_ascii_whitespace().nth(3)?.parse().ok();
-    let groups = line("Groups").unwrap_or_default().split_ascii_whitespace().filter_map(|group| group.parse().ok());
+    let groups = line("Groups")
+        .unwrap_or_default()
+        .split_ascii_whitespace()
+        .filter_map(|group| group.parse().ok());
     Some(Owner { uid: last("Uid")?, gid: last("Gid")?, groups: groups.take(GROUPS_MAX).collect() })
 }
 
@@ -97,7 +102,8 @@ fn set_groups(groups: &[u32]) -> bool {
 
 fn own_groups() -> Option<Vec<u32>> {
     let mut groups = vec![0; 65_536];
-    // SAFETY: the kernel writes at most as many ids as the vector has; its limit (NGROUPS_MAX) is that.
+    // SAFETY: the kernel writes at most as many ids as the vector has; its limit (NGROUPS_MAX) is
+    // that.
     let count = unsafe { libc::syscall(libc::SYS_getgroups, groups.len(), groups.as_mut_ptr()) };
     groups.truncate(usize::try_from(count).ok()?);
     Some(groups)

@@ -16,8 +16,8 @@ pub(super) enum Storage {
     Local,
     /// Servers, and hypervisors: calls on it may never end.
     Elsewhere,
-    /// What users mount, in namespaces of their own: programs, and what may lie over such. It is up to them when a
-    /// call on it ends.
+    /// What users mount, in namespaces of their own: programs, and what may lie over such. It is up
+    /// to them when a call on it ends.
     OfUsers,
     /// Interfaces of the kernel: reading may do things.
     Kernel,
@@ -42,7 +42,8 @@ const LOCAL: [i64; 15] = [
     0x28cd_3d45, // cramfs
 ];
 
-/// The file systems that can be mounted without root (FS_USERNS_MOUNT) and lead to a program that serves them.
+/// The file systems that can be mounted without root (FS_USERNS_MOUNT) and lead to a program that
+/// serves them.
 const OF_USERS: [i64; 2] = [
     0x6573_5546, // FUSE
     0x794c_7630, // overlay
@@ -73,8 +74,8 @@ const KERNEL: [i64; 22] = [
     0x5049_4446, // pidfd
 ];
 
-/// Disks that were found to be local, so that most files need no further look. Only block devices: numbers without
-/// one (major 0) go to another file system when theirs is unmounted.
+/// Disks that were found to be local, so that most files need no further look. Only block devices:
+/// numbers without one (major 0) go to another file system when theirs is unmounted.
 static DISKS: LazyLock<RwLock<FxHashSet<u64>>> = LazyLock::new(RwLock::default);
 
 /// Whether the file lies on a disk that is known: calls on it end, and nobody needs to be asked.
@@ -137,8 +138,8 @@ impl ProcessFolder {
         String::from_utf8_lossy(&text).lines().filter_map(parse_mount).collect()
     }
 
-    /// Whether only who is root to this process, too, could mount what it sees: the user namespace that owns
-    /// its mount namespace (ioctl_ns(2), 4.9) is the one of this process.
+    /// Whether only who is root to this process, too, could mount what it sees: the user namespace
+    /// that owns its mount namespace (ioctl_ns(2), 4.9) is the one of this process.
     fn sees_mounts_of_root(&self) -> bool {
         const NS_GET_USERNS: libc::c_ulong = 0xb701;
         let Ok(namespace) = File::open(self.path("ns/mnt")) else { return false };
@@ -149,8 +150,10 @@ impl ProcessFolder {
         }
         // SAFETY: the call returned a new descriptor that nobody else owns.
         let owner = unsafe { File::from_raw_fd(owner) };
-        let number = |data: io::Result<std::fs::Metadata>| data.ok().map(|data| (data.dev(), data.ino()));
-        number(owner.metadata()).is_some_and(|own| number(std::fs::metadata("/proc/self/ns/user")) == Some(own))
+        let number =
+            |data: io::Result<std::fs::Metadata>| data.ok().map(|data| (data.dev(), data.ino()));
+        number(owner.metadata())
+            .is_some_and(|own| number(std::fs::metadata("/proc/self/ns/user")) == Some(own))
     }
 }
 
@@ -164,19 +167,25 @@ fn parse_mount(line: &str) -> Option<Mount> {
     Some(Mount { id, device, place: place.into(), kind: of.split(' ').next()?.to_owned() })
 }
 
-/// The mounted file systems that programs serve (FUSE), of those that a process sees, this one for `None`.
+/// The mounted file systems that programs serve (FUSE), of those that a process sees, this one for
+/// `None`.
 pub(super) fn served(pid: Option<u32>) -> Vec<Mount> {
     let mut all = ProcessFolder::of(pid).map(|process| process.mounts()).unwrap_or_default();
     all.retain(Mount::is_served);
     all
 }
 
-/// Whether root mounted the file system of a file, and no program serves it. `seen_by` sees the file's mount, this
-/// process for `None`.
+/// Whether root mounted the file system of a file, and no program serves it. `seen_by` sees the
+/// file's mount, this process for `None`.
 pub(super) fn is_mounted_by_root(file: &File, seen_by: Option<u32>) -> bool {
-    let Some(found) = statx_of(file).ok().filter(|data| data.stx_mask & libc::STATX_MNT_ID != 0) else { return false };
+    let Some(found) = statx_of(file).ok().filter(|data| data.stx_mask & libc::STATX_MNT_ID != 0)
+    else {
+        return false;
+    };
     let Ok(process) = ProcessFolder::of(seen_by) else { return false };
-    let Some(own) = process.mounts().into_iter().find(|mount| mount.id == found.stx_mnt_id) else { return false };
+    let Some(own) = process.mounts().into_iter().find(|mount| mount.id == found.stx_mnt_id) else {
+        return false;
+    };
     // A user's namespaces also hold what was mounted before they were made.
     let is_here = || is_seen_by(None, &own) || is_seen_by(Some(1), &own);
     !own.is_served() && (process.sees_mounts_of_root() || is_here())
@@ -184,7 +193,8 @@ pub(super) fn is_mounted_by_root(file: &File, seen_by: Option<u32>) -> bool {
 
 /// Whether a process sees the same file system.
 fn is_seen_by(pid: Option<u32>, mount: &Mount) -> bool {
-    ProcessFolder::of(pid).is_ok_and(|process| process.mounts().iter().any(|other| other.device == mount.device))
+    ProcessFolder::of(pid)
+        .is_ok_and(|process| process.mounts().iter().any(|other| other.device == mount.device))
 }
 
 impl Mount {
@@ -207,8 +217,10 @@ impl Mount {
 fn statx_of(file: &File) -> io::Result<libc::statx> {
     // SAFETY: an all-zero statx is a valid value of plain integers.
     let mut found: libc::statx = unsafe { std::mem::zeroed() };
-    let (flags, wanted) =
-        (libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC, libc::STATX_BASIC_STATS | libc::STATX_MNT_ID);
+    let (flags, wanted) = (
+        libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC,
+        libc::STATX_BASIC_STATS | libc::STATX_MNT_ID,
+    );
     // SAFETY: the path is an empty C string, and `found` is writable for the whole call.
     let result = unsafe { libc::statx(file.as_raw_fd(), c"".as_ptr(), flags, wanted, &mut found) };
     if result == 0 { Ok(found) } else { Err(io::Error::last_os_error()) }
@@ -239,8 +251,13 @@ mod tests {
         let served = parse_mount(line).unwrap();
         assert_eq!((served.id, served.device), (91, libc::makedev(0, 39)));
         assert!(served.is_served());
-        assert!(served.is_on_the_way(Path::new("/home/a b/lib.so")) && !served.is_on_the_way(Path::new("/home/a b2")));
-        for other in ["29 1 254:0 / / rw - ext4 /dev/vda rw", "30 1 0:5 / /v rw shared:1 - virtiofs v rw"] {
+        assert!(
+            served.is_on_the_way(Path::new("/home/a b/lib.so"))
+                && !served.is_on_the_way(Path::new("/home/a b2"))
+        );
+        for other in
+            ["29 1 254:0 / / rw - ext4 /dev/vda rw", "30 1 0:5 / /v rw shared:1 - virtiofs v rw"]
+        {
             assert!(!parse_mount(other).unwrap().is_served(), "{other}");
         }
         assert!(parse_mount("").is_none() && parse_mount(" - fuse").is_none());
@@ -249,7 +266,9 @@ mod tests {
     #[test]
     fn what_this_process_runs_was_mounted_by_root() {
         let own = File::open(std::env::current_exe().unwrap()).unwrap();
-        assert!(is_mounted_by_root(&own, None) && is_mounted_by_root(&own, Some(std::process::id())));
+        assert!(
+            is_mounted_by_root(&own, None) && is_mounted_by_root(&own, Some(std::process::id()))
+        );
         assert!(!is_mounted_by_root(&own, Some(u32::MAX)), "nobody sees its mount");
     }
 }

@@ -35,8 +35,12 @@ fn what_is_no_regular_file_is_never_opened() {
     fifo(&in_there);
     let socket = folder.path().join("socket");
     let _socket = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-    for path in [in_there.as_path(), &socket, folder.path(), Path::new("/dev/null"), Path::new("/dev/tty")] {
-        for place in [FileLocation::Said(path), FileLocation::Named(path), FileLocation::Mapped(path)] {
+    for path in
+        [in_there.as_path(), &socket, folder.path(), Path::new("/dev/null"), Path::new("/dev/tty")]
+    {
+        for place in
+            [FileLocation::Said(path), FileLocation::Named(path), FileLocation::Mapped(path)]
+        {
             assert_eq!(refused(&place), "it is no regular file");
         }
     }
@@ -58,7 +62,10 @@ impl WithoutWaiting for fs::OpenOptions {
 #[test]
 fn what_belongs_to_the_kernel_is_not_read() {
     for path in ["/proc/version", "/sys/kernel/notes"].map(Path::new) {
-        assert_eq!(refused(&FileLocation::Said(path)), "it belongs to the kernel, not to a program");
+        assert_eq!(
+            refused(&FileLocation::Said(path)),
+            "it belongs to the kernel, not to a program"
+        );
     }
 }
 
@@ -80,12 +87,20 @@ fn links_are_followed_as_far_as_the_place_means() {
     let below = |path: &'static str| FileLocation::Below { folder: &inside, path: Path::new(path) };
     assert_eq!(text(below("sub/file")).as_deref(), Some("file"));
     assert_eq!(text(below("in")).as_deref(), Some("file"), "a link that stays inside");
-    for path in
-        ["out", "absolute", "folder/secret", "../outside/secret", "/etc/passwd", "", ".", "sub/../../outside/secret"]
-    {
+    for path in [
+        "out",
+        "absolute",
+        "folder/secret",
+        "../outside/secret",
+        "/etc/passwd",
+        "",
+        ".",
+        "sub/../../outside/secret",
+    ] {
         assert_eq!(text(below(path)), None, "{path}");
     }
-    let beside = |path: &'static str| FileLocation::Beside { folder: &inside, path: Path::new(path) };
+    let beside =
+        |path: &'static str| FileLocation::Beside { folder: &inside, path: Path::new(path) };
     assert_eq!(text(beside("sub/file")).as_deref(), Some("file"));
     for path in ["in", "out", "absolute", "folder/secret", "../outside/secret", "/etc/passwd"] {
         assert_eq!(text(beside(path)), None, "{path}");
@@ -103,7 +118,11 @@ fn links_are_followed_as_far_as_the_place_means() {
     assert_eq!(text(FileLocation::Named(&inside.join("in"))).as_deref(), Some("file"));
     let own = File::open(inside.join("sub/file")).unwrap();
     assert_eq!(text(FileLocation::Said(&path_of(&own))).as_deref(), Some("file"));
-    assert_eq!(text(FileLocation::Named(&path_of(&own))), None, "only the user may point into /proc");
+    assert_eq!(
+        text(FileLocation::Named(&path_of(&own))),
+        None,
+        "only the user may point into /proc"
+    );
 }
 
 #[test]
@@ -114,7 +133,10 @@ fn a_path_in_a_process_is_a_path_in_its_root() {
     // Outside of containers its root is ours.
     assert_eq!(contents(&FileLocation::InRootOf { pid, path: &path }).unwrap(), "mine");
     assert!(contents(&FileLocation::InRootOf { pid, path: Path::new("../etc/passwd") }).is_err());
-    assert!(contents(&FileLocation::InRootOf { pid: u32::MAX, path: &path }).is_err(), "nobody has that number");
+    assert!(
+        contents(&FileLocation::InRootOf { pid: u32::MAX, path: &path }).is_err(),
+        "nobody has that number"
+    );
 }
 
 #[test]
@@ -145,7 +167,11 @@ fn a_file_that_shrinks_ends_early_and_one_that_grows_does_not_grow() {
     File::options().write(true).open(&path).unwrap().set_len(1 << 40).unwrap();
     reader.seek(SeekFrom::End(-10)).unwrap();
     let mut rest = Vec::new();
-    assert_eq!((reader.read_to_end(&mut rest).unwrap(), reader.length()), (10, 10_000), "of what there was");
+    assert_eq!(
+        (reader.read_to_end(&mut rest).unwrap(), reader.length()),
+        (10, 10_000),
+        "of what there was"
+    );
 }
 
 #[test]
@@ -169,7 +195,9 @@ fn a_copy_in_memory_neither_shrinks_nor_changes() {
     Reader::of(&file).unwrap().read_to_end(&mut text).unwrap();
     assert_eq!((text.len(), &text[50..54], text[99]), (100, b"text".as_slice(), 0));
     assert!(file.set_len(10).is_err());
-    assert!(File::options().write(true).open(path_of(&file)).and_then(|file| file.set_len(10)).is_err());
+    assert!(
+        File::options().write(true).open(path_of(&file)).and_then(|file| file.set_len(10)).is_err()
+    );
 }
 
 #[test]
@@ -194,12 +222,19 @@ fn what_a_processes_owner_may_not_read_is_not_read_for_them() {
         fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
     };
     allow(folder.path(), 0o700);
-    let kind =
-        |result: Result<crate::OpenedFile, OpenError>| std::io::Error::from(result.map(|_| ()).unwrap_err()).kind();
-    assert_eq!(kind(open(&FileLocation::Mapped(&path), Some(&nobody))), std::io::ErrorKind::PermissionDenied);
+    let kind = |result: Result<crate::OpenedFile, OpenError>| {
+        std::io::Error::from(result.map(|_| ()).unwrap_err()).kind()
+    };
+    assert_eq!(
+        kind(open(&FileLocation::Mapped(&path), Some(&nobody))),
+        std::io::ErrorKind::PermissionDenied
+    );
     allow(folder.path(), 0o755);
     allow(&path, 0o640);
-    assert_eq!(kind(open(&FileLocation::Mapped(&path), Some(&nobody))), std::io::ErrorKind::PermissionDenied);
+    assert_eq!(
+        kind(open(&FileLocation::Mapped(&path), Some(&nobody))),
+        std::io::ErrorKind::PermissionDenied
+    );
     let group = super::Owner { groups: vec![0], ..nobody.clone() };
     open(&FileLocation::Mapped(&path), Some(&group)).expect("their groups are theirs, too");
     open(&FileLocation::Mapped(&path), None).expect("this thread is itself again");

@@ -32,7 +32,8 @@ const FOREVER: Duration = Duration::from_secs(60);
 /// Where the system refuses.
 pub fn interrupts<T: From<Interrupt> + Send + 'static>(sender: Sender<T>) -> Result<(), Status> {
     let sender = std::sync::Mutex::new(sender);
-    let tell = move |interrupt| sender.lock().is_ok_and(|sender| sender.send(T::from(interrupt)).is_ok());
+    let tell =
+        move |interrupt| sender.lock().is_ok_and(|sender| sender.send(T::from(interrupt)).is_ok());
     // A second caller would take the interrupts away from the first.
     if TELL.set(Box::new(tell)).is_err() {
         return Ok(());

@@ -7,8 +7,9 @@ use windows_sys::Win32::System::Com::CoCreateGuid;
 use windows_sys::Win32::System::Diagnostics::Etw::{
     CONTROLTRACE_HANDLE, ControlTraceW, ENABLE_TRACE_PARAMETERS, ENABLE_TRACE_PARAMETERS_VERSION_2,
     EVENT_CONTROL_CODE_CAPTURE_STATE, EVENT_CONTROL_CODE_ENABLE_PROVIDER, EVENT_FILTER_DESCRIPTOR,
-    EVENT_FILTER_TYPE_EVENT_ID, EVENT_TRACE_CONTROL_QUERY, EVENT_TRACE_CONTROL_STOP, EVENT_TRACE_PROPERTIES,
-    EnableTraceEx2, QueryAllTracesW, StartTraceW, TraceQueryInformation, TraceSetInformation,
+    EVENT_FILTER_TYPE_EVENT_ID, EVENT_TRACE_CONTROL_QUERY, EVENT_TRACE_CONTROL_STOP,
+    EVENT_TRACE_PROPERTIES, EnableTraceEx2, QueryAllTracesW, StartTraceW, TraceQueryInformation,
+    TraceSetInformation,
 };
 use windows_sys::core::GUID;
 
@@ -29,12 +30,15 @@ pub struct Etw;
 
 impl Control for Etw {
     fn sessions(&self) -> Result<Vec<String>, Status> {
-        let mut answers: Vec<Box<Properties>> = (0..SESSIONS_MAX).map(|_| Properties::empty()).collect();
-        let mut pointers: Vec<*mut EVENT_TRACE_PROPERTIES> = answers.iter_mut().map(|each| pointer(each)).collect();
+        let mut answers: Vec<Box<Properties>> =
+            (0..SESSIONS_MAX).map(|_| Properties::empty()).collect();
+        let mut pointers: Vec<*mut EVENT_TRACE_PROPERTIES> =
+            answers.iter_mut().map(|each| pointer(each)).collect();
         let mut count = 0;
-        // SAFETY: `pointers` holds SESSIONS_MAX pointers, each to a buffer of `answers` that outlives
-        // the call and says its own size and where its names may go.
-        let status = unsafe { QueryAllTracesW(pointers.as_mut_ptr(), SESSIONS_MAX as u32, &mut count) };
+        // SAFETY: `pointers` holds SESSIONS_MAX pointers, each to a buffer of `answers` that
+        // outlives the call and says its own size and where its names may go.
+        let status =
+            unsafe { QueryAllTracesW(pointers.as_mut_ptr(), SESSIONS_MAX as u32, &mut count) };
         done(if status == MORE_DATA { 0 } else { status })?;
         Ok(answers.iter().take(count as usize).map(|each| each.name()).collect())
     }
@@ -54,7 +58,9 @@ impl Control for Etw {
     fn set(&self, session: Option<Handle>, what: Information, bytes: &[u8]) -> Result<(), Status> {
         let length = u32::try_from(bytes.len()).map_err(|_| Status(87))?;
         // SAFETY: the call reads `length` bytes.
-        done(unsafe { TraceSetInformation(native(session), what as i32, bytes.as_ptr().cast(), length) })
+        done(unsafe {
+            TraceSetInformation(native(session), what as i32, bytes.as_ptr().cast(), length)
+        })
     }
 
     fn interval(&self) -> Result<u32, Status> {
@@ -62,7 +68,9 @@ impl Control for Etw {
         let mut length = 0;
         let class = Information::SampleInterval as i32;
         // SAFETY: the call writes 8 bytes at most, and how many into `length`.
-        done(unsafe { TraceQueryInformation(native(None), class, answer.as_mut_ptr().cast(), 8, &mut length) })?;
+        done(unsafe {
+            TraceQueryInformation(native(None), class, answer.as_mut_ptr().cast(), 8, &mut length)
+        })?;
         Ok(layouts::interval_of(answer))
     }
 
@@ -105,7 +113,8 @@ fn control(session: Option<Handle>, name: Option<&str>, code: u32) -> Result<Cou
     let name = name.map(terminated);
     let name = name.as_ref().map_or(null(), Vec::as_ptr);
     let mut answer = Properties::empty();
-    // SAFETY: the name is null or ends with a 0, and lives in this function; the answer says its size.
+    // SAFETY: the name is null or ends with a 0, and lives in this function; the answer says its
+    // size.
     done(unsafe { ControlTraceW(native(session), name, pointer(&mut answer), code) })?;
     Ok(answer.counts())
 }
@@ -121,7 +130,9 @@ fn control_provider(
     let (level, any) = (provider.level, provider.keywords);
     // SAFETY: the GUID and what `parameters` points to live longer than the call; a time-out
     // of 0 does not wait for the provider.
-    done(unsafe { EnableTraceEx2(native(Some(session)), &guid, code, level, any, 0, 0, parameters) })
+    done(unsafe {
+        EnableTraceEx2(native(Some(session)), &guid, code, level, any, 0, 0, parameters)
+    })
 }
 
 /// The properties as the API takes them. They are 8-byte aligned, all bytes are
@@ -147,7 +158,8 @@ fn guid(guid: Guid) -> GUID {
 /// A GUID that nothing has had.
 pub(super) fn fresh_guid() -> Guid {
     let mut fresh = GUID::default();
-    // SAFETY: writes one GUID. Where it fails, zeros stay, for which StartTrace makes a GUID itself.
+    // SAFETY: writes one GUID. Where it fails, zeros stay, for which StartTrace makes a GUID
+    // itself.
     unsafe { CoCreateGuid(&mut fresh) };
     ours(fresh)
 }

@@ -5,8 +5,8 @@
 use std::mem::{offset_of, size_of};
 
 use windows_sys::Win32::System::Diagnostics::Etw::{
-    CLASSIC_EVENT_ID, EVENT_HEADER, EVENT_RECORD, EVENT_TRACE_LOGFILEW, EVENT_TRACE_PROPERTIES, TRACE_LOGFILE_HEADER,
-    TRACE_PROFILE_INTERVAL, WNODE_HEADER,
+    CLASSIC_EVENT_ID, EVENT_HEADER, EVENT_RECORD, EVENT_TRACE_LOGFILEW, EVENT_TRACE_PROPERTIES,
+    TRACE_LOGFILE_HEADER, TRACE_PROFILE_INTERVAL, WNODE_HEADER,
 };
 
 use crate::layouts::{BUFFER_SIZE, PROPERTIES_SIZE, Properties, at};
@@ -69,7 +69,8 @@ mod tests {
         let class = Guid::from_u128(0xce1dbfb4_137e_4da6_87b0_3f59aa102cbc);
         let bytes = classic_event_ids(&[ClassicEvent { class, kind: 46 }]);
         // SAFETY: 24 bytes are a CLASSIC_EVENT_ID, in which any bytes are a value.
-        let id: CLASSIC_EVENT_ID = unsafe { bytes.as_ptr().cast::<CLASSIC_EVENT_ID>().read_unaligned() };
+        let id: CLASSIC_EVENT_ID =
+            unsafe { bytes.as_ptr().cast::<CLASSIC_EVENT_ID>().read_unaligned() };
         assert_eq!((id.EventGuid.data1, id.EventGuid.data3, id.Type), (0xce1dbfb4, 0x4da6, 46));
         let bytes = profile_interval(10_010);
         // SAFETY: 8 bytes are a TRACE_PROFILE_INTERVAL, in which any bytes are a value.

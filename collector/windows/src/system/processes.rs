@@ -4,8 +4,8 @@ use std::ffi::OsString;
 
 use windows_sys::Win32::Foundation::{CloseHandle, HANDLE};
 use windows_sys::Win32::System::Threading::{
-    ALL_PROCESSOR_GROUPS, GetActiveProcessorCount, OpenProcess, PROCESS_NAME_WIN32, PROCESS_QUERY_LIMITED_INFORMATION,
-    QueryFullProcessImageNameW,
+    ALL_PROCESSOR_GROUPS, GetActiveProcessorCount, OpenProcess, PROCESS_NAME_WIN32,
+    PROCESS_QUERY_LIMITED_INFORMATION, QueryFullProcessImageNameW,
 };
 
 use super::{Status, last_error};
@@ -44,8 +44,11 @@ fn image_of(pid: u32) -> Result<OsString, Status> {
     let process = Owned(process);
     let mut name = vec![0_u16; PATH_MAX as usize];
     let mut length = PATH_MAX;
-    // SAFETY: the handle is open; at most `length` characters are written into `name`, which has as many.
-    let told = unsafe { QueryFullProcessImageNameW(process.0, PROCESS_NAME_WIN32, name.as_mut_ptr(), &mut length) };
+    // SAFETY: the handle is open; at most `length` characters are written into `name`, which has as
+    // many.
+    let told = unsafe {
+        QueryFullProcessImageNameW(process.0, PROCESS_NAME_WIN32, name.as_mut_ptr(), &mut length)
+    };
     if told == 0 {
         return Err(last_error());
     }

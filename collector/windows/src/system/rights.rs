@@ -5,8 +5,9 @@ use std::ptr::{null, null_mut};
 
 use windows_sys::Win32::Foundation::{HANDLE, LUID};
 use windows_sys::Win32::Security::{
-    AdjustTokenPrivileges, GetTokenInformation, LUID_AND_ATTRIBUTES, LookupPrivilegeValueW, SE_PRIVILEGE_ENABLED,
-    TOKEN_ADJUST_PRIVILEGES, TOKEN_ELEVATION, TOKEN_PRIVILEGES, TOKEN_QUERY, TokenElevation,
+    AdjustTokenPrivileges, GetTokenInformation, LUID_AND_ATTRIBUTES, LookupPrivilegeValueW,
+    SE_PRIVILEGE_ENABLED, TOKEN_ADJUST_PRIVILEGES, TOKEN_ELEVATION, TOKEN_PRIVILEGES, TOKEN_QUERY,
+    TokenElevation,
 };
 use windows_sys::Win32::System::Threading::{GetCurrentProcess, OpenProcessToken};
 
@@ -24,7 +25,9 @@ pub fn is_elevated() -> bool {
     let size = size_of::<TOKEN_ELEVATION>() as u32;
     let mut length = 0;
     // SAFETY: the token is open; the call writes one TOKEN_ELEVATION and its length.
-    let told = unsafe { GetTokenInformation(token.0, TokenElevation, (&raw mut elevation).cast(), size, &mut length) };
+    let told = unsafe {
+        GetTokenInformation(token.0, TokenElevation, (&raw mut elevation).cast(), size, &mut length)
+    };
     told != 0 && elevation.TokenIsElevated != 0
 }
 

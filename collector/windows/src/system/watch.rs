@@ -24,7 +24,8 @@ const PROVIDER: &str = "22fb2cd6-0e7b-422b-a0c7-2fad1fd0e716";
 /// Its keyword of images, and the event that one was loaded.
 const KEYWORD_IMAGE: u64 = 0x40;
 const IMAGE_LOADED: u16 = 5;
-/// Names that wait to be looked at; what comes when it is full is looked at when the recording ends.
+/// Names that wait to be looked at; what comes when it is full is looked at when the recording
+/// ends.
 const QUEUE: usize = 4096;
 
 /// Notes identities until it is stopped.
@@ -49,11 +50,14 @@ impl ImageWatch {
             .build();
         let name = format!("{NAME_PREFIX}{pid}{WATCH_SUFFIX}");
         let trace = UserTrace::new().named(name.clone()).enable(provider).start_and_process();
-        let trace =
-            trace.map_err(|error| format!("images that vanish while recording stay unidentified: {error:?}"))?;
-        let reader = std::thread::Builder::new().name("images".to_owned()).spawn(move || read(&names));
+        let trace = trace.map_err(|error| {
+            format!("images that vanish while recording stay unidentified: {error:?}")
+        })?;
         let reader =
-            reader.map_err(|error| format!("images that vanish while recording stay unidentified: {error}"))?;
+            std::thread::Builder::new().name("images".to_owned()).spawn(move || read(&names));
+        let reader = reader.map_err(|error| {
+            format!("images that vanish while recording stay unidentified: {error}")
+        })?;
         Ok(Self { trace, name, reader })
     }
 

@@ -36,11 +36,15 @@ fn all_tables_are_about_the_process_and_the_machine_is_whole() {
     let (all, one) = (report(&story), report_of(&story, "100"));
     assert_eq!(one.events, all.events);
     assert_eq!(one.cpus, all.cpus);
-    assert_eq!(one.threads.rows, all.threads.rows.iter().filter(|row| row.pid == 100).cloned().collect::<Vec<_>>());
+    assert_eq!(
+        one.threads.rows,
+        all.threads.rows.iter().filter(|row| row.pid == 100).cloned().collect::<Vec<_>>()
+    );
     assert_eq!(one.functions.samples, 0, "the shell was never sampled");
     assert_eq!(one.slices, all.slices, "they are on its track");
     assert!(one.run_queue.all.count > 0 && one.run_queue.all.count < all.run_queue.all.count);
-    let touching = one.wakeups.pairs.rows.iter().all(|row| row.waker_tid == 100 || row.wakee_tid == 100);
+    let touching =
+        one.wakeups.pairs.rows.iter().all(|row| row.waker_tid == 100 || row.wakee_tid == 100);
     assert!(touching && one.wakeups.count < all.wakeups.count);
     assert_eq!(report_of(&story, "init").slices.total, 0);
 }
@@ -50,7 +54,8 @@ fn capital_letters_tell_programs_of_linux_apart_and_not_those_of_windows() {
     let mut story = Story::new();
     let (windows, _) = story.process(40, 1, "Explorer.EXE", &[]);
     let (linux, _) = story.process(50, 1, "Xorg", &[]);
-    let matches = |name: &str, process| ProcessFilter::Name(name.to_owned()).matches(process, &story.tables);
+    let matches =
+        |name: &str, process| ProcessFilter::Name(name.to_owned()).matches(process, &story.tables);
     assert!(matches("explorer.exe", windows) && matches("Explorer.EXE", windows));
     assert!(matches("Xorg", linux) && !matches("xorg", linux));
 }

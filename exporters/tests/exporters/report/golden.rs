@@ -7,7 +7,12 @@ use crate::golden::compare;
 use crate::story::{game, losses, story};
 
 fn story_report() -> Report {
-    report_with(&story(), ReportOptions { rows: 4, ..ReportOptions::default() }, &session(), &losses())
+    report_with(
+        &story(),
+        ReportOptions { rows: 4, ..ReportOptions::default() },
+        &session(),
+        &losses(),
+    )
 }
 
 #[test]
@@ -28,7 +33,12 @@ fn a_compiler_run_is_parsed_as_a_report() {
 
 #[test]
 fn what_a_game_says_of_itself_reads_and_is_parsed_as_a_report() {
-    let report = report_with(&game(), ReportOptions { rows: 8, ..ReportOptions::default() }, &session(), &[]);
+    let report = report_with(
+        &game(),
+        ReportOptions { rows: 8, ..ReportOptions::default() },
+        &session(),
+        &[],
+    );
     compare("game.report.txt", &report.text(120));
     parses_as("game.report.json", &report);
 }
@@ -54,7 +64,9 @@ fn a_recording_that_was_cut_off_is_told_so() {
     let mut exporter = ReportExporter::new(ReportOptions::default());
     let Ok(()) = story().play(&mut exporter, &session(), &[], None);
     let report = exporter.finish();
-    assert!(!report.recording.complete && report.text(80).contains("of a recording that was cut off"));
+    assert!(
+        !report.recording.complete && report.text(80).contains("of a recording that was cut off")
+    );
 }
 
 #[test]
@@ -63,5 +75,8 @@ fn a_session_without_events_is_an_empty_report() {
     assert_eq!((report.duration_ns, report.threads.total, report.cpus.len()), (0, 0, 0));
     let text = report.text(80);
     assert!(text.contains("Lost       nothing"));
-    assert!(!text.contains("Threads") && !text.contains("Functions"), "no tables without rows: {text}");
+    assert!(
+        !text.contains("Threads") && !text.contains("Functions"),
+        "no tables without rows: {text}"
+    );
 }

@@ -13,7 +13,11 @@ fn what_ran_is_unknown_while_its_cpus_records_are_missing() {
     story.switches(75, 0, b, SLEEPS, IDLE);
     story.switches(100, 0, IDLE, SleepState::Runnable, a);
     let report = report(&story);
-    assert_eq!(thread(&report, 10).times, times(20, 0, 0, 80), "up to the last record before the loss");
+    assert_eq!(
+        thread(&report, 10).times,
+        times(20, 0, 0, 80),
+        "up to the last record before the loss"
+    );
     assert_eq!(thread(&report, 20).times, times(15, 0, 25, 60), "from the first record after it");
     let cpu = &report.cpus[0];
     assert_eq!((cpu.busy_ns, cpu.idle_ns, cpu.unknown_ns), (35_000, 25_000, 40_000));
@@ -31,7 +35,10 @@ fn who_slept_through_a_loss_slept_but_for_the_loss() {
     let report = report(&story);
     assert_eq!(thread(&report, 10).times, times(0, 2, 80, 10));
     assert_eq!(report.run_queue.after_wakeup.max_ns, 2_000, "this wait is whole");
-    assert_eq!((report.off_cpu.blocked_ns, report.off_cpu.reasons.rows[0].max_ns), (80_000, 80_000));
+    assert_eq!(
+        (report.off_cpu.blocked_ns, report.off_cpu.reasons.rows[0].max_ns),
+        (80_000, 80_000)
+    );
 }
 
 #[test]
@@ -69,7 +76,10 @@ fn a_wakeup_of_one_who_waits_shows_that_it_slept_in_the_loss() {
     story.switches(70, 0, b, SLEEPS, a);
     let report = report(&story);
     assert_eq!(thread(&report, 10).times, times(10, 30 + 10, 0, 20));
-    assert_eq!((report.run_queue.after_wakeup.count, report.run_queue.after_wakeup.max_ns), (1, 10_000));
+    assert_eq!(
+        (report.run_queue.after_wakeup.count, report.run_queue.after_wakeup.max_ns),
+        (1, 10_000)
+    );
 }
 
 #[test]
@@ -87,7 +97,11 @@ fn events_that_contradict_each_other_are_a_loss_that_nobody_told() {
     assert_eq!(report.untold_gaps, 1);
     assert_eq!(thread(&report, 10).times, times(20, 0, 0, 50));
     assert_eq!(thread(&report, 30).times, times(20, 0, 0, 50));
-    assert_eq!(thread(&report, 20).times, times(10, 10, 20, 30), "blocked, woken, unknown, woken again, on CPU");
+    assert_eq!(
+        thread(&report, 20).times,
+        times(10, 10, 20, 30),
+        "blocked, woken, unknown, woken again, on CPU"
+    );
     assert_eq!(report.cpus[0].unknown_ns, 30_000);
     assert!(report.text(100).contains("once a CPU ran something else"));
 }
@@ -103,7 +117,11 @@ fn events_of_others_that_a_filter_left_out_are_no_loss() {
     story.switches(60, 0, b, SLEEPS, a);
     let report = report_with(&story, ReportOptions::default(), &session, &[]);
     assert_eq!(report.untold_gaps, 0);
-    assert_eq!(thread(&report, 20).times, times(15, 5, 40, 0), "of the process recorded everything is known");
+    assert_eq!(
+        thread(&report, 20).times,
+        times(15, 5, 40, 0),
+        "of the process recorded everything is known"
+    );
     assert_eq!(thread(&report, 10).times, times(0, 0, 0, 60), "of others it is not");
     assert!(report.text(100).contains("recorded with -p 20: other processes are partial"));
 }
@@ -138,17 +156,29 @@ fn a_loss_without_a_cpu_or_a_time_may_be_anywhere() {
 fn losses_of_samples_and_of_nothing_leave_thread_states_alone() {
     let (mut story, a, _) = two_programs();
     story.switches(0, 0, IDLE, SleepState::Runnable, a);
-    story.at(20, Event::Loss(Loss { lane: "samples".into(), domain: LossDomain::Other, ..loss(0, 10, 20) }));
+    story.at(
+        20,
+        Event::Loss(Loss { lane: "samples".into(), domain: LossDomain::Other, ..loss(0, 10, 20) }),
+    );
     story.at(30, Event::Loss(Loss { count: 0, ..loss(0, 20, 30) }));
     story.switches(50, 0, a, SLEEPS, IDLE);
     let losses = [
         loss(0, 0, 0),
-        Loss { lane: "samples".into(), domain: LossDomain::Other, cpu: None, count: 5, ..loss(0, 0, 0) },
+        Loss {
+            lane: "samples".into(),
+            domain: LossDomain::Other,
+            cpu: None,
+            count: 5,
+            ..loss(0, 0, 0)
+        },
     ];
     let report = report_with(&story, ReportOptions::default(), &session(), &losses);
     assert_eq!(thread(&report, 10).times, times(50, 0, 0, 0));
     assert_eq!(report.lost, 12);
-    let rows: Vec<_> =
-        report.losses.iter().map(|row| (row.lane.as_str(), row.cpu, row.cause.as_str(), row.count)).collect();
+    let rows: Vec<_> = report
+        .losses
+        .iter()
+        .map(|row| (row.lane.as_str(), row.cpu, row.cause.as_str(), row.count))
+        .collect();
     assert_eq!(rows, [("sched", Some(0), "lane-full", 7), ("samples", None, "lane-full", 5)]);
 }

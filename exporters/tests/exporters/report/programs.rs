@@ -14,7 +14,8 @@ fn slice<'a>(report: &'a Report, name: &str) -> Vec<&'a SliceRow> {
 fn a_zone_that_waits_tells_how_long_and_in_what() {
     let (mut story, a, b) = two_programs();
     let zones = story.track(Scope::Thread(a), "Zones", None);
-    let [outer, inner, other, futex] = ["outer", "inner", "other", "futex_wait"].map(|name| story.name(name));
+    let [outer, inner, other, futex] =
+        ["outer", "inner", "other", "futex_wait"].map(|name| story.name(name));
     let sleeps = OffCpu { state: SLEEPS, blocked_in: Some(futex), ..off() };
     story.switches(0, 0, ThreadId(0), SleepState::Runnable, a);
     story.at(10, Event::SliceBegin(zones, outer.into()));
@@ -32,7 +33,14 @@ fn a_zone_that_waits_tells_how_long_and_in_what() {
         (row.thread, row.blocked_in.as_ref().and_then(|reason| reason.function.clone()))
     });
     let futex = Some("futex_wait".to_owned());
-    assert_eq!(found, [(times(45, 5, 40, 0), futex.clone()), (times(15, 5, 40, 0), futex), (times(5, 0, 0, 0), None)]);
+    assert_eq!(
+        found,
+        [
+            (times(45, 5, 40, 0), futex.clone()),
+            (times(15, 5, 40, 0), futex),
+            (times(5, 0, 0, 0), None)
+        ]
+    );
     assert!(report.text(100).contains("outer; 40.0 us in futex_wait"));
 }
 
@@ -43,7 +51,8 @@ fn names_are_told_apart_by_place_and_not_by_number() {
     let (name, file) = (story.name("load"), story.name("/src/a.rs"));
     story.tables.locations = [1, 2].map(|line| Location { function: name, file, line }).to_vec();
     for (number, place) in [(1, 0), (2, 0), (1, 1)] {
-        let slice = Slice { number: Some(number), location: Some(LocationId(place)), ..Slice::named(name) };
+        let slice =
+            Slice { number: Some(number), location: Some(LocationId(place)), ..Slice::named(name) };
         story.at(number, Event::SliceBegin(zones, slice));
         story.at(number, Event::SliceEnd(zones));
     }
@@ -63,7 +72,15 @@ fn what_other_programs_say_is_left_out_of_a_report_on_one() {
     let report = |name| report_with(&game(), process(name), &session(), &[]);
     let sizes = |report: &Report| {
         let Report { slices, instants, frames, locks, memory, crashes, counters, .. } = report;
-        [slices.total, instants.total, frames.total, locks.total, memory.total, crashes.total, counters.total]
+        [
+            slices.total,
+            instants.total,
+            frames.total,
+            locks.total,
+            memory.total,
+            crashes.total,
+            counters.total,
+        ]
     };
     assert_eq!(sizes(&report("game")), [4, 2, 1, 2, 2, 1, 1]);
     assert_eq!(sizes(&report("other")), [0; 7]);

@@ -9,16 +9,32 @@ const THREADS: u32 = 5;
 /// Any event, at some time after the one before.
 fn event() -> impl Strategy<Value = (u64, Event)> {
     let thread = || (0..THREADS).prop_map(ThreadId);
-    let state = prop::sample::select(vec![SleepState::Runnable, SLEEPS, SleepState::Uninterruptible, SleepState::Dead]);
+    let state = prop::sample::select(vec![
+        SleepState::Runnable,
+        SLEEPS,
+        SleepState::Uninterruptible,
+        SleepState::Dead,
+    ]);
     let switch = (0..3u32, prop::option::of(thread()), state, any::<bool>(), thread());
     let switch = switch.prop_map(|(cpu, previous, state, preempted, next)| {
         let off_cpu = OffCpu { state, preempted, ..off() };
-        Event::Switch(Switch { cpu, previous, previous_priority: 0, off_cpu, next, next_priority: 0 })
+        Event::Switch(Switch {
+            cpu,
+            previous,
+            previous_priority: 0,
+            off_cpu,
+            next,
+            next_priority: 0,
+        })
     });
     let wake = (0..3u32, prop::option::of(thread()), 1..THREADS);
-    let wake = wake.prop_map(|(cpu, waker, wakee)| Event::Wakeup(Wakeup { waker, ..wakeup(cpu, ThreadId(wakee)) }));
+    let wake = wake.prop_map(|(cpu, waker, wakee)| {
+        Event::Wakeup(Wakeup { waker, ..wakeup(cpu, ThreadId(wakee)) })
+    });
     let sample = (0..3u32, thread());
-    let sample = sample.prop_map(|(cpu, thread)| Event::Sample(Sample { cpu, thread, stack: None, in_kernel: false }));
+    let sample = sample.prop_map(|(cpu, thread)| {
+        Event::Sample(Sample { cpu, thread, stack: None, in_kernel: false })
+    });
     let lost = (prop::option::of(0..3u32), prop::option::of((0..200u64, 0..200u64)));
     let lost = lost.prop_map(|(cpu, between)| {
         let between = between.map(|(a, b)| (Time(START + a * 1_000), Time(START + b * 1_000)));

@@ -5,13 +5,17 @@ use crate::story::IDLE;
 use syscollect_model::{BuildId, FrameId, Migration, Module, ModuleId, Sample, Scope};
 
 /// A program, the kernel, and frames of both.
-fn code(story: &mut Story) -> impl FnMut(&mut Story, bool, u64, Option<&'static str>) -> FrameId + use<> {
+fn code(
+    story: &mut Story,
+) -> impl FnMut(&mut Story, bool, u64, Option<&'static str>) -> FrameId + use<> {
     let (program, kernel) = (story.name("/bin/a"), story.name("[kernel.kallsyms]"));
     story.tables.modules = vec![
         Module { path: program, build_id: BuildId::from_bytes(&[0xab; 2]), kernel: false },
         Module { path: kernel, build_id: BuildId::default(), kernel: true },
     ];
-    |story: &mut Story, kernel, offset, name| story.frame(Some(ModuleId(u32::from(kernel))), offset, name)
+    |story: &mut Story, kernel, offset, name| {
+        story.frame(Some(ModuleId(u32::from(kernel))), offset, name)
+    }
 }
 
 fn sampled(story: &mut Story, at: u64, thread: ThreadId, stack: Option<StackId>, in_kernel: bool) {
@@ -29,7 +33,9 @@ fn a_sample_counts_once_for_each_function_of_its_stack() {
     let walk = story.tables.intern_stack(&[again, outer, main]);
     let reads = story.tables.intern_stack(&[read, again, outer, main]);
     let alone = story.tables.intern_stack(&[main]);
-    for (at, stack) in [(0, Some(walk)), (1, Some(walk)), (2, Some(reads)), (3, Some(alone)), (4, None)] {
+    for (at, stack) in
+        [(0, Some(walk)), (1, Some(walk)), (2, Some(reads)), (3, Some(alone)), (4, None)]
+    {
         sampled(&mut story, at, a, stack, stack == Some(reads));
     }
     sampled(&mut story, 5, b, Some(reads), true);
@@ -38,15 +44,25 @@ fn a_sample_counts_once_for_each_function_of_its_stack() {
     let functions = &report.functions;
     assert_eq!((functions.samples, functions.kernel_samples, functions.idle_samples), (6, 2, 1));
     assert_eq!((functions.without_stack, report.events.samples), (1, 7));
-    let rows = |table: &syscollect_exporters::report::Table<syscollect_exporters::report::FunctionRow>| -> Vec<_> {
+    let rows = |table: &syscollect_exporters::report::Table<
+        syscollect_exporters::report::FunctionRow,
+    >|
+     -> Vec<_> {
         let row = |row: &syscollect_exporters::report::FunctionRow| {
             (row.function.clone(), row.kernel, row.self_samples, row.total)
         };
         table.rows.iter().map(row).collect()
     };
-    let (main, walk, read) =
-        (("main".into(), false, 1, 5), ("walk".into(), false, 2, 4), ("vfs_read".into(), true, 2, 2));
-    assert_eq!(rows(&functions.by_self), [walk.clone(), read.clone(), main.clone()], "recursion counts once");
+    let (main, walk, read) = (
+        ("main".into(), false, 1, 5),
+        ("walk".into(), false, 2, 4),
+        ("vfs_read".into(), true, 2, 2),
+    );
+    assert_eq!(
+        rows(&functions.by_self),
+        [walk.clone(), read.clone(), main.clone()],
+        "recursion counts once"
+    );
     assert_eq!(rows(&functions.by_total), [main, walk, read]);
     assert_eq!((process(&report, 10).counts.samples, process(&report, 20).counts.samples), (5, 1));
 }
@@ -56,14 +72,19 @@ fn a_stack_that_was_cut_is_counted_and_no_function() {
     let (mut story, a, _) = two_programs();
     let main = code(&mut story)(&mut story, false, 0x10, Some("main"));
     let cut = story.tables.truncation();
-    let (whole, truncated) = (story.tables.intern_stack(&[main]), story.tables.intern_stack(&[main, cut]));
+    let (whole, truncated) =
+        (story.tables.intern_stack(&[main]), story.tables.intern_stack(&[main, cut]));
     for (at, stack) in [(0, whole), (1, truncated), (2, truncated)] {
         sampled(&mut story, at, a, Some(stack), false);
     }
     let report = report(&story);
     let rows = &report.functions.by_total.rows;
     assert_eq!((report.functions.truncated, rows.len(), rows[0].total), (2, 1, 3));
-    assert!(report.text(100).contains("2 have a stack that lacks its outer frames"), "{}", report.text(100));
+    assert!(
+        report.text(100).contains("2 have a stack that lacks its outer frames"),
+        "{}",
+        report.text(100)
+    );
     assert_eq!(report.unresolved.total, 0);
 }
 
@@ -83,13 +104,22 @@ fn code_without_names_is_told_by_module() {
     story.switches_off(10, 0, a, OffCpu { state: SLEEPS, stack: Some(first), ..off() }, IDLE);
     story.interrupt_wakes(35, 0, IDLE, a);
     let report = report(&story);
-    let rows: Vec<_> =
-        report.unresolved.rows.iter().map(|row| (row.module.as_str(), row.places, row.samples)).collect();
+    let rows: Vec<_> = report
+        .unresolved
+        .rows
+        .iter()
+        .map(|row| (row.module.as_str(), row.places, row.samples))
+        .collect();
     assert_eq!(rows, [("/bin/a", 2, 3), ("", 1, 1)]);
     let row = &report.unresolved.rows[0];
     assert_eq!((row.build_id.as_str(), row.blocked_ns), ("abab", 25_000));
-    let own: Vec<_> =
-        report.functions.by_self.rows.iter().map(|row| (row.function.as_str(), row.self_samples)).collect();
+    let own: Vec<_> = report
+        .functions
+        .by_self
+        .rows
+        .iter()
+        .map(|row| (row.function.as_str(), row.self_samples))
+        .collect();
     assert_eq!(own, [("[unnamed]", 2), ("main", 1), ("[unnamed]", 1)]);
 }
 
@@ -97,10 +127,19 @@ fn code_without_names_is_told_by_module() {
 fn blocked_time_is_told_by_reason_and_by_stack() {
     let (mut story, a, b) = two_programs();
     let mut frame = code(&mut story);
-    let (read, main) = (frame(&mut story, true, 0x30, Some("vfs_read")), frame(&mut story, false, 0x10, Some("main")));
+    let (read, main) = (
+        frame(&mut story, true, 0x30, Some("vfs_read")),
+        frame(&mut story, false, 0x10, Some("main")),
+    );
     let stack = Some(story.tables.intern_stack(&[read, main]));
     let place = Some(story.name("vfs_read"));
-    let disk = OffCpu { state: SleepState::Uninterruptible, io_wait: true, blocked_in: place, stack, ..off() };
+    let disk = OffCpu {
+        state: SleepState::Uninterruptible,
+        io_wait: true,
+        blocked_in: place,
+        stack,
+        ..off()
+    };
     story.switches_off(0, 0, a, disk, IDLE);
     story.interrupt_wakes(30, 0, IDLE, a);
     story.switches(30, 0, IDLE, SleepState::Runnable, a);
@@ -121,15 +160,20 @@ fn blocked_time_is_told_by_reason_and_by_stack() {
         (rows[1].blocked_in.as_deref(), rows[1].state.as_str(), rows[1].blocked_ns),
         (None, "interruptible", 15_000)
     );
-    let stacks: Vec<_> =
-        off_cpu.stacks.rows.iter().map(|row| (row.pid, row.count, row.blocked_ns, row.frames.join(" "))).collect();
+    let stacks: Vec<_> = off_cpu
+        .stacks
+        .rows
+        .iter()
+        .map(|row| (row.pid, row.count, row.blocked_ns, row.frames.join(" ")))
+        .collect();
     assert_eq!(stacks, [(10, 2, 40_000, "vfs_read main".to_owned())]);
 }
 
 #[test]
 fn slices_are_measured_from_begin_to_end() {
     let (mut story, a, _) = two_programs();
-    let (first, second) = (story.track(Scope::Thread(a), "zones", None), story.track(Scope::Machine, "frames", None));
+    let (first, second) =
+        (story.track(Scope::Thread(a), "zones", None), story.track(Scope::Machine, "frames", None));
     let (draw, load, mark) = (story.name("draw"), story.name("load"), story.name("mark"));
     story.at(0, Event::SliceEnd(first));
     for begin in [0, 100, 200] {
@@ -142,8 +186,12 @@ fn slices_are_measured_from_begin_to_end() {
     story.at(310, Event::Instant(second, mark.into()));
     story.at(310, Event::Instant(first, mark.into()));
     let report = report(&story);
-    let rows: Vec<_> =
-        report.slices.rows.iter().map(|row| (row.name.as_str(), row.durations, row.unfinished)).collect();
+    let rows: Vec<_> = report
+        .slices
+        .rows
+        .iter()
+        .map(|row| (row.name.as_str(), row.durations, row.unfinished))
+        .collect();
     assert_eq!((rows[0].0, rows[0].1.count, rows[0].1.total_ns, rows[0].2), ("draw", 3, 90_000, 0));
     assert_eq!((rows[0].1.min_ns, rows[0].1.mean_ns, rows[0].1.max_ns), (20_000, 30_000, 40_000));
     assert!(rows[0].1.p50_ns.abs_diff(30_000) <= 300, "{:?}", rows[0].1);
@@ -165,9 +213,12 @@ fn wakers_and_moves_are_counted_by_pair() {
     }
     let report = report(&story);
     let pairs = report.wakeups.pairs.rows.iter();
-    let pairs: Vec<_> = pairs.map(|row| (row.waker_kind.as_str(), row.waker_tid, row.wakee_tid, row.count)).collect();
+    let pairs: Vec<_> = pairs
+        .map(|row| (row.waker_kind.as_str(), row.waker_tid, row.wakee_tid, row.count))
+        .collect();
     assert_eq!(pairs, [("thread", 10, 20, 3), ("thread", 20, 10, 1), ("unknown", 0, 10, 1)]);
-    let moves: Vec<_> = report.migrations.rows.iter().map(|row| (row.from_cpu, row.to_cpu, row.count)).collect();
+    let moves: Vec<_> =
+        report.migrations.rows.iter().map(|row| (row.from_cpu, row.to_cpu, row.count)).collect();
     assert_eq!(moves, [(0, 1, 2), (1, 0, 1)]);
     assert_eq!(thread(&report, 10).counts.migrations, 3);
 }
@@ -181,7 +232,10 @@ fn samples_without_switches_tell_nothing_of_the_time_between_them() {
     sampled(&mut story, 100, b, Some(stack), false);
     let report = report(&story);
     assert_eq!(thread(&report, 10).times, times(0, 0, 0, 100));
-    assert_eq!((report.cpus[0].busy_ns, report.cpus[0].idle_ns, report.cpus[0].unknown_ns), (0, 0, 100_000));
+    assert_eq!(
+        (report.cpus[0].busy_ns, report.cpus[0].idle_ns, report.cpus[0].unknown_ns),
+        (0, 0, 100_000)
+    );
     let tids: Vec<_> = report.threads.rows.iter().map(|row| row.tid).collect();
     assert_eq!(tids, [20, 10], "the most samples first");
     assert!(report.text(100).contains("Threads by samples"));
@@ -196,8 +250,16 @@ fn a_windows_machine_and_its_paths_read_as_such() {
     let stack = story.tables.intern_stack(&[frame]);
     sampled(&mut story, 0, a, Some(stack), false);
     let (hostname, release) = (String::new(), "10.0.19041".to_owned());
-    let session = SessionInfo { hostname, os: "Windows".into(), kernel_release: release, ..SessionInfo::default() };
+    let session = SessionInfo {
+        hostname,
+        os: "Windows".into(),
+        kernel_release: release,
+        ..SessionInfo::default()
+    };
     let text = report_with(&story, ReportOptions::default(), &session, &[]).text(100);
     assert!(text.starts_with("Recorded   Windows 10.0.19041, 0 CPUs"), "{text}");
-    assert!(text.contains("[unnamed] (ntdll.dll)") && text.contains(r"  C:\Windows\System32\ntdll.dll"), "{text}");
+    assert!(
+        text.contains("[unnamed] (ntdll.dll)") && text.contains(r"  C:\Windows\System32\ntdll.dll"),
+        "{text}"
+    );
 }

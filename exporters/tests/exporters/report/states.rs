@@ -14,11 +14,18 @@ fn a_thread_is_blocked_until_it_is_woken_and_waits_until_it_runs() {
     story.switches(100, 0, b, SLEEPS, IDLE);
     let report = report(&story);
     assert_eq!(thread(&report, 10).times, times(10 + 15, 5, 30 + 40, 0));
-    assert_eq!(thread(&report, 20).times, times(35 + 40, 15, 0, 10), "nothing is known before its first switch");
+    assert_eq!(
+        thread(&report, 20).times,
+        times(35 + 40, 15, 0, 10),
+        "nothing is known before its first switch"
+    );
     let counts = thread(&report, 10).counts;
     assert_eq!((counts.switches, counts.preemptions, counts.wakeups), (2, 0, 1));
     assert_eq!(thread(&report, 20).counts.preemptions, 1);
-    assert_eq!((report.duration_ns, report.cpus[0].busy_ns, report.cpus[0].unknown_ns), (100_000, 100_000, 0));
+    assert_eq!(
+        (report.duration_ns, report.cpus[0].busy_ns, report.cpus[0].unknown_ns),
+        (100_000, 100_000, 0)
+    );
     let waits = &report.run_queue;
     assert_eq!((waits.all.count, waits.all.total_ns), (2, 20_000));
     assert_eq!((waits.after_wakeup.count, waits.after_wakeup.max_ns), (1, 5_000));
@@ -43,11 +50,18 @@ fn what_lasts_at_the_end_counts_up_to_it() {
     story.wakes(100, 0, a, b);
     let report = report(&story);
     assert_eq!(thread(&report, 10).times, times(100, 0, 0, 0), "on CPU");
-    assert_eq!(thread(&report, 20).times, times(30, 10, 60, 0), "waiting; the second wakeup changes nothing");
+    assert_eq!(
+        thread(&report, 20).times,
+        times(30, 10, 60, 0),
+        "waiting; the second wakeup changes nothing"
+    );
     assert_eq!(thread(&report, 11).times, times(0, 50, 0, 50), "woken, so it waits");
     assert_eq!(report.run_queue.all.count, 0, "no wait has ended");
     assert_eq!(report.cpus[1].idle_ns, 70_000);
-    assert_eq!((process(&report, 10).threads, process(&report, 10).times), (2, times(100, 50, 0, 50)));
+    assert_eq!(
+        (process(&report, 10).threads, process(&report, 10).times),
+        (2, times(100, 50, 0, 50))
+    );
 }
 
 #[test]
@@ -77,8 +91,15 @@ fn a_wakeup_that_meets_a_thread_on_its_way_off_the_cpu_makes_it_wait() {
     story.switches(80, 0, IDLE, SleepState::Runnable, a);
     let report = report(&story);
     let expected = times(20 + 23, 7, 30, 0);
-    assert_eq!(thread(&report, 10).times, expected, "the second time there was no wakeup: it was blocked");
-    assert_eq!((report.run_queue.after_wakeup.count, report.run_queue.after_wakeup.max_ns), (1, 7_000));
+    assert_eq!(
+        thread(&report, 10).times,
+        expected,
+        "the second time there was no wakeup: it was blocked"
+    );
+    assert_eq!(
+        (report.run_queue.after_wakeup.count, report.run_queue.after_wakeup.max_ns),
+        (1, 7_000)
+    );
 }
 
 #[test]
@@ -106,10 +127,16 @@ fn an_id_that_is_used_again_is_another_thread() {
     story.switches(60, 0, b, SLEEPS, again);
     story.switches(80, 0, again, SLEEPS, IDLE);
     let report = report(&story);
-    let rows: Vec<_> = report.threads.rows.iter().map(|row| (row.tid, row.name.as_str(), row.times)).collect();
-    let expected = [(20, "b", times(30, 0, 20, 30)), (10, "a", times(30, 0, 0, 0)), (10, "again", times(20, 0, 0, 10))];
+    let rows: Vec<_> =
+        report.threads.rows.iter().map(|row| (row.tid, row.name.as_str(), row.times)).collect();
+    let expected = [
+        (20, "b", times(30, 0, 20, 30)),
+        (10, "a", times(30, 0, 0, 0)),
+        (10, "again", times(20, 0, 0, 10)),
+    ];
     assert_eq!(rows, expected);
-    let pids: Vec<_> = report.processes.rows.iter().map(|row| (row.pid, row.name.as_str())).collect();
+    let pids: Vec<_> =
+        report.processes.rows.iter().map(|row| (row.pid, row.name.as_str())).collect();
     assert_eq!(pids, [(20, "b"), (10, "a"), (10, "again")]);
 }
 
@@ -154,5 +181,8 @@ fn idle_is_a_cpus_time_and_no_thread() {
     assert_eq!(thread(&report, 10).times, times(0, 4, 60, 0));
     let wake = &report.wakeups;
     assert_eq!((wake.count, wake.by_interrupt), (1, 1));
-    assert_eq!((wake.pairs.rows[0].waker_kind.as_str(), wake.pairs.rows[0].wakee_tid), ("interrupt", 10));
+    assert_eq!(
+        (wake.pairs.rows[0].waker_kind.as_str(), wake.pairs.rows[0].wakee_tid),
+        ("interrupt", 10)
+    );
 }

@@ -14,7 +14,9 @@ fn crowd() -> Story {
     let mut story = Story::new();
     let ids: Vec<_> = (1..=7).map(|n| story.process(n * 10, 1, &format!("p{n}"), &[]).1).collect();
     let [a, b, c, d, e, f, waker] = ids[..] else { unreachable!("there are seven") };
-    let switches = |story: &mut Story, at, previous, next| story.switches(at, 0, previous, SleepState::Runnable, next);
+    let switches = |story: &mut Story, at, previous, next| {
+        story.switches(at, 0, previous, SleepState::Runnable, next)
+    };
     switches(&mut story, 0, IDLE, b);
     story.wakes(10, 1, waker, a);
     switches(&mut story, 40, b, c);
@@ -51,15 +53,25 @@ fn the_longest_wait_of_all_comes_first_whoever_waited() {
 
 #[test]
 fn what_ran_meanwhile_is_told_by_thread() {
-    let options = ReportOptions { process: Some(ProcessFilter::Pid(10)), ..ReportOptions::default() };
+    let options =
+        ReportOptions { process: Some(ProcessFilter::Pid(10)), ..ReportOptions::default() };
     let report = worst(&crowd(), options);
     let WorstWaits { for_cpu, blocked, .. } = &report.worst;
     let first = &for_cpu.rows[0];
-    assert_eq!((first.waiter.tid, first.waiter.at_ns, first.waiter.waited_ns), (10, 10_000, 60_000));
+    assert_eq!(
+        (first.waiter.tid, first.waiter.at_ns, first.waiter.waited_ns),
+        (10, 10_000, 60_000)
+    );
     let waker = first.woken_by.as_ref().unwrap();
-    assert_eq!((waker.thread.as_str(), waker.tid, waker.cpu, first.cpu, first.preempted), ("p7", 70, 1, 0, false));
+    assert_eq!(
+        (waker.thread.as_str(), waker.tid, waker.cpu, first.cpu, first.preempted),
+        ("p7", 70, 1, 0, false)
+    );
     let ran: Vec<_> = first.meanwhile.iter().map(|ran| (ran.tid, ran.ran_ns / 1_000)).collect();
-    assert_eq!((ran, first.other_threads, first.other_threads_ns), (vec![(20, 30), (30, 20), (40, 5)], 2, 5_000));
+    assert_eq!(
+        (ran, first.other_threads, first.other_threads_ns),
+        (vec![(20, 30), (30, 20), (40, 5)], 2, 5_000)
+    );
     assert!(!first.meanwhile_is_part);
     assert_eq!((for_cpu.total, for_cpu.rows.len()), (3, 2), "of three waits two were asked for");
 
@@ -69,12 +81,16 @@ fn what_ran_meanwhile_is_told_by_thread() {
         (wait.waiter.at_ns, wait.waiter.waited_ns, wait.blocked_in.as_deref()),
         (100_000, 100_000, Some("futex_wait"))
     );
-    assert_eq!((wait.frames.clone(), wait.woken_by.as_ref().unwrap().tid), (vec!["main".to_owned()], 70));
+    assert_eq!(
+        (wait.frames.clone(), wait.woken_by.as_ref().unwrap().tid),
+        (vec!["main".to_owned()], 70)
+    );
 }
 
 #[test]
 fn the_longest_waits_read_well() {
-    let options = ReportOptions { process: Some(ProcessFilter::Pid(10)), ..ReportOptions::default() };
+    let options =
+        ReportOptions { process: Some(ProcessFilter::Pid(10)), ..ReportOptions::default() };
     let text = worst(&crowd(), options).worst_text(120);
     for line in [
         "Longest waits for a CPU (runnable, not running): 2 of 3",
@@ -103,17 +119,28 @@ fn a_wait_for_a_lock_names_its_holder() {
     let name = story.name("cache");
     let process = story.tables.thread(a).process;
     story.tables.locks.push(Lock { process, name, location: None, shared: false });
-    let event =
-        |thread, action| Event::Lock(LockEvent { lock: LockId(0), thread, action, shared: false, location: None });
+    let event = |thread, action| {
+        Event::Lock(LockEvent { lock: LockId(0), thread, action, shared: false, location: None })
+    };
     story.at(0, event(b, LockAction::Obtain));
     story.at(10, event(a, LockAction::Wait));
     story.at(50, event(b, LockAction::Release));
     story.at(55, event(a, LockAction::Obtain));
     let report = worst(&story, ReportOptions::default());
     let row = &report.worst.locks.rows[0];
-    let said = (row.waiter.tid, row.waiter.waited_ns, row.lock.as_str(), row.holder.as_deref(), row.obtained);
+    let said = (
+        row.waiter.tid,
+        row.waiter.waited_ns,
+        row.lock.as_str(),
+        row.holder.as_deref(),
+        row.obtained,
+    );
     assert_eq!(said, (10, 45_000, "cache", Some("b (20)"), true));
-    assert!(report.worst_text(100).contains("a (10), for cache, held by b (20)"), "{}", report.worst_text(100));
+    assert!(
+        report.worst_text(100).contains("a (10), for cache, held by b (20)"),
+        "{}",
+        report.worst_text(100)
+    );
 }
 
 #[test]
@@ -136,7 +163,8 @@ fn of_a_recording_of_some_processes_the_others_are_one_line() {
     story.switches(40, 0, other, SLEEPS, IDLE);
     let session = SessionInfo { filter_pids: vec![10], ..session() };
     let process = Some(ProcessFilter::Family(Family::new(vec![10])));
-    let report = report_with(&story, ReportOptions { process, ..ReportOptions::default() }, &session, &[]);
+    let report =
+        report_with(&story, ReportOptions { process, ..ReportOptions::default() }, &session, &[]);
     let shown: Vec<_> = report.processes.rows.iter().map(|row| row.pid).collect();
     assert_eq!(shown, [10, 20, 30]);
     assert_eq!((report.others.processes, report.others.on_cpu_ns), (1, 10_000));

@@ -28,9 +28,13 @@ const SEARCHED_BYTES: usize = 32;
 /// Address of the first occurrence of a nop in a function.
 fn nop_in(function: extern "C" fn(u64), nop: &[u8]) -> anyhow::Result<u64> {
     let start = function as usize;
-    // SAFETY: the program's own code; the functions are followed by other code of at least that length.
+    // SAFETY: the program's own code; the functions are followed by other code of at least that
+    // length.
     let code = unsafe { std::slice::from_raw_parts(start as *const u8, SEARCHED_BYTES) };
-    let at = code.windows(nop.len()).position(|window| window == nop).context("the function has no nop")?;
+    let at = code
+        .windows(nop.len())
+        .position(|window| window == nop)
+        .context("the function has no nop")?;
     Ok((start + at) as u64)
 }
 
@@ -38,7 +42,10 @@ fn nop_in(function: extern "C" fn(u64), nop: &[u8]) -> anyhow::Result<u64> {
 fn file_offset(address: u64) -> anyhow::Result<u64> {
     for line in std::fs::read_to_string("/proc/self/maps")?.lines() {
         let mut words = line.split_whitespace();
-        let (Some(range), Some(_), Some(offset)) = (words.next(), words.next(), words.next()) else { continue };
+        let (Some(range), Some(_), Some(offset)) = (words.next(), words.next(), words.next())
+        else {
+            continue;
+        };
         let Some((start, end)) = range.split_once('-') else { continue };
         let (start, end) = (u64::from_str_radix(start, 16)?, u64::from_str_radix(end, 16)?);
         if (start..end).contains(&address) {
@@ -77,9 +84,11 @@ fn attach(offset: u64) -> anyhow::Result<i32> {
         ..Default::default()
     };
     // SAFETY: the attributes and the path last over the call.
-    let event = unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attributes, 0, -1, -1, 0) };
+    let event =
+        unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attributes, 0, -1, -1, 0) };
     if event < 0 {
-        return Err(std::io::Error::last_os_error()).context("perf_event_open of a uprobe (this needs root)");
+        return Err(std::io::Error::last_os_error())
+            .context("perf_event_open of a uprobe (this needs root)");
     }
     Ok(event as i32)
 }

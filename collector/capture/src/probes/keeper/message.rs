@@ -1,4 +1,5 @@
-//! What the recorder and the keeper say to each other: numbers of 64 bits. Both ends are the same program.
+//! What the recorder and the keeper say to each other: numbers of 64 bits. Both ends are the same
+//! program.
 
 use std::io;
 
@@ -9,7 +10,8 @@ use crate::bpf_calls::Place;
 pub(in crate::probes) enum Means {
     /// A link to all places.
     Link,
-    /// An event of the uprobe PMU, whose type number this is, for the first place, which the program is set to.
+    /// An event of the uprobe PMU, whose type number this is, for the first place, which the
+    /// program is set to.
     Event(u32),
     /// The same, with a link that has the place's cookie.
     LinkedEvent(u32),
@@ -37,7 +39,9 @@ fn bytes(numbers: impl IntoIterator<Item = u64>) -> Vec<u8> {
 }
 
 fn numbers<const N: usize>(bytes: &[u8]) -> [u64; N] {
-    let mut all = bytes.chunks_exact(NUMBER_BYTES).map(|number| number.try_into().map_or(0, u64::from_le_bytes));
+    let mut all = bytes
+        .chunks_exact(NUMBER_BYTES)
+        .map(|number| number.try_into().map_or(0, u64::from_le_bytes));
     std::array::from_fn(|_| all.next().unwrap_or(0))
 }
 
@@ -54,8 +58,19 @@ impl Request {
         };
         // No process has the number 0.
         let pid = u64::from(self.pid.unwrap_or(0));
-        let head = bytes([means, u64::from(pmu), u64::from(self.at_return), pid, self.places.len() as u64]);
-        (head, bytes(self.places.iter().flat_map(|place| [place.offset, place.semaphore, place.cookie])))
+        let head = bytes([
+            means,
+            u64::from(pmu),
+            u64::from(self.at_return),
+            pid,
+            self.places.len() as u64,
+        ]);
+        (
+            head,
+            bytes(
+                self.places.iter().flat_map(|place| [place.offset, place.semaphore, place.cookie]),
+            ),
+        )
     }
 
     /// What a head says, still without its places, and how many bytes those have.

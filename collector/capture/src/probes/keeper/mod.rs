@@ -1,15 +1,16 @@
 //! A process of its own that holds what is attached to programs.
 //!
-//! The kernel takes breakpoints out of other processes, and lowers their semaphores, on behalf of whoever closes the
-//! last descriptor of a link. A thread with a fatal signal pending cannot do that: it may not touch the pages of
-//! others any more (`__get_user_pages` in mm/gup.c), and the kernel logs `failed to unregister, leaking uprobe`. So
-//! a recorder that is killed would leave breakpoints behind. It holds no link, therefore: this process does, which
-//! attaches at the recorder's word, notices when the recorder is gone, closes all links with no signal pending, and
+//! The kernel takes breakpoints out of other processes, and lowers their semaphores, on behalf of
+//! whoever closes the last descriptor of a link. A thread with a fatal signal pending cannot do
+//! that: it may not touch the pages of others any more (`__get_user_pages` in mm/gup.c), and the
+//! kernel logs `failed to unregister, leaking uprobe`. So a recorder that is killed would leave
+//! breakpoints behind. It holds no link, therefore: this process does, which attaches at the
+//! recorder's word, notices when the recorder is gone, closes all links with no signal pending, and
 //! ends.
 //!
-//! It is forked before the recorder has threads or buffers, in a session of its own, blocks all signals, and keeps no
-//! descriptor and no right but those it needs. Who kills it, too, has what killing the recorder alone would have
-//! cost; the next recording takes out what is left.
+//! It is forked before the recorder has threads or buffers, in a session of its own, blocks all
+//! signals, and keeps no descriptor and no right but those it needs. Who kills it, too, has what
+//! killing the recorder alone would have cost; the next recording takes out what is left.
 
 mod message;
 mod serve;
@@ -40,7 +41,8 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// Starts it. To be called while this process is small and has few threads: the new one is its copy.
+    /// Starts it. To be called while this process is small and has few threads: the new one is its
+    /// copy.
     ///
     /// # Errors
     ///
@@ -54,9 +56,10 @@ impl Keeper {
         let null = File::options().read(true).write(true).open("/dev/null")?;
         // What is blocked before stays blocked in the child from its first instruction on.
         let before = block_all_signals()?;
-        // SAFETY: the child runs `serve::run`, which never returns, so that no destructor of this process's state runs
-        // twice. It allocates and starts a thread, which C libraries allow in a child (they take their own locks
-        // around the fork), and touches no other lock that a thread of this process may have held.
+        // SAFETY: the child runs `serve::run`, which never returns, so that no destructor of this
+        // process's state runs twice. It allocates and starts a thread, which C libraries allow in
+        // a child (they take their own locks around the fork), and touches no other lock that a
+        // thread of this process may have held.
         let pid = match unsafe { libc::fork() } {
             0 => serve::run(of_child, null, link),
             -1 => Err(io::Error::last_os_error()),
@@ -71,8 +74,14 @@ impl Keeper {
     /// # Errors
     ///
     /// What the kernel says of it; `BrokenPipe` where the process is gone.
-    pub(super) fn link(&mut self, request: &Request, program: BorrowedFd<'_>, file: BorrowedFd<'_>) -> io::Result<()> {
-        let gone = |_| io::Error::new(io::ErrorKind::BrokenPipe, "the process that holds probes is gone");
+    pub(super) fn link(
+        &mut self,
+        request: &Request,
+        program: BorrowedFd<'_>,
+        file: BorrowedFd<'_>,
+    ) -> io::Result<()> {
+        let gone =
+            |_| io::Error::new(io::ErrorKind::BrokenPipe, "the process that holds probes is gone");
         self.send(request, [program, file]).map_err(gone)?;
         let mut reply = [0; Reply::BYTES];
         self.socket.read_exact(&mut reply).map_err(gone)?;
@@ -88,7 +97,12 @@ impl Keeper {
         let mut control = SendAncillaryBuffer::new(&mut space);
         // There is room for two.
         control.push(SendAncillaryMessage::ScmRights(&fds));
-        let sent = rustix::net::sendmsg(&self.socket, &[IoSlice::new(&head)], &mut control, SendFlags::NOSIGNAL)?;
+        let sent = rustix::net::sendmsg(
+            &self.socket,
+            &[IoSlice::new(&head)],
+            &mut control,
+            SendFlags::NOSIGNAL,
+        )?;
         // The standard library asks for no signal either.
         self.socket.write_all(&head[sent..])?;
         self.socket.write_all(&places)
@@ -157,7 +171,11 @@ mod tests {
     use super::*;
 
     /// Holds on to the file, and refuses requests without places.
-    fn hold(request: &Request, _: BorrowedFd<'_>, file: BorrowedFd<'_>) -> io::Result<Vec<OwnedFd>> {
+    fn hold(
+        request: &Request,
+        _: BorrowedFd<'_>,
+        file: BorrowedFd<'_>,
+    ) -> io::Result<Vec<OwnedFd>> {
         if request.places.is_empty() {
             return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
         }
@@ -194,7 +212,10 @@ mod tests {
         keeper.link(&request(100_000), read.as_fd(), write.as_fd()).unwrap();
         drop(write);
         let mut none = [rustix::event::PollFd::new(&read, rustix::event::PollFlags::IN)];
-        assert_eq!(rustix::event::poll(&mut none, Some(&rustix::event::Timespec::default())).unwrap(), 0);
+        assert_eq!(
+            rustix::event::poll(&mut none, Some(&rustix::event::Timespec::default())).unwrap(),
+            0
+        );
         drop(keeper);
         assert!(is_let_go(&read));
     }

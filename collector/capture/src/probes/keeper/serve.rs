@@ -22,10 +22,11 @@ const NAME: &std::ffi::CStr = c"uprobe-keeper";
 const SOCKET: RawFd = 3;
 /// Descriptors from here on are free while others are moved.
 const OUT_OF_THE_WAY: RawFd = 10;
-/// How long it may take to detach after the recorder has gone. What takes longer hangs, in a file system that a user
-/// serves, say.
+/// How long it may take to detach after the recorder has gone. What takes longer hangs, in a file
+/// system that a user serves, say.
 const LONGEST_DETACHING: Duration = Duration::from_secs(60);
-/// Closing a link waits for the whole machine to have taken notice, which several can wait for at once.
+/// Closing a link waits for the whole machine to have taken notice, which several can wait for at
+/// once.
 const DETACHING_THREADS: usize = 16;
 
 /// Serves until the other end is closed, detaches everything and ends this process.
@@ -47,7 +48,8 @@ pub(super) fn run(socket: UnixStream, null: File, link: Link) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// Leaves the recorder's terminal and session, its folder, its files, and its limit of open ones; the socket.
+/// Leaves the recorder's terminal and session, its folder, its files, and its limit of open ones;
+/// the socket.
 fn alone(socket: &UnixStream, null: &File) -> io::Result<UnixStream> {
     rustix::process::chdir("/")?;
     // SAFETY: no memory is involved; this process leads no group, being a child that was just made.
@@ -59,8 +61,8 @@ fn alone(socket: &UnixStream, null: &File) -> io::Result<UnixStream> {
         unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, OUT_OF_THE_WAY) }
     });
     for (from, to) in [(null, 0), (null, 1), (null, 2), (socket, SOCKET)] {
-        // SAFETY: no memory is involved. What the number stood for belongs to the recorder, which has its own: nothing
-        // that owned it here is used or dropped any more.
+        // SAFETY: no memory is involved. What the number stood for belongs to the recorder, which
+        // has its own: nothing that owned it here is used or dropped any more.
         if unsafe { libc::dup2(from, to) } < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -111,7 +113,9 @@ fn receive(socket: &mut UnixStream) -> io::Result<Option<(Request, [OwnedFd; 2])
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC;
-    let received = rustix::net::recvmsg(&*socket, &mut [IoSliceMut::new(&mut head)], &mut control, flags)?.bytes;
+    let received =
+        rustix::net::recvmsg(&*socket, &mut [IoSliceMut::new(&mut head)], &mut control, flags)?
+            .bytes;
     if received == 0 {
         return Ok(None);
     }

@@ -23,7 +23,11 @@ pub fn decode(id: u16, version: u16, payload: &[u8], is_64_bit: bool) -> Option<
         178..=180 | 244 | 245 => queue_packet(id, version, &mut from),
         17 => vsync(&mut from),
         273 => multi_plane_vsync(&mut from),
-        23 => Some(Dxgkrnl::SelectContext { adapter: from.pointer()?, context: from.pointer()?, node: from.u32()? }),
+        23 => Some(Dxgkrnl::SelectContext {
+            adapter: from.pointer()?,
+            context: from.pointer()?,
+            node: from.u32()?,
+        }),
         116 | 166 | 168 | 184 | 252 | 259 | 266 => present(id, version, &mut from),
         _ => None,
     }
@@ -52,8 +56,14 @@ fn object(id: u16, from: &mut Reader<'_>) -> Option<Dxgkrnl> {
             Some(Dxgkrnl::Context { change, context: from.pointer()?, device, node })
         }
         250 => {
-            let (adapter, node, engine) = (from.pointer()?, from.u32()?, Engine::from_number(from.u32()?));
-            Some(Dxgkrnl::Node { adapter, node, engine, name: from.utf16().characters().take(MAX_NAME).collect() })
+            let (adapter, node, engine) =
+                (from.pointer()?, from.u32()?, Engine::from_number(from.u32()?));
+            Some(Dxgkrnl::Node {
+                adapter,
+                node,
+                engine,
+                name: from.utf16().characters().take(MAX_NAME).collect(),
+            })
         }
         _ => {
             let context = from.pointer()?;
@@ -66,10 +76,17 @@ fn object(id: u16, from: &mut Reader<'_>) -> Option<Dxgkrnl> {
 fn dma_packet(id: u16, from: &mut Reader<'_>) -> Option<Dxgkrnl> {
     let context = from.pointer()?;
     let queue_context = if id == 175 { from.pointer()? } else { 0 };
-    let (kind, id_of_packet, sequence) = (DmaKind::from_number(from.u32()?), from.u64()?, from.u32()?);
+    let (kind, id_of_packet, sequence) =
+        (DmaKind::from_number(from.u32()?), from.u64()?, from.u32()?);
     Some(match id {
         175 => Dxgkrnl::DmaStart { context, queue_context, kind, id: id_of_packet, sequence },
-        176 => Dxgkrnl::DmaStop { context, kind, id: id_of_packet, sequence, preempted: from.u32()? != 0 },
+        176 => Dxgkrnl::DmaStop {
+            context,
+            kind,
+            id: id_of_packet,
+            sequence,
+            preempted: from.u32()? != 0,
+        },
         _ => {
             let end = DmaEnd::from_number(from.u32()?);
             Dxgkrnl::DmaDone { context, kind, id: id_of_packet, sequence, end }
@@ -90,7 +107,13 @@ fn queue_packet(id: u16, version: u16, from: &mut Reader<'_>) -> Option<Dxgkrnl>
         179 => return Some(Dxgkrnl::QueuePacketTaken { context, sequence }),
         180 => {
             let (preempted, timed_out) = (from.u32()? != 0, from.u32()? != 0);
-            return Some(Dxgkrnl::QueuePacketStop { context, sequence, kind, preempted, timed_out });
+            return Some(Dxgkrnl::QueuePacketStop {
+                context,
+                sequence,
+                kind,
+                preempted,
+                timed_out,
+            });
         }
         178 => packet.present = from.skip(8 + 4 + 4).and_then(|()| from.u32()) == Some(1),
         244 => packet.fences.extend(wait_fence(from)),

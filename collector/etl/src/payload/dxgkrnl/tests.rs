@@ -39,27 +39,52 @@ impl Payload {
 #[test]
 fn a_dma_packet_reads_the_same_whatever_the_width_of_pointers() {
     for wide in [true, false] {
-        let start = Payload::new(wide).pointer(0xc).pointer(0).u32(0).u64(7).u32(3).pointer(1).u32(0);
-        let expected = Dxgkrnl::DmaStart { context: 0xc, queue_context: 0, kind: DmaKind::Render, id: 7, sequence: 3 };
+        let start =
+            Payload::new(wide).pointer(0xc).pointer(0).u32(0).u64(7).u32(3).pointer(1).u32(0);
+        let expected = Dxgkrnl::DmaStart {
+            context: 0xc,
+            queue_context: 0,
+            kind: DmaKind::Render,
+            id: 7,
+            sequence: 3,
+        };
         assert_eq!(start.decode(175, 1), Some(expected));
         let done = Payload::new(wide).pointer(0xc).u32(1).u64(7).u32(3).u32(2).u32(0);
         let (kind, end) = (DmaKind::Paging, DmaEnd::Preempted);
-        assert_eq!(done.decode(177, 1), Some(Dxgkrnl::DmaDone { context: 0xc, kind, id: 7, sequence: 3, end }));
+        assert_eq!(
+            done.decode(177, 1),
+            Some(Dxgkrnl::DmaDone { context: 0xc, kind, id: 7, sequence: 3, end })
+        );
     }
 }
 
 #[test]
 fn a_signal_names_its_fences() {
-    let signal = Payload::new(true).pointer(0xc).u32(5).u32(0).u32(2).pointer(0xa).pointer(0xb).u64(1).u64(2);
-    let Some(Dxgkrnl::QueuePacketStart(packet)) = signal.decode(245, 2) else { panic!("a packet starts") };
+    let signal = Payload::new(true)
+        .pointer(0xc)
+        .u32(5)
+        .u32(0)
+        .u32(2)
+        .pointer(0xa)
+        .pointer(0xb)
+        .u64(1)
+        .u64(2);
+    let Some(Dxgkrnl::QueuePacketStart(packet)) = signal.decode(245, 2) else {
+        panic!("a packet starts")
+    };
     let fences = [Fence { context: 0xa, sequence: 1 }, Fence { context: 0xb, sequence: 2 }];
-    assert_eq!((packet.kind, packet.sequence, packet.fences.as_slice()), (QueuePacketKind::Signal, 5, &fences[..]));
+    assert_eq!(
+        (packet.kind, packet.sequence, packet.fences.as_slice()),
+        (QueuePacketKind::Signal, 5, &fences[..])
+    );
 }
 
 #[test]
 fn a_signal_of_more_fences_than_there_are_has_none() {
     let signal = Payload::new(true).pointer(0xc).u32(5).u32(0).u32(u32::MAX).pointer(0xa);
-    let Some(Dxgkrnl::QueuePacketStart(packet)) = signal.decode(245, 2) else { panic!("a packet starts") };
+    let Some(Dxgkrnl::QueuePacketStart(packet)) = signal.decode(245, 2) else {
+        panic!("a packet starts")
+    };
     assert_eq!(packet.fences, []);
 }
 
@@ -74,7 +99,9 @@ fn later_versions_of_present_have_the_interval_before_the_flags() {
 
 #[test]
 fn a_context_and_its_device_say_where_they_belong() {
-    let context = (0..7).fold(Payload::new(true).pointer(0xd).u32(3), |payload, _| payload.u32(0)).pointer(0xc);
+    let context = (0..7)
+        .fold(Payload::new(true).pointer(0xd).u32(3), |payload, _| payload.u32(0))
+        .pointer(0xc);
     let expected = Dxgkrnl::Context { change: Change::Rundown, context: 0xc, device: 0xd, node: 3 };
     assert_eq!(context.decode(32, 0), Some(expected));
     let device = Payload::new(false).pointer(4).pointer(0xa).u32(1).pointer(0xd);
@@ -85,14 +112,16 @@ fn a_context_and_its_device_say_where_they_belong() {
 #[test]
 fn a_sync_of_several_planes_finds_its_frame_behind_them() {
     let sync = Payload::new(true).pointer(0xa).u32(2).u64(0x1000).u64(0x2000).u32(1).u32(77).u32(0);
-    let expected = VSync { adapter: 0xa, source: 1, frame: 77, address: Some(0x1000), multi_plane: true };
+    let expected =
+        VSync { adapter: 0xa, source: 1, frame: 77, address: Some(0x1000), multi_plane: true };
     assert_eq!(sync.decode(273, 0), Some(Dxgkrnl::VSync(expected)));
 }
 
 #[test]
 fn an_engine_has_a_class_and_a_name() {
     let named = Payload::new(true).pointer(0xa).u32(1).u32(6).u32(0x6f_0043).u32(0);
-    let expected = Dxgkrnl::Node { adapter: 0xa, node: 1, engine: Engine::Copy, name: "Co".to_owned() };
+    let expected =
+        Dxgkrnl::Node { adapter: 0xa, node: 1, engine: Engine::Copy, name: "Co".to_owned() };
     assert_eq!(named.decode(250, 0), Some(expected));
 }
 

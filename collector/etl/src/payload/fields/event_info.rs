@@ -107,12 +107,22 @@ impl EventInfo<'_> {
 
     /// UTF-16 text at a place, without the spaces that names end with.
     fn name(self, at: u32) -> String {
-        let bytes = usize::try_from(at).ok().filter(|at| *at != 0).and_then(|at| self.0.get(at..)).unwrap_or_default();
+        let bytes = usize::try_from(at)
+            .ok()
+            .filter(|at| *at != 0)
+            .and_then(|at| self.0.get(at..))
+            .unwrap_or_default();
         let text = Reader::new(&bytes[..bytes.len().min(MAX_NAME)], true).utf16();
         text.to_string_lossy().trim_end().to_owned()
     }
 
-    fn fields(self, first: u16, count: u16, depth: usize, fields_left: &mut usize) -> Option<Vec<FieldSchema>> {
+    fn fields(
+        self,
+        first: u16,
+        count: u16,
+        depth: usize,
+        fields_left: &mut usize,
+    ) -> Option<Vec<FieldSchema>> {
         let end = first.checked_add(count).filter(|_| depth < MAX_DEPTH)?;
         (first..end).map(|id| self.field(id, depth, fields_left)).collect()
     }

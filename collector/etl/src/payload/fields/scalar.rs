@@ -76,8 +76,14 @@ impl InType {
         }
     }
 
-    /// The next value. `length`, where the schema has one, counts characters of texts and bytes of others.
-    pub(super) fn read(self, reader: &mut Reader<'_>, format: Format, length: Option<usize>) -> Option<Value> {
+    /// The next value. `length`, where the schema has one, counts characters of texts and bytes of
+    /// others.
+    pub(super) fn read(
+        self,
+        reader: &mut Reader<'_>,
+        format: Format,
+        length: Option<usize>,
+    ) -> Option<Value> {
         match self {
             Self::INT8 => signed(reader.array().map(i8::from_le_bytes)?.into(), format),
             Self::UINT8 | Self::CLASSIC_CHAR8 => unsigned(reader.u8()?.into(), format),
@@ -87,7 +93,9 @@ impl InType {
             }
             Self::UINT16 | Self::CLASSIC_CHAR16 => unsigned(reader.u16()?.into(), format),
             Self::INT32 => signed(reader.i32()?.into(), format),
-            Self::UINT32 if format == Format::Ipv4 => Some(Value::Text(Ipv4Addr::from(reader.array()?).to_string())),
+            Self::UINT32 if format == Format::Ipv4 => {
+                Some(Value::Text(Ipv4Addr::from(reader.array()?).to_string()))
+            }
             Self::UINT32 => unsigned(reader.u32()?.into(), format),
             Self::INT64 => signed(reader.u64()?.cast_signed(), format),
             Self::UINT64 => unsigned(reader.u64()?, format),
@@ -105,24 +113,41 @@ impl InType {
     }
 
     /// The next value, where its length is not its type's.
-    fn read_long(self, reader: &mut Reader<'_>, format: Format, length: Option<usize>) -> Option<Value> {
+    fn read_long(
+        self,
+        reader: &mut Reader<'_>,
+        format: Format,
+        length: Option<usize>,
+    ) -> Option<Value> {
         match self {
             Self::UTF16 => match length {
                 Some(length) => reader.fixed_utf16(length).map(utf16),
                 None => Some(utf16(reader.utf16())),
             },
             Self::ANSI => match length {
-                Some(length) => reader.bytes(length).map(|bytes| ansi(Reader::new(bytes, false).ascii())),
+                Some(length) => {
+                    reader.bytes(length).map(|bytes| ansi(Reader::new(bytes, false).ascii()))
+                }
                 None => Some(ansi(reader.ascii())),
             },
             Self::BINARY => reader.bytes(length?).map(|bytes| binary(bytes, format)),
             Self::COUNTED_BINARY => counted(reader).map(|bytes| binary(bytes, format)),
-            Self::COUNTED_UTF16 | Self::CLASSIC_COUNTED_UTF16 => counted(reader).map(|bytes| utf16(Utf16(bytes))),
-            Self::COUNTED_ANSI | Self::CLASSIC_COUNTED_ANSI => counted(reader).map(|bytes| ansi(Ascii(bytes))),
-            Self::CLASSIC_REVERSED_UTF16 => counted_reversed(reader).map(|bytes| utf16(Utf16(bytes))),
+            Self::COUNTED_UTF16 | Self::CLASSIC_COUNTED_UTF16 => {
+                counted(reader).map(|bytes| utf16(Utf16(bytes)))
+            }
+            Self::COUNTED_ANSI | Self::CLASSIC_COUNTED_ANSI => {
+                counted(reader).map(|bytes| ansi(Ascii(bytes)))
+            }
+            Self::CLASSIC_REVERSED_UTF16 => {
+                counted_reversed(reader).map(|bytes| utf16(Utf16(bytes)))
+            }
             Self::CLASSIC_REVERSED_ANSI => counted_reversed(reader).map(|bytes| ansi(Ascii(bytes))),
-            Self::CLASSIC_REST_UTF16 => reader.bytes(reader.rest().len()).map(|bytes| utf16(Utf16(bytes))),
-            Self::CLASSIC_REST_ANSI => reader.bytes(reader.rest().len()).map(|bytes| ansi(Ascii(bytes))),
+            Self::CLASSIC_REST_UTF16 => {
+                reader.bytes(reader.rest().len()).map(|bytes| utf16(Utf16(bytes)))
+            }
+            Self::CLASSIC_REST_ANSI => {
+                reader.bytes(reader.rest().len()).map(|bytes| ansi(Ascii(bytes)))
+            }
             Self::CLASSIC_HEX_DUMP => {
                 let length = reader.u32()?;
                 reader.bytes(length.try_into().ok()?).map(|bytes| binary(bytes, format))

@@ -57,8 +57,8 @@ pub(super) enum Length {
 }
 
 impl Schema {
-    /// The fields of a payload; those before it ends, where it ends early. Where the header says 32 bits, and only 64
-    /// make the fields end where the payload does, it has 64.
+    /// The fields of a payload; those before it ends, where it ends early. Where the header says 32
+    /// bits, and only 64 make the fields end where the payload does, it has 64.
     pub(super) fn decode(&self, payload: &[u8], is_64_bit: bool) -> Vec<Field> {
         let (fields, ends) = self.decode_as(payload, is_64_bit);
         if !ends && !is_64_bit {
@@ -119,7 +119,12 @@ impl Decoding<'_> {
         (self.fields.len() < MAX_FIELDS).then_some(())
     }
 
-    fn structures(&mut self, field: &FieldSchema, members: &[FieldSchema], name: &str) -> Option<()> {
+    fn structures(
+        &mut self,
+        field: &FieldSchema,
+        members: &[FieldSchema],
+        name: &str,
+    ) -> Option<()> {
         let Some(count) = self.count(field.count)? else { return self.fields(members, name) };
         for index in 0..count {
             self.spend()?;
@@ -134,7 +139,9 @@ impl Decoding<'_> {
             Length::Fixed(length) => Some(usize::from(length)),
             Length::Field(id) => Some(self.number(id)?),
         };
-        let Some(count) = self.count(field.count)? else { return kind.read(&mut self.reader, format, length) };
+        let Some(count) = self.count(field.count)? else {
+            return kind.read(&mut self.reader, format, length);
+        };
         if kind.is_character(format) {
             return kind.characters(&mut self.reader, count);
         }

@@ -111,7 +111,9 @@ fn field(reader: &mut Reader<'_>, depth: usize) -> Option<FieldSchema> {
     let meaning = meaning & !MORE;
     let shape = match kind & TYPE {
         STRUCTURE if depth == MAX_DEPTH => return None,
-        STRUCTURE => Shape::Structure((0..meaning).map(|_| field(reader, depth + 1)).collect::<Option<_>>()?),
+        STRUCTURE => {
+            Shape::Structure((0..meaning).map(|_| field(reader, depth + 1)).collect::<Option<_>>()?)
+        }
         // What is packed in a way of its own is still counted bytes.
         _ if kind & COUNT == COUNT_CUSTOM => Shape::Scalar(InType::COUNTED_BINARY, Format::Plain),
         kind => Shape::Scalar(in_type(kind), format(meaning)),

@@ -54,9 +54,14 @@ impl fmt::Display for Value {
             Self::Text(text) => f.write_str(text),
             Self::Guid(guid) => write!(f, "{guid}"),
             Self::SystemTime([year, month, _, day, hour, minute, second, millisecond]) => {
-                write!(f, "{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{millisecond:03}")
+                write!(
+                    f,
+                    "{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{millisecond:03}"
+                )
             }
-            Self::Sid(bytes) | Self::Binary(bytes) => bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}")),
+            Self::Sid(bytes) | Self::Binary(bytes) => {
+                bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
             Self::Array(values) => {
                 f.write_str("[")?;
                 for (index, value) in values.iter().enumerate() {
@@ -72,8 +77,8 @@ impl fmt::Display for Value {
 const SECOND: u64 = 10_000_000;
 const DAY: u64 = 24 * 60 * 60 * SECOND;
 
-/// A moment by the calendar, to its 100 ns. What means none or for ever, and years of more than four digits, stay
-/// numbers.
+/// A moment by the calendar, to its 100 ns. What means none or for ever, and years of more than
+/// four digits, stay numbers.
 fn file_time(time: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let (year, month, day) = date(time / DAY);
     if time == 0 || year > 9999 {
@@ -87,7 +92,8 @@ fn file_time(time: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 
 /// Year, month and day of a number of days since the beginning of 1601, by the Gregorian calendar.
 fn date(days: u64) -> (u64, u64, u64) {
-    /// From March of the year 0, so that a leap day is a year's last, to 1601; and days of 400 years.
+    /// From March of the year 0, so that a leap day is a year's last, to 1601; and days of 400
+    /// years.
     const SINCE_MARCH_0: u64 = 584_694;
     const ERA: u64 = 146_097;
     let days = days + SINCE_MARCH_0;
@@ -110,13 +116,20 @@ mod tests {
         let text = |time: u64| Value::FileTime(time).to_string();
         assert_eq!(text(1), "1601-01-01 00:00:00.0000001 UTC");
         assert_eq!(text(116_444_736_000_000_000), "1970-01-01 00:00:00.0000000 UTC");
-        // date -u -d @1709208000, which is noon of a leap day, and the last second of the year before a century.
+        // date -u -d @1709208000, which is noon of a leap day, and the last second of the year
+        // before a century.
         assert_eq!(
             text(116_444_736_000_000_000 + 1_709_208_000 * SECOND + 1_234_567),
             "2024-02-29 12:00:00.1234567 UTC"
         );
-        assert_eq!(text(116_444_736_000_000_000 + 4_102_444_799 * SECOND), "2099-12-31 23:59:59.0000000 UTC");
-        assert_eq!([0, u64::MAX, i64::MAX as u64].map(text), ["0", "18446744073709551615", "9223372036854775807"]);
+        assert_eq!(
+            text(116_444_736_000_000_000 + 4_102_444_799 * SECOND),
+            "2099-12-31 23:59:59.0000000 UTC"
+        );
+        assert_eq!(
+            [0, u64::MAX, i64::MAX as u64].map(text),
+            ["0", "18446744073709551615", "9223372036854775807"]
+        );
     }
 
     #[test]

@@ -1,6 +1,8 @@
 use super::Bytes;
 use crate::file::LOST_EVENT;
-use crate::payload::{EVENT_METADATA, Field, IMAGE_ID, Payload, SYSTEM_CONFIG_EX, Value, decode, item_stacks};
+use crate::payload::{
+    EVENT_METADATA, Field, IMAGE_ID, Payload, SYSTEM_CONFIG_EX, Value, decode, item_stacks,
+};
 use crate::{Class, ExtendedItems, Guid, Record};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -10,7 +12,14 @@ const CLASSES: [Guid; 4] = [LOST_EVENT, IMAGE_ID, SYSTEM_CONFIG_EX, EVENT_METADA
 
 /// Classes that are decoded.
 fn class() -> impl Strategy<Value = Class> {
-    let provider = Class::Provider { provider: Guid([1; 16]), id: 0, opcode: 0, level: 0, task: 0, keyword: 0 };
+    let provider = Class::Provider {
+        provider: Guid([1; 16]),
+        id: 0,
+        opcode: 0,
+        level: 0,
+        task: 0,
+        keyword: 0,
+    };
     prop_oneof![
         8 => (prop::sample::select(&GROUPS[..]), 0..80u8).prop_map(|(group, opcode)| Class::Kernel { group, opcode }),
         2 => (prop::sample::select(&CLASSES[..]), 30..40u8)
@@ -55,7 +64,9 @@ fn weight(value: &Value) -> usize {
 fn is_bounded(fields: &[Field], payload: &[u8]) -> bool {
     // A byte can be three of UTF-8, and 512 fields can be empty.
     let values: usize = fields.iter().map(|field| weight(&field.value)).sum();
-    fields.len() <= 512 && values <= 4 * payload.len() + 1_024 && fields.iter().all(|field| field.name.len() <= 256)
+    fields.len() <= 512
+        && values <= 4 * payload.len() + 1_024
+        && fields.iter().all(|field| field.name.len() <= 256)
 }
 
 proptest! {

@@ -1,5 +1,7 @@
 use super::{BITNESSES, Bytes, address, is_malformed_when_shorter};
-use crate::payload::{DiskIo, DiskIoBegin, DiskIoKind, HardFault, Machine, PageFault, PageFaultKind, Payload, decode};
+use crate::payload::{
+    DiskIo, DiskIoBegin, DiskIoKind, HardFault, Machine, PageFault, PageFaultKind, Payload, decode,
+};
 
 const DISK: u8 = 1;
 const PAGE_FAULT: u8 = 2;
@@ -10,7 +12,8 @@ const KEY: u64 = 0xffff_c001_1122_3344;
 #[test]
 fn a_transfer_says_how_long_it_took_and_from_version_3_on_who_began_it() {
     for is_64_bit in BITNESSES {
-        let first = Bytes::new(is_64_bit).u32(1).u32(0x43).u32(4096).u32(0).u64(1 << 33).pointer(KEY);
+        let first =
+            Bytes::new(is_64_bit).u32(1).u32(0x43).u32(4096).u32(0).u64(1 << 33).pointer(KEY);
         let second = first.clone().pointer(KEY + 1).u64(7_000);
         let third = second.clone().u32(44);
         for (opcode, kind) in [(10, DiskIoKind::Read), (11, DiskIoKind::Write)] {
@@ -59,7 +62,9 @@ fn a_flush_moves_nothing() {
 fn the_begin_of_a_transfer_names_its_request() {
     for is_64_bit in BITNESSES {
         let bytes = Bytes::new(is_64_bit).pointer(KEY).u32(44);
-        for (opcode, kind) in [(12, DiskIoKind::Read), (13, DiskIoKind::Write), (15, DiskIoKind::Flush)] {
+        for (opcode, kind) in
+            [(12, DiskIoKind::Read), (13, DiskIoKind::Write), (15, DiskIoKind::Flush)]
+        {
             let begin = DiskIoBegin { kind, request: address(KEY, is_64_bit), tid: Some(44) };
             assert_eq!(decode(&bytes.kernel(DISK, opcode, 3)), Payload::DiskIoBegin(begin));
         }
@@ -70,8 +75,21 @@ fn the_begin_of_a_transfer_names_its_request() {
 fn faults_say_what_was_touched() {
     for is_64_bit in BITNESSES {
         let (key, touched) = (address(KEY, is_64_bit), address(0x7ff0_1234_5000, is_64_bit));
-        let hard = Bytes::new(is_64_bit).u64(900).u64(1 << 20).pointer(touched).pointer(KEY).u32(44).u32(16_384);
-        let fault = HardFault { start: 900, offset: 1 << 20, address: touched, file: key, tid: 44, size: 16_384 };
+        let hard = Bytes::new(is_64_bit)
+            .u64(900)
+            .u64(1 << 20)
+            .pointer(touched)
+            .pointer(KEY)
+            .u32(44)
+            .u32(16_384);
+        let fault = HardFault {
+            start: 900,
+            offset: 1 << 20,
+            address: touched,
+            file: key,
+            tid: 44,
+            size: 16_384,
+        };
         assert_eq!(decode(&hard.kernel(PAGE_FAULT, 32, 2)), Payload::HardFault(fault));
         is_malformed_when_shorter(&hard.kernel(PAGE_FAULT, 32, 2), hard.bytes.len());
         let soft = Bytes::new(is_64_bit).pointer(touched).pointer(KEY);
@@ -95,7 +113,9 @@ fn keys_of_files_are_named_until_they_are_given_up() {
     for is_64_bit in BITNESSES {
         let bytes = Bytes::new(is_64_bit).pointer(KEY).utf16(r"\Device\HarddiskVolume4\data.bin");
         for (opcode, is_deleted) in [(0, false), (32, false), (35, true), (36, false)] {
-            let Payload::FileName(name) = decode(&bytes.kernel(FILE, opcode, 2)) else { panic!("no name") };
+            let Payload::FileName(name) = decode(&bytes.kernel(FILE, opcode, 2)) else {
+                panic!("no name")
+            };
             assert_eq!((name.file, name.is_deleted), (address(KEY, is_64_bit), is_deleted));
             assert_eq!(name.path.to_string_lossy(), r"\Device\HarddiskVolume4\data.bin");
         }
@@ -109,7 +129,9 @@ fn the_machine_says_its_cpus_and_memory() {
     assert_eq!(decode(&bytes.kernel(CONFIGURATION, 10, 3)), Payload::Machine(machine));
     let mut model = Bytes::new(true).u32(3).u32(0).u32(3_600).utf16("A CPU @ 3.60GHz");
     model.bytes.resize(12 + 2 * 64, 0);
-    let Payload::Processor(processor) = decode(&model.kernel(CONFIGURATION, 35, 2)) else { panic!("no model") };
+    let Payload::Processor(processor) = decode(&model.kernel(CONFIGURATION, 35, 2)) else {
+        panic!("no model")
+    };
     assert_eq!((processor.cpu, processor.mhz), (3, 3_600));
     assert_eq!(processor.name.to_string_lossy(), "A CPU @ 3.60GHz");
     is_malformed_when_shorter(&model.kernel(CONFIGURATION, 35, 2), 12);

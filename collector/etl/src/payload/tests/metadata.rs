@@ -19,7 +19,8 @@ fn metadata(fields: &[Described], own: u32, source: u32) -> Bytes {
         at
     };
     let (provider, task, opcode) = (place("Game"), place("Level "), place("win:Start"));
-    let head = Bytes::new(true).raw(&PROVIDER.0).raw(&CLASS.0).u16(7).raw(&[2, 0, 4, 1]).u16(9).u64(0);
+    let head =
+        Bytes::new(true).raw(&PROVIDER.0).raw(&CLASS.0).u16(7).raw(&[2, 0, 4, 1]).u16(9).u64(0);
     let head = head.u32(source).u32(provider).u32(0).u32(0).u32(0).u32(task).u32(opcode);
     let head = head.raw(&[0; 24]).u32(fields.len() as u32).u32(own).u32(0);
     assert_eq!(head.bytes.len() as u32, NAMES);
@@ -31,7 +32,9 @@ fn metadata(fields: &[Described], own: u32, source: u32) -> Bytes {
 }
 
 fn parse(bytes: &Bytes) -> EventSchema {
-    let Payload::EventInfo(info) = decode(&bytes.classic(EVENT_METADATA, 32)) else { panic!("no metadata") };
+    let Payload::EventInfo(info) = decode(&bytes.classic(EVENT_METADATA, 32)) else {
+        panic!("no metadata")
+    };
     info.parse().expect("a schema")
 }
 
@@ -52,14 +55,20 @@ fn a_manifest_in_the_file_names_events_and_their_fields() {
         ("Name", 0, [1, 1], [1, 0]),
     ];
     let schema = parse(&metadata(fields, 4, 0));
-    assert_eq!((schema.provider_name.as_str(), schema.event_name().as_str()), ("Game", "Level/Start"));
+    assert_eq!(
+        (schema.provider_name.as_str(), schema.event_name().as_str()),
+        ("Game", "Level/Start")
+    );
     let payload = Bytes::new(true).u32(3).u32(0x80).pointer(0x1000).utf16("castle");
     let record = payload.record(event(), 2);
     assert_eq!(EventKey::of(&record), Some(schema.key));
     assert_eq!(shown(&schema, &record), ["Id=3", "Code=0x80", "Address=0x1000", "Name=castle"]);
     // The same manifest serves 32-bit programs.
     let payload = Bytes::new(false).u32(3).u32(0x80).pointer(0x1000).utf16("castle");
-    assert_eq!(shown(&schema, &payload.record(event(), 2)), ["Id=3", "Code=0x80", "Address=0x1000", "Name=castle"]);
+    assert_eq!(
+        shown(&schema, &payload.record(event(), 2)),
+        ["Id=3", "Code=0x80", "Address=0x1000", "Name=castle"]
+    );
 }
 
 #[test]
@@ -76,7 +85,15 @@ fn lengths_and_counts_can_be_other_fields() {
     let schema = parse(&metadata(fields, 7, 0));
     let payload = Bytes::new(true).u16(2).raw(&[0xab, 0xcd]).u32(2).u32(10).u32(20);
     let payload = payload.raw(b"a\0b\0\0\0").raw(&[1, 2]).raw(&[0; 15]).u8(1);
-    let expected = ["Size=2", "Data=abcd", "Count=2", "Numbers=[10, 20]", "Fixed=ab", "Pair=[1, 2]", "From=::1"];
+    let expected = [
+        "Size=2",
+        "Data=abcd",
+        "Count=2",
+        "Numbers=[10, 20]",
+        "Fixed=ab",
+        "Pair=[1, 2]",
+        "From=::1",
+    ];
     assert_eq!(shown(&schema, &payload.record(event(), 2)), expected);
 }
 
@@ -90,7 +107,8 @@ fn structures_lie_behind_the_events_own_fields() {
     ];
     let schema = parse(&metadata(fields, 2, 0));
     let payload = Bytes::new(true).raw(&[2, 10, 11, 20, 21]);
-    let expected = ["Count=2", "Range[0].Low=10", "Range[0].High=11", "Range[1].Low=20", "Range[1].High=21"];
+    let expected =
+        ["Count=2", "Range[0].Low=10", "Range[0].High=11", "Range[1].Low=20", "Range[1].High=21"];
     assert_eq!(shown(&schema, &payload.record(event(), 2)), expected);
 }
 
@@ -106,20 +124,37 @@ fn classic_events_have_metadata_by_class_and_types_of_their_own() {
         ("Rest", 0, [304, 0], [1, 0]),
     ];
     let schema = parse(&metadata(fields, 7, 1));
-    let payload = Bytes::new(false).u16(4).raw(b"o\0k\0").raw(&[0, 2]).raw(b"no").pointer(0x10).u32(1).u8(0xee);
+    let payload = Bytes::new(false)
+        .u16(4)
+        .raw(b"o\0k\0")
+        .raw(&[0, 2])
+        .raw(b"no")
+        .pointer(0x10)
+        .u32(1)
+        .u8(0xee);
     let payload = payload.user(0).raw(b"abc").raw(b"e\0n\0d\0");
     let record = payload.record(Class::Classic { class: CLASS, opcode: 1 }, 2);
     assert_eq!(EventKey::of(&record), Some(schema.key));
-    let expected =
-        ["Counted=ok", "Reversed=no", "Size=0x10", "Dump=ee", "User=0100000000000005", "Letters=abc", "Rest=end"];
+    let expected = [
+        "Counted=ok",
+        "Reversed=no",
+        "Size=0x10",
+        "Dump=ee",
+        "User=0100000000000005",
+        "Letters=abc",
+        "Rest=end",
+    ];
     assert_eq!(shown(&schema, &record), expected);
 }
 
 #[test]
 fn structures_that_hold_themselves_end() {
-    let fields: &[Described] = &[("Me", 1 | 0x20, [0, 2], [60_000, 0]), ("Again", 1, [0, 2], [60_000, 0])];
+    let fields: &[Described] =
+        &[("Me", 1 | 0x20, [0, 2], [60_000, 0]), ("Again", 1, [0, 2], [60_000, 0])];
     let bytes = metadata(fields, 2, 0);
-    let Payload::EventInfo(info) = decode(&bytes.classic(EVENT_METADATA, 32)) else { panic!("no metadata") };
+    let Payload::EventInfo(info) = decode(&bytes.classic(EVENT_METADATA, 32)) else {
+        panic!("no metadata")
+    };
     assert_eq!(info.parse(), None);
 }
 
@@ -128,7 +163,9 @@ fn metadata_that_is_cut_is_no_schema_or_one_with_shorter_names() {
     let whole = metadata(&[("Id", 0, [8, 8], [1, 4]), ("Name", 0, [1, 1], [1, 0])], 2, 0);
     for length in 0..whole.bytes.len() {
         let cut = Bytes::new(true).raw(&whole.bytes[..length]);
-        let Payload::EventInfo(info) = decode(&cut.classic(EVENT_METADATA, 32)) else { panic!("no metadata") };
+        let Payload::EventInfo(info) = decode(&cut.classic(EVENT_METADATA, 32)) else {
+            panic!("no metadata")
+        };
         assert_eq!(info.parse().is_some(), length >= 112 + 2 * 24, "{length} bytes");
     }
 }

@@ -94,7 +94,10 @@ fn is_malformed_when_shorter(record: &Record<'_>, needed: usize) {
         let cut = Record { payload: &record.payload[..length], ..*record };
         assert_eq!(decode(&cut), Payload::Malformed, "{length} bytes of {needed}");
     }
-    assert_ne!(decode(&Record { payload: &record.payload[..needed], ..*record }), Payload::Malformed);
+    assert_ne!(
+        decode(&Record { payload: &record.payload[..needed], ..*record }),
+        Payload::Malformed
+    );
 }
 
 const BITNESSES: [bool; 2] = [false, true];

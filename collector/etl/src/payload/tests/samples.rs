@@ -1,8 +1,8 @@
 use super::{BITNESSES, Bytes, address, is_malformed_when_shorter};
 use crate::file::LOST_EVENT;
 use crate::payload::{
-    Dpc, DpcKind, Frames, Isr, ItemStack, LostKind, Payload, Sample, SampleInterval, SampleMoment, Stack,
-    StackKeyDefinition, StackKeyReference, decode, item_stacks,
+    Dpc, DpcKind, Frames, Isr, ItemStack, LostKind, Payload, Sample, SampleInterval, SampleMoment,
+    Stack, StackKeyDefinition, StackKeyReference, decode, item_stacks,
 };
 use crate::{ExtendedItems, Task};
 
@@ -15,7 +15,8 @@ fn a_sample_says_where_a_cpu_was_and_in_what() {
     for is_64_bit in BITNESSES {
         for (flags, in_dpc, in_isr) in [(0x40, false, false), (1, true, false), (2, false, true)] {
             let bytes = Bytes::new(is_64_bit).pointer(ADDRESS).u32(44).u16(1).u16(flags);
-            let sample = Sample { address: address(ADDRESS, is_64_bit), tid: 44, count: 1, in_dpc, in_isr };
+            let sample =
+                Sample { address: address(ADDRESS, is_64_bit), tid: 44, count: 1, in_dpc, in_isr };
             assert_eq!(decode(&bytes.kernel(PERF_INFO, 46, 2)), Payload::Sample(sample));
             is_malformed_when_shorter(&bytes.kernel(PERF_INFO, 46, 2), bytes.bytes.len());
         }
@@ -25,7 +26,9 @@ fn a_sample_says_where_a_cpu_was_and_in_what() {
 #[test]
 fn the_interval_of_samples_is_told_when_the_trace_begins_ends_and_when_it_changes() {
     let bytes = Bytes::new(true).u32(0).u32(1221).u32(10_000).utf16("Timer");
-    for (opcode, moment) in [(72, SampleMoment::Set), (73, SampleMoment::Start), (74, SampleMoment::End)] {
+    for (opcode, moment) in
+        [(72, SampleMoment::Set), (73, SampleMoment::Start), (74, SampleMoment::End)]
+    {
         let interval = SampleInterval { moment, source: 0, interval: 1221, old_interval: 10_000 };
         assert_eq!(decode(&bytes.kernel(PERF_INFO, opcode, 3)), Payload::SampleInterval(interval));
         is_malformed_when_shorter(&bytes.kernel(PERF_INFO, opcode, 3), 12);
@@ -37,7 +40,8 @@ fn deferred_calls_and_interrupts_say_when_they_began() {
     for is_64_bit in BITNESSES {
         let routine = address(ADDRESS, is_64_bit);
         let bytes = Bytes::new(is_64_bit).u64(900).pointer(ADDRESS);
-        for (opcode, kind) in [(66, DpcKind::Threaded), (68, DpcKind::Normal), (69, DpcKind::Timer)] {
+        for (opcode, kind) in [(66, DpcKind::Threaded), (68, DpcKind::Normal), (69, DpcKind::Timer)]
+        {
             let record = bytes.kernel(PERF_INFO, opcode, 2);
             assert_eq!(decode(&record), Payload::Dpc(Dpc { kind, start: 900, routine }));
             is_malformed_when_shorter(&record, bytes.bytes.len());
@@ -59,7 +63,10 @@ fn a_stack_belongs_to_the_event_of_its_time_and_thread() {
         let Payload::Stack(stack) = decode(&bytes.kernel(STACK, 32, 2)) else { panic!("no stack") };
         assert_eq!((stack.event_timestamp, stack.task), (123, Task { pid: 40, tid: 44 }));
         let expected = [address(ADDRESS, is_64_bit), 0x10, 0x20];
-        assert_eq!((stack.frames.iter().collect::<Vec<_>>(), stack.frames.iter().len()), (expected.to_vec(), 3));
+        assert_eq!(
+            (stack.frames.iter().collect::<Vec<_>>(), stack.frames.iter().len()),
+            (expected.to_vec(), 3)
+        );
         assert!(!stack.frames.is_empty());
         is_malformed_when_shorter(&bytes.kernel(STACK, 32, 2), needed);
     }
@@ -68,7 +75,11 @@ fn a_stack_belongs_to_the_event_of_its_time_and_thread() {
 #[test]
 fn a_stack_without_frames_is_one() {
     let bytes = Bytes::new(true).u64(123).u32(40).u32(44);
-    let stack = Stack { event_timestamp: 123, task: Task { pid: 40, tid: 44 }, frames: Frames::new(&[], true) };
+    let stack = Stack {
+        event_timestamp: 123,
+        task: Task { pid: 40, tid: 44 },
+        frames: Frames::new(&[], true),
+    };
     assert_eq!(decode(&bytes.kernel(STACK, 32, 2)), Payload::Stack(stack));
     assert!(stack.frames.is_empty());
 }
@@ -81,14 +92,20 @@ fn keys_of_stacks_are_referred_to_and_told_later() {
         for (opcode, is_kernel) in [(37, true), (38, false)] {
             let task = Task { pid: 40, tid: 44 };
             let expected = StackKeyReference { is_kernel, event_timestamp: 123, task, key };
-            assert_eq!(decode(&reference.kernel(STACK, opcode, 2)), Payload::StackKeyReference(expected));
+            assert_eq!(
+                decode(&reference.kernel(STACK, opcode, 2)),
+                Payload::StackKeyReference(expected)
+            );
             is_malformed_when_shorter(&reference.kernel(STACK, opcode, 2), reference.bytes.len());
         }
         let definition = Bytes::new(is_64_bit).pointer(ADDRESS).pointer(0x10).pointer(0x20);
         for (opcode, is_deleted) in [(35, true), (36, false)] {
             let frames = Frames::new(&definition.bytes[if is_64_bit { 8 } else { 4 }..], is_64_bit);
             let expected = StackKeyDefinition { key, frames, is_deleted };
-            assert_eq!(decode(&definition.kernel(STACK, opcode, 2)), Payload::StackKeyDefinition(expected));
+            assert_eq!(
+                decode(&definition.kernel(STACK, opcode, 2)),
+                Payload::StackKeyDefinition(expected)
+            );
             assert_eq!(frames.iter().collect::<Vec<_>>(), [0x10, 0x20]);
         }
     }

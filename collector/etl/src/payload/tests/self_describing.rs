@@ -22,7 +22,14 @@ fn items(schema: &Bytes) -> Vec<u8> {
 
 fn decoded(fields: &Bytes, payload: &Bytes) -> Vec<(String, Value)> {
     let items = items(&schema(fields));
-    let class = Class::Provider { provider: Guid([1; 16]), id: 0, opcode: 0, level: 5, task: 0, keyword: 1 };
+    let class = Class::Provider {
+        provider: Guid([1; 16]),
+        id: 0,
+        opcode: 0,
+        level: 5,
+        task: 0,
+        keyword: 1,
+    };
     let record = Record { extended: ExtendedItems(&items), ..payload.record(class, 0) };
     let Payload::TraceLogging(event) = decode(&record) else { panic!("no schema") };
     assert_eq!(event.provider_name().expect("a name").to_string_lossy(), "Game");
@@ -67,7 +74,11 @@ fn values_of_every_type_are_read() {
         (16, Bytes::new(false).pointer(0xabc), Value::Hex(0xabc)),
         (17, new().u64(132_000_000), Value::FileTime(132_000_000)),
         (18, (1..=8).fold(new(), Bytes::u16), Value::SystemTime([1, 2, 3, 4, 5, 6, 7, 8])),
-        (19, new().raw(&[1, 1, 0, 0, 0, 0, 0, 5]).u32(18), Value::Sid(vec![1, 1, 0, 0, 0, 0, 0, 5, 18, 0, 0, 0])),
+        (
+            19,
+            new().raw(&[1, 1, 0, 0, 0, 0, 0, 5]).u32(18),
+            Value::Sid(vec![1, 1, 0, 0, 0, 0, 0, 5, 18, 0, 0, 0]),
+        ),
         (20, new().u32(0x10), Value::Hex(16)),
         (21, new().u64(0x10), Value::Hex(16)),
         (22, new().u16(4).raw(b"o\0k\0"), text("ok")),
@@ -114,10 +125,14 @@ fn arrays_hold_as_many_values_as_schema_or_payload_say() {
 
 #[test]
 fn what_is_packed_in_a_way_of_its_own_is_bytes() {
-    let fields = Bytes::new(true).ascii("packed").raw(&[14 | 0x60, 3, 0, 1, 2, 3]).ascii("after").u8(4);
+    let fields =
+        Bytes::new(true).ascii("packed").raw(&[14 | 0x60, 3, 0, 1, 2, 3]).ascii("after").u8(4);
     let payload = Bytes::new(true).u16(2).raw(&[7, 8]).u8(9);
     let values = decoded(&fields, &payload);
-    let expected = [("packed".to_owned(), Value::Binary(vec![7, 8])), ("after".to_owned(), Value::Unsigned(9))];
+    let expected = [
+        ("packed".to_owned(), Value::Binary(vec![7, 8])),
+        ("after".to_owned(), Value::Unsigned(9)),
+    ];
     assert_eq!(values, expected);
 }
 
@@ -165,12 +180,11 @@ fn a_field_of_a_type_nobody_knows_ends_the_fields() {
 #[test]
 fn values_that_take_no_bytes_do_not_multiply() {
     // 65535 times 65535 empty structures, and texts behind the payload's end.
-    let nested = Bytes::new(true).ascii("a").raw(&[24 | MEANT | 0x20, 1, 0xff, 0xff]).ascii("b").raw(&[
-        24 | MEANT | 0x20,
-        0,
-        0xff,
-        0xff,
-    ]);
+    let nested = Bytes::new(true)
+        .ascii("a")
+        .raw(&[24 | MEANT | 0x20, 1, 0xff, 0xff])
+        .ascii("b")
+        .raw(&[24 | MEANT | 0x20, 0, 0xff, 0xff]);
     assert_eq!(decoded(&nested, &Bytes::new(true)), []);
     let texts = Bytes::new(true).ascii("a").raw(&[1 | 0x20, 0xff, 0xff]);
     assert_eq!(decoded(&texts, &Bytes::new(true)), []);
@@ -178,7 +192,14 @@ fn values_that_take_no_bytes_do_not_multiply() {
 
 #[test]
 fn an_event_without_a_schema_is_its_providers() {
-    let class = Class::Provider { provider: Guid([1; 16]), id: 7, opcode: 0, level: 5, task: 0, keyword: 1 };
+    let class = Class::Provider {
+        provider: Guid([1; 16]),
+        id: 7,
+        opcode: 0,
+        level: 5,
+        task: 0,
+        keyword: 1,
+    };
     assert_eq!(decode(&Bytes::new(true).u32(1).record(class, 0)), Payload::Provider);
 }
 

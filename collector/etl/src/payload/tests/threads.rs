@@ -1,5 +1,7 @@
 use super::{BITNESSES, Bytes, address, is_malformed_when_shorter};
-use crate::payload::{ContextSwitch, Lifecycle, Payload, ReadyThread, ThreadState, Utf16, WaitReason, decode};
+use crate::payload::{
+    ContextSwitch, Lifecycle, Payload, ReadyThread, ThreadState, Utf16, WaitReason, decode,
+};
 
 const THREAD: u8 = 5;
 
@@ -26,7 +28,8 @@ fn a_switch_recorded_on_a_32_bit_machine_says_who_waits_and_why() {
 #[test]
 fn a_switch_recorded_on_a_64_bit_machine_says_how_deep_the_cpu_slept() {
     // zAgAAAAAAAAIAAEAAAACBAEAAACHbYg0
-    let payload = [0xcc, 8, 0, 0, 0, 0, 0, 0, 8, 0, 1, 0, 0, 0, 2, 4, 1, 0, 0, 0, 0x87, 0x6d, 0x88, 0x34];
+    let payload =
+        [0xcc, 8, 0, 0, 0, 0, 0, 0, 8, 0, 1, 0, 0, 0, 2, 4, 1, 0, 0, 0, 0x87, 0x6d, 0x88, 0x34];
     let bytes = Bytes::new(true).raw(&payload);
     let switch = ContextSwitch {
         new_tid: 2252,
@@ -48,7 +51,9 @@ fn a_switch_recorded_on_a_64_bit_machine_says_how_deep_the_cpu_slept() {
 #[test]
 fn the_oldest_switch_has_a_quantum_where_later_ones_have_the_idle_state() {
     let bytes = Bytes::new(false).u32(8).u32(12).raw(&[1, 2, 6, 6, 0, 0, 5, 0]).u32(3);
-    let Payload::ContextSwitch(switch) = decode(&bytes.kernel(THREAD, 36, 1)) else { panic!("no switch") };
+    let Payload::ContextSwitch(switch) = decode(&bytes.kernel(THREAD, 36, 1)) else {
+        panic!("no switch")
+    };
     assert_eq!((switch.new_tid, switch.previous_c_state, switch.new_wait_time), (8, 0, 3));
     is_malformed_when_shorter(&bytes.kernel(THREAD, 36, 1), 20);
 }
@@ -77,7 +82,9 @@ fn every_version_of_a_thread_names_process_and_thread() {
         let third = second.clone().raw(&[8, 5, 2, 0]).utf16("worker \u{e9}");
         let first = thread(is_64_bit).u8(1);
         let begin_of = |version| if version == 1 { &first } else { &second };
-        for (version, bytes) in [(1, begin_of(1)), (2, begin_of(2)), (3, begin_of(3)), (3, &third), (4, &third)] {
+        for (version, bytes) in
+            [(1, begin_of(1)), (2, begin_of(2)), (3, begin_of(3)), (3, &third), (4, &third)]
+        {
             let record = bytes.kernel(THREAD, 1, version);
             let Payload::Thread(thread) = decode(&record) else { panic!("version {version}") };
             assert_eq!((thread.pid, thread.tid, thread.lifecycle), (40, 44, Lifecycle::Start));
@@ -98,8 +105,13 @@ fn the_oldest_thread_is_named_before_its_process_and_says_no_more() {
         (4, Lifecycle::DataCollectionEnd),
     ] {
         let bytes = Bytes::new(false).u32(44).u32(40);
-        let Payload::Thread(thread) = decode(&bytes.kernel(THREAD, opcode, 0)) else { panic!("no thread") };
-        assert_eq!((thread.pid, thread.tid, thread.start_address, thread.lifecycle), (40, 44, 0, lifecycle));
+        let Payload::Thread(thread) = decode(&bytes.kernel(THREAD, opcode, 0)) else {
+            panic!("no thread")
+        };
+        assert_eq!(
+            (thread.pid, thread.tid, thread.start_address, thread.lifecycle),
+            (40, 44, 0, lifecycle)
+        );
     }
 }
 

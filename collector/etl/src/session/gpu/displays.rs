@@ -31,7 +31,10 @@ impl Displays {
         let name = at.tables.strings.intern("VSync");
         let mut slice = Slice { number: Some(sync.frame.into()), ..Slice::named(name) };
         if let Some(address) = sync.address {
-            slice.fields.push(Field { name: at.tables.strings.intern("address"), value: Value::Address(address) });
+            slice.fields.push(Field {
+                name: at.tables.strings.intern("address"),
+                value: Value::Address(address),
+            });
         }
         instant(at, topology, (sync.adapter, sync.source, "VSync"), (Kind::Vsync, slice));
     }
@@ -48,7 +51,10 @@ impl Displays {
             return;
         }
         let mut slice = Slice::named(at.tables.strings.intern("Flip"));
-        slice.fields.push(Field { name: at.tables.strings.intern("sequence"), value: Value::Unsigned(sequence) });
+        slice.fields.push(Field {
+            name: at.tables.strings.intern("sequence"),
+            value: Value::Unsigned(sequence),
+        });
         if let Some(layer) = layer {
             let name = at.tables.strings.intern("layer");
             slice.fields.push(Field { name, value: Value::Unsigned(layer.into()) });

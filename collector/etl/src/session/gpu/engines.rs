@@ -35,7 +35,13 @@ pub(super) struct Engines {
 impl Engines {
     /// A job ended on its engine. An engine works at one job after the other, so
     /// it began when it was given to the engine, or when the one before was done.
-    pub(super) fn end(&mut self, at: &mut Context<'_>, topology: &mut Topology, engine: Engine, mut job: GpuJob) {
+    pub(super) fn end(
+        &mut self,
+        at: &mut Context<'_>,
+        topology: &mut Topology,
+        engine: Engine,
+        mut job: GpuJob,
+    ) {
         let state = self.state(at, topology, engine);
         let given = job.queued.or(job.submitted);
         job.started = given.map(|given| given.max(state.free_since).min(at.now));
@@ -58,7 +64,12 @@ impl Engines {
         tell(at, name, job);
     }
 
-    fn state(&mut self, at: &mut Context<'_>, topology: &mut Topology, engine: Engine) -> &mut State {
+    fn state(
+        &mut self,
+        at: &mut Context<'_>,
+        topology: &mut Topology,
+        engine: Engine,
+    ) -> &mut State {
         let full = self.states.len() >= MOST_ENGINES && !self.states.contains_key(&engine);
         let engine = if full { Engine::Unknown } else { engine };
         self.states.entry(engine).or_insert_with(|| {

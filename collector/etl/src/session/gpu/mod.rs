@@ -50,7 +50,9 @@ impl Topology {
         let Class::Provider { provider: dxgkrnl::PROVIDER, id, .. } = record.class else { return };
         let event = dxgkrnl::decode(id, record.version, record.payload, record.is_64_bit);
         match (event, record.task) {
-            (Some(Dxgkrnl::QueuePacketStart(packet)), Some(task)) => self.learn_user(packet.context, task.pid),
+            (Some(Dxgkrnl::QueuePacketStart(packet)), Some(task)) => {
+                self.learn_user(packet.context, task.pid);
+            }
             (Some(event), _) => self.learn(&event),
             (None, _) => {}
         }

@@ -6,7 +6,9 @@ use crate::payload::present::{PresentApi, PresentCall};
 use crate::session::context::Context;
 use crate::session::kinds::Kind;
 use rustc_hash::FxHashMap;
-use syscollect_model::{Event, Field, Scope, Slice, SliceMore, Tables, ThreadId, TrackId, TrackKind, Value};
+use syscollect_model::{
+    Event, Field, Scope, Slice, SliceMore, Tables, ThreadId, TrackId, TrackKind, Value,
+};
 
 /// Calls of one thread within each other; more are left out.
 const DEEPEST: usize = 16;
@@ -35,7 +37,9 @@ pub(super) struct Presents {
 impl Presents {
     /// A call begins or returns.
     pub(super) fn call(&mut self, at: &mut Context<'_>, call: PresentCall) {
-        let Some(thread) = at.thread.filter(|thread| *thread != Tables::IDLE_THREAD) else { return };
+        let Some(thread) = at.thread.filter(|thread| *thread != Tables::IDLE_THREAD) else {
+            return;
+        };
         match call {
             PresentCall::Start { api, swap_chain, flags, interval } => {
                 let open = self.open.entry(thread).or_default();
@@ -45,7 +49,8 @@ impl Presents {
                 }
                 open.push(api);
                 let mut slice = Slice::named(at.tables.strings.intern(api.name()));
-                let interval = interval.map(|interval| ("interval", Value::Unsigned(interval.into())));
+                let interval =
+                    interval.map(|interval| ("interval", Value::Unsigned(interval.into())));
                 let flags = (flags != 0).then_some(("flags", Value::Address(flags.into())));
                 let fields = [Some(("swap chain", Value::Address(swap_chain))), interval, flags];
                 say(&mut slice.fields, at.tables, fields.into_iter().flatten());
@@ -77,7 +82,8 @@ impl Presents {
 
     /// The recording is over: what is open ends with it.
     pub(super) fn finish(&mut self, at: &mut Context<'_>) {
-        let mut open: Vec<(ThreadId, usize)> = self.open.drain().map(|(thread, open)| (thread, open.len())).collect();
+        let mut open: Vec<(ThreadId, usize)> =
+            self.open.drain().map(|(thread, open)| (thread, open.len())).collect();
         open.sort_unstable();
         for (thread, depth) in open {
             let track = thread_track(at, Some(thread));
@@ -92,9 +98,18 @@ pub(super) fn present(at: &mut Context<'_>, (window, source, flags, status): (u6
     let status = (status != 0).then_some(("status", Value::Address(status.into())));
     // A window's own surface belongs to no source.
     let source = (source != u32::MAX).then_some(("source", Value::Unsigned(source.into())));
-    let fields =
-        [Some(("window", Value::Address(window))), source, Some(("flags", Value::Address(flags.into()))), status];
-    instant(at, Kind::Present, mode.map_or("Present", |(_, name)| name), fields.into_iter().flatten());
+    let fields = [
+        Some(("window", Value::Address(window))),
+        source,
+        Some(("flags", Value::Address(flags.into()))),
+        status,
+    ];
+    instant(
+        at,
+        Kind::Present,
+        mode.map_or("Present", |(_, name)| name),
+        fields.into_iter().flatten(),
+    );
 }
 
 pub(super) fn flip(at: &mut Context<'_>, source: u32, interval: Option<u32>, kind: FlipKind) {
@@ -105,7 +120,12 @@ pub(super) fn flip(at: &mut Context<'_>, source: u32, interval: Option<u32>, kin
         FlipKind::Independent => "Flip (independent)",
     };
     let interval = interval.map(|interval| ("interval", Value::Unsigned(interval.into())));
-    instant(at, Kind::Flip, name, [Some(("source", Value::Unsigned(source.into()))), interval].into_iter().flatten());
+    instant(
+        at,
+        Kind::Flip,
+        name,
+        [Some(("source", Value::Unsigned(source.into()))), interval].into_iter().flatten(),
+    );
 }
 
 pub(super) fn blit(at: &mut Context<'_>, window: u64, redirected: bool) {
@@ -113,7 +133,12 @@ pub(super) fn blit(at: &mut Context<'_>, window: u64, redirected: bool) {
     instant(at, Kind::Provider, name, [("window", Value::Address(window))]);
 }
 
-fn instant(at: &mut Context<'_>, kind: Kind, name: &str, fields: impl IntoIterator<Item = (&'static str, Value)>) {
+fn instant(
+    at: &mut Context<'_>,
+    kind: Kind,
+    name: &str,
+    fields: impl IntoIterator<Item = (&'static str, Value)>,
+) {
     let mut slice = Slice::named(at.tables.strings.intern(name));
     say(&mut slice.fields, at.tables, fields);
     let track = thread_track(at, at.thread.filter(|thread| *thread != Tables::IDLE_THREAD));
@@ -131,6 +156,12 @@ fn thread_track(at: &mut Context<'_>, thread: Option<ThreadId>) -> TrackId {
     at.track(thread.map_or(Scope::Machine, Scope::Thread), name, TrackKind::Slices, 0)
 }
 
-fn say(to: &mut Vec<Field>, tables: &mut Tables, fields: impl IntoIterator<Item = (&'static str, Value)>) {
-    to.extend(fields.into_iter().map(|(name, value)| Field { name: tables.strings.intern(name), value }));
+fn say(
+    to: &mut Vec<Field>,
+    tables: &mut Tables,
+    fields: impl IntoIterator<Item = (&'static str, Value)>,
+) {
+    to.extend(
+        fields.into_iter().map(|(name, value)| Field { name: tables.strings.intern(name), value }),
+    );
 }

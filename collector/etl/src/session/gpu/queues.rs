@@ -8,7 +8,8 @@ use crate::session::context::Context;
 use crate::session::kinds::Kind;
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    Event, Fence, Field, GpuJob, GpuJobEnd, ProcessId, Scope, StringId, Tables, ThreadId, Time, TrackKind, Value,
+    Event, Fence, Field, GpuJob, GpuJobEnd, ProcessId, Scope, StringId, Tables, ThreadId, Time,
+    TrackKind, Value,
 };
 use syscollect_playback::Rows;
 
@@ -79,14 +80,20 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    pub(super) fn start(&mut self, at: &mut Context<'_>, topology: &mut Topology, packet: QueuePacket) {
+    pub(super) fn start(
+        &mut self,
+        at: &mut Context<'_>,
+        topology: &mut Topology,
+        packet: QueuePacket,
+    ) {
         let (thread, now) = (at.thread, at.now);
         let QueuePacket { context, sequence, kind, present, fences } = packet;
         let Some(queue) = self.room(context) else { return };
         if let Some(thread) = thread.filter(|thread| *thread != Tables::IDLE_THREAD) {
             queue.process.get_or_insert(at.tables.thread(thread).process);
         }
-        let opened = Packet { kind, present, thread, submitted: now, taken: None, has_dma: false, fences };
+        let opened =
+            Packet { kind, present, thread, submitted: now, taken: None, has_dma: false, fences };
         if let Some(lost) = queue.packets.open(sequence, opened) {
             self.end(at, topology, context, (sequence, lost), GpuJobEnd::Unfinished);
         }
@@ -109,7 +116,11 @@ impl Queues {
         let Some(queue) = self.queue(context) else { return };
         let Some(packet) = queue.packets.close(&sequence) else {
             let name = at.tables.strings.intern(kind.name());
-            let mut job = GpuJob { end: GpuJobEnd::WithoutBeginning, context: Some(context), ..GpuJob::named(name) };
+            let mut job = GpuJob {
+                end: GpuJobEnd::WithoutBeginning,
+                context: Some(context),
+                ..GpuJob::named(name)
+            };
             say(&mut job, at.tables, "sequence", Value::Unsigned(sequence.into()));
             return self.tell(at, topology, context, (job, at.now));
         };
@@ -192,7 +203,8 @@ impl Queues {
         for context in &contexts {
             let Some(queue) = self.by_context.get_mut(context) else { continue };
             let packets = queue.packets.drain();
-            running.extend(queue.dma.drain().map(|(_, dma)| (dma.engine(topology), dma.given, dma)));
+            running
+                .extend(queue.dma.drain().map(|(_, dma)| (dma.engine(topology), dma.given, dma)));
             for packet in packets {
                 self.end(at, topology, *context, packet, GpuJobEnd::Unfinished);
             }
@@ -258,7 +270,8 @@ impl Queues {
         self.open -= 1;
         let name = at.tables.strings.intern(packet.name());
         let (submitted, thread) = (Some(packet.submitted), packet.thread);
-        let mut job = GpuJob { context: Some(context), thread, submitted, end, ..GpuJob::named(name) };
+        let mut job =
+            GpuJob { context: Some(context), thread, submitted, end, ..GpuJob::named(name) };
         say(&mut job, at.tables, "sequence", Value::Unsigned(sequence.into()));
         let stands_for_dma = topology.is_hardware_queue(context) && packet.is_for_the_gpu();
         if stands_for_dma && end != GpuJobEnd::Unfinished {
@@ -274,7 +287,13 @@ impl Queues {
     }
 
     /// Tells a job on its context's tracks.
-    fn tell(&mut self, at: &mut Context<'_>, topology: &mut Topology, context: u64, (mut job, began): (GpuJob, Time)) {
+    fn tell(
+        &mut self,
+        at: &mut Context<'_>,
+        topology: &mut Topology,
+        context: u64,
+        (mut job, began): (GpuJob, Time),
+    ) {
         let Some(queue) = self.queue(context) else { return };
         let placed = queue.rows.place(began.min(at.now), at.now);
         if placed.begin > began {
@@ -285,7 +304,9 @@ impl Queues {
             None => {
                 let process = queue.process.or_else(|| topology.user(context, at.now, at.tables));
                 let scope = process.map_or(Scope::Machine, Scope::Process);
-                let node = topology.node(context).map_or_else(|| "GPU".to_owned(), |node| topology.node_name(node));
+                let node = topology
+                    .node(context)
+                    .map_or_else(|| "GPU".to_owned(), |node| topology.node_name(node));
                 let name = at.tables.strings.intern(&format!("{node} context {context:#x}"));
                 *queue.tracks.insert((scope, name))
             }

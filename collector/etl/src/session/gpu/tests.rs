@@ -7,7 +7,9 @@ use crate::session::context::Tracks;
 use crate::session::kinds::Kind;
 use proptest::prelude::*;
 use rustc_hash::FxHashMap;
-use syscollect_model::{Event, GpuJob, GpuJobEnd, Process, Scope, Tables, Thread, ThreadId, Time, TrackId};
+use syscollect_model::{
+    Event, GpuJob, GpuJobEnd, Process, Scope, Tables, Thread, ThreadId, Time, TrackId,
+};
 
 const ADAPTER: u64 = 0xa;
 const CONTEXT: u64 = 0xc;
@@ -26,12 +28,26 @@ impl Player {
     fn new() -> Self {
         let mut tables = Tables::default();
         let name = tables.strings.intern("game");
-        let process =
-            Process { pid: 7, parent_pid: None, name, command_line: vec![], start: None, end: None, kernel: false };
-        let thread = Thread { tid: 8, process: syscollect_model::ProcessId(1), name, start: None, end: None };
+        let process = Process {
+            pid: 7,
+            parent_pid: None,
+            name,
+            command_line: vec![],
+            start: None,
+            end: None,
+            kernel: false,
+        };
+        let thread = Thread {
+            tid: 8,
+            process: syscollect_model::ProcessId(1),
+            name,
+            start: None,
+            end: None,
+        };
         tables.processes.push(process);
         tables.threads.push(thread);
-        let mut player = Self { gpu: Gpu::default(), tables, tracks: Tracks::default(), told: Vec::new() };
+        let mut player =
+            Self { gpu: Gpu::default(), tables, tracks: Tracks::default(), told: Vec::new() };
         player.at(0, GAME, Dxgkrnl::SelectContext { adapter: ADAPTER, context: CONTEXT, node: 0 });
         player
     }
@@ -70,8 +86,10 @@ impl Player {
             Event::GpuJob(on, job) if self.track(*on).0.starts_with(track) => Some((*time, job)),
             _ => None,
         });
-        jobs.map(|(end, job)| (self.tables.strings.get(job.name), job.began().map(|began| began.0), end.0, job.end))
-            .collect()
+        jobs.map(|(end, job)| {
+            (self.tables.strings.get(job.name), job.began().map(|began| began.0), end.0, job.end)
+        })
+        .collect()
     }
 
     fn job(&self, track: &str) -> &GpuJob {
@@ -85,12 +103,19 @@ impl Player {
     /// Slices and instants as text.
     fn slices(&self) -> Vec<String> {
         let text = |(_, time, event): &(Option<Kind>, Time, Event)| match event {
-            Event::SliceBegin(_, slice) => Some(format!("{} begin {}", time.0, self.tables.strings.get(slice.name))),
-            Event::SliceMore(_, more) => Some(format!("{} more unfinished={}", time.0, more.unfinished)),
-            Event::SliceEnd(_) => Some(format!("{} end", time.0)),
-            Event::Instant(track, slice) => {
-                Some(format!("{} {} on {}", time.0, self.tables.strings.get(slice.name), self.track(*track).0))
+            Event::SliceBegin(_, slice) => {
+                Some(format!("{} begin {}", time.0, self.tables.strings.get(slice.name)))
             }
+            Event::SliceMore(_, more) => {
+                Some(format!("{} more unfinished={}", time.0, more.unfinished))
+            }
+            Event::SliceEnd(_) => Some(format!("{} end", time.0)),
+            Event::Instant(track, slice) => Some(format!(
+                "{} {} on {}",
+                time.0,
+                self.tables.strings.get(slice.name),
+                self.track(*track).0
+            )),
             _ => None,
         };
         self.told.iter().filter_map(text).collect()
@@ -98,12 +123,24 @@ impl Player {
 }
 
 fn packet(sequence: u32, kind: QueuePacketKind) -> Dxgkrnl {
-    Dxgkrnl::QueuePacketStart(QueuePacket { context: CONTEXT, sequence, kind, present: false, fences: vec![] })
+    Dxgkrnl::QueuePacketStart(QueuePacket {
+        context: CONTEXT,
+        sequence,
+        kind,
+        present: false,
+        fences: vec![],
+    })
 }
 
 fn packet_stop(sequence: u32) -> Dxgkrnl {
     let kind = QueuePacketKind::Render;
-    Dxgkrnl::QueuePacketStop { context: CONTEXT, sequence, kind, preempted: false, timed_out: false }
+    Dxgkrnl::QueuePacketStop {
+        context: CONTEXT,
+        sequence,
+        kind,
+        preempted: false,
+        timed_out: false,
+    }
 }
 
 fn dma(id: u64, sequence: u32) -> Dxgkrnl {
@@ -146,11 +183,16 @@ fn a_packet_runs_when_the_one_before_it_is_done() {
             ("Render", Some(21), 62, GpuJobEnd::Finished),
         ]
     );
-    let tracks: Vec<_> = (0..player.tables.tracks.len()).map(|id| player.track(TrackId(id as u32))).collect();
+    let tracks: Vec<_> =
+        (0..player.tables.tracks.len()).map(|id| player.track(TrackId(id as u32))).collect();
     let process = Scope::Process(syscollect_model::ProcessId(1));
     assert_eq!(
         tracks,
-        [(ENGINE, Scope::Machine), ("GPU 0 node 0 context 0xc", process), ("GPU 0 node 0 context 0xc", process)]
+        [
+            (ENGINE, Scope::Machine),
+            ("GPU 0 node 0 context 0xc", process),
+            ("GPU 0 node 0 context 0xc", process)
+        ]
     );
 }
 
@@ -161,7 +203,10 @@ fn a_dma_packet_belongs_to_the_thread_that_handed_its_queue_packet_over() {
     player.at(20, Tables::IDLE_THREAD, dma(100, 1));
     player.at(30, Tables::IDLE_THREAD, dma_stop(100, 1));
     let job = player.job(ENGINE);
-    assert_eq!((job.thread, job.submitted, job.queued), (Some(GAME), Some(Time(10)), Some(Time(20))));
+    assert_eq!(
+        (job.thread, job.submitted, job.queued),
+        (Some(GAME), Some(Time(10)), Some(Time(20)))
+    );
     assert_eq!(job.context, Some(CONTEXT));
 }
 
@@ -181,15 +226,31 @@ fn a_preempted_packet_says_so_and_a_fault_is_a_failure() {
 #[test]
 fn a_request_for_preemption_takes_no_time_of_the_engine() {
     let mut player = Player::new();
-    let start = Dxgkrnl::DmaStart { context: CONTEXT, queue_context: 0, kind: DmaKind::Preemption, id: 9, sequence: 0 };
-    let done =
-        Dxgkrnl::DmaDone { context: CONTEXT, kind: DmaKind::Preemption, id: 9, sequence: 0, end: DmaEnd::Completed };
-    for (time, event) in [(10, dma(1, 0)), (20, start), (30, done), (31, dma_done(1, 0, DmaEnd::Preempted))] {
+    let start = Dxgkrnl::DmaStart {
+        context: CONTEXT,
+        queue_context: 0,
+        kind: DmaKind::Preemption,
+        id: 9,
+        sequence: 0,
+    };
+    let done = Dxgkrnl::DmaDone {
+        context: CONTEXT,
+        kind: DmaKind::Preemption,
+        id: 9,
+        sequence: 0,
+        end: DmaEnd::Completed,
+    };
+    for (time, event) in
+        [(10, dma(1, 0)), (20, start), (30, done), (31, dma_done(1, 0, DmaEnd::Preempted))]
+    {
         player.at(time, GAME, event);
     }
     assert_eq!(
         player.jobs(ENGINE),
-        [("Preemption", Some(20), 30, GpuJobEnd::Finished), ("Render", Some(10), 31, GpuJobEnd::Finished)]
+        [
+            ("Preemption", Some(20), 30, GpuJobEnd::Finished),
+            ("Render", Some(10), 31, GpuJobEnd::Finished)
+        ]
     );
 }
 
@@ -232,7 +293,11 @@ fn packets_of_a_context_that_is_gone_end_with_it() {
     let mut player = Player::new();
     player.at(10, GAME, packet(1, QueuePacketKind::Render));
     player.at(11, GAME, dma(1, 1));
-    player.at(30, GAME, Dxgkrnl::Context { change: Change::Stop, context: CONTEXT, device: 0, node: 0 });
+    player.at(
+        30,
+        GAME,
+        Dxgkrnl::Context { change: Change::Stop, context: CONTEXT, device: 0, node: 0 },
+    );
     assert_eq!(player.jobs(QUEUE), [("Render", Some(10), 30, GpuJobEnd::Unfinished)]);
     player.at(40, GAME, packet_stop(1));
     assert_eq!(player.jobs("GPU context").len(), 1, "the handle means another context now");
@@ -257,7 +322,8 @@ fn a_wait_names_its_fence_and_a_signal_too() {
     let mut player = Player::new();
     let fence = syscollect_model::Fence { context: 0xf, sequence: 3 };
     for (sequence, kind) in [(1, QueuePacketKind::Wait), (2, QueuePacketKind::Signal)] {
-        let packet = QueuePacket { context: CONTEXT, sequence, kind, present: false, fences: vec![fence] };
+        let packet =
+            QueuePacket { context: CONTEXT, sequence, kind, present: false, fences: vec![fence] };
         player.at(10, GAME, Dxgkrnl::QueuePacketStart(packet));
         player.at(12, GAME, Dxgkrnl::QueuePacketTaken { context: CONTEXT, sequence });
         player.at(20, GAME, packet_stop(sequence));
@@ -274,9 +340,17 @@ fn a_wait_names_its_fence_and_a_signal_too() {
 fn a_sync_that_two_events_tell_of_is_one() {
     let mut player = Player::new();
     let sync = |frame, multi_plane| {
-        Dxgkrnl::VSync(VSync { adapter: ADAPTER, source: 0, frame, address: Some(0x1000), multi_plane })
+        Dxgkrnl::VSync(VSync {
+            adapter: ADAPTER,
+            source: 0,
+            frame,
+            address: Some(0x1000),
+            multi_plane,
+        })
     };
-    for (time, frame, multi_plane) in [(1, 7, false), (2, 7, true), (17, 8, true), (33, 9, false), (34, 9, true)] {
+    for (time, frame, multi_plane) in
+        [(1, 7, false), (2, 7, true), (17, 8, true), (33, 9, false), (34, 9, true)]
+    {
         player.at(time, GAME, sync(frame, multi_plane));
     }
     let name = "VSync on GPU 0 display 0 VSync";
@@ -342,18 +416,31 @@ fn what_opens_without_end_is_bounded() {
 
 fn events() -> impl Strategy<Value = Dxgkrnl> {
     let contexts = 1_u64..4;
-    let kinds = prop_oneof![Just(QueuePacketKind::Render), Just(QueuePacketKind::Wait), Just(QueuePacketKind::Paging)];
+    let kinds = prop_oneof![
+        Just(QueuePacketKind::Render),
+        Just(QueuePacketKind::Wait),
+        Just(QueuePacketKind::Paging)
+    ];
     let dma_kinds = prop_oneof![Just(DmaKind::Render), Just(DmaKind::Preemption)];
     let changes = prop_oneof![Just(Change::Start), Just(Change::Stop), Just(Change::Rundown)];
     prop_oneof![
-        (contexts.clone(), 0_u32..6, kinds, any::<bool>()).prop_map(|(context, sequence, kind, present)| {
-            Dxgkrnl::QueuePacketStart(QueuePacket { context, sequence, kind, present, fences: vec![] })
-        }),
+        (contexts.clone(), 0_u32..6, kinds, any::<bool>()).prop_map(
+            |(context, sequence, kind, present)| {
+                Dxgkrnl::QueuePacketStart(QueuePacket {
+                    context,
+                    sequence,
+                    kind,
+                    present,
+                    fences: vec![],
+                })
+            }
+        ),
         (contexts.clone(), 0_u32..6, any::<bool>()).prop_map(|(context, sequence, timed_out)| {
             let kind = QueuePacketKind::Render;
             Dxgkrnl::QueuePacketStop { context, sequence, kind, preempted: false, timed_out }
         }),
-        (contexts.clone(), 0_u32..6).prop_map(|(context, sequence)| Dxgkrnl::QueuePacketTaken { context, sequence }),
+        (contexts.clone(), 0_u32..6)
+            .prop_map(|(context, sequence)| Dxgkrnl::QueuePacketTaken { context, sequence }),
         (contexts.clone(), 0_u64..4, dma_kinds.clone(), 0_u64..6, 0_u32..6).prop_map(
             |(context, queue_context, kind, id, sequence)| Dxgkrnl::DmaStart {
                 context,
@@ -363,32 +450,24 @@ fn events() -> impl Strategy<Value = Dxgkrnl> {
                 sequence
             }
         ),
-        (contexts.clone(), dma_kinds.clone(), 0_u64..6).prop_map(|(context, kind, id)| Dxgkrnl::DmaDone {
-            context,
-            kind,
-            id,
-            sequence: 0,
-            end: DmaEnd::Completed
+        (contexts.clone(), dma_kinds.clone(), 0_u64..6).prop_map(|(context, kind, id)| {
+            Dxgkrnl::DmaDone { context, kind, id, sequence: 0, end: DmaEnd::Completed }
         }),
-        (contexts.clone(), dma_kinds, 0_u64..6, any::<bool>()).prop_map(|(context, kind, id, preempted)| {
-            Dxgkrnl::DmaStop { context, kind, id, sequence: 0, preempted }
-        }),
+        (contexts.clone(), dma_kinds, 0_u64..6, any::<bool>()).prop_map(
+            |(context, kind, id, preempted)| {
+                Dxgkrnl::DmaStop { context, kind, id, sequence: 0, preempted }
+            }
+        ),
         (contexts.clone(), 0_u32..3).prop_map(|(context, node)| Dxgkrnl::SelectContext {
             adapter: ADAPTER,
             context,
             node
         }),
-        (changes.clone(), contexts.clone(), 0_u32..3).prop_map(|(change, context, node)| Dxgkrnl::Context {
-            change,
-            context,
-            device: 1,
-            node
+        (changes.clone(), contexts.clone(), 0_u32..3).prop_map(|(change, context, node)| {
+            Dxgkrnl::Context { change, context, device: 1, node }
         }),
-        (changes, contexts.clone(), contexts).prop_map(|(change, queue, context)| Dxgkrnl::HardwareQueue {
-            change,
-            queue,
-            context
-        }),
+        (changes, contexts.clone(), contexts)
+            .prop_map(|(change, queue, context)| Dxgkrnl::HardwareQueue { change, queue, context }),
     ]
 }
 

@@ -48,13 +48,21 @@ impl Topology {
     /// The first pass: what is told first counts from the beginning.
     pub(in crate::session) fn learn(&mut self, event: &Dxgkrnl) {
         match *event {
-            Dxgkrnl::Device { device, adapter, .. } => insert_new(&mut self.devices, device, adapter),
+            Dxgkrnl::Device { device, adapter, .. } => {
+                insert_new(&mut self.devices, device, adapter);
+            }
             Dxgkrnl::Context { context, device, node, .. } => {
                 insert_new(&mut self.contexts, context, Context { device, node, adapter: None });
             }
-            Dxgkrnl::HardwareQueue { queue, context, .. } => insert_new(&mut self.hardware_queues, queue, context),
+            Dxgkrnl::HardwareQueue { queue, context, .. } => {
+                insert_new(&mut self.hardware_queues, queue, context);
+            }
             Dxgkrnl::SelectContext { adapter, context, node } if context != 0 => {
-                insert_new(&mut self.contexts, context, Context { device: 0, node, adapter: Some(adapter) });
+                insert_new(
+                    &mut self.contexts,
+                    context,
+                    Context { device: 0, node, adapter: Some(adapter) },
+                );
             }
             Dxgkrnl::Node { .. } => self.update(event),
             _ => {}
@@ -92,16 +100,27 @@ impl Topology {
             }
             Dxgkrnl::Device { device, adapter, .. } => insert(&mut self.devices, device, adapter),
             Dxgkrnl::Context { context, device, node, .. } => {
-                let adapter =
-                    self.contexts.get(&context).filter(|known| known.device == device).and_then(|c| c.adapter);
+                let adapter = self
+                    .contexts
+                    .get(&context)
+                    .filter(|known| known.device == device)
+                    .and_then(|c| c.adapter);
                 insert(&mut self.contexts, context, Context { device, node, adapter });
             }
-            Dxgkrnl::HardwareQueue { queue, context, .. } => insert(&mut self.hardware_queues, queue, context),
+            Dxgkrnl::HardwareQueue { queue, context, .. } => {
+                insert(&mut self.hardware_queues, queue, context);
+            }
             Dxgkrnl::SelectContext { adapter, context, node } if context != 0 => {
                 let device = self.contexts.get(&context).map_or(0, |known| known.device);
-                insert(&mut self.contexts, context, Context { device, node, adapter: Some(adapter) });
+                insert(
+                    &mut self.contexts,
+                    context,
+                    Context { device, node, adapter: Some(adapter) },
+                );
             }
-            Dxgkrnl::Node { adapter, node, engine, ref name } if self.engines.len() < MOST_NODES => {
+            Dxgkrnl::Node { adapter, node, engine, ref name }
+                if self.engines.len() < MOST_NODES =>
+            {
                 self.engines.insert(Node { adapter, number: node }, engine_name(engine, name));
             }
             _ => {}
@@ -200,7 +219,11 @@ mod tests {
     fn a_hardware_queue_is_where_its_context_is() {
         let mut topology = Topology::default();
         topology.update(&Dxgkrnl::SelectContext { adapter: 0xa, context: 0xc, node: 3 });
-        topology.update(&Dxgkrnl::HardwareQueue { change: Change::Start, queue: 0x9, context: 0xc });
+        topology.update(&Dxgkrnl::HardwareQueue {
+            change: Change::Start,
+            queue: 0x9,
+            context: 0xc,
+        });
         assert!(topology.is_hardware_queue(0x9) && !topology.is_hardware_queue(0xc));
         assert_eq!(topology.node(0x9), Some(NODE));
     }
@@ -208,7 +231,12 @@ mod tests {
     #[test]
     fn an_engine_is_called_what_it_does() {
         let mut topology = Topology::default();
-        let named = |node, engine, name: &str| Dxgkrnl::Node { adapter: 0xa, node, engine, name: name.to_owned() };
+        let named = |node, engine, name: &str| Dxgkrnl::Node {
+            adapter: 0xa,
+            node,
+            engine,
+            name: name.to_owned(),
+        };
         topology.learn(&named(0, Engine::ThreeD, "3D"));
         topology.learn(&named(1, Engine::Other(0), "Compute_0"));
         topology.learn(&named(2, Engine::ThreeD, "High Priority"));
@@ -233,6 +261,9 @@ mod tests {
             topology.update(&Dxgkrnl::SelectContext { adapter: context, context, node: 0 });
             topology.gpu(context);
         }
-        assert_eq!((topology.contexts.len(), topology.adapters.len()), (MOST_HANDLES, MOST_ADAPTERS));
+        assert_eq!(
+            (topology.contexts.len(), topology.adapters.len()),
+            (MOST_HANDLES, MOST_ADAPTERS)
+        );
     }
 }
