@@ -50,7 +50,7 @@ fn replay(events: &[(u64, usize, LockAction)]) {
         let near = &events[index.saturating_sub(4)..(index + 4).min(events.len())];
         match action {
             LockAction::Wait | LockAction::WaitShared => {
-                assert!(waiting.insert(*thread), "{near:?}")
+                assert!(waiting.insert(*thread), "{near:?}");
             }
             LockAction::GiveUp => assert!(waiting.remove(thread), "{near:?}"),
             LockAction::Obtain => {

@@ -35,7 +35,7 @@ fn session(criterion: &mut Criterion) {
         group.sample_size(10).throughput(Throughput::Bytes(LENGTH as u64));
         group.bench_function("open", |bencher| bencher.iter(open));
         group.bench_function("play", |bencher| {
-            bencher.iter_batched(open, play, BatchSize::PerIteration)
+            bencher.iter_batched(open, play, BatchSize::PerIteration);
         });
         group.bench_function("whole", |bencher| bencher.iter(|| play(open())));
         group.finish();

@@ -137,7 +137,7 @@ fn a_user_with_many_programs_has_no_more_of_the_buffer_than_one_with_one() {
     let buffer = TraceBuffer::new(64 * ONE, BufferMode::Discard);
     for sequence in 0..100 {
         (0..50).for_each(|program| {
-            buffer.push_of(producer(1001, program.into()), of_program(program, sequence))
+            buffer.push_of(producer(1001, program.into()), of_program(program, sequence));
         });
     }
     assert!(buffer.held() <= 28 * ONE, "half of what programs may have: {}", buffer.held() / ONE);

@@ -122,7 +122,7 @@ pub(crate) fn replay(trace: &[u8]) -> Replay {
         for sample in packet.messages(66) {
             match sample.number(17) {
                 Some(count) => {
-                    *replay.lost.0.entry(sample.number(1).unwrap()).or_default() += count
+                    *replay.lost.0.entry(sample.number(1).unwrap()).or_default() += count;
                 }
                 None => {
                     let stack = sample.number(4).map(|iid| interned.stack(iid)).unwrap_or_default();

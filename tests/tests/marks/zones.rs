@@ -119,7 +119,7 @@ fn zones_that_are_known_go_on_when_they_are_said_again() {
     (1..).zip(names).for_each(|(us, name)| thread.begin(&mut machine, us, name, &[]));
     thread.attached(&mut machine, 10, "");
     (0..).zip(names).for_each(|(depth, name)| {
-        thread.open_zone(&mut machine, 10, name, depth, u64::from(depth) + 1)
+        thread.open_zone(&mut machine, 10, name, depth, u64::from(depth) + 1);
     });
     (11..14).for_each(|us| thread.end(&mut machine, us));
     program.finish(&mut machine);

@@ -51,22 +51,22 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["bracket", count, cpus @ ..] if !cpus.is_empty() => {
-            bracket::run(number(count)?, &numbers(cpus)?)?
+            bracket::run(number(count)?, &numbers(cpus)?)?;
         }
         ["ping-pong", rounds] => ping_pong::run(number(rounds)?, None)?,
         ["ping-pong", rounds, cpu] => ping_pong::run(number(rounds)?, Some(number(cpu)? as usize))?,
         ["callers", seconds] => callers::run(number(seconds)?)?,
         ["stacks", threads, units] => stacks::run(number(threads)?, number(units)?)?,
         ["ordered", count, cpus @ ..] if !cpus.is_empty() => {
-            marks::ordered(number(count)?, &numbers(cpus)?)?
+            marks::ordered(number(count)?, &numbers(cpus)?)?;
         }
         ["marks", threads, count] => marks::many(number(threads)?, number(count)?)?,
         ["alone", refused, threads, count] => {
-            alone::run(refused, number(threads)?, number(count)?)?
+            alone::run(refused, number(threads)?, number(count)?)?;
         }
         ["hostile-files", folder, seconds] => hostile_files::run(folder, number(seconds)?)?,
         ["hostile-mount", folder, device, seconds] => {
-            hostile_mount::run(folder, device, number(seconds)?)?
+            hostile_mount::run(folder, device, number(seconds)?)?;
         }
         ["serve", folder] => hostile_files::serve(folder)?,
         ["use-cpu", seconds] => hostile_files::use_cpu(number(seconds)?),

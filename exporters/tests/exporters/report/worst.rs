@@ -15,7 +15,7 @@ fn crowd() -> Story {
     let ids: Vec<_> = (1..=7).map(|n| story.process(n * 10, 1, &format!("p{n}"), &[]).1).collect();
     let [a, b, c, d, e, f, waker] = ids[..] else { unreachable!("there are seven") };
     let switches = |story: &mut Story, at, previous, next| {
-        story.switches(at, 0, previous, SleepState::Runnable, next)
+        story.switches(at, 0, previous, SleepState::Runnable, next);
     };
     switches(&mut story, 0, IDLE, b);
     story.wakes(10, 1, waker, a);
