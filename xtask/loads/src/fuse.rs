@@ -1,5 +1,5 @@
 //! A file system with one file, served by this program (linux/fuse.h), that stops to answer when it
-//! is told to, or never answers who reads some part of the file.
+//! is told to, or does not answer the kernel where that reads some part of the file itself.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -27,12 +27,17 @@ const FORGET: [u32; 2] = [2, 42];
 /// For how long the kernel remembers what it was told, in seconds.
 const LONG: u64 = 3600;
 const HEADER: usize = 40;
+const DIRECT_IO: u64 = 1;
+const PAGE: u64 = 4096;
 
 /// What the file holds.
 #[derive(Clone, Debug)]
 pub(crate) struct Contents {
     pub(crate) bytes: Vec<u8>,
-    /// Who reads of these waits until this program ends.
+    /// User and group that own it.
+    pub(crate) owner: u32,
+    /// Of these, programs may read what they like; the kernel itself, which reads whole pages, waits until this
+    /// program ends.
     pub(crate) withheld: Range<u64>,
 }
 
@@ -43,20 +48,15 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Mounts and serves it at `place`, for all users. `device` is /dev/fuse. Needs root, as whom
-    /// others have a program of the system do it, or a namespace of which `owner` is a user.
-    pub(crate) fn mount(
-        place: &Path,
-        device: &Path,
-        owner: u32,
-        contents: Contents,
-    ) -> Result<Self> {
+    /// Mounts and serves it at `place`, for all users. Needs root, as whom others have a program of
+    /// the system do it (fusermount).
+    pub(crate) fn mount(place: &Path, contents: Contents) -> Result<Self> {
         let mut device = File::options()
             .read(true)
             .write(true)
-            .open(device)
-            .context("cannot open the device of FUSE")?;
-        let fd = device.as_raw_fd();
+            .open("/dev/fuse")
+            .context("cannot open /dev/fuse")?;
+        let (fd, owner) = (device.as_raw_fd(), contents.owner);
         let options =
             format!("fd={fd},rootmode=40000,user_id={owner},group_id={owner},allow_other\0");
         let target = std::ffi::CString::new(place.as_os_str().as_encoded_bytes())?;
@@ -126,11 +126,13 @@ impl Contents {
             }
             LOOKUP => Err(libc::ENOENT),
             GETATTR => Ok([words(&[LONG, 0]), self.attributes(node)].concat()),
-            OPEN => Ok(words(&[1, 0])),
+            // Reading goes past the cache, so that the kernel asks again where it needs a page.
+            OPEN => Ok(words(&[1, DIRECT_IO])),
             READ => {
                 let (offset, size) = (eight(HEADER + 8)?, u64::from(four(HEADER + 16)?));
                 let end = offset.saturating_add(size);
-                if offset < self.withheld.end && end > self.withheld.start {
+                let is_page = offset % PAGE == 0 && size == PAGE;
+                if is_page && self.withheld.contains(&offset) {
                     return None;
                 }
                 let length = self.bytes.len() as u64;
@@ -152,7 +154,9 @@ impl Contents {
         let file = (self.bytes.len() as u64, libc::S_IFREG | 0o755);
         let (size, mode) = if node == ROOT { (0, libc::S_IFDIR | 0o755) } else { file };
         let mut bytes = words(&[node, size, 16, 0, 0, 0]);
-        bytes.extend([0, 0, 0, mode, 1, 65_534, 65_534, 0, 4096, 0].map(u32::to_le_bytes).concat());
+        bytes.extend(
+            [0, 0, 0, mode, 1, self.owner, self.owner, 0, 4096, 0].map(u32::to_le_bytes).concat(),
+        );
         bytes
     }
 }

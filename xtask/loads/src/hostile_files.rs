@@ -14,7 +14,7 @@ use crate::fuse::{self, Contents};
 /// What is served holds two pages.
 const SERVED_BYTES: usize = 8192;
 /// The user that nobody is.
-const NOBODY: u32 = 65_534;
+pub(crate) const NOBODY: u32 = 65_534;
 
 /// A program, and where a section of it leads.
 struct Leading {
@@ -88,8 +88,8 @@ pub(crate) fn serve(folder: &str) -> Result<()> {
     let place = Path::new(folder).join("served");
     fs::create_dir_all(&place)?;
     let mut lines = std::io::stdin().lines();
-    let contents = Contents { bytes: vec![0x90; SERVED_BYTES], withheld: 0..0 };
-    let served = fuse::Served::mount(&place, Path::new("/dev/fuse"), NOBODY, contents)?;
+    let contents = Contents { bytes: vec![0x90; SERVED_BYTES], owner: NOBODY, withheld: 0..0 };
+    let served = fuse::Served::mount(&place, contents)?;
     println!(r#"{{"ready":true}}"#);
     let mut line = || lines.next().transpose();
     line()?;

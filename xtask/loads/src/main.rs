@@ -32,7 +32,7 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      stacks THREADS UNITS | ordered COUNT CPU... | marks THREADS COUNT | \
                      database ROUNDS | \
                      alone memfd|files THREADS COUNT | hostile-files FOLDER SECONDS | serve FOLDER | \
-                     hostile-mount FOLDER DEVICE SECONDS | \
+                     map-served FOLDER | serve-code FOLDER SECONDS | \
                      use-cpu SECONDS | fences COUNT | numbered FILE SECONDS | renames SECONDS | \
                      wrap LOG CMD ARGS... | hostile mappings|memory|survey|flood SECONDS | as UID LOAD ARGS...";
 
@@ -65,9 +65,8 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
             alone::run(refused, number(threads)?, number(count)?)?;
         }
         ["hostile-files", folder, seconds] => hostile_files::run(folder, number(seconds)?)?,
-        ["hostile-mount", folder, device, seconds] => {
-            hostile_mount::run(folder, device, number(seconds)?)?;
-        }
+        ["map-served", folder] => hostile_mount::map(folder)?,
+        ["serve-code", folder, seconds] => hostile_mount::serve(folder, number(seconds)?)?,
         ["serve", folder] => hostile_files::serve(folder)?,
         ["use-cpu", seconds] => hostile_files::use_cpu(number(seconds)?),
         ["database", rounds] => database::run(number(rounds)?)?,

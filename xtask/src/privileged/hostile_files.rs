@@ -6,9 +6,9 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Lines, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -80,66 +80,49 @@ const LONGEST_FORK: Duration = Duration::from_secs(5);
 /// A file system that keeps silent when the kernel reads what a recorder attaches to: everybody
 /// goes on, and an honest program has its zones.
 pub(crate) fn hostile_mount(context: &Context) -> Result<Outcome> {
-    let folder = context.path("hostile-mount");
+    if !Path::new("/dev/fuse").exists() {
+        return Ok(Outcome::NotOffered("there is no /dev/fuse".to_owned()));
+    }
+    let (folder, unseen) = (context.path("withheld"), context.path("unseen"));
     fs::create_dir(&folder)?;
     fs::set_permissions(folder.parent().unwrap_or(&folder), fs::Permissions::from_mode(0o755))?;
-    chown(&folder, Some(NOBODY), Some(NOBODY))?;
-    let Some(device) = device_of_fuse(&folder)? else {
-        return Ok(Outcome::NotOffered("there is no /dev/fuse".to_owned()));
-    };
-    let (program, unseen) = (folder.join("hostile"), folder.join("unseen"));
-    fs::copy(&context.load, &program)?;
     fs::copy(&context.load, &unseen)?;
+    let mut served = Command::new(&context.load);
+    served.args(["serve-code", text(&folder)?, &SILENCE.to_string()]);
+    let mut served = Running::start(&mut served)?;
+    served.line()?;
+    let mut hostile = Command::new(&unseen);
+    hostile.args(["map-served", text(&folder)?]).uid(NOBODY).gid(NOBODY);
+    let mut hostile = Running::start(&mut hostile)?;
+    hostile.line()?;
+    // From here on it is in no list of mounts.
+    served.tell()?;
+    served.line()?;
+
     let capture = context.path("hostile-mount.syscap");
     let recorder = context.start(&capture, &[])?;
-    let mut hostile = Command::new(&program);
-    hostile
-        .args(["hostile-mount", text(&folder)?, text(&device)?, &SILENCE.to_string()])
-        .uid(NOBODY)
-        .gid(NOBODY);
-    let mut hostile = Running::start(&mut hostile)?;
-    if hostile.line().is_err() {
-        context.stop(recorder)?;
-        return Ok(Outcome::NotOffered("users may not mount anything here".to_owned()));
-    }
-    // Behind what was mapped, as the recorder looks at it.
-    let honest = run_numbered(context, &unseen, "unseen-numbers")?;
     let longest = longest_fork(Duration::from_secs(3))?;
+    let honest = run_numbered(context, &unseen, "honest-numbers")?;
+    ensure!(served.child.try_wait()?.is_none(), "the file system ended before the test did");
+    let said = context.stop(recorder)?;
+    drop((served, hostile));
     ensure!(
         longest <= LONGEST_FORK,
         "a fork took {longest:?} while the recorder attached to a program"
     );
     ensure!(
-        hostile.child.try_wait()?.is_none(),
-        "the hostile program ended before the recorder was asked to"
-    );
-    let said = context.stop(recorder)?;
-    ensure!(
         said.stderr.contains("file system that a user mounted"),
         "nothing tells of it:\n{}",
         said.stderr
     );
-    drop(hostile);
     let (first, last) = numbers_in(&capture, honest)?;
     ensure!(
         last > first + context.times(1_000),
         "of an honest program's zones only {first} to {last} are there"
     );
     Ok(Outcome::Passed(format!(
-        "the longest fork took {longest:.1?}; zones {first} to {last} of a file never seen"
+        "the longest fork took {longest:.1?}; of an honest program's zones {first} to {last}"
     )))
-}
-
-/// The device as every user may open it.
-fn device_of_fuse(folder: &Path) -> Result<Option<PathBuf>> {
-    let Ok(device) = fs::metadata("/dev/fuse") else { return Ok(None) };
-    let path = folder.join("fuse");
-    let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes())?;
-    // SAFETY: the name is a C string that lives through the call.
-    let made = unsafe { libc::mknod(name.as_ptr(), libc::S_IFCHR | 0o600, device.rdev()) };
-    ensure!(made == 0, "cannot make a device: {}", std::io::Error::last_os_error());
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
-    Ok(Some(path))
 }
 
 /// Forks again and again; the longest that one took.
