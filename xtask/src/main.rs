@@ -78,6 +78,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    // A shell without job control has what it starts in the background ignore Ctrl-C, and what that
+    // starts inherits it: a recorder that is interrupted before it listens would go on for ever.
+    // SAFETY: sets the default action, before any thread is made.
+    unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
     let result = match Arguments::parse().command {
         Command::Layouts { check } => layouts::run(check),
         Command::Bpf { check } => bpf::run(check),
