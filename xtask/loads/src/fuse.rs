@@ -36,8 +36,8 @@ pub(crate) struct Contents {
     pub(crate) bytes: Vec<u8>,
     /// User and group that own it.
     pub(crate) owner: u32,
-    /// Of these, programs may read what they like; the kernel itself, which reads whole pages, waits until this
-    /// program ends.
+    /// Of these, programs may read what they like; the kernel itself, which reads whole pages,
+    /// waits until this program ends.
     pub(crate) withheld: Range<u64>,
 }
 

@@ -145,7 +145,8 @@ fn place(bytes: &mut Vec<u8>, row: &mut [u8], data: &[u8]) {
     bytes.extend(data);
 }
 
-fn word(bytes: &[u8], at: usize, width: usize) -> Result<usize> {
+/// A number of a file, little-endian.
+pub(crate) fn word(bytes: &[u8], at: usize, width: usize) -> Result<usize> {
     let bytes = bytes.get(at..at + width).context("the file is too short")?;
     Ok(bytes.iter().rev().fold(0, |word, byte| word << 8 | usize::from(*byte)))
 }

@@ -1,5 +1,5 @@
-//! An ordinary user's file system, out of sight, that does not answer the kernel where that reads the code of its one
-//! program.
+//! An ordinary user's file system, out of sight, that does not answer the kernel where that reads
+//! the code of its one program.
 //!
 //! The kernel reads that code when somebody attaches to it, and lets no process fork meanwhile.
 
@@ -9,21 +9,21 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::fuse::{self, Contents};
-use crate::hostile_files::NOBODY;
+use crate::hostile_files::{NOBODY, word};
 
 /// The first program header of executable code, and where a header says so (elf(5)).
-const LOADED: u32 = 1;
-const EXECUTABLE: u32 = 1;
+const LOADED: usize = 1;
+const EXECUTABLE: usize = 1;
 const PAGE: u64 = 4096;
 
-/// Serves such a file system in `folder`, takes it out of sight after a line on standard input, and serves who has the
-/// program still open for `seconds`: then it ends, and with it all waiting.
+/// Serves such a file system in `folder`, takes it out of sight after a line on standard input, and
+/// serves who has the program still open for `seconds`: then it ends, and with it all waiting.
 pub(crate) fn serve(folder: &str, seconds: u64) -> Result<()> {
     let bytes = fs::read("/proc/self/exe").context("cannot read this program")?;
-    let withheld = code_of(&bytes).context("this program has no code")?;
+    let withheld = code_of(&bytes)?;
     let served =
         fuse::Served::mount(Path::new(folder), Contents { bytes, owner: NOBODY, withheld })?;
     println!(r#"{{"ready":true}}"#);
@@ -44,15 +44,15 @@ pub(crate) fn map(folder: &str) -> Result<()> {
 }
 
 /// Where whole pages of executable code lie in a 64-bit file.
-fn code_of(bytes: &[u8]) -> Option<Range<u64>> {
-    let eight = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
-    let four = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
-    let (table, count) =
-        (eight(32)? as usize, usize::from(u16::from_le_bytes(*bytes.get(56..)?.first_chunk()?)));
-    let mut headers = (0..count).map(|index| table + index * 56);
-    let code = headers.find(|at| {
-        four(*at) == Some(LOADED) && four(at + 4).is_some_and(|flags| flags & EXECUTABLE != 0)
-    })?;
-    let (start, size) = (eight(code + 8)?, eight(code + 32)?);
-    Some(start.next_multiple_of(PAGE)..(start + size) / PAGE * PAGE)
+fn code_of(bytes: &[u8]) -> Result<Range<u64>> {
+    let (table, count) = (word(bytes, 32, 8)?, word(bytes, 56, 2)?);
+    for header in (0..count).map(|index| table + index * 56) {
+        let (kind, flags) = (word(bytes, header, 4)?, word(bytes, header + 4, 4)?);
+        if kind == LOADED && flags & EXECUTABLE != 0 {
+            let start = word(bytes, header + 8, 8)? as u64;
+            let end = start + word(bytes, header + 32, 8)? as u64;
+            return Ok(start.next_multiple_of(PAGE)..end / PAGE * PAGE);
+        }
+    }
+    bail!("this program has no code")
 }

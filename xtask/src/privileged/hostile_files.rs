@@ -83,15 +83,15 @@ pub(crate) fn hostile_mount(context: &Context) -> Result<Outcome> {
     if !Path::new("/dev/fuse").exists() {
         return Ok(Outcome::NotOffered("there is no /dev/fuse".to_owned()));
     }
-    let (folder, unseen) = (context.path("withheld"), context.path("unseen"));
+    let (folder, program) = (context.path("withheld"), context.path("program"));
     fs::create_dir(&folder)?;
     fs::set_permissions(folder.parent().unwrap_or(&folder), fs::Permissions::from_mode(0o755))?;
-    fs::copy(&context.load, &unseen)?;
+    fs::copy(&context.load, &program)?;
     let mut served = Command::new(&context.load);
     served.args(["serve-code", text(&folder)?, &SILENCE.to_string()]);
     let mut served = Running::start(&mut served)?;
     served.line()?;
-    let mut hostile = Command::new(&unseen);
+    let mut hostile = Command::new(&program);
     hostile.args(["map-served", text(&folder)?]).uid(NOBODY).gid(NOBODY);
     let mut hostile = Running::start(&mut hostile)?;
     hostile.line()?;
@@ -102,7 +102,7 @@ pub(crate) fn hostile_mount(context: &Context) -> Result<Outcome> {
     let capture = context.path("hostile-mount.syscap");
     let recorder = context.start(&capture, &[])?;
     let longest = longest_fork(Duration::from_secs(3))?;
-    let honest = run_numbered(context, &unseen, "honest-numbers")?;
+    let honest = run_numbered(context, &program, "honest-numbers")?;
     ensure!(served.child.try_wait()?.is_none(), "the file system ended before the test did");
     let said = context.stop(recorder)?;
     drop((served, hostile));

@@ -27,8 +27,15 @@ pub(super) struct OpenFile {
     pub(super) file: OpenedFile,
     pub(super) key: FileKey,
     pub(super) changed: Change,
-    /// The process that has it mapped, if it was found by that.
-    mapped_by: Option<u32>,
+    /// Who has it mapped, if it was found by that.
+    mapped_by: Option<MappedBy>,
+}
+
+/// A process, and whose it was before its mapping was looked at: its number may be another's later.
+#[derive(Debug)]
+struct MappedBy {
+    pid: u32,
+    uid: Option<u32>,
 }
 
 /// An executable mapping of a file.
@@ -104,10 +111,12 @@ impl MappedFile {
     /// that path here, which is the same outside of containers.
     pub(super) fn open(&self) -> io::Result<OpenFile> {
         let (owner, path) = (Owner::of_process(self.pid), Path::new(&self.path));
+        let uid = owner.as_ref().map(Owner::uid);
         let open = |place| {
+            let file = OpenFile::at(&place, owner.as_ref())?;
             Ok::<_, io::Error>(OpenFile {
-                mapped_by: Some(self.pid),
-                ..OpenFile::at(&place, owner.as_ref())?
+                mapped_by: Some(MappedBy { pid: self.pid, uid }),
+                ..file
             })
         };
         open(FileLocation::Range { pid: self.pid, start: self.start, end: self.end })
@@ -133,19 +142,15 @@ impl OpenFile {
         let file = Self::at(&FileLocation::Mapped(path), None).ok()?;
         (build_id_in(file.file.reader())? == *build_id).then_some(file)
     }
-}
 
-impl OpenFile {
     /// Whether attaching to it may stop the machine. The kernel reads the code then, and lets no
     /// process fork meanwhile (`register_for_each_vma` in kernel/events/uprobes.c); in a file
     /// system that a user mounted, that user decides how long it takes. The one who asked for the
     /// recording is trusted with it.
     pub(super) fn may_stop_the_machine(&self, asked_by: Option<u32>) -> bool {
-        let by_the_asking = || {
-            let owner = self.mapped_by.and_then(Owner::of_process);
-            asked_by.is_some_and(|asked_by| owner.is_some_and(|owner| owner.uid() == asked_by))
-        };
-        self.file.is_of_a_users_mount(self.mapped_by) && !by_the_asking()
+        let mapped_by = self.mapped_by.as_ref();
+        let is_theirs = asked_by.is_some() && mapped_by.and_then(|by| by.uid) == asked_by;
+        self.file.is_of_a_users_mount(mapped_by.map(|by| by.pid)) && !is_theirs
     }
 }
 

@@ -50,8 +50,6 @@ pub(super) struct Scanner<'a> {
     without: BTreeMap<usize, String>,
     names: BTreeSet<String>,
     keeper: Keeper,
-    /// Places that are attached to.
-    places: usize,
     /// What programs were given the addresses of, by process.
     found: FxHashSet<(FileKey, u64, u32)>,
 }
@@ -80,7 +78,6 @@ impl<'a> Scanner<'a> {
             without: BTreeMap::new(),
             names: BTreeSet::new(),
             keeper,
-            places: 0,
             found: FxHashSet::default(),
         }
     }
@@ -306,7 +303,6 @@ impl<'a> Scanner<'a> {
         for some in plan.definitions.chunks(DEFINITIONS_AT_ONCE) {
             self.work.buffer.push(definition_chunk(&Definition::Probes(some.to_vec())));
         }
-        let before = self.places;
         if let Some(note) =
             semaphores::trouble(file.file.reader(), plan.points.iter().chain(&plan.rings))
         {
@@ -315,9 +311,10 @@ impl<'a> Scanner<'a> {
         let (hits, rings) = (self.points(&plan.points), self.points(&plan.rings));
         // Each place that is attached raises the semaphore: where rings are announced comes first,
         // for what is marked from then on is in rings, and nobody would hear of them.
-        self.attach_to((file, path, pid), rings, |work| &work.on_ring);
-        self.attach_to((file, path, pid), hits, |work| &work.on_probe);
-        let attached = self.places > before;
+        let target = Target { file, path, pid };
+        let announced = self.attach_to(&target, rings, |work| &work.on_ring);
+        let hit = self.attach_to(&target, hits, |work| &work.on_probe);
+        let attached = announced + hit > 0;
         self.told.files.fetch_add(u64::from(attached), Ordering::Relaxed);
         attached
     }
@@ -335,24 +332,26 @@ impl<'a> Scanner<'a> {
         planned.iter().map(point).collect()
     }
 
+    /// Attaches one of the programs; to how many places.
     fn attach_to(
         &mut self,
-        (file, path, pid): (&OpenFile, &str, Option<u32>),
+        target: &Target<'_>,
         points: io::Result<Vec<Point>>,
         program: impl Fn(&Work) -> &Program,
-    ) {
+    ) -> usize {
+        let path = target.path;
         let points = match points {
-            Ok(points) if points.is_empty() => return,
             Ok(points) => points,
             Err(error) => {
-                return self.told.note(format!("the probes in {path} are not recorded: {error}"));
+                self.told.note(format!("the probes in {path} are not recorded: {error}"));
+                return 0;
             }
         };
-        let (work, file) = (&self.work, file.file.file().as_fd());
-        let refused = attach(&mut self.keeper, work.way, program(work), file, &points, pid);
+        let (work, file) = (&self.work, target.file.file.file().as_fd());
+        let refused = attach(&mut self.keeper, work.way, program(work), file, &points, target.pid);
         let lost: usize = refused.iter().map(|refused| refused.places).sum();
-        self.places += points.len() - lost;
-        self.told.places.fetch_add((points.len() - lost) as u64, Ordering::Relaxed);
+        let attached = points.len() - lost;
+        self.told.places.fetch_add(attached as u64, Ordering::Relaxed);
         for refused in refused {
             let (places, all) = (refused.places, points.len());
             self.told.note(format!(
@@ -360,6 +359,7 @@ impl<'a> Scanner<'a> {
                 refused.why
             ));
         }
+        attached
     }
 
     /// Whether somebody took away all that is attached, which is then said.
@@ -433,6 +433,14 @@ impl<'a> Scanner<'a> {
         };
         spec.files().into_iter().all(is_known)
     }
+}
+
+/// What a program is attached to.
+struct Target<'a> {
+    file: &'a OpenFile,
+    path: &'a str,
+    /// In this process only.
+    pid: Option<u32>,
 }
 
 /// A spec, or a part of one, that matches nothing so far.

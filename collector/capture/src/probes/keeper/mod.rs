@@ -8,8 +8,8 @@
 //! recorder's word, notices when the recorder is gone, closes all links with no signal pending, and
 //! ends.
 //!
-//! It is forked before the recorder has threads or buffers, in a session of its own, blocks all
-//! signals, and keeps no descriptor and no right but those it needs. Who kills it, too, has what
+//! It is forked before the recorder maps rings and starts the threads of its sources, in a session
+//! of its own, blocks all signals, and keeps no descriptor and no right but those it needs. Who kills it, too, has what
 //! killing the recorder alone would have cost; the next recording takes out what is left.
 
 mod message;
