@@ -5,8 +5,9 @@ use crate::machine::ticks;
 use syscollect_model::Ticks;
 use syscollect_records::{ZoneChunk, ZoneLogChunk};
 use syscollect_store::{ClientDefinition, Definition, Lane, LaneKind};
-use syscollect_usdt_client::protocol::{
-    EntryKind, FieldFormat, ItemKind, STACK_ADDRESSES, TEXT_BYTES, TextRole, ValueType, ZONE_END,
+use syscollect_zone_protocol::log::{ENTRY_HEADER_BYTES, EntryWords, Location, SchemaField};
+use syscollect_zone_protocol::{
+    Attribute, Event, FieldFormat, Item, ItemKind, TextRole, Value, ValueType,
 };
 
 /// A marked program. Its definitions are written when it is
@@ -65,18 +66,28 @@ impl FakeProgram {
     }
 
     fn raw_entry(&mut self, kind: u32, body: &[u8]) -> u32 {
+        let size = (ENTRY_HEADER_BYTES + body.len()).next_multiple_of(8) as u64;
+        let body = body.chunks(8).map(|bytes| {
+            let mut word = [0; 8];
+            word[..bytes.len()].copy_from_slice(bytes);
+            u64::from_le_bytes(word)
+        });
+        self.append(std::iter::once(size | u64::from(kind) << 32).chain(body))
+    }
+
+    fn define(&mut self, entry: &EntryWords) -> u32 {
+        self.append(std::iter::once(entry.header()).chain(entry.body().iter().copied()))
+    }
+
+    fn append(&mut self, words: impl Iterator<Item = u64>) -> u32 {
         let number = (self.log.len() / 8) as u32 + 1;
-        let size = (8 + body.len()).next_multiple_of(8);
-        self.log.extend((size as u32).to_le_bytes());
-        self.log.extend(kind.to_le_bytes());
-        self.log.extend(body);
-        self.log.resize(self.log.len().next_multiple_of(8), 0);
+        self.log.extend(words.flat_map(u64::to_le_bytes));
         number
     }
 
     /// A string.
     pub fn string(&mut self, text: &str) -> u32 {
-        self.raw_entry(EntryKind::String as u32, text.as_bytes())
+        self.define(EntryWords::new().string(text))
     }
 
     /// A place in the source.
@@ -88,28 +99,28 @@ impl FakeProgram {
         line: u32,
         color: u32,
     ) -> u32 {
-        self.entry(EntryKind::Location as u32, &[line, color], &[name, function, file])
+        let [name, function, file] = [name, function, file].map(str::as_bytes);
+        self.define(EntryWords::new().location(Location { line, color, name, function, file }))
     }
 
     /// A plot.
     pub fn plot(&mut self, name: &str, unit: &str) -> u32 {
-        self.entry(EntryKind::Plot as u32, &[ValueType::Float as u32, 0], &[name, unit])
+        self.define(EntryWords::new().plot(ValueType::Float, name, unit))
     }
 
     /// A lock that was made at that location.
     pub fn lock(&mut self, name: &str, readers: bool, location: u32) -> u32 {
-        self.entry(EntryKind::Lock as u32, &[readers.into(), location], &[name])
+        self.define(EntryWords::new().lock(readers, location, name))
     }
 
     /// A kind of marker; fields have a name and a format, and their label is their name.
     pub fn schema(&mut self, name: &str, category: &str, fields: &[(&str, FieldFormat)]) -> u32 {
-        let formats: Vec<String> =
-            fields.iter().map(|(_, format)| (*format as u8 as char).to_string()).collect();
-        let mut texts = vec![name, category];
-        for ((name, _), format) in fields.iter().zip(&formats) {
-            texts.extend([*name, *name, format.as_str()]);
-        }
-        self.entry(EntryKind::Schema as u32, &[fields.len() as u32, 0], &texts)
+        let fields = fields.iter().map(|(name, format)| SchemaField {
+            name: name.as_bytes(),
+            label: name.as_bytes(),
+            format: *format,
+        });
+        self.define(EntryWords::new().schema(name, category, fields))
     }
 
     /// Writes the log as it is now into the capture, in one chunk.
@@ -133,7 +144,13 @@ pub struct FakeThread {
 }
 
 impl FakeThread {
-    /// Writes a stamped item of any kind, and items that belong to it.
+    /// Writes an event and its attributes.
+    pub fn event(&self, machine: &mut FakeMachine, us: u64, event: Event, more: &[Vec<u64>]) {
+        let item = Item::Stamped { ticks: ticks(us), event }.encode();
+        self.words(machine, us, &[&item, &more.concat()[..]].concat());
+    }
+
+    /// Writes an event of any kind and content, and its attributes.
     pub fn item(
         &self,
         machine: &mut FakeMachine,
@@ -159,25 +176,20 @@ impl FakeThread {
 
     /// A zone begins.
     pub fn begin(&mut self, machine: &mut FakeMachine, us: u64, location: u32, more: &[Vec<u64>]) {
-        let word = u64::from(location) | u64::from(self.depth) << 32;
-        self.item(machine, us, ItemKind::ZoneBegin, &[word], more);
+        self.event(machine, us, Event::ZoneBegin { location, depth: self.depth }, more);
         self.depth += 1;
     }
 
     /// The innermost zone ends.
     pub fn end(&mut self, machine: &mut FakeMachine, us: u64) {
         self.depth = self.depth.saturating_sub(1);
-        self.words(
-            machine,
-            us,
-            &[ticks(us) << 8 | u64::from(ZONE_END) | u64::from(self.depth % 64)],
-        );
+        self.event(machine, us, Event::ZoneEnd { depth: (self.depth % 64) as u8 }, &[]);
     }
 
     /// Says how many zones are open, and its name.
     pub fn attached(&self, machine: &mut FakeMachine, us: u64, name: &str) {
         let name = if name.is_empty() { Vec::new() } else { text(TextRole::ThreadName, 0, name) };
-        self.item(machine, us, ItemKind::Attached, &[self.depth.into()], &[name]);
+        self.event(machine, us, Event::Attached { depth: self.depth }, &[name]);
     }
 
     /// Says that a zone at that depth is open since `since`.
@@ -189,50 +201,41 @@ impl FakeThread {
         depth: u32,
         since: u64,
     ) {
-        let word = u64::from(location) | u64::from(depth) << 32;
-        self.item(machine, us, ItemKind::OpenZone, &[word, ticks(since)], &[]);
+        let event = Event::OpenZone { location, depth, began: ticks(since) };
+        self.event(machine, us, event, &[]);
     }
 }
 
 /// The items of a text, of any bytes.
 pub fn text(role: TextRole, field: u32, text: impl AsRef<[u8]>) -> Vec<u64> {
-    let pieces: Vec<&[u8]> = text.as_ref().chunks(TEXT_BYTES).collect();
-    let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
-    let item = |(index, piece): (usize, &&[u8])| {
-        let more = u64::from(index + 1 < pieces.len());
-        let header =
-            ItemKind::Text as u64 | (role as u64) << 8 | (piece.len() as u64) << 16 | more << 24;
-        [vec![header | u64::from(field) << 32], piece.chunks(8).map(word).collect()].concat()
-    };
-    pieces.iter().enumerate().flat_map(item).collect()
+    words(Attribute::texts(role, field, text.as_ref()))
 }
 
 /// A counted tag.
 pub fn tag(role: TextRole, string: u32, number: u64) -> Vec<u64> {
-    vec![ItemKind::Tag as u64 | (role as u64) << 8 | u64::from(string) << 32, number]
+    words([Attribute::Tag { role, string, number }])
 }
 
-/// A value; field `u32::MAX` is the zone's own.
-pub fn value(kind: ValueType, field: u32, bits: u64) -> Vec<u64> {
-    vec![ItemKind::Value as u64 | (kind as u64) << 8 | u64::from(field) << 32, bits]
+/// A value; field [`ZONE_VALUE`](syscollect_zone_protocol::ZONE_VALUE) is the zone's own.
+pub fn value(field: u32, value: Value) -> Vec<u64> {
+    words([Attribute::Value { field, value }])
 }
 
 /// The zone's colour, 0xRRGGBB.
 pub fn color(color: u32) -> Vec<u64> {
-    vec![ItemKind::Color as u64 | u64::from(color) << 8]
+    words([Attribute::Color(color)])
 }
 
 /// The name of a task.
 pub fn task_name(string: u32, task: u64) -> Vec<u64> {
-    vec![ItemKind::TaskName as u64 | u64::from(string) << 32, task]
+    words([Attribute::TaskName { string, task }])
 }
 
 /// A stack of return addresses, innermost first.
 pub fn stack(addresses: &[u64]) -> Vec<u64> {
-    let count = addresses.len().div_ceil(STACK_ADDRESSES);
-    let item = |(index, here): (usize, &[u64])| {
-        let more = u64::from(index + 1 < count);
-        [&[ItemKind::Stack as u64 | (here.len() as u64) << 8 | more << 16], here].concat()
-    };
-    addresses.chunks(STACK_ADDRESSES).enumerate().flat_map(item).collect()
+    words(Attribute::stacks(addresses))
+}
+
+fn words(attributes: impl IntoIterator<Item = Attribute>) -> Vec<u64> {
+    attributes.into_iter().flat_map(|one| Item::Attribute(one).encode().to_vec()).collect()
 }

@@ -18,9 +18,9 @@
 
 use crate::clock;
 use crate::emit::{self, StaticString};
-use crate::protocol::ItemKind;
 use core::alloc::{GlobalAlloc, Layout};
 use std::alloc::System;
+use syscollect_zone_protocol::Event;
 
 /// An allocator that reports what `A` does.
 pub struct ProfiledAllocator<A = System> {
@@ -59,8 +59,8 @@ impl<A> ProfiledAllocator<A> {
     fn report_allocated(&self, address: *mut u8, bytes: usize) {
         if let Ok(mut group) = emit::group(32) {
             let pool = self.pool.number(group.arena());
-            let words = [address as u64, bytes as u64, u64::from(pool)];
-            group.stamped_at(ItemKind::Alloc as u8, clock::ordered_ticks(), words);
+            let (address, bytes) = (address as u64, bytes as u64);
+            group.event_at(clock::ordered_ticks(), Event::Alloc { address, bytes, pool });
         }
     }
 
@@ -76,11 +76,7 @@ impl<A> ProfiledAllocator<A> {
     fn report_freed(&self, address: *mut u8) {
         if let Ok(mut group) = emit::group(24) {
             let pool = self.pool.number(group.arena());
-            group.stamped_at(
-                ItemKind::Free as u8,
-                clock::ordered_ticks(),
-                [address as u64, u64::from(pool)],
-            );
+            group.event_at(clock::ordered_ticks(), Event::Free { address: address as u64, pool });
         }
     }
 }

@@ -7,13 +7,13 @@
 
 use crate::fork::{self, Inheritance};
 use crate::open_async::OpenAsyncZones;
-use crate::protocol::{
-    ARENA_BYTES, ARENA_MAGIC, ARENA_NAME, ArenaHeader, HEADER_STRIDE, HEADERS_OFFSET, LOG_OFFSET,
-    MAX_RINGS, RING_STRIDE, RINGS_OFFSET, RingHeader, RingState, VERSION,
-};
 use crate::{clock, memory, unread};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use syscollect_zone_protocol::arena::{
+    ARENA_BYTES, ARENA_MAGIC, ARENA_NAME, ArenaHeader, HEADER_STRIDE, HEADERS_OFFSET, LOG_OFFSET,
+    MAX_RINGS, RING_STRIDE, RINGS_OFFSET, RingHeader, RingState, VERSION,
+};
 
 /// Slots of the table of definitions by content.
 pub(crate) const TABLE_SLOTS: usize = 1 << 16;

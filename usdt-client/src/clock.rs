@@ -1,7 +1,7 @@
 //! Ticks: the time stamp counter, or CLOCK_MONOTONIC where it is not invariant.
 
-use crate::protocol::ClockKind;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use syscollect_zone_protocol::arena::ClockKind;
 
 /// 0: not asked yet, else 1 + [`ClockKind`].
 static KIND: AtomicU8 = AtomicU8::new(0);

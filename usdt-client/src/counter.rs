@@ -4,9 +4,10 @@
 //! reads its other counters.
 
 use crate::emit;
-use crate::log::{CachedNumber, Entry};
-use crate::protocol::{EntryKind, ValueType};
+use crate::log::{self, CachedNumber};
 use core::sync::atomic::{AtomicI64, Ordering};
+use syscollect_zone_protocol::ValueType;
+use syscollect_zone_protocol::log::EntryWords;
 
 /// A counter: a static. It is known to a collector once it was touched while
 /// one was attached. A library that is unloaded takes its counters with it:
@@ -70,9 +71,9 @@ impl Counter {
         let Ok(group) = emit::group(8) else { return };
         let arena = group.arena();
         self.number.or_define(arena, || {
-            let mut entry = Entry::new(EntryKind::Counter);
-            entry.number(ValueType::Signed as u32).number(0).long(self.value.as_ptr() as u64);
-            entry.text(self.name).text(self.unit).define(arena)
+            let address = self.value.as_ptr() as u64;
+            let mut entry = EntryWords::new();
+            log::define(entry.counter(ValueType::Signed, address, self.name, self.unit), arena)
         });
     }
 }

@@ -5,11 +5,11 @@
 //! hands over to whoever handled the signal before, or to the default.
 
 use crate::emit;
-use crate::protocol::ItemKind;
 use crate::stack;
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering};
+use syscollect_zone_protocol::Event;
 
 /// The signals by which programs crash.
 const SIGNALS: [c_int; 6] =
@@ -70,8 +70,8 @@ unsafe fn record(signal: c_int, info: &libc::siginfo_t, context: &libc::ucontext
     // SAFETY: for signals of faults the address is there; for others it is some number.
     let address = unsafe { info.si_addr() } as u64;
     let address = if is_fault(info) { address } else { 0 };
-    let word = u64::from(signal as u32) | u64::from(info.si_code as u32) << 32;
-    group.stamped(ItemKind::Crash, [word, address, instruction]);
+    let (signal, code) = (signal as u32, info.si_code as u32);
+    group.event(Event::Crash { signal, code, address, instruction });
     group.stack(&addresses[..count]);
 }
 

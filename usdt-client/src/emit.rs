@@ -10,7 +10,7 @@
 //! // from here on in a #[cold] #[inline(never)] function
 //! let Ok(mut group) = emit::group(24 + emit::text_bytes(text)) else { return };
 //! let plot = PLOT.number(group.arena());                     // a number of the log
-//! group.stamped(ItemKind::Plot, [plot as u64 | 3 << 32, value]);
+//! group.event(Event::Plot { plot, value });
 //! group.text(TextRole::Message, 0, text);
 //! ```
 //!
@@ -23,12 +23,15 @@
 //! Losses count events: a group counts one, whatever its number of items.
 
 use crate::arena::Arena;
-use crate::log::{self, CachedNumber, Entry};
+use crate::log::{self, CachedNumber};
 use crate::open_async;
-use crate::protocol::{EntryKind, ItemKind, STACK_ADDRESSES, TEXT_BYTES, TextRole, ValueType};
 use crate::ring::Entered;
-use crate::thread::{self, OPEN_ZONES, Prepared, RingMemory, ThreadState};
+use crate::thread::{self, OPEN_ZONES, OpenZone, Prepared, RingMemory, ThreadState};
 use core::sync::atomic::Ordering;
+use syscollect_zone_protocol::log::EntryWords;
+use syscollect_zone_protocol::{
+    self as protocol, Attribute, Event, Item, TextRole, ValueType, stack_words, text_words,
+};
 
 /// Bytes of text that one event may carry; the rest is cut.
 pub const MAX_TEXT: usize = 4080;
@@ -168,22 +171,21 @@ pub(crate) fn restate_now() {
     }
 }
 
-/// A stamped item of one word.
-pub(crate) fn plain_event(kind: ItemKind) {
+/// The calling thread ends.
+pub(crate) fn thread_end() {
     if let Ok(mut group) = group(8) {
-        group.stamped(kind, []);
+        group.event(Event::ThreadEnd);
     }
 }
 
 /// Bytes of the items for a text (an upper bound).
 pub(crate) fn text_bytes(text: &str) -> u64 {
-    let bytes = text.len().min(MAX_TEXT);
-    (bytes.div_ceil(TEXT_BYTES).max(1) * 32) as u64
+    text_words(text.len().min(MAX_TEXT)) as u64 * 8
 }
 
 /// Bytes of the items for a stack of so many addresses (an upper bound).
 pub(crate) fn stack_bytes(addresses: usize) -> u64 {
-    (addresses.div_ceil(STACK_ADDRESSES) * 32) as u64
+    stack_words(addresses) as u64 * 8
 }
 
 impl Group {
@@ -198,93 +200,61 @@ impl Group {
         self.state.arena().unwrap_or_else(|| unreachable!("a thread with a ring has an arena"))
     }
 
-    /// Writes a stamped item with the time that it is now, and returns that time.
+    /// Writes an event with the time that it is now, and returns that time.
     #[inline(always)]
-    pub(crate) fn stamped<const WORDS: usize>(
-        &mut self,
-        kind: ItemKind,
-        words: [u64; WORDS],
-    ) -> u64 {
+    pub(crate) fn event(&mut self, event: Event) -> u64 {
         let ticks = self.state.ticks();
-        self.stamped_at(kind as u8, ticks, words);
+        self.event_at(ticks, event);
         ticks
     }
 
-    /// Writes a stamped item.
+    /// Writes an event.
     #[inline(always)]
-    pub(crate) fn stamped_at<const WORDS: usize>(
-        &mut self,
-        kind: u8,
-        ticks: u64,
-        words: [u64; WORDS],
-    ) {
-        self.item(ticks << 8 | u64::from(kind), &words);
+    pub(crate) fn event_at(&mut self, ticks: u64, event: Event) {
+        self.item(Item::Stamped { ticks, event });
     }
 
-    /// Writes an item without a stamp: the bits of the first word above the kind, and the words
-    /// after it.
+    /// Writes more of the event before.
     #[inline(always)]
-    pub(crate) fn plain<const WORDS: usize>(
-        &mut self,
-        kind: ItemKind,
-        upper: u64,
-        words: [u64; WORDS],
-    ) {
-        self.stamped_at(kind as u8, upper, words);
+    pub(crate) fn attribute(&mut self, attribute: Attribute) {
+        self.item(Item::Attribute(attribute));
     }
 
     /// Writes a text, in as many items as it needs; at most [`MAX_TEXT`] bytes.
     pub(crate) fn text(&mut self, role: TextRole, field: u32, text: &str) {
         let bytes = log::cut(text, MAX_TEXT).as_bytes();
-        let mut rest = bytes;
-        loop {
-            let (here, more) = rest.split_at(rest.len().min(TEXT_BYTES));
-            let upper = role as u64
-                | (here.len() as u64) << 8
-                | u64::from(!more.is_empty()) << 16
-                | u64::from(field) << 24;
-            let mut words = [0_u64; TEXT_BYTES / 8];
-            for (word, bytes) in words.iter_mut().zip(here.chunks(8)) {
-                let mut padded = [0_u8; 8];
-                padded[..bytes.len()].copy_from_slice(bytes);
-                *word = u64::from_le_bytes(padded);
-            }
-            self.item(upper << 8 | ItemKind::Text as u64, &words[..here.len().div_ceil(8)]);
-            rest = more;
-            if rest.is_empty() {
-                return;
-            }
+        for piece in Attribute::texts(role, field, bytes) {
+            self.attribute(piece);
         }
     }
 
-    /// Writes a value of a zone (`field` is a string's number, or u32::MAX) or of a marker (the
-    /// field's place).
+    /// Writes a value of a zone (`field` is a string's number, or [`ZONE_VALUE`]) or of a marker
+    /// (the field's place).
+    ///
+    /// [`ZONE_VALUE`]: syscollect_zone_protocol::ZONE_VALUE
     pub(crate) fn value(&mut self, field: u32, value: Value) {
-        self.plain(ItemKind::Value, value.kind() as u64 | u64::from(field) << 24, [value.bits()]);
+        self.attribute(Attribute::Value { field, value: value.into() });
     }
 
     /// Writes a counted tag.
     pub(crate) fn tag(&mut self, role: TextRole, text: &StaticString, number: u64) {
-        let text = text.number(self.arena());
-        self.plain(ItemKind::Tag, role as u64 | u64::from(text) << 24, [number]);
+        let string = text.number(self.arena());
+        self.attribute(Attribute::Tag { role, string, number });
     }
 
     /// Writes return addresses, innermost first.
     pub(crate) fn stack(&mut self, addresses: &[u64]) {
-        let mut rest = addresses;
-        while !rest.is_empty() {
-            let (here, more) = rest.split_at(rest.len().min(STACK_ADDRESSES));
-            let upper = here.len() as u64 | u64::from(!more.is_empty()) << 8;
-            self.item(upper << 8 | ItemKind::Stack as u64, here);
-            rest = more;
+        for piece in Attribute::stacks(addresses) {
+            self.attribute(piece);
         }
     }
 
     #[inline(always)]
-    fn item(&mut self, first: u64, words: &[u64]) {
-        debug_assert!(self.entered.room() >= 8 + words.len() as u64 * 8);
+    fn item(&mut self, item: Item) {
+        let words = item.encode();
+        debug_assert!(self.entered.room() >= words.len() as u64 * 8);
         // SAFETY: whoever made the group asked for as much room as its items take.
-        unsafe { self.entered.write(&self.memory, first, words) };
+        unsafe { self.entered.write(&self.memory, words[0], &words[1..]) };
     }
 
     /// `Lost` if there was a loss, then all that a collector must know.
@@ -292,21 +262,18 @@ impl Group {
         let state = self.state;
         let lost = state.lost.swap(0, Ordering::Relaxed);
         if lost != 0 {
-            self.stamped(ItemKind::Lost, [lost]);
+            self.event(Event::Lost { events: lost });
         }
         state.lossy.set(false);
         let depth = state.depth.get();
-        self.stamped(ItemKind::Attached, [u64::from(depth)]);
+        self.event(Event::Attached { depth });
         let name = thread::name();
         if !name.text().is_empty() {
             self.text(TextRole::ThreadName, 0, name.text());
         }
-        for (depth, open) in state.open.iter().enumerate().take(depth as usize) {
-            let open = open.get();
-            self.stamped(
-                ItemKind::OpenZone,
-                [u64::from(open.location) | (depth as u64) << 32, open.ticks],
-            );
+        for (depth, open) in (0..depth).zip(&state.open) {
+            let OpenZone { location, ticks } = open.get();
+            self.event(Event::OpenZone { location, depth, began: ticks });
         }
         if let Restatement::Process(collector) = what {
             self.restate_async_zones(collector);
@@ -321,13 +288,10 @@ impl Group {
         }
         let now = self.state.ticks();
         for zone in zones.before(now) {
-            self.stamped_at(
-                ItemKind::AsyncOpen as u8,
-                now,
-                [u64::from(zone.location), zone.number, zone.began],
-            );
+            let (location, number, began) = (zone.location, zone.number, zone.began);
+            self.event_at(now, Event::AsyncOpen { location, zone: number, began });
             if zone.task_name != 0 {
-                self.plain(ItemKind::TaskName, u64::from(zone.task_name) << 24, [zone.task]);
+                self.attribute(Attribute::TaskName { string: zone.task_name, task: zone.task });
             }
         }
     }
@@ -373,20 +337,12 @@ pub enum Value {
 impl Value {
     /// How its bits are read.
     pub fn kind(self) -> ValueType {
-        match self {
-            Self::Unsigned(_) => ValueType::Unsigned,
-            Self::Signed(_) => ValueType::Signed,
-            Self::Float(_) => ValueType::Float,
-        }
+        protocol::Value::from(self).value_type()
     }
 
     /// Its bits.
     pub fn bits(self) -> u64 {
-        match self {
-            Self::Unsigned(value) => value,
-            Self::Signed(value) => value as u64,
-            Self::Float(value) => value.to_bits(),
-        }
+        protocol::Value::from(self).bits()
     }
 
     /// The nearest double.
@@ -395,6 +351,17 @@ impl Value {
             Self::Unsigned(value) => value as f64,
             Self::Signed(value) => value as f64,
             Self::Float(value) => value,
+        }
+    }
+}
+
+impl From<Value> for protocol::Value {
+    #[inline(always)]
+    fn from(value: Value) -> Self {
+        match value {
+            Value::Unsigned(value) => Self::Unsigned(value),
+            Value::Signed(value) => Self::Signed(value),
+            Value::Float(value) => Self::Float(value),
         }
     }
 }
@@ -439,5 +406,5 @@ impl StaticString {
 
 /// The number of a text that is known only now; the same text gets the same number.
 pub(crate) fn string(arena: &Arena, text: &str) -> u32 {
-    if text.is_empty() { 0 } else { Entry::new(EntryKind::String).raw(text).define(arena) }
+    if text.is_empty() { 0 } else { log::define(EntryWords::new().string(text), arena) }
 }

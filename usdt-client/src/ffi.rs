@@ -7,11 +7,11 @@ use crate::arena::Arena;
 use crate::emit::{self, Refused, Value};
 use crate::location::{DynamicLocation, Place};
 use crate::log::CachedNumber;
-use crate::protocol::{FramePhase, ItemKind, TextRole, ValueType};
 use crate::zone::{self, ZoneToken};
 use crate::{fallback, message, plot, semaphore};
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::AtomicU16;
+use syscollect_zone_protocol::{Event, FramePhase, TextRole, ValueType};
 
 /// Where the semaphore is. Not the semaphore itself: of a library's data a
 /// program may have a copy, which the kernel does not know.
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn syscollect_frame_recorded(frames: *const CFrames, phase
         Ok(mut group) => {
             let arena = group.arena();
             let number = frames.number.or_define(arena, || emit::string(arena, name));
-            group.stamped(ItemKind::Frame, [u64::from(number) | (phase as u64) << 32]);
+            group.event(Event::Frame { set: number, phase });
         }
         Err(Refused::Fallback(_)) if phase != FramePhase::Begin => fallback::frame(name),
         Err(_) => {}

@@ -12,8 +12,8 @@
 
 use crate::arena::identity;
 use crate::memory;
-use crate::protocol::ARENA_BYTES;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
+use syscollect_zone_protocol::arena::ARENA_BYTES;
 
 /// What a child has to get rid of.
 pub(crate) struct Inheritance {

@@ -2,7 +2,7 @@
 
 use crate::emit::{self, Refused, StaticString};
 use crate::fallback;
-use crate::protocol::{FramePhase, ItemKind};
+use syscollect_zone_protocol::{Event, FramePhase};
 
 /// A set of frames: a static. [`frame_mark!`](crate::frame_mark!) uses the main set.
 pub struct FrameSet {
@@ -47,7 +47,7 @@ impl FrameSet {
         match emit::group(16) {
             Ok(mut group) => {
                 let name = self.name.number(group.arena());
-                group.stamped(ItemKind::Frame, [u64::from(name) | (phase as u64) << 32]);
+                group.event(Event::Frame { set: name, phase });
             }
             Err(Refused::Fallback(_)) if phase != FramePhase::Begin => {
                 fallback::frame(self.name.text());

@@ -55,7 +55,7 @@
 //! Always there: locks of the standard library that report ([`lock`]), and an allocator that does
 //! ([`alloc`]).
 
-#[cfg(not(any(all(target_os = "linux", target_arch = "x86_64"), feature = "protocol")))]
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 compile_error!(
     "syscollect-usdt-client marks programs on Linux on x86-64: depend on it for that target only"
 );
@@ -63,99 +63,57 @@ compile_error!(
 // The macros are used in the crate's own tests, too.
 extern crate self as syscollect_usdt_client;
 
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod alloc;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod arena;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod clock;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod counter;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod crash;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod emit;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod fallback;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", feature = "c"))]
+#[cfg(feature = "c")]
 #[doc(hidden)]
 pub mod ffi;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod fork;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod frame;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod identity;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod location;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod lock;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod log;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod marker;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod memory;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod message;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod open_async;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod plot;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod probe_site;
-pub mod protocol;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod recording;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[doc(hidden)]
 pub mod ring;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod semaphore;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod stack;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod task;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[doc(hidden)]
 pub mod testing;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod text;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod thread;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", feature = "tracing"))]
+#[cfg(feature = "tracing")]
 pub mod tracing_layer;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod unread;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod zone;
 
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use clock::{ordered_ticks, ticks};
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use counter::Counter;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use emit::{MAX_TEXT, StaticString, Value};
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use frame::{Frame, FrameSet};
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use location::{DynamicLocation, Location};
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use marker::{Field, FieldValue, MAX_FIELDS, Schema, When};
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use message::set_thread_name;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use plot::Plot;
-pub use protocol::{FieldFormat, MarkerPhase, TextRole};
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use semaphore::enabled;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub use syscollect_zone_protocol::{FieldFormat, MarkerPhase, TextRole};
 pub use task::{AsyncZone, Task, Traced};
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use zone::{Zone, ZoneToken};
 
 /// What the macros use.
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[doc(hidden)]
 pub mod __private {
     pub use crate::location::function_around;

@@ -1,8 +1,8 @@
 //! Where a zone is in the source: stated once, sent once.
 
 use crate::arena::Arena;
-use crate::log::{CachedNumber, Entry};
-use crate::protocol::EntryKind;
+use crate::log::{self, CachedNumber};
+use syscollect_zone_protocol::log::{self as protocol, EntryWords};
 
 /// A place in the source that zones, locks and async zones name. A static, as
 /// the macros make it, or part of something that lives as long as it is used.
@@ -102,9 +102,14 @@ impl Place for DynamicLocation<'_> {
     }
 
     fn number(&self, arena: &Arena) -> u32 {
-        let mut entry = Entry::new(EntryKind::Location);
-        entry.number(self.line).number(self.color);
-        entry.text(self.name).text(self.function).text(self.file).define(arena)
+        let location = protocol::Location {
+            line: self.line,
+            color: self.color,
+            name: self.name.as_bytes(),
+            function: self.function.as_bytes(),
+            file: self.file.as_bytes(),
+        };
+        log::define(EntryWords::new().location(location), arena)
     }
 }
 

@@ -1,8 +1,9 @@
 //! Markers: events with typed fields, of this thread or another, now or at another time.
 
 use crate::emit::{self, Group, Value};
-use crate::log::{CachedNumber, Entry};
-use crate::protocol::{EntryKind, FieldFormat, ItemKind, MarkerPhase, TextRole};
+use crate::log::{self, CachedNumber};
+use syscollect_zone_protocol::log::{EntryWords, SchemaField};
+use syscollect_zone_protocol::{Event, FieldFormat, MarkerPhase, TextRole};
 
 /// Most fields of a marker.
 pub const MAX_FIELDS: usize = 16;
@@ -124,13 +125,13 @@ impl Schema {
         let fields = &fields[..fields.len().min(MAX_FIELDS)];
         let bytes: u64 = fields.iter().map(field_bytes).sum();
         let Ok(mut group) = emit::group(32 + bytes) else { return };
-        let word = u64::from(self.number(&group)) | (phase as u64) << 32;
-        match when {
-            None => group.stamped(ItemKind::Marker, [word]),
-            Some(when) => {
-                group.stamped(ItemKind::MarkerAt, [word, when.ticks, u64::from(when.thread)])
+        let schema = self.number(&group);
+        group.event(match when {
+            None => Event::Marker { schema, phase },
+            Some(When { ticks, thread }) => {
+                Event::MarkerAt { schema, phase, at: ticks, tid: thread }
             }
-        };
+        });
         for (index, field) in fields.iter().enumerate() {
             match field {
                 FieldValue::Text(text) => {
@@ -145,12 +146,12 @@ impl Schema {
         let arena = group.arena();
         self.number.or_define(arena, || {
             let fields = &self.fields[..self.fields.len().min(MAX_FIELDS)];
-            let mut entry = Entry::new(EntryKind::Schema);
-            entry.number(fields.len() as u32).number(0).text(self.name).text(self.category);
-            for field in fields {
-                entry.short_text(field.name).short_text(field.label).byte_text(field.format as u8);
-            }
-            entry.define(arena)
+            let fields = fields.iter().map(|field| SchemaField {
+                name: field.name.as_bytes(),
+                label: field.label.as_bytes(),
+                format: field.format,
+            });
+            log::define(EntryWords::new().schema(self.name, self.category, fields), arena)
         })
     }
 }

@@ -2,10 +2,10 @@
 
 use crate::emit::{self, Refused, StaticString};
 use crate::log::CachedNumber;
-use crate::protocol::{ItemKind, TextRole};
 use crate::text::TextBuffer;
 use crate::{fallback, thread};
 use core::fmt;
+use syscollect_zone_protocol::{Event, TextRole};
 
 /// Records a text; `color` is 0xRRGGBB, 0 leaves it to the viewer. At most
 /// [`MAX_TEXT`](crate::MAX_TEXT) bytes.
@@ -37,7 +37,7 @@ pub fn message_tag(text: &'static StaticString, number: u64) {
 fn message_enabled(text: &str, color: u32) {
     match emit::group(16 + emit::text_bytes(text)) {
         Ok(mut group) => {
-            group.stamped(ItemKind::Message, [u64::from(color) << 32]);
+            group.event(Event::Message { string: 0, color });
             group.text(TextRole::Message, 0, text);
         }
         Err(Refused::Fallback(_)) => fallback::message(text, color),
@@ -51,7 +51,7 @@ fn static_enabled(text: &'static StaticString, color: u32) {
     match emit::group(16) {
         Ok(mut group) => {
             let number = text.number(group.arena());
-            group.stamped(ItemKind::Message, [u64::from(number) | u64::from(color) << 32]);
+            group.event(Event::Message { string: number, color });
         }
         Err(Refused::Fallback(_)) => fallback::message(text.text(), color),
         Err(_) => {}
@@ -64,7 +64,7 @@ fn tag_enabled(text: &'static StaticString, number: u64) {
     match emit::group(32) {
         Ok(mut group) => {
             let string = text.number(group.arena());
-            group.stamped(ItemKind::Message, [u64::from(string)]);
+            group.event(Event::Message { string, color: 0 });
             group.tag(TextRole::Message, text, number);
         }
         Err(Refused::Fallback(_)) => {
@@ -107,7 +107,7 @@ pub fn message_format(cached: &'static CachedText, text: fmt::Arguments<'_>, col
         Ok(mut group) => {
             let arena = group.arena();
             let number = cached.0.or_define(arena, || emit::string(arena, constant));
-            group.stamped(ItemKind::Message, [u64::from(number) | u64::from(color) << 32]);
+            group.event(Event::Message { string: number, color });
         }
         Err(Refused::Fallback(_)) => fallback::message(constant, color),
         Err(_) => {}

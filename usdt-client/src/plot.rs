@@ -2,8 +2,9 @@
 
 use crate::emit::{self, Refused, Value};
 use crate::fallback;
-use crate::log::{CachedNumber, Entry};
-use crate::protocol::{EntryKind, ItemKind};
+use crate::log::{self, CachedNumber};
+use syscollect_zone_protocol::Event;
+use syscollect_zone_protocol::log::EntryWords;
 
 /// A plot: a static, as [`plot!`](crate::plot!) makes it.
 pub struct Plot {
@@ -40,12 +41,9 @@ pub(crate) fn record(cached: &CachedNumber, name: &str, unit: &str, value: Value
         Ok(mut group) => {
             let arena = group.arena();
             let number = cached.or_define(arena, || {
-                let mut entry = Entry::new(EntryKind::Plot);
-                entry.number(value.kind() as u32).number(0);
-                entry.text(name).text(unit).define(arena)
+                log::define(EntryWords::new().plot(value.kind(), name, unit), arena)
             });
-            let words = [u64::from(number) | (value.kind() as u64) << 32, value.bits()];
-            group.stamped(ItemKind::Plot, words);
+            group.event(Event::Plot { plot: number, value: value.into() });
         }
         Err(Refused::Fallback(_)) => fallback::plot(name, value.as_float()),
         Err(_) => {}

@@ -2,12 +2,12 @@
 
 use crate::location::{Location, Place};
 use crate::open_async::OpenAsyncZone;
-use crate::protocol::{ItemKind, TextRole};
 use crate::{arena, emit};
 use core::future::Future;
 use core::pin::Pin;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::task::{Context, Poll};
+use syscollect_zone_protocol::{Attribute, Event, TextRole};
 
 /// Numbers tasks and async zones of the process; 0 is none.
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
@@ -82,9 +82,9 @@ impl AsyncZone {
         let place = location.number(group.arena());
         let (task, name) =
             task.map_or((0, 0), |task| (task.number, emit::string(group.arena(), task.name)));
-        let began = group.stamped(ItemKind::AsyncBegin, [u64::from(place), number, task]);
+        let began = group.event(Event::AsyncBegin { location: place, zone: number, task });
         if name != 0 {
-            group.plain(ItemKind::TaskName, u64::from(name) << 24, [task]);
+            group.attribute(Attribute::TaskName { string: name, task });
         }
         group.arena().open_async.insert(OpenAsyncZone {
             number,
@@ -122,7 +122,7 @@ fn end_active(number: u64) {
         arena.open_async.remove(number);
     }
     if let Ok(mut group) = emit::group(16) {
-        group.stamped(ItemKind::AsyncEnd, [number]);
+        group.event(Event::AsyncEnd { zone: number });
     }
 }
 

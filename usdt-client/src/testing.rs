@@ -1,13 +1,14 @@
 //! For tests without a collector: raises the semaphore of this process alone
 //! and reads the process's own arena. No part of the stable interface.
 
-use crate::protocol::{
-    ARENA_BYTES, ArenaHeader, ClockKind, HEADER_STRIDE, HEADERS_OFFSET, LOG_BYTES, LOG_OFFSET,
-    MAX_RINGS, PAGE, RING_BYTES, RING_STRIDE, RINGS_OFFSET, RingHeader, item_words,
-};
 use crate::semaphore::SEMAPHORE;
 use crate::{arena, clock, memory};
 use core::sync::atomic::Ordering;
+use syscollect_zone_protocol::arena::{
+    ARENA_BYTES, ArenaHeader, ClockKind, HEADER_STRIDE, HEADERS_OFFSET, LOG_BYTES, LOG_OFFSET,
+    MAX_RINGS, PAGE, RING_BYTES, RING_STRIDE, RINGS_OFFSET, RingHeader,
+};
+use syscollect_zone_protocol::item_words;
 
 pub use crate::arena::LOST_BEFORE_ARENA;
 

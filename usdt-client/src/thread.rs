@@ -7,11 +7,13 @@
 //! thread-local values, so that zones there are recorded, and needs no heap.
 
 use crate::arena::{self, Arena};
-use crate::protocol::{ArenaHeader, ItemKind, PAGE, RING_BYTES, RingHeader, RingState};
 use crate::ring::{Producer, Shared};
 use crate::{clock, memory};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use syscollect_zone_protocol::arena::{
+    ARENA_BYTES, ArenaHeader, ClockKind, PAGE, RING_BYTES, RingHeader, RingState,
+};
 
 /// Zones that are restated to a collector that comes later.
 pub(crate) const OPEN_ZONES: usize = 64;
@@ -237,7 +239,7 @@ impl ThreadState {
         };
         self.arena.set(arena);
         self.generation.set(arena.generation());
-        self.monotonic.set(clock::kind() == crate::protocol::ClockKind::Monotonic);
+        self.monotonic.set(clock::kind() == ClockKind::Monotonic);
         let Some(header) = arena.header() else { return Prepared::NoRing(self) };
         let Some(ring) = arena.claim_ring() else {
             if self.refused.get() == 1 {
@@ -260,11 +262,7 @@ impl ThreadState {
     /// Tells whoever attached to the probe where this thread's ring is.
     pub(crate) fn announce(&self) {
         if let Some(arena) = self.arena() {
-            crate::probe_site::ring(
-                arena.descriptor(),
-                self.number.get(),
-                crate::protocol::ARENA_BYTES as u64,
-            );
+            crate::probe_site::ring(arena.descriptor(), self.number.get(), ARENA_BYTES as u64);
         }
     }
 
@@ -371,7 +369,7 @@ unsafe extern "C" fn ended(state: *mut core::ffi::c_void) {
     // SAFETY: the value is only ever set to the thread's state.
     let state = unsafe { &*state.cast::<ThreadState>() };
     if state.has_ring() {
-        crate::emit::plain_event(ItemKind::ThreadEnd);
+        crate::emit::thread_end();
         // SAFETY: it has a ring.
         let ring = unsafe { state.ring() };
         STATE.set(&raw const ENDED.0);

@@ -9,9 +9,10 @@
 //! [`PATIENCE_NS`] are given to new threads, and what they held is counted.
 
 use crate::arena::Ring;
-use crate::protocol::{ArenaHeader, ItemKind, RING_BYTES, is_stamped, item_words};
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
+use syscollect_zone_protocol::arena::{ArenaHeader, RING_BYTES};
+use syscollect_zone_protocol::{ItemKind, is_stamped, item_words};
 
 /// How long the ring of a thread that has ended waits for a collector.
 pub(crate) const PATIENCE_NS: u64 = 1_000_000_000;
@@ -44,16 +45,15 @@ unsafe fn events(items: NonNull<u8>, mut position: u64, head: u64) -> u64 {
         // SAFETY: below the end of the ring's data, whose words are aligned.
         let first = unsafe { items.add(offset).cast::<u64>().read_volatile() };
         let Some(words) = item_words(first) else { break };
-        events += u64::from(is_event(first as u8));
+        events += u64::from(is_event(first));
         position += words as u64 * 8;
     }
     events
 }
 
 /// Whether an item is the first of an event, and not what is told of a thread to each collector.
-fn is_event(kind: u8) -> bool {
+fn is_event(first: u64) -> bool {
     use ItemKind::{AsyncOpen, Attached, Lost, OpenZone};
-    let is_restated =
-        matches!(ItemKind::from_number(kind), Some(Attached | OpenZone | AsyncOpen | Lost));
-    is_stamped(kind) && !is_restated
+    let kind = ItemKind::from_number(first as u8);
+    is_stamped(first) && !matches!(kind, Some(Attached | OpenZone | AsyncOpen | Lost))
 }

@@ -3,12 +3,12 @@
 use crate::emit::{self, Refused, StaticString, Value};
 use crate::fallback;
 use crate::location::{DynamicLocation, Location, Place};
-use crate::protocol::{ItemKind, TextRole, ZONE_END, ZONE_END_DEPTH};
 use crate::stack;
 use crate::text::TextBuffer;
 use crate::thread;
 use core::fmt;
 use core::marker::PhantomData;
+use syscollect_zone_protocol::{Attribute, Event, TextRole, ZONE_VALUE};
 
 /// A zone that was begun by hand: give it to [`end`] on the same thread.
 ///
@@ -107,12 +107,12 @@ fn begin_stack_enabled(location: &'static Location) -> ZoneToken {
     }
 }
 
-/// `location | depth << 32`, and the zone is open.
+/// The zone is open.
 #[inline(always)]
 fn write_begin(group: &mut emit::Group, location: u32) -> ZoneToken {
     let state = group.state;
     let depth = state.depth.get();
-    let ticks = group.stamped(ItemKind::ZoneBegin, [u64::from(location) | u64::from(depth) << 32]);
+    let ticks = group.event(Event::ZoneBegin { location, depth });
     ZoneToken(state.push(location, ticks))
 }
 
@@ -143,7 +143,7 @@ fn end_active(ZoneToken(depth): ZoneToken) {
     }
     match emit::group(8) {
         Ok(mut group) => {
-            group.stamped_at(ZONE_END | depth as u8 & ZONE_END_DEPTH, state.ticks(), []);
+            group.event(Event::ZoneEnd { depth: depth as u8 });
             state.depth.set(depth);
         }
         Err(refused) => {
@@ -277,7 +277,7 @@ pub fn set_text(token: ZoneToken, role: TextRole, text: &str) {
 #[inline(never)]
 pub fn set_value(token: ZoneToken, value: Value) {
     if token.is_active() && !cfg!(feature = "off") {
-        say(token, 16, |group| group.value(u32::MAX, value));
+        say(token, 16, |group| group.value(ZONE_VALUE, value));
     }
 }
 
@@ -286,7 +286,7 @@ pub fn set_value(token: ZoneToken, value: Value) {
 #[inline(never)]
 pub fn set_color(token: ZoneToken, color: u32) {
     if token.is_active() && !cfg!(feature = "off") {
-        say(token, 8, |group| group.plain(ItemKind::Color, u64::from(color & 0xff_ffff), []));
+        say(token, 8, |group| group.attribute(Attribute::Color(color)));
     }
 }
 

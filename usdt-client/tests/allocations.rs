@@ -9,9 +9,10 @@ use std::cell::Cell;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use syscollect_usdt_client::alloc::ProfiledAllocator;
-use syscollect_usdt_client::protocol::{ItemKind, RingState};
 use syscollect_usdt_client::testing::{self, Drain};
 use syscollect_usdt_client::zone;
+use syscollect_zone_protocol::ItemKind;
+use syscollect_zone_protocol::arena::RingState;
 
 /// An allocator that refuses to grow blocks when it is told to.
 struct Reluctant;

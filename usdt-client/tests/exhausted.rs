@@ -5,9 +5,9 @@ mod common;
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Barrier};
-use syscollect_usdt_client::protocol::{LOG_BYTES, MAX_RINGS};
 use syscollect_usdt_client::testing::Drain;
 use syscollect_usdt_client::{DynamicLocation, Zone, message, zone};
+use syscollect_zone_protocol::arena::{LOG_BYTES, MAX_RINGS};
 
 /// More threads than there are rings, the test's own one included.
 const TOO_MANY: usize = 10;

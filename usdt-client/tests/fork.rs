@@ -5,9 +5,9 @@ mod common;
 
 use common::{in_child, record, ring_of, story, story_of, thread_id};
 use std::sync::atomic::Ordering;
-use syscollect_usdt_client::protocol::RingState;
 use syscollect_usdt_client::testing::{self, Drain};
 use syscollect_usdt_client::{AsyncZone, location, message, zone};
+use syscollect_zone_protocol::arena::RingState;
 
 #[test]
 fn a_child_starts_afresh_and_its_parent_goes_on_untouched() {

@@ -7,8 +7,8 @@ use common::{name, record};
 use std::collections::HashSet;
 use std::sync::Barrier;
 use syscollect_usdt_client::lock::{Mutex, RwLock};
-use syscollect_usdt_client::protocol::{ItemKind, LockAction};
 use syscollect_usdt_client::testing::Drain;
+use syscollect_zone_protocol::{ItemKind, LockAction};
 
 const THREADS: usize = 4;
 const TURNS: usize = 2000;

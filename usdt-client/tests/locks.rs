@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError, TryLockError, mpsc};
 use std::time::Duration;
 use syscollect_usdt_client::lock::{Condvar, Mutex, RwLock};
-use syscollect_usdt_client::protocol::ItemKind;
 use syscollect_usdt_client::testing::{self, Drain};
+use syscollect_zone_protocol::ItemKind;
 
 /// Tests here turn recording off and on: one at a time.
 static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());

@@ -3,9 +3,9 @@
 mod common;
 
 use std::sync::atomic::Ordering;
-use syscollect_usdt_client::protocol::ClockKind;
 use syscollect_usdt_client::testing::{self, Drain};
 use syscollect_usdt_client::zone;
+use syscollect_zone_protocol::arena::ClockKind;
 
 fn now() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

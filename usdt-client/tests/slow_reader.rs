@@ -6,9 +6,9 @@ mod common;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use syscollect_usdt_client::protocol::{ItemKind, ZONE_END, ZONE_END_DEPTH};
 use syscollect_usdt_client::testing::Drain;
 use syscollect_usdt_client::zone;
+use syscollect_zone_protocol::{ItemKind, ZONE_END, ZONE_END_DEPTH};
 
 const THREADS: usize = 2;
 const ZONES: u64 = 500_000;

@@ -4,9 +4,9 @@
 mod common;
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use syscollect_usdt_client::protocol::{MAX_RINGS, RingState};
 use syscollect_usdt_client::testing::{self, Drain};
 use syscollect_usdt_client::{message, zone};
+use syscollect_zone_protocol::arena::{MAX_RINGS, RingState};
 
 /// A thread that marks one zone; its number, when it has ended.
 fn short_thread() -> u32 {

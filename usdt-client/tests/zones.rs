@@ -8,12 +8,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
-use syscollect_usdt_client::protocol::RingState;
 use syscollect_usdt_client::testing::{self, Drain};
 use syscollect_usdt_client::{
     AsyncZone, Counter, DynamicLocation, Field, FieldFormat, MarkerPhase, Schema, StaticString,
     Task, Traced, When, Zone, frame, frame_mark, location, message, plot, zone,
 };
+use syscollect_zone_protocol::arena::RingState;
 
 #[test]
 fn zones_nest_and_say_what_they_are_told() {

@@ -18,7 +18,7 @@ use syscollect_records::{SchedRecord, task_state};
 use syscollect_store::CaptureReader;
 use syscollect_tests::client::text;
 use syscollect_tests::{FakeMachine, FakeProgram, Stacks};
-use syscollect_usdt_client::protocol::{ItemKind, TextRole};
+use syscollect_zone_protocol::{ItemKind, TextRole};
 
 /// A ping-pong on each CPU: wakeup, switch, wakeup, switch, with stacks if
 /// there is more than one of them.

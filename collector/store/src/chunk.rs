@@ -40,11 +40,11 @@ pub enum LaneKind {
     /// One [`crate::Definition`] per chunk, JSON, stride 0. Definitions.
     Definition = 9,
     /// What marked programs wrote: a `ZoneChunk` prefix, then items of
-    /// `syscollect_usdt_client::protocol`, stride 0. The lane's number is the
+    /// `syscollect_zone_protocol`, stride 0. The lane's number is the
     /// collector's for the thread; `current_tid` is the thread.
     Zone = 10,
     /// What zones refer to: a `ZoneLogChunk` prefix, then entries of
-    /// `syscollect_usdt_client::protocol`, stride 0. Definitions.
+    /// `syscollect_zone_protocol`, stride 0. Definitions.
     ZoneLog = 11,
     /// Probe hits: `ProbeRecord`s of sizes of their own, stride 0.
     Probe = 12,

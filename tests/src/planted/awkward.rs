@@ -6,7 +6,7 @@ use crate::shown::Viewer;
 use crate::{FakeMachine, FakeProgram, Stacks};
 use syscollect_model::{Symbol, SymbolFrame, SymbolTable};
 use syscollect_records::{RecordKind, SchedRecord, TaskRecord, task_state};
-use syscollect_usdt_client::protocol::{ItemKind, TextRole};
+use syscollect_zone_protocol::{ItemKind, TextRole};
 
 const KERNEL: u64 = 0xffff_ffff_8100_0000;
 

@@ -4,8 +4,8 @@ use super::{BUILD, SERVER, begin};
 use crate::client::{tag, text, value};
 use crate::{FakeMachine, FakeProgram, FakeThread, Hit};
 use syscollect_store::{Definition, ProbeDefinition, ProbeRole};
-use syscollect_usdt_client::protocol::{
-    FieldFormat, FramePhase, ItemKind, LockAction, MarkerPhase, TextRole, ValueType,
+use syscollect_zone_protocol::{
+    FieldFormat, FramePhase, ItemKind, LockAction, MarkerPhase, TextRole, Value, ValueType,
 };
 
 /// The marked program: numbers of what it defines, and its two threads.
@@ -86,8 +86,7 @@ impl Server {
             lock(worker, m, us + 45, names.cache, &[LockAction::Obtain, LockAction::Release]);
         }
         if round < 30 {
-            let said =
-                [text(TextRole::Field, 0, "/etc/hosts"), value(ValueType::Unsigned, 1, 4096)];
+            let said = [text(TextRole::Field, 0, "/etc/hosts"), value(1, Value::Unsigned(4096))];
             worker.item(m, us + 60, ItemKind::Marker, &[names.read.into()], &said);
         }
         worker.end(m, us + 100);
@@ -153,7 +152,7 @@ impl Server {
         }
         if round.is_multiple_of(10) {
             let marker = |phase: MarkerPhase| u64::from(names.write) | (phase as u64) << 32;
-            let said = [text(TextRole::Field, 0, "/tmp/out"), value(ValueType::Unsigned, 1, 100)];
+            let said = [text(TextRole::Field, 0, "/tmp/out"), value(1, Value::Unsigned(100))];
             main.item(m, us + 350, ItemKind::Marker, &[marker(MarkerPhase::Begin)], &said);
             main.item(m, us + 360, ItemKind::Marker, &[marker(MarkerPhase::End)], &[]);
             let frame = |phase: FramePhase| u64::from(names.frames) | (phase as u64) << 32;

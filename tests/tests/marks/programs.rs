@@ -4,8 +4,8 @@ use syscollect_model::{Symbol, SymbolFrame, SymbolTable};
 use syscollect_playback::Recording;
 use syscollect_tests::client::{stack, tag, task_name, text, value};
 use syscollect_tests::{FakeMachine, FakeProgram, golden, ticks};
-use syscollect_usdt_client::protocol::{
-    FieldFormat, FramePhase, ItemKind, LockAction, MarkerPhase, TextRole, ValueType,
+use syscollect_zone_protocol::{
+    FieldFormat, FramePhase, ItemKind, LockAction, MarkerPhase, TextRole, Value, ValueType,
 };
 
 fn machine() -> (FakeMachine, FakeProgram) {
@@ -193,7 +193,7 @@ fn markers_have_a_schema_and_may_lie_at_another_time_and_on_another_thread() {
     let thread = program.thread(0, 100);
     let m = &mut machine;
     let marker = |phase: MarkerPhase| u64::from(read) | (phase as u64) << 32;
-    let said = [text(TextRole::Field, 0, "/etc/passwd"), value(ValueType::Unsigned, 1, 4096)];
+    let said = [text(TextRole::Field, 0, "/etc/passwd"), value(1, Value::Unsigned(4096))];
     thread.item(m, 10, ItemKind::Marker, &[marker(MarkerPhase::Instant)], &said);
     thread.item(m, 20, ItemKind::Marker, &[marker(MarkerPhase::Begin)], &said);
     thread.item(
@@ -201,10 +201,10 @@ fn markers_have_a_schema_and_may_lie_at_another_time_and_on_another_thread() {
         30,
         ItemKind::Marker,
         &[marker(MarkerPhase::End)],
-        &[value(ValueType::Unsigned, 2, 10_000)],
+        &[value(2, Value::Unsigned(10_000))],
     );
     // Told at 40, of things that happened at 15 and 25, on the other thread.
-    let took = [value(ValueType::Unsigned, 2, 10_000)];
+    let took = [value(2, Value::Unsigned(10_000))];
     thread.item(m, 40, ItemKind::MarkerAt, &[marker(MarkerPhase::Begin), ticks(15), 101], &[]);
     thread.item(m, 40, ItemKind::MarkerAt, &[marker(MarkerPhase::End), ticks(25), 101], &took);
     // A field, and a thread, that there is none of.
@@ -213,7 +213,7 @@ fn markers_have_a_schema_and_may_lie_at_another_time_and_on_another_thread() {
         41,
         ItemKind::MarkerAt,
         &[marker(MarkerPhase::Instant), ticks(41), 4711],
-        &[value(ValueType::Unsigned, 9, 1)],
+        &[value(9, Value::Unsigned(1))],
     );
     program.finish(m);
     golden::check("markers", &mut golden::open(machine.finish()));

@@ -11,7 +11,7 @@ use syscollect_records::RecordKind;
 use syscollect_store::{CaptureReader, Definition, ProbeArgument, ProbeDefinition, ProbeRole};
 use syscollect_tests::client::{stack, tag, task_name, text, value};
 use syscollect_tests::{FIRST_BOOTTIME, FakeMachine, FakeProgram, FakeThread, Hit, golden, ticks};
-use syscollect_usdt_client::protocol::{FieldFormat, ItemKind, TextRole, ValueType, ZONE_END};
+use syscollect_zone_protocol::{FieldFormat, ItemKind, TextRole, Value, ZONE_END, ZONE_VALUE};
 
 /// Plays all of it and a part; what was played.
 fn play(capture: Vec<u8>) -> Option<(String, Played)> {
@@ -86,8 +86,8 @@ fn more(numbers: &Numbers, words: [u64; 3]) -> Vec<u64> {
     match words[0] % 8 {
         0 => text(role, (words[2] % 3) as u32, "some words, more than fit in one item"),
         1 => tag(role, numbers.string, words[2]),
-        2 => value(ValueType::Unsigned, (words[2] % 3) as u32, words[1]),
-        3 => value(ValueType::String, u32::MAX, numbers.string.into()),
+        2 => value((words[2] % 3) as u32, Value::Unsigned(words[1])),
+        3 => value(ZONE_VALUE, Value::String(numbers.string)),
         4 => task_name(numbers.string, words[1] % 4),
         5 => stack(&[words[1], words[2], words[0], words[1]]),
         _ => Vec::new(),

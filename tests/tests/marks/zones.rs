@@ -8,7 +8,7 @@ use syscollect_records::task_state;
 use syscollect_store::{Lane, LaneKind};
 use syscollect_tests::client::{color, tag, text, value};
 use syscollect_tests::{FIRST_BOOTTIME, FIRST_RAW, FakeMachine, FakeProgram, golden};
-use syscollect_usdt_client::protocol::{FieldFormat, ItemKind, TextRole, ValueType};
+use syscollect_zone_protocol::{FieldFormat, ItemKind, TextRole, Value, ZONE_VALUE};
 
 /// A machine with a program of one thread, number 100.
 fn machine() -> (FakeMachine, FakeProgram) {
@@ -36,11 +36,11 @@ fn zones_lie_between_the_switches_of_their_thread() {
         &mut machine,
         12,
         query,
-        &[color(0xff_0000), value(ValueType::Unsigned, u32::MAX, 7)],
+        &[color(0xff_0000), value(ZONE_VALUE, Value::Unsigned(7))],
     );
     machine.switch(0, 13, task_state::INTERRUPTIBLE, 0);
     machine.switch(0, 17, task_state::RUNNABLE, 101);
-    worker.words(&mut machine, 18, &value(ValueType::Signed, rows, -3_i64 as u64));
+    worker.words(&mut machine, 18, &value(rows, Value::Signed(-3)));
     worker.words(&mut machine, 18, &text(TextRole::ZoneText, 0, "said later"));
     worker.words(&mut machine, 18, &text(TextRole::ZoneText, 0, "and once more"));
     worker.words(&mut machine, 18, &tag(TextRole::ZoneName, frame, 1234));
@@ -59,9 +59,9 @@ fn what_is_said_of_a_zone_is_not_said_of_what_came_in_between() {
     let m = &mut machine;
     thread.begin(m, 1, work, &[]);
     thread.item(m, 2, ItemKind::AsyncBegin, &[work.into(), 1, 0], &[]);
-    thread.words(m, 2, &value(ValueType::Unsigned, u32::MAX, 1));
-    thread.item(m, 3, ItemKind::Marker, &[schema.into()], &[value(ValueType::Unsigned, 0, 64)]);
-    thread.words(m, 3, &value(ValueType::Unsigned, u32::MAX, 2));
+    thread.words(m, 2, &value(ZONE_VALUE, Value::Unsigned(1)));
+    thread.item(m, 3, ItemKind::Marker, &[schema.into()], &[value(0, Value::Unsigned(64))]);
+    thread.words(m, 3, &value(ZONE_VALUE, Value::Unsigned(2)));
     thread.words(m, 3, &color(0x00_00ff));
     thread.item(m, 4, ItemKind::AsyncEnd, &[1], &[]);
     thread.end(m, 5);

@@ -7,7 +7,7 @@ use syscollect_records::task_state;
 use syscollect_tests::client::text;
 use syscollect_tests::tracy_reader::{self, TracyFile};
 use syscollect_tests::{FakeMachine, FakeProgram, Stacks, golden};
-use syscollect_usdt_client::protocol::{FramePhase, ItemKind, LockAction, TextRole, ValueType};
+use syscollect_zone_protocol::{FramePhase, ItemKind, LockAction, TextRole, ValueType};
 
 /// The capture as a Tracy file, and how many switches and samples were played.
 fn export(capture: Vec<u8>) -> (TracyFile, [u64; 2]) {

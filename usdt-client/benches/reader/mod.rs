@@ -5,8 +5,8 @@
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
-use syscollect_usdt_client::protocol::RING_BYTES;
 use syscollect_usdt_client::testing::{self, Drain};
+use syscollect_zone_protocol::arena::RING_BYTES;
 
 /// Turns between two readings: what eight nested zones write in so many turns fits a ring.
 const BATCH: u64 = 4000;

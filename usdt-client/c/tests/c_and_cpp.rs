@@ -12,8 +12,8 @@ use std::io::{BufRead, BufReader};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use syscollect_usdt_client::protocol::ARENA_NAME;
 use syscollect_usdt_client::testing::Drain;
+use syscollect_zone_protocol::arena::ARENA_NAME;
 use tempfile::TempDir;
 
 #[derive(Clone, Copy)]

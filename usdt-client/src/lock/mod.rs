@@ -26,19 +26,20 @@ use crate::arena::Arena;
 use crate::emit;
 use crate::identity::Identity;
 use crate::location::{DynamicLocation, Place};
-use crate::log::{CachedNumber, Entry};
-use crate::protocol::{EntryKind, ItemKind, LockAction};
+use crate::log::{self, CachedNumber};
 use crate::recording;
 use core::panic::Location;
 use core::sync::atomic::{AtomicU64, Ordering};
+use syscollect_zone_protocol::log::EntryWords;
+use syscollect_zone_protocol::{Event, LockAction};
 
 /// Whether a lock has readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LockKind {
     /// One holder at a time.
-    Mutex = 0,
+    Mutex,
     /// Several readers or one writer.
-    Readers = 1,
+    Readers,
 }
 
 /// How a lock is taken.
@@ -271,20 +272,19 @@ impl Reporter {
         let Ok(mut group) = emit::group(24) else { return };
         let arena = group.arena();
         let lock = self.number.0.or_define(arena, || self.announce(arena));
-        let place = place.map_or(0, |place| Caller(place).number(arena));
+        let location = place.map_or(0, |place| Caller(place).number(arena));
         if matches!(action, LockAction::Obtain | LockAction::ObtainShared) {
             after_the_lock();
         }
-        group.stamped(ItemKind::Lock, [u64::from(lock) | (action as u64) << 32, u64::from(place)]);
+        group.event(Event::Lock { lock, action, location });
     }
 
     /// Enters the lock in the log. Locks of the same name and place are different locks.
     #[cold]
     fn announce(&self, arena: &Arena) -> u32 {
         let made_at = self.made_at.map_or(0, |place| Caller(place).number(arena));
-        let mut entry = Entry::new(EntryKind::Lock);
-        entry.number(self.kind as u32).number(made_at).text(self.name);
-        entry.append_to(arena)
+        let is_shared = matches!(self.kind, LockKind::Readers);
+        log::append(EntryWords::new().lock(is_shared, made_at, self.name), arena)
     }
 }
 

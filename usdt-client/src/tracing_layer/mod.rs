@@ -27,10 +27,10 @@ use crate::arena::Arena;
 use crate::emit;
 use crate::identity::Identity;
 use crate::location::{DynamicLocation, Place};
-use crate::protocol::{ItemKind, TextRole};
 use crate::text::TextBuffer;
 use crate::{message, recording, task, zone};
 use fields::{EventText, Fields};
+use syscollect_zone_protocol::{Attribute, Event as Mark, TextRole};
 use tracing_core::span::{Attributes, Id, Record};
 use tracing_core::subscriber::Interest;
 use tracing_core::{Event, Level, Metadata, Subscriber};
@@ -241,10 +241,10 @@ fn begin_async<'a, S: LookupSpan<'a>>(span: &SpanRef<'a, S>) {
     let arena = group.arena();
     let number = task::next_number();
     let place = SpanPlace(span.metadata()).number(arena);
-    group.stamped(ItemKind::AsyncBegin, [u64::from(place), number, task]);
+    group.event(Mark::AsyncBegin { location: place, zone: number, task });
     let name = root.metadata().name();
     let name = Identity::of_text(name).number(arena, || emit::string(arena, name));
-    group.plain(ItemKind::TaskName, u64::from(name) << 24, [task]);
+    group.attribute(Attribute::TaskName { string: name, task });
     drop(group);
     change(span, |state| (state.async_zone, state.told) = (number, recording::now()));
 }
@@ -257,7 +257,7 @@ fn end_async<'a, S: LookupSpan<'a>>(span: &SpanRef<'a, S>) {
     if recording::is_of(told, recording::now())
         && let Ok(mut group) = emit::group(16)
     {
-        group.stamped(ItemKind::AsyncEnd, [number]);
+        group.event(Mark::AsyncEnd { zone: number });
     }
 }
 

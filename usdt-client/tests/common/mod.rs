@@ -3,10 +3,11 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, Once};
-use syscollect_usdt_client::protocol::{
-    EntryKind, ItemKind, LockAction, TextRole, ValueType, ZONE_END, ZONE_END_DEPTH,
-};
 use syscollect_usdt_client::testing::{self, Drain};
+use syscollect_zone_protocol::log::EntryKind;
+use syscollect_zone_protocol::{
+    ItemKind, LockAction, TextRole, ValueType, ZONE_END, ZONE_END_DEPTH,
+};
 
 /// The reader's lock on the arena, so that threads do not take over each other's rings.
 static LOCK: Mutex<Option<std::fs::File>> = Mutex::new(None);

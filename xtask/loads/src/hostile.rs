@@ -1,7 +1,7 @@
 //! Programs that share memory to do harm: what an ordinary user may try against a recorder that
 //! runs as root.
 //!
-//! They write arenas by hand, as `syscollect_usdt_client::protocol` describes them, and lie in
+//! They write arenas by hand, as `syscollect_zone_protocol` describes them, and lie in
 //! them.
 
 use std::ffi::CStr;
@@ -12,12 +12,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use syscollect_usdt_client::protocol::{
-    ARENA_BYTES, ARENA_MAGIC, ArenaHeader, ClockKind, EntryKind, HEADER_STRIDE, HEADERS_OFFSET,
-    ItemKind, LOG_BYTES, LOG_OFFSET, MAX_RINGS, RING_BYTES, RING_STRIDE, RINGS_OFFSET, RingHeader,
-    RingState, VERSION,
-};
 use syscollect_usdt_client::testing::announce;
+use syscollect_zone_protocol::ItemKind;
+use syscollect_zone_protocol::arena::{
+    ARENA_BYTES, ARENA_MAGIC, ArenaHeader, ClockKind, HEADER_STRIDE, HEADERS_OFFSET, LOG_BYTES,
+    LOG_OFFSET, MAX_RINGS, RING_BYTES, RING_STRIDE, RINGS_OFFSET, RingHeader, RingState, VERSION,
+};
+use syscollect_zone_protocol::log::EntryKind;
 
 use crate::marks::{tid, wait_for_recorder};
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use syscollect_records::{ZoneChunk, ZoneLogChunk};
 use syscollect_store::{CaptureReader, Chunk, Definition, LaneKind};
-use syscollect_usdt_client::protocol::{ItemKind, ZONE_END, item_words};
+use syscollect_zone_protocol::{ItemKind, ZONE_END, item_words};
 
 use super::context::{Context, Said, json_lines, number, signal, text, until, wait};
 

@@ -6,7 +6,7 @@ use syscollect_probes::{
     Argument, ArgumentKind, ArgumentSpec, Function, ProbeSelector, Returns, Spec, UsdtProbe,
 };
 use syscollect_store::{ProbeArgument, ProbeDefinition, ProbeRole};
-use syscollect_usdt_client::protocol::{PROBE_RING, PROVIDER};
+use syscollect_zone_protocol::{PROBE_RING, PROVIDER};
 
 use super::files::FileKey;
 use super::program::{ARGUMENTS_MAX, Text};

@@ -15,7 +15,7 @@ use syscollect_probes::{
 };
 use syscollect_store::Definition;
 use syscollect_untrusted_files::{FileLocation, Reader};
-use syscollect_usdt_client::protocol::PROVIDER;
+use syscollect_zone_protocol::PROVIDER;
 
 use super::attach::{Point, Program, attach};
 use super::companion;

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use syscollect_model::ClockSource;
-use syscollect_usdt_client::protocol::{
+use syscollect_zone_protocol::arena::{
     ARENA_BYTES, ARENA_MAGIC, ArenaHeader, ClockKind, MAX_RINGS, VERSION,
 };
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 use rustc_hash::FxHashMap;
 use syscollect_model::{ClockSource, Ticks};
 use syscollect_store::Chunk;
-use syscollect_usdt_client::protocol::RING_BYTES;
+use syscollect_zone_protocol::arena::RING_BYTES;
 
 use super::arena::Arena;
 use super::counters::{ApplicationCounters, Subject};

@@ -13,7 +13,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use syscollect_model::ClockSource;
-use syscollect_usdt_client::protocol::ItemKind;
+use syscollect_zone_protocol::{Event, Item, ItemWords, Value};
 
 use super::find::{ArenaLocation, still_has};
 use super::log::CounterEntry;
@@ -140,7 +140,7 @@ fn read_until_stopped(subject: &Subject, shared: &Shared) {
         let mut items = shared.items.lock().unwrap_or_else(PoisonError::into_inner);
         for (counter, value) in counters.iter().zip(values) {
             if let Some(value) = value.filter(|_| items.len() < MOST_WORDS) {
-                items.extend(item(ticks, counter, value));
+                items.extend(item(ticks, counter, value).iter().flat_map(|words| words.iter()));
             }
         }
         drop(items);
@@ -151,9 +151,11 @@ fn read_until_stopped(subject: &Subject, shared: &Shared) {
     }
 }
 
-fn item(ticks: u64, counter: &CounterEntry, value: u64) -> [u64; 3] {
-    let stamp = ticks << 8 | ItemKind::Plot as u64;
-    [stamp, u64::from(counter.number) | u64::from(counter.value_type) << 32, value]
+/// The words of a plot's item, if the value is one.
+fn item(ticks: u64, counter: &CounterEntry, bits: u64) -> Option<ItemWords> {
+    let value = Value::decode(counter.value_type as u8, bits)?;
+    let event = Event::Plot { plot: counter.number, value };
+    Some(Item::Stamped { ticks, event }.encode())
 }
 
 /// The values in that process's memory, `None` where it cannot be read.
@@ -199,11 +201,13 @@ fn read_values(pid: u32, counters: &[CounterEntry]) -> Vec<Option<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use syscollect_zone_protocol::ValueType;
 
     #[test]
     fn a_counter_at_an_address_that_is_not_there_does_not_hide_the_others() {
         let values = [11u64, 22];
-        let entry = |number, address| CounterEntry { number, value_type: 1, address };
+        let entry =
+            |number, address| CounterEntry { number, value_type: ValueType::Unsigned, address };
         let counters = [
             entry(1, &raw const values[0] as u64),
             entry(2, 8),
@@ -215,7 +219,9 @@ mod tests {
 
     #[test]
     fn a_value_becomes_a_plot_with_the_number_of_its_counter() {
-        let counter = CounterEntry { number: 9, value_type: 2, address: 0 };
-        assert_eq!(item(5, &counter, 7), [5 << 8 | ItemKind::Plot as u64, 9 | 2 << 32, 7]);
+        let counter = CounterEntry { number: 9, value_type: ValueType::Signed, address: 0 };
+        let plot = Event::Plot { plot: 9, value: Value::Signed(7) };
+        let words = item(5, &counter, 7).unwrap();
+        assert_eq!(Item::decode(&words), Some(Item::Stamped { ticks: 5, event: plot }));
     }
 }

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::shares::Pool;
 
 /// What a program may define at least, whatever the buffer: one log.
-const LOG: u64 = syscollect_usdt_client::protocol::LOG_BYTES as u64;
+const LOG: u64 = syscollect_zone_protocol::arena::LOG_BYTES as u64;
 /// What was taken is forgotten in that time: a machine on which short programs come and go has
 /// names for all of them.
 const FORGOTTEN_AFTER_SECONDS: u64 = 600;

@@ -9,10 +9,12 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use syscollect_usdt_client::protocol::{
-    ARENA_BYTES, ARENA_MAGIC, ClockKind, EntryKind, ItemKind, LOG_OFFSET, MAX_RINGS, RING_BYTES,
-    RING_STRIDE, RINGS_OFFSET, RingHeader, RingState, VERSION, ZONE_END,
+use syscollect_zone_protocol::arena::{
+    ARENA_BYTES, ARENA_MAGIC, ClockKind, LOG_OFFSET, MAX_RINGS, RING_BYTES, RING_STRIDE,
+    RINGS_OFFSET, RingHeader, RingState, VERSION,
 };
+use syscollect_zone_protocol::log::EntryKind;
+use syscollect_zone_protocol::{ItemKind, ZONE_END};
 
 use super::ZoneNotice;
 use super::memory::ArenaMemory;

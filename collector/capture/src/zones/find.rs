@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use syscollect_usdt_client::protocol::ARENA_NAME;
+use syscollect_zone_protocol::arena::ARENA_NAME;
 
 use super::arena::{Arena, ArenaId};
 

@@ -8,9 +8,9 @@ use std::sync::mpsc::{Receiver, channel};
 use syscollect_model::ClockSource;
 use syscollect_records::ZoneChunk;
 use syscollect_store::{Chunk, LaneKind};
-use syscollect_usdt_client::protocol::{
-    EntryKind, ItemKind, LOG_BYTES, MAX_RINGS, RING_BYTES, item_words,
-};
+use syscollect_zone_protocol::arena::{LOG_BYTES, MAX_RINGS, RING_BYTES};
+use syscollect_zone_protocol::log::EntryKind;
+use syscollect_zone_protocol::{ItemKind, item_words};
 
 use super::ZoneNotice;
 use super::fake::{FakeProgram, FakeThread};

@@ -5,7 +5,9 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use proptest::prelude::*;
 use syscollect_model::LossCause;
 use syscollect_store::{Chunk, LaneKind, Producer};
-use syscollect_usdt_client::protocol::{EntryKind, ItemKind, MAX_RINGS, RING_BYTES};
+use syscollect_zone_protocol::ItemKind;
+use syscollect_zone_protocol::arena::{MAX_RINGS, RING_BYTES};
+use syscollect_zone_protocol::log::EntryKind;
 
 use super::ZoneNotice;
 use super::fake::{FakeProgram, Making};

@@ -1,7 +1,7 @@
 //! Walking over items: as much of a look as the way to the file needs.
 
 use syscollect_records::Stamp;
-use syscollect_usdt_client::protocol::{is_stamped, item_words};
+use syscollect_zone_protocol::{is_stamped, item_words};
 
 /// Words after which a piece ends at the next stamped item: some room below a
 /// chunk of 64 KiB.
@@ -40,7 +40,7 @@ pub(super) fn pieces(
         |start: usize, end: usize, items: u32, first: Option<Stamp>, last: Option<Stamp>| {
             let words = &words[start..end];
             if let Some(word) = words.first() {
-                sink(Piece { words, items, first, last, starts_stamped: is_stamped(*word as u8) });
+                sink(Piece { words, items, first, last, starts_stamped: is_stamped(*word) });
             }
         };
     while at < limit.min(words.len()) {
@@ -49,7 +49,7 @@ pub(super) fn pieces(
             emit(start, at, items, first, last);
             return Err(Malformed);
         };
-        if is_stamped(word as u8) {
+        if is_stamped(word) {
             if at - start >= PIECE_WORDS {
                 emit(start, at, items, first, last);
                 (start, items, first) = (at, 0, None);
@@ -69,7 +69,7 @@ pub(super) fn pieces(
 pub(super) fn stale_words(words: &[u64], limit: usize, start: u64) -> usize {
     let mut at = 0;
     while let Some(word) = words[..limit.min(words.len())].get(at) {
-        let fresh = is_stamped(*word as u8) && Stamp(*word).ticks_near(start) >= start;
+        let fresh = is_stamped(*word) && Stamp(*word).ticks_near(start) >= start;
         let Some(length) = item_words(*word).filter(|length| !fresh && at + length <= words.len())
         else {
             break;
@@ -82,7 +82,7 @@ pub(super) fn stale_words(words: &[u64], limit: usize, start: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use syscollect_usdt_client::protocol::{ItemKind, ZONE_END};
+    use syscollect_zone_protocol::{ItemKind, ZONE_END};
 
     fn begin(ticks: u64) -> [u64; 2] {
         [ticks << 8 | ItemKind::ZoneBegin as u64, 1]

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use syscollect_usdt_client::protocol::{EntryKind, LOG_BYTES, ValueType};
+use syscollect_zone_protocol::ValueType;
+use syscollect_zone_protocol::arena::LOG_BYTES;
+use syscollect_zone_protocol::log::{Definition, MAX_ENTRY_BYTES, read_header, split_entry};
 
 use super::memory::ArenaMemory;
 
 /// Words of the longest entry.
-const LONGEST_ENTRY: usize = (64 << 10) / 8;
+const LONGEST_ENTRY: usize = MAX_ENTRY_BYTES / 8;
 
 /// A log and how far it was read.
 pub(super) struct LogReader {
@@ -32,8 +34,8 @@ pub(super) struct LogPart {
 pub(super) struct CounterEntry {
     /// The number by which items name it.
     pub(super) number: u32,
-    /// The number of a `ValueType`.
-    pub(super) value_type: u32,
+    /// How its bits are read.
+    pub(super) value_type: ValueType,
     /// Where its value lies in the process.
     pub(super) address: u64,
 }
@@ -99,15 +101,15 @@ impl LogReader {
         if complete_words(words) != complete {
             return Err(BrokenLog(start));
         }
-        let mut part = LogPart::default();
+        let bytes = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let mut part = LogPart { bytes, ..LogPart::default() };
         let mut at = 0;
-        while at < complete {
-            let entry = &words[at..at + entry_words(words[at])];
-            part.counters.extend(CounterEntry::of((start / 8 + at + 1) as u32, entry));
+        while let Some((kind, body, size)) = split_entry(&part.bytes[at..]) {
+            let number = ((start + at) / 8 + 1) as u32;
+            part.counters.extend(CounterEntry::of(number, kind, body));
             part.entries += 1;
-            at += entry.len();
+            at += size;
         }
-        part.bytes = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         self.position += complete * 8;
         Ok(part)
     }
@@ -116,33 +118,28 @@ impl LogReader {
 /// Words of the whole entries at the beginning.
 fn complete_words(words: &[u64]) -> usize {
     let mut at = 0;
-    while let Some(first) = words.get(at) {
-        let is_kind = EntryKind::from_number((*first >> 32) as u32).is_some();
-        let size = *first as u32 as usize;
-        if !is_kind || size == 0 || !size.is_multiple_of(8) || at + size / 8 > words.len() {
-            break;
-        }
+    while let Some(first) = words.get(at)
+        && let Some((_, size)) = read_header(*first)
+        && at + size / 8 <= words.len()
+    {
         at += size / 8;
     }
     at
 }
 
-/// Words of the entry with this header.
-fn entry_words(header: u64) -> usize {
-    header as u32 as usize / 8
-}
-
 impl CounterEntry {
     /// The counter of that number, if the entry is one.
-    fn of(number: u32, entry: &[u64]) -> Option<Self> {
-        let [header, value_type, address, ..] = entry else { return None };
-        let is_counter = EntryKind::from_number((*header >> 32) as u32) == Some(EntryKind::Counter);
-        is_counter.then_some(Self { number, value_type: *value_type as u32, address: *address })
+    fn of(number: u32, kind: u32, body: &[u8]) -> Option<Self> {
+        match Definition::decode(kind, body)? {
+            Definition::Counter { value_type, address, .. } => {
+                Some(Self { number, value_type, address })
+            }
+            _ => None,
+        }
     }
 
     /// Whether its value is a number.
     pub(super) fn is_number(&self) -> bool {
-        let value_type = u8::try_from(self.value_type).ok().and_then(ValueType::from_number);
-        value_type.is_some_and(|value_type| value_type != ValueType::String)
+        self.value_type != ValueType::String
     }
 }

@@ -11,7 +11,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 
-use syscollect_usdt_client::protocol::{
+use syscollect_zone_protocol::arena::{
     ArenaHeader, HEADER_STRIDE, HEADERS_OFFSET, LOG_OFFSET, MAX_RINGS, RING_STRIDE, RINGS_OFFSET,
     RingHeader,
 };

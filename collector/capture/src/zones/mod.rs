@@ -1,7 +1,7 @@
 //! Marked programs: taking over the memory that they share, and draining it.
 //!
 //! **Duties.** A program that links `syscollect-usdt-client` puts its zones
-//! into an *arena*, a memfd (`syscollect_usdt_client::protocol`). Here arenas
+//! into an *arena*, a memfd (`syscollect_zone_protocol`). Here arenas
 //! are found, checked, locked for this recorder, mapped, and drained into
 //! chunks of [`LaneKind::Zone`](syscollect_store::LaneKind::Zone) and
 //! [`LaneKind::ZoneLog`](syscollect_store::LaneKind::ZoneLog).

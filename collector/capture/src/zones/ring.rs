@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use syscollect_usdt_client::protocol::{MAX_ITEM_WORDS, RING_BYTES, RingHeader, RingState};
+use syscollect_zone_protocol::MAX_ITEM_WORDS;
+use syscollect_zone_protocol::arena::{RING_BYTES, RingHeader, RingState};
 
 use super::items::{Piece, pieces, stale_words};
 use super::memory::ArenaMemory;

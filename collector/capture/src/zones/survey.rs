@@ -17,7 +17,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use syscollect_usdt_client::protocol::RingState;
+use syscollect_zone_protocol::arena::RingState;
 
 use super::arena::{Arena, FoundArena, NotTaken};
 use super::find::{self, Numbering};

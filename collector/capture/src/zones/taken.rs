@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::ClockSource;
-use syscollect_usdt_client::protocol::MAX_RINGS;
+use syscollect_zone_protocol::arena::MAX_RINGS;
 
 use super::arena::{Arena, ArenaId, FoundArena, NotTaken};
 use super::counters::Subject;

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use syscollect_model::{ClockSource, LossCause};
 use syscollect_records::{ZoneChunk, ZoneLogChunk};
 use syscollect_store::{Chunk, ClientDefinition, Definition, LaneKind};
-use syscollect_usdt_client::protocol::{EntryKind, ItemKind, RING_BYTES, ValueType, item_words};
+use syscollect_zone_protocol::arena::RING_BYTES;
+use syscollect_zone_protocol::log::EntryKind;
+use syscollect_zone_protocol::{ItemKind, ValueType, item_words};
 
 use super::ZoneNotice;
 use super::fake::{FakeProcess, FakeProgram, FakeThread};

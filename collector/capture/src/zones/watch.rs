@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 use syscollect_model::ClockSource;
-use syscollect_usdt_client::protocol::MAX_RINGS;
+use syscollect_zone_protocol::arena::MAX_RINGS;
 
 use super::ZoneNotice;
 use super::arena::{Arena, FoundArena, NotTaken};

@@ -12,7 +12,7 @@ use syscollect_model::{
     Value,
 };
 use syscollect_store::ProbeRole;
-use syscollect_usdt_client::protocol::FramePhase;
+use syscollect_zone_protocol::FramePhase;
 
 fn text<'a>(hit: &Hit<'a>, index: usize) -> Option<Cow<'a, str>> {
     hit.text(index).map(String::from_utf8_lossy)

@@ -13,7 +13,7 @@ use syscollect_model::{
     TrackKind, Value,
 };
 use syscollect_store::ProbeRole;
-use syscollect_usdt_client::protocol::FramePhase;
+use syscollect_zone_protocol::FramePhase;
 
 /// Keeps the rows of functions apart from those of pairs.
 const FUNCTIONS: u64 = 1 << 62;

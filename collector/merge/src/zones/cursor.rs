@@ -8,7 +8,7 @@ use syscollect_model::ClockMap;
 use syscollect_playback::order::Cursor;
 use syscollect_records::ZoneChunk;
 use syscollect_store::{CaptureReader, IndexEntry, Lane, ReadBuffer};
-use syscollect_usdt_client::protocol::{is_stamped, item_words};
+use syscollect_zone_protocol::{is_stamped, item_words};
 
 /// What a lane gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,7 +190,7 @@ impl<'a> ZoneCursor<'a> {
         let mut at = self.next.end;
         while at < self.data.len() {
             let Some(first) = self.word(at) else { return self.rest_is_unknown() };
-            let ticks = match is_stamped(first as u8) {
+            let ticks = match is_stamped(first) {
                 true => self.clock.within(first >> 8),
                 false => Some(if self.last == 0 { self.about } else { self.last }),
             };
@@ -219,7 +219,7 @@ impl<'a> ZoneCursor<'a> {
             return None;
         }
         while let Some(next) = self.word(end) {
-            if is_stamped(next as u8) {
+            if is_stamped(next) {
                 break;
             }
             match item_words(next)

@@ -2,15 +2,12 @@
 
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    FieldFormat, Location, LocationId, Schema, SchemaField, SchemaId, StringId, Tables,
+    self as model, FieldFormat, Location, LocationId, Schema, SchemaId, StringId, Tables,
 };
 use syscollect_records::ZoneLogChunk;
-use syscollect_usdt_client::protocol::{self, EntryKind, LOG_BYTES};
-
-/// Bytes before an entry's own: its size and its kind.
-const HEADER: usize = size_of::<protocol::EntryHeader>();
-/// Bytes of the longest entry.
-const LONGEST: usize = 64 << 10;
+use syscollect_zone_protocol as protocol;
+use syscollect_zone_protocol::arena::LOG_BYTES;
+use syscollect_zone_protocol::log::{Definition, SchemaField, split_entry};
 
 /// A place in the source with what a zone there is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,7 +138,8 @@ impl Logs {
         let (mut at, mut read, mut bad) = (ZoneLogChunk::SIZE, 0, 0);
         while at < data.len() {
             let position = chunk.position as usize + (at - ZoneLogChunk::SIZE);
-            let Some((kind, body, size)) = entry(&data[at..]).filter(|_| position < LOG_BYTES)
+            let Some((kind, body, size)) =
+                split_entry(&data[at..]).filter(|_| position < LOG_BYTES)
             else {
                 // Without a size there is no way to what follows.
                 return (read, bad + 1);
@@ -160,37 +158,35 @@ impl Logs {
     }
 
     fn parse(&mut self, kind: u32, body: &[u8], tables: &mut Tables) -> Option<Entry> {
-        let mut body = Body(body);
-        Some(match EntryKind::from_number(kind)? {
-            EntryKind::String => {
-                Entry::String(tables.strings.intern(&String::from_utf8_lossy(body.rest())))
+        let mut string = |text: &[u8]| tables.strings.intern(&String::from_utf8_lossy(text));
+        Some(match Definition::decode(kind, body)? {
+            Definition::String(text) => Entry::String(string(text)),
+            Definition::Location(place) => {
+                let [name, function, file] =
+                    [place.name, place.function, place.file].map(&mut string);
+                let is_known =
+                    place.line != 0 || !place.function.is_empty() || !place.file.is_empty();
+                let location = Location { function, file, line: place.line };
+                let location = is_known.then(|| self.intern_location(location, tables));
+                Entry::Location(Marked { name, location, color: color_of(place.color) })
             }
-            EntryKind::Location => {
-                let (line, color) = (body.number()?, body.number()?);
-                let mut text = || body.text(tables);
-                let (name, function, file) = (text()?, text()?, text()?);
-                let location = Location { function, file, line };
-                let empty = |id| tables.strings.get(id).is_empty();
-                let known = line != 0 || !empty(function) || !empty(file);
-                let location = known.then(|| self.intern_location(location, tables));
-                Entry::Location(Marked { name, location, color: color_of(color) })
+            // The collector reads a counter's values at its address, and gives them as a plot's.
+            Definition::Plot { name, unit, .. } | Definition::Counter { name, unit, .. } => {
+                Entry::Plot { name: string(name), unit: string(unit) }
             }
-            EntryKind::Plot => {
-                let _ = (body.number()?, body.number()?);
-                Entry::Plot { name: body.text(tables)?, unit: body.text(tables)? }
+            Definition::Lock { shared, location, name } => {
+                Entry::Lock { name: string(name), shared, location }
             }
-            EntryKind::Lock => {
-                let (readers, location) = (body.number()?, body.number()?);
-                Entry::Lock { name: body.text(tables)?, shared: readers != 0, location }
-            }
-            EntryKind::Schema => {
-                let schema = schema(&mut body, tables)?;
+            Definition::Schema { name, category, fields } => {
+                let name = string(name);
+                let category = (!category.is_empty()).then(|| string(category));
+                let field = |field: SchemaField<'_>| model::SchemaField {
+                    name: string(field.name),
+                    label: string(field.label),
+                    format: format_of(field.format),
+                };
+                let schema = Schema { name, category, fields: fields.map(field).collect() };
                 Entry::Schema(self.intern_schema(schema, tables))
-            }
-            EntryKind::Counter => {
-                // The collector reads its values at an address, and gives them as a plot's.
-                let _ = (body.number()?, body.number()?, body.number()?, body.number()?);
-                Entry::Plot { name: body.text(tables)?, unit: body.text(tables)? }
             }
         })
     }
@@ -199,20 +195,6 @@ impl Logs {
 /// 0xRRGGBB; 0 is none.
 pub(crate) fn color_of(number: u32) -> Option<u32> {
     Some(number & 0xff_ffff).filter(|color| *color != 0)
-}
-
-fn schema(body: &mut Body<'_>, tables: &mut Tables) -> Option<Schema> {
-    let (count, _) = (body.number()?, body.number()?);
-    let (name, category) = (body.text(tables)?, body.text(tables)?);
-    let category = Some(category).filter(|id| !tables.strings.get(*id).is_empty());
-    let mut fields = Vec::new();
-    for _ in 0..count {
-        let (name, label) = (body.text(tables)?, body.text(tables)?);
-        let format =
-            body.bytes()?.first().and_then(|number| protocol::FieldFormat::from_number(*number));
-        fields.push(SchemaField { name, label, format: format_of(format?) });
-    }
-    Some(Schema { name, category, fields })
 }
 
 fn format_of(format: protocol::FieldFormat) -> FieldFormat {
@@ -224,44 +206,5 @@ fn format_of(format: protocol::FieldFormat) -> FieldFormat {
         protocol::FieldFormat::Bytes => FieldFormat::Bytes,
         protocol::FieldFormat::Percentage => FieldFormat::Percentage,
         protocol::FieldFormat::Address => FieldFormat::Address,
-    }
-}
-
-/// Kind, own bytes and whole size of the entry at the start of `data`.
-fn entry(data: &[u8]) -> Option<(u32, &[u8], usize)> {
-    let mut header = Body(data);
-    let (size, kind) = (header.number()? as usize, header.number()?);
-    if !(HEADER..=LONGEST).contains(&size) || !size.is_multiple_of(8) {
-        return None;
-    }
-    Some((kind, data.get(HEADER..size)?, size))
-}
-
-/// An entry's own bytes, read from the front.
-struct Body<'a>(&'a [u8]);
-
-impl<'a> Body<'a> {
-    fn number(&mut self) -> Option<u32> {
-        let (number, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(u32::from_le_bytes(*number))
-    }
-
-    /// A text with its length in front.
-    fn bytes(&mut self) -> Option<&'a [u8]> {
-        let (length, rest) = self.0.split_first_chunk()?;
-        let (text, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*length)))?;
-        self.0 = rest;
-        Some(text)
-    }
-
-    fn text(&mut self, tables: &mut Tables) -> Option<StringId> {
-        self.bytes().map(|bytes| tables.strings.intern(&String::from_utf8_lossy(bytes)))
-    }
-
-    /// All that is left, without the zeros that fill up the last word.
-    fn rest(&self) -> &'a [u8] {
-        let end = self.0.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        &self.0[..end]
     }
 }

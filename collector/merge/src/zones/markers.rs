@@ -6,7 +6,7 @@ use crate::zones::said::{About, Said};
 use crate::zones::state::{Mark, Writer};
 use crate::zones::survey::PlacedMarker;
 use syscollect_model::{Event, Exporter, SchemaId, Scope, Slice, StackId, TrackId, TrackKind};
-use syscollect_usdt_client::protocol::MarkerPhase;
+use syscollect_zone_protocol::MarkerPhase;
 
 /// Keeps the rows of halves apart from those of zones.
 const HALVES: u64 = 1 << 63;
@@ -16,11 +16,10 @@ impl<E: Exporter> Player<'_, E> {
         &mut self,
         lane: usize,
         writer: Writer,
-        (schema, phase): (u32, u32),
+        (schema, phase): (u32, MarkerPhase),
         more: &[u64],
     ) -> Result<(), E::Error> {
-        let schema = self.marked.logs.get(writer.client).schema(schema);
-        let (Some(schema), Some(phase)) = (schema, MarkerPhase::from_number(phase as u8)) else {
+        let Some(schema) = self.marked.logs.get(writer.client).schema(schema) else {
             self.unknown(lane);
             return Ok(());
         };
@@ -32,20 +31,16 @@ impl<E: Exporter> Player<'_, E> {
     /// A marker whose time has come.
     pub(crate) fn placed_marker(&mut self, placed: &PlacedMarker) -> Result<(), E::Error> {
         let by = self.writer(&placed.chunk);
-        let marked = self.marked;
-        let word = placed.words.get(1).copied().unwrap_or_default();
-        let schema = marked.logs.get(by.client).schema(word as u32);
-        let phase = MarkerPhase::from_number((word >> 32) as u8);
+        let schema = self.marked.logs.get(by.client).schema(placed.schema);
         let lane = self.zone_lane_of(by);
-        let (Some(schema), Some(phase), Some(lane)) = (schema, phase, lane) else {
+        let (Some(schema), Some(lane)) = (schema, lane) else {
             lane.into_iter().for_each(|lane| self.unknown(lane));
             return Ok(());
         };
-        let more = placed.words.get(4..).unwrap_or_default();
-        let talk = self.listen(lane, by, more, About::Marker(schema))?;
+        let talk = self.listen(lane, by, &placed.more, About::Marker(schema))?;
         let stack = self.zone_stack(by, placed.stamped, None, talk.stack);
         let on = self.placed_on(by, placed.tid);
-        self.marker_of(on, (schema, phase), talk.own, stack)
+        self.marker_of(on, (schema, placed.phase), talk.own, stack)
     }
 
     /// The thread a marker is placed on, where that is one of the same process.

@@ -1,7 +1,7 @@
 //! The items without a stamp, which say more of the item before them.
 
-use syscollect_usdt_client::protocol::{
-    ItemKind, STACK_ADDRESSES, TEXT_BYTES, TextRole, ValueType, item_words,
+use syscollect_zone_protocol::{
+    Attribute, Item, StackPiece, TextPiece, TextRole, Value, item_words,
 };
 
 /// What such an item says. Texts and stacks that lie in several items are one.
@@ -18,9 +18,8 @@ pub(crate) enum Part {
         text: String,
     },
     Value {
-        kind: ValueType,
         field: u32,
-        bits: u64,
+        value: Value,
     },
     Color(u32),
     TaskName {
@@ -42,58 +41,64 @@ impl<'a> Parts<'a> {
         Self(words)
     }
 
-    /// The next item: its first word and those that belong to it.
-    fn item(&mut self) -> Option<(u64, &'a [u64])> {
-        let first = *self.0.first()?;
-        let (item, rest) = self.0.split_at_checked(item_words(first)?)?;
+    /// The next item, with its words if it is an attribute.
+    fn item(&mut self) -> Option<Option<Attribute>> {
+        let (item, rest) = self.0.split_at_checked(item_words(*self.0.first()?)?)?;
         self.0 = rest;
-        Some((first, &item[1..]))
+        Some(attribute(item))
     }
 
-    /// The next item if it goes on with what `first` began: the same bits but
-    /// for its length and the flag that more follows.
-    fn continuation(&mut self, first: u64, own: u64) -> Option<(u64, &'a [u64])> {
-        let next = *self.0.first()?;
-        if (next ^ first) & own != 0 {
-            return None;
-        }
-        self.item()
+    /// The piece of the next item, where `piece` finds in it one that goes on with what came before.
+    fn continuation<T>(&mut self, piece: impl Fn(Attribute) -> Option<T>) -> Option<T> {
+        let next = attribute(self.0).and_then(piece)?;
+        self.item()?;
+        Some(next)
     }
 
-    fn text(&mut self, first: u64, words: &[u64]) -> Part {
-        /// Kind, role and field of a text item.
-        const OWN: u64 = 0xffff_ffff_0000_ffff;
-        let Some(role) = TextRole::from_number((first >> 8) as u8) else { return Part::Unknown };
-        let (mut bytes, mut item) = (Vec::new(), (first, words));
-        loop {
-            let length = usize::from((item.0 >> 16) as u8).min(TEXT_BYTES);
-            let end = bytes.len() + length;
-            bytes.extend(item.1.iter().flat_map(|word| word.to_le_bytes()));
-            bytes.truncate(end);
-            if (item.0 >> 24) as u8 == 0 {
-                break;
-            }
-            let Some(next) = self.continuation(first, OWN) else { break };
-            item = next;
+    /// The whole text that begins with this piece.
+    fn text(&mut self, role: TextRole, field: u32, first: TextPiece, mut more: bool) -> Part {
+        let mut bytes = first.bytes().to_vec();
+        while more
+            && let Some((piece, goes_on)) = self.continuation(|next| match next {
+                Attribute::Text { role: of, field: at, piece, more }
+                    if (of, at) == (role, field) =>
+                {
+                    Some((piece, more))
+                }
+                _ => None,
+            })
+        {
+            bytes.extend_from_slice(piece.bytes());
+            more = goes_on;
         }
         let text = match String::from_utf8(bytes) {
             Ok(text) => text,
             Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
         };
-        Part::Text { role, field: (first >> 32) as u32, text }
+        Part::Text { role, field, text }
     }
 
-    fn stack(&mut self, first: u64, words: &[u64]) -> Part {
-        let (mut addresses, mut item) = (Vec::new(), (first, words));
-        loop {
-            addresses.extend_from_slice(&item.1[..item.1.len().min(STACK_ADDRESSES)]);
-            if (item.0 >> 16) as u8 == 0 {
-                break;
-            }
-            let Some(next) = self.continuation(first, 0xff) else { break };
-            item = next;
+    /// The whole stack that begins with this piece.
+    fn stack(&mut self, first: StackPiece, mut more: bool) -> Part {
+        let mut addresses = first.addresses().to_vec();
+        while more
+            && let Some((piece, goes_on)) = self.continuation(|next| match next {
+                Attribute::Stack { piece, more } => Some((piece, more)),
+                _ => None,
+            })
+        {
+            addresses.extend_from_slice(piece.addresses());
+            more = goes_on;
         }
         Part::Stack(addresses)
+    }
+}
+
+/// The attribute at the beginning of these words.
+fn attribute(words: &[u64]) -> Option<Attribute> {
+    match Item::decode(words)? {
+        Item::Attribute(attribute) => Some(attribute),
+        Item::Stamped { .. } => None,
     }
 }
 
@@ -101,25 +106,16 @@ impl Iterator for Parts<'_> {
     type Item = Part;
 
     fn next(&mut self) -> Option<Part> {
-        let (first, words) = self.item()?;
-        let (upper, word) = ((first >> 32) as u32, words.first().copied());
-        Some(match (ItemKind::from_number(first as u8), word) {
-            (Some(ItemKind::Text), _) => self.text(first, words),
-            (Some(ItemKind::Stack), _) => self.stack(first, words),
-            (Some(ItemKind::Color), _) => Part::Color((first >> 8) as u32 & 0xff_ffff),
-            (Some(ItemKind::TaskName), Some(task)) => Part::TaskName { string: upper, task },
-            (Some(ItemKind::Tag), Some(number)) => {
-                match TextRole::from_number((first >> 8) as u8) {
-                    Some(role) => Part::Tag { role, string: upper, number },
-                    None => Part::Unknown,
-                }
+        Some(match self.item()? {
+            Some(Attribute::Text { role, field, piece, more }) => {
+                self.text(role, field, piece, more)
             }
-            (Some(ItemKind::Value), Some(bits)) => match ValueType::from_number((first >> 8) as u8)
-            {
-                Some(kind) => Part::Value { kind, field: upper, bits },
-                None => Part::Unknown,
-            },
-            _ => Part::Unknown,
+            Some(Attribute::Stack { piece, more }) => self.stack(piece, more),
+            Some(Attribute::Color(color)) => Part::Color(color),
+            Some(Attribute::TaskName { string, task }) => Part::TaskName { string, task },
+            Some(Attribute::Tag { role, string, number }) => Part::Tag { role, string, number },
+            Some(Attribute::Value { field, value }) => Part::Value { field, value },
+            None => Part::Unknown,
         })
     }
 }
@@ -130,18 +126,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn text(role: TextRole, field: u32, text: &str) -> Vec<u64> {
-        let pieces: Vec<&[u8]> = text.as_bytes().chunks(TEXT_BYTES).collect();
-        let word =
-            |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
-        let item = |(index, piece): (usize, &&[u8])| {
-            let more = u64::from(index + 1 < pieces.len());
-            let header = ItemKind::Text as u64
-                | (role as u64) << 8
-                | (piece.len() as u64) << 16
-                | more << 24;
-            [vec![header | u64::from(field) << 32], piece.chunks(8).map(word).collect()].concat()
-        };
-        pieces.iter().enumerate().flat_map(item).collect()
+        let pieces = Attribute::texts(role, field, text.as_bytes());
+        pieces.flat_map(|piece| Item::Attribute(piece).encode().to_vec()).collect()
     }
 
     #[test]
@@ -159,7 +145,7 @@ mod tests {
     fn a_text_whose_rest_is_missing_ends_there() {
         let mut words = text(TextRole::Message, 0, "twenty-four bytes and so much more");
         words.truncate(4);
-        words.push(ItemKind::Color as u64 | 0x123456 << 8);
+        words.extend_from_slice(&Item::Attribute(Attribute::Color(0x123456)).encode());
         let parts: Vec<_> = Parts::new(&words).collect();
         let cut = Part::Text {
             role: TextRole::Message,

@@ -7,21 +7,22 @@ use syscollect_model::{
     Crash, Event, Exporter, LockAction, LockEvent, LockId, MemoryEvent, ProcessId, Scope, Slice,
     StringId, TrackId, TrackKind,
 };
-use syscollect_usdt_client::protocol::{self, FramePhase, ValueType};
+use syscollect_zone_protocol::{self as protocol, FramePhase};
 
 impl<E: Exporter> Player<'_, E> {
     pub(crate) fn plot(
         &mut self,
         lane: usize,
         writer: Writer,
-        (plot, kind, bits): (u32, u32, u64),
+        plot: u32,
+        value: protocol::Value,
         more: &[u64],
     ) -> Result<(), E::Error> {
-        let value = match ValueType::from_number(kind as u8) {
-            Some(ValueType::Unsigned) => bits as f64,
-            Some(ValueType::Signed) => bits as i64 as f64,
-            Some(ValueType::Float) => f64::from_bits(bits),
-            Some(ValueType::String) | None => f64::NAN,
+        let value = match value {
+            protocol::Value::Unsigned(value) => value as f64,
+            protocol::Value::Signed(value) => value as f64,
+            protocol::Value::Float(value) => value,
+            protocol::Value::String(_) => f64::NAN,
         };
         match self.plot_track(writer, plot).filter(|_| value.is_finite()) {
             Some(track) => {
@@ -49,16 +50,17 @@ impl<E: Exporter> Player<'_, E> {
         &mut self,
         lane: usize,
         writer: Writer,
-        (set, phase): (u32, u32),
+        set: u32,
+        phase: FramePhase,
         more: &[u64],
     ) -> Result<(), E::Error> {
         let name = match set {
             0 => Some(self.marks.words.frames),
             set => self.marked.logs.get(writer.client).string(set),
         };
-        match (name, FramePhase::from_number(phase as u8)) {
-            (Some(name), Some(phase)) => self.frame(writer.process, writer.client, name, phase)?,
-            _ => self.unknown(lane),
+        match name {
+            Some(name) => self.frame(writer.process, writer.client, name, phase)?,
+            None => self.unknown(lane),
         }
         self.more(lane, writer, more)
     }
@@ -113,12 +115,11 @@ impl<E: Exporter> Player<'_, E> {
         &mut self,
         lane: usize,
         writer: Writer,
-        (lock, action, location): (u32, u32, u32),
+        (lock, action, location): (u32, protocol::LockAction, u32),
         more: &[u64],
     ) -> Result<(), E::Error> {
-        let action = protocol::LockAction::from_number(action as u8);
-        match (self.lock_row(writer, lock), action) {
-            (Some(lock), Some(action)) => {
+        match self.lock_row(writer, lock) {
+            Some(lock) => {
                 self.mark(Mark::Lock);
                 let (action, shared) = lock_action(action);
                 let location = self
@@ -135,7 +136,7 @@ impl<E: Exporter> Player<'_, E> {
                     location,
                 }))?;
             }
-            _ => self.unknown(lane),
+            None => self.unknown(lane),
         }
         self.more(lane, writer, more)
     }

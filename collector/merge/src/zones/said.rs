@@ -5,7 +5,7 @@ use crate::zones::parts::{Part, Parts};
 use syscollect_model::{
     Field, FieldFormat, Fields, SchemaField, SchemaId, StringId, Tables, Value,
 };
-use syscollect_usdt_client::protocol::{TextRole, ValueType};
+use syscollect_zone_protocol::{self as protocol, TextRole, ZONE_VALUE};
 
 /// Bytes of the longest text that is made of several.
 const LONGEST: usize = 64 << 10;
@@ -115,8 +115,8 @@ impl Talk {
                 Part::Tag { role, string, number } => log
                     .string(string)
                     .is_some_and(|string| self.tag(about, role, string, number, tables)),
-                Part::Value { kind, field, bits } => {
-                    self.value(about, (kind, field, bits), log, names, tables)
+                Part::Value { field, value } => {
+                    self.value(about, (field, value), log, names, tables)
                 }
                 Part::Color(color) => {
                     self.of(about).color = Some(color);
@@ -227,18 +227,18 @@ impl Talk {
     fn value(
         &mut self,
         about: About,
-        (kind, field, bits): (ValueType, u32, u64),
+        (field, value): (u32, protocol::Value),
         log: &Log,
         names: FieldNames,
         tables: &Tables,
     ) -> bool {
         if let Some(field) = self.marker_field(about, field, tables) {
-            let value = value_of(kind, bits, Some(field.format), log);
+            let value = value_of(value, Some(field.format), log);
             self.own.fields.extend(value.map(|value| Field { name: field.name, value }));
             return true;
         }
-        let name = if field == u32::MAX { Some(names.value) } else { log.string(field) };
-        let (Some(name), Some(value)) = (name, value_of(kind, bits, None, log)) else {
+        let name = if field == ZONE_VALUE { Some(names.value) } else { log.string(field) };
+        let (Some(name), Some(value)) = (name, value_of(value, None, log)) else {
             return false;
         };
         self.of(about).fields.push(Field { name, value });
@@ -247,24 +247,26 @@ impl Talk {
 }
 
 /// A value as it wants to be shown.
-fn value_of(kind: ValueType, bits: u64, format: Option<FieldFormat>, log: &Log) -> Option<Value> {
-    let float = || match kind {
-        ValueType::Float => f64::from_bits(bits),
-        ValueType::Signed => bits as i64 as f64,
-        ValueType::Unsigned | ValueType::String => bits as f64,
+fn value_of(value: protocol::Value, format: Option<FieldFormat>, log: &Log) -> Option<Value> {
+    use protocol::Value as Raw;
+    let float = || match value {
+        Raw::Float(value) => value,
+        Raw::Signed(value) => value as f64,
+        Raw::Unsigned(value) => value as f64,
+        Raw::String(number) => number.into(),
     };
-    let whole = || match kind {
-        ValueType::Float => f64::from_bits(bits) as u64,
-        _ => bits,
+    let whole = || match value {
+        Raw::Float(value) => value as u64,
+        _ => value.bits(),
     };
-    Some(match (kind, format) {
-        (ValueType::String, _) => Value::String(log.string(u32::try_from(bits).ok()?)?),
+    Some(match (value, format) {
+        (Raw::String(number), _) => Value::String(log.string(number)?),
         (_, Some(FieldFormat::Duration)) => Value::Duration(whole()),
         (_, Some(FieldFormat::Bytes)) => Value::Bytes(whole()),
         (_, Some(FieldFormat::Address)) => Value::Address(whole()),
         (_, Some(FieldFormat::Percentage)) => Value::Percentage(float()),
-        (_, Some(FieldFormat::Decimal)) | (ValueType::Float, _) => Value::Float(float()),
-        (ValueType::Signed, _) => Value::Signed(bits as i64),
-        (ValueType::Unsigned, _) => Value::Unsigned(bits),
+        (_, Some(FieldFormat::Decimal)) | (Raw::Float(_), _) => Value::Float(float()),
+        (Raw::Signed(value), _) => Value::Signed(value),
+        (Raw::Unsigned(value), _) => Value::Unsigned(value),
     })
 }

@@ -16,7 +16,7 @@ use syscollect_model::{AddressSpaces, ClockMap, Tables, ThreadId, Ticks};
 use syscollect_playback::order::Cursor;
 use syscollect_records::ZoneChunk;
 use syscollect_store::{CaptureReader, Lane};
-use syscollect_usdt_client::protocol::{ItemKind, TextRole, item_words};
+use syscollect_zone_protocol::{Attribute, Event, Item, MarkerPhase, TextRole, item_words};
 
 /// A marker that a program placed at another time, or on another thread.
 #[derive(Clone, Debug)]
@@ -28,8 +28,11 @@ pub(crate) struct PlacedMarker {
     pub(crate) chunk: ZoneChunk,
     /// The thread it is placed on; 0 is the one that placed it.
     pub(crate) tid: u32,
-    /// The group.
-    pub(crate) words: Box<[u64]>,
+    /// The number of its schema in the program's log.
+    pub(crate) schema: u32,
+    pub(crate) phase: MarkerPhase,
+    /// Its attributes, as items.
+    pub(crate) more: Box<[u64]>,
 }
 
 /// What the pass found.
@@ -89,11 +92,9 @@ impl Surveyor<'_, '_> {
         words: &[u64],
         survey: &mut Survey,
     ) {
-        let Some(first) = words.first() else { return };
-        let own = item_words(*first).unwrap_or(words.len());
-        if words.len() > own && says_more(&words[own..]) {
-            self.parts(lane, ticks, owner, words, own, survey);
-        } else if *first as u8 == ItemKind::Crash as u8 {
+        if says_more(own_attributes(words)) {
+            self.parts(lane, ticks, owner, words, survey);
+        } else if crash_instruction(words).is_some() {
             self.stack(ticks, owner, words, Vec::new(), survey);
         }
     }
@@ -107,14 +108,12 @@ impl Surveyor<'_, '_> {
         words: &[u64],
         survey: &mut Survey,
     ) {
-        let &[first, _, at, tid, ..] = words else { return };
-        if first as u8 != ItemKind::MarkerAt as u8 {
-            return;
-        }
+        let Some(Item::Stamped { event, .. }) = Item::decode(words) else { return };
+        let Event::MarkerAt { schema, phase, at, tid } = event else { return };
         if let Some(ticks) = self.programs.clock(owner.client, self.clock).within(at) {
-            let (chunk, tid, words) = (*owner, tid as u32, words.into());
-            let ticks = life.limit(ticks);
-            survey.markers.push(PlacedMarker { ticks, stamped, chunk, tid, words });
+            let (chunk, ticks) = (*owner, life.limit(ticks));
+            let more = own_attributes(words).into();
+            survey.markers.push(PlacedMarker { ticks, stamped, chunk, tid, schema, phase, more });
         }
     }
 
@@ -124,12 +123,11 @@ impl Surveyor<'_, '_> {
         ticks: u64,
         owner: &ZoneChunk,
         words: &[u64],
-        own: usize,
         survey: &mut Survey,
     ) {
         let log = self.logs.get(owner.client);
         let mut stack = Vec::new();
-        for part in Parts::new(&words[own..]) {
+        for part in Parts::new(own_attributes(words)) {
             if let Some(name) = thread_name(&part, log, self.tables) {
                 survey.names.insert((lane.cpu, owner.owner, owner.tid), (ticks, name));
             } else if let Part::Stack(mut addresses) = part {
@@ -156,17 +154,26 @@ impl Surveyor<'_, '_> {
 
 /// The instruction at which a program crashed, if this group tells of that.
 pub(crate) fn crash_instruction(words: &[u64]) -> Option<u64> {
-    let crash = words.first().is_some_and(|first| *first as u8 == ItemKind::Crash as u8);
-    words.get(3).copied().filter(|_| crash)
+    match Item::decode(words)? {
+        Item::Stamped { event: Event::Crash { instruction, .. }, .. } => Some(instruction),
+        _ => None,
+    }
+}
+
+/// The items of a group behind its first.
+fn own_attributes(words: &[u64]) -> &[u64] {
+    let own = words.first().and_then(|first| item_words(*first));
+    own.and_then(|own| words.get(own..)).unwrap_or_default()
 }
 
 /// Whether stacks or names of threads are among these items.
 fn says_more(mut words: &[u64]) -> bool {
     while let Some(first) = words.first() {
-        let role = TextRole::from_number((first >> 8) as u8);
-        match ItemKind::from_number(*first as u8) {
-            Some(ItemKind::Stack) => return true,
-            Some(ItemKind::Text | ItemKind::Tag) if role == Some(TextRole::ThreadName) => {
+        match Item::decode(words) {
+            Some(Item::Attribute(Attribute::Stack { .. })) => return true,
+            Some(Item::Attribute(Attribute::Text { role, .. } | Attribute::Tag { role, .. }))
+                if role == TextRole::ThreadName =>
+            {
                 return true;
             }
             _ => {}

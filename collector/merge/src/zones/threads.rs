@@ -13,7 +13,7 @@ use syscollect_model::{
     TrackId, TrackKind, Value,
 };
 use syscollect_records::ZoneChunk;
-use syscollect_usdt_client::protocol::{ItemKind, ZONE_END, ZONE_END_DEPTH, item_words};
+use syscollect_zone_protocol::{self as zone_protocol, Item, is_stamped, item_words};
 
 /// Names that events may bring along and that become strings: more are not
 /// kept, so that memory does not grow with events.
@@ -82,55 +82,77 @@ impl<E: Exporter> Player<'_, E> {
 
     #[inline]
     fn zone_group(&mut self, lane: usize, writer: Writer, words: &[u64]) -> Result<(), E::Error> {
-        let Some(first) = words.first().copied() else { return Ok(()) };
-        let kind = first as u8;
-        if kind >= ZONE_END {
-            self.zone_end(writer.slot, kind & ZONE_END_DEPTH)?;
-            return self.more(lane, writer, &words[1..]);
+        let Some(first) = words.first() else { return Ok(()) };
+        let (item, more) = words.split_at(item_words(*first).unwrap_or(0).min(words.len()));
+        match Item::decode(item) {
+            Some(Item::Stamped { ticks, event }) => {
+                self.zone_event(lane, writer, ticks, event, more)
+            }
+            // No event: it says more of what came before.
+            _ if !is_stamped(*first) => self.more(lane, writer, words),
+            _ => {
+                self.unknown(lane);
+                self.more(lane, writer, more)
+            }
         }
-        let (item, more) = words.split_at(item_words(first).unwrap_or(0).min(words.len()));
-        let word = |index: usize| item.get(index).copied().unwrap_or_default();
-        let (low, high) = (word(1) as u32, (word(1) >> 32) as u32);
-        match ItemKind::from_number(kind) {
-            Some(ItemKind::ZoneBegin) => {
-                self.zone_begin(lane, writer, (first >> 8, low, high), more)
+    }
+
+    #[inline]
+    fn zone_event(
+        &mut self,
+        lane: usize,
+        writer: Writer,
+        stamp: u64,
+        event: zone_protocol::Event,
+        more: &[u64],
+    ) -> Result<(), E::Error> {
+        use zone_protocol::Event as Said;
+        match event {
+            Said::ZoneBegin { location, depth } => {
+                self.zone_begin(lane, writer, (stamp, location, depth), more)
             }
-            Some(ItemKind::OpenZone) => self.open_zone(lane, writer, (word(2), low, high), more),
-            Some(ItemKind::Attached) => {
-                self.leave(writer.slot, low)?;
+            Said::ZoneEnd { depth } => {
+                self.zone_end(writer.slot, depth)?;
                 self.more(lane, writer, more)
             }
-            Some(ItemKind::Lost) => {
-                self.told(lane, word(1))?;
+            Said::OpenZone { location, depth, began } => {
+                self.open_zone(lane, writer, (began, location, depth), more)
+            }
+            Said::Attached { depth } => {
+                self.leave(writer.slot, depth)?;
                 self.more(lane, writer, more)
             }
-            Some(ItemKind::ThreadEnd) => {
+            Said::Lost { events } => {
+                self.told(lane, events)?;
+                self.more(lane, writer, more)
+            }
+            Said::ThreadEnd => {
                 self.more(lane, writer, more)?;
                 self.close_slot(writer.slot)
             }
-            Some(ItemKind::Message) => self.message(lane, writer, (low, high), more),
-            Some(ItemKind::Plot) => self.plot(lane, writer, (low, high, word(2)), more),
-            Some(ItemKind::Frame) => self.frame_item(lane, writer, (low, high), more),
-            Some(ItemKind::AsyncBegin) => {
-                self.async_begin(lane, writer, (low, word(2), word(3)), more)
+            Said::Message { string, color } => self.message(lane, writer, (string, color), more),
+            Said::Plot { plot, value } => self.plot(lane, writer, plot, value, more),
+            Said::Frame { set, phase } => self.frame_item(lane, writer, set, phase, more),
+            Said::AsyncBegin { location, zone, task } => {
+                self.async_begin(lane, writer, (location, zone, task), more)
             }
-            Some(ItemKind::AsyncOpen) => {
-                self.async_open(lane, writer, (low, word(2), word(3)), more)
+            Said::AsyncOpen { location, zone, began } => {
+                self.async_open(lane, writer, (location, zone, began), more)
             }
-            Some(ItemKind::AsyncEnd) => self.async_end(lane, writer, word(1), more),
-            Some(ItemKind::Lock) => self.lock(lane, writer, (low, high, word(2) as u32), more),
-            Some(ItemKind::Alloc) => {
-                self.memory(lane, writer, (word(1), Some(word(2)), word(3) as u32), more)
+            Said::AsyncEnd { zone } => self.async_end(lane, writer, zone, more),
+            Said::Lock { lock, action, location } => {
+                self.lock(lane, writer, (lock, action, location), more)
             }
-            Some(ItemKind::Free) => {
-                self.memory(lane, writer, (word(1), None, word(2) as u32), more)
+            Said::Alloc { address, bytes, pool } => {
+                self.memory(lane, writer, (address, Some(bytes), pool), more)
             }
-            Some(ItemKind::Crash) => self.crash(lane, writer, (low, word(2), word(3)), more),
-            Some(ItemKind::Marker) => self.marker(lane, writer, (low, high), more),
+            Said::Free { address, pool } => self.memory(lane, writer, (address, None, pool), more),
+            Said::Crash { signal, address, instruction, .. } => {
+                self.crash(lane, writer, (signal, address, instruction), more)
+            }
+            Said::Marker { schema, phase } => self.marker(lane, writer, (schema, phase), more),
             // It comes from the survey, at its own time.
-            Some(ItemKind::MarkerAt) => Ok(()),
-            // No stamped item: it says more of what came before.
-            _ => self.more(lane, writer, words),
+            Said::MarkerAt { .. } => Ok(()),
         }
     }
 

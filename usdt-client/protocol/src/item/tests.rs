@@ -1,0 +1,160 @@
+extern crate std;
+
+use super::*;
+use proptest::prelude::*;
+use std::vec;
+use std::vec::Vec;
+
+fn value() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        any::<u64>().prop_map(Value::Unsigned),
+        any::<i64>().prop_map(Value::Signed),
+        any::<f64>().prop_map(Value::Float),
+        any::<u32>().prop_map(Value::String),
+    ]
+}
+
+/// All values of an enumeration that has numbers from 0 on.
+fn one_of<T: core::fmt::Debug + Clone + 'static>(
+    from_number: fn(u8) -> Option<T>,
+) -> impl Strategy<Value = T> {
+    prop::sample::select((0..32).filter_map(from_number).collect::<Vec<T>>())
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let (frames, locks) = (one_of(FramePhase::from_number), one_of(LockAction::from_number));
+    let markers = || one_of(MarkerPhase::from_number);
+    let short = any::<(u32, u32)>();
+    let long = any::<(u32, u64, u64)>();
+    prop_oneof![
+        short.prop_map(|(location, depth)| Event::ZoneBegin { location, depth }),
+        (0..64_u8).prop_map(|depth| Event::ZoneEnd { depth }),
+        short.prop_map(|(string, color)| Event::Message { string, color }),
+        (any::<u32>(), value()).prop_map(|(plot, value)| Event::Plot { plot, value }),
+        (any::<u32>(), frames).prop_map(|(set, phase)| Event::Frame { set, phase }),
+        long.prop_map(|(location, zone, task)| Event::AsyncBegin { location, zone, task }),
+        any::<u64>().prop_map(|zone| Event::AsyncEnd { zone }),
+        (short, locks).prop_map(|((lock, location), action)| Event::Lock {
+            lock,
+            action,
+            location
+        }),
+        long.prop_map(|(pool, address, bytes)| Event::Alloc { address, bytes, pool }),
+        any::<(u32, u64)>().prop_map(|(pool, address)| Event::Free { address, pool }),
+        (any::<u32>(), markers()).prop_map(|(schema, phase)| Event::Marker { schema, phase }),
+        (short, any::<u64>(), markers()).prop_map(|((schema, tid), at, phase)| Event::MarkerAt {
+            schema,
+            phase,
+            at,
+            tid
+        }),
+        any::<u64>().prop_map(|events| Event::Lost { events }),
+        (short, any::<u64>()).prop_map(|((location, depth), began)| Event::OpenZone {
+            location,
+            depth,
+            began
+        }),
+        any::<(u32, u32, u64, u64)>().prop_map(|(signal, code, address, instruction)| {
+            Event::Crash { signal, code, address, instruction }
+        }),
+        any::<u32>().prop_map(|depth| Event::Attached { depth }),
+        Just(Event::ThreadEnd),
+        long.prop_map(|(location, zone, began)| Event::AsyncOpen { location, zone, began }),
+    ]
+}
+
+fn attribute() -> impl Strategy<Value = Attribute> {
+    let role = || one_of(TextRole::from_number);
+    let bytes = prop::collection::vec(any::<u8>(), 0..=TEXT_BYTES);
+    let addresses = prop::collection::vec(any::<u64>(), 0..=STACK_ADDRESSES);
+    prop_oneof![
+        (role(), any::<u32>(), any::<u64>()).prop_map(|(role, string, number)| Attribute::Tag {
+            role,
+            string,
+            number
+        }),
+        (role(), any::<u32>(), bytes, any::<bool>()).prop_map(|(role, field, bytes, more)| {
+            Attribute::Text { role, field, piece: TextPiece::new(&bytes), more }
+        }),
+        (any::<u32>(), value()).prop_map(|(field, value)| Attribute::Value { field, value }),
+        (0..=0xff_ffff_u32).prop_map(Attribute::Color),
+        any::<(u32, u64)>().prop_map(|(string, task)| Attribute::TaskName { string, task }),
+        (addresses, any::<bool>())
+            .prop_map(|(stack, more)| Attribute::Stack { piece: StackPiece::new(&stack), more }),
+    ]
+}
+
+fn item() -> impl Strategy<Value = Item> {
+    prop_oneof![
+        (0..1_u64 << 56, event()).prop_map(|(ticks, event)| Item::Stamped { ticks, event }),
+        attribute().prop_map(Item::Attribute),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn what_is_encoded_is_decoded(item in item(), rest in prop::collection::vec(any::<u64>(), 0..4)) {
+        let words = item.encode();
+        prop_assert_eq!(item_words(words[0]), Some(words.len()));
+        prop_assert_eq!(is_stamped(words[0]), matches!(item, Item::Stamped { .. }));
+        // Bit for bit, because a number need not equal itself.
+        let decoded = Item::decode(&[&words, &rest[..]].concat()).expect("an item");
+        prop_assert_eq!(decoded.encode(), words);
+        prop_assert_eq!(std::format!("{decoded:?}"), std::format!("{item:?}"));
+        prop_assert!(Item::decode(&words[..words.len() - 1]).is_none(), "an item that is cut");
+    }
+
+    #[test]
+    fn words_of_any_content_are_an_item_or_none(words in prop::collection::vec(any::<u64>(), 0..6), kind: u8) {
+        let mut words = words;
+        if let Some(first) = words.first_mut() {
+            *first = *first & !0xff | u64::from(kind);
+        }
+        if let Some(item) = Item::decode(&words) {
+            let length = item_words(words[0]).expect("a length");
+            prop_assert_eq!(item.encode().len(), length);
+        }
+    }
+
+    #[test]
+    fn a_text_is_its_pieces(text in prop::collection::vec(any::<u8>(), 0..200)) {
+        let (mut joined, mut words, mut last) = (Vec::new(), 0, true);
+        for attribute in Attribute::texts(TextRole::Message, 3, &text) {
+            let Attribute::Text { role: TextRole::Message, field: 3, piece, more } = attribute else {
+                return Err(TestCaseError::fail("no text"));
+            };
+            joined.extend_from_slice(piece.bytes());
+            words += Item::Attribute(attribute).encode().len();
+            prop_assert!(last, "nothing follows the last piece");
+            last = more;
+        }
+        prop_assert!(!last && words <= text_words(text.len()));
+        prop_assert_eq!(joined, text);
+    }
+
+    #[test]
+    fn a_stack_is_its_pieces(stack in prop::collection::vec(any::<u64>(), 0..20)) {
+        let (mut joined, mut words) = (Vec::new(), 0);
+        for attribute in Attribute::stacks(&stack) {
+            let Attribute::Stack { piece, more } = attribute else {
+                return Err(TestCaseError::fail("no stack"));
+            };
+            joined.extend_from_slice(piece.addresses());
+            prop_assert_eq!(more, joined.len() < stack.len());
+            words += Item::Attribute(attribute).encode().len();
+        }
+        prop_assert!(words <= stack_words(stack.len()));
+        prop_assert_eq!(joined, stack);
+    }
+}
+
+#[test]
+fn a_number_that_means_nothing_makes_no_item() {
+    let frame = Event::Frame { set: 1, phase: FramePhase::End };
+    let mut words = Item::Stamped { ticks: 5, event: frame }.encode().words;
+    words[1] = 1 | 9 << 32;
+    assert_eq!((Item::decode(&words), item_words(words[0])), (None, Some(2)));
+    assert_eq!(Item::decode(&[0x7f]), None, "no such kind");
+    assert_eq!(item_words(ItemKind::Text as u64 | 25 << 16), None, "a text too long");
+    assert_eq!(Value::decode(ValueType::String as u8, 1 << 32), None, "no string's number");
+}
