@@ -5,7 +5,7 @@ use crate::machine::ticks;
 use syscollect_model::Ticks;
 use syscollect_records::{ZoneChunk, ZoneLogChunk};
 use syscollect_store::{ClientDefinition, Definition, Lane, LaneKind};
-use syscollect_zone_protocol::log::{ENTRY_HEADER_BYTES, EntryWords, Location, SchemaField};
+use syscollect_zone_protocol::log::{ENTRY_HEADER_BYTES, EntryKind, EntryWords, SchemaField};
 use syscollect_zone_protocol::{
     Attribute, Event, FieldFormat, Item, ItemKind, TextRole, Value, ValueType,
 };
@@ -85,12 +85,12 @@ impl FakeProgram {
         number
     }
 
-    /// A string.
+    /// A string, which may be longer than a client would write it.
     pub fn string(&mut self, text: &str) -> u32 {
-        self.define(EntryWords::new().string(text))
+        self.raw_entry(EntryKind::String as u32, text.as_bytes())
     }
 
-    /// A place in the source.
+    /// A place in the source, with texts that may be longer than a client would write them.
     pub fn location(
         &mut self,
         name: &str,
@@ -99,8 +99,7 @@ impl FakeProgram {
         line: u32,
         color: u32,
     ) -> u32 {
-        let [name, function, file] = [name, function, file].map(str::as_bytes);
-        self.define(EntryWords::new().location(Location { line, color, name, function, file }))
+        self.entry(EntryKind::Location as u32, &[line, color], &[name, function, file])
     }
 
     /// A plot.
