@@ -5,14 +5,11 @@
 //! attributes of the stamped item before them; an event and its attributes are published at once.
 
 use crate::numbers::numbered;
+use crate::pieces::{STACK_ADDRESSES, StackPiece, TEXT_BYTES, TextPiece};
 use crate::{FramePhase, LockAction, MarkerPhase, TextRole, ValueType};
 
 /// Words of the longest item.
 pub const MAX_ITEM_WORDS: usize = 4;
-/// Bytes of text in one [`Attribute::Text`].
-pub const TEXT_BYTES: usize = 24;
-/// Addresses in one [`Attribute::Stack`].
-pub const STACK_ADDRESSES: usize = 3;
 /// The field of an [`Attribute::Value`] that is the value of the zone itself.
 pub const ZONE_VALUE: u32 = u32::MAX;
 
@@ -299,20 +296,6 @@ pub enum Value {
     String(u32),
 }
 
-/// Up to [`TEXT_BYTES`] bytes of a text. A letter may begin in one piece and end in the next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TextPiece {
-    bytes: [u8; TEXT_BYTES],
-    length: u8,
-}
-
-/// Up to [`STACK_ADDRESSES`] addresses of a stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StackPiece {
-    addresses: [u64; STACK_ADDRESSES],
-    length: u8,
-}
-
 /// The words of one item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ItemWords {
@@ -388,17 +371,6 @@ pub const fn is_stamped(first: u64) -> bool {
         | None => false,
         Some(_) => true,
     }
-}
-
-/// Words of the items for a text of so many bytes (an upper bound).
-pub const fn text_words(bytes: usize) -> usize {
-    let pieces = bytes.div_ceil(TEXT_BYTES);
-    if pieces == 0 { MAX_ITEM_WORDS } else { pieces * MAX_ITEM_WORDS }
-}
-
-/// Words of the items for a stack of so many addresses (an upper bound).
-pub const fn stack_words(addresses: usize) -> usize {
-    addresses.div_ceil(STACK_ADDRESSES) * MAX_ITEM_WORDS
 }
 
 #[inline(always)]
@@ -614,8 +586,8 @@ impl Attribute {
             }
             Self::Text { role, field, piece, more } => {
                 piece.write(&mut words[1..]);
-                let size = u64::from(piece.length) << 16 | u64::from(more) << 24;
-                let length = 1 + usize::from(piece.length).div_ceil(8);
+                let size = u64::from(piece.length()) << 16 | u64::from(more) << 24;
+                let length = 1 + usize::from(piece.length()).div_ceil(8);
                 (Kind::Text, (role as u64) << 8 | size | halves(0, field), length)
             }
             Self::Value { field, value } => {
@@ -628,9 +600,9 @@ impl Attribute {
                 (Kind::TaskName, halves(0, string), 2)
             }
             Self::Stack { piece, more } => {
-                words[1..].copy_from_slice(&piece.addresses);
-                let upper = u64::from(piece.length) << 8 | u64::from(more) << 16;
-                (Kind::Stack, upper, 1 + usize::from(piece.length))
+                words[1..=piece.addresses().len()].copy_from_slice(piece.addresses());
+                let upper = u64::from(piece.length()) << 8 | u64::from(more) << 16;
+                (Kind::Stack, upper, 1 + usize::from(piece.length()))
             }
         };
         words[0] = kind as u64 | upper;
@@ -698,52 +670,6 @@ impl Value {
             Self::Float(value) => value.to_bits(),
             Self::String(number) => number as u64,
         }
-    }
-}
-
-impl TextPiece {
-    /// The first [`TEXT_BYTES`] of these bytes.
-    pub fn new(text: &[u8]) -> Self {
-        let mut bytes = [0; TEXT_BYTES];
-        let length = text.len().min(TEXT_BYTES);
-        bytes[..length].copy_from_slice(&text[..length]);
-        Self { bytes, length: length as u8 }
-    }
-
-    /// The bytes.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.length)]
-    }
-
-    /// Puts the bytes into words.
-    fn write(&self, words: &mut [u64]) {
-        for (word, bytes) in words.iter_mut().zip(self.bytes.as_chunks().0) {
-            *word = u64::from_le_bytes(*bytes);
-        }
-    }
-
-    fn of_words(words: &[u64], length: u8) -> Self {
-        let mut bytes = [0; TEXT_BYTES];
-        for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
-            *bytes = word.to_le_bytes();
-        }
-        let length = length.min(TEXT_BYTES as u8).min(words.len().saturating_mul(8) as u8);
-        Self::new(&bytes[..usize::from(length)])
-    }
-}
-
-impl StackPiece {
-    /// The first [`STACK_ADDRESSES`] of these addresses.
-    pub fn new(stack: &[u64]) -> Self {
-        let mut addresses = [0; STACK_ADDRESSES];
-        let length = stack.len().min(STACK_ADDRESSES);
-        addresses[..length].copy_from_slice(&stack[..length]);
-        Self { addresses, length: length as u8 }
-    }
-
-    /// The addresses.
-    pub fn addresses(&self) -> &[u64] {
-        &self.addresses[..usize::from(self.length)]
     }
 }
 

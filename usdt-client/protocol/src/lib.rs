@@ -24,13 +24,14 @@ pub mod arena;
 mod item;
 pub mod log;
 mod numbers;
+mod pieces;
 
 pub use item::{
-    Attribute, Event, Item, ItemKind, ItemWords, MAX_ITEM_WORDS, STACK_ADDRESSES, StackPiece,
-    TEXT_BYTES, TextPiece, Value, ZONE_END, ZONE_END_DEPTH, ZONE_VALUE, is_stamped, item_words,
-    stack_words, text_words,
+    Attribute, Event, Item, ItemKind, ItemWords, MAX_ITEM_WORDS, Value, ZONE_END, ZONE_END_DEPTH,
+    ZONE_VALUE, is_stamped, item_words,
 };
 pub use numbers::{FieldFormat, FramePhase, LockAction, MarkerPhase, TextRole, ValueType};
+pub use pieces::{STACK_ADDRESSES, StackPiece, TEXT_BYTES, TextPiece, stack_words, text_words};
 
 /// The provider of our own USDT probes.
 pub const PROVIDER: &str = "syscollect";

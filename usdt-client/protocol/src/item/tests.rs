@@ -1,6 +1,7 @@
 extern crate std;
 
 use super::*;
+use crate::pieces::{stack_words, text_words};
 use proptest::prelude::*;
 use std::vec;
 use std::vec::Vec;

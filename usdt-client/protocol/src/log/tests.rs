@@ -32,7 +32,7 @@ fn text() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn what_is_written_is_read(texts in [text(), text(), text()], line: u32, color: u32, address: u64, shared: bool) {
-        let [name, function, file] = texts.each_ref().map(|text| text.as_bytes());
+        let [name, function, file] = texts.each_ref().map(String::as_bytes);
         let entry = followed(EntryWords::new().string(&texts[0]));
         prop_assert_eq!(read(&entry), Definition::String(name));
         let location = Location { line, color, name, function, file };
