@@ -31,10 +31,12 @@ pub(super) enum Wait {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stay {
     pub(super) state: State,
+    /// When it began.
+    pub(super) since: u64,
     /// How long the state is known to have lasted.
     pub(super) known: u64,
-    /// Nothing is missing between its beginning and its end.
-    pub(super) complete: bool,
+    /// For how long it is not known what happened between its beginning and its end.
+    pub(super) unknown: u64,
 }
 
 /// A thread's state and what was counted of it. Times are nanoseconds.
@@ -113,12 +115,12 @@ impl Account {
     }
 
     /// Something was seen that does not follow from the state: it ended unseen.
-    /// It is known up to the first gap, if there is one.
-    pub(super) fn lose_track(&mut self, now: u64, gaps: &Gaps) -> Stay {
+    /// It is known up to where records are missing, if any are.
+    pub(super) fn lose_track(&mut self, now: u64, missing_from: Option<u64>) -> Stay {
         let now = now.max(self.since);
         let known_until = match self.state {
             State::Waiting(_) | State::Blocked(_) => {
-                gaps.first(self.since).map_or(self.since, |start| start.min(now))
+                missing_from.map_or(self.since, |start| start.min(now))
             }
             State::Unknown | State::Running(_) | State::Ended => self.since,
         };
@@ -135,7 +137,7 @@ impl Account {
     #[inline]
     fn end(&mut self, next: State, known: u64, now: u64) -> Stay {
         let elapsed = now - self.since;
-        let stay = Stay { state: self.state, known, complete: known == elapsed };
+        let stay = Stay { state: self.state, since: self.since, known, unknown: elapsed - known };
         match self.state {
             State::Unknown => self.times.unknown_ns += known,
             State::Running(_) => self.times.on_cpu_ns += known,

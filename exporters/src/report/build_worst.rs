@@ -12,7 +12,10 @@ impl ReportExporter {
     pub(super) fn worst_waits(&self, tables: &Tables) -> WorstWaits {
         let worst = &self.scheduling.worst;
         let for_cpu = worst.for_cpu.sorted().into_iter().map(|(waited, since, wait)| CpuWaitRow {
-            waiter: self.waiter(waited, since, wait.thread, tables),
+            waiter: Waiter {
+                unknown_ns: wait.unknown,
+                ..self.waiter(waited, since, wait.thread, tables)
+            },
             preempted: wait.began == Wait::Preemption,
             woken_by: wait.woken.map(|woken| waker(woken, tables)),
             cpu: wait.cpu,
@@ -28,7 +31,10 @@ impl ReportExporter {
         });
         let blocked =
             worst.blocked.sorted().into_iter().map(|(waited, since, wait)| BlockedWaitRow {
-                waiter: self.waiter(waited, since, wait.thread, tables),
+                waiter: Waiter {
+                    unknown_ns: wait.unknown,
+                    ..self.waiter(waited, since, wait.thread, tables)
+                },
                 blocked_in: wait.off_cpu.blocked_in.map(|name| tables.strings.get(name).to_owned()),
                 state: state_name(wait.off_cpu.state).to_owned(),
                 io_wait: wait.off_cpu.io_wait,
@@ -58,6 +64,7 @@ impl ReportExporter {
         let process = tables.process(row.process);
         Waiter {
             waited_ns,
+            unknown_ns: 0,
             at_ns: since.saturating_sub(self.began),
             tid: row.tid,
             thread: tables.strings.get(row.name).to_owned(),

@@ -22,7 +22,10 @@ pub(super) struct Scheduling {
     filter: Option<ProcessFilter>,
     accounts: Vec<Account>,
     cpus: Cpus,
+    /// When records were lost.
     gaps: Gaps,
+    /// When an event is missing that nothing says was lost.
+    untold: Gaps,
     /// The last end of a thread: when, and who.
     last_end: Option<(u64, ThreadId)>,
     /// The recorder left events of other processes out: what contradicts is no sign of a loss.
@@ -46,6 +49,7 @@ impl Scheduling {
             accounts: Vec::new(),
             cpus: Cpus::new(worst > 0),
             gaps: Gaps::default(),
+            untold: Gaps::default(),
             last_end: None,
             partial: false,
             untold_gaps: 0,
@@ -210,7 +214,13 @@ impl Scheduling {
     /// Whether records are missing since then.
     #[inline]
     fn is_doubtful(&self, since: u64) -> bool {
-        self.gaps.first(since).is_some()
+        self.first_missing(since).is_some()
+    }
+
+    /// From when on records are missing after that time.
+    fn first_missing(&self, since: u64) -> Option<u64> {
+        let starts = [&self.gaps, &self.untold].map(|gaps| gaps.first(since));
+        starts.into_iter().flatten().min()
     }
 
     /// The thread is found on a CPU of which nothing was known.
@@ -227,8 +237,9 @@ impl Scheduling {
         (state.current, state.since, state.resumed) = (Some(thread), since, None);
     }
 
-    /// Something else runs on the CPU than was known: its events are missing
-    /// since the last one, though no loss tells of them.
+    /// Something else runs on the CPU than was known: a switch is missing since
+    /// its last event, though no loss tells of it. Who was off the CPU need not
+    /// have run meanwhile, and is doubted only where its own events say so.
     #[cold]
     fn contradicted(&mut self, now: u64, cpu: u32, tables: &Tables) {
         if self.partial {
@@ -236,7 +247,8 @@ impl Scheduling {
         }
         self.untold_gaps += 1;
         let since = self.cpus.get(cpu).last_event;
-        self.gap(now, Some(cpu), Some(since), tables);
+        self.untold.add(since, now);
+        self.stop(now, cpu, since, tables);
     }
 
     /// Nothing is known of the CPU any more.
@@ -255,7 +267,9 @@ impl Scheduling {
     #[cold]
     fn lose_track(&mut self, now: u64, thread: ThreadId, tables: &Tables) {
         self.account(thread, tables);
-        let stay = self.accounts[thread.index()].lose_track(now, &self.gaps);
+        let since = self.accounts[thread.index()].since;
+        let missing = self.first_missing(since);
+        let stay = self.accounts[thread.index()].lose_track(now, missing);
         if let State::Running(cpu) = stay.state {
             let state = self.cpus.get(cpu);
             if state.current == Some(thread) {
@@ -269,46 +283,44 @@ impl Scheduling {
     fn change(&mut self, now: u64, thread: ThreadId, next: State, tables: &Tables) {
         self.account(thread, tables);
         let stay = self.accounts[thread.index()].change(next, now, &self.gaps);
-        if let (State::Waiting(wait), State::Running(cpu), true) = (stay.state, next, stay.complete)
-        {
-            self.waited(thread, wait, stay.known);
-            self.keep_wait((now, stay.known), thread, (wait, cpu));
+        if let (State::Waiting(wait), State::Running(cpu)) = (stay.state, next) {
+            if stay.unknown == 0 {
+                self.waited(thread, wait, stay.known);
+            }
+            self.keep_wait(&stay, thread, wait, cpu);
         }
-        if let (State::Blocked(off_cpu), true) = (stay.state, stay.complete)
+        if let State::Blocked(off_cpu) = stay.state
             && next != State::Ended
         {
-            self.keep_blocked((now, stay.known), thread, off_cpu);
+            self.keep_blocked(&stay, thread, off_cpu);
         }
         self.book(thread, &stay);
     }
 
     /// A wait for a CPU has ended, with this length: it may be among the longest.
     #[inline]
-    fn keep_wait(
-        &mut self,
-        (now, waited): (u64, u64),
-        thread: ThreadId,
-        (began, cpu): (Wait, u32),
-    ) {
+    fn keep_wait(&mut self, stay: &Stay, thread: ThreadId, began: Wait, cpu: u32) {
         let Account { chosen, woken, .. } = self.accounts[thread.index()];
         if !chosen {
             return;
         }
-        let (cpus, since) = (&mut self.cpus, now.saturating_sub(waited));
+        let Stay { since, known, unknown, .. } = *stay;
+        let cpus = &mut self.cpus;
         let woken = woken.filter(|_| began == Wait::Wakeup);
-        self.worst.for_cpu.add(waited, since, || {
-            let meanwhile = cpus.ran(cpu, since, now);
-            CpuWait { thread, began, woken, cpu, meanwhile }
+        self.worst.for_cpu.add(known, since, || {
+            let meanwhile = cpus.ran(cpu, since, since + known + unknown);
+            CpuWait { thread, unknown, began, woken, cpu, meanwhile }
         });
     }
 
     /// A time blocked has ended. Idle kernel threads wait for nothing.
     #[inline]
-    fn keep_blocked(&mut self, (now, waited): (u64, u64), thread: ThreadId, off_cpu: OffCpu) {
+    fn keep_blocked(&mut self, stay: &Stay, thread: ThreadId, off_cpu: OffCpu) {
         let Account { chosen, woken, .. } = self.accounts[thread.index()];
         if chosen && !matches!(off_cpu.state, SleepState::Idle | SleepState::Parked) {
-            let since = now.saturating_sub(waited);
-            self.worst.blocked.add(waited, since, || BlockedWait { thread, off_cpu, woken });
+            let Stay { since, known, unknown, .. } = *stay;
+            let wait = || BlockedWait { thread, unknown, off_cpu, woken };
+            self.worst.blocked.add(known, since, wait);
         }
     }
 

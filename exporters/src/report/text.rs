@@ -192,7 +192,7 @@ impl Text {
         }
         self.title(&some_of(&format!("Processes by {}", order(report)), rows.len(), *total));
         let rows = rows.iter().map(|row| {
-            let [on_cpu, waiting, blocked] = states(&row.times);
+            let [on_cpu, waiting, blocked, unknown] = states(&row.times);
             let name = format!(
                 "{} ({}, {})",
                 shown(&row.name),
@@ -206,13 +206,14 @@ impl Text {
                 share,
                 waiting,
                 blocked,
+                unknown,
                 grouped(switches),
                 grouped(preemptions),
                 grouped(samples),
                 name,
             ]
         });
-        self.table(TASK_HEADS, rows);
+        self.tasks(rows);
     }
 
     fn threads(&mut self, report: &Report) {
@@ -222,7 +223,7 @@ impl Text {
         }
         self.title(&some_of(&format!("Threads by {}", order(report)), rows.len(), *total));
         let rows = rows.iter().map(|row| {
-            let [on_cpu, waiting, blocked] = states(&row.times);
+            let [on_cpu, waiting, blocked, unknown] = states(&row.times);
             let process = if row.tid == row.pid {
                 String::new()
             } else {
@@ -236,13 +237,25 @@ impl Text {
                 share,
                 waiting,
                 blocked,
+                unknown,
                 grouped(switches),
                 grouped(preemptions),
                 grouped(samples),
                 name,
             ]
         });
-        self.table(TASK_HEADS, rows);
+        self.tasks(rows);
+    }
+
+    /// A table of processes or threads.
+    fn tasks(&mut self, rows: impl Iterator<Item = [String; 9]>) {
+        if self.width >= WIDE {
+            return self.table(TASK_HEADS, rows);
+        }
+        let kept: [usize; 8] =
+            std::array::from_fn(|column| column + usize::from(column >= UNKNOWN));
+        let narrow = rows.map(|mut row| kept.map(|column| std::mem::take(&mut row[column])));
+        self.table(kept.map(|column| TASK_HEADS[column]), narrow);
     }
 
     fn functions(&mut self, functions: &Functions) {
@@ -444,11 +457,16 @@ impl Text {
     }
 }
 
-const TASK_HEADS: [&str; 8] =
-    ["on CPU", "%", "waiting", "blocked", "switches", "preempted", "samples", "name"];
+/// Columns of a table of processes or threads.
+const TASK_HEADS: [&str; 9] =
+    ["on CPU", "%", "waiting", "blocked", "unknown", "switches", "preempted", "samples", "name"];
+/// The one that narrow lines go without.
+const UNKNOWN: usize = 4;
+/// Characters of lines that have room for all of them.
+const WIDE: usize = 90;
 
-fn states(times: &Times) -> [String; 3] {
-    [times.on_cpu_ns, times.waiting_ns, times.blocked_ns].map(duration)
+fn states(times: &Times) -> [String; 4] {
+    [times.on_cpu_ns, times.waiting_ns, times.blocked_ns, times.unknown_ns].map(duration)
 }
 
 /// The machine, as far as it is known: Windows traces name no host.

@@ -99,8 +99,12 @@ impl Text {
             false => format!(" of {} ({})", shown(&waiter.process), waiter.pid),
         };
         let who = thread(&waiter.thread, waiter.tid);
+        let unknown = match waiter.unknown_ns {
+            0 => String::new(),
+            unknown => format!(" (and {} of which nothing is known)", duration(unknown)),
+        };
         self.line(&format!(
-            "  {:>7} at {}  {who}{process}, {what}",
+            "  {:>7} at {}  {who}{process}, {what}{unknown}",
             duration(waiter.waited_ns),
             moment(waiter.at_ns)
         ));

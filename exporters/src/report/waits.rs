@@ -17,8 +17,12 @@ pub struct WorstWaits {
 /// Who waited, when and for how long.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiter {
-    /// How long.
+    /// How long, as far as that is known.
     pub waited_ns: u64,
+    /// For how long records are missing between its beginning and its end: it may have ended and
+    /// begun again there.
+    #[serde(default)]
+    pub unknown_ns: u64,
     /// When it began, since the beginning of the recording, as `--from` takes it.
     pub at_ns: u64,
     /// The thread's id.

@@ -25,6 +25,8 @@ pub(super) struct Woken {
 #[derive(Clone, Debug)]
 pub(super) struct CpuWait {
     pub(super) thread: ThreadId,
+    /// Nanoseconds of it in which records are missing.
+    pub(super) unknown: u64,
     pub(super) began: Wait,
     pub(super) woken: Option<Woken>,
     /// Where it ran then.
@@ -36,6 +38,8 @@ pub(super) struct CpuWait {
 #[derive(Clone, Debug)]
 pub(super) struct BlockedWait {
     pub(super) thread: ThreadId,
+    /// Nanoseconds between its beginning and its end in which records are missing.
+    pub(super) unknown: u64,
     pub(super) off_cpu: OffCpu,
     pub(super) woken: Option<Woken>,
 }

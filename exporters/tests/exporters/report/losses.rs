@@ -107,6 +107,49 @@ fn events_that_contradict_each_other_are_a_loss_that_nobody_told() {
 }
 
 #[test]
+fn a_switch_that_is_missing_on_one_cpu_says_nothing_of_who_slept_meanwhile() {
+    let (mut story, a, b) = two_programs();
+    let (_, c) = story.process(30, 1, "c", &[]);
+    story.switches(0, 0, IDLE, SleepState::Runnable, a);
+    story.switches(0, 1, b, SLEEPS, IDLE);
+    // Between 0 and 50 CPU 0 has gone from a to c.
+    story.switches(50, 0, c, SLEEPS, IDLE);
+    story.interrupt_wakes(80, 1, IDLE, b);
+    story.switches(85, 1, IDLE, SleepState::Runnable, b);
+    story.switches(90, 1, b, SLEEPS, IDLE);
+    let report = report_with(
+        &story,
+        ReportOptions { worst: 3, ..ReportOptions::default() },
+        &session(),
+        &[],
+    );
+    assert_eq!(report.untold_gaps, 1);
+    assert_eq!(thread(&report, 20).times.unknown_ns, 0);
+    let longest = &report.worst.blocked.rows[0].waiter;
+    assert_eq!((longest.tid, longest.waited_ns, longest.unknown_ns), (20, 80_000, 0));
+}
+
+#[test]
+fn a_wait_in_which_records_were_lost_is_shown_with_what_is_not_known_of_it() {
+    let (mut story, a, b) = two_programs();
+    story.switches(0, 0, IDLE, SleepState::Runnable, a);
+    story.switches(0, 1, b, SLEEPS, IDLE);
+    story.loses(50, 0, 40);
+    story.interrupt_wakes(70, 1, IDLE, b);
+    story.switches(75, 1, IDLE, SleepState::Runnable, b);
+    let report = report_with(
+        &story,
+        ReportOptions { worst: 3, ..ReportOptions::default() },
+        &session(),
+        &[],
+    );
+    let longest = &report.worst.blocked.rows[0].waiter;
+    assert_eq!((longest.tid, longest.waited_ns, longest.unknown_ns), (20, 60_000, 10_000));
+    let text = report.worst_text(120);
+    assert!(text.contains("(and 10.0 us of which nothing is known)"), "{text}");
+}
+
+#[test]
 fn events_of_others_that_a_filter_left_out_are_no_loss() {
     let (mut story, a, b) = two_programs();
     let session = SessionInfo { filter_pids: vec![20], ..session() };

@@ -104,13 +104,18 @@ fn the_longest_waits_read_well() {
 }
 
 #[test]
-fn a_wait_through_a_loss_has_no_length() {
+fn a_wait_through_a_loss_is_as_long_as_is_known_of_it() {
     let (mut story, a, b) = two_programs();
     story.switches(0, 0, IDLE, SleepState::Runnable, b);
     story.wakes(10, 1, IDLE, a);
     story.loses(50, 0, 40);
     story.switches(60, 0, b, SleepState::Runnable, a);
-    assert_eq!(worst(&story, ReportOptions::default()).worst.for_cpu.total, 0);
+    let report = worst(&story, ReportOptions::default());
+    let waiter = &report.worst.for_cpu.rows[0].waiter;
+    assert_eq!(
+        (waiter.waited_ns, waiter.unknown_ns, report.run_queue.all.count),
+        (40_000, 10_000, 0)
+    );
 }
 
 #[test]
