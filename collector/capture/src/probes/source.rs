@@ -198,10 +198,13 @@ impl Source for ProbeSource {
         self.manager.stop();
         add_new(&mut self.missing, self.manager.notes());
         let unmatched = self.manager.unmatched().into_iter();
-        add_new(
-            &mut self.missing,
-            unmatched.map(|what| format!("{what} matched nothing until the end")).collect(),
-        );
+        let told = |what| {
+            format!(
+                "{what} matched nothing until the end: `syscollect probes list PID --functions` shows \
+                 how a program's files and functions are called"
+            )
+        };
+        add_new(&mut self.missing, unmatched.map(told).collect());
         // What was announced has been told when this returns.
         self.announcements = None;
         // A program that runs now does not leave its CPU; where the kernel does

@@ -86,6 +86,11 @@ fn record(options: &Options, around: &Surroundings<'_>, program_start: Instant) 
     drafted.show(&place)?;
     let missing = recorder.missing().to_vec();
     missing.iter().for_each(|note| say!("syscollect: {note}"));
+    let is_endless = options.duration.is_none() && gated.is_none() && options.pids.is_empty();
+    if is_endless && !terminal.is_live() {
+        // A terminal shows a line that moves and says so.
+        say!("syscollect: recording until Ctrl-C (SIGINT)");
+    }
     let watched = Watched {
         recorder: recorder.as_ref(),
         happenings: &happenings,
