@@ -5,6 +5,7 @@
  * The same handlers serve BTF tracepoints, which may read fields directly, and
  * raw tracepoints, which must use the probing reads (`direct` is a constant).
  */
+#include "interrupt.h"
 #include "kernel_stack.h"
 #include "recorded.h"
 
@@ -182,6 +183,35 @@ static __always_inline int on_switch(void *context, bool preempted, struct task_
 	return 0;
 }
 
+/* Whether the current task does the waking, and not an interrupt in its place.
+ * An interrupt that came while the kernel was at work has a stack of its own.
+ * One that came while a program was at work has the task's stack; but then the
+ * task did not enter by a system call, whose number lies in orig_ax (-1 else:
+ * arch/x86/entry/entry_64.S since 5.8), so that few have to look at the count.
+ * Where the count is unknown, a page fault that wakes is taken for one, too:
+ * rather no waker than a wrong one. */
+static __always_inline bool is_woken_by_task(struct LaneHeader *lane, struct task_struct *current, __u64 frame,
+					     bool direct)
+{
+	__u64 stack = (__u64)READ(direct, current, stack);
+	__s64 system_call = -1;
+
+	if (lane_number(lane, frame) - stack >= KERNEL_STACK_SIZE)
+		return false;
+	if (READ(direct, current, flags) & PF_KTHREAD)
+		return true;
+	if (direct) {
+		struct pt_regs *regs = (void *)bpf_task_pt_regs(current);
+
+		system_call = regs->orig_ax;
+	} else {
+		struct sample_context *registers = (void *)(stack + KERNEL_STACK_SIZE - sizeof(*registers));
+
+		bpf_probe_read_kernel(&system_call, sizeof(system_call), &registers->orig_ax);
+	}
+	return system_call >= 0 || (COUNT_WAY != COUNT_UNKNOWN && !in_interrupt(bpf_get_smp_processor_id()));
+}
+
 static __always_inline int on_wakeup(void *context, struct task_struct *current, struct task_struct *woken, __u32 kind,
 				     __u64 frame, bool direct)
 {
@@ -197,9 +227,7 @@ static __always_inline int on_wakeup(void *context, struct task_struct *current,
 		__u32 cpu = READ(direct, woken, wake_cpu);
 		__u32 current_tid = READ(direct, current, pid);
 		__u64 head = resumed_head(lane, current_tid, ticks), stacks = 0;
-		/* Interrupts have stacks of their own: not within the task's, not the task's doing. */
-		bool in_task = lane_number(&lane->header, frame) - (__u64)READ(direct, current, stack) <
-			       KERNEL_STACK_SIZE;
+		bool in_task = is_woken_by_task(&lane->header, current, frame, direct);
 
 		if (WAKER_STACKS && in_task && current_tid)
 			stacks = stacks_of(context, &lane->header, current, ticks, frame, direct, 2);

@@ -17,11 +17,6 @@ use crate::ring_buffers::Ring;
 /// Flags of a map that programs only read.
 const RDONLY_PROG: u32 = 1 << 7;
 
-/// The instruction that loads 64 bits (Documentation/bpf/standardization/instruction-set.rst),
-/// and what its source says when these are the type number of a variable.
-const LOAD_64_BITS: u8 = 0x18;
-const VARIABLE: u8 = 3;
-
 /// An atomic operation on memory, and what it does: the register gets what was there. And what sets
 /// a register.
 const ATOMIC_64_BITS: u8 = 0xdb;
@@ -104,20 +99,6 @@ impl KernelObject {
         bpf_calls::update_map(self.map(map)?, cpu, &buffer.as_raw_fd().to_ne_bytes())
             .map_err(failed)?;
         Ok(ring)
-    }
-
-    /// Puts a variable of each CPU's memory, by its type number, wherever a program has this value.
-    pub(crate) fn point_to_variable(&mut self, mark: u64, type_id: u32) {
-        for function in self.object.functions.values_mut() {
-            for at in 1..function.instructions.len() {
-                let [first, second] = &mut function.instructions[at - 1..=at] else { continue };
-                let value = u64::from(first.imm as u32) | u64::from(second.imm as u32) << 32;
-                if (first.code, first.src_reg(), second.code, value) == (LOAD_64_BITS, 0, 0, mark) {
-                    first.set_src_reg(VARIABLE);
-                    (first.imm, second.imm) = (type_id as i32, 0);
-                }
-            }
-        }
     }
 
     /// Takes out the exchanges, which kernels before 5.12 refuse wherever they stand: the programs

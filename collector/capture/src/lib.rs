@@ -40,6 +40,7 @@ mod files;
 mod fold;
 mod gpu_clients;
 mod host;
+mod interrupts;
 mod kernel_texts;
 mod lane;
 mod memory;

@@ -5,7 +5,7 @@
 //! attempts go through [`Probe`], and files through [`Machine`], so that tests
 //! describe machines that are not here.
 
-mod bpf;
+pub(crate) mod bpf;
 pub(crate) mod btf;
 mod gpu;
 mod interrupts;

@@ -6,7 +6,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use syscollect_usdt_client::zone;
 
-use crate::marks::{tid, wait_for_recorder};
+use crate::marks::wait_for_recorder;
+use crate::system::tid;
 
 /// Zones between two rests, in which the recorder fetches what they left.
 const BURST: u64 = 50;

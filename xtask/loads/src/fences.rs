@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use crate::system::tid;
+
 /// Numbers of include/uapi/drm/drm.h, drm_mode.h, vgem_drm.h and linux/dma-buf.h.
 const CREATE_DUMB: u64 = 0xc020_64b2;
 const PRIME_HANDLE_TO_FD: u64 = 0xc00c_642d;
@@ -79,8 +81,7 @@ pub(crate) fn run(count: u64) -> Result<()> {
             let (sender, thread) = std::sync::mpsc::channel();
             let buffer = &buffer;
             let waiter = scope.spawn(move || {
-                // SAFETY: gettid takes nothing and cannot fail.
-                let _ = sender.send(unsafe { libc::gettid() });
+                let _ = sender.send(tid());
                 read(buffer)
             });
             until_it_waits(thread.recv().context("the waiting thread never began")?)?;

@@ -20,7 +20,8 @@ use syscollect_zone_protocol::arena::{
 };
 use syscollect_zone_protocol::log::EntryKind;
 
-use crate::marks::{tid, wait_for_recorder};
+use crate::marks::wait_for_recorder;
+use crate::system::tid;
 
 const NAME: &CStr = c"syscollect-zones";
 

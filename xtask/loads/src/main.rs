@@ -22,6 +22,7 @@ mod ping_pong;
 mod renames;
 mod stacks;
 mod system;
+mod timers;
 mod wrap;
 
 use std::process::ExitCode;
@@ -29,6 +30,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 
 const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROUNDS [CPU] | callers SECONDS | \
+                     timers ROUNDS CPU | \
                      stacks THREADS UNITS | ordered COUNT CPU... | marks THREADS COUNT | \
                      database ROUNDS | \
                      alone memfd|files THREADS COUNT | hostile-files FOLDER SECONDS | serve FOLDER | \
@@ -56,6 +58,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         ["ping-pong", rounds] => ping_pong::run(number(rounds)?, None)?,
         ["ping-pong", rounds, cpu] => ping_pong::run(number(rounds)?, Some(number(cpu)? as usize))?,
         ["callers", seconds] => callers::run(number(seconds)?)?,
+        ["timers", rounds, cpu] => timers::run(number(rounds)?, number(cpu)? as usize)?,
         ["stacks", threads, units] => stacks::run(number(threads)?, number(units)?)?,
         ["ordered", count, cpus @ ..] if !cpus.is_empty() => {
             marks::ordered(number(count)?, &numbers(cpus)?)?;

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use syscollect_usdt_client::{Counter, message, plot, set_thread_name, zone};
 
 use crate::bracket::{BURST, PAUSE};
-use crate::system::pin;
+use crate::system::{pin, tid};
 
 /// How long a load waits for a recorder.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -95,9 +95,4 @@ pub(crate) fn wait_for_recorder() -> Result<()> {
         std::thread::sleep(Duration::from_millis(1));
     }
     Ok(())
-}
-
-pub(crate) fn tid() -> libc::pid_t {
-    // SAFETY: gettid takes nothing and cannot fail.
-    unsafe { libc::gettid() }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use crate::marks::tid;
+use crate::system::tid;
 
 /// Its name when it is done.
 const LAST: &std::ffi::CStr = c"renamed-last";

@@ -36,6 +36,12 @@ pub(crate) fn pin(cpu: usize) -> Result<()> {
     }
 }
 
+/// The calling thread's id.
+pub(crate) fn tid() -> libc::pid_t {
+    // SAFETY: gettid takes nothing and cannot fail.
+    unsafe { libc::gettid() }
+}
+
 /// CPU time in nanoseconds by one of the CPU clocks (`CLOCK_THREAD_CPUTIME_ID`, ...).
 pub(crate) fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

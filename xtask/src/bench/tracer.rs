@@ -40,8 +40,8 @@ pub(super) const SCHED: Tracer = Tracer {
     kind: Kind::Syscollect(&["--stacks", "none", "--freq", "0"]),
 };
 pub(super) const SCHED_STACKS: Tracer = Tracer {
-    title: "syscollect --stacks off-cpu,wakers --freq 0",
-    kind: Kind::Syscollect(&["--stacks", "off-cpu,wakers", "--freq", "0"]),
+    title: "syscollect --stacks offcpu,wakers --freq 0",
+    kind: Kind::Syscollect(&["--stacks", "offcpu,wakers", "--freq", "0"]),
 };
 pub(super) const SAMPLES: Tracer = Tracer {
     title: "syscollect --freq 999",
@@ -281,7 +281,7 @@ pub(super) fn finish_time(context: &Context, trace: &Path, rounds: &str) -> Resu
         "-o",
         text(trace)?,
         "--stacks",
-        "off-cpu,wakers",
+        "offcpu,wakers",
         "--freq",
         "0",
         "--keep-capture",

@@ -31,6 +31,7 @@ mod samples;
 pub(crate) mod semaphores;
 mod starts;
 mod survival;
+mod wakers;
 mod zones;
 
 use std::path::PathBuf;
@@ -77,6 +78,7 @@ const TESTS: &[Test] = &[
     test!("cost-line", files::cost_line),
     test!("callers" kernels, samples::callers),
     test!("stacks" kernels, samples::stacks, needs "bpf_task_pt_regs"),
+    test!("wakers" kernels, wakers::wakers),
     test!("start-interrupted" kernels, starts::interrupted),
     test!("two-recorders" kernels, starts::two),
     test!("rights" kernels, rights::rights),

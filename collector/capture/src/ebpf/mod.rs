@@ -21,6 +21,7 @@ use crate::bpf_calls::{self, ProgramCounts};
 use crate::bpf_object::SharedMaps;
 use crate::error::CaptureError;
 use crate::host::Host;
+use crate::interrupts::PreemptCount;
 use crate::memory::MemoryPlan;
 use crate::options::RecordOptions;
 use crate::source::{Drained, Source};
@@ -301,8 +302,13 @@ fn load_object_with(
         ("COLLECTOR_TGID", std::process::id()),
         ("SCHED_LANE_BYTES", lane_bytes),
     ];
+    let interrupts = PreemptCount::of_this_kernel();
+    let (way, offset, table) = interrupts.constants();
     let mut loader = EbpfLoader::new();
     loader.btf(Some(btf));
+    loader.override_global("COUNT_WAY", &way, true);
+    loader.override_global("COUNT_OFFSET", &offset, true);
+    loader.override_global("CPU_OFFSETS", &table, true);
     for (name, flag) in &flags {
         loader.override_global(name, flag, true);
     }
@@ -324,6 +330,7 @@ fn load_object_with(
             program: "syscollect.bpf.o".into(),
             reason: "it does not say how large its lanes are".into(),
         })?;
+    let object = interrupts.written_into(&object);
     loader.load(&object).map_err(|error| programs::load_error("syscollect.bpf.o", &error))
 }
 

@@ -34,6 +34,9 @@ const fn zero(register: u8) -> Instruction {
     Instruction { opcode: 0xb7, registers: register, offset: 0, immediate: 0 }
 }
 
+/// The second half of an instruction of 16 bytes.
+const NONE: Instruction = Instruction { opcode: 0, registers: 0, offset: 0, immediate: 0 };
+
 const EXIT: Instruction = Instruction { opcode: 0x95, registers: 0, offset: 0, immediate: 0 };
 
 const fn call(helper: u32) -> Instruction {
@@ -123,6 +126,15 @@ pub(super) fn load_with_helper(number: u32) -> io::Result<()> {
     let mut log = vec![0; 4096];
     let Err(error) = load(&program, attr, &mut log) else { return Ok(()) };
     judge_helper(&String::from_utf8_lossy(&log), error)
+}
+
+/// Loads a program that names a variable of each CPU by its type number. A kernel without a list of
+/// all symbols (`CONFIG_KALLSYMS_ALL`) describes the variables, but does not know where they lie.
+pub(crate) fn load_with_variable(type_id: u32) -> io::Result<()> {
+    let variable =
+        Instruction { opcode: 0x18, registers: 3 << 4, offset: 0, immediate: type_id as i32 };
+    let attr = ProgLoad { prog_type: PROG_TYPE_RAW_TRACEPOINT, ..Default::default() };
+    load(&[variable, NONE, zero(0), EXIT], attr, &mut []).map(drop)
 }
 
 /// "invalid func" and "unknown func" are what kernels up to 6.10 and later say.

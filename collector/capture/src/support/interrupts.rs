@@ -1,28 +1,28 @@
-//! Whether what an interrupt does to a GPU is told from what the thread does that it interrupts.
+//! Whether what an interrupt does is told from what the thread does that it interrupts.
 
 use std::fs::File;
 
 use super::machine::Machine;
 use super::probe::Probe;
-use super::{AS_ROOT, Capability, Try};
-use crate::tracepoints::shows_count_of_interrupts;
+use super::{Capability, Try};
+use crate::interrupts::shows_count;
 
 /// Which way the recorder takes to the kernel's count of interrupts.
 pub(super) fn interrupts(machine: &Machine, attempt: Try<'_>) -> Capability {
-    const NAME: &str = "gpu_interrupts";
-    const TOLD: &str = "what interrupts do to GPUs is told from what threads do";
+    const NAME: &str = "interrupts";
+    const TOLD: &str = "what interrupts do (wake threads, signal fences) is told from what threads do";
     for variable in ["__preempt_count", "pcpu_hot"] {
         if attempt(&Probe::Variable(variable)).is_ok() {
             return Capability::yes(NAME, format!("{TOLD}, by the kernel's variable {variable}"));
         }
     }
-    if File::open(machine.path("proc/kallsyms")).is_ok_and(shows_count_of_interrupts) {
+    if File::open(machine.path("proc/kallsyms")).is_ok_and(shows_count) {
         return Capability::yes(
             NAME,
             format!("{TOLD}, by the address of __preempt_count in /proc/kallsyms"),
         );
     }
-    let why = "what interrupts do to GPUs is told of the threads that they interrupt: the kernel describes no variable \
-               that counts them, and shows no addresses (which need cap_syslog)";
-    Capability::no(NAME, why).mend(AS_ROOT)
+    let why = "what interrupts do to GPUs is told of the threads that they interrupt, and wakeups in page faults have \
+               no waker: the kernel does not show where it counts interrupts";
+    Capability::no(NAME, why).mend("a kernel with CONFIG_KALLSYMS_ALL shows it, to root or with cap_syslog")
 }

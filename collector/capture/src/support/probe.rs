@@ -25,7 +25,7 @@ pub(crate) enum Probe {
     RawTracepoint(&'static str),
     /// Load a program for this iterator.
     Iterator(&'static str),
-    /// Find this variable of each CPU among the kernel's types.
+    /// Load a program that names this variable of each CPU.
     Variable(&'static str),
     /// Load a program that calls the helper of this number.
     Helper(u32),
@@ -57,7 +57,9 @@ pub(super) fn try_on_this_kernel(probe: &Probe) -> io::Result<()> {
             let id = btf::id_in_kernel(&format!("bpf_iter_{name}"), btf::FUNCTION)?;
             bpf::load_tracing(bpf::TRACE_ITER, id).map(drop)
         }
-        Probe::Variable(name) => btf::id_in_kernel(name, btf::VARIABLE).map(drop),
+        Probe::Variable(name) => {
+            bpf::load_with_variable(btf::id_in_kernel(name, btf::VARIABLE)?)
+        }
         Probe::RawTracepoint(name) => bpf::attach_raw_tracepoint(name),
         Probe::Helper(number) => bpf::load_with_helper(*number),
         Probe::UprobeMulti => bpf::try_uprobe_multi(),

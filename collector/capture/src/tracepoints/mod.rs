@@ -12,7 +12,6 @@
 mod cost;
 mod failures;
 mod format;
-mod interrupts;
 mod kept;
 mod lanes;
 mod needed;
@@ -25,7 +24,6 @@ mod wanted;
 pub use cost::{AtTracepoint, TracepointCost};
 pub(crate) use failures::{Layout as FailureLayout, NO_FENCES, NO_JOBS};
 pub(crate) use format::Format;
-pub(crate) use interrupts::shows_count as shows_count_of_interrupts;
 pub use offer::mount_tracepoints;
 pub(crate) use offer::{Offers, offered_below};
 pub(crate) use source::{Setup, TracepointSource};

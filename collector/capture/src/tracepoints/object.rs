@@ -3,13 +3,13 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::failures::Failures;
-use super::interrupts::PreemptCount;
 use super::kept::Kept;
 use super::lanes::{LaneRecords, Lanes};
 use super::offer::Offer;
 use crate::bpf_calls;
 use crate::bpf_object::{KernelObject, MapSizes, SharedMaps};
 use crate::error::CaptureError;
+use crate::interrupts::PreemptCount;
 use crate::ring_buffers::Counters;
 
 /// The committed object, built by `cargo xtask bpf`.
@@ -45,8 +45,7 @@ pub(super) struct Attached {
 }
 
 impl Attached {
-    /// Makes the maps that all programs share, and finds the way to count interrupts that this
-    /// kernel takes.
+    /// Makes the maps that all programs share.
     pub(super) fn new(wanted: Settings, shared: &SharedMaps) -> Result<Self, CaptureError> {
         let lanes = Lanes::new(wanted.possible_cpus, wanted.lane_bytes)?;
         let settings = Settings { lane_bytes: lanes.data_bytes(), ..wanted };
@@ -55,7 +54,8 @@ impl Attached {
             maps.insert(name.clone(), held(map.as_fd())?);
         }
         maps.insert("tracepoint_lanes".to_owned(), held(lanes.map())?);
-        let (way, cpus) = first_way(settings, &maps)?;
+        let way = PreemptCount::of_this_kernel();
+        let cpus = held(object(settings, way, 0, Kept::default(), &maps)?.map(CPUS)?)?;
         maps.insert(CPUS.to_owned(), cpus);
         let failures = Failures::default();
         Ok(Self { settings, way, lanes, maps, failures, events: Vec::new(), programs: Vec::new() })
@@ -129,25 +129,6 @@ fn held(map: BorrowedFd<'_>) -> Result<OwnedFd, CaptureError> {
     map.try_clone_to_owned().map_err(|error| CaptureError::system("cannot hold on to a map", error))
 }
 
-/// The first way to count interrupts that this kernel takes, and the map of what is lost.
-fn first_way(
-    settings: Settings,
-    maps: &SharedMaps,
-) -> Result<(PreemptCount, OwnedFd), CaptureError> {
-    let mut refused = None;
-    for way in PreemptCount::ways() {
-        let object = object(settings, way, 0, Kept::default(), maps)?;
-        match object.load(PROGRAM, KIND) {
-            Ok(_) => return Ok((way, held(object.map(CPUS)?)?)),
-            Err(error) => refused = Some(error),
-        }
-    }
-    Err(refused.unwrap_or_else(|| CaptureError::Program {
-        program: PROGRAM.into(),
-        reason: "not tried".into(),
-    }))
-}
-
 fn object(
     settings: Settings,
     way: PreemptCount,
@@ -166,9 +147,5 @@ fn object(
         vec![("USE_TSC", &tsc), ("TRACEPOINT", &number), ("COUNT_WAY", &way_number)];
     constants.extend(names.into_iter().zip(words.iter().map(|word| &word[..])));
     let sizes = MapSizes { entries: &[(CPUS, settings.possible_cpus)], ring_bytes: 0 };
-    let mut object = KernelObject::new(NAME, OBJECT, &constants, maps, &sizes)?;
-    if let Some((mark, id)) = way.variable() {
-        object.point_to_variable(mark, id);
-    }
-    Ok(object)
+    KernelObject::new(NAME, &way.written_into(OBJECT), &constants, maps, &sizes)
 }

@@ -1,0 +1,94 @@
+//! Who is said to wake a thread: the thread that does it, and nobody where an
+//! interrupt does, also one that comes while a program computes and so runs on
+//! the stack of a thread that has nothing to do with it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use syscollect_merge::Session;
+use syscollect_model::{Event, Exporter, Loss, RecorderSummary, SessionInfo, Tables, Time};
+use syscollect_playback::Recording;
+use syscollect_store::CaptureReader;
+
+use super::context::{Context, number};
+
+const ROUNDS: u64 = 1000;
+
+/// Threads that a timer wakes while another one computes on the same CPU have no waker; those that
+/// this one wakes by a system call have it.
+pub(crate) fn wakers(context: &Context) -> Result<String> {
+    let rounds = context.times(ROUNDS);
+    let capture = context.path("wakers.syscap");
+    let options = ["--stacks", "wakers"];
+    let said = context.record(&capture, &options, &["timers", &rounds.to_string(), "0"])?;
+    let said = said.last().context("the load printed nothing")?;
+    let tid = |name| number(said, name).map(|tid| tid as u32);
+    let (timed, called, calling) = (tid("timed")?, tid("called")?, tid("calling")?);
+    let wakers = Wakers::of(&capture)?;
+
+    let by_interrupts = wakers.count(timed, None);
+    let by_threads = wakers.of_thread(timed) - by_interrupts;
+    // One who makes the thread, and those who wait for the same lock of its memory.
+    ensure!(
+        by_interrupts >= rounds && by_threads <= 3,
+        "of the {rounds} times that a timer woke the thread, interrupts are said to have done {by_interrupts}, \
+         threads {by_threads}: {wakers:?}"
+    );
+    // A call finds the thread awake where this was preempted before it read again.
+    let calls = number(said, "calls")?;
+    let by_calls = wakers.count(called, Some(calling));
+    ensure!(
+        by_calls >= calls / 2,
+        "of {calls} calls of thread {calling}, {by_calls} are said to have woken the thread: {wakers:?}"
+    );
+    let by_interrupts_too = wakers.count(called, None);
+    ensure!(
+        by_interrupts_too == 0,
+        "{by_interrupts_too} interrupts are said to have woken the thread that is only called: {wakers:?}"
+    );
+    Ok(format!(
+        "{by_interrupts} wakeups by timers over a busy thread without a waker, {by_calls} of {calls} calls with"
+    ))
+}
+
+/// Wakeups by the thread that is woken, and the one said to do it; `None` is an interrupt.
+#[derive(Debug, Default)]
+struct Wakers(BTreeMap<(u32, Option<u32>), u64>);
+
+impl Wakers {
+    fn of(capture: &Path) -> Result<Self> {
+        let mut wakers = Self::default();
+        Session::open(CaptureReader::open(capture)?)?.play(&mut wakers)?;
+        Ok(wakers)
+    }
+
+    fn count(&self, woken: u32, waker: Option<u32>) -> u64 {
+        self.0.get(&(woken, waker)).copied().unwrap_or(0)
+    }
+
+    fn of_thread(&self, thread: u32) -> u64 {
+        self.0.iter().filter(|((woken, _), _)| *woken == thread).map(|(_, count)| count).sum()
+    }
+}
+
+impl Exporter for Wakers {
+    type Error = anyhow::Error;
+
+    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<()> {
+        Ok(())
+    }
+
+    fn event(&mut self, _: Time, event: &Event, tables: &Tables) -> Result<()> {
+        if let Event::Wakeup(wakeup) = event {
+            let tid = |thread| tables.thread(thread).tid;
+            let waker = wakeup.waker.filter(|_| !wakeup.from_interrupt).map(tid);
+            *self.0.entry((tid(wakeup.wakee), waker)).or_default() += 1;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, _: &[Loss], _: Option<&RecorderSummary>, _: &Tables) -> Result<()> {
+        Ok(())
+    }
+}
