@@ -53,6 +53,8 @@ pub(crate) struct Collector {
     pub(crate) session: SessionInfo,
     /// What was last told of losses in the present file.
     pub(crate) last_losses: Vec<LaneLoss>,
+    /// Stacks that the buffer had lost when they were asked for again.
+    stacks_lost: u64,
     /// The present file.
     pub(crate) file: FileStart,
 }
@@ -232,6 +234,7 @@ impl Collector {
             missing,
             session,
             last_losses: Vec::new(),
+            stacks_lost: 0,
             file,
         })
     }
@@ -246,6 +249,7 @@ impl Collector {
             missing: Vec::new(),
             session: SessionInfo::default(),
             last_losses: Vec::new(),
+            stacks_lost: 0,
             file: FileStart::of_the_first(),
         }
     }
@@ -280,6 +284,7 @@ impl Collector {
                 self.read_machine(false);
                 self.follow_cpus();
                 self.note_losses();
+                self.ask_for_lost_stacks();
                 self.follow_pace();
             }
             std::thread::park_timeout(pace.next(passed, fullest));
@@ -341,6 +346,16 @@ impl Collector {
         self.output.shared.lost.store(all.iter().map(|loss| loss.count).sum(), Ordering::Relaxed);
         self.output.define(&Definition::Losses(losses.clone()));
         self.last_losses = losses;
+    }
+
+    /// Stacks for which the buffer had no room are sent again once it has: each is sent but once,
+    /// and what runs there from then on would have none.
+    fn ask_for_lost_stacks(&mut self) {
+        let lost = self.output.outlet.buffer().stacks_lost();
+        if lost != self.stacks_lost && !self.output.outlet.is_behind() {
+            self.stacks_lost = lost;
+            self.sources.iter_mut().for_each(|source| source.say_anew());
+        }
     }
 
     pub(crate) fn losses(&self) -> Vec<LaneLoss> {

@@ -17,3 +17,6 @@ pub(crate) fn to_reading(_runs_programs: bool) {}
 
 /// A file is written.
 pub(crate) fn to_exporting(_owner_of_folder: Option<Owner>) {}
+
+/// A thread that only waits.
+pub(crate) fn to_waiting() {}

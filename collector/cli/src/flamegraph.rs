@@ -15,7 +15,7 @@ use syscollect_exporters::{ProcessFilter, StackKind};
 const EXAMPLES: &str = "\
 Examples:
   syscollect flamegraph x.syscap -o x.svg                      where CPU time went
-  syscollect flamegraph x.syscap -o x.svg --stacks off-cpu     where threads were blocked, and for how long
+  syscollect flamegraph x.syscap -o x.svg --stacks off-cpu     where threads blocked, and how long until they ran
   syscollect flamegraph x.syscap -o x.svg --stacks wakers      who woke others (recorded with --stacks wakers)
   syscollect flamegraph x.syscap -o x.svg --process cargo      one program's processes
   syscollect flamegraph x.syscap -o x.svg --from 2s --to 2500ms  a part of the time

@@ -1,17 +1,23 @@
 //! What is shown while work goes on, and how figures are written.
 //!
-//! Progress appears on a terminal only; colours besides obey `NO_COLOR`
+//! Progress moves on a terminal only; elsewhere, as in a log, what takes long says now and then how
+//! far it is. Colours besides obey `NO_COLOR`
 //! (<https://no-color.org>).
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::VecDeque;
 use std::io::IsTerminal;
-use std::time::Duration;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use crate::confine;
 
 /// Standard error: a terminal with somebody before it, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Terminal {
     live: bool,
+    /// Where nothing moves: lines tell that long work goes on.
+    tells: bool,
     style: Style,
 }
 
@@ -39,19 +45,24 @@ impl Terminal {
 
     fn new(terminal: bool, term: &str, no_color: &str) -> Self {
         let live = terminal && term != "dumb";
-        Self { live, style: Style::new(live && no_color.is_empty()) }
+        Self { live, tells: !live, style: Style::new(live && no_color.is_empty()) }
+    }
+
+    /// Where nobody watches, or something else is shown.
+    fn silent() -> Self {
+        Self { live: false, tells: false, style: Style::new(false) }
     }
 
     /// For work that goes on beside what the terminal shows.
     #[cfg_attr(windows, expect(dead_code, reason = "only the recorder of Linux needs it"))]
     pub(crate) fn quiet() -> Self {
-        Self::new(false, "", "")
+        Self::silent()
     }
 
     /// Somewhere nobody watches.
     #[cfg(test)]
     pub(crate) fn hidden() -> Self {
-        Self::new(false, "", "")
+        Self::silent()
     }
 
     /// Whether progress is shown.
@@ -77,14 +88,19 @@ impl Terminal {
 
     /// Shows work of `total` steps.
     pub(crate) fn work(&self, what: &'static str, total: u64) -> Bar {
-        Bar(self.bar(what, total.max(1), "{wide_bar} {percent} %"))
+        self.working(self.bar(what, total.max(1), "{wide_bar} {percent} %"))
     }
 
     /// Shows work that cannot tell how far it is.
     pub(crate) fn busy(&self, what: &'static str) -> Bar {
         let bar = self.bar(what, 0, "{elapsed}");
         bar.enable_steady_tick(Duration::from_millis(200));
-        Bar(bar)
+        self.working(bar)
+    }
+
+    fn working(&self, bar: ProgressBar) -> Bar {
+        let signs = self.tells.then(|| SignsOfLife::of(bar.clone()));
+        Bar { bar, _signs: signs }
     }
 
     fn bar(&self, what: &'static str, total: u64, rest: &str) -> ProgressBar {
@@ -244,19 +260,54 @@ impl Drop for RecordingProgress {
 }
 
 /// A bar; removed when it is dropped.
-pub(crate) struct Bar(ProgressBar);
+pub(crate) struct Bar {
+    bar: ProgressBar,
+    _signs: Option<SignsOfLife>,
+}
 
 impl Bar {
     /// So many steps are done.
     pub(crate) fn position(&self, done: u64) {
-        self.0.set_position(done);
+        self.bar.set_position(done);
     }
 }
 
 impl Drop for Bar {
     fn drop(&mut self) {
-        self.0.finish_and_clear();
+        self.bar.finish_and_clear();
     }
+}
+
+/// How often long work tells where nothing moves.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(20);
+
+/// Lines that tell how far work is, until this is dropped.
+struct SignsOfLife {
+    _end: Sender<()>,
+}
+
+impl SignsOfLife {
+    fn of(bar: ProgressBar) -> Self {
+        let (end, ended) = channel();
+        // Without the thread the work goes on untold.
+        let _ = std::thread::Builder::new().name("progress".into()).spawn(move || {
+            confine::to_waiting();
+            let began = Instant::now();
+            while ended.recv_timeout(SIGN_OF_LIFE) == Err(RecvTimeoutError::Timeout) {
+                let done = bar.length().map(|total| (bar.position(), total));
+                say!("syscollect: {}", sign_of_life(&bar.prefix(), done, began.elapsed()));
+            }
+        });
+        Self { _end: end }
+    }
+}
+
+/// `exporting for 40 s, 12 % done`.
+fn sign_of_life(what: &str, done: Option<(u64, u64)>, elapsed: Duration) -> String {
+    let far = done.map_or_else(String::new, |(done, total)| {
+        format!(", {} % done", (done.saturating_mul(100) / total.max(1)).min(100))
+    });
+    format!("{what} for {} s{far}", elapsed.as_secs())
 }
 
 /// `1,234,567`.
@@ -311,6 +362,17 @@ mod tests {
         assert!(plain.is_live());
         assert_eq!(plain.style().alarm("lost"), "lost");
         assert_ne!(Terminal::new(true, "xterm", "").style().alarm("lost"), "lost");
+    }
+
+    #[test]
+    fn where_nothing_moves_long_work_tells_how_far_it_is() {
+        assert!(Terminal::new(false, "", "").tells && !Terminal::new(true, "xterm", "").tells);
+        let minute = Duration::from_secs(60);
+        assert_eq!(
+            sign_of_life("exporting", Some((1_500, 10_000)), minute),
+            "exporting for 60 s, 15 % done"
+        );
+        assert_eq!(sign_of_life("naming functions", None, minute), "naming functions for 60 s");
     }
 
     #[test]

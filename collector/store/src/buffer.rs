@@ -13,6 +13,12 @@ use syscollect_model::{LossCause, Ticks};
 const DEFINITION_ALLOWANCE: usize = 16 << 20;
 const LEAST_ALLOWANCE: usize = 2 << 20;
 
+/// The part of the buffer that stacks may have: one in so many bytes.
+///
+/// They are larger than the events that refer to them, and a program can make new ones without end:
+/// beyond their part they are lost, and not the events of the whole machine.
+const PART_OF_STACKS: usize = 2;
+
 /// What happens to events when a [`TraceBuffer`] is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufferMode {
@@ -57,6 +63,7 @@ pub enum Popped {
 ///
 /// Shared by reference (or `Arc`): one thread pushes and never waits for the
 /// disk, another pops. Definitions overtake events, since events refer to them.
+/// Of these, stacks have at most half of the buffer, and are lost beyond it.
 /// Memory: the given bytes, or, when definitions alone need more, half of them
 /// on top (2 to 16 MiB); one lost beyond that is counted like any other record.
 /// While it is not overwriting, the marked programs of a user have no more of it
@@ -84,6 +91,8 @@ struct State {
     events: VecDeque<Event>,
     definitions: VecDeque<Chunk>,
     held: usize,
+    /// Bytes of `definitions` that are stacks.
+    held_stacks: usize,
     shares: Shares,
     kept: Kept,
     /// Whether events gave way before their time, because there was no room.
@@ -289,6 +298,13 @@ impl TraceBuffer {
             .collect()
     }
 
+    /// Stacks among these losses.
+    pub fn stacks_lost(&self) -> u64 {
+        let state = self.lock();
+        let of_stacks = state.losses.iter().filter(|((lane, _), _)| lane.kind.is_stack());
+        of_stacks.map(|(_, records)| records).sum()
+    }
+
     /// What each lane produced so far, dropped chunks included.
     pub fn ends(&self) -> Vec<LaneEnd> {
         self.lock().ends.values().copied().collect()
@@ -404,6 +420,10 @@ impl State {
     /// Definitions make room for themselves: events yield as for any other chunk.
     fn push_definition(&mut self, chunk: Chunk, limit: usize, mode: BufferMode) {
         let size = size_of_chunk(&chunk);
+        let is_stack = chunk.header.lane.kind.is_stack();
+        if is_stack && self.held_stacks + size > limit / PART_OF_STACKS {
+            return self.lose(&chunk.header, LossCause::BufferFull);
+        }
         while self.held + size > limit {
             let (victim, cause) = match mode {
                 BufferMode::Discard => (self.pop_for_definition(), LossCause::BufferFull),
@@ -417,12 +437,15 @@ impl State {
             return self.lose(&chunk.header, LossCause::BufferFull);
         }
         self.held += size;
+        self.held_stacks += if is_stack { size } else { 0 };
         self.definitions.push_back(chunk);
     }
 
     fn take(&mut self, events: bool) -> Option<Chunk> {
         if let Some(chunk) = self.definitions.pop_front() {
-            self.held -= size_of_chunk(&chunk);
+            let size = size_of_chunk(&chunk);
+            self.held -= size;
+            self.held_stacks -= if chunk.header.lane.kind.is_stack() { size } else { 0 };
             return Some(chunk);
         }
         if self.closed

@@ -80,6 +80,11 @@ impl LaneKind {
         Self::ALL.iter().find(|(kind, _)| *kind == self).map_or("unknown", |(_, name)| name)
     }
 
+    /// Whether stacks lie there.
+    pub fn is_stack(self) -> bool {
+        matches!(self, Self::SchedStack | Self::SampleStack)
+    }
+
     /// Whether others refer to what lies there, so that it is written twice
     /// and never dropped or overwritten.
     pub fn is_definition(self) -> bool {

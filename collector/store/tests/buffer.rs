@@ -17,6 +17,7 @@ use syscollect_store::{
 
 const SCHED: Lane = Lane { kind: LaneKind::Sched, cpu: 1 };
 const STACK: Lane = Lane { kind: LaneKind::SchedStack, cpu: 1 };
+const LOG: Lane = Lane { kind: LaneKind::ZoneLog, cpu: 1 };
 const TASK: Lane = Lane { kind: LaneKind::Task, cpu: 1 };
 
 /// Bytes that one chunk of 64 records of 16 bytes takes in the buffer.
@@ -178,7 +179,7 @@ fn definitions_go_through_a_full_buffer_and_memory_keeps_its_bound() {
         buffer.push(event(0));
         let (records, mut most) = (4_096, 0);
         for sequence in 0..200 {
-            buffer.push(chunk(STACK, sequence, sequence * u64::from(records), records, 32));
+            buffer.push(chunk(LOG, sequence, sequence * u64::from(records), records, 32));
             most = most.max(buffer.held());
         }
         assert!(most <= TraceBuffer::most_memory(ONE, mode), "{most} bytes held");
@@ -187,7 +188,28 @@ fn definitions_go_through_a_full_buffer_and_memory_keeps_its_bound() {
         assert_eq!(lost[&SCHED], 64, "the event made room");
         let there = pop_all(&buffer).len() as u64;
         assert!(there > 14, "{there} definitions of 128 KiB fit into 2 MiB");
-        assert_eq!(there * u64::from(records) + lost[&STACK], 200 * u64::from(records));
+        assert_eq!(there * u64::from(records) + lost[&LOG], 200 * u64::from(records));
+    }
+}
+
+#[test]
+fn stacks_without_end_take_half_of_the_buffer_from_events_and_not_more() {
+    for mode in [BufferMode::Discard, BufferMode::Overwrite] {
+        let buffer = TraceBuffer::new(64 * ONE, mode);
+        (0..64).for_each(|sequence| buffer.push(event(sequence)));
+        for sequence in 0..200 {
+            let mut stacks = chunk(STACK, sequence, sequence * 64, 64, 16);
+            stacks.data.shrink_to_fit();
+            buffer.push(stacks);
+        }
+        let cause =
+            if mode == BufferMode::Discard { LossCause::BufferFull } else { LossCause::Overwritten };
+        let expected =
+            [(SCHED, cause, 32 * 64), (STACK, LossCause::BufferFull, (200 - 32) * 64)];
+        assert_eq!(buffer.losses(), expected);
+        buffer.close();
+        assert_eq!(pop_all(&buffer).len(), 64);
+        assert_eq!(buffer.held(), 0);
     }
 }
 

@@ -79,6 +79,12 @@ impl Account {
         }
     }
 
+    /// What is told of it begins now.
+    pub(super) fn begin_anew(&mut self, now: u64) {
+        self.since = self.since.max(now);
+        self.times = Times::default();
+    }
+
     /// What its time went to until now, if nothing is missing since its state began.
     pub(super) fn times_at(&self, now: u64) -> Times {
         let mut times = self.times;

@@ -18,7 +18,7 @@ const UNNAMED: &str = "[unnamed]";
 
 impl ReportExporter {
     pub(super) fn build(&self, losses: &[Loss], tables: &Tables) -> Report {
-        let start_ns = self.first.unwrap_or_default();
+        let start_ns = self.first.unwrap_or_default() + self.overwritten.ns;
         let duration_ns = self.last.saturating_sub(start_ns);
         Report {
             schema_version: REPORT_SCHEMA_VERSION,
@@ -26,6 +26,7 @@ impl ReportExporter {
             process: self.options.process.as_ref().map(ToString::to_string),
             start_ns,
             duration_ns,
+            overwritten_ns: self.overwritten.ns,
             events: self.counts,
             cpus: self.cpus(duration_ns),
             processes: self.processes(tables),

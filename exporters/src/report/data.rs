@@ -26,6 +26,9 @@ pub struct Report {
     pub start_ns: u64,
     /// From the first event to the last.
     pub duration_ns: u64,
+    /// Before `start_ns`: how long the recording ran whose events gave way to newer ones.
+    #[serde(default)]
+    pub overwritten_ns: u64,
     /// Events of the whole machine, whatever process was asked for.
     pub events: EventCounts,
     /// CPUs by number, whatever process was asked for.

@@ -121,8 +121,8 @@ use scheduling::Scheduling;
 use slices::Slices;
 use std::convert::Infallible;
 use syscollect_model::{
-    Crash, Event, Exporter, Loss, Migration, RecorderSummary, Sample, Scope, SessionInfo, Tables,
-    ThreadId, Time, TrackId, Wakeup,
+    Crash, Event, Exporter, Loss, LossCause, Migration, RecorderSummary, Sample, Scope, SessionInfo,
+    Tables, ThreadId, Time, TrackId, Wakeup,
 };
 
 /// Pairs of threads that wake each other.
@@ -191,6 +191,7 @@ pub struct ReportExporter {
     began: u64,
     first: Option<u64>,
     last: u64,
+    overwritten: Overwritten,
     scheduling: Scheduling,
     samples: Samples,
     wakes: Capped<(Waker, ThreadId), u64>,
@@ -207,6 +208,34 @@ pub struct ReportExporter {
     report: Report,
 }
 
+/// What `--overwrite` left no events of: the time before the first that was kept. What is told of it
+/// are the lives of tasks only, which say of nobody what it did.
+#[derive(Debug, Default)]
+struct Overwritten {
+    /// Scheduling events gave way.
+    told: bool,
+    /// The first event was seen that is no definition.
+    over: bool,
+    /// How long it was, nanoseconds.
+    ns: u64,
+}
+
+impl Overwritten {
+    fn loss(&mut self, loss: &Loss) {
+        self.told |= loss.cause == LossCause::Overwritten && loss.scheduling_gap().is_some();
+    }
+
+    /// Whether it ends with this event.
+    #[inline]
+    fn ends_with(&mut self, event: &Event) -> bool {
+        if self.over {
+            return false;
+        }
+        self.over = matches!(event, Event::Switch(_) | Event::Wakeup(_) | Event::Sample(_));
+        self.over && self.told
+    }
+}
+
 impl ReportExporter {
     /// A report of a session that is to be played into it.
     pub fn new(options: ReportOptions) -> Self {
@@ -220,6 +249,7 @@ impl ReportExporter {
             began: 0,
             first: None,
             last: 0,
+            overwritten: Overwritten::default(),
             samples: Samples::default(),
             wakes: Capped::new(MAX_WAKE_PAIRS),
             wake_count: 0,
@@ -322,6 +352,7 @@ impl ReportExporter {
                 self.scheduling.thread_end(now, *thread, tables);
             }
             Event::Loss(loss) => {
+                self.overwritten.loss(loss);
                 if let Some(gap) = loss.scheduling_gap() {
                     self.scheduling.gap(now, gap.cpu, gap.since.map(|since| since.0), tables);
                 }
@@ -426,6 +457,10 @@ impl Exporter for ReportExporter {
             self.scheduling.begin(now);
         }
         self.last = now;
+        if self.overwritten.ends_with(event) {
+            self.overwritten.ns = now.saturating_sub(self.first.unwrap_or(now));
+            self.scheduling.begin_anew(now);
+        }
         match event {
             Event::Switch(switch) => {
                 self.counts.switches += 1;

@@ -71,7 +71,11 @@ impl Text {
             shown(recorder)
         ));
         let cut = if report.recording.complete { "" } else { ", of a recording that was cut off" };
-        self.line(&format!("{:<10} {}{cut}", "Duration", duration(report.duration_ns)));
+        let end = match report.overwritten_ns {
+            0 => String::new(),
+            before => format!(", the end of {}", duration(before + report.duration_ns)),
+        };
+        self.line(&format!("{:<10} {}{end}{cut}", "Duration", duration(report.duration_ns)));
         self.events(&report.events);
         if let Some(process) = &report.process {
             self.line(&format!(
@@ -91,7 +95,7 @@ impl Text {
         }
         if report.overwritten > 0 {
             let overwritten = grouped(report.overwritten);
-            self.line(&format!("{:<10} {overwritten} by newer events, as asked", "Overwritten"));
+            self.line(&format!("{:<10} {overwritten} records by newer ones, as asked", "Overwritten"));
         }
         let lost = if report.lost == 0 {
             "nothing".to_owned()

@@ -25,6 +25,7 @@ pub struct FlamegraphExporter<W> {
     out: W,
     kind: StackKind,
     title: String,
+    process: Option<String>,
     folding: Folding,
 }
 
@@ -35,6 +36,7 @@ impl<W: Write> FlamegraphExporter<W> {
             out,
             kind: options.kind,
             title: options.kind.title().to_owned(),
+            process: options.process.as_ref().map(ToString::to_string),
             folding: Folding::new(options),
         }
     }
@@ -75,8 +77,10 @@ impl<W: Write> Exporter for FlamegraphExporter<W> {
     type Error = ExportError;
 
     fn begin(&mut self, session: &SessionInfo, _: &Tables) -> Result<(), ExportError> {
-        if !session.hostname.is_empty() {
-            self.title = format!("{} of {}", self.kind.title(), session.hostname);
+        let host = Some(&session.hostname).filter(|name| !name.is_empty());
+        let whose: Vec<&str> = self.process.iter().chain(host).map(String::as_str).collect();
+        if !whose.is_empty() {
+            self.title = format!("{} of {}", self.kind.title(), whose.join(" on "));
         }
         Ok(())
     }

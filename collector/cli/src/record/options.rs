@@ -76,7 +76,7 @@ pub(crate) struct Args {
 
     /// Record only these processes, their threads, and children from now on
     #[arg(short = 'p', long, value_name = "PID", num_args = 1.., value_delimiter = ',',
-          value_parser = clap::value_parser!(u32).range(1..))]
+          value_parser = parse_pid)]
     pid: Vec<u32>,
 
     /// Samples per second on every CPU; 0 takes none
@@ -154,7 +154,7 @@ pub(crate) struct Args {
     zone: Vec<Spec>,
 
     /// Make zones of functions, from entry to return: 'libc.so.6:fopen*',
-    /// './server:Database::query'
+    /// './server:Database::query'; their times include the probe, some microseconds for each call
     #[arg(long, value_name = "LIBRARY:GLOB", value_parser = Spec::function)]
     function: Vec<Spec>,
 
@@ -390,6 +390,14 @@ fn parse_count(text: &str) -> Result<usize, String> {
 /// A usage error in clap's style: exit code 2.
 pub(crate) fn usage(message: String) -> clap::Error {
     crate::args::Cli::command().error(ErrorKind::ValueValidation, printable_lines(&message))
+}
+
+fn parse_pid(text: &str) -> Result<u32, String> {
+    text.parse().ok().filter(|pid| *pid > 0).ok_or_else(|| {
+        "it is no process id; `pgrep -x NAME` prints those of a program, and `report --process NAME` cuts it out of a \
+         recording of all"
+            .to_owned()
+    })
 }
 
 fn parse_stacks(text: &str) -> Result<Stacks, String> {

@@ -225,3 +225,28 @@ fn losses_of_samples_and_of_nothing_leave_thread_states_alone() {
         .collect();
     assert_eq!(rows, [("sched", Some(0), "lane-full", 7), ("samples", None, "lane-full", 5)]);
 }
+
+#[test]
+fn a_recording_that_overwrote_its_beginning_begins_with_the_first_event_that_was_kept() {
+    let (mut story, a, b) = two_programs();
+    story.at(0, Event::ThreadStart(a));
+    story.at(10, Event::ThreadStart(b));
+    let overwritten = Loss { cause: LossCause::Overwritten, ..loss(0, 0, 1_000) };
+    story.at(1_000, Event::Loss(overwritten));
+    story.switches(1_000, 0, a, SleepState::Runnable, b);
+    story.switches(1_030, 0, b, SleepState::Runnable, a);
+    story.switches(1_050, 0, a, SleepState::Runnable, b);
+    let report = report(&story);
+    assert_eq!(report.start_ns, START + 1_000_000);
+    assert_eq!((report.duration_ns, report.overwritten_ns), (50_000, 1_000_000));
+    assert_eq!((report.cpus[0].busy_ns, report.cpus[0].unknown_ns), (50_000, 0));
+    assert_eq!(thread(&report, 10).times, times(20, 30, 0, 0));
+    assert!(report.text(100).contains("50.0 us, the end of 1.05 ms"), "{}", report.text(100));
+
+    let (mut story, a, b) = two_programs();
+    story.at(0, Event::ThreadStart(a));
+    story.loses(1_000, 0, 0);
+    story.switches(1_000, 0, a, SleepState::Runnable, b);
+    let lost = self::report(&story);
+    assert_eq!((lost.start_ns, lost.overwritten_ns), (START, 0), "what was lost is unknown");
+}
