@@ -202,10 +202,12 @@ fn stacks_without_end_take_half_of_the_buffer_from_events_and_not_more() {
             stacks.data.shrink_to_fit();
             buffer.push(stacks);
         }
-        let cause =
-            if mode == BufferMode::Discard { LossCause::BufferFull } else { LossCause::Overwritten };
-        let expected =
-            [(SCHED, cause, 32 * 64), (STACK, LossCause::BufferFull, (200 - 32) * 64)];
+        let cause = if mode == BufferMode::Discard {
+            LossCause::BufferFull
+        } else {
+            LossCause::Overwritten
+        };
+        let expected = [(SCHED, cause, 32 * 64), (STACK, LossCause::BufferFull, (200 - 32) * 64)];
         assert_eq!(buffer.losses(), expected);
         buffer.close();
         assert_eq!(pop_all(&buffer).len(), 64);

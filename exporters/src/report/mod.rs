@@ -121,8 +121,8 @@ use scheduling::Scheduling;
 use slices::Slices;
 use std::convert::Infallible;
 use syscollect_model::{
-    Crash, Event, Exporter, Loss, LossCause, Migration, RecorderSummary, Sample, Scope, SessionInfo,
-    Tables, ThreadId, Time, TrackId, Wakeup,
+    Crash, Event, Exporter, Loss, LossCause, Migration, RecorderSummary, Sample, Scope,
+    SessionInfo, Tables, ThreadId, Time, TrackId, Wakeup,
 };
 
 /// Pairs of threads that wake each other.

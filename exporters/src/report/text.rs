@@ -95,7 +95,10 @@ impl Text {
         }
         if report.overwritten > 0 {
             let overwritten = grouped(report.overwritten);
-            self.line(&format!("{:<10} {overwritten} records by newer ones, as asked", "Overwritten"));
+            self.line(&format!(
+                "{:<10} {overwritten} records by newer ones, as asked",
+                "Overwritten"
+            ));
         }
         let lost = if report.lost == 0 {
             "nothing".to_owned()

@@ -178,8 +178,7 @@ impl Source for EbpfSource {
 
     fn say_anew(&mut self) {
         if let Err(error) = known_stacks::forget(&self.ebpf) {
-            let why =
-                format!("a stack is sent but once, and missing where it was lost: {error}");
+            let why = format!("a stack is sent but once, and missing where it was lost: {error}");
             if !self.missing.contains(&why) {
                 self.missing.push(why);
             }

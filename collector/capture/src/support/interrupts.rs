@@ -10,7 +10,8 @@ use crate::interrupts::shows_count;
 /// Which way the recorder takes to the kernel's count of interrupts.
 pub(super) fn interrupts(machine: &Machine, attempt: Try<'_>) -> Capability {
     const NAME: &str = "interrupts";
-    const TOLD: &str = "what interrupts do (wake threads, signal fences) is told from what threads do";
+    const TOLD: &str =
+        "what interrupts do (wake threads, signal fences) is told from what threads do";
     for variable in ["__preempt_count", "pcpu_hot"] {
         if attempt(&Probe::Variable(variable)).is_ok() {
             return Capability::yes(NAME, format!("{TOLD}, by the kernel's variable {variable}"));
@@ -24,5 +25,6 @@ pub(super) fn interrupts(machine: &Machine, attempt: Try<'_>) -> Capability {
     }
     let why = "what interrupts do to GPUs is told of the threads that they interrupt, and wakeups in page faults have \
                no waker: the kernel does not show where it counts interrupts";
-    Capability::no(NAME, why).mend("a kernel with CONFIG_KALLSYMS_ALL shows it, to root or with cap_syslog")
+    Capability::no(NAME, why)
+        .mend("a kernel with CONFIG_KALLSYMS_ALL shows it, to root or with cap_syslog")
 }

@@ -57,9 +57,7 @@ pub(super) fn try_on_this_kernel(probe: &Probe) -> io::Result<()> {
             let id = btf::id_in_kernel(&format!("bpf_iter_{name}"), btf::FUNCTION)?;
             bpf::load_tracing(bpf::TRACE_ITER, id).map(drop)
         }
-        Probe::Variable(name) => {
-            bpf::load_with_variable(btf::id_in_kernel(name, btf::VARIABLE)?)
-        }
+        Probe::Variable(name) => bpf::load_with_variable(btf::id_in_kernel(name, btf::VARIABLE)?),
         Probe::RawTracepoint(name) => bpf::attach_raw_tracepoint(name),
         Probe::Helper(number) => bpf::load_with_helper(*number),
         Probe::UprobeMulti => bpf::try_uprobe_multi(),
