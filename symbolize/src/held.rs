@@ -23,8 +23,7 @@ pub struct HeldFiles {
     modules: FxHashMap<String, Vec<(BuildId, Held)>>,
     /// What is known of files seen before: most mappings show the same few libraries.
     seen: FxHashMap<FileIdentity, BuildId>,
-    count: usize,
-    capacity: usize,
+    room: Room,
     missing: FxHashSet<(String, BuildId)>,
 }
 
@@ -37,7 +36,8 @@ fn identity(data: &FileData) -> FileIdentity {
 
 #[derive(Debug)]
 enum Held {
-    File(OpenedFile, FileIdentity),
+    /// With the user whose process showed it.
+    File(OpenedFile, FileIdentity, u32),
     /// Two files without a build id had this path: whose offsets are whose cannot be told.
     Ambiguous,
 }
@@ -46,7 +46,7 @@ impl HeldFiles {
     /// Holds nothing yet.
     pub fn new() -> Self {
         let capacity = raise_descriptor_limit(HELD_MAX as u64 + OTHERS).saturating_sub(OTHERS);
-        Self { capacity: HELD_MAX.min(capacity as usize), ..Self::default() }
+        Self { room: Room::new(HELD_MAX.min(capacity as usize)), ..Self::default() }
     }
 
     /// Opens and keeps the file of `mapping` and fills in its build id, if that is missing.
@@ -85,7 +85,7 @@ impl HeldFiles {
 
     /// As [`file`](Self::file), as it was opened.
     pub(crate) fn opened(&self, path: &str, build_id: &BuildId) -> Option<&OpenedFile> {
-        let Held::File(file, then) = self.entry(path, build_id)? else { return None };
+        let Held::File(file, then, _) = self.entry(path, build_id)? else { return None };
         // A build id stays with its bytes; without one, a write since then is all that can be seen.
         let same = match build_id_in(file.reader()) {
             Some(now) => now == *build_id,
@@ -94,6 +94,12 @@ impl HeldFiles {
             }
         };
         same.then_some(file)
+    }
+
+    /// Who owns the file of a module, if that is held.
+    pub(crate) fn owner_of(&self, path: &str, build_id: &BuildId) -> Option<u32> {
+        let Held::File(file, ..) = self.entry(path, build_id)? else { return None };
+        Some(file.data().uid)
     }
 
     /// Modules that were seen and are not held: their process was gone, or too many files were
@@ -122,7 +128,7 @@ impl HeldFiles {
         }
         let Ok(file) = OpenedFile::made(file) else { return false };
         let identity = identity(file.data());
-        self.keep(mapping, file, identity)
+        self.keep(mapping, file, identity, 0)
     }
 
     fn hold_file(&mut self, mapping: &mut Mapping) -> bool {
@@ -167,7 +173,7 @@ impl HeldFiles {
         mapping.build_id = build_id;
         match self.entry(&mapping.path, &mapping.build_id) {
             Some(Held::Ambiguous) => return Ok(true),
-            Some(Held::File(_, held)) if !mapping.build_id.is_empty() || *held == identity => {
+            Some(Held::File(_, held, _)) if !mapping.build_id.is_empty() || *held == identity => {
                 return Ok(true);
             }
             Some(Held::File(..)) => {
@@ -177,16 +183,21 @@ impl HeldFiles {
             None => {}
         }
         let file = file.map_or_else(|| found.open(), Ok)?;
-        Ok(self.keep(mapping, file, identity))
+        Ok(self.keep(mapping, file, identity, owner.map_or(NOBODY, Owner::uid)))
     }
 
-    fn keep(&mut self, mapping: &Mapping, file: OpenedFile, identity: FileIdentity) -> bool {
-        if self.count >= self.capacity {
+    fn keep(
+        &mut self,
+        mapping: &Mapping,
+        file: OpenedFile,
+        identity: FileIdentity,
+        user: u32,
+    ) -> bool {
+        if !self.room.take(user) {
             return false;
         }
-        self.count += 1;
         let module = self.modules.entry(mapping.path.clone()).or_default();
-        module.push((mapping.build_id.clone(), Held::File(file, identity)));
+        module.push((mapping.build_id.clone(), Held::File(file, identity, user)));
         true
     }
 
@@ -194,9 +205,42 @@ impl HeldFiles {
         let module = self.modules.get_mut(&mapping.path);
         if let Some((_, held)) =
             module.and_then(|files| files.iter_mut().find(|(id, _)| *id == mapping.build_id))
+            && let Held::File(.., user) = std::mem::replace(held, Held::Ambiguous)
         {
-            *held = Held::Ambiguous;
-            self.count -= 1;
+            self.room.give_back(user);
+        }
+    }
+}
+
+/// Stands for the user of a process that was gone.
+const NOBODY: u32 = u32::MAX;
+
+/// How many files are held, and for whom.
+#[derive(Debug, Default)]
+struct Room {
+    free: usize,
+    by_user: FxHashMap<u32, usize>,
+}
+
+impl Room {
+    fn new(free: usize) -> Self {
+        Self { free, by_user: FxHashMap::default() }
+    }
+
+    /// Takes one for a process of `user`. No user's programs have more than they leave to all
+    /// others, so that nobody's files take what another's need; root's may have all.
+    fn take(&mut self, user: u32) -> bool {
+        let own = self.by_user.entry(user).or_default();
+        let fits = self.free > 0 && (user == 0 || *own < self.free);
+        if fits {
+            (self.free, *own) = (self.free - 1, *own + 1);
+        }
+        fits
+    }
+
+    fn give_back(&mut self, user: u32) {
+        if let Some(own) = self.by_user.get_mut(&user).filter(|own| **own > 0) {
+            (self.free, *own) = (self.free + 1, *own - 1);
         }
     }
 }
@@ -243,4 +287,20 @@ fn candidates<'m>(mapping: &Mapping, path: &'m Path) -> Vec<Candidate<'m>> {
         .push(Candidate { place: FileLocation::InRootOf { pid, path }, only_by_build_id: deleted });
     found.push(Candidate { place: FileLocation::Mapped(path), only_by_build_id: true });
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_users_programs_hold_more_files_than_they_leave() {
+        let mut room = Room::new(100);
+        assert_eq!((0..1000).filter(|_| room.take(1000)).count(), 50);
+        assert_eq!((0..1000).filter(|_| room.take(1001)).count(), 25);
+        room.give_back(1001);
+        assert!(room.take(1001) && !room.take(1001), "what is given back is there again");
+        assert_eq!((0..1000).filter(|_| room.take(0)).count(), 25);
+        assert!(!room.take(1002));
+    }
 }

@@ -37,6 +37,7 @@ mod naming;
 mod os;
 mod source;
 mod symbolizer;
+mod turn;
 mod vdso;
 pub mod windows;
 

@@ -6,7 +6,10 @@ use crate::image::{Image, Wanted};
 use crate::links::{DebugFile, Search};
 use crate::naming::Shared;
 use crate::source::{ElfSource, Named};
+use crate::turn::{Pace, Turn};
 use crate::{ModuleRequest, Options, vdso};
+use rustc_hash::FxHashSet;
+use std::cell::Cell;
 use std::fs::File;
 use std::ops::Deref;
 use std::path::Path;
@@ -17,17 +20,22 @@ use syscollect_untrusted_files::{FileLocation, OpenedFile, Reader, open};
 const SYMBOL_BYTES_MAX: u64 = 512 << 20;
 /// Functions in assembly are not longer.
 const SIZELESS_MAX: u64 = 4096;
+/// Places that are looked up between two looks at whether there is time left.
+const STEP: usize = 64;
 
 /// Names what `request` asks for.
-pub(crate) fn name(shared: &Shared, request: &ModuleRequest) -> SymbolTable {
+pub(crate) fn name(shared: &Shared, request: &ModuleRequest, turn: &Turn) -> SymbolTable {
     let ModuleRequest { path, build_id, offsets } = request;
     let mut table =
         SymbolTable { path: path.clone(), build_id: build_id.clone(), ..SymbolTable::default() };
     let mut notes = Vec::new();
     match find(shared, path, build_id, &mut notes) {
         Ok(file) => {
-            table.symbols =
-                Module { shared, path, build_id, file: &file }.symbols(offsets, &mut notes);
+            turn.belongs_to(file.data().uid);
+            let late = Cell::new(0);
+            let module = Module { shared, path, build_id, file: &file, turn, late };
+            table.symbols = module.symbols(offsets, &mut notes);
+            table.unfinished = module.late.get();
         }
         Err(reason) => notes.push(reason),
     }
@@ -36,17 +44,18 @@ pub(crate) fn name(shared: &Shared, request: &ModuleRequest) -> SymbolTable {
 }
 
 /// Names `offsets` in a file of this program's own.
-pub(crate) fn name_file(shared: &Shared, file: &File, offsets: &[u64]) -> SymbolTable {
-    let mut notes = Vec::new();
-    let mut symbols = Vec::new();
+pub(crate) fn name_file(shared: &Shared, file: &File, offsets: &[u64], turn: &Turn) -> SymbolTable {
+    let (mut symbols, mut notes, mut unfinished) = (Vec::new(), Vec::new(), 0);
     match file.try_clone().and_then(OpenedFile::made) {
         Ok(file) => {
-            let module = Module { shared, path: "", build_id: &BuildId::default(), file: &file };
+            let (build_id, late) = (&BuildId::default(), Cell::new(0));
+            let module = Module { shared, path: "", build_id, file: &file, turn, late };
             symbols = module.symbols(offsets, &mut notes);
+            unfinished = module.late.get();
         }
         Err(error) => notes.push(error.to_string()),
     }
-    SymbolTable { symbols, note: notes.join("; "), ..SymbolTable::default() }
+    SymbolTable { symbols, note: notes.join("; "), unfinished, ..SymbolTable::default() }
 }
 
 /// A file that is held, or was opened for now.
@@ -116,6 +125,9 @@ struct Module<'a> {
     path: &'a str,
     build_id: &'a BuildId,
     file: &'a OpenedFile,
+    turn: &'a Turn,
+    /// Places for which there was no time.
+    late: Cell<u64>,
 }
 
 /// A file's parts, if they can be parsed with what memory there is; why not otherwise.
@@ -141,9 +153,8 @@ impl Module<'_> {
                 return Vec::new();
             }
         };
-        let mut offsets = offsets.to_vec();
-        offsets.sort_unstable();
-        offsets.dedup();
+        let (mut offsets, mut seen) = (offsets.to_vec(), FxHashSet::default());
+        offsets.retain(|offset| seen.insert(*offset));
         // Whatever a damaged header says of its segments, there is no code behind the file's end.
         let end = self.file.reader().length();
         offsets.retain(|offset| *offset < end);
@@ -157,7 +168,9 @@ impl Module<'_> {
             let start = layout.code_offset(start).unwrap_or(0);
             Some(Symbol { offset, start, size, kernel_module: String::new(), frames })
         };
-        let symbols: Vec<Symbol> = offsets.iter().copied().zip(names).filter_map(symbol).collect();
+        let mut symbols: Vec<Symbol> =
+            offsets.iter().copied().zip(names).filter_map(symbol).collect();
+        symbols.sort_unstable_by_key(|symbol| symbol.offset);
         if symbols.is_empty() && !offsets.is_empty() && notes.is_empty() {
             notes.push(
                 "it has no symbols for this code, and no debug file with its build id was found"
@@ -249,7 +262,9 @@ impl Module<'_> {
         if !fits && !self.build_id.is_empty() {
             return Err("not named: it was overwritten meanwhile".into());
         }
-        fill(names, addresses, &ElfSource::new(&image), layout, lines, notes);
+        let source = ElfSource::new(&image);
+        let late = fill(names, addresses, (&source, self.turn), layout, lines, notes);
+        self.late.set(self.late.get().max(late));
         Ok(())
     }
 
@@ -265,23 +280,30 @@ impl Module<'_> {
     }
 }
 
-/// Fills in those of `names` that are still missing.
+/// Fills in those of `names` that are still missing; for how many places there was no time.
 fn fill(
     names: &mut [Option<Named>],
     addresses: &[u64],
-    source: &ElfSource,
+    source: (&ElfSource, &Turn),
     layout: &Layout,
     lines: bool,
     notes: &mut Vec<String>,
-) {
+) -> u64 {
+    let (all, mut late) = (addresses.len(), 0);
     if lines {
         let missing = |named: &Option<Named>| named.is_none();
         let take = |named: &mut Option<Named>, address: u64, found: Option<Named>| {
             *named = found.filter(|found| found.start == 0 || covers(layout, found, address));
         };
-        let result = look_up(names, addresses, source, true, missing, take);
-        if let Err(error) = result {
-            notes.push(format!("no inlined functions and lines: {error}"));
+        match look_up(names, addresses, source, true, missing, take) {
+            Err(error) => notes.push(format!("no inlined functions and lines: {error}")),
+            Ok(0) => {}
+            Ok(missed) => {
+                late = missed;
+                notes.push(format!(
+                    "no inlined functions and lines for {missed} of {all} places: finding them takes too long"
+                ));
+            }
         }
     }
     // Also what DWARF left open: it may be damaged in places, not cover all code, or know no
@@ -294,9 +316,15 @@ fn fill(
         (Some(named), Some(found)) => (named.start, named.size) = (found.start, found.size),
         (named, found) => *named = named.take().or(found),
     };
-    if let Err(error) = look_up(names, addresses, source, false, incomplete, complete) {
-        notes.push(format!("not named: {error}"));
+    match look_up(names, addresses, source, false, incomplete, complete) {
+        Err(error) => notes.push(format!("not named: {error}")),
+        Ok(0) => {}
+        Ok(missed) => {
+            late = late.max(missed);
+            notes.push(format!("{missed} of {all} places not named: finding them takes too long"));
+        }
     }
+    late as u64
 }
 
 /// Whether a symbol can be believed to hold `address`: one without a size (assembly) seems to reach
@@ -306,22 +334,74 @@ fn covers(layout: &Layout, symbol: &Named, address: u64) -> bool {
     symbol.size != 0 || (near && layout.in_one_section(symbol.start, address))
 }
 
-/// Asks `source` for those of `names` that are `wanted` and hands each to `take`.
+/// Asks `source` for those of `names` that are `wanted` and hands each to `take`, as long as there
+/// is time; how many it did not ask for.
 fn look_up(
     names: &mut [Option<Named>],
     addresses: &[u64],
-    source: &ElfSource,
+    (source, turn): (&ElfSource, &Turn),
     lines: bool,
     wanted: impl Fn(&Option<Named>) -> bool,
     take: impl Fn(&mut Option<Named>, u64, Option<Named>),
-) -> Result<(), String> {
+) -> Result<usize, String> {
     let (places, asked): (Vec<usize>, Vec<u64>) =
         addresses.iter().copied().enumerate().filter(|(place, _)| wanted(&names[*place])).unzip();
-    if asked.is_empty() {
-        return Ok(());
+    let slowest = if lines { Pace::Thorough } else { Pace::Quick };
+    let mut left = asked.len();
+    for (places, asked) in places.chunks(STEP).zip(asked.chunks(STEP)) {
+        if turn.pace() > slowest {
+            break;
+        }
+        for (place, found) in places.iter().zip(source.names(asked, lines)?) {
+            take(&mut names[*place], addresses[*place], found);
+        }
+        left -= asked.len();
     }
-    for (place, found) in places.into_iter().zip(source.names(&asked, lines)?) {
-        take(&mut names[place], addresses[place], found);
+    Ok(left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::HeldFiles;
+    use crate::memory::Memory;
+
+    /// This function in the file of this program.
+    fn own_code() -> (File, u64) {
+        let address = own_code as *const () as u64;
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let offset = maps.lines().find_map(|line| {
+            let mut fields = line.split_ascii_whitespace();
+            let (start, end) = fields.next()?.split_once('-')?;
+            let hex = |digits| u64::from_str_radix(digits, 16).unwrap();
+            let file_offset = hex(fields.nth(1)?);
+            let range = hex(start)..hex(end);
+            range.contains(&address).then(|| address - range.start + file_offset)
+        });
+        (File::open("/proc/self/exe").unwrap(), offset.unwrap())
     }
-    Ok(())
+
+    #[test]
+    fn who_has_no_time_left_gets_names_without_lines_and_then_none() {
+        let options = Options::default();
+        let memory = Memory::new(options.copied_bytes_max);
+        let shared = Shared { held: HeldFiles::new(), options, memory };
+        let (file, offset) = own_code();
+        let named = |pace| {
+            let turn = Turn::default();
+            turn.slow_to(pace);
+            let table = name_file(&shared, &file, &[offset, offset], &turn);
+            let frames = table.symbols.first().map(|symbol| symbol.frames.clone());
+            let last = frames.and_then(|frames| frames.last().cloned());
+            (last.map(|frame| (frame.function.contains("own_code"), frame.line > 0)), table)
+        };
+        let (thorough, table) = named(Pace::Thorough);
+        assert_eq!((thorough, table.unfinished), (Some((true, true)), 0), "{}", table.note);
+        let (quick, table) = named(Pace::Quick);
+        assert_eq!((quick, table.unfinished), (Some((true, false)), 1));
+        assert!(table.note.contains("lines for 1 of 1 places: finding them"), "{}", table.note);
+        let (over, table) = named(Pace::Over);
+        assert_eq!((over, table.unfinished), (None, 1));
+        assert!(table.note.contains("1 of 1 places not named: finding them"), "{}", table.note);
+    }
 }

@@ -1,13 +1,15 @@
 //! Many modules at once, each for a while only.
 //!
 //! Files come from programs of any user: one may be built so that its names take for ever. So
-//! modules are named on threads that are given up when they take too long, of which there are few;
-//! what is not named says so.
+//! modules are named on threads whose CPU time is watched: what is beyond a share says so, and a
+//! thread that does not hear of it is given up, of which there are few.
 
 use crate::memory::Memory;
+use crate::os::ThreadClock;
+use crate::turn::{Accounts, Pace, Turn};
 use crate::{HeldFiles, ModuleRequest, Options, module};
-use std::collections::VecDeque;
 use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -18,8 +20,15 @@ use syscollect_model::SymbolTable;
 const TICK: Duration = Duration::from_millis(50);
 /// Readers of debug information go down a level for each one in their input.
 const STACK: usize = 64 << 20;
-/// Threads that may be given up; they go on until the program ends.
+/// Threads of this program that were given up and are still at it; each goes on, with what CPU time
+/// nobody else wants, until it is done or the program ends.
+static GIVEN_UP: AtomicUsize = AtomicUsize::new(0);
 const GIVEN_UP_MAX: usize = 4;
+/// CPU time within which a thread hears that its module is over: a step takes less, unless its file
+/// is built to make it longer.
+const GRACE: Duration = Duration::from_secs(1);
+/// Why modules have no names that nobody waited for.
+pub(crate) const ABANDONED: &str = "not named: it was abandoned";
 
 /// What all threads share.
 #[derive(Debug)]
@@ -32,14 +41,78 @@ pub(crate) struct Shared {
 /// A module that waits, by its place among the requests.
 struct Waiting {
     index: usize,
+    /// Of its file, as far as that is known.
+    owner: Option<u32>,
     request: ModuleRequest,
 }
 
+/// What waits, and what was spent.
+struct Queue {
+    waiting: Vec<Waiting>,
+    accounts: Accounts,
+}
+
+impl Queue {
+    /// The next one of the owner whose files took the least so far: what one user brings delays
+    /// nobody else for long.
+    fn next(&mut self) -> Option<Waiting> {
+        let spent = |index: &usize| self.accounts.spent(self.waiting[*index].owner);
+        let next = (0..self.waiting.len()).min_by_key(spent)?;
+        Some(self.waiting.remove(next))
+    }
+}
+
 /// What a thread is at.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Work {
     index: usize,
     since: Instant,
+    clock: ThreadClock,
+    /// What the clock showed.
+    begun: Duration,
+    /// CPU time that is on its owner's account already.
+    accounted: Duration,
+    turn: Arc<Turn>,
+    /// CPU time after which it was told that it is over.
+    told: Option<Duration>,
+}
+
+impl Work {
+    fn begin(index: usize, owner: Option<u32>) -> Self {
+        let (clock, turn) = (ThreadClock::of_this_thread(), Turn::default());
+        if let Some(owner) = owner {
+            turn.belongs_to(owner);
+        }
+        Self {
+            index,
+            since: Instant::now(),
+            begun: clock.now(),
+            clock,
+            accounted: Duration::ZERO,
+            turn: Arc::new(turn),
+            told: None,
+        }
+    }
+
+    /// Puts what it took on its owner's account; what it took in all.
+    fn account(&mut self, accounts: &mut Accounts) -> Duration {
+        let spent = self.clock.now().saturating_sub(self.begun);
+        accounts.spend(self.turn.owner(), spent.saturating_sub(self.accounted));
+        self.accounted = spent.max(self.accounted);
+        spent
+    }
+
+    /// Whether it is to be given up, and why; tells it how thorough it may be still.
+    fn is_late(&mut self, accounts: &mut Accounts, limit: Duration) -> Option<String> {
+        let spent = self.account(accounts);
+        let pace = accounts.pace(self.turn.owner(), spent);
+        self.turn.slow_to(pace);
+        let told = (pace == Pace::Over).then(|| *self.told.get_or_insert(spent));
+        if told.is_some_and(|told| spent.saturating_sub(told) >= GRACE) {
+            return Some(format!("not named: it took {:.1} s of CPU time", spent.as_secs_f64()));
+        }
+        (self.since.elapsed() >= limit).then(|| format!("not named: it took longer than {limit:?}"))
+    }
 }
 
 /// A thread that names.
@@ -53,20 +126,25 @@ pub(crate) fn name_all(
     requests: &[ModuleRequest],
     unwanted: &dyn Fn() -> bool,
 ) -> Vec<SymbolTable> {
+    let options = &shared.options;
     let mut tables: Vec<Option<SymbolTable>> = requests.iter().map(|_| None).collect();
     // The most asked for first, so that no thread begins the longest work last.
     let mut order: Vec<usize> = (0..requests.len()).collect();
     order.sort_by_key(|index| std::cmp::Reverse(requests[*index].offsets.len()));
-    let waiting = order
-        .into_iter()
-        .map(|index| Waiting { index, request: requests[index].clone() })
-        .collect();
-    let queue = Arc::new(Mutex::new(waiting));
+    let waiting = |index: usize| {
+        let request = requests[index].clone();
+        let owner = shared.held.owner_of(&request.path, &request.build_id);
+        Waiting { index, owner, request }
+    };
+    let queue = Arc::new(Mutex::new(Queue {
+        waiting: order.into_iter().map(waiting).collect(),
+        accounts: Accounts::new(options.module_share, options.owner_share),
+    }));
     let threads = thread::available_parallelism().map_or(1, NonZero::get).min(requests.len());
     let (done, named) = channel();
     let mut workers: Vec<Worker> =
         (0..threads).filter_map(|_| Worker::start(shared, &queue, &done)).collect();
-    let (begin, options, mut given_up) = (Instant::now(), &shared.options, 0);
+    let begin = Instant::now();
     let why = loop {
         if tables.iter().all(Option::is_some) {
             break "";
@@ -78,44 +156,45 @@ pub(crate) fn name_all(
             Err(RecvTimeoutError::Disconnected) => break "not named: a thread could not be started",
         }
         let before = workers.len();
-        workers.retain(|worker| match worker.is_late(options.module_time) {
-            Some(index) => {
-                tables[index]
-                    .get_or_insert_with(|| unnamed(&requests[index], &late(options.module_time)));
+        workers.retain(|worker| match worker.give_up(&queue, options.module_time) {
+            Some((index, why)) => {
+                tables[index].get_or_insert_with(|| unnamed(&requests[index], &why, true));
                 false
             }
             None => true,
         });
         for _ in workers.len()..before {
-            given_up += 1;
-            workers.extend(
-                (given_up <= GIVEN_UP_MAX).then(|| Worker::start(shared, &queue, &done)).flatten(),
-            );
+            let room = GIVEN_UP.load(Ordering::Relaxed) <= GIVEN_UP_MAX;
+            workers.extend(room.then(|| Worker::start(shared, &queue, &done)).flatten());
         }
         if unwanted() {
-            break "not named: it was abandoned";
+            break ABANDONED;
         } else if begin.elapsed() >= options.all_time {
             break "not named: naming all modules took too long";
         } else if workers.is_empty() {
             break "not named: other modules took too long";
         }
     };
-    // Nobody begins anything any more.
-    lock(&queue).clear();
+    // Nobody begins anything any more, and nobody goes on for long.
+    lock(&queue).waiting.clear();
+    workers.iter().for_each(|worker| {
+        if let Some(work) = lock(&worker.work).as_ref() {
+            work.turn.slow_to(Pace::Over);
+        }
+    });
+    let late = why != ABANDONED;
     let all = tables.into_iter().zip(requests);
-    all.map(|(table, request)| table.unwrap_or_else(|| unnamed(request, why))).collect()
+    all.map(|(table, request)| table.unwrap_or_else(|| unnamed(request, why, late))).collect()
 }
 
-fn late(limit: Duration) -> String {
-    format!("not named: it took longer than {limit:?}")
-}
-
-fn unnamed(request: &ModuleRequest, why: &str) -> SymbolTable {
-    let ModuleRequest { path, build_id, .. } = request;
+/// The table of a module that has no names; whether that is because of the time it takes.
+fn unnamed(request: &ModuleRequest, why: &str, late: bool) -> SymbolTable {
+    let ModuleRequest { path, build_id, offsets } = request;
     SymbolTable {
         path: path.clone(),
         build_id: build_id.clone(),
         note: why.to_owned(),
+        unfinished: if late { offsets.len() as u64 } else { 0 },
         ..SymbolTable::default()
     }
 }
@@ -123,7 +202,7 @@ fn unnamed(request: &ModuleRequest, why: &str) -> SymbolTable {
 impl Worker {
     fn start(
         shared: &Arc<Shared>,
-        queue: &Arc<Mutex<VecDeque<Waiting>>>,
+        queue: &Arc<Mutex<Queue>>,
         done: &Sender<(usize, SymbolTable)>,
     ) -> Option<Self> {
         let work = Arc::new(Mutex::new(None));
@@ -133,11 +212,18 @@ impl Worker {
                 // The queue is locked until it is said what is at work: nothing is ever in neither
                 // place.
                 let mut waiting = lock(&queue);
-                let Some(Waiting { index, request }) = waiting.pop_front() else { return };
-                *lock(&at) = Some(Work { index, since: Instant::now() });
+                let Some(Waiting { index, owner, request }) = waiting.next() else { return };
+                let work = Work::begin(index, owner);
+                let turn = work.turn.clone();
+                *lock(&at) = Some(work);
                 drop(waiting);
-                let table = module::name(&shared, &request);
-                *lock(&at) = None;
+                let table = module::name(&shared, &request, &turn);
+                let Some(mut work) = lock(&at).take() else {
+                    // It was given up meanwhile.
+                    GIVEN_UP.fetch_sub(1, Ordering::Relaxed);
+                    return;
+                };
+                work.account(&mut lock(&queue).accounts);
                 if done.send((index, table)).is_err() {
                     return;
                 }
@@ -147,13 +233,45 @@ impl Worker {
         thread.spawn(names).ok().map(|_| Self { work })
     }
 
-    /// The module on which it is for longer than `limit`.
-    fn is_late(&self, limit: Duration) -> Option<usize> {
-        lock(&self.work).filter(|work| work.since.elapsed() >= limit).map(|work| work.index)
+    /// Gives the thread up if its module takes too long: which one, and why.
+    fn give_up(&self, queue: &Mutex<Queue>, limit: Duration) -> Option<(usize, String)> {
+        // In the order in which threads that begin a module lock them.
+        let mut queue = lock(queue);
+        let mut at = lock(&self.work);
+        let work = at.as_mut()?;
+        let why = work.is_late(&mut queue.accounts, limit)?;
+        work.turn.slow_to(Pace::Over);
+        work.clock.yield_to_all();
+        GIVEN_UP.fetch_add(1, Ordering::Relaxed);
+        let index = work.index;
+        *at = None;
+        Some((index, why))
     }
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     // What is in there is whole even if a thread panicked.
     of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_owner_whose_files_took_the_least_is_next() {
+        let waiting = |(index, owner)| Waiting { index, owner, request: ModuleRequest::default() };
+        let owners = [Some(1), Some(1), Some(2), None, Some(2)];
+        let mut queue = Queue {
+            waiting: owners.into_iter().enumerate().map(waiting).collect(),
+            accounts: Accounts::new(Duration::MAX / 8, Duration::MAX / 8),
+        };
+        let mut next = |seconds| {
+            let Waiting { index, owner, .. } = queue.next()?;
+            queue.accounts.spend(owner, Duration::from_secs(seconds));
+            Some(index)
+        };
+        let order = [next(5), next(1), next(3), next(1), next(1), next(1)];
+        assert_eq!(order, [Some(0), Some(2), Some(3), Some(4), Some(1), None]);
+    }
 }

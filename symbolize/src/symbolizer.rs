@@ -2,7 +2,8 @@
 
 use crate::kernel::Kernel;
 use crate::memory::Memory;
-use crate::naming::{Shared, name_all};
+use crate::naming::{ABANDONED, Shared, name_all};
+use crate::turn::Turn;
 use crate::{HeldFiles, module};
 use std::fs::File;
 use std::path::PathBuf;
@@ -37,6 +38,11 @@ pub struct Options {
     /// of them while it is read may take two or three times as much, so a quarter of the memory
     /// that is there is enough.
     pub copied_bytes_max: u64,
+    /// CPU time after which a module is named without inlined functions and lines; after a quarter
+    /// more, what is left of it stays unnamed.
+    pub module_share: Duration,
+    /// The same for all modules of one user together; root's have eight times as much.
+    pub owner_share: Duration,
     /// For how long one module is tried.
     pub module_time: Duration,
     /// For how long all of them are.
@@ -50,6 +56,9 @@ impl Default for Options {
             debug_bytes_max: 512 << 20,
             debug_dirs: vec!["/usr/lib/debug".into(), "/lib/debug".into()],
             copied_bytes_max: 1 << 30,
+            // Thousands of places in 360 MB of debug information take half of that.
+            module_share: Duration::from_secs(5),
+            owner_share: Duration::from_secs(10),
             module_time: Duration::from_secs(60),
             all_time: Duration::from_secs(180),
         }
@@ -95,7 +104,7 @@ impl Symbolizer {
 
     /// Names `offsets` in a file of this program's own, on this thread, however long it takes.
     pub fn name_file(&self, file: &File, offsets: &[u64]) -> SymbolTable {
-        module::name_file(&self.shared, file, offsets)
+        module::name_file(&self.shared, file, offsets, &Turn::default())
     }
 
     /// Names several modules on all CPUs; the tables are in the order of the requests.
@@ -104,13 +113,19 @@ impl Symbolizer {
     }
 
     /// As [`name_modules`](Self::name_modules), until `unwanted` says that nobody waits for it: the
-    /// modules that have no names by then say so. Who is asked often must answer at once.
+    /// modules that have no names by then [say so](Self::is_abandoned). Who is asked often must
+    /// answer at once.
     pub fn name_modules_unless(
         &mut self,
         requests: &[ModuleRequest],
         unwanted: &dyn Fn() -> bool,
     ) -> Vec<SymbolTable> {
         name_all(&self.shared, requests, unwanted)
+    }
+
+    /// Whether nobody waited for the names of this table.
+    pub fn is_abandoned(table: &SymbolTable) -> bool {
+        table.note == ABANDONED
     }
 
     /// Names addresses of the running kernel, its modules and BPF programs.
@@ -143,7 +158,7 @@ impl Symbolizer {
             match named.recv_timeout(Duration::from_millis(50)) {
                 Ok(table) => return table,
                 Err(RecvTimeoutError::Timeout) if unwanted() => {
-                    return unnamed("not named: it was abandoned");
+                    return unnamed(ABANDONED);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {

@@ -40,7 +40,7 @@ pub use session::{
 pub use slice::{
     Field, FieldFormat, Fields, Location, Schema, SchemaField, Slice, SliceMore, Value,
 };
-pub use symbols::{Symbol, SymbolFrame, SymbolTable};
+pub use symbols::{Symbol, SymbolFrame, SymbolTable, naming_shortage};
 pub use tables::{
     BuildId, Frame, FrameId, LocationId, LockId, Module, ModuleId, Process, ProcessId, SchemaId,
     Scope, StackId, StringId, Strings, Tables, Thread, ThreadId, Track, TrackId, TrackKind,

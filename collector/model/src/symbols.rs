@@ -18,6 +18,38 @@ pub struct SymbolTable {
     pub symbols: Vec<Symbol>,
     /// Why nothing, or not everything, could be named; empty if all was well.
     pub note: String,
+    /// How many places have no names, or none of inlined functions and lines, because finding them
+    /// took more than the file's share of time.
+    #[serde(skip_serializing_if = "is_none")]
+    pub unfinished: u64,
+}
+
+/// Files that a sentence names one by one.
+const NAMED_MAX: usize = 5;
+
+/// Which files lack names because finding them took too long, in words; `None` where none does.
+pub fn naming_shortage(tables: &[SymbolTable]) -> Option<String> {
+    let mut short: Vec<(u64, &str, &BuildId)> = tables
+        .iter()
+        .filter(|table| table.unfinished > 0)
+        .map(|table| (table.unfinished, table.path.as_str(), &table.build_id))
+        .collect();
+    // A large table is stored in parts.
+    short.sort_by(|a, b| (a.1, a.2, b.0).cmp(&(b.1, b.2, a.0)));
+    short.dedup_by_key(|(_, path, build_id)| (*path, *build_id));
+    short.sort_by_key(|(count, ..)| std::cmp::Reverse(*count));
+    let words = |(count, path, _): &(u64, &str, &BuildId)| format!("{path} ({count} places)");
+    let mut files: Vec<String> = short.iter().take(NAMED_MAX).map(words).collect();
+    if let Some(more) = short.len().checked_sub(NAMED_MAX).filter(|more| *more > 0) {
+        files.push(format!("{more} more files"));
+    }
+    (!files.is_empty()).then(|| {
+        format!(
+            "naming these files took more than their share of CPU time, so what is left of them shows functions \
+             without lines, or offsets: {}; without their debug information (strip -g) they are named quickly",
+            files.join(", ")
+        )
+    })
 }
 
 /// The frames at one offset, innermost first: inlined ones, then the function.
@@ -51,6 +83,31 @@ pub struct SymbolFrame {
     pub line: u32,
 }
 
+fn is_none(count: &u64) -> bool {
+    *count == 0
+}
+
 fn is_zero(line: &u32) -> bool {
     *line == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_lack_names_are_told_once_and_not_all() {
+        let table = |path: &str, unfinished| SymbolTable {
+            path: path.into(),
+            unfinished,
+            ..SymbolTable::default()
+        };
+        assert_eq!(naming_shortage(&[table("/a", 0)]), None);
+        let mut tables = vec![table("/a", 3), table("/b", 0), table("/a", 3), table("/c", 9)];
+        let told = naming_shortage(&tables).unwrap();
+        assert!(told.contains(": /c (9 places), /a (3 places);"), "{told}");
+        tables.extend((0..6).map(|n| table(&format!("/{n}"), 1)));
+        let told = naming_shortage(&tables).unwrap();
+        assert!(told.contains("/2 (1 places), 3 more files;"), "{told}");
+    }
 }

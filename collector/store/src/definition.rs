@@ -266,9 +266,13 @@ impl Definition {
             Self::Probes(list) => split(list, Self::Probes),
             Self::Tracepoints(list) => split(list, Self::Tracepoints),
             Self::Symbols(table) => split(&table.symbols, |symbols| {
-                let (path, build_id, note) =
-                    (table.path.clone(), table.build_id.clone(), table.note.clone());
-                Self::Symbols(SymbolTable { path, build_id, symbols, note })
+                let (path, build_id, note, unfinished) = (
+                    table.path.clone(),
+                    table.build_id.clone(),
+                    table.note.clone(),
+                    table.unfinished,
+                );
+                Self::Symbols(SymbolTable { path, build_id, symbols, note, unfinished })
             }),
             Self::Session(_) | Self::Losses(_) | Self::Summary(_) | Self::Lanes(_) => None,
         }

@@ -105,6 +105,7 @@ fn unseen(request: &ImageRequest) -> SymbolTable {
         build_id: request.build_id.clone(),
         symbols: Vec::new(),
         note: "not named: no thread could be started".into(),
+        ..SymbolTable::default()
     }
 }
 

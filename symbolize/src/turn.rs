@@ -1,0 +1,130 @@
+//! How thoroughly a module may be named still, and whose CPU time that takes.
+//!
+//! A file may be built so that each look-up in its debug information takes long. So CPU time is
+//! counted by file and by the files' owner: what is beyond a share is named from symbol tables
+//! alone, which is quick, and what is far beyond it keeps its offsets.
+
+use rustc_hash::FxHashMap;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The system's own files may take so many times the share of a user's: there are more of them, and
+/// no ordinary user writes them.
+const OF_ROOT: u32 = 8;
+
+/// How thoroughly a module may be named.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Pace {
+    /// With inlined functions and lines.
+    #[default]
+    Thorough,
+    /// From symbol tables.
+    Quick,
+    /// Not any further.
+    Over,
+}
+
+/// A module's turn: whoever names it asks, whoever watches the clocks answers.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    owner: AtomicU64,
+    pace: AtomicU8,
+}
+
+impl Default for Turn {
+    fn default() -> Self {
+        Self { owner: AtomicU64::new(u64::MAX), pace: AtomicU8::new(Pace::Thorough as u8) }
+    }
+}
+
+impl Turn {
+    /// Whose file it is, once it was found.
+    pub(crate) fn belongs_to(&self, user: u32) {
+        self.owner.store(user.into(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn owner(&self) -> Option<u32> {
+        u32::try_from(self.owner.load(Ordering::Relaxed)).ok()
+    }
+
+    /// No more than this from now on.
+    pub(crate) fn slow_to(&self, pace: Pace) {
+        self.pace.fetch_max(pace as u8, Ordering::Relaxed);
+    }
+
+    pub(crate) fn pace(&self) -> Pace {
+        match self.pace.load(Ordering::Relaxed) {
+            0 => Pace::Thorough,
+            1 => Pace::Quick,
+            _ => Pace::Over,
+        }
+    }
+}
+
+/// CPU time that naming took, by the owner of the files; `None` stands for files that nobody has
+/// looked at yet.
+#[derive(Debug)]
+pub(crate) struct Accounts {
+    spent: FxHashMap<Option<u32>, Duration>,
+    of_module: Duration,
+    of_owner: Duration,
+}
+
+impl Accounts {
+    pub(crate) fn new(of_module: Duration, of_owner: Duration) -> Self {
+        Self { spent: FxHashMap::default(), of_module, of_owner }
+    }
+
+    pub(crate) fn spend(&mut self, owner: Option<u32>, time: Duration) {
+        *self.spent.entry(owner).or_default() += time;
+    }
+
+    pub(crate) fn spent(&self, owner: Option<u32>) -> Duration {
+        self.spent.get(&owner).copied().unwrap_or_default()
+    }
+
+    /// What a module that took `spent` is left with.
+    pub(crate) fn pace(&self, owner: Option<u32>, spent: Duration) -> Pace {
+        let times = if owner == Some(0) { OF_ROOT } else { 1 };
+        let of = |spent: Duration, share: Duration| match spent {
+            _ if spent > share + share / 4 => Pace::Over,
+            _ if spent > share => Pace::Quick,
+            _ => Pace::Thorough,
+        };
+        of(spent, self.of_module).max(of(self.spent(owner), self.of_owner * times))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn one_users_files_take_nothing_from_another_users() {
+        let mut accounts = Accounts::new(4 * SECOND, 8 * SECOND);
+        accounts.spend(Some(1000), 9 * SECOND);
+        assert_eq!(accounts.pace(Some(1000), SECOND), Pace::Quick);
+        accounts.spend(Some(1000), 2 * SECOND);
+        assert_eq!(accounts.pace(Some(1000), Duration::ZERO), Pace::Over);
+        accounts.spend(Some(0), 60 * SECOND);
+        for other in [Some(1001), Some(0), None] {
+            assert_eq!(accounts.pace(other, SECOND), Pace::Thorough);
+        }
+    }
+
+    #[test]
+    fn a_module_loses_its_lines_before_its_names() {
+        let accounts = Accounts::new(4 * SECOND, 80 * SECOND);
+        let paces = [4, 5, 6].map(|spent| accounts.pace(Some(0), spent * SECOND));
+        assert_eq!(paces, [Pace::Thorough, Pace::Quick, Pace::Over]);
+        let turn = Turn::default();
+        assert_eq!((turn.pace(), turn.owner()), (Pace::Thorough, None));
+        turn.slow_to(Pace::Over);
+        turn.slow_to(Pace::Quick);
+        assert_eq!(turn.pace(), Pace::Over, "nobody gets time back");
+        turn.belongs_to(7);
+        assert_eq!(turn.owner(), Some(7));
+    }
+}
