@@ -17,4 +17,7 @@ pub enum MergeError {
         "{0}; the recording ended before its clocks were read a second time, or that part of the file is lost"
     )]
     Clock(#[from] ClockError),
+    /// Nobody waits for it any more.
+    #[error("nobody waits for it any more")]
+    Unwanted,
 }

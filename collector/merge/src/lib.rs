@@ -44,6 +44,7 @@ mod probes;
 mod record_cursor;
 mod session;
 mod source;
+mod stack_shares;
 mod stacks;
 mod steps;
 mod tasks;

@@ -27,6 +27,8 @@ struct LaneLosses {
     /// In chunks that have headers but do not verify.
     unreadable: u64,
     undecodable: u64,
+    /// Read, and not kept in memory.
+    beyond_share: u64,
 }
 
 /// All that is known of losses.
@@ -117,6 +119,12 @@ impl Losses {
         entry.undecodable = entry.undecodable.saturating_add(count);
     }
 
+    /// Records that are there, of a process that has more than its share of what can be kept.
+    pub(crate) fn beyond_share(&mut self, lane: Lane, count: u64) {
+        let entry = self.lane(lane);
+        entry.beyond_share = entry.beyond_share.saturating_add(count);
+    }
+
     /// Records that the lane's own records say were lost before them.
     pub(crate) fn told(&mut self, lane: Lane, count: u64) {
         // A program may tell of what it lost before the recording began.
@@ -185,6 +193,7 @@ impl LaneLosses {
             self.missing.saturating_sub(sum(true)).saturating_add(self.unreadable),
         );
         add(LossCause::Undecodable, self.undecodable);
+        add(LossCause::BeyondShare, self.beyond_share);
         by_cause.into_iter().filter(|(_, count)| *count > 0)
     }
 }

@@ -10,7 +10,8 @@ use crate::mappings::{MappingRecord, MappingRecords};
 use crate::play::Player;
 use crate::probes::nesting::seen_to_nest;
 use crate::probes::table::ProbeTable;
-use crate::stacks::{Resolver, Stacks};
+use crate::stack_shares::PLENTY;
+use crate::stacks::{Resolver, Stacks, count_frames};
 use crate::tasks::{TaskBuilder, TaskHistory};
 use crate::zones::Marked;
 use crate::zones::lives::Lives;
@@ -19,7 +20,7 @@ use crate::zones::survey::{Survey, Surveyor};
 use rustc_hash::FxHashMap;
 use syscollect_model::{
     AddressSpaces, ClockMap, Exporter, Loss, Mapping, RecorderSummary, SessionInfo, SymbolTable,
-    Tables, Time, records_lost,
+    Tables, Time, naming_shortage, records_lost,
 };
 use syscollect_playback::order::Merge;
 use syscollect_playback::{ModuleKey, Played, Recording, UnresolvedModule};
@@ -29,8 +30,8 @@ const DEFINITIONS: Lane = Lane { kind: LaneKind::Definition, cpu: 0 };
 
 /// A capture with everything read that events refer to, ready to be played.
 ///
-/// Memory is bounded by the definitions (processes, mappings, stacks, names)
-/// and one chunk per lane; it does not grow with the number of events.
+/// Memory is bounded by the definitions (processes, mappings, names), by a share of stacks for each
+/// process, and by one chunk per lane; it does not grow with the number of events.
 #[derive(Debug)]
 pub struct Session {
     pub(crate) reader: CaptureReader,
@@ -61,8 +62,21 @@ impl Session {
     /// [`MergeError::Clock`] when the capture holds no clock readings, so that
     /// nothing has a time. Damage is no error, see [`Self::losses`].
     pub fn open(reader: CaptureReader) -> Result<Self, MergeError> {
+        Self::open_unless(reader, &|| false)
+    }
+
+    /// As [`open`](Self::open), until `unwanted` says that nobody waits for it. Who is asked often
+    /// must answer at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open), and [`MergeError::Unwanted`].
+    pub fn open_unless(
+        reader: CaptureReader,
+        unwanted: &dyn Fn() -> bool,
+    ) -> Result<Self, MergeError> {
         let mut definitions = Definitions::read(&reader);
-        let mut opening = Opening::new(&reader, &definitions);
+        let mut opening = Opening::new(&reader, &definitions, unwanted);
         let clock = opening.clock(&definitions)?;
         let (mut spaces, execs) =
             opening.mappings(&clock, std::mem::take(&mut definitions.mappings));
@@ -75,13 +89,19 @@ impl Session {
         }
         spaces.seal();
         let mut stacks = opening.stacks(&spaces);
+        if unwanted() {
+            return Err(MergeError::Unwanted);
+        }
         let mut marked = opening.marked(&definitions, &clock, &mut tables);
         marked.lives = Lives::new(&history, &tables);
         opening.survey(&mut marked, &clock, (&spaces, &mut stacks), &tables);
         marked.survey.finish(&mut history, &mut tables);
         marked.survey.stacks.seal(spaces);
         let counters = CounterTable::new(&definitions.counters, &mut tables);
+        let coarse = stacks.coarse_frames();
         let mut resolver = Resolver::new(&definitions.info, stacks);
+        let shortage = naming_shortage(&definitions.symbols);
+        definitions.info.notes.extend(coarse.into_iter().chain(shortage));
         resolver.add_names(definitions.symbols);
         let Opening { losses: known_losses, records: definition_records, .. } = opening;
         Ok(Self {
@@ -164,6 +184,7 @@ impl Recording for Session {
     }
 
     fn add_symbols(&mut self, tables: Vec<SymbolTable>) {
+        self.info.notes.extend(naming_shortage(&tables));
         self.resolver.add_names(tables);
     }
 
@@ -188,14 +209,19 @@ struct Opening<'a> {
     reader: &'a CaptureReader,
     losses: Losses,
     records: u64,
+    unwanted: &'a dyn Fn() -> bool,
 }
 
 impl<'a> Opening<'a> {
-    fn new(reader: &'a CaptureReader, definitions: &Definitions) -> Self {
+    fn new(
+        reader: &'a CaptureReader,
+        definitions: &Definitions,
+        unwanted: &'a dyn Fn() -> bool,
+    ) -> Self {
         let mut losses = Losses::new(reader, &definitions.losses, definitions.summary.is_some());
         losses.unreadable(DEFINITIONS, definitions.unreadable);
         losses.undecodable(DEFINITIONS, definitions.undecodable);
-        Self { reader, losses, records: definitions.count }
+        Self { reader, losses, records: definitions.count, unwanted }
     }
 
     fn count(&mut self, lane: Lane, count: LaneCount) {
@@ -281,18 +307,43 @@ impl<'a> Opening<'a> {
     }
 
     fn stacks(&mut self, spaces: &AddressSpaces) -> Stacks {
-        let mut stacks = Stacks::default();
+        let kinds = [LaneKind::SchedStack, LaneKind::SampleStack];
+        let lanes: Vec<Lane> =
+            kinds.into_iter().flat_map(|kind| lanes_of(self.reader, kind)).collect();
+        let mut stacks = Stacks::shared_by(&self.frames_of_processes(&lanes));
         let mut reader = stacks.reader(spaces);
-        let lanes = lanes_of(self.reader, LaneKind::SchedStack)
-            .chain(lanes_of(self.reader, LaneKind::SampleStack));
         for lane in lanes {
+            let mut beyond_share = 0;
             let count = each_chunk(self.reader, lane, |first, _, data| {
+                if (self.unwanted)() {
+                    return (0, 0);
+                }
                 let read = reader.read(lane, first, data);
+                beyond_share += read.beyond_share;
                 (read.stacks, u64::from(read.cut))
             });
+            self.losses.beyond_share(lane, beyond_share);
             self.count(lane, count);
         }
         stacks
+    }
+
+    /// How many frames each process has in all its stacks, if they may be too many together.
+    fn frames_of_processes(&self, lanes: &[Lane]) -> FxHashMap<u32, u64> {
+        let mut frames = FxHashMap::default();
+        let chunks = lanes.iter().flat_map(|lane| self.reader.chunks(*lane));
+        let bytes: u64 = chunks.map(|chunk| u64::from(chunk.length)).sum();
+        if bytes / 8 > PLENTY {
+            for lane in lanes {
+                each_chunk(self.reader, *lane, |_, _, data| {
+                    if !(self.unwanted)() {
+                        count_frames(data, &mut frames);
+                    }
+                    (0, 0)
+                });
+            }
+        }
+        frames
     }
 }
 

@@ -1,17 +1,24 @@
 //! Stack definitions, and the stacks that events refer to.
 
 use crate::kernel_functions::{blocking_frame, tracing_frames};
-use rustc_hash::FxHashMap;
+use crate::stack_shares::{STACK, StackShares};
+use rustc_hash::{FxHashMap, FxHasher};
+use std::hash::{Hash, Hasher};
 use syscollect_model::{FrameId, SessionInfo, StackId, StringId, SymbolTable, Tables, Ticks};
-use syscollect_playback::{Framer, Locator, Names, PlaceId, Places};
+use syscollect_playback::{Framer, Locator, Names, Place, PlaceId, Places};
 use syscollect_records::{StackHeader, stack_id, stack_space};
 use syscollect_store::{Lane, LaneKind};
+
+/// Answers that one lane's cache remembers.
+const RESOLVED_MAX: usize = 1 << 18;
 
 /// Where a stack's places lie in [`Stacks::pool`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Defined {
     start: u32,
     count: u32,
+    /// Whose it is.
+    pid: u32,
     kernel: bool,
     /// Outer frames are missing.
     truncated: bool,
@@ -26,12 +33,17 @@ pub(crate) struct Stacks {
     lanes: FxHashMap<Lane, LaneStacks>,
     pool: Vec<PlaceId>,
     pub(crate) places: Places,
+    shares: StackShares,
+    /// Frames of which only the module is known: the place is beyond the process's share.
+    coarse: u64,
 }
 
 /// What came of reading a chunk of stacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReadStacks {
     pub(crate) stacks: u64,
+    /// Those of them that are not kept: they are beyond the process's share.
+    pub(crate) beyond_share: u64,
     /// The chunk ended inside a record.
     pub(crate) cut: bool,
 }
@@ -40,10 +52,20 @@ pub(crate) struct ReadStacks {
 pub(crate) struct StackReader<'a> {
     lanes: &'a mut FxHashMap<Lane, LaneStacks>,
     pool: &'a mut Vec<PlaceId>,
+    /// What was read so far, by the hash of its places: a recording that runs for long has the same
+    /// stacks many times.
+    same: FxHashMap<u64, Defined>,
+    shares: &'a mut StackShares,
+    coarse: &'a mut u64,
     locator: Locator<'a>,
 }
 
 impl Stacks {
+    /// With a share for each of the processes that have so many frames.
+    pub(crate) fn shared_by(frames: &FxHashMap<u32, u64>) -> Self {
+        Self { shares: StackShares::new(frames), ..Self::default() }
+    }
+
     /// A reader that knows what lay where.
     pub(crate) fn reader<'a>(
         &'a mut self,
@@ -52,8 +74,22 @@ impl Stacks {
         StackReader {
             lanes: &mut self.lanes,
             pool: &mut self.pool,
+            same: FxHashMap::default(),
+            shares: &mut self.shares,
+            coarse: &mut self.coarse,
             locator: Locator::new(spaces, &mut self.places),
         }
+    }
+
+    /// How many frames show their module only, in words.
+    pub(crate) fn coarse_frames(&self) -> Option<String> {
+        (self.coarse > 0).then(|| {
+            format!(
+                "{} frames in stacks show their file only, without function or offset: their processes have more \
+                 different places in code than their share",
+                self.coarse
+            )
+        })
     }
 
     fn places_of(&self, defined: Defined) -> &[PlaceId] {
@@ -61,89 +97,140 @@ impl Stacks {
     }
 }
 
+/// The records of a chunk with their addresses; the last is `None` where the chunk ends inside of
+/// it.
+fn records(mut data: &[u8]) -> impl Iterator<Item = Option<(StackHeader, &[u8])>> {
+    std::iter::from_fn(move || {
+        if data.is_empty() {
+            return None;
+        }
+        let record = StackHeader::from_bytes(data).and_then(|header| {
+            let end = StackHeader::SIZE + usize::from(header.frames) * 8;
+            Some((header, data.get(StackHeader::SIZE..end)?))
+        });
+        let length = record.as_ref().map(|(_, addresses)| StackHeader::SIZE + addresses.len());
+        data = length.map_or(&[], |length| &data[length..]);
+        Some(record)
+    })
+}
+
+/// Adds the frames of a chunk's stacks to those of their processes.
+pub(crate) fn count_frames(data: &[u8], frames: &mut FxHashMap<u32, u64>) {
+    for (header, _) in records(data).flatten() {
+        *frames.entry(header.tgid).or_default() += u64::from(header.frames) + STACK;
+    }
+}
+
 impl StackReader<'_> {
     /// Reads a chunk's records; `first` are its first ticks.
-    pub(crate) fn read(&mut self, lane: Lane, first: Ticks, mut data: &[u8]) -> ReadStacks {
+    pub(crate) fn read(&mut self, lane: Lane, first: Ticks, data: &[u8]) -> ReadStacks {
         let mut result = ReadStacks::default();
-        while !data.is_empty() {
-            let Some(header) = StackHeader::from_bytes(data) else {
+        for record in records(data) {
+            let Some((header, addresses)) = record else {
                 result.cut = true;
                 break;
             };
-            let addresses =
-                data.get(StackHeader::SIZE..StackHeader::SIZE + usize::from(header.frames) * 8);
-            let Some(addresses) = addresses else {
-                result.cut = true;
-                break;
-            };
-            data = &data[StackHeader::SIZE + addresses.len()..];
-            self.define(lane, Ticks(header.stamp.ticks_near(first.0)), &header, addresses);
+            let at = Ticks(header.stamp.ticks_near(first.0));
+            let (words, _) = addresses.as_chunks::<8>();
+            let addresses = words.iter().map(|bytes| u64::from_ne_bytes(*bytes));
+            let kernel = header.space == stack_space::KERNEL;
             result.stacks += 1;
+            match self.define((header.tgid, at), kernel, true, addresses) {
+                Some(defined) => {
+                    let truncated = defined.truncated || header.truncated != 0;
+                    // An id is given out once; a second definition could only be damage.
+                    let lane = self.lanes.entry(lane).or_default();
+                    lane.entry(header.id).or_insert(Defined { truncated, ..defined });
+                }
+                None => result.beyond_share += 1,
+            }
         }
         result
     }
 
-    /// Locates the addresses. All but the innermost are return addresses, which
-    /// may already lie behind the end of the calling function or line: they
+    /// Locates the addresses; `None` if the process has had its share. All but the innermost are
+    /// return addresses, which may already lie behind the end of the calling function or line: they
     /// are looked up one byte earlier, inside the call. The innermost is where
     /// the CPU stood, or, of user code below a system call, where it entered
-    /// the kernel: both exact.
-    fn define(&mut self, lane: Lane, at: Ticks, header: &StackHeader, addresses: &[u8]) {
-        let start = self.pool.len() as u32;
-        let kernel = header.space == stack_space::KERNEL;
-        let epoch = self.locator.epoch(header.tgid, at);
-        let (words, _) = addresses.as_chunks::<8>();
-        for address in
-            words.iter().map(|bytes| u64::from_ne_bytes(*bytes)).filter(|address| *address != 0)
-        {
-            let exact = self.pool.len() as u32 == start;
-            let address = if exact { address } else { address - 1 };
-            let place = match kernel {
-                true => self.locator.kernel(address),
-                false => self.locator.user(header.tgid, at, epoch, address),
-            };
-            self.pool.push(place);
-        }
-        let cut = !kernel && self.end_at_no_code(start, header.tgid, at);
-        let count = self.pool.len() as u32 - start;
-        let truncated = cut || header.truncated != 0;
-        // An id is given out once; a second definition could only be damage.
-        self.lanes.entry(lane).or_default().entry(header.id).or_insert(Defined {
-            start,
-            count,
-            kernel,
-            truncated,
-        });
-    }
-
-    /// Ends the stack that begins at `start` before its first frame outside of
-    /// all code; whether there was one.
+    /// the kernel: both `exact`.
     ///
     /// A walk by frame pointers that meets a function which uses that register
     /// for something else takes data for a return address, and all further ones
-    /// from there. The innermost frame is where the CPU stood: where even that
-    /// lies in no known mapping, the mappings are what is missing.
-    fn end_at_no_code(&mut self, start: u32, pid: u32, at: Ticks) -> bool {
-        let has_code = |place: &PlaceId| self.locator.places.get(*place).module.is_some();
-        let stack = &self.pool[start as usize..];
-        let Some(end) = stack.iter().position(|place| !has_code(place)) else { return false };
-        if end == 0 || !self.locator.knows_all(pid, at) {
-            return false;
+    /// from there: the stack ends before its first frame outside of all code. The innermost frame
+    /// is where the CPU stood: where even that lies in no known mapping, the mappings are what is
+    /// missing.
+    fn define(
+        &mut self,
+        (pid, at): (u32, Ticks),
+        kernel: bool,
+        exact: bool,
+        addresses: impl ExactSizeIterator<Item = u64>,
+    ) -> Option<Defined> {
+        if !self.shares.sent.has_room(pid, addresses.len() as u64 + STACK) {
+            return None;
         }
-        self.pool.truncate(start as usize + end);
-        true
+        let start = self.pool.len();
+        let epoch = self.locator.epoch(pid, at);
+        let (mut truncated, mut begins_in_code) = (false, false);
+        for address in addresses.filter(|address| *address != 0) {
+            let innermost = self.pool.len() == start;
+            let address = if innermost && exact { address } else { address - 1 };
+            let place = match kernel {
+                true => self.locator.kernel(address),
+                false => self.locator.user(pid, at, epoch, address),
+            };
+            let in_code = place.module.is_some();
+            begins_in_code |= innermost && in_code;
+            if !in_code && begins_in_code && self.locator.knows_all(pid, at) {
+                truncated = true;
+                break;
+            }
+            let id = self.intern(pid, place);
+            self.pool.push(id);
+        }
+        let places = &self.pool[start..];
+        let mut hasher = FxHasher::default();
+        (places, kernel, truncated).hash(&mut hasher);
+        let same = self.same.get(&hasher.finish()).filter(|same| {
+            let places = &self.pool[same.start as usize..][..same.count as usize];
+            (same.kernel, same.truncated) == (kernel, truncated) && places == &self.pool[start..]
+        });
+        if let Some(same) = same.copied() {
+            self.pool.truncate(start);
+            return self.shares.sent.take(pid, STACK).then_some(Defined { pid, ..same });
+        }
+        let count = places.len() as u32;
+        for place in places {
+            self.locator.places.count_use(*place);
+        }
+        self.shares.sent.take(pid, u64::from(count) + STACK);
+        let defined = Defined { start: start as u32, count, pid, kernel, truncated };
+        self.same.insert(hasher.finish(), defined);
+        Some(defined)
     }
 
-    /// Locates return addresses of a process, innermost first.
-    pub(crate) fn return_addresses(&mut self, pid: u32, at: Ticks, addresses: &[u64]) -> Defined {
-        let start = self.pool.len() as u32;
-        let epoch = self.locator.epoch(pid, at);
-        for address in addresses.iter().filter(|address| **address != 0) {
-            let place = self.locator.user(pid, at, epoch, address - 1);
-            self.pool.push(place);
+    /// The row of a place; of one beyond the process's share, that of its module.
+    fn intern(&mut self, pid: u32, place: Place) -> PlaceId {
+        let places = &mut *self.locator.places;
+        if let Some(known) = places.find(place) {
+            return known;
         }
-        let truncated = self.end_at_no_code(start, pid, at);
-        Defined { start, count: self.pool.len() as u32 - start, kernel: false, truncated }
+        if self.shares.places.take(pid, 1) {
+            return places.intern(place);
+        }
+        *self.coarse += 1;
+        // No code lies where a file begins.
+        places.intern(Place { module: place.module, offset: 0 })
+    }
+
+    /// Locates return addresses of a process, innermost first; `None` if it has had its share.
+    pub(crate) fn return_addresses(
+        &mut self,
+        pid: u32,
+        at: Ticks,
+        addresses: &[u64],
+    ) -> Option<Defined> {
+        self.define((pid, at), false, false, addresses.iter().copied())
     }
 }
 
@@ -203,6 +290,9 @@ impl Resolver {
             return *resolved;
         }
         let resolved = self.resolve_new(lane, user, kernel, tables);
+        if cache.known.len() >= RESOLVED_MAX {
+            cache.known.clear();
+        }
         cache.known.insert((user, kernel), resolved);
         resolved
     }
@@ -239,8 +329,13 @@ impl Resolver {
         if let Some(user) = user {
             self.push_frames(user, &mut frames, tables);
         }
-        let missing = user_missing || kernel_missing;
-        let stack = (!missing && !frames.is_empty()).then(|| tables.intern_stack(&frames));
+        let pid = user.or(kernel).map_or(0, |stack| stack.pid);
+        let mut missing = user_missing || kernel_missing;
+        let mut stack = None;
+        if !missing && !frames.is_empty() {
+            stack = self.intern(pid, &frames, tables);
+            missing = stack.is_none();
+        }
         self.frames = frames;
         Resolved { stack, blocked_in, missing }
     }
@@ -250,9 +345,17 @@ impl Resolver {
         let mut frames = std::mem::take(&mut self.frames);
         frames.clear();
         self.push_frames(stack, &mut frames, tables);
-        let id = (!frames.is_empty()).then(|| tables.intern_stack(&frames));
+        let id = (!frames.is_empty()).then(|| self.intern(stack.pid, &frames, tables)).flatten();
         self.frames = frames;
         id
+    }
+
+    /// The stack with these frames; `None` if it is new and the process has had its share.
+    fn intern(&mut self, pid: u32, frames: &[FrameId], tables: &mut Tables) -> Option<StackId> {
+        let room = |shares: &mut StackShares| shares.shown.take(pid, frames.len() as u64 + STACK);
+        tables
+            .find_stack(frames)
+            .or_else(|| room(&mut self.stacks.shares).then(|| tables.intern_stack(frames)))
     }
 
     fn push_frames(&mut self, stack: Defined, into: &mut Vec<FrameId>, tables: &mut Tables) {
@@ -290,4 +393,77 @@ fn functions<'a>(
     tables: &'a Tables,
 ) -> impl Iterator<Item = Option<&'a str>> {
     frames.iter().map(|frame| tables.frame(*frame).function.map(|name| tables.strings.get(name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use syscollect_model::{AddressSpaces, BuildId, Mapping};
+
+    /// Processes 1 and 2 with a file of code each.
+    fn spaces() -> AddressSpaces {
+        let mut spaces = AddressSpaces::default();
+        for pid in [1, 2] {
+            spaces.map(Mapping {
+                pid,
+                start: 0x1000,
+                end: 0x10_0000,
+                file_offset: 0x1000,
+                path: format!("/bin/{pid}"),
+                build_id: BuildId::default(),
+                since: Ticks(0),
+            });
+        }
+        spaces.seal();
+        spaces
+    }
+
+    fn bounded(frames: u64, places: u64) -> Stacks {
+        let wanted = [(1, 1000), (2, 20)].into_iter().collect();
+        Stacks { shares: StackShares::bounded(frames, places, &wanted), ..Stacks::default() }
+    }
+
+    fn define(reader: &mut StackReader<'_>, pid: u32, addresses: &[u64]) -> Option<Defined> {
+        reader.define((pid, Ticks(1)), false, true, addresses.iter().copied())
+    }
+
+    #[test]
+    fn a_process_with_endless_stacks_loses_its_own_and_nobody_elses() {
+        let (spaces, mut stacks) = (spaces(), bounded(400, 1 << 20));
+        let mut reader = stacks.reader(&spaces);
+        let flood =
+            (0..100).filter(|n| define(&mut reader, 1, &[0x1000 + n, 0x5000 + n]).is_some());
+        assert_eq!(flood.count(), 20);
+        assert!(define(&mut reader, 2, &[0x1000, 0x2000]).is_some());
+        assert!(reader.pool.len() < 50);
+    }
+
+    #[test]
+    fn a_stack_that_comes_again_takes_no_frames() {
+        let (spaces, mut stacks) = (spaces(), bounded(1 << 20, 1 << 20));
+        let mut reader = stacks.reader(&spaces);
+        let first = define(&mut reader, 1, &[0x1000, 0x2000, 0x3000]).unwrap();
+        let again = define(&mut reader, 1, &[0x1000, 0x2000, 0x3000]).unwrap();
+        let other = define(&mut reader, 1, &[0x1000, 0x2000]).unwrap();
+        assert_eq!((first.start, first.count, other.start), (again.start, again.count, 3));
+        assert_eq!(reader.pool.len(), 5);
+    }
+
+    #[test]
+    fn frames_beyond_the_share_of_places_show_their_file() {
+        let (spaces, mut stacks) = (spaces(), bounded(1 << 20, 40));
+        let mut reader = stacks.reader(&spaces);
+        for n in 0..50 {
+            define(&mut reader, 1, &[0x1000 + n]);
+        }
+        let honest = define(&mut reader, 2, &[0x1234]).unwrap();
+        let places = |stacks: &Stacks, of: Defined| stacks.places.get(stacks.places_of(of)[0]);
+        assert_eq!(places(&stacks, honest).offset, 0x1234);
+        let late = define(&mut stacks.reader(&spaces), 1, &[0x7777]).unwrap();
+        let late = places(&stacks, late);
+        assert_eq!(stacks.places.module(late.module.unwrap()).path, "/bin/1");
+        assert_eq!((late.offset, stacks.coarse), (0, 31));
+        let told = stacks.coarse_frames().unwrap();
+        assert!(told.starts_with("31 frames in stacks show their file only"), "{told}");
+    }
 }

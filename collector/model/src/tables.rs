@@ -365,6 +365,11 @@ impl Tables {
         self.truncation == Some(frame)
     }
 
+    /// The stack with these frames, innermost first, if there is one.
+    pub fn find_stack(&self, frames: &[FrameId]) -> Option<StackId> {
+        self.stack_ids.get(frames).copied()
+    }
+
     /// The stack with these frames, innermost first, added if it is new.
     pub fn intern_stack(&mut self, frames: &[FrameId]) -> StackId {
         if let Some(id) = self.stack_ids.get(frames) {

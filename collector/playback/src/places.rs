@@ -2,6 +2,7 @@
 
 use crate::Names;
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use syscollect_model::{AddressSpaces, BuildId, Mapping, Ticks};
 
@@ -55,6 +56,8 @@ impl ModuleKey {
 #[derive(Debug, Default)]
 pub struct Places {
     rows: Vec<Place>,
+    /// In how many stacks each is, as far as that is counted.
+    uses: Vec<u32>,
     ids: FxHashMap<Place, PlaceId>,
     modules: Vec<ModuleKey>,
     module_ids: FxHashMap<ModuleKey, u32>,
@@ -89,28 +92,46 @@ impl Places {
             || self.module_ids.get(module).is_some_and(|index| self.kernel.contains(index))
     }
 
+    /// One more stack has this place.
+    pub fn count_use(&mut self, id: PlaceId) {
+        if let Some(uses) = self.uses.get_mut(id.0 as usize) {
+            *uses = uses.saturating_add(1);
+        }
+    }
+
     /// Modules in whose file something could be named, with the offsets of their
-    /// places that have no name, ascending; by path and build id.
+    /// places that have no name, the most used first; by path and build id.
     pub fn unnamed(&self, names: &Names) -> Vec<(&ModuleKey, Vec<u64>)> {
-        let mut by_module: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
-        for place in &self.rows {
+        let mut by_module: BTreeMap<u32, Vec<(Reverse<u32>, u64)>> = BTreeMap::new();
+        for (place, uses) in self.rows.iter().zip(&self.uses) {
             let Some(module) = place.module else { continue };
             let key = self.module(module);
             if key.has_names() && names.get(key, place.offset).is_none() {
-                by_module.entry(module).or_default().push(place.offset);
+                by_module.entry(module).or_default().push((Reverse(*uses), place.offset));
             }
         }
-        let mut modules: Vec<_> =
-            by_module.into_iter().map(|(module, offsets)| (self.module(module), offsets)).collect();
-        modules.iter_mut().for_each(|(_, offsets)| offsets.sort_unstable());
+        let offsets = |mut places: Vec<(Reverse<u32>, u64)>| {
+            places.sort_unstable();
+            places.into_iter().map(|(_, offset)| offset).collect()
+        };
+        let mut modules: Vec<(&ModuleKey, Vec<u64>)> = by_module
+            .into_iter()
+            .map(|(module, places)| (self.module(module), offsets(places)))
+            .collect();
         modules.sort_by(|(a, _), (b, _)| (&a.path, &a.build_id).cmp(&(&b.path, &b.build_id)));
         modules
+    }
+
+    /// The id of a place, if it has one.
+    pub fn find(&self, place: Place) -> Option<PlaceId> {
+        self.ids.get(&place).copied()
     }
 
     /// The id of a place, added if it is new.
     pub fn intern(&mut self, place: Place) -> PlaceId {
         *self.ids.entry(place).or_insert_with(|| {
             self.rows.push(place);
+            self.uses.push(0);
             PlaceId(self.rows.len() as u32 - 1)
         })
     }
@@ -127,12 +148,15 @@ impl Places {
     }
 }
 
+/// Answers that are remembered: as many as there are places in a busy recording, and no more.
+const KNOWN_MAX: usize = 1 << 18;
+
 /// Turns addresses into places, at the time they were seen.
 pub struct Locator<'a> {
     spaces: &'a AddressSpaces,
     /// Answers by process, epoch of its mappings, and address: the same few
     /// addresses come again in thousands of stacks.
-    known: FxHashMap<(u32, usize, u64), PlaceId>,
+    known: FxHashMap<(u32, usize, u64), Place>,
     /// Where the places go.
     pub places: &'a mut Places,
 }
@@ -144,11 +168,11 @@ impl<'a> Locator<'a> {
     }
 
     /// The place of a kernel address.
-    pub fn kernel(&mut self, address: u64) -> PlaceId {
+    pub fn kernel(&mut self, address: u64) -> Place {
         let module = self
             .places
             .intern_module(ModuleKey { path: KERNEL.to_owned(), build_id: BuildId::default() });
-        self.places.intern(Place { module: Some(module), offset: address })
+        Place { module: Some(module), offset: address }
     }
 
     /// The number to give to [`Self::user`] for addresses of one stack.
@@ -157,7 +181,7 @@ impl<'a> Locator<'a> {
     }
 
     /// The place of an address of process `pid`.
-    pub fn user(&mut self, pid: u32, at: Ticks, epoch: usize, address: u64) -> PlaceId {
+    pub fn user(&mut self, pid: u32, at: Ticks, epoch: usize, address: u64) -> Place {
         if let Some(place) = self.known.get(&(pid, epoch, address)) {
             return *place;
         }
@@ -165,9 +189,11 @@ impl<'a> Locator<'a> {
             Some(mapping) => self.in_mapping(mapping, address),
             None => Place { module: None, offset: address },
         };
-        let id = self.places.intern(place);
-        self.known.insert((pid, epoch, address), id);
-        id
+        if self.known.len() >= KNOWN_MAX {
+            self.known.clear();
+        }
+        self.known.insert((pid, epoch, address), place);
+        place
     }
 
     /// Whether all code of process `pid` at `at` is known, so that a place
@@ -222,8 +248,7 @@ mod tests {
         let mut locator = Locator::new(&spaces, &mut places);
         let mut at = |ticks| {
             let epoch = locator.epoch(1, Ticks(ticks));
-            let id = locator.user(1, Ticks(ticks), epoch, 0x1010);
-            let place = locator.places.get(id);
+            let place = locator.user(1, Ticks(ticks), epoch, 0x1010);
             (locator.places.module(place.module.unwrap()).path.clone(), place.offset)
         };
         assert_eq!(at(10), ("/bin/old".to_owned(), 0x410));
@@ -240,11 +265,20 @@ mod tests {
         let mut locator = Locator::new(&spaces, &mut places);
         let (anonymous, nowhere) =
             (locator.user(1, Ticks(1), 0, 0x9abc), locator.user(1, Ticks(1), 0, 0x5555));
-        let anonymous = places.get(anonymous);
         assert_eq!(
             (anonymous.offset, places.module(anonymous.module.unwrap()).path.as_str()),
             (0x9abc, ANONYMOUS)
         );
-        assert_eq!(places.get(nowhere), Place { module: None, offset: 0x5555 });
+        assert_eq!(nowhere, Place { module: None, offset: 0x5555 });
+    }
+    #[test]
+    fn what_most_stacks_have_is_named_first() {
+        let mut places = Places::default();
+        let module = places.intern_module(ModuleKey::new("/bin/a", &BuildId::default()));
+        for (offset, uses) in [(1, 1), (2, 5), (3, 0), (4, 5)] {
+            let id = places.intern(Place { module: Some(module), offset });
+            (0..uses).for_each(|_| places.count_use(id));
+        }
+        assert_eq!(places.unnamed(&Names::default())[0].1, [2, 4, 1, 3]);
     }
 }

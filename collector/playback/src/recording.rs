@@ -90,7 +90,7 @@ pub struct UnresolvedModule {
     pub build_id: BuildId,
     /// It is kernel code; where it is Linux', `offsets` are addresses.
     pub kernel: bool,
-    /// What to look up, ascending: offsets in the file, as in
+    /// What to look up, the most used first, as far as that is counted: offsets in the file, as in
     /// [`Symbol::offset`](syscollect_model::Symbol::offset); of a Windows image,
     /// relative virtual addresses.
     pub offsets: Vec<u64>,

@@ -42,7 +42,7 @@ pub(crate) fn return_addresses(crash: Option<u64>, mut stack: Vec<u64>) -> Vec<u
 }
 
 impl ProgramStacks {
-    /// Notes a stack of the process at that time.
+    /// Notes a stack of the process at that time, unless the process has had its share of stacks.
     pub(crate) fn add(
         &mut self,
         spaces: &AddressSpaces,
@@ -51,13 +51,11 @@ impl ProgramStacks {
         addresses: &[u64],
     ) {
         let stacks = self.known.entry((pid, spaces.epoch(pid, at))).or_default();
-        if !stacks.contains_key(addresses) {
-            let known = KnownStack {
-                number: self.count,
-                defined: reader.return_addresses(pid, at, addresses),
-            };
+        if !stacks.contains_key(addresses)
+            && let Some(defined) = reader.return_addresses(pid, at, addresses)
+        {
+            stacks.insert(addresses.into(), KnownStack { number: self.count, defined });
             self.count += 1;
-            stacks.insert(addresses.into(), known);
         }
     }
 
