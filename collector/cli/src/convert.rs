@@ -5,6 +5,7 @@ use crate::signals::Abandon;
 use crate::terminal::{Bar, Terminal};
 use crate::time_range::TimeRange;
 use anyhow::{Context, Result, bail};
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use syscollect_exporters::{
@@ -12,7 +13,8 @@ use syscollect_exporters::{
     PprofExporter, ProcessFilter, StackKind, StackOptions, TracyExporter, TracyOptions,
 };
 use syscollect_model::{
-    Event, Exporter, Loss, ProcessId, RecorderSummary, SessionInfo, SymbolTable, Tables, Time,
+    BuildId, Event, Exporter, Loss, ProcessId, RecorderSummary, SessionInfo, SymbolTable, Tables,
+    Time, naming_shortage,
 };
 use syscollect_playback::{Nowhere, Played, Recording, UnresolvedModule};
 use syscollect_store::{CaptureReader, CaptureWriter, Definition, Lane, LaneKind};
@@ -26,35 +28,75 @@ const EVENTS_PER_LOOK: u64 = 8192;
 #[error("abandoned, as Ctrl-C asked")]
 pub(crate) struct Abandoned;
 
-/// Names of all places that have none yet.
-///
-/// `same_kernel` says that addresses of the kernel mean today's kernel, and
-/// `same_files` that a file without a build id is still the one recorded.
-/// No name is better than a wrong one.
+/// What names may be given to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Nameable {
+    /// Addresses of the kernel mean today's kernel.
+    pub(crate) same_kernel: bool,
+    /// A file without a build id is still the one recorded.
+    pub(crate) same_files: bool,
+    /// Modules that have their names, by path and build id: they are not named again.
+    pub(crate) named: HashSet<(String, BuildId)>,
+}
+
+impl Nameable {
+    /// What is left of a capture that may have been named before, perhaps not to the end.
+    pub(crate) fn later(info: &SessionInfo, reader: &CaptureReader) -> Self {
+        let table = |definition| match definition {
+            Ok(Definition::Symbols(table)) => Some((table.path, table.build_id)),
+            _ => None,
+        };
+        let named = reader.definitions().filter_map(table).collect();
+        Self { same_kernel: is_this_boot(info), same_files: false, named }
+    }
+
+    /// No name is better than a wrong one.
+    fn is(&self, module: &UnresolvedModule) -> bool {
+        let has_names = |module: &UnresolvedModule| {
+            // The kernel's tables carry its build id.
+            let mut paths = self.named.iter();
+            match module.kernel {
+                true => paths.any(|(path, _)| *path == module.path),
+                false => self.named.contains(&(module.path.clone(), module.build_id.clone())),
+            }
+        };
+        let is_same = if module.kernel {
+            self.same_kernel
+        } else {
+            self.same_files || !module.build_id.is_empty()
+        };
+        is_same && !has_names(module)
+    }
+}
+
+/// Names of all places that have none yet and are `nameable`; the modules that are left when the
+/// user gives up are not among them.
 pub(crate) fn name(
     session: &impl Recording,
     held: HeldFiles,
-    (same_kernel, same_files): (bool, bool),
+    nameable: &Nameable,
     abandon: &Abandon,
     terminal: &Terminal,
 ) -> Vec<SymbolTable> {
-    let unresolved = session.unresolved();
+    let mut unresolved = session.unresolved();
+    unresolved.retain(|module| nameable.is(module));
+    if unresolved.is_empty() {
+        return Vec::new();
+    }
     let _busy = terminal.busy("naming functions");
     let mut symbolizer = Symbolizer::with_options(held, naming_options());
     let (kernel, user): (Vec<_>, Vec<_>) =
         unresolved.into_iter().partition(|module| module.kernel && module.windows.is_none());
-    let requests: Vec<_> = user
-        .into_iter()
-        .filter(|module| same_files || !module.build_id.is_empty())
-        .map(request)
-        .collect();
+    let requests: Vec<_> = user.into_iter().map(request).collect();
     let mut tables = symbolizer.name_modules_unless(&requests, &|| abandon.wanted());
-    if same_kernel {
-        tables.extend(
-            kernel
-                .iter()
-                .map(|module| symbolizer.name_kernel_unless(&module.offsets, &|| abandon.wanted())),
-        );
+    tables.extend(
+        kernel
+            .iter()
+            .map(|module| symbolizer.name_kernel_unless(&module.offsets, &|| abandon.wanted())),
+    );
+    tables.retain(|table| !Symbolizer::is_abandoned(table));
+    if let Some(shortage) = naming_shortage(&tables) {
+        say!("syscollect: {shortage}");
     }
     tables
 }
@@ -78,14 +120,9 @@ fn request(module: UnresolvedModule) -> ModuleRequest {
 
 /// Whether the capture's kernel addresses are those of the kernel that runs
 /// now: it moves to other addresses with every boot.
-pub(crate) fn is_this_boot(info: &SessionInfo) -> bool {
+fn is_this_boot(info: &SessionInfo) -> bool {
     let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     !info.boot_id.is_empty() && info.boot_id == boot_id.trim()
-}
-
-/// Whether somebody has named this capture's places before.
-pub(crate) fn has_names(reader: &CaptureReader) -> bool {
-    reader.definitions().any(|definition| matches!(definition, Ok(Definition::Symbols(_))))
 }
 
 /// Where a capture file ends, for adding to it.

@@ -31,6 +31,12 @@ impl Lost {
         Self { losses: session.losses().to_vec(), unread: Some(events) }
     }
 
+    /// What is known of one of which nothing was read back.
+    #[cfg_attr(windows, expect(dead_code, reason = "only the recorder of Linux needs it"))]
+    pub(crate) fn unopened(events: u64) -> Self {
+        Self { losses: Vec::new(), unread: Some(events) }
+    }
+
     /// With what the recorder itself counted: a full disk may have kept that out of the capture.
     #[cfg_attr(windows, expect(dead_code, reason = "only the recorder of Linux needs it"))]
     pub(crate) fn at_least(mut self, counted: &[LaneLoss]) -> Self {

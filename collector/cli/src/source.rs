@@ -1,6 +1,6 @@
 //! What is read: a capture of ours, or the files of a Windows recording.
 
-use crate::convert;
+use crate::convert::{self, Nameable};
 use crate::format::{self, Format};
 use crate::signals::Abandon;
 use crate::symbols::{self, SymbolOptions};
@@ -64,16 +64,10 @@ impl Source {
     ) -> Result<Self> {
         let mut source = Self::open(paths)?;
         let tables = match &source {
-            Self::Capture(session) if convert::has_names(session.reader()) => Vec::new(),
             Self::Capture(session) => {
-                let same_kernel = convert::is_this_boot(session.info());
-                convert::name(
-                    session.as_ref(),
-                    HeldFiles::new(),
-                    (same_kernel, false),
-                    abandon,
-                    terminal,
-                )
+                let nameable = Nameable::later(session.info(), session.reader());
+                let held = HeldFiles::new();
+                convert::name(session.as_ref(), held, &nameable, abandon, terminal)
             }
             Self::Trace(session) => symbols::name(session.unresolved(), symbols, terminal),
         };

@@ -2,18 +2,19 @@
 
 use super::place::{KeepCapture, Place};
 use crate::confine;
-use crate::convert::{self, Abandoned, CaptureEnd, Selection};
+use crate::convert::{self, Abandoned, CaptureEnd, Nameable, Selection};
 use crate::format::Format;
 use crate::lost::Lost;
 use crate::output::Draft;
 use crate::signals::Abandon;
 use crate::summary::Kept;
 use crate::terminal::Terminal;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use std::collections::HashSet;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use syscollect_capture::{CostAccount, Recorded};
-use syscollect_merge::Session;
+use syscollect_merge::{MergeError, Session};
 use syscollect_model::{RecorderSummary, WorkCost};
 use syscollect_playback::Recording;
 use syscollect_store::{CaptureReader, Definition};
@@ -110,14 +111,15 @@ impl Finish<'_> {
         let mut end = CaptureEnd::of(&reader);
         // What the trace buffer dropped was taken out of the lanes but is not in the file.
         let stored = convert::stored_events(&reader);
-        let mut session = Session::open(reader)?;
-        let tables = convert::name(&session, held, (true, true), self.abandon, self.terminal);
+        let mut session = match Session::open_unless(reader, &|| self.abandon.wanted()) {
+            Err(MergeError::Unwanted) => return Ok((self.unread(capture, stored)?, end)),
+            session => session?,
+        };
+        let nameable = Nameable { same_kernel: true, same_files: true, named: HashSet::new() };
+        let tables = convert::name(&session, held, &nameable, self.abandon, self.terminal);
         let names = tables.iter().cloned().map(Definition::Symbols);
-        // A capture that has names is not named again: those of a naming that was abandoned are
-        // none.
-        if !self.abandon.wanted()
-            && let Err(error) = end.append(capture.file().try_clone()?, names)
-        {
+        // What the user did not wait for is not among them: an export names the rest.
+        if let Err(error) = end.append(capture.file().try_clone()?, names) {
             // The export has them all the same; a capture that stays lacks them.
             say!("syscollect: {}", crate::message(&error));
         }
@@ -131,6 +133,25 @@ impl Finish<'_> {
         let written = self.write(capture, &mut session, stored)?;
         note(if self.place.is_exported() { "export" } else { "reading" });
         Ok((written, end))
+    }
+
+    /// A capture that nobody waits for is complete without being opened; an export is not.
+    fn unread(&self, capture: &Draft, stored: u64) -> Result<Written> {
+        if self.place.is_exported() {
+            bail!(Abandoned);
+        }
+        let bytes = self.raw(capture)?;
+        Ok(Written { draft: None, bytes, events: stored, lost: Lost::unopened(stored) })
+    }
+
+    /// Hands over the capture as it is; its size.
+    fn raw(&self, capture: &Draft) -> Result<u64> {
+        if self.place.standard_output.is_none() {
+            return Ok(capture.file().metadata()?.len());
+        }
+        let mut file = capture.file();
+        file.seek(SeekFrom::Start(0))?;
+        Ok(std::io::copy(&mut file, &mut std::io::stdout().lock())?)
     }
 
     fn write(&self, capture: &Draft, session: &mut Session, stored: u64) -> Result<Written> {
@@ -155,14 +176,7 @@ impl Finish<'_> {
                     lost: Lost::read(session),
                 })
             }
-            (None, Some(Format::Syscap)) => {
-                let (lost, events) = self.read(session, stored)?;
-                let mut file = capture.file();
-                file.seek(SeekFrom::Start(0))?;
-                let bytes = std::io::copy(&mut file, &mut std::io::stdout().lock())?;
-                Ok(Written { draft: None, bytes, events, lost })
-            }
-            (None, Some(format)) => {
+            (None, Some(format)) if format != Format::Syscap => {
                 let out = Counted { inner: std::io::stdout().lock(), bytes: 0 };
                 let (played, out) =
                     convert::export(session, (format, out), &selection, abandon, terminal)?;
@@ -173,9 +187,9 @@ impl Finish<'_> {
                     lost: Lost::read(session),
                 })
             }
-            (None, None) => {
+            (None, _) => {
                 let (lost, events) = self.read(session, stored)?;
-                Ok(Written { draft: None, bytes: capture.file().metadata()?.len(), events, lost })
+                Ok(Written { draft: None, bytes: self.raw(capture)?, events, lost })
             }
         }
     }
