@@ -246,6 +246,10 @@ impl Recording {
                 .into_iter()
                 .map(|(lane, cause, count)| buffer_loss(lane, cause, count)),
         );
+        // Before the file is completed, so that it says what is left.
+        let (mut sources, mut missing) = (ended.sources, ended.missing);
+        missing.extend(sources.iter_mut().filter_map(|source| source.wait_until_gone()));
+        drop(sources);
         let mut costs = self.costs;
         costs.note("recording");
         let WorkCost { cpu_ns, peak_bytes, .. } = costs.of("recording");
@@ -260,13 +264,12 @@ impl Recording {
             startup_ns: self.startup.as_nanos() as u64,
             duration_ns: file_duration.as_nanos() as u64,
             statistics: ended.statistics,
-            missing: ended.missing,
+            missing,
             costs: costs.costs().to_vec(),
         };
         let written = last.written.and_then(|()| files::complete(last.writer, &losses, &summary));
         let losses_before = self.shared.files.losses();
         let records = self.shared.records.load(Ordering::Relaxed);
-        drop(ended.sources);
         let error = written.err().map(|error| error.to_string());
         Ok(Recorded {
             held: ended.held,

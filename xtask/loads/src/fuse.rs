@@ -102,14 +102,19 @@ impl Drop for Served {
 
 /// Maps the first `length` bytes of the file of a file system as if its code ran.
 pub(crate) fn map(place: &Path, length: usize) -> Result<File> {
-    let file = File::open(place.join(NAME)).context("cannot open the served file")?;
+    map_file(&place.join(NAME), length)
+}
+
+/// Maps a file's code, and holds it open.
+pub(crate) fn map_file(file: &Path, length: usize) -> Result<File> {
+    let file = File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
     let protection = libc::PROT_READ | libc::PROT_EXEC;
     // SAFETY: a new mapping at an address that the kernel picks touches no memory in use.
     let address = unsafe {
         libc::mmap(std::ptr::null_mut(), length, protection, libc::MAP_PRIVATE, file.as_raw_fd(), 0)
     };
     if address == libc::MAP_FAILED {
-        bail!("cannot map the served file: {}", std::io::Error::last_os_error());
+        bail!("cannot map it: {}", std::io::Error::last_os_error());
     }
     Ok(file)
 }

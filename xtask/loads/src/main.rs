@@ -34,7 +34,7 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      stacks THREADS UNITS | ordered COUNT CPU... | marks THREADS COUNT | \
                      database ROUNDS | \
                      alone memfd|files THREADS COUNT | hostile-files FOLDER SECONDS | serve FOLDER | \
-                     map-served FOLDER | serve-code FOLDER SECONDS | \
+                     map-served FOLDER | map-often FILE TIMES | serve-code FOLDER SECONDS | \
                      use-cpu SECONDS | fences COUNT | numbered FILE SECONDS | renames SECONDS | \
                      wrap LOG CMD ARGS... | hostile mappings|memory|survey|flood SECONDS | as UID LOAD ARGS...";
 
@@ -69,6 +69,7 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         }
         ["hostile-files", folder, seconds] => hostile_files::run(folder, number(seconds)?)?,
         ["map-served", folder] => hostile_mount::map(folder)?,
+        ["map-often", file, times] => hostile_mount::map_often(file, number(times)?)?,
         ["serve-code", folder, seconds] => hostile_mount::serve(folder, number(seconds)?)?,
         ["serve", folder] => hostile_files::serve(folder)?,
         ["use-cpu", seconds] => hostile_files::use_cpu(number(seconds)?),

@@ -125,6 +125,67 @@ pub(crate) fn hostile_mount(context: &Context) -> Result<Outcome> {
     )))
 }
 
+/// How often hostile programs map a file: the kernel would take half a minute for one place in it.
+const OFTEN: &str = "20000";
+/// A stop waits for what is detached no longer than a moment, and names what it recorded.
+const LONGEST_STOP: Duration = Duration::from_secs(10);
+
+/// Processes that have a program of their own, and one of somebody else, mapped so often that
+/// attaching to it would stop the machine: everybody forks and is recorded, and it is told.
+pub(crate) fn hostile_attach(context: &Context) -> Result<String> {
+    let [own, other, honest] = ["own", "other", "honest"].map(|name| context.path(name));
+    for path in [&own, &other, &honest] {
+        fs::copy(&context.load, path)?;
+    }
+    std::os::unix::fs::chown(&own, Some(NOBODY), Some(NOBODY))?;
+    fs::set_permissions(own.parent().unwrap_or(&own), fs::Permissions::from_mode(0o755))?;
+    let map = |file: &Path| {
+        let mut hostile = Command::new(&context.load);
+        hostile.args(["map-often", text(file)?, OFTEN]).uid(NOBODY).gid(NOBODY);
+        let mut hostile = Running::start(&mut hostile)?;
+        hostile.line()?;
+        Ok::<_, anyhow::Error>(hostile)
+    };
+    let hostile = [map(&own)?, map(&other)?];
+
+    let capture = context.path("hostile-attach.syscap");
+    let recorder = context.start(&capture, &[])?;
+    let longest = longest_fork(Duration::from_secs(2))?;
+    let theirs = run_numbered(context, &honest, "honest-numbers")?;
+    // Its first process was attached to by itself, and so is the next.
+    let of_other = run_numbered(context, &other, "other-numbers")?;
+    let longest = longest.max(longest_fork(Duration::from_secs(1))?);
+    let begun = Instant::now();
+    let said = context.stop(recorder)?;
+    let took = begun.elapsed();
+    drop(hostile);
+    ensure!(
+        longest <= Duration::from_secs(1),
+        "a fork took {longest:?} while files were attached to"
+    );
+    ensure!(took <= LONGEST_STOP, "the stop took {took:?}");
+    let told = context.info(&capture)?.to_string();
+    for (file, what) in [(&own, "has it mapped 20000 times"), (&other, "one by one")] {
+        let file = text(file)?;
+        ensure!(
+            said.stderr.lines().any(|line| line.contains(file) && line.contains(what)),
+            "nothing tells of {file}:\n{}",
+            said.stderr
+        );
+        ensure!(told.contains(file) && told.contains(what), "the capture tells nothing of {file}");
+    }
+    let mut seen = Vec::new();
+    for (name, pid) in [("another program", theirs), ("the program of somebody else", of_other)] {
+        let (first, last) = numbers_in(&capture, pid)?;
+        ensure!(
+            last > first + context.times(1_000),
+            "of {name}'s zones only {first} to {last} are there"
+        );
+        seen.push(format!("of {name}'s zones {first} to {last}"));
+    }
+    Ok(format!("the longest fork took {longest:.1?}, the stop {took:.1?}; {}", seen.join(", ")))
+}
+
 /// Forks again and again; the longest that one took.
 fn longest_fork(during: Duration) -> Result<Duration> {
     let begun = Instant::now();

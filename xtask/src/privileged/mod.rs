@@ -120,6 +120,7 @@ const TESTS: &[Test] = &[
     test!("full-disk", bad_days::full_disk),
     test!("hostile-files", hostile_files::hostile_files, needs "user_probes"),
     test!("hostile-mount", hostile_files::hostile_mount, needs "user_probes"),
+    test!("hostile-attach", hostile_files::hostile_attach, needs "user_probes"),
 ];
 
 /// What to run, and where.

@@ -143,6 +143,11 @@ impl OpenFile {
         (build_id_in(file.file.reader())? == *build_id).then_some(file)
     }
 
+    /// The process by whose mapping it was found.
+    pub(super) fn mapped_by_process(&self) -> Option<u32> {
+        self.mapped_by.as_ref().map(|by| by.pid)
+    }
+
     /// Whether attaching to it may stop the machine. The kernel reads the code then, and lets no
     /// process fork meanwhile (`register_for_each_vma` in kernel/events/uprobes.c); in a file
     /// system that a user mounted, that user decides how long it takes. The one who asked for the

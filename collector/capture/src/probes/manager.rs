@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -22,11 +22,12 @@ use super::keeper::Keeper;
 use super::lookups::FoundFunction;
 use super::program::ArgumentPrograms;
 use super::scan::Scanner;
+use super::unattached::Unattached;
 use crate::bpf_calls;
 use crate::clock::raw_now;
 use crate::error::CaptureError;
 use crate::outlet::Outlet;
-use crate::worker::Worker;
+use crate::worker::{Unfinished, Worker};
 use crate::zones::ZoneNotice;
 
 /// Files of that many names and contents are remembered to hold nothing.
@@ -40,8 +41,9 @@ const LONGEST_START: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// How often to see whether somebody killed the keeper, with which all probes go.
 const LOOK_AT_KEEPER: Duration = Duration::from_secs(1);
-/// How long the end waits for breakpoints to be taken out: the kernel does that one by one.
-const LONGEST_GOODBYE: Duration = Duration::from_secs(60);
+/// How long the end waits for breakpoints to be taken out: the kernel does that one by one, and
+/// whoever has the files mapped decides how long each takes. The keeper needs nobody for it.
+const LONGEST_GOODBYE: Duration = Duration::from_secs(1);
 
 /// What the manager works with.
 pub(super) struct Work {
@@ -70,8 +72,10 @@ pub(super) struct Told {
     unmatched: Mutex<Vec<String>>,
     /// Why specs will match nothing in what runs and in what they name.
     never: Mutex<Vec<String>>,
-    pub(super) files: AtomicU64,
-    pub(super) places: AtomicU64,
+    /// What was not attached to.
+    unattached: Mutex<Unattached>,
+    files: AtomicU64,
+    places: AtomicU64,
     pub(super) scanned: AtomicU64,
     /// Marked programs that ran before their zones were recorded.
     late: AtomicU64,
@@ -86,6 +90,18 @@ impl Told {
         if notes.len() < NOTES_MAX && !notes.contains(&note) {
             notes.push(note);
         }
+    }
+
+    /// What was not attached to, to add to it.
+    pub(super) fn unattached(&self) -> MutexGuard<'_, Unattached> {
+        // Sums are sums even if a thread panicked.
+        self.unattached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// So many places of a file were attached to.
+    pub(super) fn attached(&self, places: usize) {
+        self.files.fetch_add(u64::from(places > 0), Ordering::Relaxed);
+        self.places.fetch_add(places as u64, Ordering::Relaxed);
     }
 
     /// These match nothing so far.
@@ -109,7 +125,7 @@ impl Told {
     }
 
     /// Whether nothing more is to be attached.
-    fn is_stopping(&self) -> bool {
+    pub(super) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }
 
@@ -148,8 +164,10 @@ impl MappedFiles {
 pub(super) struct Manager {
     messages: Sender<Message>,
     first_done: Option<Receiver<()>>,
-    worker: Worker<()>,
+    /// Until its end has been waited for.
+    worker: Option<Worker<()>>,
     told: Arc<Told>,
+    keeper: i32,
 }
 
 impl Manager {
@@ -159,9 +177,11 @@ impl Manager {
         let (done, first_done) = channel();
         let told = Arc::new(Told::default());
         let tell = told.clone();
+        let holder = keeper.pid();
         let worker = Worker::start("probes", move || manage(work, keeper, &received, &done, &tell))
             .map_err(|error| CaptureError::system("cannot start a thread", error))?;
-        Ok(Self { messages, first_done: Some(first_done), worker, told })
+        let (first_done, worker) = (Some(first_done), Some(worker));
+        Ok(Self { messages, first_done, worker, told, keeper: holder })
     }
 
     /// Where to tell of files that are mapped.
@@ -211,6 +231,25 @@ impl Manager {
         self.told.notes()
     }
 
+    /// What was not attached to, or late, as the user is told of it.
+    pub(super) fn unattached(&self) -> Vec<String> {
+        self.told.unattached().notes()
+    }
+
+    /// Waits a moment until what was attached is gone; what to tell the user if it is not.
+    pub(super) fn wait_until_gone(&mut self) -> Option<String> {
+        self.stop();
+        // A panic there has been printed.
+        match self.worker.take()?.wait(LONGEST_GOODBYE) {
+            Err(Unfinished::Late(_)) => Some(format!(
+                "what was attached to programs is still being taken out: process {} (uprobe-keeper) does that by itself \
+                 and then ends, which takes as long as processes that run these files keep the kernel busy",
+                self.keeper
+            )),
+            _ => None,
+        }
+    }
+
     /// Begins to detach, and does not wait for it.
     pub(super) fn stop(&self) {
         self.told.stopping.store(true, Ordering::Relaxed);
@@ -225,6 +264,7 @@ impl Manager {
             ("probe_files_attached", &told.files),
             ("probe_places_attached", &told.places),
             ("marked_programs_begun_late", &told.late),
+            ("probe_files_unattached", &AtomicU64::new(told.unattached().missing())),
         ];
         counts.map(|(name, count)| (name.to_owned(), count.load(Ordering::Relaxed))).into()
     }
@@ -232,10 +272,8 @@ impl Manager {
 
 impl Drop for Manager {
     fn drop(&mut self) {
-        self.stop();
-        // A panic there has been printed; what is late the kernel takes back when this program
-        // ends.
-        let _ = self.worker.wait(LONGEST_GOODBYE);
+        // Whoever asked has been told.
+        let _ = self.wait_until_gone();
     }
 }
 
@@ -262,7 +300,8 @@ fn manage(
     scanner.tell_unmatched();
     let _ = done.send(());
     loop {
-        let message = messages.recv_timeout(LOOK_AT_KEEPER);
+        let wait = scanner.next_turn().unwrap_or(LOOK_AT_KEEPER).min(LOOK_AT_KEEPER);
+        let message = messages.recv_timeout(wait);
         if told.is_stopping() || scanner.is_detached() {
             break;
         }
@@ -272,6 +311,7 @@ fn manage(
             Err(RecvTimeoutError::Timeout) => {}
             Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => break,
         }
+        scanner.attach_waiting();
     }
     // Detaches everything.
     drop(scanner);

@@ -31,8 +31,10 @@
 
 mod announcements;
 mod attach;
+mod attaching;
 mod companion;
 mod cookies;
+mod cost;
 mod files;
 mod keeper;
 mod launch;
@@ -45,6 +47,7 @@ mod program;
 mod scan;
 mod semaphores;
 mod source;
+mod unattached;
 
 pub(crate) use attach::Way;
 pub(crate) use keeper::Keeper;

@@ -88,18 +88,48 @@ fn encode(argument: &Argument, text: Text) -> [u8; ARGUMENT_BYTES] {
 /// The programs that the kernel knows, each once.
 pub(super) struct ArgumentPrograms {
     map: OwnedFd,
-    room: u32,
+    room: Room,
     known: FxHashMap<ArgumentProgram, u32>,
+}
+
+/// How many programs there may be. Anybody can write files with many; an owner of files has as many
+/// as are still free for others, so that there are always some for one more.
+#[derive(Debug)]
+struct Room {
+    free: u32,
+    used: FxHashMap<u32, u32>,
+}
+
+impl Room {
+    fn new(free: u32) -> Self {
+        Self { free, used: FxHashMap::default() }
+    }
+
+    /// Takes one; whether there is one. Root's files are trusted with all there are.
+    fn take(&mut self, owner: u32) -> bool {
+        let used = self.used.get(&owner).copied().unwrap_or(0);
+        let has_room = self.free > 0 && (owner == 0 || used < self.free);
+        if has_room {
+            self.free -= 1;
+            self.used.insert(owner, used + 1);
+        }
+        has_room
+    }
 }
 
 impl ArgumentPrograms {
     /// None yet; `map` has room for so many.
     pub(super) fn new(map: OwnedFd, room: u32) -> Self {
-        Self { map, room, known: FxHashMap::default() }
+        Self { map, room: Room::new(room), known: FxHashMap::default() }
     }
 
-    /// The cookie of a probe with these arguments.
-    pub(super) fn cookie(&mut self, probe: u32, arguments: &[(Argument, Text)]) -> io::Result<u64> {
+    /// The cookie of a probe with these arguments, in a file of this owner.
+    pub(super) fn cookie(
+        &mut self,
+        owner: u32,
+        probe: u32,
+        arguments: &[(Argument, Text)],
+    ) -> io::Result<u64> {
         if arguments.is_empty() {
             return Ok(u64::from(probe));
         }
@@ -108,10 +138,11 @@ impl ArgumentPrograms {
             Some(index) => *index,
             None => {
                 let index = self.known.len() as u32;
-                if index >= self.room {
+                if !self.room.take(owner) {
                     return Err(io::Error::other(format!(
-                        "more than {} different lists of arguments",
-                        self.room
+                        "the files of this user have more different lists of arguments than its share ({} are free for \
+                         others)",
+                        self.room.free
                     )));
                 }
                 bpf_calls::update_map(self.map.as_fd(), index, &program.0)?;
@@ -154,6 +185,16 @@ mod tests {
             encode(&argument, Text::Never)[8..],
             [MEMORY, NO_REGISTER, NO_REGISTER, 0, 0, 0, 0, 0]
         );
+    }
+
+    #[test]
+    fn whatever_one_owner_takes_there_is_room_for_the_next() {
+        let mut room = Room::new(4096);
+        let taken = |room: &mut Room, owner| (0..10_000).filter(|_| room.take(owner)).count();
+        assert_eq!(taken(&mut room, 1001), 2048);
+        (1002..1006).for_each(|owner| assert!(taken(&mut room, owner) >= 128, "{room:?}"));
+        assert_eq!(taken(&mut room, 0), 128);
+        assert_eq!(taken(&mut room, 1001), 0);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use object::ReadCache;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -14,11 +15,13 @@ use syscollect_probes::{
     UsdtProbe, UsdtProbes, did_you_mean, nearest, soname, usdt_probes,
 };
 use syscollect_store::Definition;
-use syscollect_untrusted_files::{FileLocation, Reader};
+use syscollect_untrusted_files::{FileLocation, Owner, Reader};
 use syscollect_zone_protocol::PROVIDER;
 
-use super::attach::{Point, Program, attach};
+use super::attach::Point;
+use super::attaching::{Attaching, Job, Progress};
 use super::companion;
+use super::cost::{Census, Mapper, SINGLE_MAX, Whom, map_key};
 use super::files::{Change, FileKey, MappedFile, OpenFile, mapping_of};
 use super::keeper::Keeper;
 use super::launch::files_of;
@@ -49,7 +52,9 @@ pub(super) struct Scanner<'a> {
     /// Of specs of functions whose library was found, why it has none.
     without: BTreeMap<usize, String>,
     names: BTreeSet<String>,
-    keeper: Keeper,
+    attaching: Attaching,
+    /// Files that are attached to in single processes, and those.
+    single: FxHashMap<FileKey, FxHashSet<u32>>,
     /// What programs were given the addresses of, by process.
     found: FxHashSet<(FileKey, u64, u32)>,
 }
@@ -77,7 +82,8 @@ impl<'a> Scanner<'a> {
             matched: BTreeSet::new(),
             without: BTreeMap::new(),
             names: BTreeSet::new(),
-            keeper,
+            attaching: Attaching::new(keeper),
+            single: FxHashMap::default(),
             found: FxHashSet::default(),
         }
     }
@@ -187,13 +193,16 @@ impl<'a> Scanner<'a> {
     fn file(&mut self, file: OpenFile, path: &str) -> Known {
         if let Some(known) = self.known.get(&file.key)
             && (known.attached || known.changed == file.changed)
+            && !self.is_new_process_of(&file)
         {
             return *known;
         }
         self.told.scanned.fetch_add(1, Ordering::Relaxed);
         let (plan, is_client) = self.plan(&file, path);
         let attached = self.attach(&file, path, plan, None);
-        let known = Known { is_client, attached, is_new: false, changed: file.changed };
+        // Processes that map it later may be attached to by themselves.
+        let stays = attached || self.single.contains_key(&file.key);
+        let known = Known { is_client, attached: stays, is_new: false, changed: file.changed };
         self.known.insert(file.key, known);
         Known { is_new: attached, ..known }
     }
@@ -288,7 +297,7 @@ impl<'a> Scanner<'a> {
         plan.points.extend(companion::for_python(probes, &plan.points));
     }
 
-    /// Attaches, in all processes or in one; whether anything is.
+    /// Attaches, in all processes or in one; whether anything is, or will be.
     fn attach(&mut self, file: &OpenFile, path: &str, plan: Plan, pid: Option<u32>) -> bool {
         if plan.points.is_empty() && plan.rings.is_empty() {
             return false;
@@ -300,6 +309,13 @@ impl<'a> Scanner<'a> {
             ));
             return false;
         }
+        let processes = match pid {
+            Some(pid) => vec![Some(pid)],
+            None => self.processes_for(file, path, &plan),
+        };
+        if processes.is_empty() {
+            return false;
+        }
         for some in plan.definitions.chunks(DEFINITIONS_AT_ONCE) {
             self.work.buffer.push(definition_chunk(&Definition::Probes(some.to_vec())));
         }
@@ -308,68 +324,115 @@ impl<'a> Scanner<'a> {
         {
             self.told.note(format!("{path}: {note}"));
         }
-        let (hits, rings) = (self.points(&plan.points), self.points(&plan.rings));
+        let owner = file.file.data().uid;
         // Each place that is attached raises the semaphore: where rings are announced comes first,
         // for what is marked from then on is in rings, and nobody would hear of them.
-        let target = Target { file, path, pid };
-        let announced = self.attach_to(&target, rings, |work| &work.on_ring);
-        let hit = self.attach_to(&target, hits, |work| &work.on_probe);
-        let attached = announced + hit > 0;
-        self.told.files.fetch_add(u64::from(attached), Ordering::Relaxed);
+        let rings = self.points(owner, path, &plan.rings);
+        let hits = self.points(owner, path, &plan.points);
+        let is_asked_for = !plan.matched.is_empty();
+        let is_trusted = owner == 0 || Some(owner) == self.work.asked_by;
+        let mut attached = false;
+        for pid in processes {
+            // Without descriptors nothing can be attached to either.
+            let Ok(file) = file.file.file().as_fd().try_clone_to_owned() else { continue };
+            let job = Job {
+                file,
+                path: path.to_owned(),
+                owner,
+                pid,
+                rings: rings.clone(),
+                hits: hits.clone(),
+                is_asked_for,
+                is_awaited: is_asked_for && is_trusted,
+                progress: Progress::default(),
+            };
+            attached |= self.attaching.begin(job, &self.work, self.told);
+        }
         attached
     }
 
-    fn points(&mut self, planned: &[Planned]) -> io::Result<Vec<Point>> {
+    /// The processes in which to attach, `None` for all of them, as far as the kernel can do that
+    /// in a time that others can wait for.
+    fn processes_for(&mut self, file: &OpenFile, path: &str, plan: &Plan) -> Vec<Option<u32>> {
+        let Some(key) = map_key(file.file.file()) else { return vec![None] };
+        let places = || plan.points.iter().chain(&plan.rings);
+        let first = places().map(|place| place.offset).min().unwrap_or(0);
+        let last = places().map(|place| place.offset).max().unwrap_or(0);
+        let with_semaphore = places().any(|place| place.semaphore != 0);
+        let is_single = self.single.contains_key(&file.key);
+        let mapped_by = file.mapped_by_process();
+        let census =
+            Census::take(&key, &(first..last.saturating_add(1)), mapped_by.filter(|_| is_single));
+        let uid = |pid| Owner::of_process(pid).map(|owner| owner.uid());
+        let owner = file.file.data().uid;
+        let pids = match census.whom(owner, with_semaphore, uid) {
+            Whom::Everybody if !is_single => return vec![None],
+            Whom::Everybody => mapped_by.into_iter().collect(),
+            Whom::Only(pids) => pids,
+            Whom::Nobody(Mapper { pid, mappings, .. }) => {
+                let why = format!(
+                    "process {pid} of the same user has it mapped {mappings} times, and nobody could fork while the \
+                     kernel attaches to each"
+                );
+                self.told.unattached().refuse(owner, path, why);
+                return Vec::new();
+            }
+        };
+        let single = self.single.entry(file.key).or_default();
+        if !is_single {
+            let why = format!(
+                "other users' processes have it mapped so often that it is recorded only in processes that are attached \
+                 to one by one, at most {SINGLE_MAX}, and not in what these fork"
+            );
+            self.told.unattached().refuse(owner, path, why);
+        }
+        let new = pids.into_iter().filter(|pid| single.len() < SINGLE_MAX && single.insert(*pid));
+        new.map(Some).collect()
+    }
+
+    /// Whether a file is attached to in single processes, and not yet in the one that maps it now.
+    fn is_new_process_of(&self, file: &OpenFile) -> bool {
+        let pid = file.mapped_by_process();
+        self.single.get(&file.key).is_some_and(|single| {
+            single.len() < SINGLE_MAX && pid.is_some_and(|pid| !single.contains(&pid))
+        })
+    }
+
+    fn points(&mut self, owner: u32, path: &str, planned: &[Planned]) -> Vec<Point> {
+        let arguments = &mut self.work.arguments;
         let point = |planned: &Planned| {
-            let cookie = self.work.arguments.cookie(planned.probe, &planned.arguments)?;
-            Ok(Point {
+            let cookie = arguments.cookie(owner, planned.probe, &planned.arguments)?;
+            Ok::<_, io::Error>(Point {
                 offset: planned.offset,
                 semaphore: planned.semaphore,
                 cookie,
                 at_return: planned.at_return,
             })
         };
-        planned.iter().map(point).collect()
+        planned.iter().map(point).collect::<Result<_, _>>().unwrap_or_else(|error| {
+            self.told.unattached().refuse(owner, path, error.to_string());
+            Vec::new()
+        })
     }
 
-    /// Attaches one of the programs; to how many places.
-    fn attach_to(
-        &mut self,
-        target: &Target<'_>,
-        points: io::Result<Vec<Point>>,
-        program: impl Fn(&Work) -> &Program,
-    ) -> usize {
-        let path = target.path;
-        let points = match points {
-            Ok(points) => points,
-            Err(error) => {
-                self.told.note(format!("the probes in {path} are not recorded: {error}"));
-                return 0;
-            }
-        };
-        let (work, file) = (&self.work, target.file.file.file().as_fd());
-        let refused = attach(&mut self.keeper, work.way, program(work), file, &points, target.pid);
-        let lost: usize = refused.iter().map(|refused| refused.places).sum();
-        let attached = points.len() - lost;
-        self.told.places.fetch_add(attached as u64, Ordering::Relaxed);
-        for refused in refused {
-            let (places, all) = (refused.places, points.len());
-            self.told.note(format!(
-                "{places} of {all} places in {path} cannot be probed: {}",
-                refused.why
-            ));
-        }
-        attached
+    /// How long until something that waits is to be attached to; `None` if nothing waits.
+    pub(super) fn next_turn(&self) -> Option<Duration> {
+        self.attaching.next_turn()
+    }
+
+    /// Goes on with what waits, if it is time.
+    pub(super) fn attach_waiting(&mut self) {
+        self.attaching.go_on(&self.work, self.told);
     }
 
     /// Whether somebody took away all that is attached, which is then said.
     pub(super) fn is_detached(&self) -> bool {
-        let has_ended = self.keeper.has_ended();
+        let has_ended = self.attaching.keeper.has_ended();
         if has_ended {
             self.told.note(format!(
                 "process {} (uprobe-keeper), which held what was attached to programs, was killed: neither zones nor \
                  probes are recorded from then on",
-                self.keeper.pid()
+                self.attaching.keeper.pid()
             ));
         }
         has_ended
@@ -433,14 +496,6 @@ impl<'a> Scanner<'a> {
         };
         spec.files().into_iter().all(is_known)
     }
-}
-
-/// What a program is attached to.
-struct Target<'a> {
-    file: &'a OpenFile,
-    path: &'a str,
-    /// In this process only.
-    pid: Option<u32>,
 }
 
 /// A spec, or a part of one, that matches nothing so far.

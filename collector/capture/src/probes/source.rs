@@ -32,9 +32,9 @@ use crate::zones::ZoneNotice;
 const RING_BYTES: usize = 4 << 20;
 /// The same where only marked programs without shared memory hit them.
 const SMALL_RING_BYTES: usize = 256 << 10;
-/// Different lists of arguments that the kernel program can hold.
+/// Different lists of arguments that the kernel program can hold: of them each owner of files has a
+/// share, also where nobody asked for probes but marked programs have theirs.
 const ARGUMENT_PROGRAMS: u32 = 4096;
-const FEW_ARGUMENT_PROGRAMS: u32 = 256;
 
 /// What the source is started with.
 pub(crate) struct Setup<'a> {
@@ -89,7 +89,7 @@ impl ProbeSource {
             tsc: clock == ClockSource::Tsc,
             filter: !options.pids.is_empty(),
             possible_cpus,
-            programs: if asked { ARGUMENT_PROGRAMS } else { FEW_ARGUMENT_PROGRAMS },
+            programs: ARGUMENT_PROGRAMS,
             ring_bytes: bytes_of_each(
                 if asked { RING_BYTES } else { SMALL_RING_BYTES },
                 possible_cpus,
@@ -196,6 +196,8 @@ impl Source for ProbeSource {
     fn detach(&mut self, cpus: &[u32]) {
         self.counters.stop();
         self.manager.stop();
+        // First what is summed up, of which few are told: users can make many of the others.
+        add_new(&mut self.missing, self.manager.unattached());
         add_new(&mut self.missing, self.manager.notes());
         let unmatched = self.manager.unmatched().into_iter();
         let told = |what| {
@@ -213,6 +215,10 @@ impl Source for ProbeSource {
         for &cpu in cpus {
             drop(crate::affinity::run_on(cpu));
         }
+    }
+
+    fn wait_until_gone(&mut self) -> Option<String> {
+        self.manager.wait_until_gone()
     }
 
     fn losses(&self) -> Vec<LaneLoss> {

@@ -22,9 +22,11 @@ const NAME: &std::ffi::CStr = c"uprobe-keeper";
 const SOCKET: RawFd = 3;
 /// Descriptors from here on are free while others are moved.
 const OUT_OF_THE_WAY: RawFd = 10;
-/// How long it may take to detach after the recorder has gone. What takes longer hangs, in a file
-/// system that a user serves, say.
-const LONGEST_DETACHING: Duration = Duration::from_secs(60);
+/// How long it may take to detach after the recorder has gone, which waits for it no longer than a
+/// moment: minutes, where programs have probed files mapped tens of thousands of times. What takes
+/// longer hangs, in a file system that a user serves, say; whoever is ended before leaves
+/// breakpoints behind.
+const LONGEST_DETACHING: Duration = Duration::from_secs(1800);
 /// Closing a link waits for the whole machine to have taken notice, which several can wait for at
 /// once.
 const DETACHING_THREADS: usize = 16;

@@ -1,0 +1,328 @@
+//! Attaching to files piece by piece, so that none of them keeps all others waiting.
+//!
+//! How long the kernel takes for a place is decided by whoever has the file mapped: each list of
+//! mappings is locked, and who changes theirs all the time keeps the lock. So a file is attached to
+//! in pieces, the first of one place, and as many places at once as their time allows. What takes
+//! longer than a turn goes on when nothing else is to be done, and so does what belongs to an owner
+//! whose files have had their share: those who had least come first.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustc_hash::FxHashMap;
+
+use super::attach::{Point, Refused, attach};
+use super::keeper::Keeper;
+use super::manager::{Told, Work};
+
+/// As long may a piece take, and the files of a turn.
+const PIECE: Duration = Duration::from_millis(100);
+const TURN: Duration = Duration::from_millis(300);
+/// What takes longer for a single place is given up, unless the user asked for its probes: rings
+/// come first, so that most marked programs are recorded all the same.
+const SLOW: Duration = Duration::from_secs(1);
+/// A piece that was quick is followed by one of so many times as many places.
+const GROWTH: usize = 16;
+/// No piece has more places.
+const PLACES_MAX: usize = 16_384;
+/// What an owner's files may take before they wait, and which part of all time thereafter; the same
+/// part is used for those that wait.
+const SHARE: Duration = Duration::from_secs(1);
+const PART: u32 = 10;
+/// Files that may wait, of one owner and in all: each is an open file.
+const WAITING_OF_OWNER: usize = 64;
+const WAITING_MAX: usize = 1024;
+/// Owners whose times are remembered.
+const OWNERS_MAX: usize = 4096;
+
+/// A file to attach to.
+#[derive(Debug)]
+pub(super) struct Job {
+    /// As long as it is open, no other file gets its number.
+    pub(super) file: OwnedFd,
+    pub(super) path: String,
+    /// Who owns it.
+    pub(super) owner: u32,
+    /// In all processes or in one.
+    pub(super) pid: Option<u32>,
+    pub(super) rings: Vec<Point>,
+    pub(super) hits: Vec<Point>,
+    /// Whether the user of the recorder asked for its probes.
+    pub(super) is_asked_for: bool,
+    /// Whether that user waits for it, however long it takes.
+    pub(super) is_awaited: bool,
+    pub(super) progress: Progress,
+}
+
+/// How far a job has come.
+#[derive(Debug)]
+pub(super) struct Progress {
+    /// Places of the next piece.
+    next: usize,
+    attached: usize,
+    refused: Vec<Refused>,
+    waits_since: Option<Instant>,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self { next: 1, attached: 0, refused: Vec::new(), waits_since: None }
+    }
+}
+
+impl Progress {
+    /// So many places took so long; how long each of them did.
+    fn took(&mut self, places: usize, time: Duration) -> Duration {
+        let each = time / places.max(1) as u32;
+        self.next = match time <= PIECE / 2 {
+            true => places * GROWTH,
+            false => (PIECE.as_nanos() / each.as_nanos().max(1)) as usize,
+        };
+        self.next = self.next.clamp(1, PLACES_MAX);
+        each
+    }
+}
+
+impl Job {
+    /// The next places, and whether rings are announced there.
+    fn next_piece(&mut self) -> Option<(bool, Vec<Point>)> {
+        let of_rings = !self.rings.is_empty();
+        let from = if of_rings { &mut self.rings } else { &mut self.hits };
+        let places = self.progress.next.min(from.len());
+        (places > 0).then(|| (of_rings, from.drain(..places).collect()))
+    }
+
+    fn left(&self) -> usize {
+        self.rings.len() + self.hits.len()
+    }
+}
+
+/// Attaches. Dropping it detaches everything.
+pub(super) struct Attaching {
+    pub(super) keeper: Keeper,
+    waiting: Waiting<Job>,
+}
+
+impl Attaching {
+    pub(super) fn new(keeper: Keeper) -> Self {
+        Self { keeper, waiting: Waiting::new() }
+    }
+
+    /// Attaches, or has it done later; whether anything of the file is attached or will be.
+    pub(super) fn begin(&mut self, job: Job, work: &Work, told: &Told) -> bool {
+        match job.is_awaited || self.waiting.has_share(job.owner, Instant::now()) {
+            true => self.turn(job, work, told),
+            false => self.wait(job, told),
+        }
+    }
+
+    /// How long until one of those that wait has a turn; `None` if none does.
+    pub(super) fn next_turn(&self) -> Option<Duration> {
+        self.waiting.due_in(Instant::now())
+    }
+
+    /// Gives one of those that wait a turn, if it is time.
+    pub(super) fn go_on(&mut self, work: &Work, told: &Told) {
+        let Some(job) = self.waiting.next(Instant::now()) else { return };
+        let began = Instant::now();
+        self.turn(job, work, told);
+        self.waiting.rest(began.elapsed());
+    }
+
+    fn turn(&mut self, mut job: Job, work: &Work, told: &Told) -> bool {
+        let began = Instant::now();
+        while !told.is_stopping()
+            && let Some((of_rings, points)) = job.next_piece()
+        {
+            let program = if of_rings { &work.on_ring } else { &work.on_probe };
+            told.unattached().begin(job.owner, &job.path);
+            let began_piece = Instant::now();
+            let file = job.file.as_fd();
+            let refused = attach(&mut self.keeper, work.way, program, file, &points, job.pid);
+            let took = began_piece.elapsed();
+            told.unattached().end();
+            self.waiting.used(job.owner, took, Instant::now());
+            let lost: usize = refused.iter().map(|refused| refused.places).sum();
+            job.progress.attached += points.len() - lost;
+            job.progress.refused.extend(refused);
+            let each = job.progress.took(points.len(), took);
+            if each >= SLOW && !job.is_asked_for && job.left() > 0 {
+                told.unattached().refuse(job.owner, &job.path, too_slow(each, &job));
+                return finish(&job, told);
+            }
+            if !job.is_awaited && began.elapsed() >= TURN && job.left() > 0 {
+                return self.wait(job, told);
+            }
+        }
+        if job.left() > 0 {
+            return self.wait(job, told);
+        }
+        finish(&job, told)
+    }
+
+    fn wait(&mut self, mut job: Job, told: &Told) -> bool {
+        let owner = job.owner;
+        if job.progress.waits_since.is_none() {
+            job.progress.waits_since = Some(Instant::now());
+            told.unattached().wait(owner);
+        }
+        let Err(job) = self.waiting.add(owner, job) else { return true };
+        let why = "more files of this user wait to be attached to than there is room for";
+        told.unattached().refuse(owner, &job.path, why.to_owned());
+        finish(&job, told)
+    }
+}
+
+fn too_slow(each: Duration, job: &Job) -> String {
+    format!(
+        "the processes that run it kept the kernel waiting for {:.1} s at one place, and no process could fork \
+         meanwhile: {} more places are left out",
+        each.as_secs_f64(),
+        job.left()
+    )
+}
+
+/// Tells what became of a file; whether anything is attached.
+fn finish(job: &Job, told: &Told) -> bool {
+    let Progress { attached, refused, waits_since, .. } = &job.progress;
+    if let Some(since) = waits_since {
+        told.unattached().waited(job.owner, *since);
+    }
+    told.attached(*attached);
+    let lost: usize = refused.iter().map(|refused| refused.places).sum();
+    if let Some(first) = refused.first() {
+        let (path, all) = (&job.path, attached + lost + job.left());
+        told.note(format!("{lost} of {all} places in {path} cannot be probed: {}", first.why));
+    }
+    *attached > 0
+}
+
+/// What waits, and how much time each owner's files took.
+struct Waiting<T> {
+    waiting: VecDeque<(u32, T)>,
+    /// What each has used beyond the part that it may always use, and when that was so.
+    used: FxHashMap<u32, (Duration, Instant)>,
+    not_before: Instant,
+}
+
+impl<T> Waiting<T> {
+    fn new() -> Self {
+        Self { waiting: VecDeque::new(), used: FxHashMap::default(), not_before: Instant::now() }
+    }
+
+    fn used_by(&self, owner: u32, now: Instant) -> Duration {
+        self.used.get(&owner).map_or(Duration::ZERO, |used| left(used, now))
+    }
+
+    fn used(&mut self, owner: u32, time: Duration, now: Instant) {
+        let used = self.used_by(owner, now) + time;
+        if self.used.len() >= OWNERS_MAX {
+            self.used.retain(|_, used| !left(used, now).is_zero());
+        }
+        if self.used.len() < OWNERS_MAX || self.used.contains_key(&owner) {
+            self.used.insert(owner, (used, now));
+        }
+    }
+
+    /// Whether the files of this owner need not wait.
+    fn has_share(&self, owner: u32, now: Instant) -> bool {
+        self.used_by(owner, now) < SHARE && !self.waiting.iter().any(|(of, _)| *of == owner)
+    }
+
+    /// One more waits; it is given back where there is no room for it.
+    fn add(&mut self, owner: u32, what: T) -> Result<(), T> {
+        let of_owner = self.waiting.iter().filter(|(of, _)| *of == owner).count();
+        if of_owner >= WAITING_OF_OWNER || self.waiting.len() >= WAITING_MAX {
+            return Err(what);
+        }
+        self.waiting.push_back((owner, what));
+        Ok(())
+    }
+
+    fn due_in(&self, now: Instant) -> Option<Duration> {
+        (!self.waiting.is_empty()).then(|| self.not_before.saturating_duration_since(now))
+    }
+
+    /// The first of the owner who used least, if it is time.
+    fn next(&mut self, now: Instant) -> Option<T> {
+        if now < self.not_before {
+            return None;
+        }
+        let owners = self.waiting.iter().enumerate();
+        let first = owners.min_by_key(|(index, (owner, _))| (self.used_by(*owner, now), *index))?;
+        let first = first.0;
+        self.waiting.remove(first).map(|(_, what)| what)
+    }
+
+    /// A turn took so long.
+    fn rest(&mut self, took: Duration) {
+        self.not_before = Instant::now() + took * (PART - 1);
+    }
+}
+
+/// What is left of a time that was used then.
+fn left((used, at): &(Duration, Instant), now: Instant) -> Duration {
+    used.saturating_sub(now.saturating_duration_since(*at) / PART)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOSTILE: u32 = 1001;
+    const HONEST: u32 = 1002;
+
+    #[test]
+    fn who_used_more_than_a_share_waits_and_nobody_else_does() {
+        let (mut waiting, now) = (Waiting::new(), Instant::now());
+        waiting.used(HOSTILE, SHARE * 2, now);
+        assert!(!waiting.has_share(HOSTILE, now) && waiting.has_share(HONEST, now));
+        (0..9).for_each(|job| waiting.add(HOSTILE, job).unwrap());
+        waiting.add(HONEST, 100).unwrap();
+        let next: Vec<_> = (0..3).filter_map(|_| waiting.next(now)).collect();
+        assert_eq!(next, [100, 0, 1], "who used least comes first, then what came first");
+        assert!(!waiting.has_share(HOSTILE, now + SHARE * PART), "its files come in their order");
+        while waiting.next(now).is_some() {}
+        assert!(waiting.has_share(HOSTILE, now + SHARE * PART + SHARE));
+        assert_eq!(waiting.due_in(now), None);
+    }
+
+    #[test]
+    fn those_that_wait_use_a_part_of_all_time() {
+        let mut waiting = Waiting::new();
+        (0..2).for_each(|job| waiting.add(HOSTILE, job).unwrap());
+        assert_eq!(waiting.next(Instant::now()), Some(0));
+        waiting.rest(SHARE);
+        assert_eq!(waiting.next(Instant::now()), None);
+        let due = waiting.due_in(Instant::now()).unwrap();
+        assert!(due > SHARE * (PART - 2) && due <= SHARE * (PART - 1), "{due:?}");
+        assert_eq!(waiting.next(Instant::now() + due), Some(1));
+    }
+
+    #[test]
+    fn neither_files_that_wait_nor_owners_are_without_end() {
+        let (mut waiting, now) = (Waiting::new(), Instant::now());
+        let of_one = (0..1000).filter(|job| waiting.add(HOSTILE, *job).is_ok()).count();
+        assert_eq!(of_one, WAITING_OF_OWNER);
+        let of_all = (0..100_000).filter(|job| waiting.add(*job, *job).is_ok()).count();
+        assert_eq!(of_all + of_one, WAITING_MAX);
+        (0..100_000).for_each(|owner| waiting.used(owner, SHARE, now));
+        assert_eq!(waiting.used.len(), OWNERS_MAX);
+        waiting.used(HONEST + 200_000, SHARE, now + SHARE * PART * 2);
+        assert_eq!(waiting.used.len(), 1, "who used nothing for long is forgotten");
+    }
+
+    #[test]
+    fn pieces_grow_while_they_are_quick_and_shrink_when_they_are_not() {
+        let mut progress = Progress::default();
+        assert_eq!(progress.took(1, Duration::from_millis(20)), Duration::from_millis(20));
+        assert_eq!(progress.next, GROWTH);
+        progress.took(16, Duration::from_millis(800));
+        assert_eq!(progress.next, 2);
+        progress.took(2, Duration::from_secs(5));
+        assert_eq!(progress.next, 1);
+        progress.took(10_000, Duration::ZERO);
+        assert_eq!(progress.next, PLACES_MAX);
+    }
+}
