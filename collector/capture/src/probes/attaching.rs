@@ -31,8 +31,11 @@ const PLACES_MAX: usize = 16_384;
 const SHARE: Duration = Duration::from_secs(1);
 const PART: u32 = 10;
 /// Files that may wait, of one owner and in all: each is an open file.
-const WAITING_OF_OWNER: usize = 64;
-const WAITING_MAX: usize = 1024;
+const WAITING_OF_OWNER: usize = 512;
+const WAITING_MAX: usize = 4096;
+/// What is said of those for which there is no room.
+pub(super) const NO_ROOM: &str =
+    "more files of this user wait to be attached to than there is room for";
 /// Owners whose times are remembered.
 const OWNERS_MAX: usize = 4096;
 
@@ -50,7 +53,7 @@ pub(super) struct Job {
     pub(super) hits: Vec<Point>,
     /// Whether the user of the recorder asked for its probes.
     pub(super) is_asked_for: bool,
-    /// Whether that user waits for it, however long it takes.
+    /// Whether it is that user's own, or root's, which need not wait for others.
     pub(super) is_awaited: bool,
     pub(super) progress: Progress,
 }
@@ -109,6 +112,16 @@ impl Attaching {
         Self { keeper, waiting: Waiting::new() }
     }
 
+    /// Whether there is room for one more file of this owner, now or later.
+    pub(super) fn has_room(&self, owner: u32) -> bool {
+        self.waiting.has_share(owner, Instant::now()) || self.waiting.has_room(owner)
+    }
+
+    /// Something else was done for a file of this owner, and took so long.
+    pub(super) fn used(&mut self, owner: u32, time: Duration) {
+        self.waiting.used(owner, time, Instant::now());
+    }
+
     /// Attaches, or has it done later; whether anything of the file is attached or will be.
     pub(super) fn begin(&mut self, job: Job, work: &Work, told: &Told) -> bool {
         match job.is_awaited || self.waiting.has_share(job.owner, Instant::now()) {
@@ -151,7 +164,8 @@ impl Attaching {
                 told.unattached().refuse(job.owner, &job.path, too_slow(each, &job));
                 return finish(&job, told);
             }
-            if !job.is_awaited && began.elapsed() >= TURN && job.left() > 0 {
+            let is_over = each >= SLOW || (!job.is_awaited && began.elapsed() >= TURN);
+            if is_over && job.left() > 0 {
                 return self.wait(job, told);
             }
         }
@@ -168,8 +182,7 @@ impl Attaching {
             told.unattached().wait(owner);
         }
         let Err(job) = self.waiting.add(owner, job) else { return true };
-        let why = "more files of this user wait to be attached to than there is room for";
-        told.unattached().refuse(owner, &job.path, why.to_owned());
+        told.unattached().refuse(owner, &job.path, NO_ROOM.to_owned());
         finish(&job, told)
     }
 }
@@ -232,12 +245,16 @@ impl<T> Waiting<T> {
 
     /// One more waits; it is given back where there is no room for it.
     fn add(&mut self, owner: u32, what: T) -> Result<(), T> {
-        let of_owner = self.waiting.iter().filter(|(of, _)| *of == owner).count();
-        if of_owner >= WAITING_OF_OWNER || self.waiting.len() >= WAITING_MAX {
+        if !self.has_room(owner) {
             return Err(what);
         }
         self.waiting.push_back((owner, what));
         Ok(())
+    }
+
+    fn has_room(&self, owner: u32) -> bool {
+        let of_owner = self.waiting.iter().filter(|(of, _)| *of == owner).count();
+        of_owner < WAITING_OF_OWNER && self.waiting.len() < WAITING_MAX
     }
 
     fn due_in(&self, now: Instant) -> Option<Duration> {

@@ -24,13 +24,16 @@ const BREAKPOINT: Duration = Duration::from_micros(10);
 const STEP: Duration = Duration::from_nanos(70);
 /// As long may one place take: 10,000 usual processes that map a file.
 const PLACE_MAX: Duration = Duration::from_millis(250);
-/// No program maps its code as often; one that does may also keep the kernel waiting at each.
-const MAPPINGS_OF_PROCESS: u64 = 16;
+/// No program maps its code as often. One that does may keep the kernel waiting at each mapping, by
+/// changing others all the time: for 0.1 s, as was measured.
+const MAPPINGS_OF_PROCESS: u64 = 4;
 /// Processes that are attached to by themselves: each is asked at every hit of any of them.
 pub(super) const SINGLE_MAX: usize = 64;
-/// Counting ends there: all that is read, and how long that takes. A line has some 100 bytes.
-const TEXT_MAX: u64 = 16 << 20;
-const LONGEST: Duration = Duration::from_millis(200);
+/// Counting ends there: all that is read, and how long that takes, of one process and of all. A line
+/// has some 100 bytes. Who changes mappings all the time keeps the list of them from being read.
+const TEXT_MAX: usize = 16 << 20;
+const LONGEST_OF_ONE: Duration = Duration::from_millis(60);
+const LONGEST: Duration = Duration::from_millis(300);
 
 /// A process that has a file mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,46 +76,55 @@ pub(super) enum Whom {
 }
 
 impl Census {
-    /// Counts in all processes, or in that one; `pages` is where the places lie.
-    pub(super) fn take(key: &MapKey, pages: &Range<u64>, only: Option<u32>) -> Self {
+    /// Counts in all processes, beginning with `first`, or in that one `only`; `pages` is where the
+    /// places lie.
+    pub(super) fn take(
+        key: &MapKey,
+        pages: &Range<u64>,
+        first: Option<u32>,
+        only: Option<u32>,
+    ) -> Self {
         let (key, pages) = (key.clone(), pages.clone());
         let root = Path::new("/");
-        // A list of mappings may be kept back by who changes them all the time.
-        within(None, move || {
-            let pids = only.map_or_else(|| processes(root), |pid| vec![pid]);
+        let count = move || {
+            let all = if only.is_some() { Vec::new() } else { processes(root) };
+            let first = only.or(first);
+            let others = all.into_iter().filter(|pid| Some(*pid) != first);
+            let pids: Vec<u32> = first.into_iter().chain(others).collect();
             Self::of(root, &pids, &key, &pages)
-        })
-        .unwrap_or_default()
+        };
+        // What the kernel waits for there may take longer than the times allow.
+        within(None, count).unwrap_or_default()
     }
 
     fn of(root: &Path, pids: &[u32], key: &MapKey, pages: &Range<u64>) -> Self {
         let end = Instant::now() + LONGEST;
         let (mut census, mut room) = (Self { mappers: Vec::new(), is_whole: true }, TEXT_MAX);
-        let mut block = Vec::new();
+        let mut block = vec![0; BLOCK];
         for pid in pids {
+            let mut mapper = Mapper { pid: *pid, mappings: 0, all: 0 };
+            let until = end.min(Instant::now() + LONGEST_OF_ONE);
             // It may have ended.
             let Ok(mut maps) = fs::File::open(root.join(format!("proc/{pid}/maps"))) else {
                 continue;
             };
-            let mut mapper = Mapper { pid: *pid, mappings: 0, all: 0 };
-            block.clear();
-            loop {
-                if room == 0 || Instant::now() >= end {
-                    census.is_whole = false;
-                    break;
-                }
-                let before = block.len();
-                match maps.by_ref().take(room.min(BLOCK)).read_to_end(&mut block) {
-                    Ok(1..) => {}
-                    _ => break,
-                }
-                room -= (block.len() - before) as u64;
-                let whole = block.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-                for line in block[..whole].split(|byte| *byte == b'\n').filter(|l| !l.is_empty()) {
+            // The begin of a line whose rest is still to come.
+            let mut kept = 0;
+            // The kernel gives a page at once.
+            while let Ok(bytes @ 1..) = maps.read(&mut block[kept..]) {
+                let text = &block[..kept + bytes];
+                let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+                for line in text[..whole].split_inclusive(|byte| *byte == b'\n') {
                     mapper.all += 1;
                     mapper.mappings += u64::from(holds(line, key, pages));
                 }
-                block.drain(..whole);
+                kept = text.len() - whole;
+                block.copy_within(whole..whole + kept, 0);
+                room = room.saturating_sub(bytes);
+                if room == 0 || kept == BLOCK || Instant::now() >= until {
+                    census.is_whole = false;
+                    break;
+                }
             }
             if mapper.mappings > 0 {
                 census.mappers.push(mapper);
@@ -146,7 +158,7 @@ impl Census {
 }
 
 /// What is read of a list at once.
-const BLOCK: u64 = 64 << 10;
+const BLOCK: usize = 64 << 10;
 
 /// Whether a line of /proc/PID/maps is a mapping of the file that holds some of these bytes of it,
 /// and that the kernel would put a breakpoint into: a private one that cannot be written.
@@ -276,7 +288,7 @@ mod tests {
     fn this_program_has_its_own_file_mapped() {
         let own = fs::File::open("/proc/self/exe").unwrap();
         let key = map_key(&own).unwrap();
-        let found = Census::take(&key, &(0..u64::MAX), Some(std::process::id()));
+        let found = Census::take(&key, &(0..u64::MAX), None, Some(std::process::id()));
         assert!(found.is_whole && found.mappers.len() == 1, "{found:?}");
         assert!(found.mappers[0].is_modest() && found.mappers[0].all > found.mappers[0].mappings);
     }

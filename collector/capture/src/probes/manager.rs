@@ -43,7 +43,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 const LOOK_AT_KEEPER: Duration = Duration::from_secs(1);
 /// How long the end waits for breakpoints to be taken out: the kernel does that one by one, and
 /// whoever has the files mapped decides how long each takes. The keeper needs nobody for it.
-const LONGEST_GOODBYE: Duration = Duration::from_secs(1);
+const LONGEST_GOODBYE: Duration = Duration::from_secs(2);
 
 /// What the manager works with.
 pub(super) struct Work {

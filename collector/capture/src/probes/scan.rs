@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use object::ReadCache;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -19,7 +19,7 @@ use syscollect_untrusted_files::{FileLocation, Owner, Reader};
 use syscollect_zone_protocol::PROVIDER;
 
 use super::attach::Point;
-use super::attaching::{Attaching, Job, Progress};
+use super::attaching::{Attaching, Job, NO_ROOM, Progress};
 use super::companion;
 use super::cost::{Census, Mapper, SINGLE_MAX, Whom, map_key};
 use super::files::{Change, FileKey, MappedFile, OpenFile, mapping_of};
@@ -309,6 +309,12 @@ impl<'a> Scanner<'a> {
             ));
             return false;
         }
+        let owner = file.file.data().uid;
+        let is_trusted = owner == 0 || Some(owner) == self.work.asked_by;
+        if !is_trusted && !self.attaching.has_room(owner) {
+            self.told.unattached().refuse(owner, path, NO_ROOM.to_owned());
+            return false;
+        }
         let processes = match pid {
             Some(pid) => vec![Some(pid)],
             None => self.processes_for(file, path, &plan),
@@ -324,13 +330,11 @@ impl<'a> Scanner<'a> {
         {
             self.told.note(format!("{path}: {note}"));
         }
-        let owner = file.file.data().uid;
         // Each place that is attached raises the semaphore: where rings are announced comes first,
         // for what is marked from then on is in rings, and nobody would hear of them.
         let rings = self.points(owner, path, &plan.rings);
         let hits = self.points(owner, path, &plan.points);
         let is_asked_for = !plan.matched.is_empty();
-        let is_trusted = owner == 0 || Some(owner) == self.work.asked_by;
         let mut attached = false;
         for pid in processes {
             // Without descriptors nothing can be attached to either.
@@ -343,7 +347,7 @@ impl<'a> Scanner<'a> {
                 rings: rings.clone(),
                 hits: hits.clone(),
                 is_asked_for,
-                is_awaited: is_asked_for && is_trusted,
+                is_awaited: is_trusted,
                 progress: Progress::default(),
             };
             attached |= self.attaching.begin(job, &self.work, self.told);
@@ -361,10 +365,12 @@ impl<'a> Scanner<'a> {
         let with_semaphore = places().any(|place| place.semaphore != 0);
         let is_single = self.single.contains_key(&file.key);
         let mapped_by = file.mapped_by_process();
-        let census =
-            Census::take(&key, &(first..last.saturating_add(1)), mapped_by.filter(|_| is_single));
-        let uid = |pid| Owner::of_process(pid).map(|owner| owner.uid());
+        let only = mapped_by.filter(|_| is_single);
         let owner = file.file.data().uid;
+        let began = Instant::now();
+        let census = Census::take(&key, &(first..last.saturating_add(1)), mapped_by, only);
+        self.attaching.used(owner, began.elapsed());
+        let uid = |pid| Owner::of_process(pid).map(|owner| owner.uid());
         let pids = match census.whom(owner, with_semaphore, uid) {
             Whom::Everybody if !is_single => return vec![None],
             Whom::Everybody => mapped_by.into_iter().collect(),
@@ -381,8 +387,9 @@ impl<'a> Scanner<'a> {
         let single = self.single.entry(file.key).or_default();
         if !is_single {
             let why = format!(
-                "other users' processes have it mapped so often that it is recorded only in processes that are attached \
-                 to one by one, at most {SINGLE_MAX}, and not in what these fork"
+                "other processes have it mapped so often, or keep their mappings from being counted, that it is \
+                 recorded only in processes that are attached to one by one, at most {SINGLE_MAX}, and not in what \
+                 these fork"
             );
             self.told.unattached().refuse(owner, path, why);
         }

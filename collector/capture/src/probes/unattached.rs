@@ -114,9 +114,9 @@ impl OfUser {
         if let Some((path, why)) = &self.first {
             let more = match self.files {
                 0 | 1 => String::new(),
-                many => format!(" (and of {} more files)", many - 1),
+                many => format!(" (and {} more files)", many - 1),
             };
-            parts.push(format!("zones and probes in {path}{more} are missing: {why}"));
+            parts.push(format!("of {path}{more} zones and probes are missing, or some are: {why}"));
         }
         if self.waiting > 0 {
             parts.push(format!(
@@ -156,9 +156,7 @@ mod tests {
         unattached.waited(1002, Instant::now());
         let notes = unattached.notes();
         assert_eq!(notes.len(), 2, "{notes:?}");
-        assert!(
-            notes[0].starts_with("files of user 1001: zones and probes in /a/0 (and of 499 more")
-        );
+        assert!(notes[0].starts_with("files of user 1001: of /a/0 (and 499 more"));
         assert!(notes[0].ends_with("too much"), "{notes:?}");
         assert!(notes[1].contains("1 files still waited"), "{notes:?}");
         assert_eq!(unattached.missing(), 501);
