@@ -422,3 +422,31 @@ where
         Ok(self.inner.end(losses, recorder, tables)?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_names_is_not_named_again_and_what_was_abandoned_is() {
+        let id = |byte| BuildId::from_bytes(&[byte; 20]);
+        let module = |path: &str, build_id, kernel| UnresolvedModule {
+            path: path.into(),
+            build_id,
+            kernel,
+            ..UnresolvedModule::default()
+        };
+        let kernel = "[kernel.kallsyms]";
+        let named = [("/a".into(), id(1)), (kernel.into(), id(9))].into_iter().collect();
+        let later = Nameable { same_kernel: true, same_files: false, named };
+        assert!(!later.is(&module("/a", id(1), false)));
+        assert!(later.is(&module("/a", id(2), false)) && later.is(&module("/b", id(1), false)));
+        assert!(!later.is(&module("/c", BuildId::default(), false)), "it may be another file");
+        assert!(!later.is(&module(kernel, BuildId::default(), true)));
+        let first = Nameable { same_kernel: true, same_files: true, named: HashSet::new() };
+        assert!(first.is(&module(kernel, BuildId::default(), true)));
+        assert!(first.is(&module("/c", BuildId::default(), false)));
+        let elsewhere = Nameable { same_kernel: false, ..first };
+        assert!(!elsewhere.is(&module(kernel, BuildId::default(), true)));
+    }
+}

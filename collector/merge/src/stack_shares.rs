@@ -7,7 +7,10 @@
 use rustc_hash::FxHashMap;
 
 /// Frames of different stacks that are kept: 4 bytes each as they were sent, 8 as they are shown.
-const FRAMES_MAX: u64 = 32 << 20;
+const FRAMES_MAX: u64 = 64 << 20;
+/// Stacks that were sent, also the same ones again, as every process does that runs the same code:
+/// 40 bytes each.
+const SENT_MAX: u64 = 16 << 20;
 /// Different places in code that are told apart; each may want a name, of 100 bytes and more.
 const PLACES_MAX: u64 = 1 << 20;
 /// No share is asked for where there are fewer frames than this.
@@ -64,8 +67,10 @@ fn fair_share(mut wanted: Vec<u64>, mut room: u64) -> u64 {
 /// What stacks take.
 #[derive(Debug)]
 pub(crate) struct StackShares {
-    /// Frames as they were sent.
+    /// Stacks that were sent.
     pub(crate) sent: Share,
+    /// Frames of those that differ.
+    pub(crate) frames: Share,
     /// Frames as they are shown: stacks of the kernel together with those of users.
     pub(crate) shown: Share,
     pub(crate) places: Share,
@@ -78,9 +83,10 @@ impl StackShares {
     }
 
     /// With other bounds.
-    pub(crate) fn bounded(most: u64, places: u64, frames: &FxHashMap<u32, u64>) -> Self {
-        let [sent, shown] = [most, most].map(|max| Share::new(max, frames));
-        Self { sent, shown, places: Share::new(places, frames) }
+    pub(crate) fn bounded(most: u64, places: u64, wanted: &FxHashMap<u32, u64>) -> Self {
+        let [sent, frames, shown, places] =
+            [SENT_MAX, most, most, places].map(|max| Share::new(max, wanted));
+        Self { sent, frames, shown, places }
     }
 }
 

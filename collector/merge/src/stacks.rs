@@ -166,7 +166,8 @@ impl StackReader<'_> {
         exact: bool,
         addresses: impl ExactSizeIterator<Item = u64>,
     ) -> Option<Defined> {
-        if !self.shares.sent.has_room(pid, addresses.len() as u64 + STACK) {
+        let room = self.shares.frames.has_room(pid, addresses.len() as u64 + STACK);
+        if !room || !self.shares.sent.take(pid, 1) {
             return None;
         }
         let start = self.pool.len();
@@ -197,13 +198,13 @@ impl StackReader<'_> {
         });
         if let Some(same) = same.copied() {
             self.pool.truncate(start);
-            return self.shares.sent.take(pid, STACK).then_some(Defined { pid, ..same });
+            return Some(Defined { pid, ..same });
         }
         let count = places.len() as u32;
         for place in places {
             self.locator.places.count_use(*place);
         }
-        self.shares.sent.take(pid, u64::from(count) + STACK);
+        self.shares.frames.take(pid, u64::from(count) + STACK);
         let defined = Defined { start: start as u32, count, pid, kernel, truncated };
         self.same.insert(hasher.finish(), defined);
         Some(defined)
