@@ -165,7 +165,7 @@ pub(crate) fn hostile_attach(context: &Context) -> Result<String> {
     );
     ensure!(took <= LONGEST_STOP, "the stop took {took:?}");
     let told = context.info(&capture)?.to_string();
-    for (file, what) in [(&own, "has it mapped 20000 times"), (&other, "one by one")] {
+    for (file, what) in [(&own, "of the same user has it mapped"), (&other, "one by one")] {
         let file = text(file)?;
         ensure!(
             said.stderr.lines().any(|line| line.contains(file) && line.contains(what)),

@@ -27,15 +27,19 @@ const GROWTH: usize = 16;
 /// No piece has more places.
 const PLACES_MAX: usize = 16_384;
 /// What an owner's files may take before they wait, and which part of all time thereafter; the same
-/// part is used for those that wait.
+/// part is used for those that wait, but more where the user asked for what they have.
 const SHARE: Duration = Duration::from_secs(1);
 const PART: u32 = 10;
-/// Files that may wait, of one owner and in all: each is an open file.
+/// The part for those that wait and that the user asked for.
+const PART_ASKED_FOR: u32 = 2;
+/// Whose files took so long waits for no more of them; and files that may wait, of one owner and in
+/// all: each is an open file.
+const WAITING_TIME: Duration = Duration::from_secs(5);
 const WAITING_OF_OWNER: usize = 512;
 const WAITING_MAX: usize = 4096;
 /// What is said of those for which there is no room.
 pub(super) const NO_ROOM: &str =
-    "more files of this user wait to be attached to than there is room for";
+    "more files of this user are to be attached to than there is room and time for";
 /// Owners whose times are remembered.
 const OWNERS_MAX: usize = 4096;
 
@@ -114,7 +118,8 @@ impl Attaching {
 
     /// Whether there is room for one more file of this owner, now or later.
     pub(super) fn has_room(&self, owner: u32) -> bool {
-        self.waiting.has_share(owner, Instant::now()) || self.waiting.has_room(owner)
+        let now = Instant::now();
+        self.waiting.used_by(owner, now) < WAITING_TIME && self.waiting.has_room(owner)
     }
 
     /// Something else was done for a file of this owner, and took so long.
@@ -139,8 +144,9 @@ impl Attaching {
     pub(super) fn go_on(&mut self, work: &Work, told: &Told) {
         let Some(job) = self.waiting.next(Instant::now()) else { return };
         let began = Instant::now();
+        let part = if job.is_asked_for { PART_ASKED_FOR } else { PART };
         self.turn(job, work, told);
-        self.waiting.rest(began.elapsed());
+        self.waiting.rest(began.elapsed(), part);
     }
 
     fn turn(&mut self, mut job: Job, work: &Work, told: &Told) -> bool {
@@ -273,8 +279,8 @@ impl<T> Waiting<T> {
     }
 
     /// A turn took so long.
-    fn rest(&mut self, took: Duration) {
-        self.not_before = Instant::now() + took * (PART - 1);
+    fn rest(&mut self, took: Duration, part: u32) {
+        self.not_before = Instant::now() + took * (part - 1);
     }
 }
 
@@ -310,7 +316,7 @@ mod tests {
         let mut waiting = Waiting::new();
         (0..2).for_each(|job| waiting.add(HOSTILE, job).unwrap());
         assert_eq!(waiting.next(Instant::now()), Some(0));
-        waiting.rest(SHARE);
+        waiting.rest(SHARE, PART);
         assert_eq!(waiting.next(Instant::now()), None);
         let due = waiting.due_in(Instant::now()).unwrap();
         assert!(due > SHARE * (PART - 2) && due <= SHARE * (PART - 1), "{due:?}");
@@ -322,9 +328,9 @@ mod tests {
         let (mut waiting, now) = (Waiting::new(), Instant::now());
         let of_one = (0..1000).filter(|job| waiting.add(HOSTILE, *job).is_ok()).count();
         assert_eq!(of_one, WAITING_OF_OWNER);
-        let of_all = (0..100_000).filter(|job| waiting.add(*job, *job).is_ok()).count();
+        let of_all = (0..5_000).filter(|job| waiting.add(*job, *job).is_ok()).count();
         assert_eq!(of_all + of_one, WAITING_MAX);
-        (0..100_000).for_each(|owner| waiting.used(owner, SHARE, now));
+        (0..5_000).for_each(|owner| waiting.used(owner, SHARE, now));
         assert_eq!(waiting.used.len(), OWNERS_MAX);
         waiting.used(HONEST + 200_000, SHARE, now + SHARE * PART * 2);
         assert_eq!(waiting.used.len(), 1, "who used nothing for long is forgotten");

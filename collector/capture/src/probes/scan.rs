@@ -377,8 +377,8 @@ impl<'a> Scanner<'a> {
             Whom::Only(pids) => pids,
             Whom::Nobody(Mapper { pid, mappings, .. }) => {
                 let why = format!(
-                    "process {pid} of the same user has it mapped {mappings} times, and nobody could fork while the \
-                     kernel attaches to each"
+                    "process {pid} of the same user has it mapped at least {mappings} times, and nobody could fork \
+                     while the kernel attaches to each"
                 );
                 self.told.unattached().refuse(owner, path, why);
                 return Vec::new();
