@@ -242,8 +242,8 @@ impl Manager {
         // A panic there has been printed.
         match self.worker.take()?.wait(LONGEST_GOODBYE) {
             Err(Unfinished::Late(_)) => Some(format!(
-                "what was attached to programs is still being taken out: process {} (uprobe-keeper) does that by itself \
-                 and then ends, which takes as long as processes that run these files keep the kernel busy",
+                "what was attached to programs is still being taken out: process {} (uprobe-keeper) does that by \
+                 itself and then ends, which takes as long as processes that run these files keep the kernel busy",
                 self.keeper
             )),
             _ => None,
