@@ -138,7 +138,12 @@ impl HeldFiles {
         for candidate in &candidates {
             match self.hold_candidate(mapping, candidate, owner.as_ref()) {
                 // The other ways lead to the same file system.
-                Err(OpenError::Served | OpenError::Hangs | OpenError::OthersHang) => return false,
+                Err(
+                    OpenError::Served
+                    | OpenError::TooManyMounts
+                    | OpenError::Hangs
+                    | OpenError::OthersHang,
+                ) => return false,
                 Ok(true) => return true,
                 Ok(false) | Err(_) => {}
             }

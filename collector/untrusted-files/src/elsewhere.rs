@@ -123,6 +123,15 @@ pub fn find(_: &FileLocation<'_>, _: Option<&Owner>) -> Result<FoundFile, OpenEr
     Err(not_here().into())
 }
 
+/// Knows nothing.
+///
+/// # Errors
+///
+/// Always.
+pub fn data_of_mapping(_: u32, _: u64, _: u64) -> Result<FileData, OpenError> {
+    Err(not_here().into())
+}
+
 /// Opens nothing.
 ///
 /// # Errors

@@ -18,6 +18,9 @@ pub enum OpenError {
     /// answers.
     #[error("a program serves its file system, and may never answer")]
     Served,
+    /// Its process sees more mounts than are read, and one of them may be such a file system.
+    #[error("its process sees too many mounts to tell whether a program serves its file system")]
+    TooManyMounts,
     /// Its file system does not answer.
     #[error("its file system did not answer in time")]
     Hangs,
@@ -33,7 +36,10 @@ impl From<OpenError> for io::Error {
     fn from(error: OpenError) -> Self {
         let kind = match error {
             OpenError::System(error) => return error,
-            OpenError::Served | OpenError::Hangs | OpenError::OthersHang => io::ErrorKind::TimedOut,
+            OpenError::Served
+            | OpenError::TooManyMounts
+            | OpenError::Hangs
+            | OpenError::OthersHang => io::ErrorKind::TimedOut,
             OpenError::NoRegularFile | OpenError::OfTheKernel | OpenError::LeadsOut => {
                 io::ErrorKind::InvalidInput
             }

@@ -53,8 +53,7 @@ pub fn find(place: &FileLocation<'_>, owner: Option<&Owner>) -> Result<FoundFile
     if let FileLocation::Range { pid, start, end } = place {
         // Leads from /proc to the file without a walk through file systems, and needs this
         // process's rights.
-        let path = PathBuf::from(format!("/proc/{pid}/map_files/{start:x}-{end:x}"));
-        let (file, data) = look_at(walk(None, &path, NONE)?)?;
+        let (file, data) = look_at(walk(None, &range(*pid, *start, *end), NONE)?)?;
         if is_on_known_disk(&data) {
             return Ok(FoundFile {
                 place: Arc::new(file),
@@ -64,14 +63,14 @@ pub fn find(place: &FileLocation<'_>, owner: Option<&Owner>) -> Result<FoundFile
                 of_users: false,
             });
         }
-        if served(Some(*pid)).iter().any(|served| served.has(&data)) {
+        if served(Some(*pid))?.iter().any(|served| served.has(&data)) {
             return Err(OpenError::Served);
         }
         let owner = owner.cloned();
         return within(uid, move || classified(file, data, owner))?;
     }
     let seen_by = if let FileLocation::InRootOf { pid, .. } = place { Some(*pid) } else { None };
-    let served = served(seen_by);
+    let served = served(seen_by)?;
     if let FileLocation::InRootOf { path, .. } | FileLocation::Mapped(path) = place
         && served.iter().any(|served| served.is_on_the_way(path))
     {
@@ -94,6 +93,21 @@ pub fn find(place: &FileLocation<'_>, owner: Option<&Owner>) -> Result<FoundFile
 /// As [`find`].
 pub fn open(place: &FileLocation<'_>, owner: Option<&Owner>) -> Result<OpenedFile, OpenError> {
     find(place, owner)?.open()
+}
+
+/// What is known of the regular file that a process has mapped from `start` to `end`, without
+/// opening it or asking whoever serves its file system. Needs what [`FileLocation::Range`] does.
+///
+/// # Errors
+///
+/// As [`find`].
+pub fn data_of_mapping(pid: u32, start: u64, end: u64) -> Result<FileData, OpenError> {
+    Ok(look_at(walk(None, &range(pid, start, end), NONE)?)?.1)
+}
+
+/// Where the kernel shows what is mapped there.
+fn range(pid: u32, start: u64, end: u64) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/map_files/{start:x}-{end:x}"))
 }
 
 fn look_at(place: File) -> Result<(File, FileData), OpenError> {
@@ -260,9 +274,7 @@ impl Walk {
             | FileLocation::Beside { .. } => {
                 return Err(OpenError::LeadsOut);
             }
-            FileLocation::Range { pid, start, end } => {
-                direct(&PathBuf::from(format!("/proc/{pid}/map_files/{start:x}-{end:x}")), NONE)
-            }
+            FileLocation::Range { pid, start, end } => direct(&range(*pid, *start, *end), NONE),
         })
     }
 

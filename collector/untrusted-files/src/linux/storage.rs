@@ -1,9 +1,9 @@
 //! What kinds of file systems there are, and who can make their files shrink or never answer.
 
-use crate::FileData;
+use crate::{FileData, OpenError};
 use rustc_hash::FxHashSet;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -133,9 +133,16 @@ impl ProcessFolder {
     }
 
     /// What it sees mounted. The kernel lists it without asking anybody.
-    fn mounts(&self) -> Vec<Mount> {
-        let text = std::fs::read(self.path("mountinfo")).unwrap_or_default();
-        String::from_utf8_lossy(&text).lines().filter_map(parse_mount).collect()
+    fn mounts(&self, most: u64) -> Result<Vec<Mount>, OpenError> {
+        let mut text = Vec::new();
+        if let Ok(list) = File::open(self.path("mountinfo")) {
+            // What cannot be read has ended, and sees nothing.
+            let _ = list.take(most + 1).read_to_end(&mut text);
+        }
+        if text.len() as u64 > most {
+            return Err(OpenError::TooManyMounts);
+        }
+        Ok(String::from_utf8_lossy(&text).lines().filter_map(parse_mount).collect())
     }
 
     /// Whether only who is root to this process, too, could mount what it sees: the user namespace
@@ -169,10 +176,23 @@ fn parse_mount(line: &str) -> Option<Mount> {
 
 /// The mounted file systems that programs serve (FUSE), of those that a process sees, this one for
 /// `None`.
-pub(super) fn served(pid: Option<u32>) -> Vec<Mount> {
-    let mut all = ProcessFolder::of(pid).map(|process| process.mounts()).unwrap_or_default();
+///
+/// # Errors
+///
+/// [`OpenError::TooManyMounts`].
+pub(super) fn served(pid: Option<u32>) -> Result<Vec<Mount>, OpenError> {
+    let Ok(process) = ProcessFolder::of(pid) else { return Ok(Vec::new()) };
+    let mut all = process.mounts(most_of(pid))?;
     all.retain(Mount::is_served);
-    all
+    Ok(all)
+}
+
+/// Bytes of the list of mounts that are read: in a namespace of one's own anybody has a hundred
+/// thousand, with names of 4 KiB.
+fn most_of(pid: Option<u32>) -> u64 {
+    const OF_OTHERS: u64 = 1 << 20;
+    const OURS: u64 = 256 << 20;
+    if pid.is_some() { OF_OTHERS } else { OURS }
 }
 
 /// Whether root mounted the file system of a file, and no program serves it. `seen_by` sees the
@@ -183,7 +203,8 @@ pub(super) fn is_mounted_by_root(file: &File, seen_by: Option<u32>) -> bool {
         return false;
     };
     let Ok(process) = ProcessFolder::of(seen_by) else { return false };
-    let Some(own) = process.mounts().into_iter().find(|mount| mount.id == found.stx_mnt_id) else {
+    let Ok(mounts) = process.mounts(most_of(seen_by)) else { return false };
+    let Some(own) = mounts.into_iter().find(|mount| mount.id == found.stx_mnt_id) else {
         return false;
     };
     // A user's namespaces also hold what was mounted before they were made.
@@ -193,8 +214,8 @@ pub(super) fn is_mounted_by_root(file: &File, seen_by: Option<u32>) -> bool {
 
 /// Whether a process sees the same file system.
 fn is_seen_by(pid: Option<u32>, mount: &Mount) -> bool {
-    ProcessFolder::of(pid)
-        .is_ok_and(|process| process.mounts().iter().any(|other| other.device == mount.device))
+    let mounts = ProcessFolder::of(pid).map(|process| process.mounts(most_of(None)));
+    matches!(mounts, Ok(Ok(mounts)) if mounts.iter().any(|other| other.device == mount.device))
 }
 
 impl Mount {
@@ -261,6 +282,14 @@ mod tests {
             assert!(!parse_mount(other).unwrap().is_served(), "{other}");
         }
         assert!(parse_mount("").is_none() && parse_mount(" - fuse").is_none());
+    }
+
+    #[test]
+    fn a_list_of_mounts_that_is_too_long_is_not_half_known() {
+        let own = ProcessFolder::of(None).unwrap();
+        assert!(!own.mounts(most_of(None)).unwrap().is_empty());
+        assert!(matches!(own.mounts(10), Err(OpenError::TooManyMounts)));
+        assert!(served(Some(u32::MAX)).unwrap().is_empty(), "who has ended sees nothing");
     }
 
     #[test]
