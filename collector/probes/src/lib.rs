@@ -52,4 +52,4 @@ pub use spec::{
     Spec, ZoneSpec,
 };
 pub use spec_parse::{LineError, SpecError, parse_file};
-pub use usdt::{UsdtProbe, UsdtProbes, usdt_probes};
+pub use usdt::{UsdtProbe, UsdtProbes, usdt_probes, usdt_probes_of};

@@ -72,10 +72,24 @@ impl UsdtProbe {
 ///
 /// When it is no ELF file, one for another machine, or one whose headers point outside of it.
 pub fn usdt_probes<'data, R: ReadRef<'data>>(data: R) -> Result<UsdtProbes, ProbeError> {
+    usdt_probes_of(data, |_| true)
+}
+
+/// As [`usdt_probes`], of the providers that are wanted alone: what a note says is understood at
+/// some cost, and a file may have a hundred thousand.
+///
+/// # Errors
+///
+/// As there.
+pub fn usdt_probes_of<'data, R: ReadRef<'data>>(
+    data: R,
+    is_wanted: impl Fn(&[u8]) -> bool,
+) -> Result<UsdtProbes, ProbeError> {
     let elf = Elf::parse(data)?;
     let mut warnings = Warnings::default();
     let notes = note::read(&elf, &mut warnings)?;
-    let kept: Vec<&Note<'_>> = notes.iter().filter(|note| !is_dropped(note, &elf)).collect();
+    let is_kept = |note: &&Note<'_>| is_wanted(note.provider) && !is_dropped(note, &elf);
+    let kept: Vec<&Note<'_>> = notes.iter().filter(is_kept).collect();
     let read_all =
         |symbol: &dyn Fn(&str) -> Option<u64>, warnings: &mut Warnings| -> Vec<UsdtProbe> {
             kept.iter()

@@ -29,6 +29,15 @@ fn a_probe_is_found_where_it_lies_in_the_file_with_its_semaphore() {
 }
 
 #[test]
+fn of_providers_that_nobody_wants_nothing_is_told() {
+    let senseless = note([CODE + 0x20, 0, 0], &["other", "line", "no argument"]);
+    let bytes = File::with_notes([line(), senseless].concat()).bytes();
+    let found = usdt_probes_of(&bytes[..], |provider| provider == b"python").unwrap();
+    assert_eq!((found.probes.len(), found.warnings.len()), (1, 0));
+    assert!(usdt_probes_of(&bytes[..], |_| false).unwrap().probes.is_empty());
+}
+
+#[test]
 fn a_stream_that_is_read_where_needed_says_the_same_as_the_bytes() {
     let bytes = File::with_notes(line()).bytes();
     let stream = ReadCache::new(Cursor::new(bytes.clone()));
