@@ -6,11 +6,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use syscollect_model::{ClockSource, Ticks};
+use syscollect_model::{ClockSource, Mapping, Ticks};
 use syscollect_store::{Chunk, ChunkHeader, Definition, KnownProcess, Lane, LaneKind};
 use syscollect_symbolize::HeldFiles;
 
@@ -22,6 +22,13 @@ use crate::worker::Worker;
 /// Rows of one definition, so that no chunk grows beyond what the store takes.
 const PROCESSES_AT_ONCE: usize = 256;
 const MAPPINGS_AT_ONCE: usize = 4096;
+const MAPPINGS_BYTES: usize = 1 << 20;
+/// Bytes of a mapping as text without its path, and of one byte of that, at most.
+const MAPPING_BYTES: usize = 256;
+const LONGEST_CHARACTER: usize = 6;
+/// Mappings that are noted of a process that runs when the recording begins, as many as are
+/// recorded of one in a second.
+const MAPPINGS_MAX: usize = 4096;
 /// What was noted of programs waits at most this long for others.
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
 /// How long the end of a recording waits for all that was seen to be noted, and then for the thread
@@ -34,9 +41,18 @@ pub(crate) struct Notes {
     /// `None` once it is to end.
     told: Option<Sender<NotesMessage>>,
     worker: Worker<HeldFiles>,
-    stopping: Arc<AtomicBool>,
+    orders: Arc<Orders>,
+}
+
+/// What the thread and whoever told it to begin share.
+#[derive(Default)]
+struct Orders {
+    /// What waits is left out.
+    stopping: AtomicBool,
     /// Read the names of all that lives once more, at the end.
-    read_names: Arc<AtomicBool>,
+    read_names: AtomicBool,
+    /// Mappings of processes that had too many.
+    beyond: AtomicU64,
 }
 
 /// What the thread is told.
@@ -52,18 +68,16 @@ impl Notes {
     /// Starts with what is there now.
     pub(crate) fn start(buffer: Arc<Outlet>, clock: ClockSource) -> std::io::Result<Self> {
         let (told, received) = channel();
-        let stopping = Arc::new(AtomicBool::new(false));
-        let stop = Arc::clone(&stopping);
-        let read_names = Arc::new(AtomicBool::new(false));
-        let names = Arc::clone(&read_names);
+        let orders = Arc::new(Orders::default());
+        let ours = Arc::clone(&orders);
         let worker = Worker::start("notes", move || {
-            let held = take_notes(&buffer, &received, clock, &stop);
-            if names.load(Ordering::Acquire) {
+            let held = take_notes(&buffer, &received, clock, &ours);
+            if ours.read_names.load(Ordering::Acquire) {
                 note_names(&buffer, clock);
             }
             held
         })?;
-        Ok(Self { told: Some(told), worker, stopping, read_names })
+        Ok(Self { told: Some(told), worker, orders })
     }
 
     /// A file was mapped or a program begun.
@@ -78,18 +92,29 @@ impl Notes {
         let _ = self.told.as_ref().map(|told| told.send(NotesMessage::NextFile(held)));
     }
 
-    /// Waits until everything is noted; the files that are held open, and what to say if that took
-    /// too long. With `read_names` the names of all that lives are noted once more.
-    pub(crate) fn finish(&mut self, read_names: bool) -> (HeldFiles, Option<String>) {
-        self.read_names.store(read_names, Ordering::Release);
+    /// Waits until everything is noted; the files that are held open, and what to say of what is
+    /// not noted. With `read_names` the names of all that lives are noted once more.
+    pub(crate) fn finish(&mut self, read_names: bool) -> (HeldFiles, Vec<String>) {
+        self.orders.read_names.store(read_names, Ordering::Release);
         self.told = None;
         if let Ok(held) = self.worker.wait(SOON) {
-            return (held, None);
+            return (held, self.beyond().into_iter().collect());
         }
         // What waits to be looked at is left out from now on.
-        self.stopping.store(true, Ordering::Relaxed);
+        self.orders.stopping.store(true, Ordering::Relaxed);
         let late = "names of functions may be absent: when the recording ended, files of code still waited to be opened";
-        (self.worker.wait(LONGEST_GOODBYE).unwrap_or_default(), Some(late.to_owned()))
+        let held = self.worker.wait(LONGEST_GOODBYE).unwrap_or_default();
+        (held, std::iter::once(late.to_owned()).chain(self.beyond()).collect())
+    }
+
+    fn beyond(&self) -> Option<String> {
+        let beyond = self.orders.beyond.load(Ordering::Relaxed);
+        (beyond > 0).then(|| {
+            format!(
+                "{beyond} mappings are not noted: their processes ran when the recording began, with more than \
+                 {MAPPINGS_MAX} each; code in them has no names"
+            )
+        })
     }
 }
 
@@ -110,16 +135,17 @@ fn take_notes(
     buffer: &Outlet,
     told: &Receiver<NotesMessage>,
     clock: ClockSource,
-    stopping: &AtomicBool,
+    orders: &Orders,
 ) -> HeldFiles {
     let mut held = HeldFiles::new();
-    note_all(buffer, clock, (&mut held, stopping));
-    follow(buffer, told, clock, (&mut held, stopping));
+    note_all(buffer, clock, (&mut held, orders));
+    follow(buffer, told, clock, (&mut held, orders));
     held
 }
 
 /// Notes everything that is there now.
-fn note_all(buffer: &Outlet, clock: ClockSource, (held, stopping): (&mut HeldFiles, &AtomicBool)) {
+fn note_all(buffer: &Outlet, clock: ClockSource, (held, orders): (&mut HeldFiles, &Orders)) {
+    let Orders { stopping, beyond, .. } = orders;
     let root = Path::new("/");
     let mut processes = crate::snapshot::processes(root);
     let names_read = ticks_now(clock);
@@ -132,15 +158,37 @@ fn note_all(buffer: &Outlet, clock: ClockSource, (held, stopping): (&mut HeldFil
         if stopping.load(Ordering::Relaxed) {
             break;
         }
-        for mut mapping in crate::snapshot::mappings(root, process.pid) {
+        let mut of_process = crate::snapshot::mappings(root, process.pid);
+        beyond.fetch_add(of_process.len().saturating_sub(MAPPINGS_MAX) as u64, Ordering::Relaxed);
+        of_process.truncate(MAPPINGS_MAX);
+        for mut mapping in of_process {
             held.hold(&mut mapping);
             mappings.push(mapping);
+            if stopping.load(Ordering::Relaxed) {
+                break;
+            }
         }
         if mappings.len() >= MAPPINGS_AT_ONCE {
-            buffer.push(definition_chunk(&Definition::Mappings(std::mem::take(&mut mappings))));
+            push_mappings(buffer, std::mem::take(&mut mappings));
         }
     }
-    buffer.push(definition_chunk(&Definition::Mappings(mappings)));
+    push_mappings(buffer, mappings);
+}
+
+/// One process may have more of them, with longer names, than a chunk takes.
+fn push_mappings(buffer: &Outlet, mappings: Vec<Mapping>) {
+    let (mut some, mut bytes) = (Vec::new(), 0);
+    for mapping in mappings {
+        bytes += MAPPING_BYTES + LONGEST_CHARACTER * mapping.path.len();
+        some.push(mapping);
+        if bytes >= MAPPINGS_BYTES {
+            bytes = 0;
+            buffer.push(definition_chunk(&Definition::Mappings(std::mem::take(&mut some))));
+        }
+    }
+    if !some.is_empty() {
+        buffer.push(definition_chunk(&Definition::Mappings(some)));
+    }
 }
 
 /// Notes what is seen as soon as it is; what was noted of programs goes to the
@@ -149,14 +197,14 @@ fn follow(
     buffer: &Outlet,
     told: &Receiver<NotesMessage>,
     clock: ClockSource,
-    (held, stopping): (&mut HeldFiles, &AtomicBool),
+    (held, orders): (&mut HeldFiles, &Orders),
 ) {
     let mut begun: Vec<KnownProcess> = Vec::new();
     let mut last_batch = Instant::now();
     loop {
         let next = told.recv_timeout(LONGEST_WAIT);
-        let ended =
-            matches!(next, Err(RecvTimeoutError::Disconnected)) || stopping.load(Ordering::Relaxed);
+        let ended = matches!(next, Err(RecvTimeoutError::Disconnected))
+            || orders.stopping.load(Ordering::Relaxed);
         match next {
             Ok(NotesMessage::Seen(Seen::Mapping(mut mapping, _))) => held.hold(&mut mapping),
             Ok(NotesMessage::Seen(Seen::Exec { pid })) => {
@@ -171,7 +219,7 @@ fn follow(
             Ok(NotesMessage::NextFile(before)) => {
                 // Whoever names that file may have given up.
                 let _ = before.send(std::mem::replace(held, HeldFiles::new()));
-                note_all(buffer, clock, (&mut *held, stopping));
+                note_all(buffer, clock, (&mut *held, orders));
             }
             Err(_) => {}
         }
