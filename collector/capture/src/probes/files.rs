@@ -6,7 +6,9 @@ use std::path::Path;
 
 use syscollect_model::BuildId;
 use syscollect_symbolize::build_id_in;
-use syscollect_untrusted_files::{FileData, FileLocation, OpenedFile, Owner, find, read_text};
+use syscollect_untrusted_files::{
+    FileData, FileLocation, OpenedFile, Owner, data_of_mapping, find, read_text,
+};
 
 /// A file by where it lies, whatever it is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,6 +29,8 @@ pub(super) struct OpenFile {
     pub(super) file: OpenedFile,
     pub(super) key: FileKey,
     pub(super) changed: Change,
+    /// It is root's, and nobody else can write to it.
+    pub(super) of_root: bool,
     /// Who has it mapped, if it was found by that.
     mapped_by: Option<MappedBy>,
 }
@@ -105,6 +109,13 @@ pub(super) fn is_file_name(path: &str) -> bool {
 }
 
 impl MappedFile {
+    /// What tells the file apart that is mapped there, without opening it; `None` if that cannot be
+    /// had, or not without asking whoever serves its file system.
+    pub(super) fn identity(&self) -> Option<(FileKey, Change)> {
+        let data = data_of_mapping(self.pid, self.start, self.end).ok()?;
+        Some((key(&data), data.changed))
+    }
+
     /// The very file that is mapped: by its mapping, also when it was deleted or
     /// replaced (needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE), else by its
     /// path in the process's root. Who may look at neither takes the file of
@@ -134,7 +145,8 @@ impl OpenFile {
     pub(super) fn at(place: &FileLocation<'_>, owner: Option<&Owner>) -> io::Result<Self> {
         let found = find(place, owner)?;
         let data = *found.data();
-        Ok(Self { file: found.open()?, key: key(&data), changed: data.changed, mapped_by: None })
+        let (key, changed, of_root) = (key(&data), data.changed, is_of_root(&data));
+        Ok(Self { file: found.open()?, key, changed, of_root, mapped_by: None })
     }
 
     /// The file of that path, if it holds what the build id stands for.
@@ -162,6 +174,27 @@ impl OpenFile {
 /// What tells the file of these data apart.
 pub(super) fn key(data: &FileData) -> FileKey {
     FileKey { device: data.device, inode: data.inode }
+}
+
+fn is_of_root(data: &FileData) -> bool {
+    const WRITABLE_BY_OTHERS: u32 = 0o022;
+    data.uid == 0 && data.mode & WRITABLE_BY_OTHERS == 0
+}
+
+/// Whether that file lies at this path here.
+pub(super) fn is_at(path: &Path, file: FileKey) -> bool {
+    find(&FileLocation::Mapped(path), None).is_ok_and(|found| key(found.data()) == file)
+}
+
+/// The user who started a process: who runs it, whatever rights its program has. `None` if it has
+/// ended.
+pub(super) fn user_of(pid: u32) -> Option<u32> {
+    real_user(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+}
+
+fn real_user(status: &str) -> Option<u32> {
+    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    ids.split_ascii_whitespace().next()?.parse().ok()
 }
 
 /// The numbers of all processes.
@@ -235,6 +268,25 @@ mod tests {
         assert!(OpenFile::of_contents(&own, &BuildId::default()).is_none());
         assert!(OpenFile::of_contents(Path::new("/nowhere"), &id).is_none());
         assert!(OpenFile::of_contents(Path::new("/dev/null"), &id).is_none());
+    }
+
+    #[test]
+    fn a_mapping_is_told_apart_without_opening_its_file() {
+        let own = std::env::current_exe().unwrap();
+        let found = mapped_files(Path::new("/"), std::process::id());
+        let (_, mapped) = found.iter().find(|(_, mapped)| Path::new(&mapped.path) == own).unwrap();
+        // Without the right to follow such links nothing is told.
+        if let Some((key, _)) = mapped.identity() {
+            assert_eq!(key, key_of(&own));
+        }
+        assert!(is_at(&own, key_of(&own)) && !is_at(Path::new("/proc/self/exe"), key_of(&own)));
+    }
+
+    #[test]
+    fn who_runs_a_program_is_not_whose_rights_it_has() {
+        assert_eq!(real_user("Name:\tsu\nUid:\t1001\t0\t0\t0\nGid:\t5\t5\t5\t5\n"), Some(1001));
+        assert_eq!(real_user("Name:\tsu\n"), None);
+        assert!(user_of(std::process::id()).is_some() && user_of(u32::MAX).is_none());
     }
 
     #[test]

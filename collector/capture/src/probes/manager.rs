@@ -3,44 +3,56 @@
 //! Each file is looked at once, by where it lies and not by its name. At the
 //! start those that were asked for by their path, the one that will be
 //! launched, and all that are mapped; later those that mapping events tell of.
+//! What processes decide on waits for its turn ([`Turns`](super::turns::Turns)).
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{
+    Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, TrySendError, channel,
+    sync_channel,
+};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustc_hash::{FxHashMap, FxHashSet};
-use syscollect_model::{BuildId, Mapping};
+use syscollect_model::Mapping;
 use syscollect_probes::Spec;
 
 use super::attach::{Program, Way};
-use super::files::{self, MapKey, MappedFile};
+use super::files;
 use super::keeper::Keeper;
+use super::looks::Looks;
 use super::lookups::FoundFunction;
 use super::program::ArgumentPrograms;
 use super::scan::Scanner;
+use super::turns::Account;
 use super::unattached::Unattached;
-use crate::bpf_calls;
 use crate::clock::raw_now;
 use crate::error::CaptureError;
 use crate::outlet::Outlet;
 use crate::worker::{Unfinished, Worker};
 use crate::zones::ZoneNotice;
 
-/// Files of that many names and contents are remembered to hold nothing.
-const PLAIN_MAX: usize = 65_536;
 /// Notes that are kept; more would hide the others.
 const NOTES_MAX: usize = 32;
-/// How long a recording waits for what is there to be attached to (a file system that a user serves
-/// may keep the kernel waiting that attaches to its files), and looks whether to go on waiting
+/// Characters of a note: whoever names a file decides how long that is.
+const NOTE_MAX: usize = 600;
+/// How long a recording waits for what its user named to be attached to (a file system that a user
+/// serves may keep the kernel waiting that attaches to its files), then for what runs to be looked
+/// into, of which every user decides how much that is, and looks whether to go on waiting
 /// meanwhile.
 const LONGEST_START: Duration = Duration::from_secs(60);
+const LONGEST_LOOK: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// How often to see whether somebody killed the keeper, with which all probes go.
 const LOOK_AT_KEEPER: Duration = Duration::from_secs(1);
+/// Messages that wait for the thread: more than any look lets come together; what is beyond is
+/// counted. And those that are heard before the next look.
+const MESSAGES_MAX: usize = 131_072;
+const TOLD_AT_ONCE: usize = 16_384;
+/// How long the end waits to be told what was not looked at.
+const LONGEST_ACCOUNT: Duration = Duration::from_secs(1);
 /// How long the end waits for breakpoints to be taken out: the kernel does that one by one, and
 /// whoever has the files mapped decides how long each takes. The keeper needs nobody for it.
 const LONGEST_GOODBYE: Duration = Duration::from_secs(2);
@@ -79,16 +91,38 @@ pub(super) struct Told {
     pub(super) scanned: AtomicU64,
     /// Marked programs that ran before their zones were recorded.
     late: AtomicU64,
+    /// Files that nobody heard of.
+    unheard: AtomicU64,
+    /// When the recording began, if what ran was not looked into by then.
+    began: Mutex<Option<Instant>>,
+    /// What was not looked at in time, once the thread is done.
+    accounts: Mutex<Option<Accounts>>,
+    notes_left_out: AtomicU64,
     stopping: AtomicBool,
+}
+
+/// What was not looked at in time, and what to say of it.
+#[derive(Clone, Default)]
+struct Accounts {
+    all: Account,
+    notes: Vec<String>,
 }
 
 impl Told {
     /// Says something to the user, once.
     pub(super) fn note(&self, note: String) {
+        let note = match note.char_indices().nth(NOTE_MAX) {
+            Some((end, _)) => format!("{} ...", &note[..end]),
+            None => note,
+        };
         // A list of texts is whole even if a thread panicked.
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
-        if notes.len() < NOTES_MAX && !notes.contains(&note) {
-            notes.push(note);
+        match notes.len() < NOTES_MAX {
+            _ if notes.contains(&note) => {}
+            true => notes.push(note),
+            false => {
+                self.notes_left_out.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 
@@ -111,11 +145,44 @@ impl Told {
 
     /// A spec will match nothing, for this reason.
     pub(super) fn never(&self, why: String) {
+        if self.began().is_some() {
+            // Too late to say so instead of recording.
+            self.note(why.clone());
+        }
         self.never.lock().unwrap_or_else(PoisonError::into_inner).push(why);
     }
 
+    /// The recording begins now, and what runs was not looked into yet.
+    fn begins_before_all(&self) {
+        *self.began.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    fn began(&self) -> Option<Instant> {
+        *self.began.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What ran when the recording began was looked into.
+    fn first_done(&self) {
+        if let Some(began) = self.began() {
+            self.note(format!(
+                "all that ran when the recording began was looked into {:.1} s later",
+                began.elapsed().as_secs_f64()
+            ));
+        }
+    }
+
+    /// Nothing more will be looked at.
+    fn end(&self, looks: &Looks<'_>) {
+        let accounts = Accounts { all: looks.account(), notes: looks.notes() };
+        *self.accounts.lock().unwrap_or_else(PoisonError::into_inner) = Some(accounts);
+    }
+
+    fn accounts(&self) -> Option<Accounts> {
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// A program that nobody knew began at that time, and its zones are recorded from now on.
-    fn began_late(&self, pid: u32, path: &str, at: u64) {
+    pub(super) fn began_late(&self, pid: u32, path: &str, at: u64) {
         self.late.fetch_add(1, Ordering::Relaxed);
         let milliseconds = raw_now().saturating_sub(at) as f64 / 1e6;
         self.note(format!(
@@ -130,7 +197,17 @@ impl Told {
     }
 
     fn notes(&self) -> Vec<String> {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        notes.extend(self.accounts().unwrap_or_default().notes);
+        let (left_out, unheard) = (&self.notes_left_out, &self.unheard);
+        let counts = [
+            (left_out, "more notes of this kind are left out"),
+            (unheard, "mapped files were not looked into for zones and probes: too many at once"),
+        ];
+        let told = counts.map(|(count, what)| (count.load(Ordering::Relaxed), what));
+        let told = told.into_iter().filter(|(count, _)| *count > 0);
+        notes.extend(told.map(|(count, what)| format!("{count} {what}")));
+        notes
     }
 }
 
@@ -141,28 +218,34 @@ enum Message {
 }
 
 /// A file that was mapped, and when: CLOCK_MONOTONIC_RAW in nanoseconds.
-struct MappedAt {
-    mapping: Mapping,
-    at: u64,
+pub(super) struct MappedAt {
+    pub(super) mapping: Mapping,
+    pub(super) at: u64,
 }
 
 /// Tells the manager of files that were mapped.
 #[derive(Clone)]
-pub(crate) struct MappedFiles(Sender<Message>);
+pub(crate) struct MappedFiles {
+    messages: SyncSender<Message>,
+    told: Arc<Told>,
+}
 
 impl MappedFiles {
     /// A file was mapped at that time, CLOCK_MONOTONIC_RAW in nanoseconds.
     pub(crate) fn mapped(&self, mapping: &Mapping, at: u64) {
         if files::is_file_name(&mapping.path) {
+            let message = Message::Mapped(MappedAt { mapping: mapping.clone(), at });
             // Nobody listens after the stop.
-            let _ = self.0.send(Message::Mapped(MappedAt { mapping: mapping.clone(), at }));
+            if let Err(TrySendError::Full(_)) = self.messages.try_send(message) {
+                self.told.unheard.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 }
 
 /// The thread. Dropping it detaches everything.
 pub(super) struct Manager {
-    messages: Sender<Message>,
+    messages: SyncSender<Message>,
     first_done: Option<Receiver<()>>,
     /// Until its end has been waited for.
     worker: Option<Worker<()>>,
@@ -173,7 +256,7 @@ pub(super) struct Manager {
 impl Manager {
     /// Starts the thread; it begins to attach at once.
     pub(super) fn start(work: Work, keeper: Keeper) -> Result<Self, CaptureError> {
-        let (messages, received) = channel();
+        let (messages, received) = sync_channel(MESSAGES_MAX);
         let (done, first_done) = channel();
         let told = Arc::new(Told::default());
         let tell = told.clone();
@@ -186,29 +269,26 @@ impl Manager {
 
     /// Where to tell of files that are mapped.
     pub(super) fn mapped_files(&self) -> MappedFiles {
-        MappedFiles(self.messages.clone())
+        MappedFiles { messages: self.messages.clone(), told: Arc::clone(&self.told) }
     }
 
     /// A program was given the address of a function.
     pub(super) fn found(&self, found: FoundFunction) {
-        // Nobody listens after the stop.
-        let _ = self.messages.send(Message::Found(found));
+        // Nobody listens after the stop, and of what programs ask for so often the rest is known.
+        let _ = self.messages.try_send(Message::Found(found));
     }
 
-    /// Waits until what is there is attached, unless a stop is asked for or it takes too long; what
-    /// to tell the user.
+    /// Waits until what the user named is attached to, and what runs was looked into, unless a stop
+    /// is asked for or it takes too long; what to tell the user.
     pub(super) fn attach_first(&mut self, stop_asked: &AtomicBool) -> Vec<String> {
         let Some(done) = self.first_done.take() else { return self.told.notes() };
-        let begin = Instant::now();
-        while done.recv_timeout(LOOK_AGAIN) == Err(RecvTimeoutError::Timeout) {
-            if stop_asked.load(Ordering::Relaxed) {
-                break;
-            }
-            if begin.elapsed() >= LONGEST_START {
+        for longest in [LONGEST_START, LONGEST_LOOK] {
+            if is_late(&done, longest, stop_asked) {
+                self.told.begins_before_all();
                 self.told.note(format!(
-                    "after {} seconds files of code are still looked into for probes: those found later are recorded \
-                     from then on",
-                    LONGEST_START.as_secs()
+                    "the recording began before all that runs was looked into for probes, which took longer than {} s: \
+                     what is found later is recorded from then on",
+                    longest.as_secs()
                 ));
                 break;
             }
@@ -253,20 +333,44 @@ impl Manager {
     /// Begins to detach, and does not wait for it.
     pub(super) fn stop(&self) {
         self.told.stopping.store(true, Ordering::Relaxed);
-        let _ = self.messages.send(Message::Stop);
+        // Where there is no room, the thread is awake.
+        let _ = self.messages.try_send(Message::Stop);
+    }
+
+    /// Waits until it is known what was not looked at.
+    pub(super) fn wait_for_accounts(&self) {
+        let end = Instant::now() + LONGEST_ACCOUNT;
+        while self.told.accounts().is_none() {
+            if Instant::now() >= end {
+                self.told.note(
+                    "when the recording ended, a file was still being looked into for probes: it is not known which \
+                     others waited"
+                        .to_owned(),
+                );
+                return;
+            }
+            std::thread::sleep(LOOK_AGAIN / 10);
+        }
     }
 
     /// Counts of what the thread did.
     pub(super) fn statistics(&self) -> BTreeMap<String, u64> {
         let told = &self.told;
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let of_turns = told.accounts().unwrap_or_default().all;
         let counts = [
-            ("probe_files_scanned", &told.scanned),
-            ("probe_files_attached", &told.files),
-            ("probe_places_attached", &told.places),
-            ("marked_programs_begun_late", &told.late),
-            ("probe_files_unattached", &AtomicU64::new(told.unattached().missing())),
+            ("probe_files_scanned", count(&told.scanned)),
+            ("probe_files_attached", count(&told.files)),
+            ("probe_places_attached", count(&told.places)),
+            ("marked_programs_begun_late", count(&told.late)),
+            ("probe_files_unattached", told.unattached().missing()),
+            (
+                "mapped_files_not_looked_into",
+                of_turns.left_out + of_turns.waiting + count(&told.unheard),
+            ),
+            ("mapped_files_looked_into_late", of_turns.late),
         ];
-        counts.map(|(name, count)| (name.to_owned(), count.load(Ordering::Relaxed))).into()
+        counts.map(|(name, count)| (name.to_owned(), count)).into()
     }
 }
 
@@ -277,6 +381,20 @@ impl Drop for Manager {
     }
 }
 
+/// Whether something is not done within a time; a stop ends the wait.
+fn is_late(done: &Receiver<()>, longest: Duration, stop_asked: &AtomicBool) -> bool {
+    let begin = Instant::now();
+    while done.recv_timeout(LOOK_AGAIN) == Err(RecvTimeoutError::Timeout) {
+        if stop_asked.load(Ordering::Relaxed) {
+            return false;
+        }
+        if begin.elapsed() >= longest {
+            return true;
+        }
+    }
+    false
+}
+
 fn manage(
     work: Work,
     keeper: Keeper,
@@ -284,123 +402,62 @@ fn manage(
     done: &Sender<()>,
     told: &Told,
 ) {
-    let mut mapped = Mapped::new(&work);
     let (launch, all_at_first) = (work.launch.clone(), work.gpu || !work.specs.is_empty());
+    let mut looks = Looks::new(&work, told);
     let mut scanner = Scanner::new(work, keeper, told);
     scanner.asked_for_by_path();
     scanner.gpu_libraries();
     if let Some(launch) = launch {
         scanner.program(&launch);
     }
+    // What the user named is there.
+    let _ = done.send(());
     // Nobody waits for marked programs that run: what they did before is not recorded anyway.
     if !all_at_first {
         let _ = done.send(());
     }
-    mapped.scan_processes(&mut scanner, told);
-    scanner.tell_unmatched();
-    let _ = done.send(());
+    looks.add_processes();
+    let mut is_first_done = false;
+    let mut is_idle = false;
     loop {
-        let wait = scanner.next_turn().unwrap_or(LOOK_AT_KEEPER).min(LOOK_AT_KEEPER);
-        let message = messages.recv_timeout(wait);
-        if told.is_stopping() || scanner.is_detached() {
+        // What was told comes before any look: whose turn it is depends on who waits.
+        let wait = match (is_idle, looks.is_done()) {
+            (false, _) => Duration::ZERO,
+            (true, false) => LOOK_AGAIN,
+            (true, true) => scanner.next_turn().unwrap_or(LOOK_AT_KEEPER).min(LOOK_AT_KEEPER),
+        };
+        let mut next = messages.recv_timeout(wait);
+        for _ in 0..TOLD_AT_ONCE {
+            match next {
+                Ok(Message::Mapped(at)) => looks.add_mapped(at),
+                Ok(Message::Found(found)) => looks.add_found(found),
+                Ok(Message::Stop) | Err(_) => break,
+            }
+            next = messages.try_recv().map_err(|error| match error {
+                TryRecvError::Empty => RecvTimeoutError::Timeout,
+                TryRecvError::Disconnected => RecvTimeoutError::Disconnected,
+            });
+        }
+        let is_over = matches!(next, Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected));
+        if is_over || told.is_stopping() || scanner.is_detached() {
+            // What nobody heard of until now is not looked into, either.
+            for message in messages.try_iter().take(MESSAGES_MAX) {
+                if let Message::Mapped(at) = message {
+                    looks.add_mapped(at);
+                }
+            }
             break;
         }
-        match message {
-            Ok(Message::Mapped(at)) => mapped.scan_mapping(&mut scanner, told, at),
-            Ok(Message::Found(found)) => scanner.found(&found),
-            Err(RecvTimeoutError::Timeout) => {}
-            Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => break,
+        is_idle = !looks.look(&mut scanner);
+        if !is_first_done && looks.is_first_done() {
+            is_first_done = true;
+            scanner.tell_unmatched();
+            told.first_done();
+            let _ = done.send(());
         }
         scanner.attach_waiting();
     }
+    told.end(&looks);
     // Detaches everything.
     drop(scanner);
-}
-
-/// What is known of mapped files.
-struct Mapped {
-    recorded: Option<OwnedFd>,
-    zones: Sender<ZoneNotice>,
-    /// Whether the file belongs to a marked program, as /proc names files.
-    known: FxHashMap<MapKey, bool>,
-    /// Paths and contents in which there is nothing to attach to: most of what
-    /// is mapped is the same few libraries, again and again.
-    plain: FxHashSet<(String, BuildId)>,
-}
-
-impl Mapped {
-    fn new(work: &Work) -> Self {
-        Self {
-            recorded: work.recorded.as_ref().and_then(|map| map.try_clone().ok()),
-            zones: work.zones.clone(),
-            known: FxHashMap::default(),
-            plain: FxHashSet::default(),
-        }
-    }
-
-    /// All files that run now.
-    fn scan_processes(&mut self, scanner: &mut Scanner<'_>, told: &Told) {
-        let root = Path::new("/");
-        for pid in files::processes(root) {
-            if told.is_stopping() {
-                return;
-            }
-            if !self.is_recorded(pid) {
-                continue;
-            }
-            let mut is_client = false;
-            for (key, mapped) in files::mapped_files(root, pid) {
-                is_client |= match self.known.get(&key) {
-                    Some(known) => *known,
-                    None => {
-                        let client = scanner.mapped(&mapped).is_some_and(|known| known.is_client);
-                        self.known.insert(key, client);
-                        client
-                    }
-                };
-            }
-            if is_client {
-                self.tell_client(pid);
-            }
-        }
-    }
-
-    /// A file that was just mapped.
-    fn scan_mapping(
-        &mut self,
-        scanner: &mut Scanner<'_>,
-        told: &Told,
-        MappedAt { mapping, at }: MappedAt,
-    ) {
-        let Mapping { pid, start, end, path, build_id, .. } = mapping;
-        let content = (path.clone(), build_id);
-        if self.plain.contains(&content) || !self.is_recorded(pid) {
-            return;
-        }
-        let mapped = MappedFile { pid, start, end, path };
-        match scanner.mapped(&mapped).or_else(|| scanner.was_mapped(&mapped.path, &content.1)) {
-            Some(known) if known.is_client => {
-                if known.is_new {
-                    told.began_late(pid, &content.0, at);
-                }
-                self.tell_client(pid);
-            }
-            Some(known) if !known.attached && !content.1.is_empty() => {
-                if self.plain.len() >= PLAIN_MAX {
-                    self.plain.clear();
-                }
-                self.plain.insert(content);
-            }
-            _ => {}
-        }
-    }
-
-    fn is_recorded(&self, pid: u32) -> bool {
-        self.recorded.as_ref().is_none_or(|map| bpf_calls::contains(map.as_fd(), pid))
-    }
-
-    fn tell_client(&self, pid: u32) {
-        // Nobody listens when zones cannot be recorded; that has been told.
-        let _ = self.zones.send(ZoneNotice::ClientFile { pid });
-    }
 }

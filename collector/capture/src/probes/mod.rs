@@ -38,6 +38,7 @@ mod cost;
 mod files;
 mod keeper;
 mod launch;
+mod looks;
 mod lookups;
 mod manager;
 mod object;
@@ -47,6 +48,7 @@ mod program;
 mod scan;
 mod semaphores;
 mod source;
+mod turns;
 mod unattached;
 
 pub(crate) use attach::Way;

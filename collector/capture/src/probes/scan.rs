@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::BuildId;
 use syscollect_probes::{
     FileSelector, Function, FunctionSpec, Functions, ProbeError, ProbeSelector, Returns, Spec,
-    UsdtProbe, UsdtProbes, did_you_mean, nearest, soname, usdt_probes,
+    UsdtProbe, UsdtProbes, did_you_mean, nearest, soname, usdt_probes_of,
 };
 use syscollect_store::Definition;
 use syscollect_untrusted_files::{FileLocation, Owner, Reader};
@@ -30,6 +30,7 @@ use super::manager::{Told, Work};
 use super::plan::{Part, Plan, Planned, Planner};
 use super::presets::{installed_libraries, preset_of};
 use super::semaphores;
+use super::turns::Seen;
 use crate::notes::definition_chunk;
 
 /// Rows of one definition, so that no chunk grows beyond what the store takes.
@@ -39,6 +40,11 @@ const NAMES_MAX: usize = 20_000;
 const NEAREST: usize = 3;
 /// Functions whose addresses programs were given, of all of them together.
 const FOUND_MAX: usize = 1024;
+/// Files that are known; beyond that only those are that something is attached to.
+const KNOWN_MAX: usize = 131_072;
+/// For how long a look into a file makes the next one more expensive to its user, and how much.
+const LOOKS_COUNT: Duration = Duration::from_secs(60);
+const LOOKS_MAX: u32 = 8;
 
 /// Looks into each file once. Dropping it detaches everything.
 pub(super) struct Scanner<'a> {
@@ -68,7 +74,32 @@ pub(super) struct Known {
     pub(super) attached: bool,
     /// It was attached to just now: who ran it before was not recorded until then.
     pub(super) is_new: bool,
+    /// Which file it is.
+    pub(super) key: FileKey,
+    /// It is root's, and nobody else can write to it.
+    pub(super) of_root: bool,
+    /// How often it changed and was looked into again within [`LOOKS_COUNT`], this time included; 1
+    /// where no look was needed.
+    pub(super) looks: u32,
+    looked: Instant,
     changed: Change,
+}
+
+impl Known {
+    /// Whether this tells of the file what a look would.
+    fn holds(&self, changed: Change) -> bool {
+        self.attached || self.changed == changed
+    }
+
+    /// What came of the look.
+    pub(super) fn seen(self) -> Seen {
+        Seen { times: self.looks, is_new: self.is_new }
+    }
+
+    /// As somebody who comes later is told.
+    fn later(self) -> Self {
+        Self { is_new: false, looks: 1, ..self }
+    }
 }
 
 impl<'a> Scanner<'a> {
@@ -144,6 +175,13 @@ impl<'a> Scanner<'a> {
 
     /// A file that a process has mapped; `None` if it cannot be looked into.
     pub(super) fn mapped(&mut self, mapped: &MappedFile) -> Option<Known> {
+        // A file that is attached to in single processes is opened for each of them.
+        if let Some((key, changed)) = mapped.identity()
+            && !self.single.contains_key(&key)
+            && let Some(known) = self.known.get(&key).filter(|known| known.holds(changed))
+        {
+            return Some(known.later());
+        }
         match mapped.open() {
             Ok(file) => Some(self.file(file, &mapped.path)),
             Err(error) => {
@@ -191,27 +229,36 @@ impl<'a> Scanner<'a> {
     }
 
     fn file(&mut self, file: OpenFile, path: &str) -> Known {
-        if let Some(known) = self.known.get(&file.key)
-            && (known.attached || known.changed == file.changed)
-            && !self.is_new_process_of(&file)
-        {
-            return *known;
-        }
+        let looks = match self.known.get(&file.key) {
+            Some(known) if known.holds(file.changed) && !self.is_new_process_of(&file) => {
+                return known.later();
+            }
+            Some(known) if known.looked.elapsed() < LOOKS_COUNT => LOOKS_MAX.min(known.looks + 1),
+            _ => 1,
+        };
         self.told.scanned.fetch_add(1, Ordering::Relaxed);
         let (plan, is_client) = self.plan(&file, path);
-        let attached = self.attach(&file, path, plan, None);
+        let is_new = self.attach(&file, path, plan, None);
+        if self.known.len() >= KNOWN_MAX {
+            self.known.retain(|_, known| known.attached);
+        }
+        let OpenFile { key, of_root, changed, .. } = file;
         // Processes that map it later may be attached to by themselves.
-        let stays = attached || self.single.contains_key(&file.key);
-        let known = Known { is_client, attached: stays, is_new: false, changed: file.changed };
-        self.known.insert(file.key, known);
-        Known { is_new: attached, ..known }
+        let attached = is_new || self.single.contains_key(&key);
+        let looked = Instant::now();
+        let known = Known { is_client, attached, is_new, key, of_root, looks, looked, changed };
+        self.known.insert(key, known);
+        known
     }
 
     /// What to attach in a file, and whether it belongs to a marked program.
     fn plan(&mut self, file: &OpenFile, path: &str) -> (Plan, bool) {
         let cache = ReadCache::new(file.file.reader());
         let mut plan = Plan::default();
-        let UsdtProbes { probes, warnings } = match usdt_probes(&cache) {
+        // Whatever else a file has many of is not read where nobody asked for it.
+        let is_wanted =
+            |provider: &[u8]| !self.work.specs.is_empty() || provider == PROVIDER.as_bytes();
+        let UsdtProbes { probes, warnings } = match usdt_probes_of(&cache, is_wanted) {
             Ok(found) => found,
             Err(error) => {
                 // What is wrong with a file that nobody asked for is of no interest.

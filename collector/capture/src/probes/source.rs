@@ -196,6 +196,7 @@ impl Source for ProbeSource {
     fn detach(&mut self, cpus: &[u32]) {
         self.counters.stop();
         self.manager.stop();
+        self.manager.wait_for_accounts();
         // First what is summed up, of which few are told: users can make many of the others.
         add_new(&mut self.missing, self.manager.unattached());
         add_new(&mut self.missing, self.manager.notes());

@@ -97,6 +97,7 @@ mod tests;
 
 #[cfg(feature = "fuzzing")]
 pub use fuzzing::hostile_programs;
+pub(crate) use shares::Pace;
 pub(crate) use source::ZoneSource;
 
 /// What the rest of the collector tells of marked programs, those alone that

@@ -50,7 +50,7 @@ impl Pool {
 
 /// Something that goes on: each user may have so much of it a second, and as
 /// much as a second's at once after a pause.
-pub(super) struct Pace {
+pub(crate) struct Pace {
     per_second: u64,
     /// What users may still have, where that is less than a second's. Who took more waits until
     /// that is made up for.
@@ -60,23 +60,23 @@ pub(super) struct Pace {
 
 impl Pace {
     /// So much of it for each user; nobody has taken any.
-    pub(super) fn new(per_second: u64) -> Self {
+    pub(crate) fn new(per_second: u64) -> Self {
         Self { per_second, left: FxHashMap::default(), refilled: Instant::now() }
     }
 
     /// Whether the user may have more of it now.
-    pub(super) fn allows(&self, user: u32) -> bool {
+    pub(crate) fn allows(&self, user: u32) -> bool {
         self.left.get(&user).is_none_or(|left| *left > 0)
     }
 
     /// A user took some.
-    pub(super) fn took(&mut self, user: u32, amount: u64) {
+    pub(crate) fn took(&mut self, user: u32, amount: u64) {
         let left = self.left.entry(user).or_insert(self.per_second as i64);
         *left = left.saturating_sub_unsigned(amount);
     }
 
     /// Gives each user what belongs to the time since the last call.
-    pub(super) fn refill(&mut self, now: Instant) {
+    pub(crate) fn refill(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.refilled).as_secs_f64();
         self.refilled = now;
         let (more, most) = ((self.per_second as f64 * passed) as i64, self.per_second as i64);

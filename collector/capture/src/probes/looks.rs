@@ -1,0 +1,250 @@
+//! Looks into files: what is looked into, in turns of users, and what is known without a look.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use syscollect_model::{BuildId, Mapping};
+
+use super::files::{self, MappedFile};
+use super::lookups::FoundFunction;
+use super::manager::{MappedAt, Told, Work};
+use super::scan::{Known, Scanner};
+use super::turns::{Account, Seen, Turns, Whose};
+use crate::bpf_calls;
+use crate::clock::raw_now;
+use crate::zones::ZoneNotice;
+
+/// Files of that many names and contents are remembered to hold nothing.
+const PLAIN_MAX: usize = 65_536;
+/// Whose a process is, is read anew after so long: its number may be another's by then.
+const OWNERS_HOLD: Duration = Duration::from_millis(100);
+/// Files of processes that have ended are looked for again after so long.
+const GONE_HOLDS: Duration = Duration::from_secs(1);
+
+/// What is looked at.
+enum Look {
+    /// A process that ran when the recording began.
+    Process(u32),
+    /// A file of such a process.
+    File(MappedFile),
+    /// A file that was mapped while the recording went on.
+    Mapped(MappedAt),
+    /// A function whose address a program was given.
+    Found(FoundFunction),
+}
+
+/// Finds what there is to look at, and looks.
+pub(super) struct Looks<'a> {
+    told: &'a Told,
+    recorded: Option<OwnedFd>,
+    zones: Sender<ZoneNotice>,
+    turns: Turns<Look>,
+    owners: Owners,
+    /// Paths and contents in which there is nothing to attach to: most of what is mapped is the
+    /// same few libraries, again and again. `false` where that is not to be relied upon.
+    plain: FxHashMap<(String, BuildId), bool>,
+    /// The same of processes that had ended, since then.
+    gone: (Instant, FxHashSet<(String, BuildId)>),
+    /// Looks at what ran when the recording began that wait.
+    first: usize,
+}
+
+impl<'a> Looks<'a> {
+    /// Nothing waits.
+    pub(super) fn new(work: &Work, told: &'a Told) -> Self {
+        Self {
+            told,
+            recorded: work.recorded.as_ref().and_then(|map| map.try_clone().ok()),
+            zones: work.zones.clone(),
+            turns: Turns::new(work.asked_by),
+            owners: Owners::default(),
+            plain: FxHashMap::default(),
+            gone: (Instant::now(), FxHashSet::default()),
+            first: 0,
+        }
+    }
+
+    /// What runs now is to be looked at.
+    pub(super) fn add_processes(&mut self) {
+        for pid in files::processes(Path::new("/")) {
+            if self.is_recorded(pid) {
+                let whose = self.owners.whose(pid);
+                self.add(whose, Look::Process(pid), Instant::now());
+            }
+        }
+    }
+
+    /// A file was just mapped.
+    pub(super) fn add_mapped(&mut self, at: MappedAt) {
+        let Mapping { pid, path, build_id, .. } = &at.mapping;
+        // The key is made for the look-up alone, which is cheaper than all that would follow.
+        if self.plain.get(&(path.clone(), build_id.clone())) == Some(&true)
+            || !self.is_recorded(*pid)
+        {
+            return;
+        }
+        let whose = self.owners.whose(*pid);
+        let now = Instant::now();
+        let age = Duration::from_nanos(raw_now().saturating_sub(at.at));
+        self.add(whose, Look::Mapped(at), now.checked_sub(age).unwrap_or(now));
+    }
+
+    /// A program was given the address of a function.
+    pub(super) fn add_found(&mut self, found: FoundFunction) {
+        let whose = self.owners.whose(found.pid);
+        self.add(whose, Look::Found(found), Instant::now());
+    }
+
+    fn add(&mut self, whose: Whose, look: Look, since: Instant) {
+        let is_first = look.is_first();
+        if self.turns.add(whose, look, since) {
+            self.first += usize::from(is_first);
+        }
+    }
+
+    /// Looks at one thing; `false` if there is nothing that may be looked at now.
+    pub(super) fn look(&mut self, scanner: &mut Scanner<'_>) -> bool {
+        let began = Instant::now();
+        let Some(turn) = self.turns.next(began) else { return false };
+        let (what, turn) = turn.take();
+        let is_first = what.is_first();
+        let seen = match what {
+            Look::Process(pid) => self.process(turn.whose, pid),
+            Look::File(mapped) => self.file(scanner, &mapped),
+            Look::Mapped(at) => self.mapped(scanner, at),
+            Look::Found(found) => {
+                scanner.found(&found);
+                Seen::NOTHING
+            }
+        };
+        self.first -= usize::from(is_first);
+        self.turns.took(&turn, began, began.elapsed(), seen);
+        true
+    }
+
+    /// Whether nothing waits, not even for its user's time.
+    pub(super) fn is_done(&self) -> bool {
+        self.turns.is_empty()
+    }
+
+    /// Whether all that ran when the recording began was looked at.
+    pub(super) fn is_first_done(&self) -> bool {
+        self.first == 0
+    }
+
+    /// What was not looked at in time.
+    pub(super) fn account(&self) -> Account {
+        self.turns.account(Instant::now())
+    }
+
+    /// What to tell the user of it.
+    pub(super) fn notes(&self) -> Vec<String> {
+        self.turns.notes(Instant::now())
+    }
+
+    /// Has the files of a process looked into, each in a turn of its own.
+    fn process(&mut self, whose: Whose, pid: u32) -> Seen {
+        let (mut seen, since) = (FxHashSet::default(), Instant::now());
+        for (key, mapped) in files::mapped_files(Path::new("/"), pid) {
+            if seen.insert(key) {
+                self.add(whose, Look::File(mapped), since);
+            }
+        }
+        Seen::NOTHING
+    }
+
+    fn file(&self, scanner: &mut Scanner<'_>, mapped: &MappedFile) -> Seen {
+        let known = scanner.mapped(mapped);
+        if known.is_some_and(|known| known.is_client) {
+            self.tell_client(mapped.pid);
+        }
+        known.map_or(Seen::NOTHING, Known::seen)
+    }
+
+    fn mapped(&mut self, scanner: &mut Scanner<'_>, MappedAt { mapping, at }: MappedAt) -> Seen {
+        let Mapping { pid, start, end, path, build_id, .. } = mapping;
+        let mapped = MappedFile { pid, start, end, path };
+        let Some(known) =
+            scanner.mapped(&mapped).or_else(|| self.was_mapped(scanner, &mapped.path, &build_id))
+        else {
+            return Seen::NOTHING;
+        };
+        if known.is_client {
+            if known.is_new {
+                self.told.began_late(pid, &mapped.path, at);
+            }
+            self.tell_client(pid);
+        } else if !known.attached && !build_id.is_empty() {
+            self.remember((mapped.path, build_id), known);
+        }
+        known.seen()
+    }
+
+    /// A file of a process that has ended. Programs that end at once are many, of the same few
+    /// files, so each of these is looked for once in a while.
+    fn was_mapped(
+        &mut self,
+        scanner: &mut Scanner<'_>,
+        path: &str,
+        build_id: &BuildId,
+    ) -> Option<Known> {
+        let (since, gone) = &mut self.gone;
+        if since.elapsed() >= GONE_HOLDS || gone.len() >= PLAIN_MAX {
+            *since = Instant::now();
+            gone.clear();
+        }
+        let is_time = gone.insert((path.to_owned(), build_id.clone()));
+        is_time.then(|| scanner.was_mapped(path, build_id)).flatten()
+    }
+
+    /// Remembers that there is nothing in a file. Names and build ids are what the process shows:
+    /// whoever has namespaces of their own shows what they like where another program lies. So it
+    /// is root's files alone that are known by them, and only where they lie here, too.
+    fn remember(&mut self, content: (String, BuildId), known: Known) {
+        if self.plain.contains_key(&content) {
+            return;
+        }
+        if self.plain.len() >= PLAIN_MAX {
+            self.plain.clear();
+        }
+        let is_safe = known.of_root && files::is_at(Path::new(&content.0), known.key);
+        self.plain.insert(content, is_safe);
+    }
+
+    fn is_recorded(&self, pid: u32) -> bool {
+        self.recorded.as_ref().is_none_or(|map| bpf_calls::contains(map.as_fd(), pid))
+    }
+
+    fn tell_client(&self, pid: u32) {
+        // Nobody listens when zones cannot be recorded; that has been told.
+        let _ = self.zones.send(ZoneNotice::ClientFile { pid });
+    }
+}
+
+impl Look {
+    /// Whether it is of what ran when the recording began.
+    fn is_first(&self) -> bool {
+        matches!(self, Self::Process(_) | Self::File(_))
+    }
+}
+
+/// Whose processes are, as was read a moment ago: a program that starts maps many files.
+#[derive(Default)]
+struct Owners {
+    read: Option<Instant>,
+    known: FxHashMap<u32, Whose>,
+}
+
+impl Owners {
+    fn whose(&mut self, pid: u32) -> Whose {
+        if self.read.is_none_or(|read| read.elapsed() >= OWNERS_HOLD) {
+            self.read = Some(Instant::now());
+            self.known.clear();
+        }
+        let read = || files::user_of(pid).map_or(Whose::Unknown, Whose::Of);
+        *self.known.entry(pid).or_insert_with(read)
+    }
+}
