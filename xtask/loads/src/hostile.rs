@@ -7,6 +7,7 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -77,12 +78,51 @@ pub(crate) fn run(attack: &str, seconds: u64) -> Result<()> {
                 }
             })
         }),
+        // Files that change and are mapped again as fast as that may be.
+        "looks" => in_processes(8, || {
+            let files = (0..CHANGING)
+                .map(|_| {
+                    let mut options = File::options();
+                    options.read(true).write(true).custom_flags(libc::O_TMPFILE);
+                    let file = options.open(std::env::temp_dir())?;
+                    file.set_len(4096)?;
+                    Ok(file)
+                })
+                .collect::<Result<Vec<File>>>()?;
+            let mut mode = 0o700;
+            while Instant::now() < end {
+                mode ^= 0o011;
+                files.iter().try_for_each(|file| map_changed(file, mode))?;
+            }
+            Ok(())
+        }),
         _ => bail!("there is no attack {attack}"),
     }
 }
 
 /// Rings of each arena that are always full.
 const FLOODING: usize = 8;
+
+/// Files of each process that change.
+const CHANGING: usize = 16;
+
+/// Changes a file, and maps it for a moment as if it held code.
+fn map_changed(file: &File, mode: libc::mode_t) -> Result<()> {
+    let access = libc::PROT_READ | libc::PROT_EXEC;
+    // SAFETY: an open file, and a new mapping of its one page, which nobody uses and which is taken
+    // away with the same address and length.
+    let mapped = unsafe {
+        libc::fchmod(file.as_raw_fd(), mode);
+        let at =
+            libc::mmap(std::ptr::null_mut(), 4096, access, libc::MAP_PRIVATE, file.as_raw_fd(), 0);
+        at != libc::MAP_FAILED && libc::munmap(at, 4096) == 0
+    };
+    if !mapped {
+        bail!("mmap: {}", std::io::Error::last_os_error());
+    }
+    std::thread::sleep(Duration::from_micros(400));
+    Ok(())
+}
 
 /// Does the same in so many processes, and waits for them.
 fn in_processes(count: usize, act: impl Fn() -> Result<()>) -> Result<()> {

@@ -36,7 +36,7 @@ const USAGE: &str = "usage: syscollect-load bracket COUNT CPU... | ping-pong ROU
                      alone memfd|files THREADS COUNT | hostile-files FOLDER SECONDS | serve FOLDER | \
                      map-served FOLDER | map-often FILE TIMES | serve-code FOLDER SECONDS | \
                      use-cpu SECONDS | fences COUNT | numbered FILE SECONDS | renames SECONDS | \
-                     wrap LOG CMD ARGS... | hostile mappings|memory|survey|flood SECONDS | as UID LOAD ARGS...";
+                     wrap LOG CMD ARGS... | hostile mappings|memory|survey|flood|looks SECONDS | as UID LOAD ARGS...";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -5,6 +5,8 @@
 //! honest program alone.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -92,6 +94,46 @@ pub(crate) fn flood(context: &Context) -> Result<String> {
         attacked.said.stderr
     );
     Ok(attacked.words())
+}
+
+/// Files that change and are mapped again without end: once a program of another user that began
+/// meanwhile was not found, and nothing said so.
+pub(crate) fn looks(context: &Context) -> Result<String> {
+    let (capture, program) = (context.path("hostile-looks.syscap"), context.path("new-program"));
+    fs::copy(&context.load, &program)?;
+    // The folder above is root's alone.
+    fs::set_permissions(program.parent().unwrap_or(&program), fs::Permissions::from_mode(0o755))?;
+    let recorder = context.start(&capture, &[])?;
+    let pid = recorder.id();
+    let hostile = load(context, &["as", NOBODY, "hostile", "looks", "60"])?;
+    let during = watch(pid, DURING)?;
+    let mut command = Command::new(&program);
+    command.args(["as", DAEMON, "numbered", "/dev/null", "3"]).stdin(Stdio::null());
+    let honest = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let honest_pid = honest.id();
+    let honest = wait(honest)?;
+    let said = context.stop(recorder)?;
+    signal(hostile.id(), libc::SIGKILL);
+    wait(hostile)?;
+    let made = number(
+        json_lines(&honest.stdout)?.first().context("the honest program said nothing")?,
+        "numbers",
+    )?;
+    let (first, last) = Marked::read(&capture, honest_pid)?.numbers_in_a_row()?;
+    ensure!(
+        first < made / 2 && last == made,
+        "of {made} zones of a new program {first} to {last} are there"
+    );
+    // Files of nobody's, and not of the one who runs the other program.
+    ensure!(
+        said.stderr.contains(&format!("programs of user {NOBODY} map files faster")),
+        "nothing tells of it:\n{}",
+        said.stderr
+    );
+    Ok(format!(
+        "CPU {:.1} %, of {made} zones of a new program {first} to {last}",
+        during.cpu * 100.0
+    ))
 }
 
 impl Attacked {
