@@ -138,7 +138,7 @@ pub(crate) fn name_all(
     };
     let queue = Arc::new(Mutex::new(Queue {
         waiting: order.into_iter().map(waiting).collect(),
-        accounts: Accounts::new(options.module_share, options.owner_share),
+        accounts: Accounts::new(options.module_share, options.owner_share, options.asked_by),
     }));
     let threads = thread::available_parallelism().map_or(1, NonZero::get).min(requests.len());
     let (done, named) = channel();
@@ -264,7 +264,7 @@ mod tests {
         let owners = [Some(1), Some(1), Some(2), None, Some(2)];
         let mut queue = Queue {
             waiting: owners.into_iter().enumerate().map(waiting).collect(),
-            accounts: Accounts::new(Duration::MAX / 8, Duration::MAX / 8),
+            accounts: Accounts::new(Duration::MAX / 8, Duration::MAX / 8, None),
         };
         let mut next = |seconds| {
             let Waiting { index, owner, .. } = queue.next()?;

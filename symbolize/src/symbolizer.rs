@@ -39,10 +39,13 @@ pub struct Options {
     /// that is there is enough.
     pub copied_bytes_max: u64,
     /// CPU time after which a module is named without inlined functions and lines; after a quarter
-    /// more, what is left of it stays unnamed.
+    /// more, what is left of it stays unnamed. Root's modules, and those of the user who asks, have
+    /// eight times as much.
     pub module_share: Duration,
-    /// The same for all modules of one user together; root's have eight times as much.
+    /// The same for all modules of one user together.
     pub owner_share: Duration,
+    /// The user who asks for the names; `None` is root, or nobody that is known.
+    pub asked_by: Option<u32>,
     /// For how long one module is tried.
     pub module_time: Duration,
     /// For how long all of them are.
@@ -59,6 +62,7 @@ impl Default for Options {
             // Thousands of places in 360 MB of debug information take half of that.
             module_share: Duration::from_secs(5),
             owner_share: Duration::from_secs(10),
+            asked_by: None,
             module_time: Duration::from_secs(60),
             all_time: Duration::from_secs(180),
         }

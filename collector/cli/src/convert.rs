@@ -1,6 +1,7 @@
 //! A capture named and exported: what `record` does at its end, and `export` on its own.
 
 use crate::format::Format;
+use crate::owner::Owner;
 use crate::signals::Abandon;
 use crate::terminal::{Bar, Terminal};
 use crate::time_range::TimeRange;
@@ -104,7 +105,7 @@ pub(crate) fn name(
 /// Naming within the memory that is there: a small control group must not end what has been
 /// recorded.
 fn naming_options() -> Options {
-    let options = Options::default();
+    let options = Options { asked_by: Owner::user_asking(), ..Options::default() };
     #[cfg(target_os = "linux")]
     let options = Options {
         copied_bytes_max: options.copied_bytes_max.min(syscollect_capture::available_memory() / 4),

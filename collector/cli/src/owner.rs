@@ -31,7 +31,14 @@ impl Owner {
         Self::from_variables(root, |name| std::env::var(name).ok())
     }
 
-    /// The same from given variables. Only root may act for another user, and
+    /// The number of the user who asks: the one who called sudo, else this process's.
+    pub(crate) fn user_asking() -> Option<u32> {
+        // SAFETY: geteuid has no preconditions and always succeeds.
+        let own = || unsafe { libc::geteuid() };
+        Some(Self::behind_sudo().map_or_else(own, |owner| owner.uid))
+    }
+
+    /// The user behind sudo from given variables. Only root may act for another user, and
     /// root behind sudo is nobody but root.
     fn from_variables(root: bool, variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let number = |name| variable(name)?.parse().ok();
