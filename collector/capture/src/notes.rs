@@ -138,13 +138,13 @@ fn take_notes(
     orders: &Orders,
 ) -> HeldFiles {
     let mut held = HeldFiles::new();
-    note_all(buffer, clock, (&mut held, orders));
-    follow(buffer, told, clock, (&mut held, orders));
+    note_all(buffer, clock, &mut held, orders);
+    follow(buffer, told, clock, &mut held, orders);
     held
 }
 
 /// Notes everything that is there now.
-fn note_all(buffer: &Outlet, clock: ClockSource, (held, orders): (&mut HeldFiles, &Orders)) {
+fn note_all(buffer: &Outlet, clock: ClockSource, held: &mut HeldFiles, orders: &Orders) {
     let Orders { stopping, beyond, .. } = orders;
     let root = Path::new("/");
     let mut processes = crate::snapshot::processes(root);
@@ -197,7 +197,8 @@ fn follow(
     buffer: &Outlet,
     told: &Receiver<NotesMessage>,
     clock: ClockSource,
-    (held, orders): (&mut HeldFiles, &Orders),
+    held: &mut HeldFiles,
+    orders: &Orders,
 ) {
     let mut begun: Vec<KnownProcess> = Vec::new();
     let mut last_batch = Instant::now();
@@ -219,7 +220,7 @@ fn follow(
             Ok(NotesMessage::NextFile(before)) => {
                 // Whoever names that file may have given up.
                 let _ = before.send(std::mem::replace(held, HeldFiles::new()));
-                note_all(buffer, clock, (&mut *held, orders));
+                note_all(buffer, clock, &mut *held, orders);
             }
             Err(_) => {}
         }

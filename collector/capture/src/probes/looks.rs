@@ -12,7 +12,7 @@ use super::files::{self, MappedFile};
 use super::lookups::FoundFunction;
 use super::manager::{MappedAt, Told, Work};
 use super::scan::{Known, Scanner};
-use super::turns::{Account, Seen, Turns, Whose};
+use super::turns::{Account, LookOutcome, Turns, Whose};
 use crate::bpf_calls;
 use crate::clock::raw_now;
 use crate::zones::ZoneNotice;
@@ -111,17 +111,17 @@ impl<'a> Looks<'a> {
         let Some(turn) = self.turns.next(began) else { return false };
         let (what, turn) = turn.take();
         let is_first = what.is_first();
-        let seen = match what {
+        let outcome = match what {
             Look::Process(pid) => self.process(turn.whose, pid),
             Look::File(mapped) => self.file(scanner, &mapped),
             Look::Mapped(at) => self.mapped(scanner, at),
             Look::Found(found) => {
                 scanner.found(&found);
-                Seen::NOTHING
+                LookOutcome::NOTHING
             }
         };
         self.first -= usize::from(is_first);
-        self.turns.took(&turn, began, began.elapsed(), seen);
+        self.turns.took(&turn, began, began.elapsed(), outcome);
         true
     }
 
@@ -146,31 +146,35 @@ impl<'a> Looks<'a> {
     }
 
     /// Has the files of a process looked into, each in a turn of its own.
-    fn process(&mut self, whose: Whose, pid: u32) -> Seen {
+    fn process(&mut self, whose: Whose, pid: u32) -> LookOutcome {
         let (mut seen, since) = (FxHashSet::default(), Instant::now());
         for (key, mapped) in files::mapped_files(Path::new("/"), pid) {
             if seen.insert(key) {
                 self.add(whose, Look::File(mapped), since);
             }
         }
-        Seen::NOTHING
+        LookOutcome::NOTHING
     }
 
-    fn file(&self, scanner: &mut Scanner<'_>, mapped: &MappedFile) -> Seen {
+    fn file(&self, scanner: &mut Scanner<'_>, mapped: &MappedFile) -> LookOutcome {
         let known = scanner.mapped(mapped);
         if known.is_some_and(|known| known.is_client) {
             self.tell_client(mapped.pid);
         }
-        known.map_or(Seen::NOTHING, Known::seen)
+        known.map_or(LookOutcome::NOTHING, Known::outcome)
     }
 
-    fn mapped(&mut self, scanner: &mut Scanner<'_>, MappedAt { mapping, at }: MappedAt) -> Seen {
+    fn mapped(
+        &mut self,
+        scanner: &mut Scanner<'_>,
+        MappedAt { mapping, at }: MappedAt,
+    ) -> LookOutcome {
         let Mapping { pid, start, end, path, build_id, .. } = mapping;
         let mapped = MappedFile { pid, start, end, path };
         let Some(known) =
             scanner.mapped(&mapped).or_else(|| self.was_mapped(scanner, &mapped.path, &build_id))
         else {
-            return Seen::NOTHING;
+            return LookOutcome::NOTHING;
         };
         if known.is_client {
             if known.is_new {
@@ -180,7 +184,7 @@ impl<'a> Looks<'a> {
         } else if !known.attached && !build_id.is_empty() {
             self.remember((mapped.path, build_id), known);
         }
-        known.seen()
+        known.outcome()
     }
 
     /// A file of a process that has ended. Programs that end at once are many, of the same few

@@ -30,7 +30,7 @@ use super::manager::{Told, Work};
 use super::plan::{Part, Plan, Planned, Planner};
 use super::presets::{installed_libraries, preset_of};
 use super::semaphores;
-use super::turns::Seen;
+use super::turns::LookOutcome;
 use crate::notes::definition_chunk;
 
 /// Rows of one definition, so that no chunk grows beyond what the store takes.
@@ -92,8 +92,8 @@ impl Known {
     }
 
     /// What came of the look.
-    pub(super) fn seen(self) -> Seen {
-        Seen { times: self.looks, is_new: self.is_new }
+    pub(super) fn outcome(self) -> LookOutcome {
+        LookOutcome { times: self.looks, is_new: self.is_new }
     }
 
     /// As somebody who comes later is told.

@@ -74,7 +74,7 @@ pub(super) struct Turn<T> {
 
 /// What came of a look.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct LookOutcome {
     /// How many times it counts: one at a file that changes again and again costs its user more
     /// than the first.
     pub(super) times: u32,
@@ -82,7 +82,7 @@ pub(super) struct Seen {
     pub(super) is_new: bool,
 }
 
-impl Seen {
+impl LookOutcome {
     /// Nothing new.
     pub(super) const NOTHING: Self = Self { times: 1, is_new: false };
 }
@@ -142,9 +142,15 @@ impl<T> Turns<T> {
     }
 
     /// A look that began then took so long.
-    pub(super) fn took(&mut self, turn: &Turn<()>, began: Instant, took: Duration, seen: Seen) {
+    pub(super) fn took(
+        &mut self,
+        turn: &Turn<()>,
+        began: Instant,
+        took: Duration,
+        outcome: LookOutcome,
+    ) {
         let Some(user) = self.users.get_mut(&turn.whose) else { return };
-        let Seen { times, is_new } = seen;
+        let LookOutcome { times, is_new } = outcome;
         user.had += took.saturating_mul(times);
         let waited = began.saturating_duration_since(turn.since);
         if waited >= LATE && is_new {
@@ -268,7 +274,7 @@ mod tests {
 
         fn look(&mut self, takes: Duration, times: u32) -> Option<(Whose, u32)> {
             let (what, turn) = self.turns.next(self.now)?.take();
-            self.turns.took(&turn, self.now, takes, Seen { times, is_new: true });
+            self.turns.took(&turn, self.now, takes, LookOutcome { times, is_new: true });
             self.now += takes;
             Some((turn.whose, what))
         }
@@ -302,7 +308,7 @@ mod tests {
                     _ => (false, MILLISECOND),
                 };
                 assert!(what < 1000);
-                world.turns.took(&turn, world.now, takes, Seen::NOTHING);
+                world.turns.took(&turn, world.now, takes, LookOutcome::NOTHING);
                 world.now += takes;
                 is_slow
             });

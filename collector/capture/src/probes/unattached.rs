@@ -20,7 +20,15 @@ const OTHERS: u32 = u32::MAX;
 pub(super) struct Unattached {
     users: BTreeMap<u32, OfUser>,
     /// What the kernel attaches to now.
-    now: Option<(u32, String, Instant)>,
+    now: Option<Attachment>,
+}
+
+/// A file that the kernel attaches to.
+#[derive(Debug)]
+struct Attachment {
+    user: u32,
+    path: String,
+    since: Instant,
 }
 
 #[derive(Debug, Default)]
@@ -65,7 +73,7 @@ impl Unattached {
 
     /// The kernel begins to attach to a file of this user.
     pub(super) fn begin(&mut self, user: u32, path: &str) {
-        self.now = Some((user, path.to_owned(), Instant::now()));
+        self.now = Some(Attachment { user, path: path.to_owned(), since: Instant::now() });
     }
 
     /// It is through.
@@ -76,7 +84,8 @@ impl Unattached {
     /// What to tell the user of the recorder.
     pub(super) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        if let Some((user, path, since)) = self.now.as_ref().filter(|now| now.2.elapsed() >= LATE) {
+        let late = self.now.as_ref().filter(|now| now.since.elapsed() >= LATE);
+        if let Some(Attachment { user, path, since }) = late {
             notes.push(format!(
                 "the kernel has been attaching to {path} ({}) for {:.1} s, and had not done so when the recording \
                  ended: meanwhile nothing else was attached to, and no process could fork most of that time",
@@ -170,7 +179,7 @@ mod tests {
         unattached.begin(1001, "/a");
         assert!(unattached.notes().is_empty());
         let long_ago = Instant::now().checked_sub(LATE).unwrap();
-        unattached.now = Some((1001, "/a".to_owned(), long_ago));
+        unattached.now = Some(Attachment { user: 1001, path: "/a".to_owned(), since: long_ago });
         assert!(unattached.notes()[0].contains("/a (files of user 1001)"));
         unattached.end();
         unattached.waited(1001, long_ago);
