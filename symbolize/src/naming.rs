@@ -27,8 +27,6 @@ const GIVEN_UP_MAX: usize = 4;
 /// CPU time within which a thread hears that its module is over: a step takes less, unless its file
 /// is built to make it longer.
 const GRACE: Duration = Duration::from_secs(1);
-/// Why modules have no names that nobody waited for.
-pub(crate) const ABANDONED: &str = "not named: it was abandoned";
 
 /// What all threads share.
 #[derive(Debug)]
@@ -120,12 +118,13 @@ struct Worker {
     work: Arc<Mutex<Option<Work>>>,
 }
 
-/// Names all of `requests`, until `unwanted` says so; the tables are in the order of the requests.
+/// Names all of `requests`, until `unwanted` says so; the tables are in the order of the requests,
+/// `None` where nobody waited for one.
 pub(crate) fn name_all(
     shared: &Arc<Shared>,
     requests: &[ModuleRequest],
     unwanted: &dyn Fn() -> bool,
-) -> Vec<SymbolTable> {
+) -> Vec<Option<SymbolTable>> {
     let options = &shared.options;
     let mut tables: Vec<Option<SymbolTable>> = requests.iter().map(|_| None).collect();
     // The most asked for first, so that no thread begins the longest work last.
@@ -147,18 +146,20 @@ pub(crate) fn name_all(
     let begin = Instant::now();
     let why = loop {
         if tables.iter().all(Option::is_some) {
-            break "";
+            break None;
         }
         match named.recv_timeout(TICK) {
             Ok((index, table)) => _ = tables[index].get_or_insert(table),
             Err(RecvTimeoutError::Timeout) => {}
             // `done` lives here.
-            Err(RecvTimeoutError::Disconnected) => break "not named: a thread could not be started",
+            Err(RecvTimeoutError::Disconnected) => {
+                break Some("not named: a thread could not be started");
+            }
         }
         let before = workers.len();
         workers.retain(|worker| match worker.give_up(&queue, options.module_time) {
             Some((index, why)) => {
-                tables[index].get_or_insert_with(|| unnamed(&requests[index], &why, true));
+                tables[index].get_or_insert_with(|| unnamed(&requests[index], &why));
                 false
             }
             None => true,
@@ -168,11 +169,11 @@ pub(crate) fn name_all(
             workers.extend(room.then(|| Worker::start(shared, &queue, &done)).flatten());
         }
         if unwanted() {
-            break ABANDONED;
+            break None;
         } else if begin.elapsed() >= options.all_time {
-            break "not named: naming all modules took too long";
+            break Some("not named: naming all modules took too long");
         } else if workers.is_empty() {
-            break "not named: other modules took too long";
+            break Some("not named: other modules took too long");
         }
     };
     // Nobody begins anything any more, and nobody goes on for long.
@@ -182,19 +183,18 @@ pub(crate) fn name_all(
             work.turn.slow_to(Pace::Over);
         }
     });
-    let late = why != ABANDONED;
     let all = tables.into_iter().zip(requests);
-    all.map(|(table, request)| table.unwrap_or_else(|| unnamed(request, why, late))).collect()
+    all.map(|(table, request)| table.or_else(|| why.map(|why| unnamed(request, why)))).collect()
 }
 
-/// The table of a module that has no names; whether that is because of the time it takes.
-fn unnamed(request: &ModuleRequest, why: &str, late: bool) -> SymbolTable {
+/// The table of a module that has no names because of the time it takes.
+fn unnamed(request: &ModuleRequest, why: &str) -> SymbolTable {
     let ModuleRequest { path, build_id, offsets } = request;
     SymbolTable {
         path: path.clone(),
         build_id: build_id.clone(),
         note: why.to_owned(),
-        unfinished: if late { offsets.len() as u64 } else { 0 },
+        unfinished: offsets.len() as u64,
         ..SymbolTable::default()
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::kernel::Kernel;
 use crate::memory::Memory;
-use crate::naming::{ABANDONED, Shared, name_all};
+use crate::naming::{Shared, name_all};
 use crate::turn::Turn;
 use crate::{HeldFiles, module};
 use std::fs::File;
@@ -113,23 +113,17 @@ impl Symbolizer {
 
     /// Names several modules on all CPUs; the tables are in the order of the requests.
     pub fn name_modules(&mut self, requests: &[ModuleRequest]) -> Vec<SymbolTable> {
-        self.name_modules_unless(requests, &|| false)
+        self.name_modules_unless(requests, &|| false).into_iter().flatten().collect()
     }
 
-    /// As [`name_modules`](Self::name_modules), until `unwanted` says that nobody waits for it: the
-    /// modules that have no names by then [say so](Self::is_abandoned). Who is asked often must
-    /// answer at once.
+    /// As [`name_modules`](Self::name_modules), until `unwanted` says that nobody waits for it:
+    /// `None` for modules that have no names by then. Who is asked often must answer at once.
     pub fn name_modules_unless(
         &mut self,
         requests: &[ModuleRequest],
         unwanted: &dyn Fn() -> bool,
-    ) -> Vec<SymbolTable> {
+    ) -> Vec<Option<SymbolTable>> {
         name_all(&self.shared, requests, unwanted)
-    }
-
-    /// Whether nobody waited for the names of this table.
-    pub fn is_abandoned(table: &SymbolTable) -> bool {
-        table.note == ABANDONED
     }
 
     /// Names addresses of the running kernel, its modules and BPF programs.
@@ -137,15 +131,16 @@ impl Symbolizer {
     /// The list of symbols is read at the first call; modules and BPF programs
     /// that are unloaded by then have no names.
     pub fn name_kernel(&mut self, addresses: &[u64]) -> SymbolTable {
-        self.name_kernel_unless(addresses, &|| false)
+        self.name_kernel_unless(addresses, &|| false).unwrap_or_else(Kernel::no_names)
     }
 
-    /// As [`name_kernel`](Self::name_kernel), until `unwanted` says that nobody waits for it.
+    /// As [`name_kernel`](Self::name_kernel), until `unwanted` says that nobody waits for it: `None`
+    /// then.
     pub fn name_kernel_unless(
         &mut self,
         addresses: &[u64],
         unwanted: &dyn Fn() -> bool,
-    ) -> SymbolTable {
+    ) -> Option<SymbolTable> {
         let (kernel, asked) = (self.kernel.clone(), addresses.to_vec());
         let (done, named) = channel();
         let name = move || {
@@ -154,16 +149,14 @@ impl Symbolizer {
             let _ = done.send(table);
         };
         let started = thread::Builder::new().name("naming".into()).spawn(name);
-        let unnamed = |note: &str| SymbolTable { note: note.into(), ..Kernel::no_names() };
+        let unnamed = |note: &str| Some(SymbolTable { note: note.into(), ..Kernel::no_names() });
         if started.is_err() {
             return unnamed("not named: a thread could not be started");
         }
         loop {
             match named.recv_timeout(Duration::from_millis(50)) {
-                Ok(table) => return table,
-                Err(RecvTimeoutError::Timeout) if unwanted() => {
-                    return unnamed(ABANDONED);
-                }
+                Ok(table) => return Some(table),
+                Err(RecvTimeoutError::Timeout) if unwanted() => return None,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     return unnamed("not named: its reader gave up on it");

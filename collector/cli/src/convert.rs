@@ -89,13 +89,14 @@ pub(crate) fn name(
     let (kernel, user): (Vec<_>, Vec<_>) =
         unresolved.into_iter().partition(|module| module.kernel && module.windows.is_none());
     let requests: Vec<_> = user.into_iter().map(request).collect();
-    let mut tables = symbolizer.name_modules_unless(&requests, &|| abandon.wanted());
+    let unwanted = || abandon.wanted();
+    let mut tables: Vec<_> =
+        symbolizer.name_modules_unless(&requests, &unwanted).into_iter().flatten().collect();
     tables.extend(
         kernel
             .iter()
-            .map(|module| symbolizer.name_kernel_unless(&module.offsets, &|| abandon.wanted())),
+            .filter_map(|module| symbolizer.name_kernel_unless(&module.offsets, &unwanted)),
     );
-    tables.retain(|table| !Symbolizer::is_abandoned(table));
     if let Some(shortage) = naming_shortage(&tables) {
         say!("syscollect: {shortage}");
     }
