@@ -215,13 +215,13 @@ impl Selection {
 /// # Errors
 ///
 /// [`Abandoned`], or what the output says.
-pub(crate) fn export<W: Write, R: Recording>(
+pub(crate) fn export<R: Recording>(
     session: &mut R,
-    (format, out): (Format, W),
+    (format, out): (Format, &mut dyn Write),
     selection: &Selection,
     abandon: &Abandon,
     terminal: &Terminal,
-) -> Result<(Played, W)> {
+) -> Result<Played> {
     let process = focus(selection.process.clone(), selection.all, session.info());
     let selection = &Selection { process, ..selection.clone() };
     match format {
@@ -229,7 +229,8 @@ pub(crate) fn export<W: Write, R: Recording>(
         Format::Pftrace => {
             let exporter = PerfettoExporter::new(out).only(selection.process.clone());
             let (played, exporter) = play(session, exporter, selection, abandon, terminal)?;
-            Ok((played, exporter.finish()?))
+            exporter.finish()?;
+            Ok(played)
         }
         Format::JsonGz | Format::Json => {
             let Selection { sched_markers, process, .. } = selection.clone();
@@ -237,25 +238,29 @@ pub(crate) fn export<W: Write, R: Recording>(
             let (played, exporter) =
                 play(session, FirefoxExporter::new(out, options), selection, abandon, terminal)?;
             announce_size(exporter.expected_bytes(), selection);
-            Ok((played, exporter.finish()?))
+            exporter.finish()?;
+            Ok(played)
         }
         Format::PbGz => {
             let exporter = PprofExporter::new(out, selection.process.clone());
             let (played, exporter) = play(session, exporter, selection, abandon, terminal)?;
             check_drawn(exporter.is_empty(), session.info(), selection)?;
-            Ok((played, exporter.finish()?))
+            exporter.finish()?;
+            Ok(played)
         }
         Format::Svg => {
             let exporter = FlamegraphExporter::new(out, selection.stack_options());
             let (played, exporter) = play(session, exporter, selection, abandon, terminal)?;
             check_drawn(exporter.is_empty(), session.info(), selection)?;
-            Ok((played, exporter.finish()?))
+            exporter.finish()?;
+            Ok(played)
         }
         Format::Folded => {
             let exporter = FoldedExporter::new(out, selection.stack_options());
             let (played, exporter) = play(session, exporter, selection, abandon, terminal)?;
             check_drawn(exporter.is_empty(), session.info(), selection)?;
-            Ok((played, exporter.finish()?))
+            exporter.finish()?;
+            Ok(played)
         }
         Format::Tracy => {
             let exporter =
@@ -264,7 +269,8 @@ pub(crate) fn export<W: Write, R: Recording>(
             for cut in exporter.cuts() {
                 say!("syscollect: not in the file: {cut}");
             }
-            Ok((played, exporter.finish()?))
+            exporter.finish()?;
+            Ok(played)
         }
     }
 }
@@ -280,8 +286,7 @@ pub(crate) fn read<R: Recording>(
     terminal: &Terminal,
 ) -> Result<Played> {
     let bar = terminal.work("reading", session.expected_events());
-    let mut watched = Watched { inner: Nowhere, events: 0, process: None, bar, abandon };
-    session.play(&mut watched)
+    session.play(&mut Watched { inner: Nowhere, events: 0, process: None, bar, abandon })
 }
 
 /// Says how long a Firefox profile will be, before one is written that no browser opens.

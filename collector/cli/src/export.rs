@@ -161,7 +161,7 @@ pub(crate) fn export(request: &Request) -> Result<ExitCode> {
     let mut session = Source::open_named(&request.captures, &request.symbols, &abandon, &terminal)?;
     confine::to_exporting(target.owner_of_folder());
     let draft = target.draft()?;
-    let (played, _) = write(&mut session, request, draft.file(), &abandon, &terminal)
+    let played = write(&mut session, request, &mut draft.file(), &abandon, &terminal)
         .with_context(|| format!("cannot export to {}", target.path().display()))?;
     let bytes = draft.file().metadata()?.len();
     let path = draft.publish(&target)?;
@@ -186,18 +186,19 @@ fn to_standard_output(
     }
     let mut session = Source::open_named(&request.captures, &request.symbols, abandon, terminal)?;
     confine::to_exporting(None);
-    let (_, mut out) = write(&mut session, request, std::io::stdout().lock(), abandon, terminal)?;
+    let mut out = std::io::stdout().lock();
+    write(&mut session, request, &mut out, abandon, terminal)?;
     out.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn write<W: Write>(
+fn write(
     session: &mut Source,
     request: &Request,
-    out: W,
+    out: &mut dyn Write,
     abandon: &Abandon,
     terminal: &Terminal,
-) -> Result<(Played, W)> {
+) -> Result<Played> {
     convert::export(session, (request.format, out), &request.selection, abandon, terminal).map_err(
         |error| match error.is::<Abandoned>() {
             true => anyhow!("abandoned; the unfinished file was removed"),

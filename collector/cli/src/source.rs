@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use syscollect_etl::file::Trace;
 use syscollect_etl::session::Facts;
 use syscollect_merge::Session;
-use syscollect_model::{ClockMap, Exporter, Loss, RecorderSummary, SessionInfo, SymbolTable, Time};
-use syscollect_playback::{Played, Recording, UnresolvedModule};
+use syscollect_model::{ClockMap, Loss, RecorderSummary, SessionInfo, SymbolTable, Time};
+use syscollect_playback::{AnyExporter, Played, Recording, Stopped, UnresolvedModule};
 use syscollect_store::{CaptureReader, StoreError};
 use syscollect_symbolize::HeldFiles;
 
@@ -170,12 +170,12 @@ impl Recording for Source {
         with!(self, session => session.add_symbols(tables));
     }
 
-    fn play_range<E: Exporter>(
+    fn play_into(
         &mut self,
-        exporter: &mut E,
+        exporter: &mut AnyExporter<'_>,
         from: Option<Time>,
         to: Option<Time>,
-    ) -> Result<Played, E::Error> {
-        with!(self, session => session.play_range(exporter, from, to))
+    ) -> Result<Played, Stopped> {
+        with!(self, session => session.play_into(exporter, from, to))
     }
 }

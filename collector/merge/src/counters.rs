@@ -3,9 +3,8 @@
 
 use crate::play::Player;
 use rustc_hash::FxHashMap;
-use syscollect_model::{
-    Event, Exporter, ProcessId, Scope, StringId, Tables, Track, TrackId, TrackKind,
-};
+use syscollect_model::{Event, ProcessId, Scope, StringId, Tables, Track, TrackId, TrackKind};
+use syscollect_playback::Stopped;
 use syscollect_records::{CounterRecord, RecordKind};
 use syscollect_store::CounterDefinition;
 
@@ -61,9 +60,9 @@ pub(crate) struct ProcessCounters {
     by_process: FxHashMap<ProcessId, Vec<(u64, TrackId)>>,
 }
 
-impl<E: Exporter> Player<'_, E> {
+impl Player<'_> {
     /// A value of a counter.
-    pub(crate) fn counter(&mut self, lane: usize, record: &CounterRecord) -> Result<(), E::Error> {
+    pub(crate) fn counter(&mut self, lane: usize, record: &CounterRecord) -> Result<(), Stopped> {
         let value = f64::from_bits(record.value);
         let track = match self.counters.tracks.get(&record.counter) {
             Some(track) => Some(Some(*track)),
@@ -98,7 +97,7 @@ impl<E: Exporter> Player<'_, E> {
     }
 
     /// The process ends, and what it had with it: whoever asks for it asks later.
-    pub(crate) fn end_counters(&mut self, process: ProcessId) -> Result<(), E::Error> {
+    pub(crate) fn end_counters(&mut self, process: ProcessId) -> Result<(), Stopped> {
         for (number, track) in self.process_counters.by_process.remove(&process).unwrap_or_default()
         {
             self.process_counters.tracks.insert(number, None);

@@ -16,12 +16,12 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use syscollect_model::{
-    ClockMap, Event, Exporter, Location, LocationId, LockId, Migration, OffCpu, ProcessId, Sample,
-    Scope, SleepState, StringId, Switch, Tables, ThreadId, Ticks, Time, TimeCursor, Track, TrackId,
+    ClockMap, Event, Location, LocationId, LockId, Migration, OffCpu, ProcessId, Sample, Scope,
+    SleepState, StringId, Switch, Tables, ThreadId, Ticks, Time, TimeCursor, Track, TrackId,
     TrackKind, Wakeup,
 };
 use syscollect_playback::order::{Cursor, Merge};
-use syscollect_playback::{Output, Played, ThreadIds};
+use syscollect_playback::{AnyExporter, Output, Played, Stopped, ThreadIds};
 use syscollect_records::{
     RecordKind, SampleRecord, SchedRecord, sched_flags, stack_id, task_state,
 };
@@ -52,8 +52,8 @@ pub(crate) struct LaneState {
 }
 
 /// A session on its way into an exporter.
-pub(crate) struct Player<'a, E> {
-    output: Output<'a, E>,
+pub(crate) struct Player<'a> {
+    output: Output<'a>,
     pub(crate) tables: &'a mut Tables,
     pub(crate) resolver: &'a mut Resolver,
     pub(crate) counters: &'a CounterTable,
@@ -78,13 +78,13 @@ pub(crate) struct Player<'a, E> {
     pub(crate) ticks: u64,
 }
 
-impl<'a, E: Exporter> Player<'a, E> {
+impl<'a> Player<'a> {
     /// Plays everything; gives what was played and what is now known of losses.
     pub(crate) fn run(
         session: &'a mut Session,
-        exporter: &'a mut E,
+        exporter: &'a mut AnyExporter<'_>,
         range: Range<Time>,
-    ) -> Result<(Played, Losses), E::Error> {
+    ) -> Result<(Played, Losses), Stopped> {
         let reader = &session.reader;
         let (marked, map) = (&session.marked, &session.clock);
         let source = |lane: &Lane| match lane.kind {
@@ -171,13 +171,13 @@ impl<'a, E: Exporter> Player<'a, E> {
         &mut self,
         first_ticks: Option<u64>,
         names: &[(ThreadId, StringId)],
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         let Some(ticks) = first_ticks else { return Ok(()) };
         self.advance(ticks);
         names.iter().try_for_each(|(thread, name)| self.emit(&Event::ThreadName(*thread, *name)))
     }
 
-    fn merge(&mut self, sources: Vec<Source<'a>>) -> Result<(), E::Error> {
+    fn merge(&mut self, sources: Vec<Source<'a>>) -> Result<(), Stopped> {
         let mut merge = Merge::new(sources);
         // Lanes of tasks have no state here, so they are made when they are first seen.
         let mut task_lanes = Vec::new();
@@ -262,7 +262,7 @@ impl<'a, E: Exporter> Player<'a, E> {
     }
 
     #[inline]
-    pub(crate) fn emit(&mut self, event: &Event) -> Result<(), E::Error> {
+    pub(crate) fn emit(&mut self, event: &Event) -> Result<(), Stopped> {
         self.output.emit(self.now, event, self.tables)
     }
 
@@ -304,7 +304,7 @@ impl<'a, E: Exporter> Player<'a, E> {
     }
 
     #[inline]
-    fn record(&mut self, lane: usize, record: Record) -> Result<(), E::Error> {
+    fn record(&mut self, lane: usize, record: Record) -> Result<(), Stopped> {
         match record {
             Record::Sched { event, user_stack, kernel_stack } => {
                 self.sched(lane, &event, user_stack, kernel_stack)?;
@@ -339,7 +339,7 @@ impl<'a, E: Exporter> Player<'a, E> {
     }
 
     /// What a chunk restates holds whatever was lost before it.
-    fn chunk(&mut self, lane: usize, start: ChunkStart) -> Result<(), E::Error> {
+    fn chunk(&mut self, lane: usize, start: ChunkStart) -> Result<(), Stopped> {
         self.missing(lane, start.missing.records)?;
         if self.lanes[lane].lane.kind != LaneKind::Sched {
             return Ok(());
@@ -356,7 +356,7 @@ impl<'a, E: Exporter> Player<'a, E> {
     }
 
     /// Records of the lane are missing from the capture here.
-    pub(crate) fn missing(&mut self, lane: usize, count: u64) -> Result<(), E::Error> {
+    pub(crate) fn missing(&mut self, lane: usize, count: u64) -> Result<(), Stopped> {
         let state = &mut self.lanes[lane];
         let parts = state.gaps.divide(count);
         let (lane, between) = (state.lane, state.last.map(|last| (last, self.now)));
@@ -372,7 +372,7 @@ impl<'a, E: Exporter> Player<'a, E> {
         record: &SchedRecord,
         user: u32,
         kernel: u32,
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         const SWITCH: u8 = RecordKind::Switch as u8;
         const WAKING: u8 = RecordKind::Waking as u8;
         const WAKEUP_NEW: u8 = RecordKind::WakeupNew as u8;
@@ -409,7 +409,7 @@ impl<'a, E: Exporter> Player<'a, E> {
         record: &SchedRecord,
         user: u32,
         kernel: u32,
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         self.count(RecordKind::Switch);
         let next = self.thread(record.tid);
         let stack = self.stack(lane, user, kernel);
@@ -443,7 +443,7 @@ impl<'a, E: Exporter> Player<'a, E> {
         user: u32,
         kernel: u32,
         kind: RecordKind,
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         self.count(kind);
         let wakee = self.thread(record.tid);
         let stack = self.stack(lane, user, kernel);
@@ -461,7 +461,7 @@ impl<'a, E: Exporter> Player<'a, E> {
         self.emit(&event)
     }
 
-    fn migrate(&mut self, record: &SchedRecord) -> Result<(), E::Error> {
+    fn migrate(&mut self, record: &SchedRecord) -> Result<(), Stopped> {
         self.count(RecordKind::Migrate);
         let thread = self.thread(record.tid);
         let (from_cpu, to_cpu) =
@@ -469,7 +469,7 @@ impl<'a, E: Exporter> Player<'a, E> {
         self.emit(&Event::Migration(Migration { thread, from_cpu, to_cpu }))
     }
 
-    fn frequency(&mut self, record: &SchedRecord) -> Result<(), E::Error> {
+    fn frequency(&mut self, record: &SchedRecord) -> Result<(), Stopped> {
         self.count(RecordKind::Frequency);
         let cpu = u16_of(record.state, record.prio);
         let track = match self.found.frequencies.get(&cpu) {
@@ -485,7 +485,7 @@ impl<'a, E: Exporter> Player<'a, E> {
         self.emit(&Event::Counter(track, f64::from(record.tid)))
     }
 
-    fn resume(&mut self, lane: usize, record: &SchedRecord) -> Result<(), E::Error> {
+    fn resume(&mut self, lane: usize, record: &SchedRecord) -> Result<(), Stopped> {
         self.records += 1;
         let count = u64::from(record.state)
             | u64::from(record.prio) << 8
@@ -495,7 +495,7 @@ impl<'a, E: Exporter> Player<'a, E> {
     }
 
     /// The lane says that records were lost right before the present one.
-    pub(crate) fn told(&mut self, lane: usize, count: u64) -> Result<(), E::Error> {
+    pub(crate) fn told(&mut self, lane: usize, count: u64) -> Result<(), Stopped> {
         if count == 0 {
             return Ok(());
         }
@@ -505,7 +505,7 @@ impl<'a, E: Exporter> Player<'a, E> {
         self.emit(&loss(lane, cause, count, last.map(|last| (last, self.now))))
     }
 
-    fn sample(&mut self, lane: usize, record: &SampleRecord) -> Result<(), E::Error> {
+    fn sample(&mut self, lane: usize, record: &SampleRecord) -> Result<(), Stopped> {
         self.told(lane, u64::from(record.lost_before))?;
         self.count(RecordKind::Sample);
         let thread = self.thread(record.tid);

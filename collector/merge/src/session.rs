@@ -19,11 +19,11 @@ use crate::zones::programs::Programs;
 use crate::zones::survey::{Survey, Surveyor};
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    AddressSpaces, ClockMap, Exporter, Loss, Mapping, RecorderSummary, SessionInfo, SymbolTable,
-    Tables, Time, naming_shortage, records_lost,
+    AddressSpaces, ClockMap, Loss, Mapping, RecorderSummary, SessionInfo, SymbolTable, Tables,
+    Time, naming_shortage, records_lost,
 };
 use syscollect_playback::order::Merge;
-use syscollect_playback::{ModuleKey, Played, Recording, UnresolvedModule};
+use syscollect_playback::{AnyExporter, ModuleKey, Played, Recording, Stopped, UnresolvedModule};
 use syscollect_store::{CaptureReader, Lane, LaneKind};
 
 const DEFINITIONS: Lane = Lane { kind: LaneKind::Definition, cpu: 0 };
@@ -188,12 +188,12 @@ impl Recording for Session {
         self.resolver.add_names(tables);
     }
 
-    fn play_range<E: Exporter>(
+    fn play_into(
         &mut self,
-        exporter: &mut E,
+        exporter: &mut AnyExporter<'_>,
         from: Option<Time>,
         to: Option<Time>,
-    ) -> Result<Played, E::Error> {
+    ) -> Result<Played, Stopped> {
         exporter.begin(&self.info, &self.tables)?;
         let range = from.unwrap_or(Time(0))..to.unwrap_or(Time(u64::MAX));
         let (mut played, losses) = Player::run(self, exporter, range)?;

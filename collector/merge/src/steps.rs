@@ -3,16 +3,17 @@
 use crate::losses::{GapCauses, loss};
 use crate::play::Player;
 use crate::tasks::Step;
-use syscollect_model::{Event, Exporter};
+use syscollect_model::Event;
+use syscollect_playback::Stopped;
 use syscollect_store::Lane;
 
-impl<E: Exporter> Player<'_, E> {
+impl Player<'_> {
     /// A step in the life of tasks.
     pub(crate) fn step(
         &mut self,
         step: Step,
         task_lanes: &mut Vec<(Lane, GapCauses)>,
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         let event = match step {
             Step::Record(kind) => {
                 self.count(kind);
@@ -56,7 +57,7 @@ impl<E: Exporter> Player<'_, E> {
         lane: Lane,
         count: u64,
         task_lanes: &mut Vec<(Lane, GapCauses)>,
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         let index = task_lanes.iter().position(|(of, _)| *of == lane).unwrap_or_else(|| {
             task_lanes.push((lane, GapCauses::new(self.losses.declared_chunks(lane))));
             task_lanes.len() - 1

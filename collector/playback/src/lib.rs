@@ -1,7 +1,7 @@
 //! What every source of events needs to be played into an exporter.
 //!
 //! **Duties.** [`Recording`] is what the rest of syscollect sees of a source: a
-//! capture, a Windows trace. The parts that sources share are here: the merge by
+//! capture, a Windows trace. The parts that sources share are here: [`AnyExporter`], into which they play, the merge by
 //! time ([`order`]), [`Output`] with its range of time, [`Places`] in code with
 //! their [`Names`] and the rows of frames made of them ([`Framer`]), what thread
 //! ids mean while time goes on ([`ThreadIds`]), and rows for what overlaps ([`Rows`]).
@@ -23,6 +23,7 @@
 //! assert_eq!(merged, [7, 8, 8, 9, 9]);
 //! ```
 
+mod any_exporter;
 mod names;
 mod nowhere;
 pub mod order;
@@ -32,6 +33,7 @@ mod recording;
 mod rows;
 mod thread_ids;
 
+pub use any_exporter::{AnyExporter, Stopped};
 pub use names::{Framer, Names};
 pub use nowhere::Nowhere;
 pub use output::Output;

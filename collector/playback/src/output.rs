@@ -1,18 +1,17 @@
 //! The way out: events within a range of time, and what must be told of the
 //! time before it.
 
+use crate::any_exporter::{AnyExporter, Stopped};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use syscollect_model::{
-    Event, Exporter, Field, Slice, SliceMore, StringId, Tables, ThreadId, Time, TrackId,
-};
+use syscollect_model::{Event, Field, Slice, SliceMore, StringId, Tables, ThreadId, Time, TrackId};
 
 /// An exporter that is given a range of time.
 ///
 /// Slices that are open when the range begins begin at its start, and those
 /// that are open when it ends end there.
-pub struct Output<'a, E> {
-    exporter: &'a mut E,
+pub struct Output<'a> {
+    exporter: &'a mut AnyExporter<'a>,
     range: Range<Time>,
     /// Names that threads got before the range.
     names: BTreeMap<ThreadId, StringId>,
@@ -26,9 +25,9 @@ pub struct Output<'a, E> {
     past: bool,
 }
 
-impl<'a, E: Exporter> Output<'a, E> {
+impl<'a> Output<'a> {
     /// To this exporter, what happens in this range.
-    pub fn new(exporter: &'a mut E, range: Range<Time>) -> Self {
+    pub fn new(exporter: &'a mut AnyExporter<'a>, range: Range<Time>) -> Self {
         let (names, before, open) = Default::default();
         Self { exporter, range, names, before, open, waiting: false, past: false }
     }
@@ -41,7 +40,7 @@ impl<'a, E: Exporter> Output<'a, E> {
 
     /// Gives an event to the exporter, if it lies in the range.
     #[inline]
-    pub fn emit(&mut self, now: Time, event: &Event, tables: &Tables) -> Result<(), E::Error> {
+    pub fn emit(&mut self, now: Time, event: &Event, tables: &Tables) -> Result<(), Stopped> {
         if !self.covers(now) {
             return self.outside(now, event, tables);
         }
@@ -67,7 +66,7 @@ impl<'a, E: Exporter> Output<'a, E> {
 
     /// Of what comes before the range only names and open slices last.
     #[cold]
-    fn outside(&mut self, now: Time, event: &Event, tables: &Tables) -> Result<(), E::Error> {
+    fn outside(&mut self, now: Time, event: &Event, tables: &Tables) -> Result<(), Stopped> {
         if now >= self.range.end {
             return self.leave(tables);
         }
@@ -98,7 +97,7 @@ impl<'a, E: Exporter> Output<'a, E> {
 
     /// Tells what was before the range. Without slices the names come with the first event.
     #[cold]
-    fn enter(&mut self, now: Time, tables: &Tables) -> Result<(), E::Error> {
+    fn enter(&mut self, now: Time, tables: &Tables) -> Result<(), Stopped> {
         self.waiting = false;
         let time = if self.before.is_empty() { now } else { self.range.start };
         for (thread, name) in std::mem::take(&mut self.names) {
@@ -115,7 +114,7 @@ impl<'a, E: Exporter> Output<'a, E> {
     }
 
     /// The range is over: what is open ends with it.
-    fn leave(&mut self, tables: &Tables) -> Result<(), E::Error> {
+    fn leave(&mut self, tables: &Tables) -> Result<(), Stopped> {
         if std::mem::replace(&mut self.past, true) || self.range.is_empty() {
             return Ok(());
         }

@@ -1,5 +1,6 @@
 //! What is seen of a source: a recording that can be asked, named and played.
 
+use crate::any_exporter::{AnyExporter, Stopped, stoppable};
 use std::collections::BTreeMap;
 use syscollect_model::{
     BuildId, ClockMap, Exporter, Loss, RecorderSummary, SessionInfo, SymbolTable, Time,
@@ -31,6 +32,19 @@ pub trait Recording {
     /// Adds names; a name for a place that has one already replaces it.
     fn add_symbols(&mut self, tables: Vec<SymbolTable>);
 
+    /// As [`play_range`](Self::play_range), for any exporter: a source is compiled once, and not
+    /// for each exporter.
+    ///
+    /// # Errors
+    ///
+    /// The exporter stopped it.
+    fn play_into(
+        &mut self,
+        exporter: &mut AnyExporter<'_>,
+        from: Option<Time>,
+        to: Option<Time>,
+    ) -> Result<Played, Stopped>;
+
     /// Plays the events from `from` on and before `to` in order of time into the
     /// exporter, from its `begin` to its `end`. Names that threads got before
     /// come first; losses are told of the whole recording.
@@ -43,7 +57,9 @@ pub trait Recording {
         exporter: &mut E,
         from: Option<Time>,
         to: Option<Time>,
-    ) -> Result<Played, E::Error>;
+    ) -> Result<Played, E::Error> {
+        stoppable(exporter, |exporter| self.play_into(exporter, from, to))
+    }
 
     /// The same for all events.
     ///

@@ -160,9 +160,9 @@ impl Finish<'_> {
         match (&place.export, place.standard_output) {
             (Some((target, format)), _) => {
                 let draft = target.draft()?;
-                let (played, _) = convert::export(
+                let played = convert::export(
                     session,
-                    (*format, draft.file()),
+                    (*format, &mut draft.file()),
                     &selection,
                     abandon,
                     terminal,
@@ -177,9 +177,9 @@ impl Finish<'_> {
                 })
             }
             (None, Some(format)) if format != Format::Syscap => {
-                let out = Counted { inner: std::io::stdout().lock(), bytes: 0 };
-                let (played, out) =
-                    convert::export(session, (format, out), &selection, abandon, terminal)?;
+                let mut out = Counted { inner: std::io::stdout().lock(), bytes: 0 };
+                let played =
+                    convert::export(session, (format, &mut out), &selection, abandon, terminal)?;
                 Ok(Written {
                     draft: None,
                     bytes: out.bytes,

@@ -68,9 +68,9 @@ fn export(
     let mut source =
         Source::open_named(&[raw.to_path_buf()], &SymbolOptions::default(), abandon, terminal)?;
     let draft = target.draft()?;
-    let (played, _) = convert::export(
+    let played = convert::export(
         &mut source,
-        (format, draft.file()),
+        (format, &mut draft.file()),
         &Selection::default(),
         abandon,
         terminal,

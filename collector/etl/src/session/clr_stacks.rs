@@ -7,7 +7,6 @@ use super::play::Player;
 use crate::payload::Frames;
 use crate::{Guid, Record};
 use rustc_hash::FxHashMap;
-use syscollect_model::Exporter;
 
 /// `Microsoft-Windows-DotNETRuntime`.
 pub(super) const RUNTIME: Guid = Guid::from_u128(0xe13c0d23_ccbc_4e12_931b_d9cc2eee27e4);
@@ -57,7 +56,7 @@ pub(super) fn frames<'a>(record: &Record<'a>) -> Frames<'a> {
     Frames::new(addresses, is_64_bit)
 }
 
-impl<E: Exporter> Player<'_, E> {
+impl Player<'_> {
     /// Gives a stack to the event before it; one stack belongs to one event.
     pub(super) fn clr_stack(&mut self, record: &Record<'_>) {
         self.stacks.records += 1;

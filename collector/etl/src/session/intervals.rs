@@ -7,9 +7,7 @@ use super::recent::ANY_THREAD;
 use crate::Record;
 use crate::payload::{DiskIo, DiskIoKind, Dpc, HardFault, Isr};
 use rustc_hash::FxHashMap;
-use syscollect_model::{
-    Event, Exporter, Field, Fields, Scope, Slice, StringId, Strings, Time, Value,
-};
+use syscollect_model::{Event, Field, Fields, Scope, Slice, StringId, Strings, Time, Value};
 use syscollect_playback::Rows;
 
 /// Rows of one track at most: more overlap only in a damaged file, or not for long.
@@ -79,7 +77,7 @@ fn field(name: StringId, value: Value) -> Field {
     Field { name, value }
 }
 
-impl<E: Exporter> Player<'_, E> {
+impl Player<'_> {
     pub(super) fn dpc(&mut self, record: &Record<'_>, dpc: &Dpc) -> (u32, Target) {
         let fields = Fields::new();
         self.interrupt(Kind::Dpc, record, (dpc.start, dpc.routine), fields)

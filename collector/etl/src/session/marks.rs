@@ -18,9 +18,7 @@ use super::schemas::Schemas;
 use crate::payload::{self, Payload, TraceLogging};
 use crate::{Class, Guid, Record};
 use rustc_hash::FxHashMap;
-use syscollect_model::{
-    Event, Exporter, Field, Fields, Scope, Slice, StringId, Tables, ThreadId, Value,
-};
+use syscollect_model::{Event, Field, Fields, Scope, Slice, StringId, Tables, ThreadId, Value};
 
 /// Opcodes that all manifests share: `win:DC_Start` and `win:DC_Stop`.
 const DATA_COLLECTION: std::ops::RangeInclusive<u8> = 3..=4;
@@ -88,7 +86,7 @@ impl ProviderNames {
     }
 }
 
-impl<E: Exporter> Player<'_, E> {
+impl Player<'_> {
     /// An event of a provider.
     pub(super) fn provider(&mut self, record: &Record<'_>) -> (u32, Target) {
         let Class::Provider { provider, id, .. } = record.class else {

@@ -92,10 +92,9 @@ use stack_keys::StackKeys;
 use std::path::PathBuf;
 use survey::Survey;
 use syscollect_model::{
-    ClockError, ClockMap, Exporter, Loss, RecorderSummary, SessionInfo, SymbolTable, Tables,
-    ThreadId, Time,
+    ClockError, ClockMap, Loss, RecorderSummary, SessionInfo, SymbolTable, Tables, ThreadId, Time,
 };
-use syscollect_playback::{Played, Recording, UnresolvedModule};
+use syscollect_playback::{AnyExporter, Played, Recording, Stopped, UnresolvedModule};
 
 /// Why a trace cannot be played.
 #[derive(Debug, thiserror::Error)]
@@ -259,12 +258,12 @@ impl Recording for Session {
         self.code.add_names(tables);
     }
 
-    fn play_range<E: Exporter>(
+    fn play_into(
         &mut self,
-        exporter: &mut E,
+        exporter: &mut AnyExporter<'_>,
         from: Option<Time>,
         to: Option<Time>,
-    ) -> Result<Played, E::Error> {
+    ) -> Result<Played, Stopped> {
         exporter.begin(&self.info, &self.tables)?;
         let range = from.unwrap_or(Time(0))..to.unwrap_or(Time(u64::MAX));
         let (mut played, stacks, undecodable) = Player::run(self, exporter, range)?;

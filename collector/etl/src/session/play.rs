@@ -20,10 +20,10 @@ use crate::payload::{self, Payload, width};
 use crate::{Class, Record};
 use std::ops::Range;
 use syscollect_model::{
-    Event, Exporter, Sample, Scope, Slice, StackId, StringId, Switch, Tables, ThreadId, Ticks,
-    Time, TimeCursor, TrackKind, Wakeup,
+    Event, Sample, Scope, Slice, StackId, StringId, Switch, Tables, ThreadId, Ticks, Time,
+    TimeCursor, TrackKind, Wakeup,
 };
-use syscollect_playback::{Output, Played, ThreadIds};
+use syscollect_playback::{AnyExporter, Output, Played, Stopped, ThreadIds};
 
 /// How long events wait for their stacks: nearly all come within a millisecond,
 /// those of a program's part when its thread returns from the kernel.
@@ -125,14 +125,14 @@ pub(super) struct Words {
 }
 
 /// The exporter, and what it was given.
-pub(super) struct WayOut<'a, E> {
-    output: Output<'a, E>,
+pub(super) struct WayOut<'a> {
+    output: Output<'a>,
     counts: Counts,
     first: Option<Time>,
     last: Time,
 }
 
-impl<E: Exporter> WayOut<'_, E> {
+impl WayOut<'_> {
     #[inline]
     fn emit(
         &mut self,
@@ -140,7 +140,7 @@ impl<E: Exporter> WayOut<'_, E> {
         kind: Option<Kind>,
         event: &Event,
         tables: &Tables,
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         if let Some(kind) = kind.filter(|_| self.output.covers(time)) {
             self.counts.add(kind);
             self.first.get_or_insert(time);
@@ -166,8 +166,8 @@ impl Slot {
 }
 
 /// A session on its way into an exporter.
-pub(super) struct Player<'a, E> {
-    way_out: WayOut<'a, E>,
+pub(super) struct Player<'a> {
+    way_out: WayOut<'a>,
     pub(super) tables: &'a mut Tables,
     pub(super) code: &'a mut Code,
     pub(super) keys: &'a StackKeys,
@@ -204,14 +204,14 @@ pub(super) struct Player<'a, E> {
     pub(super) at: u64,
 }
 
-impl<'a, E: Exporter> Player<'a, E> {
+impl<'a> Player<'a> {
     /// Plays everything; gives what was played, what came of stacks, and how many records could not
     /// be decoded.
     pub(super) fn run(
         session: &'a mut Session,
-        exporter: &'a mut E,
+        exporter: &'a mut AnyExporter<'_>,
         range: Range<Time>,
-    ) -> Result<(Played, StackFacts, u64), E::Error> {
+    ) -> Result<(Played, StackFacts, u64), Stopped> {
         let strings = &mut session.tables.strings;
         let words = Words {
             events: strings.intern("Events"),
@@ -295,7 +295,7 @@ impl<'a, E: Exporter> Player<'a, E> {
     }
 
     /// What is left at the end.
-    fn end(&mut self) -> Result<(), E::Error> {
+    fn end(&mut self) -> Result<(), Stopped> {
         while let Some((at, step)) = self.steps.next() {
             self.step(*at, *step);
         }
@@ -467,7 +467,7 @@ impl<'a, E: Exporter> Player<'a, E> {
 
     /// Lets go what has waited long enough.
     #[inline]
-    fn flush(&mut self, all: bool) -> Result<(), E::Error> {
+    fn flush(&mut self, all: bool) -> Result<(), Stopped> {
         let Self { delay, code, tables, tracks, words, way_out, .. } = self;
         while let Some((time, slot)) = delay.front(all) {
             let stack = slot.stack(code, tables);

@@ -6,14 +6,14 @@ use super::recent::ANY_THREAD;
 use super::words::leaving;
 use crate::Record;
 use crate::payload::{self, ContextSwitch, ReadyThread};
-use syscollect_model::{Exporter, OffCpu, Sample, Switch, ThreadId, Wakeup};
+use syscollect_model::{OffCpu, Sample, Switch, ThreadId, Wakeup};
 
 /// A flag of ready-thread records: a DPC made the thread ready.
 const FROM_DPC: u8 = 1;
 /// No slot has this number.
 const NOWHERE: u64 = u64::MAX;
 
-impl<E: Exporter> Player<'_, E> {
+impl Player<'_> {
     #[inline]
     fn cpu(&mut self, cpu: u16) -> &mut CpuState {
         let index = usize::from(cpu);

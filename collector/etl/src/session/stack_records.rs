@@ -4,7 +4,6 @@ use super::address_lists::ListId;
 use super::play::{Player, Target};
 use crate::Record;
 use crate::payload::{Frames, ItemStack, Stack, StackKeyReference, item_stacks};
-use syscollect_model::Exporter;
 
 /// A part of a stack, and whose it is.
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +13,7 @@ pub(super) struct Part {
     pid: u32,
 }
 
-impl<E: Exporter> Player<'_, E> {
+impl Player<'_> {
     /// A stack, or a part of one, of an event that came before.
     #[inline]
     pub(super) fn stack(&mut self, stack: &Stack<'_>) {

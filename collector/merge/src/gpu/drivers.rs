@@ -1,15 +1,16 @@
 //! Drivers that tell of their jobs in their own words.
 
-use syscollect_model::{Exporter, Fence, Field, GpuJobEnd, Value};
+use syscollect_model::{Fence, Field, GpuJobEnd, Value};
 
 use super::jobs::Stage;
 use super::play::{Detail, Family, Key};
 use super::record::Reading;
 use crate::play::Player;
+use syscollect_playback::Stopped;
 
-impl<E: Exporter> Player<'_, E> {
+impl Player<'_> {
     /// Commands of virtual GPUs (drivers/gpu/drm/virtio/virtgpu_trace.h).
-    pub(super) fn virtio(&mut self, name: &str, reading: &Reading<'_>) -> Result<(), E::Error> {
+    pub(super) fn virtio(&mut self, name: &str, reading: &Reading<'_>) -> Result<(), Stopped> {
         let queue = reading.text("name").filter(|name| !name.is_empty()).unwrap_or("queue".into());
         let device = reading.number("dev").unwrap_or(0) & 0xffff_ffff;
         let Some(vq) = reading.number("vq") else { return self.plain(reading) };
@@ -44,7 +45,7 @@ impl<E: Exporter> Player<'_, E> {
 
     /// Requests of Intel's older driver, which has a scheduler of its own
     /// (drivers/gpu/drm/i915/i915_trace.h).
-    pub(super) fn i915(&mut self, name: &str, reading: &Reading<'_>) -> Result<(), E::Error> {
+    pub(super) fn i915(&mut self, name: &str, reading: &Reading<'_>) -> Result<(), Stopped> {
         let (Some(context), Some(sequence)) = (reading.number("ctx"), reading.number("seqno"))
         else {
             return self.plain(reading);
@@ -78,7 +79,7 @@ impl<E: Exporter> Player<'_, E> {
         key: Key,
         stage: Stage,
         reading: &Reading<'_>,
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         let detail = self.request(key, reading);
         self.stage(key, stage, detail)
     }
@@ -101,7 +102,7 @@ impl<E: Exporter> Player<'_, E> {
         fence: Fence,
         driver: &str,
         reading: &Reading<'_>,
-    ) -> Result<bool, E::Error> {
+    ) -> Result<bool, Stopped> {
         let key = (Family::I915, fence.context, fence.sequence);
         if name == "dma_fence_signaled" && self.gpu.jobs.detail(key).is_some() {
             let detail = self.request(key, reading);
@@ -112,7 +113,7 @@ impl<E: Exporter> Player<'_, E> {
     }
 
     /// The driver tells of a wait within the kernel's own of the same fence, or alone.
-    fn request_wait_begins(&mut self, fence: Fence, reading: &Reading<'_>) -> Result<(), E::Error> {
+    fn request_wait_begins(&mut self, fence: Fence, reading: &Reading<'_>) -> Result<(), Stopped> {
         let Some(thread) = self.current(reading) else { return Ok(()) };
         if self.gpu.waits.is_for(thread, fence) {
             self.gpu.waits_within.insert(thread);
@@ -123,7 +124,7 @@ impl<E: Exporter> Player<'_, E> {
         self.wait_begins(fence, &format!("i915 {}", engine_name(engine)), reading)
     }
 
-    fn request_wait_ends(&mut self, reading: &Reading<'_>) -> Result<(), E::Error> {
+    fn request_wait_ends(&mut self, reading: &Reading<'_>) -> Result<(), Stopped> {
         let is_within =
             self.current(reading).is_some_and(|thread| self.gpu.waits_within.remove(&thread));
         if is_within { Ok(()) } else { self.wait_ends(reading) }

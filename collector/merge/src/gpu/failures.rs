@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 
-use syscollect_model::{Exporter, Fence, Field, GpuJobEnd, Value};
+use syscollect_model::{Fence, Field, GpuJobEnd, Value};
 use syscollect_records::{GpuFailureRecord, RecordKind, gpu_failure};
 
 use super::handover::replace;
 use super::play::{Family, Key};
 use crate::play::Player;
+use syscollect_playback::Stopped;
 
 /// The field that has a job's error.
 pub(super) const ERROR: &str = "error";
@@ -133,9 +134,9 @@ fn keys(family: Family, address: u64, context: u64, sequence: u64) -> [Key; 2] {
     }
 }
 
-impl<E: Exporter> Player<'_, E> {
+impl Player<'_> {
     /// Ends the jobs that failed: what ends them otherwise follows, or is lost.
-    pub(super) fn failure(&mut self, record: &GpuFailureRecord) -> Result<(), E::Error> {
+    pub(super) fn failure(&mut self, record: &GpuFailureRecord) -> Result<(), Stopped> {
         self.count(RecordKind::GpuFailure);
         let by_scheduler = record.told_by == gpu_failure::SCHEDULER;
         if !by_scheduler && self.gpu.failures.is_followed_by(record) {
@@ -186,7 +187,7 @@ impl<E: Exporter> Player<'_, E> {
         }
     }
 
-    fn job_fails(&mut self, key: Key, error: i32) -> Result<(), E::Error> {
+    fn job_fails(&mut self, key: Key, error: i32) -> Result<(), Stopped> {
         let field = self.error_field(error);
         let Some(mut job) = self.gpu.jobs.end(key) else { return Ok(()) };
         replace(&mut job.detail.fields, field);

@@ -1,11 +1,12 @@
 //! Fences of every driver (include/trace/events/dma_fence.h).
 
-use syscollect_model::{Exporter, Fence, GpuJobEnd};
+use syscollect_model::{Fence, GpuJobEnd};
 
 use super::jobs::Stage;
 use super::play::{Detail, Family, Key};
 use super::record::Reading;
 use crate::play::Player;
+use syscollect_playback::Stopped;
 
 /// Fences that only stand for others (drivers/dma-buf/dma-fence-array.c, -chain.c), and promises to
 /// stop using memory, which are open for as long as nobody wants it: no work.
@@ -19,9 +20,9 @@ const DETACHED: &str = "detached";
 /// The driver's name of the scheduler's own fences; its tracepoints tell more.
 const SCHEDULER: &str = "drm_sched";
 
-impl<E: Exporter> Player<'_, E> {
+impl Player<'_> {
     /// Fences of every driver (include/trace/events/dma_fence.h).
-    pub(super) fn dma_fence(&mut self, name: &str, reading: &Reading<'_>) -> Result<(), E::Error> {
+    pub(super) fn dma_fence(&mut self, name: &str, reading: &Reading<'_>) -> Result<(), Stopped> {
         let driver = reading.text("driver").unwrap_or_default();
         let (Some(context), Some(sequence)) = (reading.number("context"), reading.number("seqno"))
         else {
@@ -78,7 +79,7 @@ impl<E: Exporter> Player<'_, E> {
         stage: Stage,
         fence: Fence,
         reading: &Reading<'_>,
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         let detail = self.fence_detail(fence, reading);
         self.stage(key, stage, detail)
     }
@@ -89,7 +90,7 @@ impl<E: Exporter> Player<'_, E> {
         end: GpuJobEnd,
         fence: Fence,
         reading: &Reading<'_>,
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         let detail = self.fence_detail(fence, reading);
         self.job_ends(key, end, detail)
     }

@@ -1,11 +1,12 @@
 //! Frames of displays: from vertical blanks, and from what is told to programs that flip buffers.
 
-use syscollect_model::{Event, Exporter, Scope, Slice, TrackKind};
+use syscollect_model::{Event, Scope, Slice, TrackKind};
 
 use super::record::Reading;
 use crate::play::Player;
+use syscollect_playback::Stopped;
 
-impl<E: Exporter> Player<'_, E> {
+impl Player<'_> {
     /// A vertical blank ends a frame and begins the next; so does what is told to programs that
     /// flip buffers.
     pub(super) fn crtc_frame(
@@ -13,7 +14,7 @@ impl<E: Exporter> Player<'_, E> {
         suffix: &str,
         kind: &'static str,
         reading: &Reading<'_>,
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         let Some(crtc) = reading.number("crtc") else { return self.plain(reading) };
         let known = self.gpu.frames.get(&(crtc, kind)).copied();
         let track = known.unwrap_or_else(|| {

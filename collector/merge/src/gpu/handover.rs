@@ -2,7 +2,7 @@
 //! fences of these jobs, which are the same work and no job of their own.
 
 use rustc_hash::FxHashMap;
-use syscollect_model::{Exporter, Fence, Field, StringId, ThreadId, Value};
+use syscollect_model::{Fence, Field, StringId, ThreadId, Value};
 
 use super::failures::ERROR;
 use super::play::{Detail, Family, Key};
@@ -10,6 +10,7 @@ use super::recent::Recent;
 use super::record::Reading;
 use super::scheduler::UNNAMED;
 use crate::play::Player;
+use syscollect_playback::Stopped;
 
 /// What a thread says of the job that it gives to the scheduler next.
 #[derive(Clone, Debug, Default)]
@@ -73,9 +74,9 @@ fn is_timeline_of(ring: &str, driver: &str, timeline: &str) -> bool {
     !ring.is_empty() && (ring == timeline || (!driver.is_empty() && ring.starts_with(driver)))
 }
 
-impl<E: Exporter> Player<'_, E> {
+impl Player<'_> {
     /// Jobs of AMD's driver, which are the scheduler's (drivers/gpu/drm/amd/amdgpu/amdgpu_trace.h).
-    pub(super) fn amdgpu(&mut self, name: &str, reading: &Reading<'_>) -> Result<(), E::Error> {
+    pub(super) fn amdgpu(&mut self, name: &str, reading: &Reading<'_>) -> Result<(), Stopped> {
         let thread = self.current(reading).filter(|_| self.marked.tracepoints.has_scheduler());
         let Some(thread) = thread else { return self.plain(reading) };
         let ring = reading
@@ -111,7 +112,7 @@ impl<E: Exporter> Player<'_, E> {
     }
 
     /// Jobs of Intel's newer driver, which are the scheduler's (drivers/gpu/drm/xe/xe_trace.h).
-    pub(super) fn xe(&mut self, name: &str, reading: &Reading<'_>) -> Result<(), E::Error> {
+    pub(super) fn xe(&mut self, name: &str, reading: &Reading<'_>) -> Result<(), Stopped> {
         let thread = self.current(reading).filter(|_| self.marked.tracepoints.has_scheduler());
         let address = reading.number("fence");
         match (name, address, thread) {
@@ -139,7 +140,7 @@ impl<E: Exporter> Player<'_, E> {
         }
     }
 
-    fn xe_gives_up(&mut self, address: u64, reading: &Reading<'_>) -> Result<(), E::Error> {
+    fn xe_gives_up(&mut self, address: u64, reading: &Reading<'_>) -> Result<(), Stopped> {
         let key = self.gpu.handover.jobs.get(address);
         let name = self.tables.strings.intern("timed out");
         match key.and_then(|key| self.gpu.jobs.detail(key)) {

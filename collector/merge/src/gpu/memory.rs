@@ -1,14 +1,15 @@
 //! GPU memory, as drivers tell it when it changes (include/trace/events/gpu_mem.h).
 
-use syscollect_model::{Event, Exporter, Scope, TrackKind};
+use syscollect_model::{Event, Scope, TrackKind};
 
 use super::play::QUEUES;
 use super::record::Reading;
 use crate::play::Player;
+use syscollect_playback::Stopped;
 
-impl<E: Exporter> Player<'_, E> {
+impl Player<'_> {
     /// All that a process has of a GPU's memory from now on, or everybody.
-    pub(super) fn memory_total(&mut self, reading: &Reading<'_>) -> Result<(), E::Error> {
+    pub(super) fn memory_total(&mut self, reading: &Reading<'_>) -> Result<(), Stopped> {
         let (Some(gpu), Some(pid), Some(bytes)) =
             (reading.number("gpu_id"), reading.number("pid"), reading.number("size"))
         else {

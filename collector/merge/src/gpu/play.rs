@@ -11,10 +11,10 @@ use crate::play::Player;
 use crate::record_cursor::RecordItem;
 use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{
-    Event, Exporter, Fence, Field, GpuJob, GpuJobEnd, Scope, Slice, StringId, Tables, ThreadId,
-    Time, TrackId, TrackKind,
+    Event, Fence, Field, GpuJob, GpuJobEnd, Scope, Slice, StringId, Tables, ThreadId, Time,
+    TrackId, TrackKind,
 };
-use syscollect_playback::Rows;
+use syscollect_playback::{Rows, Stopped};
 use syscollect_records::{GpuFailureRecord, RecordKind};
 
 /// Rows of one queue: jobs that overlap beyond them lose their beginning.
@@ -92,14 +92,14 @@ pub(crate) struct GpuState {
     pub(super) frames: FxHashMap<(u64, &'static str), TrackId>,
 }
 
-impl<E: Exporter> Player<'_, E> {
+impl Player<'_> {
     /// An item of a lane of tracepoints; `bytes` are those of a record.
     pub(crate) fn tracepoints(
         &mut self,
         lane: usize,
         item: RecordItem,
         bytes: &[u8],
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         match item {
             RecordItem::Missing(missing) => {
                 self.missing(
@@ -125,7 +125,7 @@ impl<E: Exporter> Player<'_, E> {
         Ok(())
     }
 
-    fn tracepoint(&mut self, reading: &Reading<'_>) -> Result<(), E::Error> {
+    fn tracepoint(&mut self, reading: &Reading<'_>) -> Result<(), Stopped> {
         self.count(RecordKind::Tracepoint);
         let (system, name) = (reading.tracepoint.system.as_str(), reading.tracepoint.name.as_str());
         match system {
@@ -150,7 +150,7 @@ impl<E: Exporter> Player<'_, E> {
         (head.interrupt == 0).then(|| self.thread_of(head.tid, Some(head.tgid)))
     }
 
-    pub(super) fn stage(&mut self, key: Key, stage: Stage, detail: Detail) -> Result<(), E::Error> {
+    pub(super) fn stage(&mut self, key: Key, stage: Stage, detail: Detail) -> Result<(), Stopped> {
         match self.gpu.jobs.stage(key, stage, self.now, || detail) {
             Told::Replaced(job) => self.job(job, GpuJobEnd::Unfinished),
             Told::Noted => Ok(()),
@@ -167,7 +167,7 @@ impl<E: Exporter> Player<'_, E> {
         key: Key,
         end: GpuJobEnd,
         detail: Detail,
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         if self.gpu.jobs.has_ended(key) && self.gpu.jobs.detail(key).is_none() {
             return Ok(());
         }
@@ -186,7 +186,7 @@ impl<E: Exporter> Player<'_, E> {
     }
 
     /// Tells of a job that is over now.
-    pub(super) fn job(&mut self, job: Open<Detail, Time>, end: GpuJobEnd) -> Result<(), E::Error> {
+    pub(super) fn job(&mut self, job: Open<Detail, Time>, end: GpuJobEnd) -> Result<(), Stopped> {
         let Open { detail, submitted, queued, started } = job;
         let now = self.now;
         let queue = self.gpu.queues.entry(detail.queue);
@@ -226,7 +226,7 @@ impl<E: Exporter> Player<'_, E> {
     }
 
     /// What no rule knows, with all its fields: beside the thread that did it.
-    pub(super) fn plain(&mut self, reading: &Reading<'_>) -> Result<(), E::Error> {
+    pub(super) fn plain(&mut self, reading: &Reading<'_>) -> Result<(), Stopped> {
         let name = self.tables.strings.intern(&reading.tracepoint.system);
         let thread = self.current(reading).filter(|thread| *thread != Tables::IDLE_THREAD);
         let track = self.track(
@@ -241,7 +241,7 @@ impl<E: Exporter> Player<'_, E> {
     }
 
     /// The recording is over: what is open ends with it.
-    pub(crate) fn close_gpu(&mut self) -> Result<(), E::Error> {
+    pub(crate) fn close_gpu(&mut self) -> Result<(), Stopped> {
         self.gpu.failures.close();
         for (_, job) in self.gpu.jobs.finish() {
             self.job(job, GpuJobEnd::Unfinished)?;

@@ -1,11 +1,12 @@
 //! Jobs of the DRM scheduler.
 
-use syscollect_model::{Exporter, Fence, Field, StringId, Value};
+use syscollect_model::{Fence, Field, StringId, Value};
 
 use super::jobs::Stage;
 use super::play::{Detail, Family, Key};
 use super::record::Reading;
 use crate::play::Player;
+use syscollect_playback::Stopped;
 
 /// Dependencies of a job that are shown.
 const MOST_DEPENDENCIES: usize = 64;
@@ -16,10 +17,10 @@ pub(super) const UNNAMED: &str = "gpu_scheduler";
 /// A job by its ring's name, or the address of that, and its number.
 pub(super) type Numbered = (StringId, u64, u64);
 
-impl<E: Exporter> Player<'_, E> {
+impl Player<'_> {
     /// Jobs of the DRM scheduler, by both generations of names
     /// (drivers/gpu/drm/scheduler/gpu_scheduler_trace.h).
-    pub(super) fn scheduler(&mut self, name: &str, reading: &Reading<'_>) -> Result<(), E::Error> {
+    pub(super) fn scheduler(&mut self, name: &str, reading: &Reading<'_>) -> Result<(), Stopped> {
         if name == "drm_sched_job_wait_dep" {
             return self.numbered_waits(reading);
         }
@@ -66,7 +67,7 @@ impl<E: Exporter> Player<'_, E> {
 
     /// Before 6.16 a dependency names the job by its ring and number, and `fence` is what it waits
     /// for.
-    fn numbered_waits(&mut self, reading: &Reading<'_>) -> Result<(), E::Error> {
+    fn numbered_waits(&mut self, reading: &Reading<'_>) -> Result<(), Stopped> {
         match self.numbered(reading).and_then(|numbered| self.gpu.numbered.get(numbered)) {
             Some(key) => self.waits_for(key, reading),
             // It was handed over before the recording.

@@ -2,13 +2,13 @@
 
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    Event, Exporter, Fence, Field, Scope, Slice, SliceMore, ThreadId, TrackId, TrackKind, Value,
-    fence_wait,
+    Event, Fence, Field, Scope, Slice, SliceMore, ThreadId, TrackId, TrackKind, Value, fence_wait,
 };
 
 use super::play::QUEUES;
 use super::record::Reading;
 use crate::play::Player;
+use syscollect_playback::Stopped;
 
 /// Waits of one thread that may be open at once. Drivers wait for one fence
 /// after the other, so that more are only made by damage.
@@ -85,13 +85,13 @@ impl Waits {
     }
 }
 
-impl<E: Exporter> Player<'_, E> {
+impl Player<'_> {
     pub(super) fn wait_begins(
         &mut self,
         fence: Fence,
         waited_for: &str,
         reading: &Reading<'_>,
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         let Some(thread) = self.current(reading) else { return Ok(()) };
         let [track, name, category, context, sequence, timeline] = [
             "GPU waits",
@@ -116,7 +116,7 @@ impl<E: Exporter> Player<'_, E> {
         self.emit(&Event::SliceBegin(track, slice))
     }
 
-    pub(super) fn wait_ends(&mut self, reading: &Reading<'_>) -> Result<(), E::Error> {
+    pub(super) fn wait_ends(&mut self, reading: &Reading<'_>) -> Result<(), Stopped> {
         let Some(thread) = self.current(reading) else { return Ok(()) };
         let Some((track, signaler)) = self.gpu.waits.end(thread) else {
             self.unmatched += 1;
@@ -153,7 +153,7 @@ impl<E: Exporter> Player<'_, E> {
     }
 
     /// The recording is over, and what waits still waits.
-    pub(super) fn close_waits(&mut self) -> Result<(), E::Error> {
+    pub(super) fn close_waits(&mut self) -> Result<(), Stopped> {
         for track in self.gpu.waits.finish() {
             let more = SliceMore { unfinished: true, ..SliceMore::default() };
             self.emit(&Event::SliceMore(track, more))?;

@@ -8,9 +8,9 @@ use crate::zones::open::{End, MAX_DEPTH};
 use crate::zones::state::{Mark, NO_CLIENT, Zone};
 use std::borrow::Cow;
 use syscollect_model::{
-    Event, Exporter, Field, Location, LocationId, ProcessId, Scope, Slice, ThreadId, TrackKind,
-    Value,
+    Event, Field, Location, LocationId, ProcessId, Scope, Slice, ThreadId, TrackKind, Value,
 };
+use syscollect_playback::Stopped;
 use syscollect_store::ProbeRole;
 use syscollect_zone_protocol::FramePhase;
 
@@ -18,14 +18,14 @@ fn text<'a>(hit: &Hit<'a>, index: usize) -> Option<Cow<'a, str>> {
     hit.text(index).map(String::from_utf8_lossy)
 }
 
-impl<E: Exporter> Player<'_, E> {
+impl Player<'_> {
     pub(crate) fn client_hit(
         &mut self,
         lane: usize,
         thread: ThreadId,
         role: ProbeRole,
         hit: &Hit<'_>,
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         let process = self.tables.thread(thread).process;
         let slot = self.slot(thread, process, NO_CLIENT);
         let understood = match role {
@@ -42,7 +42,7 @@ impl<E: Exporter> Player<'_, E> {
         Ok(())
     }
 
-    fn client_begin(&mut self, slot: usize, hit: &Hit<'_>) -> Result<bool, E::Error> {
+    fn client_begin(&mut self, slot: usize, hit: &Hit<'_>) -> Result<bool, Stopped> {
         let name = match text(hit, 0) {
             Some(name) => self.new_name(&name),
             // The kernel could not read it at that moment; when the zone was is known all the same.
@@ -83,7 +83,7 @@ impl<E: Exporter> Player<'_, E> {
 
     /// A zone ends and says how many are left. The first end tells how many
     /// were open before the recording.
-    fn client_end(&mut self, slot: usize, hit: &Hit<'_>) -> Result<bool, E::Error> {
+    fn client_end(&mut self, slot: usize, hit: &Hit<'_>) -> Result<bool, Stopped> {
         let Some(left) =
             hit.word(0).and_then(|left| u32::try_from(left).ok()).filter(|left| *left < MAX_DEPTH)
         else {
@@ -104,7 +104,7 @@ impl<E: Exporter> Player<'_, E> {
         Ok(true)
     }
 
-    fn client_message(&mut self, slot: usize, hit: &Hit<'_>) -> Result<bool, E::Error> {
+    fn client_message(&mut self, slot: usize, hit: &Hit<'_>) -> Result<bool, Stopped> {
         let Some(message) = text(hit, 0) else { return Ok(false) };
         self.mark(Mark::Message);
         let words = self.marks.words;
@@ -116,7 +116,7 @@ impl<E: Exporter> Player<'_, E> {
         Ok(true)
     }
 
-    fn client_plot(&mut self, process: ProcessId, hit: &Hit<'_>) -> Result<bool, E::Error> {
+    fn client_plot(&mut self, process: ProcessId, hit: &Hit<'_>) -> Result<bool, Stopped> {
         let value = hit.word(1).map(f64::from_bits).filter(|value| value.is_finite());
         let name = text(hit, 0).and_then(|name| self.new_name(&name));
         let (Some(name), Some(value)) = (name, value) else { return Ok(false) };
@@ -127,7 +127,7 @@ impl<E: Exporter> Player<'_, E> {
         Ok(true)
     }
 
-    fn client_frame(&mut self, process: ProcessId, hit: &Hit<'_>) -> Result<bool, E::Error> {
+    fn client_frame(&mut self, process: ProcessId, hit: &Hit<'_>) -> Result<bool, Stopped> {
         let name = match text(hit, 0).unwrap_or_default() {
             name if name.is_empty() => Some(self.marks.words.frames),
             name => self.new_name(&name),

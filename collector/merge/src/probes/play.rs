@@ -9,9 +9,9 @@ use crate::zones::open::MAX_DEPTH;
 use crate::zones::state::{Mark, NO_CLIENT};
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    Event, Exporter, Field, Fields, Scope, Slice, SliceMore, StringId, ThreadId, TrackId,
-    TrackKind, Value,
+    Event, Field, Fields, Scope, Slice, SliceMore, StringId, ThreadId, TrackId, TrackKind, Value,
 };
+use syscollect_playback::Stopped;
 use syscollect_store::ProbeRole;
 use syscollect_zone_protocol::FramePhase;
 
@@ -32,14 +32,14 @@ pub(crate) struct ProbeMarks {
     points: FxHashMap<StringId, TrackId>,
 }
 
-impl<E: Exporter> Player<'_, E> {
+impl Player<'_> {
     /// An item of a lane of hits; `bytes` are those of a hit.
     pub(crate) fn probes(
         &mut self,
         lane: usize,
         item: RecordItem,
         bytes: &[u8],
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         match item {
             RecordItem::Missing(missing) => {
                 self.missing(
@@ -53,7 +53,7 @@ impl<E: Exporter> Player<'_, E> {
         Ok(())
     }
 
-    fn hit(&mut self, lane: usize, bytes: &[u8]) -> Result<(), E::Error> {
+    fn hit(&mut self, lane: usize, bytes: &[u8]) -> Result<(), Stopped> {
         let marked = self.marked;
         let hit = Hit::new(bytes);
         let probe = hit.and_then(|hit| marked.probes.get(hit.record.probe));
@@ -90,7 +90,7 @@ impl<E: Exporter> Player<'_, E> {
         probe.track.unwrap_or(self.marks.words.probes)
     }
 
-    fn point(&mut self, thread: ThreadId, probe: &Probe, hit: &Hit<'_>) -> Result<(), E::Error> {
+    fn point(&mut self, thread: ThreadId, probe: &Probe, hit: &Hit<'_>) -> Result<(), Stopped> {
         let name = self.track_name(probe);
         let track = match self.probe_marks(thread).points.get(&name) {
             Some(track) => *track,
@@ -111,7 +111,7 @@ impl<E: Exporter> Player<'_, E> {
         thread: ThreadId,
         probe: &Probe,
         hit: &Hit<'_>,
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         let key = (self.track_name(probe), probe.pair);
         let known = self.probe_marks(thread).pairs.get(&key).copied();
         let (track, mut open) = known.unwrap_or_else(|| {
@@ -133,7 +133,7 @@ impl<E: Exporter> Player<'_, E> {
         self.emit(&Event::SliceBegin(track, slice))
     }
 
-    fn pair_end(&mut self, thread: ThreadId, probe: &Probe, hit: &Hit<'_>) -> Result<(), E::Error> {
+    fn pair_end(&mut self, thread: ThreadId, probe: &Probe, hit: &Hit<'_>) -> Result<(), Stopped> {
         let key = (self.track_name(probe), probe.pair);
         let open = self.probe_marks(thread).pairs.get_mut(&key).filter(|(_, open)| *open > 0);
         let Some((track, open)) = open else {
@@ -145,7 +145,7 @@ impl<E: Exporter> Player<'_, E> {
         self.end_with(track, probe, hit)
     }
 
-    fn entry(&mut self, thread: ThreadId, probe: &Probe, hit: &Hit<'_>) -> Result<(), E::Error> {
+    fn entry(&mut self, thread: ThreadId, probe: &Probe, hit: &Hit<'_>) -> Result<(), Stopped> {
         let (name, marked) = (self.track_name(probe), self.marked);
         if !self.probe_marks(thread).calls.contains_key(&name) {
             let track =
@@ -177,7 +177,7 @@ impl<E: Exporter> Player<'_, E> {
         probe: &Probe,
         hit: &Hit<'_>,
         entered: u64,
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         let name = self.track_name(probe);
         let Some((track, calls)) = self.probe_marks(thread).calls.get_mut(&name) else {
             self.unmatched += 1;
@@ -193,7 +193,7 @@ impl<E: Exporter> Player<'_, E> {
     }
 
     /// Ends the innermost slice, with what only the end knows.
-    fn end_with(&mut self, track: TrackId, probe: &Probe, hit: &Hit<'_>) -> Result<(), E::Error> {
+    fn end_with(&mut self, track: TrackId, probe: &Probe, hit: &Hit<'_>) -> Result<(), Stopped> {
         let mut fields = Fields::new();
         if probe.is_one_of_ends {
             fields
@@ -240,7 +240,7 @@ impl<E: Exporter> Player<'_, E> {
     }
 
     /// Closes all that is open of a thread's probes.
-    pub(crate) fn close_probes(&mut self, thread: ThreadId) -> Result<(), E::Error> {
+    pub(crate) fn close_probes(&mut self, thread: ThreadId) -> Result<(), Stopped> {
         let Some(marks) = self.marks.probes.get_mut(&thread) else { return Ok(()) };
         let pairs =
             marks.pairs.values_mut().map(|(track, open)| (*track, std::mem::take(open) as usize));

@@ -3,20 +3,21 @@
 use crate::play::Player;
 use crate::zones::said::{About, Talk};
 use crate::zones::state::{AsyncZone, Mark, Writer};
-use syscollect_model::{Event, Exporter, Field, Scope, Slice, StringId, Ticks, TrackKind, Value};
+use syscollect_model::{Event, Field, Scope, Slice, StringId, Ticks, TrackKind, Value};
+use syscollect_playback::Stopped;
 
 /// Async zones of a program that may be open at one time: more would let
 /// memory grow with events.
 const MOST_ASYNC: usize = 1 << 16;
 
-impl<E: Exporter> Player<'_, E> {
+impl Player<'_> {
     pub(crate) fn async_begin(
         &mut self,
         lane: usize,
         writer: Writer,
         (location, number, task): (u32, u64, u64),
         more: &[u64],
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         let talk = self.listen(lane, writer, more, About::AsyncZone)?;
         let program = self.marks.program(writer.process, writer.client);
         let restated = program.async_zones.get_mut(&number).filter(|zone| zone.restated);
@@ -41,7 +42,7 @@ impl<E: Exporter> Player<'_, E> {
         writer: Writer,
         (location, number, began): (u32, u64, u64),
         more: &[u64],
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         let talk = self.listen(lane, writer, more, About::AsyncZone)?;
         if self.marks.program(writer.process, writer.client).async_zones.contains_key(&number) {
             return Ok(());
@@ -63,7 +64,7 @@ impl<E: Exporter> Player<'_, E> {
         (location, number, task): (u32, u64, Option<StringId>),
         talk: Talk,
         before: Option<u64>,
-    ) -> Result<bool, E::Error> {
+    ) -> Result<bool, Stopped> {
         let place = self.marked.logs.get(writer.client).location(location);
         let program = self.marks.program(writer.process, writer.client);
         let room =
@@ -97,7 +98,7 @@ impl<E: Exporter> Player<'_, E> {
         writer: Writer,
         number: u64,
         more: &[u64],
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         let talk = self.listen(lane, writer, more, About::AsyncZone)?;
         let program = self.marks.program(writer.process, writer.client);
         let Some(zone) = program.async_zones.remove(&number) else { return Ok(()) };

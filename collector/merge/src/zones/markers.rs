@@ -5,20 +5,21 @@ use crate::zones::open::MAX_DEPTH;
 use crate::zones::said::{About, Said};
 use crate::zones::state::{Mark, Writer};
 use crate::zones::survey::PlacedMarker;
-use syscollect_model::{Event, Exporter, SchemaId, Scope, Slice, StackId, TrackId, TrackKind};
+use syscollect_model::{Event, SchemaId, Scope, Slice, StackId, TrackId, TrackKind};
+use syscollect_playback::Stopped;
 use syscollect_zone_protocol::MarkerPhase;
 
 /// Keeps the rows of halves apart from those of zones.
 const HALVES: u64 = 1 << 63;
 
-impl<E: Exporter> Player<'_, E> {
+impl Player<'_> {
     pub(crate) fn marker(
         &mut self,
         lane: usize,
         writer: Writer,
         (schema, phase): (u32, MarkerPhase),
         more: &[u64],
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         let Some(schema) = self.marked.logs.get(writer.client).schema(schema) else {
             self.unknown(lane);
             return Ok(());
@@ -29,7 +30,7 @@ impl<E: Exporter> Player<'_, E> {
     }
 
     /// A marker whose time has come.
-    pub(crate) fn placed_marker(&mut self, placed: &PlacedMarker) -> Result<(), E::Error> {
+    pub(crate) fn placed_marker(&mut self, placed: &PlacedMarker) -> Result<(), Stopped> {
         let by = self.writer(&placed.chunk);
         let schema = self.marked.logs.get(by.client).schema(placed.schema);
         let lane = self.zone_lane_of(by);
@@ -71,7 +72,7 @@ impl<E: Exporter> Player<'_, E> {
         (schema, phase): (SchemaId, MarkerPhase),
         said: Said,
         stack: Option<StackId>,
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         let row = self.tables.schema(schema);
         let (name, category) = (row.name, row.category);
         if phase == MarkerPhase::End {
@@ -109,7 +110,7 @@ impl<E: Exporter> Player<'_, E> {
         true
     }
 
-    fn second_half(&mut self, writer: Writer, track: TrackId, said: Said) -> Result<(), E::Error> {
+    fn second_half(&mut self, writer: Writer, track: TrackId, said: Said) -> Result<(), Stopped> {
         let halves = &mut self.marks.threads[writer.slot].halves;
         let open = halves.iter_mut().find(|(of, count)| *of == track && *count > 0);
         let Some((_, count)) = open else { return Ok(()) };

@@ -4,12 +4,13 @@ use crate::play::Player;
 use crate::zones::said::{About, Said};
 use crate::zones::state::{FrameSet, Mark, Writer};
 use syscollect_model::{
-    Crash, Event, Exporter, LockAction, LockEvent, LockId, MemoryEvent, ProcessId, Scope, Slice,
-    StringId, TrackId, TrackKind,
+    Crash, Event, LockAction, LockEvent, LockId, MemoryEvent, ProcessId, Scope, Slice, StringId,
+    TrackId, TrackKind,
 };
+use syscollect_playback::Stopped;
 use syscollect_zone_protocol::{self as protocol, FramePhase};
 
-impl<E: Exporter> Player<'_, E> {
+impl Player<'_> {
     pub(crate) fn plot(
         &mut self,
         lane: usize,
@@ -17,7 +18,7 @@ impl<E: Exporter> Player<'_, E> {
         plot: u32,
         value: protocol::Value,
         more: &[u64],
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         let value = match value {
             protocol::Value::Unsigned(value) => value as f64,
             protocol::Value::Signed(value) => value as f64,
@@ -53,7 +54,7 @@ impl<E: Exporter> Player<'_, E> {
         set: u32,
         phase: FramePhase,
         more: &[u64],
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         let name = match set {
             0 => Some(self.marks.words.frames),
             set => self.marked.logs.get(writer.client).string(set),
@@ -73,7 +74,7 @@ impl<E: Exporter> Player<'_, E> {
         client: u32,
         name: StringId,
         phase: FramePhase,
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         let continuous = phase == FramePhase::Mark;
         let known = self.marks.program(process, client).frames.get(&(name, continuous)).copied();
         let mut set = known.unwrap_or_else(|| {
@@ -103,7 +104,7 @@ impl<E: Exporter> Player<'_, E> {
     }
 
     /// More of the innermost slice of a track, if anything is said.
-    pub(crate) fn say_more(&mut self, track: TrackId, said: Said) -> Result<(), E::Error> {
+    pub(crate) fn say_more(&mut self, track: TrackId, said: Said) -> Result<(), Stopped> {
         if said.is_empty() {
             return Ok(());
         }
@@ -117,7 +118,7 @@ impl<E: Exporter> Player<'_, E> {
         writer: Writer,
         (lock, action, location): (u32, protocol::LockAction, u32),
         more: &[u64],
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         match self.lock_row(writer, lock) {
             Some(lock) => {
                 self.mark(Mark::Lock);
@@ -165,7 +166,7 @@ impl<E: Exporter> Player<'_, E> {
         writer: Writer,
         (address, allocated, pool): (u64, Option<u64>, u32),
         more: &[u64],
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         let talk = self.listen(lane, writer, more, About::Other)?;
         let name = self.marked.logs.get(writer.client).string(pool);
         if pool != 0 && name.is_none() {
@@ -189,7 +190,7 @@ impl<E: Exporter> Player<'_, E> {
         writer: Writer,
         (signal, address, instruction): (u32, u64, u64),
         more: &[u64],
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         let talk = self.listen(lane, writer, more, About::Other)?;
         self.mark(Mark::Crash);
         let signal = self.tables.strings.intern(&signal_name(signal));
@@ -199,7 +200,7 @@ impl<E: Exporter> Player<'_, E> {
 
     /// The process is over, or runs another program: closes what belongs to no
     /// thread. Without a process: those of all.
-    pub(crate) fn close_programs(&mut self, process: Option<ProcessId>) -> Result<(), E::Error> {
+    pub(crate) fn close_programs(&mut self, process: Option<ProcessId>) -> Result<(), Stopped> {
         let mut tracks = Vec::new();
         let over = |(of, _): &(ProcessId, u32)| process.is_none_or(|process| process == *of);
         for (_, marks) in self.marks.programs.iter_mut().filter(|(key, _)| over(key)) {

@@ -9,9 +9,10 @@ use crate::zones::said::{About, FieldNames, Said, Talk, joined};
 use crate::zones::stacks::return_addresses;
 use crate::zones::state::{Mark, Writer, Zone};
 use syscollect_model::{
-    Event, Exporter, Field, ProcessId, Scope, Slice, SliceMore, StackId, StringId, ThreadId, Ticks,
-    TrackId, TrackKind, Value,
+    Event, Field, ProcessId, Scope, Slice, SliceMore, StackId, StringId, ThreadId, Ticks, TrackId,
+    TrackKind, Value,
 };
+use syscollect_playback::Stopped;
 use syscollect_records::ZoneChunk;
 use syscollect_zone_protocol::{self as zone_protocol, Item, is_stamped, item_words};
 
@@ -19,14 +20,14 @@ use syscollect_zone_protocol::{self as zone_protocol, Item, is_stamped, item_wor
 /// kept, so that memory does not grow with events.
 const MOST_NEW_NAMES: usize = 1 << 18;
 
-impl<E: Exporter> Player<'_, E> {
+impl Player<'_> {
     /// A record of a zone lane; `words` are those of a group.
     pub(crate) fn zones(
         &mut self,
         lane: usize,
         record: ZoneRecord,
         words: &[u64],
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         match record {
             ZoneRecord::Chunk(start) => self.zone_chunk(lane, &start.0, start.1)?,
             ZoneRecord::Group(items) => {
@@ -45,7 +46,7 @@ impl<E: Exporter> Player<'_, E> {
         lane: usize,
         chunk: &ZoneChunk,
         missing: Missing,
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         self.missing(lane, if missing.records > 0 { missing.records } else { missing.chunks })?;
         let before = self.lanes[lane].writer;
         let writer = self.writer(chunk);
@@ -81,7 +82,7 @@ impl<E: Exporter> Player<'_, E> {
     }
 
     #[inline]
-    fn zone_group(&mut self, lane: usize, writer: Writer, words: &[u64]) -> Result<(), E::Error> {
+    fn zone_group(&mut self, lane: usize, writer: Writer, words: &[u64]) -> Result<(), Stopped> {
         let Some(first) = words.first() else { return Ok(()) };
         let (item, more) = words.split_at(item_words(*first).unwrap_or(0).min(words.len()));
         match Item::decode(item) {
@@ -105,7 +106,7 @@ impl<E: Exporter> Player<'_, E> {
         stamp: u64,
         event: zone_protocol::Event,
         more: &[u64],
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         use zone_protocol::Event as Said;
         match event {
             Said::ZoneBegin { location, depth } => {
@@ -162,7 +163,7 @@ impl<E: Exporter> Player<'_, E> {
         writer: Writer,
         (began, location, depth): (u64, u32, u32),
         more: &[u64],
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         let place =
             self.marked.logs.get(writer.client).location(location).filter(|_| depth < MAX_DEPTH);
         let Some(place) = place else {
@@ -180,7 +181,7 @@ impl<E: Exporter> Player<'_, E> {
         writer: Writer,
         (began, location, depth): (u64, u32, u32),
         more: &[u64],
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         const STAMP: u64 = u64::MAX >> 8;
         let marked = self.marked;
         let place = marked.logs.get(writer.client).location(location).filter(|_| depth < MAX_DEPTH);
@@ -205,7 +206,7 @@ impl<E: Exporter> Player<'_, E> {
         place: Marked,
         more: &[u64],
         before: Option<u64>,
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         let mut slice =
             Slice { location: place.location, color: place.color, ..Slice::named(place.name) };
         let mut text = None;
@@ -227,14 +228,14 @@ impl<E: Exporter> Player<'_, E> {
     }
 
     #[inline]
-    fn zone_end(&mut self, slot: usize, left: u8) -> Result<(), E::Error> {
+    fn zone_end(&mut self, slot: usize, left: u8) -> Result<(), Stopped> {
         let thread = &mut self.marks.threads[slot];
         let (track, end) = (thread.track, thread.zones.end(left));
         self.end_zones(track, end)
     }
 
     #[inline]
-    pub(crate) fn end_zones(&mut self, track: TrackId, end: End) -> Result<(), E::Error> {
+    pub(crate) fn end_zones(&mut self, track: TrackId, end: End) -> Result<(), Stopped> {
         if end.unfinished > 0 {
             self.unfinished(track, end.unfinished)?;
         }
@@ -242,14 +243,14 @@ impl<E: Exporter> Player<'_, E> {
     }
 
     /// Zones at that depth or deeper have ended, it is not known when.
-    fn leave(&mut self, slot: usize, depth: u32) -> Result<(), E::Error> {
+    fn leave(&mut self, slot: usize, depth: u32) -> Result<(), Stopped> {
         let thread = &mut self.marks.threads[slot];
         let (track, left) = (thread.track, thread.zones.leave(depth));
         self.unfinished(track, left)
     }
 
     /// Closes what the program did not end.
-    pub(crate) fn unfinished(&mut self, track: TrackId, count: usize) -> Result<(), E::Error> {
+    pub(crate) fn unfinished(&mut self, track: TrackId, count: usize) -> Result<(), Stopped> {
         for _ in 0..count {
             self.emit(&Event::SliceMore(
                 track,
@@ -261,7 +262,7 @@ impl<E: Exporter> Player<'_, E> {
     }
 
     /// Closes all that is open of a thread.
-    pub(crate) fn close_slot(&mut self, slot: usize) -> Result<(), E::Error> {
+    pub(crate) fn close_slot(&mut self, slot: usize) -> Result<(), Stopped> {
         self.leave(slot, 0)?;
         let halves = std::mem::take(&mut self.marks.threads[slot].halves);
         halves.into_iter().try_for_each(|(track, count)| self.unfinished(track, count as usize))
@@ -273,7 +274,7 @@ impl<E: Exporter> Player<'_, E> {
         writer: Writer,
         (string, color): (u32, u32),
         more: &[u64],
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         let name = self.marked.logs.get(writer.client).string(string);
         if name.is_none() && string != 0 {
             self.unknown(lane);
@@ -296,7 +297,7 @@ impl<E: Exporter> Player<'_, E> {
         writer: Writer,
         words: &[u64],
         about: About,
-    ) -> Result<Talk, E::Error> {
+    ) -> Result<Talk, Stopped> {
         let names = FieldNames { value: self.marks.words.value };
         let mut talk =
             Talk::read(words, about, self.marked.logs.get(writer.client), names, self.tables);
@@ -322,7 +323,7 @@ impl<E: Exporter> Player<'_, E> {
         lane: usize,
         writer: Writer,
         words: &[u64],
-    ) -> Result<(), E::Error> {
+    ) -> Result<(), Stopped> {
         if words.is_empty() {
             Ok(())
         } else {
@@ -331,7 +332,7 @@ impl<E: Exporter> Player<'_, E> {
     }
 
     /// More of the innermost zone.
-    fn zone_more(&mut self, slot: usize, mut said: Said) -> Result<(), E::Error> {
+    fn zone_more(&mut self, slot: usize, mut said: Said) -> Result<(), Stopped> {
         if said.is_empty() {
             return Ok(());
         }
