@@ -112,7 +112,8 @@ impl MappedFile {
     /// What tells the file apart that is mapped there, without opening it; `None` if that cannot be
     /// had, or not without asking whoever serves its file system.
     pub(super) fn identity(&self) -> Option<(FileKey, Change)> {
-        let data = data_of_mapping(self.pid, self.start, self.end).ok()?;
+        let uid = Owner::of_process(self.pid).map(|owner| owner.uid());
+        let data = data_of_mapping(self.pid, self.start, self.end, uid).ok()?;
         Some((key(&data), data.changed))
     }
 
