@@ -187,17 +187,6 @@ pub(super) fn is_at(path: &Path, file: FileKey) -> bool {
     find(&FileLocation::Mapped(path), None).is_ok_and(|found| key(found.data()) == file)
 }
 
-/// The user who started a process: who runs it, whatever rights its program has. `None` if it has
-/// ended.
-pub(super) fn user_of(pid: u32) -> Option<u32> {
-    real_user(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
-}
-
-fn real_user(status: &str) -> Option<u32> {
-    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    ids.split_ascii_whitespace().next()?.parse().ok()
-}
-
 /// The numbers of all processes.
 pub(super) fn processes(root: &Path) -> Vec<u32> {
     let entries = fs::read_dir(root.join("proc")).into_iter().flatten().flatten();
@@ -281,13 +270,6 @@ mod tests {
             assert_eq!(key, key_of(&own));
         }
         assert!(is_at(&own, key_of(&own)) && !is_at(Path::new("/proc/self/exe"), key_of(&own)));
-    }
-
-    #[test]
-    fn who_runs_a_program_is_not_whose_rights_it_has() {
-        assert_eq!(real_user("Name:\tsu\nUid:\t1001\t0\t0\t0\nGid:\t5\t5\t5\t5\n"), Some(1001));
-        assert_eq!(real_user("Name:\tsu\n"), None);
-        assert!(user_of(std::process::id()).is_some() && user_of(u32::MAX).is_none());
     }
 
     #[test]
