@@ -3,7 +3,7 @@
 use crate::elf::build_id_in;
 use crate::os::raise_descriptor_limit;
 use crate::{build_id_of, vdso};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use syscollect_model::{BuildId, Mapping};
@@ -11,6 +11,8 @@ use syscollect_untrusted_files::{FileData, FileLocation, OpenError, OpenedFile, 
 
 /// At most so many files are held; a desktop has about 1,500 executable files mapped.
 const HELD_MAX: usize = 4096;
+/// Files whose build ids are remembered: who changes a file makes another of it.
+const SEEN_MAX: usize = 65_536;
 /// Descriptors left to everything else in the process.
 const OTHERS: u64 = 512;
 
@@ -24,7 +26,6 @@ pub struct HeldFiles {
     /// What is known of files seen before: most mappings show the same few libraries.
     seen: FxHashMap<FileIdentity, BuildId>,
     room: Room,
-    missing: FxHashSet<(String, BuildId)>,
 }
 
 /// A file by what never changes with its name: device, inode, size, time of last write.
@@ -36,8 +37,7 @@ fn identity(data: &FileData) -> FileIdentity {
 
 #[derive(Debug)]
 enum Held {
-    /// With the user whose process showed it.
-    File(OpenedFile, FileIdentity, u32),
+    File(OpenedFile, FileIdentity),
     /// Two files without a build id had this path: whose offsets are whose cannot be told.
     Ambiguous,
 }
@@ -55,26 +55,22 @@ impl HeldFiles {
     /// very file that is mapped, even if it was deleted or replaced (needs
     /// CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE); next best is the path in the
     /// process's root. After the process has ended, the path on the host is
-    /// taken if its build id is the recorded one. What cannot be held is
-    /// counted in [`not_held`](Self::not_held).
-    pub fn hold(&mut self, mapping: &mut Mapping) {
-        if !names_a_file(&mapping.path) && mapping.path != vdso::PATH {
-            return;
+    /// taken if its build id is the recorded one. `false` if there is a file and it is not held:
+    /// its process was gone, or too many files were open.
+    pub fn hold(&mut self, mapping: &mut Mapping) -> bool {
+        if !self.is_to_hold(mapping) {
+            return true;
         }
-        if !mapping.build_id.is_empty() && self.entry(&mapping.path, &mapping.build_id).is_some() {
-            return;
-        }
-        let kept = if mapping.path == vdso::PATH {
-            self.hold_vdso(mapping)
-        } else {
-            self.hold_file(mapping)
+        if mapping.path == vdso::PATH { self.hold_vdso(mapping) } else { self.hold_file(mapping) }
+    }
+
+    /// Whether [`hold`](Self::hold) has something to do: it does not where there is no file, or
+    /// where that is known to be held, which takes no call of the system.
+    pub fn is_to_hold(&self, mapping: &Mapping) -> bool {
+        let is_held = || {
+            self.entry(&mapping.path, &mapping.build_id).is_some() && !mapping.build_id.is_empty()
         };
-        let key = (mapping.path.clone(), mapping.build_id.clone());
-        if kept {
-            self.missing.remove(&key);
-        } else {
-            self.missing.insert(key);
-        }
+        (names_a_file(&mapping.path) || mapping.path == vdso::PATH) && !is_held()
     }
 
     /// The file that `path` named when it had this build id, if it is held and was not overwritten
@@ -85,7 +81,7 @@ impl HeldFiles {
 
     /// As [`file`](Self::file), as it was opened.
     pub(crate) fn opened(&self, path: &str, build_id: &BuildId) -> Option<&OpenedFile> {
-        let Held::File(file, then, _) = self.entry(path, build_id)? else { return None };
+        let Held::File(file, then) = self.entry(path, build_id)? else { return None };
         // A build id stays with its bytes; without one, a write since then is all that can be seen.
         let same = match build_id_in(file.reader()) {
             Some(now) => now == *build_id,
@@ -100,12 +96,6 @@ impl HeldFiles {
     pub(crate) fn owner_of(&self, path: &str, build_id: &BuildId) -> Option<u32> {
         let Held::File(file, ..) = self.entry(path, build_id)? else { return None };
         Some(file.data().uid)
-    }
-
-    /// Modules that were seen and are not held: their process was gone, or too many files were
-    /// open.
-    pub fn not_held(&self) -> u64 {
-        self.missing.len() as u64
     }
 
     /// Whether different files without a build id had this path.
@@ -134,7 +124,7 @@ impl HeldFiles {
     fn hold_file(&mut self, mapping: &mut Mapping) -> bool {
         let owner = Owner::of_process(mapping.pid);
         let path = PathBuf::from(plain_path(&mapping.path));
-        let candidates = candidates(mapping, &path);
+        let candidates = candidates(mapping, &path, owner.is_some());
         for candidate in &candidates {
             match self.hold_candidate(mapping, candidate, owner.as_ref()) {
                 // The other ways lead to the same file system.
@@ -159,6 +149,10 @@ impl HeldFiles {
         owner: Option<&Owner>,
     ) -> Result<bool, OpenError> {
         let found = find(&candidate.place, owner)?;
+        let is_named = |shown: PathBuf| same_name(&shown, Path::new(plain_path(&mapping.path)));
+        if candidate.may_be_another && !found.shown_path().is_some_and(is_named) {
+            return Ok(false);
+        }
         let identity = identity(found.data());
         let mut file = None;
         let build_id = match self.seen.get(&identity) {
@@ -166,6 +160,9 @@ impl HeldFiles {
             None => {
                 let (opened, build_id) = found.open_and(build_id_of)?;
                 let build_id = build_id.unwrap_or_default();
+                if self.seen.len() >= SEEN_MAX {
+                    self.seen.clear();
+                }
                 self.seen.insert(identity, build_id.clone());
                 file = Some(opened);
                 build_id
@@ -178,7 +175,7 @@ impl HeldFiles {
         mapping.build_id = build_id;
         match self.entry(&mapping.path, &mapping.build_id) {
             Some(Held::Ambiguous) => return Ok(true),
-            Some(Held::File(_, held, _)) if !mapping.build_id.is_empty() || *held == identity => {
+            Some(Held::File(_, held)) if !mapping.build_id.is_empty() || *held == identity => {
                 return Ok(true);
             }
             Some(Held::File(..)) => {
@@ -202,17 +199,17 @@ impl HeldFiles {
             return false;
         }
         let module = self.modules.entry(mapping.path.clone()).or_default();
-        module.push((mapping.build_id.clone(), Held::File(file, identity, user)));
+        module.push((mapping.build_id.clone(), Held::File(file, identity)));
         true
     }
 
+    /// It keeps its place: who makes such files has room for fewer others.
     fn mark_ambiguous(&mut self, mapping: &Mapping) {
         let module = self.modules.get_mut(&mapping.path);
         if let Some((_, held)) =
             module.and_then(|files| files.iter_mut().find(|(id, _)| *id == mapping.build_id))
-            && let Held::File(.., user) = std::mem::replace(held, Held::Ambiguous)
         {
-            self.room.give_back(user);
+            *held = Held::Ambiguous;
         }
     }
 }
@@ -242,12 +239,6 @@ impl Room {
         }
         fits
     }
-
-    fn give_back(&mut self, user: u32) {
-        if let Some(own) = self.by_user.get_mut(&user).filter(|own| **own > 0) {
-            (self.free, *own) = (self.free + 1, *own - 1);
-        }
-    }
 }
 
 /// Whether `path` can be looked up at all: no anonymous memory, no device.
@@ -269,29 +260,29 @@ struct Candidate<'m> {
     place: FileLocation<'m>,
     /// It may be another file of that name, so only the build id can tell.
     only_by_build_id: bool,
+    /// It may be another file by now, of whatever name.
+    may_be_another: bool,
 }
 
-fn candidates<'m>(mapping: &Mapping, path: &'m Path) -> Vec<Candidate<'m>> {
+fn candidates<'m>(mapping: &Mapping, path: &'m Path, lives: bool) -> Vec<Candidate<'m>> {
     let Mapping { pid, start, end, .. } = *mapping;
+    let candidate =
+        |place, only_by_build_id| Candidate { place, only_by_build_id, may_be_another: false };
     let mut found = Vec::with_capacity(3);
-    let exact = PathBuf::from(format!("/proc/{pid}/map_files/{start:x}-{end:x}"));
-    // The range may show another file by now; the names' last parts are the same in every mount
-    // namespace.
-    let same_name = |link: &Path| {
-        let shown = link.to_string_lossy();
-        Path::new(plain_path(&shown)).file_name() == path.file_name()
-    };
-    if std::fs::read_link(&exact).is_ok_and(|link| same_name(&link)) {
-        found.push(Candidate {
-            place: FileLocation::Range { pid, start, end },
-            only_by_build_id: false,
-        });
+    if lives {
+        let exact = candidate(FileLocation::Range { pid, start, end }, false);
+        found.push(Candidate { may_be_another: true, ..exact });
+        let deleted = path.as_os_str().len() != mapping.path.len();
+        found.push(candidate(FileLocation::InRootOf { pid, path }, deleted));
     }
-    let deleted = path.as_os_str().len() != mapping.path.len();
+    found.push(candidate(FileLocation::Mapped(path), true));
     found
-        .push(Candidate { place: FileLocation::InRootOf { pid, path }, only_by_build_id: deleted });
-    found.push(Candidate { place: FileLocation::Mapped(path), only_by_build_id: true });
-    found
+}
+
+/// Whether two paths end in the same name, which is the same in every mount namespace.
+fn same_name(shown: &Path, path: &Path) -> bool {
+    let shown = shown.to_string_lossy();
+    Path::new(plain_path(&shown)).file_name() == path.file_name()
 }
 
 #[cfg(test)]
@@ -303,8 +294,6 @@ mod tests {
         let mut room = Room::new(100);
         assert_eq!((0..1000).filter(|_| room.take(1000)).count(), 50);
         assert_eq!((0..1000).filter(|_| room.take(1001)).count(), 25);
-        room.give_back(1001);
-        assert!(room.take(1001) && !room.take(1001), "what is given back is there again");
         assert_eq!((0..1000).filter(|_| room.take(0)).count(), 25);
         assert!(!room.take(1002));
     }

@@ -182,7 +182,7 @@ impl Collector {
         readings.flush(true, &mut |chunk| output.push(chunk));
         output.define(&Definition::Session(Box::new(session.clone())));
         output.define(&Definition::Counters(readings.definitions()));
-        let notes = Notes::start(buffer.clone(), clock_source)
+        let notes = Notes::start(buffer.clone(), clock_source, options.asked_by)
             .map_err(|error| CaptureError::system("cannot start a thread", error))?;
         let (marked, zones) = ZoneSource::start(clock_source, options)
             .map_err(|error| CaptureError::system("cannot start a thread", error))?;

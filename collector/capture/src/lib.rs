@@ -59,6 +59,7 @@ mod source;
 mod stage;
 mod support;
 mod tracepoints;
+mod turns;
 mod usage;
 mod worker;
 mod zones;

@@ -2,14 +2,16 @@
 //! recording begins, and the files that are mapped while it goes on.
 //!
 //! A thread of its own, because reading /proc and opening files takes its
-//! time, and the lanes must be drained meanwhile.
+//! time, and the lanes must be drained meanwhile. What is noted is taken in
+//! turns of the users whose programs it is of ([`Turns`]).
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
+use rustc_hash::FxHashSet;
 use syscollect_model::{ClockSource, Mapping, Ticks};
 use syscollect_store::{Chunk, ChunkHeader, Definition, KnownProcess, Lane, LaneKind};
 use syscollect_symbolize::HeldFiles;
@@ -17,6 +19,7 @@ use syscollect_symbolize::HeldFiles;
 use crate::clock::ticks_now;
 use crate::outlet::Outlet;
 use crate::source::Seen;
+use crate::turns::{Account, Owners, Turn, TurnOutcome, Turns};
 use crate::worker::Worker;
 
 /// Rows of one definition, so that no chunk grows beyond what the store takes.
@@ -31,6 +34,19 @@ const LONGEST_CHARACTER: usize = 6;
 const MAPPINGS_MAX: usize = 4096;
 /// What was noted of programs waits at most this long for others.
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
+/// How much of a second is spent on the programs of one user: some hundred files that nobody had
+/// mapped before, or programs that begin.
+const SHARE: Duration = Duration::from_millis(150);
+/// When to see again whether users that wait may have more.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// What was seen and is not heard yet: more than any turn lets come together; what is beyond is
+/// counted. And as much is heard before the next turn.
+const UNHEARD_MAX: usize = 65_536;
+const HEARD_AT_ONCE: usize = 8192;
+/// How long a file's end waits for the turns of those who had no share yet, and the recording's also
+/// for others: whoever took the least comes first.
+const BETWEEN_FILES: Duration = Duration::from_secs(1);
+const BEYOND_SHARES: Duration = Duration::from_secs(2);
 /// How long the end of a recording waits for all that was seen to be noted, and then for the thread
 /// to end: it may stand in a file of anybody's.
 const SOON: Duration = Duration::from_secs(5);
@@ -40,7 +56,7 @@ const LONGEST_GOODBYE: Duration = Duration::from_secs(5);
 pub(crate) struct Notes {
     /// `None` once it is to end.
     told: Option<Sender<NotesMessage>>,
-    worker: Worker<HeldFiles>,
+    worker: Worker<Noted>,
     orders: Arc<Orders>,
 }
 
@@ -51,8 +67,18 @@ struct Orders {
     stopping: AtomicBool,
     /// Read the names of all that lives once more, at the end.
     read_names: AtomicBool,
-    /// Mappings of processes that had too many.
-    beyond: AtomicU64,
+    /// What was seen and is not heard yet.
+    unheard: AtomicUsize,
+    /// What was seen when too much of that was there.
+    never_heard: AtomicU64,
+}
+
+/// What the thread leaves.
+#[derive(Default)]
+struct Noted {
+    held: HeldFiles,
+    /// What to say of what is not noted.
+    left_out: Vec<String>,
 }
 
 /// What the thread is told.
@@ -65,23 +91,33 @@ enum NotesMessage {
 }
 
 impl Notes {
-    /// Starts with what is there now.
-    pub(crate) fn start(buffer: Arc<Outlet>, clock: ClockSource) -> std::io::Result<Self> {
+    /// Starts with what is there now. The user who asked for the recording has no share of time.
+    pub(crate) fn start(
+        buffer: Arc<Outlet>,
+        clock: ClockSource,
+        asked_by: Option<u32>,
+    ) -> std::io::Result<Self> {
         let (told, received) = channel();
         let orders = Arc::new(Orders::default());
         let ours = Arc::clone(&orders);
         let worker = Worker::start("notes", move || {
-            let held = take_notes(&buffer, &received, clock, &ours);
+            let noted = take_notes(&buffer, &received, clock, asked_by, &ours);
             if ours.read_names.load(Ordering::Acquire) {
                 note_names(&buffer, clock);
             }
-            held
+            noted
         })?;
         Ok(Self { told: Some(told), worker, orders })
     }
 
     /// A file was mapped or a program begun.
     pub(crate) fn seen(&self, seen: Seen) {
+        let Orders { unheard, never_heard, .. } = &*self.orders;
+        if unheard.fetch_add(1, Ordering::Relaxed) >= UNHEARD_MAX {
+            unheard.fetch_sub(1, Ordering::Relaxed);
+            never_heard.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
         // The thread ends only when this sender does.
         let _ = self.told.as_ref().map(|told| told.send(NotesMessage::Seen(seen)));
     }
@@ -97,24 +133,24 @@ impl Notes {
     pub(crate) fn finish(&mut self, read_names: bool) -> (HeldFiles, Vec<String>) {
         self.orders.read_names.store(read_names, Ordering::Release);
         self.told = None;
-        if let Ok(held) = self.worker.wait(SOON) {
-            return (held, self.beyond().into_iter().collect());
+        let noted = self.worker.wait(SOON).or_else(|_| {
+            // What waits is left out from now on.
+            self.orders.stopping.store(true, Ordering::Relaxed);
+            self.worker.wait(LONGEST_GOODBYE)
+        });
+        let Noted { held, mut left_out } = noted.unwrap_or_else(|_| {
+            let late = "names of functions may be absent: when the recording ended, a file of code was still being opened; \
+                        which others waited is not known";
+            Noted { held: HeldFiles::default(), left_out: vec![late.to_owned()] }
+        });
+        let never_heard = self.orders.never_heard.load(Ordering::Relaxed);
+        if never_heard > 0 {
+            left_out.push(format!(
+                "{never_heard} files of code and programs were not noted when they were mapped and begun, too many at \
+                 once: names of functions and arguments of programs may be missing"
+            ));
         }
-        // What waits to be looked at is left out from now on.
-        self.orders.stopping.store(true, Ordering::Relaxed);
-        let late = "names of functions may be absent: when the recording ended, files of code still waited to be opened";
-        let held = self.worker.wait(LONGEST_GOODBYE).unwrap_or_default();
-        (held, std::iter::once(late.to_owned()).chain(self.beyond()).collect())
-    }
-
-    fn beyond(&self) -> Option<String> {
-        let beyond = self.orders.beyond.load(Ordering::Relaxed);
-        (beyond > 0).then(|| {
-            format!(
-                "{beyond} mappings are not noted: their processes ran when the recording began, with more than \
-                 {MAPPINGS_MAX} each; code in them has no names"
-            )
-        })
+        (held, left_out)
     }
 }
 
@@ -135,44 +171,262 @@ fn take_notes(
     buffer: &Outlet,
     told: &Receiver<NotesMessage>,
     clock: ClockSource,
+    asked_by: Option<u32>,
     orders: &Orders,
-) -> HeldFiles {
-    let mut held = HeldFiles::new();
-    note_all(buffer, clock, &mut held, orders);
-    follow(buffer, told, clock, &mut held, orders);
-    held
+) -> Noted {
+    let mut taker = NoteTaker::new(buffer, clock, asked_by);
+    taker.add_all();
+    taker.follow(told, orders);
+    taker.end(orders)
 }
 
-/// Notes everything that is there now.
-fn note_all(buffer: &Outlet, clock: ClockSource, held: &mut HeldFiles, orders: &Orders) {
-    let Orders { stopping, beyond, .. } = orders;
-    let root = Path::new("/");
-    let mut processes = crate::snapshot::processes(root);
-    let names_read = ticks_now(clock);
-    processes.iter_mut().for_each(|process| process.names_read = names_read);
-    for some in processes.chunks(PROCESSES_AT_ONCE) {
-        buffer.push(definition_chunk(&Definition::Processes(some.to_vec())));
-    }
-    let mut mappings = Vec::new();
-    for process in processes.iter().filter(|process| !process.kernel) {
-        if stopping.load(Ordering::Relaxed) {
-            break;
+/// What is to be noted.
+enum Note {
+    /// A process that ran when the file began.
+    Process(u32),
+    /// Such a process's mappings, from the next one on that is to be held.
+    Mappings { all: Vec<Mapping>, next: usize },
+    /// A file that was mapped while the recording went on.
+    Mapped(Mapping),
+    /// A program that began.
+    Exec(u32),
+}
+
+impl Note {
+    /// How many files, programs and processes it is of.
+    fn count(&self) -> u64 {
+        match self {
+            Self::Mappings { all, next } => (all.len() - next) as u64,
+            Self::Process(_) | Self::Mapped(_) | Self::Exec(_) => 1,
         }
-        let mut of_process = crate::snapshot::mappings(root, process.pid);
-        beyond.fetch_add(of_process.len().saturating_sub(MAPPINGS_MAX) as u64, Ordering::Relaxed);
-        of_process.truncate(MAPPINGS_MAX);
-        for mut mapping in of_process {
-            held.hold(&mut mapping);
-            mappings.push(mapping);
-            if stopping.load(Ordering::Relaxed) {
-                break;
+    }
+}
+
+/// Takes notes, one in each turn.
+struct NoteTaker<'a> {
+    buffer: &'a Outlet,
+    clock: ClockSource,
+    held: HeldFiles,
+    turns: Turns<Note>,
+    owners: Owners,
+    /// Processes that ran when the file began and whose mappings are not read yet.
+    unread: FxHashSet<u32>,
+    /// Mappings of what ran when the file began, and programs that began, which go to the file in
+    /// batches: these compress better than each alone.
+    mappings: Vec<Mapping>,
+    begun: Vec<KnownProcess>,
+    last_batch: Instant,
+    /// Mappings of processes that had too many.
+    beyond: u64,
+}
+
+impl<'a> NoteTaker<'a> {
+    fn new(buffer: &'a Outlet, clock: ClockSource, asked_by: Option<u32>) -> Self {
+        Self {
+            buffer,
+            clock,
+            held: HeldFiles::new(),
+            turns: Turns::new(asked_by, SHARE),
+            owners: Owners::default(),
+            unread: FxHashSet::default(),
+            mappings: Vec::new(),
+            begun: Vec::new(),
+            last_batch: Instant::now(),
+            beyond: 0,
+        }
+    }
+
+    /// Notes which processes are there now; what they have mapped waits for its turn.
+    fn add_all(&mut self) {
+        let mut processes = crate::snapshot::processes(Path::new("/"));
+        let names_read = ticks_now(self.clock);
+        processes.iter_mut().for_each(|process| process.names_read = names_read);
+        for some in processes.chunks(PROCESSES_AT_ONCE) {
+            self.buffer.push(definition_chunk(&Definition::Processes(some.to_vec())));
+        }
+        for process in processes.iter().filter(|process| !process.kernel) {
+            self.unread.insert(process.pid);
+            self.add(process.pid, Note::Process(process.pid));
+        }
+    }
+
+    fn add(&mut self, pid: u32, note: Note) {
+        let whose = self.owners.whose(pid);
+        // What has no room is counted there.
+        self.turns.add(whose, note, Instant::now());
+    }
+
+    fn add_seen(&mut self, seen: Seen) {
+        match seen {
+            Seen::Mapping(mapping, _) if self.held.is_to_hold(&mapping) => {
+                self.add(mapping.pid, Note::Mapped(mapping));
+            }
+            Seen::Mapping(..) => {}
+            Seen::Exec { pid } => {
+                // What it has mapped from now on is of another program.
+                self.unread.remove(&pid);
+                self.add(pid, Note::Exec(pid));
             }
         }
-        if mappings.len() >= MAPPINGS_AT_ONCE {
-            push_mappings(buffer, std::mem::take(&mut mappings));
+    }
+
+    /// Notes what is seen, until nothing more will be.
+    fn follow(&mut self, told: &Receiver<NotesMessage>, orders: &Orders) {
+        let mut is_idle = false;
+        while !orders.stopping.load(Ordering::Relaxed) {
+            // What was told comes before any turn: whose turn it is depends on who waits.
+            let wait = match (is_idle, self.turns.is_empty()) {
+                (false, _) => Duration::ZERO,
+                (true, false) => LOOK_AGAIN,
+                (true, true) => LONGEST_WAIT,
+            };
+            let mut next = told.recv_timeout(wait);
+            for _ in 0..HEARD_AT_ONCE {
+                match next {
+                    Ok(NotesMessage::Seen(seen)) => {
+                        orders.unheard.fetch_sub(1, Ordering::Relaxed);
+                        self.add_seen(seen);
+                    }
+                    Ok(NotesMessage::NextFile(before)) => self.next_file(&before, orders),
+                    Err(RecvTimeoutError::Timeout) => break,
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
+                next = told.recv_timeout(Duration::ZERO);
+            }
+            let turn = self.turns.next(Instant::now());
+            is_idle = turn.is_none();
+            turn.into_iter().for_each(|turn| self.take(turn));
+            self.push_batches(LONGEST_WAIT);
         }
     }
-    push_mappings(buffer, mappings);
+
+    /// Notes something.
+    fn take(&mut self, turn: Turn<Note>) {
+        let began = Instant::now();
+        let (note, turn) = turn.take();
+        let is_noted = match note {
+            Note::Process(pid) if !self.unread.remove(&pid) => false,
+            Note::Process(pid) => {
+                let mut all = crate::snapshot::mappings(Path::new("/"), pid);
+                self.beyond += all.len().saturating_sub(MAPPINGS_MAX) as u64;
+                all.truncate(MAPPINGS_MAX);
+                let is_there = !all.is_empty();
+                self.turns.go_on(&turn, Note::Mappings { all, next: 0 });
+                is_there
+            }
+            Note::Mappings { mut all, next } => {
+                if let Some(mapping) = all.get_mut(next) {
+                    self.held.hold(mapping);
+                }
+                match all.len() > next + 1 {
+                    true => self.turns.go_on(&turn, Note::Mappings { all, next: next + 1 }),
+                    false => self.mappings.extend(all),
+                }
+                // Where its code lies is noted.
+                true
+            }
+            Note::Mapped(mut mapping) => self.held.hold(&mut mapping),
+            Note::Exec(pid) => self.exec(pid),
+        };
+        let outcome = TurnOutcome { times: 1, tells_if_late: !is_noted };
+        self.turns.took(&turn, began, began.elapsed(), outcome);
+    }
+
+    /// Notes what comes next, for at most so long.
+    fn take_all(
+        &mut self,
+        orders: &Orders,
+        longest: Duration,
+        next: impl Fn(&mut Turns<Note>) -> Option<Turn<Note>>,
+    ) {
+        let end = Instant::now() + longest;
+        while Instant::now() < end && !orders.stopping.load(Ordering::Relaxed) {
+            let Some(turn) = next(&mut self.turns) else { return };
+            self.take(turn);
+        }
+    }
+
+    /// Notes a program that began; `false` if its process has ended.
+    fn exec(&mut self, pid: u32) -> bool {
+        // Before it is read: a process that ends meanwhile is not to be
+        // noted after its end, when its id may be another's.
+        let noted = ticks_now(self.clock);
+        let process = crate::snapshot::process(Path::new("/"), pid);
+        let is_there = process.is_some();
+        self.begun.extend(process.map(|process| KnownProcess { noted, ..process }));
+        is_there
+    }
+
+    /// Notes what waits for the file that ended, as far as its users have their share; then what
+    /// is there now, for the next.
+    fn next_file(&mut self, before: &Sender<HeldFiles>, orders: &Orders) {
+        self.take_all(orders, BETWEEN_FILES, |turns| turns.next(Instant::now()));
+        self.leave_out();
+        // What there was of it is read anew.
+        self.mappings.clear();
+        self.unread.clear();
+        // Whoever names that file may have given up.
+        let _ = before.send(std::mem::replace(&mut self.held, HeldFiles::new()));
+        self.add_all();
+    }
+
+    /// Notes what waits, then for a while also of users who had their share; what to say of the
+    /// rest.
+    fn end(mut self, orders: &Orders) -> Noted {
+        self.take_all(orders, SOON, |turns| turns.next(Instant::now()));
+        self.take_all(orders, BEYOND_SHARES, Turns::next_of_all);
+        self.leave_out();
+        self.push_batches(Duration::ZERO);
+        let mut left_out = self.turns.notes(Instant::now(), words);
+        let beyond = self.beyond;
+        if beyond > 0 {
+            left_out.push(format!(
+                "{beyond} mappings are not noted: their processes ran when the recording began, with more than \
+                 {MAPPINGS_MAX} each; code in them has no names"
+            ));
+        }
+        Noted { held: self.held, left_out }
+    }
+
+    /// Nothing waits any more. Where code lies is known even if its file was not opened.
+    fn leave_out(&mut self) {
+        let Self { turns, mappings, .. } = self;
+        turns.leave_out(Instant::now(), |note| {
+            let count = note.count();
+            if let Note::Mappings { all, .. } = note {
+                mappings.extend(all);
+            }
+            count
+        });
+    }
+
+    /// Writes what was noted, if that is much or `longest` has passed.
+    fn push_batches(&mut self, longest: Duration) {
+        let is_due = self.last_batch.elapsed() >= longest;
+        if is_due {
+            self.last_batch = Instant::now();
+        }
+        if !self.begun.is_empty() && (is_due || self.begun.len() >= PROCESSES_AT_ONCE) {
+            let begun = Definition::Processes(std::mem::take(&mut self.begun));
+            self.buffer.push_of_task(definition_chunk(&begun));
+        }
+        // Of what ran when the file began it is soon all.
+        if is_due || self.turns.is_empty() || self.mappings.len() >= MAPPINGS_AT_ONCE {
+            push_mappings(self.buffer, std::mem::take(&mut self.mappings));
+        }
+    }
+}
+
+/// What was not noted in time, and of whose programs.
+fn words(account: &Account, whose: &str) -> String {
+    let Account { left_out, waiting, late, longest } = account;
+    format!(
+        "programs {whose} begin, and map files of code, faster than these are noted: {} were not noted, {late} late, \
+         the longest wait was {:.1} s; names of their functions and their arguments may be missing (other users do \
+         not wait for this)",
+        left_out + waiting,
+        longest.as_secs_f64()
+    )
 }
 
 /// One process may have more of them, with longer names, than a chunk takes.
@@ -188,53 +442,6 @@ fn push_mappings(buffer: &Outlet, mappings: Vec<Mapping>) {
     }
     if !some.is_empty() {
         buffer.push(definition_chunk(&Definition::Mappings(some)));
-    }
-}
-
-/// Notes what is seen as soon as it is; what was noted of programs goes to the
-/// file in batches, which compress better than each alone.
-fn follow(
-    buffer: &Outlet,
-    told: &Receiver<NotesMessage>,
-    clock: ClockSource,
-    held: &mut HeldFiles,
-    orders: &Orders,
-) {
-    let mut begun: Vec<KnownProcess> = Vec::new();
-    let mut last_batch = Instant::now();
-    loop {
-        let next = told.recv_timeout(LONGEST_WAIT);
-        let ended = matches!(next, Err(RecvTimeoutError::Disconnected))
-            || orders.stopping.load(Ordering::Relaxed);
-        match next {
-            Ok(NotesMessage::Seen(Seen::Mapping(mut mapping, _))) => held.hold(&mut mapping),
-            Ok(NotesMessage::Seen(Seen::Exec { pid })) => {
-                // Before it is read: a process that ends meanwhile is not to be
-                // noted after its end, when its id may be another's.
-                let noted = ticks_now(clock);
-                begun.extend(
-                    crate::snapshot::process(Path::new("/"), pid)
-                        .map(|process| KnownProcess { noted, ..process }),
-                );
-            }
-            Ok(NotesMessage::NextFile(before)) => {
-                // Whoever names that file may have given up.
-                let _ = before.send(std::mem::replace(held, HeldFiles::new()));
-                note_all(buffer, clock, &mut *held, orders);
-            }
-            Err(_) => {}
-        }
-        if ended || begun.len() >= PROCESSES_AT_ONCE || last_batch.elapsed() >= LONGEST_WAIT {
-            last_batch = Instant::now();
-            if !begun.is_empty() {
-                buffer.push_of_task(definition_chunk(&Definition::Processes(std::mem::take(
-                    &mut begun,
-                ))));
-            }
-        }
-        if ended {
-            return;
-        }
     }
 }
 
@@ -254,4 +461,98 @@ pub(crate) fn definition_chunk(definition: &Definition) -> Chunk {
         length: data.len() as u32,
     };
     Chunk { header, data }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use syscollect_store::{BufferMode, Popped};
+
+    const CLOCK: ClockSource = ClockSource::Monotonic;
+
+    /// The executable mapping of this test, as the kernel lists it.
+    fn own_code() -> Mapping {
+        let own = std::env::current_exe().unwrap();
+        let mut all = crate::snapshot::mappings(Path::new("/"), std::process::id());
+        all.retain(|mapping| Path::new(&mapping.path) == own);
+        all.swap_remove(0)
+    }
+
+    /// What is noted when all of this was seen before the end.
+    fn noted(seen: Vec<Seen>, orders: &Orders) -> (Noted, Vec<Definition>) {
+        let outlet = Outlet::new(64 << 20, BufferMode::Discard, false);
+        let (told, received) = channel();
+        orders.unheard.store(seen.len(), Ordering::Relaxed);
+        seen.into_iter().for_each(|seen| told.send(NotesMessage::Seen(seen)).unwrap());
+        drop(told);
+        let mut taker = NoteTaker::new(&outlet, CLOCK, None);
+        taker.follow(&received, orders);
+        let noted = taker.end(orders);
+        let buffer = outlet.buffer();
+        buffer.close();
+        let mut definitions = Vec::new();
+        while let Popped::Chunk(chunk) = buffer.pop(Duration::ZERO) {
+            definitions.push(serde_json::from_slice(&chunk.data).unwrap());
+        }
+        (noted, definitions)
+    }
+
+    #[test]
+    fn what_is_seen_is_noted_before_the_end() {
+        let (mapping, pid, orders) = (own_code(), std::process::id(), Orders::default());
+        let seen = vec![Seen::Exec { pid }, Seen::Mapping(mapping.clone(), 0)];
+        let (noted, definitions) = noted(seen, &orders);
+        let file = std::fs::File::open(&mapping.path).unwrap();
+        let build_id = syscollect_symbolize::build_id_of(&file).unwrap();
+        assert!(noted.held.file(&mapping.path, &build_id).is_some());
+        assert_eq!(noted.left_out, Vec::<String>::new());
+        let [Definition::Processes(processes)] = &definitions[..] else {
+            panic!("{definitions:?}")
+        };
+        assert_eq!(processes[0].pid, pid);
+        assert_eq!(orders.unheard.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn where_code_lies_is_noted_though_its_file_is_not_opened_and_that_is_told() {
+        let outlet = Outlet::new(64 << 20, BufferMode::Discard, false);
+        let mut taker = NoteTaker::new(&outlet, CLOCK, None);
+        let pid = std::process::id();
+        taker.unread.insert(pid);
+        taker.add(pid, Note::Process(pid));
+        // Its mappings are read, and none of their files is opened.
+        let turn = taker.turns.next_of_all().unwrap();
+        taker.take(turn);
+        taker.leave_out();
+        let own = own_code();
+        assert!(taker.mappings.iter().any(|mapping| mapping.path == own.path));
+        let (count, notes) = (taker.mappings.len(), taker.turns.notes(Instant::now(), words));
+        assert!(notes[0].contains(&format!(": {count} were not noted")), "{notes:?}");
+    }
+
+    #[test]
+    fn what_a_process_has_mapped_after_it_began_another_program_is_not_from_the_start() {
+        let outlet = Outlet::new(64 << 20, BufferMode::Discard, false);
+        let mut taker = NoteTaker::new(&outlet, CLOCK, None);
+        let pid = std::process::id();
+        taker.unread.insert(pid);
+        taker.add(pid, Note::Process(pid));
+        taker.add_seen(Seen::Exec { pid });
+        let noted = taker.end(&Orders::default());
+        assert_eq!(noted.left_out, Vec::<String>::new());
+        let buffer = outlet.buffer();
+        let Popped::Chunk(chunk) = buffer.pop(Duration::ZERO) else { panic!("nothing is noted") };
+        let definition: Definition = serde_json::from_slice(&chunk.data).unwrap();
+        assert!(matches!(definition, Definition::Processes(_)), "{definition:?}");
+    }
+
+    #[test]
+    fn what_nobody_hears_of_is_counted() {
+        let (told, _received) = channel();
+        let worker = Worker::start("nobody", Noted::default).unwrap();
+        let mut notes = Notes { told: Some(told), worker, orders: Arc::default() };
+        (0..UNHEARD_MAX + 3).for_each(|_| notes.seen(Seen::Exec { pid: 1 }));
+        let (_, left_out) = notes.finish(false);
+        assert!(left_out[0].starts_with("3 files of code and programs"), "{left_out:?}");
+    }
 }

@@ -46,6 +46,11 @@ impl FoundFile {
         match self.never {}
     }
 
+    /// Nothing: none was found.
+    pub fn shown_path(&self) -> Option<PathBuf> {
+        match self.never {}
+    }
+
     /// Opens it.
     ///
     /// # Errors
@@ -133,7 +138,7 @@ pub fn find(_: &FileLocation<'_>, _: Option<&Owner>) -> Result<FoundFile, OpenEr
 /// # Errors
 ///
 /// Always.
-pub fn data_of_mapping(_: u32, _: u64, _: u64) -> Result<FileData, OpenError> {
+pub fn data_of_mapping(_: u32, _: u64, _: u64, _: Option<u32>) -> Result<FileData, OpenError> {
     Err(not_here().into())
 }
 

@@ -32,9 +32,9 @@ fn a_file_that_is_replaced_or_deleted_is_named_from_what_is_held() {
     let path = copy_to(folder.path());
     let mut running = Running::map(&path);
     let mut held = HeldFiles::new();
-    held.hold(&mut running.mapping);
+    assert!(held.hold(&mut running.mapping), "{:?}", running.mapping);
     let build_id = running.mapping.build_id.clone();
-    assert!(!build_id.is_empty() && held.not_held() == 0, "{:?}", running.mapping);
+    assert!(!build_id.is_empty(), "{:?}", running.mapping);
     replace(&path, b"something else");
     let unheld = name(HeldFiles::new(), &running.mapping.path, &build_id);
     assert!(unheld.symbols.is_empty() && unheld.note.contains("another build"), "{}", unheld.note);
@@ -51,10 +51,10 @@ fn a_file_that_was_replaced_before_it_is_held_is_found_through_its_mapping() {
     let mut running = Running::map(&path);
     std::fs::remove_file(&path).unwrap();
     let mut held = HeldFiles::new();
-    held.hold(&mut running.mapping);
-    // Without the capability to follow map_files it cannot be found, and is counted.
+    let is_held = held.hold(&mut running.mapping);
+    // Without the capability to follow map_files it cannot be found, and that is said.
     let privileged = std::fs::metadata(format!("/proc/self/map_files/{}", range(&running))).is_ok();
-    assert_eq!(held.not_held(), u64::from(!privileged));
+    assert_eq!(is_held, privileged);
     let table = name(held, &running.mapping.path, &running.mapping.build_id);
     assert_eq!(has_the_name(&table), privileged, "{table:?}");
 }
@@ -91,12 +91,12 @@ fn after_the_process_only_the_recorded_build_is_taken_from_the_path() {
         mapping
     };
     let mut held = HeldFiles::new();
-    held.hold(&mut gone(&seen.build_id));
+    assert!(held.hold(&mut gone(&seen.build_id)));
+    assert!(!held.is_to_hold(&gone(&seen.build_id)), "once is enough");
     assert!(held.file(&seen.path, &seen.build_id).is_some());
-    held.hold(&mut gone(&BuildId::default()));
-    assert_eq!(held.not_held(), 1, "what had no build id could be any file by now");
-    held.hold(&mut gone(&BuildId::from_bytes(&[3; 20])));
-    assert_eq!(held.not_held(), 2);
+    let anonymous = held.hold(&mut gone(&BuildId::default()));
+    assert!(!anonymous, "what had no build id could be any file by now");
+    assert!(!held.hold(&mut gone(&BuildId::from_bytes(&[3; 20]))));
 }
 
 #[test]
@@ -139,9 +139,7 @@ fn the_vdso_of_programs_of_other_bitness_is_not_ours() {
     let mut mapping = crate::common::mapped_path("[vdso]").in_process(std::process::id());
     (mapping.start, mapping.end) = (0xf7fc_5000, 0xf7fc_7000);
     let mut held = HeldFiles::new();
-    held.hold(&mut mapping);
-    assert!(mapping.build_id.is_empty());
-    assert_eq!(held.not_held(), 1);
+    assert!(!held.hold(&mut mapping) && mapping.build_id.is_empty());
 }
 
 #[test]
@@ -150,7 +148,6 @@ fn memory_without_a_file_is_neither_held_nor_missing() {
     let mut held = HeldFiles::new();
     for path in ["//anon", "[heap]", "/dev/zero", "/memfd:jit (deleted)"] {
         mapping.path = path.into();
-        held.hold(&mut mapping);
+        assert!(!held.is_to_hold(&mapping) && held.hold(&mut mapping), "{path}");
     }
-    assert_eq!(held.not_held(), 0);
 }

@@ -112,7 +112,8 @@ impl MappedFile {
     /// What tells the file apart that is mapped there, without opening it; `None` if that cannot be
     /// had, or not without asking whoever serves its file system.
     pub(super) fn identity(&self) -> Option<(FileKey, Change)> {
-        let data = data_of_mapping(self.pid, self.start, self.end).ok()?;
+        let uid = Owner::of_process(self.pid).map(|owner| owner.uid());
+        let data = data_of_mapping(self.pid, self.start, self.end, uid).ok()?;
         Some((key(&data), data.changed))
     }
 
@@ -184,17 +185,6 @@ fn is_of_root(data: &FileData) -> bool {
 /// Whether that file lies at this path here.
 pub(super) fn is_at(path: &Path, file: FileKey) -> bool {
     find(&FileLocation::Mapped(path), None).is_ok_and(|found| key(found.data()) == file)
-}
-
-/// The user who started a process: who runs it, whatever rights its program has. `None` if it has
-/// ended.
-pub(super) fn user_of(pid: u32) -> Option<u32> {
-    real_user(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
-}
-
-fn real_user(status: &str) -> Option<u32> {
-    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    ids.split_ascii_whitespace().next()?.parse().ok()
 }
 
 /// The numbers of all processes.
@@ -280,13 +270,6 @@ mod tests {
             assert_eq!(key, key_of(&own));
         }
         assert!(is_at(&own, key_of(&own)) && !is_at(Path::new("/proc/self/exe"), key_of(&own)));
-    }
-
-    #[test]
-    fn who_runs_a_program_is_not_whose_rights_it_has() {
-        assert_eq!(real_user("Name:\tsu\nUid:\t1001\t0\t0\t0\nGid:\t5\t5\t5\t5\n"), Some(1001));
-        assert_eq!(real_user("Name:\tsu\n"), None);
-        assert!(user_of(std::process::id()).is_some() && user_of(u32::MAX).is_none());
     }
 
     #[test]

@@ -12,15 +12,15 @@ use super::files::{self, MappedFile};
 use super::lookups::FoundFunction;
 use super::manager::{MappedAt, Told, Work};
 use super::scan::{Known, Scanner};
-use super::turns::{Account, LookOutcome, Turns, Whose};
 use crate::bpf_calls;
 use crate::clock::raw_now;
+use crate::turns::{Account, Owners, TurnOutcome, Turns, Whose};
 use crate::zones::ZoneNotice;
 
 /// Files of that many names and contents are remembered to hold nothing.
 const PLAIN_MAX: usize = 65_536;
-/// Whose a process is, is read anew after so long: its number may be another's by then.
-const OWNERS_HOLD: Duration = Duration::from_millis(100);
+/// How much of a second is spent on the files of one user. A usual look takes a millisecond.
+const SHARE: Duration = Duration::from_millis(250);
 /// Files of processes that have ended are looked for again after so long.
 const GONE_HOLDS: Duration = Duration::from_secs(1);
 
@@ -59,7 +59,7 @@ impl<'a> Looks<'a> {
             told,
             recorded: work.recorded.as_ref().and_then(|map| map.try_clone().ok()),
             zones: work.zones.clone(),
-            turns: Turns::new(work.asked_by),
+            turns: Turns::new(work.asked_by, SHARE),
             owners: Owners::default(),
             plain: FxHashMap::default(),
             gone: (Instant::now(), FxHashSet::default()),
@@ -117,7 +117,7 @@ impl<'a> Looks<'a> {
             Look::Mapped(at) => self.mapped(scanner, at),
             Look::Found(found) => {
                 scanner.found(&found);
-                LookOutcome::NOTHING
+                TurnOutcome::NOTHING
             }
         };
         self.first -= usize::from(is_first);
@@ -142,39 +142,39 @@ impl<'a> Looks<'a> {
 
     /// What to tell the user of it.
     pub(super) fn notes(&self) -> Vec<String> {
-        self.turns.notes(Instant::now())
+        self.turns.notes(Instant::now(), words)
     }
 
     /// Has the files of a process looked into, each in a turn of its own.
-    fn process(&mut self, whose: Whose, pid: u32) -> LookOutcome {
+    fn process(&mut self, whose: Whose, pid: u32) -> TurnOutcome {
         let (mut seen, since) = (FxHashSet::default(), Instant::now());
         for (key, mapped) in files::mapped_files(Path::new("/"), pid) {
             if seen.insert(key) {
                 self.add(whose, Look::File(mapped), since);
             }
         }
-        LookOutcome::NOTHING
+        TurnOutcome::NOTHING
     }
 
-    fn file(&self, scanner: &mut Scanner<'_>, mapped: &MappedFile) -> LookOutcome {
+    fn file(&self, scanner: &mut Scanner<'_>, mapped: &MappedFile) -> TurnOutcome {
         let known = scanner.mapped(mapped);
         if known.is_some_and(|known| known.is_client) {
             self.tell_client(mapped.pid);
         }
-        known.map_or(LookOutcome::NOTHING, Known::outcome)
+        known.map_or(TurnOutcome::NOTHING, Known::outcome)
     }
 
     fn mapped(
         &mut self,
         scanner: &mut Scanner<'_>,
         MappedAt { mapping, at }: MappedAt,
-    ) -> LookOutcome {
+    ) -> TurnOutcome {
         let Mapping { pid, start, end, path, build_id, .. } = mapping;
         let mapped = MappedFile { pid, start, end, path };
         let Some(known) =
             scanner.mapped(&mapped).or_else(|| self.was_mapped(scanner, &mapped.path, &build_id))
         else {
-            return LookOutcome::NOTHING;
+            return TurnOutcome::NOTHING;
         };
         if known.is_client {
             if known.is_new {
@@ -235,20 +235,14 @@ impl Look {
     }
 }
 
-/// Whose processes are, as was read a moment ago: a program that starts maps many files.
-#[derive(Default)]
-struct Owners {
-    read: Option<Instant>,
-    known: FxHashMap<u32, Whose>,
-}
-
-impl Owners {
-    fn whose(&mut self, pid: u32) -> Whose {
-        if self.read.is_none_or(|read| read.elapsed() >= OWNERS_HOLD) {
-            self.read = Some(Instant::now());
-            self.known.clear();
-        }
-        let read = || files::user_of(pid).map_or(Whose::Unknown, Whose::Of);
-        *self.known.entry(pid).or_insert_with(read)
-    }
+/// What was not looked into in time, and whose programs mapped it.
+fn words(account: &Account, whose: &str) -> String {
+    let Account { left_out, waiting, late, longest } = account;
+    format!(
+        "programs {whose} map files faster than they are looked into for zones and probes: {} files were not looked \
+         into, {late} late, the longest wait was {:.1} s; what they mark is missing, or begins late, unless their \
+         file was known (other users do not wait for this)",
+        left_out + waiting,
+        longest.as_secs_f64()
+    )
 }

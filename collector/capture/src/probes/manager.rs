@@ -3,7 +3,7 @@
 //! Each file is looked at once, by where it lies and not by its name. At the
 //! start those that were asked for by their path, the one that will be
 //! launched, and all that are mapped; later those that mapping events tell of.
-//! What processes decide on waits for its turn ([`Turns`](super::turns::Turns)).
+//! What processes decide on waits for its turn ([`Turns`](crate::turns::Turns)).
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -26,11 +26,11 @@ use super::looks::Looks;
 use super::lookups::FoundFunction;
 use super::program::ArgumentPrograms;
 use super::scan::Scanner;
-use super::turns::Account;
 use super::unattached::Unattached;
 use crate::clock::raw_now;
 use crate::error::CaptureError;
 use crate::outlet::Outlet;
+use crate::turns::Account;
 use crate::worker::{Unfinished, Worker};
 use crate::zones::ZoneNotice;
 

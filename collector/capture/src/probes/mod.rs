@@ -48,7 +48,6 @@ mod program;
 mod scan;
 mod semaphores;
 mod source;
-mod turns;
 mod unattached;
 
 pub(crate) use attach::Way;

@@ -30,8 +30,8 @@ use super::manager::{Told, Work};
 use super::plan::{Part, Plan, Planned, Planner};
 use super::presets::{installed_libraries, preset_of};
 use super::semaphores;
-use super::turns::LookOutcome;
 use crate::notes::definition_chunk;
+use crate::turns::TurnOutcome;
 
 /// Rows of one definition, so that no chunk grows beyond what the store takes.
 const DEFINITIONS_AT_ONCE: usize = 4096;
@@ -92,8 +92,8 @@ impl Known {
     }
 
     /// What came of the look.
-    pub(super) fn outcome(self) -> LookOutcome {
-        LookOutcome { times: self.looks, is_new: self.is_new }
+    pub(super) fn outcome(self) -> TurnOutcome {
+        TurnOutcome { times: self.looks, tells_if_late: self.is_new }
     }
 
     /// As somebody who comes later is told.

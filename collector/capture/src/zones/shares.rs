@@ -1,6 +1,6 @@
 //! Shares: of what there is only so much of, no user may take away what others need.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
@@ -48,6 +48,9 @@ impl Pool {
     }
 }
 
+/// Who asks more often would lose what is left over of each time.
+const SHORTEST_REFILL: Duration = Duration::from_millis(1);
+
 /// Something that goes on: each user may have so much of it a second, and as
 /// much as a second's at once after a pause.
 pub(crate) struct Pace {
@@ -77,8 +80,12 @@ impl Pace {
 
     /// Gives each user what belongs to the time since the last call.
     pub(crate) fn refill(&mut self, now: Instant) {
-        let passed = now.saturating_duration_since(self.refilled).as_secs_f64();
+        let passed = now.saturating_duration_since(self.refilled);
+        if passed < SHORTEST_REFILL {
+            return;
+        }
         self.refilled = now;
+        let passed = passed.as_secs_f64();
         let (more, most) = ((self.per_second as f64 * passed) as i64, self.per_second as i64);
         self.left.retain(|_, left| {
             *left = left.saturating_add(more);
@@ -90,7 +97,6 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn taken(pool: &mut Pool, user: u32) -> usize {
         (0..10_000).take_while(|_| pool.take(user, 1)).count()
@@ -123,6 +129,8 @@ mod tests {
         let (start, mut taken) = (pace.refilled, 0);
         for millisecond in 0..10_000 {
             pace.refill(start + Duration::from_millis(millisecond));
+            // Asked in between, nothing of it is lost.
+            pace.refill(start + Duration::from_millis(millisecond) + Duration::from_micros(700));
             if pace.allows(1001) {
                 pace.took(1001, 50);
                 taken += 50;

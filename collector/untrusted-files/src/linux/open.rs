@@ -51,9 +51,7 @@ pub struct OpenedFile {
 pub fn find(place: &FileLocation<'_>, owner: Option<&Owner>) -> Result<FoundFile, OpenError> {
     let uid = owner.map(|owner| owner.uid);
     if let FileLocation::Range { pid, start, end } = place {
-        // Leads from /proc to the file without a walk through file systems, and needs this
-        // process's rights.
-        let (file, data) = look_at(walk(None, &range(*pid, *start, *end), NONE)?)?;
+        let (file, data) = mapped_at(*pid, *start, *end, uid)?;
         if is_on_known_disk(&data) {
             return Ok(FoundFile {
                 place: Arc::new(file),
@@ -97,12 +95,32 @@ pub fn open(place: &FileLocation<'_>, owner: Option<&Owner>) -> Result<OpenedFil
 
 /// What is known of the regular file that a process has mapped from `start` to `end`, without
 /// opening it or asking whoever serves its file system. Needs what [`FileLocation::Range`] does.
+/// `uid` is the user whose process it is, if that is known.
 ///
 /// # Errors
 ///
 /// As [`find`].
-pub fn data_of_mapping(pid: u32, start: u64, end: u64) -> Result<FileData, OpenError> {
-    Ok(look_at(walk(None, &range(pid, start, end), NONE)?)?.1)
+pub fn data_of_mapping(
+    pid: u32,
+    start: u64,
+    end: u64,
+    uid: Option<u32>,
+) -> Result<FileData, OpenError> {
+    Ok(mapped_at(pid, start, end, uid)?.1)
+}
+
+/// The file that is mapped there. That leads from /proc to the file without a walk through file
+/// systems, and needs this process's rights. But the kernel takes the lock of the process's memory
+/// for it (`proc_map_files_get_link`), which a process can keep for as long as a file system of its
+/// user's does not answer. A process of root's is trusted not to.
+fn mapped_at(
+    pid: u32,
+    start: u64,
+    end: u64,
+    uid: Option<u32>,
+) -> Result<(File, FileData), OpenError> {
+    let look = move || look_at(walk(None, &range(pid, start, end), NONE)?);
+    if uid == Some(0) { look() } else { within(uid, look)? }
 }
 
 /// Where the kernel shows what is mapped there.
@@ -132,6 +150,12 @@ impl FoundFile {
     /// What is known of it.
     pub fn data(&self) -> &FileData {
         &self.data
+    }
+
+    /// The path by which the kernel knows it, with ` (deleted)` at its end if it was; `None` if that
+    /// cannot be had.
+    pub fn shown_path(&self) -> Option<PathBuf> {
+        std::fs::read_link(path_of(&self.place)).ok()
     }
 
     /// Opens it.

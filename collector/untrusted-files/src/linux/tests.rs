@@ -1,6 +1,6 @@
 //! What a hostile program leaves in a file's place.
 
-use super::open::find;
+use super::open::{data_of_mapping, find};
 use crate::{FileLocation, MemoryFile, OpenError, Reader, open, path_of, read_text};
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
@@ -240,4 +240,30 @@ fn what_a_processes_owner_may_not_read_is_not_read_for_them() {
     open(&FileLocation::Mapped(&path), None).expect("this thread is itself again");
     allow(&path, 0o644);
     open(&FileLocation::Mapped(&path), Some(&nobody)).unwrap();
+}
+
+#[test]
+fn what_a_process_has_mapped_is_the_same_whoever_it_is_waited_for() {
+    let own = fs::read_to_string("/proc/self/maps").unwrap();
+    let line = own.lines().find(|line| line.contains(" r-xp ") && line.contains('/')).unwrap();
+    let (start, end) = line.split(' ').next().unwrap().split_once('-').unwrap();
+    let [start, end] = [start, end].map(|text| u64::from_str_radix(text, 16).unwrap());
+    let data = |uid| data_of_mapping(std::process::id(), start, end, uid);
+    // Without the right to follow such links nobody is told.
+    if let Ok(of_root) = data(Some(0)) {
+        assert_eq!(data(None).unwrap(), of_root);
+        assert_eq!(data(Some(1001)).unwrap(), of_root);
+    }
+    assert!(data(None).is_ok() == data(Some(0)).is_ok());
+}
+
+#[test]
+fn a_file_shows_the_path_by_which_it_was_found_and_that_it_was_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = fs::canonicalize(folder.path()).unwrap().join("file");
+    fs::write(&path, "x").unwrap();
+    let found = find(&FileLocation::Mapped(&path), None).unwrap();
+    assert_eq!(found.shown_path().unwrap(), path);
+    fs::remove_file(&path).unwrap();
+    assert!(found.shown_path().unwrap().to_string_lossy().ends_with("file (deleted)"));
 }

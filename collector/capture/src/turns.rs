@@ -1,43 +1,44 @@
-//! Whose files are looked into next.
+//! What is done next of what users of the machine decide on.
 //!
-//! Every user of the machine decides how much there is to look at. So what waits is kept apart for
-//! each user: who was looked at for the shortest time comes next, and a user has so much of each
-//! second. Who floods waits behind their own files only. What was late, and what was not looked at
-//! at all, is told of each user.
+//! Every user decides how much there is to look into and to open. So what waits is kept apart for
+//! each user: whoever took the shortest time comes next, and a user has so much of each second. Who
+//! floods waits behind their own files only. What was late, and what was left out, is told of each
+//! user.
 
 use std::collections::VecDeque;
+use std::fs;
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
 use crate::zones::Pace;
 
-/// Looks of one user that wait; what is beyond is counted.
+/// What waits of one user; what is beyond is counted.
 const WAITING_MAX: usize = 8192;
 /// Users that are told apart; all others are one.
 const USERS_MAX: usize = 512;
-/// How much of a second is spent on the files of one user. A usual look takes a millisecond.
-const MICROSECONDS_PER_SECOND: u64 = 250_000;
 /// What waited for so long is told of.
 const LATE: Duration = Duration::from_secs(1);
-/// What had waited for so long in the end is told of: a look takes its time on a quiet machine, too.
+/// What had waited for so long in the end is told of: each takes its time on a quiet machine, too.
 const NEVER: Duration = Duration::from_millis(200);
 /// Users who are told of by their numbers.
 const TOLD_MAX: usize = 8;
+/// Whose a process is, is read anew after so long: its number may be another's by then.
+const OWNERS_HOLD: Duration = Duration::from_millis(100);
 
-/// What waits to be looked at, in turns of users.
-pub(super) struct Turns<T> {
+/// What waits, in turns of users.
+pub(crate) struct Turns<T> {
     users: FxHashMap<Whose, OfUser<T>>,
     pace: Pace,
     /// The user who asked for the recording, who may have all the time that others leave.
     asked_by: Option<u32>,
-    /// What whoever was looked at last had had before: who comes anew begins there.
+    /// What whoever came last had had before: who comes anew begins there.
     reached: Duration,
 }
 
 /// A user, or those of whom nobody knows who they are: their processes have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Whose {
+pub(crate) enum Whose {
     /// A user's.
     Of(u32),
     /// Nobody knows.
@@ -46,60 +47,62 @@ pub(super) enum Whose {
 
 struct OfUser<T> {
     waiting: VecDeque<(T, Instant)>,
-    /// How long this user's files were looked at.
+    /// How much time this user took.
     had: Duration,
     account: Account,
 }
 
-/// What was not looked at in time.
+/// What was not done in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Account {
-    /// There was no room for them.
-    pub(super) left_out: u64,
+pub(crate) struct Account {
+    /// There was no room for them, or no time.
+    pub(crate) left_out: u64,
     /// They wait, and did so for a while.
-    pub(super) waiting: u64,
-    /// They were looked at late, and there was something to attach to.
-    pub(super) late: u64,
+    pub(crate) waiting: u64,
+    /// They were done late, and that changed something.
+    pub(crate) late: u64,
     /// The longest that one waited.
-    longest: Duration,
+    pub(crate) longest: Duration,
 }
 
-/// What is looked at now.
+/// What is done now.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Turn<T> {
-    pub(super) whose: Whose,
-    pub(super) what: T,
+pub(crate) struct Turn<T> {
+    pub(crate) whose: Whose,
+    pub(crate) what: T,
     since: Instant,
 }
 
-/// What came of a look.
+/// What came of a turn.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LookOutcome {
-    /// How many times it counts: one at a file that changes again and again costs its user more
+pub(crate) struct TurnOutcome {
+    /// How many times it counts: a look at a file that changes again and again costs its user more
     /// than the first.
-    pub(super) times: u32,
-    /// Something was attached to.
-    pub(super) is_new: bool,
+    pub(crate) times: u32,
+    /// If it was late, that changed something: a probe was attached to late, or what there was to
+    /// open is gone.
+    pub(crate) tells_if_late: bool,
 }
 
-impl LookOutcome {
-    /// Nothing new.
-    pub(super) const NOTHING: Self = Self { times: 1, is_new: false };
+impl TurnOutcome {
+    /// Nothing that depends on when it was.
+    pub(crate) const NOTHING: Self = Self { times: 1, tells_if_late: false };
 }
 
 impl<T> Turns<T> {
-    /// Nothing waits.
-    pub(super) fn new(asked_by: Option<u32>) -> Self {
+    /// Nothing waits. A user may take `share` of each second, but for root and the one who asked
+    /// for the recording.
+    pub(crate) fn new(asked_by: Option<u32>, share: Duration) -> Self {
         Self {
             users: FxHashMap::default(),
-            pace: Pace::new(MICROSECONDS_PER_SECOND),
+            pace: Pace::new(microseconds(share)),
             asked_by,
             reached: Duration::ZERO,
         }
     }
 
-    /// Something more to look at, since then; `false` if there is no room for it.
-    pub(super) fn add(&mut self, whose: Whose, what: T, since: Instant) -> bool {
+    /// Something more waits, since then; `false` if there is no room for it.
+    pub(crate) fn add(&mut self, whose: Whose, what: T, since: Instant) -> bool {
         if self.users.len() >= USERS_MAX && !self.users.contains_key(&whose) {
             let is_of_use =
                 |user: &OfUser<T>| !user.waiting.is_empty() || user.account != Account::default();
@@ -113,7 +116,7 @@ impl<T> Turns<T> {
             account: Account::default(),
         });
         if user.waiting.is_empty() {
-            // Nobody saves up time in which there was nothing to look at.
+            // Nobody saves up time in which there was nothing to do.
             user.had = user.had.max(self.reached);
         }
         let has_room = user.waiting.len() < WAITING_MAX;
@@ -124,36 +127,42 @@ impl<T> Turns<T> {
         has_room
     }
 
-    /// What to look at now; `None` if nothing waits, or all who wait have had their share.
-    pub(super) fn next(&mut self, now: Instant) -> Option<Turn<T>> {
+    /// What was begun in this turn goes on in its user's next one.
+    pub(crate) fn go_on(&mut self, turn: &Turn<()>, what: T) {
+        if let Some(user) = self.users.get_mut(&turn.whose) {
+            user.waiting.push_front((what, turn.since));
+        }
+    }
+
+    /// What to do now; `None` if nothing waits, or all who wait have had their share.
+    pub(crate) fn next(&mut self, now: Instant) -> Option<Turn<T>> {
         self.pace.refill(now);
         let Self { users, pace, asked_by, reached } = self;
         let may = |whose: Whose| match whose {
             Whose::Of(uid) => uid == 0 || Some(uid) == *asked_by || pace.allows(uid),
             Whose::Unknown => pace.allows(UNKNOWN),
         };
-        let (whose, user) = users
-            .iter_mut()
-            .filter(|(whose, user)| !user.waiting.is_empty() && may(**whose))
-            .min_by_key(|(whose, user)| (user.had, **whose))?;
-        *reached = user.had;
-        let (what, since) = user.waiting.pop_front()?;
-        Some(Turn { whose: *whose, what, since })
+        next_of(users.iter_mut().filter(|(whose, _)| may(**whose)), reached)
     }
 
-    /// A look that began then took so long.
-    pub(super) fn took(
+    /// What to do now, whoever had their share; `None` if nothing waits.
+    pub(crate) fn next_of_all(&mut self) -> Option<Turn<T>> {
+        next_of(self.users.iter_mut(), &mut self.reached)
+    }
+
+    /// A turn that began then took so long.
+    pub(crate) fn took(
         &mut self,
         turn: &Turn<()>,
         began: Instant,
         took: Duration,
-        outcome: LookOutcome,
+        outcome: TurnOutcome,
     ) {
         let Some(user) = self.users.get_mut(&turn.whose) else { return };
-        let LookOutcome { times, is_new } = outcome;
+        let TurnOutcome { times, tells_if_late } = outcome;
         user.had += took.saturating_mul(times);
         let waited = began.saturating_duration_since(turn.since);
-        if waited >= LATE && is_new {
+        if waited >= LATE && tells_if_late {
             user.account.late += 1;
             user.account.longest = user.account.longest.max(waited);
         }
@@ -161,16 +170,26 @@ impl<T> Turns<T> {
             Whose::Of(uid) => uid,
             Whose::Unknown => UNKNOWN,
         };
-        let microseconds = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        self.pace.took(uid, microseconds.saturating_mul(u64::from(times)));
+        self.pace.took(uid, microseconds(took).saturating_mul(u64::from(times)));
+    }
+
+    /// Nothing waits any more; `count` says how much of each is left out.
+    pub(crate) fn leave_out(&mut self, now: Instant, mut count: impl FnMut(T) -> u64) {
+        for user in self.users.values_mut() {
+            for (what, since) in user.waiting.drain(..) {
+                let waited = now.saturating_duration_since(since);
+                user.account.longest = user.account.longest.max(waited);
+                user.account.left_out += count(what);
+            }
+        }
     }
 
     /// Whether something waits.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.users.values().all(|user| user.waiting.is_empty())
     }
 
-    /// What was not looked at in time, of each user; the most first.
+    /// What was not done in time, of each user; the most first.
     fn accounts(&self, now: Instant) -> Vec<(Whose, Account)> {
         let account = |(whose, user): (&Whose, &OfUser<T>)| {
             let waited = |since: &Instant| now.saturating_duration_since(*since);
@@ -188,25 +207,26 @@ impl<T> Turns<T> {
         accounts
     }
 
-    /// The sum of what was not looked at in time.
-    pub(super) fn account(&self, now: Instant) -> Account {
+    /// The sum of what was not done in time.
+    pub(crate) fn account(&self, now: Instant) -> Account {
         self.accounts(now).into_iter().fold(Account::default(), |sum, (_, one)| sum + one)
     }
 
-    /// What to tell the user of it in the end.
-    pub(super) fn notes(&self, now: Instant) -> Vec<String> {
+    /// What to tell the user of it in the end, each in the `words` for an account and whose
+    /// programs it is of.
+    pub(crate) fn notes(&self, now: Instant, words: fn(&Account, &str) -> String) -> Vec<String> {
         let accounts = self.accounts(now);
         let (told, others) = accounts.split_at(accounts.len().min(TOLD_MAX));
         let mut notes: Vec<String> = told
             .iter()
             .map(|(whose, account)| match whose {
-                Whose::Of(uid) => account.words(&format!("of user {uid}")),
-                Whose::Unknown => account.words("that ended at once"),
+                Whose::Of(uid) => words(account, &format!("of user {uid}")),
+                Whose::Unknown => words(account, "that ended at once"),
             })
             .collect();
         if !others.is_empty() {
             let sum = others.iter().fold(Account::default(), |sum, (_, account)| sum + *account);
-            notes.push(sum.words(&format!("of {} more users", others.len())));
+            notes.push(words(&sum, &format!("of {} more users", others.len())));
         }
         notes
     }
@@ -215,17 +235,21 @@ impl<T> Turns<T> {
 /// Under this number of no user the pace knows those of whom nothing is known.
 const UNKNOWN: u32 = u32::MAX;
 
-impl Account {
-    fn words(&self, whose: &str) -> String {
-        let Self { left_out, waiting, late, longest } = *self;
-        format!(
-            "programs {whose} map files faster than they are looked into for zones and probes: {} files were not looked \
-             into, {late} late, the longest wait was {:.1} s; what they mark is missing, or begins late, unless their \
-             file was known (other users do not wait for this)",
-            left_out + waiting,
-            longest.as_secs_f64()
-        )
-    }
+/// The first that waits, of whoever took the least.
+fn next_of<'a, T: 'a>(
+    users: impl Iterator<Item = (&'a Whose, &'a mut OfUser<T>)>,
+    reached: &mut Duration,
+) -> Option<Turn<T>> {
+    let (whose, user) = users
+        .filter(|(_, user)| !user.waiting.is_empty())
+        .min_by_key(|(whose, user)| (user.had, **whose))?;
+    *reached = user.had;
+    let (what, since) = user.waiting.pop_front()?;
+    Some(Turn { whose: *whose, what, since })
+}
+
+fn microseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 impl std::ops::Add for Account {
@@ -242,10 +266,40 @@ impl std::ops::Add for Account {
 }
 
 impl<T> Turn<T> {
-    /// What to look at, and the rest, to say later how long it took.
-    pub(super) fn take(self) -> (T, Turn<()>) {
+    /// What to do, and the rest, to say later how long it took.
+    pub(crate) fn take(self) -> (T, Turn<()>) {
         (self.what, Turn { whose: self.whose, what: (), since: self.since })
     }
+}
+
+/// Whose processes are, as was read a moment ago: a program that starts maps many files.
+#[derive(Default)]
+pub(crate) struct Owners {
+    read: Option<Instant>,
+    known: FxHashMap<u32, Whose>,
+}
+
+impl Owners {
+    /// Whose a process is.
+    pub(crate) fn whose(&mut self, pid: u32) -> Whose {
+        if self.read.is_none_or(|read| read.elapsed() >= OWNERS_HOLD) {
+            self.read = Some(Instant::now());
+            self.known.clear();
+        }
+        let read = || user_of(pid).map_or(Whose::Unknown, Whose::Of);
+        *self.known.entry(pid).or_insert_with(read)
+    }
+}
+
+/// The user who started a process: who runs it, whatever rights its program has. `None` if it has
+/// ended.
+fn user_of(pid: u32) -> Option<u32> {
+    real_user(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+}
+
+fn real_user(status: &str) -> Option<u32> {
+    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    ids.split_ascii_whitespace().next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -255,6 +309,7 @@ mod tests {
     const HOSTILE: Whose = Whose::Of(1001);
     const HONEST: Whose = Whose::Of(1002);
     const ROOT: Whose = Whose::Of(0);
+    const SHARE: Duration = Duration::from_millis(250);
 
     /// Turns, and a clock that goes on with each look.
     struct World {
@@ -264,7 +319,7 @@ mod tests {
 
     impl World {
         fn new() -> Self {
-            let turns = Turns::new(None);
+            let turns = Turns::new(None, SHARE);
             Self { turns, now: Instant::now() }
         }
 
@@ -272,9 +327,16 @@ mod tests {
             self.turns.add(whose, what, self.now)
         }
 
+        fn notes(&self) -> Vec<String> {
+            self.turns.notes(self.now, |account, whose| {
+                let Account { left_out, waiting, late, .. } = account;
+                format!("programs {whose}: {} not, {late} late", left_out + waiting)
+            })
+        }
+
         fn look(&mut self, takes: Duration, times: u32) -> Option<(Whose, u32)> {
             let (what, turn) = self.turns.next(self.now)?.take();
-            self.turns.took(&turn, self.now, takes, LookOutcome { times, is_new: true });
+            self.turns.took(&turn, self.now, takes, TurnOutcome { times, tells_if_late: true });
             self.now += takes;
             Some((turn.whose, what))
         }
@@ -308,7 +370,7 @@ mod tests {
                     _ => (false, MILLISECOND),
                 };
                 assert!(what < 1000);
-                world.turns.took(&turn, world.now, takes, LookOutcome::NOTHING);
+                world.turns.took(&turn, world.now, takes, TurnOutcome::NOTHING);
                 world.now += takes;
                 is_slow
             });
@@ -367,10 +429,9 @@ mod tests {
         let account = world.turns.account(world.now);
         assert_eq!((account.left_out, account.late), (5, 1));
         assert_eq!(account.waiting, WAITING_MAX as u64 - 1);
-        let notes = world.turns.notes(world.now);
+        let notes = world.notes();
         assert_eq!(notes.len(), 1, "nothing is told of the honest: {notes:?}");
-        assert!(notes[0].starts_with("programs of user 1001 "), "{notes:?}");
-        assert!(notes[0].contains("8196 files") && notes[0].contains("1 late"), "{notes:?}");
+        assert_eq!(notes[0], "programs of user 1001: 8196 not, 1 late");
     }
 
     #[test]
@@ -380,9 +441,9 @@ mod tests {
             world.add(Whose::Of(uid), uid);
         });
         world.now += Duration::from_secs(1);
-        let notes = world.turns.notes(world.now);
+        let notes = world.notes();
         assert_eq!(notes.len(), TOLD_MAX + 1);
-        assert!(notes[0].starts_with("programs that ended at once "), "{notes:?}");
+        assert!(notes[0].starts_with("programs that ended at once: "), "{notes:?}");
         assert_eq!(world.turns.account(world.now).waiting, USERS_MAX as u64 + 100);
     }
 
@@ -391,6 +452,42 @@ mod tests {
         let mut world = World::new();
         world.add(HONEST, 1);
         world.now += MILLISECOND * 20;
-        assert!(!world.turns.is_empty() && world.turns.notes(world.now).is_empty());
+        assert!(!world.turns.is_empty() && world.notes().is_empty());
+    }
+
+    #[test]
+    fn what_was_begun_goes_on_before_what_its_user_brought_later_and_after_others() {
+        let mut world = World::new();
+        world.add(HOSTILE, 1);
+        world.add(HOSTILE, 2);
+        world.add(HONEST, 3);
+        let (what, turn) = world.turns.next(world.now).unwrap().take();
+        world.turns.took(&turn, world.now, MILLISECOND, TurnOutcome::NOTHING);
+        world.turns.go_on(&turn, what);
+        assert_eq!(world.look(MILLISECOND, 1), Some((HONEST, 3)));
+        assert_eq!(world.look(MILLISECOND, 1), Some((HOSTILE, 1)));
+        assert_eq!(world.look(MILLISECOND, 1), Some((HOSTILE, 2)));
+    }
+
+    #[test]
+    fn in_the_end_a_share_that_was_had_stops_nobody_and_what_is_left_out_is_told() {
+        let mut world = World::new();
+        (0..3).for_each(|what| {
+            world.add(HOSTILE, what);
+        });
+        assert!(world.look(SHARE * 4, 1).is_some() && world.look(MILLISECOND, 1).is_none());
+        assert_eq!(world.turns.next_of_all().map(|turn| turn.what), Some(1));
+        world.turns.leave_out(world.now, |what| u64::from(what) * 10);
+        assert!(world.turns.is_empty());
+        assert_eq!(world.notes(), ["programs of user 1001: 20 not, 0 late"]);
+    }
+
+    #[test]
+    fn who_runs_a_program_is_not_whose_rights_it_has() {
+        assert_eq!(real_user("Name:\tsu\nUid:\t1001\t0\t0\t0\nGid:\t5\t5\t5\t5\n"), Some(1001));
+        assert_eq!(real_user("Name:\tsu\n"), None);
+        let mut owners = Owners::default();
+        assert!(matches!(owners.whose(std::process::id()), Whose::Of(_)));
+        assert_eq!(owners.whose(u32::MAX), Whose::Unknown);
     }
 }
