@@ -243,7 +243,7 @@ fn after_a_liar(liar_ends: bool) -> Vec<String> {
 fn a_message_without_a_text_says_so() {
     let (mut machine, mut program) = machine();
     let nothing = program.string("");
-    let mut thread = program.thread(0, 101);
+    let thread = program.thread(0, 101);
     thread.item(&mut machine, 10, ItemKind::Message, &[0], &[text(TextRole::Message, 0, "")]);
     thread.item(&mut machine, 11, ItemKind::Message, &[nothing.into()], &[]);
     program.finish(&mut machine);
