@@ -206,7 +206,7 @@ private:
         }                                                                                                              \
     } while (0)
 
-/* A message, and one with a colour (0xRRGGBB). */
+/* A message, and one with a colour (0xRRGGBB). One without a text, null or "", is shown as "(empty)". */
 #define SYSCOLLECT_MESSAGE(text) SYSCOLLECT_MESSAGE_COLORED(text, 0)
 #define SYSCOLLECT_MESSAGE_COLORED(text, color) SYSCOLLECT_IF_ENABLED_(syscollect_message_recorded(text, color))
 

@@ -81,6 +81,8 @@ pub(crate) struct Output {
 
 /// What is left when the recording has ended.
 pub(crate) struct Ended {
+    /// When the last event could be recorded: all of them lie before it.
+    pub(crate) at: Instant,
     pub(crate) held: HeldFiles,
     /// Of the last file.
     pub(crate) losses: Vec<LaneLoss>,
@@ -396,6 +398,7 @@ impl Collector {
         self.drain(true);
         self.read_machine(true);
         self.note_losses();
+        let at = Instant::now();
         step(EndingStep::Noting);
         let tasks = LaneKind::Task.name();
         let read_names = self.losses().iter().any(|loss| loss.lane == tasks)
@@ -413,7 +416,8 @@ impl Collector {
         let statistics = self.file.statistics(self.statistics());
         let losses = self.file.losses(&self.losses());
         let file = self.output.begin.is_later().then_some(self.file);
-        Ended { losses, statistics, missing: self.missing, held, file, sources: self.sources }
+        let Self { missing, sources, .. } = self;
+        Ended { at, losses, statistics, missing, held, file, sources }
     }
 }
 

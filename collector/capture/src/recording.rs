@@ -227,10 +227,8 @@ impl Recording {
     /// file. A file that could not be completed is reported in [`Recorded::error`], with what was
     /// recorded.
     pub fn stop(self, reason: &str) -> Result<Recorded, CaptureError> {
-        let stopped = Instant::now();
         self.shared.stop.store(true, Ordering::Release);
         self.collector.unpark();
-        let duration = stopped - self.began;
         let ended = self.collector.wait(LONGEST_END);
         let buffer = self.outlet.buffer();
         buffer.close();
@@ -239,6 +237,8 @@ impl Recording {
         let last = last.map_err(|why| broken("writer", why))?;
         let ended =
             ended.map_err(|why| broken(&format!("collector ({})", self.shared.doing()), why))?;
+        // What is recorded while the programs are detached is in the capture, too.
+        let duration = ended.at.saturating_duration_since(self.began);
         let mut losses = ended.losses;
         losses.extend(
             last.buffer
@@ -254,7 +254,7 @@ impl Recording {
         costs.note("recording");
         let WorkCost { cpu_ns, peak_bytes, .. } = costs.of("recording");
         let of_file =
-            |file: &FileStart| (file.cpu_ns(), stopped.saturating_duration_since(file.at));
+            |file: &FileStart| (file.cpu_ns(), ended.at.saturating_duration_since(file.at));
         let (cpu_ns, file_duration) = ended.file.as_ref().map_or((cpu_ns, duration), of_file);
         let summary = RecorderSummary {
             stop_reason: reason.to_owned(),

@@ -414,6 +414,11 @@ where
         Ok(self.inner.event(time, event, tables)?)
     }
 
+    #[inline]
+    fn before(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<()> {
+        Ok(self.inner.before(time, event, tables)?)
+    }
+
     fn end(
         &mut self,
         losses: &[Loss],

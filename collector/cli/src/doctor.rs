@@ -117,10 +117,11 @@ fn gpu_summary(rows: &[&Capability]) -> Capability {
     );
     let driver = rows.iter().find(|row| row.name == "gpu_drivers");
     let told = driver.map_or("", |row| row.reason.as_str());
+    // Libraries may be installed where no driver is; the answer is that of what is told first.
+    let available = driver.map_or(found > 0, |row| row.available);
     let reason = format!(
         "{told}; libraries with calls for --gpu: {found} of {all} kinds (doctor --gpu tells each)"
     );
-    let available = found > 0 || driver.is_some_and(|row| row.available);
     Capability { name: "gpus", available, required: false, reason, remedy: None }
 }
 
@@ -169,6 +170,8 @@ mod tests {
             short.contains("about gpu_drivers; libraries with calls for --gpu: 1 of 2 kinds"),
             "{short}"
         );
+        assert!(short.contains("no  gpus"), "libraries alone are no driver: {short}");
+        assert!(short.ends_with("is told above (1).\n"), "the verdict is the last line: {short}");
         assert_eq!(names(short), ["btf", "rapl", "gpus"]);
         let long = text(&capabilities, true, Terminal::hidden().style());
         assert_eq!(names(long), ["btf", "rapl", "gpu_drivers", "gpu_calls_egl", "gpu_calls_cuda"]);

@@ -48,7 +48,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Only this process (by its id), or these (by name)
+    /// Only this process (by its id), or those of this name; not their children
     #[arg(long, value_name = "NAME|PID")]
     process: Option<ProcessFilter>,
 
@@ -95,11 +95,13 @@ fn report(args: &Args) -> Result<Report> {
     let rows = rows.unwrap_or(if *json { JSON_ROWS } else { ROWS });
     let process = convert::focus(process.clone(), *all, session.info());
     let worst = worst.map_or(0, |worst| worst as usize);
-    let mut exporter = ReportExporter::new(ReportOptions { process: process.clone(), rows, worst });
+    let part = range.is_part();
+    let options = ReportOptions { process: process.clone(), part, rows, worst };
+    let mut exporter = ReportExporter::new(options);
     let (from, to) = range.of(&session);
     let played = session.play_range(&mut exporter, from, to);
     let played = played.with_context(|| format!("cannot read {}", source::names(captures)))?;
-    if played.first.is_none() && range.is_part() {
+    if played.first.is_none() && part {
         bail!(
             "nothing is in this part of {}: `syscollect info {0}` says how long it lasts",
             source::names(captures)

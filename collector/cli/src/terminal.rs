@@ -83,6 +83,8 @@ impl Terminal {
             }
             None => self.bar("recording", 0, "{msg}, Ctrl-C stops"),
         };
+        // The line may be drawn before anything is known.
+        bar.set_message(elapsed_text(Duration::ZERO));
         RecordingProgress { bar, pace: Pace::default() }
     }
 
@@ -170,7 +172,7 @@ pub(crate) struct Progress {
 impl Progress {
     /// `61.0 s, 1,234,567 events, 45.6 MB (44.9 MB a minute, the disk lasts for 3 h), nothing lost`.
     fn line(&self, elapsed: Duration, bytes_a_minute: Option<f64>) -> String {
-        let mut line = format!("{:.1} s, ", elapsed.as_secs_f64());
+        let mut line = elapsed_text(elapsed) + ", ";
         if let Some(events) = self.events {
             line += &format!("{} events, ", grouped(events));
         }
@@ -192,6 +194,11 @@ impl Progress {
         });
         format!(" ({} a minute{disk})", bytes(pace as u64))
     }
+}
+
+/// `61.0 s`, as the moving line has it.
+fn elapsed_text(elapsed: Duration) -> String {
+    format!("{:.1} s", elapsed.as_secs_f64())
 }
 
 /// `40 s`, `12 min`, `3 h`, `20 days`: so many minutes, as rough as they are known.
@@ -401,6 +408,13 @@ mod tests {
             [0.5, 30.0, 600.0, 28_800.0].map(rough).each_ref().map(|s| &**s),
             ["30 s", "30 min", "10 h", "20 days"]
         );
+    }
+
+    #[test]
+    fn the_moving_line_has_no_empty_part_before_there_are_figures() {
+        for duration in [None, Some(Duration::from_secs(5))] {
+            assert_eq!(Terminal::hidden().recording(duration).bar.message(), "0.0 s");
+        }
     }
 
     #[test]

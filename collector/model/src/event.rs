@@ -174,6 +174,18 @@ pub trait Exporter {
     /// Whatever keeps the writer from writing.
     fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), Self::Error>;
 
+    /// Called for each event before the part of the session that was asked for, so that who
+    /// follows states knows them when that part begins. All such calls come before those of
+    /// [`event`](Self::event).
+    ///
+    /// # Errors
+    ///
+    /// Whatever keeps the writer from writing.
+    #[inline]
+    fn before(&mut self, _: Time, _: &Event, _: &Tables) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
     /// Called once, after the last event, with every loss of the session
     /// (those that came as events included) and what the recorder said of itself.
     ///

@@ -64,12 +64,14 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Of what comes before the range only names and open slices last.
+    /// Of what comes before the range names and open slices last; what else does, the exporter
+    /// knows.
     #[cold]
     fn outside(&mut self, now: Time, event: &Event, tables: &Tables) -> Result<(), Stopped> {
         if now >= self.range.end {
             return self.leave(tables);
         }
+        self.exporter.before(now, event, tables)?;
         match event {
             Event::ThreadName(thread, name) => {
                 self.names.insert(*thread, *name);

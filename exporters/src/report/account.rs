@@ -37,6 +37,8 @@ pub(super) struct Stay {
     pub(super) known: u64,
     /// For how long it is not known what happened between its beginning and its end.
     pub(super) unknown: u64,
+    /// It began before what the report tells of: its true length is not known here.
+    pub(super) cut: bool,
 }
 
 /// A thread's state and what was counted of it. Times are nanoseconds.
@@ -48,6 +50,8 @@ pub(super) struct Account {
     pub(super) state: State,
     /// Since when.
     pub(super) since: u64,
+    /// The state began before what the report tells of.
+    cut: bool,
     /// It was woken while it was still on the CPU.
     pub(super) woken_early: bool,
     /// Who woke it last, since it left the CPU or just before.
@@ -69,6 +73,7 @@ impl Account {
             chosen,
             state: State::Unknown,
             since,
+            cut: false,
             woken_early: false,
             woken: None,
             exiting: false,
@@ -83,6 +88,13 @@ impl Account {
     pub(super) fn begin_anew(&mut self, now: u64) {
         self.since = self.since.max(now);
         self.times = Times::default();
+    }
+
+    /// What came until now is not told of: its state lasts, and nothing counts.
+    pub(super) fn forget_before(&mut self, now: u64) {
+        self.cut = self.since < now;
+        self.begin_anew(now);
+        (self.counts, self.longest_wait, self.told) = (Counts::default(), 0, false);
     }
 
     /// What its time went to until now, if nothing is missing since its state began.
@@ -143,7 +155,9 @@ impl Account {
     #[inline]
     fn end(&mut self, next: State, known: u64, now: u64) -> Stay {
         let elapsed = now - self.since;
-        let stay = Stay { state: self.state, since: self.since, known, unknown: elapsed - known };
+        let unknown = elapsed - known;
+        let cut = std::mem::take(&mut self.cut);
+        let stay = Stay { state: self.state, since: self.since, known, unknown, cut };
         match self.state {
             State::Unknown => self.times.unknown_ns += known,
             State::Running(_) => self.times.on_cpu_ns += known,
@@ -152,7 +166,7 @@ impl Account {
             State::Ended => {}
         }
         if self.state != State::Ended {
-            self.times.unknown_ns += elapsed - known;
+            self.times.unknown_ns += unknown;
         }
         (self.state, self.since) = (next, now);
         stay

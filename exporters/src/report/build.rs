@@ -6,26 +6,36 @@ use super::durations::Durations;
 use super::off_cpu::state_name;
 use super::samples::{Function, by_function, truncated};
 use super::unresolved;
-use super::{ReportExporter, Waker};
+use super::{ProcessFilter, ReportExporter, Waker};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use syscollect_model::{
-    BuildId, Loss, ModuleId, ProcessId, Tables, ThreadId, records_lost, records_overwritten,
+    BuildId, Loss, ModuleId, ProcessId, RecorderSummary, Tables, ThreadId, records_lost,
+    records_overwritten,
 };
 
 /// What stands for code without a name.
 const UNNAMED: &str = "[unnamed]";
 
 impl ReportExporter {
-    pub(super) fn build(&self, losses: &[Loss], tables: &Tables) -> Report {
+    pub(super) fn build(
+        &self,
+        losses: &[Loss],
+        recorder: Option<&RecorderSummary>,
+        tables: &Tables,
+    ) -> Report {
         let start_ns = self.first.unwrap_or_default() + self.overwritten.ns;
         let duration_ns = self.last.saturating_sub(start_ns);
         Report {
             schema_version: REPORT_SCHEMA_VERSION,
             recording: self.recording.clone(),
             process: self.options.process.as_ref().map(ToString::to_string),
+            process_children: matches!(self.options.process, Some(ProcessFilter::Family(_))),
             start_ns,
             duration_ns,
+            recorded_ns: recorder
+                .filter(|recorder| !self.options.part && recorder.duration_ns > 0)
+                .map(|recorder| recorder.duration_ns),
             overwritten_ns: self.overwritten.ns,
             events: self.counts,
             cpus: self.cpus(duration_ns),
@@ -37,6 +47,10 @@ impl ReportExporter {
             others: self.others(tables),
             wakeups: self.wakeups(tables),
             run_queue: self.run_queue(),
+            longest_wait: self
+                .scheduling
+                .longest_wait
+                .map(|(waited, since, thread)| self.waiter(waited, since, thread, tables)),
             migrations: self.cpu_pairs(),
             slices: self.slice_rows(tables),
             instants: self.instant_rows(tables),

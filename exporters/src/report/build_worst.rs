@@ -59,7 +59,13 @@ impl ReportExporter {
         }
     }
 
-    fn waiter(&self, waited_ns: u64, since: u64, thread: ThreadId, tables: &Tables) -> Waiter {
+    pub(super) fn waiter(
+        &self,
+        waited_ns: u64,
+        since: u64,
+        thread: ThreadId,
+        tables: &Tables,
+    ) -> Waiter {
         let row = tables.thread(thread);
         let process = tables.process(row.process);
         Waiter {

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 /// What a column of names gets at least, however narrow the terminal.
 const LEAST_NAME: usize = 12;
 
-/// Lines of right-aligned figures, with a name at the end that is cut where
-/// the line would not fit into `width` characters.
+/// Lines of right-aligned figures, with a name at the end whose middle is left out where the line
+/// would not fit into `width` characters.
 pub(super) fn table<const N: usize>(
     text: &mut String,
     width: usize,
@@ -18,17 +18,18 @@ pub(super) fn table<const N: usize>(
     let widths: [usize; N] = std::array::from_fn(|column| {
         rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
     });
+    let figures = widths[..N - 1].iter().map(|width| width + 2).sum::<usize>() + 2;
+    let room = width.saturating_sub(figures).max(LEAST_NAME);
     for row in rows {
         let mut line = String::new();
         for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
             // Writing to a String never fails.
             let _ = match column + 1 == N {
-                true => write!(line, "  {cell}"),
+                true => write!(line, "  {}", shortened(cell, room)),
                 false => write!(line, "  {cell:>width$}"),
             };
         }
-        let figures = widths[..N - 1].iter().map(|width| width + 2).sum::<usize>() + 2;
-        text.push_str(clipped(line.trim_end(), width.max(figures + LEAST_NAME)).as_str());
+        text.push_str(line.trim_end());
         text.push('\n');
     }
 }
@@ -41,6 +42,19 @@ pub(super) fn clipped(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
+/// The text, its middle replaced by an ellipsis where it is longer than `width` characters: what a
+/// function is called is at the end of its path, and where it belongs is at both.
+pub(super) fn shortened(text: &str, width: usize) -> String {
+    let length = text.chars().count();
+    if length <= width {
+        return text.to_owned();
+    }
+    let kept = width.saturating_sub(1);
+    let begin = kept / 3;
+    let end = text.chars().skip(length - (kept - begin));
+    text.chars().take(begin).chain(['…']).chain(end).collect()
+}
+
 /// Words in lines of at most `width` characters, indented, at most `lines` of them.
 pub(super) fn wrapped(
     text: &mut String,
@@ -51,15 +65,15 @@ pub(super) fn wrapped(
 ) {
     let room = width.saturating_sub(indent).max(LEAST_NAME);
     let mut written = vec![String::new()];
-    for word in words {
+    for word in words.iter().map(|word| shortened(word, room)) {
         let full = written.len() >= lines;
         let Some(line) = written.last_mut() else { break };
         if line.is_empty() {
-            line.push_str(word);
+            line.push_str(&word);
         } else if line.chars().count() + 1 + word.chars().count() <= room {
             let _ = write!(line, " {word}");
         } else if !full {
-            written.push(word.clone());
+            written.push(word);
         } else {
             line.push_str(" …");
             break;
@@ -178,7 +192,15 @@ mod tests {
         let mut text = String::new();
         let row = ["1,234,567".to_owned(), "a name that is far too long".to_owned()];
         table(&mut text, 30, ["count", "name"], [row]);
-        assert_eq!(text, "      count  name\n  1,234,567  a name that is f…\n");
+        assert_eq!(text, "      count  name\n  1,234,567  a nam…ar too long\n");
+    }
+
+    #[test]
+    fn of_a_long_name_both_ends_are_shown() {
+        let name = "<alloc::vec::Vec<T> as core::iter::FromIterator<T>>::from_iter (cc)";
+        assert_eq!(shortened(name, 30), "<alloc::v…<T>>::from_iter (cc)");
+        assert_eq!(shortened("äöü", 3), "äöü");
+        assert_eq!([shortened("abcd", 1), shortened("abcd", 0)], ["…", "…"]);
     }
 
     #[test]

@@ -42,6 +42,13 @@ impl Cpu {
         }
         self.since = self.since.max(now);
     }
+
+    /// What it ran until now does not count.
+    pub(super) fn forget_before(&mut self, now: u64) {
+        self.settle(now);
+        (self.busy, self.idle, self.switches) = (0, 0, 0);
+        self.resumed = self.resumed.map(|resumed| resumed.max(now));
+    }
 }
 
 /// All CPUs, by number.

@@ -22,10 +22,16 @@ pub struct Report {
     pub recording: Recording,
     /// The process asked for, as it was asked for; `None` is the whole machine.
     pub process: Option<String>,
+    /// Its children, and theirs, are meant, too.
+    #[serde(default)]
+    pub process_children: bool,
     /// Time of the first event, nanoseconds of the session's clock.
     pub start_ns: u64,
     /// From the first event to the last.
     pub duration_ns: u64,
+    /// How long the recording was, as the recorder says; `None` where it does not, and of a part.
+    #[serde(default)]
+    pub recorded_ns: Option<u64>,
     /// Before `start_ns`: how long the recording ran whose events gave way to newer ones.
     #[serde(default)]
     pub overwritten_ns: u64,
@@ -51,6 +57,9 @@ pub struct Report {
     pub wakeups: Wakeups,
     /// How long runnable threads waited for a CPU.
     pub run_queue: RunQueueReport,
+    /// The longest of these waits.
+    #[serde(default)]
+    pub longest_wait: Option<Waiter>,
     /// Moves from CPU to CPU, the most frequent first.
     pub migrations: Table<MigrationRow>,
     /// Slices (zones) by name, the largest total first.

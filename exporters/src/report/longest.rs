@@ -30,6 +30,11 @@ impl<T> Longest<T> {
         Self { entries: BinaryHeap::new(), kept: kept.min(MOST_KEPT), count: 0 }
     }
 
+    /// As many can be kept, and none is.
+    pub(super) fn emptied(&self) -> Self {
+        Self::new(self.kept)
+    }
+
     /// Adds an entry of this length that began at `since`, both in nanoseconds;
     /// `what` it is is asked for only where it is kept.
     #[inline]

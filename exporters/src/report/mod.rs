@@ -14,6 +14,7 @@
 //!
 //! - At the beginning every thread and every CPU is unknown, until the first
 //!   event that tells: a switch, a wakeup (of the thread, or by it), a sample.
+//!   Of a part of a session the events before it tell that, too.
 //! - What lasts at the end of the session counts up to there. Of a thread that
 //!   has ended and whose last switch is missing, the time after what was last
 //!   known of it is not counted.
@@ -45,7 +46,7 @@
 //!
 //! **Run-queue latency** is the length of a wait from its beginning (wakeup or
 //! preemption) to its end (on CPU), where nothing is missing between. Waits
-//! that do not end within the session are not in it.
+//! that do not begin and end within the session are not in it.
 //!
 //! **Off-CPU time** by stack and by reason is the time blocked; waiting is not
 //! in it.
@@ -91,6 +92,8 @@ mod durations;
 mod fence_waits;
 mod filter;
 mod gpu;
+mod hints;
+mod kernel_waits;
 mod locks;
 mod longest;
 mod off_cpu;
@@ -104,6 +107,7 @@ mod text_gpu;
 mod text_programs;
 mod text_worst;
 mod unresolved;
+mod verdict;
 mod waits;
 mod worst;
 
@@ -137,6 +141,8 @@ const MAX_CRASHES: usize = 1 << 10;
 pub struct ReportOptions {
     /// Only these processes.
     pub process: Option<ProcessFilter>,
+    /// Only a part of the session is played.
+    pub part: bool,
     /// Rows of each table; their full number is told.
     pub rows: usize,
     /// So many of the longest waits of each kind are told one by one; 0 is none.
@@ -145,7 +151,7 @@ pub struct ReportOptions {
 
 impl Default for ReportOptions {
     fn default() -> Self {
-        Self { process: None, rows: 15, worst: 0 }
+        Self { process: None, part: false, rows: 15, worst: 0 }
     }
 }
 
@@ -191,6 +197,8 @@ pub struct ReportExporter {
     began: u64,
     first: Option<u64>,
     last: u64,
+    /// Events before the part that was asked for told who was in which state.
+    led_up: bool,
     overwritten: Overwritten,
     scheduling: Scheduling,
     samples: Samples,
@@ -249,6 +257,7 @@ impl ReportExporter {
             began: 0,
             first: None,
             last: 0,
+            led_up: false,
             overwritten: Overwritten::default(),
             samples: Samples::default(),
             wakes: Capped::new(MAX_WAKE_PAIRS),
@@ -454,7 +463,10 @@ impl Exporter for ReportExporter {
         let now = time.0;
         if self.first.is_none() {
             self.first = Some(now);
-            self.scheduling.begin(now);
+            match self.led_up {
+                true => self.scheduling.forget_before(now),
+                false => self.scheduling.begin(now),
+            }
         }
         self.last = now;
         if self.overwritten.ends_with(event) {
@@ -484,6 +496,27 @@ impl Exporter for ReportExporter {
         Ok(())
     }
 
+    /// States are followed, so that they are known when the part that was asked for begins.
+    fn before(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), Infallible> {
+        let now = time.0;
+        if !std::mem::replace(&mut self.led_up, true) {
+            self.scheduling.begin(now);
+        }
+        self.overwritten.ends_with(event);
+        match event {
+            Event::Switch(switch) => self.scheduling.switch(now, switch, tables),
+            Event::Wakeup(wakeup) => self.scheduling.wakeup(now, wakeup, tables),
+            Event::Sample(sample) => {
+                self.scheduling.seen_running(now, sample.cpu, sample.thread, tables);
+            }
+            Event::ThreadStart(_) | Event::ThreadEnd(_) | Event::Loss(_) => {
+                self.other(now, event, tables);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
     fn end(
         &mut self,
         losses: &[Loss],
@@ -493,7 +526,7 @@ impl Exporter for ReportExporter {
         self.recording.complete = recorder.is_some();
         self.scheduling.end(self.last, tables);
         self.slices.finish(tables);
-        self.report = self.build(losses, tables);
+        self.report = self.build(losses, recorder, tables);
         Ok(())
     }
 }

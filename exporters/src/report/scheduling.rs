@@ -37,6 +37,8 @@ pub(super) struct Scheduling {
     pub(super) was_blocked: Option<(ThreadId, Option<StringId>, u64)>,
     pub(super) after_wakeup: Durations,
     pub(super) after_preemption: Durations,
+    /// The longest wait for a CPU, the first of equals: how long, since when, and whose.
+    pub(super) longest_wait: Option<(u64, u64, ThreadId)>,
     pub(super) worst: Worst,
 }
 
@@ -57,6 +59,7 @@ impl Scheduling {
             was_blocked: None,
             after_wakeup: Durations::new(WAIT_DIGITS),
             after_preemption: Durations::new(WAIT_DIGITS),
+            longest_wait: None,
             worst: Worst::new(worst),
         }
     }
@@ -70,6 +73,22 @@ impl Scheduling {
     pub(super) fn begin_anew(&mut self, now: u64) {
         self.origin = now;
         self.accounts.iter_mut().for_each(|account| account.begin_anew(now));
+    }
+
+    /// What came until now is before what is told of: states last, and nothing counts.
+    pub(super) fn forget_before(&mut self, now: u64) {
+        self.origin = now;
+        self.accounts.iter_mut().for_each(|account| account.forget_before(now));
+        for (_, cpu) in self.cpus.iter_mut() {
+            cpu.forget_before(now);
+        }
+        self.untold_gaps = 0;
+        self.off_cpu = OffCpuTimes::default();
+        self.was_blocked = None;
+        self.after_wakeup = Durations::new(WAIT_DIGITS);
+        self.after_preemption = Durations::new(WAIT_DIGITS);
+        self.longest_wait = None;
+        self.worst = self.worst.emptied();
     }
 
     pub(super) fn cpus(&self) -> &Cpus {
@@ -290,8 +309,8 @@ impl Scheduling {
         self.account(thread, tables);
         let stay = self.accounts[thread.index()].change(next, now, &self.gaps);
         if let (State::Waiting(wait), State::Running(cpu)) = (stay.state, next) {
-            if stay.unknown == 0 {
-                self.waited(thread, wait, stay.known);
+            if stay.unknown == 0 && !stay.cut {
+                self.waited(thread, wait, &stay);
             }
             self.keep_wait(&stay, thread, wait, cpu);
         }
@@ -307,7 +326,7 @@ impl Scheduling {
     #[inline]
     fn keep_wait(&mut self, stay: &Stay, thread: ThreadId, began: Wait, cpu: u32) {
         let Account { chosen, woken, .. } = self.accounts[thread.index()];
-        if !chosen {
+        if !chosen || stay.cut {
             return;
         }
         let Stay { since, known, unknown, .. } = *stay;
@@ -323,7 +342,8 @@ impl Scheduling {
     #[inline]
     fn keep_blocked(&mut self, stay: &Stay, thread: ThreadId, off_cpu: OffCpu) {
         let Account { chosen, woken, .. } = self.accounts[thread.index()];
-        if chosen && !matches!(off_cpu.state, SleepState::Idle | SleepState::Parked) {
+        let idles = matches!(off_cpu.state, SleepState::Idle | SleepState::Parked);
+        if chosen && !stay.cut && !idles {
             let Stay { since, known, unknown, .. } = *stay;
             let wait = || BlockedWait { thread, unknown, off_cpu, woken };
             self.worst.blocked.add(known, since, wait);
@@ -343,11 +363,15 @@ impl Scheduling {
     }
 
     #[inline]
-    fn waited(&mut self, thread: ThreadId, wait: Wait, nanoseconds: u64) {
+    fn waited(&mut self, thread: ThreadId, wait: Wait, stay: &Stay) {
+        let nanoseconds = stay.known;
         let account = &mut self.accounts[thread.index()];
         account.longest_wait = account.longest_wait.max(nanoseconds);
         if !account.chosen {
             return;
+        }
+        if self.longest_wait.is_none_or(|(longest, ..)| nanoseconds > longest) {
+            self.longest_wait = Some((nanoseconds, stay.since, thread));
         }
         match wait {
             Wait::Wakeup => self.after_wakeup.add(nanoseconds),

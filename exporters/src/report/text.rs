@@ -5,6 +5,7 @@
 
 use super::columns::{clipped, duration, grouped, percent, table, wrapped};
 use super::data::*;
+use super::{hints, kernel_waits};
 use syscollect_model::LossCause;
 
 /// Lines that a stack may take.
@@ -21,6 +22,8 @@ impl Report {
     /// possible without cutting figures.
     pub fn text(&self, width: usize) -> String {
         let mut out = Text { text: String::new(), width };
+        out.paragraph(&self.verdict());
+        out.text.push('\n');
         out.head(self);
         out.cpus(&self.cpus);
         out.processes(self);
@@ -31,7 +34,7 @@ impl Report {
         out.run_queue(&self.run_queue);
         out.migrations(&self.migrations);
         out.programs(self);
-        out.unresolved(&self.unresolved);
+        out.unresolved(self);
         out.losses(self);
         out.text
     }
@@ -46,6 +49,12 @@ impl Text {
     pub(super) fn line(&mut self, line: &str) {
         self.text.push_str(&clipped(line, self.width.max(40)));
         self.text.push('\n');
+    }
+
+    /// Whole sentences, in as many lines as they need.
+    pub(super) fn paragraph(&mut self, sentences: &str) {
+        let words: Vec<String> = sentences.split(' ').map(str::to_owned).collect();
+        wrapped(&mut self.text, self.width.max(40), 0, usize::MAX, &words);
     }
 
     /// A section's title; what it says of the number of rows.
@@ -71,17 +80,21 @@ impl Text {
             shown(recorder)
         ));
         let cut = if report.recording.complete { "" } else { ", of a recording that was cut off" };
-        let end = match report.overwritten_ns {
-            0 => String::new(),
-            before => format!(", the end of {}", duration(before + report.duration_ns)),
+        let length = report.shown_length();
+        let all = report.recorded_ns.unwrap_or(report.overwritten_ns + report.duration_ns);
+        let of = match report.overwritten_ns {
+            0 if all == length || all <= report.duration_ns => String::new(),
+            0 => format!(", of a recording of {}", duration(all)),
+            _ => format!(", the end of {}", duration(all)),
         };
-        self.line(&format!("{:<10} {}{end}{cut}", "Duration", duration(report.duration_ns)));
+        self.line(&format!("{:<10} {}{of}{cut}", "Duration", duration(length)));
         self.events(&report.events);
         if let Some(process) = &report.process {
             self.line(&format!(
-                "{:<10} only {}, but for CPUs and losses",
+                "{:<10} only {}{}, but for CPUs and losses",
                 "Process",
-                shown(process)
+                shown(process),
+                if report.process_children { "" } else { ", without its children" }
             ));
             self.others(report);
         }
@@ -312,6 +325,15 @@ impl Text {
             });
             self.table(["self", "%", "total", "%", "code", "function"], rows);
         }
+        if by_total.rows.iter().chain(&by_self.rows).any(hints::is_python) {
+            self.hint(hints::PYTHON);
+        }
+    }
+
+    /// Why something is not shown, and what shows it.
+    fn hint(&mut self, hint: &str) {
+        let words: Vec<String> = hint.split(' ').map(str::to_owned).collect();
+        wrapped(&mut self.text, self.width, 2, usize::MAX, &words);
     }
 
     fn off_cpu(&mut self, off_cpu: &OffCpuReport) {
@@ -322,10 +344,9 @@ impl Text {
         let title = some_of("Blocked, by what was waited for", reasons.rows.len(), reasons.total);
         self.title(&format!("{title} ({} in all)", duration(*blocked_ns)));
         let rows = reasons.rows.iter().map(|row| {
-            let place = row.blocked_in.as_deref().map_or("?".into(), shown);
-            let io = if row.io_wait { ", for I/O" } else { "" };
             let [sum, mean, most] = total(row.blocked_ns, row.count, row.max_ns);
-            [sum, grouped(row.count), mean, most, format!("{place} ({}{io})", row.state)]
+            let place = blocked_words(row.blocked_in.as_deref(), &row.state, row.io_wait);
+            [sum, grouped(row.count), mean, most, place]
         });
         self.table(["blocked", "times", "mean", "max", "in"], rows);
         if stacks.rows.is_empty() {
@@ -429,7 +450,8 @@ impl Text {
         self.table(["times", "move"], migrations.rows.iter().map(row));
     }
 
-    fn unresolved(&mut self, unresolved: &Table<UnresolvedRow>) {
+    fn unresolved(&mut self, report: &Report) {
+        let unresolved = &report.unresolved;
         if unresolved.rows.is_empty() {
             return;
         }
@@ -447,6 +469,9 @@ impl Text {
             [grouped(row.samples), duration(row.blocked_ns), grouped(row.places), module]
         });
         self.table(["samples", "blocked", "places", "module"], rows);
+        if report.recording.os != WINDOWS {
+            hints::of_unnamed(&unresolved.rows).for_each(|hint| self.hint(hint));
+        }
     }
 
     fn losses(&mut self, report: &Report) {
@@ -491,6 +516,15 @@ fn machine(recording: &Recording) -> String {
 /// What threads are ordered by: without switches nobody knows how long they ran.
 fn order(report: &Report) -> &'static str {
     if report.events.switches == 0 && report.events.samples > 0 { "samples" } else { "time on CPU" }
+}
+
+/// `do_wait (interruptible): waits for a child process`.
+pub(super) fn blocked_words(blocked_in: Option<&str>, state: &str, io_wait: bool) -> String {
+    let place = blocked_in.map_or("?".into(), shown);
+    let io = if io_wait { ", for I/O" } else { "" };
+    let meaning = blocked_in.and_then(kernel_waits::meaning);
+    let meaning = meaning.map_or_else(String::new, |meaning| format!(": {meaning}"));
+    format!("{place} ({state}{io}){meaning}")
 }
 
 /// Sum, mean and maximum.

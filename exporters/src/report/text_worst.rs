@@ -2,7 +2,7 @@
 
 use super::columns::{duration, wrapped};
 use super::data::*;
-use super::text::{Text, count, shown, some_of};
+use super::text::{Text, blocked_words, count, shown, some_of};
 
 /// Lines that what ran meanwhile may take.
 const MEANWHILE_LINES: usize = 2;
@@ -65,9 +65,8 @@ impl Text {
         }
         self.title(&some_of("Longest times blocked", waits.rows.len(), waits.total));
         for row in &waits.rows {
-            let place = row.blocked_in.as_deref().map_or("?".into(), shown);
-            let io = if row.io_wait { ", for I/O" } else { "" };
-            self.waiter(&row.waiter, &format!("in {place} ({}{io})", row.state));
+            let place = blocked_words(row.blocked_in.as_deref(), &row.state, row.io_wait);
+            self.waiter(&row.waiter, &format!("in {place}"));
             if !row.frames.is_empty() {
                 self.frames_of_stack(&row.frames);
             }
@@ -94,17 +93,13 @@ impl Text {
     }
 
     fn waiter(&mut self, waiter: &Waiter, what: &str) {
-        let process = match waiter.tid == waiter.pid {
-            true => String::new(),
-            false => format!(" of {} ({})", shown(&waiter.process), waiter.pid),
-        };
-        let who = thread(&waiter.thread, waiter.tid);
+        let who = waiter_words(waiter);
         let unknown = match waiter.unknown_ns {
             0 => String::new(),
             unknown => format!(" (and {} of which nothing is known)", duration(unknown)),
         };
         self.line(&format!(
-            "  {:>7} at {}  {who}{process}, {what}{unknown}",
+            "  {:>7} at {}  {who}, {what}{unknown}",
             duration(waiter.waited_ns),
             moment(waiter.at_ns)
         ));
@@ -117,8 +112,17 @@ impl Text {
     }
 }
 
+/// `cc1 (71)`, and `worker (72) of cc1 (71)`.
+pub(super) fn waiter_words(waiter: &Waiter) -> String {
+    let who = thread(&waiter.thread, waiter.tid);
+    match waiter.tid == waiter.pid {
+        true => who,
+        false => format!("{who} of {} ({})", shown(&waiter.process), waiter.pid),
+    }
+}
+
 /// A time of the recording to the microsecond, as `--from` and `--to` take it.
-fn moment(nanoseconds: u64) -> String {
+pub(super) fn moment(nanoseconds: u64) -> String {
     format!("{}.{:06}s", nanoseconds / 1_000_000_000, nanoseconds / 1_000 % 1_000_000)
 }
 

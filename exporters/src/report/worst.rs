@@ -66,6 +66,11 @@ impl Worst {
     pub(super) fn new(kept: usize) -> Self {
         Self { for_cpu: Longest::new(kept), blocked: Longest::new(kept) }
     }
+
+    /// As many can be kept, and none is.
+    pub(super) fn emptied(&self) -> Self {
+        Self { for_cpu: self.for_cpu.emptied(), blocked: self.blocked.emptied() }
+    }
 }
 
 /// What a CPU ran last: threads with the beginnings and ends of their runs.

@@ -3,10 +3,12 @@
 mod filter;
 mod golden;
 mod losses;
+mod part;
 mod programs;
 mod random;
 mod samples;
 mod states;
+mod verdict;
 mod worst;
 
 use crate::story::{START, Story, session, summary};

@@ -240,6 +240,18 @@ fn after_a_liar(liar_ends: bool) -> Vec<String> {
 }
 
 #[test]
+fn a_message_without_a_text_says_so() {
+    let (mut machine, mut program) = machine();
+    let nothing = program.string("");
+    let thread = program.thread(0, 101);
+    thread.item(&mut machine, 10, ItemKind::Message, &[0], &[text(TextRole::Message, 0, "")]);
+    thread.item(&mut machine, 11, ItemKind::Message, &[nothing.into()], &[]);
+    program.finish(&mut machine);
+    let (lines, _) = golden::text(&mut golden::open(machine.finish()));
+    assert_eq!(lines.matches("(empty)").count(), 2, "{lines}");
+}
+
+#[test]
 fn a_thread_that_is_ahead_of_time_does_not_hold_up_who_has_its_lane_after_it() {
     // Microseconds since the first event, which is the fork.
     assert_eq!(after_a_liar(true), ["25.000", "35.000"]);

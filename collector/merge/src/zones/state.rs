@@ -49,6 +49,8 @@ pub(crate) struct Words {
     pub(crate) began_before: StringId,
     pub(crate) probes: StringId,
     pub(crate) unreadable: StringId,
+    /// What stands for the text of a message that has none.
+    pub(crate) empty: StringId,
     /// The field that says which of several ends it was.
     pub(crate) ended_by: StringId,
 }
@@ -65,6 +67,7 @@ impl Words {
             began_before: strings.intern("began_before"),
             probes: strings.intern("Probes"),
             unreadable: strings.intern("(unreadable)"),
+            empty: strings.intern("(empty)"),
             ended_by: strings.intern("end"),
         }
     }

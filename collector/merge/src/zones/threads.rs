@@ -283,11 +283,21 @@ impl Player<'_> {
         let talk = self.listen(lane, writer, more, About::Message)?;
         self.mark(Mark::Message);
         let words = self.marks.words;
-        let mut slice = Slice::named(name.unwrap_or(words.message));
+        let named = name.map(|name| self.shown_text(name));
+        let mut slice = Slice::named(named.unwrap_or(words.message));
         (slice.category, slice.color) = (Some(words.message), color_of(color));
         slice.stack = self.zone_stack(writer, self.ticks, None, talk.stack);
         self.say(&mut slice, talk.own);
+        let said = slice.fields.iter_mut().filter(|field| field.name == words.text);
+        for field in said.filter(|field| is_empty(&field.value)) {
+            field.value = Value::String(words.empty);
+        }
         self.emit(&Event::Instant(self.marks.threads[writer.slot].track, slice))
+    }
+
+    /// A message that says nothing is shown as one: a marker without any words looks like a fault.
+    fn shown_text(&self, text: StringId) -> StringId {
+        if self.tables.strings.get(text).is_empty() { self.marks.words.empty } else { text }
     }
 
     /// What is said behind an item, and of other things than that item at once.
@@ -405,4 +415,8 @@ impl Player<'_> {
         self.marks.new_names += self.tables.strings.len() - before;
         Some(id)
     }
+}
+
+fn is_empty(text: &Value) -> bool {
+    matches!(text, Value::Text(text) if text.is_empty())
 }

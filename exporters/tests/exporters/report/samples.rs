@@ -257,7 +257,7 @@ fn a_windows_machine_and_its_paths_read_as_such() {
         ..SessionInfo::default()
     };
     let text = report_with(&story, ReportOptions::default(), &session, &[]).text(100);
-    assert!(text.starts_with("Recorded   Windows 10.0.19041, 0 CPUs"), "{text}");
+    assert!(text.contains("\nRecorded   Windows 10.0.19041, 0 CPUs"), "{text}");
     assert!(
         text.contains("[unnamed] (ntdll.dll)") && text.contains(r"  C:\Windows\System32\ntdll.dll"),
         "{text}"

@@ -1,0 +1,42 @@
+//! Why names are missing, and the way to them.
+
+use super::data::{FunctionRow, UnresolvedRow};
+
+/// Samples show the interpreter, not what it interprets.
+pub(super) const PYTHON: &str = "Functions of Python programs have no frames of their own: these \
+    are the interpreter's. Where it has probes (`syscollect probes list python`), \
+    `--zone python:function__entry..function__return` shows them.";
+const GENERATED: &str = "Code without a file is made while its program runs (JIT compilers): \
+    nothing says its names.";
+const STRIPPED: &str = "A file without names was stripped: install its debug symbols, or build it \
+    with them, and record again.";
+
+/// Whether it is the heart of CPython.
+pub(super) fn is_python(row: &FunctionRow) -> bool {
+    row.function.starts_with("_PyEval_EvalFrame")
+}
+
+/// What to do about code without names.
+pub(super) fn of_unnamed(rows: &[UnresolvedRow]) -> impl Iterator<Item = &'static str> {
+    let generated = rows.iter().any(|row| row.module.is_empty());
+    // The kernel and what it maps into programs have no file that could be stripped.
+    let stripped = rows.iter().any(|row| row.module.starts_with('/'));
+    let hints = [(generated, GENERATED), (stripped, STRIPPED)];
+    hints.into_iter().filter(|(applies, _)| *applies).map(|(_, hint)| hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_code_without_names_has_its_hint_once() {
+        let row = |module: &str| UnresolvedRow { module: module.into(), ..Default::default() };
+        let hints = |modules: &[&str]| -> Vec<&str> {
+            of_unnamed(&modules.iter().map(|module| row(module)).collect::<Vec<_>>()).collect()
+        };
+        assert_eq!(hints(&["/a", "", "/b"]), [GENERATED, STRIPPED]);
+        assert_eq!(hints(&["/a"]), [STRIPPED]);
+        assert!(hints(&["[vdso]", "[kernel.kallsyms]"]).is_empty());
+    }
+}

@@ -1,0 +1,83 @@
+//! What matters of a report, in a few plain sentences.
+
+use super::columns::{duration, grouped, percent};
+use super::data::*;
+use super::text::{count, shown};
+use super::text_worst::{moment, waiter_words};
+
+impl Report {
+    /// How long, how busy, who used most, the longest wait for a CPU, and what was lost.
+    pub(super) fn verdict(&self) -> String {
+        let sentences = [self.load(), self.busiest(), self.longest_wait_words(), self.whole()];
+        sentences.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    }
+
+    fn load(&self) -> Option<String> {
+        let length = duration(self.shown_length());
+        if self.recording.cpus == 0 && self.cpus.is_empty() {
+            return Some(format!("This is {length} of a recording."));
+        }
+        let cpus = count(self.recording.cpus.max(self.cpus.len()) as u64, "CPU");
+        let [busy, idle, unknown] = [
+            self.cpus.iter().map(|row| row.busy_ns).sum::<u64>(),
+            self.cpus.iter().map(|row| row.idle_ns).sum(),
+            self.cpus.iter().map(|row| row.unknown_ns).sum(),
+        ];
+        // Of a recording of some processes only these are known, and without switches nobody is.
+        if busy + idle == 0 || !self.recording.filter_pids.is_empty() {
+            return Some(format!("This is {length} on {cpus}."));
+        }
+        let doubt = match percent(unknown, busy + idle + unknown).as_str() {
+            "0.0" => String::new(),
+            share => format!(" ({share} % of their time is unknown)"),
+        };
+        let share = percent(busy, busy + idle);
+        Some(format!("In {length}, {cpus} {} {share} % busy{doubt}.", were(&cpus)))
+    }
+
+    fn busiest(&self) -> Option<String> {
+        let row = self.processes.rows.first()?;
+        let who = format!("{} ({})", shown(&row.name), row.pid);
+        let (ran, samples) = (row.times.on_cpu_ns, row.counts.samples);
+        if ran > 0 {
+            let share = percent(ran, self.duration_ns);
+            let ran = duration(ran);
+            return Some(format!("Most CPU time, {ran} ({share} % of one CPU), went to {who}."));
+        }
+        (samples > 0).then(|| {
+            let all = grouped(self.functions.samples);
+            format!("Most samples, {} of {all}, hit {who}.", grouped(samples))
+        })
+    }
+
+    fn longest_wait_words(&self) -> Option<String> {
+        let wait = self.longest_wait.as_ref()?;
+        let (waited, who) = (duration(wait.waited_ns), waiter_words(wait));
+        let at = moment(wait.at_ns);
+        Some(format!("The longest wait for a CPU was {waited}, of {who}, at {at}."))
+    }
+
+    fn whole(&self) -> Option<String> {
+        let cut = if self.recording.complete { "" } else { " The recording was cut off." };
+        let lost = match (self.lost, self.untold_gaps) {
+            (0, 0) => "Nothing was lost.".to_owned(),
+            (0, _) => "No loss was told, but some events are missing.".to_owned(),
+            (lost, _) => format!("*** {} lost. ***", records_were(lost)),
+        };
+        Some(lost + cut)
+    }
+
+    /// How long it is: as the recorder says, so that all say the same, if events are of all of it.
+    pub(super) fn shown_length(&self) -> u64 {
+        let covered = |recorded: &u64| self.duration_ns >= recorded - recorded / 100;
+        self.recorded_ns.filter(covered).unwrap_or(self.duration_ns)
+    }
+}
+
+fn were(cpus: &str) -> &'static str {
+    if cpus == "1 CPU" { "was" } else { "were" }
+}
+
+fn records_were(lost: u64) -> String {
+    format!("{} {}", count(lost, "record"), if lost == 1 { "was" } else { "were" })
+}

@@ -1,0 +1,81 @@
+//! A part of a session: what came before it tells the states that it begins with.
+
+use super::*;
+use crate::story::IDLE;
+use syscollect_model::{Exporter, Sample};
+
+/// The report of what the story tells from this microsecond on.
+fn report_from(story: &Story, from: u64) -> Report {
+    let mut exporter =
+        ReportExporter::new(ReportOptions { part: true, worst: 5, ..ReportOptions::default() });
+    let Ok(()) = exporter.begin(&session(), &story.tables);
+    for (time, event) in &story.events {
+        let Ok(()) = match *time < Time(START + from * 1_000) {
+            true => exporter.before(*time, event, &story.tables),
+            false => exporter.event(*time, event, &story.tables),
+        };
+    }
+    let Ok(()) = exporter.end(&[], Some(&summary()), &story.tables);
+    exporter.finish()
+}
+
+/// A sample shows that a thread runs.
+fn sample(cpu: u32, thread: ThreadId) -> Event {
+    Event::Sample(Sample { cpu, thread, stack: None, in_kernel: false })
+}
+
+#[test]
+fn who_ran_before_a_part_runs_on_in_it_and_only_what_is_in_it_counts() {
+    let (mut story, a, b) = two_programs();
+    story.switches(0, 0, IDLE, SleepState::Runnable, a);
+    let (_, c) = story.process(30, 1, "c", &["/bin/c"]);
+    story.switches(0, 1, c, SLEEPS, IDLE);
+    story.switches(10, 0, a, SLEEPS, b);
+    // The part begins with an event of another CPU, 40 us before the first of this one.
+    story.at(50, sample(1, IDLE));
+    story.wakes(90, 0, b, a);
+    story.switches_off(95, 0, b, preempted(), a);
+    story.switches(100, 0, a, SLEEPS, b);
+    let report = report_from(&story, 50);
+    assert_eq!(report.duration_ns, 50_000);
+    let cpus: Vec<_> = report
+        .cpus
+        .iter()
+        .map(|cpu| (cpu.busy_ns, cpu.idle_ns, cpu.unknown_ns, cpu.switches))
+        .collect();
+    assert_eq!(cpus, [(50_000, 0, 0, 2), (0, 50_000, 0, 0)]);
+    assert_eq!(thread(&report, 10).times, times(5, 5, 40, 0));
+    assert_eq!(thread(&report, 20).times, times(45, 5, 0, 0));
+    assert_eq!((report.events.switches, report.events.wakeups), (2, 1));
+    assert_eq!(thread(&report, 10).counts.switches, 1);
+    assert_eq!(report.off_cpu.blocked_ns, 40_000 + 50_000, "of the part alone: a and c");
+    assert_eq!(report.worst.blocked.total, 0, "how long it was is not known from the part alone");
+}
+
+#[test]
+fn a_wait_that_began_before_a_part_is_no_latency_of_it() {
+    let (mut story, a, b) = two_programs();
+    story.switches(0, 0, IDLE, SleepState::Runnable, b);
+    story.wakes(10, 0, b, a);
+    story.at(50, sample(0, b));
+    story.switches_off(70, 0, b, preempted(), a);
+    story.switches(80, 0, a, SLEEPS, b);
+    let report = report_from(&story, 50);
+    assert_eq!(thread(&report, 10).times, times(10, 20, 0, 0));
+    assert_eq!((report.run_queue.all.count, report.run_queue.all.max_ns), (1, 10_000));
+    let longest = report.longest_wait.unwrap();
+    assert_eq!((longest.tid, longest.waited_ns, longest.at_ns), (20, 10_000, 70_000));
+}
+
+#[test]
+fn what_ended_before_a_part_is_not_in_it() {
+    let (mut story, a, b) = two_programs();
+    story.switches(0, 0, IDLE, SleepState::Runnable, a);
+    story.at(10, Event::ThreadEnd(a));
+    story.switches(11, 0, a, SleepState::Dead, b);
+    story.switches(60, 0, b, SLEEPS, IDLE);
+    story.switches(70, 0, IDLE, SleepState::Runnable, b);
+    let report = report_from(&story, 50);
+    assert_eq!((report.threads.total, report.processes.total), (1, 1));
+    assert_eq!(thread(&report, 20).times, times(0, 0, 10, 0));
+}
