@@ -53,6 +53,11 @@ impl<E: Exporter> Exporter for Stoppable<'_, E> {
         self.keep(result)
     }
 
+    fn before(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), Stopped> {
+        let result = self.exporter.before(time, event, tables);
+        self.keep(result)
+    }
+
     fn end(
         &mut self,
         losses: &[Loss],
