@@ -19,7 +19,7 @@ use syscollect_symbolize::HeldFiles;
 use crate::clock::ticks_now;
 use crate::outlet::Outlet;
 use crate::source::Seen;
-use crate::turns::{Account, Owners, Turn, TurnOutcome, Turns};
+use crate::turns::{Account, Owners, Turn, TurnOutcome, Turns, Waiting};
 use crate::worker::Worker;
 
 /// Rows of one definition, so that no chunk grows beyond what the store takes.
@@ -192,8 +192,7 @@ enum Note {
     Exec(u32),
 }
 
-impl Note {
-    /// How many files, programs and processes it is of.
+impl Waiting for Note {
     fn count(&self) -> u64 {
         match self {
             Self::Mappings { all, next } => (all.len() - next) as u64,
@@ -392,11 +391,9 @@ impl<'a> NoteTaker<'a> {
     fn leave_out(&mut self) {
         let Self { turns, mappings, .. } = self;
         turns.leave_out(Instant::now(), |note| {
-            let count = note.count();
             if let Note::Mappings { all, .. } = note {
                 mappings.extend(all);
             }
-            count
         });
     }
 

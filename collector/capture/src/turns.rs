@@ -26,6 +26,12 @@ const TOLD_MAX: usize = 8;
 /// Whose a process is, is read anew after so long: its number may be another's by then.
 const OWNERS_HOLD: Duration = Duration::from_millis(100);
 
+/// Something that waits for turns.
+pub(crate) trait Waiting {
+    /// How many files, programs and processes it is of.
+    fn count(&self) -> u64;
+}
+
 /// What waits, in turns of users.
 pub(crate) struct Turns<T> {
     users: FxHashMap<Whose, OfUser<T>>,
@@ -89,7 +95,7 @@ impl TurnOutcome {
     pub(crate) const NOTHING: Self = Self { times: 1, tells_if_late: false };
 }
 
-impl<T> Turns<T> {
+impl<T: Waiting> Turns<T> {
     /// Nothing waits. A user may take `share` of each second, but for root and the one who asked
     /// for the recording.
     pub(crate) fn new(asked_by: Option<u32>, share: Duration) -> Self {
@@ -122,7 +128,7 @@ impl<T> Turns<T> {
         let has_room = user.waiting.len() < WAITING_MAX;
         match has_room {
             true => user.waiting.push_back((what, since)),
-            false => user.account.left_out += 1,
+            false => user.account.left_out += what.count(),
         }
         has_room
     }
@@ -173,13 +179,21 @@ impl<T> Turns<T> {
         self.pace.took(uid, microseconds(took).saturating_mul(u64::from(times)));
     }
 
-    /// Nothing waits any more; `count` says how much of each is left out.
-    pub(crate) fn leave_out(&mut self, now: Instant, mut count: impl FnMut(T) -> u64) {
+    /// So much of what came in this turn is left out.
+    pub(crate) fn left_out(&mut self, turn: &Turn<()>, count: u64) {
+        if let Some(user) = self.users.get_mut(&turn.whose) {
+            user.account.left_out += count;
+        }
+    }
+
+    /// Nothing waits any more; `each` gets what is left out.
+    pub(crate) fn leave_out(&mut self, now: Instant, mut each: impl FnMut(T)) {
         for user in self.users.values_mut() {
             for (what, since) in user.waiting.drain(..) {
                 let waited = now.saturating_duration_since(since);
                 user.account.longest = user.account.longest.max(waited);
-                user.account.left_out += count(what);
+                user.account.left_out += what.count();
+                each(what);
             }
         }
     }
@@ -194,10 +208,11 @@ impl<T> Turns<T> {
         let account = |(whose, user): (&Whose, &OfUser<T>)| {
             let waited = |since: &Instant| now.saturating_duration_since(*since);
             // What came first waits first.
-            let long = user.waiting.partition_point(|(_, since)| waited(since) >= NEVER);
+            let long = user.waiting.iter().take_while(|(_, since)| waited(since) >= NEVER);
+            let waiting = long.map(|(what, _)| what.count()).sum();
             let oldest = user.waiting.front().map_or(Duration::ZERO, |(_, since)| waited(since));
             let longest = user.account.longest.max(oldest);
-            (*whose, Account { waiting: long as u64, longest, ..user.account })
+            (*whose, Account { waiting, longest, ..user.account })
         };
         let mut accounts: Vec<_> = self.users.iter().map(account).collect();
         accounts.retain(|(_, account)| account.left_out + account.waiting + account.late > 0);
@@ -310,6 +325,12 @@ mod tests {
     const HONEST: Whose = Whose::Of(1002);
     const ROOT: Whose = Whose::Of(0);
     const SHARE: Duration = Duration::from_millis(250);
+
+    impl Waiting for u32 {
+        fn count(&self) -> u64 {
+            1
+        }
+    }
 
     /// Turns, and a clock that goes on with each look.
     struct World {
@@ -470,6 +491,18 @@ mod tests {
     }
 
     #[test]
+    fn what_was_begun_needs_no_room_to_go_on() {
+        let mut world = World::new();
+        assert!((0..WAITING_MAX as u32).all(|what| world.add(HOSTILE, what)));
+        let (what, turn) = world.turns.next(world.now).unwrap().take();
+        assert!(world.add(HOSTILE, 1) && !world.add(HOSTILE, 2));
+        world.turns.go_on(&turn, what);
+        assert_eq!(world.look(MILLISECOND, 1), Some((HOSTILE, what)));
+        world.turns.left_out(&turn, 10);
+        assert_eq!(world.notes()[0], "programs of user 1001: 11 not, 0 late");
+    }
+
+    #[test]
     fn in_the_end_a_share_that_was_had_stops_nobody_and_what_is_left_out_is_told() {
         let mut world = World::new();
         (0..3).for_each(|what| {
@@ -477,9 +510,11 @@ mod tests {
         });
         assert!(world.look(SHARE * 4, 1).is_some() && world.look(MILLISECOND, 1).is_none());
         assert_eq!(world.turns.next_of_all().map(|turn| turn.what), Some(1));
-        world.turns.leave_out(world.now, |what| u64::from(what) * 10);
+        let mut left_out = Vec::new();
+        world.turns.leave_out(world.now, |what| left_out.push(what));
         assert!(world.turns.is_empty());
-        assert_eq!(world.notes(), ["programs of user 1001: 20 not, 0 late"]);
+        assert_eq!(left_out, [2]);
+        assert_eq!(world.notes(), ["programs of user 1001: 1 not, 0 late"]);
     }
 
     #[test]

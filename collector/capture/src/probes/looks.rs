@@ -14,13 +14,15 @@ use super::manager::{MappedAt, Told, Work};
 use super::scan::{Known, Scanner};
 use crate::bpf_calls;
 use crate::clock::raw_now;
-use crate::turns::{Account, Owners, TurnOutcome, Turns, Whose};
+use crate::turns::{Account, Owners, Turn, TurnOutcome, Turns, Waiting, Whose};
 use crate::zones::ZoneNotice;
 
 /// Files of that many names and contents are remembered to hold nothing.
 const PLAIN_MAX: usize = 65_536;
 /// How much of a second is spent on the files of one user. A usual look takes a millisecond.
 const SHARE: Duration = Duration::from_millis(250);
+/// Files of one process that ran when the recording began, as many as are looked at.
+const FILES_MAX: usize = 8192;
 /// Files of processes that have ended are looked for again after so long.
 const GONE_HOLDS: Duration = Duration::from_secs(1);
 
@@ -28,8 +30,8 @@ const GONE_HOLDS: Duration = Duration::from_secs(1);
 enum Look {
     /// A process that ran when the recording began.
     Process(u32),
-    /// A file of such a process.
-    File(MappedFile),
+    /// The files of such a process, as far as they were not looked at.
+    Files(Vec<MappedFile>),
     /// A file that was mapped while the recording went on.
     Mapped(MappedAt),
     /// A function whose address a program was given.
@@ -48,7 +50,7 @@ pub(super) struct Looks<'a> {
     plain: FxHashMap<(String, BuildId), bool>,
     /// The same of processes that had ended, since then.
     gone: (Instant, FxHashSet<(String, BuildId)>),
-    /// Looks at what ran when the recording began that wait.
+    /// Processes that ran when the recording began and whose files wait.
     first: usize,
 }
 
@@ -99,7 +101,7 @@ impl<'a> Looks<'a> {
     }
 
     fn add(&mut self, whose: Whose, look: Look, since: Instant) {
-        let is_first = look.is_first();
+        let is_first = matches!(look, Look::Process(_));
         if self.turns.add(whose, look, since) {
             self.first += usize::from(is_first);
         }
@@ -110,17 +112,22 @@ impl<'a> Looks<'a> {
         let began = Instant::now();
         let Some(turn) = self.turns.next(began) else { return false };
         let (what, turn) = turn.take();
-        let is_first = what.is_first();
         let outcome = match what {
-            Look::Process(pid) => self.process(turn.whose, pid),
-            Look::File(mapped) => self.file(scanner, &mapped),
+            Look::Process(pid) => {
+                self.go_on(&turn, files_of(pid));
+                TurnOutcome::NOTHING
+            }
+            Look::Files(mut files) => {
+                let file = files.pop();
+                self.go_on(&turn, files);
+                file.map_or(TurnOutcome::NOTHING, |file| self.file(scanner, &file))
+            }
             Look::Mapped(at) => self.mapped(scanner, at),
             Look::Found(found) => {
                 scanner.found(&found);
                 TurnOutcome::NOTHING
             }
         };
-        self.first -= usize::from(is_first);
         self.turns.took(&turn, began, began.elapsed(), outcome);
         true
     }
@@ -146,14 +153,14 @@ impl<'a> Looks<'a> {
     }
 
     /// Has the files of a process looked into, each in a turn of its own.
-    fn process(&mut self, whose: Whose, pid: u32) -> TurnOutcome {
-        let (mut seen, since) = (FxHashSet::default(), Instant::now());
-        for (key, mapped) in files::mapped_files(Path::new("/"), pid) {
-            if seen.insert(key) {
-                self.add(whose, Look::File(mapped), since);
-            }
+    fn go_on(&mut self, turn: &Turn<()>, mut files: Vec<MappedFile>) {
+        let beyond = files.len().saturating_sub(FILES_MAX);
+        self.turns.left_out(turn, beyond as u64);
+        files.drain(..beyond);
+        match files.is_empty() {
+            true => self.first -= 1,
+            false => self.turns.go_on(turn, Look::Files(files)),
         }
-        TurnOutcome::NOTHING
     }
 
     fn file(&self, scanner: &mut Scanner<'_>, mapped: &MappedFile) -> TurnOutcome {
@@ -228,11 +235,20 @@ impl<'a> Looks<'a> {
     }
 }
 
-impl Look {
-    /// Whether it is of what ran when the recording began.
-    fn is_first(&self) -> bool {
-        matches!(self, Self::Process(_) | Self::File(_))
+impl Waiting for Look {
+    fn count(&self) -> u64 {
+        match self {
+            Self::Files(files) => files.len() as u64,
+            Self::Process(_) | Self::Mapped(_) | Self::Found(_) => 1,
+        }
     }
+}
+
+/// The files of a process, each once; its program comes last, and is looked into first.
+fn files_of(pid: u32) -> Vec<MappedFile> {
+    let mut seen = FxHashSet::default();
+    let files = files::mapped_files(Path::new("/"), pid).into_iter();
+    files.rev().filter_map(|(key, mapped)| seen.insert(key).then_some(mapped)).collect()
 }
 
 /// What was not looked into in time, and whose programs mapped it.
