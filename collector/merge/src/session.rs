@@ -24,7 +24,7 @@ use syscollect_model::{
 };
 use syscollect_playback::order::Merge;
 use syscollect_playback::{AnyExporter, ModuleKey, Played, Recording, Stopped, UnresolvedModule};
-use syscollect_store::{CaptureReader, Lane, LaneKind};
+use syscollect_store::{CaptureReader, Damage, Lane, LaneKind};
 
 const DEFINITIONS: Lane = Lane { kind: LaneKind::Definition, cpu: 0 };
 
@@ -101,7 +101,8 @@ impl Session {
         let coarse = stacks.coarse_frames();
         let mut resolver = Resolver::new(&definitions.info, stacks);
         let shortage = naming_shortage(&definitions.symbols);
-        definitions.info.notes.extend(coarse.into_iter().chain(shortage));
+        let cut_off = definitions.summary.as_ref().and_then(|_| cut_off(&reader));
+        definitions.info.notes.extend(coarse.into_iter().chain(shortage).chain(cut_off));
         resolver.add_names(definitions.symbols);
         let Opening { losses: known_losses, records: definition_records, .. } = opening;
         Ok(Self {
@@ -202,6 +203,19 @@ impl Recording for Session {
         exporter.end(&self.losses, self.summary.as_ref(), &self.tables)?;
         Ok(played)
     }
+}
+
+/// What to say of a file whose recording came to its end, and that does not: what follows a
+/// recording is names.
+fn cut_off(reader: &CaptureReader) -> Option<String> {
+    let bytes = reader.damage().iter().find_map(|damage| match damage {
+        Damage::Truncated { bytes, .. } => Some(bytes),
+        _ => None,
+    })?;
+    Some(format!(
+        "the file is cut off behind its events, {bytes} bytes into a chunk: names of functions are missing; copy the \
+         whole file, or export this one where the recorded programs are"
+    ))
 }
 
 /// Reads definition lanes, counting records and losses on the way.

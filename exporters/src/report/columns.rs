@@ -5,6 +5,10 @@ use std::fmt::Write as _;
 /// What a column of names gets at least, however narrow the terminal.
 const LEAST_NAME: usize = 12;
 
+/// Ends the name in a cell: a remark follows, which is not shortened. No name holds it, because
+/// control characters are shown escaped.
+pub(super) const REMARK: char = '\u{1f}';
+
 /// Lines of right-aligned figures, with a name at the end whose middle is left out where the line
 /// would not fit into `width` characters.
 pub(super) fn table<const N: usize>(
@@ -25,13 +29,20 @@ pub(super) fn table<const N: usize>(
         for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
             // Writing to a String never fails.
             let _ = match column + 1 == N {
-                true => write!(line, "  {}", shortened(cell, room)),
+                true => write!(line, "  {}", named_cell(cell, room)),
                 false => write!(line, "  {cell:>width$}"),
             };
         }
         text.push_str(line.trim_end());
         text.push('\n');
     }
+}
+
+/// A name with its remark, of which the name is shortened.
+fn named_cell(cell: &str, width: usize) -> String {
+    let (name, remark) = cell.split_once(REMARK).unwrap_or((cell, ""));
+    let room = width.saturating_sub(remark.chars().count()).max(LEAST_NAME);
+    clipped(&(shortened(name, room) + remark), width)
 }
 
 /// The text, its end replaced by an ellipsis where it is longer than `width` characters.
@@ -146,6 +157,14 @@ pub(super) fn percent(part: u64, whole: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_name_with_a_remark_the_name_is_shortened() {
+        let cell = format!("a::long::path::to::function{REMARK} (1 unfinished)");
+        assert_eq!(named_cell(&cell, 60), "a::long::path::to::function (1 unfinished)");
+        assert_eq!(named_cell(&cell, 30), "a::l…::function (1 unfinished)");
+        assert_eq!(named_cell(&cell, 20), "a::…function (1 unf…");
+    }
 
     #[test]
     fn durations_have_three_digits() {

@@ -4,8 +4,9 @@ use super::data::{FunctionRow, UnresolvedRow};
 
 /// Samples show the interpreter, not what it interprets.
 pub(super) const PYTHON: &str = "Functions of Python programs have no frames of their own: these \
-    are the interpreter's. Where it has probes (`syscollect probes list python`), \
-    `--zone python:function__entry..function__return` shows them.";
+    are the interpreter's. Where it was built with probes (`syscollect probes list` \
+    with its path says so), `--zone python:function__entry..function__return` shows them, and \
+    makes them slower.";
 const GENERATED: &str = "Code without a file is made while its program runs (JIT compilers): \
     nothing says its names.";
 const STRIPPED: &str = "A file without names was stripped: install its debug symbols, or build it \
@@ -20,9 +21,14 @@ pub(super) fn is_python(row: &FunctionRow) -> bool {
 pub(super) fn of_unnamed(rows: &[UnresolvedRow]) -> impl Iterator<Item = &'static str> {
     let generated = rows.iter().any(|row| row.module.is_empty());
     // The kernel and what it maps into programs have no file that could be stripped.
-    let stripped = rows.iter().any(|row| row.module.starts_with('/'));
+    let stripped = rows.iter().any(|row| is_installed(&row.module));
     let hints = [(generated, GENERATED), (stripped, STRIPPED)];
     hints.into_iter().filter(|(applies, _)| *applies).map(|(_, hint)| hint)
+}
+
+/// Whether it is a file that symbols can be installed for, and not one in memory.
+fn is_installed(module: &str) -> bool {
+    module.starts_with('/') && !module.starts_with("/memfd:")
 }
 
 #[cfg(test)]

@@ -102,7 +102,7 @@ impl Text {
             let pids: Vec<_> = filter_pids.iter().map(u32::to_string).collect();
             let pids = pids.join(", ");
             self.line(&format!(
-                "{:<10} recorded with -p {pids}: other processes are partial",
+                "{:<10} only of process {pids} everything was recorded: others are partial",
                 "Note"
             ));
         }

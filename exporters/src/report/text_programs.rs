@@ -1,6 +1,6 @@
 //! What programs say of themselves, in words.
 
-use super::columns::{bytes, duration, grouped, number};
+use super::columns::{REMARK, bytes, duration, grouped, number};
 use super::data::*;
 use super::text::{Text, shown, some_of};
 
@@ -53,7 +53,7 @@ impl Text {
                 p50,
                 p99,
                 max,
-                shown(&row.name) + &process + &unfinished(row.unfinished),
+                format!("{}{process}{REMARK}{}", shown(&row.name), unfinished(row.unfinished)),
             ]
         });
         self.table(["frames", "mean", "p50", "p99", "max", "set"], rows);
@@ -74,8 +74,8 @@ impl Text {
                 let function = shown(reason.function.as_deref()?);
                 Some(format!("; {} in {function}", duration(reason.blocked_ns)))
             });
-            let name =
-                shown(&row.name) + &place(row.location.as_ref()) + &unfinished(row.unfinished);
+            let name = shown(&row.name) + &place(row.location.as_ref());
+            let remark = unfinished(row.unfinished) + &blocked.unwrap_or_default();
             [
                 total,
                 grouped(all.count),
@@ -85,7 +85,7 @@ impl Text {
                 max,
                 on_cpu,
                 off_cpu,
-                name + &blocked.unwrap_or_default(),
+                format!("{name}{REMARK}{remark}"),
             ]
         });
         self.table(

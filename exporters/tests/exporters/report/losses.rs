@@ -166,7 +166,9 @@ fn events_of_others_that_a_filter_left_out_are_no_loss() {
         "of the process recorded everything is known"
     );
     assert_eq!(thread(&report, 10).times, times(0, 0, 0, 60), "of others it is not");
-    assert!(report.text(100).contains("recorded with -p 20: other processes are partial"));
+    assert!(
+        report.text(100).contains("only of process 20 everything was recorded: others are partial")
+    );
 }
 
 #[test]
