@@ -37,9 +37,51 @@ fn identity(data: &FileData) -> FileIdentity {
 
 #[derive(Debug)]
 enum Held {
-    File(OpenedFile, FileIdentity),
-    /// Two files without a build id had this path: whose offsets are whose cannot be told.
+    File(HeldFile),
+    /// Two files had this path and build id: whose offsets are whose cannot be told.
     Ambiguous,
+}
+
+#[derive(Debug)]
+struct HeldFile {
+    file: OpenedFile,
+    identity: FileIdentity,
+    /// Users whose processes were seen to map this very file. A build id is a claim, and in a mount
+    /// namespace of their own everybody has the path they like: what one user shows says nothing of
+    /// what another's process maps.
+    shown_by: Vec<u32>,
+}
+
+impl HeldFile {
+    /// Whether it is what a process of this user maps under its path and build id. Root's files
+    /// are not forged; of a process that has ended nothing can be told.
+    fn is_known_of(&self, user: Option<u32>) -> bool {
+        self.file.data().uid == 0 || user.is_none_or(|user| self.shown_by.contains(&user))
+    }
+}
+
+/// What to do about another file of the same path and build id.
+#[derive(Debug, PartialEq, Eq)]
+enum Rival {
+    /// The one that is held is as good.
+    Ignored,
+    /// It is the better one.
+    Taken,
+    /// Nobody can say which is meant.
+    Equal,
+}
+
+impl Rival {
+    /// By who owns the file that is held, and the other one. Copies of one owner's are told apart
+    /// by nobody but this owner.
+    fn of(held: u32, other: u32) -> Self {
+        match (held, other) {
+            (0, _) => Self::Ignored,
+            (_, 0) => Self::Taken,
+            _ if held == other => Self::Ignored,
+            _ => Self::Equal,
+        }
+    }
 }
 
 impl HeldFiles {
@@ -57,18 +99,24 @@ impl HeldFiles {
     /// process's root. After the process has ended, the path on the host is
     /// taken if its build id is the recorded one. `false` if there is a file and it is not held:
     /// its process was gone, or too many files were open.
-    pub fn hold(&mut self, mapping: &mut Mapping) -> bool {
-        if !self.is_to_hold(mapping) {
+    /// The process's user is asked for who else shows such a file, see
+    /// [`is_to_hold`](Self::is_to_hold).
+    pub fn hold(&mut self, mapping: &mut Mapping, user: Option<u32>) -> bool {
+        if !self.is_to_hold(mapping, user) {
             return true;
         }
         if mapping.path == vdso::PATH { self.hold_vdso(mapping) } else { self.hold_file(mapping) }
     }
 
-    /// Whether [`hold`](Self::hold) has something to do: it does not where there is no file, or
-    /// where that is known to be held, which takes no call of the system.
-    pub fn is_to_hold(&self, mapping: &Mapping) -> bool {
-        let is_held = || {
-            self.entry(&mapping.path, &mapping.build_id).is_some() && !mapping.build_id.is_empty()
+    /// Whether [`hold`](Self::hold) has something to do for a process of this user, or of one who
+    /// is not known any more: it does not where there is no file, or where that is known to be
+    /// held, which takes no call of the system.
+    pub fn is_to_hold(&self, mapping: &Mapping, user: Option<u32>) -> bool {
+        let is_held = || match self.entry(&mapping.path, &mapping.build_id) {
+            _ if mapping.build_id.is_empty() => false,
+            Some(Held::File(held)) => held.is_known_of(user),
+            Some(Held::Ambiguous) => true,
+            None => false,
         };
         (names_a_file(&mapping.path) || mapping.path == vdso::PATH) && !is_held()
     }
@@ -81,7 +129,9 @@ impl HeldFiles {
 
     /// As [`file`](Self::file), as it was opened.
     pub(crate) fn opened(&self, path: &str, build_id: &BuildId) -> Option<&OpenedFile> {
-        let Held::File(file, then) = self.entry(path, build_id)? else { return None };
+        let Held::File(HeldFile { file, identity: then, .. }) = self.entry(path, build_id)? else {
+            return None;
+        };
         // A build id stays with its bytes; without one, a write since then is all that can be seen.
         let same = match build_id_in(file.reader()) {
             Some(now) => now == *build_id,
@@ -94,11 +144,11 @@ impl HeldFiles {
 
     /// Who owns the file of a module, if that is held.
     pub(crate) fn owner_of(&self, path: &str, build_id: &BuildId) -> Option<u32> {
-        let Held::File(file, ..) = self.entry(path, build_id)? else { return None };
-        Some(file.data().uid)
+        let Held::File(held) = self.entry(path, build_id)? else { return None };
+        Some(held.file.data().uid)
     }
 
-    /// Whether different files without a build id had this path.
+    /// Whether different files, which nobody can tell apart, had this path and build id.
     pub(crate) fn is_ambiguous(&self, path: &str, build_id: &BuildId) -> bool {
         matches!(self.entry(path, build_id), Some(Held::Ambiguous))
     }
@@ -173,19 +223,30 @@ impl HeldFiles {
             return Ok(false);
         }
         mapping.build_id = build_id;
-        match self.entry(&mapping.path, &mapping.build_id) {
-            Some(Held::Ambiguous) => return Ok(true),
-            Some(Held::File(_, held)) if !mapping.build_id.is_empty() || *held == identity => {
-                return Ok(true);
+        let user = owner.map_or(NOBODY, Owner::uid);
+        let open = |file: Option<OpenedFile>| file.map_or_else(|| found.open(), Ok);
+        let has_id = !mapping.build_id.is_empty();
+        let Some(entry) = self.entry_mut(mapping) else {
+            return Ok(self.keep(mapping, open(file)?, identity, user));
+        };
+        let Held::File(held) = entry else { return Ok(true) };
+        let rival = match held.identity == identity {
+            true => Rival::Ignored,
+            false if !has_id => Rival::Equal,
+            // A guess is no rival: it is what lies on the host at that path now.
+            false if candidate.only_by_build_id => Rival::Ignored,
+            false => Rival::of(held.file.data().uid, found.data().uid),
+        };
+        match rival {
+            Rival::Ignored if held.shown_by.contains(&user) => {}
+            Rival::Ignored => held.shown_by.push(user),
+            Rival::Taken => {
+                *held = HeldFile { file: open(file)?, identity, shown_by: vec![user] };
             }
-            Some(Held::File(..)) => {
-                self.mark_ambiguous(mapping);
-                return Ok(true);
-            }
-            None => {}
+            // It keeps its place: who makes such files has room for fewer others.
+            Rival::Equal => *entry = Held::Ambiguous,
         }
-        let file = file.map_or_else(|| found.open(), Ok)?;
-        Ok(self.keep(mapping, file, identity, owner.map_or(NOBODY, Owner::uid)))
+        Ok(true)
     }
 
     fn keep(
@@ -199,18 +260,14 @@ impl HeldFiles {
             return false;
         }
         let module = self.modules.entry(mapping.path.clone()).or_default();
-        module.push((mapping.build_id.clone(), Held::File(file, identity)));
+        let held = HeldFile { file, identity, shown_by: vec![user] };
+        module.push((mapping.build_id.clone(), Held::File(held)));
         true
     }
 
-    /// It keeps its place: who makes such files has room for fewer others.
-    fn mark_ambiguous(&mut self, mapping: &Mapping) {
-        let module = self.modules.get_mut(&mapping.path);
-        if let Some((_, held)) =
-            module.and_then(|files| files.iter_mut().find(|(id, _)| *id == mapping.build_id))
-        {
-            *held = Held::Ambiguous;
-        }
+    fn entry_mut(&mut self, mapping: &Mapping) -> Option<&mut Held> {
+        let files = self.modules.get_mut(&mapping.path)?;
+        files.iter_mut().find(|(id, _)| *id == mapping.build_id).map(|(_, held)| held)
     }
 }
 
@@ -288,6 +345,14 @@ fn same_name(shown: &Path, path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn roots_files_come_first_and_of_two_users_files_neither_stands_for_the_other() {
+        assert_eq!(Rival::of(0, 1001), Rival::Ignored);
+        assert_eq!(Rival::of(1001, 0), Rival::Taken);
+        assert_eq!(Rival::of(1001, 1001), Rival::Ignored);
+        assert_eq!(Rival::of(1001, 1002), Rival::Equal);
+    }
 
     #[test]
     fn no_users_programs_hold_more_files_than_they_leave() {

@@ -86,7 +86,8 @@ fn find<'h>(
         return Ok(Found::Held(file));
     }
     if held.is_ambiguous(path, build_id) {
-        return Err(format!("several files without a build id had the path {path}: not named"));
+        let id = if build_id.is_empty() { "without a" } else { "with one" };
+        return Err(format!("several files {id} build id had the path {path}: not named"));
     }
     if path == vdso::PATH {
         let file = vdso::own().and_then(OpenedFile::made);

@@ -257,10 +257,12 @@ impl<'a> NoteTaker<'a> {
 
     fn add_seen(&mut self, seen: Seen) {
         match seen {
-            Seen::Mapping(mapping, _) if self.held.is_to_hold(&mapping) => {
-                self.add(mapping.pid, Note::Mapped(mapping));
+            Seen::Mapping(mapping, _) => {
+                let whose = self.owners.whose(mapping.pid);
+                if self.held.is_to_hold(&mapping, whose.uid()) {
+                    self.add(mapping.pid, Note::Mapped(mapping));
+                }
             }
-            Seen::Mapping(..) => {}
             Seen::Exec { pid } => {
                 // What it has mapped from now on is of another program.
                 self.unread.remove(&pid);
@@ -315,7 +317,7 @@ impl<'a> NoteTaker<'a> {
             }
             Note::Mappings { mut all, next } => {
                 if let Some(mapping) = all.get_mut(next) {
-                    self.held.hold(mapping);
+                    self.held.hold(mapping, turn.whose.uid());
                 }
                 match all.len() > next + 1 {
                     true => self.turns.go_on(&turn, Note::Mappings { all, next: next + 1 }),
@@ -324,7 +326,7 @@ impl<'a> NoteTaker<'a> {
                 // Where its code lies is noted.
                 true
             }
-            Note::Mapped(mut mapping) => self.held.hold(&mut mapping),
+            Note::Mapped(mut mapping) => self.held.hold(&mut mapping, turn.whose.uid()),
             Note::Exec(pid) => self.exec(pid),
         };
         let outcome = TurnOutcome { times: 1, tells_if_late: !is_noted };

@@ -51,6 +51,16 @@ pub(crate) enum Whose {
     Unknown,
 }
 
+impl Whose {
+    /// The user's number, as far as it is known.
+    pub(crate) fn uid(self) -> Option<u32> {
+        match self {
+            Self::Of(uid) => Some(uid),
+            Self::Unknown => None,
+        }
+    }
+}
+
 struct OfUser<T> {
     waiting: VecDeque<(T, Instant)>,
     /// How much time this user took.
@@ -172,10 +182,7 @@ impl<T: Waiting> Turns<T> {
             user.account.late += 1;
             user.account.longest = user.account.longest.max(waited);
         }
-        let uid = match turn.whose {
-            Whose::Of(uid) => uid,
-            Whose::Unknown => UNKNOWN,
-        };
+        let uid = turn.whose.uid().unwrap_or(UNKNOWN);
         self.pace.took(uid, microseconds(took).saturating_mul(u64::from(times)));
     }
 

@@ -32,7 +32,7 @@ fn a_file_that_is_replaced_or_deleted_is_named_from_what_is_held() {
     let path = copy_to(folder.path());
     let mut running = Running::map(&path);
     let mut held = HeldFiles::new();
-    assert!(held.hold(&mut running.mapping), "{:?}", running.mapping);
+    assert!(held.hold(&mut running.mapping, None), "{:?}", running.mapping);
     let build_id = running.mapping.build_id.clone();
     assert!(!build_id.is_empty(), "{:?}", running.mapping);
     replace(&path, b"something else");
@@ -51,7 +51,7 @@ fn a_file_that_was_replaced_before_it_is_held_is_found_through_its_mapping() {
     let mut running = Running::map(&path);
     std::fs::remove_file(&path).unwrap();
     let mut held = HeldFiles::new();
-    let is_held = held.hold(&mut running.mapping);
+    let is_held = held.hold(&mut running.mapping, None);
     // Without the capability to follow map_files it cannot be found, and that is said.
     let privileged = std::fs::metadata(format!("/proc/self/map_files/{}", range(&running))).is_ok();
     assert_eq!(is_held, privileged);
@@ -69,7 +69,7 @@ fn a_file_that_is_overwritten_in_place_gives_no_names() {
     let path = copy_to(folder.path());
     let mut running = Running::map(&path);
     let mut held = HeldFiles::new();
-    held.hold(&mut running.mapping);
+    held.hold(&mut running.mapping, None);
     // Same file, other bytes: this test program in libc's place.
     let other = std::fs::read("/proc/self/exe").unwrap();
     std::fs::write(&path, other).unwrap();
@@ -83,7 +83,7 @@ fn after_the_process_only_the_recorded_build_is_taken_from_the_path() {
     let path = copy_to(folder.path());
     let running = Running::map(&path);
     let mut seen = running.mapping.clone();
-    HeldFiles::new().hold(&mut seen);
+    HeldFiles::new().hold(&mut seen, None);
     // No process has this id: the kernel's limit is lower.
     let gone = |build_id: &BuildId| {
         let mut mapping = running.mapping.clone();
@@ -91,12 +91,12 @@ fn after_the_process_only_the_recorded_build_is_taken_from_the_path() {
         mapping
     };
     let mut held = HeldFiles::new();
-    assert!(held.hold(&mut gone(&seen.build_id)));
-    assert!(!held.is_to_hold(&gone(&seen.build_id)), "once is enough");
+    assert!(held.hold(&mut gone(&seen.build_id), None));
+    assert!(!held.is_to_hold(&gone(&seen.build_id), None), "once is enough");
     assert!(held.file(&seen.path, &seen.build_id).is_some());
-    let anonymous = held.hold(&mut gone(&BuildId::default()));
+    let anonymous = held.hold(&mut gone(&BuildId::default()), None);
     assert!(!anonymous, "what had no build id could be any file by now");
-    assert!(!held.hold(&mut gone(&BuildId::from_bytes(&[3; 20]))));
+    assert!(!held.hold(&mut gone(&BuildId::from_bytes(&[3; 20])), None));
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn two_files_of_one_path_are_told_apart_by_build_id_or_not_named() {
     let mut hold = |bytes: &[u8]| {
         replace(&path, bytes);
         let mut running = Running::map(&path);
-        held.hold(&mut running.mapping);
+        held.hold(&mut running.mapping, None);
         running.mapping.build_id.clone()
     };
     assert_eq!(hold(&whole), id);
@@ -139,7 +139,7 @@ fn the_vdso_of_programs_of_other_bitness_is_not_ours() {
     let mut mapping = crate::common::mapped_path("[vdso]").in_process(std::process::id());
     (mapping.start, mapping.end) = (0xf7fc_5000, 0xf7fc_7000);
     let mut held = HeldFiles::new();
-    assert!(!held.hold(&mut mapping) && mapping.build_id.is_empty());
+    assert!(!held.hold(&mut mapping, None) && mapping.build_id.is_empty());
 }
 
 #[test]
@@ -148,6 +148,6 @@ fn memory_without_a_file_is_neither_held_nor_missing() {
     let mut held = HeldFiles::new();
     for path in ["//anon", "[heap]", "/dev/zero", "/memfd:jit (deleted)"] {
         mapping.path = path.into();
-        assert!(!held.is_to_hold(&mapping) && held.hold(&mut mapping), "{path}");
+        assert!(!held.is_to_hold(&mapping, None) && held.hold(&mut mapping, None), "{path}");
     }
 }

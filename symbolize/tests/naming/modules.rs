@@ -105,7 +105,7 @@ fn the_vdso_is_named_from_a_copy() {
     let vdso = mapped_path("[vdso]");
     let mut mapping = vdso.in_process(std::process::id());
     let mut held = HeldFiles::new();
-    held.hold(&mut mapping);
+    held.hold(&mut mapping, None);
     assert!(!mapping.build_id.is_empty(), "the vDSO has a build id");
     assert!(held.file("[vdso]", &mapping.build_id).is_some());
     let offsets: Vec<u64> = (0..vdso.end - vdso.start).step_by(16).collect();
