@@ -11,7 +11,7 @@ use crate::time_range::TimeRange;
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use syscollect_exporters::report::{ProcessFilter, Report, ReportExporter, ReportOptions};
+use syscollect_exporters::report::{Part, ProcessFilter, Report, ReportExporter, ReportOptions};
 use syscollect_playback::Recording;
 
 const EXAMPLES: &str = "\
@@ -95,13 +95,13 @@ fn report(args: &Args) -> Result<Report> {
     let rows = rows.unwrap_or(if *json { JSON_ROWS } else { ROWS });
     let process = convert::focus(process.clone(), *all, session.info());
     let worst = worst.map_or(0, |worst| worst as usize);
-    let part = range.is_part();
+    let (from, to) = range.of(&session);
+    let part = range.is_part().then_some(Part { from, to });
     let options = ReportOptions { process: process.clone(), part, rows, worst };
     let mut exporter = ReportExporter::new(options);
-    let (from, to) = range.of(&session);
     let played = session.play_range(&mut exporter, from, to);
     let played = played.with_context(|| format!("cannot read {}", source::names(captures)))?;
-    if played.first.is_none() && part {
+    if played.first.is_none() && part.is_some() {
         bail!(
             "nothing is in this part of {}: `syscollect info {0}` says how long it lasts",
             source::names(captures)

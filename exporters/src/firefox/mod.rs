@@ -491,6 +491,8 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
         let rate = u64::from(session.sample_rate_hz);
         let interval = 1_000_000_000u64.checked_div(rate).unwrap_or(DEFAULT_INTERVAL).max(1);
         self.config = Config { session: session.clone(), interval };
+        // Times are those that `--from` and the report have: since the clocks were first read.
+        self.origin = session.clock_pairs.first().map(|pair| Time(pair.boottime));
         self.shared.arch.clone_from(&session.machine);
         // The machine is always there, for its counters and its losses.
         let _ = self.thread(Tables::IDLE_THREAD, tables);
@@ -499,7 +501,8 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
 
     #[inline]
     fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), ExportError> {
-        self.origin.get_or_insert(time);
+        let origin = self.origin.get_or_insert(time);
+        *origin = (*origin).min(time);
         self.last = time;
         let time = time.0;
         match event {

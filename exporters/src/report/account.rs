@@ -37,8 +37,22 @@ pub(super) struct Stay {
     pub(super) known: u64,
     /// For how long it is not known what happened between its beginning and its end.
     pub(super) unknown: u64,
-    /// It began before what the report tells of: its true length is not known here.
+    /// It began before what the report tells of.
     pub(super) cut: bool,
+    /// How long it had lasted then, as far as that is known.
+    before: u64,
+}
+
+impl Stay {
+    /// From its true beginning on; `None` if that is not known.
+    pub(super) fn whole(&self) -> Option<Self> {
+        let Self { since, known, before, cut, .. } = *self;
+        (!cut || before > 0).then_some(Self {
+            since: since - before,
+            known: known + before,
+            ..*self
+        })
+    }
 }
 
 /// A thread's state and what was counted of it. Times are nanoseconds.
@@ -52,6 +66,8 @@ pub(super) struct Account {
     pub(super) since: u64,
     /// The state began before what the report tells of.
     cut: bool,
+    /// How long it had lasted then; 0 if that is not known.
+    before: u64,
     /// It was woken while it was still on the CPU.
     pub(super) woken_early: bool,
     /// Who woke it last, since it left the CPU or just before.
@@ -74,6 +90,7 @@ impl Account {
             state: State::Unknown,
             since,
             cut: false,
+            before: 0,
             woken_early: false,
             woken: None,
             exiting: false,
@@ -91,8 +108,10 @@ impl Account {
     }
 
     /// What came until now is not told of: its state lasts, and nothing counts.
-    pub(super) fn forget_before(&mut self, now: u64) {
+    pub(super) fn forget_before(&mut self, now: u64, gaps: &Gaps) {
         self.cut = self.since < now;
+        let is_known = self.cut && gaps.missing(self.since, now) == 0;
+        self.before = if is_known { now - self.since } else { 0 };
         self.begin_anew(now);
         (self.counts, self.longest_wait, self.told) = (Counts::default(), 0, false);
     }
@@ -156,8 +175,8 @@ impl Account {
     fn end(&mut self, next: State, known: u64, now: u64) -> Stay {
         let elapsed = now - self.since;
         let unknown = elapsed - known;
-        let cut = std::mem::take(&mut self.cut);
-        let stay = Stay { state: self.state, since: self.since, known, unknown, cut };
+        let (cut, before) = (std::mem::take(&mut self.cut), std::mem::take(&mut self.before));
+        let stay = Stay { state: self.state, since: self.since, known, unknown, cut, before };
         match self.state {
             State::Unknown => self.times.unknown_ns += known,
             State::Running(_) => self.times.on_cpu_ns += known,

@@ -34,7 +34,7 @@ impl ReportExporter {
             start_ns,
             duration_ns,
             recorded_ns: recorder
-                .filter(|recorder| !self.options.part && recorder.duration_ns > 0)
+                .filter(|recorder| self.options.part.is_none() && recorder.duration_ns > 0)
                 .map(|recorder| recorder.duration_ns),
             overwritten_ns: self.overwritten.ns,
             events: self.counts,

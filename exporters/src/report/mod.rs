@@ -141,8 +141,8 @@ const MAX_CRASHES: usize = 1 << 10;
 pub struct ReportOptions {
     /// Only these processes.
     pub process: Option<ProcessFilter>,
-    /// Only a part of the session is played.
-    pub part: bool,
+    /// Only this part of the session is played.
+    pub part: Option<Part>,
     /// Rows of each table; their full number is told.
     pub rows: usize,
     /// So many of the longest waits of each kind are told one by one; 0 is none.
@@ -151,7 +151,7 @@ pub struct ReportOptions {
 
 impl Default for ReportOptions {
     fn default() -> Self {
-        Self { process: None, part: false, rows: 15, worst: 0 }
+        Self { process: None, part: None, rows: 15, worst: 0 }
     }
 }
 
@@ -216,6 +216,15 @@ pub struct ReportExporter {
     report: Report,
 }
 
+/// From this time on, and up to that; where there is none, from the beginning and to the end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// Where it begins.
+    pub from: Option<Time>,
+    /// Where it ends.
+    pub to: Option<Time>,
+}
+
 /// What `--overwrite` left no events of: the time before the first that was kept. What is told of it
 /// are the lives of tasks only, which say of nobody what it did.
 #[derive(Debug, Default)]
@@ -271,6 +280,27 @@ impl ReportExporter {
             crash_count: 0,
             report: Report::default(),
         }
+    }
+
+    /// The first event that is told of. What came before it has told states; these last from where
+    /// the part begins.
+    #[cold]
+    fn begin_at(&mut self, now: u64) {
+        if !self.led_up {
+            self.first = Some(now);
+            return self.scheduling.begin(now);
+        }
+        let part = self.options.part.unwrap_or_default();
+        let begin = part.from.map_or(now, |from| from.0.clamp(self.last, now));
+        self.first = Some(begin);
+        self.scheduling.forget_before(begin);
+    }
+
+    /// Where the part ends, if the recording went on; 0 if that is not known.
+    fn end_of_part(&self, recorder: Option<&RecorderSummary>) -> u64 {
+        let to = self.options.part.and_then(|part| part.to);
+        let end = recorder.map(|recorder| self.began + recorder.duration_ns);
+        to.zip(end).map_or(0, |(to, end)| to.0.min(end))
     }
 
     /// The report; empty if the session was not played to its end.
@@ -462,11 +492,7 @@ impl Exporter for ReportExporter {
     fn event(&mut self, time: Time, event: &Event, tables: &Tables) -> Result<(), Infallible> {
         let now = time.0;
         if self.first.is_none() {
-            self.first = Some(now);
-            match self.led_up {
-                true => self.scheduling.forget_before(now),
-                false => self.scheduling.begin(now),
-            }
+            self.begin_at(now);
         }
         self.last = now;
         if self.overwritten.ends_with(event) {
@@ -502,6 +528,7 @@ impl Exporter for ReportExporter {
         if !std::mem::replace(&mut self.led_up, true) {
             self.scheduling.begin(now);
         }
+        self.last = now;
         self.overwritten.ends_with(event);
         match event {
             Event::Switch(switch) => self.scheduling.switch(now, switch, tables),
@@ -524,6 +551,7 @@ impl Exporter for ReportExporter {
         tables: &Tables,
     ) -> Result<(), Infallible> {
         self.recording.complete = recorder.is_some();
+        self.last = self.last.max(self.end_of_part(recorder));
         self.scheduling.end(self.last, tables);
         self.slices.finish(tables);
         self.report = self.build(losses, recorder, tables);

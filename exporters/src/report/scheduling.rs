@@ -32,6 +32,8 @@ pub(super) struct Scheduling {
     pub(super) partial: bool,
     /// How often something else ran than the events before say.
     pub(super) untold_gaps: u64,
+    /// There were switches before what is told of.
+    switched_before: bool,
     pub(super) off_cpu: OffCpuTimes,
     /// The last time that was blocked and has ended: who, in what, nanoseconds.
     pub(super) was_blocked: Option<(ThreadId, Option<StringId>, u64)>,
@@ -55,6 +57,7 @@ impl Scheduling {
             last_end: None,
             partial: false,
             untold_gaps: 0,
+            switched_before: false,
             off_cpu: OffCpuTimes::default(),
             was_blocked: None,
             after_wakeup: Durations::new(WAIT_DIGITS),
@@ -78,7 +81,8 @@ impl Scheduling {
     /// What came until now is before what is told of: states last, and nothing counts.
     pub(super) fn forget_before(&mut self, now: u64) {
         self.origin = now;
-        self.accounts.iter_mut().for_each(|account| account.forget_before(now));
+        self.accounts.iter_mut().for_each(|account| account.forget_before(now, &self.gaps));
+        self.switched_before |= self.cpus.iter().any(|(_, cpu)| cpu.switches > 0);
         for (_, cpu) in self.cpus.iter_mut() {
             cpu.forget_before(now);
         }
@@ -309,7 +313,7 @@ impl Scheduling {
         self.account(thread, tables);
         let stay = self.accounts[thread.index()].change(next, now, &self.gaps);
         if let (State::Waiting(wait), State::Running(cpu)) = (stay.state, next) {
-            if stay.unknown == 0 && !stay.cut {
+            if stay.unknown == 0 {
                 self.waited(thread, wait, &stay);
             }
             self.keep_wait(&stay, thread, wait, cpu);
@@ -326,10 +330,9 @@ impl Scheduling {
     #[inline]
     fn keep_wait(&mut self, stay: &Stay, thread: ThreadId, began: Wait, cpu: u32) {
         let Account { chosen, woken, .. } = self.accounts[thread.index()];
-        if !chosen || stay.cut {
+        let Some(Stay { since, known, unknown, .. }) = stay.whole().filter(|_| chosen) else {
             return;
-        }
-        let Stay { since, known, unknown, .. } = *stay;
+        };
         let cpus = &mut self.cpus;
         let woken = woken.filter(|_| began == Wait::Wakeup);
         self.worst.for_cpu.add(known, since, || {
@@ -343,8 +346,10 @@ impl Scheduling {
     fn keep_blocked(&mut self, stay: &Stay, thread: ThreadId, off_cpu: OffCpu) {
         let Account { chosen, woken, .. } = self.accounts[thread.index()];
         let idles = matches!(off_cpu.state, SleepState::Idle | SleepState::Parked);
-        if chosen && !stay.cut && !idles {
-            let Stay { since, known, unknown, .. } = *stay;
+        if chosen
+            && !idles
+            && let Some(Stay { since, known, unknown, .. }) = stay.whole()
+        {
             let wait = || BlockedWait { thread, unknown, off_cpu, woken };
             self.worst.blocked.add(known, since, wait);
         }
@@ -364,16 +369,18 @@ impl Scheduling {
 
     #[inline]
     fn waited(&mut self, thread: ThreadId, wait: Wait, stay: &Stay) {
-        let nanoseconds = stay.known;
+        let Some(Stay { since, known: nanoseconds, cut, .. }) = stay.whole() else { return };
         let account = &mut self.accounts[thread.index()];
         account.longest_wait = account.longest_wait.max(nanoseconds);
         if !account.chosen {
             return;
         }
         if self.longest_wait.is_none_or(|(longest, ..)| nanoseconds > longest) {
-            self.longest_wait = Some((nanoseconds, stay.since, thread));
+            self.longest_wait = Some((nanoseconds, since, thread));
         }
         match wait {
+            // What began before a part is no latency of it: most of those are missing.
+            _ if cut => {}
             Wait::Wakeup => self.after_wakeup.add(nanoseconds),
             Wait::Preemption => self.after_preemption.add(nanoseconds),
         }
@@ -439,7 +446,7 @@ impl Scheduling {
 
     /// The session ends: what lasts, lasts until now.
     pub(super) fn end(&mut self, now: u64, tables: &Tables) {
-        if self.cpus.iter().all(|(_, cpu)| cpu.switches == 0) {
+        if !self.switched_before && self.cpus.iter().all(|(_, cpu)| cpu.switches == 0) {
             return self.forget(now);
         }
         for cpu in 0..self.cpus.count() {

@@ -2,12 +2,14 @@
 
 use super::*;
 use crate::story::IDLE;
+use syscollect_exporters::report::Part;
 use syscollect_model::{Exporter, Sample};
 
 /// The report of what the story tells from this microsecond on.
 fn report_from(story: &Story, from: u64) -> Report {
+    let part = Some(Part { from: Some(Time(START + from * 1_000)), to: None });
     let mut exporter =
-        ReportExporter::new(ReportOptions { part: true, worst: 5, ..ReportOptions::default() });
+        ReportExporter::new(ReportOptions { part, worst: 5, ..ReportOptions::default() });
     let Ok(()) = exporter.begin(&session(), &story.tables);
     for (time, event) in &story.events {
         let Ok(()) = match *time < Time(START + from * 1_000) {
@@ -49,11 +51,12 @@ fn who_ran_before_a_part_runs_on_in_it_and_only_what_is_in_it_counts() {
     assert_eq!((report.events.switches, report.events.wakeups), (2, 1));
     assert_eq!(thread(&report, 10).counts.switches, 1);
     assert_eq!(report.off_cpu.blocked_ns, 40_000 + 50_000, "of the part alone: a and c");
-    assert_eq!(report.worst.blocked.total, 0, "how long it was is not known from the part alone");
+    let blocked = &report.worst.blocked.rows[0].waiter;
+    assert_eq!((blocked.tid, blocked.waited_ns, blocked.at_ns), (10, 80_000, 10_000), "all of it");
 }
 
 #[test]
-fn a_wait_that_began_before_a_part_is_no_latency_of_it() {
+fn a_wait_that_began_before_a_part_is_told_whole_and_is_no_latency_of_it() {
     let (mut story, a, b) = two_programs();
     story.switches(0, 0, IDLE, SleepState::Runnable, b);
     story.wakes(10, 0, b, a);
@@ -64,7 +67,22 @@ fn a_wait_that_began_before_a_part_is_no_latency_of_it() {
     assert_eq!(thread(&report, 10).times, times(10, 20, 0, 0));
     assert_eq!((report.run_queue.all.count, report.run_queue.all.max_ns), (1, 10_000));
     let longest = report.longest_wait.unwrap();
-    assert_eq!((longest.tid, longest.waited_ns, longest.at_ns), (20, 10_000, 70_000));
+    assert_eq!((longest.tid, longest.waited_ns, longest.at_ns), (10, 60_000, 10_000));
+    let worst = &report.worst.for_cpu.rows[0].waiter;
+    assert_eq!((worst.tid, worst.waited_ns, worst.at_ns), (10, 60_000, 10_000));
+}
+
+#[test]
+fn a_part_without_a_switch_has_the_states_that_last() {
+    let (mut story, a, b) = two_programs();
+    story.switches(0, 0, IDLE, SleepState::Runnable, a);
+    story.wakes(10, 0, a, b);
+    story.at(60, sample(0, a));
+    // Asked for from 50 us on, it begins there and not with its first event.
+    let report = report_from(&story, 50);
+    assert_eq!((report.duration_ns, report.cpus[0].busy_ns), (10_000, 10_000));
+    assert_eq!(thread(&report, 10).times, times(10, 0, 0, 0));
+    assert_eq!(thread(&report, 20).times, times(0, 10, 0, 0));
 }
 
 #[test]
@@ -77,5 +95,5 @@ fn what_ended_before_a_part_is_not_in_it() {
     story.switches(70, 0, IDLE, SleepState::Runnable, b);
     let report = report_from(&story, 50);
     assert_eq!((report.threads.total, report.processes.total), (1, 1));
-    assert_eq!(thread(&report, 20).times, times(0, 0, 10, 0));
+    assert_eq!(thread(&report, 20).times, times(10, 0, 10, 0));
 }
