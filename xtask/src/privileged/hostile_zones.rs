@@ -7,14 +7,13 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use syscollect_store::{CaptureReader, Definition};
 
 use super::context::{Context, Said, json_lines, number, signal, text, wait};
+use super::hostile_names::symbols_of;
 use super::zones::{Marked, load};
 
 /// Who attacks, and who is attacked.
@@ -139,7 +138,8 @@ pub(crate) fn looks(context: &Context) -> Result<String> {
         first < made / 2 && last == made,
         "of {made} zones of a new program {first} to {last} are there"
     );
-    let names = names_of(&capture, text(&program)?)?;
+    let tables = symbols_of(&capture, text(&program)?)?;
+    let names: usize = tables.iter().map(|table| table.symbols.len()).sum();
     ensure!(names > 0, "the new program's functions have no names");
     // Files of nobody's, and not of the one who runs the other program.
     for told in ["map files faster", "begin, and map files of code, faster"] {
@@ -165,19 +165,6 @@ pub(crate) fn looks(context: &Context) -> Result<String> {
         during.cpu * 100.0,
         later.cpu * 100.0
     ))
-}
-
-/// How many places have names in the capture, of the module that lay at this path.
-fn names_of(capture: &Path, path: &str) -> Result<usize> {
-    let mut names = 0;
-    for definition in CaptureReader::open(capture)?.definitions() {
-        if let Definition::Symbols(table) = definition?
-            && table.path == path
-        {
-            names += table.symbols.len();
-        }
-    }
-    Ok(names)
 }
 
 impl Attacked {

@@ -15,6 +15,7 @@ mod gpu_formats;
 mod gpu_memory;
 mod gpu_rate;
 mod hostile_files;
+mod hostile_names;
 mod hostile_renames;
 mod hostile_zones;
 mod interrupts;
@@ -122,6 +123,7 @@ const TESTS: &[Test] = &[
     test!("hostile-files", hostile_files::hostile_files, needs "user_probes"),
     test!("hostile-mount", hostile_files::hostile_mount, needs "user_probes"),
     test!("hostile-attach", hostile_files::hostile_attach, needs "user_probes"),
+    test!("hostile-names", hostile_names::names),
 ];
 
 /// What to run, and where.
