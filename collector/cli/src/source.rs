@@ -37,6 +37,7 @@ impl Source {
     /// Opens one capture, or the files of one Windows recording.
     pub(crate) fn open(paths: &[PathBuf]) -> Result<Self> {
         check_distinct(paths)?;
+        paths.iter().try_for_each(|path| check_no_pipe(path))?;
         let traces = paths.iter().filter(|path| is_trace(path)).count();
         match paths {
             _ if traces == paths.len() => {
@@ -114,6 +115,20 @@ fn is_trace(path: &Path) -> bool {
     let has_extension =
         path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("etl"));
     has_extension || Trace::open(&[path.to_owned()]).is_ok()
+}
+
+/// Opening a pipe waits for whoever writes to it, perhaps for ever, and what comes out of one is
+/// not read in another order.
+fn check_no_pipe(path: &Path) -> Result<()> {
+    #[cfg(unix)]
+    if std::fs::metadata(path)
+        .is_ok_and(|data| std::os::unix::fs::FileTypeExt::is_fifo(&data.file_type()))
+    {
+        bail!("{} is a pipe: write what comes out of it to a file first", path.display());
+    }
+    #[cfg(not(unix))]
+    let _ = path;
+    Ok(())
 }
 
 /// A file that is named twice would tell everything twice.

@@ -158,6 +158,16 @@ fn files_that_are_no_captures_get_one_clear_message() {
 }
 
 #[test]
+fn nobody_waits_for_whoever_might_write_to_a_pipe() {
+    let place = Workplace::new();
+    let made = Command::new("mkfifo").arg(place.path("pipe.syscap")).status().unwrap();
+    assert!(made.success());
+    for arguments in [&["info", "pipe.syscap"][..], &["report", "pipe.syscap"]] {
+        assert!(place.fails(1, arguments).contains("pipe.syscap is a pipe"));
+    }
+}
+
+#[test]
 fn of_an_exported_file_its_capture_is_read_or_the_way_is_told() {
     let place = Workplace::new();
     let capture = place.capture("x.syscap", &[loss(5)]);
