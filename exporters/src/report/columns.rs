@@ -38,10 +38,10 @@ pub(super) fn table<const N: usize>(
     }
 }
 
-/// A name with its remark, of which the name is shortened.
+/// A name with its remark: the name is shortened, but to no less than half of what there is.
 fn named_cell(cell: &str, width: usize) -> String {
     let (name, remark) = cell.split_once(REMARK).unwrap_or((cell, ""));
-    let room = width.saturating_sub(remark.chars().count()).max(LEAST_NAME);
+    let room = width.saturating_sub(remark.chars().count()).max(width / 2).max(LEAST_NAME);
     clipped(&(shortened(name, room) + remark), width)
 }
 
@@ -164,6 +164,8 @@ mod tests {
         assert_eq!(named_cell(&cell, 60), "a::long::path::to::function (1 unfinished)");
         assert_eq!(named_cell(&cell, 30), "a::l…::function (1 unfinished)");
         assert_eq!(named_cell(&cell, 20), "a::…function (1 unf…");
+        let cell = format!("numbered{REMARK} (marks.rs:30); 960 ms in hrtimer_nanosleep");
+        assert_eq!(named_cell(&cell, 30), "numbered (marks.rs:30); 960 m…");
     }
 
     #[test]

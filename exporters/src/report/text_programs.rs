@@ -74,8 +74,8 @@ impl Text {
                 let function = shown(reason.function.as_deref()?);
                 Some(format!("; {} in {function}", duration(reason.blocked_ns)))
             });
-            let name = shown(&row.name) + &place(row.location.as_ref());
-            let remark = unfinished(row.unfinished) + &blocked.unwrap_or_default();
+            let place = place(row.location.as_ref());
+            let remark = place + &unfinished(row.unfinished) + &blocked.unwrap_or_default();
             [
                 total,
                 grouped(all.count),
@@ -85,7 +85,7 @@ impl Text {
                 max,
                 on_cpu,
                 off_cpu,
-                format!("{name}{REMARK}{remark}"),
+                format!("{}{REMARK}{remark}", shown(&row.name)),
             ]
         });
         self.table(
