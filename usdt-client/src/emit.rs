@@ -83,8 +83,8 @@ pub(crate) enum Refused {
 
 /// The right to write items, with room for them. Publishes on drop.
 pub(crate) struct Group {
+    /// A thread that has a ring.
     pub(crate) state: &'static ThreadState,
-    memory: RingMemory,
     entered: Entered,
 }
 
@@ -96,8 +96,7 @@ pub(crate) fn group(bytes: u64) -> Result<Group, Refused> {
         // SAFETY: where there is room, there is a ring.
         let attached = unsafe { state.header() }.attached.load(Ordering::Relaxed);
         if attached == state.attached.get() {
-            // SAFETY: as above.
-            return Ok(Group { state, memory: unsafe { state.ring() }, entered });
+            return Ok(Group { state, entered });
         }
         state.producer.leave_unchanged(entered);
     }
@@ -129,7 +128,8 @@ fn group_slow(bytes: u64) -> Result<Group, Refused> {
         return Err(Refused::Nothing);
     }
     let mut group = Group::enter(state);
-    group.entered.refresh(&group.memory);
+    let memory = group.memory();
+    group.entered.refresh(&memory);
     // SAFETY: it has a ring.
     let attached = unsafe { state.header() }.attached.load(Ordering::Acquire);
     let restate = state.lossy.get() || attached != state.attached.get();
@@ -191,8 +191,16 @@ pub(crate) fn stack_bytes(addresses: usize) -> u64 {
 impl Group {
     #[inline(always)]
     fn enter(state: &'static ThreadState) -> Self {
-        // SAFETY: where there is room, and after `prepare` has said so, there is a ring.
-        Self { state, memory: unsafe { state.ring() }, entered: state.producer.enter() }
+        Self { state, entered: state.producer.enter() }
+    }
+
+    /// The ring's memory: asked for where it is used, so that a group is few words, which stay in
+    /// registers.
+    #[inline(always)]
+    fn memory(&self) -> RingMemory {
+        // SAFETY: a group is only made of a thread with a ring: where there is room, and after
+        // `prepare` has said so, there is one.
+        unsafe { self.state.ring() }
     }
 
     /// The arena whose numbers items name.
@@ -232,11 +240,13 @@ impl Group {
     /// (the field's place).
     ///
     /// [`ZONE_VALUE`]: syscollect_zone_protocol::ZONE_VALUE
+    #[inline(always)]
     pub(crate) fn value(&mut self, field: u32, value: Value) {
         self.attribute(Attribute::Value { field, value: value.into() });
     }
 
     /// Writes a counted tag.
+    #[inline(always)]
     pub(crate) fn tag(&mut self, role: TextRole, text: &StaticString, number: u64) {
         let string = text.number(self.arena());
         self.attribute(Attribute::Tag { role, string, number });
@@ -253,8 +263,9 @@ impl Group {
     fn item(&mut self, item: Item) {
         let words = item.encode();
         debug_assert!(self.entered.room() >= words.len() as u64 * 8);
-        // SAFETY: whoever made the group asked for as much room as its items take.
-        unsafe { self.entered.write(&self.memory, words[0], &words[1..]) };
+        // SAFETY: a group is only made of a thread with a ring, and whoever made this one asked for
+        // as much room as its items take.
+        unsafe { self.entered.write(&self.state.ring(), words[0], &words[1..]) };
     }
 
     /// `Lost` if there was a loss, then all that a collector must know.
@@ -319,7 +330,7 @@ impl Group {
 impl Drop for Group {
     #[inline(always)]
     fn drop(&mut self) {
-        self.state.producer.leave(&self.memory, self.entered);
+        self.state.producer.leave(&self.memory(), self.entered);
     }
 }
 
