@@ -352,7 +352,7 @@ fn process_words(id: ProcessId, tables: &Tables) -> String {
 
 fn loss_words(loss: &Loss) -> String {
     let cpu = loss.cpu.map_or_else(String::new, |cpu| format!(" of cpu{cpu}"));
-    format!("{} from {}{cpu}: {}", loss.count, loss.lane.escape_debug(), loss.cause.name())
+    format!("{} from {}{cpu}: {}", loss.count, loss.origin.name().escape_debug(), loss.cause.name())
 }
 
 fn stack_words(stack: Option<StackId>, tables: &Tables) -> String {

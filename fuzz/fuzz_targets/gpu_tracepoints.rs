@@ -9,13 +9,10 @@
 use libfuzzer_sys::fuzz_target;
 use syscollect_fuzz::gpu::GpuTold;
 use syscollect_merge::Session;
-use syscollect_model::Ticks;
+use syscollect_model::{Lane, LaneKind, Ticks};
 use syscollect_playback::Recording;
 use syscollect_records::{ClockRecord, GpuFailureRecord, RecordKind, Stamp, TracepointRecord};
-use syscollect_store::{
-    CaptureReader, CaptureWriter, Chunk, ChunkHeader, Definition, Lane, LaneKind,
-    TracepointDefinition, TracepointField, TracepointFieldKind,
-};
+use syscollect_store::{CaptureReader, CaptureWriter, Chunk, ChunkHeader, Definition, TracepointDefinition, TracepointField, TracepointFieldKind};
 
 const FIRST: u64 = 1 << 40;
 /// Later than all records together.
@@ -201,12 +198,12 @@ fn capture(lanes: &[Vec<Vec<u8>>; 2]) -> Vec<u8> {
         .define(&Definition::Tracepoints(definitions.collect()))
         .expect("memory takes every byte");
     let readings: Vec<Vec<u8>> = [0, SPAN].map(reading).to_vec();
-    let clock = Lane { kind: LaneKind::Clock, cpu: 0 };
+    let clock = Lane::new(LaneKind::Clock, 0);
     writer
         .write(&chunk(clock, ClockRecord::SIZE as u32, &readings))
         .expect("memory takes every byte");
     for (cpu, records) in (0..).zip(lanes).filter(|(_, records)| !records.is_empty()) {
-        let lane = Lane { kind: LaneKind::Tracepoint, cpu };
+        let lane = Lane::new(LaneKind::Tracepoint, cpu);
         writer.write(&chunk(lane, 0, records)).expect("memory takes every byte");
     }
     writer.finish().expect("memory takes every byte")

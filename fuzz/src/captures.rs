@@ -1,12 +1,9 @@
 //! Captures made of arbitrary bytes, whose checksums fit, so that a search gets past them. The
 //! offsets are those of `docs/capture-format.md`.
 
-use syscollect_model::Ticks;
+use syscollect_model::{Lane, LaneKind, Ticks};
 use syscollect_records::{ClockRecord, RecordKind, Stamp};
-use syscollect_store::{
-    CaptureWriter, Chunk, ChunkHeader, ClientDefinition, Definition, KnownProcess, KnownThread,
-    Lane, LaneKind, ProbeArgument, ProbeDefinition, ProbeRole,
-};
+use syscollect_store::{CaptureWriter, Chunk, ChunkHeader, ClientDefinition, Definition, KnownProcess, KnownThread, ProbeArgument, ProbeDefinition, ProbeRole};
 
 /// Bytes of a chunk's header.
 pub const CHUNK_HEADER: usize = 72;
@@ -48,7 +45,7 @@ pub fn preamble() -> Vec<u8> {
     let readings: Vec<u8> =
         [0, SPAN].iter().flat_map(|ticks| reading(*ticks).as_bytes().to_vec()).collect();
     let header = ChunkHeader {
-        lane: Lane { kind: LaneKind::Clock, cpu: 0 },
+        lane: Lane::new(LaneKind::Clock, 0),
         sequence: 0,
         first: Ticks(FIRST),
         last: Ticks(FIRST + SPAN),

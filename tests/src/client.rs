@@ -2,9 +2,9 @@
 
 use crate::FakeMachine;
 use crate::machine::ticks;
-use syscollect_model::Ticks;
+use syscollect_model::{Lane, LaneKind, Ticks};
 use syscollect_records::{ZoneChunk, ZoneLogChunk};
-use syscollect_store::{ClientDefinition, Definition, Lane, LaneKind};
+use syscollect_store::{ClientDefinition, Definition};
 use syscollect_zone_protocol::log::{ENTRY_HEADER_BYTES, EntryKind, EntryWords, SchemaField};
 use syscollect_zone_protocol::{
     Attribute, Event, FieldFormat, Item, ItemKind, TextRole, Value, ValueType,
@@ -125,7 +125,7 @@ impl FakeProgram {
     /// Writes the log as it is now into the capture, in one chunk.
     pub fn finish(&self, machine: &mut FakeMachine) {
         let prefix = ZoneLogChunk { client: self.client, position: 0, reserved: 0 };
-        let lane = Lane { kind: LaneKind::ZoneLog, cpu: 0 };
+        let lane = Lane::new(LaneKind::ZoneLog, 0);
         machine.push_after(lane, 0, prefix.as_bytes(), &self.log);
         machine.end_chunk(lane);
     }
@@ -170,7 +170,7 @@ impl FakeThread {
 
     /// Its lane.
     pub fn to(&self) -> Lane {
-        Lane { kind: LaneKind::Zone, cpu: self.lane }
+        Lane::new(LaneKind::Zone, self.lane)
     }
 
     /// A zone begins.

@@ -1,14 +1,17 @@
 //! A machine that never was: says what happened, gets a capture.
 
 use std::collections::BTreeMap;
-use syscollect_model::{LossCause, Mapping, RecorderSummary, SessionInfo, SymbolTable, Ticks};
+use syscollect_model::{
+    Lane, LaneKind, LossCause, LossOrigin, Mapping, RecorderSummary, SessionInfo, SymbolTable,
+    Ticks,
+};
 use syscollect_records::{
     ClockRecord, CounterRecord, GpuFailureRecord, ProbeRecord, RecordKind, SampleRecord,
     SchedRecord, SchedStackRecord, StackHeader, Stamp, TaskRecord, TracepointRecord, stack_space,
 };
 use syscollect_store::{
     CaptureWriter, Chunk, ChunkHeader, CounterDefinition, Definition, KnownProcess, KnownThread,
-    Lane, LaneKind, LaneLoss,
+    LaneLoss,
 };
 
 /// Ticks in a microsecond of the machine: a counter of 2 GHz.
@@ -192,7 +195,7 @@ impl FakeMachine {
             realtime: 1_700_000_000_000_000_000 + nanoseconds,
             uncertainty: 20,
         };
-        self.push(Lane { kind: LaneKind::Clock, cpu: 0 }, us, ClockRecord::SIZE, record.as_bytes());
+        self.push(Lane::new(LaneKind::Clock, 0), us, ClockRecord::SIZE, record.as_bytes());
     }
 
     /// What a CPU runs when the recording begins; without a word nobody knows.
@@ -238,22 +241,22 @@ impl FakeMachine {
             SchedStackRecord { event, user_stack: stacks.user, kernel_stack: stacks.kernel };
         let mut bytes = record.as_bytes().to_vec();
         bytes.resize(self.sched_stride, 0xEE);
-        self.push(Lane { kind: LaneKind::Sched, cpu }, us, self.sched_stride, &bytes);
+        self.push(Lane::new(LaneKind::Sched, cpu), us, self.sched_stride, &bytes);
     }
 
     /// A stack that scheduling events of the CPU may use; its id.
     pub fn sched_stack(&mut self, cpu: u16, us: u64, tgid: u32, addresses: &[u64]) -> u32 {
-        self.stack(Lane { kind: LaneKind::SchedStack, cpu }, us, (tgid, false), addresses)
+        self.stack(Lane::new(LaneKind::SchedStack, cpu), us, (tgid, false), addresses)
     }
 
     /// A stack that samples of the CPU may use; its id.
     pub fn sample_stack(&mut self, cpu: u16, us: u64, tgid: u32, addresses: &[u64]) -> u32 {
-        self.stack(Lane { kind: LaneKind::SampleStack, cpu }, us, (tgid, false), addresses)
+        self.stack(Lane::new(LaneKind::SampleStack, cpu), us, (tgid, false), addresses)
     }
 
     /// The same of which the walk ended at its greatest depth.
     pub fn deep_sample_stack(&mut self, cpu: u16, us: u64, tgid: u32, addresses: &[u64]) -> u32 {
-        self.stack(Lane { kind: LaneKind::SampleStack, cpu }, us, (tgid, true), addresses)
+        self.stack(Lane::new(LaneKind::SampleStack, cpu), us, (tgid, true), addresses)
     }
 
     /// Addresses innermost first; process 0 stands for the kernel.
@@ -293,7 +296,7 @@ impl FakeMachine {
             user_stack: stacks.user,
             kernel_stack: stacks.kernel,
         };
-        self.push(Lane { kind: LaneKind::Sample, cpu }, us, SampleRecord::SIZE, record.as_bytes());
+        self.push(Lane::new(LaneKind::Sample, cpu), us, SampleRecord::SIZE, record.as_bytes());
     }
 
     /// A task's record: fork, exec, exit or rename, with its name after it, of any bytes.
@@ -308,7 +311,7 @@ impl FakeMachine {
         let (mut comm, name) = ([0; 16], name.as_ref());
         comm[..name.len()].copy_from_slice(name);
         let record = TaskRecord { stamp: Stamp::new(ticks(us), kind), comm, ..record };
-        self.push(Lane { kind: LaneKind::Task, cpu }, us, TaskRecord::SIZE, record.as_bytes());
+        self.push(Lane::new(LaneKind::Task, cpu), us, TaskRecord::SIZE, record.as_bytes());
     }
 
     /// A task forks: a new process where `tid` is `tgid`, else a new thread.
@@ -332,12 +335,7 @@ impl FakeMachine {
     pub fn count(&mut self, us: u64, counter: u64, value: f64) {
         let stamp = Stamp::new(ticks(us), RecordKind::Counter);
         let record = CounterRecord { stamp, counter, value: value.to_bits() };
-        self.push(
-            Lane { kind: LaneKind::Counter, cpu: 0 },
-            us,
-            CounterRecord::SIZE,
-            record.as_bytes(),
-        );
+        self.push(Lane::new(LaneKind::Counter, 0), us, CounterRecord::SIZE, record.as_bytes());
     }
 
     /// The kernel loses records of the CPU's scheduling lane, and the next
@@ -352,12 +350,18 @@ impl FakeMachine {
 
     /// What the recorder will declare as lost.
     pub fn declare(&mut self, lane: &str, cpu: Option<u32>, cause: LossCause, count: u64) {
-        self.losses.push(LaneLoss { lane: lane.into(), cpu, record: String::new(), cause, count });
+        self.losses.push(LaneLoss {
+            origin: LossOrigin::from_name(lane),
+            cpu,
+            record: String::new(),
+            cause,
+            count,
+        });
     }
 
     /// Raw bytes of a mapping lane: one `perf_event` record.
     pub fn mapping_record(&mut self, cpu: u16, us: u64, bytes: &[u8]) {
-        self.push(Lane { kind: LaneKind::Mapping, cpu }, us, 0, bytes);
+        self.push(Lane::new(LaneKind::Mapping, cpu), us, 0, bytes);
     }
 
     /// Records of any content: the same words in every lane of events, in
@@ -367,19 +371,19 @@ impl FakeMachine {
         let stamped = |number, words: [u64; 3]| {
             [kind(number).0, words[1], words[2]].map(u64::to_le_bytes).concat()
         };
-        self.push(Lane { kind: LaneKind::Sched, cpu }, us, 24, &stamped(words[0] % 9, words));
-        self.push(Lane { kind: LaneKind::Sample, cpu }, us, 24, &stamped(8, words));
-        self.push(Lane { kind: LaneKind::Counter, cpu }, us, 24, &stamped(16, words));
+        self.push(Lane::new(LaneKind::Sched, cpu), us, 24, &stamped(words[0] % 9, words));
+        self.push(Lane::new(LaneKind::Sample, cpu), us, 24, &stamped(8, words));
+        self.push(Lane::new(LaneKind::Counter, cpu), us, 24, &stamped(16, words));
         let task =
             [&stamped(9 + words[0] % 5, words)[..], &stamped(words[2], words), &[0; 8]].concat();
-        self.push(Lane { kind: LaneKind::Task, cpu }, us, TaskRecord::SIZE, &task);
-        self.push(Lane { kind: LaneKind::SchedStack, cpu }, us, 0, &stamped(13, words));
-        self.push(Lane { kind: LaneKind::Mapping, cpu }, us, 0, &stamped(13, words));
+        self.push(Lane::new(LaneKind::Task, cpu), us, TaskRecord::SIZE, &task);
+        self.push(Lane::new(LaneKind::SchedStack, cpu), us, 0, &stamped(13, words));
+        self.push(Lane::new(LaneKind::Mapping, cpu), us, 0, &stamped(13, words));
     }
 
     /// Adds a record to the lane's chunk.
     fn push(&mut self, lane: Lane, us: u64, stride: usize, record: &[u8]) {
-        let current = self.current.get(&lane.cpu).copied().unwrap_or(u32::MAX);
+        let current = self.current.get(&lane.index).copied().unwrap_or(u32::MAX);
         let filling = self.filling.entry(lane).or_default();
         if filling.data.is_empty() {
             (filling.first, filling.current_tid, filling.stride) =
@@ -430,12 +434,7 @@ impl FakeMachine {
             unreadable: hit.unreadable,
             cpu: cpu.into(),
         };
-        self.push(
-            Lane { kind: LaneKind::Probe, cpu },
-            us,
-            0,
-            &[record.as_bytes(), &bytes].concat(),
-        );
+        self.push(Lane::new(LaneKind::Probe, cpu), us, 0, &[record.as_bytes(), &bytes].concat());
     }
 
     /// A tracepoint's record: the bytes as the kernel lays them out, from the common fields on.
@@ -444,7 +443,7 @@ impl FakeMachine {
         let head = TracepointRecord { stamp, bytes: bytes.len() as u16, cpu: cpu.into(), ..record };
         let mut bytes = [head.as_bytes(), bytes].concat();
         bytes.resize(bytes.len().next_multiple_of(8), 0);
-        self.push(Lane { kind: LaneKind::Tracepoint, cpu }, us, 0, &bytes);
+        self.push(Lane::new(LaneKind::Tracepoint, cpu), us, 0, &bytes);
     }
 
     /// A program tells that the work of a GPU failed.
@@ -452,7 +451,7 @@ impl FakeMachine {
         let stamp = Stamp::new(ticks(us), RecordKind::GpuFailure);
         let bytes = (GpuFailureRecord::SIZE - TracepointRecord::SIZE) as u16;
         let record = GpuFailureRecord { stamp, bytes, cpu: cpu.into(), ..record };
-        self.push(Lane { kind: LaneKind::Tracepoint, cpu }, us, 0, record.as_bytes());
+        self.push(Lane::new(LaneKind::Tracepoint, cpu), us, 0, record.as_bytes());
     }
 
     /// Ends the lane's chunk and writes it.

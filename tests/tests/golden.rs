@@ -1,13 +1,13 @@
 //! Stories of a fake machine, told again as text.
 
 use syscollect_exporters::TextExporter;
-use syscollect_model::{LossCause, Symbol, SymbolFrame, SymbolTable, Ticks, Time};
+use syscollect_model::{Lane, LaneKind, LossCause, Symbol, SymbolFrame, SymbolTable, Ticks, Time};
 use syscollect_playback::Recording;
 use syscollect_records::{RecordKind, SchedRecord, TaskRecord, sched_flags, stack_id, task_state};
-use syscollect_store::{CounterDefinition, Definition, KnownProcess, KnownThread, Lane, LaneKind};
+use syscollect_store::{CounterDefinition, Definition, KnownProcess, KnownThread};
 use syscollect_tests::{FIRST_BOOTTIME, FakeMachine, Stacks, golden, perf, ticks};
 
-const SCHED0: Lane = Lane { kind: LaneKind::Sched, cpu: 0 };
+const SCHED0: Lane = Lane::new(LaneKind::Sched, 0);
 
 fn frame(function: &str, file: &str, line: u32) -> SymbolFrame {
     SymbolFrame { function: function.into(), file: file.into(), line }

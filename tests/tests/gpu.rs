@@ -1,7 +1,7 @@
 //! Stories of GPUs as their drivers' tracepoints tell them, told again as text.
 
+use syscollect_model::{Lane, LaneKind};
 use syscollect_records::{TracepointRecord, task_state};
-use syscollect_store::{Lane, LaneKind};
 use syscollect_tests::gpu::{self, FenceTracepoints, SchedulerTracepoints};
 use syscollect_tests::tracepoint::{FakeField, FakeTracepoint, FakeValue, TEXT};
 use syscollect_tests::{FakeMachine, golden};
@@ -223,7 +223,7 @@ fn commands_without_numbers_are_answered_in_the_order_in_which_they_were_queued(
 fn what_was_lost_leaves_jobs_that_say_so_and_no_other() {
     let mut machine = machine();
     let fences = FenceTracepoints::new(&mut machine);
-    let lane = Lane { kind: LaneKind::Tracepoint, cpu: 0 };
+    let lane = Lane::new(LaneKind::Tracepoint, 0);
     fences.init.fire(&mut machine, (0, 10), 100, &fence("radeon", 5, 1));
     machine.end_chunk(lane);
     fences.signaled.fire(&mut machine, (0, 20), 100, &fence("radeon", 5, 1));

@@ -1,8 +1,8 @@
 //! Stories of GPUs whose work failed: a program tells the error just before the
 //! tracepoint tells the end.
 
+use syscollect_model::{Lane, LaneKind};
 use syscollect_records::{GpuFailureRecord, Stamp, gpu_failure, task_state};
-use syscollect_store::{Lane, LaneKind};
 use syscollect_tests::gpu::{self, FENCE};
 use syscollect_tests::tracepoint::{FakeField, FakeTracepoint, FakeValue, TEXT};
 use syscollect_tests::{FakeMachine, golden};
@@ -221,7 +221,7 @@ fn a_job_of_the_scheduler_that_is_given_up_or_never_run_failed_by_its_newer_name
 fn a_failure_needs_no_end_and_one_without_a_job_or_after_it_is_counted() {
     let mut machine = machine();
     let fences = Fences::new(&mut machine);
-    let lane = Lane { kind: LaneKind::Tracepoint, cpu: 1 };
+    let lane = Lane::new(LaneKind::Tracepoint, 1);
     let m = &mut machine;
     fences.init.fire(m, (0, 10), 100, &fence("radeon", 5, 1));
     fails(m, 20, (5, 1), ETIME);
@@ -248,7 +248,7 @@ fn a_record_of_a_kind_that_is_not_known_hides_no_other() {
         bytes: 24,
         ..Default::default()
     };
-    m.push_after(Lane { kind: LaneKind::Tracepoint, cpu: 0 }, 15, &[], record.as_bytes());
+    m.push_after(Lane::new(LaneKind::Tracepoint, 0), 15, &[], record.as_bytes());
     fences.signaled.fire(m, (0, 20), 100, &fence("radeon", 5, 1));
     let (lines, played) = golden::text(&mut golden::open(machine.finish()));
     assert!(lines.contains("ring finished of game/100") && lines.contains("fence=5:1"), "{lines}");

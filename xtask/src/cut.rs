@@ -10,10 +10,10 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
-use syscollect_model::{RecorderSummary, SessionInfo, Ticks};
+use syscollect_model::{Lane, LaneKind, RecorderSummary, SessionInfo, Ticks};
 use syscollect_records::{ClockRecord, RecordKind, TaskRecord, TracepointRecord};
 use syscollect_store::{
-    CaptureReader, CaptureWriter, Chunk, ChunkHeader, Definition, KnownProcess, Lane, LaneKind,
+    CaptureReader, CaptureWriter, Chunk, ChunkHeader, Definition, KnownProcess,
     TracepointDefinition,
 };
 

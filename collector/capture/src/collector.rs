@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use syscollect_model::{ClockSource, SessionInfo};
-use syscollect_store::{Chunk, Definition, LaneKind, LaneLoss, Producer};
+use syscollect_model::{ClockSource, LaneKind, LossOrigin, SessionInfo};
+use syscollect_store::{Chunk, Definition, LaneLoss, Producer};
 use syscollect_symbolize::HeldFiles;
 
 use crate::clock::ticks_now;
@@ -104,10 +104,7 @@ impl Output {
 
     fn count(&self, chunk: &Chunk) {
         self.shared.bytes.fetch_add(chunk.data.len() as u64, Ordering::Relaxed);
-        if matches!(
-            chunk.header.lane.kind,
-            LaneKind::Sched | LaneKind::Sample | LaneKind::Zone | LaneKind::Probe
-        ) {
+        if chunk.header.lane.kind.traits().events {
             self.shared.records.fetch_add(u64::from(chunk.header.records), Ordering::Relaxed);
         }
     }
@@ -400,8 +397,8 @@ impl Collector {
         self.note_losses();
         let at = Instant::now();
         step(EndingStep::Noting);
-        let tasks = LaneKind::Task.name();
-        let read_names = self.losses().iter().any(|loss| loss.lane == tasks)
+        let tasks = LossOrigin::Lane(LaneKind::Task);
+        let read_names = self.losses().iter().any(|loss| loss.origin == tasks)
             || self.output.outlet.is_overwriting();
         let mut held = HeldFiles::default();
         if let Some(machine) = &mut self.machine {

@@ -118,8 +118,8 @@ pub(crate) fn losses_since(all: &[LaneLoss], before: &[LaneLoss]) -> Vec<LaneLos
 }
 
 fn is_same_place(one: &LaneLoss, other: &LaneLoss) -> bool {
-    (&one.lane, one.cpu, &one.record, one.cause)
-        == (&other.lane, other.cpu, &other.record, other.cause)
+    (&one.origin, one.cpu, &one.record, one.cause)
+        == (&other.origin, other.cpu, &other.record, other.cause)
 }
 
 /// A file whose bytes are counted, or none: then everything is refused, as by a full disk.
@@ -273,11 +273,12 @@ mod tests {
     use super::*;
     use crate::{RecordOptions, Recording};
     use std::time::Instant;
+    use syscollect_model::{Lane, LaneKind};
     use syscollect_model::{LossCause, Ticks};
-    use syscollect_store::{CaptureReader, Chunk, ChunkHeader, Lane, LaneKind};
+    use syscollect_store::{CaptureReader, Chunk, ChunkHeader};
 
     const CHUNKS: u64 = 4000;
-    const LANE: Lane = Lane { kind: LaneKind::Sched, cpu: 1 };
+    const LANE: Lane = Lane::new(LaneKind::Sched, 1);
 
     fn chunk(number: u64) -> Chunk {
         let header = ChunkHeader {
@@ -343,7 +344,7 @@ mod tests {
     #[test]
     fn losses_of_a_file_are_those_since_it_began() {
         let loss = |record: &str, count| LaneLoss {
-            lane: "sched".into(),
+            origin: LaneKind::Sched.into(),
             cpu: Some(0),
             record: record.into(),
             cause: LossCause::LaneFull,

@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
 
-use syscollect_model::Ticks;
+use syscollect_model::{Lane, LaneKind, Ticks};
 use syscollect_records::{RecordKind, TaskRecord};
-use syscollect_store::{Chunk, Definition, Fold, Lane, LaneKind};
+use syscollect_store::{Chunk, Definition, Fold};
 
 use crate::notes::definition_chunk;
 use crate::perf::mappings::{Change, Changed, changes};

@@ -24,7 +24,7 @@ fn record(ticks: u64, kind: RecordKind, pid: u32, parent: u32) -> TaskRecord {
 
 fn header(kind: LaneKind, cpu: u16, sequence: u64, before: u64, last: u64) -> ChunkHeader {
     ChunkHeader {
-        lane: Lane { kind, cpu },
+        lane: Lane::new(kind, cpu),
         sequence,
         first: Ticks(1),
         last: Ticks(last),
@@ -125,7 +125,7 @@ fn of_a_loop_of_renames_the_last_name_before_the_oldest_event_remains() {
     let young = [(OLDEST + 1, RENAME, 7), (OLDEST + 2, RENAME, 7)];
     let old = [(10, fork, 7), (15, fork, 8), (5_000, exec, 7), (5_001, exec, 8)];
     assert_eq!(left(&folded), [&old[..], &young].concat());
-    let of_first = folded.iter().find(|chunk| chunk.header.lane.cpu == 0).unwrap().header;
+    let of_first = folded.iter().find(|chunk| chunk.header.lane.index == 0).unwrap().header;
     assert_eq!((of_first.sequence, of_first.records_before, of_first.records), (49, 4_980, 1));
     assert_eq!(left(&fold(folded.clone())), left(&folded), "once is enough");
 }
@@ -224,7 +224,7 @@ fn a_file_of_a_recording_that_overwrites_is_bounded_whatever_renames_there_were(
     let file = writer.finish().unwrap();
     assert!(file.len() < 4 << 20, "{} bytes for {produced} renames", file.len());
     let reader = CaptureReader::from_bytes(file).unwrap();
-    let tasks = Lane { kind: LaneKind::Task, cpu: 0 };
+    let tasks = Lane::new(LaneKind::Task, 0);
     let there: u64 = reader.chunks(tasks).iter().map(|chunk| u64::from(chunk.records)).sum();
     let lost: u64 = buffer.losses().iter().map(|(.., count)| count).sum();
     assert_eq!(there + lost, produced, "each is there or counted");

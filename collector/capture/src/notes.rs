@@ -12,8 +12,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashSet;
-use syscollect_model::{ClockSource, Mapping, Ticks};
-use syscollect_store::{Chunk, ChunkHeader, Definition, KnownProcess, Lane, LaneKind};
+use syscollect_model::{ClockSource, Lane, LaneKind, Mapping, Ticks};
+use syscollect_store::{Chunk, ChunkHeader, Definition, KnownProcess};
 use syscollect_symbolize::HeldFiles;
 
 use crate::clock::ticks_now;
@@ -449,7 +449,7 @@ pub(crate) fn definition_chunk(definition: &Definition) -> Chunk {
     // Definitions are plain data with text keys: JSON can hold all of them.
     let data = serde_json::to_vec(definition).unwrap_or_default();
     let header = ChunkHeader {
-        lane: Lane { kind: LaneKind::Definition, cpu: 0 },
+        lane: Lane::new(LaneKind::Definition, 0),
         sequence: 0,
         first: Ticks(0),
         last: Ticks(0),

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use syscollect_store::{BufferMode, Chunk, Lane, LaneEnd, LaneKind, Producer, TraceBuffer};
+use syscollect_model::{Lane, LaneKind};
+use syscollect_store::{BufferMode, Chunk, LaneEnd, Producer, TraceBuffer};
 
 use crate::fold::TaskFold;
 
@@ -223,7 +224,7 @@ mod tests {
     /// The `number`th chunk of a lane, of ten records.
     fn chunk(kind: LaneKind, number: u64) -> Chunk {
         let header = ChunkHeader {
-            lane: Lane { kind, cpu: 0 },
+            lane: Lane::new(kind, 0),
             sequence: number,
             first: Ticks(number),
             last: Ticks(number),
@@ -244,7 +245,7 @@ mod tests {
 
     fn numbers(reader: &CaptureReader, kind: LaneKind) -> Vec<u64> {
         let data = |chunk: Chunk| u64::from_le_bytes(chunk.data.try_into().unwrap());
-        let chunks = reader.chunks(Lane { kind, cpu: 0 });
+        let chunks = reader.chunks(Lane::new(kind, 0));
         chunks.iter().map(|entry| data(reader.read(entry).unwrap())).collect()
     }
 

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use syscollect_model::{ClockPair, ClockSource};
+use syscollect_model::{ClockPair, ClockSource, Lane, LaneKind};
 use syscollect_records::{ClockRecord, CounterRecord};
-use syscollect_store::{Chunk, CounterDefinition, Lane, LaneKind};
+use syscollect_store::{Chunk, CounterDefinition};
 
 use crate::clock::{clock_record, read_clocks, ticks_now};
 use crate::counters::Counters;
@@ -24,7 +24,7 @@ impl Readings {
     /// Takes the first clock reading.
     pub(crate) fn start(source: ClockSource, cpus: u32) -> Self {
         let first = read_clocks(source);
-        let mut clock = Stage::new(Lane { kind: LaneKind::Clock, cpu: 0 }, ClockRecord::SIZE);
+        let mut clock = Stage::new(Lane::new(LaneKind::Clock, 0), ClockRecord::SIZE);
         clock.data().extend_from_slice(clock_record(&first).as_bytes());
         Self {
             source,
@@ -32,7 +32,7 @@ impl Readings {
             last: first,
             clock,
             counters: Counters::open(Path::new("/"), cpus),
-            counter: Stage::new(Lane { kind: LaneKind::Counter, cpu: 0 }, CounterRecord::SIZE),
+            counter: Stage::new(Lane::new(LaneKind::Counter, 0), CounterRecord::SIZE),
         }
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use syscollect_model::{LossCause, RecorderSummary, SessionInfo, WorkCost};
-use syscollect_store::{Chunk, Lane, LaneKind, LaneLoss, TraceBuffer};
+use syscollect_model::{Lane, LossCause, RecorderSummary, SessionInfo, WorkCost};
+use syscollect_store::{Chunk, LaneLoss, TraceBuffer};
 use syscollect_symbolize::HeldFiles;
 
 use crate::collector::{Collector, Ended, Output};
@@ -285,18 +285,8 @@ impl Recording {
 }
 
 pub(crate) fn buffer_loss(lane: Lane, cause: LossCause, count: u64) -> LaneLoss {
-    // The collector's own lanes and those of programs belong to no CPU; readers add losses up by
-    // lane and CPU.
-    let of_no_cpu = matches!(
-        lane.kind,
-        LaneKind::Counter
-            | LaneKind::Clock
-            | LaneKind::Definition
-            | LaneKind::Zone
-            | LaneKind::ZoneLog
-    );
-    let cpu = (!of_no_cpu).then_some(u32::from(lane.cpu));
-    LaneLoss { lane: lane.kind.name().to_owned(), cpu, record: String::new(), cause, count }
+    let (origin, cpu) = (lane.kind.into(), lane.cpu());
+    LaneLoss { origin, cpu, record: String::new(), cause, count }
 }
 
 fn broken(thread: &str, why: Unfinished) -> CaptureError {

@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use syscollect_model::Ticks;
+use syscollect_model::{Lane, LaneKind, Ticks};
 use syscollect_records::{RecordKind, Stamp};
-use syscollect_store::{Chunk, ChunkHeader, Lane, LaneKind};
+use syscollect_store::{Chunk, ChunkHeader};
 
 /// Bytes at which a chunk is full. LZ4 looks back 64 KiB.
 pub(crate) const CHUNK_BYTES: usize = 64 << 10;
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn each_chunk_says_which_task_was_current_before_it() {
-        let mut stage = Stage::new(Lane { kind: LaneKind::Sched, cpu: 3 }, 16);
+        let mut stage = Stage::new(Lane::new(LaneKind::Sched, 3), 16);
         let mut chunks = Vec::new();
         for records in [
             [record(10, RecordKind::Resume, 7), record(20, RecordKind::Switch, 8)],
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn much_waiting_becomes_several_chunks_of_whole_records() {
-        let mut stage = Stage::new(Lane { kind: LaneKind::Sample, cpu: 0 }, 24);
+        let mut stage = Stage::new(Lane::new(LaneKind::Sample, 0), 24);
         stage.data().extend(std::iter::repeat_n(0, 24 * 10_000));
         assert!(stage.is_due());
         let mut lengths = Vec::new();

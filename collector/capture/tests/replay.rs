@@ -4,12 +4,12 @@
 use std::path::Path;
 
 use syscollect_capture::{RecordOptions, Recorded, Recording};
-use syscollect_model::{LossCause, Ticks};
+use syscollect_model::{Lane, LaneKind, LossCause, Ticks};
 use syscollect_records::{RecordKind, SchedRecord, Stamp};
-use syscollect_store::{BufferMode, CaptureReader, Chunk, ChunkHeader, Lane, LaneKind};
+use syscollect_store::{BufferMode, CaptureReader, Chunk, ChunkHeader};
 
 const RECORDS_PER_CHUNK: u64 = 4000;
-const LANE: Lane = Lane { kind: LaneKind::Sched, cpu: 1 };
+const LANE: Lane = Lane::new(LaneKind::Sched, 1);
 
 /// A chunk of switches between two tasks that hardly compresses.
 fn chunk(sequence: u64) -> Chunk {

@@ -18,7 +18,7 @@ use syscollect_model::{
     Time, naming_shortage,
 };
 use syscollect_playback::{Nowhere, Played, Recording, UnresolvedModule};
-use syscollect_store::{CaptureReader, CaptureWriter, Definition, Lane, LaneKind};
+use syscollect_store::{CaptureReader, CaptureWriter, Definition};
 use syscollect_symbolize::{HeldFiles, ModuleRequest, Options, Symbolizer};
 
 /// Events between two looks at whether to go on.
@@ -363,16 +363,7 @@ where
 /// Events that a capture holds, as its chunks count them: with the records that
 /// restate the current task, so a few more than playing it finds.
 pub(crate) fn stored_events(reader: &CaptureReader) -> u64 {
-    let kinds = [
-        LaneKind::Sched,
-        LaneKind::Sample,
-        LaneKind::Task,
-        LaneKind::Counter,
-        LaneKind::Zone,
-        LaneKind::Probe,
-        LaneKind::Tracepoint,
-    ];
-    let lanes = reader.lanes().into_iter().filter(|lane: &Lane| kinds.contains(&lane.kind));
+    let lanes = reader.lanes().into_iter().filter(|lane| lane.kind.traits().events);
     lanes.flat_map(|lane| reader.chunks(lane)).map(|chunk| u64::from(chunk.records)).sum()
 }
 

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use syscollect_etl::session::{EventCount, Facts};
 use syscollect_model::{
-    ClockSource, CpuClock, Loss, LossCause, RecorderSummary, records_overwritten,
+    ClockSource, CpuClock, Loss, LossCause, LossOrigin, RecorderSummary, records_overwritten,
 };
 use syscollect_playback::{Nowhere, Played, Recording};
 
@@ -114,7 +114,8 @@ struct WindowsEvents {
 
 #[derive(Debug, Serialize)]
 struct LossReport {
-    lane: String,
+    #[serde(rename = "lane")]
+    origin: LossOrigin,
     cpu: Option<u32>,
     cause: &'static str,
     count: u64,
@@ -358,7 +359,7 @@ impl Report {
                 text,
                 "{:<10} {}",
                 "",
-                printable(&loss_text(&loss.lane, loss.cpu, loss.cause, loss.count))
+                printable(&loss_text(&loss.origin, loss.cpu, loss.cause, loss.count))
             );
         }
         text
@@ -396,7 +397,12 @@ impl WindowsEvents {
 
 impl LossReport {
     fn of(loss: &Loss) -> Self {
-        Self { lane: loss.lane.clone(), cpu: loss.cpu, cause: loss.cause.name(), count: loss.count }
+        Self {
+            origin: loss.origin.clone(),
+            cpu: loss.cpu,
+            cause: loss.cause.name(),
+            count: loss.count,
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::summary::loss_text;
 use crate::terminal::{Style, grouped};
 use std::fmt::Write;
-use syscollect_model::{Loss, LossCause, LossDomain, records_lost, records_overwritten};
+use syscollect_model::{Loss, LossCause, LossOrigin, records_lost, records_overwritten};
 use syscollect_playback::Recording;
 use syscollect_store::LaneLoss;
 
@@ -42,10 +42,10 @@ impl Lost {
     pub(crate) fn at_least(mut self, counted: &[LaneLoss]) -> Self {
         for loss in counted {
             let is_same = |known: &Loss| {
-                known.lane == loss.lane && known.cpu == loss.cpu && known.cause == loss.cause
+                known.origin == loss.origin && known.cpu == loss.cpu && known.cause == loss.cause
             };
             let is_counted = |other: &&LaneLoss| {
-                (&other.lane, other.cpu, other.cause) == (&loss.lane, loss.cpu, loss.cause)
+                (&other.origin, other.cpu, other.cause) == (&loss.origin, loss.cpu, loss.cause)
             };
             let count = counted
                 .iter()
@@ -54,9 +54,7 @@ impl Lost {
             match self.losses.iter_mut().find(|known| is_same(known)) {
                 Some(known) => known.count = known.count.max(count),
                 None => self.losses.push(Loss {
-                    lane: loss.lane.clone(),
-                    // Nobody is shown what runs by this.
-                    domain: LossDomain::Everything,
+                    origin: loss.origin.clone(),
                     cpu: loss.cpu,
                     cause: loss.cause,
                     count,
@@ -72,7 +70,7 @@ impl Lost {
     pub(crate) fn add(&mut self, other: Self) {
         for loss in other.losses {
             let is_same = |known: &Loss| {
-                (&known.lane, known.cpu, known.cause) == (&loss.lane, loss.cpu, loss.cause)
+                (&known.origin, known.cpu, known.cause) == (&loss.origin, loss.cpu, loss.cause)
             };
             match self.losses.iter_mut().find(|known| is_same(known)) {
                 Some(known) => known.count = known.count.saturating_add(loss.count),
@@ -117,7 +115,7 @@ impl Lost {
     /// How much was lost, of which a Windows trace may have whole buffers; nobody knows how many
     /// events were in those.
     fn heading(&self, lost: u64, events: u64) -> String {
-        let of_buffers = self.losses.iter().filter(|loss| loss.lane == "buffers");
+        let of_buffers = self.losses.iter().filter(|loss| loss.origin == LossOrigin::Buffers);
         let buffers = of_buffers.fold(0, |sum: u64, loss| sum.saturating_add(loss.count)).min(lost);
         match (buffers, lost - buffers) {
             (0, lost) => {
@@ -149,7 +147,7 @@ impl Lost {
             self.losses.iter().filter(|loss| loss.cause != LossCause::Overwritten).collect();
         losses.sort_by_key(|loss| std::cmp::Reverse(loss.count));
         for loss in losses.iter().take(LOSS_LINES) {
-            let line = loss_text(&loss.lane, loss.cpu, loss.cause.name(), loss.count);
+            let line = loss_text(&loss.origin, loss.cpu, loss.cause.name(), loss.count);
             text.push_str(&(style.alarm(&format!("    {line}")) + "\n"));
         }
         if let Some(more) = losses.len().checked_sub(LOSS_LINES).filter(|more| *more > 0) {
@@ -170,20 +168,20 @@ impl Lost {
 mod tests {
     use super::*;
     use crate::terminal::Terminal;
+    use syscollect_model::LaneKind;
 
     fn loss(lane: &str, cause: LossCause, count: u64) -> Loss {
-        Loss {
-            lane: lane.into(),
-            domain: LossDomain::Everything,
-            cpu: Some(1),
-            cause,
-            count,
-            between: None,
-        }
+        Loss { origin: LossOrigin::from_name(lane), cpu: Some(1), cause, count, between: None }
     }
 
     fn counted(record: &str, cause: LossCause, count: u64) -> LaneLoss {
-        LaneLoss { lane: "sched".into(), cpu: Some(1), record: record.into(), cause, count }
+        LaneLoss {
+            origin: LaneKind::Sched.into(),
+            cpu: Some(1),
+            record: record.into(),
+            cause,
+            count,
+        }
     }
 
     fn lost(losses: Vec<Loss>) -> Lost {

@@ -8,9 +8,9 @@ use crate::terminal::{Style, bytes, duration, grouped};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use syscollect_exporters::TracyLayout;
-use syscollect_model::{LossCause, RecorderSummary};
+use syscollect_model::{LaneKind, LossCause, LossOrigin, RecorderSummary};
 use syscollect_playback::Played;
-use syscollect_store::{LaneKind, LaneLoss};
+use syscollect_store::LaneLoss;
 
 /// What came of a recording.
 #[derive(Debug)]
@@ -127,19 +127,19 @@ fn shown(path: &Path) -> String {
 }
 
 /// `12,345 sched records of CPU 3: lane-full`, and of Windows traces `7 events: lane-full`.
-pub(crate) fn loss_text(lane: &str, cpu: Option<u32>, cause: &str, count: u64) -> String {
+pub(crate) fn loss_text(origin: &LossOrigin, cpu: Option<u32>, cause: &str, count: u64) -> String {
     let cpu = cpu.map_or(String::new(), |cpu| format!(" of CPU {cpu}"));
-    let what = match lane {
+    let name = origin.name();
+    let what = match origin {
         // These say what they count.
-        "events" | "buffers" if count == 1 => lane.trim_end_matches('s').to_owned(),
-        "events" | "buffers" => lane.to_owned(),
-        _ => format!("{lane} records"),
+        LossOrigin::Events | LossOrigin::Buffers if count == 1 => {
+            name.trim_end_matches('s').to_owned()
+        }
+        LossOrigin::Events | LossOrigin::Buffers => name.to_owned(),
+        LossOrigin::Lane(_) | LossOrigin::Unknown(_) => format!("{name} records"),
     };
     format!("{} {what}{cpu}: {cause}", grouped(count))
 }
-
-/// What the capture calls events of threads that got no ring.
-const WITHOUT_RING: &str = "event of a thread without a ring";
 
 /// What came of an export.
 #[derive(Debug)]
@@ -197,14 +197,14 @@ fn advice(losses: &[LaneLoss], buffer_bytes: usize) -> Option<String> {
 
 /// What helps against a lane that ran full: what filled it is another thing for each.
 fn lane_advice(loss: &LaneLoss) -> &'static str {
-    match loss.lane.as_str() {
-        lane if lane == LaneKind::Zone.name() && loss.record == WITHOUT_RING => {
+    match &loss.origin {
+        LossOrigin::Lane(LaneKind::Zone) if loss.record == LaneLoss::WITHOUT_RING => {
             "A marked program has more than 1,024 threads at a time; zones of the others are lost"
         }
-        lane if lane == LaneKind::Zone.name() || lane == LaneKind::ZoneLog.name() => {
+        LossOrigin::Lane(LaneKind::Zone | LaneKind::ZoneLog) => {
             "Threads marked more than could be taken from them: mark less in short loops, or give the recorder a CPU"
         }
-        lane if lane == LaneKind::Probe.name() => {
+        LossOrigin::Lane(LaneKind::Probe) => {
             "Probes were hit more often than could be taken: probe fewer places, or give the recorder a CPU"
         }
         _ => {
@@ -239,7 +239,13 @@ mod tests {
     }
 
     fn loss(cause: LossCause, count: u64) -> LaneLoss {
-        LaneLoss { lane: "sched".into(), cpu: Some(1), record: "switch".into(), cause, count }
+        LaneLoss {
+            origin: LaneKind::Sched.into(),
+            cpu: Some(1),
+            record: "switch".into(),
+            cause,
+            count,
+        }
     }
 
     fn plain(outcome: &Outcome) -> String {
@@ -281,24 +287,24 @@ mod tests {
     fn marks_and_probes_that_were_too_many_have_advice_of_their_own() {
         let lost = |lane: LaneKind, record: &str| {
             let loss = LaneLoss {
-                lane: lane.name().into(),
+                origin: lane.into(),
                 record: record.into(),
                 ..loss(LossCause::LaneFull, 7)
             };
             plain(&outcome(vec![loss]))
         };
         assert!(lost(LaneKind::Zone, "item").contains("mark less"));
-        assert!(lost(LaneKind::Zone, WITHOUT_RING).contains("more than 1,024 threads"));
+        assert!(lost(LaneKind::Zone, LaneLoss::WITHOUT_RING).contains("more than 1,024 threads"));
         assert!(lost(LaneKind::Probe, "probe").contains("probe fewer places"));
         assert!(lost(LaneKind::Sched, "switch").contains("fewer --stacks"));
     }
 
     #[test]
     fn a_loss_says_once_what_was_lost() {
-        assert_eq!(loss_text("events", None, "lane-full", 7), "7 events: lane-full");
-        assert_eq!(loss_text("buffers", None, "damaged", 1), "1 buffer: damaged");
+        assert_eq!(loss_text(&LossOrigin::Events, None, "lane-full", 7), "7 events: lane-full");
+        assert_eq!(loss_text(&LossOrigin::Buffers, None, "damaged", 1), "1 buffer: damaged");
         assert_eq!(
-            loss_text("sched", Some(3), "nested", 1_000),
+            loss_text(&LaneKind::Sched.into(), Some(3), "nested", 1_000),
             "1,000 sched records of CPU 3: nested"
         );
     }

@@ -9,11 +9,10 @@ use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use syscollect_model::{LossCause, Ticks};
+use syscollect_model::{Lane, LaneKind, LossCause, Ticks};
 use syscollect_records::{ProbeRecord, RecordKind, Stamp};
 use syscollect_store::{
-    CaptureWriter, Chunk, ChunkHeader, Definition, Lane, LaneKind, LaneLoss, ProbeDefinition,
-    ProbeRole,
+    CaptureWriter, Chunk, ChunkHeader, Definition, LaneLoss, ProbeDefinition, ProbeRole,
 };
 
 struct Workplace {
@@ -77,7 +76,7 @@ impl Workplace {
 
 fn loss(count: u64) -> LaneLoss {
     LaneLoss {
-        lane: "sched".into(),
+        origin: LaneKind::Sched.into(),
         cpu: Some(0),
         record: "switch".into(),
         cause: LossCause::LaneFull,
@@ -348,7 +347,7 @@ fn add_return(capture: &Path) {
     let stamp = Stamp::new(ticks, RecordKind::Probe);
     let hit = ProbeRecord { stamp, tid: 70, tgid: 70, probe: 1, size, ..ProbeRecord::default() };
     let header = ChunkHeader {
-        lane: Lane { kind: LaneKind::Probe, cpu: 0 },
+        lane: Lane::new(LaneKind::Probe, 0),
         sequence: 0,
         first: Ticks(ticks),
         last: Ticks(ticks),

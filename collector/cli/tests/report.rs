@@ -7,7 +7,7 @@ mod fake;
 
 use std::fs::File;
 use std::process::{Command, Output};
-use syscollect_model::LossCause;
+use syscollect_model::{LaneKind, LossCause};
 use syscollect_store::LaneLoss;
 
 /// Runs the program on the capture of one worker that runs twice for a millisecond.
@@ -15,7 +15,7 @@ fn report(arguments: &[&str]) -> Output {
     let folder = tempfile::tempdir().unwrap();
     let capture = folder.path().join("x.syscap");
     let loss = LaneLoss {
-        lane: "samples".into(),
+        origin: LaneKind::Sample.into(),
         cpu: Some(0),
         record: "sample".into(),
         cause: LossCause::LaneFull,

@@ -1,12 +1,13 @@
 //! What a capture says once: read completely when a session is opened.
 
 use syscollect_model::{
-    ClockError, ClockMap, ClockPair, Mapping, RecorderSummary, SessionInfo, SymbolTable, Ticks,
+    ClockError, ClockMap, ClockPair, Lane, LaneKind, Mapping, RecorderSummary, SessionInfo,
+    SymbolTable, Ticks,
 };
 use syscollect_records::ClockRecord;
 use syscollect_store::{
-    CaptureReader, ClientDefinition, CounterDefinition, Definition, KnownProcess, Lane, LaneKind,
-    LaneLoss, ProbeDefinition, ReadBuffer, StoreError, TracepointDefinition,
+    CaptureReader, ClientDefinition, CounterDefinition, Definition, KnownProcess, LaneLoss,
+    ProbeDefinition, ReadBuffer, StoreError, TracepointDefinition,
 };
 
 /// All definitions of a capture, the last one of each where only one counts.

@@ -1,10 +1,11 @@
 //! Lanes of fixed-size records as cursors: one chunk in memory at a time.
 
+use syscollect_model::{Lane, LaneKind};
 use syscollect_playback::order::Cursor;
 use syscollect_records::{
     CounterRecord, RecordKind, SampleRecord, SchedRecord, SchedStackRecord, Stamp, TaskRecord,
 };
-use syscollect_store::{CaptureReader, IndexEntry, Lane, LaneKind, ReadBuffer};
+use syscollect_store::{CaptureReader, IndexEntry, ReadBuffer};
 
 /// What a lane gives.
 #[derive(Clone, Debug, PartialEq)]

@@ -11,10 +11,12 @@
 //! - damaged: what is missing beyond that, and chunks that do not verify.
 
 use std::collections::BTreeMap;
-use syscollect_model::{Event, Loss, LossCause, LossDomain, Time};
-use syscollect_store::{CaptureReader, Damage, Lane, LaneKind, LaneLoss};
+use syscollect_model::{
+    Event, Lane, LaneIndex, LaneKind, Loss, LossCause, LossOrigin, Retention, Time,
+};
+use syscollect_store::{CaptureReader, Damage, LaneLoss};
 
-type Key = (String, Option<u32>);
+type Key = (LossOrigin, Option<u32>);
 
 /// Losses of one lane.
 #[derive(Clone, Debug, Default)]
@@ -47,24 +49,9 @@ fn drops_chunks(cause: LossCause) -> bool {
     )
 }
 
-/// How losses name a lane: lanes of the machine as a whole have no CPU.
+/// How losses name a lane: those that are of no CPU are one.
 fn lane_key(lane: Lane) -> Key {
-    // The numbers of zone lanes are no CPUs.
-    let machine = matches!(
-        lane.kind,
-        LaneKind::Counter
-            | LaneKind::Clock
-            | LaneKind::Definition
-            | LaneKind::Zone
-            | LaneKind::ZoneLog
-    );
-    (lane.kind.name().to_owned(), (!machine).then_some(u32::from(lane.cpu)))
-}
-
-/// What the records of a lane tell; of unknown lanes, which a later version may have, no more than
-/// that they are missing.
-fn domain(lane: &str) -> LossDomain {
-    if lane == LaneKind::Sched.name() { LossDomain::Scheduling } else { LossDomain::Other }
+    (lane.kind.into(), lane.cpu())
 }
 
 /// An event that tells of a loss.
@@ -74,8 +61,7 @@ pub(crate) fn loss(
     count: u64,
     between: Option<(Time, Time)>,
 ) -> Event {
-    let (lane, cpu) = lane_key(lane);
-    Event::Loss(Loss { domain: domain(&lane), lane, cpu, cause, count, between })
+    Event::Loss(Loss::of_lane(lane, cause, count, between))
 }
 
 impl Losses {
@@ -83,10 +69,11 @@ impl Losses {
     pub(crate) fn new(reader: &CaptureReader, declared: &[LaneLoss], complete: bool) -> Self {
         let mut losses = Self { complete, ..Self::default() };
         for loss in declared.iter().filter(|loss| loss.count > 0) {
-            let cpu = loss.cpu.filter(|_| {
-                ![LaneKind::Zone.name(), LaneKind::ZoneLog.name()].contains(&&*loss.lane)
-            });
-            let lane = losses.lanes.entry((loss.lane.clone(), cpu)).or_default();
+            let of_no_cpu = |kind: LaneKind| kind.traits().index != LaneIndex::Cpu;
+            let cpu = loss
+                .cpu
+                .filter(|_| !matches!(loss.origin, LossOrigin::Lane(kind) if of_no_cpu(kind)));
+            let lane = losses.lanes.entry((loss.origin.clone(), cpu)).or_default();
             let count = lane.declared.entry(loss.cause).or_default();
             *count = count.saturating_add(loss.count);
         }
@@ -95,7 +82,7 @@ impl Losses {
                 let entry = losses.lane(*lane);
                 // Of these lanes, which are folded, every record is counted: without one missing,
                 // chunks were joined.
-                let joined = matches!(lane.kind, LaneKind::Task | LaneKind::Mapping);
+                let joined = lane.kind.traits().retention == Retention::Folded;
                 let missing = records.unwrap_or(if joined { 0 } else { *chunks });
                 entry.missing = entry.missing.saturating_add(missing);
             }
@@ -139,7 +126,7 @@ impl Losses {
     pub(crate) fn any_of(&self, kind: LaneKind) -> bool {
         self.lanes
             .iter()
-            .any(|((name, _), lane)| name == kind.name() && lane.totals().next().is_some())
+            .any(|((origin, _), lane)| *origin == kind.into() && lane.totals().next().is_some())
     }
 
     /// Why records of the lane were lost before the collector: the cause that
@@ -160,11 +147,10 @@ impl Losses {
     /// The losses by lane and cause, without those of which there are none.
     pub(crate) fn totals(&self) -> Vec<Loss> {
         let mut totals = Vec::new();
-        for ((name, cpu), lane) in &self.lanes {
+        for ((origin, cpu), lane) in &self.lanes {
             for (cause, count) in lane.totals() {
                 totals.push(Loss {
-                    lane: name.clone(),
-                    domain: domain(name),
+                    origin: origin.clone(),
                     cpu: *cpu,
                     cause,
                     count,
@@ -230,7 +216,7 @@ impl GapCauses {
 mod tests {
     use super::*;
 
-    const LANE: Lane = Lane { kind: LaneKind::Sched, cpu: 1 };
+    const LANE: Lane = Lane::new(LaneKind::Sched, 1);
 
     fn lane(declared: &[(LossCause, u64)]) -> Losses {
         let mut losses = Losses::default();

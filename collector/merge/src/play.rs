@@ -16,16 +16,15 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use syscollect_model::{
-    ClockMap, Event, Location, LocationId, LockId, Migration, OffCpu, ProcessId, Sample, Scope,
-    SleepState, StringId, Switch, Tables, ThreadId, Ticks, Time, TimeCursor, Track, TrackId,
-    TrackKind, Wakeup,
+    ClockMap, Event, Lane, LaneKind, Location, LocationId, LockId, Migration, OffCpu, ProcessId,
+    Sample, Scope, SleepState, StringId, Switch, Tables, ThreadId, Ticks, Time, TimeCursor, Track,
+    TrackId, TrackKind, Wakeup,
 };
 use syscollect_playback::order::{Cursor, Merge};
 use syscollect_playback::{AnyExporter, Output, Played, Stopped, ThreadIds};
 use syscollect_records::{
     RecordKind, SampleRecord, SchedRecord, sched_flags, stack_id, task_state,
 };
-use syscollect_store::{Lane, LaneKind};
 
 /// Rows that playing adds for what nothing announced.
 #[derive(Clone, Debug, Default)]
@@ -42,6 +41,8 @@ pub(crate) struct Found {
 /// A lane while it is played.
 pub(crate) struct LaneState {
     pub(crate) lane: Lane,
+    /// The CPU of its records; 0 where they are of none.
+    cpu: u32,
     pub(crate) current: Option<ThreadId>,
     stacks: StackCache,
     gaps: GapCauses,
@@ -158,6 +159,7 @@ impl<'a> Player<'a> {
         let gaps = GapCauses::new(self.losses.declared_chunks(lane));
         LaneState {
             lane,
+            cpu: lane.cpu().unwrap_or_default(),
             current: None,
             stacks: StackCache::default(),
             gaps,
@@ -419,7 +421,7 @@ impl<'a> Player<'a> {
         let lane = &mut self.lanes[lane];
         let previous = lane.current.replace(next);
         let event = Event::Switch(Switch {
-            cpu: u32::from(lane.lane.cpu),
+            cpu: lane.cpu,
             previous,
             previous_priority: i32::from(record.prio),
             off_cpu: OffCpu {
@@ -449,7 +451,7 @@ impl<'a> Player<'a> {
         let stack = self.stack(lane, user, kernel);
         let lane = &self.lanes[lane];
         let event = Event::Wakeup(Wakeup {
-            cpu: u32::from(lane.lane.cpu),
+            cpu: lane.cpu,
             waker: lane.current,
             from_interrupt: record.flags & sched_flags::FROM_INTERRUPT != 0,
             wakee,
@@ -510,7 +512,7 @@ impl<'a> Player<'a> {
         self.count(RecordKind::Sample);
         let thread = self.thread(record.tid);
         let stack = self.stack(lane, record.user_stack, record.kernel_stack);
-        let cpu = u32::from(self.lanes[lane].lane.cpu);
+        let cpu = self.lanes[lane].cpu;
         let in_kernel = record.kernel_stack != stack_id::NONE;
         self.emit(&Event::Sample(Sample { cpu, thread, stack: stack.stack, in_kernel }))
     }

@@ -3,9 +3,10 @@
 
 use crate::lane::Missing;
 use std::ops::Range;
+use syscollect_model::Lane;
 use syscollect_playback::order::Cursor;
 use syscollect_records::{ProbeRecord, RecordKind, Stamp, TracepointRecord};
-use syscollect_store::{CaptureReader, IndexEntry, Lane, ReadBuffer};
+use syscollect_store::{CaptureReader, IndexEntry, ReadBuffer};
 
 /// Records that wait for the next chunk, because one of its may be older: the
 /// program that writes a record may be interrupted by another between reading

@@ -19,14 +19,14 @@ use crate::zones::programs::Programs;
 use crate::zones::survey::{Survey, Surveyor};
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    AddressSpaces, ClockMap, Loss, Mapping, RecorderSummary, SessionInfo, SymbolTable, Tables,
-    Time, naming_shortage, records_lost,
+    AddressSpaces, ClockMap, Lane, LaneKind, Loss, Mapping, RecorderSummary, SessionInfo,
+    SymbolTable, Tables, Time, naming_shortage, records_lost,
 };
 use syscollect_playback::order::Merge;
 use syscollect_playback::{AnyExporter, ModuleKey, Played, Recording, Stopped, UnresolvedModule};
-use syscollect_store::{CaptureReader, Damage, Lane, LaneKind};
+use syscollect_store::{CaptureReader, Damage};
 
-const DEFINITIONS: Lane = Lane { kind: LaneKind::Definition, cpu: 0 };
+const DEFINITIONS: Lane = Lane::new(LaneKind::Definition, 0);
 
 /// A capture with everything read that events refer to, ready to be played.
 ///

@@ -8,9 +8,8 @@ use crate::zones::cursor::{ZoneCursor, ZoneRecord};
 use crate::zones::survey::PlacedMarker;
 use std::iter::{Copied, Peekable};
 use std::slice::Iter;
-use syscollect_model::Tables;
+use syscollect_model::{Lane, Tables};
 use syscollect_playback::order::Cursor;
-use syscollect_store::Lane;
 
 /// A source of the merge.
 pub(crate) enum Source<'a> {

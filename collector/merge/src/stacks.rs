@@ -4,10 +4,11 @@ use crate::kernel_functions::{blocking_frame, tracing_frames};
 use crate::stack_shares::{STACK, StackShares};
 use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::{Hash, Hasher};
-use syscollect_model::{FrameId, SessionInfo, StackId, StringId, SymbolTable, Tables, Ticks};
+use syscollect_model::{
+    FrameId, Lane, LaneKind, SessionInfo, StackId, StringId, SymbolTable, Tables, Ticks,
+};
 use syscollect_playback::{Framer, Locator, Names, Place, PlaceId, Places};
 use syscollect_records::{StackHeader, stack_id, stack_space};
-use syscollect_store::{Lane, LaneKind};
 
 /// Answers that one lane's cache remembers.
 const RESOLVED_MAX: usize = 1 << 18;
@@ -300,12 +301,7 @@ impl Resolver {
 
     #[cold]
     fn resolve_new(&mut self, lane: Lane, user: u32, kernel: u32, tables: &mut Tables) -> Resolved {
-        let kind = if lane.kind == LaneKind::Sample {
-            LaneKind::SampleStack
-        } else {
-            LaneKind::SchedStack
-        };
-        let defined = self.stacks.lanes.get(&Lane { kind, cpu: lane.cpu });
+        let defined = lane.stacks().and_then(|stacks| self.stacks.lanes.get(&stacks));
         let find = |id: u32, in_kernel: bool| {
             let found = defined
                 .and_then(|stacks| stacks.get(&id))

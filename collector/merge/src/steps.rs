@@ -3,9 +3,8 @@
 use crate::losses::{GapCauses, loss};
 use crate::play::Player;
 use crate::tasks::Step;
-use syscollect_model::Event;
+use syscollect_model::{Event, Lane};
 use syscollect_playback::Stopped;
-use syscollect_store::Lane;
 
 impl Player<'_> {
     /// A step in the life of tasks.

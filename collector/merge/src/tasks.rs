@@ -4,10 +4,11 @@
 use crate::mappings::text;
 use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{
-    AddressSpaces, ClockMap, Process, ProcessId, StringId, Tables, Thread, ThreadId, Ticks, Time,
+    AddressSpaces, ClockMap, Lane, Process, ProcessId, StringId, Tables, Thread, ThreadId, Ticks,
+    Time,
 };
 use syscollect_records::{RecordKind, TaskRecord};
-use syscollect_store::{KnownProcess, Lane};
+use syscollect_store::KnownProcess;
 
 /// One step in the life of the machine's tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

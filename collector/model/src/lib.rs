@@ -21,6 +21,7 @@ mod address_space;
 mod clock;
 mod event;
 mod gpu;
+mod lane;
 mod loss;
 mod resources;
 mod session;
@@ -32,7 +33,10 @@ pub use address_space::{AddressSpaces, Mapping};
 pub use clock::{ClockError, ClockMap, ClockPair, Ticks, Time, TimeCursor};
 pub use event::{Event, Exporter, Migration, OffCpu, Sample, SleepState, Switch, Wakeup};
 pub use gpu::{Fence, GpuJob, GpuJobEnd, fence_wait};
-pub use loss::{Loss, LossCause, LossDomain, SchedulingGap, records_lost, records_overwritten};
+pub use lane::{Lane, LaneIndex, LaneKind, LaneTraits, MachineId, Retention};
+pub use loss::{
+    Loss, LossCause, LossDomain, LossOrigin, SchedulingGap, records_lost, records_overwritten,
+};
 pub use resources::{Crash, Lock, LockAction, LockEvent, MemoryEvent};
 pub use session::{
     ClockSource, CpuClock, CpuInfo, KernelModule, RecorderSummary, SessionInfo, WorkCost,

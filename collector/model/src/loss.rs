@@ -1,15 +1,15 @@
 //! What is missing, counted by place and cause.
 
-use crate::Time;
+use crate::{Lane, LaneKind, Time};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::cmp::Ordering;
 
 /// A number of records that were produced and are not in the session.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// The lane they were lost from: `"sched"`, `"samples"`, ...
-    pub lane: String,
-    /// What these records would have told.
-    pub domain: LossDomain,
+    /// What they were lost from.
+    pub origin: LossOrigin,
     /// Its CPU, if it has one.
     pub cpu: Option<u32>,
     /// Why.
@@ -20,9 +20,89 @@ pub struct Loss {
     pub between: Option<(Time, Time)>,
 }
 
+/// What records were lost from, which tells what they would have told.
+///
+/// In captures and reports it is its [`name`](Self::name).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "Cow<'_, str>", into = "String")]
+pub enum LossOrigin {
+    /// Lanes of this kind.
+    Lane(LaneKind),
+    /// Single events, of a source that does not tell them apart.
+    Events,
+    /// Whole buffers of such a source, of which nobody knows how many events they held.
+    Buffers,
+    /// What a later version of syscollect calls so.
+    Unknown(Box<str>),
+}
+
+impl LossOrigin {
+    const EVENTS: &str = "events";
+    const BUFFERS: &str = "buffers";
+
+    /// `"sched"`, `"samples"`, ...: as a person reads it.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Lane(kind) => kind.name(),
+            Self::Events => Self::EVENTS,
+            Self::Buffers => Self::BUFFERS,
+            Self::Unknown(name) => name,
+        }
+    }
+
+    /// What is called so.
+    pub fn from_name(name: &str) -> Self {
+        match name {
+            Self::EVENTS => Self::Events,
+            Self::BUFFERS => Self::Buffers,
+            _ => LaneKind::from_name(name).map_or_else(|| Self::Unknown(name.into()), Self::Lane),
+        }
+    }
+
+    /// What its records would have told; of those of a later version, no more than that they are
+    /// missing.
+    pub fn domain(&self) -> LossDomain {
+        match self {
+            Self::Lane(kind) => kind.traits().loss,
+            Self::Events | Self::Buffers => LossDomain::Everything,
+            Self::Unknown(_) => LossDomain::Other,
+        }
+    }
+}
+
+/// By name, as lists of losses are read.
+impl Ord for LossOrigin {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.name().cmp(other.name())
+    }
+}
+
+impl PartialOrd for LossOrigin {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl From<LaneKind> for LossOrigin {
+    fn from(kind: LaneKind) -> Self {
+        Self::Lane(kind)
+    }
+}
+
+impl From<Cow<'_, str>> for LossOrigin {
+    fn from(name: Cow<'_, str>) -> Self {
+        Self::from_name(&name)
+    }
+}
+
+impl From<LossOrigin> for String {
+    fn from(origin: LossOrigin) -> Self {
+        origin.name().to_owned()
+    }
+}
+
 /// What lost records would have told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LossDomain {
     /// Switches and wakeups: what ran on a CPU.
     Scheduling,
@@ -52,11 +132,21 @@ pub struct SchedulingGap {
 }
 
 impl Loss {
+    /// Records of a lane.
+    pub fn of_lane(
+        lane: Lane,
+        cause: LossCause,
+        count: u64,
+        between: Option<(Time, Time)>,
+    ) -> Self {
+        Self { origin: lane.kind.into(), cpu: lane.cpu(), cause, count, between }
+    }
+
     /// What the loss makes unknown of what ran: every exporter that shows runs
     /// of threads ends them by this, and by nothing else of a loss. `None` where
     /// what was lost tells nothing of what ran.
     pub fn scheduling_gap(&self) -> Option<SchedulingGap> {
-        let affects = self.count > 0 && self.domain.affects_scheduling();
+        let affects = self.count > 0 && self.origin.domain().affects_scheduling();
         affects.then(|| SchedulingGap { cpu: self.cpu, since: self.between.map(|(last, _)| last) })
     }
 }
@@ -138,18 +228,32 @@ mod tests {
 
     #[test]
     fn only_lost_switches_make_unknown_what_ran() {
-        let loss = |domain, count| Loss {
-            lane: "a lane".into(),
-            domain,
+        let loss = |origin, count| Loss {
+            origin,
             cpu: Some(3),
             cause: LossCause::LaneFull,
             count,
             between: Some((Time(5), Time(9))),
         };
         let gap = SchedulingGap { cpu: Some(3), since: Some(Time(5)) };
-        assert_eq!(loss(LossDomain::Scheduling, 1).scheduling_gap(), Some(gap));
-        assert_eq!(loss(LossDomain::Everything, 1).scheduling_gap(), Some(gap));
-        assert_eq!(loss(LossDomain::Other, 1).scheduling_gap(), None);
-        assert_eq!(loss(LossDomain::Scheduling, 0).scheduling_gap(), None, "nothing was lost");
+        assert_eq!(loss(LaneKind::Sched.into(), 1).scheduling_gap(), Some(gap));
+        assert_eq!(loss(LossOrigin::Buffers, 1).scheduling_gap(), Some(gap));
+        let unknown = LossOrigin::Unknown("page faults".into());
+        for other in [LaneKind::Sample.into(), LaneKind::Task.into(), unknown] {
+            assert_eq!(loss(other, 1).scheduling_gap(), None);
+        }
+        assert_eq!(loss(LaneKind::Sched.into(), 0).scheduling_gap(), None, "nothing was lost");
+    }
+    #[test]
+    fn an_origin_is_its_name_in_a_file_whoever_wrote_it() {
+        let origins = [
+            (LaneKind::SchedStack.into(), "\"sched stacks\""),
+            (LossOrigin::Buffers, "\"buffers\""),
+            (LossOrigin::Unknown("page faults".into()), "\"page faults\""),
+        ];
+        for (origin, text) in origins {
+            assert_eq!(serde_json::to_string(&origin).unwrap(), text);
+            assert_eq!(serde_json::from_str::<LossOrigin>(text).unwrap(), origin);
+        }
     }
 }

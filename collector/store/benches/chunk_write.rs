@@ -10,9 +10,10 @@ mod synthetic;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
 use std::io::Write;
-use syscollect_store::{CaptureReader, CaptureWriter, Chunk, Lane, LaneKind, ReadBuffer};
+use syscollect_model::{Lane, LaneKind};
+use syscollect_store::{CaptureReader, CaptureWriter, Chunk, ReadBuffer};
 
-const LANE: Lane = Lane { kind: LaneKind::Sched, cpu: 0 };
+const LANE: Lane = Lane::new(LaneKind::Sched, 0);
 
 /// Chunks of 64 KiB with the records given.
 fn chunks(data: &[u8], stride: u32) -> Vec<Chunk> {

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
+use syscollect_model::LaneKind;
 use syscollect_records::ProbeRecord;
-use syscollect_store::{CaptureReader, LaneKind};
+use syscollect_store::CaptureReader;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args().nth(1).ok_or("which capture? give a path that ends in .syscap")?;

@@ -4,8 +4,9 @@
 use std::io::Write;
 use std::path::Path;
 
+use syscollect_model::LaneKind;
 use syscollect_records::{RecordKind, SchedRecord};
-use syscollect_store::{CaptureReader, LaneKind};
+use syscollect_store::CaptureReader;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args().nth(1).ok_or("which capture? give a path that ends in .syscap")?;
@@ -18,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             writeln!(
                 out,
                 "cpu {} chunk {} current {}",
-                lane.cpu, header.sequence, header.current_tid
+                lane.index, header.sequence, header.current_tid
             )?;
             for bytes in chunk.data.chunks_exact(header.stride.max(1) as usize) {
                 let Some(record) = SchedRecord::from_bytes(bytes) else { continue };

@@ -1,12 +1,12 @@
 //! Between the lanes and the disk: a bounded amount of chunks.
 
-use crate::{CaptureWriter, Chunk, ChunkHeader, Lane, LaneEnd, LaneKind, StoreError};
+use crate::{CaptureWriter, Chunk, ChunkHeader, LaneEnd, StoreError};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use syscollect_model::{LossCause, Ticks};
+use syscollect_model::{Lane, LaneKind, LossCause, Ticks};
 
 /// Bytes that definitions may take beyond the buffer's size, and beyond half of it, but never less
 /// than the least. They are few, and events without them are worth nothing; yet memory has a bound.

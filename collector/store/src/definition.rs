@@ -3,9 +3,12 @@
 //! Readers ignore unknown fields and unknown definitions; fields are only
 //! added, with a default. That is the compatibility promise of the format.
 
-use crate::{ChunkHeader, Lane, LaneKind};
+use crate::ChunkHeader;
 use serde::{Deserialize, Serialize};
-use syscollect_model::{LossCause, Mapping, RecorderSummary, SessionInfo, SymbolTable, Ticks};
+use syscollect_model::{
+    Lane, LaneKind, LossCause, LossOrigin, MachineId, Mapping, RecorderSummary, SessionInfo,
+    SymbolTable, Ticks,
+};
 
 /// One definition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -200,10 +203,14 @@ pub struct ProbeArgument {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LaneEnd {
+    /// The machine.
+    #[serde(skip_serializing_if = "MachineId::is_first")]
+    pub machine: MachineId,
     /// Number of the lane's kind.
     pub kind: u16,
-    /// Its CPU.
-    pub cpu: u16,
+    /// Which of that kind.
+    #[serde(rename = "cpu")]
+    pub index: u16,
     /// Chunks: the number that the next one would have.
     pub chunks: u64,
     /// Records in them, as far as they were counted.
@@ -214,8 +221,9 @@ impl LaneEnd {
     /// The end of a lane whose last chunk this is.
     pub fn after(header: &ChunkHeader) -> Self {
         Self {
+            machine: header.lane.machine,
             kind: header.lane.kind as u16,
-            cpu: header.lane.cpu,
+            index: header.lane.index,
             chunks: header.sequence.saturating_add(1),
             records: header.records_before.saturating_add(u64::from(header.records)),
         }
@@ -223,7 +231,8 @@ impl LaneEnd {
 
     /// The lane, if its kind is known here.
     pub fn lane(&self) -> Option<Lane> {
-        Some(Lane { kind: LaneKind::from_number(self.kind)?, cpu: self.cpu })
+        let kind = LaneKind::from_number(self.kind)?;
+        Some(Lane { machine: self.machine, kind, index: self.index })
     }
 
     /// Moves the end to where the later of the two lies.
@@ -331,9 +340,10 @@ pub struct CounterDefinition {
 /// Losses of one lane for one cause, over the whole recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LaneLoss {
-    /// Name of the lane's kind.
-    pub lane: String,
-    /// Its CPU.
+    /// What they were lost from.
+    #[serde(rename = "lane")]
+    pub origin: LossOrigin,
+    /// The lane's CPU, if it has one.
     pub cpu: Option<u32>,
     /// Name of the kind of record, where it is known.
     #[serde(default)]
@@ -342,4 +352,10 @@ pub struct LaneLoss {
     pub cause: LossCause,
     /// How many records.
     pub count: u64,
+}
+
+impl LaneLoss {
+    /// The kind of record of events whose thread got no ring, because its program has more threads
+    /// than rings.
+    pub const WITHOUT_RING: &str = "event of a thread without a ring";
 }

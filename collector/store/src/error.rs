@@ -1,7 +1,7 @@
 //! What can go wrong with a capture file.
 
-use crate::Lane;
 use std::{io, path::PathBuf};
+use syscollect_model::Lane;
 
 /// Why a capture cannot be written or read.
 #[derive(Debug, thiserror::Error)]

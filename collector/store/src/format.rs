@@ -1,7 +1,7 @@
 //! The bytes of headers. `docs/capture-format.md` is the same in words.
 
-use crate::{ChunkHeader, Lane, LaneKind};
-use syscollect_model::Ticks;
+use crate::ChunkHeader;
+use syscollect_model::{Lane, LaneKind, MachineId, Ticks};
 
 /// Major version: a reader refuses files with a greater one.
 pub(crate) const MAJOR: u16 = 1;
@@ -95,7 +95,7 @@ impl StoredHeader {
         let mut bytes = [0; CHUNK_HEADER];
         bytes[..4].copy_from_slice(&CHUNK_MAGIC);
         bytes[8..10].copy_from_slice(&self.kind.to_le_bytes());
-        bytes[10..12].copy_from_slice(&self.chunk.lane.cpu.to_le_bytes());
+        bytes[10..12].copy_from_slice(&self.chunk.lane.index.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.chunk.stride.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.chunk.sequence.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.chunk.first.0.to_le_bytes());
@@ -108,6 +108,7 @@ impl StoredHeader {
         bytes[64..68].copy_from_slice(&self.payload_crc.to_le_bytes());
         bytes[68] = self.encoding;
         bytes[69] = self.copy;
+        bytes[70..72].copy_from_slice(&self.chunk.lane.machine.0.to_le_bytes());
         let crc = crc32fast::hash(&bytes[8..]);
         bytes[4..8].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -122,8 +123,9 @@ impl StoredHeader {
         }
         let kind = u16_at(bytes, 8);
         let lane = Lane {
+            machine: MachineId(u16_at(bytes, 70)),
             kind: LaneKind::from_number(kind).unwrap_or(LaneKind::Definition),
-            cpu: u16_at(bytes, 10),
+            index: u16_at(bytes, 10),
         };
         let chunk = ChunkHeader {
             lane,

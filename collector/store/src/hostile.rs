@@ -5,7 +5,7 @@ use crate::format::{CHUNK_HEADER, MAX_CHUNK, StoredHeader, file_header};
 use crate::{CaptureReader, Definition, IndexEntry};
 use proptest::prelude::*;
 use std::time::{Duration, Instant};
-use syscollect_model::Ticks;
+use syscollect_model::{LaneKind, MachineId, Ticks};
 
 /// Header and payload with checksums that fit.
 fn sealed(mut header: StoredHeader, payload: &[u8]) -> Vec<u8> {
@@ -21,16 +21,16 @@ fn header() -> StoredHeader {
 
 prop_compose! {
     fn any_header()(
-        kind in 0u16..12, encoding in 0u8..5, copy in 0u8..3, stride in prop_oneof![0u32..64, any::<u32>()],
+        kind in 0u16..LaneKind::ALL.len() as u16 + 2, encoding in 0u8..5, copy in 0u8..3, stride in prop_oneof![0u32..64, any::<u32>()],
         length in prop_oneof![0u32..600, 0..=MAX_CHUNK as u32],
         sequence in prop_oneof![0u64..4, any::<u64>()], records_before in prop_oneof![0u64..50, any::<u64>()],
-        records in any::<u32>(), ticks in any::<(u64, u64)>(), cpu in 0u16..2,
+        records in any::<u32>(), ticks in any::<(u64, u64)>(), machine in 0u16..2, index in 0u16..2,
     ) -> StoredHeader {
         let mut header = StoredHeader { kind, encoding, copy, ..header() };
-        if let Some(known) = crate::LaneKind::from_number(kind) {
+        if let Some(known) = LaneKind::from_number(kind) {
             header.chunk.lane.kind = known;
         }
-        header.chunk.lane.cpu = cpu;
+        (header.chunk.lane.machine, header.chunk.lane.index) = (MachineId(machine), index);
         (header.chunk.stride, header.chunk.length, header.chunk.sequence) = (stride, length, sequence);
         (header.chunk.records_before, header.chunk.records) = (records_before, records);
         (header.chunk.first, header.chunk.last) = (Ticks(ticks.0), Ticks(ticks.1));

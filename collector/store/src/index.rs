@@ -1,8 +1,8 @@
 //! What a reader keeps of each chunk, and what it misses.
 
-use crate::format::StoredHeader;
-use crate::{ChunkHeader, Lane, LaneEnd};
-use syscollect_model::Ticks;
+use crate::format::{CHUNK_HEADER, StoredHeader};
+use crate::{ChunkHeader, LaneEnd};
+use syscollect_model::{Lane, Ticks};
 
 /// No second copy.
 const NO_COPY: u64 = u64::MAX;
@@ -31,7 +31,8 @@ pub struct IndexEntry {
     copy: u64,
 }
 
-const _: () = assert!(size_of::<IndexEntry>() <= 64);
+// The index of a file is no larger than the file.
+const _: () = assert!(size_of::<IndexEntry>() <= CHUNK_HEADER);
 
 impl IndexEntry {
     pub(crate) fn new(offset: u64, stored: &StoredHeader) -> Self {
@@ -65,8 +66,9 @@ impl IndexEntry {
 
     fn end(&self) -> LaneEnd {
         LaneEnd {
+            machine: self.lane.machine,
             kind: self.lane.kind as u16,
-            cpu: self.lane.cpu,
+            index: self.lane.index,
             chunks: self.sequence.saturating_add(1),
             records: self.records_before.saturating_add(u64::from(self.records)),
         }

@@ -9,10 +9,10 @@
 //! no kernel interface is opened (that is `syscollect-capture`).
 //!
 //! ```
-//! use syscollect_model::Ticks;
-//! use syscollect_store::{CaptureReader, CaptureWriter, Chunk, ChunkHeader, Definition, Lane, LaneKind};
+//! use syscollect_model::{Lane, LaneKind, Ticks};
+//! use syscollect_store::{CaptureReader, CaptureWriter, Chunk, ChunkHeader, Definition};
 //!
-//! let lane = Lane { kind: LaneKind::Sample, cpu: 3 };
+//! let lane = Lane::new(LaneKind::Sample, 3);
 //! let data = vec![7; 240];
 //! let header = ChunkHeader {
 //!     lane,
@@ -54,7 +54,7 @@ mod transpose;
 mod writer;
 
 pub use buffer::{BufferMode, Fold, Popped, Producer, TraceBuffer, drain_to};
-pub use chunk::{Chunk, ChunkHeader, Lane, LaneKind};
+pub use chunk::{Chunk, ChunkHeader};
 pub use codec::ReadBuffer;
 pub use definition::{
     ClientDefinition, CounterDefinition, Definition, KnownProcess, KnownThread, LaneEnd, LaneLoss,

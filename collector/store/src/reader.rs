@@ -5,10 +5,11 @@ use crate::format::{CHUNK_HEADER, Encoding, StoredHeader};
 use crate::index::{find_gaps, join_copies};
 use crate::scan::Scanner;
 use crate::source::Source;
-use crate::{Chunk, Damage, Definition, IndexEntry, Lane, LaneEnd, LaneKind, StoreError};
+use crate::{Chunk, Damage, Definition, IndexEntry, LaneEnd, StoreError};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
+use syscollect_model::{Lane, LaneKind};
 
 /// Reads a capture file, whole or damaged.
 ///
@@ -182,7 +183,7 @@ impl CaptureReader {
     }
 
     fn definition_chunks(&self) -> &[IndexEntry] {
-        self.chunks(Lane { kind: LaneKind::Definition, cpu: 0 })
+        self.chunks(Lane::new(LaneKind::Definition, 0))
     }
 
     /// The last definition of that name, if it can be read.

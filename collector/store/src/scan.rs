@@ -2,8 +2,9 @@
 
 use crate::format::{CHUNK_HEADER, CHUNK_MAGIC, FILE_HEADER, FileHeader, MAJOR, StoredHeader};
 use crate::source::Source;
-use crate::{Damage, IndexEntry, Lane, StoreError};
+use crate::{Damage, IndexEntry, StoreError};
 use std::collections::BTreeMap;
+use syscollect_model::Lane;
 
 /// Bytes read at a time. Small chunks share one read, large ones cost one each.
 const WINDOW: usize = 16 << 10;

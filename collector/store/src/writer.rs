@@ -2,10 +2,10 @@
 
 use crate::codec::Encoder;
 use crate::format::{CHUNK_HEADER, FILLER, MAX_CHUNK, StoredHeader, file_header};
-use crate::{Chunk, ChunkHeader, Definition, Lane, LaneEnd, LaneKind, StoreError};
+use crate::{Chunk, ChunkHeader, Definition, LaneEnd, StoreError};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
-use syscollect_model::Ticks;
+use syscollect_model::{Lane, LaneKind, Ticks};
 
 /// Bytes between the copies of a definition.
 const COPY_DISTANCE: u64 = 1 << 20;
@@ -193,7 +193,7 @@ impl<W: Write> CaptureWriter<W> {
     /// Keeps two copies apart where the file ends too soon.
     fn put_filler(&mut self, length: usize) -> Result<(), StoreError> {
         let payload = vec![0; length];
-        let lane = Lane { kind: LaneKind::Definition, cpu: 0 };
+        let lane = Lane::new(LaneKind::Definition, 0);
         let header = StoredHeader {
             kind: FILLER,
             chunk: ChunkHeader {
@@ -223,7 +223,7 @@ impl Definition {
     /// The header of a chunk with one definition; the writer numbers it.
     pub(crate) fn chunk_header(length: usize) -> ChunkHeader {
         ChunkHeader {
-            lane: Lane { kind: LaneKind::Definition, cpu: 0 },
+            lane: Lane::new(LaneKind::Definition, 0),
             sequence: 0,
             first: Ticks(0),
             last: Ticks(0),

@@ -9,16 +9,16 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use story::chunk;
-use syscollect_model::{LossCause, Ticks};
+use syscollect_model::{Lane, LaneKind, LossCause, Ticks};
 use syscollect_store::{
-    BufferMode, CaptureReader, CaptureWriter, Chunk, ChunkHeader, Damage, Fold, Lane, LaneKind,
-    Popped, Producer, StoreError, TraceBuffer, drain_to,
+    BufferMode, CaptureReader, CaptureWriter, Chunk, ChunkHeader, Damage, Fold, Popped, Producer,
+    StoreError, TraceBuffer, drain_to,
 };
 
-const SCHED: Lane = Lane { kind: LaneKind::Sched, cpu: 1 };
-const STACK: Lane = Lane { kind: LaneKind::SchedStack, cpu: 1 };
-const LOG: Lane = Lane { kind: LaneKind::ZoneLog, cpu: 1 };
-const TASK: Lane = Lane { kind: LaneKind::Task, cpu: 1 };
+const SCHED: Lane = Lane::new(LaneKind::Sched, 1);
+const STACK: Lane = Lane::new(LaneKind::SchedStack, 1);
+const LOG: Lane = Lane::new(LaneKind::ZoneLog, 1);
+const TASK: Lane = Lane::new(LaneKind::Task, 1);
 
 /// Bytes that one chunk of 64 records of 16 bytes takes in the buffer.
 const ONE: usize = size_of::<Chunk>() + 1024;
@@ -55,8 +55,7 @@ fn discard_drops_the_newest_events_and_counts_them() {
 
 /// The `sequence`th chunk of a marked program's only thread.
 fn of_program(program: u16, sequence: u64) -> Chunk {
-    let mut chunk =
-        chunk(Lane { kind: LaneKind::Zone, cpu: program }, sequence, sequence * 64, 64, 16);
+    let mut chunk = chunk(Lane::new(LaneKind::Zone, program), sequence, sequence * 64, 64, 16);
     chunk.data.shrink_to_fit();
     chunk
 }
@@ -106,7 +105,7 @@ fn a_program_that_floods_leaves_room_for_the_kernel_and_for_other_programs() {
     (0..3).for_each(|sequence| buffer.push(event(sequence)));
     assert_eq!(buffer.held(), 8 * ONE);
     buffer.push(chunk(STACK, 0, 0, 1, 72));
-    let lost = [(Lane { kind: LaneKind::Zone, cpu: 7 }, LossCause::BufferFull, 98 * 64)];
+    let lost = [(Lane::new(LaneKind::Zone, 7), LossCause::BufferFull, 98 * 64)];
     assert_eq!(buffer.losses(), lost, "who floods loses, and nobody else");
     assert_eq!(pop_all(&buffer).len(), 8);
     buffer.push_of(flood, of_program(7, 100));
@@ -121,7 +120,7 @@ fn a_program_that_floods_a_buffer_that_overwrites_overwrites_itself() {
     (0..100).for_each(|sequence| buffer.push_of(producer(1001, 7), of_program(7, sequence)));
     buffer.push(event(1));
     buffer.close();
-    let of_honest = |chunk: &Chunk| chunk.header.lane == SCHED || chunk.header.lane.cpu == 9;
+    let of_honest = |chunk: &Chunk| chunk.header.lane == SCHED || chunk.header.lane.index == 9;
     let kept = pop_all(&buffer);
     assert_eq!(
         kept.iter().filter(|chunk| of_honest(chunk)).count(),
@@ -129,7 +128,7 @@ fn a_program_that_floods_a_buffer_that_overwrites_overwrites_itself() {
         "who floods loses, and nobody else"
     );
     assert_eq!((kept.len(), kept[6].header.sequence), (8, 99), "and of its own the oldest");
-    let lost = [(Lane { kind: LaneKind::Zone, cpu: 7 }, LossCause::Overwritten, 95 * 64)];
+    let lost = [(Lane::new(LaneKind::Zone, 7), LossCause::Overwritten, 95 * 64)];
     assert_eq!(buffer.losses(), lost);
 }
 
@@ -146,7 +145,7 @@ fn a_user_with_many_programs_has_no_more_of_the_buffer_than_one_with_one() {
     let pushed =
         honest.map(|sequence| buffer.push_of(producer(1002, 99), of_program(99, sequence))).count();
     assert!(pushed >= 2, "{pushed} chunks of somebody else");
-    let lost = buffer.losses().iter().filter(|(lane, ..)| lane.cpu == 99).count();
+    let lost = buffer.losses().iter().filter(|(lane, ..)| lane.index == 99).count();
     assert_eq!(lost, 0, "what there was room for is there");
 }
 
@@ -382,7 +381,7 @@ proptest! {
         let mut produced: BTreeMap<Lane, (u64, u64)> = BTreeMap::new();
         for step in steps {
             let (lane, records, stride) = match step {
-                Step::Push(cpu, records) => (Lane { kind: LaneKind::Sched, cpu }, records, 16),
+                Step::Push(cpu, records) => (Lane::new(LaneKind::Sched, cpu), records, 16),
                 Step::Define(records) => (STACK, records, 40),
                 Step::Pop => {
                     if let Popped::Chunk(chunk) = buffer.pop(Duration::ZERO) {

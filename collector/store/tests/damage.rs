@@ -5,10 +5,8 @@ mod synthetic;
 
 use proptest::prelude::*;
 use story::Story;
-use syscollect_model::Ticks;
-use syscollect_store::{
-    CaptureReader, CaptureWriter, Damage, Definition, Lane, LaneKind, StoreError,
-};
+use syscollect_model::{Lane, LaneKind, Ticks};
+use syscollect_store::{CaptureReader, CaptureWriter, Damage, Definition, StoreError};
 
 #[test]
 fn a_whole_file_gives_back_what_was_written() {
@@ -91,7 +89,7 @@ fn a_file_cut_off_within_its_header_is_refused() {
 #[test]
 fn a_chunk_lost_from_the_end_of_a_lane_is_counted_by_the_totals() {
     let story = Story::small();
-    let lane = Lane { kind: LaneKind::Sched, cpu: 0 };
+    let lane = Lane::new(LaneKind::Sched, 0);
     let last = story.ends.iter().rposition(|(of, _)| *of == lane).unwrap();
     let mut file = story.file.clone();
     file[story.ends[last - 1].1 as usize..story.ends[last].1 as usize].fill(0xAA);
@@ -108,7 +106,7 @@ fn a_chunk_lost_from_the_end_of_a_lane_is_counted_by_the_totals() {
 #[test]
 fn a_write_that_was_cut_off_does_not_swallow_the_chunks_after_it() {
     let story = Story::small();
-    let lane = Lane { kind: LaneKind::Sched, cpu: 0 };
+    let lane = Lane::new(LaneKind::Sched, 0);
     let (_, end) = story.ends.iter().find(|(of, _)| *of == lane).unwrap();
     let mut file = story.file.clone();
     // The first chunk of switches lost 5 bytes of its payload: its header's
@@ -122,7 +120,7 @@ fn a_write_that_was_cut_off_does_not_swallow_the_chunks_after_it() {
 #[test]
 fn a_damaged_page_loses_no_definition_in_a_large_file() {
     let mut writer = CaptureWriter::create(Vec::new()).unwrap();
-    let lane = Lane { kind: LaneKind::Sample, cpu: 0 };
+    let lane = Lane::new(LaneKind::Sample, 0);
     let mut random = synthetic::Random(5);
     for sequence in 0..48 {
         writer.define(&Definition::Counters(vec![Default::default(); sequence as usize])).unwrap();

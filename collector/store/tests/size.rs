@@ -5,11 +5,12 @@ mod story;
 mod synthetic;
 
 use story::chunk;
-use syscollect_store::{CaptureReader, CaptureWriter, Lane, LaneKind};
+use syscollect_model::{Lane, LaneKind};
+use syscollect_store::{CaptureReader, CaptureWriter};
 
 /// Writes the records in chunks of 64 KiB and reads them back; bytes of file per record.
 fn bytes_per_record(data: &[u8], stride: u32) -> f64 {
-    let lane = Lane { kind: LaneKind::Sched, cpu: 0 };
+    let lane = Lane::new(LaneKind::Sched, 0);
     let per_chunk = 65_536 / stride;
     let mut writer = CaptureWriter::create(Vec::new()).unwrap();
     for (sequence, part) in data.chunks((per_chunk * stride) as usize).enumerate() {

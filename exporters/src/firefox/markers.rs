@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use syscollect_model::Loss;
+use syscollect_model::{Loss, LossOrigin};
 
 /// When a marker was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,7 +160,7 @@ pub(super) enum Data {
 /// The fields of a loss.
 #[derive(Debug, Serialize)]
 pub(super) struct LossData {
-    lane: String,
+    lane: LossOrigin,
     #[serde(skip_serializing_if = "Option::is_none")]
     cpu: Option<u32>,
     reason: &'static str,
@@ -170,7 +170,7 @@ pub(super) struct LossData {
 impl LossData {
     pub(super) fn new(loss: &Loss) -> Self {
         Self {
-            lane: loss.lane.clone(),
+            lane: loss.origin.clone(),
             cpu: loss.cpu,
             reason: loss.cause.name(),
             count: loss.count,

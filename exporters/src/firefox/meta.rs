@@ -114,7 +114,7 @@ fn row(label: &str, format: &str, value: Value) -> Value {
 
 fn loss_label(loss: &Loss) -> String {
     let cpu = loss.cpu.map_or_else(String::new, |cpu| format!(" of CPU {cpu}"));
-    format!("{}{cpu}: {}", loss.lane, loss.cause.name())
+    format!("{}{cpu}: {}", loss.origin.name(), loss.cause.name())
 }
 
 fn recording(session: &SessionInfo) -> Vec<Value> {

@@ -132,7 +132,7 @@ impl Tracks {
         details.dynamic_name(&format!("{} lost: {}", loss.count, loss.cause.name()));
         details.note("count", Note::Number(loss.count));
         details.note("cause", Note::Text(loss.cause.name()));
-        details.note("lane", Note::Text(&loss.lane));
+        details.note("lane", Note::Text(loss.origin.name()));
         if let Some(cpu) = loss.cpu {
             details.note("cpu", Note::Number(u64::from(cpu)));
         }

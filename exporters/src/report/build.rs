@@ -330,10 +330,5 @@ pub(super) fn waker_names(waker: Waker, tables: &Tables) -> (&'static str, u32, 
 }
 
 fn loss_row(loss: &Loss) -> LossRow {
-    LossRow {
-        lane: loss.lane.clone(),
-        cpu: loss.cpu,
-        cause: loss.cause.name().to_owned(),
-        count: loss.count,
-    }
+    LossRow { origin: loss.origin.clone(), cpu: loss.cpu, cause: loss.cause, count: loss.count }
 }

@@ -3,6 +3,7 @@
 //! All times are nanoseconds.
 
 use serde::{Deserialize, Serialize};
+use syscollect_model::{LossCause, LossOrigin};
 
 pub use super::programs::*;
 pub use super::waits::*;
@@ -439,14 +440,15 @@ pub struct MigrationRow {
 }
 
 /// Lost records.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossRow {
-    /// The lane.
-    pub lane: String,
+    /// What the records were lost from.
+    #[serde(rename = "lane")]
+    pub origin: LossOrigin,
     /// Its CPU, if it has one.
     pub cpu: Option<u32>,
-    /// Why, as [`syscollect_model::LossCause::name`] says it.
-    pub cause: String,
+    /// Why.
+    pub cause: LossCause,
     /// How many.
     pub count: u64,
 }

@@ -479,11 +479,13 @@ impl Text {
             return;
         }
         self.title(&format!("Lost: {} records", grouped(report.lost)));
-        let is_lost =
-            |loss: &&LossRow| loss.count > 0 && loss.cause != LossCause::Overwritten.name();
+        let is_lost = |loss: &&LossRow| loss.count > 0 && loss.cause != LossCause::Overwritten;
         let rows = report.losses.iter().filter(is_lost).map(|loss| {
             let cpu = loss.cpu.map_or_else(String::new, |cpu| format!(" of cpu{cpu}"));
-            [grouped(loss.count), format!("{}{cpu}: {}", shown(&loss.lane), loss.cause)]
+            [
+                grouped(loss.count),
+                format!("{}{cpu}: {}", shown(loss.origin.name()), loss.cause.name()),
+            ]
         });
         self.table(["records", "from"], rows);
     }

@@ -77,8 +77,9 @@ use sched::Cpus;
 use slices::Slices;
 use std::io::Write;
 use syscollect_model::{
-    Event, Exporter, GpuJob, LockEvent, Loss, LossCause, MemoryEvent, ProcessId, RecorderSummary,
-    Sample, Scope, SessionInfo, Slice, StackId, Switch, Tables, ThreadId, Time, TrackId,
+    Event, Exporter, GpuJob, LockEvent, Loss, LossCause, LossOrigin, MemoryEvent, ProcessId,
+    RecorderSummary, Sample, Scope, SessionInfo, Slice, StackId, Switch, Tables, ThreadId, Time,
+    TrackId,
 };
 use texts::Texts;
 use wire::Payload;
@@ -121,7 +122,7 @@ pub struct TracyExporter<W> {
     /// The first crash: when, and its thread, message and stack.
     crash: Option<(i64, RowId, u32, Option<StackId>)>,
     first_threads: FirstThreads,
-    told_losses: FxHashMap<(String, Option<u32>, LossCause), u64>,
+    told_losses: FxHashMap<(LossOrigin, Option<u32>, LossCause), u64>,
     cuts: Cuts,
 }
 
@@ -357,7 +358,7 @@ impl<W: Write> TracyExporter<W> {
         if let Some(gap) = loss.scheduling_gap() {
             self.cpus.lost(gap.cpu);
         }
-        *self.told_losses.entry((loss.lane.clone(), loss.cpu, loss.cause)).or_default() +=
+        *self.told_losses.entry((loss.origin.clone(), loss.cpu, loss.cause)).or_default() +=
             loss.count;
         let row = self.rows.other(Owner::Losses);
         let words = loss_words(loss, loss.count);
@@ -368,7 +369,7 @@ impl<W: Write> TracyExporter<W> {
     fn remaining_losses(&mut self, losses: &[Loss]) {
         for loss in losses {
             let told =
-                self.told_losses.entry((loss.lane.clone(), loss.cpu, loss.cause)).or_default();
+                self.told_losses.entry((loss.origin.clone(), loss.cpu, loss.cause)).or_default();
             let rest = loss.count.saturating_sub(*told);
             *told = told.saturating_sub(loss.count);
             if rest > 0 {
@@ -536,5 +537,5 @@ impl<W: Write> Exporter for TracyExporter<W> {
 
 fn loss_words(loss: &Loss, count: u64) -> String {
     let cpu = loss.cpu.map_or_else(String::new, |cpu| format!(" of CPU {cpu}"));
-    format!("{count} records lost from {}{cpu}: {}", loss.lane, loss.cause.name())
+    format!("{count} records lost from {}{cpu}: {}", loss.origin.name(), loss.cause.name())
 }

@@ -9,23 +9,21 @@ use syscollect_exporters::{
     FirefoxExporter, FirefoxOptions, FoldedExporter, PerfettoExporter, StackKind, StackOptions,
     TextExporter,
 };
-use syscollect_model::{Event, Loss, LossCause, LossDomain, SleepState, Time};
+use syscollect_model::{Event, LaneKind, Loss, LossCause, LossOrigin, SleepState, Time};
 
 /// A thread runs for 10 ms and then sleeps; in the middle, something of its CPU is lost.
-fn story(lost: Option<LossDomain>, cpu: Option<u32>) -> Story {
+fn story(lost: Option<LossOrigin>, cpu: Option<u32>) -> Story {
     let mut story = Story::new();
     let (_, thread) = story.process(10, 1, "a", &[]);
     story.switch(0, IDLE, off(SleepState::Runnable), thread);
     story.wait(4_999);
     let since = Time(story.time);
     story.wait(1);
-    if let Some(domain) = lost {
-        let (lane, cause, between) =
-            ("a lane".into(), LossCause::Nested, Some((since, Time(story.time))));
-        story.events.push((
-            Time(story.time),
-            Event::Loss(Loss { lane, domain, cpu, cause, count: 1, between }),
-        ));
+    if let Some(origin) = lost {
+        let (cause, between) = (LossCause::Nested, Some((since, Time(story.time))));
+        story
+            .events
+            .push((Time(story.time), Event::Loss(Loss { origin, cpu, cause, count: 1, between })));
     }
     story.wait(4_999);
     story.switch(0, thread, off(SleepState::Interruptible), IDLE);
@@ -77,21 +75,21 @@ fn runs(story: &Story) -> [(&'static str, String); 5] {
 fn a_lost_sample_changes_no_run() {
     let whole = runs(&story(None, None));
     for cpu in [Some(0), None] {
-        assert_eq!(runs(&story(Some(LossDomain::Other), cpu)), whole, "of CPU {cpu:?}");
+        assert_eq!(runs(&story(Some(LaneKind::Sample.into()), cpu)), whole, "of CPU {cpu:?}");
     }
 }
 
 #[test]
 fn a_lost_switch_makes_the_runs_of_its_cpu_unknown_and_of_every_cpu_where_none_is_told() {
     let whole = runs(&story(None, None));
-    for (domain, cpu) in [
-        (LossDomain::Scheduling, Some(0)),
-        (LossDomain::Scheduling, None),
-        (LossDomain::Everything, None),
+    for (origin, cpu) in [
+        (LossOrigin::Lane(LaneKind::Sched), Some(0)),
+        (LossOrigin::Lane(LaneKind::Sched), None),
+        (LossOrigin::Buffers, None),
     ] {
-        let lost = runs(&story(Some(domain), cpu));
+        let lost = runs(&story(Some(origin.clone()), cpu));
         for ((exporter, lost), (_, whole)) in lost.iter().zip(&whole).take(3) {
-            assert_ne!(lost, whole, "{exporter}, {domain:?} of CPU {cpu:?}");
+            assert_ne!(lost, whole, "{exporter}, {origin:?} of CPU {cpu:?}");
         }
     }
 }

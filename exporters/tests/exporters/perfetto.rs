@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use syscollect_exporters::{ExportError, PerfettoExporter};
 use syscollect_model::{
-    Crash, Event, Exporter, Field, Location, LocationId, Lock, LockAction, LockEvent, LockId, Loss,
-    LossCause, LossDomain, MemoryEvent, Migration, OffCpu, ProcessId, Sample, Scope, SessionInfo,
+    Crash, Event, Exporter, Field, LaneKind, Location, LocationId, Lock, LockAction, LockEvent,
+    LockId, Loss, LossCause, MemoryEvent, Migration, OffCpu, ProcessId, Sample, Scope, SessionInfo,
     SleepState, Slice, SliceMore, StackId, StringId, Switch, Tables, ThreadId, Time, TrackId,
     Value, Wakeup,
 };
@@ -43,8 +43,7 @@ fn lost_switches_charge_nobody() {
     story.wait(500);
     let since = Time(story::START + 100_000);
     story.then(Event::Loss(Loss {
-        lane: "x".into(),
-        domain: LossDomain::Scheduling,
+        origin: LaneKind::Sched.into(),
         cpu: Some(0),
         cause: LossCause::Damaged,
         count: 3,
@@ -470,8 +469,7 @@ fn event(kind: u8, a: u8, b: u8, c: u8, flags: u8) -> Event {
         }
         18 => Event::Crash(Crash { thread: thread(a), signal: name, address: u64::from(b), stack }),
         _ => Event::Loss(Loss {
-            lane: "lane".into(),
-            domain: if flags & 4 != 0 { LossDomain::Scheduling } else { LossDomain::Other },
+            origin: if flags & 4 != 0 { LaneKind::Sched } else { LaneKind::Sample }.into(),
             cpu: (flags & 1 != 0).then_some(cpu),
             cause: LossCause::Nested,
             count: u64::from(a),

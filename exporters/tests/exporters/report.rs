@@ -16,7 +16,7 @@ use syscollect_exporters::report::{
     ProcessRow, Report, ReportExporter, ReportOptions, ThreadRow, Times,
 };
 use syscollect_model::{
-    Event, Loss, LossCause, LossDomain, OffCpu, SessionInfo, SleepState, StackId, Switch, ThreadId,
+    Event, LaneKind, Loss, LossCause, OffCpu, SessionInfo, SleepState, StackId, Switch, ThreadId,
     Time, Wakeup,
 };
 
@@ -106,8 +106,7 @@ fn wakeup(cpu: u32, wakee: ThreadId) -> Wakeup {
 fn loss(cpu: u32, since: u64, until: u64) -> Loss {
     let between = Some((Time(START + since * 1_000), Time(START + until * 1_000)));
     Loss {
-        lane: "sched".into(),
-        domain: LossDomain::Scheduling,
+        origin: LaneKind::Sched.into(),
         cpu: Some(cpu),
         cause: LossCause::LaneFull,
         count: 7,

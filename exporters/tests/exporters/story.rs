@@ -8,10 +8,10 @@ mod queues;
 
 use std::collections::BTreeMap;
 use syscollect_model::{
-    BuildId, ClockPair, CpuClock, CpuInfo, Event, Exporter, Frame, FrameId, Loss, LossCause,
-    LossDomain, Migration, Module, ModuleId, OffCpu, Process, ProcessId, RecorderSummary, Sample,
-    Scope, SessionInfo, SleepState, StackId, StringId, Switch, Tables, Thread, ThreadId, Ticks,
-    Time, Track, TrackId, TrackKind, Wakeup,
+    BuildId, ClockPair, CpuClock, CpuInfo, Event, Exporter, Frame, FrameId, LaneKind, Loss,
+    LossCause, LossOrigin, Migration, Module, ModuleId, OffCpu, Process, ProcessId,
+    RecorderSummary, Sample, Scope, SessionInfo, SleepState, StackId, StringId, Switch, Tables,
+    Thread, ThreadId, Ticks, Time, Track, TrackId, TrackKind, Wakeup,
 };
 
 /// When it begins, nanoseconds.
@@ -225,9 +225,12 @@ pub(crate) fn summary() -> RecorderSummary {
 
 /// All losses of the story.
 pub(crate) fn losses() -> Vec<Loss> {
-    let loss = |lane: &str, cpu, cause, count| {
-        let domain = if lane == "sched" { LossDomain::Scheduling } else { LossDomain::Other };
-        Loss { lane: lane.into(), domain, cpu, cause, count, between: None }
+    let loss = |origin: &str, cpu, cause, count| Loss {
+        origin: LossOrigin::from_name(origin),
+        cpu,
+        cause,
+        count,
+        between: None,
     };
     vec![
         loss("sched", Some(1), LossCause::LaneFull, 40),
@@ -393,8 +396,7 @@ fn switches_are_lost(story: &mut Story, worker: ThreadId) {
     let since = Time(story.time);
     story.wait(50);
     story.then(Event::Loss(Loss {
-        lane: "sched".into(),
-        domain: LossDomain::Scheduling,
+        origin: LaneKind::Sched.into(),
         cpu: Some(1),
         cause: LossCause::LaneFull,
         count: 40,

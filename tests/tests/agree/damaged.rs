@@ -80,7 +80,7 @@ fn a_damaged_chunk_is_told_and_everything_else_is_shown() {
         let (tracy, firefox) = (exported::tracy(&damaged), exported::firefox(&damaged));
         let report = exported::report(&damaged);
         let mut lost = Lost::new();
-        report.losses.iter().for_each(|loss| add(&mut lost, &loss.lane, loss.count));
+        report.losses.iter().for_each(|loss| add(&mut lost, loss.origin.name(), loss.count));
         assert_eq!(
             (told_by_tracy(&tracy), told_by_firefox(&firefox)),
             (lost.clone(), lost.clone()),

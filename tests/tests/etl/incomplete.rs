@@ -14,7 +14,7 @@ const BUFFER: usize = 4096;
 /// Losses as people read them: `"3 buffers missing"`.
 fn losses(session: &Session) -> Vec<String> {
     let text = |loss: &syscollect_model::Loss| {
-        format!("{} {} {}", loss.count, loss.lane, loss.cause.name())
+        format!("{} {} {}", loss.count, loss.origin.name(), loss.cause.name())
     };
     session.losses().iter().map(text).collect()
 }

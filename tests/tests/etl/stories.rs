@@ -304,7 +304,7 @@ fn what_the_logger_lost_is_lost() {
     let losses: Vec<_> = session
         .losses()
         .iter()
-        .map(|loss| (loss.lane.as_str(), loss.cause.name(), loss.count))
+        .map(|loss| (loss.origin.name(), loss.cause.name(), loss.count))
         .collect();
     let expected =
         [("events", "lane-full", 12), ("buffers", "buffer-full", 3), ("events", "undecodable", 1)];

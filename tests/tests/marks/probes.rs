@@ -1,7 +1,7 @@
 //! Hits of probes in programs that know nothing of it.
 
-use syscollect_model::LossCause;
-use syscollect_store::{Definition, Lane, LaneKind, ProbeArgument, ProbeDefinition, ProbeRole};
+use syscollect_model::{Lane, LaneKind, LossCause};
+use syscollect_store::{Definition, ProbeArgument, ProbeDefinition, ProbeRole};
 use syscollect_tests::{FakeMachine, Hit, golden};
 
 fn machine(probes: Vec<ProbeDefinition>) -> FakeMachine {
@@ -186,7 +186,7 @@ fn a_begin_that_was_lost_makes_no_zones_that_nest() {
     hit(&mut machine, 20, 1);
     hit(&mut machine, 21, 2);
     // The begin of the next did not reach the file.
-    let lane = Lane { kind: LaneKind::Probe, cpu: 0 };
+    let lane = Lane::new(LaneKind::Probe, 0);
     machine.end_chunk(lane);
     hit(&mut machine, 25, 1);
     let dropped = machine.drop_chunk(lane);

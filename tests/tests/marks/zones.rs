@@ -2,10 +2,9 @@
 
 use crate::balance::Balance;
 use syscollect_exporters::TextExporter;
-use syscollect_model::{LossCause, Time};
+use syscollect_model::{Lane, LaneKind, LossCause, Time};
 use syscollect_playback::Recording;
 use syscollect_records::task_state;
-use syscollect_store::{Lane, LaneKind};
 use syscollect_tests::client::{color, tag, text, value};
 use syscollect_tests::{FIRST_BOOTTIME, FIRST_RAW, FakeMachine, FakeProgram, golden};
 use syscollect_zone_protocol::{FieldFormat, ItemKind, TextRole, Value, ZONE_VALUE};
@@ -308,7 +307,7 @@ fn the_lanes_of_zones_have_no_cpu() {
     let work = program.location("work", "", "", 0, 0);
     let mut thread = program.thread(7, 101);
     thread.begin(&mut machine, 1, work, &[]);
-    machine.drop_chunk(Lane { kind: LaneKind::Zone, cpu: 7 });
+    machine.drop_chunk(Lane::new(LaneKind::Zone, 7));
     thread.end(&mut machine, 2);
     program.finish(&mut machine);
     let mut session = golden::open(machine.finish());

@@ -4,7 +4,7 @@ use crate::story::{Story, off, sleeps};
 use std::collections::BTreeMap;
 use syscollect_exporters::{TracyCompression, TracyExporter, TracyLayout, TracyOptions};
 use syscollect_model::{
-    Crash, Event, Loss, LossCause, LossDomain, Scope, SleepState, Slice, Switch, Tables, ThreadId,
+    Crash, Event, LaneKind, Loss, LossCause, Scope, SleepState, Slice, Switch, Tables, ThreadId,
     Time, Value,
 };
 use syscollect_tests::tracy_reader::{self, Compression};
@@ -83,8 +83,7 @@ fn messages_say_how_much_they_matter_and_whose_they_are() {
     story.at(6, Event::ThreadEnd(thread));
     story.switch(7, 0, Some(IDLE), sleeps(), quiet);
     let loss = Loss {
-        lane: "sched".into(),
-        domain: LossDomain::Scheduling,
+        origin: LaneKind::Sched.into(),
         cpu: None,
         cause: LossCause::LaneFull,
         count: 1,

@@ -2,7 +2,7 @@
 
 use crate::story::{Story, off, sleeps};
 use std::collections::BTreeMap;
-use syscollect_model::{Event, Loss, LossCause, LossDomain, OffCpu, SleepState, Tables};
+use syscollect_model::{Event, LaneKind, Loss, LossCause, OffCpu, SleepState, Tables};
 use syscollect_tests::tracy_reader::{CpuTime, Switch, Totals};
 
 const IDLE: syscollect_model::ThreadId = Tables::IDLE_THREAD;
@@ -146,8 +146,7 @@ fn what_lost_switches_leave_open_is_not_made_up() {
     let mut story = Story::new(2);
     let (a, b) = (story.task(10, "a"), story.task(20, "b"));
     let loss = |cpu| Loss {
-        lane: "sched".into(),
-        domain: LossDomain::Scheduling,
+        origin: LaneKind::Sched.into(),
         cpu: Some(cpu),
         cause: LossCause::LaneFull,
         count: 3,

@@ -1,7 +1,7 @@
 //! Slices, instants, counters, losses.
 
 use crate::story::Story;
-use syscollect_model::{Event, Loss, LossCause, LossDomain, Scope};
+use syscollect_model::{Event, LaneKind, Loss, LossCause, LossOrigin, Scope};
 use syscollect_tests::tracy_reader::{Plot, SourceLocation, TracyFile, Zone};
 
 fn zone(name: &str, start: i64, end: i64, children: Vec<Zone>) -> Zone {
@@ -94,16 +94,14 @@ fn what_happens_to_threads_is_told_by_them() {
 fn every_loss_is_told_once() {
     let mut story = Story::new(1);
     let loss = |count, cause| Loss {
-        lane: "sched".into(),
-        domain: LossDomain::Scheduling,
+        origin: LaneKind::Sched.into(),
         cpu: Some(1),
         cause,
         count,
         between: None,
     };
     let other = Loss {
-        lane: "file".into(),
-        domain: LossDomain::Other,
+        origin: LossOrigin::Unknown("file".into()),
         cpu: None,
         cause: LossCause::DiskFull,
         count: 9,

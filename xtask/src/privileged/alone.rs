@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
 use syscollect_model::{
-    Event, Exporter, Loss, RecorderSummary, Scope, SessionInfo, Tables, Time, TrackId,
+    Event, Exporter, LaneKind, Loss, RecorderSummary, Scope, SessionInfo, Tables, Time, TrackId,
 };
 use syscollect_playback::Recording;
 use syscollect_store::{CaptureReader, Definition};
@@ -111,7 +111,8 @@ impl Exporter for Zones {
         recorder: Option<&RecorderSummary>,
         _: &Tables,
     ) -> Result<(), Self::Error> {
-        let of_probes = losses.iter().filter(|loss| loss.lane == "probes" && loss.count > 0);
+        let of_probes =
+            losses.iter().filter(|loss| loss.origin == LaneKind::Probe.into() && loss.count > 0);
         self.losses.extend(of_probes.map(|loss| format!("{loss:?}")));
         self.notes
             .extend(recorder.into_iter().flat_map(|recorder| recorder.missing.iter().cloned()));

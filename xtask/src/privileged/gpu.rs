@@ -8,10 +8,11 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
 use syscollect_model::{
-    Event, Exporter, Field, GpuJobEnd, Loss, RecorderSummary, SessionInfo, Tables, Time, Value,
+    Event, Exporter, Field, GpuJobEnd, LaneKind, Loss, RecorderSummary, SessionInfo, Tables, Time,
+    Value,
 };
 use syscollect_playback::Recording;
-use syscollect_store::{CaptureReader, LaneKind};
+use syscollect_store::CaptureReader;
 
 use super::context::{Context, finish, number, text};
 use crate::report::Outcome;
@@ -438,7 +439,7 @@ impl Exporter for Seen {
     ) -> Result<(), Self::Error> {
         self.lost += losses
             .iter()
-            .filter(|loss| loss.lane == "tracepoints")
+            .filter(|loss| loss.origin == LaneKind::Tracepoint.into())
             .map(|loss| loss.count)
             .sum::<u64>();
         self.said.extend(losses.iter().map(|loss| format!("{loss:?}")));

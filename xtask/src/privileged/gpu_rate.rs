@@ -9,8 +9,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use syscollect_model::LaneKind;
 use syscollect_records::{RecordKind, TracepointRecord};
-use syscollect_store::{CaptureReader, Definition, LaneKind};
+use syscollect_store::{CaptureReader, Definition};
 
 use super::context::{Context, number};
 use crate::report::Outcome;

@@ -11,9 +11,10 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
+use syscollect_model::LaneKind;
 use syscollect_records::{RecordKind, TracepointRecord};
 use syscollect_store::{
-    CaptureReader, Chunk, Definition, LaneKind, TracepointDefinition, TracepointFieldKind,
+    CaptureReader, Chunk, Definition, TracepointDefinition, TracepointFieldKind,
 };
 
 use super::context::{Context, finish, text};

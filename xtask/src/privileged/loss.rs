@@ -113,8 +113,8 @@ fn balance(
 }
 
 /// Lanes whose records the kernel programs write and count one by one.
-fn from_kernel(kind: syscollect_store::LaneKind) -> bool {
-    use syscollect_store::LaneKind::{Sample, Sched, Task};
+fn from_kernel(kind: syscollect_model::LaneKind) -> bool {
+    use syscollect_model::LaneKind::{Sample, Sched, Task};
     matches!(kind, Sched | Sample | Task)
 }
 

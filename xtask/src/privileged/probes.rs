@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use syscollect_model::LaneKind;
 use syscollect_records::ProbeRecord;
-use syscollect_store::{CaptureReader, Definition, LaneKind, ProbeDefinition, ProbeRole};
+use syscollect_store::{CaptureReader, Definition, ProbeDefinition, ProbeRole};
 
 use super::context::{Context, finish, number, signal, text, until, wait};
 use super::semaphores as values;

@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use anyhow::Result;
-use syscollect_model::{ClockMap, ClockPair, Ticks};
+use syscollect_model::{ClockMap, ClockPair, LaneKind, Ticks};
 use syscollect_records::{
     ClockRecord, RecordKind, SampleRecord, SchedRecord, SchedStackRecord, StackHeader, Stamp,
     TaskRecord, stack_id,
 };
-use syscollect_store::{CaptureReader, Chunk, Definition, LaneKind};
+use syscollect_store::{CaptureReader, Chunk, Definition};
 
 /// A context switch.
 pub(crate) struct Switch {
@@ -139,7 +139,7 @@ impl Collected {
                 let at = record.stamp.ticks_near(first);
                 self.uses(
                     LaneKind::SampleStack,
-                    chunk.header.lane.cpu,
+                    chunk.header.lane.index,
                     at,
                     [record.user_stack, record.kernel_stack],
                 );
@@ -167,14 +167,18 @@ impl Collected {
                 let at = event.stamp.ticks_near(chunk.header.first.0);
                 self.uses(
                     LaneKind::SchedStack,
-                    chunk.header.lane.cpu,
+                    chunk.header.lane.index,
                     at,
                     [user_stack, kernel_stack],
                 );
             }
             if kind == Some(RecordKind::Switch) {
                 let ticks = record.stamp.ticks_near(chunk.header.first.0);
-                self.switches.push(Switch { cpu: chunk.header.lane.cpu, ticks, previous: current });
+                self.switches.push(Switch {
+                    cpu: chunk.header.lane.index,
+                    ticks,
+                    previous: current,
+                });
             }
             if matches!(kind, Some(RecordKind::Switch | RecordKind::Resume)) {
                 current = record.tid;
@@ -192,7 +196,7 @@ impl Collected {
         while let Some(header) = StackHeader::from_bytes(rest) {
             let ticks = header.stamp.ticks_near(chunk.header.first.0);
             self.stacks
-                .entry((chunk.header.lane.kind, chunk.header.lane.cpu, header.id))
+                .entry((chunk.header.lane.kind, chunk.header.lane.index, header.id))
                 .or_insert(ticks);
             rest =
                 rest.get(StackHeader::SIZE + 8 * usize::from(header.frames)..).unwrap_or_default();

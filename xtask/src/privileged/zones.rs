@@ -11,8 +11,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use syscollect_model::LaneKind;
 use syscollect_records::{ZoneChunk, ZoneLogChunk};
-use syscollect_store::{CaptureReader, Chunk, Definition, LaneKind};
+use syscollect_store::{CaptureReader, Chunk, Definition};
 use syscollect_zone_protocol::{ItemKind, ZONE_END, item_words};
 
 use super::context::{Context, Said, json_lines, number, signal, text, until, wait};
@@ -264,8 +265,9 @@ impl Marked {
                 }
                 Definition::Losses(losses) => {
                     // Rings are counted, too, but what lay in one that was not taken is not known.
-                    let of_events =
-                        losses.iter().filter(|loss| loss.lane == "zones" && loss.record != "ring");
+                    let of_events = losses.iter().filter(|loss| {
+                        loss.origin == LaneKind::Zone.into() && loss.record != "ring"
+                    });
                     marked.lost = of_events.map(|loss| loss.count).sum();
                 }
                 _ => {}

@@ -7,12 +7,12 @@ use std::ptr::NonNull;
 
 use aya::Ebpf;
 use aya::maps::{Map, MapData};
-use syscollect_model::{LossCause, Ticks};
+use syscollect_model::{Lane, LaneKind, LossCause, Ticks};
 use syscollect_records::{
     LANE_HEADER_SIZE, LANE_SLACK, LaneHeader, RecordKind, SampleRecord, SchedRecord,
     SchedStackRecord, StackHeader, TaskRecord,
 };
-use syscollect_store::{Chunk, Lane, LaneKind, LaneLoss};
+use syscollect_store::{Chunk, LaneLoss};
 
 use crate::error::CaptureError;
 use crate::lane::{LaneMemory, RecordSize};
@@ -176,7 +176,7 @@ impl Lanes {
                 let lost = counts.iter().enumerate().filter(|(_, count)| **count > 0);
                 losses.extend(lost.map(|(kind, count)| {
                     LaneLoss {
-                        lane: lane.name().to_owned(),
+                        origin: lane.into(),
                         cpu: Some(cpu),
                         record: RecordKind::from_number(kind as u8)
                             .map_or("unknown", RecordKind::name)
@@ -202,7 +202,7 @@ impl CpuLane {
 }
 
 fn id(kind: LaneKind, cpu: u32) -> Lane {
-    Lane { kind, cpu: cpu as u16 }
+    Lane::new(kind, cpu as u16)
 }
 
 fn record_size(kind: LaneKind, long_records: bool) -> RecordSize {

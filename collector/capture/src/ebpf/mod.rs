@@ -202,7 +202,7 @@ impl Source for EbpfSource {
     fn losses(&self) -> Vec<LaneLoss> {
         let mut losses = self.lanes.losses();
         let skipped = |(program, counts): &(String, ProgramCounts)| LaneLoss {
-            lane: programs::lane_of(program).name().to_owned(),
+            origin: programs::lane_of(program).into(),
             cpu: None,
             record: program.clone(),
             cause: LossCause::Nested,

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use aya::programs::{BtfTracePoint, PerfEvent, Program, ProgramError, RawTracePoint};
 use aya::{Btf, Ebpf};
-use syscollect_store::LaneKind;
+use syscollect_model::LaneKind;
 
 use crate::bpf_calls::{self, ProgramCounts};
 use crate::error::CaptureError;
@@ -231,7 +231,7 @@ fn short_text(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use syscollect_store::LaneKind;
+    use syscollect_model::LaneKind;
 
     use super::{RARE, SAMPLERS, SCHED, lane_of, said_once, short_text};
 

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use syscollect_model::{ClockSource, SessionInfo, Ticks};
+use syscollect_model::{ClockSource, Lane, LaneKind, SessionInfo, Ticks};
 use syscollect_records::CounterRecord;
-use syscollect_store::{Chunk, Definition, Lane, LaneKind, LaneLoss};
+use syscollect_store::{Chunk, Definition, LaneLoss};
 
 use super::poll::{Found, Poll};
 use crate::clock::ticks_now;
@@ -27,7 +27,7 @@ const QUESTIONS_A_SEARCH: u64 = 2;
 /// A driver that does not answer does not hold up the end of the recording longer.
 const LONGEST_GOODBYE: Duration = Duration::from_secs(1);
 /// The counters of the machine have the lane 0.
-const LANE: Lane = Lane { kind: LaneKind::Counter, cpu: 1 };
+const LANE: Lane = Lane::new(LaneKind::Counter, 1);
 
 /// What the thread has to say.
 enum Told {

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::time::{Duration, Instant};
 
-use syscollect_model::{BuildId, LossCause, Mapping, SessionInfo, Ticks};
-use syscollect_store::{Lane, LaneKind, LaneLoss};
+use syscollect_model::{BuildId, Lane, LaneKind, LossCause, Mapping, SessionInfo, Ticks};
+use syscollect_store::LaneLoss;
 
 use super::event::PerfEvent;
 use super::ring::PerfRing;
@@ -107,7 +107,7 @@ impl MappingRings {
         match self.cpus.iter_mut().find(|entry| entry.cpu == cpu) {
             Some(entry) => entry.ring = ring,
             None => {
-                let lane = Lane { kind: LaneKind::Mapping, cpu: cpu as u16 };
+                let lane = Lane::new(LaneKind::Mapping, cpu as u16);
                 self.cpus.push(CpuRing {
                     cpu,
                     ring,
@@ -157,7 +157,7 @@ impl Source for MappingRings {
 
     fn losses(&self) -> Vec<LaneLoss> {
         let loss = |entry: &CpuRing, cause, count| LaneLoss {
-            lane: LaneKind::Mapping.name().to_owned(),
+            origin: LaneKind::Mapping.into(),
             cpu: Some(entry.cpu),
             record: "mapping".to_owned(),
             cause,

@@ -4,7 +4,7 @@
 //! **Duties.** Loading `bpf/probes.bpf.o`; finding out which files hold what was
 //! asked for, and the probes of marked programs (`syscollect_usdt_client`), in
 //! processes that run and in those that come; attaching; draining the hits into
-//! chunks of [`LaneKind::Probe`](syscollect_store::LaneKind::Probe); telling
+//! chunks of [`LaneKind::Probe`](syscollect_model::LaneKind::Probe); telling
 //! `crate::zones` of announced rings.
 //!
 //! **Non-goals.** What a file holds is read by `syscollect-probes`; what a hit

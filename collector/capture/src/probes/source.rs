@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
 
-use syscollect_model::{ClockSource, LossCause, SessionInfo, Ticks};
+use syscollect_model::{ClockSource, LaneKind, LossCause, SessionInfo, Ticks};
 use syscollect_records::{ProbeRecord, RecordKind};
-use syscollect_store::{LaneKind, LaneLoss};
+use syscollect_store::LaneLoss;
 
 use super::announcements::Announcements;
 use super::attach::Way;
@@ -226,9 +226,8 @@ impl Source for ProbeSource {
         let mut losses: Vec<_> =
             self.counters.all().flat_map(|(cpu, counts)| losses_of(cpu, counts)).collect();
         for (record, count) in self.loaded.skipped() {
-            let lane = LaneKind::Probe.name().to_owned();
             losses.push(LaneLoss {
-                lane,
+                origin: LaneKind::Probe.into(),
                 cpu: None,
                 record: record.name().to_owned(),
                 cause: LossCause::Nested,
@@ -264,7 +263,7 @@ fn losses_of(cpu: u32, counts: Counts) -> impl Iterator<Item = LaneLoss> {
         (LossCause::LaneFull, RecordKind::Ring, counts.announcements_lost),
     ];
     causes.into_iter().map(move |(cause, record, count)| LaneLoss {
-        lane: LaneKind::Probe.name().to_owned(),
+        origin: LaneKind::Probe.into(),
         cpu: Some(cpu),
         record: record.name().to_owned(),
         cause,

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use syscollect_model::Ticks;
+use syscollect_model::{Lane, LaneKind, Ticks};
 use syscollect_records::Stamp;
-use syscollect_store::{Chunk, ChunkHeader, Lane, LaneKind};
+use syscollect_store::{Chunk, ChunkHeader};
 
 use super::{Records, Ring};
 use crate::stage::CHUNK_BYTES;
@@ -33,7 +33,7 @@ impl<R: Records> RingLane<R> {
     /// A lane of this kind.
     pub(crate) fn new(kind: LaneKind, cpu: u32, ring: R) -> Self {
         Self {
-            lane: Lane { kind, cpu: cpu as u16 },
+            lane: Lane::new(kind, cpu as u16),
             ring,
             data: Vec::new(),
             records: 0,
@@ -47,7 +47,7 @@ impl<R: Records> RingLane<R> {
 
     /// Its CPU.
     pub(crate) fn cpu(&self) -> u32 {
-        u32::from(self.lane.cpu)
+        u32::from(self.lane.index)
     }
 
     /// What it reads from.

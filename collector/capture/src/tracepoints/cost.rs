@@ -4,8 +4,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use syscollect_model::{ClockSource, Ticks};
-use syscollect_store::LaneKind;
+use syscollect_model::{ClockSource, LaneKind, Ticks};
 
 use super::lanes::LaneRecords;
 use super::object::{Attached, KIND, Settings, attach};

@@ -4,7 +4,7 @@
 //! wanted ([`offer`]), each with its [`format`](mod@format); attaching a program to each
 //! that copies its record, and to the ends of work one that tells its
 //! [failures]; draining the records into chunks of
-//! [`LaneKind::Tracepoint`](syscollect_store::LaneKind::Tracepoint).
+//! [`LaneKind::Tracepoint`](syscollect_model::LaneKind::Tracepoint).
 //!
 //! **Non-goals.** What records mean: names and places of fields change between
 //! kernels, so they are kept in the capture and read by `syscollect-merge`.

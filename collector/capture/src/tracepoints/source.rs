@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use syscollect_model::{ClockSource, LossCause, SessionInfo, Ticks};
+use syscollect_model::{ClockSource, LaneKind, LossCause, SessionInfo, Ticks};
 use syscollect_probes::{did_you_mean, nearest};
 use syscollect_records::RecordKind;
-use syscollect_store::{Definition, LaneKind, LaneLoss, TracepointDefinition};
+use syscollect_store::{Definition, LaneLoss, TracepointDefinition};
 
 use super::lanes::LaneRecords;
 use super::object::{Attached, Settings};
@@ -225,7 +225,6 @@ fn losses_of(cpu: u32, counts: Counts) -> [LaneLoss; 3] {
 }
 
 fn loss(cpu: Option<u32>, cause: LossCause, count: u64) -> LaneLoss {
-    let (lane, record) =
-        (LaneKind::Tracepoint.name().to_owned(), RecordKind::Tracepoint.name().to_owned());
-    LaneLoss { lane, cpu, record, cause, count }
+    let (origin, record) = (LaneKind::Tracepoint.into(), RecordKind::Tracepoint.name().to_owned());
+    LaneLoss { origin, cpu, record, cause, count }
 }

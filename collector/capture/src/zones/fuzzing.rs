@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::mpsc::{Receiver, channel};
 
-use syscollect_model::ClockSource;
+use syscollect_model::{ClockSource, LaneKind};
 use syscollect_records::ZoneChunk;
-use syscollect_store::{Chunk, LaneKind};
+use syscollect_store::Chunk;
 use syscollect_zone_protocol::arena::{LOG_BYTES, MAX_RINGS, RING_BYTES};
 use syscollect_zone_protocol::log::EntryKind;
 use syscollect_zone_protocol::{ItemKind, item_words};

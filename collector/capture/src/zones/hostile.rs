@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use proptest::prelude::*;
-use syscollect_model::LossCause;
-use syscollect_store::{Chunk, LaneKind, Producer};
+use syscollect_model::{LaneKind, LossCause};
+use syscollect_store::{Chunk, Producer};
 use syscollect_zone_protocol::ItemKind;
 use syscollect_zone_protocol::arena::{MAX_RINGS, RING_BYTES};
 use syscollect_zone_protocol::log::EntryKind;

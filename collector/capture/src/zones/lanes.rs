@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use syscollect_model::Ticks;
+use syscollect_model::{Lane, LaneKind, Ticks};
 use syscollect_records::{Stamp, ZoneChunk, ZoneLogChunk};
-use syscollect_store::{Chunk, ChunkHeader, Lane, LaneKind};
+use syscollect_store::{Chunk, ChunkHeader};
 
 use super::items::Piece;
 use crate::stage::{CHUNK_BYTES, LONGEST_WAIT};
@@ -122,7 +122,7 @@ impl ThreadLane {
         data.shrink_to_fit();
         let full = |stamp: Option<Stamp>| stamp.map_or(now, |stamp| Ticks(stamp.ticks_near(now.0)));
         let header = ChunkHeader {
-            lane: Lane { kind: LaneKind::Zone, cpu: self.number },
+            lane: Lane::new(LaneKind::Zone, self.number),
             sequence: self.slot.sequence,
             first: full(first),
             last: full(last),
@@ -159,7 +159,7 @@ impl LogLane {
         let prefix = ZoneLogChunk { client, position, reserved: 0 };
         let data = [prefix.as_bytes(), entries].concat();
         let header = ChunkHeader {
-            lane: Lane { kind: LaneKind::ZoneLog, cpu: 0 },
+            lane: Lane::new(LaneKind::ZoneLog, 0),
             sequence: self.sequence,
             first: now,
             last: now,

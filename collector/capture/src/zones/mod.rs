@@ -3,8 +3,8 @@
 //! **Duties.** A program that links `syscollect-usdt-client` puts its zones
 //! into an *arena*, a memfd (`syscollect_zone_protocol`). Here arenas
 //! are found, checked, locked for this recorder, mapped, and drained into
-//! chunks of [`LaneKind::Zone`](syscollect_store::LaneKind::Zone) and
-//! [`LaneKind::ZoneLog`](syscollect_store::LaneKind::ZoneLog).
+//! chunks of [`LaneKind::Zone`](syscollect_model::LaneKind::Zone) and
+//! [`LaneKind::ZoneLog`](syscollect_model::LaneKind::ZoneLog).
 //!
 //! **Non-goals.** Uprobes (`crate::probes` tells of announced rings by
 //! [`ZoneNotice`]); the meaning of items, which waits for `syscollect-merge`.

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use syscollect_model::{ClockSource, LossCause, SessionInfo, Ticks};
-use syscollect_store::{Chunk, ClientDefinition, Definition, LaneKind, LaneLoss, Producer};
+use syscollect_model::{ClockSource, LaneKind, LossCause, SessionInfo, Ticks};
+use syscollect_store::{Chunk, ClientDefinition, Definition, LaneLoss, Producer};
 
 use super::ZoneNotice;
 use super::client::{Client, Losses, Output, Start};
@@ -273,10 +273,10 @@ impl Follower {
     pub(super) fn losses(&self) -> Vec<LaneLoss> {
         let mut sum = self.before;
         self.clients.values().for_each(|client| sum.add(&client.losses()));
-        let (zones, log) = (LaneKind::Zone.name(), LaneKind::ZoneLog.name());
+        let (zones, log) = (LaneKind::Zone, LaneKind::ZoneLog);
         let all = [
             (zones, "item", LossCause::LaneFull, sum.ring_full),
-            (zones, "event of a thread without a ring", LossCause::LaneFull, sum.without_ring),
+            (zones, LaneLoss::WITHOUT_RING, LossCause::LaneFull, sum.without_ring),
             (zones, "event of a thread that ended unread", LossCause::NotTaken, sum.unread),
             (log, "definition", LossCause::LaneFull, sum.definitions),
             (log, "definition beyond a share", LossCause::NotTaken, sum.excess_definitions),
@@ -286,8 +286,8 @@ impl Follower {
             (zones, "ring", LossCause::NotTaken, self.counts.not_taken),
         ];
         let lost = all.into_iter().filter(|(.., count)| *count > 0);
-        let loss = |(lane, record, cause, count): (&str, &str, _, _)| LaneLoss {
-            lane: lane.to_owned(),
+        let loss = |(lane, record, cause, count): (LaneKind, &str, _, _)| LaneLoss {
+            origin: lane.into(),
             cpu: None,
             record: record.to_owned(),
             cause,

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use syscollect_model::{ClockSource, LossCause};
+use syscollect_model::{ClockSource, LaneKind, LossCause};
 use syscollect_records::{ZoneChunk, ZoneLogChunk};
-use syscollect_store::{Chunk, ClientDefinition, Definition, LaneKind};
+use syscollect_store::{Chunk, ClientDefinition, Definition};
 use syscollect_zone_protocol::arena::RING_BYTES;
 use syscollect_zone_protocol::log::EntryKind;
 use syscollect_zone_protocol::{ItemKind, ValueType, item_words};
@@ -136,7 +136,7 @@ impl Recorder {
             assert_eq!(chunk.header.current_tid, prefix.tid);
             let words = words_of(&chunk.data[ZoneChunk::SIZE..]);
             assert_eq!(chunk.header.records as usize, items(&words).len());
-            (chunk.header.lane.cpu, prefix, words)
+            (chunk.header.lane.index, prefix, words)
         });
         parts.collect()
     }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use syscollect_capture::{CostAccount, EndedFile, Progress, RecordOptions, RecordingFiles};
 use syscollect_merge::Session;
-use syscollect_model::LossCause;
+use syscollect_model::{LaneKind, LossCause};
 use syscollect_playback::Recording;
 use syscollect_store::{CaptureReader, LaneLoss};
 use syscollect_symbolize::HeldFiles;
@@ -69,7 +69,7 @@ impl Recorder for Running {
         let RecordingFiles { first: mut out, rotation } = self.out;
         let error = incomplete.map(str::to_owned);
         let loss = LaneLoss {
-            lane: "sched".into(),
+            origin: LaneKind::Sched.into(),
             cpu: Some(0),
             record: String::new(),
             cause: LossCause::LaneFull,

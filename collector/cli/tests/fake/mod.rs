@@ -1,11 +1,10 @@
 //! A small recording made by hand: one CPU, a worker that runs twice.
 
 use std::io::Write;
-use syscollect_model::{CpuClock, CpuInfo, RecorderSummary, SessionInfo, Ticks};
+use syscollect_model::{CpuClock, CpuInfo, Lane, LaneKind, RecorderSummary, SessionInfo, Ticks};
 use syscollect_records::{ClockRecord, RecordKind, SchedRecord, Stamp};
 use syscollect_store::{
-    CaptureWriter, Chunk, ChunkHeader, Definition, KnownProcess, KnownThread, Lane, LaneKind,
-    LaneLoss,
+    CaptureWriter, Chunk, ChunkHeader, Definition, KnownProcess, KnownThread, LaneLoss,
 };
 
 /// Switches in the recording.
@@ -13,7 +12,7 @@ pub(crate) const SWITCHES: u64 = 4;
 
 fn chunk(kind: LaneKind, stride: u32, ticks: &[u64], data: Vec<u8>) -> Chunk {
     let header = ChunkHeader {
-        lane: Lane { kind, cpu: 0 },
+        lane: Lane::new(kind, 0),
         sequence: 0,
         first: Ticks(ticks[0]),
         last: Ticks(ticks[ticks.len() - 1]),
@@ -88,7 +87,7 @@ pub(crate) fn undecodable() -> Chunk {
         .flat_map(|ticks| [(ticks << 8 | 200u64).to_le_bytes(), [0; 8]].concat())
         .collect();
     let mut chunk = chunk(LaneKind::Sched, SchedRecord::SIZE as u32, &ticks, data);
-    chunk.header.lane.cpu = 1;
+    chunk.header.lane.index = 1;
     chunk
 }
 

@@ -7,7 +7,7 @@ use super::survey::MachineFacts;
 use crate::file::{Clock, Extent, LogfileHeader, Statistics, Trace};
 use crate::{Class, Guid};
 use rustc_hash::FxHashMap;
-use syscollect_model::{ClockSource, CpuInfo, Loss, LossCause, LossDomain, SessionInfo};
+use syscollect_model::{ClockSource, CpuInfo, Loss, LossCause, LossOrigin, SessionInfo};
 
 /// What a trace holds, for people and for `info`.
 #[derive(Clone, Debug, PartialEq)]
@@ -258,21 +258,15 @@ pub(super) fn losses(
     let events = sum(|header| header.events_lost).max(statistics.buffers_after_lost_events);
     let buffers = sum(|header| header.buffers_lost).max(statistics.buffers_after_lost_buffers);
     let losses = [
-        ("events", LossCause::LaneFull, events),
-        ("buffers", LossCause::BufferFull, buffers),
-        ("buffers", LossCause::Missing, statistics.missing_buffers),
-        ("buffers", LossCause::NotWritten, statistics.unwritten_buffers),
-        ("buffers", LossCause::Damaged, damaged),
-        ("events", LossCause::Undecodable, undecodable + statistics.other_records),
+        (LossOrigin::Events, LossCause::LaneFull, events),
+        (LossOrigin::Buffers, LossCause::BufferFull, buffers),
+        (LossOrigin::Buffers, LossCause::Missing, statistics.missing_buffers),
+        (LossOrigin::Buffers, LossCause::NotWritten, statistics.unwritten_buffers),
+        (LossOrigin::Buffers, LossCause::Damaged, damaged),
+        (LossOrigin::Events, LossCause::Undecodable, undecodable + statistics.other_records),
     ];
     let losses = losses.into_iter().filter(|(_, _, count)| *count > 0);
-    let loss = |(lane, cause, count): (&str, _, _)| Loss {
-        lane: lane.into(),
-        domain: LossDomain::Everything,
-        cpu: None,
-        cause,
-        count,
-        between: None,
-    };
-    losses.map(loss).collect()
+    losses
+        .map(|(origin, cause, count)| Loss { origin, cpu: None, cause, count, between: None })
+        .collect()
 }

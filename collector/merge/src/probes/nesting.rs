@@ -14,9 +14,10 @@
 use crate::probes::table::ProbeTable;
 use crate::record_cursor::{RecordCursor, RecordItem, Shape, WINDOW};
 use rustc_hash::{FxHashMap, FxHashSet};
+use syscollect_model::LaneKind;
 use syscollect_playback::order::Merge;
 use syscollect_records::ProbeRecord;
-use syscollect_store::{CaptureReader, LaneKind, ProbeRole};
+use syscollect_store::{CaptureReader, ProbeRole};
 
 /// Threads and pairs that are looked at; more are in a hostile capture only.
 const MOST: usize = 1 << 18;

@@ -4,10 +4,10 @@ use crate::lane::Missing;
 use crate::zones::lives::{Life, Lives, Owners};
 use crate::zones::programs::{ProgramClock, Programs};
 use std::ops::Range;
-use syscollect_model::ClockMap;
+use syscollect_model::{ClockMap, Lane};
 use syscollect_playback::order::Cursor;
 use syscollect_records::ZoneChunk;
-use syscollect_store::{CaptureReader, IndexEntry, Lane, ReadBuffer};
+use syscollect_store::{CaptureReader, IndexEntry, ReadBuffer};
 use syscollect_zone_protocol::{is_stamped, item_words};
 
 /// What a lane gives.

@@ -61,7 +61,7 @@ impl Player<'_> {
     fn zone_lane_of(&self, writer: Writer) -> Option<usize> {
         let of = |other: &Writer| other.client == writer.client;
         let same =
-            |lane: &crate::play::LaneState| lane.lane.kind == syscollect_store::LaneKind::Zone;
+            |lane: &crate::play::LaneState| lane.lane.kind == syscollect_model::LaneKind::Zone;
         let by_client = self.lanes.iter().position(|lane| lane.writer.as_ref().is_some_and(of));
         by_client.or_else(|| self.lanes.iter().position(same))
     }

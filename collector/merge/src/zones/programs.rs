@@ -1,9 +1,9 @@
 //! Which marked programs there are, and what their ticks mean.
 
 use rustc_hash::FxHashMap;
-use syscollect_model::{ClockMap, ClockSource, SessionInfo};
+use syscollect_model::{ClockMap, ClockSource, Lane, LaneIndex, SessionInfo};
 use syscollect_records::Stamp;
-use syscollect_store::{CaptureReader, ClientDefinition, LaneKind};
+use syscollect_store::{CaptureReader, ClientDefinition};
 
 /// Marked programs by the number that chunks carry.
 #[derive(Debug, Default)]
@@ -36,9 +36,9 @@ impl Programs {
         let pairs = clock.pairs();
         let slack = (clock.ticks_per_second() * SLACK_SECONDS) as u64;
         // The kernel's lanes tell how long a recording was whose last clock reading is lost.
-        let kernel =
-            |kind: LaneKind| matches!(kind, LaneKind::Sched | LaneKind::Sample | LaneKind::Task);
-        let lanes = reader.lanes().into_iter().filter(|lane| kernel(lane.kind));
+        let of_kernel =
+            |lane: &Lane| lane.kind.traits().events && lane.kind.traits().index == LaneIndex::Cpu;
+        let lanes = reader.lanes().into_iter().filter(of_kernel);
         let last = lanes.filter_map(|lane| reader.chunks(lane).last()).map(|chunk| chunk.last.0);
         let most = last.chain(pairs.last().map(|pair| pair.ticks.0)).max().unwrap_or_default();
         Self {

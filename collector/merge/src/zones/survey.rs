@@ -12,10 +12,10 @@ use crate::zones::parts::{Part, Parts};
 use crate::zones::programs::Programs;
 use crate::zones::stacks::{ProgramStacks, return_addresses};
 use rustc_hash::{FxHashMap, FxHashSet};
-use syscollect_model::{AddressSpaces, ClockMap, Tables, ThreadId, Ticks};
+use syscollect_model::{AddressSpaces, ClockMap, Lane, Tables, ThreadId, Ticks};
 use syscollect_playback::order::Cursor;
 use syscollect_records::ZoneChunk;
-use syscollect_store::{CaptureReader, Lane};
+use syscollect_store::CaptureReader;
 use syscollect_zone_protocol::{Attribute, Event, Item, MarkerPhase, TextRole, item_words};
 
 /// A marker that a program placed at another time, or on another thread.
@@ -44,7 +44,7 @@ pub(crate) struct Survey {
     /// Who writes to each lane.
     pub(crate) owners: FxHashMap<Lane, Owners>,
     /// The last name of each thread, and since when: by lane and owner.
-    names: FxHashMap<(u16, u32, u32), (u64, String)>,
+    names: FxHashMap<(Lane, u32, u32), (u64, String)>,
 }
 
 /// What the pass needs to know.
@@ -129,7 +129,7 @@ impl Surveyor<'_, '_> {
         let mut stack = Vec::new();
         for part in Parts::new(own_attributes(words)) {
             if let Some(name) = thread_name(&part, log, self.tables) {
-                survey.names.insert((lane.cpu, owner.owner, owner.tid), (ticks, name));
+                survey.names.insert((lane, owner.owner, owner.tid), (ticks, name));
             } else if let Part::Stack(mut addresses) = part {
                 stack.append(&mut addresses);
             }

@@ -4,10 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
 use std::collections::BTreeMap;
-use syscollect_model::{RecorderSummary, SessionInfo, Ticks};
+use syscollect_model::{Lane, LaneKind, RecorderSummary, SessionInfo, Ticks};
 use syscollect_store::{
-    CaptureReader, CaptureWriter, Chunk, ChunkHeader, CounterDefinition, Damage, Definition, Lane,
-    LaneKind,
+    CaptureReader, CaptureWriter, Chunk, ChunkHeader, CounterDefinition, Damage, Definition,
 };
 
 /// A chunk of `records` records, all bytes made from lane and number.
@@ -19,7 +18,7 @@ pub(crate) fn chunk(
     stride: u32,
 ) -> Chunk {
     let length = records * stride;
-    let seed = sequence * 31 + u64::from(lane.cpu) * 7 + lane.kind as u64;
+    let seed = sequence * 31 + u64::from(lane.index) * 7 + lane.kind as u64;
     let data = (0..u64::from(length)).map(|at| (at * seed % 11 + seed) as u8).collect();
     let first = Ticks(1_000 * (sequence + 1));
     let last = Ticks(first.0 + 900);
@@ -66,7 +65,7 @@ pub(crate) struct Story {
 impl Story {
     /// Two CPUs' switches, samples, stacks and tasks between definitions.
     pub(crate) fn small() -> Self {
-        let lane = |kind, cpu| Lane { kind, cpu };
+        let lane = |kind, cpu| Lane::new(kind, cpu);
         let counter =
             CounterDefinition { name: "memory".into(), unit: "bytes".into(), ..Default::default() };
         let definitions = vec![

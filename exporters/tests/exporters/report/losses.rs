@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::story::IDLE;
-use syscollect_model::LossDomain;
+use syscollect_model::LaneKind;
 
 #[test]
 fn what_ran_is_unknown_while_its_cpus_records_are_missing() {
@@ -201,21 +201,12 @@ fn a_loss_without_a_cpu_or_a_time_may_be_anywhere() {
 fn losses_of_samples_and_of_nothing_leave_thread_states_alone() {
     let (mut story, a, _) = two_programs();
     story.switches(0, 0, IDLE, SleepState::Runnable, a);
-    story.at(
-        20,
-        Event::Loss(Loss { lane: "samples".into(), domain: LossDomain::Other, ..loss(0, 10, 20) }),
-    );
+    story.at(20, Event::Loss(Loss { origin: LaneKind::Sample.into(), ..loss(0, 10, 20) }));
     story.at(30, Event::Loss(Loss { count: 0, ..loss(0, 20, 30) }));
     story.switches(50, 0, a, SLEEPS, IDLE);
     let losses = [
         loss(0, 0, 0),
-        Loss {
-            lane: "samples".into(),
-            domain: LossDomain::Other,
-            cpu: None,
-            count: 5,
-            ..loss(0, 0, 0)
-        },
+        Loss { origin: LaneKind::Sample.into(), cpu: None, count: 5, ..loss(0, 0, 0) },
     ];
     let report = report_with(&story, ReportOptions::default(), &session(), &losses);
     assert_eq!(thread(&report, 10).times, times(50, 0, 0, 0));
@@ -223,7 +214,7 @@ fn losses_of_samples_and_of_nothing_leave_thread_states_alone() {
     let rows: Vec<_> = report
         .losses
         .iter()
-        .map(|row| (row.lane.as_str(), row.cpu, row.cause.as_str(), row.count))
+        .map(|row| (row.origin.name(), row.cpu, row.cause.name(), row.count))
         .collect();
     assert_eq!(rows, [("sched", Some(0), "lane-full", 7), ("samples", None, "lane-full", 5)]);
 }
