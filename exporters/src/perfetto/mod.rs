@@ -12,7 +12,7 @@
 //! | stacks of blocked threads | `PerfSample`, a session and a process `[off-CPU]` of their own: one for each interval |
 //! | stacks of who woke others | `PerfSample`, a session and a process `[wakers]` of their own: one for each wakeup |
 //! | counters in kHz on a CPU | `cpu_frequency` |
-//! | other counters, slices, instants | `TrackEvent`; a thread's zones lie on the thread's own, above its states |
+//! | other counters, slices, instants, messages | `TrackEvent`; a thread's zones lie on the thread's own, above its states |
 //! | numbers of slices, texts of messages | names |
 //! | fields, and what becomes known later | debug annotations |
 //! | locks | slices by holder on tracks below "Locks" of the process, "waiting for ..." below the thread |
