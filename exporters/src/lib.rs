@@ -17,12 +17,15 @@
 //! ```
 //! use std::path::Path;
 //! use syscollect_exporters::{Format, TextExporter};
-//! use syscollect_model::{Event, Exporter, Scope, SessionInfo, Tables, Time, Track, TrackKind};
+//! use syscollect_model::{
+//!     Event, Exporter, Scope, SessionInfo, Tables, Time, Track, TrackKind, TrackRole,
+//! };
 //!
 //! let mut tables = Tables::default();
 //! let name = tables.strings.intern("frames");
 //! let mark = tables.strings.intern("dropped");
-//! let track = tables.add_track(Track { scope: Scope::Machine, name, kind: TrackKind::Slices });
+//! let kind = TrackKind::Slices(TrackRole::Named);
+//! let track = tables.add_track(Track { scope: Scope::Machine, name, kind });
 //!
 //! assert_eq!(Format::from_path(Path::new("a.txt"))?, Format::Text);
 //! let mut exporter = TextExporter::new(Vec::new());

@@ -44,7 +44,8 @@ pub(crate) fn narrow<'a>(
         | Event::SliceBegin(track, _)
         | Event::SliceMore(track, _)
         | Event::SliceEnd(track)
-        | Event::Instant(track, _) => lies(*track),
+        | Event::Instant(track, _)
+        | Event::Message(track, _) => lies(*track),
         Event::GpuJob(track, job) => job.thread.map_or_else(|| lies(*track), runs),
         Event::Lock(event) => runs(event.thread),
         Event::Memory(event) => runs(event.thread),

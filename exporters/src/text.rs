@@ -9,8 +9,9 @@ use rustc_hash::FxHashMap;
 use std::io::Write;
 use syscollect_model::{
     Event, Exporter, Field, Fields, GpuJob, GpuJobEnd, LocationId, LockAction, LockEvent, Loss,
-    MemoryEvent, OffCpu, ProcessId, RecorderSummary, Sample, Scope, SessionInfo, SleepState, Slice,
-    SliceMore, StackId, StringId, Switch, Tables, ThreadId, Time, TrackId, Value, Wakeup,
+    MemoryEvent, Message, MessageText, OffCpu, ProcessId, RecorderSummary, Sample, Scope,
+    SessionInfo, SleepState, Slice, SliceMore, StackId, StringId, Switch, Tables, ThreadId, Time,
+    TrackId, Value, Wakeup,
 };
 
 /// Writes a session as readable lines.
@@ -78,6 +79,15 @@ impl<W: Write> TextExporter<W> {
                     slice_words(slice, tables)
                 )
             }
+            Event::Message(track, ref message) => {
+                let depth = self.depth.get(&track).copied().unwrap_or_default();
+                format!(
+                    "{} {}* {}",
+                    track_name(track, tables),
+                    indent(depth),
+                    message_words(message, tables)
+                )
+            }
             _ => String::new(),
         }
     }
@@ -104,7 +114,8 @@ impl<W: Write> Exporter for TextExporter<W> {
             Event::SliceBegin(..)
             | Event::SliceMore(..)
             | Event::SliceEnd(..)
-            | Event::Instant(..) => self.slice(event, tables),
+            | Event::Instant(..)
+            | Event::Message(..) => self.slice(event, tables),
             other => describe(time, other, tables),
         };
         let nanoseconds = time.0.saturating_sub(origin.0);
@@ -161,9 +172,11 @@ fn describe(time: Time, event: &Event, tables: &Tables) -> String {
         Event::ThreadEnd(id) => format!("thread end {}", thread(*id, tables)),
         Event::Counter(track, value) => format!("{} = {value}", track_name(*track, tables)),
         Event::Loss(loss) => format!("lost {}", loss_words(loss)),
-        Event::SliceBegin(..) | Event::SliceMore(..) | Event::SliceEnd(..) | Event::Instant(..) => {
-            String::new()
-        }
+        Event::SliceBegin(..)
+        | Event::SliceMore(..)
+        | Event::SliceEnd(..)
+        | Event::Instant(..)
+        | Event::Message(..) => String::new(),
         Event::GpuJob(track, job) => {
             format!("{} {}", track_name(*track, tables), job_words(job, time, tables))
         }
@@ -227,6 +240,23 @@ fn slice_words(slice: &Slice, tables: &Tables) -> String {
         + &location_words(slice.location, tables)
         + &color_words(slice.color)
         + &stack_words(slice.stack, tables)
+}
+
+/// The text or the category, then what else is said, in the order of the model.
+fn message_words(message: &Message, tables: &Tables) -> String {
+    let category = text(message.category, tables);
+    let name = match &message.text {
+        Some(MessageText::Written(written)) => {
+            format!("{category} [{category}] text=\"{}\"", written.escape_debug())
+        }
+        Some(MessageText::Interned { string, number }) => {
+            format!("{} [{category}]", numbered(*string, *number, tables))
+        }
+        None => format!("{category} [{category}]"),
+    };
+    name + &fields_words(&message.fields, tables)
+        + &color_words(message.color)
+        + &stack_words(message.stack, tables)
 }
 
 fn more_words(more: &SliceMore, tables: &Tables) -> String {

@@ -1,18 +1,13 @@
-//! What slices and instants say, in words: for formats whose markers are texts.
+//! What slices, instants and messages say, in words: for formats whose markers are texts.
 
 use std::borrow::Cow;
 use syscollect_model::{
-    Fence, Field, Fields, GpuJob, GpuJobEnd, Slice, StringId, Tables, Time, Value,
+    Fence, Field, FieldRole, Fields, GpuJob, GpuJobEnd, Message, MessageText, Slice, StringId,
+    Tables, Time, Value,
 };
 
-/// The name of the field that needs no name: what a zone or a message says.
-pub(crate) const TEXT: &str = "text";
-/// The field of a job of a GPU that failed that says why.
-const JOB_ERROR: &str = "error";
-/// Bytes of the longest of these that is shown.
+/// Bytes of the longest error of a job that is shown.
 const LONGEST_ERROR: usize = 64;
-/// The category of instants that are their text.
-const MESSAGE: &str = "message";
 
 /// A name and the number that belongs to it.
 pub(crate) fn numbered(name: StringId, number: Option<u64>, tables: &Tables) -> Cow<'_, str> {
@@ -57,55 +52,69 @@ pub(crate) fn duration(nanoseconds: u64) -> String {
 
 /// A line for each field: the text first, as it is, then the others with their names.
 pub(crate) fn lines(fields: &Fields, tables: &Tables) -> String {
-    let is_text = |name| tables.strings.get(name) == TEXT;
-    let texts =
-        fields.iter().filter(|field| is_text(field.name)).map(|field| value(&field.value, tables));
-    let others = fields.iter().filter(|field| !is_text(field.name));
-    let others = others.map(|field| {
-        format!("{}: {}", tables.strings.get(field.name), value(&field.value, tables))
-    });
-    texts.chain(others.map(Cow::from)).collect::<Vec<_>>().join("\n")
+    let texts = fields.iter().filter(|field| is_text(field));
+    let texts = texts.map(|field| value(&field.value, tables));
+    let others = fields.iter().filter(|field| !is_text(field));
+    let others = others.map(|field| named_value(field, tables).into());
+    texts.chain(others).collect::<Vec<_>>().join("\n")
 }
 
-/// An instant in one line: a message is its text; others have their name
-/// before it; what else is said follows.
+fn is_text(field: &Field) -> bool {
+    field.role == FieldRole::Text
+}
+
+/// A field with its name.
+pub(crate) fn named_value(field: &Field, tables: &Tables) -> String {
+    format!("{}: {}", tables.strings.get(field.name), value(&field.value, tables))
+}
+
+/// An instant in one line: its name, its text, and what else is said.
 pub(crate) fn instant(slice: &Slice, tables: &Tables) -> String {
-    let is_text = |name| tables.strings.get(name) == TEXT;
-    let text = slice
-        .fields
-        .iter()
-        .find(|field| is_text(field.name))
-        .map(|field| value(&field.value, tables));
-    let message = slice.category.is_some_and(|category| tables.strings.get(category) == MESSAGE);
-    let mut line = match text {
-        Some(text) if message => text.into_owned(),
-        Some(text) => format!("{}: {text}", numbered(slice.name, slice.number, tables)),
-        None => numbered(slice.name, slice.number, tables).into_owned(),
-    };
-    let others = slice.fields.iter().filter(|field| !is_text(field.name));
-    let others = others.map(|field| {
-        format!("{}: {}", tables.strings.get(field.name), value(&field.value, tables))
-    });
-    let others = others.collect::<Vec<_>>().join(", ");
-    if !others.is_empty() {
-        line += &format!(" ({others})");
+    let mut line = numbered(slice.name, slice.number, tables).into_owned();
+    if let Some(text) = slice.fields.iter().find(|field| is_text(field)) {
+        line += &format!(": {}", value(&text.value, tables));
     }
-    line
+    line + &others(&slice.fields, tables)
+}
+
+/// A message in one line: its text, and what else is said.
+pub(crate) fn message(message: &Message, tables: &Tables) -> String {
+    message_text(message, tables).into_owned() + &others(&message.fields, tables)
+}
+
+/// The text of a message; its category where it has none.
+pub(crate) fn message_text<'a>(message: &'a Message, tables: &'a Tables) -> Cow<'a, str> {
+    match &message.text {
+        Some(MessageText::Written(text)) => (&**text).into(),
+        Some(MessageText::Interned { string, number }) => numbered(*string, *number, tables),
+        None => tables.strings.get(message.category).into(),
+    }
+}
+
+/// What a message goes by where there is room for few names: its text if that occurs often, else
+/// its category.
+pub(crate) fn message_name(message: &Message) -> StringId {
+    match message.text {
+        Some(MessageText::Interned { string, .. }) => string,
+        Some(MessageText::Written(_)) | None => message.category,
+    }
+}
+
+/// All fields but the text, in parentheses.
+fn others(fields: &Fields, tables: &Tables) -> String {
+    let others = fields.iter().filter(|field| !is_text(field));
+    let others: Vec<_> = others.map(|field| named_value(field, tables)).collect();
+    if others.is_empty() { String::new() } else { format!(" ({})", others.join(", ")) }
 }
 
 /// Takes in what becomes known later: it replaces what was said under the same name.
 pub(crate) fn amend(fields: &mut Fields, more: &Fields) {
     for new in more {
-        match fields.iter_mut().find(|field| field.name == new.name) {
+        match fields.iter_mut().find(|field| field.is_same(new)) {
             Some(field) => field.value.clone_from(&new.value),
             None => fields.push(new.clone()),
         }
     }
-}
-
-/// Whether an instant is a message.
-pub(crate) fn is_message(slice: &Slice, tables: &Tables) -> bool {
-    slice.category.is_some_and(|category| tables.strings.get(category) == MESSAGE)
 }
 
 /// A fence as drivers' own tools write it.
@@ -129,9 +138,11 @@ pub(crate) fn job_end(end: GpuJobEnd) -> &'static str {
 }
 
 /// Why a job of a GPU failed, where that is told.
-pub(crate) fn job_error<'a>(job: &'a GpuJob, tables: &Tables) -> Option<&'a str> {
-    let is_error = |field: &&Field| tables.strings.get(field.name) == JOB_ERROR;
-    match &job.fields.iter().filter(|_| job.end == GpuJobEnd::Failed).find(is_error)?.value {
+pub(crate) fn job_error(job: &GpuJob) -> Option<&str> {
+    if job.end != GpuJobEnd::Failed {
+        return None;
+    }
+    match &job.fields.iter().find(|field| field.role == FieldRole::JobError)?.value {
         Value::Text(text) => {
             Some(text).filter(|text| text.len() <= LONGEST_ERROR).map(|text| &**text)
         }
@@ -168,25 +179,44 @@ mod tests {
     #[test]
     fn an_instant_says_its_text_and_then_the_rest() {
         let mut tables = Tables::default();
-        let [name, text, size, category] =
-            ["read", TEXT, "size", MESSAGE].map(|word| tables.strings.intern(word));
-        let field = |name, value| Field { name, value };
+        let [name, text, size] = ["read", "text", "size"].map(|word| tables.strings.intern(word));
         let mut slice = Slice { number: Some(7), ..Slice::named(name) };
         assert_eq!(instant(&slice, &tables), "read 7");
-        slice.fields.push(field(size, Value::Bytes(3)));
+        slice.fields.push(Field::named(size, Value::Bytes(3)));
         assert_eq!(instant(&slice, &tables), "read 7 (size: 3 bytes)");
-        slice.fields.push(field(text, Value::Text("a file".into())));
+        slice.fields.push(Field::new(FieldRole::Text, text, Value::Text("a file".into())));
         assert_eq!(instant(&slice, &tables), "read 7: a file (size: 3 bytes)");
         assert_eq!(lines(&slice.fields, &tables), "a file\nsize: 3 bytes");
-        slice.category = Some(category);
-        assert_eq!(instant(&slice, &tables), "a file (size: 3 bytes)");
+    }
+
+    #[test]
+    fn a_message_is_its_text_and_then_the_rest() {
+        let mut tables = Tables::default();
+        let [category, string, size] =
+            ["message", "level", "size"].map(|word| tables.strings.intern(word));
+        let fields = vec![Field::named(size, Value::Bytes(3))];
+        let mut said = Message { category, text: None, color: None, stack: None, fields };
+        assert_eq!(message(&said, &tables), "message (size: 3 bytes)");
+        said.text = Some(MessageText::Interned { string, number: Some(7) });
+        assert_eq!((message_name(&said), &*message_text(&said, &tables)), (string, "level 7"));
+        said.text = Some(MessageText::Written("a file".into()));
+        assert_eq!(message(&said, &tables), "a file (size: 3 bytes)");
+        assert_eq!(message_name(&said), category);
+    }
+
+    #[test]
+    fn a_field_that_a_program_calls_text_is_none() {
+        let mut tables = Tables::default();
+        let [name, text] = ["read", "text"].map(|word| tables.strings.intern(word));
+        let fields = vec![Field::named(text, Value::Unsigned(1))];
+        assert_eq!(instant(&Slice { fields, ..Slice::named(name) }, &tables), "read (text: 1)");
     }
 
     #[test]
     fn what_is_said_again_replaces_what_was_said() {
         let mut tables = Tables::default();
         let [a, b] = ["a", "b"].map(|word| tables.strings.intern(word));
-        let field = |name, value| Field { name, value: Value::Unsigned(value) };
+        let field = |name, value| Field::named(name, Value::Unsigned(value));
         let mut fields = vec![field(a, 1)];
         amend(&mut fields, &vec![field(b, 2), field(a, 3)]);
         assert_eq!(fields, [field(a, 3), field(b, 2)]);

@@ -1,8 +1,8 @@
 //! What happens on the timeline, and who receives it.
 
 use crate::{
-    Crash, GpuJob, LockEvent, Loss, MemoryEvent, ProcessId, RecorderSummary, SessionInfo, Slice,
-    SliceMore, StackId, StringId, Tables, ThreadId, Time, TrackId,
+    Crash, GpuJob, LockEvent, Loss, MemoryEvent, Message, ProcessId, RecorderSummary, SessionInfo,
+    Slice, SliceMore, StackId, StringId, Tables, ThreadId, Time, TrackId,
 };
 
 /// Something that happened at a [`Time`], the same whatever recorded it.
@@ -33,12 +33,14 @@ pub enum Event {
     /// A slice begins on a slice track; slices of one track nest.
     SliceBegin(TrackId, Slice),
     /// More is known of the innermost open slice of the track. What is named
-    /// here replaces what was said; a text or field of a new name is added.
+    /// here replaces what was said; a new field is added.
     SliceMore(TrackId, SliceMore),
     /// The innermost open slice of the track ends.
     SliceEnd(TrackId),
     /// Something without a duration happened.
     Instant(TrackId, Slice),
+    /// A thread says something; the track is one of slices.
+    Message(TrackId, Message),
     /// Something happened to a lock.
     Lock(LockEvent),
     /// Memory was allocated or freed.

@@ -62,8 +62,8 @@ impl GpuJob {
 pub enum GpuJobEnd {
     /// The GPU is done with it.
     Finished,
-    /// The driver gave it up: a timeout, a reset. Its field `"error"` says why, where that is
-    /// known.
+    /// The driver gave it up: a timeout, a reset. Its field
+    /// [`FieldRole::JobError`](crate::FieldRole::JobError) says why, where that is known.
     Failed,
     /// It had not ended when the recording did, or its end was lost.
     Unfinished,
@@ -78,19 +78,4 @@ pub struct Fence {
     pub context: u64,
     /// Its place on that timeline.
     pub sequence: u64,
-}
-
-/// Waits of threads for fences: slices on a track of the thread, of the category
-/// [`CATEGORY`](fence_wait::CATEGORY).
-pub mod fence_wait {
-    /// The category.
-    pub const CATEGORY: &str = "fence wait";
-    /// The field that has [`Fence::context`](super::Fence::context).
-    pub const CONTEXT: &str = "context";
-    /// The field that has [`Fence::sequence`](super::Fence::sequence).
-    pub const SEQUENCE: &str = "sequence";
-    /// The field that has the driver's names for it: a text.
-    pub const TIMELINE: &str = "timeline";
-    /// The field, known at the end, that says in words which thread or interrupt signaled it.
-    pub const SIGNALED_BY: &str = "signaled by";
 }

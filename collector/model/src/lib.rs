@@ -32,7 +32,7 @@ mod tables;
 pub use address_space::{AddressSpaces, Mapping};
 pub use clock::{ClockError, ClockMap, ClockPair, Ticks, Time, TimeCursor};
 pub use event::{Event, Exporter, Migration, OffCpu, Sample, SleepState, Switch, Wakeup};
-pub use gpu::{Fence, GpuJob, GpuJobEnd, fence_wait};
+pub use gpu::{Fence, GpuJob, GpuJobEnd};
 pub use lane::{Lane, LaneIndex, LaneKind, LaneTraits, MachineId, Retention};
 pub use loss::{
     Loss, LossCause, LossDomain, LossOrigin, SchedulingGap, records_lost, records_overwritten,
@@ -42,10 +42,12 @@ pub use session::{
     ClockSource, CpuClock, CpuInfo, KernelModule, RecorderSummary, SessionInfo, WorkCost,
 };
 pub use slice::{
-    Field, FieldFormat, Fields, Location, Schema, SchemaField, Slice, SliceMore, Value,
+    Field, FieldFormat, FieldRole, Fields, Location, Message, MessageText, Schema, SchemaField,
+    Slice, SliceMore, SliceRole, Value,
 };
 pub use symbols::{Symbol, SymbolFrame, SymbolTable, naming_shortage};
 pub use tables::{
     BuildId, Frame, FrameId, LocationId, LockId, Module, ModuleId, Process, ProcessId, SchemaId,
     Scope, StackId, StringId, Strings, Tables, Thread, ThreadId, Track, TrackId, TrackKind,
+    TrackRole,
 };

@@ -1,15 +1,12 @@
-//! What a slice or an instant says beside its time.
+//! What a slice, an instant or a message says beside its time.
 
 use crate::{LocationId, SchemaId, StackId, StringId};
 
 /// A slice or an instant: its name and everything said of it.
-///
-/// A message is an instant of the category `"message"`; what it says is its
-/// field `"text"`, or its name where it has none. A slice of the category
-/// [`fence_wait::CATEGORY`](crate::fence_wait::CATEGORY) is a thread's wait for a
-/// fence of a GPU.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slice {
+    /// What it is; names and categories are only shown.
+    pub role: SliceRole,
     /// Its name, or the first part of it.
     pub name: StringId,
     /// A number that belongs to the name: "Frame" and 1234.
@@ -32,6 +29,7 @@ impl Slice {
     /// A slice of which only the name is known.
     pub fn named(name: StringId) -> Self {
         Self {
+            role: SliceRole::default(),
             name,
             number: None,
             category: None,
@@ -50,6 +48,46 @@ impl From<StringId> for Slice {
     }
 }
 
+/// What a slice or an instant is to exporters that treat some in a way of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum SliceRole {
+    /// A thread's wait for a fence of a GPU. Its fields have the roles
+    /// [`FieldRole::FenceContext`] and those that follow it.
+    FenceWait,
+    /// Anything else: its name says what it is.
+    #[default]
+    Named,
+}
+
+/// What a thread says in words at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message {
+    /// The group that viewers show it in, and its name where its text is none.
+    pub category: StringId,
+    /// What it says; `None` where the program wrote no text, or the text was not understood.
+    pub text: Option<MessageText>,
+    /// 0xRRGGBB.
+    pub color: Option<u32>,
+    /// Where in the code it was written.
+    pub stack: Option<StackId>,
+    /// What else it says, few as a rule.
+    pub fields: Fields,
+}
+
+/// The text of a [`Message`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MessageText {
+    /// A text that may occur once; it is not interned, so that memory does not grow with events.
+    Written(Box<str>),
+    /// A text that occurs often.
+    Interned {
+        /// The text, or the first part of it.
+        string: StringId,
+        /// A number that belongs to the text: "Level" and 3.
+        number: Option<u64>,
+    },
+}
+
 /// What becomes known of a slice after its beginning.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SliceMore {
@@ -57,23 +95,65 @@ pub struct SliceMore {
     pub name: Option<(StringId, Option<u64>)>,
     /// 0xRRGGBB.
     pub color: Option<u32>,
-    /// Texts and fields.
+    /// Fields: each replaces the slice's that [is the same](Field::is_same), or is added.
     pub fields: Fields,
     /// The slice was closed by the end of its thread or process, or by what is
     /// lost: the program did not end it.
     pub unfinished: bool,
 }
 
-/// Fields of a slice or an instant, in order.
+/// Fields of a slice, an instant, a message or a job of a GPU, in order.
 pub type Fields = Vec<Field>;
 
-/// Something said by name.
+/// A value and what it is called.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
-    /// Its name: `"text"` and `"value"` for what a zone says without a name.
+    /// What it is; the name is only shown.
+    pub role: FieldRole,
+    /// Its name, for exporters that show every field with one.
     pub name: StringId,
     /// What it says.
     pub value: Value,
+}
+
+impl Field {
+    /// A field of this role.
+    pub fn new(role: FieldRole, name: StringId, value: Value) -> Self {
+        Self { role, name, value }
+    }
+
+    /// A field that is what its name says.
+    pub fn named(name: StringId, value: Value) -> Self {
+        Self::new(FieldRole::Named, name, value)
+    }
+
+    /// Whether both are of one role and name, so that the later value replaces the earlier.
+    pub fn is_same(&self, other: &Self) -> bool {
+        (self.role, self.name) == (other.role, other.name)
+    }
+}
+
+/// What a [`Field`] is to exporters that treat some in a way of their own. A name that a program
+/// makes up is never taken for one of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FieldRole {
+    /// What a zone says without a name: a text.
+    Text,
+    /// What a zone is given without a name.
+    Value,
+    /// Of a wait for a fence: its [`Fence::context`](crate::Fence::context).
+    FenceContext,
+    /// Of a wait for a fence: its [`Fence::sequence`](crate::Fence::sequence).
+    FenceSequence,
+    /// Of a wait for a fence: the driver's names for the fence's timeline, a text.
+    FenceTimeline,
+    /// Of a wait for a fence, known at its end: which thread or interrupt signaled the fence, a
+    /// text.
+    FenceSignaler,
+    /// Of a job of a GPU that failed: why, a text.
+    JobError,
+    /// Anything else: its name says what it is.
+    Named,
 }
 
 /// What a field says, and how it wants to be shown.

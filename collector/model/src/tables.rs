@@ -242,8 +242,8 @@ pub enum Scope {
 /// What lies on a track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TrackKind {
-    /// Slices and instants.
-    Slices,
+    /// Slices, instants and messages.
+    Slices(TrackRole),
     /// Frames: each is a slice from its mark to the next one, or, where the set
     /// is not `continuous`, from its beginning to its end.
     Frames {
@@ -258,6 +258,17 @@ pub enum TrackKind {
         /// The unit.
         unit: StringId,
     },
+}
+
+/// What a track of slices is to its scope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TrackRole {
+    /// What a thread marks itself as it goes: its zones, its messages, its markers. Exporters may
+    /// show it as the thread's own line, without its name. A thread of two libraries that mark
+    /// has two.
+    Zones,
+    /// Anything else, told apart by its name.
+    Named,
 }
 
 /// A line of the timeline with a name.

@@ -139,7 +139,7 @@ fn add(slice: &mut Slice, more: &SliceMore) {
     }
     slice.color = more.color.or(slice.color);
     for field in &more.fields {
-        match slice.fields.iter_mut().find(|said| said.name == field.name) {
+        match slice.fields.iter_mut().find(|said| said.is_same(field)) {
             Some(said) => said.value = field.value.clone(),
             None => slice.fields.push(Field::clone(field)),
         }

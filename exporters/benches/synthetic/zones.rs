@@ -2,8 +2,9 @@
 //! places, every fourth with a text of its own.
 
 use syscollect_model::{
-    Event, Exporter, Field, Location, LocationId, ProcessId, Scope, SessionInfo, Slice, SliceMore,
-    StringId, Tables, Thread, ThreadId, Time, Track, TrackId, TrackKind, Value,
+    Event, Exporter, Field, FieldRole, Location, LocationId, ProcessId, Scope, SessionInfo, Slice,
+    SliceMore, StringId, Tables, Thread, ThreadId, Time, Track, TrackId, TrackKind, TrackRole,
+    Value,
 };
 
 const THREADS: u32 = 4;
@@ -25,7 +26,7 @@ pub(crate) fn tables() -> Tables {
         tables.add_track(Track {
             scope: Scope::Thread(ThreadId(tid)),
             name,
-            kind: TrackKind::Slices,
+            kind: TrackKind::Slices(TrackRole::Zones),
         });
     }
     for line in 0..PLACES {
@@ -56,8 +57,8 @@ pub(crate) fn play<E: Exporter>(
             tables,
         )?;
         if index % 2 == 0 {
-            let fields =
-                vec![Field { name: text, value: Value::Text(format!("request {index}").into()) }];
+            let request = Value::Text(format!("request {index}").into());
+            let fields = vec![Field::new(FieldRole::Text, text, request)];
             exporter.event(
                 at(150),
                 &Event::SliceMore(track, SliceMore { fields, ..SliceMore::default() }),

@@ -72,7 +72,7 @@ pub(super) fn display(track: TrackId, index: usize, tables: &Tables) -> Display 
     let row = tables.track(track);
     let unit = match row.kind {
         TrackKind::Counter { unit } => tables.strings.get(unit),
-        TrackKind::Slices | TrackKind::Frames { .. } | TrackKind::GpuQueue => "",
+        TrackKind::Slices(_) | TrackKind::Frames { .. } | TrackKind::GpuQueue => "",
     };
     let text = tables.strings.get(row.name);
     let name = match row.scope {

@@ -59,10 +59,7 @@ fn data(time: u64, job: &GpuJob, shared: &mut Shared, tables: &Tables) -> GpuJob
         let row = tables.thread(id);
         shared.string(&format!("{} ({})", tables.strings.get(row.name), row.tid))
     });
-    let others = job.fields.iter();
-    let others = others.map(|field| {
-        format!("{}: {}", tables.strings.get(field.name), words::value(&field.value, tables))
-    });
+    let others = job.fields.iter().map(|field| words::named_value(field, tables));
     let text = |text: String| (!text.is_empty()).then_some(text);
     GpuJobData {
         thread,

@@ -8,16 +8,18 @@
 use super::markers::{Item, Key};
 use super::meta::milliseconds;
 use super::tables::Shared;
-use crate::words::{self, TEXT};
+use crate::words;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
-use syscollect_model::{Field, FieldFormat, Schema, SchemaId, StringId, Tables, Value};
+use syscollect_model::{Field, FieldFormat, FieldRole, Schema, SchemaId, StringId, Tables, Value};
 
 /// Fields without a schema that are told apart; further ones share one field.
 const MAX_FREE_FIELDS: usize = 256;
 /// Numbers that JavaScript has room for.
 const MAX_EXACT: u64 = 1 << 53;
+/// The key of a text without a name.
+pub(super) const TEXT: &str = "text";
 /// Keys of a marker that are no fields.
 const RESERVED: [&str; 3] = ["type", "cause", "stack"];
 
@@ -171,7 +173,7 @@ pub(super) struct Kinds {
     by_schema: FxHashMap<Schema, usize>,
     by_id: FxHashMap<SchemaId, usize>,
     /// Keys of fields without a schema; `None` is the common field for the rest.
-    free: FxHashMap<(StringId, Format), Option<Key>>,
+    free: FxHashMap<(FieldRole, StringId, Format), Option<Key>>,
     free_keys: FxHashSet<Key>,
     free_fields: Vec<Json>,
     keys: FxHashMap<&'static str, Key>,
@@ -268,19 +270,19 @@ impl Kinds {
             Some(index) => self.typed[index].fields.get(&field.name).cloned(),
             None => self.free_field(field, tables).map(|key| (key, Format::of(&field.value))),
         };
-        let name = tables.strings.get(field.name);
         if let Some((key, format)) = found
             && let Some(item) = format.item(&field.value, shared, tables)
         {
             return Some((key, item));
         }
-        if name == TEXT && more.is_empty() && typed.is_none_or(|index| !self.has_text(index)) {
+        let is_text = field.role == FieldRole::Text;
+        if is_text && more.is_empty() && typed.is_none_or(|index| !self.has_text(index)) {
             return Some((self.key(TEXT), Item::Text(words::value(&field.value, tables).into())));
         }
         if !more.is_empty() {
             more.push('\n');
         }
-        more.push_str(&format!("{name}: {}", words::value(&field.value, tables)));
+        more.push_str(&words::named_value(field, tables));
         None
     }
 
@@ -290,22 +292,22 @@ impl Kinds {
     }
 
     fn free_field(&mut self, field: &Field, tables: &Tables) -> Option<Key> {
+        if field.role == FieldRole::Text {
+            // The common field has another format for texts that occur often, and says it all the
+            // same.
+            return None;
+        }
         let format = Format::of(&field.value);
-        if let Some(key) = self.free.get(&(field.name, format)) {
+        if let Some(key) = self.free.get(&(field.role, field.name, format)) {
             return key.clone();
         }
         if self.free_fields.len() >= MAX_FREE_FIELDS {
             return None;
         }
         let name = tables.strings.get(field.name);
-        if name == TEXT {
-            // The common field has another format for texts that occur often, and says it all the
-            // same.
-            return None;
-        }
         let key = free_key(&mut self.free_keys, name);
         self.free_fields.push(json!({"key": &*key, "label": name, "format": format.name()}));
-        self.free.insert((field.name, format), Some(Arc::clone(&key)));
+        self.free.insert((field.role, field.name, format), Some(Arc::clone(&key)));
         Some(key)
     }
 
@@ -344,7 +346,7 @@ mod tests {
     use super::*;
 
     fn field(tables: &mut Tables, name: &str, value: Value) -> Field {
-        Field { name: tables.strings.intern(name), value }
+        Field::named(tables.strings.intern(name), value)
     }
 
     fn told(
@@ -373,7 +375,7 @@ mod tests {
     #[test]
     fn fields_never_take_the_keys_of_others() {
         let (mut kinds, mut tables) = (Kinds::default(), Tables::default());
-        for name in ["type", "cause", "color", "name"] {
+        for name in ["type", "cause", "color", "name", "text"] {
             let field = field(&mut tables, name, Value::Unsigned(1));
             assert_eq!(told(&mut kinds, None, &field, &tables).0, format!("{name}_"));
         }
@@ -430,7 +432,7 @@ mod tests {
         let fields =
             vec![syscollect_model::SchemaField { name, label: name, format: FieldFormat::Bytes }];
         tables.schemas.push(Schema { name, category: None, fields });
-        let field = Field { name, value: Value::Text("large".into()) };
+        let field = Field::named(name, Value::Text("large".into()));
         assert_eq!(
             told(&mut kinds, Some(SchemaId(0)), &field, &tables),
             (String::new(), "size: large".into())

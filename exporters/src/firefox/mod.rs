@@ -352,7 +352,8 @@ impl<W: Write> FirefoxExporter<W> {
         let (Event::SliceBegin(track, _)
         | Event::SliceMore(track, _)
         | Event::SliceEnd(track)
-        | Event::Instant(track, _)) = event
+        | Event::Instant(track, _)
+        | Event::Message(track, _)) = event
         else {
             return;
         };
@@ -367,6 +368,10 @@ impl<W: Write> FirefoxExporter<W> {
             }
             Event::Instant(track, slice) => {
                 (*track, Some(self.slices.instant(*track, (time, slice), &mut self.shared, tables)))
+            }
+            Event::Message(track, message) => {
+                let message = (time, message);
+                (*track, Some(self.slices.message(*track, message, &mut self.shared, tables)))
             }
             _ => return,
         };
@@ -512,7 +517,8 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
             Event::SliceBegin(..)
             | Event::SliceMore(..)
             | Event::SliceEnd(..)
-            | Event::Instant(..) => {
+            | Event::Instant(..)
+            | Event::Message(..) => {
                 self.slice(time, event, tables);
             }
             Event::Counter(track, value) => {

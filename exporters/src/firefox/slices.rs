@@ -1,12 +1,15 @@
-//! Slices and instants as markers.
+//! Slices, instants and messages as markers.
 
 use super::colors;
-use super::kinds::{Kind, Kinds};
+use super::kinds::{Kind, Kinds, TEXT};
 use super::markers::{Cause, Item, Marker, Timing, Told};
 use super::tables::Shared;
 use crate::words;
 use rustc_hash::{FxHashMap, FxHashSet};
-use syscollect_model::{LocationId, Scope, Slice, SliceMore, StringId, Tables, TrackId, TrackKind};
+use syscollect_model::{
+    Fields, LocationId, Message, MessageText, SchemaId, Scope, Slice, SliceMore, StackId, StringId,
+    Tables, Track, TrackId, TrackKind, TrackRole,
+};
 
 /// Names that zones of one place in the source may have as markers: the chart
 /// has a row for each name, and some are made at run time.
@@ -103,6 +106,33 @@ impl Slices {
         self.marker(track, slice, (Timing::Instant(time), false), shared, tables)
     }
 
+    /// The marker of a message.
+    pub(super) fn message(
+        &mut self,
+        track: TrackId,
+        (time, message): (u64, &Message),
+        shared: &mut Shared,
+        tables: &Tables,
+    ) -> Marker {
+        let kind = Kind::Message;
+        let mut told = Told { kind: self.kinds.key(kind.name()), entries: Vec::new(), cause: None };
+        let name = self.name(&mut told, (words::message_name(message), None), kind, tables);
+        let name = shared.string(name);
+        match &message.text {
+            Some(MessageText::Written(text)) => {
+                told.entries.push((self.kinds.key(TEXT), Item::Text(text.clone())));
+            }
+            Some(MessageText::Interned { number, .. }) => self.say_number(&mut told, *number),
+            None => {}
+        }
+        self.say_fields(&mut told, (None, &message.fields), shared, tables);
+        self.say_color(&mut told, message.color);
+        self.say_track(&mut told, tables.track(track), shared, tables);
+        told.cause = cause(message.stack, shared, tables);
+        let category = shared.category(Some(tables.strings.get(message.category)));
+        Marker { name, category, timing: Timing::Instant(time), data: told.into() }
+    }
+
     /// The markers of slices that never end.
     pub(super) fn finish(
         &mut self,
@@ -140,7 +170,6 @@ impl Slices {
     ) -> Marker {
         let row = tables.track(track);
         let kind = match (row.kind, timing, row.scope) {
-            (_, Timing::Instant(_), _) if words::is_message(slice, tables) => Kind::Message,
             (_, Timing::Instant(_), _) => Kind::Mark,
             (TrackKind::Frames { .. }, ..) => Kind::Frame,
             (_, _, Scope::Thread(_)) => Kind::Zone,
@@ -151,16 +180,12 @@ impl Slices {
         let mut told = Told { kind: kind_name, entries: Vec::new(), cause: None };
         let name = match kind {
             Kind::Frame => tables.strings.get(row.name),
-            _ => self.name(&mut told, slice, kind, tables),
+            _ => self.name(&mut told, (slice.name, slice.location), kind, tables),
         };
         let name = shared.string(name);
         self.say(&mut told, slice, shared, tables);
-        // The track of most zones says nothing: it is the thread's own.
-        if kind != Kind::Frame && !matches!(tables.strings.get(row.name), "Zones") {
-            told.entries.push((
-                self.kinds.key("track"),
-                Item::Row(shared.string(tables.strings.get(row.name))),
-            ));
+        if kind != Kind::Frame {
+            self.say_track(&mut told, row, shared, tables);
         }
         if unfinished {
             told.entries.push((
@@ -168,8 +193,7 @@ impl Slices {
                 Item::Text("the program did not end it".into()),
             ));
         }
-        told.cause =
-            slice.stack.and_then(|stack| shared.stack(stack, tables)).map(|stack| Cause { stack });
+        told.cause = cause(slice.stack, shared, tables);
         let category =
             slice.category.or_else(|| slice.schema.and_then(|id| tables.schema(id).category));
         let category = shared.category(category.map(|id| tables.strings.get(id)));
@@ -181,32 +205,25 @@ impl Slices {
     fn name<'a>(
         &mut self,
         told: &mut Told,
-        slice: &Slice,
+        (name, location): (StringId, Option<LocationId>),
         kind: Kind,
         tables: &'a Tables,
     ) -> &'a str {
-        let name = tables.strings.get(slice.name);
-        if self.names.may_be(slice.name, slice.location) {
+        let may_be = self.names.may_be(name, location);
+        let name = tables.strings.get(name);
+        if may_be {
             return name;
         }
         told.entries.push((self.kinds.key("name"), Item::Text(name.into())));
-        match slice.location.map(|id| tables.strings.get(tables.location(id).function)) {
+        match location.map(|id| tables.strings.get(tables.location(id).function)) {
             Some(function) if !function.is_empty() => function,
             _ => kind.name(),
         }
     }
 
     fn say(&mut self, told: &mut Told, slice: &Slice, shared: &mut Shared, tables: &Tables) {
-        if let Some(number) = slice.number {
-            told.entries.push((self.kinds.key("number"), Item::Unsigned(number)));
-        }
-        let mut more = String::new();
-        for field in &slice.fields {
-            told.entries.extend(self.kinds.field((slice.schema, field), &mut more, shared, tables));
-        }
-        if !more.is_empty() {
-            told.entries.push((self.kinds.key("more"), Item::Text(more.into())));
-        }
+        self.say_number(told, slice.number);
+        self.say_fields(told, (slice.schema, &slice.fields), shared, tables);
         if let Some(location) = slice.location {
             let row = tables.location(location);
             let place = place(location, tables);
@@ -216,10 +233,46 @@ impl Slices {
                 told.entries.push((self.kinds.key("function"), Item::Row(function)));
             }
         }
-        if let Some(color) = slice.color {
-            told.entries.push((self.kinds.key("color"), Item::Word(colors::nearest(color))));
+        self.say_color(told, slice.color);
+    }
+
+    fn say_number(&mut self, told: &mut Told, number: Option<u64>) {
+        told.entries
+            .extend(number.map(|number| (self.kinds.key("number"), Item::Unsigned(number))));
+    }
+
+    fn say_fields(
+        &mut self,
+        told: &mut Told,
+        (schema, fields): (Option<SchemaId>, &Fields),
+        shared: &mut Shared,
+        tables: &Tables,
+    ) {
+        let mut more = String::new();
+        for field in fields {
+            told.entries.extend(self.kinds.field((schema, field), &mut more, shared, tables));
+        }
+        if !more.is_empty() {
+            told.entries.push((self.kinds.key("more"), Item::Text(more.into())));
         }
     }
+
+    fn say_color(&mut self, told: &mut Told, color: Option<u32>) {
+        let color = color.map(|color| Item::Word(colors::nearest(color)));
+        told.entries.extend(color.map(|color| (self.kinds.key("color"), color)));
+    }
+
+    /// The track of most zones says nothing: it is the thread's own.
+    fn say_track(&mut self, told: &mut Told, row: &Track, shared: &mut Shared, tables: &Tables) {
+        if row.kind != TrackKind::Slices(TrackRole::Zones) {
+            let name = shared.string(tables.strings.get(row.name));
+            told.entries.push((self.kinds.key("track"), Item::Row(name)));
+        }
+    }
+}
+
+fn cause(stack: Option<StackId>, shared: &mut Shared, tables: &Tables) -> Option<Cause> {
+    stack.and_then(|stack| shared.stack(stack, tables)).map(|stack| Cause { stack })
 }
 
 /// `file:line`, or the file where the line is not known.

@@ -12,7 +12,7 @@
 //! | stacks of blocked threads | `PerfSample`, a session and a process `[off-CPU]` of their own: one for each interval |
 //! | stacks of who woke others | `PerfSample`, a session and a process `[wakers]` of their own: one for each wakeup |
 //! | counters in kHz on a CPU | `cpu_frequency` |
-//! | other counters, slices, instants | `TrackEvent`; a thread's track "Zones" is the thread's own, above its states |
+//! | other counters, slices, instants, messages | `TrackEvent`; a thread's zones lie on the thread's own, above its states |
 //! | numbers of slices, texts of messages | names |
 //! | fields, and what becomes known later | debug annotations |
 //! | locks | slices by holder on tracks below "Locks" of the process, "waiting for ..." below the thread |
@@ -259,6 +259,7 @@ impl<W: Write> PerfettoExporter<W> {
             }
             Event::SliceEnd(track) => slices.end(tracks, at, track),
             Event::Instant(track, ref slice) => slices::instant(tracks, at, track, slice),
+            Event::Message(track, ref message) => slices::message(tracks, at, track, message),
             Event::Lock(ref event) => locks.event(tracks, at, event),
             Event::Memory(ref event) => memory::event(heap, tracks, at, event),
             Event::Crash(ref crash) => slices::crash(tracks, at, crash),
@@ -363,12 +364,13 @@ fn wanted(filter: Option<&ProcessFilter>, thread: ThreadId, tables: &Tables) -> 
 #[inline]
 fn thread_of(event: &Event, tables: &Tables) -> Option<ThreadId> {
     match *event {
-        Event::SliceBegin(track, _) | Event::Instant(track, _) | Event::Counter(track, _) => {
-            match tables.track(track).scope {
-                Scope::Thread(thread) => Some(thread),
-                _ => None,
-            }
-        }
+        Event::SliceBegin(track, _)
+        | Event::Instant(track, _)
+        | Event::Message(track, _)
+        | Event::Counter(track, _) => match tables.track(track).scope {
+            Scope::Thread(thread) => Some(thread),
+            _ => None,
+        },
         Event::Lock(LockEvent { thread, .. }) | Event::Memory(MemoryEvent { thread, .. }) => {
             Some(thread)
         }

@@ -1,4 +1,4 @@
-//! Slices and instants of the model.
+//! Slices, instants and messages of the model.
 //!
 //! Rules of trace_processor (v55.3) that shape this file:
 //! - the arguments of a slice's end are added to those of its beginning, and
@@ -11,7 +11,7 @@ use super::tracks::{Kind, Tracks};
 use crate::ExportError;
 use crate::words;
 use std::io::Write;
-use syscollect_model::{Crash, Field, Slice, SliceMore, Tables, TrackId, Value};
+use syscollect_model::{Crash, Message, MessageText, Slice, SliceMore, Tables, TrackId};
 
 /// Slices inside each other that are written.
 const MAX_DEPTH: usize = 500;
@@ -74,7 +74,7 @@ impl Slices {
         known.unfinished |= more.unfinished;
         for field in &more.fields {
             let room = known.fields.len() < MAX_LATER_FIELDS;
-            match known.fields.iter_mut().find(|row| row.name == field.name) {
+            match known.fields.iter_mut().find(|row| row.is_same(field)) {
                 Some(row) => row.clone_from(field),
                 None if room => known.fields.push(field.clone()),
                 None => {}
@@ -115,17 +115,30 @@ pub(crate) fn instant<W: Write>(
     slice: &Slice,
 ) -> Result<(), ExportError> {
     let uuid = tracks.model(at, id)?;
-    match message(slice, at.tables) {
-        Some(text) => {
-            tracks.details.dynamic_name(text);
-            say_rest(
-                tracks,
-                slice,
-                |field| at.tables.strings.get(field.name) != words::TEXT,
-                at.tables,
-            );
-        }
-        None => say(tracks, slice, at.tables),
+    say(tracks, slice, at.tables);
+    tracks.event(at, Kind::Instant, uuid)
+}
+
+/// Writes a message: an instant whose name is its text.
+pub(crate) fn message<W: Write>(
+    tracks: &mut Tracks,
+    at: &mut Context<'_, W>,
+    id: TrackId,
+    message: &Message,
+) -> Result<(), ExportError> {
+    let uuid = tracks.model(at, id)?;
+    let details = &mut tracks.details;
+    match message.text {
+        Some(MessageText::Interned { string, number: None }) => details.name(string, at.tables),
+        Some(_) => details.dynamic_name(&words::message_text(message, at.tables)),
+        None => details.name(message.category, at.tables),
+    }
+    details.category(message.category, at.tables);
+    for field in &message.fields {
+        details.field(field, None, at.tables);
+    }
+    if let Some(stack) = message.stack {
+        details.stack(stack, at.tables);
     }
     tracks.event(at, Kind::Instant, uuid)
 }
@@ -158,30 +171,12 @@ pub(crate) fn crash<W: Write>(
     Ok(())
 }
 
-/// The text of a message; `None` for anything else.
-fn message<'a>(slice: &'a Slice, tables: &'a Tables) -> Option<&'a str> {
-    if !words::is_message(slice, tables) {
-        return None;
-    }
-    let field = slice.fields.iter().find(|field| tables.strings.get(field.name) == words::TEXT)?;
-    match &field.value {
-        Value::Text(text) => Some(text),
-        Value::String(id) => Some(tables.strings.get(*id)),
-        _ => None,
-    }
-}
-
 fn say(tracks: &mut Tracks, slice: &Slice, tables: &Tables) {
-    match slice.number {
-        Some(_) => tracks.details.dynamic_name(&words::numbered(slice.name, slice.number, tables)),
-        None => tracks.details.name(slice.name, tables),
-    }
-    say_rest(tracks, slice, |_| true, tables);
-}
-
-/// All but the name, and of the fields those that are wanted.
-fn say_rest(tracks: &mut Tracks, slice: &Slice, wanted: impl Fn(&Field) -> bool, tables: &Tables) {
     let details = &mut tracks.details;
+    match slice.number {
+        Some(_) => details.dynamic_name(&words::numbered(slice.name, slice.number, tables)),
+        None => details.name(slice.name, tables),
+    }
     if let Some(category) = slice.category {
         details.category(category, tables);
     }
@@ -191,7 +186,7 @@ fn say_rest(tracks: &mut Tracks, slice: &Slice, wanted: impl Fn(&Field) -> bool,
     if let Some(schema) = slice.schema {
         details.note("schema", Note::Text(tables.strings.get(tables.schema(schema).name)));
     }
-    for field in slice.fields.iter().filter(|field| wanted(field)) {
+    for field in &slice.fields {
         details.field(field, slice.schema, tables);
     }
     if let Some(stack) = slice.stack {

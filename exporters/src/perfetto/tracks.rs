@@ -19,7 +19,7 @@ use crate::ExportError;
 use crate::proto::Message;
 use rustc_hash::FxHashMap;
 use std::io::Write;
-use syscollect_model::{Loss, ProcessId, Scope, StringId, ThreadId, TrackId, TrackKind};
+use syscollect_model::{Loss, ProcessId, Scope, StringId, ThreadId, TrackId, TrackKind, TrackRole};
 
 /// `TrackEvent.Type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +34,6 @@ pub(crate) enum Kind {
 const UNIT_BYTES: u64 = 3;
 /// `TrackDescriptor.SiblingMergeBehavior`: by the key.
 const MERGE_BY_KEY: u64 = 3;
-/// The name of a thread's track that is shown as the thread's own.
-const ZONES: &str = "Zones";
-
 /// What queues of GPUs lie below.
 const GPU: &str = "GPU";
 /// What frames of the machine lie below: nothing but its displays has such.
@@ -189,7 +186,7 @@ impl Tracks {
         let strings = &at.tables.strings;
         let (name, cpu);
         let shape = match row.kind {
-            TrackKind::Slices | TrackKind::Frames { .. } | TrackKind::GpuQueue => Shape::Slices,
+            TrackKind::Slices(_) | TrackKind::Frames { .. } | TrackKind::GpuQueue => Shape::Slices,
             TrackKind::Counter { unit } => Shape::Counter(strings.get(unit)),
         };
         let parent = match row.scope {
@@ -214,9 +211,7 @@ impl Tracks {
             Scope::Thread(thread) => Some(self.thread(at, thread)?),
         };
         let own = match row.scope {
-            Scope::Thread(thread)
-                if row.kind == TrackKind::Slices && strings.get(row.name) == ZONES =>
-            {
+            Scope::Thread(thread) if row.kind == TrackKind::Slices(TrackRole::Zones) => {
                 Some(thread)
             }
             _ => None,

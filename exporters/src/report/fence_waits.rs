@@ -3,7 +3,8 @@
 use super::longest::Longest;
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    Fence, GpuJob, Slice, SliceMore, StringId, Tables, ThreadId, TrackId, Value, fence_wait,
+    Fence, FieldRole, GpuJob, Slice, SliceMore, SliceRole, StringId, Tables, ThreadId, TrackId,
+    Value,
 };
 
 /// Waits of one thread that are open at once and told apart.
@@ -53,15 +54,8 @@ impl FenceWaits {
     }
 
     /// A slice begins on a track of a thread.
-    pub(super) fn begin(
-        &mut self,
-        now: u64,
-        (track, thread): (TrackId, ThreadId),
-        slice: &Slice,
-        tables: &Tables,
-    ) {
-        let is_wait = |category| tables.strings.get(category) == fence_wait::CATEGORY;
-        if !slice.category.is_some_and(is_wait) {
+    pub(super) fn begin(&mut self, now: u64, (track, thread): (TrackId, ThreadId), slice: &Slice) {
+        if slice.role != SliceRole::FenceWait {
             return;
         }
         let open = self.open.entry(track).or_default();
@@ -81,10 +75,10 @@ impl FenceWaits {
         };
         let (mut context, mut sequence) = (None, None);
         for field in &slice.fields {
-            match (tables.strings.get(field.name), &field.value) {
-                (fence_wait::CONTEXT, Value::Unsigned(number)) => context = Some(*number),
-                (fence_wait::SEQUENCE, Value::Unsigned(number)) => sequence = Some(*number),
-                (fence_wait::TIMELINE, Value::Text(text)) => wait.timeline.clone_from(text),
+            match (field.role, &field.value) {
+                (FieldRole::FenceContext, Value::Unsigned(number)) => context = Some(*number),
+                (FieldRole::FenceSequence, Value::Unsigned(number)) => sequence = Some(*number),
+                (FieldRole::FenceTimeline, Value::Text(text)) => wait.timeline.clone_from(text),
                 _ => {}
             }
         }
@@ -95,14 +89,12 @@ impl FenceWaits {
         open.waits.push(wait);
     }
 
-    pub(super) fn more(&mut self, track: TrackId, more: &SliceMore, tables: &Tables) {
+    pub(super) fn more(&mut self, track: TrackId, more: &SliceMore) {
         let Some(Open { waits, deeper: 0 }) = self.open.get_mut(&track) else { return };
         let Some(wait) = waits.last_mut() else { return };
         wait.unfinished |= more.unfinished;
         for field in &more.fields {
-            if let (fence_wait::SIGNALED_BY, Value::Text(text)) =
-                (tables.strings.get(field.name), &field.value)
-            {
+            if let (FieldRole::FenceSignaler, Value::Text(text)) = (field.role, &field.value) {
                 wait.signaled_by.clone_from(text);
             }
         }

@@ -126,7 +126,7 @@ use slices::Slices;
 use std::convert::Infallible;
 use syscollect_model::{
     Crash, Event, Exporter, Loss, LossCause, Migration, RecorderSummary, Sample, Scope,
-    SessionInfo, Tables, ThreadId, Time, TrackId, Wakeup,
+    SessionInfo, StringId, Tables, ThreadId, Time, TrackId, Wakeup,
 };
 
 /// Pairs of threads that wake each other.
@@ -400,6 +400,17 @@ impl ReportExporter {
         }
     }
 
+    /// An instant, or a message, which counts as one.
+    fn instant(&mut self, track: TrackId, name: StringId, tables: &Tables) {
+        self.counts.instants += 1;
+        if self.track_is_chosen(track, tables) {
+            if let Scope::Thread(thread) = tables.track(track).scope {
+                self.scheduling.account(thread, tables).told = true;
+            }
+            self.slices.instant(name);
+        }
+    }
+
     /// What programs say of themselves.
     fn of_program(&mut self, now: u64, event: &Event, tables: &Tables) {
         match event {
@@ -408,13 +419,13 @@ impl ReportExporter {
                 if self.track_is_chosen(*track, tables) {
                     let times = self.thread_times(now, *track, tables);
                     if let Some((thread, _)) = times {
-                        self.gpu.waits.begin(now, (*track, thread), slice, tables);
+                        self.gpu.waits.begin(now, (*track, thread), slice);
                     }
                     self.slices.begin(now, *track, slice, times);
                 }
             }
             Event::SliceMore(track, more) => {
-                self.gpu.waits.more(*track, more, tables);
+                self.gpu.waits.more(*track, more);
                 self.slices.more(*track, more);
             }
             Event::SliceEnd(track) => {
@@ -422,15 +433,10 @@ impl ReportExporter {
                 let times = self.thread_times(now, *track, tables);
                 self.slices.end(now, *track, times.as_ref().map(|(_, times)| times), tables);
             }
-            Event::Instant(track, slice) => {
-                self.counts.instants += 1;
-                self.counts.messages += u64::from(words::is_message(slice, tables));
-                if self.track_is_chosen(*track, tables) {
-                    if let Scope::Thread(thread) = tables.track(*track).scope {
-                        self.scheduling.account(thread, tables).told = true;
-                    }
-                    self.slices.instant(slice.name);
-                }
+            Event::Instant(track, slice) => self.instant(*track, slice.name, tables),
+            Event::Message(track, message) => {
+                self.counts.messages += 1;
+                self.instant(*track, words::message_name(message), tables);
             }
             Event::Lock(event) => {
                 self.counts.locks += 1;

@@ -126,7 +126,7 @@ impl Gpus {
 
     fn location(&mut self, job: &GpuJob, shared: &mut Shared<'_>) -> Place {
         let Shared { locations, texts, tables, .. } = shared;
-        let error = words::job_error(job, tables);
+        let error = words::job_error(job);
         let place =
             *self.names.entry((job.name.0, job.end, error.map(Box::from))).or_insert_with(|| {
                 let name = tables.strings.get(job.name);

@@ -1,17 +1,23 @@
-//! Messages: instants, losses, and what happens to threads; the crash.
+//! Messages: those of programs, instants, losses, and what happens to threads; the crash.
 
 use super::code::Code;
+use super::locations::bgr;
 use super::options::TracyLayout;
 use super::texts::{Texts, pointer};
 use super::wire::Payload;
 use std::io::{self, Write};
-use syscollect_model::{Slice, StackId, Tables, Value};
+use syscollect_model::{Fields, StackId, Tables, Value};
 
 /// Colours as the file has them: alpha, blue, green, red from the highest byte on.
-pub(crate) const WHITE: u32 = OPAQUE | 0xff_ffff;
+const WHITE: u32 = OPAQUE | 0xff_ffff;
 pub(crate) const GREY: u32 = OPAQUE | 0xaa_aaaa;
 pub(crate) const RED: u32 = OPAQUE | 0x55_55ff;
-pub(crate) const OPAQUE: u32 = 0xff << 24;
+const OPAQUE: u32 = 0xff << 24;
+
+/// The colour of a message that has this one, 0xRRGGBB, or none.
+pub(crate) fn color(rgb: Option<u32>) -> u32 {
+    rgb.map_or(WHITE, |rgb| OPAQUE | bgr(rgb))
+}
 
 /// How much a message matters, as the file numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +50,8 @@ impl Importance {
     }
 
     /// Of what a program says: its field `severity` or `level`, if that is one of the usual words.
-    pub(crate) fn said(slice: &Slice, tables: &Tables) -> Self {
-        let words = slice.fields.iter().filter_map(|field| {
+    pub(crate) fn said(fields: &Fields, tables: &Tables) -> Self {
+        let words = fields.iter().filter_map(|field| {
             let name = tables.strings.get(field.name);
             match &field.value {
                 _ if !["severity", "level"]

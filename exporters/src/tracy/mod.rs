@@ -10,7 +10,7 @@
 //! | frames, inlined ones | call stack frames and symbols |
 //! | slices | zones with source location, text, colour and call stack; all tracks of a thread on it as far as they nest, others on threads of their own |
 //! | frames | frame sets; the first set named "Frames" is the main one |
-//! | instants, losses, starts, names and ends of threads, new programs | messages |
+//! | instants, messages, losses, starts, names and ends of threads, new programs | messages |
 //! | counters | plots; one more is the load of all CPUs |
 //! | locks | locks; who gives up waiting says so in a message |
 //! | memory events | memory pools: one for each process and pool |
@@ -27,7 +27,7 @@
 //! two newer ones, for what they add: from 0.13 on the CPU that woke a thread,
 //! threads grouped by their process, and numbers said of GPU jobs (waits, fences,
 //! fields); from 0.14 on the severity of messages (fields `severity` and `level`
-//! of instants that hold one of the usual words) and whose they are. Dies, call
+//! of instants and messages that hold one of the usual words) and whose they are. Dies, call
 //! stacks of GPU jobs, frame images and sections are not in the model.
 //!
 //! Compression is LZ4, or zstd by [`TracyCompression`] in builds with the feature
@@ -277,14 +277,29 @@ impl<W: Write> TracyExporter<W> {
     }
 
     fn instant(&mut self, track: TrackId, time: i64, slice: &Slice, tables: &Tables) {
-        let row = match tables.track(track).scope {
+        let row = self.row_of(track, tables);
+        let said = (&*words::instant(slice, tables), Importance::said(&slice.fields, tables));
+        self.message_from(row, (time, messages::color(slice.color)), said, slice.stack);
+    }
+
+    fn said(
+        &mut self,
+        track: TrackId,
+        time: i64,
+        message: &syscollect_model::Message,
+        tables: &Tables,
+    ) {
+        let row = self.row_of(track, tables);
+        let said = (&*words::message(message, tables), Importance::said(&message.fields, tables));
+        self.message_from(row, (time, messages::color(message.color)), said, message.stack);
+    }
+
+    /// The row of what lies on a track.
+    fn row_of(&mut self, track: TrackId, tables: &Tables) -> Option<RowId> {
+        match tables.track(track).scope {
             Scope::Thread(thread) if thread != Tables::IDLE_THREAD => self.rows.thread(thread),
             _ => self.rows.other(Owner::Track(track)),
-        };
-        let color =
-            slice.color.map_or(messages::WHITE, |color| messages::OPAQUE | locations::bgr(color));
-        let said = (&*words::instant(slice, tables), Importance::said(slice, tables));
-        self.message_from(row, (time, color), said, slice.stack);
+        }
     }
 
     fn lock(&mut self, time: i64, event: &LockEvent, tables: &Tables) {
@@ -501,6 +516,7 @@ impl<W: Write> Exporter for TracyExporter<W> {
             }
             Event::SliceEnd(track) => self.slices.end(*track, at, &mut self.texts, tables),
             Event::Instant(track, slice) => self.instant(*track, at, slice, tables),
+            Event::Message(track, message) => self.said(*track, at, message, tables),
             Event::Loss(loss) => self.loss(at, loss),
             Event::ThreadStart(thread) => self.life(*thread, at, "starts"),
             Event::ThreadName(thread, name) => {

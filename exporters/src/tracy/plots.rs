@@ -74,7 +74,7 @@ fn describe(track: TrackId, tables: &Tables) -> (u8, String) {
     let mut name = rows::scoped_name(track, tables);
     let unit = match row.kind {
         TrackKind::Counter { unit } => tables.strings.get(unit),
-        TrackKind::Slices | TrackKind::Frames { .. } | TrackKind::GpuQueue => "",
+        TrackKind::Slices(_) | TrackKind::Frames { .. } | TrackKind::GpuQueue => "",
     };
     let format = match unit {
         "bytes" | "B" => MEMORY,

@@ -5,10 +5,7 @@ use super::rows::{Owner, Rows};
 use super::texts::Texts;
 use super::zones::{Shared, Zones};
 use rustc_hash::FxHashMap;
-use syscollect_model::{Scope, Slice, SliceMore, Tables, TrackId, TrackKind};
-
-/// The track on which a thread marks what it does itself.
-const OWN_TRACK: &str = "Zones";
+use syscollect_model::{Scope, Slice, SliceMore, Tables, TrackId, TrackKind, TrackRole};
 
 /// All slices.
 #[derive(Default)]
@@ -58,8 +55,8 @@ impl Slices {
     /// nest; what does not, and what has no thread, on rows of their own.
     pub(crate) fn place(&mut self, rows: &mut Rows, texts: &mut Texts, tables: &Tables) {
         let mut tracks: Vec<(TrackId, Zones)> = self.zones.drain().collect();
-        let other = |id: TrackId| tables.strings.get(tables.track(id).name) != OWN_TRACK;
-        tracks.sort_by_key(|(id, _)| (other(*id), *id));
+        let zones = TrackKind::Slices(TrackRole::Zones);
+        tracks.sort_by_key(|(id, _)| (tables.track(*id).kind != zones, *id));
         for (id, mut zones) in tracks {
             zones.finish(&mut self.shared, texts, tables);
             if zones.is_empty() {

@@ -6,8 +6,9 @@ use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 use syscollect_exporters::{FirefoxExporter, FirefoxOptions};
 use syscollect_model::{
-    Event, Field, Location, LocationId, Lock, LockAction, LockEvent, LockId, MemoryEvent, Schema,
-    SchemaField, SchemaId, Scope, Slice, SliceMore, ThreadId, Track, TrackId, TrackKind, Value,
+    Event, Field, Location, LocationId, Lock, LockAction, LockEvent, LockId, MemoryEvent, Message,
+    MessageText, Schema, SchemaField, SchemaId, Scope, Slice, SliceMore, ThreadId, Track, TrackId,
+    TrackKind, Value,
 };
 
 fn profile_with(story: &Story, options: FirefoxOptions) -> Profile {
@@ -47,7 +48,7 @@ fn field(profile: &Profile, marker: &Marker<'_>, key: &str) -> Json {
 fn one_thread() -> (Story, ThreadId, TrackId) {
     let mut story = Story::new();
     let (_, thread) = story.process(7, 1, "app", &[]);
-    let track = story.track(Scope::Thread(thread), "Zones", None);
+    let track = story.zones(thread);
     (story, thread, track)
 }
 
@@ -201,7 +202,7 @@ fn schemas_of_one_name_are_told_apart_and_equal_ones_are_one() {
         story.tables.schemas.push(Schema { name, category: Some(category), fields });
     }
     for (id, field) in (0..).zip([a, b, a]) {
-        let fields = vec![Field { name: field, value: Value::Unsigned(u64::from(id)) }];
+        let fields = vec![Field::named(field, Value::Unsigned(u64::from(id)))];
         let slice = Slice { schema: Some(SchemaId(id)), fields, ..Slice::named(name) };
         story.then(Event::Instant(track, slice));
     }
@@ -259,9 +260,8 @@ fn long_and_odd_texts_come_back_as_they_were() {
     let texts = ["", "tab\tnul\0line\nquote\"back\\", "äöü 線程 🧵", &"x".repeat(1 << 20)];
     let (mut story, _, track) = one_thread();
     let name = story.name("zone");
-    let text = story.name("text");
     for said in texts {
-        let fields = vec![Field { name: text, value: Value::Text(said.into()) }];
+        let fields = vec![story.text(said)];
         zone(&mut story, track, Slice { fields, ..Slice::named(name) });
     }
     let profile = profile(&story);
@@ -318,12 +318,12 @@ proptest! {
         ];
         let name = story.name("lock");
         story.tables.locks.push(Lock { process, name, shared: true, location: None });
-        let (mut begun, mut instants) = (0, 0);
+        let (mut begun, mut instants, mut messages) = (0, 0, 0);
         for (what, which, number) in steps {
             let track = tracks[which];
             let name = story.name(&format!("n{number}"));
             let value = [Value::Unsigned(number), Value::Float(f64::NAN), Value::Text("t".into()), Value::Bytes(1)][which].clone();
-            let fields = vec![Field { name, value }];
+            let fields = vec![Field::named(name, value)];
             let action = [LockAction::Wait, LockAction::Obtain, LockAction::Release, LockAction::GiveUp][which];
             let event = match what {
                 0..=2 => {
@@ -332,6 +332,11 @@ proptest! {
                 }
                 3 | 4 => Event::SliceEnd(track),
                 5 => Event::SliceMore(track, SliceMore { fields, unfinished: number == 0, ..SliceMore::default() }),
+                6 if number == 0 => {
+                    messages += 1;
+                    let text = Some(MessageText::Interned { string: name, number: Some(number) });
+                    Event::Message(track, Message { category: name, text, color: None, stack: None, fields })
+                }
                 6 => {
                     instants += 1;
                     Event::Instant(track, Slice { fields, ..Slice::named(name) })
@@ -348,5 +353,6 @@ proptest! {
         let count = |kind| profile.markers(kind).len();
         prop_assert_eq!(count("zone") + count("task") + count("frame"), begun);
         prop_assert_eq!(count("mark"), instants);
+        prop_assert_eq!(count("message"), messages);
     }
 }

@@ -2,9 +2,10 @@
 
 use super::{IDLE, Story, off};
 use syscollect_model::{
-    Crash, Event, Field, FieldFormat, Fields, Location, LocationId, Lock, LockAction, LockEvent,
-    LockId, MemoryEvent, Process, ProcessId, Schema, SchemaField, SchemaId, Scope, SleepState,
-    Slice, SliceMore, StackId, ThreadId, Time, Track, TrackId, TrackKind, Value,
+    Crash, Event, Field, FieldFormat, FieldRole, Fields, Location, LocationId, Lock, LockAction,
+    LockEvent, LockId, MemoryEvent, Message, MessageText, Process, ProcessId, Schema, SchemaField,
+    SchemaId, Scope, SleepState, Slice, SliceMore, StackId, ThreadId, Time, Track, TrackId,
+    TrackKind, Value,
 };
 
 impl Story {
@@ -19,11 +20,10 @@ impl Story {
     }
 
     fn fields(&mut self, fields: Vec<(&str, Value)>) -> Fields {
-        fields.into_iter().map(|(name, value)| Field { name: self.name(name), value }).collect()
+        fields.into_iter().map(|(name, value)| Field::named(self.name(name), value)).collect()
     }
 
-    fn more(&mut self, track: TrackId, fields: Vec<(&str, Value)>) {
-        let fields = self.fields(fields);
+    fn more(&mut self, track: TrackId, fields: Fields) {
         self.then(Event::SliceMore(track, SliceMore { fields, ..SliceMore::default() }));
     }
 
@@ -82,7 +82,7 @@ fn frame(story: &mut Story, track: TrackId, number: u64) {
 /// A zone that waits, one of the same name elsewhere, a message, a typed marker, a plot, a zone
 /// left open.
 fn zones(story: &mut Story, main: ThreadId, stack: StackId) {
-    let zones = story.track(Scope::Thread(main), "Zones", None);
+    let zones = story.zones(main);
     let (here, there) = (story.location("update", 10), story.location("draw", 20));
     let category = Some(story.name("simulation"));
     let update = Slice {
@@ -93,17 +93,17 @@ fn zones(story: &mut Story, main: ThreadId, stack: StackId) {
         ..story.slice("update")
     };
     story.begins(zones, update);
-    story.more(zones, vec![("text", Value::Text("level 1".into())), ("value", Value::Unsigned(7))]);
+    let text = story.text("level 1");
+    let value = story.field(FieldRole::Value, "value", Value::Unsigned(7));
+    story.more(zones, vec![text, value]);
     story.switch(0, main, off(SleepState::Interruptible), IDLE);
     story.wait(20);
     story.wakeup(0, IDLE, main, None);
     story.switch(0, IDLE, off(SleepState::Runnable), main);
     let elsewhere = Slice { location: Some(there), ..story.slice("update") };
     story.begins(zones, elsewhere);
-    story.more(
-        zones,
-        vec![("text", Value::Text("level 2".into())), ("text", Value::Text("level 3".into()))],
-    );
+    let texts = ["level 2", "level 3"].map(|text| story.text(text));
+    story.more(zones, texts.to_vec());
     story.ends(zones);
     let name = Some((story.name("update of"), Some(12)));
     story.then(Event::SliceMore(
@@ -124,13 +124,14 @@ fn zones(story: &mut Story, main: ThreadId, stack: StackId) {
 }
 
 fn message(story: &mut Story, track: TrackId) {
-    let category = Some(story.name("message"));
-    let fields = story.fields(vec![
-        ("text", Value::Text("loaded\t3 \u{1b}[1mlevels".into())),
-        ("level", Value::Signed(-1)),
-    ]);
-    let message = Slice { category, fields, color: Some(0xff_0000), ..story.slice("message") };
-    story.then(Event::Instant(track, message));
+    let message = Message {
+        category: story.name("message"),
+        text: Some(MessageText::Written("loaded\t3 \u{1b}[1mlevels".into())),
+        color: Some(0xff_0000),
+        stack: None,
+        fields: story.fields(vec![("level", Value::Signed(-1))]),
+    };
+    story.then(Event::Message(track, message));
 }
 
 /// A marker with a field of each kind.

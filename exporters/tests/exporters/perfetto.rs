@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use syscollect_exporters::{ExportError, PerfettoExporter};
 use syscollect_model::{
     Crash, Event, Exporter, Field, LaneKind, Location, LocationId, Lock, LockAction, LockEvent,
-    LockId, Loss, LossCause, MemoryEvent, Migration, OffCpu, ProcessId, Sample, Scope, SessionInfo,
-    SleepState, Slice, SliceMore, StackId, StringId, Switch, Tables, ThreadId, Time, TrackId,
-    Value, Wakeup,
+    LockId, Loss, LossCause, MemoryEvent, Message, MessageText, Migration, OffCpu, ProcessId,
+    Sample, Scope, SessionInfo, SleepState, Slice, SliceMore, StackId, StringId, Switch, Tables,
+    ThreadId, Time, TrackId, Value, Wakeup,
 };
 
 fn export(story: &Story, losses: &[Loss]) -> Vec<u8> {
@@ -347,7 +347,7 @@ fn cast() -> Story {
     for name in ["rows", "rows"] {
         story.track(Scope::Process(process), name, None);
     }
-    story.track(Scope::Thread(first), "Zones", None);
+    story.zones(first);
     let (function, file) = (story.name("f"), story.name("f.rs"));
     story.tables.locations = [1, 2].map(|line| Location { function, file, line }).to_vec();
     let lock = |shared| Lock { process, name: function, shared, location: None };
@@ -371,9 +371,20 @@ fn slice(name: u8, flags: u8, stack: Option<StackId>) -> Slice {
         category: (flags & 8 != 0).then_some(name),
         location: (flags & 16 != 0).then_some(LocationId(u32::from(flags % 2))),
         stack,
-        fields: if flags & 32 != 0 { vec![Field { name, value }] } else { Vec::new() },
+        fields: if flags & 32 != 0 { vec![Field::named(name, value)] } else { Vec::new() },
         ..Slice::named(name)
     }
+}
+
+/// A message that says what a slice says.
+fn message(slice: Slice) -> Message {
+    let Slice { name, number, category, color, stack, fields, .. } = slice;
+    let text = match (number, category) {
+        (Some(8..), Some(_)) => Some(MessageText::Written("a\nb".into())),
+        (_, Some(_)) => Some(MessageText::Interned { string: name, number }),
+        _ => None,
+    };
+    Message { category: name, text, color, stack, fields }
 }
 
 /// One event out of numbers: each below 256, used as far as the event needs them.
@@ -432,7 +443,8 @@ fn event(kind: u8, a: u8, b: u8, c: u8, flags: u8) -> Event {
             0 => Event::Counter(TrackId(u32::from(a % 2)), f64::from(b) - 10.0),
             1 => Event::SliceBegin(track, slice(b, flags, stack)),
             2 => Event::SliceEnd(track),
-            _ => Event::Instant(track, slice(b, flags, stack)),
+            _ if flags & 4 == 0 => Event::Instant(track, slice(b, flags, stack)),
+            _ => Event::Message(track, message(slice(b, flags, stack))),
         },
         15 if flags & 1 == 0 => Event::SliceEnd(track),
         15 => Event::SliceBegin(track, slice(b, flags, stack)),
@@ -514,7 +526,7 @@ fn check_slices(story: &Story, told: &Replay) {
             Event::SliceEnd(track) => {
                 expected.extend(open.entry(*track).or_default().pop().map(|begin| (begin, time.0)));
             }
-            Event::Instant(..) => expected.push((time.0, time.0)),
+            Event::Instant(..) | Event::Message(..) => expected.push((time.0, time.0)),
             _ => {}
         }
     }

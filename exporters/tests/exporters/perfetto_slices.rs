@@ -17,7 +17,7 @@ fn export(story: &Story) -> Replay {
 fn program() -> (Story, TrackId) {
     let mut story = Story::new();
     let (_, thread) = story.process(10, 1, "a", &["/bin/a"]);
-    let zones = story.track(Scope::Thread(thread), "Zones", None);
+    let zones = story.zones(thread);
     (story, zones)
 }
 
@@ -199,10 +199,8 @@ fn a_slice_that_says_more_and_more_keeps_a_bounded_number_of_fields() {
     let name = story.name("chatty");
     story.then(Event::SliceBegin(zones, name.into()));
     for number in 0..1_000 {
-        let field = Field {
-            name: story.name(&format!("field {}", number % 100)),
-            value: Value::Unsigned(number),
-        };
+        let name = story.name(&format!("field {}", number % 100));
+        let field = Field::named(name, Value::Unsigned(number));
         story.then(Event::SliceMore(
             zones,
             SliceMore { fields: vec![field], ..SliceMore::default() },
@@ -220,8 +218,8 @@ fn names_and_texts_of_any_length_and_letters_survive() {
     let (mut story, zones) = program();
     let odd = "a\u{0}b\u{1b}[31m\n\u{202e}\"\u{fffd}".to_owned() + &"n".repeat(64 << 10);
     let name = story.name(&odd);
-    let fields =
-        [Value::Text(odd.as_str().into()), Value::String(name)].map(|value| Field { name, value });
+    let fields = [Value::Text(odd.as_str().into()), Value::String(name)]
+        .map(|value| Field::named(name, value));
     for field in fields {
         let slice = syscollect_model::Slice { fields: vec![field], ..name.into() };
         story.then(Event::SliceBegin(zones, slice));
@@ -230,4 +228,15 @@ fn names_and_texts_of_any_length_and_letters_survive() {
     let told = export(&story);
     assert_eq!(told.slices.len(), 2);
     assert!(told.slices.iter().all(|slice| slice.name == odd && slice.arguments[&odd] == odd));
+}
+
+#[test]
+fn a_track_that_a_program_calls_zones_is_not_its_threads_own() {
+    let mut story = Story::new();
+    let (_, thread) = story.process(10, 1, "a", &["/bin/a"]);
+    let (named, name) = (story.track(Scope::Thread(thread), "Zones", None), story.name("work"));
+    story.then(Event::SliceBegin(named, name.into()));
+    story.then(Event::SliceEnd(named));
+    let told = export(&story);
+    assert!(told.slices[0].track.ends_with("Zones"), "{}", told.slices[0].track);
 }

@@ -2,8 +2,8 @@
 
 use super::{IDLE, Story, off};
 use syscollect_model::{
-    Event, Fence, Field, GpuJob, GpuJobEnd, Scope, SleepState, Slice, SliceMore, ThreadId, Time,
-    Track, TrackId, TrackKind, Value, fence_wait,
+    Event, Fence, Field, FieldRole, GpuJob, GpuJobEnd, Scope, SleepState, Slice, SliceMore,
+    SliceRole, ThreadId, Time, Track, TrackId, TrackKind, Value,
 };
 
 /// Microseconds after [`super::START`].
@@ -44,7 +44,7 @@ pub(super) fn jobs(story: &mut Story) {
     lost.end = GpuJobEnd::WithoutBeginning;
     let mut open = job("Draw", Some(render), [at(70), at(75), None]);
     open.end = GpuJobEnd::Unfinished;
-    draw.fields = vec![Field { name: story.name("ring"), value: Value::Unsigned(0) }];
+    draw.fields = vec![Field::named(story.name("ring"), Value::Unsigned(0))];
     for (track, ended, job) in [
         (graphics, 45, draw),
         (compute, 48, blur),
@@ -73,9 +73,9 @@ pub(super) fn waits(story: &mut Story) {
     wait_begins(story, tracks[1], (30, fence(7)));
     story.time = super::START + 45_000;
     story.then(Event::GpuJob(graphics, Box::new(job)));
-    let name = story.name(fence_wait::SIGNALED_BY);
-    let fields = vec![Field { name, value: Value::Text("an interrupt".into()) }];
-    let signaled = SliceMore { fields, ..SliceMore::default() };
+    let by = Value::Text("an interrupt".into());
+    let by = story.field(FieldRole::FenceSignaler, "signaled by", by);
+    let signaled = SliceMore { fields: vec![by], ..SliceMore::default() };
     let unfinished = SliceMore { unfinished: true, ..SliceMore::default() };
     for (ended, track, more) in [(50, tracks[0], signaled), (60, tracks[1], unfinished)] {
         story.time = super::START + ended * 1_000;
@@ -86,14 +86,13 @@ pub(super) fn waits(story: &mut Story) {
 
 fn wait_begins(story: &mut Story, track: TrackId, (since, fence): (u64, Fence)) {
     let mut slice = Slice::named(story.name("waits for a fence"));
-    slice.category = Some(story.name(fence_wait::CATEGORY));
-    let said = [
-        (fence_wait::TIMELINE, Value::Text("amdgpu gfx".into())),
-        (fence_wait::CONTEXT, Value::Unsigned(fence.context)),
-        (fence_wait::SEQUENCE, Value::Unsigned(fence.sequence)),
+    (slice.role, slice.category) = (SliceRole::FenceWait, Some(story.name("fence wait")));
+    let timeline = Value::Text("amdgpu gfx".into());
+    slice.fields = vec![
+        story.field(FieldRole::FenceTimeline, "timeline", timeline),
+        story.field(FieldRole::FenceContext, "context", Value::Unsigned(fence.context)),
+        story.field(FieldRole::FenceSequence, "sequence", Value::Unsigned(fence.sequence)),
     ];
-    slice.fields =
-        said.into_iter().map(|(name, value)| Field { name: story.name(name), value }).collect();
     story.time = super::START + since * 1_000;
     story.then(Event::SliceBegin(track, slice));
 }

@@ -8,10 +8,10 @@ mod queues;
 
 use std::collections::BTreeMap;
 use syscollect_model::{
-    BuildId, ClockPair, CpuClock, CpuInfo, Event, Exporter, Frame, FrameId, LaneKind, Loss,
-    LossCause, LossOrigin, Migration, Module, ModuleId, OffCpu, Process, ProcessId,
+    BuildId, ClockPair, CpuClock, CpuInfo, Event, Exporter, Field, FieldRole, Frame, FrameId,
+    LaneKind, Loss, LossCause, LossOrigin, Migration, Module, ModuleId, OffCpu, Process, ProcessId,
     RecorderSummary, Sample, Scope, SessionInfo, SleepState, StackId, StringId, Switch, Tables,
-    Thread, ThreadId, Ticks, Time, Track, TrackId, TrackKind, Wakeup,
+    Thread, ThreadId, Ticks, Time, Track, TrackId, TrackKind, TrackRole, Value, Wakeup,
 };
 
 /// When it begins, nanoseconds.
@@ -90,9 +90,27 @@ impl Story {
 
     pub(crate) fn track(&mut self, scope: Scope, name: &str, unit: Option<&str>) -> TrackId {
         let name = self.name(name);
-        let kind =
-            unit.map_or(TrackKind::Slices, |unit| TrackKind::Counter { unit: self.name(unit) });
+        let kind = match unit {
+            Some(unit) => TrackKind::Counter { unit: self.name(unit) },
+            None => TrackKind::Slices(TrackRole::Named),
+        };
         self.tables.add_track(Track { scope, name, kind })
+    }
+
+    /// The track of a thread's zones.
+    pub(crate) fn zones(&mut self, thread: ThreadId) -> TrackId {
+        let (scope, name) = (Scope::Thread(thread), self.name("Zones"));
+        self.tables.add_track(Track { scope, name, kind: TrackKind::Slices(TrackRole::Zones) })
+    }
+
+    /// A field of this role.
+    pub(crate) fn field(&mut self, role: FieldRole, name: &str, value: Value) -> Field {
+        Field::new(role, self.name(name), value)
+    }
+
+    /// What a zone says without a name.
+    pub(crate) fn text(&mut self, text: &str) -> Field {
+        self.field(FieldRole::Text, "text", Value::Text(text.into()))
     }
 
     /// A thread, and its process if that is new, start now: their rows say so.

@@ -10,7 +10,7 @@ fn one_process_is_shown_with_the_machine_and_without_others() {
     let [app, other] = [(5, "app"), (6, "other")].map(|(pid, name)| story.task(pid, name));
     let name = story.name("zone");
     for (thread, at) in [(app, 2), (other, 3)] {
-        let track = story.track(Scope::Thread(thread), "Zones");
+        let track = story.zones(thread);
         story.at(at, Event::SliceBegin(track, name.into()));
         story.at(at, Event::SliceEnd(track));
     }

@@ -4,7 +4,7 @@ use crate::story::{Story, ZERO};
 use std::collections::BTreeMap;
 use syscollect_exporters::TracyLayout;
 use syscollect_model::{
-    Event, Fence, Field, GpuJob, GpuJobEnd, StringId, ThreadId, Time, TrackId, Value,
+    Event, Fence, Field, FieldRole, GpuJob, GpuJobEnd, StringId, ThreadId, Time, TrackId, Value,
 };
 use syscollect_tests::tracy_reader::{GpuContext, GpuZone, SourceLocation};
 
@@ -102,7 +102,7 @@ fn a_job_that_failed_says_why_in_its_name() {
     for (us, why) in
         [(10, "ETIME (-62)".to_owned()), (20, "EIO (-5)".to_owned()), (30, "x".repeat(1_000))]
     {
-        let fields = vec![Field { name: error, value: Value::Text(why.into()) }];
+        let fields = vec![Field::new(FieldRole::JobError, error, Value::Text(why.into()))];
         at(
             &mut story,
             us,

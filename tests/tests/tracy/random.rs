@@ -17,9 +17,12 @@ fn story(steps: Vec<(u8, u64, u32, u32, u32)>) -> Story {
         let names: Vec<String> = (0..index).map(|frame| format!("f{frame}")).collect();
         story.stack(&names.iter().map(String::as_str).collect::<Vec<_>>());
     }
-    let scopes = [Scope::Thread(ThreadId(1)), Scope::Machine, Scope::Thread(ThreadId(1))];
-    let tracks =
-        [0, 1, 2].map(|index| story.track(scopes[index], ["Zones", "all", "probes"][index]));
+    let thread = ThreadId(1);
+    let tracks = [
+        story.zones(thread),
+        story.track(Scope::Machine, "all"),
+        story.track(Scope::Thread(thread), "probes"),
+    ];
     let name = story.tables.strings.intern("slice");
     let queues = [story.queue("ring"), story.queue("copy")];
     let mut free = [0, 0];

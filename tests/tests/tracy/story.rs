@@ -2,10 +2,10 @@
 
 use syscollect_exporters::{TracyCompression, TracyExporter, TracyLayout, TracyOptions};
 use syscollect_model::{
-    ClockPair, CpuInfo, Event, Exporter, Field, Frame, FrameId, Location, LocationId, Lock,
-    LockAction, LockEvent, LockId, Loss, MemoryEvent, Module, ModuleId, OffCpu, Process, ProcessId,
-    Sample, Scope, SessionInfo, SleepState, Slice, StackId, StringId, Switch, Tables, Thread,
-    ThreadId, Ticks, Time, Track, TrackId, TrackKind, Value, Wakeup,
+    ClockPair, CpuInfo, Event, Exporter, Field, FieldRole, Frame, FrameId, Location, LocationId,
+    Lock, LockAction, LockEvent, LockId, Loss, MemoryEvent, Module, ModuleId, OffCpu, Process,
+    ProcessId, Sample, Scope, SessionInfo, SleepState, Slice, StackId, StringId, Switch, Tables,
+    Thread, ThreadId, Ticks, Time, Track, TrackId, TrackKind, TrackRole, Value, Wakeup,
 };
 use syscollect_tests::tracy_reader::{self, Compression, TracyFile};
 
@@ -149,7 +149,13 @@ impl Story {
 
     pub(crate) fn track(&mut self, scope: Scope, name: &str) -> TrackId {
         let name = self.tables.strings.intern(name);
-        self.tables.add_track(Track { scope, name, kind: TrackKind::Slices })
+        self.tables.add_track(Track { scope, name, kind: TrackKind::Slices(TrackRole::Named) })
+    }
+
+    /// The track of a thread's zones.
+    pub(crate) fn zones(&mut self, thread: ThreadId) -> TrackId {
+        let (scope, name) = (Scope::Thread(thread), self.name("Zones"));
+        self.tables.add_track(Track { scope, name, kind: TrackKind::Slices(TrackRole::Zones) })
     }
 
     pub(crate) fn counter(&mut self, scope: Scope, name: &str, unit: &str) -> TrackId {
@@ -178,12 +184,17 @@ impl Story {
     }
 
     pub(crate) fn field(&mut self, name: &str, value: Value) -> Field {
-        Field { name: self.name(name), value }
+        Field::named(self.name(name), value)
+    }
+
+    /// What a zone says without a name.
+    pub(crate) fn text(&mut self, text: &str) -> Field {
+        Field::new(FieldRole::Text, self.name("text"), Value::Text(text.into()))
     }
 
     /// A slice of that name that says a text.
     pub(crate) fn saying(&mut self, name: &str, text: &str) -> Slice {
-        let fields = vec![self.field("text", Value::Text(text.into()))];
+        let fields = vec![self.text(text)];
         Slice { fields, ..Slice::named(self.name(name)) }
     }
 

@@ -1,13 +1,16 @@
 //! What zones and messages say.
 
 use crate::story::Story;
-use syscollect_model::{Event, Scope, Slice, SliceMore, ThreadId, TrackId, Value};
+use syscollect_model::{
+    Event, Field, FieldRole, Message, MessageText, Scope, Slice, SliceMore, ThreadId, TrackId,
+    Value,
+};
 use syscollect_tests::tracy_reader::{SourceLocation, TracyFile, Zone};
 
 /// A thread with its track of zones.
 fn zones(story: &mut Story) -> (ThreadId, TrackId) {
     let thread = story.task(5, "app");
-    (thread, story.track(Scope::Thread(thread), "Zones"))
+    (thread, story.zones(thread))
 }
 
 fn own(trace: &TracyFile) -> &[Zone] {
@@ -47,14 +50,13 @@ fn a_zone_keeps_its_place_colour_and_call_stack() {
 fn a_zone_says_its_text_first_and_then_its_fields() {
     let mut story = Story::new(1);
     let (_, track) = zones(&mut story);
-    let values = [
-        ("value", Value::Unsigned(7)),
-        ("text", Value::Text("two\nlines\0".into())),
-        ("took", Value::Duration(1_500_000)),
-        ("at", Value::Address(0xff)),
-        ("share", Value::Percentage(0.25)),
+    let fields = vec![
+        Field::new(FieldRole::Value, story.name("value"), Value::Unsigned(7)),
+        story.text("two\nlines\0"),
+        story.field("took", Value::Duration(1_500_000)),
+        story.field("at", Value::Address(0xff)),
+        story.field("share", Value::Percentage(0.25)),
     ];
-    let fields = values.map(|(name, value)| story.field(name, value)).into();
     let name = story.name("zone");
     story.at(1, Event::SliceBegin(track, Slice { fields, ..Slice::named(name) }));
     story.at(2, Event::SliceEnd(track));
@@ -67,8 +69,7 @@ fn what_is_learned_of_a_zone_later_is_in_it() {
     let mut story = Story::new(1);
     let (_, track) = zones(&mut story);
     let begin = story.saying("request", "first");
-    let (name, fields) =
-        (story.name("GET"), vec![story.field("text", Value::Text("second".into()))]);
+    let (name, fields) = (story.name("GET"), vec![story.text("second")]);
     let color = Some(0);
     story.at(1, Event::SliceMore(track, SliceMore::default()));
     story.at(1, Event::SliceBegin(track, begin.clone()));
@@ -170,16 +171,14 @@ fn rows_of_an_async_track_are_threads_of_one_name() {
 fn a_message_is_its_text_with_its_colour_and_call_stack() {
     let mut story = Story::new(1);
     let (_, track) = zones(&mut story);
-    let (category, stack) = (Some(story.name("message")), Some(story.stack(&["warn"])));
-    let size = story.field("size", Value::Bytes(9));
-    let mut slice = Slice {
-        category,
+    let message = Message {
+        category: story.name("message"),
+        text: Some(MessageText::Written("disk is full".into())),
         color: Some(0x01_02_03),
-        stack,
-        ..story.saying("message", "disk is full")
+        stack: Some(story.stack(&["warn"])),
+        fields: vec![story.field("size", Value::Bytes(9))],
     };
-    slice.fields.push(size);
-    story.at(1, Event::Instant(track, slice));
+    story.at(1, Event::Message(track, message));
     let hit = story.saying("python:gc__start", "2");
     story.at(2, Event::Instant(track, hit));
     let trace = story.read();

@@ -8,8 +8,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use syscollect_merge::Session;
 use syscollect_model::{
-    Event, Exporter, Field, GpuJobEnd, LaneKind, Loss, RecorderSummary, SessionInfo, Tables, Time,
-    Value,
+    Event, Exporter, Field, FieldRole, GpuJobEnd, LaneKind, Loss, RecorderSummary, SessionInfo,
+    Tables, Time, Value,
 };
 use syscollect_playback::Recording;
 use syscollect_store::CaptureReader;
@@ -407,7 +407,7 @@ impl Exporter for Seen {
                 );
                 let failed_with = |error: &str| {
                     let is_it = |field: &Field| {
-                        tables.strings.get(field.name) == "error"
+                        field.role == FieldRole::JobError
                             && field.value == Value::Text(error.into())
                     };
                     u64::from(job.end == GpuJobEnd::Failed && job.fields.iter().any(is_it))

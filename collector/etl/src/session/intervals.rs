@@ -73,10 +73,6 @@ struct Interval {
     slice: Slice,
 }
 
-fn field(name: StringId, value: Value) -> Field {
-    Field { name, value }
-}
-
 impl Player<'_> {
     pub(super) fn dpc(&mut self, record: &Record<'_>, dpc: &Dpc) -> (u32, Target) {
         let fields = Fields::new();
@@ -86,8 +82,8 @@ impl Player<'_> {
     pub(super) fn isr(&mut self, record: &Record<'_>, isr: &Isr) -> (u32, Target) {
         let words = &self.intervals;
         let fields = vec![
-            field(words.vector, Value::Unsigned(isr.vector.into())),
-            field(words.claimed, Value::Unsigned(u64::from(isr.was_claimed))),
+            Field::named(words.vector, Value::Unsigned(isr.vector.into())),
+            Field::named(words.claimed, Value::Unsigned(u64::from(isr.was_claimed))),
         ];
         self.interrupt(Kind::Isr, record, (isr.start, isr.routine), fields)
     }
@@ -104,7 +100,7 @@ impl Player<'_> {
         let track = if kind == Kind::Dpc { self.intervals.dpc } else { self.intervals.isr };
         let mut slice = Slice { fields, ..Slice::named(name) };
         if name != address {
-            slice.fields.push(field(self.intervals.routine, Value::String(address)));
+            slice.fields.push(Field::named(self.intervals.routine, Value::String(address)));
         }
         let (scope, began) = (Scope::Cpu(record.cpu.into()), self.time(start));
         self.interval(Interval { kind, scope, track, began, slice });
@@ -134,9 +130,9 @@ impl Player<'_> {
         let fields = match io.kind {
             DiskIoKind::Flush => Fields::new(),
             _ => vec![
-                field(words.bytes, Value::Bytes(io.size.into())),
-                field(words.offset, Value::Address(io.offset)),
-                field(words.file, file),
+                Field::named(words.bytes, Value::Bytes(io.size.into())),
+                Field::named(words.offset, Value::Address(io.offset)),
+                Field::named(words.file, file),
             ],
         };
         let name = match io.kind {
@@ -163,10 +159,10 @@ impl Player<'_> {
         let file = self.file(fault.file);
         let words = &self.intervals;
         let fields = vec![
-            field(words.address, Value::Address(fault.address)),
-            field(words.file, file),
-            field(words.offset, Value::Address(fault.offset)),
-            field(words.bytes, Value::Bytes(fault.size.into())),
+            Field::named(words.address, Value::Address(fault.address)),
+            Field::named(words.file, file),
+            Field::named(words.offset, Value::Address(fault.offset)),
+            Field::named(words.bytes, Value::Bytes(fault.size.into())),
         ];
         let slice = Slice { fields, ..Slice::named(words.fault) };
         let (track, thread) = (words.faults, self.thread(fault.tid));
@@ -189,7 +185,7 @@ impl Player<'_> {
         if begin > began {
             slice
                 .fields
-                .push(field(self.intervals.duration, Value::Duration(self.now.0 - began.0)));
+                .push(Field::named(self.intervals.duration, Value::Duration(self.now.0 - began.0)));
         }
         let track = self.track(scope, track, placed.row as u64);
         // At one moment, what ends makes room for what begins; what takes no time begins before it

@@ -155,10 +155,8 @@ impl Player<'_> {
 
     fn fields(&mut self, fields: Vec<payload::Field>) -> Fields {
         let strings = &mut self.tables.strings;
-        let field = |field: payload::Field| Field {
-            name: strings.intern(&field.name),
-            value: value(field.value),
-        };
+        let field =
+            |field: payload::Field| Field::named(strings.intern(&field.name), value(field.value));
         fields.into_iter().take(MOST_FIELDS).map(field).collect()
     }
 

@@ -21,7 +21,7 @@ use crate::{Class, Record};
 use std::ops::Range;
 use syscollect_model::{
     Event, Sample, Scope, Slice, StackId, StringId, Switch, Tables, ThreadId, Ticks, Time,
-    TimeCursor, TrackKind, Wakeup,
+    TimeCursor, TrackKind, TrackRole, Wakeup,
 };
 use syscollect_playback::{AnyExporter, Output, Played, Stopped, ThreadIds};
 
@@ -489,7 +489,8 @@ impl<'a> Player<'a> {
                     way_out.emit(Time(time), slot.kind, event, tables)?;
                 }
                 Pending::Resumed(thread) if stack.is_some() => {
-                    let kind = (Scope::Thread(*thread), words.events, TrackKind::Slices);
+                    let kind =
+                        (Scope::Thread(*thread), words.events, TrackKind::Slices(TrackRole::Named));
                     let slice = Slice {
                         stack,
                         category: Some(words.switch),
@@ -512,7 +513,7 @@ impl<'a> Player<'a> {
         name: StringId,
         row: u64,
     ) -> syscollect_model::TrackId {
-        self.tracks.get(self.tables, (scope, name, TrackKind::Slices), row)
+        self.tracks.get(self.tables, (scope, name, TrackKind::Slices(TrackRole::Named)), row)
     }
 
     /// The thread that an id means now; if nothing announced it, a new row.

@@ -25,7 +25,7 @@ impl Player<'_> {
         let command = reading.number("type").unwrap_or(0);
         let label = self.tables.strings.intern(virtio_command(command));
         let field = self.tables.strings.intern("type");
-        let fields = vec![Field { name: field, value: Value::Address(command) }];
+        let fields = vec![Field::named(field, Value::Address(command))];
         let context = reading.number("ctx_id");
         let detail = Detail {
             queue,

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use syscollect_model::{Fence, Field, GpuJobEnd, Value};
+use syscollect_model::{Fence, Field, FieldRole, GpuJobEnd, Value};
 use syscollect_records::{GpuFailureRecord, RecordKind, gpu_failure};
 
 use super::handover::replace;
@@ -10,8 +10,6 @@ use super::play::{Family, Key};
 use crate::play::Player;
 use syscollect_playback::Stopped;
 
-/// The field that has a job's error.
-pub(super) const ERROR: &str = "error";
 /// Failures that are remembered: what belongs to them follows at once.
 const REMEMBERED: usize = 64;
 
@@ -199,20 +197,16 @@ impl Player<'_> {
     }
 
     pub(super) fn error_field(&mut self, error: i32) -> Field {
-        Field {
-            name: self.tables.strings.intern(ERROR),
-            value: Value::Text(error_text(error).into()),
-        }
+        let name = self.tables.strings.intern("error");
+        Field::new(FieldRole::JobError, name, Value::Text(error_text(error).into()))
     }
 
     /// How a job ended that the scheduler takes for done.
     pub(super) fn end_of_job(&mut self, key: Key) -> GpuJobEnd {
-        let name = self.tables.strings.intern(ERROR);
-        let failed = self
-            .gpu
-            .jobs
-            .detail(key)
-            .is_some_and(|job| job.fields.iter().any(|field| field.name == name));
+        let failed =
+            self.gpu.jobs.detail(key).is_some_and(|job| {
+                job.fields.iter().any(|field| field.role == FieldRole::JobError)
+            });
         if failed { GpuJobEnd::Failed } else { GpuJobEnd::Finished }
     }
 }

@@ -2,9 +2,8 @@
 //! fences of these jobs, which are the same work and no job of their own.
 
 use rustc_hash::FxHashMap;
-use syscollect_model::{Fence, Field, StringId, ThreadId, Value};
+use syscollect_model::{Fence, Field, FieldRole, StringId, ThreadId, Value};
 
-use super::failures::ERROR;
 use super::play::{Detail, Family, Key};
 use super::recent::Recent;
 use super::record::Reading;
@@ -145,9 +144,8 @@ impl Player<'_> {
         let name = self.tables.strings.intern("timed out");
         match key.and_then(|key| self.gpu.jobs.detail(key)) {
             Some(detail) => {
-                detail
-                    .fields
-                    .push(Field { name, value: Value::Text("the driver gave it up".into()) });
+                let value = Value::Text("the driver gave it up".into());
+                detail.fields.push(Field::named(name, value));
                 Ok(())
             }
             None => self.plain(reading),
@@ -162,10 +160,7 @@ impl Player<'_> {
     ) -> Vec<Field> {
         let known = labels.iter().filter_map(|(key, label)| Some((reading.number(key)?, label)));
         known
-            .map(|(number, label)| Field {
-                name: self.tables.strings.intern(label),
-                value: value(number),
-            })
+            .map(|(number, label)| Field::named(self.tables.strings.intern(label), value(number)))
             .collect()
     }
 
@@ -188,7 +183,7 @@ impl Player<'_> {
 
     fn own_fence(&mut self, fence: Fence) -> Field {
         let value = Value::Text(format!("{}:{}", fence.context, fence.sequence).into());
-        Field { name: self.tables.strings.intern("fence on the GPU"), value }
+        Field::named(self.tables.strings.intern("fence on the GPU"), value)
     }
 
     /// A thread gives a job to the GPU.
@@ -212,12 +207,11 @@ impl Player<'_> {
         let is_of = |ring| is_timeline_of(self.tables.strings.get(ring), &driver, &timeline);
         let key = running.filter(|(_, ring)| is_of(*ring)).map(|(key, _)| key);
         let field = self.own_fence(fence);
-        let error = self.tables.strings.intern(ERROR);
         if let Some((key, detail)) = key.and_then(|key| Some((key, self.gpu.jobs.detail(key)?))) {
             // The last of several is the job's: those before it are of what prepares the GPU for
             // it, or of a try that failed.
             replace(&mut detail.fields, field);
-            detail.fields.retain(|field| field.name != error);
+            detail.fields.retain(|field| field.role != FieldRole::JobError);
             self.gpu.handover.own.note(fence, Some(key));
             return true;
         }
@@ -230,7 +224,7 @@ impl Player<'_> {
 }
 
 pub(super) fn replace(fields: &mut Vec<Field>, field: Field) {
-    fields.retain(|known| known.name != field.name);
+    fields.retain(|known| !known.is_same(&field));
     fields.push(field);
 }
 

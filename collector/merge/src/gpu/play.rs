@@ -12,7 +12,7 @@ use crate::record_cursor::RecordItem;
 use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{
     Event, Fence, Field, GpuJob, GpuJobEnd, Scope, Slice, StringId, Tables, ThreadId, Time,
-    TrackId, TrackKind,
+    TrackId, TrackKind, TrackRole,
 };
 use syscollect_playback::{Rows, Stopped};
 use syscollect_records::{GpuFailureRecord, RecordKind};
@@ -232,7 +232,7 @@ impl Player<'_> {
         let track = self.track(
             thread.map_or(Scope::Machine, Scope::Thread),
             name,
-            TrackKind::Slices,
+            TrackKind::Slices(TrackRole::Named),
             QUEUES,
         );
         let mut slice = Slice::named(reading.tracepoint.label);

@@ -152,9 +152,7 @@ impl<'a> Reading<'a> {
             None => self.number_of(field).map(Value::Unsigned),
         };
         let fields = self.tracepoint.fields.iter().take(MOST_FIELDS);
-        fields
-            .filter_map(|(name, field)| Some(Field { name: *name, value: value(field)? }))
-            .collect()
+        fields.filter_map(|(name, field)| Some(Field::named(*name, value(field)?))).collect()
     }
 }
 

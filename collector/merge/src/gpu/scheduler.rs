@@ -108,7 +108,7 @@ impl Player<'_> {
         let context = reading.one_of(&["client_id", "entity"]);
         let number = |this: &mut Self, key: &str, label: &str| {
             let name = this.tables.strings.intern(label);
-            reading.number(key).map(|value| Field { name, value: Value::Unsigned(value) })
+            reading.number(key).map(|value| Field::named(name, Value::Unsigned(value)))
         };
         let labels = [
             ("id", "job"),

@@ -2,7 +2,8 @@
 
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    Event, Fence, Field, Scope, Slice, SliceMore, ThreadId, TrackId, TrackKind, Value, fence_wait,
+    Event, Fence, Field, FieldRole, Scope, Slice, SliceMore, SliceRole, ThreadId, TrackId,
+    TrackKind, TrackRole, Value,
 };
 
 use super::play::QUEUES;
@@ -93,26 +94,22 @@ impl Player<'_> {
         reading: &Reading<'_>,
     ) -> Result<(), Stopped> {
         let Some(thread) = self.current(reading) else { return Ok(()) };
-        let [track, name, category, context, sequence, timeline] = [
-            "GPU waits",
-            "waits for a fence",
-            fence_wait::CATEGORY,
-            fence_wait::CONTEXT,
-            fence_wait::SEQUENCE,
-            fence_wait::TIMELINE,
-        ]
-        .map(|text| self.tables.strings.intern(text));
-        let track = self.track(Scope::Thread(thread), track, TrackKind::Slices, QUEUES);
+        let [track, name, category, context, sequence, timeline] =
+            ["GPU waits", "waits for a fence", "fence wait", "context", "sequence", "timeline"]
+                .map(|text| self.tables.strings.intern(text));
+        let track =
+            self.track(Scope::Thread(thread), track, TrackKind::Slices(TrackRole::Named), QUEUES);
         if !self.gpu.waits.begin(thread, track, fence) {
             self.unmatched += 1;
             return Ok(());
         }
-        let mut slice = Slice { category: Some(category), ..Slice::named(name) };
-        slice.fields = vec![
-            Field { name: timeline, value: Value::Text(waited_for.into()) },
-            Field { name: context, value: Value::Unsigned(fence.context) },
-            Field { name: sequence, value: Value::Unsigned(fence.sequence) },
+        let fields = vec![
+            Field::new(FieldRole::FenceTimeline, timeline, Value::Text(waited_for.into())),
+            Field::new(FieldRole::FenceContext, context, Value::Unsigned(fence.context)),
+            Field::new(FieldRole::FenceSequence, sequence, Value::Unsigned(fence.sequence)),
         ];
+        let (role, category) = (SliceRole::FenceWait, Some(category));
+        let slice = Slice { role, category, fields, ..Slice::named(name) };
         self.emit(&Event::SliceBegin(track, slice))
     }
 
@@ -146,10 +143,8 @@ impl Player<'_> {
             }
             Signaler::Interrupt => "an interrupt".to_owned(),
         };
-        Field {
-            name: self.tables.strings.intern(fence_wait::SIGNALED_BY),
-            value: Value::Text(text.into()),
-        }
+        let name = self.tables.strings.intern("signaled by");
+        Field::new(FieldRole::FenceSignaler, name, Value::Text(text.into()))
     }
 
     /// The recording is over, and what waits still waits.

@@ -8,7 +8,8 @@ use crate::zones::open::{End, MAX_DEPTH};
 use crate::zones::state::{Mark, NO_CLIENT, Zone};
 use std::borrow::Cow;
 use syscollect_model::{
-    Event, Field, Location, LocationId, ProcessId, Scope, Slice, ThreadId, TrackKind, Value,
+    Event, Fields, Location, LocationId, Message, MessageText, ProcessId, Scope, Slice, ThreadId,
+    TrackKind,
 };
 use syscollect_playback::Stopped;
 use syscollect_store::ProbeRole;
@@ -105,14 +106,16 @@ impl Player<'_> {
     }
 
     fn client_message(&mut self, slot: usize, hit: &Hit<'_>) -> Result<bool, Stopped> {
-        let Some(message) = text(hit, 0) else { return Ok(false) };
+        let Some(text) = text(hit, 0) else { return Ok(false) };
         self.mark(Mark::Message);
-        let words = self.marks.words;
-        let color = hit.word(1).and_then(|color| color_of(color as u32));
-        let mut slice =
-            Slice { category: Some(words.message), color, ..Slice::named(words.message) };
-        slice.fields.push(Field { name: words.text, value: Value::Text(message.into()) });
-        self.emit(&Event::Instant(self.marks.threads[slot].track, slice))?;
+        let message = Message {
+            category: self.marks.words.message,
+            text: Some(MessageText::Written(text.into())),
+            color: hit.word(1).and_then(|color| color_of(color as u32)),
+            stack: None,
+            fields: Fields::new(),
+        };
+        self.emit(&Event::Message(self.marks.threads[slot].track, message))?;
         Ok(true)
     }
 

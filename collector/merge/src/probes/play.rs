@@ -9,7 +9,8 @@ use crate::zones::open::MAX_DEPTH;
 use crate::zones::state::{Mark, NO_CLIENT};
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    Event, Field, Fields, Scope, Slice, SliceMore, StringId, ThreadId, TrackId, TrackKind, Value,
+    Event, Field, Fields, Scope, Slice, SliceMore, StringId, ThreadId, TrackId, TrackKind,
+    TrackRole, Value,
 };
 use syscollect_playback::Stopped;
 use syscollect_store::ProbeRole;
@@ -95,8 +96,12 @@ impl Player<'_> {
         let track = match self.probe_marks(thread).points.get(&name) {
             Some(track) => *track,
             None => {
-                let track =
-                    self.track(Scope::Thread(thread), name, TrackKind::Slices, PROBES | POINTS);
+                let track = self.track(
+                    Scope::Thread(thread),
+                    name,
+                    TrackKind::Slices(TrackRole::Named),
+                    PROBES | POINTS,
+                );
                 self.probe_marks(thread).points.insert(name, track);
                 track
             }
@@ -116,7 +121,7 @@ impl Player<'_> {
         let known = self.probe_marks(thread).pairs.get(&key).copied();
         let (track, mut open) = known.unwrap_or_else(|| {
             let row = PROBES | u64::from(probe.pair);
-            (self.track(Scope::Thread(thread), key.0, TrackKind::Slices, row), 0)
+            (self.track(Scope::Thread(thread), key.0, TrackKind::Slices(TrackRole::Named), row), 0)
         });
         if open > 0 && !self.marked.probes.nests(probe.pair) {
             // The one before is over, however it ended.
@@ -148,8 +153,12 @@ impl Player<'_> {
     fn entry(&mut self, thread: ThreadId, probe: &Probe, hit: &Hit<'_>) -> Result<(), Stopped> {
         let (name, marked) = (self.track_name(probe), self.marked);
         if !self.probe_marks(thread).calls.contains_key(&name) {
-            let track =
-                self.track(Scope::Thread(thread), name, TrackKind::Slices, PROBES | FUNCTIONS);
+            let track = self.track(
+                Scope::Thread(thread),
+                name,
+                TrackKind::Slices(TrackRole::Named),
+                PROBES | FUNCTIONS,
+            );
             self.probe_marks(thread).calls.insert(name, (track, Calls::default()));
         }
         let Some((track, calls)) =
@@ -196,8 +205,7 @@ impl Player<'_> {
     fn end_with(&mut self, track: TrackId, probe: &Probe, hit: &Hit<'_>) -> Result<(), Stopped> {
         let mut fields = Fields::new();
         if probe.is_one_of_ends {
-            fields
-                .push(Field { name: self.marks.words.ended_by, value: Value::String(probe.name) });
+            fields.push(Field::named(self.marks.words.ended_by, Value::String(probe.name)));
         }
         fields.extend(self.fields(probe, hit, None));
         if !fields.is_empty() {
@@ -234,7 +242,7 @@ impl Player<'_> {
                 Some(ArgumentValue::Unreadable) => Value::String(self.marks.words.unreadable),
                 None => continue,
             };
-            fields.push(Field { name: argument.name, value });
+            fields.push(Field::named(argument.name, value));
         }
         fields
     }

@@ -3,7 +3,7 @@
 use crate::play::Player;
 use crate::zones::said::{About, Talk};
 use crate::zones::state::{AsyncZone, Mark, Writer};
-use syscollect_model::{Event, Field, Scope, Slice, StringId, Ticks, TrackKind, Value};
+use syscollect_model::{Event, Field, Scope, Slice, StringId, Ticks, TrackKind, TrackRole, Value};
 use syscollect_playback::Stopped;
 
 /// Async zones of a program that may be open at one time: more would let
@@ -77,7 +77,12 @@ impl Player<'_> {
         let row = program.rows.entry(name).or_default().take();
         // Two clients of one process must not share a row.
         let key = u64::from(writer.client) << 32 | u64::from(row);
-        let track = self.track(Scope::Process(writer.process), name, TrackKind::Slices, key);
+        let track = self.track(
+            Scope::Process(writer.process),
+            name,
+            TrackKind::Slices(TrackRole::Named),
+            key,
+        );
         let zone = AsyncZone { track, name, row, restated: before.is_some() };
         self.marks.program(writer.process, writer.client).async_zones.insert(number, zone);
         let mut slice =
@@ -86,7 +91,7 @@ impl Player<'_> {
         self.say(&mut slice, talk.own);
         if let Some(nanoseconds) = before {
             let (name, value) = (self.marks.words.began_before, Value::Duration(nanoseconds));
-            slice.fields.push(Field { name, value });
+            slice.fields.push(Field::named(name, value));
         }
         self.emit(&Event::SliceBegin(track, slice))?;
         Ok(true)

@@ -5,7 +5,7 @@ use crate::zones::open::MAX_DEPTH;
 use crate::zones::said::{About, Said};
 use crate::zones::state::{Mark, Writer};
 use crate::zones::survey::PlacedMarker;
-use syscollect_model::{Event, SchemaId, Scope, Slice, StackId, TrackId, TrackKind};
+use syscollect_model::{Event, SchemaId, Scope, Slice, StackId, TrackId, TrackKind, TrackRole};
 use syscollect_playback::Stopped;
 use syscollect_zone_protocol::MarkerPhase;
 
@@ -96,7 +96,7 @@ impl Player<'_> {
     fn half_track(&mut self, writer: Writer, schema: SchemaId) -> TrackId {
         let name = self.tables.schema(schema).name;
         let row = HALVES | u64::from(writer.client) << 32 | u64::from(schema.0);
-        self.track(Scope::Thread(writer.thread), name, TrackKind::Slices, row)
+        self.track(Scope::Thread(writer.thread), name, TrackKind::Slices(TrackRole::Named), row)
     }
 
     /// Notes a first half; `false` where too many are without a second.

@@ -3,7 +3,7 @@
 use crate::zones::log::Log;
 use crate::zones::parts::{Part, Parts};
 use syscollect_model::{
-    Field, FieldFormat, Fields, SchemaField, SchemaId, StringId, Tables, Value,
+    Field, FieldFormat, FieldRole, Fields, SchemaField, SchemaId, StringId, Tables, Value,
 };
 use syscollect_zone_protocol::{self as protocol, TextRole, ZONE_VALUE};
 
@@ -78,7 +78,7 @@ pub(crate) struct Talk {
     next_field: u32,
 }
 
-/// Names of fields that every zone may have.
+/// Names of fields that have a role.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FieldNames {
     pub(crate) value: StringId,
@@ -181,7 +181,7 @@ impl Talk {
             (TextRole::ThreadName, _) => self.thread_name = Some(text),
             (TextRole::Field, About::Marker(_)) => {
                 let Some(field) = self.marker_field(about, field, tables) else { return false };
-                self.own.fields.push(Field { name: field.name, value: Value::Text(text.into()) });
+                self.own.fields.push(Field::named(field.name, Value::Text(text.into())));
             }
             (TextRole::ZoneName, _) => match self.of_role(about, role) {
                 Some(said) => said.new_name = Some(text),
@@ -234,14 +234,17 @@ impl Talk {
     ) -> bool {
         if let Some(field) = self.marker_field(about, field, tables) {
             let value = value_of(value, Some(field.format), log);
-            self.own.fields.extend(value.map(|value| Field { name: field.name, value }));
+            self.own.fields.extend(value.map(|value| Field::named(field.name, value)));
             return true;
         }
-        let name = if field == ZONE_VALUE { Some(names.value) } else { log.string(field) };
+        let (role, name) = match field {
+            ZONE_VALUE => (FieldRole::Value, Some(names.value)),
+            _ => (FieldRole::Named, log.string(field)),
+        };
         let (Some(name), Some(value)) = (name, value_of(value, None, log)) else {
             return false;
         };
-        self.of(about).fields.push(Field { name, value });
+        self.of(about).fields.push(Field::new(role, name, value));
         true
     }
 }

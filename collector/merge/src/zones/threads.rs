@@ -9,8 +9,8 @@ use crate::zones::said::{About, FieldNames, Said, Talk, joined};
 use crate::zones::stacks::return_addresses;
 use crate::zones::state::{Mark, Writer, Zone};
 use syscollect_model::{
-    Event, Field, ProcessId, Scope, Slice, SliceMore, StackId, StringId, ThreadId, Ticks, TrackId,
-    TrackKind, Value,
+    Event, Field, FieldRole, Fields, Message, MessageText, ProcessId, Scope, Slice, SliceMore,
+    StackId, StringId, ThreadId, Ticks, TrackId, TrackKind, TrackRole, Value,
 };
 use syscollect_playback::Stopped;
 use syscollect_records::ZoneChunk;
@@ -74,8 +74,12 @@ impl Player<'_> {
             Some(slot) => slot,
             None => {
                 let name = self.marks.words.zones;
-                let track =
-                    self.track(Scope::Thread(thread), name, TrackKind::Slices, client.into());
+                let track = self.track(
+                    Scope::Thread(thread),
+                    name,
+                    TrackKind::Slices(TrackRole::Zones),
+                    client.into(),
+                );
                 self.marks.add_thread(thread, process, client, track)
             }
         }
@@ -218,7 +222,7 @@ impl Player<'_> {
         }
         if let Some(nanoseconds) = before {
             let (name, value) = (self.marks.words.began_before, Value::Duration(nanoseconds));
-            slice.fields.push(Field { name, value });
+            slice.fields.push(Field::named(name, value));
         }
         let thread = &mut self.marks.threads[writer.slot];
         let track = thread.track;
@@ -275,29 +279,38 @@ impl Player<'_> {
         (string, color): (u32, u32),
         more: &[u64],
     ) -> Result<(), Stopped> {
-        let name = self.marked.logs.get(writer.client).string(string);
-        if name.is_none() && string != 0 {
+        let interned = self.marked.logs.get(writer.client).string(string);
+        if interned.is_none() && string != 0 {
             self.unknown(lane);
             return Ok(());
         }
         let talk = self.listen(lane, writer, more, About::Message)?;
         self.mark(Mark::Message);
-        let words = self.marks.words;
-        let named = name.map(|name| self.shown_text(name));
-        let mut slice = Slice::named(named.unwrap_or(words.message));
-        (slice.category, slice.color) = (Some(words.message), color_of(color));
-        slice.stack = self.zone_stack(writer, self.ticks, None, talk.stack);
-        self.say(&mut slice, talk.own);
-        let said = slice.fields.iter_mut().filter(|field| field.name == words.text);
-        for field in said.filter(|field| is_empty(&field.value)) {
-            field.value = Value::String(words.empty);
-        }
-        self.emit(&Event::Instant(self.marks.threads[writer.slot].track, slice))
+        let message = Message {
+            category: self.marks.words.message,
+            text: self.message_text(interned, &talk.own),
+            color: color_of(color),
+            stack: self.zone_stack(writer, self.ticks, None, talk.stack),
+            fields: Fields::new(),
+        };
+        self.emit(&Event::Message(self.marks.threads[writer.slot].track, message))
     }
 
-    /// A message that says nothing is shown as one: a marker without any words looks like a fault.
-    fn shown_text(&self, text: StringId) -> StringId {
-        if self.tables.strings.get(text).is_empty() { self.marks.words.empty } else { text }
+    /// The text of a message: what it says at length, else a string with a number, else the string
+    /// alone. One that is empty is replaced: a marker without any words looks like a fault.
+    fn message_text(&self, interned: Option<StringId>, said: &Said) -> Option<MessageText> {
+        let empty = self.marks.words.empty;
+        if let Some(text) = &said.text {
+            let text = if text.is_empty() { self.tables.strings.get(empty) } else { text };
+            return Some(MessageText::Written(text.into()));
+        }
+        if let Some((string, number)) = said.name {
+            return Some(MessageText::Interned { string, number });
+        }
+        let string = interned?;
+        let is_empty = self.tables.strings.get(string).is_empty();
+        let string = if is_empty { empty } else { string };
+        Some(MessageText::Interned { string, number: None })
     }
 
     /// What is said behind an item, and of other things than that item at once.
@@ -363,8 +376,8 @@ impl Player<'_> {
         let new_name = said.new_name.and_then(|name| self.new_name(&name));
         let mut fields = said.fields;
         if let Some(text) = said.text {
-            fields
-                .insert(0, Field { name: self.marks.words.text, value: Value::Text(text.into()) });
+            let (name, value) = (self.marks.words.text, Value::Text(text.into()));
+            fields.insert(0, Field::new(FieldRole::Text, name, value));
         }
         let name = new_name.map(|name| (name, None)).or(said.name);
         SliceMore { name, color: said.color, fields, unfinished: false }
@@ -415,8 +428,4 @@ impl Player<'_> {
         self.marks.new_names += self.tables.strings.len() - before;
         Some(id)
     }
-}
-
-fn is_empty(text: &Value) -> bool {
-    matches!(text, Value::Text(text) if text.is_empty())
 }

@@ -13,7 +13,7 @@ fn slice<'a>(report: &'a Report, name: &str) -> Vec<&'a SliceRow> {
 #[test]
 fn a_zone_that_waits_tells_how_long_and_in_what() {
     let (mut story, a, b) = two_programs();
-    let zones = story.track(Scope::Thread(a), "Zones", None);
+    let zones = story.zones(a);
     let [outer, inner, other, futex] =
         ["outer", "inner", "other", "futex_wait"].map(|name| story.name(name));
     let sleeps = OffCpu { state: SLEEPS, blocked_in: Some(futex), ..off() };
@@ -47,7 +47,7 @@ fn a_zone_that_waits_tells_how_long_and_in_what() {
 #[test]
 fn names_are_told_apart_by_place_and_not_by_number() {
     let (mut story, a, _) = two_programs();
-    let zones = story.track(Scope::Thread(a), "Zones", None);
+    let zones = story.zones(a);
     let (name, file) = (story.name("load"), story.name("/src/a.rs"));
     story.tables.locations = [1, 2].map(|line| Location { function: name, file, line }).to_vec();
     for (number, place) in [(1, 0), (2, 0), (1, 1)] {

@@ -5,7 +5,7 @@ use crate::payload::dxgkrnl::VSync;
 use crate::session::context::Context;
 use crate::session::kinds::Kind;
 use rustc_hash::FxHashMap;
-use syscollect_model::{Event, Field, Scope, Slice, TrackKind, Value};
+use syscollect_model::{Event, Field, Scope, Slice, TrackKind, TrackRole, Value};
 
 /// Displays with tracks of their own; what is more is left out.
 const MOST_DISPLAYS: usize = 256;
@@ -31,10 +31,8 @@ impl Displays {
         let name = at.tables.strings.intern("VSync");
         let mut slice = Slice { number: Some(sync.frame.into()), ..Slice::named(name) };
         if let Some(address) = sync.address {
-            slice.fields.push(Field {
-                name: at.tables.strings.intern("address"),
-                value: Value::Address(address),
-            });
+            let name = at.tables.strings.intern("address");
+            slice.fields.push(Field::named(name, Value::Address(address)));
         }
         instant(at, topology, (sync.adapter, sync.source, "VSync"), (Kind::Vsync, slice));
     }
@@ -51,13 +49,11 @@ impl Displays {
             return;
         }
         let mut slice = Slice::named(at.tables.strings.intern("Flip"));
-        slice.fields.push(Field {
-            name: at.tables.strings.intern("sequence"),
-            value: Value::Unsigned(sequence),
-        });
+        let name = at.tables.strings.intern("sequence");
+        slice.fields.push(Field::named(name, Value::Unsigned(sequence)));
         if let Some(layer) = layer {
             let name = at.tables.strings.intern("layer");
-            slice.fields.push(Field { name, value: Value::Unsigned(layer.into()) });
+            slice.fields.push(Field::named(name, Value::Unsigned(layer.into())));
         }
         instant(at, topology, (adapter, source, "flips"), (Kind::Flip, slice));
     }
@@ -80,6 +76,6 @@ fn instant(
 ) {
     let gpu = topology.gpu(adapter);
     let name = at.tables.strings.intern(&format!("GPU {gpu} display {source} {what}"));
-    let track = at.track(Scope::Machine, name, TrackKind::Slices, 0);
+    let track = at.track(Scope::Machine, name, TrackKind::Slices(TrackRole::Named), 0);
     at.tell(kind, at.now, Event::Instant(track, slice));
 }

@@ -7,7 +7,7 @@ use crate::session::context::Context;
 use crate::session::kinds::Kind;
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    Event, Field, Scope, Slice, SliceMore, Tables, ThreadId, TrackId, TrackKind, Value,
+    Event, Field, Scope, Slice, SliceMore, Tables, ThreadId, TrackId, TrackKind, TrackRole, Value,
 };
 
 /// Calls of one thread within each other; more are left out.
@@ -153,7 +153,12 @@ fn close_unfinished(at: &mut Context<'_>, track: TrackId) {
 
 fn thread_track(at: &mut Context<'_>, thread: Option<ThreadId>) -> TrackId {
     let name = at.tables.strings.intern(NAME);
-    at.track(thread.map_or(Scope::Machine, Scope::Thread), name, TrackKind::Slices, 0)
+    at.track(
+        thread.map_or(Scope::Machine, Scope::Thread),
+        name,
+        TrackKind::Slices(TrackRole::Named),
+        0,
+    )
 }
 
 fn say(
@@ -162,6 +167,6 @@ fn say(
     fields: impl IntoIterator<Item = (&'static str, Value)>,
 ) {
     to.extend(
-        fields.into_iter().map(|(name, value)| Field { name: tables.strings.intern(name), value }),
+        fields.into_iter().map(|(name, value)| Field::named(tables.strings.intern(name), value)),
     );
 }

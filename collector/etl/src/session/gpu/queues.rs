@@ -367,5 +367,5 @@ impl Dma {
 }
 
 fn say(job: &mut GpuJob, tables: &mut Tables, name: &str, value: Value) {
-    job.fields.push(Field { name: tables.strings.intern(name), value });
+    job.fields.push(Field::named(tables.strings.intern(name), value));
 }
