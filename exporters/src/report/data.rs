@@ -363,11 +363,26 @@ pub struct Wakeups {
     pub pairs: Table<WakeRow>,
 }
 
+/// What made a thread runnable. Of pairs that are equally frequent, those of the first come first.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum WakerKind {
+    /// An interrupt.
+    Interrupt,
+    /// A thread.
+    Thread,
+    /// Not known: what ran there was lost.
+    #[default]
+    Unknown,
+}
+
 /// A thread that wakes another.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WakeRow {
-    /// `thread`, `interrupt` or `unknown`.
-    pub waker_kind: String,
+    /// What it is.
+    pub waker_kind: WakerKind,
     /// The waking thread's name; empty where it is none.
     pub waker: String,
     /// Its thread id; 0 for idle, interrupts and the unknown.
