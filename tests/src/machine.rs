@@ -1,7 +1,9 @@
 //! A machine that never was: says what happened, gets a capture.
 
 use std::collections::BTreeMap;
-use syscollect_model::{LossCause, Mapping, RecorderSummary, SessionInfo, SymbolTable, Ticks};
+use syscollect_model::{
+    LossCause, Mapping, RecorderSummary, SessionInfo, StopReason, SymbolTable, Ticks,
+};
 use syscollect_records::{
     ClockRecord, CounterRecord, GpuFailureRecord, ProbeRecord, RecordKind, SampleRecord,
     SchedRecord, SchedStackRecord, StackHeader, Stamp, TaskRecord, TracepointRecord, stack_space,
@@ -503,7 +505,7 @@ impl FakeMachine {
         let losses = std::mem::take(&mut self.losses);
         self.define(&Definition::Losses(losses));
         let summary = RecorderSummary {
-            stop_reason: "command".into(),
+            stop_reason: StopReason::Command,
             duration_ns: self.last_us * 1_000,
             ..RecorderSummary::default()
         };

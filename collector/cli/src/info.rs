@@ -14,7 +14,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use syscollect_etl::session::{EventCount, Facts};
 use syscollect_model::{
-    ClockSource, CpuClock, Loss, LossCause, RecorderSummary, records_overwritten,
+    ClockSource, CpuClock, Loss, LossCause, RecorderSummary, SampleEvent, StackOrigin,
+    records_overwritten,
 };
 use syscollect_playback::{Nowhere, Played, Recording};
 
@@ -144,8 +145,8 @@ struct RecordingReport {
     recorder: String,
     command: Vec<String>,
     sample_rate_hz: u32,
-    sample_event: String,
-    stacks: Vec<String>,
+    sample_event: SampleEvent,
+    stacks: Vec<StackOrigin>,
     filter_pids: Vec<u32>,
     notes: Vec<String>,
 }
@@ -322,7 +323,7 @@ impl Report {
     fn sampling(&self) -> String {
         let stacks = match self.recording.stacks.as_slice() {
             [] => "none".to_owned(),
-            stacks => stacks.join(", "),
+            stacks => stacks.iter().map(StackOrigin::name).collect::<Vec<_>>().join(", "),
         };
         match self.recording.sample_rate_hz {
             // A Windows trace may hold samples and not say how often they were taken.

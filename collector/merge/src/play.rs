@@ -18,7 +18,7 @@ use std::ops::Range;
 use syscollect_model::{
     ClockMap, Event, Location, LocationId, LockId, Migration, OffCpu, ProcessId, Sample, Scope,
     SleepState, StringId, Switch, Tables, ThreadId, Ticks, Time, TimeCursor, Track, TrackId,
-    TrackKind, Wakeup,
+    TrackKind, Unit, Wakeup,
 };
 use syscollect_playback::order::{Cursor, Merge};
 use syscollect_playback::{AnyExporter, Output, Played, Stopped, ThreadIds};
@@ -476,7 +476,7 @@ impl<'a> Player<'a> {
             Some(track) => *track,
             None => {
                 let name = self.tables.strings.intern("cpufreq");
-                let kind = TrackKind::Counter { unit: self.tables.strings.intern("kHz") };
+                let kind = TrackKind::Counter { unit: Unit::Kilohertz };
                 let track = self.tables.add_track(Track { scope: Scope::Cpu(cpu), name, kind });
                 self.found.frequencies.insert(cpu, track);
                 track

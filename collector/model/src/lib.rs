@@ -22,17 +22,20 @@ mod clock;
 mod event;
 mod gpu;
 mod loss;
+mod names;
 mod resources;
 mod session;
 mod slice;
 mod symbols;
 mod tables;
+mod unit;
 
 pub use address_space::{AddressSpaces, Mapping};
 pub use clock::{ClockError, ClockMap, ClockPair, Ticks, Time, TimeCursor};
 pub use event::{Event, Exporter, Migration, OffCpu, Sample, SleepState, Switch, Wakeup};
 pub use gpu::{Fence, GpuJob, GpuJobEnd, fence_wait};
 pub use loss::{Loss, LossCause, LossDomain, SchedulingGap, records_lost, records_overwritten};
+pub use names::{ProgramTicks, RecorderWork, SampleEvent, StackOrigin, StopReason};
 pub use resources::{Crash, Lock, LockAction, LockEvent, MemoryEvent};
 pub use session::{
     ClockSource, CpuClock, CpuInfo, KernelModule, RecorderSummary, SessionInfo, WorkCost,
@@ -45,3 +48,4 @@ pub use tables::{
     BuildId, Frame, FrameId, LocationId, LockId, Module, ModuleId, Process, ProcessId, SchemaId,
     Scope, StackId, StringId, Strings, Tables, Thread, ThreadId, Track, TrackId, TrackKind,
 };
+pub use unit::Unit;

@@ -5,7 +5,9 @@
 
 use crate::{ChunkHeader, Lane, LaneKind};
 use serde::{Deserialize, Serialize};
-use syscollect_model::{LossCause, Mapping, RecorderSummary, SessionInfo, SymbolTable, Ticks};
+use syscollect_model::{
+    LossCause, Mapping, ProgramTicks, RecorderSummary, SessionInfo, SymbolTable, Ticks, Unit,
+};
 
 /// One definition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -94,8 +96,8 @@ pub struct ClientDefinition {
     pub client: u32,
     /// Its process, in the initial pid namespace.
     pub pid: u32,
-    /// What its ticks are: `"tsc"` or `"monotonic"`.
-    pub clock: String,
+    /// What its ticks are.
+    pub clock: ProgramTicks,
     /// When it was taken over.
     pub since: Ticks,
 }
@@ -319,8 +321,8 @@ pub struct CounterDefinition {
     pub counter: u64,
     /// Its name.
     pub name: String,
-    /// Its unit: `"%"`, `"bytes"`, `"W"`, `"kHz"`.
-    pub unit: String,
+    /// The unit of its values.
+    pub unit: Unit<String>,
     /// Its CPU, if it belongs to one.
     pub cpu: Option<u32>,
     /// The process that had this id when the counter's first record was made, if it belongs to one.

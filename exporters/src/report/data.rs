@@ -3,6 +3,7 @@
 //! All times are nanoseconds.
 
 use serde::{Deserialize, Serialize};
+use syscollect_model::{SampleEvent, StackOrigin};
 
 pub use super::programs::*;
 pub use super::waits::*;
@@ -145,9 +146,9 @@ pub struct Recording {
     /// Sampling rate asked for, Hz; 0 is none.
     pub sample_rate_hz: u32,
     /// What drives the samples.
-    pub sample_event: String,
-    /// Stacks asked for.
-    pub stacks: Vec<String>,
+    pub sample_event: SampleEvent,
+    /// With what stacks were asked for.
+    pub stacks: Vec<StackOrigin>,
     /// Whether the recording came to its end.
     pub complete: bool,
     /// Only these processes were recorded, if not empty: all figures of others are partial.

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use syscollect_model::{
     BuildId, ClockPair, CpuClock, CpuInfo, Event, Exporter, Frame, FrameId, Loss, LossCause,
     LossDomain, Migration, Module, ModuleId, OffCpu, Process, ProcessId, RecorderSummary, Sample,
-    Scope, SessionInfo, SleepState, StackId, StringId, Switch, Tables, Thread, ThreadId, Ticks,
-    Time, Track, TrackId, TrackKind, Wakeup,
+    SampleEvent, Scope, SessionInfo, SleepState, StackId, StackOrigin, StopReason, StringId,
+    Switch, Tables, Thread, ThreadId, Ticks, Time, Track, TrackId, TrackKind, Unit, Wakeup,
 };
 
 /// When it begins, nanoseconds.
@@ -90,8 +90,14 @@ impl Story {
 
     pub(crate) fn track(&mut self, scope: Scope, name: &str, unit: Option<&str>) -> TrackId {
         let name = self.name(name);
-        let kind =
-            unit.map_or(TrackKind::Slices, |unit| TrackKind::Counter { unit: self.name(unit) });
+        let kind = match unit {
+            Some(unit) => {
+                // Only so that the golden files' numbers of later strings stay as they are.
+                self.name(unit);
+                TrackKind::Counter { unit: Unit::from_text(unit, &mut self.tables.strings) }
+            }
+            None => TrackKind::Slices,
+        };
         self.tables.add_track(Track { scope, name, kind })
     }
 
@@ -202,8 +208,8 @@ pub(crate) fn session() -> SessionInfo {
         clocks: vec![CpuClock { cpu: 0, error_bound_ns: 12.5, method: "bracket".into() }],
         clock_pairs: vec![pair(START), pair(START + 1_000), pair(START + 200_000_000)],
         sample_rate_hz: 999,
-        sample_event: "cpu-clock".into(),
-        stacks: vec!["samples".into(), "off-cpu".into()],
+        sample_event: SampleEvent::CpuClock,
+        stacks: vec![StackOrigin::Samples, StackOrigin::OffCpu],
         ..SessionInfo::default()
     }
 }
@@ -211,7 +217,7 @@ pub(crate) fn session() -> SessionInfo {
 /// What the recorder of the story says of itself.
 pub(crate) fn summary() -> RecorderSummary {
     RecorderSummary {
-        stop_reason: "duration".into(),
+        stop_reason: StopReason::Duration,
         recorder_cpu_ns: 40_000_000,
         kernel_program_ns: Some(3_000_000),
         recorder_peak_bytes: 30 << 20,
