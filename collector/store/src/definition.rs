@@ -345,3 +345,31 @@ pub struct LaneLoss {
     /// How many records.
     pub count: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{from_value, json, to_value};
+
+    #[test]
+    fn definitions_have_the_same_texts_as_ever_and_keep_those_of_later_versions() {
+        let counters = json!({"counters": [
+            {"counter": 1, "name": "usage", "unit": "%", "cpu": 0},
+            {"counter": 2, "name": "noise", "unit": "dB", "cpu": null},
+        ]});
+        let definition: Definition = from_value(counters.clone()).unwrap();
+        let Definition::Counters(rows) = &definition else { panic!("{definition:?}") };
+        assert_eq!(rows[0].unit, Unit::Percent);
+        assert_eq!(rows[1].unit, Unit::from("dB"));
+        assert_eq!(to_value(&definition).unwrap(), counters);
+
+        let clients = json!({"clients": [
+            {"client": 1, "pid": 2, "clock": "tsc", "since": 3},
+            {"client": 2, "pid": 3, "clock": "sundial", "since": 4},
+        ]});
+        let definition: Definition = from_value(clients.clone()).unwrap();
+        let Definition::Clients(rows) = &definition else { panic!("{definition:?}") };
+        assert_eq!(rows[0].clock, ProgramTicks::Tsc);
+        assert_eq!(to_value(&definition).unwrap(), clients);
+    }
+}
