@@ -136,7 +136,7 @@ impl<W: Write> Exporter for TextExporter<W> {
         if let Some(summary) = recorder {
             self.line = format!(
                 "recorder: stopped by {} after {} us",
-                summary.stop_reason.escape_debug(),
+                summary.stop_reason.name().escape_debug(),
                 summary.duration_ns / 1000
             );
             self.write_line()?;

@@ -1,7 +1,7 @@
 //! Captures made of arbitrary bytes, whose checksums fit, so that a search gets past them. The
 //! offsets are those of `docs/capture-format.md`.
 
-use syscollect_model::{Lane, LaneKind, Ticks};
+use syscollect_model::{Lane, LaneKind, ProgramTicks, Ticks};
 use syscollect_records::{ClockRecord, RecordKind, Stamp};
 use syscollect_store::{CaptureWriter, Chunk, ChunkHeader, ClientDefinition, Definition, KnownProcess, KnownThread, ProbeArgument, ProbeDefinition, ProbeRole};
 
@@ -23,7 +23,7 @@ pub fn preamble() -> Vec<u8> {
     let client = |client: u32| ClientDefinition {
         client,
         pid: client,
-        clock: "tsc".into(),
+        clock: ProgramTicks::Tsc,
         since: Ticks(FIRST),
     };
     let process = |pid: u32| KnownProcess {

@@ -2,7 +2,7 @@
 
 use crate::FakeMachine;
 use crate::machine::ticks;
-use syscollect_model::{Lane, LaneKind, Ticks};
+use syscollect_model::{Lane, LaneKind, ProgramTicks, Ticks};
 use syscollect_records::{ZoneChunk, ZoneLogChunk};
 use syscollect_store::{ClientDefinition, Definition};
 use syscollect_zone_protocol::log::{ENTRY_HEADER_BYTES, EntryKind, EntryWords, SchemaField};
@@ -35,13 +35,17 @@ pub struct FakeProgram {
 impl FakeProgram {
     /// The program with that number, of that process.
     pub fn new(machine: &mut FakeMachine, client: u32, pid: u32) -> Self {
-        Self::with_clock(machine, client, pid, "tsc")
+        Self::with_clock(machine, client, pid, ProgramTicks::Tsc)
     }
 
     /// The same with ticks of that kind.
-    pub fn with_clock(machine: &mut FakeMachine, client: u32, pid: u32, clock: &str) -> Self {
-        let definition =
-            ClientDefinition { client, pid, clock: clock.into(), since: Ticks(ticks(0)) };
+    pub fn with_clock(
+        machine: &mut FakeMachine,
+        client: u32,
+        pid: u32,
+        clock: ProgramTicks,
+    ) -> Self {
+        let definition = ClientDefinition { client, pid, clock, since: Ticks(ticks(0)) };
         machine.define(&Definition::Clients(vec![definition]));
         Self { client, log: Vec::new() }
     }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use syscollect_model::{
-    Lane, LaneKind, LossCause, LossOrigin, Mapping, RecorderSummary, SessionInfo, SymbolTable,
-    Ticks,
+    Lane, LaneKind, LossCause, LossOrigin, Mapping, RecorderSummary, SessionInfo, StopReason,
+    SymbolTable, Ticks,
 };
 use syscollect_records::{
     ClockRecord, CounterRecord, GpuFailureRecord, ProbeRecord, RecordKind, SampleRecord,
@@ -502,7 +502,7 @@ impl FakeMachine {
         let losses = std::mem::take(&mut self.losses);
         self.define(&Definition::Losses(losses));
         let summary = RecorderSummary {
-            stop_reason: "command".into(),
+            stop_reason: StopReason::Command,
             duration_ns: self.last_us * 1_000,
             ..RecorderSummary::default()
         };

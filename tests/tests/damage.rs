@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use syscollect_exporters::{ExportError, TextExporter};
 use syscollect_merge::Session;
 use syscollect_model::{
-    Event, Exporter, Loss, RecorderSummary, SessionInfo, SymbolTable, Tables, Time,
+    Event, Exporter, Loss, RecorderSummary, SessionInfo, SymbolTable, Tables, Time, Unit,
 };
 use syscollect_playback::{Played, Recording};
 use syscollect_records::{RecordKind, SchedRecord, TaskRecord, task_state};
@@ -58,7 +58,7 @@ fn busy_machine() -> Vec<u8> {
     let usage = CounterDefinition {
         counter: 1,
         name: "usage".into(),
-        unit: "%".into(),
+        unit: Unit::Percent,
         ..Default::default()
     };
     machine.counters(&[usage]);

@@ -1,7 +1,9 @@
 //! Stories of a fake machine, told again as text.
 
 use syscollect_exporters::TextExporter;
-use syscollect_model::{Lane, LaneKind, LossCause, Symbol, SymbolFrame, SymbolTable, Ticks, Time};
+use syscollect_model::{
+    Lane, LaneKind, LossCause, Symbol, SymbolFrame, SymbolTable, Ticks, Time, Unit,
+};
 use syscollect_playback::Recording;
 use syscollect_records::{RecordKind, SchedRecord, TaskRecord, sched_flags, stack_id, task_state};
 use syscollect_store::{CounterDefinition, Definition, KnownProcess, KnownThread};
@@ -266,15 +268,17 @@ fn stacks_have_names_and_inlined_frames_and_say_where_a_task_waits() {
 fn frequencies_migrations_and_counters_have_their_tracks() {
     let mut machine = FakeMachine::new(2);
     machine.process(100, 1, "burner", &[]);
-    let counter = |counter, name: &str, unit: &str, cpu| CounterDefinition {
+    let counter = |counter, name: &str, unit, cpu| CounterDefinition {
         counter,
         name: name.into(),
-        unit: unit.into(),
+        unit,
         cpu,
         pid: None,
     };
-    machine
-        .counters(&[counter(1, "usage", "%", Some(1)), counter(2, "memory free", "bytes", None)]);
+    machine.counters(&[
+        counter(1, "usage", Unit::Percent, Some(1)),
+        counter(2, "memory free", Unit::Bytes, None),
+    ]);
     machine.sched(
         0,
         10,

@@ -1,5 +1,6 @@
 //! Stories of what processes have of GPUs, told again as text.
 
+use syscollect_model::Unit;
 use syscollect_records::task_state;
 use syscollect_store::CounterDefinition;
 use syscollect_tests::tracepoint::{FakeField, FakeTracepoint};
@@ -15,11 +16,11 @@ fn machine() -> FakeMachine {
     machine
 }
 
-fn counter(counter: u64, name: &str, unit: &str, pid: u32) -> CounterDefinition {
+fn counter(counter: u64, name: &str, unit: Unit<String>, pid: u32) -> CounterDefinition {
     CounterDefinition {
         counter,
         name: name.into(),
-        unit: unit.into(),
+        unit,
         pid: Some(pid),
         ..CounterDefinition::default()
     }
@@ -29,8 +30,8 @@ fn counter(counter: u64, name: &str, unit: &str, pid: u32) -> CounterDefinition 
 fn what_a_process_has_is_its_own_until_it_ends_even_where_another_gets_its_id() {
     let mut machine = machine();
     machine.counters(&[
-        counter(1, "GPU memory vram (x)", "bytes", 300),
-        counter(2, "GPU engine gfx (x)", "%", 300),
+        counter(1, "GPU memory vram (x)", Unit::Bytes, 300),
+        counter(2, "GPU engine gfx (x)", Unit::Percent, 300),
     ]);
     machine.fork(0, 10, 100, (300, 300), "renderer");
     machine.count(20, 1, 4096.0);
@@ -41,10 +42,10 @@ fn what_a_process_has_is_its_own_until_it_ends_even_where_another_gets_its_id() 
     machine.count(50, 1, 0.0);
     machine.count(50, 2, 0.0);
     // Numbers are not: this is the second's.
-    machine.counters(&[counter(3, "GPU memory vram (x)", "bytes", 300)]);
+    machine.counters(&[counter(3, "GPU memory vram (x)", Unit::Bytes, 300)]);
     machine.count(60, 3, 8192.0);
     // A process that nobody announced, and a number that nobody defined.
-    machine.counters(&[counter(4, "GPU memory vram (x)", "bytes", 900)]);
+    machine.counters(&[counter(4, "GPU memory vram (x)", Unit::Bytes, 900)]);
     machine.count(70, 4, 1.0);
     machine.count(71, 5, 1.0);
     golden::check("gpu_memory_polled", &mut golden::open(machine.finish()));

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::time::Duration;
 
 use syscollect_capture::{RecordOptions, Recording, Stacks};
+use syscollect_model::StopReason;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args().nth(1).ok_or("where to? give a path that ends in .syscap")?;
@@ -15,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let recording = Recording::start(options, File::create(path)?)?;
     std::thread::sleep(Duration::from_secs(1));
-    let recorded = recording.stop("duration")?;
+    let recorded = recording.stop(StopReason::Duration)?;
     println!("{} events, {:#?}, losses {:?}", recorded.records, recorded.summary, recorded.losses);
     Ok(())
 }

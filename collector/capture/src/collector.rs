@@ -526,7 +526,7 @@ fn describe(
         recorder_command: options.command_line.clone(),
         tick_rate_hz,
         sample_rate_hz: options.sample_rate_hz,
-        stacks: options.stacks.names(),
+        stacks: options.stacks.origins(),
         filter_pids: options.pids.clone(),
         ..host.session()
     };

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use syscollect_model::Unit;
 use syscollect_records::{CounterRecord, RecordKind, Stamp};
 use syscollect_store::CounterDefinition;
 
@@ -53,20 +54,21 @@ impl Counters {
 
     /// What the numbers in the records mean.
     pub(crate) fn definitions(&self) -> Vec<CounterDefinition> {
-        let define = |counter, name: &str, unit: &str, cpu| CounterDefinition {
+        let define = |counter, name: &str, unit, cpu| CounterDefinition {
             counter,
             name: name.to_owned(),
-            unit: unit.to_owned(),
+            unit,
             cpu,
             ..CounterDefinition::default()
         };
-        let cpus = (0..self.cpus).map(|cpu| define(u64::from(cpu), "CPU usage", "%", Some(cpu)));
-        let memory = define(MEMORY, "Memory used", "bytes", None);
+        let cpus =
+            (0..self.cpus).map(|cpu| define(u64::from(cpu), "CPU usage", Unit::Percent, Some(cpu)));
+        let memory = define(MEMORY, "Memory used", Unit::Bytes, None);
         let power = self
             .power
             .iter()
             .zip(POWER..)
-            .map(|(zone, n)| define(n, &format!("Power {}", zone.name), "W", None));
+            .map(|(zone, n)| define(n, &format!("Power {}", zone.name), Unit::Watts, None));
         cpus.chain([memory]).chain(power).collect()
     }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use syscollect_model::RecorderSummary;
+use syscollect_model::{RecorderSummary, StopReason};
 use syscollect_store::{Definition, LaneLoss};
 
 use crate::collector::Collector;
@@ -102,7 +102,7 @@ impl Collector {
         let (sender, held) = channel();
         let of_file = self.file.statistics(statistics.clone());
         let summary = RecorderSummary {
-            stop_reason: "rotation".to_owned(),
+            stop_reason: StopReason::Rotation,
             recorder_cpu_ns: self.file.cpu_ns(),
             kernel_program_ns: program_time(&of_file),
             recorder_peak_bytes: peak_memory(),

@@ -273,8 +273,7 @@ mod tests {
     use super::*;
     use crate::{RecordOptions, Recording};
     use std::time::Instant;
-    use syscollect_model::{Lane, LaneKind};
-    use syscollect_model::{LossCause, Ticks};
+    use syscollect_model::{Lane, LaneKind, LossCause, StopReason, Ticks};
     use syscollect_store::{CaptureReader, Chunk, ChunkHeader};
 
     const CHUNKS: u64 = 4000;
@@ -329,12 +328,12 @@ mod tests {
         {
             std::thread::sleep(Duration::from_millis(10));
         }
-        let recorded = recording.stop("interrupt").unwrap();
+        let recorded = recording.stop(StopReason::Interrupt).unwrap();
         assert_eq!((recorded.error, recorded.losses.len()), (None, 0));
 
         let files = files.lock().unwrap();
         assert!(files.len() > 1, "only {} file", files.len());
-        assert_eq!(*ended.lock().unwrap(), vec!["rotation"; files.len() - 1]);
+        assert_eq!(*ended.lock().unwrap(), vec![StopReason::Rotation; files.len() - 1]);
         assert_eq!(
             files.iter().flat_map(numbers).collect::<Vec<_>>(),
             (0..CHUNKS).collect::<Vec<_>>()

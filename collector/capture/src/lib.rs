@@ -12,6 +12,7 @@
 //! ```no_run
 //! use std::{fs::File, thread, time::Duration};
 //! use syscollect_capture::{RecordOptions, Recording, Stacks};
+//! use syscollect_model::StopReason;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let options = RecordOptions {
@@ -21,7 +22,7 @@
 //! };
 //! let recording = Recording::start(options, File::create("machine.syscap")?)?;
 //! thread::sleep(Duration::from_secs(1));
-//! let recorded = recording.stop("duration")?;
+//! let recorded = recording.stop(StopReason::Duration)?;
 //! println!("{} events, {} losses", recorded.records, recorded.losses.len());
 //! # Ok(())
 //! # }

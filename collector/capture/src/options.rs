@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use syscollect_model::StackOrigin;
 use syscollect_probes::Spec;
 use syscollect_store::BufferMode;
 
@@ -134,10 +135,14 @@ impl Stacks {
         self.offcpu || self.wakers
     }
 
-    /// The names that the capture keeps.
-    pub(crate) fn names(self) -> Vec<String> {
-        let all = [("samples", self.samples), ("off-cpu", self.offcpu), ("wakers", self.wakers)];
-        all.iter().filter(|(_, on)| *on).map(|(name, _)| (*name).to_owned()).collect()
+    /// The same as the capture keeps it.
+    pub(crate) fn origins(self) -> Vec<StackOrigin> {
+        let all = [
+            (StackOrigin::Samples, self.samples),
+            (StackOrigin::OffCpu, self.offcpu),
+            (StackOrigin::Wakers, self.wakers),
+        ];
+        all.into_iter().filter(|(_, on)| *on).map(|(origin, _)| origin).collect()
     }
 }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use syscollect_model::{Lane, LossCause, RecorderSummary, SessionInfo, WorkCost};
+use syscollect_model::{
+    Lane, LossCause, RecorderSummary, RecorderWork, SessionInfo, StopReason, WorkCost,
+};
 use syscollect_store::{Chunk, LaneLoss, TraceBuffer};
 use syscollect_symbolize::HeldFiles;
 
@@ -164,7 +166,7 @@ impl Recording {
         )?;
         let startup = options.program_start.elapsed();
         let mut costs = CostAccount::default();
-        costs.note("start");
+        costs.note(RecorderWork::Start);
         let failed = |error| CaptureError::system("cannot start a thread", error);
         let write = move || {
             // While it waits for a CPU the buffer fills.
@@ -226,7 +228,7 @@ impl Recording {
     /// Only where a thread of the recorder panicked or stands still; what it had written is in the
     /// file. A file that could not be completed is reported in [`Recorded::error`], with what was
     /// recorded.
-    pub fn stop(self, reason: &str) -> Result<Recorded, CaptureError> {
+    pub fn stop(self, reason: StopReason) -> Result<Recorded, CaptureError> {
         self.shared.stop.store(true, Ordering::Release);
         self.collector.unpark();
         let ended = self.collector.wait(LONGEST_END);
@@ -251,13 +253,13 @@ impl Recording {
         missing.extend(sources.iter_mut().filter_map(|source| source.wait_until_gone()));
         drop(sources);
         let mut costs = self.costs;
-        costs.note("recording");
-        let WorkCost { cpu_ns, peak_bytes, .. } = costs.of("recording");
+        costs.note(RecorderWork::Recording);
+        let WorkCost { cpu_ns, peak_bytes, .. } = costs.of(&RecorderWork::Recording);
         let of_file =
             |file: &FileStart| (file.cpu_ns(), ended.at.saturating_duration_since(file.at));
         let (cpu_ns, file_duration) = ended.file.as_ref().map_or((cpu_ns, duration), of_file);
         let summary = RecorderSummary {
-            stop_reason: reason.to_owned(),
+            stop_reason: reason,
             recorder_cpu_ns: cpu_ns,
             kernel_program_ns: crate::usage::program_time(&ended.statistics),
             recorder_peak_bytes: peak_bytes,

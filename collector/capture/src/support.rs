@@ -38,9 +38,17 @@ pub struct Capability {
 }
 
 impl Capability {
+    /// The name of the drivers of GPUs, whose reason tells which there are.
+    pub const GPU_DRIVERS: &str = "gpu_drivers";
+
     /// Whether it matters to `record --gpu` alone.
     pub fn is_of_gpus(&self) -> bool {
         self.name.starts_with("gpu_")
+    }
+
+    /// Whether it is a kind of libraries whose calls `record --gpu` records.
+    pub fn is_of_gpu_calls(&self) -> bool {
+        self.name.starts_with("gpu_calls_")
     }
 
     fn yes(name: &'static str, reason: impl Into<String>) -> Self {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use syscollect_model::WorkCost;
+use syscollect_model::{RecorderWork, WorkCost};
 
 fn usage() -> libc::rusage {
     // SAFETY: rusage is plain numbers, for which zero is valid; the call fills it in.
@@ -70,11 +70,11 @@ pub struct CostAccount {
 
 impl CostAccount {
     /// The work since the last call, or since the program's start, was this.
-    pub fn note(&mut self, work: &str) {
+    pub fn note(&mut self, work: RecorderWork) {
         let now = cpu_time();
         let cpu_ns = now.saturating_sub(self.counted).as_nanos() as u64;
         self.counted = now;
-        self.costs.push(WorkCost { work: work.to_owned(), cpu_ns, peak_bytes: peak_memory() });
+        self.costs.push(WorkCost { work, cpu_ns, peak_bytes: peak_memory() });
         forget_peak();
     }
 
@@ -84,8 +84,8 @@ impl CostAccount {
     }
 
     /// What that work cost; nothing where it was not noted.
-    pub(crate) fn of(&self, work: &str) -> WorkCost {
-        self.costs.iter().find(|cost| cost.work == work).cloned().unwrap_or_default()
+    pub(crate) fn of(&self, work: &RecorderWork) -> WorkCost {
+        self.costs.iter().find(|cost| cost.work == *work).cloned().unwrap_or_default()
     }
 }
 
@@ -115,17 +115,17 @@ mod tests {
     fn parts_of_the_work_add_up_to_all_of_it() {
         let mut account = CostAccount::default();
         work(Duration::from_millis(20));
-        account.note("start");
+        account.note(RecorderWork::Start);
         work(Duration::from_millis(10));
-        account.note("recording");
+        account.note(RecorderWork::Recording);
         let after = cpu_time().as_nanos() as u64;
         let sum: u64 = account.costs().iter().map(|cost| cost.cpu_ns).sum();
         assert!(
-            account.of("start").cpu_ns >= 20_000_000
-                && account.of("recording").cpu_ns >= 10_000_000
+            account.of(&RecorderWork::Start).cpu_ns >= 20_000_000
+                && account.of(&RecorderWork::Recording).cpu_ns >= 10_000_000
         );
         assert!(sum <= after, "{sum} ns noted of {after} ns used");
-        assert_eq!(account.of("naming"), WorkCost::default());
+        assert_eq!(account.of(&RecorderWork::Naming), WorkCost::default());
     }
 
     #[test]
@@ -134,12 +134,13 @@ mod tests {
         let mut large = vec![0u8; 96 << 20];
         large.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
         std::hint::black_box(&large);
-        account.note("large");
+        account.note(RecorderWork::Recording);
         drop(large);
-        account.note("between");
-        account.note("small");
-        let peak = |work| account.of(work).peak_bytes;
-        assert!(peak("large") >= 96 << 20, "{:?}", account.costs());
-        assert!(peak("small") + (64 << 20) <= peak("large"), "{:?}", account.costs());
+        account.note(RecorderWork::Naming);
+        account.note(RecorderWork::Export);
+        let peak = |work| account.of(&work).peak_bytes;
+        let (large, small) = (peak(RecorderWork::Recording), peak(RecorderWork::Export));
+        assert!(large >= 96 << 20, "{:?}", account.costs());
+        assert!(small + (64 << 20) <= large, "{:?}", account.costs());
     }
 }

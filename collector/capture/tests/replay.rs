@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use syscollect_capture::{RecordOptions, Recorded, Recording};
-use syscollect_model::{Lane, LaneKind, LossCause, Ticks};
+use syscollect_model::{Lane, LaneKind, LossCause, StopReason, Ticks};
 use syscollect_records::{RecordKind, SchedRecord, Stamp};
 use syscollect_store::{BufferMode, CaptureReader, Chunk, ChunkHeader};
 
@@ -42,7 +42,7 @@ fn chunk(sequence: u64) -> Chunk {
 fn record(chunks: Vec<Chunk>, path: &Path, mode: BufferMode, buffer_bytes: usize) -> Recorded {
     let options = RecordOptions { buffer_bytes, mode, ..RecordOptions::default() };
     let out = std::fs::File::create(path).unwrap();
-    Recording::replay(options, chunks, out).unwrap().stop("end of the replay").unwrap()
+    Recording::replay(options, chunks, out).unwrap().stop(StopReason::ReplayEnded).unwrap()
 }
 
 /// The chunks of the lane in the file.
@@ -62,7 +62,7 @@ fn what_a_source_delivers_is_in_the_file() {
     assert_eq!(recorded.records, 20 * RECORDS_PER_CHUNK);
     assert_eq!(recorded.losses, []);
     assert_eq!(recorded.error, None);
-    assert_eq!(recorded.summary.stop_reason, "end of the replay");
+    assert_eq!(recorded.summary.stop_reason, StopReason::ReplayEnded);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::confine;
 use anyhow::{Context, Result};
 use syscollect_capture::privileges::{self, Stage};
 use syscollect_capture::{Progress, RecordOptions, Recorded, Recording, RecordingFiles};
+use syscollect_model::StopReason;
 
 /// Begins recordings.
 pub(crate) trait Backend {
@@ -21,7 +22,7 @@ pub(crate) trait Recorder {
     /// Whether any of the processes asked for is there.
     fn pids_alive(&self) -> bool;
     /// Ends it.
-    fn stop(self: Box<Self>, reason: &str) -> Result<Recorded>;
+    fn stop(self: Box<Self>, reason: StopReason) -> Result<Recorded>;
 }
 
 /// The kernel's own events.
@@ -53,7 +54,7 @@ impl Recorder for Recording {
         Recording::pids_alive(self)
     }
 
-    fn stop(self: Box<Self>, reason: &str) -> Result<Recorded> {
+    fn stop(self: Box<Self>, reason: StopReason) -> Result<Recorded> {
         let recorded = Recording::stop(*self, reason)?;
         // All threads of the recorder have ended.
         confine::to_naming();

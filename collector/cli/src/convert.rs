@@ -14,8 +14,8 @@ use syscollect_exporters::{
     PprofExporter, ProcessFilter, StackKind, StackOptions, TracyExporter, TracyOptions,
 };
 use syscollect_model::{
-    BuildId, Event, Exporter, Loss, ProcessId, RecorderSummary, SessionInfo, SymbolTable, Tables,
-    Time, naming_shortage,
+    BuildId, Event, Exporter, Loss, ProcessId, RecorderSummary, SessionInfo, StackOrigin,
+    SymbolTable, Tables, Time, naming_shortage,
 };
 use syscollect_playback::{Nowhere, Played, Recording, UnresolvedModule};
 use syscollect_store::{CaptureReader, CaptureWriter, Definition};
@@ -308,23 +308,19 @@ fn check_drawn(is_empty: bool, info: &SessionInfo, selection: &Selection) -> Res
         return Ok(());
     }
     let (what, stacks) = match selection.stacks {
-        StackKind::OnCpu => ("CPU samples with stacks", "samples"),
-        StackKind::OffCpu => ("stacks of threads that blocked", "off-cpu"),
-        StackKind::Wakers => ("stacks of who woke others", "wakers"),
+        StackKind::OnCpu => ("CPU samples with stacks", StackOrigin::Samples),
+        StackKind::OffCpu => ("stacks of threads that blocked", StackOrigin::OffCpu),
+        StackKind::Wakers => ("stacks of who woke others", StackOrigin::Wakers),
     };
     let part = selection.words();
-    let asked = |name: &str| {
-        info.stacks.iter().any(|asked| asked == name || (name == "off-cpu" && asked == "offcpu"))
-    };
-    let taken = stacks != "samples" || info.sample_rate_hz > 0;
-    let way = match (asked(stacks), taken, part.is_empty()) {
+    let taken = stacks != StackOrigin::Samples || info.sample_rate_hz > 0;
+    let way = match (info.stacks.contains(&stacks), taken, part.is_empty()) {
         (false, ..) => format!("record with --stacks {stacks}"),
         (_, false, _) => "record with --freq above 0".to_owned(),
         (_, _, false) => "choose another part, or all of it".to_owned(),
         (_, _, true) => {
-            let others =
-                info.stacks.iter().map(|asked| if asked == "offcpu" { "off-cpu" } else { asked });
-            let others: Vec<&str> = others.filter(|asked| *asked != stacks).collect();
+            let others = info.stacks.iter().filter(|asked| **asked != stacks);
+            let others: Vec<&str> = others.map(StackOrigin::name).collect();
             match others.is_empty() {
                 true => "record for longer, while programs run".to_owned(),
                 false => format!("what there may be is of --stacks {}", others.join(" or ")),

@@ -1,7 +1,7 @@
 //! What the recorder cost, as `record` and `info` tell it: each part of its work, and all of them.
 
 use crate::terminal::{bytes, duration};
-use syscollect_model::{RecorderSummary, WorkCost};
+use syscollect_model::{RecorderSummary, RecorderWork, WorkCost};
 
 /// A recording of less than this, nanoseconds, is too short for rates.
 const SHORT_NS: u64 = 500_000_000;
@@ -24,7 +24,7 @@ pub(crate) fn recording(recorder: &RecorderSummary) -> String {
 pub(crate) fn around(costs: &[WorkCost]) -> Option<String> {
     let most = costs.iter().map(|cost| cost.peak_bytes).max()?;
     let all = costs.iter().fold(0u64, |sum, cost| sum.saturating_add(cost.cpu_ns));
-    let others = costs.iter().filter(|cost| cost.work != "recording");
+    let others = costs.iter().filter(|cost| cost.work != RecorderWork::Recording);
     let mut parts: Vec<String> = others
         .map(|cost| format!("{} {}, {}", cost.work, duration(cost.cpu_ns), bytes(cost.peak_bytes)))
         .collect();
@@ -36,8 +36,8 @@ pub(crate) fn around(costs: &[WorkCost]) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn cost(work: &str, cpu_ms: u64, peak_mb: u64) -> WorkCost {
-        WorkCost { work: work.into(), cpu_ns: cpu_ms * 1_000_000, peak_bytes: peak_mb * 1_000_000 }
+    fn cost(work: RecorderWork, cpu_ms: u64, peak_mb: u64) -> WorkCost {
+        WorkCost { work, cpu_ns: cpu_ms * 1_000_000, peak_bytes: peak_mb * 1_000_000 }
     }
 
     #[test]
@@ -57,8 +57,11 @@ mod tests {
 
     #[test]
     fn all_parts_of_the_work_are_told_and_add_up() {
-        let costs =
-            [cost("start", 400, 60), cost("recording", 12_900, 43), cost("naming", 32_000, 486)];
+        let costs = [
+            cost(RecorderWork::Start, 400, 60),
+            cost(RecorderWork::Recording, 12_900, 43),
+            cost(RecorderWork::Naming, 32_000, 486),
+        ];
         assert_eq!(
             around(&costs).unwrap(),
             "start 400.0 ms, 60.0 MB; naming 32.00 s, 486.0 MB; in all 45.30 s of CPU time, at most 486.0 MB of memory"

@@ -110,12 +110,10 @@ fn text(capabilities: &[Capability], gpus: bool, style: Style) -> String {
 
 /// All that is known of GPUs in one line.
 fn gpu_summary(rows: &[&Capability]) -> Capability {
-    let libraries = |row: &&&Capability| row.name.starts_with("gpu_calls_");
-    let (all, found) = (
-        rows.iter().filter(libraries).count(),
-        rows.iter().filter(libraries).filter(|row| row.available).count(),
-    );
-    let driver = rows.iter().find(|row| row.name == "gpu_drivers");
+    let libraries: Vec<_> = rows.iter().filter(|row| row.is_of_gpu_calls()).collect();
+    let (all, found) =
+        (libraries.len(), libraries.iter().filter(|library| library.available).count());
+    let driver = rows.iter().find(|row| row.name == Capability::GPU_DRIVERS);
     let told = driver.map_or("", |row| row.reason.as_str());
     // Libraries may be installed where no driver is; the answer is that of what is told first.
     let available = driver.map_or(found > 0, |row| row.available);

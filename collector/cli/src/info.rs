@@ -7,16 +7,17 @@ use crate::source::{self, Source};
 use crate::summary::loss_text;
 use crate::terminal::{Style, Terminal, bytes, duration, grouped};
 use anyhow::Result;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use syscollect_etl::session::{EventCount, Facts};
 use syscollect_model::{
-    ClockSource, CpuClock, Loss, LossCause, LossOrigin, RecorderSummary, records_overwritten,
+    ClockSource, CpuClock, Loss, LossCause, LossOrigin, RecorderSummary, SampleEvent, StackOrigin,
+    records_overwritten,
 };
-use syscollect_playback::{Nowhere, Played, Recording};
+use syscollect_playback::{EventType, Nowhere, Played, Recording};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -66,7 +67,8 @@ struct Report {
     complete: bool,
     records: u64,
     events: u64,
-    events_by_type: BTreeMap<String, u64>,
+    #[serde(serialize_with = "by_name")]
+    events_by_type: BTreeMap<EventType, u64>,
     missing_stacks: u64,
     /// Ends of zones of probes whose beginning was not seen; absent where there is none.
     #[serde(skip_serializing_if = "is_zero")]
@@ -145,8 +147,8 @@ struct RecordingReport {
     recorder: String,
     command: Vec<String>,
     sample_rate_hz: u32,
-    sample_event: String,
-    stacks: Vec<String>,
+    sample_event: SampleEvent,
+    stacks: Vec<StackOrigin>,
     filter_pids: Vec<u32>,
     notes: Vec<String>,
 }
@@ -323,11 +325,11 @@ impl Report {
     fn sampling(&self) -> String {
         let stacks = match self.recording.stacks.as_slice() {
             [] => "none".to_owned(),
-            stacks => stacks.join(", "),
+            stacks => stacks.iter().map(StackOrigin::name).collect::<Vec<_>>().join(", "),
         };
         match self.recording.sample_rate_hz {
             // A Windows trace may hold samples and not say how often they were taken.
-            0 if self.events_by_type.contains_key("sample") => {
+            0 if self.events_by_type.contains_key(&EventType::Sample) => {
                 format!("at a rate that is not told; stacks: {stacks}")
             }
             0 => format!("none; stacks: {stacks}"),
@@ -422,6 +424,14 @@ impl ClockReport {
         };
         format!("{source}, {rate}{bound}")
     }
+}
+
+/// Counts under the names of what they count.
+fn by_name<S: Serializer>(
+    counts: &BTreeMap<EventType, u64>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(counts.iter().map(|(kind, count)| (kind.name(), count)))
 }
 
 /// Serde asks for this shape.

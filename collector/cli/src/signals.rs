@@ -17,6 +17,7 @@ mod windows;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use syscollect_model::StopReason;
 #[cfg(unix)]
 pub(crate) use unix::watch;
 #[cfg(windows)]
@@ -45,13 +46,13 @@ pub(crate) enum Stop {
 }
 
 impl Stop {
-    /// The name that a capture keeps.
-    pub(crate) fn name(self) -> &'static str {
+    /// The reason as a capture keeps it.
+    pub(crate) fn reason(self) -> StopReason {
         match self {
-            Self::Interrupt => "interrupt",
-            Self::Terminate => "terminate",
-            Self::HangUp => "hangup",
-            Self::Other => "signal",
+            Self::Interrupt => StopReason::Interrupt,
+            Self::Terminate => StopReason::Terminate,
+            Self::HangUp => StopReason::HangUp,
+            Self::Other => StopReason::Signal,
         }
     }
 }

@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use syscollect_model::{Lane, LaneKind, LossCause, Ticks};
+use syscollect_model::{Lane, LaneKind, LossCause, StopReason, Ticks};
 use syscollect_records::{ProbeRecord, RecordKind, Stamp};
 use syscollect_store::{
     CaptureWriter, Chunk, ChunkHeader, Definition, LaneLoss, ProbeDefinition, ProbeRole,
@@ -69,7 +69,11 @@ impl Workplace {
 
     fn capture(&self, name: &str, losses: &[LaneLoss]) -> PathBuf {
         let path = self.path(name);
-        fake::write_capture(File::create(&path).unwrap(), losses, Some(fake::summary("duration")));
+        fake::write_capture(
+            File::create(&path).unwrap(),
+            losses,
+            Some(fake::summary(StopReason::Duration)),
+        );
         path
     }
 }

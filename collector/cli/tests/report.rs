@@ -7,7 +7,7 @@ mod fake;
 
 use std::fs::File;
 use std::process::{Command, Output};
-use syscollect_model::{LaneKind, LossCause};
+use syscollect_model::{LaneKind, LossCause, StopReason};
 use syscollect_store::LaneLoss;
 
 /// Runs the program on the capture of one worker that runs twice for a millisecond.
@@ -21,7 +21,11 @@ fn report(arguments: &[&str]) -> Output {
         cause: LossCause::LaneFull,
         count: 5,
     };
-    fake::write_capture(File::create(&capture).unwrap(), &[loss], Some(fake::summary("duration")));
+    fake::write_capture(
+        File::create(&capture).unwrap(),
+        &[loss],
+        Some(fake::summary(StopReason::Duration)),
+    );
     let mut command = Command::new(env!("CARGO_BIN_EXE_syscollect"));
     command.arg("report").args(arguments).current_dir(folder.path()).output().unwrap()
 }

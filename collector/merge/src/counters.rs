@@ -3,7 +3,9 @@
 
 use crate::play::Player;
 use rustc_hash::FxHashMap;
-use syscollect_model::{Event, ProcessId, Scope, StringId, Tables, Track, TrackId, TrackKind};
+use syscollect_model::{
+    Event, ProcessId, Scope, StringId, Tables, Track, TrackId, TrackKind, Unit,
+};
 use syscollect_playback::Stopped;
 use syscollect_records::{CounterRecord, RecordKind};
 use syscollect_store::CounterDefinition;
@@ -22,14 +24,14 @@ pub(crate) struct CounterTable {
 struct OfProcess {
     pid: u32,
     name: StringId,
-    unit: StringId,
+    unit: Unit,
 }
 
 impl CounterTable {
     pub(crate) fn new(definitions: &[CounterDefinition], tables: &mut Tables) -> Self {
         let mut this = Self::default();
         for CounterDefinition { counter, name, unit, cpu, pid } in definitions {
-            let (name, unit) = (tables.strings.intern(name), tables.strings.intern(unit));
+            let (name, unit) = (tables.strings.intern(name), unit.intern(&mut tables.strings));
             // The definitions may be there twice; the number is what counts.
             match pid {
                 Some(pid) => {

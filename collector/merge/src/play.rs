@@ -18,10 +18,10 @@ use std::ops::Range;
 use syscollect_model::{
     ClockMap, Event, Lane, LaneKind, Location, LocationId, LockId, Migration, OffCpu, ProcessId,
     Sample, Scope, SleepState, StringId, Switch, Tables, ThreadId, Ticks, Time, TimeCursor, Track,
-    TrackId, TrackKind, Wakeup,
+    TrackId, TrackKind, Unit, Wakeup,
 };
 use syscollect_playback::order::{Cursor, Merge};
-use syscollect_playback::{AnyExporter, Output, Played, Stopped, ThreadIds};
+use syscollect_playback::{AnyExporter, EventType, Output, Played, Stopped, ThreadIds};
 use syscollect_records::{
     RecordKind, SampleRecord, SchedRecord, sched_flags, stack_id, task_state,
 };
@@ -206,14 +206,13 @@ impl<'a> Player<'a> {
     }
 
     fn finish(self) -> (Played, Losses) {
-        let name = |number: usize| {
-            RecordKind::from_number(number as u8).map_or("unknown", RecordKind::name)
-        };
-        let kinds = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
-        let kinds = kinds.map(|(number, count)| (name(number), *count));
-        let marks = MARKS.into_iter().zip(self.marks.counts).filter(|(_, count)| *count > 0);
+        let kinds = RecordKind::ALL.iter();
+        let kinds = kinds.filter_map(|(kind, _)| {
+            event_type(*kind).map(|event_type| (event_type, self.counts[*kind as usize]))
+        });
+        let marks = MARKS.into_iter().zip(self.marks.counts);
         let events_by_type: BTreeMap<_, _> =
-            kinds.chain(marks).map(|(name, count)| (name.to_owned(), count)).collect();
+            kinds.chain(marks).filter(|(_, count)| *count > 0).collect();
         let events = events_by_type.values().sum();
         let played = Played {
             records: self.records,
@@ -478,7 +477,7 @@ impl<'a> Player<'a> {
             Some(track) => *track,
             None => {
                 let name = self.tables.strings.intern("cpufreq");
-                let kind = TrackKind::Counter { unit: self.tables.strings.intern("kHz") };
+                let kind = TrackKind::Counter { unit: Unit::Kilohertz };
                 let track = self.tables.add_track(Track { scope: Scope::Cpu(cpu), name, kind });
                 self.found.frequencies.insert(cpu, track);
                 track
@@ -520,6 +519,30 @@ impl<'a> Player<'a> {
 
 fn u16_of(low: u8, high: u8) -> u32 {
     u32::from(u16::from_le_bytes([low, high]))
+}
+
+/// What a record of that kind is counted as; `None` for what is no occurrence.
+fn event_type(kind: RecordKind) -> Option<EventType> {
+    Some(match kind {
+        RecordKind::Switch => EventType::Switch,
+        RecordKind::Waking => EventType::Waking,
+        RecordKind::WakeupNew => EventType::WakeupNew,
+        RecordKind::Migrate => EventType::Migrate,
+        RecordKind::Frequency => EventType::Frequency,
+        RecordKind::Sample => EventType::Sample,
+        RecordKind::Fork => EventType::Fork,
+        RecordKind::Exec => EventType::Exec,
+        RecordKind::Exit => EventType::Exit,
+        RecordKind::Rename => EventType::Rename,
+        RecordKind::Counter => EventType::Counter,
+        RecordKind::Tracepoint => EventType::Tracepoint,
+        RecordKind::GpuFailure => EventType::GpuFailure,
+        RecordKind::Resume
+        | RecordKind::Stack
+        | RecordKind::Clock
+        | RecordKind::Probe
+        | RecordKind::Ring => return None,
+    })
 }
 
 /// The lowest bit counts, as in the kernel.

@@ -23,11 +23,13 @@ mod event;
 mod gpu;
 mod lane;
 mod loss;
+mod names;
 mod resources;
 mod session;
 mod slice;
 mod symbols;
 mod tables;
+mod unit;
 
 pub use address_space::{AddressSpaces, Mapping};
 pub use clock::{ClockError, ClockMap, ClockPair, Ticks, Time, TimeCursor};
@@ -37,6 +39,7 @@ pub use lane::{Lane, LaneIndex, LaneKind, LaneTraits, MachineId, Retention};
 pub use loss::{
     Loss, LossCause, LossDomain, LossOrigin, SchedulingGap, records_lost, records_overwritten,
 };
+pub use names::{ProgramTicks, RecorderWork, SampleEvent, StackOrigin, StopReason};
 pub use resources::{Crash, Lock, LockAction, LockEvent, MemoryEvent};
 pub use session::{
     ClockSource, CpuClock, CpuInfo, KernelModule, RecorderSummary, SessionInfo, WorkCost,
@@ -51,3 +54,4 @@ pub use tables::{
     Scope, StackId, StringId, Strings, Tables, Thread, ThreadId, Track, TrackId, TrackKind,
     TrackRole,
 };
+pub use unit::Unit;

@@ -1,5 +1,6 @@
 //! What is known of the machine and the recording as a whole.
 
+use crate::{RecorderWork, SampleEvent, StackOrigin, StopReason};
 use serde::{Deserialize, Serialize};
 
 /// The machine, the kernel and the way of recording, as noted at the start.
@@ -49,10 +50,10 @@ pub struct SessionInfo {
     pub clock_pairs: Vec<crate::ClockPair>,
     /// Sampling rate asked for, Hz; 0 is none.
     pub sample_rate_hz: u32,
-    /// What drives the samples: `"cycles"` or `"cpu-clock"`.
-    pub sample_event: String,
-    /// Stacks asked for: `"samples"`, `"off-cpu"`, `"wakers"`.
-    pub stacks: Vec<String>,
+    /// What drives the samples.
+    pub sample_event: SampleEvent,
+    /// With what stacks were asked for.
+    pub stacks: Vec<StackOrigin>,
     /// Only these processes were recorded, if not empty.
     pub filter_pids: Vec<u32>,
     /// What was mapped while the recording ran was not recorded: an address
@@ -60,6 +61,13 @@ pub struct SessionInfo {
     pub mappings_unrecorded: bool,
     /// Process id namespace and others that change how ids read; empty on the host.
     pub notes: Vec<String>,
+}
+
+impl SessionInfo {
+    /// The names of [`Self::stacks`].
+    pub fn stack_names(&self) -> Vec<&str> {
+        self.stacks.iter().map(StackOrigin::name).collect()
+    }
 }
 
 /// One CPU.
@@ -111,7 +119,7 @@ pub struct CpuClock {
     pub cpu: u32,
     /// How far a stamp may be from the true time at which it was taken, nanoseconds.
     pub error_bound_ns: f64,
-    /// How that was found.
+    /// How that was found, in words for people.
     pub method: String,
 }
 
@@ -119,8 +127,8 @@ pub struct CpuClock {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RecorderSummary {
-    /// Why the recording ended: `"interrupt"`, `"duration"`, `"command"`, ...
-    pub stop_reason: String,
+    /// Why the recording ended.
+    pub stop_reason: StopReason,
     /// CPU time of the recorder itself while recording, nanoseconds, user and system.
     pub recorder_cpu_ns: u64,
     /// Run time of the kernel programs, nanoseconds, where the kernel counts it.
@@ -135,8 +143,8 @@ pub struct RecorderSummary {
     pub statistics: std::collections::BTreeMap<String, u64>,
     /// What was missing on this machine, each said once.
     pub missing: Vec<String>,
-    /// What each part of the recorder's work cost, in the order of time: `"start"`, `"recording"`,
-    /// and, where it was done by the recorder and the capture kept, `"naming"` and `"export"`.
+    /// What each part of the recorder's work cost, in the order of time: the start, the recording,
+    /// and, where the recorder did it and the capture was kept, the naming and the export.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub costs: Vec<WorkCost>,
 }
@@ -146,7 +154,7 @@ pub struct RecorderSummary {
 #[serde(default)]
 pub struct WorkCost {
     /// Which part.
-    pub work: String,
+    pub work: RecorderWork,
     /// CPU time of the process meanwhile, nanoseconds, user and system.
     pub cpu_ns: u64,
     /// Most resident memory of the process meanwhile, bytes; where the kernel does not let it be

@@ -1,6 +1,6 @@
 //! The tables that events point into. Rows are only ever added.
 
-use crate::{Location, Lock, Schema, Time};
+use crate::{Location, Lock, Schema, Time, Unit};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -253,10 +253,10 @@ pub enum TrackKind {
     /// Jobs of a GPU: of an engine or ring (scope: the machine), or of what one
     /// program queued (scope: its process).
     GpuQueue,
-    /// A counter, in this unit (`"%"`, `"bytes"`, `"kHz"`, `"W"`, ...).
+    /// A counter.
     Counter {
-        /// The unit.
-        unit: StringId,
+        /// The unit of its values.
+        unit: Unit,
     },
 }
 

@@ -24,6 +24,7 @@
 //! ```
 
 mod any_exporter;
+mod event_type;
 mod names;
 mod nowhere;
 pub mod order;
@@ -34,6 +35,7 @@ mod rows;
 mod thread_ids;
 
 pub use any_exporter::{AnyExporter, Stopped};
+pub use event_type::EventType;
 pub use names::{Framer, Names};
 pub use nowhere::Nowhere;
 pub use output::Output;

@@ -1,5 +1,6 @@
 //! What is seen of a source: a recording that can be asked, named and played.
 
+use crate::EventType;
 use crate::any_exporter::{AnyExporter, Stopped, stoppable};
 use std::collections::BTreeMap;
 use syscollect_model::{
@@ -80,8 +81,8 @@ pub struct Played {
     /// Occurrences in the part that was played: switches, wakeups, samples and so on, no
     /// definitions.
     pub events: u64,
-    /// The same by name of the kind of record.
-    pub events_by_type: BTreeMap<String, u64>,
+    /// The same by type; those that did not occur are not there.
+    pub events_by_type: BTreeMap<EventType, u64>,
     /// Time of the first event.
     pub first: Option<Time>,
     /// Time of the last event.

@@ -6,8 +6,8 @@
 use crate::ChunkHeader;
 use serde::{Deserialize, Serialize};
 use syscollect_model::{
-    Lane, LaneKind, LossCause, LossOrigin, MachineId, Mapping, RecorderSummary, SessionInfo,
-    SymbolTable, Ticks,
+    Lane, LaneKind, LossCause, LossOrigin, MachineId, Mapping, ProgramTicks, RecorderSummary,
+    SessionInfo, SymbolTable, Ticks, Unit,
 };
 
 /// One definition.
@@ -97,8 +97,8 @@ pub struct ClientDefinition {
     pub client: u32,
     /// Its process, in the initial pid namespace.
     pub pid: u32,
-    /// What its ticks are: `"tsc"` or `"monotonic"`.
-    pub clock: String,
+    /// What its ticks are.
+    pub clock: ProgramTicks,
     /// When it was taken over.
     pub since: Ticks,
 }
@@ -328,8 +328,8 @@ pub struct CounterDefinition {
     pub counter: u64,
     /// Its name.
     pub name: String,
-    /// Its unit: `"%"`, `"bytes"`, `"W"`, `"kHz"`.
-    pub unit: String,
+    /// The unit of its values.
+    pub unit: Unit<String>,
     /// Its CPU, if it belongs to one.
     pub cpu: Option<u32>,
     /// The process that had this id when the counter's first record was made, if it belongs to one.
@@ -358,4 +358,32 @@ impl LaneLoss {
     /// The kind of record of events whose thread got no ring, because its program has more threads
     /// than rings.
     pub const WITHOUT_RING: &str = "event of a thread without a ring";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{from_value, json, to_value};
+
+    #[test]
+    fn definitions_have_the_same_texts_as_ever_and_keep_those_of_later_versions() {
+        let counters = json!({"counters": [
+            {"counter": 1, "name": "usage", "unit": "%", "cpu": 0},
+            {"counter": 2, "name": "noise", "unit": "dB", "cpu": null},
+        ]});
+        let definition: Definition = from_value(counters.clone()).unwrap();
+        let Definition::Counters(rows) = &definition else { panic!("{definition:?}") };
+        assert_eq!(rows[0].unit, Unit::Percent);
+        assert_eq!(rows[1].unit, Unit::from("dB"));
+        assert_eq!(to_value(&definition).unwrap(), counters);
+
+        let clients = json!({"clients": [
+            {"client": 1, "pid": 2, "clock": "tsc", "since": 3},
+            {"client": 2, "pid": 3, "clock": "sundial", "since": 4},
+        ]});
+        let definition: Definition = from_value(clients.clone()).unwrap();
+        let Definition::Clients(rows) = &definition else { panic!("{definition:?}") };
+        assert_eq!(rows[0].clock, ProgramTicks::Tsc);
+        assert_eq!(to_value(&definition).unwrap(), clients);
+    }
 }

@@ -3,7 +3,7 @@
 
 use syscollect_model::{
     Event, Exporter, Frame, FrameId, Module, ModuleId, OffCpu, Process, ProcessId, Sample,
-    SessionInfo, SleepState, StackId, Switch, Tables, Thread, ThreadId, Time, Wakeup,
+    SampleEvent, SessionInfo, SleepState, StackId, Switch, Tables, Thread, ThreadId, Time, Wakeup,
 };
 
 /// What the load looks like.
@@ -80,7 +80,7 @@ pub(crate) fn tables(shape: Shape) -> (SessionInfo, Tables) {
         kernel_release: "6.18.0".into(),
         machine: "x86_64".into(),
         sample_rate_hz: 999,
-        sample_event: "cpu-clock".into(),
+        sample_event: SampleEvent::CpuClock,
         ..SessionInfo::default()
     };
     (session, tables)

@@ -1,7 +1,7 @@
 //! Counters, each a graph track under its process.
 
 use serde_json::{Value, json};
-use syscollect_model::{Scope, Tables, TrackId, TrackKind};
+use syscollect_model::{Scope, Strings, Tables, TrackId, TrackKind, Unit};
 
 /// The values of one counter.
 #[derive(Debug, Default)]
@@ -60,42 +60,69 @@ pub(super) struct Display {
 
 /// A pool of memory; the heap has no name.
 pub(super) fn display_pool(pool: Option<&str>, index: usize) -> Display {
-    config(
-        pool.map_or_else(|| "Memory".to_owned(), |pool| format!("Memory: {pool}")),
-        "bytes",
-        index,
-    )
+    let name = pool.map_or_else(|| "Memory".to_owned(), |pool| format!("Memory: {pool}"));
+    config(name, MEMORY, index)
 }
 
 /// By its unit; `index` keeps the counters of a process in order.
 pub(super) fn display(track: TrackId, index: usize, tables: &Tables) -> Display {
     let row = tables.track(track);
     let unit = match row.kind {
-        TrackKind::Counter { unit } => tables.strings.get(unit),
-        TrackKind::Slices(_) | TrackKind::Frames { .. } | TrackKind::GpuQueue => "",
+        TrackKind::Counter { unit } => unit,
+        TrackKind::Slices(_) | TrackKind::Frames { .. } | TrackKind::GpuQueue => Unit::Number,
     };
     let text = tables.strings.get(row.name);
     let name = match row.scope {
         Scope::Cpu(cpu) => format!("CPU {cpu} {}", text.strip_prefix("CPU ").unwrap_or(text)),
         _ => text.to_owned(),
     };
-    config(name, unit, index)
+    config(labeled(name, unit, &tables.strings), look(unit), index)
 }
 
-fn config(name: String, unit: &str, index: usize) -> Display {
-    let (category, format, color, scale) = match unit {
-        "bytes" => ("Memory", "bytes", "orange", 1.0),
-        "%" => ("CPU", "percent", "blue", 0.01),
-        "W" => ("Power", "number", "green", 1.0),
-        _ => ("Counter", "number", "purple", 1.0),
-    };
-    // Units that the format lacks go into the name.
-    let label = match format {
-        "number" if !unit.is_empty() => format!("{name} ({unit})"),
-        _ => name,
-    };
+/// The name of a counter; units that the format lacks go into it.
+fn labeled(name: String, unit: Unit, strings: &Strings) -> String {
+    match unit {
+        Unit::Number | Unit::Bytes | Unit::Percent => name,
+        Unit::Watts | Unit::Kilohertz | Unit::Other(_) => {
+            format!("{name} ({})", unit.text(strings))
+        }
+    }
+}
+
+/// How the values of a unit are shown.
+#[derive(Clone, Copy)]
+struct Look {
+    category: &'static str,
+    /// The unit of the graph, if the format has it.
+    unit: &'static str,
+    /// How a value is written.
+    format: &'static str,
+    color: &'static str,
+    scale: f64,
+}
+
+const MEMORY: Look =
+    Look { category: "Memory", unit: "bytes", format: "bytes", color: "orange", scale: 1.0 };
+const PERCENT: Look =
+    Look { category: "CPU", unit: "percent", format: "percent", color: "blue", scale: 0.01 };
+const POWER: Look =
+    Look { category: "Power", unit: "", format: "number", color: "green", scale: 1.0 };
+const NUMBER: Look =
+    Look { category: "Counter", unit: "", format: "number", color: "purple", scale: 1.0 };
+
+fn look(unit: Unit) -> Look {
+    match unit {
+        Unit::Bytes => MEMORY,
+        Unit::Percent => PERCENT,
+        Unit::Watts => POWER,
+        Unit::Number | Unit::Kilohertz | Unit::Other(_) => NUMBER,
+    }
+}
+
+fn config(label: String, look: Look, index: usize) -> Display {
+    let Look { category, unit, format, color, scale } = look;
     let config = json!({
-        "graphType": "line-accumulated", "unit": if format == "number" { "" } else { format }, "color": color,
+        "graphType": "line-accumulated", "unit": unit, "color": color,
         "markerSchemaLocation": null, "sortWeight": 100 + index, "label": label,
         "tooltipRows": [
             {"type": "value", "source": "accumulated", "format": {"unit": format}, "label": label},

@@ -129,8 +129,8 @@ fn recording(session: &SessionInfo) -> Vec<Value> {
         ("Kernel", session.kernel_version.clone()),
         ("Kernel build id", session.kernel_build_id.clone()),
         ("Boot id", session.boot_id.clone()),
-        ("Sampled event", session.sample_event.clone()),
-        ("Stacks", session.stacks.join(", ")),
+        ("Sampled event", session.sample_event.to_string()),
+        ("Stacks", session.stack_names().join(", ")),
         ("Clock", clock.to_owned()),
         ("Notes", session.notes.join("; ")),
     ];

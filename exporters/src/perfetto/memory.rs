@@ -6,7 +6,7 @@ use super::tracks::{Kind, Place, Shape, Tracks};
 use crate::ExportError;
 use crate::heap::Heap;
 use std::io::Write;
-use syscollect_model::MemoryEvent;
+use syscollect_model::{MemoryEvent, Unit};
 
 /// What the heap is called, which has no name.
 const HEAP: &str = "heap";
@@ -26,7 +26,7 @@ pub(crate) fn event<W: Write>(
         Place::Pool(process, pool),
         Some(group),
         Some(name),
-        Shape::Counter("bytes"),
+        Shape::Counter(Unit::Bytes),
     )?;
     tracks.details.value(totals.live_bytes as f64);
     tracks.event(at, Kind::Counter, uuid)

@@ -73,7 +73,7 @@ use std::io::Write;
 use stream::Stream;
 use syscollect_model::{
     Crash, Event, Exporter, LockEvent, Loss, LossCause, MemoryEvent, RecorderSummary, Sample,
-    Scope, SessionInfo, Switch, Tables, ThreadId, Time, Wakeup, records_overwritten,
+    SampleEvent, Scope, SessionInfo, Switch, Tables, ThreadId, Time, Wakeup, records_overwritten,
 };
 use threads::Threads;
 use tracks::Tracks;
@@ -382,10 +382,10 @@ fn thread_of(event: &Event, tables: &Tables) -> Option<ThreadId> {
 
 fn sample_timebase(session: &SessionInfo) -> Timebase {
     // `PerfEvents.Counter`: SW_CPU_CLOCK, HW_CPU_CYCLES.
-    let counter = match session.sample_event.as_str() {
-        "cpu-clock" => 1,
-        "cycles" => 10,
-        _ => 0,
+    let counter = match session.sample_event {
+        SampleEvent::CpuClock => 1,
+        SampleEvent::Cycles => 10,
+        SampleEvent::None | SampleEvent::Other(_) => 0,
     };
     Timebase { name: "CPU samples".into(), counter, frequency: u64::from(session.sample_rate_hz) }
 }

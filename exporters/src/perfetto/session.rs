@@ -144,8 +144,8 @@ fn session_attributes(session: &SessionInfo) -> Attributes {
         // Rounded up: it is a bound.
         number("clock_error_bound_ns", bound.ceil() as u64),
         number("sample_rate_hz", u64::from(session.sample_rate_hz)),
-        text("sample_event", &session.sample_event),
-        text("stacks", session.stacks.join(",")),
+        text("sample_event", session.sample_event.name()),
+        text("stacks", session.stack_names().join(",")),
         text("notes", session.notes.join("; ")),
     ]
 }
@@ -153,7 +153,7 @@ fn session_attributes(session: &SessionInfo) -> Attributes {
 /// The recorder's own figures, as attributes.
 fn summary_attributes(summary: &RecorderSummary) -> Attributes {
     let mut list = vec![
-        text("stop_reason", &summary.stop_reason),
+        text("stop_reason", summary.stop_reason.name()),
         number("recorder_cpu_ns", summary.recorder_cpu_ns),
         number("recorder_peak_bytes", summary.recorder_peak_bytes),
         number("startup_ns", summary.startup_ns),

@@ -19,7 +19,9 @@ use crate::ExportError;
 use crate::proto::Message;
 use rustc_hash::FxHashMap;
 use std::io::Write;
-use syscollect_model::{Loss, ProcessId, Scope, StringId, ThreadId, TrackId, TrackKind, TrackRole};
+use syscollect_model::{
+    Loss, ProcessId, Scope, StringId, Strings, ThreadId, TrackId, TrackKind, TrackRole, Unit,
+};
 
 /// `TrackEvent.Type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,11 +65,11 @@ pub(crate) enum Place {
 
 /// What a descriptor says beside its parent and name.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Shape<'a> {
+pub(crate) enum Shape {
     Slices,
     /// Slices; rows of the same key are shown as one track, others are not, whatever their names.
     Rows(u64),
-    Counter(&'a str),
+    Counter(Unit),
 }
 
 /// The tracks written so far.
@@ -108,8 +110,8 @@ impl Tracks {
         }
         // A CPU's counter in kHz is its frequency; as such it is drawn with the CPU.
         let row = at.tables.track(id);
-        if let (Scope::Cpu(cpu), TrackKind::Counter { unit }) = (row.scope, row.kind)
-            && at.tables.strings.get(unit) == "kHz"
+        if let (Scope::Cpu(cpu), TrackKind::Counter { unit: Unit::Kilohertz }) =
+            (row.scope, row.kind)
         {
             return sched.frequency(at.stream, at.time, cpu, value as u64);
         }
@@ -187,7 +189,7 @@ impl Tracks {
         let (name, cpu);
         let shape = match row.kind {
             TrackKind::Slices(_) | TrackKind::Frames { .. } | TrackKind::GpuQueue => Shape::Slices,
-            TrackKind::Counter { unit } => Shape::Counter(strings.get(unit)),
+            TrackKind::Counter { unit } => Shape::Counter(unit),
         };
         let parent = match row.scope {
             Scope::Machine if row.kind == TrackKind::GpuQueue => {
@@ -283,7 +285,7 @@ impl Tracks {
         place: Place,
         parent: Option<u64>,
         name: Option<&str>,
-        shape: Shape<'_>,
+        shape: Shape,
     ) -> Result<u64, ExportError> {
         if let Some(uuid) = self.uuids.get(&place) {
             return Ok(*uuid);
@@ -312,14 +314,14 @@ impl Tracks {
                     }),
                     _ => {}
                 }
-                write_shape(fields, shape);
+                write_shape(fields, shape, &tables.strings);
             });
         })?;
         Ok(uuid)
     }
 }
 
-fn write_shape(fields: &mut Message<'_>, shape: Shape<'_>) {
+fn write_shape(fields: &mut Message<'_>, shape: Shape, strings: &Strings) {
     match shape {
         Shape::Slices => {}
         Shape::Rows(key) => {
@@ -327,8 +329,8 @@ fn write_shape(fields: &mut Message<'_>, shape: Shape<'_>) {
             fields.uint(track::SIBLING_MERGE_KEY_INT, key);
         }
         Shape::Counter(unit) => fields.message(track::COUNTER, |counter| match unit {
-            "bytes" => counter.uint(track::COUNTER_UNIT, UNIT_BYTES),
-            other => counter.string_if(track::COUNTER_UNIT_NAME, other),
+            Unit::Bytes => counter.uint(track::COUNTER_UNIT, UNIT_BYTES),
+            unit => counter.string_if(track::COUNTER_UNIT_NAME, unit.text(strings)),
         }),
     }
 }

@@ -239,7 +239,7 @@ impl ReportExporter {
         let row = |((waker, wakee), count): ((Waker, ThreadId), u64)| {
             let (kind, waker_tid, waker) = waker_names(waker, tables);
             WakeRow {
-                waker_kind: kind.to_owned(),
+                waker_kind: kind,
                 waker: waker.to_owned(),
                 waker_tid,
                 wakee: tables.strings.get(tables.thread(wakee).name).to_owned(),
@@ -318,14 +318,14 @@ fn module_path(module: Option<ModuleId>, tables: &Tables) -> &str {
     module.map_or("", |module| tables.strings.get(tables.module(module).path))
 }
 
-pub(super) fn waker_names(waker: Waker, tables: &Tables) -> (&'static str, u32, &str) {
+pub(super) fn waker_names(waker: Waker, tables: &Tables) -> (WakerKind, u32, &str) {
     match waker {
         Waker::Thread(thread) => {
             let row = tables.thread(thread);
-            ("thread", row.tid, tables.strings.get(row.name))
+            (WakerKind::Thread, row.tid, tables.strings.get(row.name))
         }
-        Waker::Interrupt => ("interrupt", 0, ""),
-        Waker::Unknown => ("unknown", 0, ""),
+        Waker::Interrupt => (WakerKind::Interrupt, 0, ""),
+        Waker::Unknown => (WakerKind::Unknown, 0, ""),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::heap::{Pool, PoolKey};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use syscollect_model::{
-    Crash, LocationId, ProcessId, Scope, StringId, Tables, ThreadId, TrackId, TrackKind,
+    Crash, LocationId, ProcessId, Scope, StringId, Tables, ThreadId, TrackId, TrackKind, Unit,
 };
 
 /// What stands for the names for which there was no room.
@@ -174,15 +174,16 @@ impl ReportExporter {
         let row = |(track, plot): (&TrackId, &Plot)| {
             let row = tables.track(*track);
             let unit = match row.kind {
-                TrackKind::Counter { unit } => tables.strings.get(unit),
-                _ => "",
+                TrackKind::Counter { unit } => unit,
+                TrackKind::Slices(_) | TrackKind::Frames { .. } | TrackKind::GpuQueue => {
+                    Unit::Number
+                }
             };
             let Plot { count, least: min, mean, most: max, last } = *plot;
-            let (name, unit) = (tables.strings.get(row.name).to_owned(), unit.to_owned());
             let row = CounterRow {
-                name,
+                name: tables.strings.get(row.name).to_owned(),
                 owner: owner(row.scope, tables),
-                unit,
+                unit: unit.named(&tables.strings),
                 count,
                 min,
                 mean,

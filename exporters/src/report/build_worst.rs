@@ -88,7 +88,7 @@ fn frames(stack: Option<StackId>, tables: &Tables) -> Vec<String> {
 fn waker(woken: Woken, tables: &Tables) -> WakerRow {
     let (kind, tid, thread) = waker_names(woken.waker, tables);
     WakerRow {
-        kind: kind.to_owned(),
+        kind,
         thread: thread.to_owned(),
         tid,
         cpu: woken.cpu,

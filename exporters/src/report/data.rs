@@ -3,7 +3,7 @@
 //! All times are nanoseconds.
 
 use serde::{Deserialize, Serialize};
-use syscollect_model::{LossCause, LossOrigin};
+use syscollect_model::{LossCause, LossOrigin, SampleEvent, StackOrigin};
 
 pub use super::programs::*;
 pub use super::waits::*;
@@ -146,9 +146,9 @@ pub struct Recording {
     /// Sampling rate asked for, Hz; 0 is none.
     pub sample_rate_hz: u32,
     /// What drives the samples.
-    pub sample_event: String,
-    /// Stacks asked for.
-    pub stacks: Vec<String>,
+    pub sample_event: SampleEvent,
+    /// With what stacks were asked for.
+    pub stacks: Vec<StackOrigin>,
     /// Whether the recording came to its end.
     pub complete: bool,
     /// Only these processes were recorded, if not empty: all figures of others are partial.
@@ -364,11 +364,26 @@ pub struct Wakeups {
     pub pairs: Table<WakeRow>,
 }
 
+/// What made a thread runnable. Of pairs that are equally frequent, those of the first come first.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum WakerKind {
+    /// An interrupt.
+    Interrupt,
+    /// A thread.
+    Thread,
+    /// Not known: what ran there was lost.
+    #[default]
+    Unknown,
+}
+
 /// A thread that wakes another.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WakeRow {
-    /// `thread`, `interrupt` or `unknown`.
-    pub waker_kind: String,
+    /// What it is.
+    pub waker_kind: WakerKind,
     /// The waking thread's name; empty where it is none.
     pub waker: String,
     /// Its thread id; 0 for idle, interrupts and the unknown.

@@ -2,6 +2,7 @@
 
 use super::data::{Distribution, Times};
 use serde::{Deserialize, Serialize};
+use syscollect_model::Unit;
 
 /// Slices of one name, and of one place in the source where that is told.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -225,8 +226,8 @@ pub struct CounterRow {
     pub name: String,
     /// Whose it is: `machine`, `cpu0`, or a process's or thread's name and id.
     pub owner: String,
-    /// The unit.
-    pub unit: String,
+    /// The unit of its values.
+    pub unit: Unit<String>,
     /// Values.
     pub count: u64,
     /// The least.

@@ -396,9 +396,10 @@ impl Text {
             grouped(*by_interrupt)
         ));
         let rows = pairs.rows.iter().map(|row| {
-            let waker = match row.waker_kind.as_str() {
-                "thread" => format!("{} ({})", shown(&row.waker), row.waker_tid),
-                other => format!("[{other}]"),
+            let waker = match row.waker_kind {
+                WakerKind::Thread => format!("{} ({})", shown(&row.waker), row.waker_tid),
+                WakerKind::Interrupt => "[interrupt]".to_owned(),
+                WakerKind::Unknown => "[unknown]".to_owned(),
             };
             [
                 grouped(row.count),

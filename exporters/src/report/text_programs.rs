@@ -3,6 +3,7 @@
 use super::columns::{REMARK, bytes, duration, grouped, number};
 use super::data::*;
 use super::text::{Text, shown, some_of};
+use syscollect_model::Unit;
 
 impl Text {
     pub(super) fn programs(&mut self, report: &Report) {
@@ -162,13 +163,13 @@ impl Text {
         self.title(&some_of("Counters", counters.rows.len(), counters.total));
         let rows = counters.rows.iter().map(|row| {
             let [min, mean, max, last] =
-                [row.min, row.mean, row.max, row.last].map(|value| match &*row.unit {
-                    "bytes" if value >= 0.0 => bytes(value as u64),
+                [row.min, row.mean, row.max, row.last].map(|value| match row.unit {
+                    Unit::Bytes if value >= 0.0 => bytes(value as u64),
                     _ => number(value),
                 });
-            let unit = match &*row.unit {
-                "" | "bytes" => String::new(),
-                unit => format!(" [{}]", shown(unit)),
+            let unit = match &row.unit {
+                Unit::Number | Unit::Bytes => String::new(),
+                unit => format!(" [{}]", shown(unit.text())),
             };
             [
                 grouped(row.count),

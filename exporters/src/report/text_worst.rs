@@ -132,9 +132,9 @@ fn thread(name: &str, tid: u32) -> String {
 }
 
 fn waker_words(waker: &WakerRow) -> String {
-    match waker.kind.as_str() {
-        "thread" => format!("{} on cpu{}", thread(&waker.thread, waker.tid), waker.cpu),
-        "interrupt" => format!("an interrupt on cpu{}", waker.cpu),
-        _ => format!("an unknown thread on cpu{}", waker.cpu),
+    match waker.kind {
+        WakerKind::Thread => format!("{} on cpu{}", thread(&waker.thread, waker.tid), waker.cpu),
+        WakerKind::Interrupt => format!("an interrupt on cpu{}", waker.cpu),
+        WakerKind::Unknown => format!("an unknown thread on cpu{}", waker.cpu),
     }
 }

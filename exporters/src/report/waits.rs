@@ -1,6 +1,6 @@
 //! The longest waits as data, a part of the report's JSON. All times are nanoseconds.
 
-use super::data::Table;
+use super::data::{Table, WakerKind};
 use serde::{Deserialize, Serialize};
 
 /// The longest waits; those for fences of GPUs are the report's `gpu_waits`.
@@ -38,8 +38,8 @@ pub struct Waiter {
 /// Who made a thread runnable.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WakerRow {
-    /// `thread`, `interrupt` or `unknown`.
-    pub kind: String,
+    /// What it is.
+    pub kind: WakerKind,
     /// The thread's name; empty where it is none.
     pub thread: String,
     /// Its id; 0 where it is none.

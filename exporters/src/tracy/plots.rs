@@ -5,7 +5,7 @@ use super::texts::{Texts, pointer};
 use super::wire::Payload;
 use rustc_hash::FxHashMap;
 use std::io::{self, Write};
-use syscollect_model::{Tables, TrackId, TrackKind};
+use syscollect_model::{Tables, TrackId, TrackKind, Unit};
 
 /// `PlotType::User`, and `SysTime`, which the viewer calls "CPU usage".
 const USER: u8 = 0;
@@ -71,21 +71,20 @@ impl Plots {
 /// The format and the name of a counter; a unit that the viewer does not know is in the name.
 fn describe(track: TrackId, tables: &Tables) -> (u8, String) {
     let row = tables.track(track);
-    let mut name = rows::scoped_name(track, tables);
+    let name = rows::scoped_name(track, tables);
     let unit = match row.kind {
-        TrackKind::Counter { unit } => tables.strings.get(unit),
-        TrackKind::Slices(_) | TrackKind::Frames { .. } | TrackKind::GpuQueue => "",
+        TrackKind::Counter { unit } => unit,
+        TrackKind::Slices(_) | TrackKind::Frames { .. } | TrackKind::GpuQueue => Unit::Number,
     };
-    let format = match unit {
-        "bytes" | "B" => MEMORY,
-        "%" => PERCENTAGE,
-        "W" => WATT,
-        _ => NUMBER,
-    };
-    if format == NUMBER && !unit.is_empty() {
-        name += &format!(" ({unit})");
+    match unit {
+        Unit::Number => (NUMBER, name),
+        Unit::Bytes => (MEMORY, name),
+        Unit::Percent => (PERCENTAGE, name),
+        Unit::Watts => (WATT, name),
+        Unit::Kilohertz | Unit::Other(_) => {
+            (NUMBER, format!("{name} ({})", unit.text(&tables.strings)))
+        }
     }
-    (format, name)
 }
 
 /// How much of all CPUs was used, in percent, for each step of the time.

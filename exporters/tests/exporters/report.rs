@@ -13,7 +13,7 @@ mod worst;
 
 use crate::story::{START, Story, session, summary};
 use syscollect_exporters::report::{
-    ProcessRow, Report, ReportExporter, ReportOptions, ThreadRow, Times,
+    ProcessRow, Report, ReportExporter, ReportOptions, ThreadRow, Times, WakerKind,
 };
 use syscollect_model::{
     Event, LaneKind, Loss, LossCause, OffCpu, SessionInfo, SleepState, StackId, Switch, ThreadId,

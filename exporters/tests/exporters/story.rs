@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 use syscollect_model::{
     BuildId, ClockPair, CpuClock, CpuInfo, Event, Exporter, Field, FieldRole, Frame, FrameId,
     LaneKind, Loss, LossCause, LossOrigin, Migration, Module, ModuleId, OffCpu, Process, ProcessId,
-    RecorderSummary, Sample, Scope, SessionInfo, SleepState, StackId, StringId, Switch, Tables,
-    Thread, ThreadId, Ticks, Time, Track, TrackId, TrackKind, TrackRole, Value, Wakeup,
+    RecorderSummary, Sample, SampleEvent, Scope, SessionInfo, SleepState, StackId, StackOrigin,
+    StopReason, StringId, Switch, Tables, Thread, ThreadId, Ticks, Time, Track, TrackId, TrackKind,
+    TrackRole, Unit, Value, Wakeup,
 };
 
 /// When it begins, nanoseconds.
@@ -91,7 +92,9 @@ impl Story {
     pub(crate) fn track(&mut self, scope: Scope, name: &str, unit: Option<&str>) -> TrackId {
         let name = self.name(name);
         let kind = match unit {
-            Some(unit) => TrackKind::Counter { unit: self.name(unit) },
+            Some(unit) => {
+                TrackKind::Counter { unit: Unit::from_text(unit, &mut self.tables.strings) }
+            }
             None => TrackKind::Slices(TrackRole::Named),
         };
         self.tables.add_track(Track { scope, name, kind })
@@ -220,8 +223,8 @@ pub(crate) fn session() -> SessionInfo {
         clocks: vec![CpuClock { cpu: 0, error_bound_ns: 12.5, method: "bracket".into() }],
         clock_pairs: vec![pair(START), pair(START + 1_000), pair(START + 200_000_000)],
         sample_rate_hz: 999,
-        sample_event: "cpu-clock".into(),
-        stacks: vec!["samples".into(), "off-cpu".into()],
+        sample_event: SampleEvent::CpuClock,
+        stacks: vec![StackOrigin::Samples, StackOrigin::OffCpu],
         ..SessionInfo::default()
     }
 }
@@ -229,7 +232,7 @@ pub(crate) fn session() -> SessionInfo {
 /// What the recorder of the story says of itself.
 pub(crate) fn summary() -> RecorderSummary {
     RecorderSummary {
-        stop_reason: "duration".into(),
+        stop_reason: StopReason::Duration,
         recorder_cpu_ns: 40_000_000,
         kernel_program_ns: Some(3_000_000),
         recorder_peak_bytes: 30 << 20,

@@ -23,6 +23,7 @@ use code::Code;
 use gpu::Gpus;
 use marks::Server;
 use std::collections::BTreeMap;
+use syscollect_model::Unit;
 use syscollect_records::{SchedRecord, task_state};
 use syscollect_store::CounterDefinition;
 
@@ -108,7 +109,7 @@ pub fn capture() -> Vec<u8> {
     machine.counters(&[CounterDefinition {
         counter: 1,
         name: "load".into(),
-        unit: "jobs".into(),
+        unit: Unit::from("jobs"),
         ..Default::default()
     }]);
     for round in 0..ROUNDS {

@@ -5,7 +5,7 @@ use crate::balance::Balance;
 use proptest::prelude::*;
 use syscollect_exporters::{FirefoxExporter, FirefoxOptions, TextExporter, TracyExporter};
 use syscollect_merge::Session;
-use syscollect_model::Time;
+use syscollect_model::{ProgramTicks, Time};
 use syscollect_playback::{Played, Recording};
 use syscollect_records::RecordKind;
 use syscollect_store::{CaptureReader, Definition, ProbeArgument, ProbeDefinition, ProbeRole};
@@ -189,7 +189,7 @@ fn capture(acts: &[Act], chunk_bytes: usize) -> Vec<u8> {
     machine.define(&Definition::Probes((0..).zip(ProbeRole::ALL).map(probe).collect()));
     let mut program = FakeProgram::new(&mut machine, 1, 100);
     let numbers = define(&mut program);
-    let other = FakeProgram::with_clock(&mut machine, 2, 100, "monotonic");
+    let other = FakeProgram::with_clock(&mut machine, 2, 100, ProgramTicks::Monotonic);
     // Nobody told of thread 103, nor of the program of the last lane.
     let mut last = program.thread(3, 103);
     last.chunk.client = 3;

@@ -2,7 +2,7 @@
 
 use crate::balance::Balance;
 use syscollect_exporters::TextExporter;
-use syscollect_model::{Lane, LaneKind, LossCause, Time};
+use syscollect_model::{Lane, LaneKind, LossCause, ProgramTicks, Time};
 use syscollect_playback::Recording;
 use syscollect_records::task_state;
 use syscollect_tests::client::{color, tag, text, value};
@@ -169,7 +169,7 @@ fn a_ring_that_goes_to_another_thread_closes_the_zones_of_the_first() {
 fn a_program_without_an_invariant_counter_is_placed_by_its_nanoseconds() {
     let mut machine = FakeMachine::new(1);
     machine.process(100, 1, "server", &[]);
-    let mut program = FakeProgram::with_clock(&mut machine, 1, 100, "monotonic");
+    let mut program = FakeProgram::with_clock(&mut machine, 1, 100, ProgramTicks::Monotonic);
     let work = program.location("work", "", "", 0, 0);
     let thread = program.thread(0, 100);
     machine.switch(0, 49, task_state::RUNNABLE, 100);

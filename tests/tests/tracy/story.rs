@@ -5,7 +5,7 @@ use syscollect_model::{
     ClockPair, CpuInfo, Event, Exporter, Field, FieldRole, Frame, FrameId, Location, LocationId,
     Lock, LockAction, LockEvent, LockId, Loss, MemoryEvent, Module, ModuleId, OffCpu, Process,
     ProcessId, Sample, Scope, SessionInfo, SleepState, Slice, StackId, StringId, Switch, Tables,
-    Thread, ThreadId, Ticks, Time, Track, TrackId, TrackKind, TrackRole, Value, Wakeup,
+    Thread, ThreadId, Ticks, Time, Track, TrackId, TrackKind, TrackRole, Unit, Value, Wakeup,
 };
 use syscollect_tests::tracy_reader::{self, Compression, TracyFile};
 
@@ -159,7 +159,8 @@ impl Story {
     }
 
     pub(crate) fn counter(&mut self, scope: Scope, name: &str, unit: &str) -> TrackId {
-        let (name, unit) = (self.tables.strings.intern(name), self.tables.strings.intern(unit));
+        let strings = &mut self.tables.strings;
+        let (name, unit) = (strings.intern(name), Unit::from_text(unit, strings));
         self.tables.add_track(Track { scope, name, kind: TrackKind::Counter { unit } })
     }
 

@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 
 use aya::maps::Map;
 use aya::{Btf, Ebpf, EbpfLoader};
-use syscollect_model::{ClockSource, CpuClock, LossCause, SessionInfo, Ticks};
+use syscollect_model::{ClockSource, CpuClock, LossCause, SampleEvent, SessionInfo, Ticks};
 use syscollect_records::statistic;
 use syscollect_store::LaneLoss;
 
@@ -40,7 +40,7 @@ pub(crate) struct EbpfSource {
     tsc: Option<TscEvents>,
     sampling: Option<Sampling>,
     /// What drives the samples, once they began.
-    sample_event: Option<&'static str>,
+    sample_event: SampleEvent,
     /// The programs' counts when they were detached.
     last_counts: Option<Vec<(String, ProgramCounts)>>,
     sample_rate_hz: u32,
@@ -79,7 +79,7 @@ impl EbpfSource {
             lanes,
             tsc: pmu.map(TscEvents::new),
             sampling: None,
-            sample_event: None,
+            sample_event: SampleEvent::None,
             last_counts: None,
             sample_rate_hz: options.sample_rate_hz,
             clocks: Vec::new(),
@@ -162,7 +162,7 @@ impl Source for EbpfSource {
         let (rate_hz, limited) = sampling::allowed_rate(self.sample_rate_hz);
         self.missing.extend(limited);
         let sampling = Sampling::new(rate_hz, program, cpus.first().copied().unwrap_or(0));
-        self.sample_event = Some(sampling.event_name());
+        self.sample_event = sampling.event();
         self.sampling = Some(sampling);
         cpus.iter().try_for_each(|cpu| self.sample(*cpu))
     }
@@ -239,7 +239,7 @@ impl Source for EbpfSource {
             .clocks
             .iter_mut()
             .for_each(|clock| clock.error_bound_ns *= 1e9 / session.tick_rate_hz);
-        self.sample_event.unwrap_or_default().clone_into(&mut session.sample_event);
+        session.sample_event = self.sample_event.clone();
     }
 
     fn missing(&self) -> &[String] {

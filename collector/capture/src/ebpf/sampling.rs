@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+use syscollect_model::SampleEvent;
+
 use crate::perf::event::PerfEvent;
 
 /// The most samples a second and CPU that the kernel allows now; it lowers this
@@ -45,9 +47,9 @@ impl Sampling {
         Self { hz, cycles, program, events: BTreeMap::new() }
     }
 
-    /// What drives the samples, as the session names it.
-    pub(super) fn event_name(&self) -> &'static str {
-        if self.cycles { "cycles" } else { "cpu-clock" }
+    /// What drives the samples.
+    pub(super) fn event(&self) -> SampleEvent {
+        if self.cycles { SampleEvent::Cycles } else { SampleEvent::CpuClock }
     }
 
     /// Starts sampling on a CPU, anew if it was away.

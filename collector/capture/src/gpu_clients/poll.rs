@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use syscollect_model::Ticks;
+use syscollect_model::{Ticks, Unit};
 use syscollect_records::{CounterRecord, RecordKind, Stamp};
 use syscollect_store::CounterDefinition;
 
@@ -131,13 +131,13 @@ fn definition(number: u64, series: &Series) -> CounterDefinition {
     let Series { pid, device: Device { driver, slot }, part } = series;
     let device = format!("{driver} {slot}");
     let (what, name, unit) = match part {
-        Part::Memory(region) => ("memory", region, "bytes"),
-        Part::Engine(engine) => ("engine", engine, "%"),
+        Part::Memory(region) => ("memory", region, Unit::Bytes),
+        Part::Engine(engine) => ("engine", engine, Unit::Percent),
     };
     CounterDefinition {
         counter: FIRST_NUMBER + number,
         name: format!("GPU {what} {name} ({})", device.trim_end()),
-        unit: unit.to_owned(),
+        unit,
         pid: Some(*pid),
         ..CounterDefinition::default()
     }
@@ -231,8 +231,8 @@ mod tests {
         gone.sort_by(|a, b| b.1.cmp(&a.1));
         assert_eq!(gone, [row(vram, 0.0), row(gfx, 0.0)]);
         assert!(poll.ask(Ticks(4000), &clock).records.is_empty());
-        let units: Vec<&str> = known.iter().map(|definition| definition.unit.as_str()).collect();
-        assert_eq!(units, ["bytes", "%"]);
+        let units: Vec<_> = known.iter().map(|definition| &definition.unit).collect();
+        assert_eq!(units, [&Unit::Bytes, &Unit::Percent]);
         assert_eq!(
             poll.missing(),
             ["drivers that tell neither memory nor use of processes: card1"]

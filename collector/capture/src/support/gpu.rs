@@ -24,7 +24,7 @@ pub(super) fn gpu(machine: &Machine) -> Vec<Capability> {
 }
 
 fn drivers_row(machine: &Machine, drivers: &BTreeMap<String, Vec<String>>) -> Capability {
-    const NAME: &str = "gpu_drivers";
+    const NAME: &str = Capability::GPU_DRIVERS;
     if !drivers.is_empty() {
         let words =
             drivers.iter().map(|(driver, files)| format!("{driver} ({})", files.join(", ")));

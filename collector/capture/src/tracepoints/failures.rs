@@ -71,12 +71,31 @@ impl Layout {
     }
 }
 
+/// A program that looks at work which ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EndProgram {
+    /// At fences.
+    Fence,
+    /// At jobs of the scheduler.
+    Job,
+}
+
+impl EndProgram {
+    /// Its name in the object.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Fence => "on_fence",
+            Self::Job => "on_job",
+        }
+    }
+}
+
 /// The program for a tracepoint that ends work; `None` for all others.
-fn program_of(offer: &Offer) -> Option<&'static str> {
+fn program_of(offer: &Offer) -> Option<EndProgram> {
     match (offer.system.as_str(), offer.name.as_str()) {
-        ("dma_fence", "dma_fence_signaled") => Some("on_fence"),
+        ("dma_fence", "dma_fence_signaled") => Some(EndProgram::Fence),
         // The latter from 6.16 on.
-        ("gpu_scheduler", "drm_sched_process_job" | "drm_sched_job_done") => Some("on_job"),
+        ("gpu_scheduler", "drm_sched_process_job" | "drm_sched_job_done") => Some(EndProgram::Job),
         _ => None,
     }
 }
@@ -107,7 +126,7 @@ impl Failures {
         };
         for offer in offers {
             let Some(program) = program_of(offer) else { continue };
-            if program == "on_job" && !layout.knows_jobs() {
+            if program == EndProgram::Job && !layout.knows_jobs() {
                 missing.push(NO_JOBS.to_owned());
             } else if let Err(error) = attached.add(program, offer, layout, settings, maps) {
                 missing.push(format!(
@@ -121,7 +140,7 @@ impl Failures {
 
     fn add(
         &mut self,
-        program: &str,
+        program: EndProgram,
         offer: &Offer,
         layout: Layout,
         settings: Settings,
@@ -135,7 +154,7 @@ impl Failures {
             .collect();
         let sizes = MapSizes { entries: &[], ring_bytes: 0 };
         let object = KernelObject::new(NAME, OBJECT, &constants, maps, &sizes)?;
-        let program = object.load(program, (PROG_TYPE_RAW_TRACEPOINT, 0))?;
+        let program = object.load(program.name(), (PROG_TYPE_RAW_TRACEPOINT, 0))?;
         let link = open_raw_tracepoint(&offer.name, program.as_fd()).map_err(|error| {
             CaptureError::system(format!("cannot attach to {}", offer.name), error)
         })?;
@@ -186,9 +205,15 @@ mod tests {
 
     #[test]
     fn ends_are_looked_at_by_both_generations_of_names_and_nothing_else_is() {
-        assert_eq!(program_of(&offer("dma_fence", "dma_fence_signaled")), Some("on_fence"));
-        assert_eq!(program_of(&offer("gpu_scheduler", "drm_sched_process_job")), Some("on_job"));
-        assert_eq!(program_of(&offer("gpu_scheduler", "drm_sched_job_done")), Some("on_job"));
+        assert_eq!(program_of(&offer("dma_fence", "dma_fence_signaled")), Some(EndProgram::Fence));
+        assert_eq!(
+            program_of(&offer("gpu_scheduler", "drm_sched_process_job")),
+            Some(EndProgram::Job)
+        );
+        assert_eq!(
+            program_of(&offer("gpu_scheduler", "drm_sched_job_done")),
+            Some(EndProgram::Job)
+        );
         assert_eq!(program_of(&offer("dma_fence", "dma_fence_init")), None);
         assert_eq!(program_of(&offer("xe", "dma_fence_signaled")), None);
     }

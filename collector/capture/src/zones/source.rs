@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use syscollect_model::{ClockSource, LaneKind, LossCause, SessionInfo, Ticks};
+use syscollect_model::{ClockSource, LaneKind, LossCause, ProgramTicks, SessionInfo, Ticks};
 use syscollect_store::{Chunk, ClientDefinition, Definition, LaneLoss, Producer};
 
 use super::ZoneNotice;
@@ -335,6 +335,9 @@ fn held_back_note(user: u32) -> String {
 }
 
 fn define(client: &Client, since: Ticks) -> ClientDefinition {
-    let clock = if client.clock() == ClockSource::Tsc { "tsc" } else { "monotonic" };
-    ClientDefinition { client: client.number(), pid: client.pid(), clock: clock.to_owned(), since }
+    let clock = match client.clock() {
+        ClockSource::Tsc => ProgramTicks::Tsc,
+        _ => ProgramTicks::Monotonic,
+    };
+    ClientDefinition { client: client.number(), pid: client.pid(), clock, since }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use syscollect_model::{ClockSource, LaneKind, LossCause};
+use syscollect_model::{ClockSource, LaneKind, LossCause, ProgramTicks};
 use syscollect_records::{ZoneChunk, ZoneLogChunk};
 use syscollect_store::{Chunk, ClientDefinition, Definition};
 use syscollect_zone_protocol::arena::RING_BYTES;
@@ -197,8 +197,8 @@ fn what_a_thread_wrote_before_it_was_announced_is_taken_with_what_follows() {
     assert_eq!(recorder.locations(7001), [1, 2, 3, 4, 5, 6, 7]);
     let clients = recorder.clients();
     assert_eq!(
-        (clients.len(), clients[0].pid, clients[0].clock.as_str()),
-        (1, std::process::id(), "tsc")
+        (clients.len(), clients[0].pid, &clients[0].clock),
+        (1, std::process::id(), &ProgramTicks::Tsc)
     );
     assert!(recorder.follower.losses().is_empty());
 }

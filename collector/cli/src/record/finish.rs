@@ -15,7 +15,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use syscollect_capture::{CostAccount, Recorded};
 use syscollect_merge::{MergeError, Session};
-use syscollect_model::{RecorderSummary, WorkCost};
+use syscollect_model::{RecorderSummary, RecorderWork, WorkCost};
 use syscollect_playback::Recording;
 use syscollect_store::{CaptureReader, Definition};
 use syscollect_symbolize::HeldFiles;
@@ -125,13 +125,16 @@ impl Finish<'_> {
         }
         session.add_symbols(tables);
         let mut note = |work| self.is_accounted.then(|| costs.note(work));
-        note("naming");
+        note(RecorderWork::Naming);
         // A part of a recording that goes on is written with what the recorder still needs.
         if self.is_accounted {
             confine::to_exporting(self.place.owner_of_folder());
         }
         let written = self.write(capture, &mut session, stored)?;
-        note(if self.place.is_exported() { "export" } else { "reading" });
+        note(match self.place.is_exported() {
+            true => RecorderWork::Export,
+            false => RecorderWork::Reading,
+        });
         Ok((written, end))
     }
 

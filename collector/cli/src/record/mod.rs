@@ -26,7 +26,7 @@ use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 use syscollect_capture::{Machine, Recorded, RecordingFiles};
-use syscollect_model::{RecorderSummary, WorkCost};
+use syscollect_model::{RecorderSummary, RecorderWork, WorkCost};
 use syscollect_store::BufferMode;
 use watch::{Ended, Watch};
 
@@ -273,9 +273,9 @@ fn conclude(
 
 /// What the recorder says of itself, of all files.
 fn whole(last: RecorderSummary, costs: Vec<WorkCost>, duration: Duration) -> RecorderSummary {
-    let recording = costs.iter().find(|cost| cost.work == "recording").map(|cost| cost.cpu_ns);
+    let recording = costs.iter().find(|cost| cost.work == RecorderWork::Recording);
     RecorderSummary {
-        recorder_cpu_ns: recording.unwrap_or(last.recorder_cpu_ns),
+        recorder_cpu_ns: recording.map_or(last.recorder_cpu_ns, |cost| cost.cpu_ns),
         duration_ns: duration.as_nanos() as u64,
         costs,
         ..last

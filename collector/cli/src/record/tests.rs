@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use syscollect_capture::{CostAccount, EndedFile, Progress, RecordOptions, RecordingFiles};
 use syscollect_merge::Session;
-use syscollect_model::{LaneKind, LossCause};
+use syscollect_model::{LaneKind, LossCause, StopReason};
 use syscollect_playback::Recording;
 use syscollect_store::{CaptureReader, LaneLoss};
 use syscollect_symbolize::HeldFiles;
@@ -64,7 +64,7 @@ impl Recorder for Running {
         !self.fake.processes_gone
     }
 
-    fn stop(self: Box<Self>, reason: &str) -> Result<Recorded> {
+    fn stop(self: Box<Self>, reason: StopReason) -> Result<Recorded> {
         let Fake { lost, stop_error, intruder, incomplete, undecodable, changes, .. } = self.fake;
         let RecordingFiles { first: mut out, rotation } = self.out;
         let error = incomplete.map(str::to_owned);
@@ -80,7 +80,7 @@ impl Recorder for Running {
         let more: Vec<_> = undecodable.then(fake::undecodable).into_iter().collect();
         if let Some(mut rotation) = rotation {
             for _ in 0..changes {
-                let summary = fake::summary("rotation");
+                let summary = fake::summary(StopReason::Rotation);
                 fake::write_capture_with(&out, &more, &losses, Some(summary.clone()));
                 out = (rotation.next)()?;
                 let (_, held) = mpsc::channel();
@@ -137,7 +137,7 @@ impl Story {
         names
     }
 
-    fn stop_reason(&self, name: &str) -> String {
+    fn stop_reason(&self, name: &str) -> StopReason {
         let session = Session::open(CaptureReader::open(&self.path(name)).unwrap()).unwrap();
         session.summary().unwrap().stop_reason.clone()
     }
@@ -161,7 +161,7 @@ fn a_kept_capture_says_what_naming_and_exporting_cost() {
     for (name, last) in [("x.syscap", "export"), ("y.syscap", "reading")] {
         let session = Session::open(CaptureReader::open(&story.path(name)).unwrap()).unwrap();
         let costs = &session.summary().unwrap().costs;
-        let work: Vec<_> = costs.iter().map(|cost| cost.work.as_str()).collect();
+        let work: Vec<_> = costs.iter().map(|cost| cost.work.name()).collect();
         assert_eq!(work, ["naming", last]);
         assert!(costs.iter().all(|cost| cost.peak_bytes > 0), "{costs:?}");
     }
@@ -195,7 +195,7 @@ fn the_capture_stays_where_it_is_asked_for() {
     story.record(&Fake::default(), &["-d", "0.01", "-o", "@x.pftrace", "--keep-capture"]).unwrap();
     story.record(&Fake::default(), &["-d", "0.01", "-o", "@y.syscap"]).unwrap();
     assert_eq!(story.names(), ["x.pftrace", "x.syscap", "y.syscap"]);
-    assert_eq!(story.stop_reason("y.syscap"), "duration");
+    assert_eq!(story.stop_reason("y.syscap"), StopReason::Duration);
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn a_recording_ends_with_its_command_and_a_failure_is_passed_on() {
         .record(&Fake::default(), &["-o", "@x.syscap", "--", "/bin/sh", "-c", "exit 9"])
         .unwrap();
     assert_eq!(code, 9);
-    assert_eq!(story.stop_reason("x.syscap"), "command");
+    assert_eq!(story.stop_reason("x.syscap"), StopReason::Command);
     let code = story.record(&Fake::default(), &["-o", "@y.syscap", "--", "/bin/true"]).unwrap();
     assert_eq!(code, 0);
 }
@@ -215,7 +215,7 @@ fn a_recording_ends_with_the_processes_it_is_limited_to() {
     let story = Story::new();
     let gone = Fake { processes_gone: true, ..Fake::default() };
     story.record(&gone, &["-p", "1", "-o", "@x.syscap"]).unwrap();
-    assert_eq!(story.stop_reason("x.syscap"), "processes-ended");
+    assert_eq!(story.stop_reason("x.syscap"), StopReason::ProcessesEnded);
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn a_recording_in_several_files_keeps_the_newest_and_replaces_nothing() {
     assert_eq!(story.names(), ["x-0003.syscap", "x-0005.syscap", "x-0006.syscap", "x-0007.syscap"]);
     let reasons =
         ["x-0005.syscap", "x-0006.syscap", "x-0007.syscap"].map(|name| story.stop_reason(name));
-    assert_eq!(reasons, ["rotation", "rotation", "duration"]);
+    assert_eq!(reasons, [StopReason::Rotation, StopReason::Rotation, StopReason::Duration]);
     assert_eq!(fs::read(story.path("x-0003.syscap")).unwrap(), b"somebody else's");
 }
 
@@ -298,7 +298,7 @@ fn a_file_that_comes_in_the_way_is_kept_and_so_is_the_recording() {
         format!("{:#}", story.record(&fake, &["-d", "0.01", "-o", "@x.pftrace"]).unwrap_err());
     assert!(error.contains("x.pftrace exists"), "{error}");
     assert_eq!(fs::read(story.path("x.pftrace")).unwrap(), b"precious");
-    assert_eq!(story.stop_reason("x.syscap"), "duration");
+    assert_eq!(story.stop_reason("x.syscap"), StopReason::Duration);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::process::ExitStatus;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use syscollect_capture::Progress as Reached;
+use syscollect_model::StopReason;
 
 /// How long a command that got Ctrl-C from the terminal too may take to end,
 /// so that its end is in the recording.
@@ -36,14 +37,14 @@ pub(crate) enum Ended {
 
 impl Ended {
     /// The reason as the capture keeps it.
-    pub(crate) fn reason(&self) -> &'static str {
+    pub(crate) fn reason(&self) -> StopReason {
         match self {
-            Self::Signal(stop) => stop.name(),
-            Self::Duration => "duration",
-            Self::Command(_) => "command",
-            Self::Processes => "processes-ended",
-            Self::Size => "max-size",
-            Self::Failed(_) => "failed",
+            Self::Signal(stop) => stop.reason(),
+            Self::Duration => StopReason::Duration,
+            Self::Command(_) => StopReason::Command,
+            Self::Processes => StopReason::ProcessesEnded,
+            Self::Size => StopReason::MaxSize,
+            Self::Failed(_) => StopReason::Failed,
         }
     }
 

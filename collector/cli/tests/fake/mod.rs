@@ -1,7 +1,9 @@
 //! A small recording made by hand: one CPU, a worker that runs twice.
 
 use std::io::Write;
-use syscollect_model::{CpuClock, CpuInfo, Lane, LaneKind, RecorderSummary, SessionInfo, Ticks};
+use syscollect_model::{
+    CpuClock, CpuInfo, Lane, LaneKind, RecorderSummary, SessionInfo, StopReason, Ticks,
+};
 use syscollect_records::{ClockRecord, RecordKind, SchedRecord, Stamp};
 use syscollect_store::{
     CaptureWriter, Chunk, ChunkHeader, Definition, KnownProcess, KnownThread, LaneLoss,
@@ -66,12 +68,8 @@ fn session() -> SessionInfo {
 }
 
 /// What the recorder says of itself.
-pub(crate) fn summary(stop_reason: &str) -> RecorderSummary {
-    RecorderSummary {
-        stop_reason: stop_reason.into(),
-        duration_ns: 8_000_000,
-        ..Default::default()
-    }
+pub(crate) fn summary(stop_reason: StopReason) -> RecorderSummary {
+    RecorderSummary { stop_reason, duration_ns: 8_000_000, ..Default::default() }
 }
 
 /// Records of a second CPU that no version of syscollect knows.

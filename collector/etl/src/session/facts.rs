@@ -7,7 +7,9 @@ use super::survey::MachineFacts;
 use crate::file::{Clock, Extent, LogfileHeader, Statistics, Trace};
 use crate::{Class, Guid};
 use rustc_hash::FxHashMap;
-use syscollect_model::{ClockSource, CpuInfo, Loss, LossCause, LossOrigin, SessionInfo};
+use syscollect_model::{
+    ClockSource, CpuInfo, Loss, LossCause, LossOrigin, SampleEvent, SessionInfo, StackOrigin,
+};
 
 /// What a trace holds, for people and for `info`.
 #[derive(Clone, Debug, PartialEq)]
@@ -170,8 +172,8 @@ pub(super) fn session_info(trace: &Trace, machine: &MachineFacts, has_stacks: bo
         clock_source: clock_source(header.clock),
         tick_rate_hz: rate as f64,
         sample_rate_hz: sample_rate,
-        sample_event: if sample_rate > 0 { "cpu-clock".into() } else { String::new() },
-        stacks: if has_stacks { vec!["events".into()] } else { Vec::new() },
+        sample_event: if sample_rate > 0 { SampleEvent::CpuClock } else { SampleEvent::None },
+        stacks: if has_stacks { vec![StackOrigin::Events] } else { Vec::new() },
         notes: notes(trace, machine),
         ..SessionInfo::default()
     }

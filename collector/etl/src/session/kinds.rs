@@ -1,6 +1,8 @@
-//! What occurrences are called where they are counted.
+//! What occurrences are counted as.
 
-/// A kind of occurrence. Where Linux knows the same, it has the same name.
+use syscollect_playback::EventType;
+
+/// A kind of occurrence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
@@ -26,28 +28,28 @@ pub(super) enum Kind {
 
 /// How often each kind occurred.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Counts([u64; Kind::NAMES.len()]);
+pub(super) struct Counts([u64; Kind::TYPES.len()]);
 
 impl Kind {
     /// By number.
-    const NAMES: [&'static str; 17] = [
-        "switch",
-        "waking",
-        "sample",
-        "process-start",
-        "process-end",
-        "thread-start",
-        "thread-end",
-        "rename",
-        "dpc",
-        "isr",
-        "disk-io",
-        "hard-fault",
-        "provider-event",
-        "gpu-job",
-        "vsync",
-        "present",
-        "flip",
+    const TYPES: [EventType; 17] = [
+        EventType::Switch,
+        EventType::Waking,
+        EventType::Sample,
+        EventType::ProcessStart,
+        EventType::ProcessEnd,
+        EventType::ThreadStart,
+        EventType::ThreadEnd,
+        EventType::Rename,
+        EventType::Dpc,
+        EventType::Isr,
+        EventType::DiskIo,
+        EventType::HardFault,
+        EventType::ProviderEvent,
+        EventType::GpuJob,
+        EventType::Vsync,
+        EventType::Present,
+        EventType::Flip,
     ];
 }
 
@@ -57,8 +59,8 @@ impl Counts {
         self.0[kind as usize] += 1;
     }
 
-    /// Those that occurred, by name.
-    pub(super) fn named(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        Kind::NAMES.into_iter().zip(self.0).filter(|(_, count)| *count > 0)
+    /// Those that occurred.
+    pub(super) fn by_type(&self) -> impl Iterator<Item = (EventType, u64)> + '_ {
+        Kind::TYPES.into_iter().zip(self.0).filter(|(_, count)| *count > 0)
     }
 }

@@ -281,7 +281,7 @@ impl<'a> Player<'a> {
 
     fn played(self, records: u64) -> (Played, StackFacts, u64) {
         let events_by_type: std::collections::BTreeMap<_, _> =
-            self.way_out.counts.named().map(|(name, count)| (name.to_owned(), count)).collect();
+            self.way_out.counts.by_type().collect();
         let played = Played {
             records,
             events: events_by_type.values().sum(),

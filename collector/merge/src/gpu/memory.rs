@@ -1,6 +1,6 @@
 //! GPU memory, as drivers tell it when it changes (include/trace/events/gpu_mem.h).
 
-use syscollect_model::{Event, Scope, TrackKind};
+use syscollect_model::{Event, Scope, TrackKind, Unit};
 
 use super::play::QUEUES;
 use super::record::Reading;
@@ -21,7 +21,7 @@ impl Player<'_> {
             pid => Scope::Process(self.process_of(pid)),
         };
         let name = self.tables.strings.intern(&format!("GPU {gpu} memory"));
-        let kind = TrackKind::Counter { unit: self.tables.strings.intern("bytes") };
+        let kind = TrackKind::Counter { unit: Unit::Bytes };
         let track = self.track(scope, name, kind, QUEUES);
         self.emit(&Event::Counter(track, bytes as f64))
     }

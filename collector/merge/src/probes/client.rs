@@ -9,7 +9,7 @@ use crate::zones::state::{Mark, NO_CLIENT, Zone};
 use std::borrow::Cow;
 use syscollect_model::{
     Event, Fields, Location, LocationId, Message, MessageText, ProcessId, Scope, Slice, ThreadId,
-    TrackKind,
+    TrackKind, Unit,
 };
 use syscollect_playback::Stopped;
 use syscollect_store::ProbeRole;
@@ -124,7 +124,7 @@ impl Player<'_> {
         let name = text(hit, 0).and_then(|name| self.new_name(&name));
         let (Some(name), Some(value)) = (name, value) else { return Ok(false) };
         self.mark(Mark::Plot);
-        let kind = TrackKind::Counter { unit: self.tables.strings.intern("") };
+        let kind = TrackKind::Counter { unit: Unit::Number };
         let track = self.track(Scope::Process(process), name, kind, 0);
         self.emit(&Event::Counter(track, value))?;
         Ok(true)

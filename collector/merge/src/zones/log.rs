@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    self as model, FieldFormat, Location, LocationId, Schema, SchemaId, StringId, Tables,
+    self as model, FieldFormat, Location, LocationId, Schema, SchemaId, StringId, Tables, Unit,
 };
 use syscollect_records::ZoneLogChunk;
 use syscollect_zone_protocol as protocol;
@@ -26,7 +26,7 @@ enum Entry {
     /// A plot, or a counter that the collector samples.
     Plot {
         name: StringId,
-        unit: StringId,
+        unit: Unit,
     },
     Lock {
         name: StringId,
@@ -68,7 +68,7 @@ impl Log {
     }
 
     /// Name and unit of a plot.
-    pub(crate) fn plot(&self, number: u32) -> Option<(StringId, StringId)> {
+    pub(crate) fn plot(&self, number: u32) -> Option<(StringId, Unit)> {
         match self.entries.get(&number) {
             Some(Entry::Plot { name, unit }) => Some((*name, *unit)),
             _ => None,
@@ -172,7 +172,9 @@ impl Logs {
             }
             // The collector reads a counter's values at its address, and gives them as a plot's.
             Definition::Plot { name, unit, .. } | Definition::Counter { name, unit, .. } => {
-                Entry::Plot { name: string(name), unit: string(unit) }
+                let name = string(name);
+                let unit = Unit::from_text(&String::from_utf8_lossy(unit), &mut tables.strings);
+                Entry::Plot { name, unit }
             }
             Definition::Lock { shared, location, name } => {
                 Entry::Lock { name: string(name), shared, location }

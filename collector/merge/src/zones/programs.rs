@@ -1,7 +1,7 @@
 //! Which marked programs there are, and what their ticks mean.
 
 use rustc_hash::FxHashMap;
-use syscollect_model::{ClockMap, ClockSource, Lane, LaneIndex, SessionInfo};
+use syscollect_model::{ClockMap, ClockSource, Lane, LaneIndex, ProgramTicks, SessionInfo};
 use syscollect_records::Stamp;
 use syscollect_store::{CaptureReader, ClientDefinition};
 
@@ -31,7 +31,8 @@ impl Programs {
         let mut pids = FxHashMap::default();
         for program in definitions {
             // A definition may be there twice; the number is what counts.
-            pids.entry(program.client).or_insert((program.pid, program.clock == "monotonic"));
+            pids.entry(program.client)
+                .or_insert((program.pid, program.clock == ProgramTicks::Monotonic));
         }
         let pairs = clock.pairs();
         let slack = (clock.ticks_per_second() * SLACK_SECONDS) as u64;

@@ -5,6 +5,7 @@ use crate::zones::open::OpenZones;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeSet, VecDeque};
 use syscollect_model::{ProcessId, StackId, StringId, Strings, ThreadId, TrackId};
+use syscollect_playback::EventType;
 
 /// What is counted, each at its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,19 +23,19 @@ pub(crate) enum Mark {
     Crash,
 }
 
-/// What counts are called, in the order of [`Mark`].
-pub(crate) const MARKS: [&str; 11] = [
-    "zone",
-    "message",
-    "plot",
-    "frame",
-    "marker",
-    "async-zone",
-    "lock",
-    "allocation",
-    "free",
-    "probe",
-    "crash",
+/// What they are counted as, in the order of [`Mark`].
+pub(crate) const MARKS: [EventType; 11] = [
+    EventType::Zone,
+    EventType::Message,
+    EventType::Plot,
+    EventType::Frame,
+    EventType::Marker,
+    EventType::AsyncZone,
+    EventType::Lock,
+    EventType::Allocation,
+    EventType::Free,
+    EventType::Probe,
+    EventType::Crash,
 ];
 
 /// Names that events get here.

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
 use std::collections::BTreeMap;
-use syscollect_model::{Lane, LaneKind, RecorderSummary, SessionInfo, Ticks};
+use syscollect_model::{Lane, LaneKind, RecorderSummary, SessionInfo, StopReason, Ticks, Unit};
 use syscollect_store::{
     CaptureReader, CaptureWriter, Chunk, ChunkHeader, CounterDefinition, Damage, Definition,
 };
@@ -67,7 +67,7 @@ impl Story {
     pub(crate) fn small() -> Self {
         let lane = |kind, cpu| Lane::new(kind, cpu);
         let counter =
-            CounterDefinition { name: "memory".into(), unit: "bytes".into(), ..Default::default() };
+            CounterDefinition { name: "memory".into(), unit: Unit::Bytes, ..Default::default() };
         let definitions = vec![
             Definition::Session(Box::new(SessionInfo {
                 hostname: "sea".into(),
@@ -75,7 +75,7 @@ impl Story {
             })),
             Definition::Counters(vec![counter]),
             Definition::Summary(Box::new(RecorderSummary {
-                stop_reason: "duration".into(),
+                stop_reason: StopReason::Duration,
                 ..Default::default()
             })),
         ];

@@ -213,10 +213,16 @@ fn wakers_and_moves_are_counted_by_pair() {
     }
     let report = report(&story);
     let pairs = report.wakeups.pairs.rows.iter();
-    let pairs: Vec<_> = pairs
-        .map(|row| (row.waker_kind.as_str(), row.waker_tid, row.wakee_tid, row.count))
-        .collect();
-    assert_eq!(pairs, [("thread", 10, 20, 3), ("thread", 20, 10, 1), ("unknown", 0, 10, 1)]);
+    let pairs: Vec<_> =
+        pairs.map(|row| (row.waker_kind, row.waker_tid, row.wakee_tid, row.count)).collect();
+    assert_eq!(
+        pairs,
+        [
+            (WakerKind::Thread, 10, 20, 3),
+            (WakerKind::Thread, 20, 10, 1),
+            (WakerKind::Unknown, 0, 10, 1)
+        ]
+    );
     let moves: Vec<_> =
         report.migrations.rows.iter().map(|row| (row.from_cpu, row.to_cpu, row.count)).collect();
     assert_eq!(moves, [(0, 1, 2), (1, 0, 1)]);

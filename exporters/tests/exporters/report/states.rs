@@ -182,7 +182,7 @@ fn idle_is_a_cpus_time_and_no_thread() {
     let wake = &report.wakeups;
     assert_eq!((wake.count, wake.by_interrupt), (1, 1));
     assert_eq!(
-        (wake.pairs.rows[0].waker_kind.as_str(), wake.pairs.rows[0].wakee_tid),
-        ("interrupt", 10)
+        (wake.pairs.rows[0].waker_kind, wake.pairs.rows[0].wakee_tid),
+        (WakerKind::Interrupt, 10)
     );
 }
