@@ -85,7 +85,7 @@ int on_probe(struct sample_context *context)
 
 _Static_assert(sizeof(struct RingRecord) <= sizeof(struct ProbeRecord), "an announcement's words lie behind it");
 
-/* A thread of a marked program says where its ring is: (descriptor, ring, bytes). */
+/* A thread of an instrumented program says where its ring is: (descriptor, ring, bytes). */
 SEC("uprobe")
 int on_ring(struct sample_context *context)
 {

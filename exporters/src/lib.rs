@@ -42,16 +42,16 @@ mod firefox;
 mod format;
 mod gaps;
 mod heap;
+mod labels;
 mod locks;
-mod narrow;
 mod off_cpu;
 mod perfetto;
+mod process_filter;
 mod proto;
 pub mod report;
 mod stacks;
 mod text;
 mod tracy;
-mod words;
 
 pub use error::ExportError;
 pub use firefox::{FirefoxExporter, FirefoxOptions};

@@ -4,13 +4,13 @@
 //! of the recorded machine are escaped, so that a name with a line break in it
 //! still makes one line.
 
-use crate::{ExportError, words};
+use crate::{ExportError, labels};
 use rustc_hash::FxHashMap;
 use std::io::Write;
 use syscollect_model::{
     Event, Exporter, Field, Fields, GpuJob, GpuJobEnd, LocationId, LockAction, LockEvent, Loss,
     MemoryEvent, Message, MessageText, OffCpu, ProcessId, RecorderSummary, Sample, Scope,
-    SessionInfo, SleepState, Slice, SliceMore, StackId, StringId, Switch, Tables, ThreadId, Time,
+    SessionInfo, SleepState, Slice, SliceUpdate, StackId, StringId, Switch, Tables, ThreadId, Time,
     TrackId, Value, Wakeup,
 };
 
@@ -56,7 +56,7 @@ impl<W: Write> TextExporter<W> {
                 let words = slice_words(slice, tables);
                 format!("{} {}BEGIN {words}", track_name(track, tables), indent(*depth - 1))
             }
-            Event::SliceMore(track, ref more) => {
+            Event::SliceUpdate(track, ref more) => {
                 let depth = self.depth.get(&track).copied().unwrap_or_default();
                 format!(
                     "{} {}+{}",
@@ -112,7 +112,7 @@ impl<W: Write> Exporter for TextExporter<W> {
         let origin = *self.origin.get_or_insert(time);
         let words = match event {
             Event::SliceBegin(..)
-            | Event::SliceMore(..)
+            | Event::SliceUpdate(..)
             | Event::SliceEnd(..)
             | Event::Instant(..)
             | Event::Message(..) => self.slice(event, tables),
@@ -173,7 +173,7 @@ fn describe(time: Time, event: &Event, tables: &Tables) -> String {
         Event::Counter(track, value) => format!("{} = {value}", track_name(*track, tables)),
         Event::Loss(loss) => format!("lost {}", loss_words(loss)),
         Event::SliceBegin(..)
-        | Event::SliceMore(..)
+        | Event::SliceUpdate(..)
         | Event::SliceEnd(..)
         | Event::Instant(..)
         | Event::Message(..) => String::new(),
@@ -218,10 +218,10 @@ fn job_words(job: &GpuJob, end: Time, tables: &Tables) -> String {
         words += &format!(" {stage}=-{}ns", end.0.saturating_sub(time.0));
     }
     if let Some(fence) = job.fence {
-        words += &format!(" fence={}", words::fence(fence));
+        words += &format!(" fence={}", labels::fence(fence));
     }
     if !job.waited_for.is_empty() {
-        words += &format!(" waited for {}", words::fences(&job.waited_for));
+        words += &format!(" waited for {}", labels::fences(&job.waited_for));
     }
     words + &fields_words(&job.fields, tables)
 }
@@ -259,7 +259,7 @@ fn message_words(message: &Message, tables: &Tables) -> String {
         + &stack_words(message.stack, tables)
 }
 
-fn more_words(more: &SliceMore, tables: &Tables) -> String {
+fn more_words(more: &SliceUpdate, tables: &Tables) -> String {
     let name = more.name.map_or_else(String::new, |(name, number)| {
         format!(" is {}", numbered(name, number, tables))
     });

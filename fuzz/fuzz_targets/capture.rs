@@ -89,7 +89,7 @@ impl Exporter for Counter {
                 let open = self.open.entry(*track).or_default();
                 *open = open.checked_sub(1).expect("no more ends than beginnings");
             }
-            Event::SliceMore(track, _) => {
+            Event::SliceUpdate(track, _) => {
                 assert!(self.open.get(track).is_some_and(|open| *open > 0))
             }
             _ => {}

@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 use std::fs::File;
 use std::panic;
 use std::sync::LazyLock;
-use syscollect_symbolize::{HeldFiles, Options, Symbolizer};
+use syscollect_symbolize::{PinnedFiles, Options, Symbolizer};
 use syscollect_untrusted_files::MemoryFile;
 
 /// Sections that an input may have, by the number that stands for them.
@@ -40,7 +40,7 @@ static SYMBOLIZER: LazyLock<Symbolizer> = LazyLock::new(|| {
     panic::set_hook(Box::new(|_| ()));
     let options =
         Options { debug_dirs: Vec::new(), debug_bytes_max: 4 << 20, ..Options::default() };
-    Symbolizer::with_options(HeldFiles::new(), options)
+    Symbolizer::with_options(PinnedFiles::new(), options)
 });
 
 fuzz_target!(|bytes: &[u8]| {

@@ -13,10 +13,10 @@ const KINDS: u8 = LaneKind::ALL.len() as u8 + 1;
 /// The first clock reading of what is played, ticks, and how far behind it the last is.
 const FIRST: u64 = 3 << 56;
 const SPAN: u64 = (1 << 55) - 1;
-/// Marked programs of what is played.
+/// Instrumented programs of what is played.
 const CLIENTS: u32 = 4;
 
-/// The beginning of every file that is played: marked programs and their
+/// The beginning of every file that is played: instrumented programs and their
 /// processes, probes of every role, and two clock readings that are so far
 /// apart that every other stamp lies between them.
 pub fn preamble() -> Vec<u8> {

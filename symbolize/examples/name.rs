@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::time::Instant;
 use syscollect_model::SymbolTable;
-use syscollect_symbolize::{HeldFiles, ModuleRequest, Options, Symbolizer, build_id_of};
+use syscollect_symbolize::{ModuleRequest, Options, PinnedFiles, Symbolizer, build_id_of};
 
 fn request(path: &str, count: u64) -> std::io::Result<ModuleRequest> {
     let path = std::fs::canonicalize(path)?;
@@ -47,7 +47,7 @@ fn main() -> std::io::Result<()> {
     let options = Options { lines: std::env::var_os("NO_LINES").is_none(), ..Options::default() };
     let (paths, kernel): (Vec<String>, Vec<String>) = arguments.partition(|path| path != "kernel");
     let requests = paths.iter().map(|path| request(path, count)).collect::<Result<Vec<_>, _>>()?;
-    let mut symbolizer = Symbolizer::with_options(HeldFiles::new(), options);
+    let mut symbolizer = Symbolizer::with_options(PinnedFiles::new(), options);
     let begin = Instant::now();
     let mut tables = symbolizer.name_modules(&requests);
     if !kernel.is_empty() {

@@ -1,6 +1,6 @@
 //! Addresses to functions, files and lines.
 //!
-//! **Duties.** Hold the files of mapped code open while their processes live ([`HeldFiles`]), so
+//! **Duties.** Hold the files of mapped code open while their processes live ([`PinnedFiles`]), so
 //! that what was deleted, replaced or only visible in a container can still be read when recording
 //! stops; read build ids ([`build_id_of`]); name file offsets of user code and addresses of kernel
 //! code ([`Symbolizer`]): function with start and size, inlined callers, file and line, demangled;
@@ -14,11 +14,11 @@
 //!
 //! ```
 //! use syscollect_model::BuildId;
-//! use syscollect_symbolize::{HeldFiles, Symbolizer, build_id_of};
+//! use syscollect_symbolize::{PinnedFiles, Symbolizer, build_id_of};
 //!
 //! let path = std::env::current_exe().unwrap();
 //! let build_id = build_id_of(&std::fs::File::open(&path).unwrap()).unwrap_or_default();
-//! let mut symbolizer = Symbolizer::new(HeldFiles::new());
+//! let mut symbolizer = Symbolizer::new(PinnedFiles::new());
 //! let table = symbolizer.name_module(path.to_str().unwrap(), &build_id, &[0]);
 //! assert!(table.symbols.is_empty(), "the ELF header is not code");
 //! let other = symbolizer.name_module(path.to_str().unwrap(), &BuildId::from_bytes(&[1; 20]), &[0]);
@@ -26,7 +26,6 @@
 //! ```
 
 mod elf;
-mod held;
 mod image;
 mod kallsyms;
 mod kernel;
@@ -35,6 +34,7 @@ mod memory;
 mod module;
 mod naming;
 mod os;
+mod pinned;
 mod source;
 mod symbolizer;
 mod turn;
@@ -42,7 +42,7 @@ mod vdso;
 pub mod windows;
 
 pub use elf::{build_id_in, build_id_of};
-pub use held::HeldFiles;
 #[doc(hidden)]
 pub use kallsyms::read_kallsyms;
+pub use pinned::PinnedFiles;
 pub use symbolizer::{ModuleRequest, Options, Symbolizer};

@@ -1,10 +1,10 @@
 //! Naming offsets in one user module.
 
 use crate::elf::{Layout, build_id_in};
-use crate::held::{names_a_file, plain_path};
 use crate::image::{Image, Wanted};
 use crate::links::{DebugFile, Search};
 use crate::naming::Shared;
+use crate::pinned::{names_a_file, plain_path};
 use crate::source::{ElfSource, Named};
 use crate::turn::{Pace, Turn};
 use crate::{ModuleRequest, Options, vdso};
@@ -364,7 +364,7 @@ fn look_up(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::HeldFiles;
+    use crate::PinnedFiles;
     use crate::memory::Memory;
 
     /// This function in the file of this program.
@@ -386,7 +386,7 @@ mod tests {
     fn who_has_no_time_left_gets_names_without_lines_and_then_none() {
         let options = Options::default();
         let memory = Memory::new(options.copied_bytes_max);
-        let shared = Shared { held: HeldFiles::new(), options, memory };
+        let shared = Shared { held: PinnedFiles::new(), options, memory };
         let (file, offset) = own_code();
         let named = |pace| {
             let turn = Turn::default();

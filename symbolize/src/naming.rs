@@ -7,7 +7,7 @@
 use crate::memory::Memory;
 use crate::os::ThreadClock;
 use crate::turn::{Accounts, Pace, Turn};
-use crate::{HeldFiles, ModuleRequest, Options, module};
+use crate::{ModuleRequest, Options, PinnedFiles, module};
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -31,7 +31,7 @@ const GRACE: Duration = Duration::from_secs(1);
 /// What all threads share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) held: HeldFiles,
+    pub(crate) held: PinnedFiles,
     pub(crate) options: Options,
     pub(crate) memory: Memory,
 }

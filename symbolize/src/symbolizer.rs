@@ -4,7 +4,7 @@ use crate::kernel::Kernel;
 use crate::memory::Memory;
 use crate::naming::{Shared, name_all};
 use crate::turn::Turn;
-use crate::{HeldFiles, module};
+use crate::{PinnedFiles, module};
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -78,19 +78,19 @@ pub struct Symbolizer {
 
 impl Symbolizer {
     /// Prefers the files in `held` to those that paths lead to.
-    pub fn new(held: HeldFiles) -> Self {
+    pub fn new(held: PinnedFiles) -> Self {
         Self::with_options(held, Options::default())
     }
 
     /// As [`new`](Self::new), with choices.
-    pub fn with_options(held: HeldFiles, options: Options) -> Self {
+    pub fn with_options(held: PinnedFiles, options: Options) -> Self {
         let memory = Memory::new(options.copied_bytes_max);
         let kernel = Arc::new(Mutex::new(Kernel::running(options.clone(), memory.clone())));
         Self { shared: Arc::new(Shared { held, options, memory }), kernel }
     }
 
     /// The files that are held.
-    pub fn held(&self) -> &HeldFiles {
+    pub fn held(&self) -> &PinnedFiles {
         &self.shared.held
     }
 

@@ -1,4 +1,4 @@
-//! A marked program that never was: its log and what its threads write.
+//! An instrumented program that never was: its log and what its threads write.
 
 use crate::FakeMachine;
 use crate::machine::ticks;
@@ -10,7 +10,7 @@ use syscollect_zone_protocol::{
     Attribute, Event, FieldFormat, Item, ItemKind, TextRole, Value, ValueType,
 };
 
-/// A marked program. Its definitions are written when it is
+/// An instrumented program. Its definitions are written when it is
 /// [finished](Self::finish), its items as they are told.
 ///
 /// ```

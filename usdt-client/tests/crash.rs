@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use syscollect_usdt_client::testing::{self, Drain};
 use syscollect_usdt_client::{crash, zone};
 
-/// The marked program: this test program again, which runs only the "test" of that name.
+/// The instrumented program: this test program again, which runs only the "test" of that name.
 struct Program {
     child: Child,
     drain: Drain,

@@ -66,7 +66,7 @@ pub enum RecordKind {
     Clock = 17,
     /// A hit of a probe ([`ProbeRecord`]).
     Probe = 18,
-    /// A thread of a marked program announced its ring ([`RingRecord`]).
+    /// A thread of an instrumented program announced its ring ([`RingRecord`]).
     Ring = 19,
     /// A kernel tracepoint that the kernel describes itself ([`TracepointRecord`]).
     Tracepoint = 20,
@@ -464,7 +464,7 @@ pub mod gpu_failure {
 }
 
 record! {
-    /// A thread of a marked program announced its ring.
+    /// A thread of an instrumented program announced its ring.
     RingRecord, 40 {
         /// Ticks and kind.
         stamp: Stamp as "__u64 stamp",

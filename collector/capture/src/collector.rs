@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use syscollect_model::{ClockSource, LaneKind, LossOrigin, SessionInfo};
 use syscollect_store::{Chunk, Definition, LaneLoss, Producer};
-use syscollect_symbolize::HeldFiles;
+use syscollect_symbolize::PinnedFiles;
 
 use crate::clock::ticks_now;
 use crate::ebpf::EbpfSource;
@@ -83,7 +83,7 @@ pub(crate) struct Output {
 pub(crate) struct Ended {
     /// When the last event could be recorded: all of them lie before it.
     pub(crate) at: Instant,
-    pub(crate) held: HeldFiles,
+    pub(crate) held: PinnedFiles,
     /// Of the last file.
     pub(crate) losses: Vec<LaneLoss>,
     /// Of the last file.
@@ -216,7 +216,9 @@ impl Collector {
                 return Err(error);
             }
             Err(error) => {
-                missing.push(format!("neither marked programs nor probes are recorded: {error}"));
+                missing.push(format!(
+                    "neither instrumented programs nor probes are recorded: {error}"
+                ));
                 None
             }
         };
@@ -400,7 +402,7 @@ impl Collector {
         let tasks = LossOrigin::Lane(LaneKind::Task);
         let read_names = self.losses().iter().any(|loss| loss.origin == tasks)
             || self.output.outlet.is_overwriting();
-        let mut held = HeldFiles::default();
+        let mut held = PinnedFiles::default();
         if let Some(machine) = &mut self.machine {
             let late;
             // Where renames were left out, who still lives says its name now.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use syscollect_model::RecorderSummary;
 use syscollect_store::{CaptureWriter, Definition, LaneLoss, StoreError, TraceBuffer, drain_to};
-use syscollect_symbolize::HeldFiles;
+use syscollect_symbolize::PinnedFiles;
 
 use crate::recording::buffer_loss;
 
@@ -43,7 +43,7 @@ pub struct Rotation {
 /// A file that is complete while the recording goes on.
 pub struct EndedFile {
     /// Gives the files that were mapped meanwhile, still open, for naming addresses.
-    pub held: Receiver<HeldFiles>,
+    pub held: Receiver<PinnedFiles>,
     /// What the file says of the recorder.
     pub summary: RecorderSummary,
     /// What was lost of it.
@@ -54,7 +54,7 @@ pub struct EndedFile {
 
 /// What the collector says of a file that it has ended.
 pub(crate) struct FileEnd {
-    pub(crate) held: Receiver<HeldFiles>,
+    pub(crate) held: Receiver<PinnedFiles>,
     pub(crate) summary: RecorderSummary,
     /// What was lost before the trace buffer.
     pub(crate) losses: Vec<LaneLoss>,

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashSet;
 use syscollect_model::{ClockSource, Lane, LaneKind, Mapping, Ticks};
 use syscollect_store::{Chunk, ChunkHeader, Definition, KnownProcess};
-use syscollect_symbolize::HeldFiles;
+use syscollect_symbolize::PinnedFiles;
 
 use crate::clock::ticks_now;
 use crate::outlet::Outlet;
@@ -76,7 +76,7 @@ struct Orders {
 /// What the thread leaves.
 #[derive(Default)]
 struct Noted {
-    held: HeldFiles,
+    held: PinnedFiles,
     /// What to say of what is not noted.
     left_out: Vec<String>,
 }
@@ -87,7 +87,7 @@ enum NotesMessage {
     Seen(Seen),
     /// Another file began: what is there is noted anew, and the files that were held so far go
     /// there.
-    NextFile(Sender<HeldFiles>),
+    NextFile(Sender<PinnedFiles>),
 }
 
 impl Notes {
@@ -124,13 +124,13 @@ impl Notes {
 
     /// The recording goes on in another file, into whose buffer notes go now. The files that were
     /// held for the one before come through `held`.
-    pub(crate) fn next_file(&self, held: Sender<HeldFiles>) {
+    pub(crate) fn next_file(&self, held: Sender<PinnedFiles>) {
         let _ = self.told.as_ref().map(|told| told.send(NotesMessage::NextFile(held)));
     }
 
     /// Waits until everything is noted; the files that are held open, and what to say of what is
     /// not noted. With `read_names` the names of all that lives are noted once more.
-    pub(crate) fn finish(&mut self, read_names: bool) -> (HeldFiles, Vec<String>) {
+    pub(crate) fn finish(&mut self, read_names: bool) -> (PinnedFiles, Vec<String>) {
         self.orders.read_names.store(read_names, Ordering::Release);
         self.told = None;
         let noted = self.worker.wait(SOON).or_else(|_| {
@@ -141,7 +141,7 @@ impl Notes {
         let Noted { held, mut left_out } = noted.unwrap_or_else(|_| {
             let late = "names of functions may be absent: when the recording ended, a file of code was still being opened; \
                         which others waited is not known";
-            Noted { held: HeldFiles::default(), left_out: vec![late.to_owned()] }
+            Noted { held: PinnedFiles::default(), left_out: vec![late.to_owned()] }
         });
         let never_heard = self.orders.never_heard.load(Ordering::Relaxed);
         if never_heard > 0 {
@@ -205,7 +205,7 @@ impl Waiting for Note {
 struct NoteTaker<'a> {
     buffer: &'a Outlet,
     clock: ClockSource,
-    held: HeldFiles,
+    held: PinnedFiles,
     turns: Turns<Note>,
     owners: Owners,
     /// Processes that ran when the file began and whose mappings are not read yet.
@@ -224,7 +224,7 @@ impl<'a> NoteTaker<'a> {
         Self {
             buffer,
             clock,
-            held: HeldFiles::new(),
+            held: PinnedFiles::new(),
             turns: Turns::new(asked_by, SHARE),
             owners: Owners::default(),
             unread: FxHashSet::default(),
@@ -360,14 +360,14 @@ impl<'a> NoteTaker<'a> {
 
     /// Notes what waits for the file that ended, as far as its users have their share; then what
     /// is there now, for the next.
-    fn next_file(&mut self, before: &Sender<HeldFiles>, orders: &Orders) {
+    fn next_file(&mut self, before: &Sender<PinnedFiles>, orders: &Orders) {
         self.take_all(orders, BETWEEN_FILES, |turns| turns.next(Instant::now()));
         self.leave_out();
         // What there was of it is read anew.
         self.mappings.clear();
         self.unread.clear();
         // Whoever names that file may have given up.
-        let _ = before.send(std::mem::replace(&mut self.held, HeldFiles::new()));
+        let _ = before.send(std::mem::replace(&mut self.held, PinnedFiles::new()));
         self.add_all();
     }
 

@@ -82,7 +82,7 @@ impl Outlet {
         state.buffer.push(chunk);
     }
 
-    /// Takes a chunk that a marked program wrote, which is lost beyond the program's share.
+    /// Takes a chunk that an instrumented program wrote, which is lost beyond the program's share.
     pub(crate) fn push_of(&self, producer: Producer, chunk: Chunk) {
         let mut state = self.lock();
         let chunk = state.for_present_file(chunk, self.rotates);

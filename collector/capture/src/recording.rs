@@ -9,7 +9,7 @@ use syscollect_model::{
     Lane, LossCause, RecorderSummary, RecorderWork, SessionInfo, StopReason, WorkCost,
 };
 use syscollect_store::{Chunk, LaneLoss, TraceBuffer};
-use syscollect_symbolize::HeldFiles;
+use syscollect_symbolize::PinnedFiles;
 
 use crate::collector::{Collector, Ended, Output};
 use crate::error::CaptureError;
@@ -94,7 +94,7 @@ pub struct Progress {
 /// A recording that has ended; its capture is complete.
 pub struct Recorded {
     /// Files that were mapped, still open, for naming addresses.
-    pub held: HeldFiles,
+    pub held: PinnedFiles,
     /// What the capture says of the recorder; of several files, the last one.
     pub summary: RecorderSummary,
     /// What was lost, by lane, kind and cause; of several files, of the last one.

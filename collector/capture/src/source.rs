@@ -58,7 +58,7 @@ pub(crate) struct Drained<'a> {
     pub(crate) seen: &'a mut dyn FnMut(Seen),
 }
 
-/// Where chunks of marked programs go.
+/// Where chunks of instrumented programs go.
 pub(crate) trait ProgramChunks {
     /// Takes a chunk that this program wrote.
     fn push(&mut self, producer: Producer, chunk: Chunk);

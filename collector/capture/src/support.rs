@@ -33,7 +33,7 @@ pub struct Capability {
     pub required: bool,
     /// What was found; if it is missing, what recording does without it.
     pub reason: String,
-    /// The command that mends it, if there is one.
+    /// The command that fixes it, if there is one.
     pub remedy: Option<String>,
 }
 
@@ -64,8 +64,8 @@ impl Capability {
         self
     }
 
-    /// How to mend it, unless it is there.
-    fn mend(mut self, remedy: impl Into<String>) -> Self {
+    /// How to fix it, unless it is there.
+    fn fix(mut self, remedy: impl Into<String>) -> Self {
         if !self.available {
             self.remedy = Some(remedy.into());
         }
@@ -117,8 +117,8 @@ fn support_of(machine: &Machine, attempt: Try<'_>) -> Vec<Capability> {
     all
 }
 
-/// Tells one attempt: `yes` and `without` are the reasons, `remedy` mends what
-/// the kernel lacks; what it forbids is mended by being root.
+/// Tells one attempt: `yes` and `without` are the reasons, `remedy` fixes what
+/// the kernel lacks; what it forbids is fixed by being root.
 fn tried(
     name: &'static str,
     result: io::Result<()>,
@@ -129,8 +129,8 @@ fn tried(
     let Err(error) = result else { return Capability::yes(name, yes) };
     let capability = Capability::no(name, format!("{without} ({})", describe(&error)));
     match (is_forbidden(&error), remedy) {
-        (true, _) => capability.mend(AS_ROOT),
-        (false, Some(remedy)) => capability.mend(remedy),
+        (true, _) => capability.fix(AS_ROOT),
+        (false, Some(remedy)) => capability.fix(remedy),
         (false, None) => capability,
     }
 }

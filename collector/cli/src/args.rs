@@ -61,7 +61,7 @@ pub(crate) enum Command {
     /// List what there is to probe in a process, a file, or everywhere
     Probes(probes::Args),
     #[cfg(target_os = "linux")]
-    /// Say what this machine can record, what is missing, and how to mend it
+    /// Say what this machine can record, what is missing, and how to fix it
     Doctor(doctor::Args),
     /// Print the completions of a shell
     Completions(completions::Args),

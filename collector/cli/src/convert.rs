@@ -17,9 +17,9 @@ use syscollect_model::{
     BuildId, Event, Exporter, Loss, ProcessId, RecorderSummary, SessionInfo, StackOrigin,
     SymbolTable, Tables, Time, naming_shortage,
 };
-use syscollect_playback::{Nowhere, Played, Recording, UnresolvedModule};
+use syscollect_playback::{NullExporter, Played, Recording, UnresolvedModule};
 use syscollect_store::{CaptureReader, CaptureWriter, Definition};
-use syscollect_symbolize::{HeldFiles, ModuleRequest, Options, Symbolizer};
+use syscollect_symbolize::{ModuleRequest, Options, PinnedFiles, Symbolizer};
 
 /// Events between two looks at whether to go on.
 const EVENTS_PER_LOOK: u64 = 8192;
@@ -74,7 +74,7 @@ impl Nameable {
 /// user gives up are not among them.
 pub(crate) fn name(
     session: &impl Recording,
-    held: HeldFiles,
+    held: PinnedFiles,
     nameable: &Nameable,
     abandon: &Abandon,
     terminal: &Terminal,
@@ -286,7 +286,7 @@ pub(crate) fn read<R: Recording>(
     terminal: &Terminal,
 ) -> Result<Played> {
     let bar = terminal.work("reading", session.expected_events());
-    session.play(&mut Watched { inner: Nowhere, events: 0, process: None, bar, abandon })
+    session.play(&mut Watched { inner: NullExporter, events: 0, process: None, bar, abandon })
 }
 
 /// Says how long a Firefox profile will be, before one is written that no browser opens.

@@ -15,7 +15,7 @@ Examples:
   syscollect doctor --gpu        what `record --gpu` can show, line by line
   syscollect doctor --json | jq '.capabilities[] | select(.available | not)'
 
-Each line says yes or no, why, and the command that mends it; what recording
+Each line says yes or no, why, and the command that fixes it; what recording
 cannot do without comes first. What else is missing is done without: the line
 says what that means. JSON has all lines.
 
@@ -90,9 +90,9 @@ fn text(capabilities: &[Capability], gpus: bool, style: Style) -> String {
         };
         // Writing to a String never fails.
         let _ = writeln!(text, "{answer}{name:width$}  {reason}");
-        // One remedy often mends all in a row.
+        // One remedy often fixes all in a row.
         if let Some(remedy) = remedy.as_ref().filter(|remedy| last_remedy != Some(*remedy)) {
-            let _ = writeln!(text, "    {:width$}  to mend it: {remedy}", "");
+            let _ = writeln!(text, "    {:width$}  to fix it: {remedy}", "");
             last_remedy = Some(remedy);
         }
     }
@@ -143,7 +143,7 @@ mod tests {
             plain(&capabilities),
             "yes btf     about btf\n\
              no  cycles  about cycles\n            \
-             to mend it: mend cycles\n\
+             to fix it: fix cycles\n\
              \n\
              This machine can record; what it does without is told above (1).\n"
         );
@@ -179,7 +179,7 @@ mod tests {
     fn a_remedy_for_several_lines_in_a_row_is_told_once() {
         let one = Capability { remedy: Some("sudo".into()), ..capability("a", false, false) };
         let text = plain(&[one.clone(), Capability { name: "b", ..one }]);
-        assert_eq!(text.matches("to mend it: sudo").count(), 1, "{text}");
+        assert_eq!(text.matches("to fix it: sudo").count(), 1, "{text}");
     }
 
     #[test]

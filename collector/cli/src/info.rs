@@ -17,7 +17,7 @@ use syscollect_model::{
     ClockSource, CpuClock, Loss, LossCause, LossOrigin, RecorderSummary, SampleEvent, StackOrigin,
     records_overwritten,
 };
-use syscollect_playback::{EventType, Nowhere, Played, Recording};
+use syscollect_playback::{EventType, NullExporter, Played, Recording};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -170,7 +170,7 @@ impl Report {
     fn of(files: &[PathBuf]) -> Result<Self> {
         let bytes = files.iter().filter_map(|path| Some(std::fs::metadata(path).ok()?.len())).sum();
         let mut session = Source::open(files)?;
-        let Ok(played) = session.play(&mut Nowhere);
+        let Ok(played) = session.play(&mut NullExporter);
         Ok(Self::new(source::names(files), bytes, &session, played))
     }
 

@@ -25,7 +25,7 @@ pub(crate) use windows::watch;
 
 /// Something that a recording waits for.
 #[derive(Debug)]
-pub(crate) enum Happening {
+pub(crate) enum StopEvent {
     /// A signal asks to stop.
     Signal(Stop),
     /// The launched command ended, or could not be started or waited for.

@@ -13,7 +13,7 @@ use syscollect_merge::Session;
 use syscollect_model::{ClockMap, Loss, RecorderSummary, SessionInfo, SymbolTable, Time};
 use syscollect_playback::{AnyExporter, Played, Recording, Stopped, UnresolvedModule};
 use syscollect_store::{CaptureReader, StoreError};
-use syscollect_symbolize::HeldFiles;
+use syscollect_symbolize::PinnedFiles;
 
 /// A recording, whatever wrote it.
 pub(crate) enum Source {
@@ -67,7 +67,7 @@ impl Source {
         let tables = match &source {
             Self::Capture(session) => {
                 let nameable = Nameable::later(session.info(), session.reader());
-                let held = HeldFiles::new();
+                let held = PinnedFiles::new();
                 convert::name(session.as_ref(), held, &nameable, abandon, terminal)
             }
             Self::Trace(session) => symbols::name(session.unresolved(), symbols, terminal),

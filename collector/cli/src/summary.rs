@@ -199,7 +199,7 @@ fn advice(losses: &[LaneLoss], buffer_bytes: usize) -> Option<String> {
 fn lane_advice(loss: &LaneLoss) -> &'static str {
     match &loss.origin {
         LossOrigin::Lane(LaneKind::Zone) if loss.record == LaneLoss::WITHOUT_RING => {
-            "A marked program has more than 1,024 threads at a time; zones of the others are lost"
+            "An instrumented program has more than 1,024 threads at a time; zones of the others are lost"
         }
         LossOrigin::Lane(LaneKind::Zone | LaneKind::ZoneLog) => {
             "Threads marked more than could be taken from them: mark less in short loops, or give the recorder a CPU"

@@ -14,7 +14,7 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use syscollect_etl::session::Session;
-use syscollect_playback::{Nowhere, Recording};
+use syscollect_playback::{NullExporter, Recording};
 use syscollect_tests::etl::{GPUVIS, SYNTHETIC, fixture, repeated};
 
 const LENGTH: usize = 256 << 20;
@@ -44,7 +44,7 @@ fn session(criterion: &mut Criterion) {
 
 fn play(session: Option<Session>) -> Option<Session> {
     let mut session = session?;
-    let Ok(played) = session.play(&mut Nowhere);
+    let Ok(played) = session.play(&mut NullExporter);
     black_box(played);
     Some(session)
 }

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 use syscollect_etl::session::{EtlError, Session};
-use syscollect_playback::{Nowhere, Recording};
+use syscollect_playback::{NullExporter, Recording};
 
 fn main() -> Result<(), EtlError> {
     let paths: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
@@ -14,7 +14,7 @@ fn main() -> Result<(), EtlError> {
     let begin = Instant::now();
     let mut session = Session::open(&paths)?;
     let opened = begin.elapsed();
-    let Ok(played) = session.play(&mut Nowhere);
+    let Ok(played) = session.play(&mut NullExporter);
     let whole = begin.elapsed();
     println!("{} records, {} events", played.records, played.events);
     println!("{:?}", session.facts().stacks);

@@ -3,7 +3,7 @@
 //! - `merge`: ordering alone, over lists in memory;
 //! - `decode`: one lane read, unpacked and played: no merge, no stacks;
 //! - `play`: a machine of two CPUs with stacks in every event;
-//! - `zones`: two threads of a marked program, three zones deep, a message for
+//! - `zones`: two threads of an instrumented program, three zones deep, a message for
 //!   every eighth of them; the elements are zones, each a beginning and an end.
 //!
 //! `cargo bench -p syscollect-merge`; the elements of the throughput are events.
@@ -13,7 +13,7 @@
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use syscollect_merge::Session;
 use syscollect_playback::order::{Cursor, Merge};
-use syscollect_playback::{Nowhere, Recording};
+use syscollect_playback::{NullExporter, Recording};
 use syscollect_records::{SchedRecord, task_state};
 use syscollect_store::CaptureReader;
 use syscollect_tests::client::text;
@@ -100,7 +100,7 @@ fn play_capture(criterion: &mut Criterion, name: &str, capture: &[u8], events: u
     group.throughput(Throughput::Elements(events));
     let open = || Session::open(CaptureReader::from_bytes(capture.to_vec()).unwrap()).unwrap();
     group.bench_function(format!("{events} events"), |bencher| {
-        let play = |mut session: Session| session.play(&mut Nowhere).unwrap();
+        let play = |mut session: Session| session.play(&mut NullExporter).unwrap();
         bencher.iter_batched(open, play, BatchSize::PerIteration);
     });
     group.finish();
@@ -128,8 +128,8 @@ fn marked(zones: u64) -> Vec<u8> {
                 thread.begin(&mut machine, us * 2 + depth, places[(us % 20) as usize], &[]);
             }
             if us % 8 == 0 {
-                let said = [text(TextRole::Message, 0, "something of no meaning")];
-                thread.item(&mut machine, us * 2 + 3, ItemKind::Message, &[0], &said);
+                let attributes = [text(TextRole::Message, 0, "something of no meaning")];
+                thread.item(&mut machine, us * 2 + 3, ItemKind::Message, &[0], &attributes);
             }
             (0..3).for_each(|depth| thread.end(&mut machine, us * 2 + 3 + depth));
         }

@@ -37,6 +37,7 @@ mod error;
 mod gpu;
 mod kernel_functions;
 mod lane;
+mod lifecycle;
 mod losses;
 mod mappings;
 mod play;
@@ -46,7 +47,6 @@ mod session;
 mod source;
 mod stack_shares;
 mod stacks;
-mod steps;
 mod tasks;
 mod zones;
 

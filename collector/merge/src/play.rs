@@ -94,7 +94,7 @@ impl<'a> Player<'a> {
             }
             LaneKind::Zone => {
                 let (known, owners) =
-                    ((&marked.programs, &marked.lives), marked.survey.owners.get(lane));
+                    ((&marked.programs, &marked.lifetimes), marked.prescan.owners.get(lane));
                 Some((
                     *lane,
                     Source::Zones(Box::new(ZoneCursor::new(reader, *lane, known, owners, map))),
@@ -112,10 +112,10 @@ impl<'a> Player<'a> {
         };
         let (lanes, lane_sources): (Vec<Lane>, Vec<Source<'a>>) =
             reader.lanes().iter().filter_map(source).unzip();
-        // Steps come first, so that of equal ticks a task is born before it runs.
-        let mut sources = vec![Source::steps(&session.history.steps)];
+        // Lifecycle come first, so that of equal ticks a task is born before it runs.
+        let mut sources = vec![Source::lifecycle(&session.history.lifecycle)];
         sources.extend(lane_sources);
-        sources.push(Source::Markers(&marked.survey.markers));
+        sources.push(Source::Markers(&marked.prescan.markers));
         let mut threads = ThreadIds::default();
         threads.bind(0, Tables::IDLE_THREAD);
         let initial = session.found.threads.iter().map(|(tid, thread)| (*tid, *thread));
@@ -187,7 +187,7 @@ impl<'a> Player<'a> {
             self.advance(ticks);
             match item {
                 Item::Record(record) => self.record(index - 1, record)?,
-                Item::Step(step) => self.step(step, &mut task_lanes)?,
+                Item::LifecycleEvent(event) => self.lifecycle_event(event, &mut task_lanes)?,
                 Item::Zones(record) => {
                     self.zones(index - 1, record, merge.lanes()[index].group())?;
                 }

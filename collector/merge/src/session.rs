@@ -14,9 +14,9 @@ use crate::stack_shares::PLENTY;
 use crate::stacks::{Resolver, Stacks, count_frames};
 use crate::tasks::{TaskBuilder, TaskHistory};
 use crate::zones::Marked;
-use crate::zones::lives::Lives;
+use crate::zones::lifetimes::Lifetimes;
+use crate::zones::prescan::{Prescan, Prescanner};
 use crate::zones::programs::Programs;
-use crate::zones::survey::{Survey, Surveyor};
 use rustc_hash::FxHashMap;
 use syscollect_model::{
     AddressSpaces, ClockMap, Lane, LaneKind, Loss, Mapping, RecorderSummary, SessionInfo,
@@ -40,7 +40,7 @@ pub struct Session {
     pub(crate) tables: Tables,
     pub(crate) resolver: Resolver,
     pub(crate) history: TaskHistory,
-    /// Marked programs and probes.
+    /// Instrumented programs and probes.
     pub(crate) marked: Marked,
     /// Counter tracks by the number that records carry.
     pub(crate) counters: CounterTable,
@@ -93,10 +93,10 @@ impl Session {
             return Err(MergeError::Unwanted);
         }
         let mut marked = opening.marked(&definitions, &clock, &mut tables);
-        marked.lives = Lives::new(&history, &tables);
-        opening.survey(&mut marked, &clock, (&spaces, &mut stacks), &tables);
-        marked.survey.finish(&mut history, &mut tables);
-        marked.survey.stacks.seal(spaces);
+        marked.lifetimes = Lifetimes::new(&history, &tables);
+        opening.prescan(&mut marked, &clock, (&spaces, &mut stacks), &tables);
+        marked.prescan.finish(&mut history, &mut tables);
+        marked.prescan.stacks.seal(spaces);
         let counters = CounterTable::new(&definitions.counters, &mut tables);
         let coarse = stacks.coarse_frames();
         let mut resolver = Resolver::new(&definitions.info, stacks);
@@ -362,7 +362,7 @@ impl<'a> Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// What marked programs and probes refer to.
+    /// What instrumented programs and probes refer to.
     fn marked(
         &mut self,
         definitions: &Definitions,
@@ -385,20 +385,20 @@ impl Opening<'_> {
     }
 
     /// What of zones must be known before its time.
-    fn survey(
+    fn prescan(
         &self,
         marked: &mut Marked,
         clock: &ClockMap,
         (spaces, stacks): (&AddressSpaces, &mut Stacks),
         tables: &Tables,
     ) {
-        let mut survey = Survey::default();
-        let Marked { programs, logs, lives, .. } = &*marked;
+        let mut prescan = Prescan::default();
+        let Marked { programs, logs, lifetimes, .. } = &*marked;
         let (reader, places) = (self.reader, stacks.reader(spaces));
-        let mut surveyor =
-            Surveyor { reader, programs, logs, lives, clock, spaces, places, tables };
-        lanes_of(reader, LaneKind::Zone).for_each(|lane| surveyor.lane(lane, &mut survey));
-        marked.survey = survey;
+        let mut prescanner =
+            Prescanner { reader, programs, logs, lifetimes, clock, spaces, places, tables };
+        lanes_of(reader, LaneKind::Zone).for_each(|lane| prescanner.lane(lane, &mut prescan));
+        marked.prescan = prescan;
     }
 }
 

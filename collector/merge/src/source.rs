@@ -3,9 +3,9 @@
 
 use crate::lane::{Record, Timed};
 use crate::record_cursor::{RecordCursor, RecordItem};
-use crate::tasks::Step;
+use crate::tasks::LifecycleEvent;
 use crate::zones::cursor::{ZoneCursor, ZoneRecord};
-use crate::zones::survey::PlacedMarker;
+use crate::zones::prescan::PlacedMarker;
 use std::iter::{Copied, Peekable};
 use std::slice::Iter;
 use syscollect_model::{Lane, Tables};
@@ -14,10 +14,10 @@ use syscollect_playback::order::Cursor;
 /// A source of the merge.
 pub(crate) enum Source<'a> {
     /// The steps and the ticks of the next one.
-    Steps(Peekable<Copied<Iter<'a, (u64, Step)>>>, Option<u64>),
+    Lifecycle(Peekable<Copied<Iter<'a, (u64, LifecycleEvent)>>>, Option<u64>),
     /// A lane of the kernel's events or of counters.
     Lane(Timed<'a>),
-    /// A thread of a marked program; large, so that the others need not be.
+    /// A thread of an instrumented program; large, so that the others need not be.
     Zones(Box<ZoneCursor<'a>>),
     /// Hits of probes.
     Probes(Box<RecordCursor<'a>>),
@@ -28,7 +28,7 @@ pub(crate) enum Source<'a> {
 }
 
 pub(crate) enum Item<'a> {
-    Step(Step),
+    LifecycleEvent(LifecycleEvent),
     Record(Record),
     Zones(ZoneRecord),
     Probes(RecordItem),
@@ -37,10 +37,10 @@ pub(crate) enum Item<'a> {
 }
 
 impl<'a> Source<'a> {
-    pub(crate) fn steps(steps: &'a [(u64, Step)]) -> Self {
-        let mut steps = steps.iter().copied().peekable();
-        let head = steps.peek().map(|(ticks, _)| *ticks);
-        Self::Steps(steps, head)
+    pub(crate) fn lifecycle(lifecycle: &'a [(u64, LifecycleEvent)]) -> Self {
+        let mut lifecycle = lifecycle.iter().copied().peekable();
+        let head = lifecycle.peek().map(|(ticks, _)| *ticks);
+        Self::Lifecycle(lifecycle, head)
     }
 
     /// The lane, if it is one, with its records that could not be read and those that could not be
@@ -54,7 +54,7 @@ impl<'a> Source<'a> {
             Self::Probes(cursor) | Self::Tracepoints(cursor) => {
                 Some((cursor.lane(), cursor.unreadable(), cursor.undecodable()))
             }
-            Self::Steps(..) | Self::Markers(_) => None,
+            Self::Lifecycle(..) | Self::Markers(_) => None,
         }
     }
 
@@ -85,7 +85,7 @@ impl<'a> Cursor for Source<'a> {
     fn key(&self) -> Option<u64> {
         match self {
             Self::Lane(lane) => lane.key(),
-            Self::Steps(_, head) => *head,
+            Self::Lifecycle(_, head) => *head,
             Self::Zones(cursor) => cursor.key(),
             Self::Probes(cursor) | Self::Tracepoints(cursor) => cursor.key(),
             Self::Markers(markers) => markers.first().map(|marker| marker.ticks),
@@ -96,16 +96,16 @@ impl<'a> Cursor for Source<'a> {
     fn take(&mut self) -> (u64, Item<'a>) {
         // `take` follows a `key`, so there is an item; else a step that changes nothing.
         const NOTHING: (u64, Item<'static>) =
-            (u64::MAX, Item::Step(Step::Bind(0, Tables::IDLE_THREAD)));
+            (u64::MAX, Item::LifecycleEvent(LifecycleEvent::Bind(0, Tables::IDLE_THREAD)));
         match self {
             Self::Lane(lane) => {
                 let (ticks, record) = lane.take();
                 (ticks, Item::Record(record))
             }
-            Self::Steps(steps, head) => {
-                let Some((ticks, step)) = steps.next() else { return NOTHING };
-                *head = steps.peek().map(|(ticks, _)| *ticks);
-                (ticks, Item::Step(step))
+            Self::Lifecycle(lifecycle, head) => {
+                let Some((ticks, lifecycle_event)) = lifecycle.next() else { return NOTHING };
+                *head = lifecycle.peek().map(|(ticks, _)| *ticks);
+                (ticks, Item::LifecycleEvent(lifecycle_event))
             }
             Self::Zones(cursor) => (cursor.key().unwrap_or(u64::MAX), Item::Zones(cursor.take())),
             Self::Probes(cursor) => (cursor.key().unwrap_or(u64::MAX), Item::Probes(cursor.take())),

@@ -12,7 +12,7 @@ use syscollect_store::KnownProcess;
 
 /// One step in the life of the machine's tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum LifecycleEvent {
     /// A record of this kind begins; what follows comes from it.
     Record(RecordKind),
     /// From now on this thread id means this thread.
@@ -42,22 +42,23 @@ pub(crate) struct TaskHistory {
     /// The first names of threads that were there before and got others later.
     pub(crate) first_names: Vec<(ThreadId, StringId)>,
     /// The steps, in the order of the merged lanes.
-    pub(crate) steps: Vec<(u64, Step)>,
+    pub(crate) lifecycle: Vec<(u64, LifecycleEvent)>,
 }
 
 impl TaskHistory {
     /// Which threads had these ids, and since which ticks.
-    pub(crate) fn lives(&self, tids: &FxHashSet<u32>) -> FxHashMap<u32, Vec<(u64, ThreadId)>> {
-        let mut lives = FxHashMap::<u32, Vec<(u64, ThreadId)>>::default();
+    pub(crate) fn lifetimes(&self, tids: &FxHashSet<u32>) -> FxHashMap<u32, Vec<(u64, ThreadId)>> {
+        let mut lifetimes = FxHashMap::<u32, Vec<(u64, ThreadId)>>::default();
         let initial = self.initial.iter().map(|(tid, thread)| (0, *tid, *thread));
-        let bound = self.steps.iter().filter_map(|(ticks, step)| match step {
-            Step::Bind(tid, thread) => Some((*ticks, *tid, *thread)),
-            _ => None,
-        });
+        let bound =
+            self.lifecycle.iter().filter_map(|(ticks, lifecycle_event)| match lifecycle_event {
+                LifecycleEvent::Bind(tid, thread) => Some((*ticks, *tid, *thread)),
+                _ => None,
+            });
         for (ticks, tid, thread) in initial.chain(bound).filter(|(_, tid, _)| tids.contains(tid)) {
-            lives.entry(tid).or_default().push((ticks, thread));
+            lifetimes.entry(tid).or_default().push((ticks, thread));
         }
-        lives
+        lifetimes
     }
 }
 
@@ -67,7 +68,7 @@ const KINDS: [RecordKind; 4] =
 
 /// A thread id's present meaning.
 #[derive(Clone, Copy, Debug)]
-struct Life {
+struct Lifetime {
     thread: ThreadId,
     /// Its beginning was seen, or at least something after it.
     seen: bool,
@@ -85,7 +86,7 @@ pub(crate) struct TaskBuilder<'a> {
     resets: FxHashMap<u32, u64>,
     /// What was read of processes while the recording ran, latest last.
     notes: Vec<KnownProcess>,
-    threads: FxHashMap<u32, Life>,
+    threads: FxHashMap<u32, Lifetime>,
     processes: FxHashMap<u32, ProcessId>,
     /// Threads of the process that are known to live.
     living: FxHashMap<ProcessId, u32>,
@@ -138,7 +139,7 @@ impl<'a> TaskBuilder<'a> {
     /// Notes that records of the lane are missing from the capture here.
     pub(crate) fn missing(&mut self, ticks: u64, lane: Lane, count: u64) {
         if count > 0 {
-            self.step(ticks, Step::Missing(lane, count));
+            self.lifecycle_event(ticks, LifecycleEvent::Missing(lane, count));
         }
     }
 
@@ -151,9 +152,9 @@ impl<'a> TaskBuilder<'a> {
             return false;
         };
         if record.lost_before > 0 {
-            self.step(ticks, Step::Lost(lane, u64::from(record.lost_before)));
+            self.lifecycle_event(ticks, LifecycleEvent::Lost(lane, u64::from(record.lost_before)));
         }
-        self.step(ticks, Step::Record(kind));
+        self.lifecycle_event(ticks, LifecycleEvent::Record(kind));
         // The idle tasks, all of thread id 0, are forked when a CPU comes up.
         if record.tid == 0 {
             return true;
@@ -171,8 +172,8 @@ impl<'a> TaskBuilder<'a> {
         true
     }
 
-    fn step(&mut self, ticks: u64, step: Step) {
-        self.history.steps.push((ticks, step));
+    fn lifecycle_event(&mut self, ticks: u64, lifecycle_event: LifecycleEvent) {
+        self.history.lifecycle.push((ticks, lifecycle_event));
     }
 
     /// A process that was there when the recording began.
@@ -267,16 +268,16 @@ impl<'a> TaskBuilder<'a> {
         thread: ThreadId,
         name: &str,
     ) {
-        self.step(ticks, Step::Bind(record.tid, thread));
+        self.lifecycle_event(ticks, LifecycleEvent::Bind(record.tid, thread));
         if record.tid == record.tgid {
             self.spaces.fork(record.parent_tgid, record.tgid, Ticks(ticks));
             self.resets.insert(record.tgid, ticks);
-            self.step(ticks, Step::ProcessStart(process));
+            self.lifecycle_event(ticks, LifecycleEvent::ProcessStart(process));
         }
-        self.step(ticks, Step::ThreadStart(thread));
+        self.lifecycle_event(ticks, LifecycleEvent::ThreadStart(thread));
         let name = self.tables.strings.intern(name);
         self.named.insert(thread);
-        self.step(ticks, Step::ThreadName(thread, name));
+        self.lifecycle_event(ticks, LifecycleEvent::ThreadName(thread, name));
     }
 
     fn exec(&mut self, ticks: u64, time: Time, record: &TaskRecord) {
@@ -293,7 +294,7 @@ impl<'a> TaskBuilder<'a> {
         row.command_line.clear();
         row.kernel = false;
         self.empty_memory(ticks, record.tgid);
-        self.step(ticks, Step::ProcessExec(process, name));
+        self.lifecycle_event(ticks, LifecycleEvent::ProcessExec(process, name));
         self.rename(ticks, thread, &comm);
     }
 
@@ -307,9 +308,9 @@ impl<'a> TaskBuilder<'a> {
         self.headless.remove(&process);
         let name = self.tables.strings.get(self.tables.thread(old).name).to_owned();
         let new = self.add_thread(record.tid, process, &name, Some(time), true);
-        self.step(ticks, Step::Bind(record.tid, new));
-        self.step(ticks, Step::Replace { old, new });
-        self.step(ticks, Step::ThreadStart(new));
+        self.lifecycle_event(ticks, LifecycleEvent::Bind(record.tid, new));
+        self.lifecycle_event(ticks, LifecycleEvent::Replace { old, new });
+        self.lifecycle_event(ticks, LifecycleEvent::ThreadStart(new));
         new
     }
 
@@ -351,7 +352,7 @@ impl<'a> TaskBuilder<'a> {
         {
             self.headless.remove(&process);
             self.tables.processes[process.index()].end = Some(time);
-            self.step(ticks, Step::ProcessEnd(process));
+            self.lifecycle_event(ticks, LifecycleEvent::ProcessEnd(process));
         }
     }
 
@@ -364,13 +365,13 @@ impl<'a> TaskBuilder<'a> {
         if let Some(living) = self.living.get_mut(&row.process) {
             *living = living.saturating_sub(1);
         }
-        self.step(ticks, Step::ThreadEnd(thread));
+        self.lifecycle_event(ticks, LifecycleEvent::ThreadEnd(thread));
     }
 
     fn rename(&mut self, ticks: u64, thread: ThreadId, name: &str) {
         self.first_name(ticks, thread);
         let id = self.set_name(thread, name);
-        self.step(ticks, Step::ThreadName(thread, id));
+        self.lifecycle_event(ticks, LifecycleEvent::ThreadName(thread, id));
     }
 
     /// Puts a thread's first name into the history, before it gets another at
@@ -408,7 +409,7 @@ impl<'a> TaskBuilder<'a> {
             // It was there all the time, so its earlier events belong to it.
             self.history.initial.push((record.tid, thread));
         } else {
-            self.step(ticks, Step::Bind(record.tid, thread));
+            self.lifecycle_event(ticks, LifecycleEvent::Bind(record.tid, thread));
         }
         thread
     }
@@ -443,7 +444,7 @@ impl<'a> TaskBuilder<'a> {
     ) -> ThreadId {
         let thread = add_thread(self.tables, tid, process, name, start);
         *self.living.entry(process).or_default() += 1;
-        let before = self.threads.insert(tid, Life { thread, seen, ended: false });
+        let before = self.threads.insert(tid, Lifetime { thread, seen, ended: false });
         if let Some(before) = before.filter(|life| !life.ended) {
             // Its end was lost, but it cannot live any more.
             let process = self.tables.thread(before.thread).process;

@@ -2,7 +2,7 @@
 
 use crate::{
     Crash, GpuJob, LockEvent, Loss, MemoryEvent, Message, ProcessId, RecorderSummary, SessionInfo,
-    Slice, SliceMore, StackId, StringId, Tables, ThreadId, Time, TrackId,
+    Slice, SliceUpdate, StackId, StringId, Tables, ThreadId, Time, TrackId,
 };
 
 /// Something that happened at a [`Time`], the same whatever recorded it.
@@ -34,7 +34,7 @@ pub enum Event {
     SliceBegin(TrackId, Slice),
     /// More is known of the innermost open slice of the track. What is named
     /// here replaces what was said; a new field is added.
-    SliceMore(TrackId, SliceMore),
+    SliceUpdate(TrackId, SliceUpdate),
     /// The innermost open slice of the track ends.
     SliceEnd(TrackId),
     /// Something without a duration happened.

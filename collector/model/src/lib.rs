@@ -46,7 +46,7 @@ pub use session::{
 };
 pub use slice::{
     Field, FieldFormat, FieldRole, Fields, Location, Message, MessageText, Schema, SchemaField,
-    Slice, SliceMore, SliceRole, Value,
+    Slice, SliceRole, SliceUpdate, Value,
 };
 pub use symbols::{Symbol, SymbolFrame, SymbolTable, naming_shortage};
 pub use tables::{

@@ -90,7 +90,7 @@ pub enum MessageText {
 
 /// What becomes known of a slice after its beginning.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct SliceMore {
+pub struct SliceUpdate {
     /// Another name, with its number.
     pub name: Option<(StringId, Option<u64>)>,
     /// 0xRRGGBB.

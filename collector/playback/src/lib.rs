@@ -26,7 +26,7 @@
 mod any_exporter;
 mod event_type;
 mod names;
-mod nowhere;
+mod null_exporter;
 pub mod order;
 mod output;
 mod places;
@@ -37,7 +37,7 @@ mod thread_ids;
 pub use any_exporter::{AnyExporter, Stopped};
 pub use event_type::EventType;
 pub use names::{Framer, Names};
-pub use nowhere::Nowhere;
+pub use null_exporter::NullExporter;
 pub use output::Output;
 pub use places::{ANONYMOUS, KERNEL, Locator, ModuleKey, Place, PlaceId, Places};
 pub use recording::{PdbIdentity, Played, Recording, UnresolvedModule, WindowsImage};

@@ -4,7 +4,9 @@
 use crate::any_exporter::{AnyExporter, Stopped};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use syscollect_model::{Event, Field, Slice, SliceMore, StringId, Tables, ThreadId, Time, TrackId};
+use syscollect_model::{
+    Event, Field, Slice, SliceUpdate, StringId, Tables, ThreadId, Time, TrackId,
+};
 
 /// An exporter that is given a range of time.
 ///
@@ -79,7 +81,7 @@ impl<'a> Output<'a> {
             Event::SliceBegin(track, slice) => {
                 self.before.entry(*track).or_default().push(slice.clone());
             }
-            Event::SliceMore(track, more) => {
+            Event::SliceUpdate(track, more) => {
                 if let Some(slice) = self.before.get_mut(track).and_then(|open| open.last_mut()) {
                     add(slice, more);
                 }
@@ -133,7 +135,7 @@ impl<'a> Output<'a> {
 }
 
 /// Adds to a slice what became known of it later.
-fn add(slice: &mut Slice, more: &SliceMore) {
+fn add(slice: &mut Slice, more: &SliceUpdate) {
     if let Some((name, number)) = more.name {
         (slice.name, slice.number) = (name, number);
     }

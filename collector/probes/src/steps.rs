@@ -23,7 +23,7 @@ pub(crate) enum Flow {
     },
     /// To the caller.
     Return,
-    /// Nowhere.
+    /// NullExporter.
     Stop,
 }
 

@@ -66,7 +66,7 @@ pub enum Popped {
 /// Of these, stacks have at most half of the buffer, and are lost beyond it.
 /// Memory: the given bytes, or, when definitions alone need more, half of them
 /// on top (2 to 16 MiB); one lost beyond that is counted like any other record.
-/// While it is not overwriting, the marked programs of a user have no more of it
+/// While it is not overwriting, the instrumented programs of a user have no more of it
 /// than is free, and none of them more than its user may still have
 /// ([`Self::push_of`]). When overwriting, they give way first where all together
 /// have more than half: the oldest of the program that has most, of the user

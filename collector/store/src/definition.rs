@@ -89,7 +89,7 @@ pub enum TracepointFieldKind {
     Bytes,
 }
 
-/// A marked program whose zones are recorded.
+/// An instrumented program whose zones are recorded.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClientDefinition {
@@ -152,7 +152,7 @@ pub enum ProbeRole {
     FunctionReturn,
     /// It is about to return: the stack pointer is that of its entry.
     FunctionExit,
-    /// The zones of a marked program that could not share memory: arguments are
+    /// The zones of an instrumented program that could not share memory: arguments are
     /// name, function, file (texts), line, color.
     ClientZoneBegin,
     /// The end of these: the depth that is left.

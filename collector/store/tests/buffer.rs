@@ -53,7 +53,7 @@ fn discard_drops_the_newest_events_and_counts_them() {
     assert_eq!(sequences(&pop_all(&buffer)), [(LaneKind::Sched, 5)], "there is room again");
 }
 
-/// The `sequence`th chunk of a marked program's only thread.
+/// The `sequence`th chunk of an instrumented program's only thread.
 fn of_program(program: u16, sequence: u64) -> Chunk {
     let mut chunk = chunk(Lane::new(LaneKind::Zone, program), sequence, sequence * 64, 64, 16);
     chunk.data.shrink_to_fit();

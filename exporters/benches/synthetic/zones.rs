@@ -3,7 +3,7 @@
 
 use syscollect_model::{
     Event, Exporter, Field, FieldRole, Location, LocationId, ProcessId, Scope, SessionInfo, Slice,
-    SliceMore, StringId, Tables, Thread, ThreadId, Time, Track, TrackId, TrackKind, TrackRole,
+    SliceUpdate, StringId, Tables, Thread, ThreadId, Time, Track, TrackId, TrackKind, TrackRole,
     Value,
 };
 
@@ -61,7 +61,7 @@ pub(crate) fn play<E: Exporter>(
             let fields = vec![Field::new(FieldRole::Text, text, request)];
             exporter.event(
                 at(150),
-                &Event::SliceMore(track, SliceMore { fields, ..SliceMore::default() }),
+                &Event::SliceUpdate(track, SliceUpdate { fields, ..SliceUpdate::default() }),
                 tables,
             )?;
         }

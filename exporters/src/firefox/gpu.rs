@@ -7,7 +7,7 @@ use super::markers::{Data, GpuJobData, GpuSubmitData, Marker, Timing};
 use super::meta::milliseconds;
 use super::tables::{Category, Shared};
 use super::threads::ThreadState;
-use crate::words;
+use crate::labels;
 use std::collections::BTreeMap;
 use syscollect_model::{GpuJob, GpuJobEnd, ProcessId, StringId, Tables, ThreadId, TrackId};
 
@@ -59,7 +59,7 @@ fn data(time: u64, job: &GpuJob, shared: &mut Shared, tables: &Tables) -> GpuJob
         let row = tables.thread(id);
         shared.string(&format!("{} ({})", tables.strings.get(row.name), row.tid))
     });
-    let others = job.fields.iter().map(|field| words::named_value(field, tables));
+    let others = job.fields.iter().map(|field| labels::named_value(field, tables));
     let text = |text: String| (!text.is_empty()).then_some(text);
     GpuJobData {
         thread,
@@ -68,9 +68,9 @@ fn data(time: u64, job: &GpuJob, shared: &mut Shared, tables: &Tables) -> GpuJob
         accepted: distance(submitted, queued),
         queued: distance(queued, started),
         ran: distance(started, Some(time)),
-        fence: job.fence.map(words::fence),
-        waited_for: text(words::fences(&job.waited_for)),
-        end: (job.end != GpuJobEnd::Finished).then(|| words::job_end(job.end)),
+        fence: job.fence.map(labels::fence),
+        waited_for: text(labels::fences(&job.waited_for)),
+        end: (job.end != GpuJobEnd::Finished).then(|| labels::job_end(job.end)),
         more: text(others.collect::<Vec<_>>().join(", ")),
     }
 }

@@ -8,7 +8,7 @@
 use super::markers::{Item, Key};
 use super::meta::milliseconds;
 use super::tables::Shared;
-use crate::words;
+use crate::labels;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
@@ -132,8 +132,8 @@ impl Format {
     /// The value in this format; `None` where it is no number and should be.
     fn item(self, value: &Value, shared: &mut Shared, tables: &Tables) -> Option<Item> {
         Some(match self {
-            Self::Row => Item::Row(shared.string(&words::value(value, tables))),
-            Self::Text => Item::Text(words::value(value, tables).into()),
+            Self::Row => Item::Row(shared.string(&labels::value(value, tables))),
+            Self::Text => Item::Text(labels::value(value, tables).into()),
             _ => match *value {
                 Value::Unsigned(number)
                 | Value::Address(number)
@@ -277,12 +277,12 @@ impl Kinds {
         }
         let is_text = field.role == FieldRole::Text;
         if is_text && more.is_empty() && typed.is_none_or(|index| !self.has_text(index)) {
-            return Some((self.key(TEXT), Item::Text(words::value(&field.value, tables).into())));
+            return Some((self.key(TEXT), Item::Text(labels::value(&field.value, tables).into())));
         }
         if !more.is_empty() {
             more.push('\n');
         }
-        more.push_str(&words::named_value(field, tables));
+        more.push_str(&labels::named_value(field, tables));
         None
     }
 

@@ -350,7 +350,7 @@ impl<W: Write> FirefoxExporter<W> {
 
     fn slice(&mut self, time: u64, event: &Event, tables: &Tables) {
         let (Event::SliceBegin(track, _)
-        | Event::SliceMore(track, _)
+        | Event::SliceUpdate(track, _)
         | Event::SliceEnd(track)
         | Event::Instant(track, _)
         | Event::Message(track, _)) = event
@@ -362,7 +362,7 @@ impl<W: Write> FirefoxExporter<W> {
         }
         let (track, marker) = match event {
             Event::SliceBegin(track, slice) => return self.slices.begin(*track, time, slice),
-            Event::SliceMore(track, more) => return self.slices.more(*track, more),
+            Event::SliceUpdate(track, more) => return self.slices.more(*track, more),
             Event::SliceEnd(track) => {
                 (*track, self.slices.end(*track, time, &mut self.shared, tables))
             }
@@ -515,7 +515,7 @@ impl<W: Write> Exporter for FirefoxExporter<W> {
             Event::Wakeup(wakeup) => self.wakeup(time, wakeup, tables),
             Event::Sample(sample) => self.sample(time, sample, tables),
             Event::SliceBegin(..)
-            | Event::SliceMore(..)
+            | Event::SliceUpdate(..)
             | Event::SliceEnd(..)
             | Event::Instant(..)
             | Event::Message(..) => {

@@ -4,11 +4,11 @@ use super::colors;
 use super::kinds::{Kind, Kinds, TEXT};
 use super::markers::{Cause, Item, Marker, Timing, Told};
 use super::tables::Shared;
-use crate::words;
+use crate::labels;
 use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{
-    Fields, LocationId, Message, MessageText, SchemaId, Scope, Slice, SliceMore, StackId, StringId,
-    Tables, Track, TrackId, TrackKind, TrackRole,
+    Fields, LocationId, Message, MessageText, SchemaId, Scope, Slice, SliceUpdate, StackId,
+    StringId, Tables, Track, TrackId, TrackKind, TrackRole,
 };
 
 /// Names that zones of one place in the source may have as markers: the chart
@@ -67,13 +67,13 @@ impl Slices {
     }
 
     /// More is known of the innermost slice of a track.
-    pub(super) fn more(&mut self, track: TrackId, more: &SliceMore) {
+    pub(super) fn more(&mut self, track: TrackId, more: &SliceUpdate) {
         let Some(open) = self.open.get_mut(&track).and_then(|list| list.last_mut()) else { return };
         if let Some((name, number)) = more.name {
             (open.slice.name, open.slice.number) = (name, number);
         }
         open.slice.color = more.color.or(open.slice.color);
-        words::amend(&mut open.slice.fields, &more.fields);
+        labels::amend(&mut open.slice.fields, &more.fields);
         open.unfinished |= more.unfinished;
     }
 
@@ -116,7 +116,7 @@ impl Slices {
     ) -> Marker {
         let kind = Kind::Message;
         let mut told = Told { kind: self.kinds.key(kind.name()), entries: Vec::new(), cause: None };
-        let name = self.name(&mut told, (words::message_name(message), None), kind, tables);
+        let name = self.name(&mut told, (labels::message_name(message), None), kind, tables);
         let name = shared.string(name);
         match &message.text {
             Some(MessageText::Written(text)) => {

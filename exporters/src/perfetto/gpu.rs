@@ -12,7 +12,7 @@ use super::context::Context;
 use super::details::{Details, Note};
 use super::tracks::{Kind, Tracks};
 use crate::ExportError;
-use crate::words;
+use crate::labels;
 use std::io::Write;
 use syscollect_model::{GpuJob, GpuJobEnd, Tables, Time, TrackId};
 
@@ -61,7 +61,7 @@ impl GpuJobs {
 }
 
 fn say(details: &mut Details, job: &GpuJob, end: Time, tables: &Tables) {
-    for (stage, time) in words::stages(job, end) {
+    for (stage, time) in labels::stages(job, end) {
         details.note(&format!("{stage} (ns)"), Note::Number(time));
     }
     if let Some(id) = job.thread {
@@ -76,13 +76,13 @@ fn say(details: &mut Details, job: &GpuJob, end: Time, tables: &Tables) {
         details.note("context", Note::Address(context));
     }
     if let Some(fence) = job.fence {
-        details.note("fence", Note::Text(&words::fence(fence)));
+        details.note("fence", Note::Text(&labels::fence(fence)));
     }
     if !job.waited_for.is_empty() {
-        details.note("waited for fences", Note::Text(&words::fences(&job.waited_for)));
+        details.note("waited for fences", Note::Text(&labels::fences(&job.waited_for)));
     }
     if job.end != GpuJobEnd::Finished {
-        details.note("end", Note::Text(words::job_end(job.end)));
+        details.note("end", Note::Text(labels::job_end(job.end)));
     }
     for field in &job.fields {
         details.field(field, None, tables);

@@ -13,8 +13,8 @@ use super::packets::Timebase;
 use super::samples::{SamplePoint, Samples};
 use super::stream::Stream;
 use crate::ExportError;
+use crate::labels;
 use crate::off_cpu::Stay;
-use crate::words;
 use rustc_hash::FxHashMap;
 use std::io::Write;
 use syscollect_model::{SessionInfo, StackId, Tables, ThreadId, Time};
@@ -120,7 +120,7 @@ impl OffCpuGraph {
         };
         let interval =
             (span / MOST_SAMPLES).next_multiple_of(SHORTEST_INTERVAL).max(SHORTEST_INTERVAL);
-        let name = format!("off-CPU, a sample for each {}", words::duration(interval));
+        let name = format!("off-CPU, a sample for each {}", labels::duration(interval));
         let timebase = Timebase { name, counter: 0, frequency: 1_000_000_000 / interval };
         let graph = Graph::new(sequence, OFF_CPU_PID, "[off-CPU]", timebase);
         Self { graph, interval, rests: FxHashMap::default(), written: 0 }

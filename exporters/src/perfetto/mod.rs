@@ -58,8 +58,8 @@ mod threads;
 mod tracks;
 
 use crate::heap::Heap;
-use crate::narrow::narrow;
 use crate::off_cpu::Blocked;
+use crate::process_filter::concerning;
 use crate::{ExportError, ProcessFilter};
 use context::Context;
 use gpu::GpuJobs;
@@ -253,7 +253,7 @@ impl<W: Write> PerfettoExporter<W> {
         match *event {
             Event::Counter(track, value) => tracks.counter(at, sched, (track, value)),
             Event::SliceBegin(track, ref slice) => slices.begin(tracks, at, track, slice),
-            Event::SliceMore(track, ref more) => {
+            Event::SliceUpdate(track, ref more) => {
                 slices.more(track, more);
                 Ok(())
             }
@@ -322,7 +322,7 @@ impl<W: Write> Exporter for PerfettoExporter<W> {
         let event = match &self.process {
             None => event,
             Some(filter) => {
-                let Some(rest) = narrow(filter, event, tables) else { return Ok(()) };
+                let Some(rest) = concerning(filter, event, tables) else { return Ok(()) };
                 narrowed = rest;
                 &*narrowed
             }

@@ -9,9 +9,9 @@ use super::context::Context;
 use super::details::Note;
 use super::tracks::{Kind, Tracks};
 use crate::ExportError;
-use crate::words;
+use crate::labels;
 use std::io::Write;
-use syscollect_model::{Crash, Message, MessageText, Slice, SliceMore, Tables, TrackId};
+use syscollect_model::{Crash, Message, MessageText, Slice, SliceUpdate, Tables, TrackId};
 
 /// Slices inside each other that are written.
 const MAX_DEPTH: usize = 500;
@@ -22,7 +22,7 @@ const MAX_LATER_FIELDS: usize = 64;
 #[derive(Debug, Default)]
 struct Open {
     /// What has become known of each, the innermost last.
-    slices: Vec<Option<Box<SliceMore>>>,
+    slices: Vec<Option<Box<SliceUpdate>>>,
     /// How many more are open that are too deep to be written.
     deeper: u64,
     /// How many there were inside of the innermost one that is written.
@@ -63,7 +63,7 @@ impl Slices {
     }
 
     /// More is known of the innermost slice.
-    pub(crate) fn more(&mut self, id: TrackId, more: &SliceMore) {
+    pub(crate) fn more(&mut self, id: TrackId, more: &SliceUpdate) {
         let open = self.open(id);
         if open.deeper > 0 {
             return;
@@ -130,7 +130,7 @@ pub(crate) fn message<W: Write>(
     let details = &mut tracks.details;
     match message.text {
         Some(MessageText::Interned { string, number: None }) => details.name(string, at.tables),
-        Some(_) => details.dynamic_name(&words::message_text(message, at.tables)),
+        Some(_) => details.dynamic_name(&labels::message_text(message, at.tables)),
         None => details.name(message.category, at.tables),
     }
     details.category(message.category, at.tables);
@@ -174,7 +174,7 @@ pub(crate) fn crash<W: Write>(
 fn say(tracks: &mut Tracks, slice: &Slice, tables: &Tables) {
     let details = &mut tracks.details;
     match slice.number {
-        Some(_) => details.dynamic_name(&words::numbered(slice.name, slice.number, tables)),
+        Some(_) => details.dynamic_name(&labels::numbered(slice.name, slice.number, tables)),
         None => details.name(slice.name, tables),
     }
     if let Some(category) = slice.category {
@@ -194,10 +194,10 @@ fn say(tracks: &mut Tracks, slice: &Slice, tables: &Tables) {
     }
 }
 
-fn say_more(tracks: &mut Tracks, more: &SliceMore, tables: &Tables) {
+fn say_more(tracks: &mut Tracks, more: &SliceUpdate, tables: &Tables) {
     let details = &mut tracks.details;
     if let Some((name, number)) = more.name {
-        details.note("name", Note::Text(&words::numbered(name, number, tables)));
+        details.note("name", Note::Text(&labels::numbered(name, number, tables)));
     }
     for field in &more.fields {
         details.field(field, None, tables);

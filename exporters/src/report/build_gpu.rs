@@ -5,7 +5,7 @@ use super::build_programs::{OTHERS, process};
 use super::data::*;
 use super::fence_waits::FenceWait;
 use super::gpu::GpuTotals;
-use crate::words;
+use crate::labels;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use syscollect_model::{ProcessId, StringId, Tables, ThreadId};
@@ -52,7 +52,7 @@ impl ReportExporter {
                 pid,
                 process,
                 timeline: wait.timeline.to_string(),
-                fence: wait.fence.map(words::fence).unwrap_or_default(),
+                fence: wait.fence.map(labels::fence).unwrap_or_default(),
                 signaled_by: (!wait.signaled_by.is_empty()).then(|| wait.signaled_by.to_string()),
                 queue: wait.job.map(|(queue, _)| tables.strings.get(queue).to_owned()),
                 submitted_by: wait.job.and_then(|(_, thread)| thread).map(|id| named(id, tables)),

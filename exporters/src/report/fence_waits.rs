@@ -3,7 +3,7 @@
 use super::longest::Longest;
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    Fence, FieldRole, GpuJob, Slice, SliceMore, SliceRole, StringId, Tables, ThreadId, TrackId,
+    Fence, FieldRole, GpuJob, Slice, SliceRole, SliceUpdate, StringId, Tables, ThreadId, TrackId,
     Value,
 };
 
@@ -89,7 +89,7 @@ impl FenceWaits {
         open.waits.push(wait);
     }
 
-    pub(super) fn more(&mut self, track: TrackId, more: &SliceMore) {
+    pub(super) fn more(&mut self, track: TrackId, more: &SliceUpdate) {
         let Some(Open { waits, deeper: 0 }) = self.open.get_mut(&track) else { return };
         let Some(wait) = waits.last_mut() else { return };
         wait.unfinished |= more.unfinished;

@@ -115,7 +115,7 @@ pub use data::*;
 pub use filter::{Family, ProcessFilter};
 
 use crate::heap::Heap;
-use crate::words;
+use crate::labels;
 use capped::Capped;
 use gpu::GpuBooks;
 use locks::LockBooks;
@@ -424,7 +424,7 @@ impl ReportExporter {
                     self.slices.begin(now, *track, slice, times);
                 }
             }
-            Event::SliceMore(track, more) => {
+            Event::SliceUpdate(track, more) => {
                 self.gpu.waits.more(*track, more);
                 self.slices.more(*track, more);
             }
@@ -436,7 +436,7 @@ impl ReportExporter {
             Event::Instant(track, slice) => self.instant(*track, slice.name, tables),
             Event::Message(track, message) => {
                 self.counts.messages += 1;
-                self.instant(*track, words::message_name(message), tables);
+                self.instant(*track, labels::message_name(message), tables);
             }
             Event::Lock(event) => {
                 self.counts.locks += 1;

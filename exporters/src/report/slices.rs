@@ -9,7 +9,8 @@ use super::data::Times;
 use super::durations::Durations;
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    LocationId, ProcessId, Scope, Slice, SliceMore, StringId, Tables, ThreadId, TrackId, TrackKind,
+    LocationId, ProcessId, Scope, Slice, SliceUpdate, StringId, Tables, ThreadId, TrackId,
+    TrackKind,
 };
 
 /// Names with durations of their own, at most 42 kB each.
@@ -122,7 +123,7 @@ impl Slices {
         }
     }
 
-    pub(super) fn more(&mut self, track: TrackId, more: &SliceMore) {
+    pub(super) fn more(&mut self, track: TrackId, more: &SliceUpdate) {
         if let Some(Open { slices, deeper: 0 }) = self.open.get_mut(&track)
             && let Some(slice) = slices.last_mut()
         {

@@ -10,7 +10,7 @@ use super::options::TracyLayout;
 use super::rows::{self, RowId};
 use super::texts::Texts;
 use super::wire::Payload;
-use crate::words;
+use crate::labels;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -126,7 +126,7 @@ impl Gpus {
 
     fn location(&mut self, job: &GpuJob, shared: &mut Shared<'_>) -> Place {
         let Shared { locations, texts, tables, .. } = shared;
-        let error = words::job_error(job);
+        let error = labels::job_error(job);
         let place =
             *self.names.entry((job.name.0, job.end, error.map(Box::from))).or_insert_with(|| {
                 let name = tables.strings.get(job.name);
@@ -179,7 +179,7 @@ pub(crate) fn zero_before(ended: Time, job: &GpuJob) -> u64 {
 fn notes(job: &GpuJob, end: Time, shared: &mut Shared<'_>) -> Notes {
     let mut notes = Notes::new();
     let mut note = |name: &str, value: f64| notes.push((shared.texts.intern(name), value));
-    for (name, nanoseconds) in words::stages(job, end) {
+    for (name, nanoseconds) in labels::stages(job, end) {
         note(&format!("{name} (ns)"), nanoseconds as f64);
     }
     job.context.into_iter().for_each(|context| note("context", context as f64));

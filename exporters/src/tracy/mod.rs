@@ -61,8 +61,8 @@ mod zones;
 
 pub use options::{TracyCompression, TracyLayout, TracyOptionError, TracyOptions};
 
-use crate::narrow::narrow;
-use crate::{ExportError, ProcessFilter, words};
+use crate::process_filter::concerning;
+use crate::{ExportError, ProcessFilter, labels};
 use code::Code;
 use gpu::{Gpus, Moments};
 use header::Span;
@@ -278,7 +278,7 @@ impl<W: Write> TracyExporter<W> {
 
     fn instant(&mut self, track: TrackId, time: i64, slice: &Slice, tables: &Tables) {
         let row = self.row_of(track, tables);
-        let said = (&*words::instant(slice, tables), Importance::said(&slice.fields, tables));
+        let said = (&*labels::instant(slice, tables), Importance::said(&slice.fields, tables));
         self.message_from(row, (time, messages::color(slice.color)), said, slice.stack);
     }
 
@@ -290,7 +290,7 @@ impl<W: Write> TracyExporter<W> {
         tables: &Tables,
     ) {
         let row = self.row_of(track, tables);
-        let said = (&*words::message(message, tables), Importance::said(&message.fields, tables));
+        let said = (&*labels::message(message, tables), Importance::said(&message.fields, tables));
         self.message_from(row, (time, messages::color(message.color)), said, message.stack);
     }
 
@@ -308,7 +308,7 @@ impl<W: Write> TracyExporter<W> {
         let location = event.location.map(|id| locations.place(Some(id), &mut self.texts, tables));
         if let Some(since) = self.locks.add(time, event, row, location) {
             let name = tables.strings.get(tables.lock(event.lock).name);
-            let waited = words::duration((time - since).unsigned_abs());
+            let waited = labels::duration((time - since).unsigned_abs());
             let words = format!("gives up on lock {name} after {waited}");
             self.message(
                 Some(row),
@@ -479,7 +479,7 @@ impl<W: Write> Exporter for TracyExporter<W> {
         let narrowed;
         let event = match &self.process {
             None => event,
-            Some(filter) => match narrow(filter, event, tables) {
+            Some(filter) => match concerning(filter, event, tables) {
                 Some(rest) => {
                     narrowed = rest;
                     &*narrowed
@@ -511,7 +511,7 @@ impl<W: Write> Exporter for TracyExporter<W> {
                 }
                 self.slices.begin(*track, (at, slice), &mut self.texts, tables);
             }
-            Event::SliceMore(track, more) => {
+            Event::SliceUpdate(track, more) => {
                 self.slices.more(*track, more, &mut self.texts, tables);
             }
             Event::SliceEnd(track) => self.slices.end(*track, at, &mut self.texts, tables),

@@ -5,7 +5,7 @@ use super::rows::{Owner, Rows};
 use super::texts::Texts;
 use super::zones::{Shared, Zones};
 use rustc_hash::FxHashMap;
-use syscollect_model::{Scope, Slice, SliceMore, Tables, TrackId, TrackKind, TrackRole};
+use syscollect_model::{Scope, Slice, SliceUpdate, Tables, TrackId, TrackKind, TrackRole};
 
 /// All slices.
 #[derive(Default)]
@@ -35,7 +35,7 @@ impl Slices {
     pub(crate) fn more(
         &mut self,
         track: TrackId,
-        more: &SliceMore,
+        more: &SliceUpdate,
         texts: &mut Texts,
         tables: &Tables,
     ) {

@@ -4,9 +4,9 @@ use super::code::Code;
 use super::locations::{Locations, Place, bgr};
 use super::texts::Texts;
 use super::wire::Payload;
-use crate::words;
+use crate::labels;
 use std::io::{self, Write};
-use syscollect_model::{Fields, Slice, SliceMore, StackId, Tables};
+use syscollect_model::{Fields, Slice, SliceUpdate, StackId, Tables};
 
 /// The viewer reads zones by recursion and counts in 8 bits how deep one nests in itself.
 const MAX_DEPTH: usize = 255;
@@ -89,7 +89,7 @@ impl Zones {
         self.open.push(Open {
             zone: self.list.len() as u32,
             name: own_name
-                .then(|| texts.intern(&words::numbered(slice.name, slice.number, tables))),
+                .then(|| texts.intern(&labels::numbered(slice.name, slice.number, tables))),
             // A location that is shared may have another colour.
             color: slice.color.filter(|_| place.shared).map_or(0, bgr),
             stack: slice.stack,
@@ -107,15 +107,15 @@ impl Zones {
     }
 
     /// More is known of the innermost zone.
-    pub(crate) fn more(&mut self, more: &SliceMore, texts: &mut Texts, tables: &Tables) {
+    pub(crate) fn more(&mut self, more: &SliceUpdate, texts: &mut Texts, tables: &Tables) {
         let Some(open) = self.open.last_mut().filter(|_| self.skipped == 0) else { return };
         if let Some((name, number)) = more.name {
-            open.name = Some(texts.intern(&words::numbered(name, number, tables)));
+            open.name = Some(texts.intern(&labels::numbered(name, number, tables)));
         }
         if let Some(color) = more.color {
             open.color = bgr(color);
         }
-        words::amend(&mut open.fields, &more.fields);
+        labels::amend(&mut open.fields, &more.fields);
         open.unfinished |= more.unfinished;
     }
 
@@ -147,7 +147,7 @@ impl Zones {
         if (name, color, stack, unfinished) == (None, 0, None, false) && fields.is_empty() {
             return;
         }
-        let mut text = words::lines(&fields, tables);
+        let mut text = labels::lines(&fields, tables);
         if unfinished {
             text += if text.is_empty() { UNFINISHED } else { "\n[unfinished]" };
         }

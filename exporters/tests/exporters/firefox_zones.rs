@@ -7,8 +7,8 @@ use serde_json::{Value as Json, json};
 use syscollect_exporters::{FirefoxExporter, FirefoxOptions};
 use syscollect_model::{
     Event, Field, Location, LocationId, Lock, LockAction, LockEvent, LockId, MemoryEvent, Message,
-    MessageText, Schema, SchemaField, SchemaId, Scope, Slice, SliceMore, ThreadId, Track, TrackId,
-    TrackKind, Value,
+    MessageText, Schema, SchemaField, SchemaId, Scope, Slice, SliceUpdate, ThreadId, Track,
+    TrackId, TrackKind, Value,
 };
 
 fn profile_with(story: &Story, options: FirefoxOptions) -> Profile {
@@ -276,7 +276,7 @@ fn what_ends_without_beginning_is_nothing_and_more_of_nothing_too() {
     let process = story.tables.thread(thread).process;
     let name = story.name("lock");
     story.tables.locks.push(Lock { process, name, shared: false, location: None });
-    story.then(Event::SliceMore(track, SliceMore::default()));
+    story.then(Event::SliceUpdate(track, SliceUpdate::default()));
     story.then(Event::SliceEnd(track));
     for action in [LockAction::Release, LockAction::GiveUp] {
         story.then(Event::Lock(LockEvent {
@@ -331,7 +331,7 @@ proptest! {
                     Event::SliceBegin(track, Slice { fields, number: Some(number), ..Slice::named(name) })
                 }
                 3 | 4 => Event::SliceEnd(track),
-                5 => Event::SliceMore(track, SliceMore { fields, unfinished: number == 0, ..SliceMore::default() }),
+                5 => Event::SliceUpdate(track, SliceUpdate { fields, unfinished: number == 0, ..SliceUpdate::default() }),
                 6 if number == 0 => {
                     messages += 1;
                     let text = Some(MessageText::Interned { string: name, number: Some(number) });

@@ -4,7 +4,7 @@ use super::{IDLE, Story, off};
 use syscollect_model::{
     Crash, Event, Field, FieldFormat, FieldRole, Fields, Location, LocationId, Lock, LockAction,
     LockEvent, LockId, MemoryEvent, Message, MessageText, Process, ProcessId, Schema, SchemaField,
-    SchemaId, Scope, SleepState, Slice, SliceMore, StackId, ThreadId, Time, Track, TrackId,
+    SchemaId, Scope, SleepState, Slice, SliceUpdate, StackId, ThreadId, Time, Track, TrackId,
     TrackKind, Value,
 };
 
@@ -24,7 +24,7 @@ impl Story {
     }
 
     fn more(&mut self, track: TrackId, fields: Fields) {
-        self.then(Event::SliceMore(track, SliceMore { fields, ..SliceMore::default() }));
+        self.then(Event::SliceUpdate(track, SliceUpdate { fields, ..SliceUpdate::default() }));
     }
 
     fn begins(&mut self, track: TrackId, slice: Slice) {
@@ -106,9 +106,9 @@ fn zones(story: &mut Story, main: ThreadId, stack: StackId) {
     story.more(zones, texts.to_vec());
     story.ends(zones);
     let name = Some((story.name("update of"), Some(12)));
-    story.then(Event::SliceMore(
+    story.then(Event::SliceUpdate(
         zones,
-        SliceMore { name, color: Some(0xff), ..SliceMore::default() },
+        SliceUpdate { name, color: Some(0xff), ..SliceUpdate::default() },
     ));
     story.ends(zones);
     message(story, zones);
@@ -118,7 +118,10 @@ fn zones(story: &mut Story, main: ThreadId, stack: StackId) {
     story.then(Event::Counter(plot, 3.5));
     let open = story.slice("left open");
     story.begins(zones, open);
-    story.then(Event::SliceMore(zones, SliceMore { unfinished: true, ..SliceMore::default() }));
+    story.then(Event::SliceUpdate(
+        zones,
+        SliceUpdate { unfinished: true, ..SliceUpdate::default() },
+    ));
     story.ends(zones);
     story.ends(zones);
 }

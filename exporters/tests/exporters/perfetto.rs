@@ -9,7 +9,7 @@ use syscollect_exporters::{ExportError, PerfettoExporter};
 use syscollect_model::{
     Crash, Event, Exporter, Field, LaneKind, Location, LocationId, Lock, LockAction, LockEvent,
     LockId, Loss, LossCause, MemoryEvent, Message, MessageText, Migration, OffCpu, ProcessId,
-    Sample, Scope, SessionInfo, SleepState, Slice, SliceMore, StackId, StringId, Switch, Tables,
+    Sample, Scope, SessionInfo, SleepState, Slice, SliceUpdate, StackId, StringId, Switch, Tables,
     ThreadId, Time, TrackId, Value, Wakeup,
 };
 
@@ -451,9 +451,9 @@ fn event(kind: u8, a: u8, b: u8, c: u8, flags: u8) -> Event {
         16 => {
             let Slice { fields, number, .. } = slice(b, flags, None);
             let name = (flags & 1 == 0).then_some((name, number));
-            Event::SliceMore(
+            Event::SliceUpdate(
                 track,
-                SliceMore { name, color: None, fields, unfinished: flags & 2 != 0 },
+                SliceUpdate { name, color: None, fields, unfinished: flags & 2 != 0 },
             )
         }
         17 => {

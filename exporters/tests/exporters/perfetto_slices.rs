@@ -5,7 +5,7 @@ use crate::replay::{Replay, Slice, replay};
 use crate::story::{self, Story};
 use std::collections::BTreeMap;
 use syscollect_exporters::PerfettoExporter;
-use syscollect_model::{Event, Field, Scope, SleepState, SliceMore, Time, TrackId, Value};
+use syscollect_model::{Event, Field, Scope, SleepState, SliceUpdate, Time, TrackId, Value};
 
 fn export(story: &Story) -> Replay {
     let mut exporter = PerfettoExporter::new(Vec::new());
@@ -201,9 +201,9 @@ fn a_slice_that_says_more_and_more_keeps_a_bounded_number_of_fields() {
     for number in 0..1_000 {
         let name = story.name(&format!("field {}", number % 100));
         let field = Field::named(name, Value::Unsigned(number));
-        story.then(Event::SliceMore(
+        story.then(Event::SliceUpdate(
             zones,
-            SliceMore { fields: vec![field], ..SliceMore::default() },
+            SliceUpdate { fields: vec![field], ..SliceUpdate::default() },
         ));
     }
     story.then(Event::SliceEnd(zones));

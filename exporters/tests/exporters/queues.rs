@@ -2,8 +2,8 @@
 
 use super::{IDLE, Story, off};
 use syscollect_model::{
-    Event, Fence, Field, FieldRole, GpuJob, GpuJobEnd, Scope, SleepState, Slice, SliceMore,
-    SliceRole, ThreadId, Time, Track, TrackId, TrackKind, Value,
+    Event, Fence, Field, FieldRole, GpuJob, GpuJobEnd, Scope, SleepState, Slice, SliceRole,
+    SliceUpdate, ThreadId, Time, Track, TrackId, TrackKind, Value,
 };
 
 /// Microseconds after [`super::START`].
@@ -75,11 +75,11 @@ pub(super) fn waits(story: &mut Story) {
     story.then(Event::GpuJob(graphics, Box::new(job)));
     let by = Value::Text("an interrupt".into());
     let by = story.field(FieldRole::FenceSignaler, "signaled by", by);
-    let signaled = SliceMore { fields: vec![by], ..SliceMore::default() };
-    let unfinished = SliceMore { unfinished: true, ..SliceMore::default() };
+    let signaled = SliceUpdate { fields: vec![by], ..SliceUpdate::default() };
+    let unfinished = SliceUpdate { unfinished: true, ..SliceUpdate::default() };
     for (ended, track, more) in [(50, tracks[0], signaled), (60, tracks[1], unfinished)] {
         story.time = super::START + ended * 1_000;
-        story.events.push((Time(story.time), Event::SliceMore(track, more)));
+        story.events.push((Time(story.time), Event::SliceUpdate(track, more)));
         story.then(Event::SliceEnd(track));
     }
 }

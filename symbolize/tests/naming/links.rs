@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use syscollect_model::{BuildId, SymbolTable};
-use syscollect_symbolize::{HeldFiles, ModuleRequest, Options, Symbolizer, build_id_of};
+use syscollect_symbolize::{ModuleRequest, Options, PinnedFiles, Symbolizer, build_id_of};
 
 /// Far less than a hang.
 const SOON: Duration = Duration::from_secs(60);
@@ -45,7 +45,7 @@ impl Libc {
     fn name(&self, path: &Path, debug_dirs: &[PathBuf]) -> SymbolTable {
         let options = Options { debug_dirs: debug_dirs.to_vec(), ..Options::default() };
         let before = Instant::now();
-        let mut symbolizer = Symbolizer::with_options(HeldFiles::new(), options);
+        let mut symbolizer = Symbolizer::with_options(PinnedFiles::new(), options);
         let table = symbolizer.name_module(path.to_str().unwrap(), &self.build_id, &[self.offset]);
         assert!(before.elapsed() < SOON, "{}", table.note);
         table
@@ -250,7 +250,7 @@ fn a_file_that_is_cut_off_while_it_is_named_ends_nothing() {
             }
         };
         scope.spawn(cut);
-        let mut symbolizer = Symbolizer::new(HeldFiles::new());
+        let mut symbolizer = Symbolizer::new(PinnedFiles::new());
         let name =
             |_| symbolizer.name_module(path.to_str().unwrap(), &BuildId::default(), &[offset]);
         let tables: Vec<SymbolTable> = (0..40).map(name).collect();
@@ -272,7 +272,7 @@ fn naming_ends_when_its_time_is_over_or_nobody_wants_it_and_says_so() {
     let request = ModuleRequest { path: module.path, build_id: BuildId::default(), offsets };
     let requests = [request.clone(), request.clone(), request];
     let name = |options: Options, unwanted: bool| {
-        Symbolizer::with_options(HeldFiles::new(), options)
+        Symbolizer::with_options(PinnedFiles::new(), options)
             .name_modules_unless(&requests, &|| unwanted)
     };
     let has_note = |tables: &[Option<SymbolTable>], note: &str| {
@@ -301,7 +301,7 @@ fn without_memory_for_lines_there_are_names_and_without_any_a_note() {
     let path = file.path().canonicalize().unwrap();
     let name = |copied_bytes_max| {
         let options = Options { copied_bytes_max, ..Options::default() };
-        let mut symbolizer = Symbolizer::with_options(HeldFiles::new(), options);
+        let mut symbolizer = Symbolizer::with_options(PinnedFiles::new(), options);
         symbolizer.name_module(
             path.to_str().unwrap(),
             &BuildId::default(),
@@ -335,7 +335,7 @@ mod abbreviations {
 fn plain_names_of_c_stay_as_they_are() {
     for lines in [false, true] {
         let mut symbolizer =
-            Symbolizer::with_options(HeldFiles::new(), Options { lines, ..Options::default() });
+            Symbolizer::with_options(PinnedFiles::new(), Options { lines, ..Options::default() });
         for (name, function) in abbreviations::ALL {
             let address = function as usize as u64;
             let module = mapped(address);

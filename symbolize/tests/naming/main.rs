@@ -4,7 +4,7 @@
 
 mod build_id;
 mod common;
-mod held;
 mod links;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod modules;
+mod pinned;

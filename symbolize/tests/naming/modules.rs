@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::fs::File;
 use std::path::Path;
 use syscollect_model::{BuildId, Symbol, SymbolTable};
-use syscollect_symbolize::{HeldFiles, ModuleRequest, Options, Symbolizer, build_id_of};
+use syscollect_symbolize::{ModuleRequest, Options, PinnedFiles, Symbolizer, build_id_of};
 
 /// The address of the code that runs here.
 #[inline(always)]
@@ -53,7 +53,7 @@ fn only(table: &SymbolTable) -> &Symbol {
 
 #[test]
 fn an_inlined_function_shows_with_its_callers_and_their_lines() {
-    let (table, offset) = name_address(&mut Symbolizer::new(HeldFiles::new()), outer());
+    let (table, offset) = name_address(&mut Symbolizer::new(PinnedFiles::new()), outer());
     let symbol = only(&table);
     let frames: Vec<(&str, u32)> =
         symbol.frames.iter().map(|f| (f.function.as_str(), f.line)).collect();
@@ -77,7 +77,7 @@ fn an_inlined_function_shows_with_its_callers_and_their_lines() {
 fn without_lines_the_function_alone_is_named() {
     let options = Options { lines: false, ..Options::default() };
     let (table, _) =
-        name_address(&mut Symbolizer::with_options(HeldFiles::new(), options), outer());
+        name_address(&mut Symbolizer::with_options(PinnedFiles::new(), options), outer());
     let [frame] = only(&table).frames.as_slice() else { panic!("one frame: {table:?}") };
     assert!(frame.function.ends_with("modules::outer") && frame.line == 0, "{frame:?}");
 }
@@ -86,7 +86,7 @@ fn without_lines_the_function_alone_is_named() {
 fn too_much_debug_information_is_left_aside_and_the_note_says_so() {
     let options = Options { debug_bytes_max: 1000, ..Options::default() };
     let (table, _) =
-        name_address(&mut Symbolizer::with_options(HeldFiles::new(), options), outer());
+        name_address(&mut Symbolizer::with_options(PinnedFiles::new(), options), outer());
     assert_eq!(only(&table).frames.len(), 1);
     assert!(table.note.contains("the limit is 1000"), "{}", table.note);
 }
@@ -94,7 +94,7 @@ fn too_much_debug_information_is_left_aside_and_the_note_says_so() {
 #[test]
 fn libc_functions_have_names() {
     let (table, _) =
-        name_address(&mut Symbolizer::new(HeldFiles::new()), libc::getpid as *const () as u64);
+        name_address(&mut Symbolizer::new(PinnedFiles::new()), libc::getpid as *const () as u64);
     let symbol = only(&table);
     assert!(symbol.frames.iter().any(|frame| frame.function.contains("getpid")), "{symbol:?}");
     assert_eq!(symbol.start, symbol.offset, "a function's address is its start");
@@ -104,7 +104,7 @@ fn libc_functions_have_names() {
 fn the_vdso_is_named_from_a_copy() {
     let vdso = mapped_path("[vdso]");
     let mut mapping = vdso.in_process(std::process::id());
-    let mut held = HeldFiles::new();
+    let mut held = PinnedFiles::new();
     held.hold(&mut mapping, None);
     assert!(!mapping.build_id.is_empty(), "the vDSO has a build id");
     assert!(held.file("[vdso]", &mapping.build_id).is_some());
@@ -115,9 +115,9 @@ fn the_vdso_is_named_from_a_copy() {
     };
     assert!(named("clock_gettime"), "{table:?}");
     let unheld =
-        Symbolizer::new(HeldFiles::new()).name_module("[vdso]", &mapping.build_id, &offsets);
+        Symbolizer::new(PinnedFiles::new()).name_module("[vdso]", &mapping.build_id, &offsets);
     assert_eq!(unheld, table, "the running kernel's is as good, if the build id is the same");
-    let other = Symbolizer::new(HeldFiles::new()).name_module(
+    let other = Symbolizer::new(PinnedFiles::new()).name_module(
         "[vdso]",
         &BuildId::from_bytes(&[7; 20]),
         &offsets,
@@ -130,7 +130,7 @@ fn another_build_is_never_asked() {
     let libc = mapped(libc::getpid as *const () as u64);
     let offset = libc.offset(libc::getpid as *const () as u64);
     let wrong = BuildId::from_bytes(&[0xab; 20]);
-    let table = Symbolizer::new(HeldFiles::new()).name_module(&libc.path, &wrong, &[offset]);
+    let table = Symbolizer::new(PinnedFiles::new()).name_module(&libc.path, &wrong, &[offset]);
     assert_eq!(table.symbols, []);
     assert!(
         table.note.contains("another build") && table.note.contains(&wrong.to_string()),
@@ -141,7 +141,7 @@ fn another_build_is_never_asked() {
 
 #[test]
 fn code_without_a_file_has_a_note_and_no_names() {
-    let mut symbolizer = Symbolizer::new(HeldFiles::new());
+    let mut symbolizer = Symbolizer::new(PinnedFiles::new());
     for path in [
         "//anon",
         "[heap]",
@@ -159,21 +159,24 @@ fn code_without_a_file_has_a_note_and_no_names() {
 #[test]
 fn a_file_that_is_gone_has_a_note() {
     let table =
-        Symbolizer::new(HeldFiles::new()).name_module("/no/such/file", &BuildId::default(), &[1]);
+        Symbolizer::new(PinnedFiles::new()).name_module("/no/such/file", &BuildId::default(), &[1]);
     assert!(table.symbols.is_empty() && table.note.contains("/no/such/file"), "{}", table.note);
 }
 
 #[test]
 fn data_is_not_code() {
     let path = mapped(outer as fn() -> u64 as usize as u64).path;
-    let table =
-        Symbolizer::new(HeldFiles::new()).name_module(&path, &build_id(&path), &[0, 16, u64::MAX]);
+    let table = Symbolizer::new(PinnedFiles::new()).name_module(
+        &path,
+        &build_id(&path),
+        &[0, 16, u64::MAX],
+    );
     assert_eq!(table.symbols, []);
 }
 
 #[test]
 fn many_modules_at_once_give_what_each_gives_alone() {
-    let mut symbolizer = Symbolizer::new(HeldFiles::new());
+    let mut symbolizer = Symbolizer::new(PinnedFiles::new());
     let request = |address: u64| {
         let module = mapped(address);
         let offset = module.offset(address);
@@ -214,7 +217,7 @@ fn a_file_cut_short_gives_a_note_and_no_names() {
 
 fn without_debug_files() -> Symbolizer {
     Symbolizer::with_options(
-        HeldFiles::new(),
+        PinnedFiles::new(),
         Options { debug_dirs: Vec::new(), ..Options::default() },
     )
 }
@@ -249,7 +252,7 @@ fn a_device_or_fifo_in_the_files_place_is_not_opened() {
     // SAFETY: `name` is a C string that lives through the call.
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
     // Would wait for a writer forever.
-    let table = Symbolizer::new(HeldFiles::new()).name_module(
+    let table = Symbolizer::new(PinnedFiles::new()).name_module(
         path.to_str().unwrap(),
         &BuildId::default(),
         &[1],
@@ -257,6 +260,6 @@ fn a_device_or_fifo_in_the_files_place_is_not_opened() {
     assert!(table.note.contains("cannot be opened"), "{}", table.note);
     assert!(Path::new("/dev/zero").exists());
     let table =
-        Symbolizer::new(HeldFiles::new()).name_module("/dev/zero", &BuildId::default(), &[1]);
+        Symbolizer::new(PinnedFiles::new()).name_module("/dev/zero", &BuildId::default(), &[1]);
     assert!(table.symbols.is_empty() && !table.note.is_empty());
 }

@@ -1,14 +1,14 @@
-//! The planted capture: each exporter shows what was planned.
+//! The reference capture: each exporter shows what was planned.
 
 use crate::exported;
 use std::sync::LazyLock;
-use syscollect_tests::planted::{self, Figures};
+use syscollect_tests::reference::{self, Figures};
 use syscollect_tests::shown::{self, Viewer, differences, lacks};
 
-static CAPTURE: LazyLock<Vec<u8>> = LazyLock::new(planted::capture);
+static CAPTURE: LazyLock<Vec<u8>> = LazyLock::new(reference::capture);
 
 fn agrees(viewer: Viewer, shown: &Figures) {
-    let plan = planted::figures();
+    let plan = reference::figures();
     assert_eq!(
         differences(viewer, &plan, shown),
         Vec::<String>::new(),

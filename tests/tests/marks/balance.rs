@@ -38,7 +38,7 @@ impl<E: Exporter> Exporter for Balance<E> {
                 let _ = (tables.track(*track), tables.strings.get(slice.name));
                 *self.open.entry(*track).or_default() += 1;
             }
-            Event::SliceMore(track, _) => {
+            Event::SliceUpdate(track, _) => {
                 assert!(
                     self.open.get(track).is_some_and(|open| *open > 0),
                     "more of nothing: {event:?}"

@@ -2,7 +2,7 @@
 
 use crate::story::Story;
 use syscollect_model::{
-    Event, Field, FieldRole, Message, MessageText, Scope, Slice, SliceMore, ThreadId, TrackId,
+    Event, Field, FieldRole, Message, MessageText, Scope, Slice, SliceUpdate, ThreadId, TrackId,
     Value,
 };
 use syscollect_tests::tracy_reader::{SourceLocation, TracyFile, Zone};
@@ -71,14 +71,14 @@ fn what_is_learned_of_a_zone_later_is_in_it() {
     let begin = story.saying("request", "first");
     let (name, fields) = (story.name("GET"), vec![story.text("second")]);
     let color = Some(0);
-    story.at(1, Event::SliceMore(track, SliceMore::default()));
+    story.at(1, Event::SliceUpdate(track, SliceUpdate::default()));
     story.at(1, Event::SliceBegin(track, begin.clone()));
     story.at(2, Event::SliceBegin(track, begin));
     story.at(
         3,
-        Event::SliceMore(
+        Event::SliceUpdate(
             track,
-            SliceMore { name: Some((name, Some(404))), color, fields, unfinished: true },
+            SliceUpdate { name: Some((name, Some(404))), color, fields, unfinished: true },
         ),
     );
     story.at(4, Event::SliceEnd(track));

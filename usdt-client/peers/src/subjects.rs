@@ -79,7 +79,7 @@ pub(crate) fn off() -> Vec<Subject<'static>> {
 
 /// While somebody listens.
 pub(crate) fn on(reader: &Reader) -> Vec<Subject<'_>> {
-    fastrace::set_reporter(Nowhere, Config::default());
+    fastrace::set_reporter(NullExporter, Config::default());
     puffin::set_scopes_on(true);
     let mut subjects = vec![
         subject("zone", OWN, "recorded", SOME, |turns| reader.timed(turns, own_zone)),
@@ -170,9 +170,9 @@ fn puffin_batch(turns: u64) -> Duration {
 }
 
 /// A reporter that drops all.
-struct Nowhere;
+struct NullExporter;
 
-impl Reporter for Nowhere {
+impl Reporter for NullExporter {
     fn report(&mut self, spans: Vec<SpanRecord>) {
         drop(spans);
     }

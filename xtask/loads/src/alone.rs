@@ -1,4 +1,4 @@
-//! A marked program that cannot share memory, so that its marks go through probes.
+//! An instrumented program that cannot share memory, so that its marks go through probes.
 
 use std::io::Error;
 use std::time::Duration;

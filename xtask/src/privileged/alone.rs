@@ -1,4 +1,4 @@
-//! Marked programs that cannot share memory: their zones come through probes.
+//! Instrumented programs that cannot share memory: their zones come through probes.
 //!
 //! Compared with what the programs say that they did, on the timeline that all
 //! exporters get.

@@ -5,10 +5,10 @@
 //! compares. See each file for what it is compared with.
 
 mod alone;
-pub(crate) mod bad_days;
 mod clock;
 pub(crate) mod context;
 mod count;
+pub(crate) mod failures;
 mod files;
 mod gpu;
 mod gpu_formats;
@@ -115,11 +115,11 @@ const TESTS: &[Test] = &[
     test!("hostile-renames", hostile_renames::renames, needs "user_probes"),
     test!("low-memory", low_memory::low_memory),
     test!("hotplug" kernels, clock::hotplug),
-    test!("plain-user", bad_days::plain_user),
-    test!("unknown-process", bad_days::unknown_process),
-    test!("outputs", bad_days::outputs),
-    test!("damaged-files", bad_days::damaged_files),
-    test!("full-disk", bad_days::full_disk),
+    test!("plain-user", failures::plain_user),
+    test!("unknown-process", failures::unknown_process),
+    test!("outputs", failures::outputs),
+    test!("damaged-files", failures::damaged_files),
+    test!("full-disk", failures::full_disk),
     test!("hostile-files", hostile_files::hostile_files, needs "user_probes"),
     test!("hostile-mount", hostile_files::hostile_mount, needs "user_probes"),
     test!("hostile-attach", hostile_files::hostile_attach, needs "user_probes"),

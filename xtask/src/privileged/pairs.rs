@@ -116,7 +116,7 @@ impl Exporter for Zones {
                 let named = self.named.entry(name).or_default();
                 (named.begun, named.depth) = (named.begun + 1, named.depth.max(open.len()));
             }
-            Event::SliceMore(track, more) => {
+            Event::SliceUpdate(track, more) => {
                 let Some(open) = self.open.get_mut(track).and_then(|open| open.last_mut()) else {
                     return Ok(());
                 };

@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 
 use super::{EMPTY_CAPTURE_BYTES, Field, RoundCounts};
-use crate::privileged::bad_days::Mounted;
 use crate::privileged::context::wait;
+use crate::privileged::failures::Mounted;
 
 const SMALLEST: u64 = 4 << 10;
 const LARGEST: u64 = 8 << 20;

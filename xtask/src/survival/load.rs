@@ -19,7 +19,7 @@ const HOURS: &str = "100000";
 pub(crate) struct Load {
     running: Vec<Child>,
     program: PathBuf,
-    /// Where the marked program writes how far it is.
+    /// Where the instrumented program writes how far it is.
     numbers: PathBuf,
 }
 
@@ -29,7 +29,7 @@ impl Load {
         let numbers = context.path("numbers");
         let mut load =
             Self { running: Vec::new(), program: context.load.clone(), numbers: numbers.clone() };
-        // The marked program is the first.
+        // The instrumented program is the first.
         load.run(Command::new(&context.load).args(["numbered", text(&numbers)?, HOURS]))?;
         load.run(Command::new(&context.load).args(["ping-pong", ENDLESS]))?;
         load.run(Command::new("/bin/sh").args(["-c", "while :; do /bin/true; sleep 0.02; done"]))?;
@@ -49,12 +49,12 @@ impl Load {
         Ok(())
     }
 
-    /// How many zones the marked program has ended.
+    /// How many zones the instrumented program has ended.
     pub(crate) fn number(&self) -> Result<u64> {
         fs::read_to_string(&self.numbers)?.trim().parse().context("no number in the load's file")
     }
 
-    /// Waits until the marked program is told by its semaphores that nobody records.
+    /// Waits until the instrumented program is told by its semaphores that nobody records.
     pub(super) fn semaphores_are_down(&self) -> Result<()> {
         let pid = self.running.first().context("no load")?.id();
         let all = || semaphores(pid, &self.program);

@@ -3,7 +3,7 @@
 //!
 //! Each round draws its moment from the seed, so that a failure can be had again; many short runs
 //! with different seeds do as well as one long one. After each round the capture opens, or there is
-//! none; nothing is left in the kernel; and the marked program's semaphore is down.
+//! none; nothing is left in the kernel; and the instrumented program's semaphore is down.
 
 mod disk;
 mod kernel;

@@ -28,11 +28,12 @@ pub(super) fn round(field: &mut Field<'_>, counts: &mut RoundCounts) -> Result<(
     sleep(Duration::from_millis(300));
     signal(recorder.id(), libc::SIGINT);
     let said = wait(recorder)?;
-    // A turn of the marked program sleeps for 50 us; on a crowded machine for some milliseconds.
+    // A turn of the instrumented program sleeps for 50 us; on a crowded machine for some
+    // milliseconds.
     let least = long.as_millis() as u64 / 50;
     ensure!(
         turns >= least,
-        "the marked program did {turns} turns in {long:?} while the recorder stood still"
+        "the instrumented program did {turns} turns in {long:?} while the recorder stood still"
     );
     // A recorder that is told to stop before it listens is ended by the signal itself.
     let is_told = said.stderr.contains("stopped before the recording began");

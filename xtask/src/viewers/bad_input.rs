@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use syscollect_tests::planted::{self, Figures};
+use syscollect_tests::reference::{self, Figures};
 use syscollect_tests::{FakeMachine, shown::Viewer};
 
 use super::firefox::ProfilerCli;
@@ -14,7 +14,7 @@ use crate::process::output_of;
 /// What Perfetto's statistics hold of lost records: by CPU, and of no CPU.
 const LOST: &str = "select coalesce(sum(value), 0) from stats \
                     where name in ('perf_cpu_lost_records', 'traced_buf_trace_writer_packet_loss')";
-/// Parts of the planted capture that are damaged, one after the other, of [`PARTS`].
+/// Parts of the reference capture that are damaged, one after the other, of [`PARTS`].
 const DAMAGED: [usize; 4] = [10, 12, 36, 40];
 const PARTS: usize = 61;
 
@@ -49,7 +49,7 @@ fn empty() -> Result<Vec<String>> {
 
 /// What a damaged chunk held is lost, and both engines load the rest.
 fn damaged(engine: &Engine, part: usize) -> Result<Vec<String>> {
-    let mut capture = planted::capture();
+    let mut capture = reference::capture();
     let place = capture.len() * part / PARTS + 7;
     capture[place] ^= 0x55;
     let files = Files::new(&capture)?;
@@ -80,7 +80,7 @@ fn damaged(engine: &Engine, part: usize) -> Result<Vec<String>> {
 
 /// A process that was there before and after has neither start nor end.
 fn spanning(engine: &Engine) -> Result<Vec<String>> {
-    let case = planted::cases().into_iter().find(|case| case.name.contains("started before"));
+    let case = reference::cases().into_iter().find(|case| case.name.contains("started before"));
     let case = case.context("no case of a process that was there all the time")?;
     // The folder lasts as long as this.
     let files = Files::new(&case.capture)?;

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
-use syscollect_tests::planted::Figures;
+use syscollect_tests::reference::Figures;
 
 use super::text;
 use crate::process::{output_of, root};

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
-use syscollect_tests::planted::Figures;
+use syscollect_tests::reference::Figures;
 
 use crate::engine::Engine;
 

@@ -1,4 +1,4 @@
-//! A thread that waits for announced rings: a marked program that starts, or
+//! A thread that waits for announced rings: an instrumented program that starts, or
 //! that sees a recording begin, is to be read soon, for it may end soon.
 
 use std::io;

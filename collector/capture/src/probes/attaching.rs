@@ -20,7 +20,7 @@ use super::manager::{Told, Work};
 const PIECE: Duration = Duration::from_millis(100);
 const TURN: Duration = Duration::from_millis(300);
 /// What takes longer for a single place is given up, unless the user asked for its probes: rings
-/// come first, so that most marked programs are recorded all the same.
+/// come first, so that most instrumented programs are recorded all the same.
 const SLOW: Duration = Duration::from_secs(1);
 /// A piece that was quick is followed by one of so many times as many places.
 const GROWTH: usize = 16;

@@ -89,7 +89,7 @@ pub(super) struct Told {
     files: AtomicU64,
     places: AtomicU64,
     pub(super) scanned: AtomicU64,
-    /// Marked programs that ran before their zones were recorded.
+    /// Instrumented programs that ran before their zones were recorded.
     late: AtomicU64,
     /// Files that nobody heard of.
     unheard: AtomicU64,
@@ -412,7 +412,7 @@ fn manage(
     }
     // What the user named is there.
     let _ = done.send(());
-    // Nobody waits for marked programs that run: what they did before is not recorded anyway.
+    // Nobody waits for instrumented programs that run: what they did before is not recorded anyway.
     if !all_at_first {
         let _ = done.send(());
     }

@@ -1,8 +1,8 @@
-//! Probes in user programs: USDT probes, functions, calls of GPU libraries, marked programs that
-//! announce themselves.
+//! Probes in user programs: USDT probes, functions, calls of GPU libraries, instrumented programs
+//! that announce themselves.
 //!
 //! **Duties.** Loading `bpf/probes.bpf.o`; finding out which files hold what was
-//! asked for, and the probes of marked programs (`syscollect_usdt_client`), in
+//! asked for, and the probes of instrumented programs (`syscollect_usdt_client`), in
 //! processes that run and in those that come; attaching; draining the hits into
 //! chunks of [`LaneKind::Probe`](syscollect_model::LaneKind::Probe); telling
 //! `crate::zones` of announced rings.
@@ -11,7 +11,7 @@
 //! means is for `syscollect-merge`.
 //!
 //! Three threads share the work. The *manager* reads files and has them attached to, which
-//! takes milliseconds each; *announcements* waits for marked programs; the
+//! takes milliseconds each; *announcements* waits for instrumented programs; the
 //! collector thread copies records out of mapped ring buffers. A process of its own, the
 //! [*keeper*](keeper), holds what is attached, so that nothing stays when the recorder is killed.
 //!

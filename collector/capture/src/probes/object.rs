@@ -39,7 +39,7 @@ pub(super) struct Settings {
 pub(super) struct Loaded {
     /// Runs at each hit of a probe.
     pub(super) on_probe: OwnedFd,
-    /// Runs when a marked program announces a ring.
+    /// Runs when an instrumented program announces a ring.
     pub(super) on_ring: OwnedFd,
     object: KernelObject,
     ring_bytes: usize,

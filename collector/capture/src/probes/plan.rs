@@ -19,10 +19,11 @@ const FIRST_ZONE_PAIR: u32 = 2;
 /// Places that are attached to in one file, and those of them where rings are announced.
 const POINTS_MAX: usize = 65_536;
 const RINGS_MAX: usize = 16;
-/// Copies that the compiler makes of one of a marked program's probes: they are never inlined.
+/// Copies that the compiler makes of one of an instrumented program's probes: they are never
+/// inlined.
 const CLIENT_COPIES_MAX: usize = 16;
 
-/// The probes by which a marked program reports without shared memory: name,
+/// The probes by which an instrumented program reports without shared memory: name,
 /// meaning, and which arguments are texts.
 const CLIENT_PROBES: [(&str, ProbeRole, &[bool]); 5] = [
     ("zone_begin", ProbeRole::ClientZoneBegin, &[true, true, true, false, false]),
@@ -89,7 +90,7 @@ impl Plan {
     }
 }
 
-/// Numbers of probes by which a marked program without shared memory is recorded
+/// Numbers of probes by which an instrumented program without shared memory is recorded
 /// have this bit, so that the drain sees that there is one.
 pub(super) const OF_CLIENT: u32 = 1 << 31;
 
@@ -155,7 +156,7 @@ impl Planner {
         }
     }
 
-    /// Adds what a marked program has for the collector.
+    /// Adds what an instrumented program has for the collector.
     pub(super) fn client(&mut self, path: &str, probes: &[UsdtProbe], plan: &mut Plan) {
         for probe in
             probes.iter().filter(|probe| probe.provider == PROVIDER && probe.name == PROBE_RING)

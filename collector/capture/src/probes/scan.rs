@@ -68,7 +68,7 @@ pub(super) struct Scanner<'a> {
 /// What a look into a file found.
 #[derive(Clone, Copy)]
 pub(super) struct Known {
-    /// It belongs to a marked program.
+    /// It belongs to an instrumented program.
     pub(super) is_client: bool,
     /// It is held in place by what is attached, so that no other gets its number.
     pub(super) attached: bool,
@@ -251,7 +251,7 @@ impl<'a> Scanner<'a> {
         known
     }
 
-    /// What to attach in a file, and whether it belongs to a marked program.
+    /// What to attach in a file, and whether it belongs to an instrumented program.
     fn plan(&mut self, file: &OpenFile, path: &str) -> (Plan, bool) {
         let cache = ReadCache::new(file.file.reader());
         let mut plan = Plan::default();

@@ -30,10 +30,10 @@ use crate::zones::ZoneNotice;
 /// the collector where somebody asked for probes, which may be hit a million
 /// times a second.
 const RING_BYTES: usize = 4 << 20;
-/// The same where only marked programs without shared memory hit them.
+/// The same where only instrumented programs without shared memory hit them.
 const SMALL_RING_BYTES: usize = 256 << 10;
 /// Different lists of arguments that the kernel program can hold: of them each owner of files has a
-/// share, also where nobody asked for probes but marked programs have theirs.
+/// share, also where nobody asked for probes but instrumented programs have theirs.
 const ARGUMENT_PROGRAMS: u32 = 4096;
 
 /// What the source is started with.
@@ -48,7 +48,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) shared: &'a SharedMaps,
     /// Takes definitions.
     pub(crate) buffer: Arc<Outlet>,
-    /// Takes announcements, and processes of marked programs.
+    /// Takes announcements, and processes of instrumented programs.
     pub(crate) zones: Sender<ZoneNotice>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct ProbeSource {
     counters: Counters,
     lanes: Vec<RingLane>,
     lookups: Lookups,
-    /// Whether a marked program without shared memory was among those that hit.
+    /// Whether an instrumented program without shared memory was among those that hit.
     of_clients: bool,
     missing: Vec<String>,
     clients_told: bool,
@@ -69,7 +69,7 @@ pub(crate) struct ProbeSource {
 }
 
 /// Said once, when the first such mark arrives.
-const NO_SHARED_MEMORY: &str = "a marked program could not share memory (seccomp, or ulimit -f, -n or -v): its marks came \
+const NO_SHARED_MEMORY: &str = "an instrumented program could not share memory (seccomp, or ulimit -f, -n or -v): its marks came \
                                 through probes, which costs it more";
 
 impl ProbeSource {
@@ -99,7 +99,7 @@ impl ProbeSource {
         let loaded = Loaded::load(&settings, shared)?;
         let counters = loaded.counters()?;
         let (ring, ready) = loaded.announcements()?;
-        let thread = |error| CaptureError::system("cannot wait for marked programs", error);
+        let thread = |error| CaptureError::system("cannot wait for instrumented programs", error);
         let announcements = Announcements::start(ring, ready, zones.clone()).map_err(thread)?;
         let hold = |fd: &OwnedFd| {
             fd.try_clone().map_err(|error| CaptureError::system("cannot hold on to a map", error))

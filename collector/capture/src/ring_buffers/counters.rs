@@ -22,7 +22,7 @@ pub(crate) struct Counts {
     pub(crate) nested: u64,
     /// Hits on a CPU that came up and has no clock or no ring buffer yet.
     pub(crate) unclocked: u64,
-    /// Rings of marked programs that were announced.
+    /// Rings of instrumented programs that were announced.
     pub(crate) announced: u64,
     /// Announcements that found no room.
     pub(crate) announcements_lost: u64,

@@ -36,7 +36,7 @@ fn drivers_row(machine: &Machine, drivers: &BTreeMap<String, Vec<String>>) -> Ca
             NAME,
             format!("drivers of GPUs: {words}; but there is no /dev/dri here"),
         )
-        .mend("record on the host, or give the container the devices (docker: --device /dev/dri)");
+        .fix("record on the host, or give the container the devices (docker: --device /dev/dri)");
     }
     if machine.path("proc/driver/nvidia").exists() {
         let why = "NVIDIA's own driver tells the kernel nothing of its work; calls of its libraries are shown";
@@ -48,7 +48,7 @@ fn drivers_row(machine: &Machine, drivers: &BTreeMap<String, Vec<String>>) -> Ca
             "the kernel has no DRM, or it is not loaded: no driver tells of GPUs; calls of libraries are shown"
         }
     };
-    Capability::no(NAME, without).mend(
+    Capability::no(NAME, without).fix(
         "if there is a GPU: sudo modprobe its driver (amdgpu, i915, xe, nouveau, virtio_gpu, ...)",
     )
 }
@@ -66,14 +66,14 @@ fn tracefs(offers: Result<&Offers, &io::Error>) -> Capability {
                 NAME,
                 format!("{WITHOUT} ({}: /sys/kernel/tracing is root's)", describe(error)),
             )
-            .mend(AS_ROOT)
+            .fix(AS_ROOT)
         }
         // Where it is not mounted, root's recorder mounts it for itself, from Linux 5.2 on.
         Err(_) => Capability::no(
             NAME,
             format!("{WITHOUT}: tracefs is not mounted, and could not be for this process alone"),
         )
-        .mend("sudo syscollect doctor, or: sudo mount -t tracefs tracefs /sys/kernel/tracing"),
+        .fix("sudo syscollect doctor, or: sudo mount -t tracefs tracefs /sys/kernel/tracing"),
     }
 }
 
@@ -128,7 +128,7 @@ fn formats(offers: Option<&Offers>) -> Capability {
         return Capability::yes(NAME, "tracepoints of GPUs have the fields that are needed");
     }
     Capability::no(NAME, format!("{}; the others are recorded", words.join("; ")))
-        .mend("report it with these files: /sys/kernel/tracing/events/.../format")
+        .fix("report it with these files: /sys/kernel/tracing/events/.../format")
 }
 
 fn failures(layout: Result<&FailureLayout, &io::Error>, offers: Option<&Offers>) -> Capability {
@@ -185,7 +185,7 @@ fn memory(machine: &Machine, has_devices: bool, offers: Option<&Offers>) -> Capa
         let row = Capability::no(NAME, format!("{WITHOUT}: nothing is told by {silent}"));
         let could = ["amdgpu", "i915"].iter().any(|driver| silent.contains(driver));
         return if could {
-            row.mend("use a newer kernel: from 6.1 on, at the latest, amdgpu and i915 tell")
+            row.fix("use a newer kernel: from 6.1 on, at the latest, amdgpu and i915 tell")
         } else {
             row
         };
@@ -195,12 +195,12 @@ fn memory(machine: &Machine, has_devices: bool, offers: Option<&Offers>) -> Capa
             NAME,
             "no process has a GPU open now; what its driver tells is known when one has",
         )
-        .mend("start a program that draws, then: sudo syscollect doctor"),
+        .fix("start a program that draws, then: sudo syscollect doctor"),
         refused => {
             let why = format!(
                 "{refused} processes may not be looked into: what they have of GPUs is not shown"
             );
-            Capability::no(NAME, why).mend(AS_ROOT)
+            Capability::no(NAME, why).fix(AS_ROOT)
         }
     }
 }

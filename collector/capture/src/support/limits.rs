@@ -23,7 +23,7 @@ pub(super) fn privileges(machine: &Machine) -> Vec<Capability> {
             "pid_namespace",
             format!("a namespace of its own ({namespace}): the kernel reports ids that mean nothing here"),
         )
-        .mend("record on the host, or start the container with --pid=host"),
+        .fix("record on the host, or start the container with --pid=host"),
     };
     let mut all = vec![namespace.required()];
     let held = machine.capabilities();
@@ -32,7 +32,7 @@ pub(super) fn privileges(machine: &Machine) -> Vec<Capability> {
         let mut capability = match holds {
             true => Capability::yes(privilege.name, privilege.purpose),
             false => Capability::no(privilege.name, format!("not held; it {}", privilege.purpose))
-                .mend(format!(
+                .fix(format!(
                     "sudo, or once: sudo setcap {}+ep \"$(command -v syscollect)\"",
                     Machine::CAPABILITIES_FOR_SETCAP
                 )),
@@ -73,7 +73,7 @@ fn memory_room(machine: &Machine) -> Capability {
         }
         Err(error) => Capability::no(NAME, error.to_string())
             .required()
-            .mend("give the control group more memory"),
+            .fix("give the control group more memory"),
     }
 }
 
@@ -94,7 +94,7 @@ fn paranoid(machine: &Machine) -> Capability {
         (false, ..=-1) => Capability::yes(NAME, format!("{value}: everybody may use all events")),
         (false, _) => {
             Capability::no(NAME, format!("{value}: events of the whole machine need cap_perfmon"))
-                .mend("sudo sysctl kernel.perf_event_paranoid=-1, or record with sudo")
+                .fix("sudo sysctl kernel.perf_event_paranoid=-1, or record with sudo")
         }
     }
 }
@@ -111,7 +111,7 @@ fn memory(machine: &Machine, attempt: Try<'_>) -> Capability {
             Capability::yes(NAME, format!("a map of 16 MiB can be made; locked memory: {limit}"))
         }
         Err(error) if is_forbidden(&error) && !machine.missing_to_record().is_empty() => {
-            Capability::no(NAME, "maps need cap_bpf, so this cannot be tried").mend(super::AS_ROOT)
+            Capability::no(NAME, "maps need cap_bpf, so this cannot be tried").fix(super::AS_ROOT)
         }
         Err(error) => {
             let why = super::describe(&error);
@@ -123,7 +123,7 @@ fn memory(machine: &Machine, attempt: Try<'_>) -> Capability {
             };
             Capability::no(NAME, format!("a map of 16 MiB was refused ({why}); locked memory: {limit}{raises}"))
                 .required()
-                .mend("before Linux 5.11: sudo, or ulimit -l unlimited; else give the control group more memory")
+                .fix("before Linux 5.11: sudo, or ulimit -l unlimited; else give the control group more memory")
         }
     }
 }
@@ -135,7 +135,7 @@ fn open_files(machine: &Machine) -> Capability {
             NAME,
             format!("at most {hard}: files of ended processes may stay without names"),
         )
-        .mend("ulimit -n 65536"),
+        .fix("ulimit -n 65536"),
         Some((soft, hard)) => {
             Capability::yes(NAME, format!("{soft}, raised up to {hard} while recording"))
         }

@@ -85,7 +85,7 @@ fn btf(machine: &Machine) -> Capability {
     };
     capability
         .required()
-        .mend("boot a kernel with CONFIG_DEBUG_INFO_BTF=y, as distributions ship since 2021")
+        .fix("boot a kernel with CONFIG_DEBUG_INFO_BTF=y, as distributions ship since 2021")
 }
 
 /// Attaches to each tracepoint in turn.
@@ -96,7 +96,7 @@ fn tracepoints(attempt: Try<'_>) -> Capability {
         if let Err(error) = attempt(&Probe::RawTracepoint(tracepoint)) {
             if is_forbidden(&error) {
                 let why = format!("attaching is not permitted ({})", describe(&error));
-                return Capability::no(NAME, why).required().mend(AS_ROOT);
+                return Capability::no(NAME, why).required().fix(AS_ROOT);
             }
             missing.push(format!("{tracepoint} ({})", describe(&error)));
             required |= needed;
@@ -111,7 +111,7 @@ fn tracepoints(attempt: Try<'_>) -> Capability {
     }
     let why = format!("missing here, and so is what they report: {}", missing.join(", "));
     let capability =
-        Capability::no(NAME, why).mend("boot a kernel with CONFIG_FTRACE and CONFIG_BPF_EVENTS");
+        Capability::no(NAME, why).fix("boot a kernel with CONFIG_FTRACE and CONFIG_BPF_EVENTS");
     if required { capability.required() } else { capability }
 }
 
@@ -129,7 +129,7 @@ pub(super) fn clocks(machine: &Machine, attempt: Try<'_>) -> Vec<Capability> {
     let invariant = match invariant {
         true => Capability::yes("invariant_tsc", "the counter runs at one rate on all CPUs, in every sleep state"),
         false => Capability::no("invariant_tsc", format!("the CPU does not promise it; {without}"))
-            .mend("in a virtual machine, let the host pass the flag invtsc on (QEMU: -cpu host,+invtsc)"),
+            .fix("in a virtual machine, let the host pass the flag invtsc on (QEMU: -cpu host,+invtsc)"),
     };
     let pmu =
         machine.read("sys/bus/event_source/devices/msr/type").and_then(|text| text.parse().ok());
@@ -142,7 +142,7 @@ pub(super) fn clocks(machine: &Machine, attempt: Try<'_>) -> Vec<Capability> {
             Some("sudo modprobe msr"),
         ),
         None => Capability::no("msr_tsc", format!("there is no msr PMU; {without}"))
-            .mend("boot a kernel with CONFIG_PERF_EVENTS and the msr PMU (x86)"),
+            .fix("boot a kernel with CONFIG_PERF_EVENTS and the msr PMU (x86)"),
     };
     vec![invariant, event]
 }
@@ -188,7 +188,7 @@ fn kernel_symbols(machine: &Machine) -> Capability {
     let setting = machine.read("proc/sys/kernel/kptr_restrict").unwrap_or_else(|| "unknown".into());
     let Ok(file) = File::open(machine.path("proc/kallsyms")) else {
         return Capability::no(NAME, "/proc/kallsyms cannot be read; kernel frames show addresses")
-            .mend("boot a kernel with CONFIG_KALLSYMS=y");
+            .fix("boot a kernel with CONFIG_KALLSYMS=y");
     };
     // The first symbols of per-CPU data may really lie at 0; code never does.
     let shown = BufReader::new(file).lines().map_while(Result::ok).take(4096).any(|line| {
@@ -204,9 +204,9 @@ fn kernel_symbols(machine: &Machine) -> Capability {
     let allowed = machine.capabilities().is_some_and(|held| held.holds(CAP_SYSLOG));
     match allowed {
         // 2 hides them from root too.
-        true => Capability::no(NAME, without).mend("sudo sysctl kernel.kptr_restrict=1"),
+        true => Capability::no(NAME, without).fix("sudo sysctl kernel.kptr_restrict=1"),
         // Even 0 shows them to cap_syslog only, where perf is restricted, too.
-        false => Capability::no(NAME, format!("{without}; cap_syslog shows them")).mend(AS_ROOT),
+        false => Capability::no(NAME, format!("{without}; cap_syslog shows them")).fix(AS_ROOT),
     }
 }
 
@@ -228,7 +228,7 @@ pub(super) fn power(machine: &Machine) -> Capability {
             NAME,
             format!("none of {all} energy counters may be read; there is no power track"),
         )
-        .mend("sudo syscollect, or sudo chmod a+r /sys/class/powercap/*/energy_uj"),
+        .fix("sudo syscollect, or sudo chmod a+r /sys/class/powercap/*/energy_uj"),
         (_, readable) => Capability::yes(NAME, format!("{readable} energy counters")),
     }
 }

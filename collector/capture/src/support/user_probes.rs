@@ -1,4 +1,4 @@
-//! What probes in user programs, and marked programs, need of the kernel.
+//! What probes in user programs, and instrumented programs, need of the kernel.
 
 use super::machine::Machine;
 use super::probe::Probe;
@@ -13,7 +13,7 @@ pub(super) fn user_probes(machine: &Machine, attempt: Try<'_>) -> Vec<Capability
     let way = match &multi {
         Ok(()) => Capability::yes(
             "user_probes",
-            "USDT probes, functions and marked programs are attached to by one uprobe_multi link for each file",
+            "USDT probes, functions and instrumented programs are attached to by one uprobe_multi link for each file",
         ),
         Err(error) => by_events(machine, attempt, error),
     };
@@ -30,21 +30,21 @@ pub(super) fn user_probes(machine: &Machine, attempt: Try<'_>) -> Vec<Capability
 /// The older way: an event of the uprobe PMU for each place.
 fn by_events(machine: &Machine, attempt: Try<'_>, no_link: &io::Error) -> Capability {
     const NAME: &str = "user_probes";
-    const WITHOUT: &str = "neither probes in programs nor marked programs are recorded";
-    let mended = |why: String, forbidden: bool| {
+    const WITHOUT: &str = "neither probes in programs nor instrumented programs are recorded";
+    let fixed = |why: String, forbidden: bool| {
         let remedy = if forbidden { AS_ROOT } else { NEWER_KERNEL };
-        Capability::no(NAME, format!("{WITHOUT}: {why}")).mend(remedy)
+        Capability::no(NAME, format!("{WITHOUT}: {why}")).fix(remedy)
     };
     let forbidden = is_forbidden(no_link);
     let number =
         machine.read("sys/bus/event_source/devices/uprobe/type").and_then(|text| text.parse().ok());
     let Some(pmu) = number else {
         let why = format!("no uprobe_multi link ({}) and no uprobe PMU", describe(no_link));
-        return mended(why, forbidden);
+        return fixed(why, forbidden);
     };
     match attempt(&Probe::UprobeEvent(pmu)) {
         Ok(()) => {
-            const WAY: &str = "USDT probes, functions and marked programs are attached to by an event of the uprobe PMU for each place";
+            const WAY: &str = "USDT probes, functions and instrumented programs are attached to by an event of the uprobe PMU for each place";
             let alone =
                 "; each gets a small program of its own, because this kernel has no cookies (5.15)";
             let without_cookies = !release_at_least(machine, 5, 15);
@@ -58,7 +58,7 @@ fn by_events(machine: &Machine, attempt: Try<'_>, no_link: &io::Error) -> Capabi
                 describe(no_link),
                 describe(&error)
             );
-            mended(why, forbidden || is_forbidden(&error))
+            fixed(why, forbidden || is_forbidden(&error))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One marked program: its rings, its log, its counters.
+//! One instrumented program: its rings, its log, its counters.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -83,7 +83,7 @@ impl Start {
     }
 }
 
-/// A marked program that is read.
+/// An instrumented program that is read.
 pub(super) struct Client {
     number: u32,
     user: u32,

@@ -1,4 +1,4 @@
-//! A marked program for tests: an arena in this process, written by hand.
+//! An instrumented program for tests: an arena in this process, written by hand.
 
 // Only tests and fuzz targets have it.
 #![allow(clippy::unwrap_used)]

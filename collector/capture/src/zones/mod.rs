@@ -1,4 +1,4 @@
-//! Marked programs: taking over the memory that they share, and draining it.
+//! Instrumented programs: taking over the memory that they share, and draining it.
 //!
 //! **Duties.** A program that links `syscollect-usdt-client` puts its zones
 //! into an *arena*, a memfd (`syscollect_zone_protocol`). Here arenas
@@ -43,7 +43,7 @@
 //!
 //! # What a reader of the capture finds
 //!
-//! - `Definition::Clients` once for each arena: two marked programs in one
+//! - `Definition::Clients` once for each arena: two instrumented programs in one
 //!   process (an executable and a plugin) are two clients of one pid.
 //! - Chunks of `Zone`: the prefix `ZoneChunk`, then whole items. What a thread
 //!   published at once lies in one chunk; an item at the beginning that has no
@@ -72,7 +72,7 @@ mod arena;
 mod client;
 mod counters;
 mod definitions;
-mod departed;
+mod exited;
 mod find;
 #[cfg(feature = "fuzzing")]
 mod fuzzing;
@@ -100,7 +100,7 @@ pub use fuzzing::hostile_programs;
 pub(crate) use shares::Pace;
 pub(crate) use source::ZoneSource;
 
-/// What the rest of the collector tells of marked programs, those alone that
+/// What the rest of the collector tells of instrumented programs, those alone that
 /// are recorded. Process and thread ids are those of the initial pid namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ZoneNotice {

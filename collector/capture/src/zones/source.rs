@@ -1,4 +1,4 @@
-//! Marked programs as a source: what the watcher has found is drained here, on
+//! Instrumented programs as a source: what the watcher has found is drained here, on
 //! the collector thread.
 
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ const USER_BYTES_PER_SECOND: u64 = 64 << 20;
 /// Notes about programs that are kept; more are only counted.
 const MOST_NOTES: usize = 64;
 
-/// The zones of marked programs.
+/// The zones of instrumented programs.
 pub(crate) struct ZoneSource {
     found: Receiver<Found>,
     watcher: Option<Handle>,
@@ -78,7 +78,7 @@ struct Counts {
 }
 
 impl ZoneSource {
-    /// Begins to watch for marked programs. Comes before the probes are
+    /// Begins to watch for instrumented programs. Comes before the probes are
     /// attached: what is older than this call is left out. Where notices go,
     /// with their times by `clock`, comes with it. What waits here, and what
     /// programs define, is bounded by the bytes of the trace buffer.

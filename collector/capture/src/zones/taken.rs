@@ -15,7 +15,7 @@ use syscollect_zone_protocol::arena::MAX_RINGS;
 
 use super::arena::{Arena, ArenaId, FoundArena, NotTaken};
 use super::counters::Subject;
-use super::departed::Departed;
+use super::exited::Exited;
 use super::find::{ArenaLocation, Numbering};
 use super::shares::Pool;
 use super::watch::Found;
@@ -81,7 +81,7 @@ struct State {
     arenas: Pool,
     rings: Pool,
     of_process: FxHashMap<u32, OfProcess>,
-    departed: Departed,
+    exited: Exited,
     /// Process and place of what another recorder has.
     held: Vec<(u32, PathBuf)>,
     /// Process, thread and ring that could not be had, and why: a thread announces its ring several
@@ -110,7 +110,7 @@ impl Arenas {
             arenas: Pool::new(room_for_arenas()),
             rings: Pool::new(MOST_RINGS),
             of_process: FxHashMap::default(),
-            departed: Departed::new(clock),
+            exited: Exited::new(clock),
             held: Vec::new(),
             refused: FxHashSet::default(),
         };
@@ -152,7 +152,7 @@ impl Arenas {
     /// Whether an arena that the process had at one of these paths at that time was read to its
     /// end.
     pub(super) fn had(&self, pid: u32, paths: &[PathBuf], ticks: u64) -> bool {
-        lock(&self.state).departed.had(pid, paths, ticks)
+        lock(&self.state).exited.had(pid, paths, ticks)
     }
 
     /// Those that were taken since the last call.
@@ -213,7 +213,7 @@ impl Arenas {
         }
         let rings = lock(&taken.rings).values().filter(|ring| ring.is_read).count() as u32;
         state.give_back(taken.pid, taken.arena.user, rings);
-        state.departed.add(taken.pid, taken.place.path.clone());
+        state.exited.add(taken.pid, taken.place.path.clone());
         drop(state);
         self.send(Found::Gone { client: taken.client });
     }

@@ -1,4 +1,4 @@
-//! Stories of marked programs, told by fake ones in this process.
+//! Stories of instrumented programs, told by fake ones in this process.
 
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};

@@ -29,7 +29,8 @@ use crate::worker::Worker;
 const AT_ONCE: u32 = 128;
 const AT_ONCE_OF_A_USER: u32 = 64;
 const WINDOW: Duration = Duration::from_millis(100);
-/// A process that maps a marked program's file is looked at no sooner than after so long again.
+/// A process that maps an instrumented program's file is looked at no sooner than after so long
+/// again.
 const LOOKED_AT_INTERVAL: Duration = Duration::from_millis(200);
 const MOST_LOOKED_AT: usize = 16_384;
 

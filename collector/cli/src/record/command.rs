@@ -5,7 +5,7 @@
 //! raised limits) reaches it, and its first instruction is recorded.
 
 use crate::owner::{Account, Owner};
-use crate::signals::Happening;
+use crate::signals::StopEvent;
 use anyhow::{Context, Result, bail};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
@@ -31,7 +31,7 @@ pub(crate) struct Launched {
     name: OsString,
 }
 
-/// Makes the process for `command`, if there is one. How it ends goes to `happenings`.
+/// Makes the process for `command`, if there is one. How it ends goes to `stop_events`.
 ///
 /// # Errors
 ///
@@ -40,7 +40,7 @@ pub(crate) fn prepare(
     command: &[OsString],
     owner: Option<Owner>,
     keep_off_standard_output: bool,
-    happenings: Sender<Happening>,
+    stop_events: Sender<StopEvent>,
 ) -> Result<Option<Gated>> {
     let Some((program, arguments)) = command.split_first() else { return Ok(None) };
     find_program(program, std::env::var_os("PATH").as_deref())?;
@@ -83,7 +83,7 @@ pub(crate) fn prepare(
                 child.wait()
             });
             // Nobody listens any more when the recording was stopped before.
-            let _ = happenings.send(Happening::CommandEnded(status));
+            let _ = stop_events.send(StopEvent::CommandEnded(status));
         })
         .context("cannot start a thread")?;
 
@@ -233,15 +233,15 @@ mod tests {
     use std::sync::mpsc::{Receiver, channel};
     use std::time::Duration;
 
-    fn shell(script: &str) -> (Gated, Receiver<Happening>) {
+    fn shell(script: &str) -> (Gated, Receiver<StopEvent>) {
         let (sender, receiver) = channel();
         let command = ["/bin/sh", "-c", script].map(OsString::from);
         (prepare(&command, None, true, sender).unwrap().unwrap(), receiver)
     }
 
-    fn ended(receiver: &Receiver<Happening>) -> io::Result<ExitStatus> {
+    fn ended(receiver: &Receiver<StopEvent>) -> io::Result<ExitStatus> {
         match receiver.recv_timeout(Duration::from_secs(20)).unwrap() {
-            Happening::CommandEnded(status) => status,
+            StopEvent::CommandEnded(status) => status,
             other => panic!("{other:?}"),
         }
     }

@@ -18,7 +18,7 @@ use syscollect_merge::{MergeError, Session};
 use syscollect_model::{RecorderSummary, RecorderWork, WorkCost};
 use syscollect_playback::Recording;
 use syscollect_store::{CaptureReader, Definition};
-use syscollect_symbolize::HeldFiles;
+use syscollect_symbolize::PinnedFiles;
 
 /// A raw capture of so many events is read once for what cannot be read of it; a larger one only
 /// where that is asked for.
@@ -104,7 +104,7 @@ impl Finish<'_> {
     fn name_and_write(
         &self,
         capture: &Draft,
-        held: HeldFiles,
+        held: PinnedFiles,
         costs: &mut CostAccount,
     ) -> Result<(Written, CaptureEnd)> {
         let reader = CaptureReader::from_file(capture.file().try_clone()?)?;

@@ -11,7 +11,7 @@ mod watch;
 use crate::backend::{Backend, KernelBackend, Recorder};
 use crate::output::Draft;
 use crate::owner::Owner;
-use crate::signals::{self, Abandon, Happening, Stop};
+use crate::signals::{self, Abandon, Stop, StopEvent};
 use crate::summary::{self, Outcome};
 use crate::terminal::Terminal;
 use anyhow::Result;
@@ -65,7 +65,7 @@ struct Surroundings<'a> {
 fn record(options: &Options, around: &Surroundings<'_>, program_start: Instant) -> Result<u8> {
     let Surroundings { backend, terminal, owner } = *around;
     let place = Place::choose(options, owner)?;
-    let (sender, happenings) = mpsc::channel();
+    let (sender, stop_events) = mpsc::channel();
     // Before signals are watched, so that Ctrl-C ends a command that waits.
     let gated =
         command::prepare(&options.command, owner, place.is_standard_output(), sender.clone())?;
@@ -93,7 +93,7 @@ fn record(options: &Options, around: &Surroundings<'_>, program_start: Instant) 
     }
     let watched = Watched {
         recorder: recorder.as_ref(),
-        happenings: &happenings,
+        stop_events: &stop_events,
         terminal: &terminal,
         file: &first,
     };
@@ -192,7 +192,7 @@ struct Ending {
 /// What is watched while a recording goes on.
 struct Watched<'a> {
     recorder: &'a dyn Recorder,
-    happenings: &'a Receiver<Happening>,
+    stop_events: &'a Receiver<StopEvent>,
     terminal: &'a Terminal,
     /// The first file.
     file: &'a File,
@@ -205,10 +205,10 @@ fn run_until_the_end(
     gated: Option<Gated>,
 ) -> (Ended, Option<Launched>) {
     let mut launched = gated.map(Gated::start);
-    let Watched { recorder, happenings, terminal, file } = *watched;
+    let Watched { recorder, stop_events, terminal, file } = *watched;
     let watch = Watch {
         recorder,
-        happenings,
+        stop_events,
         terminal,
         duration: options.duration,
         watch_processes: !options.pids.is_empty() && launched.is_none(),

@@ -12,7 +12,7 @@ use syscollect_merge::Session;
 use syscollect_model::{LaneKind, LossCause, StopReason};
 use syscollect_playback::Recording;
 use syscollect_store::{CaptureReader, LaneLoss};
-use syscollect_symbolize::HeldFiles;
+use syscollect_symbolize::PinnedFiles;
 
 #[path = "../../tests/fake/mod.rs"]
 mod fake;
@@ -94,7 +94,7 @@ impl Recorder for Running {
         match stop_error {
             Some(error) => Err(anyhow!(error)),
             None => Ok(Recorded {
-                held: HeldFiles::new(),
+                held: PinnedFiles::new(),
                 summary,
                 losses_before: Vec::new(),
                 losses,
@@ -170,7 +170,7 @@ fn a_kept_capture_says_what_naming_and_exporting_cost() {
 /// What `info` counts of a capture: everything is read.
 fn lost(story: &Story, name: &str) -> u64 {
     let mut session = Session::open(CaptureReader::open(&story.path(name)).unwrap()).unwrap();
-    session.play(&mut syscollect_playback::Nowhere).unwrap();
+    session.play(&mut syscollect_playback::NullExporter).unwrap();
     syscollect_model::records_lost(session.losses())
 }
 

@@ -2,7 +2,7 @@
 
 use super::command::Launched;
 use crate::backend::Recorder;
-use crate::signals::{Happening, Stop};
+use crate::signals::{Stop, StopEvent};
 use crate::terminal::{Progress, Terminal};
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -67,7 +67,7 @@ pub(crate) struct Watch<'a> {
     /// The running recording.
     pub(crate) recorder: &'a dyn Recorder,
     /// Signals and the command's end.
-    pub(crate) happenings: &'a Receiver<Happening>,
+    pub(crate) stop_events: &'a Receiver<StopEvent>,
     /// Where progress is shown.
     pub(crate) terminal: &'a Terminal,
     /// How long to record.
@@ -94,17 +94,17 @@ impl Watch<'_> {
             if left.is_some_and(|left| left.is_zero()) {
                 return interrupted.map_or(Ended::Duration, Ended::Signal);
             }
-            match self.happenings.recv_timeout(self.pause(left)) {
-                Ok(Happening::Signal(Stop::Interrupt))
+            match self.stop_events.recv_timeout(self.pause(left)) {
+                Ok(StopEvent::Signal(Stop::Interrupt))
                     if command.is_some() && interrupted.is_none() =>
                 {
                     interrupted = Some(Stop::Interrupt);
                     let grace = Instant::now() + GRACE;
                     deadline = Some(deadline.map_or(grace, |deadline| deadline.min(grace)));
                 }
-                Ok(Happening::Signal(stop)) => return Ended::Signal(stop),
-                Ok(Happening::CommandEnded(Ok(status))) => return Ended::Command(status),
-                Ok(Happening::CommandEnded(Err(error))) => {
+                Ok(StopEvent::Signal(stop)) => return Ended::Signal(stop),
+                Ok(StopEvent::CommandEnded(Ok(status))) => return Ended::Command(status),
+                Ok(StopEvent::CommandEnded(Err(error))) => {
                     let name =
                         command.map_or_else(String::new, |command| command.name().to_string());
                     return Ended::Failed(

@@ -36,7 +36,7 @@ pub(crate) fn run(args: Args, _program_start: Instant) -> Result<ExitCode> {
     }
     let terminal = Terminal::stderr();
     let place = Place::choose(&options)?;
-    let (sender, happenings) = mpsc::channel();
+    let (sender, stop_events) = mpsc::channel();
     let abandon = signals::watch(sender.clone())?;
     let path = place.begin(options.force)?;
     let recorded = record(&options, &path, &terminal, |session| {
@@ -44,7 +44,7 @@ pub(crate) fn run(args: Args, _program_start: Instant) -> Result<ExitCode> {
         let progress = || progress(session);
         watch::until_the_end(
             (options.duration, !options.command.is_empty()),
-            &happenings,
+            &stop_events,
             &terminal,
             progress,
         )

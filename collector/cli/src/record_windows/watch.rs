@@ -1,6 +1,6 @@
 //! Waiting for what ends a recording.
 
-use crate::signals::{Happening, Stop};
+use crate::signals::{Stop, StopEvent};
 use crate::terminal::{Progress, Terminal};
 use anyhow::{Context, Result};
 use std::ffi::OsString;
@@ -24,8 +24,8 @@ pub(super) enum Ended {
     Command(ExitStatus),
 }
 
-/// Starts the command; how it ends goes to `happenings`.
-pub(super) fn launch(command: &[OsString], happenings: Sender<Happening>) -> Result<()> {
+/// Starts the command; how it ends goes to `stop_events`.
+pub(super) fn launch(command: &[OsString], stop_events: Sender<StopEvent>) -> Result<()> {
     let Some((program, arguments)) = command.split_first() else { return Ok(()) };
     let child = Command::new(program).args(arguments).spawn();
     let mut child = child.with_context(|| format!("cannot run {}", program.display()))?;
@@ -33,7 +33,7 @@ pub(super) fn launch(command: &[OsString], happenings: Sender<Happening>) -> Res
         .name("command".into())
         .spawn(move || {
             // Nobody listens any more when the recording has just ended.
-            let _ = happenings.send(Happening::CommandEnded(child.wait()));
+            let _ = stop_events.send(StopEvent::CommandEnded(child.wait()));
         })
         .context("cannot start the thread that waits for the command")?;
     Ok(())
@@ -42,7 +42,7 @@ pub(super) fn launch(command: &[OsString], happenings: Sender<Happening>) -> Res
 /// Returns when the recording is to stop.
 pub(super) fn until_the_end(
     (duration, has_command): (Option<Duration>, bool),
-    happenings: &Receiver<Happening>,
+    stop_events: &Receiver<StopEvent>,
     terminal: &Terminal,
     progress: impl Fn() -> Progress,
 ) -> Result<Ended> {
@@ -55,14 +55,14 @@ pub(super) fn until_the_end(
         if left.is_some_and(|left| left.is_zero()) {
             return Ok(if interrupted { Ended::Interrupt } else { Ended::Duration });
         }
-        match happenings.recv_timeout(left.map_or(TICK, |left| left.min(TICK))) {
-            Ok(Happening::Signal(Stop::Interrupt)) if has_command && !interrupted => {
+        match stop_events.recv_timeout(left.map_or(TICK, |left| left.min(TICK))) {
+            Ok(StopEvent::Signal(Stop::Interrupt)) if has_command && !interrupted => {
                 interrupted = true;
                 let grace = Instant::now() + GRACE;
                 deadline = Some(deadline.map_or(grace, |deadline| deadline.min(grace)));
             }
-            Ok(Happening::Signal(_)) => return Ok(Ended::Interrupt),
-            Ok(Happening::CommandEnded(status)) => {
+            Ok(StopEvent::Signal(_)) => return Ok(Ended::Interrupt),
+            Ok(StopEvent::CommandEnded(status)) => {
                 return status.map(Ended::Command).context("cannot wait for the command");
             }
             Err(RecvTimeoutError::Timeout) => {}
@@ -86,28 +86,28 @@ mod tests {
     fn wait(
         duration: Option<Duration>,
         has_command: bool,
-        happenings: &Receiver<Happening>,
+        stop_events: &Receiver<StopEvent>,
     ) -> Ended {
-        until_the_end((duration, has_command), happenings, &Terminal::hidden(), Progress::default)
+        until_the_end((duration, has_command), stop_events, &Terminal::hidden(), Progress::default)
             .unwrap()
     }
 
     #[test]
     fn a_recording_ends_with_its_time_or_with_ctrl_c() {
-        let (sender, happenings) = mpsc::channel();
+        let (sender, stop_events) = mpsc::channel();
         assert!(matches!(
-            wait(Some(Duration::from_millis(1)), false, &happenings),
+            wait(Some(Duration::from_millis(1)), false, &stop_events),
             Ended::Duration
         ));
-        sender.send(Happening::Signal(Stop::Interrupt)).unwrap();
-        assert!(matches!(wait(Some(LONG), false, &happenings), Ended::Interrupt));
+        sender.send(StopEvent::Signal(Stop::Interrupt)).unwrap();
+        assert!(matches!(wait(Some(LONG), false, &stop_events), Ended::Interrupt));
     }
 
     #[test]
     fn a_recording_ends_with_its_command_and_knows_how_that_ended() {
-        let (sender, happenings) = mpsc::channel();
+        let (sender, stop_events) = mpsc::channel();
         launch(&["cmd".into(), "/c".into(), "exit 7".into()], sender).unwrap();
-        let Ended::Command(status) = wait(Some(LONG), true, &happenings) else {
+        let Ended::Command(status) = wait(Some(LONG), true, &stop_events) else {
             panic!("the command ended first")
         };
         assert_eq!(status.code(), Some(7));
@@ -115,10 +115,10 @@ mod tests {
 
     #[test]
     fn a_command_that_got_ctrl_c_too_has_a_moment_to_end() {
-        let (sender, happenings) = mpsc::channel();
-        sender.send(Happening::Signal(Stop::Interrupt)).unwrap();
+        let (sender, stop_events) = mpsc::channel();
+        sender.send(StopEvent::Signal(Stop::Interrupt)).unwrap();
         let start = Instant::now();
-        assert!(matches!(wait(None, true, &happenings), Ended::Interrupt));
+        assert!(matches!(wait(None, true, &stop_events), Ended::Interrupt));
         assert!(start.elapsed() >= GRACE);
     }
 

@@ -1,6 +1,6 @@
 //! Signals.
 
-use super::{Abandon, Happening, Meaning, Stop};
+use super::{Abandon, Meaning, Stop, StopEvent};
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals as SignalIterator;
@@ -10,7 +10,7 @@ use std::sync::mpsc::Sender;
 const GRACE_SECONDS: u32 = 5;
 
 /// Begins to watch for signals; those that ask for a stop go to `stops`.
-pub(crate) fn watch(stops: Sender<Happening>) -> Result<Abandon> {
+pub(crate) fn watch(stops: Sender<StopEvent>) -> Result<Abandon> {
     let abandon = Abandon::default();
     let mut signals = vec![SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM];
     // nohup starts a program with SIGHUP ignored, so that it outlives its terminal.
@@ -35,7 +35,7 @@ pub(crate) fn watch(stops: Sender<Happening>) -> Result<Abandon> {
             for signal in signals.forever() {
                 if watched.is_recording() {
                     // Nobody listens any more when the recording has just ended.
-                    let _ = stops.send(Happening::Signal(stop(signal)));
+                    let _ = stops.send(StopEvent::Signal(stop(signal)));
                 }
                 if watched.wanted() && !std::mem::replace(&mut told, true) {
                     say!(

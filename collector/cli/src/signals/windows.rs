@@ -1,13 +1,13 @@
 //! What the console says: Ctrl-C, and that its window is closed.
 
-use super::{Abandon, Happening, Meaning, Stop};
+use super::{Abandon, Meaning, Stop, StopEvent};
 use anyhow::{Context, Result};
 use std::sync::mpsc::{self, Sender};
 use std::time::Instant;
 use syscollect_windows::system::{Interrupt, interrupts};
 
 /// Begins to watch; what asks for a stop goes to `stops`.
-pub(crate) fn watch(stops: Sender<Happening>) -> Result<Abandon> {
+pub(crate) fn watch(stops: Sender<StopEvent>) -> Result<Abandon> {
     let abandon = Abandon::default();
     let (sender, interrupted) = mpsc::channel::<Interrupt>();
     interrupts(sender).map_err(anyhow::Error::new).context("cannot watch for Ctrl-C")?;
@@ -24,7 +24,7 @@ pub(crate) fn watch(stops: Sender<Happening>) -> Result<Abandon> {
                 let now = begin.elapsed().as_nanos() as u64;
                 match watched.signal(stop, now.saturating_add(1)) {
                     // Nobody listens any more when the recording has just ended.
-                    _ if watched.is_recording() => drop(stops.send(Happening::Signal(stop))),
+                    _ if watched.is_recording() => drop(stops.send(StopEvent::Signal(stop))),
                     Meaning::End => {
                         say!("syscollect: ended at once; unfinished files end in .partial");
                         std::process::exit(1);

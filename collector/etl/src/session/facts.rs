@@ -2,8 +2,8 @@
 
 use super::names;
 use super::play::StackFacts;
+use super::prescan::MachineFacts;
 use super::schemas::Schemas;
-use super::survey::MachineFacts;
 use crate::file::{Clock, Extent, LogfileHeader, Statistics, Trace};
 use crate::{Class, Guid};
 use rustc_hash::FxHashMap;

@@ -1,6 +1,6 @@
 //! A trace opened for playing: records in, the model's events out.
 //!
-//! Two passes, both in order of time. The first (`survey`) reads what events refer to and what may
+//! Two passes, both in order of time. The first (`prescan`) reads what events refer to and what may
 //! be told later than they are: who lived when (`lives`), what lay where (`images`), stacks and
 //! their keys. The second (`play`) merges the records by time and turns them into events.
 //!
@@ -58,19 +58,19 @@ mod gpu;
 mod images;
 mod intervals;
 mod kinds;
-mod lives;
+mod labels;
+mod lifetimes;
 mod long_waits;
 mod marks;
 mod methods;
 mod names;
 mod play;
+mod prescan;
 mod recent;
 mod sched;
 mod schemas;
 mod stack_keys;
 mod stack_records;
-mod survey;
-mod words;
 
 pub use facts::{EventCount, Facts};
 pub use play::StackFacts;
@@ -82,15 +82,15 @@ use facts::{losses, session_info};
 use files::Files;
 use gpu::Topology;
 use images::Images;
-use lives::History;
+use lifetimes::History;
 use long_waits::LongWaits;
 use methods::Methods;
 use play::Player;
+use prescan::Prescan;
 use rustc_hash::FxHashMap;
 use schemas::Schemas;
 use stack_keys::StackKeys;
 use std::path::PathBuf;
-use survey::Survey;
 use syscollect_model::{
     ClockError, ClockMap, Loss, RecorderSummary, SessionInfo, SymbolTable, Tables, ThreadId, Time,
 };
@@ -159,48 +159,48 @@ impl Session {
 
     fn of(trace: Trace) -> Result<Self, EtlError> {
         let rate = trace.headers().first().and_then(LogfileHeader::ticks_per_second).unwrap_or(0);
-        let mut survey = Survey::new(play::longest_wait(rate));
+        let mut prescan = Prescan::new(play::longest_wait(rate));
         let mut merged = trace.merged();
         while let Some((_, record)) = merged.next() {
-            survey.record(&record);
+            prescan.record(&record);
         }
         let statistics = merged.statistics();
         drop(merged);
         let Some(header) = trace.headers().first() else { return Err(FileError::NoFile.into()) };
-        let clock = clock::clock_map(header, survey.last)?;
+        let clock = clock::clock_map(header, prescan.last)?;
         let mut tables = Tables::default();
-        let history = History::new(std::mem::take(&mut survey.lives), &mut tables, &clock);
-        survey.keys.seal();
-        survey.files.seal(|path| survey.machine.with_drive(path));
-        let mut info = session_info(&trace, &survey.machine, survey.has_stacks);
+        let history = History::new(std::mem::take(&mut prescan.lives), &mut tables, &clock);
+        prescan.keys.seal();
+        prescan.files.seal(|path| prescan.machine.with_drive(path));
+        let mut info = session_info(&trace, &prescan.machine, prescan.has_stacks);
         info.clock_pairs = clock.pairs().to_vec();
-        let mut images = std::mem::take(&mut survey.images);
-        images.iter_mut().for_each(|image| survey.machine.with_drive(&mut image.path));
+        let mut images = std::mem::take(&mut prescan.images);
+        images.iter_mut().for_each(|image| prescan.machine.with_drive(&mut image.path));
         let images = Images::new(images, &history.process_ends);
-        let methods = Methods::new(std::mem::take(&mut survey.methods), &history.process_ends);
+        let methods = Methods::new(std::mem::take(&mut prescan.methods), &history.process_ends);
         let mut code =
-            Code::new(images, methods, &survey.identities, std::mem::take(&mut survey.lists));
+            Code::new(images, methods, &prescan.identities, std::mem::take(&mut prescan.lists));
         let long_waits =
-            std::mem::take(&mut survey.waits).finish(&survey.keys, &code.images, &code.lists);
-        survey.seen.locate(&mut code, &survey.keys, &history, &tables);
+            std::mem::take(&mut prescan.waits).finish(&prescan.keys, &code.images, &code.lists);
+        prescan.seen.locate(&mut code, &prescan.keys, &history, &tables);
         Ok(Self {
             losses: losses(trace.headers(), &statistics, 0),
-            facts: Facts::new(trace.headers(), &survey.counts, &survey.schemas, statistics),
+            facts: Facts::new(trace.headers(), &prescan.counts, &prescan.schemas, statistics),
             info,
             clock,
             tables,
             history,
             code,
-            keys: survey.keys,
-            files: survey.files,
+            keys: prescan.keys,
+            files: prescan.files,
             long_waits,
-            topology: survey.topology,
-            schemas: survey.schemas,
+            topology: prescan.topology,
+            schemas: prescan.schemas,
             tracks: Tracks::default(),
             found: FxHashMap::default(),
-            has_stacks: survey.has_stacks,
-            wide_graphics: survey.machine.wide_graphics,
-            has_delays: survey.has_stacks || survey.has_intervals,
+            has_stacks: prescan.has_stacks,
+            wide_graphics: prescan.machine.wide_graphics,
+            has_delays: prescan.has_stacks || prescan.has_intervals,
             trace,
         })
     }

@@ -9,13 +9,13 @@ use super::files::Files;
 use super::gpu::Gpu;
 use super::intervals::Intervals;
 use super::kinds::{Counts, Kind};
-use super::lives::{Life, Step, add_process, add_thread, unknown_name};
+use super::labels::Reasons;
+use super::lifetimes::{Life, LifecycleEvent, add_process, add_thread, unknown_name};
 use super::long_waits::LongWaits;
 use super::marks::ProviderNames;
 use super::recent::{ANY_THREAD, Recent};
 use super::schemas::Schemas;
 use super::stack_keys::StackKeys;
-use super::words::Reasons;
 use crate::payload::{self, Payload, width};
 use crate::{Class, Record};
 use std::ops::Range;
@@ -76,7 +76,7 @@ pub(super) enum Pending {
 pub(super) enum Target {
     /// To the slot of this number.
     Slot(u64),
-    /// Nowhere: the event is only counted.
+    /// NullExporter: the event is only counted.
     Nothing,
 }
 
@@ -125,14 +125,14 @@ pub(super) struct Words {
 }
 
 /// The exporter, and what it was given.
-pub(super) struct WayOut<'a> {
+pub(super) struct EventSink<'a> {
     output: Output<'a>,
     counts: Counts,
     first: Option<Time>,
     last: Time,
 }
 
-impl WayOut<'_> {
+impl EventSink<'_> {
     #[inline]
     fn emit(
         &mut self,
@@ -167,7 +167,7 @@ impl Slot {
 
 /// A session on its way into an exporter.
 pub(super) struct Player<'a> {
-    way_out: WayOut<'a>,
+    sink: EventSink<'a>,
     pub(super) tables: &'a mut Tables,
     pub(super) code: &'a mut Code,
     pub(super) keys: &'a StackKeys,
@@ -177,7 +177,7 @@ pub(super) struct Player<'a> {
     pub(super) found: &'a mut rustc_hash::FxHashMap<u32, ThreadId>,
     pub(super) clock: TimeCursor<'a>,
     pub(super) threads: ThreadIds,
-    steps: std::slice::Iter<'a, (u64, Step)>,
+    lifecycle: std::slice::Iter<'a, (u64, LifecycleEvent)>,
     pub(super) cpus: Vec<CpuState>,
     pub(super) thread_states: Vec<ThreadState>,
     pub(super) delay: Delay<Slot>,
@@ -227,7 +227,7 @@ impl<'a> Player<'a> {
             .chain(session.history.initial.iter().copied())
             .for_each(|(tid, thread)| threads.bind(tid, thread));
         let mut player = Self {
-            way_out: WayOut {
+            sink: EventSink {
                 output: Output::new(exporter, range),
                 counts: Counts::default(),
                 first: None,
@@ -248,7 +248,7 @@ impl<'a> Player<'a> {
             found: &mut session.found,
             clock: session.clock.cursor(),
             threads,
-            steps: session.history.steps.iter(),
+            lifecycle: session.history.lifecycle.iter(),
             cpus: Vec::new(),
             thread_states: Vec::new(),
             delay: Delay::new(window, MOST_WAITING),
@@ -280,14 +280,13 @@ impl<'a> Player<'a> {
     }
 
     fn played(self, records: u64) -> (Played, StackFacts, u64) {
-        let events_by_type: std::collections::BTreeMap<_, _> =
-            self.way_out.counts.by_type().collect();
+        let events_by_type: std::collections::BTreeMap<_, _> = self.sink.counts.by_type().collect();
         let played = Played {
             records,
             events: events_by_type.values().sum(),
             events_by_type,
-            first: self.way_out.first,
-            last: self.way_out.first.map(|_| self.way_out.last),
+            first: self.sink.first,
+            last: self.sink.first.map(|_| self.sink.last),
             missing_stacks: self.stacks.records - self.stacks.matched,
             ..Played::default()
         };
@@ -296,8 +295,8 @@ impl<'a> Player<'a> {
 
     /// What is left at the end.
     fn end(&mut self) -> Result<(), Stopped> {
-        while let Some((at, step)) = self.steps.next() {
-            self.step(*at, *step);
+        while let Some((at, lifecycle_event)) = self.lifecycle.next() {
+            self.lifecycle_event(*at, *lifecycle_event);
         }
         self.with_gpu(None, Gpu::finish);
         self.flush(true)
@@ -320,28 +319,34 @@ impl<'a> Player<'a> {
 
     /// Takes the steps up to the present.
     #[inline]
-    fn steps(&mut self, until: u64) {
-        while let Some((at, step)) =
-            self.steps.as_slice().first().copied().filter(|(at, _)| *at <= until)
+    fn lifecycle(&mut self, until: u64) {
+        while let Some((at, lifecycle_event)) =
+            self.lifecycle.as_slice().first().copied().filter(|(at, _)| *at <= until)
         {
-            self.steps.next();
-            self.step(at, step);
+            self.lifecycle.next();
+            self.lifecycle_event(at, lifecycle_event);
         }
     }
 
     #[cold]
-    fn step(&mut self, at: u64, step: Step) {
+    fn lifecycle_event(&mut self, at: u64, lifecycle_event: LifecycleEvent) {
         self.advance(at);
-        match step {
-            Step::Bind(tid, thread) => self.threads.bind(tid, thread),
-            Step::ProcessStart(id) => self.push_event(Kind::ProcessStart, Event::ProcessStart(id)),
-            Step::ProcessEnd(id) => self.push_event(Kind::ProcessEnd, Event::ProcessEnd(id)),
-            Step::ThreadStart(id) => self.push_event(Kind::ThreadStart, Event::ThreadStart(id)),
-            Step::ThreadName(id, name) => {
+        match lifecycle_event {
+            LifecycleEvent::Bind(tid, thread) => self.threads.bind(tid, thread),
+            LifecycleEvent::ProcessStart(id) => {
+                self.push_event(Kind::ProcessStart, Event::ProcessStart(id));
+            }
+            LifecycleEvent::ProcessEnd(id) => {
+                self.push_event(Kind::ProcessEnd, Event::ProcessEnd(id));
+            }
+            LifecycleEvent::ThreadStart(id) => {
+                self.push_event(Kind::ThreadStart, Event::ThreadStart(id));
+            }
+            LifecycleEvent::ThreadName(id, name) => {
                 self.push_event(Kind::Rename, Event::ThreadName(id, name));
             }
-            Step::ThreadEnd(id) => self.push_event(Kind::ThreadEnd, Event::ThreadEnd(id)),
-            Step::StandIn(id, life) => self.stand_in(id, life),
+            LifecycleEvent::ThreadEnd(id) => self.push_event(Kind::ThreadEnd, Event::ThreadEnd(id)),
+            LifecycleEvent::StandIn(id, life) => self.stand_in(id, life),
         }
     }
 
@@ -394,8 +399,8 @@ impl<'a> Player<'a> {
     /// Takes the steps up to a record, and goes to its time.
     #[inline]
     fn go_to(&mut self, at: u64) {
-        if self.steps.as_slice().first().is_some_and(|(step, _)| *step <= at) {
-            self.steps(at);
+        if self.lifecycle.as_slice().first().is_some_and(|(ticks, _)| *ticks <= at) {
+            self.lifecycle(at);
         }
         self.advance(at);
     }
@@ -468,25 +473,25 @@ impl<'a> Player<'a> {
     /// Lets go what has waited long enough.
     #[inline]
     fn flush(&mut self, all: bool) -> Result<(), Stopped> {
-        let Self { delay, code, tables, tracks, words, way_out, .. } = self;
+        let Self { delay, code, tables, tracks, words, sink, .. } = self;
         while let Some((time, slot)) = delay.front(all) {
             let stack = slot.stack(code, tables);
             match &mut slot.event {
                 Pending::Switch(switch) => {
                     switch.off_cpu.stack = stack;
-                    way_out.emit(Time(time), slot.kind, &Event::Switch(*switch), tables)?;
+                    sink.emit(Time(time), slot.kind, &Event::Switch(*switch), tables)?;
                 }
                 Pending::Wakeup(wakeup) => {
                     let event = Event::Wakeup(Wakeup { stack, ..*wakeup });
-                    way_out.emit(Time(time), slot.kind, &event, tables)?;
+                    sink.emit(Time(time), slot.kind, &event, tables)?;
                 }
                 Pending::Sample(sample) => {
                     let event = Event::Sample(Sample { stack, ..*sample });
-                    way_out.emit(Time(time), slot.kind, &event, tables)?;
+                    sink.emit(Time(time), slot.kind, &event, tables)?;
                 }
                 Pending::Event(event) => {
                     set_stack(event, stack);
-                    way_out.emit(Time(time), slot.kind, event, tables)?;
+                    sink.emit(Time(time), slot.kind, event, tables)?;
                 }
                 Pending::Resumed(thread) if stack.is_some() => {
                     let kind =
@@ -497,7 +502,7 @@ impl<'a> Player<'a> {
                         ..Slice::named(words.resumed)
                     };
                     let event = Event::Instant(tracks.get(tables, kind, 0), slice);
-                    way_out.emit(Time(time), None, &event, tables)?;
+                    sink.emit(Time(time), None, &event, tables)?;
                 }
                 Pending::Resumed(_) => {}
             }

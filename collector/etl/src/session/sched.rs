@@ -1,9 +1,9 @@
 //! Switches, wakeups and samples.
 
 use super::kinds::Kind;
+use super::labels::leaving;
 use super::play::{CpuState, Pending, Player, Target, ThreadState};
 use super::recent::ANY_THREAD;
-use super::words::leaving;
 use crate::Record;
 use crate::payload::{self, ContextSwitch, ReadyThread};
 use syscollect_model::{OffCpu, Sample, Switch, ThreadId, Wakeup};

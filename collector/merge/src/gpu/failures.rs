@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use syscollect_model::{Fence, Field, FieldRole, GpuJobEnd, Value};
 use syscollect_records::{GpuFailureRecord, RecordKind, gpu_failure};
 
-use super::handover::replace;
 use super::play::{Family, Key};
+use super::submissions::replace;
 use crate::play::Player;
 use syscollect_playback::Stopped;
 
@@ -145,7 +145,7 @@ impl Player<'_> {
             self.ends_without_fence(fence, record.fence);
             return Ok(());
         }
-        let job = self.gpu.handover.job_of(fence).filter(|_| !by_scheduler);
+        let job = self.gpu.submissions.job_of(fence).filter(|_| !by_scheduler);
         let field = self.error_field(record.error);
         if let Some(detail) = job.and_then(|key| self.gpu.jobs.detail(key)) {
             // The scheduler ends the job, or tries it again.

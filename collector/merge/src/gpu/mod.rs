@@ -3,7 +3,7 @@
 //! **Duties.** [`record`]: the fields of a record by name, for their places change between kernels.
 //! [`jobs`]: jobs from their stages, told in any order, twice, or never. [`play`]: jobs on the rows
 //! of their queues. Which tracepoint tells which stage: [`fences`], [`scheduler`] with
-//! [`handover`], [`drivers`]; [`frames`], [`memory`]. Who waits for a fence, and who signaled it:
+//! [`submissions`], [`drivers`]; [`frames`], [`memory`]. Who waits for a fence, and who signaled it:
 //! [`waits`]. Which work failed: [`failures`].
 //!
 //! What no rule here knows is shown as it is: an instant with its fields.
@@ -12,11 +12,11 @@ mod drivers;
 mod failures;
 mod fences;
 mod frames;
-mod handover;
 mod jobs;
 mod memory;
 pub(crate) mod play;
 mod recent;
 pub(crate) mod record;
 mod scheduler;
+mod submissions;
 mod waits;

@@ -1,11 +1,11 @@
 //! Records of tracepoints on their way into the model.
 
 use super::failures::Failures;
-use super::handover::Handover;
 use super::jobs::{Jobs, Open, Stage, Told};
 use super::recent::Recent;
 use super::record::{Reading, TracepointTable};
 use super::scheduler::Numbered;
+use super::submissions::Submissions;
 use super::waits::Waits;
 use crate::play::Player;
 use crate::record_cursor::RecordItem;
@@ -85,7 +85,7 @@ pub(crate) struct GpuState {
     pub(super) waits: Waits,
     /// Threads in a wait for a request within the kernel's own wait for its fence.
     pub(super) waits_within: FxHashSet<ThreadId>,
-    pub(super) handover: Handover,
+    pub(super) submissions: Submissions,
     /// Commands by virtual device and queue, on kernels that do not number them.
     pub(super) orders: FxHashMap<u64, Order>,
     /// Frames by CRTC.

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    Event, Fence, Field, FieldRole, Scope, Slice, SliceMore, SliceRole, ThreadId, TrackId,
+    Event, Fence, Field, FieldRole, Scope, Slice, SliceRole, SliceUpdate, ThreadId, TrackId,
     TrackKind, TrackRole, Value,
 };
 
@@ -121,9 +121,9 @@ impl Player<'_> {
         };
         if let Some(signaler) = signaler {
             let field = self.signaler(signaler);
-            self.emit(&Event::SliceMore(
+            self.emit(&Event::SliceUpdate(
                 track,
-                SliceMore { fields: vec![field], ..SliceMore::default() },
+                SliceUpdate { fields: vec![field], ..SliceUpdate::default() },
             ))?;
         }
         self.emit(&Event::SliceEnd(track))
@@ -150,8 +150,8 @@ impl Player<'_> {
     /// The recording is over, and what waits still waits.
     pub(super) fn close_waits(&mut self) -> Result<(), Stopped> {
         for track in self.gpu.waits.finish() {
-            let more = SliceMore { unfinished: true, ..SliceMore::default() };
-            self.emit(&Event::SliceMore(track, more))?;
+            let more = SliceUpdate { unfinished: true, ..SliceUpdate::default() };
+            self.emit(&Event::SliceUpdate(track, more))?;
             self.emit(&Event::SliceEnd(track))?;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Marked programs that could not share memory: the same events as from their
+//! Instrumented programs that could not share memory: the same events as from their
 //! rings, told by hits.
 
 use crate::play::Player;

@@ -9,7 +9,7 @@ use crate::zones::open::MAX_DEPTH;
 use crate::zones::state::{Mark, NO_CLIENT};
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    Event, Field, Fields, Scope, Slice, SliceMore, StringId, ThreadId, TrackId, TrackKind,
+    Event, Field, Fields, Scope, Slice, SliceUpdate, StringId, ThreadId, TrackId, TrackKind,
     TrackRole, Value,
 };
 use syscollect_playback::Stopped;
@@ -209,7 +209,10 @@ impl Player<'_> {
         }
         fields.extend(self.fields(probe, hit, None));
         if !fields.is_empty() {
-            self.emit(&Event::SliceMore(track, SliceMore { fields, ..SliceMore::default() }))?;
+            self.emit(&Event::SliceUpdate(
+                track,
+                SliceUpdate { fields, ..SliceUpdate::default() },
+            ))?;
         }
         self.emit(&Event::SliceEnd(track))
     }

@@ -47,9 +47,9 @@ impl ProbeTable {
     pub(crate) fn new(definitions: &[ProbeDefinition], tables: &mut Tables) -> Self {
         let begins = |role| matches!(role, ProbeRole::ZoneBegin | ProbeRole::FunctionEntry);
         // What beginnings of a pair say, so that its ends need not say it again.
-        let mut said = FxHashMap::<(u32, &str), ()>::default();
+        let mut attributes = FxHashMap::<(u32, &str), ()>::default();
         for probe in definitions.iter().filter(|probe| begins(probe.role)) {
-            said.extend(
+            attributes.extend(
                 probe.arguments.iter().map(|argument| ((probe.pair, argument.name.as_str()), ())),
             );
         }
@@ -64,7 +64,7 @@ impl ProbeTable {
                 definition.role,
                 ProbeRole::ZoneEnd | ProbeRole::FunctionReturn | ProbeRole::FunctionExit
             );
-            let repeated = |name: &str| ends && said.contains_key(&(definition.pair, name));
+            let repeated = |name: &str| ends && attributes.contains_key(&(definition.pair, name));
             // A definition may be there twice; the number is what counts.
             let probe = probes
                 .entry(definition.probe)

@@ -1,7 +1,7 @@
 //! Zones that belong to a task: they overlap, and may end on another thread.
 
 use crate::play::Player;
-use crate::zones::said::{About, Talk};
+use crate::zones::attributes::{About, EventAttributes};
 use crate::zones::state::{AsyncZone, Mark, Writer};
 use syscollect_model::{Event, Field, Scope, Slice, StringId, Ticks, TrackKind, TrackRole, Value};
 use syscollect_playback::Stopped;
@@ -18,7 +18,7 @@ impl Player<'_> {
         (location, number, task): (u32, u64, u64),
         more: &[u64],
     ) -> Result<(), Stopped> {
-        let talk = self.listen(lane, writer, more, About::AsyncZone)?;
+        let attributes = self.decode_attributes(lane, writer, more, About::AsyncZone)?;
         let program = self.marks.program(writer.process, writer.client);
         let restated = program.async_zones.get_mut(&number).filter(|zone| zone.restated);
         if let Some(zone) = restated {
@@ -26,10 +26,10 @@ impl Player<'_> {
             zone.restated = false;
             let track = zone.track;
             self.mark(Mark::AsyncZone);
-            return self.say_more(track, talk.own);
+            return self.say_more(track, attributes.own);
         }
         let task = program.tasks.get(task).filter(|_| task != 0);
-        if self.begin_async(lane, writer, (location, number, task), talk, None)? {
+        if self.begin_async(lane, writer, (location, number, task), attributes, None)? {
             self.mark(Mark::AsyncZone);
         }
         Ok(())
@@ -43,15 +43,16 @@ impl Player<'_> {
         (location, number, began): (u32, u64, u64),
         more: &[u64],
     ) -> Result<(), Stopped> {
-        let talk = self.listen(lane, writer, more, About::AsyncZone)?;
+        let attributes = self.decode_attributes(lane, writer, more, About::AsyncZone)?;
         if self.marks.program(writer.process, writer.client).async_zones.contains_key(&number) {
             return Ok(());
         }
-        let task = talk.tasks.first().map(|(_, name)| *name);
+        let task = attributes.tasks.first().map(|(_, name)| *name);
         let ticks = self.marked.programs.clock(writer.client, self.map).anywhere(began);
         let before =
             ticks.map_or(0, |ticks| self.now.0.saturating_sub(self.clock.time(Ticks(ticks)).0));
-        self.begin_async(lane, writer, (location, number, task), talk, Some(before)).map(|_| ())
+        self.begin_async(lane, writer, (location, number, task), attributes, Some(before))
+            .map(|_| ())
     }
 
     /// Begins a zone on the track of its task, or on one of its own name; of
@@ -62,7 +63,7 @@ impl Player<'_> {
         lane: usize,
         writer: Writer,
         (location, number, task): (u32, u64, Option<StringId>),
-        talk: Talk,
+        attributes: EventAttributes,
         before: Option<u64>,
     ) -> Result<bool, Stopped> {
         let place = self.marked.logs.get(writer.client).location(location);
@@ -87,8 +88,8 @@ impl Player<'_> {
         self.marks.program(writer.process, writer.client).async_zones.insert(number, zone);
         let mut slice =
             Slice { location: place.location, color: place.color, ..Slice::named(place.name) };
-        slice.stack = self.zone_stack(writer, self.ticks, None, talk.stack);
-        self.say(&mut slice, talk.own);
+        slice.stack = self.zone_stack(writer, self.ticks, None, attributes.stack);
+        self.apply(&mut slice, attributes.own);
         if let Some(nanoseconds) = before {
             let (name, value) = (self.marks.words.began_before, Value::Duration(nanoseconds));
             slice.fields.push(Field::named(name, value));
@@ -104,11 +105,11 @@ impl Player<'_> {
         number: u64,
         more: &[u64],
     ) -> Result<(), Stopped> {
-        let talk = self.listen(lane, writer, more, About::AsyncZone)?;
+        let attributes = self.decode_attributes(lane, writer, more, About::AsyncZone)?;
         let program = self.marks.program(writer.process, writer.client);
         let Some(zone) = program.async_zones.remove(&number) else { return Ok(()) };
         program.rows.entry(zone.name).or_default().give_back(zone.row);
-        self.say_more(zone.track, talk.own)?;
+        self.say_more(zone.track, attributes.own)?;
         self.emit(&Event::SliceEnd(zone.track))
     }
 }

@@ -1,7 +1,7 @@
 //! A thread's lane as groups of items: one chunk in memory at a time.
 
 use crate::lane::Missing;
-use crate::zones::lives::{Life, Lives, Owners};
+use crate::zones::lifetimes::{Lifetime, Lifetimes, Owners};
 use crate::zones::programs::{ProgramClock, Programs};
 use std::ops::Range;
 use syscollect_model::{ClockMap, Lane};
@@ -31,7 +31,7 @@ pub(crate) struct ZoneCursor<'a> {
     reader: &'a CaptureReader,
     lane: Lane,
     programs: &'a Programs,
-    lives: &'a Lives,
+    lifetimes: &'a Lifetimes,
     /// Who writes to the lane, if that is known already.
     owners: Option<&'a Owners>,
     map: &'a ClockMap,
@@ -45,7 +45,7 @@ pub(crate) struct ZoneCursor<'a> {
     owner: Option<(u32, u32, u32)>,
     /// How many there were before, and the life of this one.
     owners_before: usize,
-    life: Option<Life>,
+    life: Option<Lifetime>,
     /// Items that the chunk's header counts and that were not seen yet.
     left: u64,
     /// Ticks of the last group of the same owner; 0 before the first.
@@ -66,7 +66,7 @@ impl<'a> ZoneCursor<'a> {
     pub(crate) fn new(
         reader: &'a CaptureReader,
         lane: Lane,
-        (programs, lives): (&'a Programs, &'a Lives),
+        (programs, lifetimes): (&'a Programs, &'a Lifetimes),
         owners: Option<&'a Owners>,
         map: &'a ClockMap,
     ) -> Self {
@@ -74,7 +74,7 @@ impl<'a> ZoneCursor<'a> {
             reader,
             lane,
             programs,
-            lives,
+            lifetimes,
             owners,
             map,
             entries: reader.chunks(lane).iter(),
@@ -106,8 +106,8 @@ impl<'a> ZoneCursor<'a> {
     }
 
     /// How many others wrote to the lane before the present owner, and the life of this one.
-    pub(crate) fn present_owner(&self) -> (usize, Life) {
-        (self.owners_before, self.life.unwrap_or(Life::UNKNOWN))
+    pub(crate) fn present_owner(&self) -> (usize, Lifetime) {
+        (self.owners_before, self.life.unwrap_or(Lifetime::UNKNOWN))
     }
 
     /// The words of the group that was taken last.
@@ -173,9 +173,9 @@ impl<'a> ZoneCursor<'a> {
     }
 
     /// The life of the present owner, of which something is told at `ticks`.
-    fn life_from(&mut self, tid: u32, ticks: u64) -> Life {
+    fn life_from(&mut self, tid: u32, ticks: u64) -> Lifetime {
         let known = self.owners.and_then(|owners| owners.life(self.owners_before));
-        *self.life.get_or_insert_with(|| known.unwrap_or_else(|| self.lives.at(tid, ticks)))
+        *self.life.get_or_insert_with(|| known.unwrap_or_else(|| self.lifetimes.at(tid, ticks)))
     }
 
     #[inline]

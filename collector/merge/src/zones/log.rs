@@ -1,4 +1,4 @@
-//! What the items of a marked program refer to: its log of definitions.
+//! What the items of an instrumented program refer to: its log of definitions.
 
 use rustc_hash::FxHashMap;
 use syscollect_model::{

@@ -1,10 +1,10 @@
 //! Markers that have a schema: instants, and slices made of two halves.
 
 use crate::play::Player;
+use crate::zones::attributes::{About, Attributes};
 use crate::zones::open::MAX_DEPTH;
-use crate::zones::said::{About, Said};
+use crate::zones::prescan::PlacedMarker;
 use crate::zones::state::{Mark, Writer};
-use crate::zones::survey::PlacedMarker;
 use syscollect_model::{Event, SchemaId, Scope, Slice, StackId, TrackId, TrackKind, TrackRole};
 use syscollect_playback::Stopped;
 use syscollect_zone_protocol::MarkerPhase;
@@ -24,9 +24,9 @@ impl Player<'_> {
             self.unknown(lane);
             return Ok(());
         };
-        let talk = self.listen(lane, writer, more, About::Marker(schema))?;
-        let stack = self.zone_stack(writer, self.ticks, None, talk.stack);
-        self.marker_of(writer, (schema, phase), talk.own, stack)
+        let attributes = self.decode_attributes(lane, writer, more, About::Marker(schema))?;
+        let stack = self.zone_stack(writer, self.ticks, None, attributes.stack);
+        self.marker_of(writer, (schema, phase), attributes.own, stack)
     }
 
     /// A marker whose time has come.
@@ -38,10 +38,10 @@ impl Player<'_> {
             lane.into_iter().for_each(|lane| self.unknown(lane));
             return Ok(());
         };
-        let talk = self.listen(lane, by, &placed.more, About::Marker(schema))?;
-        let stack = self.zone_stack(by, placed.stamped, None, talk.stack);
+        let attributes = self.decode_attributes(lane, by, &placed.more, About::Marker(schema))?;
+        let stack = self.zone_stack(by, placed.stamped, None, attributes.stack);
         let on = self.placed_on(by, placed.tid);
-        self.marker_of(on, (schema, placed.phase), talk.own, stack)
+        self.marker_of(on, (schema, placed.phase), attributes.own, stack)
     }
 
     /// The thread a marker is placed on, where that is one of the same process.
@@ -70,18 +70,18 @@ impl Player<'_> {
         &mut self,
         writer: Writer,
         (schema, phase): (SchemaId, MarkerPhase),
-        said: Said,
+        attributes: Attributes,
         stack: Option<StackId>,
     ) -> Result<(), Stopped> {
         let row = self.tables.schema(schema);
         let (name, category) = (row.name, row.category);
         if phase == MarkerPhase::End {
             let track = self.half_track(writer, schema);
-            return self.second_half(writer, track, said);
+            return self.second_half(writer, track, attributes);
         }
         self.mark(Mark::Marker);
         let mut slice = Slice { category, schema: Some(schema), stack, ..Slice::named(name) };
-        self.say(&mut slice, said);
+        self.apply(&mut slice, attributes);
         if phase == MarkerPhase::Instant {
             return self.emit(&Event::Instant(self.marks.threads[writer.slot].track, slice));
         }
@@ -110,12 +110,17 @@ impl Player<'_> {
         true
     }
 
-    fn second_half(&mut self, writer: Writer, track: TrackId, said: Said) -> Result<(), Stopped> {
+    fn second_half(
+        &mut self,
+        writer: Writer,
+        track: TrackId,
+        attributes: Attributes,
+    ) -> Result<(), Stopped> {
         let halves = &mut self.marks.threads[writer.slot].halves;
         let open = halves.iter_mut().find(|(of, count)| *of == track && *count > 0);
         let Some((_, count)) = open else { return Ok(()) };
         *count -= 1;
-        self.say_more(track, said)?;
+        self.say_more(track, attributes)?;
         self.emit(&Event::SliceEnd(track))
     }
 }

@@ -1,7 +1,7 @@
 //! Items that belong to the process: plots, frames, locks, memory, and its crash.
 
 use crate::play::Player;
-use crate::zones::said::{About, Said};
+use crate::zones::attributes::{About, Attributes};
 use crate::zones::state::{FrameSet, Mark, Writer};
 use syscollect_model::{
     Crash, Event, LockAction, LockEvent, LockId, MemoryEvent, ProcessId, Scope, Slice, StringId,
@@ -104,12 +104,16 @@ impl Player<'_> {
     }
 
     /// More of the innermost slice of a track, if anything is said.
-    pub(crate) fn say_more(&mut self, track: TrackId, said: Said) -> Result<(), Stopped> {
-        if said.is_empty() {
+    pub(crate) fn say_more(
+        &mut self,
+        track: TrackId,
+        attributes: Attributes,
+    ) -> Result<(), Stopped> {
+        if attributes.is_empty() {
             return Ok(());
         }
-        let more = self.slice_more(said);
-        self.emit(&Event::SliceMore(track, more))
+        let more = self.slice_more(attributes);
+        self.emit(&Event::SliceUpdate(track, more))
     }
 
     pub(crate) fn lock(
@@ -167,14 +171,14 @@ impl Player<'_> {
         (address, allocated, pool): (u64, Option<u64>, u32),
         more: &[u64],
     ) -> Result<(), Stopped> {
-        let talk = self.listen(lane, writer, more, About::Other)?;
+        let attributes = self.decode_attributes(lane, writer, more, About::Other)?;
         let name = self.marked.logs.get(writer.client).string(pool);
         if pool != 0 && name.is_none() {
             self.unknown(lane);
             return Ok(());
         }
         self.mark(if allocated.is_some() { Mark::Allocation } else { Mark::Free });
-        let stack = self.zone_stack(writer, self.ticks, None, talk.stack);
+        let stack = self.zone_stack(writer, self.ticks, None, attributes.stack);
         self.emit(&Event::Memory(MemoryEvent {
             thread: writer.thread,
             pool: name,
@@ -191,10 +195,10 @@ impl Player<'_> {
         (signal, address, instruction): (u32, u64, u64),
         more: &[u64],
     ) -> Result<(), Stopped> {
-        let talk = self.listen(lane, writer, more, About::Other)?;
+        let attributes = self.decode_attributes(lane, writer, more, About::Other)?;
         self.mark(Mark::Crash);
         let signal = self.tables.strings.intern(&signal_name(signal));
-        let stack = self.zone_stack(writer, self.ticks, Some(instruction), talk.stack);
+        let stack = self.zone_stack(writer, self.ticks, Some(instruction), attributes.stack);
         self.emit(&Event::Crash(Crash { thread: writer.thread, signal, address, stack }))
     }
 

@@ -1,11 +1,11 @@
-//! Which marked programs there are, and what their ticks mean.
+//! Which instrumented programs there are, and what their ticks mean.
 
 use rustc_hash::FxHashMap;
 use syscollect_model::{ClockMap, ClockSource, Lane, LaneIndex, ProgramTicks, SessionInfo};
 use syscollect_records::Stamp;
 use syscollect_store::{CaptureReader, ClientDefinition};
 
-/// Marked programs by the number that chunks carry.
+/// Instrumented programs by the number that chunks carry.
 #[derive(Debug, Default)]
 pub(crate) struct Programs {
     pids: FxHashMap<u32, (u32, bool)>,

@@ -1,4 +1,4 @@
-//! Stacks that marked programs wrote: known before playing, so that their
+//! Stacks that instrumented programs wrote: known before playing, so that their
 //! places can be named.
 
 use crate::stacks::{Defined, StackReader};

@@ -1,4 +1,4 @@
-//! What is remembered of marked programs while they are played.
+//! What is remembered of instrumented programs while they are played.
 
 use crate::probes::play::ProbeMarks;
 use crate::zones::open::OpenZones;

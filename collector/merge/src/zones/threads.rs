@@ -2,14 +2,14 @@
 
 use crate::lane::Missing;
 use crate::play::Player;
+use crate::zones::attributes::{About, Attributes, EventAttributes, FieldNames, joined};
 use crate::zones::cursor::ZoneRecord;
 use crate::zones::log::{Marked, color_of};
 use crate::zones::open::{End, MAX_DEPTH};
-use crate::zones::said::{About, FieldNames, Said, Talk, joined};
 use crate::zones::stacks::return_addresses;
 use crate::zones::state::{Mark, Writer, Zone};
 use syscollect_model::{
-    Event, Field, FieldRole, Fields, Message, MessageText, ProcessId, Scope, Slice, SliceMore,
+    Event, Field, FieldRole, Fields, Message, MessageText, ProcessId, Scope, Slice, SliceUpdate,
     StackId, StringId, ThreadId, Ticks, TrackId, TrackKind, TrackRole, Value,
 };
 use syscollect_playback::Stopped;
@@ -111,53 +111,57 @@ impl Player<'_> {
         event: zone_protocol::Event,
         more: &[u64],
     ) -> Result<(), Stopped> {
-        use zone_protocol::Event as Said;
+        use zone_protocol::Event as ZoneEvent;
         match event {
-            Said::ZoneBegin { location, depth } => {
+            ZoneEvent::ZoneBegin { location, depth } => {
                 self.zone_begin(lane, writer, (stamp, location, depth), more)
             }
-            Said::ZoneEnd { depth } => {
+            ZoneEvent::ZoneEnd { depth } => {
                 self.zone_end(writer.slot, depth)?;
                 self.more(lane, writer, more)
             }
-            Said::OpenZone { location, depth, began } => {
+            ZoneEvent::OpenZone { location, depth, began } => {
                 self.open_zone(lane, writer, (began, location, depth), more)
             }
-            Said::Attached { depth } => {
+            ZoneEvent::Attached { depth } => {
                 self.leave(writer.slot, depth)?;
                 self.more(lane, writer, more)
             }
-            Said::Lost { events } => {
+            ZoneEvent::Lost { events } => {
                 self.told(lane, events)?;
                 self.more(lane, writer, more)
             }
-            Said::ThreadEnd => {
+            ZoneEvent::ThreadEnd => {
                 self.more(lane, writer, more)?;
                 self.close_slot(writer.slot)
             }
-            Said::Message { string, color } => self.message(lane, writer, (string, color), more),
-            Said::Plot { plot, value } => self.plot(lane, writer, plot, value, more),
-            Said::Frame { set, phase } => self.frame_item(lane, writer, set, phase, more),
-            Said::AsyncBegin { location, zone, task } => {
+            ZoneEvent::Message { string, color } => {
+                self.message(lane, writer, (string, color), more)
+            }
+            ZoneEvent::Plot { plot, value } => self.plot(lane, writer, plot, value, more),
+            ZoneEvent::Frame { set, phase } => self.frame_item(lane, writer, set, phase, more),
+            ZoneEvent::AsyncBegin { location, zone, task } => {
                 self.async_begin(lane, writer, (location, zone, task), more)
             }
-            Said::AsyncOpen { location, zone, began } => {
+            ZoneEvent::AsyncOpen { location, zone, began } => {
                 self.async_open(lane, writer, (location, zone, began), more)
             }
-            Said::AsyncEnd { zone } => self.async_end(lane, writer, zone, more),
-            Said::Lock { lock, action, location } => {
+            ZoneEvent::AsyncEnd { zone } => self.async_end(lane, writer, zone, more),
+            ZoneEvent::Lock { lock, action, location } => {
                 self.lock(lane, writer, (lock, action, location), more)
             }
-            Said::Alloc { address, bytes, pool } => {
+            ZoneEvent::Alloc { address, bytes, pool } => {
                 self.memory(lane, writer, (address, Some(bytes), pool), more)
             }
-            Said::Free { address, pool } => self.memory(lane, writer, (address, None, pool), more),
-            Said::Crash { signal, address, instruction, .. } => {
+            ZoneEvent::Free { address, pool } => {
+                self.memory(lane, writer, (address, None, pool), more)
+            }
+            ZoneEvent::Crash { signal, address, instruction, .. } => {
                 self.crash(lane, writer, (signal, address, instruction), more)
             }
-            Said::Marker { schema, phase } => self.marker(lane, writer, (schema, phase), more),
+            ZoneEvent::Marker { schema, phase } => self.marker(lane, writer, (schema, phase), more),
             // It comes from the survey, at its own time.
-            Said::MarkerAt { .. } => Ok(()),
+            ZoneEvent::MarkerAt { .. } => Ok(()),
         }
     }
 
@@ -215,10 +219,10 @@ impl Player<'_> {
             Slice { location: place.location, color: place.color, ..Slice::named(place.name) };
         let mut text = None;
         if !more.is_empty() {
-            let talk = self.listen(lane, writer, more, About::Zone)?;
-            text.clone_from(&talk.own.text);
-            slice.stack = self.zone_stack(writer, self.ticks, None, talk.stack);
-            self.say(&mut slice, talk.own);
+            let attributes = self.decode_attributes(lane, writer, more, About::Zone)?;
+            text.clone_from(&attributes.own.text);
+            slice.stack = self.zone_stack(writer, self.ticks, None, attributes.stack);
+            self.apply(&mut slice, attributes.own);
         }
         if let Some(nanoseconds) = before {
             let (name, value) = (self.marks.words.began_before, Value::Duration(nanoseconds));
@@ -256,9 +260,9 @@ impl Player<'_> {
     /// Closes what the program did not end.
     pub(crate) fn unfinished(&mut self, track: TrackId, count: usize) -> Result<(), Stopped> {
         for _ in 0..count {
-            self.emit(&Event::SliceMore(
+            self.emit(&Event::SliceUpdate(
                 track,
-                SliceMore { unfinished: true, ..SliceMore::default() },
+                SliceUpdate { unfinished: true, ..SliceUpdate::default() },
             ))?;
             self.emit(&Event::SliceEnd(track))?;
         }
@@ -284,13 +288,13 @@ impl Player<'_> {
             self.unknown(lane);
             return Ok(());
         }
-        let talk = self.listen(lane, writer, more, About::Message)?;
+        let attributes = self.decode_attributes(lane, writer, more, About::Message)?;
         self.mark(Mark::Message);
         let message = Message {
             category: self.marks.words.message,
-            text: self.message_text(interned, &talk.own),
+            text: self.message_text(interned, &attributes.own),
             color: color_of(color),
-            stack: self.zone_stack(writer, self.ticks, None, talk.stack),
+            stack: self.zone_stack(writer, self.ticks, None, attributes.stack),
             fields: Fields::new(),
         };
         self.emit(&Event::Message(self.marks.threads[writer.slot].track, message))
@@ -298,13 +302,17 @@ impl Player<'_> {
 
     /// The text of a message: what it says at length, else a string with a number, else the string
     /// alone. One that is empty is replaced: a marker without any words looks like a fault.
-    fn message_text(&self, interned: Option<StringId>, said: &Said) -> Option<MessageText> {
+    fn message_text(
+        &self,
+        interned: Option<StringId>,
+        attributes: &Attributes,
+    ) -> Option<MessageText> {
         let empty = self.marks.words.empty;
-        if let Some(text) = &said.text {
+        if let Some(text) = &attributes.text {
             let text = if text.is_empty() { self.tables.strings.get(empty) } else { text };
             return Some(MessageText::Written(text.into()));
         }
-        if let Some((string, number)) = said.name {
+        if let Some((string, number)) = attributes.name {
             return Some(MessageText::Interned { string, number });
         }
         let string = interned?;
@@ -314,30 +322,35 @@ impl Player<'_> {
     }
 
     /// What is said behind an item, and of other things than that item at once.
-    pub(crate) fn listen(
+    pub(crate) fn decode_attributes(
         &mut self,
         lane: usize,
         writer: Writer,
         words: &[u64],
         about: About,
-    ) -> Result<Talk, Stopped> {
+    ) -> Result<EventAttributes, Stopped> {
         let names = FieldNames { value: self.marks.words.value };
-        let mut talk =
-            Talk::read(words, about, self.marked.logs.get(writer.client), names, self.tables);
+        let mut attributes = EventAttributes::read(
+            words,
+            about,
+            self.marked.logs.get(writer.client),
+            names,
+            self.tables,
+        );
         if words.is_empty() {
-            return Ok(talk);
+            return Ok(attributes);
         }
-        self.losses.undecodable(self.lanes[lane].lane, std::mem::take(&mut talk.unknown));
-        if let Some(name) = talk.thread_name.take()
+        self.losses.undecodable(self.lanes[lane].lane, std::mem::take(&mut attributes.unknown));
+        if let Some(name) = attributes.thread_name.take()
             && let Some(name) = self.new_name(&name)
         {
             self.emit(&Event::ThreadName(writer.thread, name))?;
         }
-        for &(task, name) in &talk.tasks {
+        for &(task, name) in &attributes.tasks {
             self.marks.program(writer.process, writer.client).tasks.insert(task, name);
         }
-        self.zone_more(writer.slot, std::mem::take(&mut talk.zone))?;
-        Ok(talk)
+        self.zone_more(writer.slot, std::mem::take(&mut attributes.zone))?;
+        Ok(attributes)
     }
 
     /// Items that say more of what is open.
@@ -350,42 +363,42 @@ impl Player<'_> {
         if words.is_empty() {
             Ok(())
         } else {
-            self.listen(lane, writer, words, About::Other).map(|_| ())
+            self.decode_attributes(lane, writer, words, About::Other).map(|_| ())
         }
     }
 
     /// More of the innermost zone.
-    fn zone_more(&mut self, slot: usize, mut said: Said) -> Result<(), Stopped> {
-        if said.is_empty() {
+    fn zone_more(&mut self, slot: usize, mut attributes: Attributes) -> Result<(), Stopped> {
+        if attributes.is_empty() {
             return Ok(());
         }
         let thread = &mut self.marks.threads[slot];
         let track = thread.track;
         let Some((_, zone)) = thread.zones.innermost() else { return Ok(()) };
-        if let Some(more) = said.text.take() {
+        if let Some(more) = attributes.text.take() {
             let text = joined(zone.text.take(), &more);
             zone.text = Some(text.clone());
-            said.text = Some(text);
+            attributes.text = Some(text);
         }
-        let more = self.slice_more(said);
-        self.emit(&Event::SliceMore(track, more))
+        let more = self.slice_more(attributes);
+        self.emit(&Event::SliceUpdate(track, more))
     }
 
     /// What is said, as an addition to a slice.
-    pub(crate) fn slice_more(&mut self, said: Said) -> SliceMore {
-        let new_name = said.new_name.and_then(|name| self.new_name(&name));
-        let mut fields = said.fields;
-        if let Some(text) = said.text {
+    pub(crate) fn slice_more(&mut self, attributes: Attributes) -> SliceUpdate {
+        let new_name = attributes.new_name.and_then(|name| self.new_name(&name));
+        let mut fields = attributes.fields;
+        if let Some(text) = attributes.text {
             let (name, value) = (self.marks.words.text, Value::Text(text.into()));
             fields.insert(0, Field::new(FieldRole::Text, name, value));
         }
-        let name = new_name.map(|name| (name, None)).or(said.name);
-        SliceMore { name, color: said.color, fields, unfinished: false }
+        let name = new_name.map(|name| (name, None)).or(attributes.name);
+        SliceUpdate { name, color: attributes.color, fields, unfinished: false }
     }
 
     /// Puts what is said into a slice that is not told yet.
-    pub(crate) fn say(&mut self, slice: &mut Slice, said: Said) {
-        let more = self.slice_more(said);
+    pub(crate) fn apply(&mut self, slice: &mut Slice, attributes: Attributes) {
+        let more = self.slice_more(attributes);
         if let Some((name, number)) = more.name {
             (slice.name, slice.number) = (name, number);
         }
@@ -406,7 +419,7 @@ impl Player<'_> {
             return None;
         }
         let pid = self.marked.programs.pid(writer.client)?;
-        let Some(known) = self.marked.survey.stacks.get((pid, Ticks(at)), &addresses) else {
+        let Some(known) = self.marked.prescan.stacks.get((pid, Ticks(at)), &addresses) else {
             self.missing_stacks += 1;
             return None;
         };

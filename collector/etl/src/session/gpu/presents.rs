@@ -7,7 +7,7 @@ use crate::session::context::Context;
 use crate::session::kinds::Kind;
 use rustc_hash::FxHashMap;
 use syscollect_model::{
-    Event, Field, Scope, Slice, SliceMore, Tables, ThreadId, TrackId, TrackKind, TrackRole, Value,
+    Event, Field, Scope, Slice, SliceUpdate, Tables, ThreadId, TrackId, TrackKind, TrackRole, Value,
 };
 
 /// Calls of one thread within each other; more are left out.
@@ -73,9 +73,9 @@ impl Presents {
             close_unfinished(at, track);
         }
         if result != 0 {
-            let mut more = SliceMore::default();
+            let mut more = SliceUpdate::default();
             say(&mut more.fields, at.tables, [("result", Value::Address(result.into()))]);
-            at.tell_more(at.now, Event::SliceMore(track, more));
+            at.tell_more(at.now, Event::SliceUpdate(track, more));
         }
         at.tell_more(at.now, Event::SliceEnd(track));
     }
@@ -146,8 +146,8 @@ fn instant(
 }
 
 fn close_unfinished(at: &mut Context<'_>, track: TrackId) {
-    let more = SliceMore { unfinished: true, ..SliceMore::default() };
-    at.tell_more(at.now, Event::SliceMore(track, more));
+    let more = SliceUpdate { unfinished: true, ..SliceUpdate::default() };
+    at.tell_more(at.now, Event::SliceUpdate(track, more));
     at.tell_more(at.now, Event::SliceEnd(track));
 }
 

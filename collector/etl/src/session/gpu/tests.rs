@@ -106,7 +106,7 @@ impl Player {
             Event::SliceBegin(_, slice) => {
                 Some(format!("{} begin {}", time.0, self.tables.strings.get(slice.name)))
             }
-            Event::SliceMore(_, more) => {
+            Event::SliceUpdate(_, more) => {
                 Some(format!("{} more unfinished={}", time.0, more.unfinished))
             }
             Event::SliceEnd(_) => Some(format!("{} end", time.0)),

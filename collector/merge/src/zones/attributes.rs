@@ -27,7 +27,7 @@ pub(crate) enum About {
 
 /// What is said of one thing.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Said {
+pub(crate) struct Attributes {
     pub(crate) name: Option<(StringId, Option<u64>)>,
     /// A name that the log does not hold.
     pub(crate) new_name: Option<String>,
@@ -37,7 +37,7 @@ pub(crate) struct Said {
     pub(crate) fields: Fields,
 }
 
-impl Said {
+impl Attributes {
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -61,11 +61,11 @@ pub(crate) fn joined(text: Option<String>, more: &str) -> String {
 
 /// All that a group says beside its stamped item.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Talk {
+pub(crate) struct EventAttributes {
     /// Of the stamped item.
-    pub(crate) own: Said,
+    pub(crate) own: Attributes,
     /// Of the innermost zone of the thread.
-    pub(crate) zone: Said,
+    pub(crate) zone: Attributes,
     /// Return addresses.
     pub(crate) stack: Vec<u64>,
     /// The thread's name, and the number that belongs to it.
@@ -84,7 +84,7 @@ pub(crate) struct FieldNames {
     pub(crate) value: StringId,
 }
 
-impl Talk {
+impl EventAttributes {
     /// What these items say behind a stamped item.
     #[inline]
     pub(crate) fn read(
@@ -94,14 +94,14 @@ impl Talk {
         names: FieldNames,
         tables: &Tables,
     ) -> Self {
-        let mut talk = Self::default();
+        let mut attributes = Self::default();
         if !words.is_empty() {
-            talk.listen(words, about, log, names, tables);
+            attributes.decode_attributes(words, about, log, names, tables);
         }
-        talk
+        attributes
     }
 
-    fn listen(
+    fn decode_attributes(
         &mut self,
         words: &[u64],
         about: About,
@@ -138,7 +138,7 @@ impl Talk {
 
     /// What colours and values are about, but for those of a marker's fields:
     /// the zone that is the innermost, whatever stands before them.
-    fn of(&mut self, about: About) -> &mut Said {
+    fn of(&mut self, about: About) -> &mut Attributes {
         match about {
             About::Zone => &mut self.own,
             _ => &mut self.zone,
@@ -159,7 +159,7 @@ impl Talk {
     }
 
     /// What a text of this role is about, if there is such a thing.
-    fn of_role(&mut self, about: About, role: TextRole) -> Option<&mut Said> {
+    fn of_role(&mut self, about: About, role: TextRole) -> Option<&mut Attributes> {
         match (role, about) {
             (TextRole::ZoneText | TextRole::ZoneName, About::Zone)
             | (TextRole::Message, About::Message)
@@ -184,11 +184,11 @@ impl Talk {
                 self.own.fields.push(Field::named(field.name, Value::Text(text.into())));
             }
             (TextRole::ZoneName, _) => match self.of_role(about, role) {
-                Some(said) => said.new_name = Some(text),
+                Some(attributes) => attributes.new_name = Some(text),
                 None => return false,
             },
             _ => match self.of_role(about, role) {
-                Some(said) => said.add_text(&text),
+                Some(attributes) => attributes.add_text(&text),
                 None => return false,
             },
         }
@@ -207,7 +207,7 @@ impl Talk {
         match role {
             TextRole::ThreadName => self.thread_name = Some(text()),
             TextRole::ZoneName => match self.of_role(about, role) {
-                Some(said) => said.name = Some((string, Some(number))),
+                Some(attributes) => attributes.name = Some((string, Some(number))),
                 None => return false,
             },
             TextRole::Message if about == About::Message => {
@@ -216,7 +216,7 @@ impl Talk {
             TextRole::Field => return false,
             TextRole::ZoneText | TextRole::AsyncText | TextRole::Message => {
                 match self.of_role(about, role) {
-                    Some(said) => said.add_text(&text()),
+                    Some(attributes) => attributes.add_text(&text()),
                     None => return false,
                 }
             }

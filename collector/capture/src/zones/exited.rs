@@ -12,7 +12,7 @@ use crate::clock::ticks_now;
 const MOST: usize = 4096;
 
 /// The last arenas whose programs were found gone.
-pub(super) struct Departed {
+pub(super) struct Exited {
     /// The clock of announcements.
     clock: ClockSource,
     arenas: VecDeque<One>,
@@ -25,7 +25,7 @@ struct One {
     at: Ticks,
 }
 
-impl Departed {
+impl Exited {
     /// None yet.
     pub(super) fn new(clock: ClockSource) -> Self {
         Self { clock, arenas: VecDeque::new() }

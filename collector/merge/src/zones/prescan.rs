@@ -1,4 +1,4 @@
-//! The pass over the lanes of marked programs before they are played. It finds
+//! The pass over the lanes of instrumented programs before they are played. It finds
 //! what must be known earlier than its place in the lane: markers at another
 //! time, because events leave in order of time; stacks, because their places
 //! want names; the names of threads, because tables show the last ones.
@@ -6,7 +6,7 @@
 use crate::stacks::StackReader;
 use crate::tasks::TaskHistory;
 use crate::zones::cursor::{ZoneCursor, ZoneRecord};
-use crate::zones::lives::{Life, Lives, Owners};
+use crate::zones::lifetimes::{Lifetime, Lifetimes, Owners};
 use crate::zones::log::{Log, Logs};
 use crate::zones::parts::{Part, Parts};
 use crate::zones::programs::Programs;
@@ -37,7 +37,7 @@ pub(crate) struct PlacedMarker {
 
 /// What the pass found.
 #[derive(Debug, Default)]
-pub(crate) struct Survey {
+pub(crate) struct Prescan {
     /// By ascending ticks.
     pub(crate) markers: Vec<PlacedMarker>,
     pub(crate) stacks: ProgramStacks,
@@ -48,22 +48,22 @@ pub(crate) struct Survey {
 }
 
 /// What the pass needs to know.
-pub(crate) struct Surveyor<'a, 'b> {
+pub(crate) struct Prescanner<'a, 'b> {
     pub(crate) reader: &'a CaptureReader,
     pub(crate) programs: &'a Programs,
     pub(crate) logs: &'a Logs,
-    pub(crate) lives: &'a Lives,
+    pub(crate) lifetimes: &'a Lifetimes,
     pub(crate) clock: &'a ClockMap,
     pub(crate) spaces: &'a AddressSpaces,
     pub(crate) places: StackReader<'b>,
     pub(crate) tables: &'a Tables,
 }
 
-impl Surveyor<'_, '_> {
+impl Prescanner<'_, '_> {
     /// Reads the lane from its beginning to its end.
-    pub(crate) fn lane(&mut self, lane: Lane, survey: &mut Survey) {
+    pub(crate) fn lane(&mut self, lane: Lane, prescan: &mut Prescan) {
         let mut cursor =
-            ZoneCursor::new(self.reader, lane, (self.programs, self.lives), None, self.clock);
+            ZoneCursor::new(self.reader, lane, (self.programs, self.lifetimes), None, self.clock);
         let (mut owner, mut owners, mut count) = (ZoneChunk::default(), Owners::default(), 0);
         while let Some(ticks) = cursor.key() {
             let (before, life) = cursor.present_owner();
@@ -76,12 +76,12 @@ impl Surveyor<'_, '_> {
                     }
                 }
                 ZoneRecord::Group(_) => {
-                    self.marker(ticks, (&owner, life), cursor.group(), survey);
-                    self.group(lane, ticks, &owner, cursor.group(), survey);
+                    self.marker(ticks, (&owner, life), cursor.group(), prescan);
+                    self.group(lane, ticks, &owner, cursor.group(), prescan);
                 }
             }
         }
-        survey.owners.insert(lane, owners);
+        prescan.owners.insert(lane, owners);
     }
 
     fn group(
@@ -90,12 +90,12 @@ impl Surveyor<'_, '_> {
         ticks: u64,
         owner: &ZoneChunk,
         words: &[u64],
-        survey: &mut Survey,
+        prescan: &mut Prescan,
     ) {
         if says_more(own_attributes(words)) {
-            self.parts(lane, ticks, owner, words, survey);
+            self.parts(lane, ticks, owner, words, prescan);
         } else if crash_instruction(words).is_some() {
-            self.stack(ticks, owner, words, Vec::new(), survey);
+            self.stack(ticks, owner, words, Vec::new(), prescan);
         }
     }
 
@@ -104,16 +104,16 @@ impl Surveyor<'_, '_> {
     fn marker(
         &self,
         stamped: u64,
-        (owner, life): (&ZoneChunk, Life),
+        (owner, life): (&ZoneChunk, Lifetime),
         words: &[u64],
-        survey: &mut Survey,
+        prescan: &mut Prescan,
     ) {
         let Some(Item::Stamped { event, .. }) = Item::decode(words) else { return };
         let Event::MarkerAt { schema, phase, at, tid } = event else { return };
         if let Some(ticks) = self.programs.clock(owner.client, self.clock).within(at) {
             let (chunk, ticks) = (*owner, life.limit(ticks));
             let more = own_attributes(words).into();
-            survey.markers.push(PlacedMarker { ticks, stamped, chunk, tid, schema, phase, more });
+            prescan.markers.push(PlacedMarker { ticks, stamped, chunk, tid, schema, phase, more });
         }
     }
 
@@ -123,18 +123,18 @@ impl Surveyor<'_, '_> {
         ticks: u64,
         owner: &ZoneChunk,
         words: &[u64],
-        survey: &mut Survey,
+        prescan: &mut Prescan,
     ) {
         let log = self.logs.get(owner.client);
         let mut stack = Vec::new();
         for part in Parts::new(own_attributes(words)) {
             if let Some(name) = thread_name(&part, log, self.tables) {
-                survey.names.insert((lane, owner.owner, owner.tid), (ticks, name));
+                prescan.names.insert((lane, owner.owner, owner.tid), (ticks, name));
             } else if let Part::Stack(mut addresses) = part {
                 stack.append(&mut addresses);
             }
         }
-        self.stack(ticks, owner, words, stack, survey);
+        self.stack(ticks, owner, words, stack, prescan);
     }
 
     fn stack(
@@ -143,11 +143,11 @@ impl Surveyor<'_, '_> {
         owner: &ZoneChunk,
         words: &[u64],
         stack: Vec<u64>,
-        survey: &mut Survey,
+        prescan: &mut Prescan,
     ) {
         let addresses = return_addresses(crash_instruction(words), stack);
         if let Some(pid) = self.programs.pid(owner.client).filter(|_| !addresses.is_empty()) {
-            survey.stacks.add(self.spaces, &mut self.places, (pid, Ticks(ticks)), &addresses);
+            prescan.stacks.add(self.spaces, &mut self.places, (pid, Ticks(ticks)), &addresses);
         }
     }
 }
@@ -193,7 +193,7 @@ fn thread_name(part: &Part, log: &Log, tables: &Tables) -> Option<String> {
     }
 }
 
-impl Survey {
+impl Prescan {
     /// Sorts what was found; names go to the rows of their threads.
     pub(crate) fn finish(&mut self, history: &mut TaskHistory, tables: &mut Tables) {
         self.markers.sort_by_key(|marker| marker.ticks);
@@ -203,11 +203,11 @@ impl Survey {
             .collect();
         names.sort();
         let tids: FxHashSet<u32> = names.iter().map(|(_, tid, _)| *tid).collect();
-        let lives = history.lives(&tids);
+        let lifetimes = history.lifetimes(&tids);
         let mut named: FxHashSet<ThreadId> =
             history.first_names.iter().map(|(thread, _)| *thread).collect();
         for (ticks, tid, name) in names {
-            let Some(thread) = lives.get(&tid).and_then(|list| {
+            let Some(thread) = lifetimes.get(&tid).and_then(|list| {
                 let after = list.partition_point(|(since, _)| *since <= ticks);
                 list.get(after.checked_sub(1)?).map(|(_, thread)| *thread)
             }) else {

@@ -1,8 +1,8 @@
-//! Writes the planted capture to a file.
+//! Writes the reference capture to a file.
 
 fn main() -> std::io::Result<()> {
     match std::env::args_os().nth(1) {
-        Some(path) => std::fs::write(path, syscollect_tests::planted::capture()),
+        Some(path) => std::fs::write(path, syscollect_tests::reference::capture()),
         None => Err(std::io::Error::other("name the file to write")),
     }
 }

@@ -1,4 +1,4 @@
-//! What the planted server marks, and the probes of the build.
+//! What the reference server marks, and the probes of the build.
 
 use super::{BUILD, SERVER, begin};
 use crate::client::{tag, text, value};
@@ -8,7 +8,7 @@ use syscollect_zone_protocol::{
     FieldFormat, FramePhase, ItemKind, LockAction, MarkerPhase, TextRole, Value, ValueType,
 };
 
-/// The marked program: numbers of what it defines, and its two threads.
+/// The instrumented program: numbers of what it defines, and its two threads.
 pub(super) struct Server {
     program: FakeProgram,
     zones: Zones,

@@ -7,7 +7,7 @@ use super::facts::EventCounts;
 use super::files::{FileChange, Files};
 use super::gpu::{Gpu, Topology};
 use super::images::{Identities, ImageAction, ImageRecord, Images, KERNEL_HALF, KERNEL_SPACE};
-use super::lives::{History, Life, LifeRecords, ProcessRecord, RenameRecord, ThreadRecord};
+use super::lifetimes::{History, Life, LifeRecords, ProcessRecord, RenameRecord, ThreadRecord};
 use super::long_waits::{Search, WaitPart};
 use super::methods::{self, MethodRecords};
 use super::schemas::Schemas;
@@ -23,7 +23,7 @@ use syscollect_playback::PdbIdentity;
 
 /// Everything that the first pass finds.
 #[derive(Debug, Default)]
-pub(super) struct Survey {
+pub(super) struct Prescan {
     pub(super) lives: LifeRecords,
     pub(super) images: Vec<ImageRecord>,
     pub(super) identities: Identities,
@@ -125,7 +125,7 @@ const READY_THREAD: u8 = 50;
 /// The sampling source that is the timer.
 const TIMER: u32 = 0;
 
-impl Survey {
+impl Prescan {
     /// With the ticks that make a wait a long one.
     pub(super) fn new(longest_wait: u64) -> Self {
         Self { waits: Search::new(longest_wait), ..Self::default() }

@@ -3,7 +3,7 @@
 use crate::common::{Running, mapped, replace};
 use std::path::{Path, PathBuf};
 use syscollect_model::{BuildId, SymbolTable};
-use syscollect_symbolize::{HeldFiles, Symbolizer};
+use syscollect_symbolize::{PinnedFiles, Symbolizer};
 
 /// libc is everywhere, has a build id, and exports this.
 fn a_function() -> (PathBuf, u64) {
@@ -18,7 +18,7 @@ fn copy_to(folder: &Path) -> PathBuf {
     path
 }
 
-fn name(held: HeldFiles, path: &str, build_id: &BuildId) -> SymbolTable {
+fn name(held: PinnedFiles, path: &str, build_id: &BuildId) -> SymbolTable {
     Symbolizer::new(held).name_module(path, build_id, &[a_function().1])
 }
 
@@ -31,12 +31,12 @@ fn a_file_that_is_replaced_or_deleted_is_named_from_what_is_held() {
     let folder = tempfile::tempdir().unwrap();
     let path = copy_to(folder.path());
     let mut running = Running::map(&path);
-    let mut held = HeldFiles::new();
+    let mut held = PinnedFiles::new();
     assert!(held.hold(&mut running.mapping, None), "{:?}", running.mapping);
     let build_id = running.mapping.build_id.clone();
     assert!(!build_id.is_empty(), "{:?}", running.mapping);
     replace(&path, b"something else");
-    let unheld = name(HeldFiles::new(), &running.mapping.path, &build_id);
+    let unheld = name(PinnedFiles::new(), &running.mapping.path, &build_id);
     assert!(unheld.symbols.is_empty() && unheld.note.contains("another build"), "{}", unheld.note);
     std::fs::remove_file(&path).unwrap();
     let table = name(held, &running.mapping.path, &build_id);
@@ -50,7 +50,7 @@ fn a_file_that_was_replaced_before_it_is_held_is_found_through_its_mapping() {
     let path = copy_to(folder.path());
     let mut running = Running::map(&path);
     std::fs::remove_file(&path).unwrap();
-    let mut held = HeldFiles::new();
+    let mut held = PinnedFiles::new();
     let is_held = held.hold(&mut running.mapping, None);
     // Without the capability to follow map_files it cannot be found, and that is said.
     let privileged = std::fs::metadata(format!("/proc/self/map_files/{}", range(&running))).is_ok();
@@ -68,7 +68,7 @@ fn a_file_that_is_overwritten_in_place_gives_no_names() {
     let folder = tempfile::tempdir().unwrap();
     let path = copy_to(folder.path());
     let mut running = Running::map(&path);
-    let mut held = HeldFiles::new();
+    let mut held = PinnedFiles::new();
     held.hold(&mut running.mapping, None);
     // Same file, other bytes: this test program in libc's place.
     let other = std::fs::read("/proc/self/exe").unwrap();
@@ -83,14 +83,14 @@ fn after_the_process_only_the_recorded_build_is_taken_from_the_path() {
     let path = copy_to(folder.path());
     let running = Running::map(&path);
     let mut seen = running.mapping.clone();
-    HeldFiles::new().hold(&mut seen, None);
+    PinnedFiles::new().hold(&mut seen, None);
     // No process has this id: the kernel's limit is lower.
     let gone = |build_id: &BuildId| {
         let mut mapping = running.mapping.clone();
         (mapping.pid, mapping.build_id) = (1 << 30, build_id.clone());
         mapping
     };
-    let mut held = HeldFiles::new();
+    let mut held = PinnedFiles::new();
     assert!(held.hold(&mut gone(&seen.build_id), None));
     assert!(!held.is_to_hold(&gone(&seen.build_id), None), "once is enough");
     assert!(held.file(&seen.path, &seen.build_id).is_some());
@@ -110,7 +110,7 @@ fn two_files_of_one_path_are_told_apart_by_build_id_or_not_named() {
         whole.windows(id.as_bytes().len()).position(|bytes| bytes == id.as_bytes()).unwrap();
     let mut anonymous = whole.clone();
     anonymous[place - 8] = 0x55;
-    let mut held = HeldFiles::new();
+    let mut held = PinnedFiles::new();
     let mut hold = |bytes: &[u8]| {
         replace(&path, bytes);
         let mut running = Running::map(&path);
@@ -138,14 +138,14 @@ fn build_id_in(bytes: &[u8], folder: &Path) -> BuildId {
 fn the_vdso_of_programs_of_other_bitness_is_not_ours() {
     let mut mapping = crate::common::mapped_path("[vdso]").in_process(std::process::id());
     (mapping.start, mapping.end) = (0xf7fc_5000, 0xf7fc_7000);
-    let mut held = HeldFiles::new();
+    let mut held = PinnedFiles::new();
     assert!(!held.hold(&mut mapping, None) && mapping.build_id.is_empty());
 }
 
 #[test]
 fn memory_without_a_file_is_neither_held_nor_missing() {
     let mut mapping = crate::common::mapped_path("[vdso]").in_process(std::process::id());
-    let mut held = HeldFiles::new();
+    let mut held = PinnedFiles::new();
     for path in ["//anon", "[heap]", "/dev/zero", "/memfd:jit (deleted)"] {
         mapping.path = path.into();
         assert!(!held.is_to_hold(&mapping, None) && held.hold(&mut mapping, None), "{path}");

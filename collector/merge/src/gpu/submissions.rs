@@ -44,7 +44,7 @@ impl Announced {
 
 /// What is remembered of jobs on their way from drivers to the scheduler and back.
 #[derive(Debug, Default)]
-pub(super) struct Handover {
+pub(super) struct Submissions {
     announced: FxHashMap<ThreadId, Announced>,
     /// The job that a thread gave to the GPU last, and its ring.
     running: FxHashMap<ThreadId, (Key, StringId)>,
@@ -55,7 +55,7 @@ pub(super) struct Handover {
     jobs: Recent<u64, Key>,
 }
 
-impl Handover {
+impl Submissions {
     /// The job whose fence on the GPU it is.
     pub(super) fn job_of(&self, fence: Fence) -> Option<Key> {
         self.own.get(told(fence)).flatten()
@@ -86,10 +86,10 @@ impl Player<'_> {
         let fence = fence.map(|(context, sequence)| Fence { context, sequence });
         let fields = self.numbers(reading, &[("num_ibs", "indirect buffers")], Value::Unsigned);
         let number = reading.number("sched_job_id");
-        let said = Announced { ring, fence, number, address: None, fields };
+        let attributes = Announced { ring, fence, number, address: None, fields };
         match name {
-            "amdgpu_cs_ioctl" => drop(self.gpu.handover.announced.insert(thread, said)),
-            "amdgpu_sched_run_job" => self.amdgpu_runs(thread, said),
+            "amdgpu_cs_ioctl" => drop(self.gpu.submissions.announced.insert(thread, attributes)),
+            "amdgpu_sched_run_job" => self.amdgpu_runs(thread, attributes),
             _ => return self.plain(reading),
         }
         Ok(())
@@ -97,17 +97,17 @@ impl Player<'_> {
 
     /// Jobs of the kernel's own are not announced; this comes right after the scheduler says that
     /// they run.
-    fn amdgpu_runs(&mut self, thread: ThreadId, said: Announced) {
-        let Some((key, ring)) = self.gpu.handover.running.get_mut(&thread) else { return };
+    fn amdgpu_runs(&mut self, thread: ThreadId, attributes: Announced) {
+        let Some((key, ring)) = self.gpu.submissions.running.get_mut(&thread) else { return };
         let key = *key;
-        *ring = said.ring.unwrap_or(*ring);
+        *ring = attributes.ring.unwrap_or(*ring);
         let unnamed = self.tables.strings.intern(UNNAMED);
         let Some(detail) =
-            self.gpu.jobs.detail(key).filter(|detail| said.is_of(detail.fence, None))
+            self.gpu.jobs.detail(key).filter(|detail| attributes.is_of(detail.fence, None))
         else {
             return;
         };
-        said.complete(detail, unnamed);
+        attributes.complete(detail, unnamed);
     }
 
     /// Jobs of Intel's newer driver, which are the scheduler's (drivers/gpu/drm/xe/xe_trace.h).
@@ -119,7 +119,7 @@ impl Player<'_> {
                 if let Some((context, sequence)) =
                     reading.number("ctx").zip(reading.number("seqno"))
                 {
-                    self.gpu.handover.fences.note(address, Fence { context, sequence });
+                    self.gpu.submissions.fences.note(address, Fence { context, sequence });
                 }
                 Ok(())
             }
@@ -130,8 +130,8 @@ impl Player<'_> {
                     Value::Unsigned,
                 );
                 fields.extend(self.numbers(reading, &[("batch_addr", "batch")], Value::Address));
-                let said = Announced { address, fields, ..Announced::default() };
-                self.gpu.handover.announced.insert(thread, said);
+                let attributes = Announced { address, fields, ..Announced::default() };
+                self.gpu.submissions.announced.insert(thread, attributes);
                 Ok(())
             }
             ("xe_sched_job_timedout", Some(address), _) => self.xe_gives_up(address, reading),
@@ -140,7 +140,7 @@ impl Player<'_> {
     }
 
     fn xe_gives_up(&mut self, address: u64, reading: &Reading<'_>) -> Result<(), Stopped> {
-        let key = self.gpu.handover.jobs.get(address);
+        let key = self.gpu.submissions.jobs.get(address);
         let name = self.tables.strings.intern("timed out");
         match key.and_then(|key| self.gpu.jobs.detail(key)) {
             Some(detail) => {
@@ -166,16 +166,21 @@ impl Player<'_> {
 
     /// A thread gives a job to the scheduler: what the driver said right before is this job's.
     pub(super) fn announced(&mut self, key: Key, number: Option<u64>, detail: &mut Detail) {
-        let said = detail.thread.and_then(|thread| self.gpu.handover.announced.remove(&thread));
-        let Some(said) = said.filter(|said| said.is_of(detail.fence, number)) else { return };
-        let address = said.address;
-        said.complete(detail, self.tables.strings.intern(UNNAMED));
+        let attributes =
+            detail.thread.and_then(|thread| self.gpu.submissions.announced.remove(&thread));
+        let Some(attributes) =
+            attributes.filter(|attributes| attributes.is_of(detail.fence, number))
+        else {
+            return;
+        };
+        let address = attributes.address;
+        attributes.complete(detail, self.tables.strings.intern(UNNAMED));
         let Some(address) = address else { return };
-        self.gpu.handover.jobs.note(address, key);
-        if let Some(fence) = self.gpu.handover.fences.get(address).map(told) {
+        self.gpu.submissions.jobs.note(address, key);
+        if let Some(fence) = self.gpu.submissions.fences.get(address).map(told) {
             // Until now it looked like a job of its own.
             self.gpu.jobs.forget((Family::Fence, fence.context, fence.sequence));
-            self.gpu.handover.own.note(fence, Some(key));
+            self.gpu.submissions.own.note(fence, Some(key));
             let field = self.own_fence(fence);
             replace(&mut detail.fields, field);
         }
@@ -190,18 +195,18 @@ impl Player<'_> {
     pub(super) fn runs(&mut self, key: Key, reading: &Reading<'_>) {
         let Some(thread) = self.current(reading) else { return };
         let ring = self.tables.strings.intern(&reading.text("name").unwrap_or_default());
-        self.gpu.handover.running.insert(thread, (key, ring));
+        self.gpu.submissions.running.insert(thread, (key, ring));
     }
 
     /// Whether a fence that is told is the driver's own of a job that the scheduler tells: made by
     /// the thread that gave the job to the GPU last, on the timeline of its ring.
     pub(super) fn is_jobs_own(&mut self, name: &str, fence: Fence, reading: &Reading<'_>) -> bool {
         if name != "dma_fence_init" {
-            return self.gpu.handover.job_of(fence).is_some();
+            return self.gpu.submissions.job_of(fence).is_some();
         }
         let running = self
             .current(reading)
-            .and_then(|thread| self.gpu.handover.running.get(&thread).copied());
+            .and_then(|thread| self.gpu.submissions.running.get(&thread).copied());
         let [driver, timeline] =
             ["driver", "timeline"].map(|field| reading.text(field).unwrap_or_default());
         let is_of = |ring| is_timeline_of(self.tables.strings.get(ring), &driver, &timeline);
@@ -212,12 +217,12 @@ impl Player<'_> {
             // it, or of a try that failed.
             replace(&mut detail.fields, field);
             detail.fields.retain(|field| field.role != FieldRole::JobError);
-            self.gpu.handover.own.note(fence, Some(key));
+            self.gpu.submissions.own.note(fence, Some(key));
             return true;
         }
-        if self.gpu.handover.own.get(fence).is_some() {
+        if self.gpu.submissions.own.get(fence).is_some() {
             // Its numbers are used again.
-            self.gpu.handover.own.note(fence, None);
+            self.gpu.submissions.own.note(fence, None);
         }
         false
     }
@@ -235,9 +240,9 @@ mod tests {
     #[test]
     fn what_a_driver_says_is_of_a_job_that_it_does_not_contradict() {
         let fence = |context, sequence| Some(Fence { context, sequence });
-        let said = Announced { fence: fence(7, 9), number: Some(3), ..Announced::default() };
-        assert!(said.is_of(None, None) && said.is_of(fence(1 << 32 | 7, 9), Some(3)));
-        assert!(!said.is_of(fence(7, 8), Some(3)) && !said.is_of(None, Some(4)));
+        let attributes = Announced { fence: fence(7, 9), number: Some(3), ..Announced::default() };
+        assert!(attributes.is_of(None, None) && attributes.is_of(fence(1 << 32 | 7, 9), Some(3)));
+        assert!(!attributes.is_of(fence(7, 8), Some(3)) && !attributes.is_of(None, Some(4)));
         assert!(Announced::default().is_of(fence(7, 9), Some(3)));
     }
 

@@ -1,4 +1,4 @@
-//! What the planted machine's GPUs do, as tracepoints of Linux 6.16 and later tell it.
+//! What the reference machine's GPUs do, as tracepoints of Linux 6.16 and later tell it.
 //!
 //! - In every other round the server's worker hands two jobs to a queue of the
 //!   DRM scheduler, which has both at once; its main thread waits for the second.

@@ -57,7 +57,7 @@ pub(super) struct LifeRecords {
 
 /// One step in the life of processes and threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum LifecycleEvent {
     /// From now on the id means this thread.
     Bind(u32, ThreadId),
     ProcessStart(ProcessId),
@@ -71,24 +71,24 @@ pub(super) enum Step {
 
 /// Rows of processes or threads by id, with the raw times since which the id means them.
 #[derive(Debug)]
-struct Lives<R> {
-    rows: FxHashMap<u32, Vec<OneLife<R>>>,
+struct Lifetimes<R> {
+    rows: FxHashMap<u32, Vec<Lifetime<R>>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct OneLife<R> {
+struct Lifetime<R> {
     row: R,
     since: u64,
     until: u64,
 }
 
-impl<R: Copy> Lives<R> {
+impl<R: Copy> Lifetimes<R> {
     fn new() -> Self {
         Self { rows: FxHashMap::default() }
     }
 
     /// The row that the id means now, if it lives.
-    fn living(&mut self, id: u32) -> Option<&mut OneLife<R>> {
+    fn living(&mut self, id: u32) -> Option<&mut Lifetime<R>> {
         self.rows.get_mut(&id)?.last_mut().filter(|life| life.until == u64::MAX)
     }
 
@@ -102,7 +102,7 @@ impl<R: Copy> Lives<R> {
         if let Some(last) = lives.last_mut() {
             last.until = last.until.min(since);
         }
-        lives.push(OneLife { row, since, until: u64::MAX });
+        lives.push(Lifetime { row, since, until: u64::MAX });
     }
 
     /// What the id meant at a time; before all of them, the first.
@@ -119,13 +119,13 @@ pub(super) struct History {
     /// What ids mean before the first step.
     pub(super) initial: Vec<(u32, ThreadId)>,
     /// By raw time.
-    pub(super) steps: Vec<(u64, Step)>,
+    pub(super) lifecycle: Vec<(u64, LifecycleEvent)>,
     /// When processes of an id ended: pid, raw time.
     pub(super) process_ends: Vec<(u32, u64)>,
     /// What was told of each process, and when.
     told: Vec<(ProcessId, Life, u64)>,
-    processes: Lives<ProcessId>,
-    threads: Lives<ThreadId>,
+    processes: Lifetimes<ProcessId>,
+    threads: Lifetimes<ThreadId>,
 }
 
 impl History {
@@ -137,9 +137,9 @@ impl History {
         let idle = tables.strings.intern("Idle");
         tables.processes[Tables::IDLE_PROCESS.index()].name = idle;
         tables.threads[Tables::IDLE_THREAD.index()].name = idle;
-        let (processes, threads) = (Lives::new(), Lives::new());
-        let (initial, steps, process_ends, told) = Default::default();
-        let history = Self { initial, steps, process_ends, told, processes, threads };
+        let (processes, threads) = (Lifetimes::new(), Lifetimes::new());
+        let (initial, lifecycle, process_ends, told) = Default::default();
+        let history = Self { initial, lifecycle, process_ends, told, processes, threads };
         let mut builder = Builder { history, tables, clock };
         records.processes.iter().for_each(|record| builder.process(record));
         records.threads.iter().for_each(|record| builder.thread(record));
@@ -150,7 +150,7 @@ impl History {
         seen.into_iter().for_each(|(tid, pid)| builder.seen(tid, pid));
         builder.stand_ins();
         let mut history = builder.history;
-        history.steps.sort_by_key(|(at, _)| *at);
+        history.lifecycle.sort_by_key(|(at, _)| *at);
         history
     }
 
@@ -172,8 +172,8 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    fn step(&mut self, at: u64, step: Step) {
-        self.history.steps.push((at, step));
+    fn lifecycle_event(&mut self, at: u64, lifecycle_event: LifecycleEvent) {
+        self.history.lifecycle.push((at, lifecycle_event));
     }
 
     fn process(&mut self, record: &ProcessRecord) {
@@ -191,11 +191,11 @@ impl Builder<'_> {
         match life {
             Life::Start => {
                 self.tables.processes[row.index()].start = Some(self.clock.time(Ticks(at)));
-                self.step(at, Step::ProcessStart(row));
+                self.lifecycle_event(at, LifecycleEvent::ProcessStart(row));
             }
             Life::End => {
                 self.tables.processes[row.index()].end = Some(self.clock.time(Ticks(at)));
-                self.step(at, Step::ProcessEnd(row));
+                self.lifecycle_event(at, LifecycleEvent::ProcessEnd(row));
                 self.history.process_ends.push((pid, at));
                 self.end_process(pid, at);
             }
@@ -254,11 +254,11 @@ impl Builder<'_> {
         match life {
             Life::Start => {
                 self.tables.threads[row.index()].start = Some(self.clock.time(Ticks(at)));
-                self.step(at, Step::ThreadStart(row));
+                self.lifecycle_event(at, LifecycleEvent::ThreadStart(row));
             }
             Life::End => {
                 self.tables.threads[row.index()].end = Some(self.clock.time(Ticks(at)));
-                self.step(at, Step::ThreadEnd(row));
+                self.lifecycle_event(at, LifecycleEvent::ThreadEnd(row));
                 if let Some(life) = self.history.threads.living(tid) {
                     life.until = at;
                 }
@@ -275,7 +275,7 @@ impl Builder<'_> {
         };
         match since {
             0 => self.history.initial.push((record.tid, row)),
-            since => self.step(since, Step::Bind(record.tid, row)),
+            since => self.lifecycle_event(since, LifecycleEvent::Bind(record.tid, row)),
         }
         self.history.threads.begin(record.tid, row, since);
         row
@@ -304,7 +304,7 @@ impl Builder<'_> {
         let Some(row) = self.history.thread_at(record.tid, record.at) else { return };
         let name = self.tables.strings.intern(&record.name);
         self.tables.threads[row.index()].name = name;
-        self.step(record.at, Step::ThreadName(row, name));
+        self.lifecycle_event(record.at, LifecycleEvent::ThreadName(row, name));
     }
 
     /// A thread for each process of which the trace tells no thread: where a trace tells of
@@ -329,17 +329,17 @@ impl Builder<'_> {
                 thread
             });
             match life {
-                Life::End => ends.push((at, Step::StandIn(thread, life))),
+                Life::End => ends.push((at, LifecycleEvent::StandIn(thread, life))),
                 // That it is there says nothing new of what began.
                 _ if is_first || life == Life::Start => {
-                    others.push((at, Step::StandIn(thread, life)));
+                    others.push((at, LifecycleEvent::StandIn(thread, life)));
                 }
                 _ => {}
             }
         }
         // Of one time a thread ends before its process, and begins after it.
-        self.history.steps.splice(0..0, ends);
-        self.history.steps.append(&mut others);
+        self.history.lifecycle.splice(0..0, ends);
+        self.history.lifecycle.append(&mut others);
     }
 
     /// A thread that only headers of other records name.

@@ -1,19 +1,19 @@
 //! When threads lived, as the kernel told: what a program says of its threads'
 //! time is limited to that.
 
-use crate::tasks::{Step, TaskHistory};
+use crate::tasks::{LifecycleEvent, TaskHistory};
 use rustc_hash::FxHashMap;
 use syscollect_model::{Tables, ThreadId};
 
 /// The first and the last tick of a life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Life {
+pub(crate) struct Lifetime {
     pub(crate) since: u64,
     /// `u64::MAX` where no end was seen.
     pub(crate) until: u64,
 }
 
-impl Life {
+impl Lifetime {
     /// A life of which nothing is known.
     pub(crate) const UNKNOWN: Self = Self { since: 0, until: u64::MAX };
 
@@ -26,31 +26,33 @@ impl Life {
 
 /// The lives of all threads.
 #[derive(Debug, Default)]
-pub(crate) struct Lives {
+pub(crate) struct Lifetimes {
     /// By thread id, one after the other.
-    by_tid: FxHashMap<u32, Vec<(ThreadId, Life)>>,
+    by_tid: FxHashMap<u32, Vec<(ThreadId, Lifetime)>>,
 }
 
-impl Lives {
+impl Lifetimes {
     pub(crate) fn new(history: &TaskHistory, tables: &Tables) -> Self {
-        let mut lives = Self::default();
-        history.initial.iter().for_each(|(tid, thread)| lives.begin(*tid, *thread, 0));
-        for (ticks, step) in &history.steps {
-            match *step {
-                Step::Bind(tid, thread) => lives.begin(tid, thread, *ticks),
-                Step::ThreadEnd(thread) => {
+        let mut lifetimes = Self::default();
+        history.initial.iter().for_each(|(tid, thread)| lifetimes.begin(*tid, *thread, 0));
+        for (ticks, lifecycle_event) in &history.lifecycle {
+            match *lifecycle_event {
+                LifecycleEvent::Bind(tid, thread) => lifetimes.begin(tid, thread, *ticks),
+                LifecycleEvent::ThreadEnd(thread) => {
                     let row = tables.thread(thread);
                     // A process may outlive its first thread, and what is sampled of it is told of
                     // that thread.
                     if tables.process(row.process).pid != row.tid {
-                        lives.end(row.tid, *ticks);
+                        lifetimes.end(row.tid, *ticks);
                     }
                 }
-                Step::ProcessEnd(process) => lives.end(tables.process(process).pid, *ticks),
+                LifecycleEvent::ProcessEnd(process) => {
+                    lifetimes.end(tables.process(process).pid, *ticks);
+                }
                 _ => {}
             }
         }
-        lives
+        lifetimes
     }
 
     fn begin(&mut self, tid: u32, thread: ThreadId, ticks: u64) {
@@ -62,7 +64,10 @@ impl Lives {
             return;
         }
         self.end(tid, ticks);
-        self.by_tid.entry(tid).or_default().push((thread, Life { since: ticks, ..Life::UNKNOWN }));
+        self.by_tid
+            .entry(tid)
+            .or_default()
+            .push((thread, Lifetime { since: ticks, ..Lifetime::UNKNOWN }));
     }
 
     fn end(&mut self, tid: u32, ticks: u64) {
@@ -75,12 +80,12 @@ impl Lives {
     /// The life of who had this id at that time, or after it if nobody had it
     /// before. Who tells of a time after the end of one life and before the
     /// next has a beginning that was lost.
-    pub(crate) fn at(&self, tid: u32, ticks: u64) -> Life {
-        let Some(list) = self.by_tid.get(&tid) else { return Life::UNKNOWN };
+    pub(crate) fn at(&self, tid: u32, ticks: u64) -> Lifetime {
+        let Some(list) = self.by_tid.get(&tid) else { return Lifetime::UNKNOWN };
         let after = list.partition_point(|(_, life)| life.since <= ticks);
         match list.get(after.saturating_sub(1)) {
             Some((_, life)) if ticks <= life.until => *life,
-            _ => Life::UNKNOWN,
+            _ => Lifetime::UNKNOWN,
         }
     }
 }
@@ -88,24 +93,24 @@ impl Lives {
 /// Who writes to a lane, one after the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Owners {
-    lives: Vec<Life>,
+    lifetimes: Vec<Lifetime>,
 }
 
 impl Owners {
     /// Another one begins, with an event at `first`.
-    pub(crate) fn add(&mut self, life: Life, first: u64) {
-        if let Some(before) = self.lives.last_mut()
+    pub(crate) fn add(&mut self, life: Lifetime, first: u64) {
+        if let Some(before) = self.lifetimes.last_mut()
             && before.until == u64::MAX
         {
             // Its end was not seen, but the lane was free by then.
             before.until = first.max(before.since);
         }
-        self.lives.push(life);
+        self.lifetimes.push(life);
     }
 
     /// The life of the owner of that number.
-    pub(crate) fn life(&self, number: usize) -> Option<Life> {
-        self.lives.get(number).copied()
+    pub(crate) fn life(&self, number: usize) -> Option<Lifetime> {
+        self.lifetimes.get(number).copied()
     }
 }
 
@@ -114,7 +119,7 @@ mod tests {
     use super::*;
     use syscollect_model::{Process, ProcessId, Thread};
 
-    fn lives(initial: &[(u32, u32)], steps: &[(u64, Step)]) -> Lives {
+    fn lifetimes(initial: &[(u32, u32)], lifecycle: &[(u64, LifecycleEvent)]) -> Lifetimes {
         let mut tables = Tables::default();
         let (process, name) = (ProcessId(tables.processes.len() as u32), tables.strings.intern(""));
         let start = None;
@@ -131,8 +136,8 @@ mod tests {
         tables.threads.clear();
         tables.threads.extend([5, 7, 7].map(|tid| Thread { tid, process, name, start, end: None }));
         let initial = initial.iter().map(|(tid, thread)| (*tid, ThreadId(*thread))).collect();
-        Lives::new(
-            &TaskHistory { initial, steps: steps.to_vec(), ..TaskHistory::default() },
+        Lifetimes::new(
+            &TaskHistory { initial, lifecycle: lifecycle.to_vec(), ..TaskHistory::default() },
             &tables,
         )
     }
@@ -140,18 +145,22 @@ mod tests {
     #[test]
     fn a_life_is_between_birth_and_death_and_the_next_has_its_own() {
         let (first, second) = (ThreadId(1), ThreadId(2));
-        let steps = [
-            (10, Step::Bind(7, first)),
-            (20, Step::ThreadEnd(first)),
-            (30, Step::Bind(7, second)),
-            (40, Step::ThreadEnd(ThreadId(0))),
+        let lifecycle = [
+            (10, LifecycleEvent::Bind(7, first)),
+            (20, LifecycleEvent::ThreadEnd(first)),
+            (30, LifecycleEvent::Bind(7, second)),
+            (40, LifecycleEvent::ThreadEnd(ThreadId(0))),
         ];
-        let lives = lives(&[(5, 0)], &steps);
-        let life = |since, until| Life { since, until };
-        assert_eq!([4, 10, 19].map(|ticks| lives.at(7, ticks)), [life(10, 19); 3]);
-        assert_eq!(lives.at(7, 25), Life::UNKNOWN, "nobody was seen to live then");
-        assert_eq!(lives.at(7, 31), life(30, u64::MAX));
-        assert_eq!(lives.at(5, 50), Life::UNKNOWN, "the process goes on without its first thread");
+        let lifetimes = lifetimes(&[(5, 0)], &lifecycle);
+        let life = |since, until| Lifetime { since, until };
+        assert_eq!([4, 10, 19].map(|ticks| lifetimes.at(7, ticks)), [life(10, 19); 3]);
+        assert_eq!(lifetimes.at(7, 25), Lifetime::UNKNOWN, "nobody was seen to live then");
+        assert_eq!(lifetimes.at(7, 31), life(30, u64::MAX));
+        assert_eq!(
+            lifetimes.at(5, 50),
+            Lifetime::UNKNOWN,
+            "the process goes on without its first thread"
+        );
         assert_eq!(
             [life(10, 19).limit(4), life(10, 19).limit(15), life(10, 19).limit(90)],
             [10, 15, 19]
@@ -160,16 +169,16 @@ mod tests {
 
     #[test]
     fn who_is_born_while_the_tasks_are_listed_has_one_life() {
-        let lives = lives(&[(7, 1)], &[(10, Step::Bind(7, ThreadId(1)))]);
-        assert_eq!(lives.at(7, 3), Life { since: 10, until: u64::MAX });
+        let lifetimes = lifetimes(&[(7, 1)], &[(10, LifecycleEvent::Bind(7, ThreadId(1)))]);
+        assert_eq!(lifetimes.at(7, 3), Lifetime { since: 10, until: u64::MAX });
     }
 
     #[test]
     fn who_gives_a_lane_away_has_no_time_behind_that() {
         let mut owners = Owners::default();
-        owners.add(Life::UNKNOWN, 5);
-        owners.add(Life { since: 8, until: 20 }, 9);
-        owners.add(Life::UNKNOWN, 12);
+        owners.add(Lifetime::UNKNOWN, 5);
+        owners.add(Lifetime { since: 8, until: 20 }, 9);
+        owners.add(Lifetime::UNKNOWN, 12);
         let untils: Vec<u64> = (0..3).map(|number| owners.life(number).unwrap().until).collect();
         assert_eq!(untils, [9, 20, u64::MAX], "one whose end was seen keeps it");
     }

@@ -5,9 +5,9 @@ use syscollect_model::{Event, Exporter, Loss, RecorderSummary, SessionInfo, Tabl
 
 /// Takes events and keeps none: playing into it counts what a recording holds.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Nowhere;
+pub struct NullExporter;
 
-impl Exporter for Nowhere {
+impl Exporter for NullExporter {
     type Error = Infallible;
 
     fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), Self::Error> {

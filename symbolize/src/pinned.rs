@@ -21,7 +21,7 @@ const OTHERS: u64 = 512;
 /// [`new`](Self::new) raises this process's limit of open files (RLIMIT_NOFILE);
 /// programs that are started afterwards inherit that, unless the starter resets it.
 #[derive(Debug, Default)]
-pub struct HeldFiles {
+pub struct PinnedFiles {
     modules: FxHashMap<String, Vec<(BuildId, Held)>>,
     /// What is known of files seen before: most mappings show the same few libraries.
     seen: FxHashMap<FileIdentity, BuildId>,
@@ -37,13 +37,13 @@ fn identity(data: &FileData) -> FileIdentity {
 
 #[derive(Debug)]
 enum Held {
-    File(HeldFile),
+    File(PinnedFile),
     /// Two files had this path and build id: whose offsets are whose cannot be told.
     Ambiguous,
 }
 
 #[derive(Debug)]
-struct HeldFile {
+struct PinnedFile {
     file: OpenedFile,
     identity: FileIdentity,
     /// Users whose processes were seen to map this very file. A build id is a claim, and in a mount
@@ -52,7 +52,7 @@ struct HeldFile {
     shown_by: Vec<u32>,
 }
 
-impl HeldFile {
+impl PinnedFile {
     /// Whether it is what a process of this user maps under its path and build id. Root's files
     /// are not forged; of a process that has ended nothing can be told.
     fn is_known_of(&self, user: Option<u32>) -> bool {
@@ -84,7 +84,7 @@ impl Rival {
     }
 }
 
-impl HeldFiles {
+impl PinnedFiles {
     /// Holds nothing yet.
     pub fn new() -> Self {
         let capacity = raise_descriptor_limit(HELD_MAX as u64 + OTHERS).saturating_sub(OTHERS);
@@ -129,7 +129,8 @@ impl HeldFiles {
 
     /// As [`file`](Self::file), as it was opened.
     pub(crate) fn opened(&self, path: &str, build_id: &BuildId) -> Option<&OpenedFile> {
-        let Held::File(HeldFile { file, identity: then, .. }) = self.entry(path, build_id)? else {
+        let Held::File(PinnedFile { file, identity: then, .. }) = self.entry(path, build_id)?
+        else {
             return None;
         };
         // A build id stays with its bytes; without one, a write since then is all that can be seen.
@@ -241,7 +242,7 @@ impl HeldFiles {
             Rival::Ignored if held.shown_by.contains(&user) => {}
             Rival::Ignored => held.shown_by.push(user),
             Rival::Taken => {
-                *held = HeldFile { file: open(file)?, identity, shown_by: vec![user] };
+                *held = PinnedFile { file: open(file)?, identity, shown_by: vec![user] };
             }
             // It keeps its place: who makes such files has room for fewer others.
             Rival::Equal => *entry = Held::Ambiguous,
@@ -260,7 +261,7 @@ impl HeldFiles {
             return false;
         }
         let module = self.modules.entry(mapping.path.clone()).or_default();
-        let held = HeldFile { file, identity, shown_by: vec![user] };
+        let held = PinnedFile { file, identity, shown_by: vec![user] };
         module.push((mapping.build_id.clone(), Held::File(held)));
         true
     }

@@ -18,7 +18,7 @@ const IDLE: OffCpu = OffCpu {
 /// What is left of an event: nothing, or all, or, of a switch, the side that
 /// concerns those processes. The machine's own counters, slices and losses stay,
 /// and so do jobs of its GPUs of which nobody knows whose they are.
-pub(crate) fn narrow<'a>(
+pub(crate) fn concerning<'a>(
     filter: &ProcessFilter,
     event: &'a Event,
     tables: &Tables,
@@ -33,7 +33,7 @@ pub(crate) fn narrow<'a>(
     };
     let stays = match event {
         Event::Switch(switch) => {
-            return Some(Cow::Owned(Event::Switch(narrow_switch(*switch, runs))));
+            return Some(Cow::Owned(Event::Switch(switch_sides(*switch, runs))));
         }
         Event::Wakeup(wakeup) => runs(wakeup.wakee),
         Event::Sample(sample) => runs(sample.thread),
@@ -42,7 +42,7 @@ pub(crate) fn narrow<'a>(
         Event::ThreadStart(id) | Event::ThreadName(id, _) | Event::ThreadEnd(id) => runs(*id),
         Event::Counter(track, _)
         | Event::SliceBegin(track, _)
-        | Event::SliceMore(track, _)
+        | Event::SliceUpdate(track, _)
         | Event::SliceEnd(track)
         | Event::Instant(track, _)
         | Event::Message(track, _) => lies(*track),
@@ -56,7 +56,7 @@ pub(crate) fn narrow<'a>(
 }
 
 /// Other threads become the idle one: the CPU does not run what is looked at.
-fn narrow_switch(switch: Switch, runs: impl Fn(ThreadId) -> bool) -> Switch {
+fn switch_sides(switch: Switch, runs: impl Fn(ThreadId) -> bool) -> Switch {
     let mut narrowed = switch;
     if switch.previous.is_some_and(|thread| !runs(thread)) {
         (narrowed.previous, narrowed.off_cpu) = (Some(Tables::IDLE_THREAD), IDLE);

@@ -2,48 +2,50 @@
 
 use crate::losses::{GapCauses, loss};
 use crate::play::Player;
-use crate::tasks::Step;
+use crate::tasks::LifecycleEvent;
 use syscollect_model::{Event, Lane};
 use syscollect_playback::Stopped;
 
 impl Player<'_> {
     /// A step in the life of tasks.
-    pub(crate) fn step(
+    pub(crate) fn lifecycle_event(
         &mut self,
-        step: Step,
+        lifecycle_event: LifecycleEvent,
         task_lanes: &mut Vec<(Lane, GapCauses)>,
     ) -> Result<(), Stopped> {
-        let event = match step {
-            Step::Record(kind) => {
+        let event = match lifecycle_event {
+            LifecycleEvent::Record(kind) => {
                 self.count(kind);
                 return Ok(());
             }
-            Step::Bind(tid, thread) => {
+            LifecycleEvent::Bind(tid, thread) => {
                 self.threads.bind(tid, thread);
                 return Ok(());
             }
-            Step::Replace { old, new } => {
+            LifecycleEvent::Replace { old, new } => {
                 let running = self.lanes.iter_mut().filter(|lane| lane.current == Some(old));
                 running.for_each(|lane| lane.current = Some(new));
                 return Ok(());
             }
-            Step::Lost(lane, count) => {
+            LifecycleEvent::Lost(lane, count) => {
                 loss(lane, self.losses.cause_before_collector(lane), count, None)
             }
-            Step::Missing(lane, count) => return self.missing_tasks(lane, count, task_lanes),
-            Step::ProcessStart(process) => Event::ProcessStart(process),
-            Step::ProcessExec(process, name) => {
+            LifecycleEvent::Missing(lane, count) => {
+                return self.missing_tasks(lane, count, task_lanes);
+            }
+            LifecycleEvent::ProcessStart(process) => Event::ProcessStart(process),
+            LifecycleEvent::ProcessExec(process, name) => {
                 self.close_process(process)?;
                 Event::ProcessExec(process, name)
             }
-            Step::ProcessEnd(process) => {
+            LifecycleEvent::ProcessEnd(process) => {
                 self.close_process(process)?;
                 self.end_counters(process)?;
                 Event::ProcessEnd(process)
             }
-            Step::ThreadStart(thread) => Event::ThreadStart(thread),
-            Step::ThreadName(thread, name) => Event::ThreadName(thread, name),
-            Step::ThreadEnd(thread) => {
+            LifecycleEvent::ThreadStart(thread) => Event::ThreadStart(thread),
+            LifecycleEvent::ThreadName(thread, name) => Event::ThreadName(thread, name),
+            LifecycleEvent::ThreadEnd(thread) => {
                 self.close_thread(thread)?;
                 Event::ThreadEnd(thread)
             }

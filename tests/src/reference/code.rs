@@ -1,4 +1,4 @@
-//! The code that the planted machine runs: functions, their stacks, their samples.
+//! The code that the reference machine runs: functions, their stacks, their samples.
 
 use crate::{FakeMachine, Stacks};
 use syscollect_model::{Symbol, SymbolFrame, SymbolTable};
