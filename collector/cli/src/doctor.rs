@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     fn capability(name: &'static str, available: bool, required: bool) -> Capability {
-        let remedy = (!available).then(|| format!("mend {name}"));
+        let remedy = (!available).then(|| format!("fix {name}"));
         Capability { name, available, required, reason: format!("about {name}"), remedy }
     }
 
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn each_line_says_yes_or_no_why_and_what_mends_it() {
+    fn each_line_says_yes_or_no_why_and_what_fixes_it() {
         let capabilities = [capability("btf", true, true), capability("cycles", false, false)];
         assert_eq!(
             plain(&capabilities),
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(json["schema_version"], 1);
         assert_eq!(json["can_record"], false);
         let expected = serde_json::json!(
-            {"name": "btf", "available": false, "required": true, "reason": "about btf", "remedy": "mend btf"}
+            {"name": "btf", "available": false, "required": true, "reason": "about btf", "remedy": "fix btf"}
         );
         assert_eq!(json["capabilities"][0], expected);
     }
