@@ -12,7 +12,7 @@ const MAX_HOLDS: usize = 256;
 
 /// What an event comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum LockTransition {
     /// A thread begins to wait.
     WaitBegins {
         lock: LockId,
@@ -60,12 +60,12 @@ struct State {
 pub(crate) struct Locks {
     locks: FxHashMap<LockId, State>,
     waits: FxHashMap<ThreadId, (LockId, Time)>,
-    steps: Vec<Step>,
+    steps: Vec<LockTransition>,
 }
 
 impl Locks {
     /// What the event comes to, in order.
-    pub(crate) fn event(&mut self, time: Time, event: &LockEvent) -> &[Step] {
+    pub(crate) fn event(&mut self, time: Time, event: &LockEvent) -> &[LockTransition] {
         self.steps.clear();
         let LockEvent { lock, thread, action, shared, .. } = *event;
         match action {
@@ -84,7 +84,7 @@ impl Locks {
     }
 
     /// A thread has ended: it waits for nothing. What it holds stays held.
-    pub(crate) fn thread_ended(&mut self, thread: ThreadId) -> &[Step] {
+    pub(crate) fn thread_ended(&mut self, thread: ThreadId) -> &[LockTransition] {
         self.steps.clear();
         self.stop_waiting(thread, None);
         &self.steps
@@ -96,7 +96,7 @@ impl Locks {
         let holder =
             state.holds.iter().flatten().map(|hold| hold.thread).find(|holder| *holder != thread);
         self.waits.insert(thread, (lock, time));
-        self.steps.push(Step::WaitBegins { lock, thread, holder });
+        self.steps.push(LockTransition::WaitBegins { lock, thread, holder });
     }
 
     fn stop_waiting(&mut self, thread: ThreadId, obtained: Option<LockId>) {
@@ -104,7 +104,12 @@ impl Locks {
         if let Some(state) = self.locks.get_mut(&lock) {
             state.waiting = state.waiting.saturating_sub(1);
         }
-        self.steps.push(Step::WaitEnds { lock, thread, since, obtained: obtained == Some(lock) });
+        self.steps.push(LockTransition::WaitEnds {
+            lock,
+            thread,
+            since,
+            obtained: obtained == Some(lock),
+        });
     }
 
     fn obtain(&mut self, time: Time, lock: LockId, thread: ThreadId, shared: bool) {
@@ -119,7 +124,7 @@ impl Locks {
             holds.len() - 1
         });
         holds[row] = Some(Hold { thread, since: time, shared });
-        self.steps.push(Step::HoldBegins { lock, thread, row, shared });
+        self.steps.push(LockTransition::HoldBegins { lock, thread, row, shared });
     }
 
     /// Ends the last `most` holds for which `ends` is true.
@@ -129,7 +134,13 @@ impl Locks {
             holds.iter_mut().enumerate().rev().filter(|(_, row)| row.as_ref().is_some_and(&ends));
         for (row, hold) in ending.take(most) {
             if let Some(Hold { thread, since, .. }) = hold.take() {
-                self.steps.push(Step::HoldEnds { lock, thread, row, since, awaited: *waiting > 0 });
+                self.steps.push(LockTransition::HoldEnds {
+                    lock,
+                    thread,
+                    row,
+                    since,
+                    awaited: *waiting > 0,
+                });
             }
         }
     }
@@ -162,11 +173,17 @@ mod tests {
             steps.extend_from_slice(locks.event(time, &event(thread, action, false)));
         }
         let expected = [
-            Step::HoldBegins { lock: LOCK, thread: A, row: 0, shared: false },
-            Step::WaitBegins { lock: LOCK, thread: B, holder: Some(A) },
-            Step::HoldEnds { lock: LOCK, thread: A, row: 0, since: Time(1), awaited: true },
-            Step::WaitEnds { lock: LOCK, thread: B, since: Time(2), obtained: true },
-            Step::HoldBegins { lock: LOCK, thread: B, row: 0, shared: false },
+            LockTransition::HoldBegins { lock: LOCK, thread: A, row: 0, shared: false },
+            LockTransition::WaitBegins { lock: LOCK, thread: B, holder: Some(A) },
+            LockTransition::HoldEnds {
+                lock: LOCK,
+                thread: A,
+                row: 0,
+                since: Time(1),
+                awaited: true,
+            },
+            LockTransition::WaitEnds { lock: LOCK, thread: B, since: Time(2), obtained: true },
+            LockTransition::HoldBegins { lock: LOCK, thread: B, row: 0, shared: false },
         ];
         assert_eq!(steps, expected);
     }
@@ -176,11 +193,20 @@ mod tests {
         let mut locks = Locks::default();
         locks.event(Time(1), &event(A, LockAction::Obtain, true));
         let second = locks.event(Time(2), &event(B, LockAction::Obtain, true));
-        assert_eq!(second, [Step::HoldBegins { lock: LOCK, thread: B, row: 1, shared: true }]);
+        assert_eq!(
+            second,
+            [LockTransition::HoldBegins { lock: LOCK, thread: B, row: 1, shared: true }]
+        );
         let writer = locks.event(Time(3), &event(A, LockAction::Obtain, false)).to_vec();
         assert_eq!(
             writer[0],
-            Step::HoldEnds { lock: LOCK, thread: B, row: 1, since: Time(2), awaited: false }
+            LockTransition::HoldEnds {
+                lock: LOCK,
+                thread: B,
+                row: 1,
+                since: Time(2),
+                awaited: false
+            }
         );
     }
 
@@ -205,10 +231,10 @@ mod tests {
                 let (thread, lock) = (ThreadId(thread), LockId(lock));
                 for step in locks.event(time, &LockEvent { lock, thread, action, shared, location: None }) {
                     match *step {
-                        Step::WaitBegins { thread, .. } => prop_assert!(waits.insert(thread)),
-                        Step::WaitEnds { thread, since, .. } => prop_assert!(waits.remove(&thread) && since < time),
-                        Step::HoldBegins { lock, row, .. } => prop_assert!(holds.insert((lock, row))),
-                        Step::HoldEnds { lock, row, since, .. } => {
+                        LockTransition::WaitBegins { thread, .. } => prop_assert!(waits.insert(thread)),
+                        LockTransition::WaitEnds { thread, since, .. } => prop_assert!(waits.remove(&thread) && since < time),
+                        LockTransition::HoldBegins { lock, row, .. } => prop_assert!(holds.insert((lock, row))),
+                        LockTransition::HoldEnds { lock, row, since, .. } => {
                             prop_assert!(holds.remove(&(lock, row)) && since < time);
                         }
                     }

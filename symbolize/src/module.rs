@@ -59,12 +59,12 @@ pub(crate) fn name_file(shared: &Shared, file: &File, offsets: &[u64], turn: &Tu
 }
 
 /// A file that is held, or was opened for now.
-enum Found<'h> {
+enum FoundFile<'h> {
     Held(&'h OpenedFile),
     Opened(OpenedFile),
 }
 
-impl Deref for Found<'_> {
+impl Deref for FoundFile<'_> {
     type Target = OpenedFile;
 
     fn deref(&self) -> &OpenedFile {
@@ -80,10 +80,10 @@ fn find<'h>(
     path: &str,
     build_id: &BuildId,
     notes: &mut Vec<String>,
-) -> Result<Found<'h>, String> {
+) -> Result<FoundFile<'h>, String> {
     let held = &shared.held;
     if let Some(file) = held.opened(path, build_id) {
-        return Ok(Found::Held(file));
+        return Ok(FoundFile::Held(file));
     }
     if held.is_ambiguous(path, build_id) {
         let id = if build_id.is_empty() { "without a" } else { "with one" };
@@ -92,7 +92,7 @@ fn find<'h>(
     if path == vdso::PATH {
         let file = vdso::own().and_then(OpenedFile::made);
         let file = file.map_err(|error| format!("the vDSO cannot be copied: {error}"))?;
-        return same_build(Found::Opened(file), path, build_id);
+        return same_build(FoundFile::Opened(file), path, build_id);
     }
     if !names_a_file(path) {
         return Err(format!("{path:?} is memory without a file, such as JIT code: not named yet"));
@@ -103,12 +103,16 @@ fn find<'h>(
         notes.push(format!(
             "{path} has no recorded build id: named from the file that is there now"
         ));
-        return Ok(Found::Opened(file));
+        return Ok(FoundFile::Opened(file));
     }
-    same_build(Found::Opened(file), path, build_id)
+    same_build(FoundFile::Opened(file), path, build_id)
 }
 
-fn same_build<'h>(file: Found<'h>, path: &str, build_id: &BuildId) -> Result<Found<'h>, String> {
+fn same_build<'h>(
+    file: FoundFile<'h>,
+    path: &str,
+    build_id: &BuildId,
+) -> Result<FoundFile<'h>, String> {
     match build_id_in(file.reader()) {
         Some(found) if found == *build_id => Ok(file),
         Some(found) => {

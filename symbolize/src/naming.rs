@@ -62,7 +62,7 @@ impl Queue {
 
 /// What a thread is at.
 #[derive(Clone, Debug)]
-struct Work {
+struct NamingTask {
     index: usize,
     since: Instant,
     clock: ThreadClock,
@@ -75,7 +75,7 @@ struct Work {
     told: Option<Duration>,
 }
 
-impl Work {
+impl NamingTask {
     fn begin(index: usize, owner: Option<u32>) -> Self {
         let (clock, turn) = (ThreadClock::of_this_thread(), Turn::default());
         if let Some(owner) = owner {
@@ -115,7 +115,7 @@ impl Work {
 
 /// A thread that names.
 struct Worker {
-    work: Arc<Mutex<Option<Work>>>,
+    work: Arc<Mutex<Option<NamingTask>>>,
 }
 
 /// Names all of `requests`, until `unwanted` says so; the tables are in the order of the requests,
@@ -213,7 +213,7 @@ impl Worker {
                 // place.
                 let mut waiting = lock(&queue);
                 let Some(Waiting { index, owner, request }) = waiting.next() else { return };
-                let work = Work::begin(index, owner);
+                let work = NamingTask::begin(index, owner);
                 let turn = work.turn.clone();
                 *lock(&at) = Some(work);
                 drop(waiting);

@@ -25,7 +25,7 @@ pub struct PinnedFiles {
     modules: FxHashMap<String, Vec<(BuildId, Held)>>,
     /// What is known of files seen before: most mappings show the same few libraries.
     seen: FxHashMap<FileIdentity, BuildId>,
-    room: Room,
+    room: FileQuota,
 }
 
 /// A file by what never changes with its name: device, inode, size, time of last write.
@@ -88,7 +88,7 @@ impl PinnedFiles {
     /// Holds nothing yet.
     pub fn new() -> Self {
         let capacity = raise_descriptor_limit(HELD_MAX as u64 + OTHERS).saturating_sub(OTHERS);
-        Self { room: Room::new(HELD_MAX.min(capacity as usize)), ..Self::default() }
+        Self { room: FileQuota::new(HELD_MAX.min(capacity as usize)), ..Self::default() }
     }
 
     /// Opens and keeps the file of `mapping` and fills in its build id, if that is missing.
@@ -277,12 +277,12 @@ const NOBODY: u32 = u32::MAX;
 
 /// How many files are held, and for whom.
 #[derive(Debug, Default)]
-struct Room {
+struct FileQuota {
     free: usize,
     by_user: FxHashMap<u32, usize>,
 }
 
-impl Room {
+impl FileQuota {
     fn new(free: usize) -> Self {
         Self { free, by_user: FxHashMap::default() }
     }
@@ -357,7 +357,7 @@ mod tests {
 
     #[test]
     fn no_users_programs_hold_more_files_than_they_leave() {
-        let mut room = Room::new(100);
+        let mut room = FileQuota::new(100);
         assert_eq!((0..1000).filter(|_| room.take(1000)).count(), 50);
         assert_eq!((0..1000).filter(|_| room.take(1001)).count(), 25);
         assert_eq!((0..1000).filter(|_| room.take(0)).count(), 25);

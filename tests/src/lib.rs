@@ -4,7 +4,7 @@
 //! is told by the test; [`golden`] plays them into text and compares it with
 //! the files in `golden/`. Set `UPDATE_GOLDEN=1` to write these anew, and read
 //! the difference before it is committed. [`tracy_reader`] reads Tracy files as
-//! strictly as no viewer does. [`reference`] is a capture whose figures every
+//! strictly as no viewer does. [`reference_capture`] is a capture whose figures every
 //! viewer has to show, and [`shown`] reads what it does show.
 //!
 //! **Non-goals.** Nothing here needs root, BPF or the machine it runs on; tests
@@ -26,7 +26,7 @@ pub mod golden;
 pub mod gpu;
 mod machine;
 pub mod perf;
-pub mod reference;
+pub mod reference_capture;
 pub mod shown;
 pub mod tracepoint;
 pub mod tracy_reader;

@@ -7,7 +7,7 @@ use syscollect_etl::session::Session;
 use syscollect_exporters::{FoldedExporter, StackOptions};
 use syscollect_playback::Recording;
 use syscollect_symbolize::windows::{
-    ImageRequest, Options, PdbIdentity, Place, SymbolPath, WindowsSymbolizer,
+    ImageRequest, Options, PdbIdentity, SymbolPath, SymbolSource, WindowsSymbolizer,
 };
 use syscollect_tests::etl::{FakeTrace, classic, perf_info, system};
 
@@ -76,7 +76,7 @@ fn folded(trace: Vec<u8>, directory: &Path) -> (String, Vec<String>) {
         })
         .collect();
     let mut path = SymbolPath::default();
-    path.add(Place::Directory(directory.into()));
+    path.add(SymbolSource::Directory(directory.into()));
     let tables =
         WindowsSymbolizer::new(Options { path, ..Options::default() }).name_modules(&requests);
     let notes = tables.iter().map(|table| table.note.clone()).collect();

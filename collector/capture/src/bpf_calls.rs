@@ -222,7 +222,7 @@ pub(crate) fn load_program(
 
 /// One place that a program is attached to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct UprobePoint {
     /// Where the instruction lies in the file.
     pub(crate) offset: u64,
     /// Where the semaphore lies in the file; 0 for none.
@@ -236,11 +236,11 @@ pub(crate) struct Place {
 pub(crate) fn link_uprobe_multi(
     program: BorrowedFd<'_>,
     path: &CStr,
-    places: &[Place],
+    places: &[UprobePoint],
     returns: bool,
     pid: Option<u32>,
 ) -> io::Result<OwnedFd> {
-    let column = |value: fn(&Place) -> u64| places.iter().map(value).collect::<Vec<_>>();
+    let column = |value: fn(&UprobePoint) -> u64| places.iter().map(value).collect::<Vec<_>>();
     let offsets = column(|place| place.offset);
     let semaphores = column(|place| place.semaphore);
     let cookies = column(|place| place.cookie);
@@ -266,7 +266,7 @@ pub(crate) fn link_uprobe_multi(
 pub(crate) fn open_uprobe_event(
     pmu: u32,
     path: &CStr,
-    place: Place,
+    place: UprobePoint,
     returns: bool,
     pid: Option<u32>,
 ) -> io::Result<OwnedFd> {

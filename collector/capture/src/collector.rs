@@ -27,7 +27,7 @@ use crate::probes::{Keeper, MappedFiles, ProbeSource, Setup};
 use crate::readings::Readings;
 use crate::recording::{EndingStep, Shared};
 use crate::replay::Replay;
-use crate::source::{Drained, ProgramChunks, Seen, Source};
+use crate::source::{Drained, Observed, ProgramChunks, Source};
 use crate::support::lacking_for_names;
 use crate::tracepoints::{self, TracepointSource};
 use crate::zones::ZoneSource;
@@ -301,7 +301,7 @@ impl Collector {
             of_programs: &mut OfPrograms(output),
             seen: &mut |seen| {
                 if let Some(machine) = &*machine {
-                    if let (Seen::Mapping(mapping, at), Some(files)) =
+                    if let (Observed::Mapping(mapping, at), Some(files)) =
                         (&seen, &machine.mapped_files)
                     {
                         files.mapped(mapping, *at);

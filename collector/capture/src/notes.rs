@@ -18,7 +18,7 @@ use syscollect_symbolize::PinnedFiles;
 
 use crate::clock::ticks_now;
 use crate::outlet::Outlet;
-use crate::source::Seen;
+use crate::source::Observed;
 use crate::turns::{Account, Owners, Turn, TurnOutcome, Turns, Waiting};
 use crate::worker::Worker;
 
@@ -56,7 +56,7 @@ const LONGEST_GOODBYE: Duration = Duration::from_secs(5);
 pub(crate) struct Notes {
     /// `None` once it is to end.
     told: Option<Sender<NotesMessage>>,
-    worker: Worker<Noted>,
+    worker: Worker<NotesResult>,
     orders: Arc<Orders>,
 }
 
@@ -75,7 +75,7 @@ struct Orders {
 
 /// What the thread leaves.
 #[derive(Default)]
-struct Noted {
+struct NotesResult {
     held: PinnedFiles,
     /// What to say of what is not noted.
     left_out: Vec<String>,
@@ -84,7 +84,7 @@ struct Noted {
 /// What the thread is told.
 enum NotesMessage {
     /// Something to note.
-    Seen(Seen),
+    Observed(Observed),
     /// Another file began: what is there is noted anew, and the files that were held so far go
     /// there.
     NextFile(Sender<PinnedFiles>),
@@ -111,7 +111,7 @@ impl Notes {
     }
 
     /// A file was mapped or a program begun.
-    pub(crate) fn seen(&self, seen: Seen) {
+    pub(crate) fn seen(&self, seen: Observed) {
         let Orders { unheard, never_heard, .. } = &*self.orders;
         if unheard.fetch_add(1, Ordering::Relaxed) >= UNHEARD_MAX {
             unheard.fetch_sub(1, Ordering::Relaxed);
@@ -119,7 +119,7 @@ impl Notes {
             return;
         }
         // The thread ends only when this sender does.
-        let _ = self.told.as_ref().map(|told| told.send(NotesMessage::Seen(seen)));
+        let _ = self.told.as_ref().map(|told| told.send(NotesMessage::Observed(seen)));
     }
 
     /// The recording goes on in another file, into whose buffer notes go now. The files that were
@@ -138,10 +138,10 @@ impl Notes {
             self.orders.stopping.store(true, Ordering::Relaxed);
             self.worker.wait(LONGEST_GOODBYE)
         });
-        let Noted { held, mut left_out } = noted.unwrap_or_else(|_| {
+        let NotesResult { held, mut left_out } = noted.unwrap_or_else(|_| {
             let late = "names of functions may be absent: when the recording ended, a file of code was still being opened; \
                         which others waited is not known";
-            Noted { held: PinnedFiles::default(), left_out: vec![late.to_owned()] }
+            NotesResult { held: PinnedFiles::default(), left_out: vec![late.to_owned()] }
         });
         let never_heard = self.orders.never_heard.load(Ordering::Relaxed);
         if never_heard > 0 {
@@ -173,7 +173,7 @@ fn take_notes(
     clock: ClockSource,
     asked_by: Option<u32>,
     orders: &Orders,
-) -> Noted {
+) -> NotesResult {
     let mut taker = NoteTaker::new(buffer, clock, asked_by);
     taker.add_all();
     taker.follow(told, orders);
@@ -255,15 +255,15 @@ impl<'a> NoteTaker<'a> {
         self.turns.add(whose, note, Instant::now());
     }
 
-    fn add_seen(&mut self, seen: Seen) {
+    fn add_seen(&mut self, seen: Observed) {
         match seen {
-            Seen::Mapping(mapping, _) => {
+            Observed::Mapping(mapping, _) => {
                 let whose = self.owners.whose(mapping.pid);
                 if self.held.is_to_hold(&mapping, whose.uid()) {
                     self.add(mapping.pid, Note::Mapped(mapping));
                 }
             }
-            Seen::Exec { pid } => {
+            Observed::Exec { pid } => {
                 // What it has mapped from now on is of another program.
                 self.unread.remove(&pid);
                 self.add(pid, Note::Exec(pid));
@@ -284,7 +284,7 @@ impl<'a> NoteTaker<'a> {
             let mut next = told.recv_timeout(wait);
             for _ in 0..HEARD_AT_ONCE {
                 match next {
-                    Ok(NotesMessage::Seen(seen)) => {
+                    Ok(NotesMessage::Observed(seen)) => {
                         orders.unheard.fetch_sub(1, Ordering::Relaxed);
                         self.add_seen(seen);
                     }
@@ -373,7 +373,7 @@ impl<'a> NoteTaker<'a> {
 
     /// Notes what waits, then for a while also of users who had their share; what to say of the
     /// rest.
-    fn end(mut self, orders: &Orders) -> Noted {
+    fn end(mut self, orders: &Orders) -> NotesResult {
         self.take_all(orders, SOON, |turns| turns.next(Instant::now()));
         self.take_all(orders, BEYOND_SHARES, Turns::next_of_all);
         self.leave_out();
@@ -386,7 +386,7 @@ impl<'a> NoteTaker<'a> {
                  {MAPPINGS_MAX} each; code in them has no names"
             ));
         }
-        Noted { held: self.held, left_out }
+        NotesResult { held: self.held, left_out }
     }
 
     /// Nothing waits any more. Where code lies is known even if its file was not opened.
@@ -478,11 +478,11 @@ mod tests {
     }
 
     /// What is noted when all of this was seen before the end.
-    fn noted(seen: Vec<Seen>, orders: &Orders) -> (Noted, Vec<Definition>) {
+    fn noted(seen: Vec<Observed>, orders: &Orders) -> (NotesResult, Vec<Definition>) {
         let outlet = Outlet::new(64 << 20, BufferMode::Discard, false);
         let (told, received) = channel();
         orders.unheard.store(seen.len(), Ordering::Relaxed);
-        seen.into_iter().for_each(|seen| told.send(NotesMessage::Seen(seen)).unwrap());
+        seen.into_iter().for_each(|seen| told.send(NotesMessage::Observed(seen)).unwrap());
         drop(told);
         let mut taker = NoteTaker::new(&outlet, CLOCK, None);
         taker.follow(&received, orders);
@@ -499,7 +499,7 @@ mod tests {
     #[test]
     fn what_is_seen_is_noted_before_the_end() {
         let (mapping, pid, orders) = (own_code(), std::process::id(), Orders::default());
-        let seen = vec![Seen::Exec { pid }, Seen::Mapping(mapping.clone(), 0)];
+        let seen = vec![Observed::Exec { pid }, Observed::Mapping(mapping.clone(), 0)];
         let (noted, definitions) = noted(seen, &orders);
         let file = std::fs::File::open(&mapping.path).unwrap();
         let build_id = syscollect_symbolize::build_id_of(&file).unwrap();
@@ -536,7 +536,7 @@ mod tests {
         let pid = std::process::id();
         taker.unread.insert(pid);
         taker.add(pid, Note::Process(pid));
-        taker.add_seen(Seen::Exec { pid });
+        taker.add_seen(Observed::Exec { pid });
         let noted = taker.end(&Orders::default());
         assert_eq!(noted.left_out, Vec::<String>::new());
         let buffer = outlet.buffer();
@@ -548,9 +548,9 @@ mod tests {
     #[test]
     fn what_nobody_hears_of_is_counted() {
         let (told, _received) = channel();
-        let worker = Worker::start("nobody", Noted::default).unwrap();
+        let worker = Worker::start("nobody", NotesResult::default).unwrap();
         let mut notes = Notes { told: Some(told), worker, orders: Arc::default() };
-        (0..UNHEARD_MAX + 3).for_each(|_| notes.seen(Seen::Exec { pid: 1 }));
+        (0..UNHEARD_MAX + 3).for_each(|_| notes.seen(Observed::Exec { pid: 1 }));
         let (_, left_out) = notes.finish(false);
         assert!(left_out[0].starts_with("3 files of code and programs"), "{left_out:?}");
     }

@@ -55,7 +55,7 @@ pub(crate) struct Drained<'a> {
     /// Takes those of programs, which have shares.
     pub(crate) of_programs: &'a mut dyn ProgramChunks,
     /// Takes what should be noted while its process lives.
-    pub(crate) seen: &'a mut dyn FnMut(Seen),
+    pub(crate) seen: &'a mut dyn FnMut(Observed),
 }
 
 /// Where chunks of instrumented programs go.
@@ -81,7 +81,7 @@ impl ProgramChunks for Vec<Chunk> {
 
 /// What should be noted while its process lives.
 #[derive(Clone, Debug)]
-pub(crate) enum Seen {
+pub(crate) enum Observed {
     /// A file was mapped, at that time: CLOCK_MONOTONIC_RAW in nanoseconds.
     Mapping(Mapping, u64),
     /// A process began to run another program.

@@ -128,7 +128,7 @@ impl ListArgs {
 }
 
 /// What was looked through.
-struct Found {
+struct ProbeListing {
     wanted: Wanted,
     files: usize,
     refused: usize,
@@ -145,7 +145,7 @@ fn list(
     target: &Target<'_>,
     wanted: Wanted,
     show: &mut dyn FnMut(FileReport) -> io::Result<()>,
-) -> Result<Found> {
+) -> Result<ProbeListing> {
     let proc = Path::new("/proc");
     let (mapped, refused) = match target {
         Target::File(path) => return list_file(path, wanted, show),
@@ -155,7 +155,7 @@ fn list(
             (everything.files, everything.refused)
         }
     };
-    let mut found = Found { files: mapped.len(), refused, ..Found::new(wanted) };
+    let mut found = ProbeListing { files: mapped.len(), refused, ..ProbeListing::new(wanted) };
     // What is wrong with each file of a whole machine is too much to tell.
     let is_told = *target != Target::All;
     for file in &mapped {
@@ -180,8 +180,8 @@ fn list_file(
     path: &str,
     wanted: Wanted,
     show: &mut dyn FnMut(FileReport) -> io::Result<()>,
-) -> Result<Found> {
-    let mut found = Found { files: 1, ..Found::new(wanted) };
+) -> Result<ProbeListing> {
+    let mut found = ProbeListing { files: 1, ..ProbeListing::new(wanted) };
     let file = open_named(path)?;
     let listing = Listing::read(&file, &found.wanted).with_context(|| printable(path))?;
     found.show(path, listing, true, show)?;
@@ -201,7 +201,7 @@ fn open_named(path: &str) -> Result<OpenedFile> {
     files::open(Path::new(path)).with_context(|| format!("cannot open {path}{hint}"))
 }
 
-impl Found {
+impl ProbeListing {
     fn new(wanted: Wanted) -> Self {
         Self { wanted, files: 0, refused: 0, shown: 0, others: Vec::new(), unsuitable: None }
     }

@@ -20,7 +20,7 @@ pub(crate) struct Outcome {
     /// Its size in bytes.
     pub(crate) bytes: u64,
     /// What became of the capture beside the output.
-    pub(crate) capture: Kept,
+    pub(crate) capture: KeptCapture,
     /// Events in it.
     pub(crate) events: u64,
     /// What the recorder says of itself.
@@ -50,7 +50,7 @@ pub(crate) struct Series {
 
 /// What became of the raw capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Kept {
+pub(crate) enum KeptCapture {
     /// It is the output itself, or nobody asked for it.
     Not,
     /// It lies here.
@@ -86,15 +86,15 @@ pub(crate) fn text(outcome: &Outcome, style: Style) -> String {
         );
     }
     match &outcome.capture {
-        Kept::Not => {}
-        Kept::At(capture) => {
+        KeptCapture::Not => {}
+        KeptCapture::At(capture) => {
             let _ = writeln!(
                 text,
                 "Kept {0}, the raw capture, for `syscollect report {0}` and others",
                 shown(capture)
             );
         }
-        Kept::TooLarge(size) => {
+        KeptCapture::TooLarge(size) => {
             let _ = writeln!(
                 text,
                 "The raw capture ({}), which `syscollect report` reads, was not kept: --keep-capture keeps it",
@@ -222,7 +222,7 @@ mod tests {
         Outcome {
             output: Some(("x.pftrace".into(), Format::Pftrace)),
             bytes: 12_300_000,
-            capture: Kept::At("x.syscap".into()),
+            capture: KeptCapture::At("x.syscap".into()),
             events: 99_000,
             recorder: RecorderSummary {
                 recorder_cpu_ns: 80_000_000,
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(
             plain(&outcome(Vec::new())),
             "Wrote x.pftrace: 12.3 MB, 99,000 events in 2.00 s\n\
-             Kept x.syscap, the raw capture, for `syscollect report x.syscap` and others\n\
+             KeptCapture x.syscap, the raw capture, for `syscollect report x.syscap` and others\n\
              Lost: nothing\n\
              Recorder: 80.0 ms of CPU time (4.0 % of one CPU), 31.0 MB of memory, recording 150.0 ms after its start\n\
              Look at it: open https://ui.perfetto.dev and drop x.pftrace into it\n"
@@ -266,11 +266,14 @@ mod tests {
 
     #[test]
     fn a_capture_that_was_too_large_to_keep_unasked_is_told_of() {
-        let text =
-            plain(&Outcome { capture: Kept::TooLarge(3_000_000_000), ..outcome(Vec::new()) });
+        let text = plain(&Outcome {
+            capture: KeptCapture::TooLarge(3_000_000_000),
+            ..outcome(Vec::new())
+        });
         assert!(text.contains("raw capture (3.0 GB)") && text.contains("--keep-capture"), "{text}");
         assert!(
-            !plain(&Outcome { capture: Kept::Not, ..outcome(Vec::new()) }).contains("raw capture")
+            !plain(&Outcome { capture: KeptCapture::Not, ..outcome(Vec::new()) })
+                .contains("raw capture")
         );
     }
 

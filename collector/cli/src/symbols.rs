@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use syscollect_model::SymbolTable;
 use syscollect_playback::UnresolvedModule;
 use syscollect_symbolize::windows::{
-    ImageRequest, Options, PdbIdentity, Place, SymbolPath, WindowsSymbolizer, server_url,
+    ImageRequest, Options, PdbIdentity, SymbolPath, SymbolSource, WindowsSymbolizer, server_url,
 };
 
 /// So many modules without names are told of one by one.
@@ -60,11 +60,11 @@ impl SymbolOptions {
         }
         let cache = self.symbol_cache.clone().or_else(|| default_cache(variable));
         // What was fetched once needs no server.
-        path.extend(cache.clone().map(Place::Directory));
+        path.extend(cache.clone().map(SymbolSource::Directory));
         path.extend(
             self.symbol_server
                 .iter()
-                .map(|url| Place::Server { url: url.clone(), cache: cache.clone() }),
+                .map(|url| SymbolSource::Server { url: url.clone(), cache: cache.clone() }),
         );
         (Options { path, cache, ..Options::default() }, unasked)
     }

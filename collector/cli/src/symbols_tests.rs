@@ -12,12 +12,12 @@ fn variable(name: &str) -> Option<OsString> {
     }
 }
 
-fn directory(path: &str) -> Place {
-    Place::Directory(path.into())
+fn directory(path: &str) -> SymbolSource {
+    SymbolSource::Directory(path.into())
 }
 
-fn server(url: &str, cache: &str) -> Place {
-    Place::Server { url: url.into(), cache: Some(cache.into()) }
+fn server(url: &str, cache: &str) -> SymbolSource {
+    SymbolSource::Server { url: url.into(), cache: Some(cache.into()) }
 }
 
 // Its paths are absolute on Unix only.

@@ -6,10 +6,10 @@ use crate::lane::{ChunkStart, LaneCursor, Record, Timed};
 use crate::losses::{GapCauses, Losses, loss};
 use crate::record_cursor::{RecordCursor, Shape};
 use crate::session::Session;
-use crate::source::{Item, Source};
+use crate::source::{Source, SourceItem};
 use crate::stacks::{Resolved, Resolver, StackCache};
 use crate::tasks::{add_process, add_thread, unknown_name};
-use crate::zones::Marked;
+use crate::zones::InstrumentedPrograms;
 use crate::zones::cursor::ZoneCursor;
 use crate::zones::state::{MARKS, Mark, Marks, Writer};
 use rustc_hash::FxHashMap;
@@ -28,7 +28,7 @@ use syscollect_records::{
 
 /// Rows that playing adds for what nothing announced.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct AddedRows {
     pub(crate) threads: FxHashMap<u32, ThreadId>,
     frequencies: FxHashMap<u32, TrackId>,
     /// Tracks of marks; the number tells tracks of one name apart.
@@ -59,8 +59,8 @@ pub(crate) struct Player<'a> {
     pub(crate) resolver: &'a mut Resolver,
     pub(crate) counters: &'a CounterTable,
     pub(crate) process_counters: ProcessCounters,
-    pub(crate) found: &'a mut Found,
-    pub(crate) marked: &'a Marked,
+    pub(crate) found: &'a mut AddedRows,
+    pub(crate) marked: &'a InstrumentedPrograms,
     pub(crate) marks: Marks,
     pub(crate) gpu: GpuState,
     pub(crate) map: &'a ClockMap,
@@ -186,16 +186,20 @@ impl<'a> Player<'a> {
         while let Some((index, (ticks, item))) = merge.next() {
             self.advance(ticks);
             match item {
-                Item::Record(record) => self.record(index - 1, record)?,
-                Item::LifecycleEvent(event) => self.lifecycle_event(event, &mut task_lanes)?,
-                Item::Zones(record) => {
+                SourceItem::Record(record) => self.record(index - 1, record)?,
+                SourceItem::LifecycleEvent(event) => {
+                    self.lifecycle_event(event, &mut task_lanes)?;
+                }
+                SourceItem::Zones(record) => {
                     self.zones(index - 1, record, merge.lanes()[index].group())?;
                 }
-                Item::Probes(item) => self.probes(index - 1, item, merge.lanes()[index].bytes())?,
-                Item::Tracepoints(item) => {
+                SourceItem::Probes(item) => {
+                    self.probes(index - 1, item, merge.lanes()[index].bytes())?;
+                }
+                SourceItem::Tracepoints(item) => {
                     self.tracepoints(index - 1, item, merge.lanes()[index].bytes())?;
                 }
-                Item::Marker(marker) => self.placed_marker(marker)?,
+                SourceItem::Marker(marker) => self.placed_marker(marker)?,
             }
         }
         for (lane, unreadable, undecodable) in merge.lanes().iter().filter_map(Source::lost) {

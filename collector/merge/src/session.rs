@@ -13,7 +13,7 @@ use crate::probes::table::ProbeTable;
 use crate::stack_shares::PLENTY;
 use crate::stacks::{Resolver, Stacks, count_frames};
 use crate::tasks::{TaskBuilder, TaskHistory};
-use crate::zones::Marked;
+use crate::zones::InstrumentedPrograms;
 use crate::zones::lifetimes::Lifetimes;
 use crate::zones::prescan::{Prescan, Prescanner};
 use crate::zones::programs::Programs;
@@ -41,7 +41,7 @@ pub struct Session {
     pub(crate) resolver: Resolver,
     pub(crate) history: TaskHistory,
     /// Instrumented programs and probes.
-    pub(crate) marked: Marked,
+    pub(crate) marked: InstrumentedPrograms,
     /// Counter tracks by the number that records carry.
     pub(crate) counters: CounterTable,
     /// What is known of losses without reading the events.
@@ -50,7 +50,7 @@ pub struct Session {
     pub(crate) definition_records: u64,
     pub(crate) summary: Option<RecorderSummary>,
     /// Rows that an earlier play added, so that the next one finds them.
-    pub(crate) found: crate::play::Found,
+    pub(crate) found: crate::play::AddedRows,
     losses: Vec<Loss>,
 }
 
@@ -109,7 +109,7 @@ impl Session {
             losses: known_losses.totals(),
             info: SessionInfo { clock_pairs: clock.pairs().to_vec(), ..definitions.info },
             summary: definitions.summary,
-            found: crate::play::Found::default(),
+            found: crate::play::AddedRows::default(),
             reader,
             clock,
             tables,
@@ -368,12 +368,12 @@ impl Opening<'_> {
         definitions: &Definitions,
         clock: &ClockMap,
         tables: &mut Tables,
-    ) -> Marked {
-        let mut marked = Marked {
+    ) -> InstrumentedPrograms {
+        let mut marked = InstrumentedPrograms {
             programs: Programs::new(&definitions.clients, &definitions.info, clock, self.reader),
             probes: ProbeTable::new(&definitions.probes, tables),
             tracepoints: TracepointTable::new(&definitions.tracepoints, tables),
-            ..Marked::default()
+            ..InstrumentedPrograms::default()
         };
         let nesting = seen_to_nest(self.reader, &marked.probes);
         marked.probes.seen_to_nest(&nesting);
@@ -387,13 +387,13 @@ impl Opening<'_> {
     /// What of zones must be known before its time.
     fn prescan(
         &self,
-        marked: &mut Marked,
+        marked: &mut InstrumentedPrograms,
         clock: &ClockMap,
         (spaces, stacks): (&AddressSpaces, &mut Stacks),
         tables: &Tables,
     ) {
         let mut prescan = Prescan::default();
-        let Marked { programs, logs, lifetimes, .. } = &*marked;
+        let InstrumentedPrograms { programs, logs, lifetimes, .. } = &*marked;
         let (reader, places) = (self.reader, stacks.reader(spaces));
         let mut prescanner =
             Prescanner { reader, programs, logs, lifetimes, clock, spaces, places, tables };

@@ -27,7 +27,7 @@ pub(crate) enum Source<'a> {
     Markers(&'a [PlacedMarker]),
 }
 
-pub(crate) enum Item<'a> {
+pub(crate) enum SourceItem<'a> {
     LifecycleEvent(LifecycleEvent),
     Record(Record),
     Zones(ZoneRecord),
@@ -79,7 +79,7 @@ impl<'a> Source<'a> {
 
 impl<'a> Cursor for Source<'a> {
     type Key = u64;
-    type Item = (u64, Item<'a>);
+    type Item = (u64, SourceItem<'a>);
 
     #[inline]
     fn key(&self) -> Option<u64> {
@@ -93,29 +93,33 @@ impl<'a> Cursor for Source<'a> {
     }
 
     #[inline]
-    fn take(&mut self) -> (u64, Item<'a>) {
+    fn take(&mut self) -> (u64, SourceItem<'a>) {
         // `take` follows a `key`, so there is an item; else a step that changes nothing.
-        const NOTHING: (u64, Item<'static>) =
-            (u64::MAX, Item::LifecycleEvent(LifecycleEvent::Bind(0, Tables::IDLE_THREAD)));
+        const NOTHING: (u64, SourceItem<'static>) =
+            (u64::MAX, SourceItem::LifecycleEvent(LifecycleEvent::Bind(0, Tables::IDLE_THREAD)));
         match self {
             Self::Lane(lane) => {
                 let (ticks, record) = lane.take();
-                (ticks, Item::Record(record))
+                (ticks, SourceItem::Record(record))
             }
             Self::Lifecycle(lifecycle, head) => {
                 let Some((ticks, lifecycle_event)) = lifecycle.next() else { return NOTHING };
                 *head = lifecycle.peek().map(|(ticks, _)| *ticks);
-                (ticks, Item::LifecycleEvent(lifecycle_event))
+                (ticks, SourceItem::LifecycleEvent(lifecycle_event))
             }
-            Self::Zones(cursor) => (cursor.key().unwrap_or(u64::MAX), Item::Zones(cursor.take())),
-            Self::Probes(cursor) => (cursor.key().unwrap_or(u64::MAX), Item::Probes(cursor.take())),
+            Self::Zones(cursor) => {
+                (cursor.key().unwrap_or(u64::MAX), SourceItem::Zones(cursor.take()))
+            }
+            Self::Probes(cursor) => {
+                (cursor.key().unwrap_or(u64::MAX), SourceItem::Probes(cursor.take()))
+            }
             Self::Tracepoints(cursor) => {
-                (cursor.key().unwrap_or(u64::MAX), Item::Tracepoints(cursor.take()))
+                (cursor.key().unwrap_or(u64::MAX), SourceItem::Tracepoints(cursor.take()))
             }
             Self::Markers(markers) => {
                 let Some((marker, rest)) = markers.split_first() else { return NOTHING };
                 *markers = rest;
-                (marker.ticks, Item::Marker(marker))
+                (marker.ticks, SourceItem::Marker(marker))
             }
         }
     }

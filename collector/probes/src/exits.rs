@@ -20,7 +20,7 @@
 //! the function's ends: what is missed is noticed with the next function that
 //! begins or ends above it on the stack, what is too much would end it early.
 
-use crate::steps::{Flow, Stack, Step, steps};
+use crate::steps::{DecodedInstruction, Flow, Stack, steps};
 use std::ops::Range;
 
 /// Larger functions are not looked at.
@@ -100,7 +100,7 @@ struct Whole {
     entry: u64,
     parts: Vec<Range<u64>>,
     /// In the order of the parts, in each ascending.
-    steps: Vec<Step>,
+    steps: Vec<DecodedInstruction>,
     /// The first step of each part.
     firsts: Vec<usize>,
     /// For each step the depth of the stack before it, if it was reached.
@@ -179,7 +179,7 @@ impl Whole {
 
     /// Whether all jumps within lead to instructions.
     fn check_jumps(&self) -> Result<(), Unclear> {
-        let is_wrong = |step: &Step| match step.flow {
+        let is_wrong = |step: &DecodedInstruction| match step.flow {
             Flow::Jump(target) | Flow::Branch(target) => {
                 self.contains(target) && self.index(target).is_none()
             }
@@ -194,7 +194,7 @@ impl Whole {
     fn follow(&mut self) {
         self.reached = vec![None; self.steps.len()];
         self.follow_from(0, Some(0));
-        let is = |step: &Step, wanted: fn(Flow) -> bool| wanted(step.flow);
+        let is = |step: &DecodedInstruction, wanted: fn(Flow) -> bool| wanted(step.flow);
         let switch = self
             .steps
             .iter()
@@ -265,7 +265,7 @@ impl Whole {
             }
             exits.extend(leaves.then_some(step.at));
         }
-        let jumps_away = |step: &Step| matches!(step.flow, Flow::Indirect { .. });
+        let jumps_away = |step: &DecodedInstruction| matches!(step.flow, Flow::Indirect { .. });
         if exits.is_empty() && self.steps.iter().any(jumps_away) {
             return Err(Unclear::Overlooked);
         }

@@ -40,7 +40,7 @@ mod symbols;
 mod testing;
 mod usdt;
 
-pub use argument::{ARGUMENTS_MAX, Argument, Place, Unreadable, evaluate};
+pub use argument::{ARGUMENTS_MAX, Argument, ArgumentPlace, Unreadable, evaluate};
 pub use error::ProbeError;
 pub use functions::{Function, Functions, Returns, soname};
 pub use glob::{Glob, GlobError};

@@ -1,9 +1,9 @@
 //! Reads the arguments of a note, in the assembler's syntax: `8@%rdi -4@112(%rsp) 4@$5`.
 //!
-//! No text is an error: what is not understood becomes [`Place::Unsupported`], so that
+//! No text is an error: what is not understood becomes [`ArgumentPlace::Unsupported`], so that
 //! the other arguments keep their numbers.
 
-use crate::argument::{Argument, Place};
+use crate::argument::{Argument, ArgumentPlace};
 use crate::register::{Named, Register};
 use std::str::FromStr;
 
@@ -49,7 +49,7 @@ pub(crate) fn parse_argument(text: &str, surroundings: &Surroundings<'_>) -> Arg
     let (place, width) = match parse_place(operand, surroundings).filter(|(_, width)| holds(*width))
     {
         Some(found) => found,
-        None => (Place::Unsupported(operand.to_owned()), DEFAULT_SIZE),
+        None => (ArgumentPlace::Unsupported(operand.to_owned()), DEFAULT_SIZE),
     };
     Argument { size: size.bytes.min(width), signed: size.signed, float: size.float, place }
 }
@@ -87,19 +87,19 @@ impl Size {
 }
 
 /// The place, and how many bytes it has at most.
-fn parse_place(operand: &str, surroundings: &Surroundings<'_>) -> Option<(Place, u8)> {
+fn parse_place(operand: &str, surroundings: &Surroundings<'_>) -> Option<(ArgumentPlace, u8)> {
     if let Some(constant) = operand.strip_prefix('$') {
-        return Some((Place::Constant(parse_integer(constant.trim())?), DEFAULT_SIZE));
+        return Some((ArgumentPlace::Constant(parse_integer(constant.trim())?), DEFAULT_SIZE));
     }
     if let Some(name) = operand.strip_prefix('%') {
         let Named { register, width, shift } = Named::find(name)?;
-        return Some((Place::Register { register, shift }, width));
+        return Some((ArgumentPlace::Register { register, shift }, width));
     }
     Some((parse_memory(operand, surroundings)?, DEFAULT_SIZE))
 }
 
 /// `displacement(base,index,scale)`, of which either half may be missing.
-fn parse_memory(operand: &str, surroundings: &Surroundings<'_>) -> Option<Place> {
+fn parse_memory(operand: &str, surroundings: &Surroundings<'_>) -> Option<ArgumentPlace> {
     let (displacement, registers) = match operand.split_once('(') {
         Some((displacement, rest)) => (displacement, rest.strip_suffix(')')?),
         None if operand.is_empty() => return None,
@@ -122,14 +122,16 @@ fn parse_memory(operand: &str, surroundings: &Surroundings<'_>) -> Option<Place>
     }
     let index = index.map(|register| (register, scale));
     let Displacement { offset, symbol } = Displacement::parse(displacement)?;
-    let Some(symbol) = symbol else { return Some(Place::Memory { base, index, offset }) };
+    let Some(symbol) = symbol else { return Some(ArgumentPlace::Memory { base, index, offset }) };
     let address = (surroundings.symbol)(symbol)?.wrapping_add_signed(offset);
     match (base, index) {
         (None | Some(Register::Rip), None) => {
             let offset = address.wrapping_sub(surroundings.site) as i64;
-            Some(Place::Memory { base: Some(Register::Rip), index: None, offset })
+            Some(ArgumentPlace::Memory { base: Some(Register::Rip), index: None, offset })
         }
-        _ if surroundings.fixed => Some(Place::Memory { base, index, offset: address as i64 }),
+        _ if surroundings.fixed => {
+            Some(ArgumentPlace::Memory { base, index, offset: address as i64 })
+        }
         _ => None,
     }
 }

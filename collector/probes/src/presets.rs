@@ -10,7 +10,7 @@
 //! programs run, and a probe in code that changes would break the program. What a handle stands for
 //! (the name of a kernel): only the driver knows.
 
-use crate::argument::{Argument, Place};
+use crate::argument::{Argument, ArgumentPlace};
 use crate::register::Register;
 
 mod compute;
@@ -129,32 +129,32 @@ impl Parameter {
 }
 
 /// The first six words are in registers, the others on the stack above the return address.
-fn word(number: u8) -> Place {
+fn word(number: u8) -> ArgumentPlace {
     match REGISTERS.get(usize::from(number)) {
-        Some(register) => Place::Register { register: *register, shift: 0 },
+        Some(register) => ArgumentPlace::Register { register: *register, shift: 0 },
         None => on_stack(number, 0),
     }
 }
 
-fn high(number: u8) -> Place {
+fn high(number: u8) -> ArgumentPlace {
     match REGISTERS.get(usize::from(number)) {
-        Some(register) => Place::Register { register: *register, shift: 32 },
+        Some(register) => ArgumentPlace::Register { register: *register, shift: 32 },
         None => on_stack(number, 4),
     }
 }
 
-fn on_stack(number: u8, skip: i64) -> Place {
+fn on_stack(number: u8, skip: i64) -> ArgumentPlace {
     let behind = i64::from(number) - REGISTERS.len() as i64;
-    Place::Memory { base: Some(Register::Rsp), index: None, offset: 8 + 8 * behind + skip }
+    ArgumentPlace::Memory { base: Some(Register::Rsp), index: None, offset: 8 + 8 * behind + skip }
 }
 
-fn pointed(number: u8, offset: u8) -> Place {
+fn pointed(number: u8, offset: u8) -> ArgumentPlace {
     match REGISTERS.get(usize::from(number)) {
         Some(register) => {
-            Place::Memory { base: Some(*register), index: None, offset: offset.into() }
+            ArgumentPlace::Memory { base: Some(*register), index: None, offset: offset.into() }
         }
         // It would take two reads.
-        None => Place::Unsupported(format!("*({number})")),
+        None => ArgumentPlace::Unsupported(format!("*({number})")),
     }
 }
 

@@ -41,7 +41,7 @@ pub(crate) enum Stack {
 
 /// An instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Step {
+pub(crate) struct DecodedInstruction {
     /// Where it lies.
     pub(crate) at: u64,
     /// Its bytes.
@@ -54,7 +54,7 @@ pub(crate) struct Step {
     pub(crate) is_unprobed: bool,
 }
 
-impl Step {
+impl DecodedInstruction {
     pub(crate) fn next(&self) -> u64 {
         self.at.wrapping_add(u64::from(self.length))
     }
@@ -67,7 +67,7 @@ const PREFIXES_REFUSED: [u8; 5] = [0xf0, 0x26, 0x2e, 0x36, 0x3e];
 
 /// The instructions of code that lies at `at`; `None` where it holds something
 /// that is none, or the last one is cut.
-pub(crate) fn steps(code: &[u8], at: u64) -> Option<Vec<Step>> {
+pub(crate) fn steps(code: &[u8], at: u64) -> Option<Vec<DecodedInstruction>> {
     let mut decoder = Decoder::with_ip(64, code, at, DecoderOptions::NONE);
     let (mut steps, mut sources) = (Vec::new(), Sources::default());
     let mut instruction = Instruction::default();
@@ -79,7 +79,7 @@ pub(crate) fn steps(code: &[u8], at: u64) -> Option<Vec<Step>> {
         }
         let bytes = &code[from..from + instruction.len()];
         let notrack = bytes[0] == 0x3e;
-        steps.push(Step {
+        steps.push(DecodedInstruction {
             at: instruction.ip(),
             length: instruction.len() as u8,
             flow: flow(&instruction, notrack, &sources),

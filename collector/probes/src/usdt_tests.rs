@@ -1,7 +1,7 @@
 use super::*;
 use crate::register::Register;
 use crate::testing::{CODE, CODE_OFFSET, DATA, DATA_OFFSET, File, note, raw_note};
-use crate::{ArgumentKind, Place, Spec};
+use crate::{ArgumentKind, ArgumentPlace, Spec};
 use object::ReadCache;
 use proptest::prelude::*;
 use std::io::Cursor;
@@ -67,7 +67,7 @@ fn a_variable_of_the_file_is_read_by_its_distance_from_the_site() {
     file.sections.push((".note.stapsdt", 7, 0, 0, note([CODE, 0, 0], &["a", "b", arguments])));
     let found = probes(&file.bytes()).probes;
     let distance = (DATA + 8 - CODE) as i64;
-    let place = Place::Memory { base: Some(Register::Rip), index: None, offset: distance };
+    let place = ArgumentPlace::Memory { base: Some(Register::Rip), index: None, offset: distance };
     assert_eq!(found[0].arguments[0].place, place);
     assert!(!found[0].arguments[1].is_supported(), "two variables are so called");
     assert!(!found[0].arguments[2].is_supported());

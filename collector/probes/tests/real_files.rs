@@ -4,7 +4,7 @@
 
 use std::path::Path;
 use std::process::Command;
-use syscollect_probes::{Functions, Place, Returns, UsdtProbe, soname, usdt_probes};
+use syscollect_probes::{ArgumentPlace, Functions, Returns, UsdtProbe, soname, usdt_probes};
 
 const FILES: [&str; 4] = [
     "/usr/bin/python3.11",
@@ -86,8 +86,10 @@ fn every_argument_prints_as_the_note_has_it_but_for_the_forms_of_numbers() {
                 let printed = argument.to_string();
                 // A note may leave out an offset of 0 and a scale of 1, and name a register wider
                 // than the value.
-                let is_plain =
-                    matches!(&argument.place, Place::Memory { offset: 1.., index: None, .. });
+                let is_plain = matches!(
+                    &argument.place,
+                    ArgumentPlace::Memory { offset: 1.., index: None, .. }
+                );
                 assert!(printed == text || !is_plain, "{path}: {text} became {printed}");
                 assert_eq!(
                     &text.parse::<syscollect_probes::Argument>().unwrap(),

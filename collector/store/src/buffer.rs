@@ -94,7 +94,7 @@ struct State {
     /// Bytes of `definitions` that are stacks.
     held_stacks: usize,
     shares: Shares,
-    kept: Kept,
+    kept: KeptDefinitions,
     /// Whether events gave way before their time, because there was no room.
     is_short: bool,
     /// Ticks of the newest record that was pushed, as far as kernel programs stamp it.
@@ -121,7 +121,7 @@ struct Shares {
 
 /// Definitions that wait for the end, when overwriting.
 #[derive(Default)]
-struct Kept {
+struct KeptDefinitions {
     chunks: VecDeque<Chunk>,
     bytes: usize,
     /// Bytes that came since they were folded last.
@@ -540,7 +540,7 @@ fn take_from<K: Ord>(share: Entry<'_, K, usize>, bytes: usize) {
     }
 }
 
-impl Kept {
+impl KeptDefinitions {
     fn push(&mut self, chunk: Chunk) {
         self.bytes += size_of_chunk(&chunk);
         self.chunks.push_back(chunk);

@@ -31,13 +31,13 @@ impl Image {
 }
 
 /// An image in memory: process and base.
-type Place = (u32, u64);
+type ImageAddress = (u32, u64);
 
 /// What a file says about images.
 #[derive(Debug, Default)]
 pub(crate) struct Images {
     /// Where each lay; `None` where one lay after another, for which one identity cannot stand.
-    places: BTreeMap<Place, Option<Image>>,
+    places: BTreeMap<ImageAddress, Option<Image>>,
     /// The last time stamp of the file, raw.
     pub(crate) end: u64,
 }
@@ -87,7 +87,7 @@ const FULL_64: [u8; 2] = [20, 0xc0];
 pub(crate) const ALIGNMENT: usize = 8;
 
 /// One record: header, base, process, GUID, age, and the PDB's name with a 0 behind it.
-fn record(timestamp: u64, (pid, base): Place, identity: &Identity) -> Vec<u8> {
+fn record(timestamp: u64, (pid, base): ImageAddress, identity: &Identity) -> Vec<u8> {
     let name = identity.pdb.as_bytes();
     let size = HEADER + 8 + 4 + 16 + 4 + name.len() + 1;
     // A name has 4096 bytes at the most, so this fits.

@@ -176,7 +176,7 @@ pub(crate) fn event_id_filter(ids: &[u16]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Options, Place, Stacks};
+    use crate::plan::{Options, RecordingContext, Stacks};
     use syscollect_etl::Guid;
 
     fn plan(file: &str) -> Plan {
@@ -187,7 +187,7 @@ mod tests {
             gpu: false,
             buffer_bytes: 64 << 20,
         };
-        Plan::new(&options, Place { pid: 5, fresh: Guid([9; 16]), cpus: 4 })
+        Plan::new(&options, RecordingContext { pid: 5, fresh: Guid([9; 16]), cpus: 4 })
     }
 
     #[test]

@@ -32,5 +32,5 @@ pub use identity::{Identity, identity, identity_of};
 pub use images::Image;
 pub use layouts::{Counts, Properties};
 pub use losses::losses;
-pub use plan::{ClassicEvent, FREQUENCY_MAX, Options, Place, Plan, Provider, Stacks};
+pub use plan::{ClassicEvent, FREQUENCY_MAX, Options, Plan, Provider, RecordingContext, Stacks};
 pub use session::{Control, Handle, Information, Session};

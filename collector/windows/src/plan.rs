@@ -43,7 +43,7 @@ pub struct Options {
 
 /// Where a recording takes place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct RecordingContext {
     /// This process.
     pub pid: u32,
     /// A GUID that no session has had.
@@ -155,7 +155,7 @@ const BUFFER_KIB: u32 = 256;
 impl Plan {
     /// What `options` come to on the machine at hand.
     #[must_use]
-    pub fn new(options: &Options, place: Place) -> Self {
+    pub fn new(options: &Options, place: RecordingContext) -> Self {
         let sampling = options.frequency > 0;
         Self {
             name: format!("{NAME_PREFIX}{}", place.pid),
@@ -194,7 +194,7 @@ fn buffers(bytes: usize, cpus: u32) -> (u32, u32) {
 mod tests {
     use super::*;
 
-    const PLACE: Place = Place { pid: 4711, fresh: Guid([7; 16]), cpus: 8 };
+    const PLACE: RecordingContext = RecordingContext { pid: 4711, fresh: Guid([7; 16]), cpus: 8 };
 
     fn options() -> Options {
         let stacks = Stacks { samples: true, switches: true, wakeups: true };
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(Plan::new(&options(), PLACE).buffers, (16, 256));
         let little = Plan::new(&Options { buffer_bytes: 1 << 20, ..options() }, PLACE);
         assert_eq!(little.buffers, (16, 24));
-        let nobody = Plan::new(&options(), Place { cpus: 0, ..PLACE });
+        let nobody = Plan::new(&options(), RecordingContext { cpus: 0, ..PLACE });
         assert_eq!(nobody.buffers.0, 2);
     }
 }

@@ -1,7 +1,7 @@
 //! Stories of sessions, told by a fake of the tracing API.
 
 use super::*;
-use crate::plan::{Options, Place, Stacks};
+use crate::plan::{Options, RecordingContext, Stacks};
 use std::cell::RefCell;
 use syscollect_etl::Guid;
 
@@ -88,7 +88,7 @@ impl Control for Fake {
 fn plan(frequency: u32, gpu: bool) -> Plan {
     let stacks = Stacks { samples: true, switches: true, wakeups: false };
     let options = Options { file: "x.etl".into(), frequency, stacks, gpu, buffer_bytes: 64 << 20 };
-    Plan::new(&options, Place { pid: 5, fresh: Guid([1; 16]), cpus: 2 })
+    Plan::new(&options, RecordingContext { pid: 5, fresh: Guid([1; 16]), cpus: 2 })
 }
 
 #[test]

@@ -91,7 +91,7 @@ fn labeled(name: String, unit: Unit, strings: &Strings) -> String {
 
 /// How the values of a unit are shown.
 #[derive(Clone, Copy)]
-struct Look {
+struct CounterStyle {
     category: &'static str,
     /// The unit of the graph, if the format has it.
     unit: &'static str,
@@ -101,16 +101,26 @@ struct Look {
     scale: f64,
 }
 
-const MEMORY: Look =
-    Look { category: "Memory", unit: "bytes", format: "bytes", color: "orange", scale: 1.0 };
-const PERCENT: Look =
-    Look { category: "CPU", unit: "percent", format: "percent", color: "blue", scale: 0.01 };
-const POWER: Look =
-    Look { category: "Power", unit: "", format: "number", color: "green", scale: 1.0 };
-const NUMBER: Look =
-    Look { category: "Counter", unit: "", format: "number", color: "purple", scale: 1.0 };
+const MEMORY: CounterStyle = CounterStyle {
+    category: "Memory",
+    unit: "bytes",
+    format: "bytes",
+    color: "orange",
+    scale: 1.0,
+};
+const PERCENT: CounterStyle = CounterStyle {
+    category: "CPU",
+    unit: "percent",
+    format: "percent",
+    color: "blue",
+    scale: 0.01,
+};
+const POWER: CounterStyle =
+    CounterStyle { category: "Power", unit: "", format: "number", color: "green", scale: 1.0 };
+const NUMBER: CounterStyle =
+    CounterStyle { category: "Counter", unit: "", format: "number", color: "purple", scale: 1.0 };
 
-fn look(unit: Unit) -> Look {
+fn look(unit: Unit) -> CounterStyle {
     match unit {
         Unit::Bytes => MEMORY,
         Unit::Percent => PERCENT,
@@ -119,8 +129,8 @@ fn look(unit: Unit) -> Look {
     }
 }
 
-fn config(label: String, look: Look, index: usize) -> Display {
-    let Look { category, unit, format, color, scale } = look;
+fn config(label: String, look: CounterStyle, index: usize) -> Display {
+    let CounterStyle { category, unit, format, color, scale } = look;
     let config = json!({
         "graphType": "line-accumulated", "unit": unit, "color": color,
         "markerSchemaLocation": null, "sortWeight": 100 + index, "label": label,

@@ -5,7 +5,7 @@
 //! format. So every field that is met becomes one of the schema, and a name
 //! that comes with a second format becomes a second field.
 
-use super::markers::{Item, Key};
+use super::markers::{FieldItem, Key};
 use super::meta::milliseconds;
 use super::tables::Shared;
 use crate::labels;
@@ -38,7 +38,7 @@ const COMMON: [(&str, &str, &str); 9] = [
 
 /// The kinds of markers that need no schema of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Kind {
+pub(super) enum MarkerKind {
     /// A slice of a thread, which nests in others.
     Zone,
     /// A slice of a process or of the machine: others overlap it.
@@ -50,7 +50,7 @@ pub(super) enum Kind {
     Frame,
 }
 
-impl Kind {
+impl MarkerKind {
     const ALL: [Self; 5] = [Self::Zone, Self::Task, Self::Mark, Self::Message, Self::Frame];
 
     pub(super) fn name(self) -> &'static str {
@@ -130,26 +130,26 @@ impl Format {
     }
 
     /// The value in this format; `None` where it is no number and should be.
-    fn item(self, value: &Value, shared: &mut Shared, tables: &Tables) -> Option<Item> {
+    fn item(self, value: &Value, shared: &mut Shared, tables: &Tables) -> Option<FieldItem> {
         Some(match self {
-            Self::Row => Item::Row(shared.string(&labels::value(value, tables))),
-            Self::Text => Item::Text(labels::value(value, tables).into()),
+            Self::Row => FieldItem::Row(shared.string(&labels::value(value, tables))),
+            Self::Text => FieldItem::Text(labels::value(value, tables).into()),
             _ => match *value {
                 Value::Unsigned(number)
                 | Value::Address(number)
                 | Value::Bytes(number)
                 | Value::Duration(number) => match self {
-                    Self::Duration => Item::Float(milliseconds(number)),
-                    _ => Item::Unsigned(number),
+                    Self::Duration => FieldItem::Float(milliseconds(number)),
+                    _ => FieldItem::Unsigned(number),
                 },
                 Value::Signed(number) => match self {
-                    Self::Duration => Item::Float(number as f64 / 1e6),
-                    _ => Item::Signed(number),
+                    Self::Duration => FieldItem::Float(number as f64 / 1e6),
+                    _ => FieldItem::Signed(number),
                 },
                 Value::Float(number) | Value::Percentage(number) if number.is_finite() => {
                     match self {
-                        Self::Duration => Item::Float(number / 1e6),
-                        _ => Item::Float(number),
+                        Self::Duration => FieldItem::Float(number / 1e6),
+                        _ => FieldItem::Float(number),
                     }
                 }
                 _ => return None,
@@ -185,7 +185,7 @@ impl Default for Kinds {
             ["process", "loss", "running", "wakeup", "lock", "crash", "gpuJob", "gpuSubmit"]
                 .into_iter();
         Self {
-            names: others.chain(Kind::ALL.map(Kind::name)).map(Into::into).collect(),
+            names: others.chain(MarkerKind::ALL.map(MarkerKind::name)).map(Into::into).collect(),
             typed: Vec::new(),
             by_schema: FxHashMap::default(),
             by_id: FxHashMap::default(),
@@ -264,7 +264,7 @@ impl Kinds {
         more: &mut String,
         shared: &mut Shared,
         tables: &Tables,
-    ) -> Option<(Key, Item)> {
+    ) -> Option<(Key, FieldItem)> {
         let typed = schema.map(|id| self.typed_index(id, tables));
         let found = match typed {
             Some(index) => self.typed[index].fields.get(&field.name).cloned(),
@@ -277,7 +277,10 @@ impl Kinds {
         }
         let is_text = field.role == FieldRole::Text;
         if is_text && more.is_empty() && typed.is_none_or(|index| !self.has_text(index)) {
-            return Some((self.key(TEXT), Item::Text(labels::value(&field.value, tables).into())));
+            return Some((
+                self.key(TEXT),
+                FieldItem::Text(labels::value(&field.value, tables).into()),
+            ));
         }
         if !more.is_empty() {
             more.push('\n');
@@ -313,12 +316,12 @@ impl Kinds {
 
     /// The schemas of all kinds.
     pub(super) fn schemas(&self) -> Vec<Json> {
-        let untyped = Kind::ALL.map(|kind| {
+        let untyped = MarkerKind::ALL.map(|kind| {
             let [chart, table] = kind.labels();
             let fields: Vec<Json> = COMMON.iter().map(common_field).chain(self.free_fields.iter().cloned()).collect();
             json!({
                 "name": kind.name(), "display": EVERYWHERE, "chartLabel": chart, "tableLabel": table,
-                "isStackBased": kind == Kind::Zone, "colorField": "color", "fields": fields,
+                "isStackBased": kind == MarkerKind::Zone, "colorField": "color", "fields": fields,
             })
         });
         untyped.into_iter().chain(self.typed.iter().map(|typed| typed.json.clone())).collect()

@@ -46,7 +46,7 @@ pub(super) enum MarkerData {
     /// Of a kind that is known here.
     Fixed(Data),
     /// Of a kind that a program brought, or with fields of its own.
-    Told(Told),
+    OfProgram(ProgramMarker),
 }
 
 impl From<Data> for MarkerData {
@@ -55,21 +55,21 @@ impl From<Data> for MarkerData {
     }
 }
 
-impl From<Told> for MarkerData {
-    fn from(mut told: Told) -> Self {
+impl From<ProgramMarker> for MarkerData {
+    fn from(mut told: ProgramMarker) -> Self {
         told.entries.shrink_to_fit();
-        Self::Told(told)
+        Self::OfProgram(told)
     }
 }
 
 impl MarkerData {
     /// About how long it is in the file.
     pub(super) fn expected_bytes(&self) -> usize {
-        let item = |item: &Item| if let Item::Text(text) = item { text.len() } else { 6 };
+        let item = |item: &FieldItem| if let FieldItem::Text(text) = item { text.len() } else { 6 };
         match self {
             Self::Fixed(Data::GpuJob(_)) => 220,
             Self::Fixed(_) => 60,
-            Self::Told(told) => {
+            Self::OfProgram(told) => {
                 25 + told
                     .entries
                     .iter()
@@ -82,17 +82,17 @@ impl MarkerData {
 
 /// What a program says in a marker.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct ProgramMarker {
     pub(super) kind: Key,
     /// By the keys of the kind's fields.
-    pub(super) entries: Vec<(Key, Item)>,
+    pub(super) entries: Vec<(Key, FieldItem)>,
     pub(super) cause: Option<Cause>,
 }
 
 /// What a field says.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-pub(super) enum Item {
+pub(super) enum FieldItem {
     Text(Box<str>),
     Word(&'static str),
     /// A row of the strings.
@@ -102,7 +102,7 @@ pub(super) enum Item {
     Float(f64),
 }
 
-impl Serialize for Told {
+impl Serialize for ProgramMarker {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("type", &*self.kind)?;

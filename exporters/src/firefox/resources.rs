@@ -5,7 +5,7 @@ use super::markers::{Cause, CrashData, Data, LockData, Marker, Timing};
 use super::slices::place;
 use super::tables::{Category, Shared};
 use crate::heap::{Heap, PoolKey};
-use crate::locks::{Locks, Step};
+use crate::locks::{LockTransition, Locks};
 use std::collections::BTreeMap;
 use syscollect_model::{Crash, LocationId, LockEvent, LockId, MemoryEvent, Tables, ThreadId, Time};
 
@@ -14,7 +14,7 @@ const MEMORY_STEP: u64 = 100_000;
 
 /// What is held or waited for.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct LockUse {
     thread: ThreadId,
     since: u64,
     holder: Option<ThreadId>,
@@ -26,8 +26,8 @@ struct Open {
 #[derive(Default)]
 pub(super) struct LockMarkers {
     locks: Locks,
-    waits: BTreeMap<(ThreadId, LockId), Open>,
-    holds: BTreeMap<(LockId, usize), Open>,
+    waits: BTreeMap<(ThreadId, LockId), LockUse>,
+    holds: BTreeMap<(LockId, usize), LockUse>,
 }
 
 impl LockMarkers {
@@ -57,7 +57,7 @@ impl LockMarkers {
 
     fn markers(
         &mut self,
-        steps: &[Step],
+        steps: &[LockTransition],
         (time, location): (u64, Option<LocationId>),
         shared: &mut Shared,
         tables: &Tables,
@@ -65,19 +65,19 @@ impl LockMarkers {
         let mut markers = Vec::new();
         for step in steps {
             match *step {
-                Step::WaitBegins { lock, thread, holder } => {
+                LockTransition::WaitBegins { lock, thread, holder } => {
                     self.waits.insert(
                         (thread, lock),
-                        Open { thread, since: time, holder, shared: false, location },
+                        LockUse { thread, since: time, holder, shared: false, location },
                     );
                 }
-                Step::HoldBegins { lock, thread, row, shared } => {
+                LockTransition::HoldBegins { lock, thread, row, shared } => {
                     self.holds.insert(
                         (lock, row),
-                        Open { thread, since: time, holder: None, shared, location },
+                        LockUse { thread, since: time, holder: None, shared, location },
                     );
                 }
-                Step::WaitEnds { lock, thread, obtained, .. } => {
+                LockTransition::WaitEnds { lock, thread, obtained, .. } => {
                     if let Some(open) = self.waits.remove(&(thread, lock)) {
                         let obtained = if obtained { "yes" } else { "no" };
                         let timing = Timing::Interval(open.since, time);
@@ -90,7 +90,7 @@ impl LockMarkers {
                         ));
                     }
                 }
-                Step::HoldEnds { lock, row, .. } => {
+                LockTransition::HoldEnds { lock, row, .. } => {
                     if let Some(open) = self.holds.remove(&(lock, row)) {
                         let timing = Timing::Interval(open.since, time);
                         markers.push(marker(
@@ -119,7 +119,7 @@ impl LockMarkers {
         let holds = std::mem::take(&mut self.holds)
             .into_iter()
             .map(|((lock, _), open)| ("Lock held", lock, open));
-        let marker = |(name, lock, open): (&str, LockId, Open)| {
+        let marker = |(name, lock, open): (&str, LockId, LockUse)| {
             marker(name, (lock, open, None), Timing::Start(open.since), shared, tables)
         };
         waits.chain(holds).map(marker).collect()
@@ -128,7 +128,7 @@ impl LockMarkers {
 
 fn marker(
     name: &str,
-    (lock, open, obtained): (LockId, Open, Option<&'static str>),
+    (lock, open, obtained): (LockId, LockUse, Option<&'static str>),
     timing: Timing,
     shared: &mut Shared,
     tables: &Tables,

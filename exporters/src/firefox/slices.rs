@@ -1,8 +1,8 @@
 //! Slices, instants and messages as markers.
 
 use super::colors;
-use super::kinds::{Kind, Kinds, TEXT};
-use super::markers::{Cause, Item, Marker, Timing, Told};
+use super::kinds::{Kinds, MarkerKind, TEXT};
+use super::markers::{Cause, FieldItem, Marker, ProgramMarker, Timing};
 use super::tables::Shared;
 use crate::labels;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -19,7 +19,7 @@ const MAX_NAMES: usize = 4_096;
 
 /// A slice that has not ended.
 #[derive(Debug)]
-struct Open {
+struct OpenSlice {
     slice: Slice,
     since: u64,
     unfinished: bool,
@@ -52,14 +52,14 @@ impl Names {
 /// All slices that are open, and what markers of slices share.
 #[derive(Default)]
 pub(super) struct Slices {
-    open: FxHashMap<TrackId, Vec<Open>>,
+    open: FxHashMap<TrackId, Vec<OpenSlice>>,
     names: Names,
     pub(super) kinds: Kinds,
 }
 
 impl Slices {
     pub(super) fn begin(&mut self, track: TrackId, since: u64, slice: &Slice) {
-        self.open.entry(track).or_default().push(Open {
+        self.open.entry(track).or_default().push(OpenSlice {
             slice: slice.clone(),
             since,
             unfinished: false,
@@ -114,13 +114,14 @@ impl Slices {
         shared: &mut Shared,
         tables: &Tables,
     ) -> Marker {
-        let kind = Kind::Message;
-        let mut told = Told { kind: self.kinds.key(kind.name()), entries: Vec::new(), cause: None };
+        let kind = MarkerKind::Message;
+        let mut told =
+            ProgramMarker { kind: self.kinds.key(kind.name()), entries: Vec::new(), cause: None };
         let name = self.name(&mut told, (labels::message_name(message), None), kind, tables);
         let name = shared.string(name);
         match &message.text {
             Some(MessageText::Written(text)) => {
-                told.entries.push((self.kinds.key(TEXT), Item::Text(text.clone())));
+                told.entries.push((self.kinds.key(TEXT), FieldItem::Text(text.clone())));
             }
             Some(MessageText::Interned { number, .. }) => self.say_number(&mut told, *number),
             None => {}
@@ -143,9 +144,9 @@ impl Slices {
             .open
             .drain()
             .flat_map(|(track, list)| list.into_iter().map(move |open| (track, open)));
-        let mut open: Vec<(TrackId, Open)> = open.collect();
+        let mut open: Vec<(TrackId, OpenSlice)> = open.collect();
         open.sort_by_key(|(track, open)| (open.since, *track));
-        let marker = |(track, open): (TrackId, Open)| {
+        let marker = |(track, open): (TrackId, OpenSlice)| {
             (
                 track,
                 self.marker(
@@ -170,27 +171,27 @@ impl Slices {
     ) -> Marker {
         let row = tables.track(track);
         let kind = match (row.kind, timing, row.scope) {
-            (_, Timing::Instant(_), _) => Kind::Mark,
-            (TrackKind::Frames { .. }, ..) => Kind::Frame,
-            (_, _, Scope::Thread(_)) => Kind::Zone,
-            _ => Kind::Task,
+            (_, Timing::Instant(_), _) => MarkerKind::Mark,
+            (TrackKind::Frames { .. }, ..) => MarkerKind::Frame,
+            (_, _, Scope::Thread(_)) => MarkerKind::Zone,
+            _ => MarkerKind::Task,
         };
         let schema = slice.schema.map(|id| self.kinds.schema(id, tables));
         let kind_name = schema.unwrap_or_else(|| self.kinds.key(kind.name()));
-        let mut told = Told { kind: kind_name, entries: Vec::new(), cause: None };
+        let mut told = ProgramMarker { kind: kind_name, entries: Vec::new(), cause: None };
         let name = match kind {
-            Kind::Frame => tables.strings.get(row.name),
+            MarkerKind::Frame => tables.strings.get(row.name),
             _ => self.name(&mut told, (slice.name, slice.location), kind, tables),
         };
         let name = shared.string(name);
         self.say(&mut told, slice, shared, tables);
-        if kind != Kind::Frame {
+        if kind != MarkerKind::Frame {
             self.say_track(&mut told, row, shared, tables);
         }
         if unfinished {
             told.entries.push((
                 self.kinds.key("unfinished"),
-                Item::Text("the program did not end it".into()),
+                FieldItem::Text("the program did not end it".into()),
             ));
         }
         told.cause = cause(slice.stack, shared, tables);
@@ -204,9 +205,9 @@ impl Slices {
     /// and the marker is called after its function, or its kind.
     fn name<'a>(
         &mut self,
-        told: &mut Told,
+        told: &mut ProgramMarker,
         (name, location): (StringId, Option<LocationId>),
-        kind: Kind,
+        kind: MarkerKind,
         tables: &'a Tables,
     ) -> &'a str {
         let may_be = self.names.may_be(name, location);
@@ -214,36 +215,42 @@ impl Slices {
         if may_be {
             return name;
         }
-        told.entries.push((self.kinds.key("name"), Item::Text(name.into())));
+        told.entries.push((self.kinds.key("name"), FieldItem::Text(name.into())));
         match location.map(|id| tables.strings.get(tables.location(id).function)) {
             Some(function) if !function.is_empty() => function,
             _ => kind.name(),
         }
     }
 
-    fn say(&mut self, told: &mut Told, slice: &Slice, shared: &mut Shared, tables: &Tables) {
+    fn say(
+        &mut self,
+        told: &mut ProgramMarker,
+        slice: &Slice,
+        shared: &mut Shared,
+        tables: &Tables,
+    ) {
         self.say_number(told, slice.number);
         self.say_fields(told, (slice.schema, &slice.fields), shared, tables);
         if let Some(location) = slice.location {
             let row = tables.location(location);
             let place = place(location, tables);
-            told.entries.push((self.kinds.key("place"), Item::Text(place.into())));
+            told.entries.push((self.kinds.key("place"), FieldItem::Text(place.into())));
             if !tables.strings.get(row.function).is_empty() {
                 let function = shared.string(tables.strings.get(row.function));
-                told.entries.push((self.kinds.key("function"), Item::Row(function)));
+                told.entries.push((self.kinds.key("function"), FieldItem::Row(function)));
             }
         }
         self.say_color(told, slice.color);
     }
 
-    fn say_number(&mut self, told: &mut Told, number: Option<u64>) {
+    fn say_number(&mut self, told: &mut ProgramMarker, number: Option<u64>) {
         told.entries
-            .extend(number.map(|number| (self.kinds.key("number"), Item::Unsigned(number))));
+            .extend(number.map(|number| (self.kinds.key("number"), FieldItem::Unsigned(number))));
     }
 
     fn say_fields(
         &mut self,
-        told: &mut Told,
+        told: &mut ProgramMarker,
         (schema, fields): (Option<SchemaId>, &Fields),
         shared: &mut Shared,
         tables: &Tables,
@@ -253,20 +260,26 @@ impl Slices {
             told.entries.extend(self.kinds.field((schema, field), &mut more, shared, tables));
         }
         if !more.is_empty() {
-            told.entries.push((self.kinds.key("more"), Item::Text(more.into())));
+            told.entries.push((self.kinds.key("more"), FieldItem::Text(more.into())));
         }
     }
 
-    fn say_color(&mut self, told: &mut Told, color: Option<u32>) {
-        let color = color.map(|color| Item::Word(colors::nearest(color)));
+    fn say_color(&mut self, told: &mut ProgramMarker, color: Option<u32>) {
+        let color = color.map(|color| FieldItem::Word(colors::nearest(color)));
         told.entries.extend(color.map(|color| (self.kinds.key("color"), color)));
     }
 
     /// The track of most zones says nothing: it is the thread's own.
-    fn say_track(&mut self, told: &mut Told, row: &Track, shared: &mut Shared, tables: &Tables) {
+    fn say_track(
+        &mut self,
+        told: &mut ProgramMarker,
+        row: &Track,
+        shared: &mut Shared,
+        tables: &Tables,
+    ) {
         if row.kind != TrackKind::Slices(TrackRole::Zones) {
             let name = shared.string(tables.strings.get(row.name));
-            told.entries.push((self.kinds.key("track"), Item::Row(name)));
+            told.entries.push((self.kinds.key("track"), FieldItem::Row(name)));
         }
     }
 }

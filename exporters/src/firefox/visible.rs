@@ -41,7 +41,7 @@ fn shows(index: usize, thread: &EndedThread) -> Shows {
         .state
         .markers
         .iter()
-        .filter(|marker| matches!(marker.data, MarkerData::Told(_)))
+        .filter(|marker| matches!(marker.data, MarkerData::OfProgram(_)))
         .count();
     Shows { cpu_ns: thread.cpu_ns(), marks, always: index == 0 || thread.queue }
 }

@@ -10,7 +10,7 @@
 
 use super::context::Context;
 use super::details::{Details, Note};
-use super::tracks::{Kind, Tracks};
+use super::tracks::{TrackEventType, Tracks};
 use crate::ExportError;
 use crate::labels;
 use std::io::Write;
@@ -45,18 +45,18 @@ impl GpuJobs {
             tracks.details.flow(FIRST_FLOW + self.flow_count);
             // An arrow never leads back, whatever the driver says.
             at.time = submitted.min(begin);
-            tracks.event(at, Kind::Instant, own)?;
+            tracks.event(at, TrackEventType::Instant, own)?;
             tracks.details.flow_ends(FIRST_FLOW + self.flow_count);
         }
         tracks.details.name(job.name, tables);
         say(&mut tracks.details, job, end, tables);
         at.time = begin;
         if job.began().is_none() {
-            return tracks.event(at, Kind::Instant, queue);
+            return tracks.event(at, TrackEventType::Instant, queue);
         }
-        tracks.event(at, Kind::Begin, queue)?;
+        tracks.event(at, TrackEventType::Begin, queue)?;
         at.time = end;
-        tracks.event(at, Kind::End, queue)
+        tracks.event(at, TrackEventType::End, queue)
     }
 }
 

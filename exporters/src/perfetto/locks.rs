@@ -6,9 +6,9 @@
 
 use super::context::Context;
 use super::details::Note;
-use super::tracks::{Kind, Place, Shape, Tracks};
+use super::tracks::{Shape, TrackEventType, TrackSubject, Tracks};
 use crate::ExportError;
-use crate::locks::{Locks, Step};
+use crate::locks::{LockTransition, Locks};
 use rustc_hash::FxHashMap;
 use std::io::Write;
 use syscollect_model::{LocationId, LockEvent, LockId, Tables, ThreadId};
@@ -32,12 +32,12 @@ impl LockTracks {
         let Self { locks, flows, flow_count } = self;
         for step in locks.event(at.time, event) {
             match *step {
-                Step::HoldEnds { lock, awaited: true, .. } => {
+                LockTransition::HoldEnds { lock, awaited: true, .. } => {
                     *flow_count += 1;
                     flows.insert(lock, *flow_count);
                     tracks.details.flow(*flow_count);
                 }
-                Step::HoldBegins { lock, .. } => {
+                LockTransition::HoldBegins { lock, .. } => {
                     if let Some(flow) = flows.remove(&lock) {
                         tracks.details.flow_ends(flow);
                     }
@@ -63,35 +63,37 @@ impl LockTracks {
 fn write<W: Write>(
     tracks: &mut Tracks,
     at: &mut Context<'_, W>,
-    step: &Step,
+    step: &LockTransition,
     location: Option<LocationId>,
 ) -> Result<(), ExportError> {
     let tables = at.tables;
     let name = |lock| tables.strings.get(tables.lock(lock).name);
     let (kind, uuid) = match *step {
-        Step::WaitBegins { lock, thread, holder } => {
+        LockTransition::WaitBegins { lock, thread, holder } => {
             tracks.details.dynamic_name(&format!("waiting for {}", name(lock)));
             if let Some(holder) = holder {
                 tracks.details.note("held by", Note::Text(&thread_name(holder, tables)));
             }
-            (Kind::Begin, tracks.of_thread(at, thread, "Waiting for locks")?)
+            (TrackEventType::Begin, tracks.of_thread(at, thread, "Waiting for locks")?)
         }
-        Step::WaitEnds { thread, obtained, .. } => {
+        LockTransition::WaitEnds { thread, obtained, .. } => {
             if !obtained {
                 tracks.details.note("gave up", Note::Yes);
             }
-            (Kind::End, tracks.of_thread(at, thread, "Waiting for locks")?)
+            (TrackEventType::End, tracks.of_thread(at, thread, "Waiting for locks")?)
         }
-        Step::HoldBegins { lock, thread, row, shared } => {
+        LockTransition::HoldBegins { lock, thread, row, shared } => {
             tracks.details.dynamic_name(&thread_name(thread, tables));
             if shared {
                 tracks.details.note("shared", Note::Yes);
             }
-            (Kind::Begin, row_of(tracks, at, lock, row)?)
+            (TrackEventType::Begin, row_of(tracks, at, lock, row)?)
         }
-        Step::HoldEnds { lock, row, .. } => (Kind::End, row_of(tracks, at, lock, row)?),
+        LockTransition::HoldEnds { lock, row, .. } => {
+            (TrackEventType::End, row_of(tracks, at, lock, row)?)
+        }
     };
-    if let (Kind::Begin, Some(location)) = (kind, location) {
+    if let (TrackEventType::Begin, Some(location)) = (kind, location) {
         tracks.details.location(location, tables);
     }
     tracks.event(at, kind, uuid)
@@ -109,7 +111,7 @@ fn row_of<W: Write>(
     let name = tables.strings.get(tables.lock(lock).name);
     tracks.place(
         at,
-        Place::Lock(lock, row),
+        TrackSubject::Lock(lock, row),
         Some(group),
         Some(name),
         Shape::Rows(u64::from(lock.0)),

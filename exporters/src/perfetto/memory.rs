@@ -2,7 +2,7 @@
 //! process's track "Memory".
 
 use super::context::Context;
-use super::tracks::{Kind, Place, Shape, Tracks};
+use super::tracks::{Shape, TrackEventType, TrackSubject, Tracks};
 use crate::ExportError;
 use crate::heap::Heap;
 use std::io::Write;
@@ -23,11 +23,11 @@ pub(crate) fn event<W: Write>(
     let group = tracks.of_process(at, process, "Memory")?;
     let uuid = tracks.place(
         at,
-        Place::Pool(process, pool),
+        TrackSubject::Pool(process, pool),
         Some(group),
         Some(name),
         Shape::Counter(Unit::Bytes),
     )?;
     tracks.details.value(totals.live_bytes as f64);
-    tracks.event(at, Kind::Counter, uuid)
+    tracks.event(at, TrackEventType::Counter, uuid)
 }

@@ -7,7 +7,7 @@
 
 use super::context::Context;
 use super::details::Note;
-use super::tracks::{Kind, Tracks};
+use super::tracks::{TrackEventType, Tracks};
 use crate::ExportError;
 use crate::labels;
 use std::io::Write;
@@ -20,7 +20,7 @@ const MAX_LATER_FIELDS: usize = 64;
 
 /// The open slices of one track.
 #[derive(Debug, Default)]
-struct Open {
+struct OpenSlices {
     /// What has become known of each, the innermost last.
     slices: Vec<Option<Box<SliceUpdate>>>,
     /// How many more are open that are too deep to be written.
@@ -32,13 +32,13 @@ struct Open {
 /// The open slices of all tracks, by [`TrackId`].
 #[derive(Debug, Default)]
 pub(crate) struct Slices {
-    tracks: Vec<Open>,
+    tracks: Vec<OpenSlices>,
 }
 
 impl Slices {
-    fn open(&mut self, id: TrackId) -> &mut Open {
+    fn open(&mut self, id: TrackId) -> &mut OpenSlices {
         if id.index() >= self.tracks.len() {
-            self.tracks.resize_with(id.index() + 1, Open::default);
+            self.tracks.resize_with(id.index() + 1, OpenSlices::default);
         }
         &mut self.tracks[id.index()]
     }
@@ -59,7 +59,7 @@ impl Slices {
         open.slices.push(None);
         let uuid = tracks.model(at, id)?;
         say(tracks, slice, at.tables);
-        tracks.event(at, Kind::Begin, uuid)
+        tracks.event(at, TrackEventType::Begin, uuid)
     }
 
     /// More is known of the innermost slice.
@@ -103,7 +103,7 @@ impl Slices {
         if left_out > 0 {
             tracks.details.note("deeper slices left out", Note::Number(left_out));
         }
-        tracks.event(at, Kind::End, uuid)
+        tracks.event(at, TrackEventType::End, uuid)
     }
 }
 
@@ -116,7 +116,7 @@ pub(crate) fn instant<W: Write>(
 ) -> Result<(), ExportError> {
     let uuid = tracks.model(at, id)?;
     say(tracks, slice, at.tables);
-    tracks.event(at, Kind::Instant, uuid)
+    tracks.event(at, TrackEventType::Instant, uuid)
 }
 
 /// Writes a message: an instant whose name is its text.
@@ -140,7 +140,7 @@ pub(crate) fn message<W: Write>(
     if let Some(stack) = message.stack {
         details.stack(stack, at.tables);
     }
-    tracks.event(at, Kind::Instant, uuid)
+    tracks.event(at, TrackEventType::Instant, uuid)
 }
 
 /// Writes a crash: on its thread's own track, and on a track of the process.
@@ -166,7 +166,7 @@ pub(crate) fn crash<W: Write>(
             details.note("stack", Note::Text(&frames.join(" < ")));
             details.stack(id, tables);
         }
-        tracks.event(at, Kind::Instant, uuid)?;
+        tracks.event(at, TrackEventType::Instant, uuid)?;
     }
     Ok(())
 }

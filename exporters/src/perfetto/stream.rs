@@ -19,7 +19,7 @@ const QUEUE: usize = 4;
 /// Speed counts more than the last tenth of size: level 1 of zlib-rs.
 const LEVEL: u32 = 1;
 
-struct Job {
+struct CompressionJob {
     block: Vec<u8>,
     done: Sender<Vec<u8>>,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Stream<W> {
     /// The packets not yet handed on.
     block: Vec<u8>,
     /// `None` once the last block was handed on.
-    jobs: Option<Sender<Job>>,
+    jobs: Option<Sender<CompressionJob>>,
     /// The blocks under way, oldest first, so that they are written in order.
     under_way: VecDeque<Receiver<Vec<u8>>>,
     /// Buffers to use again.
@@ -41,7 +41,7 @@ pub(crate) struct Stream<W> {
 impl<W: Write> Stream<W> {
     /// A stream to `out` with `workers` threads that compress (at least one).
     pub(crate) fn new(out: W, workers: usize) -> Self {
-        let (jobs, queue) = bounded::<Job>(QUEUE);
+        let (jobs, queue) = bounded::<CompressionJob>(QUEUE);
         let workers = (0..workers.max(1))
             .map(|_| {
                 let queue = queue.clone();
@@ -75,7 +75,7 @@ impl<W: Write> Stream<W> {
         let block = std::mem::replace(&mut self.block, empty);
         let (done, finished) = bounded(1);
         let jobs = self.jobs.as_ref().ok_or(ExportError::WriterGone)?;
-        jobs.send(Job { block, done }).map_err(|_| ExportError::WriterGone)?;
+        jobs.send(CompressionJob { block, done }).map_err(|_| ExportError::WriterGone)?;
         self.under_way.push_back(finished);
         while let Some(oldest) = self.under_way.front() {
             // Beyond the queue's length the oldest is waited for, which bounds the memory.
@@ -118,10 +118,10 @@ impl<W: Write> Stream<W> {
 }
 
 /// A worker: until the stream hands on no more.
-fn compress_all(queue: &Receiver<Job>) {
+fn compress_all(queue: &Receiver<CompressionJob>) {
     let mut compressor = Compress::new(Compression::new(LEVEL), true);
     let mut zlib = Vec::new();
-    for Job { mut block, done } in queue {
+    for CompressionJob { mut block, done } in queue {
         deflate(&mut compressor, &block, &mut zlib);
         // The block's own buffer takes the result: it is large enough and travels back to be used
         // again.

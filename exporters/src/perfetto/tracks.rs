@@ -25,7 +25,7 @@ use syscollect_model::{
 
 /// `TrackEvent.Type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TrackEventType {
     Begin = 1,
     End = 2,
     Instant = 3,
@@ -43,7 +43,7 @@ const DISPLAYS: &str = "Displays";
 
 /// What a track of the file stands for; each has one id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Place {
+pub(crate) enum TrackSubject {
     Model(TrackId),
     Thread(ThreadId),
     Process(ProcessId),
@@ -78,7 +78,7 @@ pub(crate) struct Tracks {
     pub(crate) details: Details,
     events: Sequence,
     descriptors: Sequence,
-    uuids: FxHashMap<Place, u64>,
+    uuids: FxHashMap<TrackSubject, u64>,
     /// Of tracks of the model, by [`TrackId`], for speed; 0 is none.
     models: Vec<u64>,
     /// Threads whose own track is taken.
@@ -117,7 +117,7 @@ impl Tracks {
         }
         let uuid = self.model(at, id)?;
         self.details.value(value);
-        self.event(at, Kind::Counter, uuid)
+        self.event(at, TrackEventType::Counter, uuid)
     }
 
     /// A loss, where it happened, on a track of its own.
@@ -126,7 +126,7 @@ impl Tracks {
         at: &mut Context<'_, W>,
         loss: &Loss,
     ) -> Result<(), ExportError> {
-        let uuid = self.place(at, Place::Losses, None, Some("Losses"), Shape::Slices)?;
+        let uuid = self.place(at, TrackSubject::Losses, None, Some("Losses"), Shape::Slices)?;
         let details = &mut self.details;
         details.dynamic_name(&format!("{} lost: {}", loss.count, loss.cause.name()));
         details.note("count", Note::Number(loss.count));
@@ -139,14 +139,14 @@ impl Tracks {
             details.note("after_ns", Note::Number(from.0));
             details.note("before_ns", Note::Number(to.0));
         }
-        self.event(at, Kind::Instant, uuid)
+        self.event(at, TrackEventType::Instant, uuid)
     }
 
     /// Writes an event with the details.
     pub(crate) fn event<W: Write>(
         &mut self,
         at: &mut Context<'_, W>,
-        kind: Kind,
+        kind: TrackEventType,
         uuid: u64,
     ) -> Result<(), ExportError> {
         let (sequence, time) = (&mut self.events, at.time);
@@ -193,10 +193,10 @@ impl Tracks {
         };
         let parent = match row.scope {
             Scope::Machine if row.kind == TrackKind::GpuQueue => {
-                Some(self.place(at, Place::Gpu, None, Some(GPU), Shape::Slices)?)
+                Some(self.place(at, TrackSubject::Gpu, None, Some(GPU), Shape::Slices)?)
             }
             Scope::Machine if matches!(row.kind, TrackKind::Frames { .. }) => {
-                Some(self.place(at, Place::Displays, None, Some(DISPLAYS), Shape::Slices)?)
+                Some(self.place(at, TrackSubject::Displays, None, Some(DISPLAYS), Shape::Slices)?)
             }
             Scope::Process(process) if row.kind == TrackKind::GpuQueue => {
                 Some(self.of_process(at, process, GPU)?)
@@ -204,7 +204,7 @@ impl Tracks {
             Scope::Machine => None,
             Scope::Cpu(_) => Some(self.place(
                 at,
-                Place::Cpus(row.name),
+                TrackSubject::Cpus(row.name),
                 None,
                 Some(strings.get(row.name)),
                 Shape::Slices,
@@ -228,7 +228,7 @@ impl Tracks {
                     }
                     _ => strings.get(row.name),
                 };
-                self.place(at, Place::Model(id), parent, Some(name), shape)?
+                self.place(at, TrackSubject::Model(id), parent, Some(name), shape)?
             }
         };
         if id.index() >= self.models.len() {
@@ -244,7 +244,7 @@ impl Tracks {
         at: &mut Context<'_, W>,
         id: ThreadId,
     ) -> Result<u64, ExportError> {
-        self.place(at, Place::Thread(id), None, None, Shape::Slices)
+        self.place(at, TrackSubject::Thread(id), None, None, Shape::Slices)
     }
 
     /// The id of a process's own track.
@@ -253,7 +253,7 @@ impl Tracks {
         at: &mut Context<'_, W>,
         id: ProcessId,
     ) -> Result<u64, ExportError> {
-        self.place(at, Place::Process(id), None, None, Shape::Slices)
+        self.place(at, TrackSubject::Process(id), None, None, Shape::Slices)
     }
 
     /// A track of this name below a process.
@@ -264,7 +264,13 @@ impl Tracks {
         name: &'static str,
     ) -> Result<u64, ExportError> {
         let parent = self.process(at, id)?;
-        self.place(at, Place::ProcessChild(id, name), Some(parent), Some(name), Shape::Slices)
+        self.place(
+            at,
+            TrackSubject::ProcessChild(id, name),
+            Some(parent),
+            Some(name),
+            Shape::Slices,
+        )
     }
 
     /// A track of this name below a thread.
@@ -275,14 +281,14 @@ impl Tracks {
         name: &'static str,
     ) -> Result<u64, ExportError> {
         let parent = self.thread(at, id)?;
-        self.place(at, Place::ThreadChild(id, name), Some(parent), Some(name), Shape::Slices)
+        self.place(at, TrackSubject::ThreadChild(id, name), Some(parent), Some(name), Shape::Slices)
     }
 
     /// The id of a track, described if it is new.
     pub(crate) fn place<W: Write>(
         &mut self,
         at: &mut Context<'_, W>,
-        place: Place,
+        place: TrackSubject,
         parent: Option<u64>,
         name: Option<&str>,
         shape: Shape,
@@ -304,10 +310,10 @@ impl Tracks {
                     fields.string(track::NAME, name);
                 }
                 match place {
-                    Place::Process(id) => fields.message(track::PROCESS, |fields| {
+                    TrackSubject::Process(id) => fields.message(track::PROCESS, |fields| {
                         fields.uint(track::PROCESS_PID, u64::from(tables.process(id).pid));
                     }),
-                    Place::Thread(id) => fields.message(track::THREAD, |fields| {
+                    TrackSubject::Thread(id) => fields.message(track::THREAD, |fields| {
                         let row = tables.thread(id);
                         fields.uint(track::THREAD_PID, u64::from(tables.process(row.process).pid));
                         fields.uint(track::THREAD_TID, u64::from(row.tid));

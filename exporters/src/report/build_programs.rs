@@ -234,8 +234,8 @@ pub(super) fn process(id: ProcessId, tables: &Tables) -> (u32, String) {
     (row.pid, tables.strings.get(row.name).to_owned())
 }
 
-fn place(location: Option<LocationId>, tables: &Tables) -> Option<Place> {
+fn place(location: Option<LocationId>, tables: &Tables) -> Option<SourcePlace> {
     let row = tables.location(location?);
     let text = |name| tables.strings.get(name).to_owned();
-    Some(Place { file: text(row.file), line: row.line, function: text(row.function) })
+    Some(SourcePlace { file: text(row.file), line: row.line, function: text(row.function) })
 }

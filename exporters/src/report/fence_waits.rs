@@ -29,7 +29,7 @@ pub(super) struct FenceWait {
 
 /// The open waits of a track.
 #[derive(Debug, Default)]
-struct Open {
+struct OpenWaits {
     waits: Vec<FenceWait>,
     /// Those inside that are too deep to be kept.
     deeper: u64,
@@ -38,7 +38,7 @@ struct Open {
 /// All waits.
 #[derive(Debug)]
 pub(super) struct FenceWaits {
-    open: FxHashMap<TrackId, Open>,
+    open: FxHashMap<TrackId, OpenWaits>,
     /// Of fences that are waited for: the tracks.
     awaited: FxHashMap<Fence, Vec<TrackId>>,
     pub(super) longest: Longest<FenceWait>,
@@ -90,7 +90,7 @@ impl FenceWaits {
     }
 
     pub(super) fn more(&mut self, track: TrackId, more: &SliceUpdate) {
-        let Some(Open { waits, deeper: 0 }) = self.open.get_mut(&track) else { return };
+        let Some(OpenWaits { waits, deeper: 0 }) = self.open.get_mut(&track) else { return };
         let Some(wait) = waits.last_mut() else { return };
         wait.unfinished |= more.unfinished;
         for field in &more.fields {

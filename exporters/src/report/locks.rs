@@ -2,7 +2,7 @@
 
 use super::capped::Capped;
 use super::longest::Longest;
-use crate::locks::{Locks, Step};
+use crate::locks::{LockTransition, Locks};
 use rustc_hash::FxHashMap;
 use syscollect_model::{
     LocationId, LockEvent, LockId, ProcessId, StringId, Tables, ThreadId, Time,
@@ -104,19 +104,19 @@ impl LockBooks {
 }
 
 impl Books {
-    fn add(&mut self, now: u64, step: &Step, tables: &Tables) {
+    fn add(&mut self, now: u64, step: &LockTransition, tables: &Tables) {
         let key = |lock: LockId| {
             let row = tables.lock(lock);
             LockKey { process: row.process, name: row.name, location: row.location }
         };
         match *step {
-            Step::WaitBegins { lock, thread, holder } => {
+            LockTransition::WaitBegins { lock, thread, holder } => {
                 self.rows.row(key(lock)).contended += u64::from(holder.is_some());
                 if let Some(holder) = holder {
                     self.awaited.insert(thread, holder);
                 }
             }
-            Step::WaitEnds { lock, thread, since, obtained } => {
+            LockTransition::WaitEnds { lock, thread, since, obtained } => {
                 let waited = now.saturating_sub(since.0);
                 let row = self.rows.row(key(lock));
                 row.waits.add(waited);
@@ -124,8 +124,8 @@ impl Books {
                 let holder = self.awaited.remove(&thread);
                 self.longest.add(waited, since.0, || LockWait { lock, thread, holder, obtained });
             }
-            Step::HoldBegins { .. } => {}
-            Step::HoldEnds { lock, thread, since, .. } => {
+            LockTransition::HoldBegins { .. } => {}
+            LockTransition::HoldEnds { lock, thread, since, .. } => {
                 let held = now.saturating_sub(since.0);
                 self.rows.row(key(lock)).holds.add(held);
                 self.holders.row((key(lock), thread)).add(held);

@@ -11,7 +11,7 @@ pub struct SliceRow {
     pub name: String,
     /// Where they were marked.
     #[serde(default)]
-    pub location: Option<Place>,
+    pub location: Option<SourcePlace>,
     /// Those that began and ended within the session.
     #[serde(flatten)]
     pub durations: Distribution,
@@ -27,7 +27,7 @@ pub struct SliceRow {
 
 /// A place in the source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Place {
+pub struct SourcePlace {
     /// The file.
     pub file: String,
     /// The line, from 1; 0 where it is not known.
@@ -80,7 +80,7 @@ pub struct LockRow {
     /// Its name.
     pub process: String,
     /// Where they were made.
-    pub location: Option<Place>,
+    pub location: Option<SourcePlace>,
     /// Waits that ended within the session.
     pub waits: u64,
     /// Waits that began while another thread was known to hold the lock.

@@ -68,7 +68,7 @@ struct Begun {
 
 /// The open slices of a track.
 #[derive(Debug, Default)]
-struct Open {
+struct OpenSlices {
     slices: Vec<Begun>,
     /// Slices inside that are too deep to be kept.
     deeper: u64,
@@ -77,7 +77,7 @@ struct Open {
 /// Slices and instants. Times are nanoseconds.
 #[derive(Debug)]
 pub(super) struct Slices {
-    open: FxHashMap<TrackId, Open>,
+    open: FxHashMap<TrackId, OpenSlices>,
     /// The tracks of threads that have slices.
     tracks: FxHashMap<ThreadId, Vec<TrackId>>,
     pub(super) names: Capped<SliceKey, Named>,
@@ -112,7 +112,7 @@ impl Slices {
             if let Some((thread, _)) = times {
                 self.tracks.entry(thread).or_default().push(track);
             }
-            Open::default()
+            OpenSlices::default()
         });
         if open.slices.len() < MAX_DEPTH {
             let key = SliceKey { name: slice.name, location: slice.location };
@@ -124,7 +124,7 @@ impl Slices {
     }
 
     pub(super) fn more(&mut self, track: TrackId, more: &SliceUpdate) {
-        if let Some(Open { slices, deeper: 0 }) = self.open.get_mut(&track)
+        if let Some(OpenSlices { slices, deeper: 0 }) = self.open.get_mut(&track)
             && let Some(slice) = slices.last_mut()
         {
             slice.unfinished |= more.unfinished;

@@ -34,7 +34,7 @@ pub(crate) struct Line {
 
 /// A frame: the functions at one address, innermost first.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct CodeFrame {
     pub(crate) id: u64,
     pub(crate) image: u32,
     pub(crate) lines: Vec<Line>,
@@ -93,7 +93,7 @@ pub(crate) struct Code {
     stack_ends: Vec<usize>,
     /// By [`StackId`]: the index of the call stack, from 1; 0 is not yet.
     stacks: Vec<u32>,
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<CodeFrame>,
     place_ids: FxHashMap<Box<[FrameId]>, u32>,
     pub(crate) symbols: Vec<Symbol>,
     symbol_ids: FxHashMap<SymbolKey, u32>,
@@ -136,7 +136,7 @@ impl Code {
         let (file, image) = (self.unknown, self.unknown);
         self.symbols.push(Symbol { address, name, file, line: 0, image, call: None, size: 0 });
         let id = self.place_addresses.take(SPARE);
-        self.places.push(Place {
+        self.places.push(CodeFrame {
             id,
             image,
             lines: vec![Line { name, file, line: 0, symbol: address }],
@@ -208,7 +208,7 @@ impl Code {
             lines.push(self.line(*inner, symbol, texts, tables));
         }
         lines.reverse();
-        self.places.push(Place { id, image, lines });
+        self.places.push(CodeFrame { id, image, lines });
         let index = self.places.len() as u32 - 1;
         self.place_ids.insert(frames.into(), index);
         index

@@ -5,7 +5,7 @@
 //! never overlap, so rows are flat. Both clocks of the format, the program's and
 //! the GPU's, are the session's.
 
-use super::locations::{Locations, Place, bgr};
+use super::locations::{LocationRow, Locations, bgr};
 use super::options::TracyLayout;
 use super::rows::{self, RowId};
 use super::texts::Texts;
@@ -57,7 +57,7 @@ struct Context {
 pub(crate) struct Gpus {
     contexts: BTreeMap<TrackId, Context>,
     /// By name, end, and why they failed.
-    names: FxHashMap<(u32, GpuJobEnd, Option<Box<str>>), Place>,
+    names: FxHashMap<(u32, GpuJobEnd, Option<Box<str>>), LocationRow>,
     /// Jobs on queues that found no room.
     pub(crate) refused: u64,
     /// Jobs whose notes found no room.
@@ -124,7 +124,7 @@ impl Gpus {
         row.push(Zone { cpu, gpu: [began, ended], location: location.index(), query });
     }
 
-    fn location(&mut self, job: &GpuJob, shared: &mut Shared<'_>) -> Place {
+    fn location(&mut self, job: &GpuJob, shared: &mut Shared<'_>) -> LocationRow {
         let Shared { locations, texts, tables, .. } = shared;
         let error = labels::job_error(job);
         let place =

@@ -41,12 +41,12 @@ struct Row {
 
 /// The row of a source location, and whether zones there need names of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct LocationRow {
     row: u16,
     pub(crate) shared: bool,
 }
 
-impl Place {
+impl LocationRow {
     /// The index as zones and locks have it.
     pub(crate) fn index(self) -> i16 {
         // There are at most `MAX_LOCATIONS` rows.
@@ -58,11 +58,11 @@ impl Place {
 #[derive(Default)]
 pub(crate) struct Locations {
     rows: Vec<Row>,
-    places: FxHashMap<Key, Place>,
+    places: FxHashMap<Key, LocationRow>,
     /// How many names were met in a place.
     names: FxHashMap<LocationId, u16>,
     /// The row for all that finds no room.
-    others: Option<Place>,
+    others: Option<LocationRow>,
     /// Zones that have it.
     pub(crate) refused: u64,
 }
@@ -75,7 +75,7 @@ impl Locations {
         (location, color): (Option<LocationId>, Option<u32>),
         texts: &mut Texts,
         tables: &Tables,
-    ) -> Place {
+    ) -> LocationRow {
         let key = Key { name: Some(name), location, color: color.map_or(0, bgr) };
         let place = match self.places.get(&key) {
             Some(place) => *place,
@@ -92,11 +92,11 @@ impl Locations {
         location: Option<LocationId>,
         texts: &mut Texts,
         tables: &Tables,
-    ) -> Place {
+    ) -> LocationRow {
         self.row(Key { name: None, location, color: 0 }, texts, tables)
     }
 
-    fn named(&mut self, key: Key, texts: &mut Texts, tables: &Tables) -> Place {
+    fn named(&mut self, key: Key, texts: &mut Texts, tables: &Tables) -> LocationRow {
         if let Some(location) = key.location {
             let names = self.names.entry(location).or_default();
             if *names == NAMES_OF_A_PLACE {
@@ -107,7 +107,7 @@ impl Locations {
         self.row(key, texts, tables)
     }
 
-    fn row(&mut self, key: Key, texts: &mut Texts, tables: &Tables) -> Place {
+    fn row(&mut self, key: Key, texts: &mut Texts, tables: &Tables) -> LocationRow {
         if let Some(place) = self.places.get(&key) {
             return *place;
         }
@@ -122,7 +122,7 @@ impl Locations {
         };
         let name = key.name.map(|name| texts.intern(text(name)));
         let (function, file) = (texts.intern(function), texts.intern(file));
-        let place = Place { row: self.rows.len() as u16, shared: key.name.is_none() };
+        let place = LocationRow { row: self.rows.len() as u16, shared: key.name.is_none() };
         self.rows.push(Row {
             name,
             function,
@@ -137,12 +137,12 @@ impl Locations {
     }
 
     /// A location that only has a name, for a kind of GPU job; of those each is made once.
-    pub(crate) fn made_up(&mut self, name: &str, color: u32, texts: &mut Texts) -> Place {
+    pub(crate) fn made_up(&mut self, name: &str, color: u32, texts: &mut Texts) -> LocationRow {
         if self.rows.len() >= MAX_LOCATIONS - 1 {
             return self.others(texts);
         }
         let (name, nothing) = (Some(texts.intern(name)), texts.intern(""));
-        let place = Place { row: self.rows.len() as u16, shared: false };
+        let place = LocationRow { row: self.rows.len() as u16, shared: false };
         self.rows.push(Row {
             name,
             function: nothing,
@@ -156,12 +156,12 @@ impl Locations {
     }
 
     /// A GPU job lies there.
-    pub(crate) fn count_gpu(&mut self, place: Place) {
+    pub(crate) fn count_gpu(&mut self, place: LocationRow) {
         self.refused += u64::from(self.others == Some(place));
         self.rows[usize::from(place.row)].gpu_zones += 1;
     }
 
-    fn others(&mut self, texts: &mut Texts) -> Place {
+    fn others(&mut self, texts: &mut Texts) -> LocationRow {
         let (rows, nothing) = (&mut self.rows, texts.intern(""));
         *self.others.get_or_insert_with(|| {
             let name = Some(texts.intern("[other zones]"));
@@ -174,7 +174,7 @@ impl Locations {
                 zones: 0,
                 gpu_zones: 0,
             });
-            Place { row: rows.len() as u16 - 1, shared: true }
+            LocationRow { row: rows.len() as u16 - 1, shared: true }
         })
     }
 

@@ -8,7 +8,7 @@
 use super::rows::RowId;
 use super::texts::Texts;
 use super::wire::Payload;
-use crate::tracy::locations::{Locations, Place};
+use crate::tracy::locations::{LocationRow, Locations};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use syscollect_model::{LockAction, LockEvent, LockId, Tables};
@@ -20,7 +20,7 @@ const MAX_HELD: u32 = 200;
 
 /// What happens, as the file numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum LockEventType {
     Wait = 0,
     Obtain = 1,
     Release = 2,
@@ -35,7 +35,7 @@ struct Entry {
     /// Index of the source location; 0 is none.
     location: i16,
     thread: u8,
-    step: Step,
+    step: LockEventType,
     /// The wait that this was led to nothing.
     void: bool,
 }
@@ -75,7 +75,7 @@ impl Locks {
         time: i64,
         event: &LockEvent,
         row: RowId,
-        location: Option<Place>,
+        location: Option<LocationRow>,
     ) -> Option<i64> {
         let history = self.histories.entry(event.lock).or_default();
         history.shared |= event.shared;
@@ -83,7 +83,7 @@ impl Locks {
             self.refused += 1;
             return None;
         };
-        let at = (time, location.map_or(0, Place::index));
+        let at = (time, location.map_or(0, LocationRow::index));
         match (event.action, event.shared) {
             (LockAction::Wait, shared) => history.wait(at, thread, shared),
             (LockAction::Obtain, false) => history.obtain(at, thread),
@@ -131,7 +131,7 @@ impl History {
         index.map(|index| index as u8)
     }
 
-    fn push(&mut self, (time, location): (i64, i16), thread: u8, step: Step) {
+    fn push(&mut self, (time, location): (i64, i16), thread: u8, step: LockEventType) {
         self.entries.push(Entry { time, location, thread, step, void: false });
     }
 
@@ -140,7 +140,11 @@ impl History {
         // Who reads already does not wait to read.
         if standing.waits[usize::from(shared)].is_none() && !(shared && standing.reads > 0) {
             standing.waits[usize::from(shared)] = Some(self.entries.len());
-            self.push(at, thread, if shared { Step::WaitShared } else { Step::Wait });
+            self.push(
+                at,
+                thread,
+                if shared { LockEventType::WaitShared } else { LockEventType::Wait },
+            );
         }
     }
 
@@ -148,7 +152,8 @@ impl History {
         let before = match self.owner {
             Some((owner, times)) if owner != thread => {
                 // How that one let go is lost.
-                (0..times.min(MAX_HELD)).for_each(|_| self.push((at.0, 0), owner, Step::Release));
+                (0..times.min(MAX_HELD))
+                    .for_each(|_| self.push((at.0, 0), owner, LockEventType::Release));
                 0
             }
             owner => owner.map_or(0, |(_, times)| times),
@@ -157,7 +162,7 @@ impl History {
         self.wait(at, thread, false);
         self.standings[usize::from(thread)].waits[0] = None;
         if before < MAX_HELD {
-            self.push(at, thread, Step::Obtain);
+            self.push(at, thread, LockEventType::Obtain);
         }
     }
 
@@ -165,7 +170,7 @@ impl History {
         let Some((owner, times)) = self.owner else { return };
         self.owner = (times > 1).then(|| (owner, times - 1));
         if times <= MAX_HELD {
-            self.push(at, owner, Step::Release);
+            self.push(at, owner, LockEventType::Release);
         }
     }
 
@@ -175,7 +180,7 @@ impl History {
         standing.waits[1] = None;
         standing.reads = standing.reads.saturating_add(1);
         if standing.reads == 1 {
-            self.push(at, thread, Step::ObtainShared);
+            self.push(at, thread, LockEventType::ObtainShared);
         }
     }
 
@@ -184,7 +189,7 @@ impl History {
         let before = standing.reads;
         standing.reads = before.saturating_sub(1);
         if before == 1 {
-            self.push(at, thread, Step::ReleaseShared);
+            self.push(at, thread, LockEventType::ReleaseShared);
         }
     }
 
@@ -201,7 +206,7 @@ impl History {
 pub(crate) struct NamedLock<'a> {
     id: u32,
     name: Option<u32>,
-    place: Place,
+    place: LocationRow,
     shared: bool,
     history: &'a History,
 }
@@ -253,7 +258,7 @@ mod tests {
     use super::*;
 
     /// Plays actions of threads, one a nanosecond; the steps that are written.
-    fn steps(actions: &[(u32, LockAction, bool)]) -> Vec<(i64, u8, Step)> {
+    fn steps(actions: &[(u32, LockAction, bool)]) -> Vec<(i64, u8, LockEventType)> {
         let mut locks = Locks::default();
         for (time, (thread, action, shared)) in (1..).zip(actions) {
             let (lock, thread_id) = (LockId(0), syscollect_model::ThreadId(*thread));
@@ -280,16 +285,30 @@ mod tests {
             (1, Release, false),
             (1, Release, false),
         ]);
-        assert_eq!(told, [(2, 0, Step::Wait), (2, 0, Step::Obtain), (3, 0, Step::Release)]);
+        assert_eq!(
+            told,
+            [
+                (2, 0, LockEventType::Wait),
+                (2, 0, LockEventType::Obtain),
+                (3, 0, LockEventType::Release)
+            ]
+        );
     }
 
     #[test]
     fn a_release_that_is_lost_is_made_up_when_another_obtains() {
         let told =
             steps(&[(1, Obtain, false), (2, Wait, false), (2, Obtain, false), (2, Release, false)]);
-        let own =
-            [(1, 0, Step::Wait), (1, 0, Step::Obtain), (2, 1, Step::Wait), (3, 0, Step::Release)];
-        assert_eq!(told, [&own[..], &[(3, 1, Step::Obtain), (4, 1, Step::Release)]].concat());
+        let own = [
+            (1, 0, LockEventType::Wait),
+            (1, 0, LockEventType::Obtain),
+            (2, 1, LockEventType::Wait),
+            (3, 0, LockEventType::Release),
+        ];
+        assert_eq!(
+            told,
+            [&own[..], &[(3, 1, LockEventType::Obtain), (4, 1, LockEventType::Release)]].concat()
+        );
     }
 
     #[test]
@@ -301,13 +320,13 @@ mod tests {
             (1, Release, true),
             (1, Release, true),
         ];
-        let (wait, obtain) = (Step::WaitShared, Step::ObtainShared);
+        let (wait, obtain) = (LockEventType::WaitShared, LockEventType::ObtainShared);
         let expected = [
             (1, 0, wait),
             (1, 0, obtain),
             (2, 1, wait),
             (2, 1, obtain),
-            (5, 0, Step::ReleaseShared),
+            (5, 0, LockEventType::ReleaseShared),
         ];
         assert_eq!(steps(&twice), expected);
     }
@@ -316,7 +335,7 @@ mod tests {
     fn a_wait_that_is_given_up_leaves_the_lock_as_it_was() {
         let told =
             steps(&[(1, Obtain, false), (2, Wait, false), (2, GiveUp, false), (2, GiveUp, false)]);
-        assert_eq!(told, [(1, 0, Step::Wait), (1, 0, Step::Obtain)]);
+        assert_eq!(told, [(1, 0, LockEventType::Wait), (1, 0, LockEventType::Obtain)]);
     }
 
     #[test]
@@ -331,6 +350,6 @@ mod tests {
         many.extend([(1, Release, false)].repeat(1_000));
         let told = steps(&many);
         let count = |wanted| told.iter().filter(|(_, _, step)| *step == wanted).count();
-        assert_eq!((count(Step::Obtain), count(Step::Release)), (200, 200));
+        assert_eq!((count(LockEventType::Obtain), count(LockEventType::Release)), (200, 200));
     }
 }

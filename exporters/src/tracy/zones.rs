@@ -1,7 +1,7 @@
 //! Slices as zones: a timeline of nested zones per thread.
 
 use super::code::Code;
-use super::locations::{Locations, Place, bgr};
+use super::locations::{LocationRow, Locations, bgr};
 use super::texts::Texts;
 use super::wire::Payload;
 use crate::labels;
@@ -34,7 +34,7 @@ impl Zone {
 
 /// What is said of a zone that has not ended.
 #[derive(Debug)]
-struct Open {
+struct OpenZone {
     zone: u32,
     name: Option<u32>,
     color: u32,
@@ -63,7 +63,7 @@ pub(crate) struct Shared {
 #[derive(Debug, Default)]
 pub(crate) struct Zones {
     list: Vec<Zone>,
-    open: Vec<Open>,
+    open: Vec<OpenZone>,
     /// Open zones that were too deep.
     skipped: u32,
 }
@@ -86,7 +86,7 @@ impl Zones {
         }
         let place = shared.locations.zone(slice.name, (slice.location, slice.color), texts, tables);
         let own_name = place.shared || slice.number.is_some();
-        self.open.push(Open {
+        self.open.push(OpenZone {
             zone: self.list.len() as u32,
             name: own_name
                 .then(|| texts.intern(&labels::numbered(slice.name, slice.number, tables))),
@@ -101,7 +101,7 @@ impl Zones {
             end: -1,
             extra: 0,
             children: 0,
-            location: Place::index(place),
+            location: LocationRow::index(place),
         });
         true
     }
@@ -142,8 +142,8 @@ impl Zones {
         }
     }
 
-    fn say(&mut self, open: Open, shared: &mut Shared, texts: &mut Texts, tables: &Tables) {
-        let Open { zone, name, color, stack, fields, unfinished } = open;
+    fn say(&mut self, open: OpenZone, shared: &mut Shared, texts: &mut Texts, tables: &Tables) {
+        let OpenZone { zone, name, color, stack, fields, unfinished } = open;
         if (name, color, stack, unfinished) == (None, 0, None, false) && fields.is_empty() {
             return;
         }

@@ -43,7 +43,7 @@ mod types;
 
 pub use identity::PdbIdentity;
 pub use image::{Image, ImageError};
-pub use path::{Place, SymbolPath, server_url};
+pub use path::{SymbolPath, SymbolSource, server_url};
 pub use pdb::{Pdb, PdbError, PdbNames};
 pub use request::ImageRequest;
 pub use sections::SectionError;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 /// One place of a [`SymbolPath`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum SymbolSource {
     /// A directory: files lie in it as they are, or as in a symbol store.
     Directory(PathBuf),
     /// A symbol server.
@@ -19,7 +19,7 @@ pub enum Place {
 /// Places in the order in which they are looked at, local ones first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SymbolPath {
-    places: Vec<Place>,
+    places: Vec<SymbolSource>,
 }
 
 impl SymbolPath {
@@ -29,10 +29,10 @@ impl SymbolPath {
     /// directory that is not there.
     ///
     /// ```
-    /// use syscollect_symbolize::windows::{Place, SymbolPath};
+    /// use syscollect_symbolize::windows::{SymbolSource, SymbolPath};
     /// let path = SymbolPath::parse("/a;srv*/store*https://example.org/symbols/;/b");
-    /// let server = Place::Server { url: "https://example.org/symbols".into(), cache: Some("/store".into()) };
-    /// let directory = |path: &str| Place::Directory(path.into());
+    /// let server = SymbolSource::Server { url: "https://example.org/symbols".into(), cache: Some("/store".into()) };
+    /// let directory = |path: &str| SymbolSource::Directory(path.into());
     /// assert_eq!(path.places(), [directory("/a"), directory("/store"), directory("/b"), server]);
     /// ```
     pub fn parse(text: &str) -> Self {
@@ -43,7 +43,7 @@ impl SymbolPath {
             match parts[0].to_ascii_lowercase().as_str() {
                 "cache" if parts.len() > 1 => {
                     cache = parts[1..].iter().find(|part| !part.is_empty()).map(PathBuf::from);
-                    path.extend(cache.clone().map(Place::Directory));
+                    path.extend(cache.clone().map(SymbolSource::Directory));
                 }
                 "srv" if parts.len() > 1 => path.add_chain(&parts[1..], cache.as_ref()),
                 "symsrv" if parts.len() > 2 => path.add_chain(&parts[2..], cache.as_ref()),
@@ -54,33 +54,36 @@ impl SymbolPath {
     }
 
     /// The places: directories, then servers.
-    pub fn places(&self) -> &[Place] {
+    pub fn places(&self) -> &[SymbolSource] {
         &self.places
     }
 
     /// Adds a place behind those of its kind; twice the same is once.
-    pub fn add(&mut self, place: Place) {
+    pub fn add(&mut self, place: SymbolSource) {
         if self.places.contains(&place) {
             return;
         }
-        let local =
-            self.places.iter().take_while(|place| matches!(place, Place::Directory(_))).count();
+        let local = self
+            .places
+            .iter()
+            .take_while(|place| matches!(place, SymbolSource::Directory(_)))
+            .count();
         match place {
-            Place::Directory(_) => self.places.insert(local, place),
-            Place::Server { .. } => self.places.push(place),
+            SymbolSource::Directory(_) => self.places.insert(local, place),
+            SymbolSource::Server { .. } => self.places.push(place),
         }
     }
 
     /// The same without its servers, but with their caches.
     #[must_use]
     pub fn without_servers(mut self) -> Self {
-        self.places.retain(|place| matches!(place, Place::Directory(_)));
+        self.places.retain(|place| matches!(place, SymbolSource::Directory(_)));
         self
     }
 
     /// Whether there are servers among the places.
     pub fn has_servers(&self) -> bool {
-        self.places.iter().any(|place| matches!(place, Place::Server { .. }))
+        self.places.iter().any(|place| matches!(place, SymbolSource::Server { .. }))
     }
 
     /// Stores that keep copies of what the next one has, up to the last one.
@@ -88,22 +91,22 @@ impl SymbolPath {
         let mut cache = default_cache.cloned();
         for store in stores.iter().filter(|store| !store.is_empty()) {
             if let Some(url) = server_url(store) {
-                self.add(Place::Server { url, cache: cache.clone() });
+                self.add(SymbolSource::Server { url, cache: cache.clone() });
             } else {
                 cache = Some(PathBuf::from(store));
-                self.add(Place::Directory(PathBuf::from(store)));
+                self.add(SymbolSource::Directory(PathBuf::from(store)));
             }
         }
     }
 }
 
-impl Extend<Place> for SymbolPath {
-    fn extend<T: IntoIterator<Item = Place>>(&mut self, places: T) {
+impl Extend<SymbolSource> for SymbolPath {
+    fn extend<T: IntoIterator<Item = SymbolSource>>(&mut self, places: T) {
         places.into_iter().for_each(|place| self.add(place));
     }
 }
 
-/// The address of a server as in [`Place::Server`]; `None` if `text` is none.
+/// The address of a server as in [`SymbolSource::Server`]; `None` if `text` is none.
 pub fn server_url(text: &str) -> Option<String> {
     let lower = text.to_ascii_lowercase();
     let host = lower.strip_prefix("https://").or_else(|| lower.strip_prefix("http://"))?;
@@ -116,12 +119,12 @@ pub fn server_url(text: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn directory(path: &str) -> Place {
-        Place::Directory(path.into())
+    fn directory(path: &str) -> SymbolSource {
+        SymbolSource::Directory(path.into())
     }
 
-    fn server(url: &str, cache: Option<&str>) -> Place {
-        Place::Server { url: url.into(), cache: cache.map(PathBuf::from) }
+    fn server(url: &str, cache: Option<&str>) -> SymbolSource {
+        SymbolSource::Server { url: url.into(), cache: cache.map(PathBuf::from) }
     }
 
     #[test]

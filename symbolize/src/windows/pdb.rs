@@ -125,7 +125,7 @@ impl<R: Read + Seek + Send + 'static> Pdb<R> {
     /// If nothing in it can be used.
     pub fn name(self, offsets: &[u64], image_length: u32) -> Result<PdbNames, PdbError> {
         caught(|| {
-            Parts::read(self, image_length)
+            PdbStreams::read(self, image_length)
                 .and_then(|(parts, modules)| name(&parts, &modules, offsets))
         })?
     }
@@ -136,7 +136,7 @@ fn caught<T>(work: impl FnOnce() -> T) -> Result<T, PdbError> {
 }
 
 /// The streams that are needed whatever is asked.
-struct Parts {
+struct PdbStreams {
     debug: DebugInformation<'static>,
     types: TypeInformation<'static>,
     ids: IdInformation<'static>,
@@ -148,7 +148,7 @@ struct Parts {
     places: Sections,
 }
 
-impl Parts {
+impl PdbStreams {
     fn read<R: Read + Seek + Send>(
         file: Pdb<R>,
         image_length: u32,
@@ -270,7 +270,7 @@ impl<S: pdb::Source<'static> + 'static> Modules<S> {
 }
 
 fn name<S: pdb::Source<'static> + Send + 'static>(
-    parts: &Parts,
+    parts: &PdbStreams,
     modules: &Modules<S>,
     offsets: &[u64],
 ) -> Result<PdbNames, PdbError> {

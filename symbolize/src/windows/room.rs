@@ -4,20 +4,20 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Room for a number of bytes, of which threads take parts.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct ByteQuota {
     capacity: u64,
     free: Mutex<u64>,
     given_back: Condvar,
 }
 
-impl Room {
+impl ByteQuota {
     pub(crate) fn new(capacity: u64) -> Self {
         Self { capacity, free: Mutex::new(capacity), given_back: Condvar::new() }
     }
 
     /// Waits until there is room for so many bytes; whoever wants more than there ever is gets all
     /// of it.
-    pub(crate) fn take(&self, bytes: u64) -> Taken<'_> {
+    pub(crate) fn take(&self, bytes: u64) -> QuotaShare<'_> {
         let bytes = bytes.min(self.capacity);
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let mut free = self
@@ -25,18 +25,18 @@ impl Room {
             .wait_while(free, |free| *free < bytes)
             .unwrap_or_else(PoisonError::into_inner);
         *free -= bytes;
-        Taken { room: self, bytes }
+        QuotaShare { room: self, bytes }
     }
 }
 
-/// A part of a [`Room`], given back when it is dropped.
+/// A part of a [`ByteQuota`], given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Taken<'a> {
-    room: &'a Room,
+pub(crate) struct QuotaShare<'a> {
+    room: &'a ByteQuota,
     bytes: u64,
 }
 
-impl Drop for Taken<'_> {
+impl Drop for QuotaShare<'_> {
     fn drop(&mut self) {
         *self.room.free.lock().unwrap_or_else(PoisonError::into_inner) += self.bytes;
         self.room.given_back.notify_all();
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn threads_never_have_more_than_there_is() {
-        let (room, taken, most) = (Room::new(10), AtomicU64::new(0), AtomicU64::new(0));
+        let (room, taken, most) = (ByteQuota::new(10), AtomicU64::new(0), AtomicU64::new(0));
         thread::scope(|scope| {
             for thread in 0..8 {
                 let (room, taken, most) = (&room, &taken, &most);

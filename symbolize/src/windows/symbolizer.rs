@@ -2,9 +2,9 @@
 
 use super::find;
 use super::identity::{PdbIdentity, file_name, image_key};
-use super::room::Room;
+use super::room::ByteQuota;
 use super::server::{Refusal, Servers};
-use super::{Image, ImageRequest, Pdb, Place, SymbolPath};
+use super::{Image, ImageRequest, Pdb, SymbolPath, SymbolSource};
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::num::NonZero;
@@ -48,13 +48,13 @@ impl Default for Options {
 pub struct WindowsSymbolizer {
     options: Options,
     servers: Servers,
-    room: Room,
+    room: ByteQuota,
 }
 
 impl WindowsSymbolizer {
     /// Looks for symbol files as the options say.
     pub fn new(options: Options) -> Self {
-        Self { options, servers: Servers::default(), room: Room::new(TOGETHER_BYTES) }
+        Self { options, servers: Servers::default(), room: ByteQuota::new(TOGETHER_BYTES) }
     }
 
     /// Names several modules on all CPUs; the tables are in the order of the requests.
@@ -199,7 +199,7 @@ impl Search<'_> {
         let symbolizer = self.symbolizer;
         let key = identity.store_key();
         for place in symbolizer.options.path.places() {
-            let Place::Server { url, cache } = place else { continue };
+            let SymbolSource::Server { url, cache } = place else { continue };
             let Some(store) = cache.as_ref().or(symbolizer.options.cache.as_ref()) else {
                 self.notes
                     .push(format!("{url} was not asked: there is no directory for what it sends"));
@@ -276,8 +276,10 @@ impl Search<'_> {
         let mut directories = Vec::new();
         for place in options.path.places() {
             directories.extend(match place {
-                Place::Directory(directory) => Some(directory.clone()),
-                Place::Server { cache, .. } => cache.clone().or_else(|| options.cache.clone()),
+                SymbolSource::Directory(directory) => Some(directory.clone()),
+                SymbolSource::Server { cache, .. } => {
+                    cache.clone().or_else(|| options.cache.clone())
+                }
             });
         }
         directories.extend(

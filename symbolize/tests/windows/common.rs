@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use syscollect_model::{BuildId, SymbolTable};
 use syscollect_symbolize::windows::{
-    ImageRequest, Options, PdbIdentity, Place, SymbolPath, WindowsSymbolizer,
+    ImageRequest, Options, PdbIdentity, SymbolPath, SymbolSource, WindowsSymbolizer,
 };
 
 /// The folder of the fixtures; `None` where it is not, except in CI.
@@ -65,7 +65,9 @@ pub fn request(pdb: Option<PdbIdentity>, offsets: &[u64]) -> ImageRequest {
 
 pub fn path(directories: &[&Path]) -> SymbolPath {
     let mut path = SymbolPath::default();
-    path.extend(directories.iter().map(|directory| Place::Directory(directory.to_path_buf())));
+    path.extend(
+        directories.iter().map(|directory| SymbolSource::Directory(directory.to_path_buf())),
+    );
     path
 }
 

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::{fs, thread};
 use syscollect_model::SymbolTable;
 use syscollect_symbolize::windows::{
-    ImageRequest, Options, PdbIdentity, Place, SymbolPath, WindowsSymbolizer,
+    ImageRequest, Options, PdbIdentity, SymbolPath, SymbolSource, WindowsSymbolizer,
 };
 
 /// A server that answers each request as told; its address, and the paths asked for.
@@ -45,7 +45,7 @@ fn response(status: &str, body: &[u8]) -> Vec<u8> {
 
 fn options(url: &str, cache: &Path) -> Options {
     let mut path = SymbolPath::default();
-    path.add(Place::Server { url: url.into(), cache: Some(cache.into()) });
+    path.add(SymbolSource::Server { url: url.into(), cache: Some(cache.into()) });
     Options { path, ..Options::default() }
 }
 
@@ -150,7 +150,7 @@ fn a_server_may_lead_to_another_place_but_not_to_another_protocol() {
 fn without_a_store_no_server_is_asked() {
     let (url, asked) = serve(|_| response("404 Not Found", b""));
     let mut path = SymbolPath::default();
-    path.add(Place::Server { url, cache: None });
+    path.add(SymbolSource::Server { url, cache: None });
     let table =
         name_with(Options { path, ..Options::default() }, request(Some(library_pdb()), &[0x1000]));
     assert!(table.note.contains("was not asked"), "{}", table.note);

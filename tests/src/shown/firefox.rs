@@ -5,7 +5,7 @@
 //! an index that leads nowhere is an error here.
 
 use super::{add, damage};
-use crate::reference::Figures;
+use crate::reference_capture::Figures;
 use crate::tracy_reader::Damage;
 use serde_json::Value;
 

@@ -2,7 +2,7 @@
 //! the viewer, taken from the file itself.
 //!
 //! Each function reads one format with no knowledge of who wrote it, and gives
-//! [`Figures`] under the names of [`reference::figures`](crate::reference::figures).
+//! [`Figures`] under the names of [`reference_capture::figures`](crate::reference_capture::figures).
 //! [`lacks`] says which of these a format has no place for.
 
 mod firefox;
@@ -15,7 +15,7 @@ pub use report::report;
 pub use stacks::{folded, pprof};
 pub use tracy::tracy;
 
-use crate::reference::Figures;
+use crate::reference_capture::Figures;
 use crate::tracy_reader::Damage;
 
 /// A format and the way in which it is read.

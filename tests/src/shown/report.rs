@@ -1,7 +1,7 @@
 //! What `syscollect report --json` says.
 
 use super::{add, damage};
-use crate::reference::Figures;
+use crate::reference_capture::Figures;
 use crate::tracy_reader::Damage;
 use serde_json::Value;
 

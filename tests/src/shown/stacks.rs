@@ -1,7 +1,7 @@
 //! What folded stacks and pprof profiles show.
 
 use super::{add, damage};
-use crate::reference::Figures;
+use crate::reference_capture::Figures;
 use crate::tracy_reader::Damage;
 use std::collections::BTreeMap;
 use std::io::Read;

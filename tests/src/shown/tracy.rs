@@ -1,7 +1,7 @@
 //! What a Tracy file shows.
 
 use super::add;
-use crate::reference::Figures;
+use crate::reference_capture::Figures;
 use crate::tracy_reader::{self, Damage, GpuContext, LockStep, TracyFile, Zone};
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! What machines do seldom: every format shows it as it was.
 
 use crate::exported;
-use syscollect_tests::reference::{self, Figures};
+use syscollect_tests::reference_capture::{self, Figures};
 use syscollect_tests::shown::{self, Viewer, differences};
 
 fn shown(viewer: Viewer, capture: &[u8]) -> Figures {
@@ -14,7 +14,7 @@ fn shown(viewer: Viewer, capture: &[u8]) -> Figures {
 
 #[test]
 fn what_is_awkward_comes_out_right_in_each() {
-    for case in reference::cases() {
+    for case in reference_capture::cases() {
         for viewer in [Viewer::Tracy, Viewer::Firefox, Viewer::Report] {
             let shown = shown(viewer, &case.capture);
             let mut plan = case.figures(viewer);
@@ -37,8 +37,10 @@ fn what_is_awkward_comes_out_right_in_each() {
 
 #[test]
 fn a_process_that_started_before_and_ended_after_has_no_start_no_end_and_no_invented_time() {
-    let case =
-        reference::cases().into_iter().find(|case| case.name.contains("started before")).unwrap();
+    let case = reference_capture::cases()
+        .into_iter()
+        .find(|case| case.name.contains("started before"))
+        .unwrap();
     // It ran until 10 µs, slept, and runs from 30 µs on; the first event is a sample at 5 µs, the
     // last one at 50 µs.
     let trace = exported::read_tracy(&case.capture);

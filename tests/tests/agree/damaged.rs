@@ -2,7 +2,7 @@
 
 use crate::exported;
 use std::collections::BTreeMap;
-use syscollect_tests::reference::{self, Figures};
+use syscollect_tests::reference_capture::{self, Figures};
 use syscollect_tests::shown::{self, Profile, Viewer, differences};
 use syscollect_tests::{FakeMachine, tracy_reader};
 
@@ -60,7 +60,7 @@ fn told_by_firefox(file: &[u8]) -> Lost {
 
 /// What switches and wakeups have no part in.
 fn of_no_switch() -> Figures {
-    let mut plan = reference::figures();
+    let mut plan = reference_capture::figures();
     plan.retain(|name, _| {
         !["runs", "switches", "wakeups"].iter().any(|begin| name.starts_with(begin))
     });
@@ -72,7 +72,7 @@ const PARTS: usize = 61;
 
 #[test]
 fn a_damaged_chunk_is_told_and_everything_else_is_shown() {
-    let capture = reference::capture();
+    let capture = reference_capture::capture();
     let (mut hit, mut switches_alone) = (Lost::new(), 0);
     for part in 0..PARTS {
         let mut damaged = capture.clone();

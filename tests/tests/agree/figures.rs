@@ -2,13 +2,13 @@
 
 use crate::exported;
 use std::sync::LazyLock;
-use syscollect_tests::reference::{self, Figures};
+use syscollect_tests::reference_capture::{self, Figures};
 use syscollect_tests::shown::{self, Viewer, differences, lacks};
 
-static CAPTURE: LazyLock<Vec<u8>> = LazyLock::new(reference::capture);
+static CAPTURE: LazyLock<Vec<u8>> = LazyLock::new(reference_capture::capture);
 
 fn agrees(viewer: Viewer, shown: &Figures) {
-    let plan = reference::figures();
+    let plan = reference_capture::figures();
     assert_eq!(
         differences(viewer, &plan, shown),
         Vec::<String>::new(),

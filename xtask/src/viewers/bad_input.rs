@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use syscollect_tests::reference::{self, Figures};
+use syscollect_tests::reference_capture::{self, Figures};
 use syscollect_tests::{FakeMachine, shown::Viewer};
 
 use super::firefox::ProfilerCli;
@@ -49,7 +49,7 @@ fn empty() -> Result<Vec<String>> {
 
 /// What a damaged chunk held is lost, and both engines load the rest.
 fn damaged(engine: &Engine, part: usize) -> Result<Vec<String>> {
-    let mut capture = reference::capture();
+    let mut capture = reference_capture::capture();
     let place = capture.len() * part / PARTS + 7;
     capture[place] ^= 0x55;
     let files = Files::new(&capture)?;
@@ -80,7 +80,8 @@ fn damaged(engine: &Engine, part: usize) -> Result<Vec<String>> {
 
 /// A process that was there before and after has neither start nor end.
 fn spanning(engine: &Engine) -> Result<Vec<String>> {
-    let case = reference::cases().into_iter().find(|case| case.name.contains("started before"));
+    let case =
+        reference_capture::cases().into_iter().find(|case| case.name.contains("started before"));
     let case = case.context("no case of a process that was there all the time")?;
     // The folder lasts as long as this.
     let files = Files::new(&case.capture)?;

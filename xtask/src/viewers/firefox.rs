@@ -9,7 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
-use syscollect_tests::reference::Figures;
+use syscollect_tests::reference_capture::Figures;
 
 use super::text;
 use crate::process::{output_of, root};

@@ -1,7 +1,7 @@
 //! `cargo xtask viewers`: the reference capture in the viewers' own engines.
 //!
 //! **Duties.** The real program exports a capture whose figures are known by
-//! plan ([`syscollect_tests::reference`]); Perfetto's trace_processor and the
+//! plan ([`syscollect_tests::reference_capture`]); Perfetto's trace_processor and the
 //! engine of the Firefox Profiler read the files, and the tests' own readers
 //! those of formats without one. One table shows every figure in every viewer;
 //! the command fails where one differs from the plan. Real Windows traces, where
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use syscollect_tests::reference::{self, Figures};
+use syscollect_tests::reference_capture::{self, Figures};
 use syscollect_tests::shown::{self, Viewer, differences};
 
 use crate::engine::Engine;
@@ -49,14 +49,14 @@ pub(crate) fn step() -> Result<Outcome> {
 
 fn compare(print: bool) -> Result<Outcome> {
     output_of(cargo().args(["build", "--quiet", "--release", "-p", "syscollect"]))?;
-    let plan = reference::figures();
-    let files = Files::new(&reference::capture())?;
+    let plan = reference_capture::figures();
+    let files = Files::new(&reference_capture::capture())?;
     let shown = [files.engines()?, files.readers()?].concat();
     if print {
         print!("{}", table::text(&plan, &figures(&shown)));
     }
     let mut wrong = wrong(&shown, |_| plan.clone());
-    for case in reference::cases() {
+    for case in reference_capture::cases() {
         let shown = Files::new(&case.capture)?.engines()?;
         let found = self::wrong(&shown, |viewer| case.figures(viewer));
         wrong.extend(

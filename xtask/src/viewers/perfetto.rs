@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
-use syscollect_tests::reference::Figures;
+use syscollect_tests::reference_capture::Figures;
 
 use crate::engine::Engine;
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use syscollect_tests::reference::Figures;
+use syscollect_tests::reference_capture::Figures;
 use syscollect_tests::shown::{Viewer, lacks};
 
 /// A row for each figure of the plan; `-` where a viewer has no place for it, `!` where it differs.

@@ -12,12 +12,12 @@ const MOST_SERIES: usize = 4096;
 pub(crate) struct Series {
     pub(crate) pid: u32,
     pub(crate) device: Device,
-    pub(crate) part: Part,
+    pub(crate) part: GpuPart,
 }
 
 /// A part of a GPU, by the driver's name for it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Part {
+pub(crate) enum GpuPart {
     /// Bytes in a region.
     Memory(String),
     /// How busy an engine is, percent.
@@ -28,7 +28,7 @@ pub(crate) enum Part {
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     round: u64,
-    known: HashMap<ClientId, Known>,
+    known: HashMap<ClientId, KnownClient>,
     /// Of this round.
     sums: BTreeMap<Series, f64>,
     shown: BTreeMap<Series, u64>,
@@ -37,7 +37,7 @@ pub(crate) struct Clients {
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownClient {
     /// Who had it first, as long as he has it: a device that is handed on, or that
     /// children inherit, is counted once.
     owner: u32,
@@ -57,22 +57,22 @@ impl Clients {
     pub(crate) fn add(&mut self, pid: u32, now: u64, usage: ClientUsage) {
         let ClientUsage { client, memory, engines, .. } = usage;
         let device = client.device.clone();
-        let not_yet = || Known { owner: pid, round: 0, engines: BTreeMap::new() };
+        let not_yet = || KnownClient { owner: pid, round: 0, engines: BTreeMap::new() };
         let known = self.known.entry(client).or_insert_with(not_yet);
         let current = self.round + 1;
         if known.owner != pid || known.round == current {
             return;
         }
         known.round = current;
-        let mut sum = |part: Part, value: f64| {
+        let mut sum = |part: GpuPart, value: f64| {
             *self.sums.entry(Series { pid, device: device.clone(), part }).or_default() += value;
         };
         for (region, bytes) in memory {
-            sum(Part::Memory(region), bytes as f64);
+            sum(GpuPart::Memory(region), bytes as f64);
         }
         for (name, engine) in engines {
             let used = known.used(&name, engine, now);
-            sum(Part::Engine(name), used);
+            sum(GpuPart::Engine(name), used);
         }
     }
 
@@ -110,7 +110,7 @@ impl Clients {
     }
 }
 
-impl Known {
+impl KnownClient {
     /// Percent of the engine since the last reading; nothing at the first.
     fn used(&mut self, name: &str, engine: Engine, now: u64) -> f64 {
         let (busy, clock) = match engine.busy {
@@ -171,7 +171,7 @@ mod tests {
             |number, value| seen.push((number, value)),
         );
         for (number, series) in defined {
-            let (Part::Memory(name) | Part::Engine(name)) = series.part;
+            let (GpuPart::Memory(name) | GpuPart::Engine(name)) = series.part;
             assert!(
                 names.insert(number, (series.pid, name)).is_none(),
                 "a number means one counter for ever"

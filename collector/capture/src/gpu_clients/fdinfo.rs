@@ -56,7 +56,7 @@ pub(crate) enum Busy {
 
 /// What is told of one name, before it is known which of the keys count.
 #[derive(Clone, Copy, Debug, Default)]
-struct Told {
+struct ReportedKeys {
     resident: Option<u64>,
     memory: Option<u64>,
     total: Option<u64>,
@@ -71,7 +71,7 @@ impl ClientUsage {
     /// without a number could not be counted once, and is none.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (mut driver, mut slot, mut number) = (None, None, None);
-        let (mut told, mut damaged) = (BTreeMap::<&str, Told>::new(), 0);
+        let (mut told, mut damaged) = (BTreeMap::<&str, ReportedKeys>::new(), 0);
         for line in text.lines() {
             let Some((key, value)) = line.split_once(':') else { continue };
             let (Some(key), value) = (key.strip_prefix("drm-"), value.trim()) else { continue };
@@ -84,10 +84,10 @@ impl ClientUsage {
         }
         let device =
             Device { driver: driver?.to_owned(), slot: slot.unwrap_or_default().to_owned() };
-        let owned = |(name, told): (&&str, &Told)| ((*name).to_owned(), *told);
+        let owned = |(name, told): (&&str, &ReportedKeys)| ((*name).to_owned(), *told);
         let all: Vec<_> = told.iter().map(owned).collect();
-        let memory = |(name, told): &(String, Told)| Some((name.clone(), told.bytes()?));
-        let engine = |(name, told): &(String, Told)| Some((name.clone(), told.engine()?));
+        let memory = |(name, told): &(String, ReportedKeys)| Some((name.clone(), told.bytes()?));
+        let engine = |(name, told): &(String, ReportedKeys)| Some((name.clone(), told.engine()?));
         Some(Self {
             client: ClientId { device, number: number? },
             memory: all.iter().filter_map(memory).collect(),
@@ -97,7 +97,7 @@ impl ClientUsage {
     }
 }
 
-impl Told {
+impl ReportedKeys {
     fn bytes(&self) -> Option<u64> {
         self.resident.or(self.memory).or(self.total)
     }
@@ -110,8 +110,8 @@ impl Told {
 }
 
 /// Notes a value; false where it is of a known key and cannot be read.
-fn note<'a>(key: &'a str, value: &str, told: &mut BTreeMap<&'a str, Told>) -> bool {
-    type Place = fn(&mut Told) -> &mut Option<u64>;
+fn note<'a>(key: &'a str, value: &str, told: &mut BTreeMap<&'a str, ReportedKeys>) -> bool {
+    type Place = fn(&mut ReportedKeys) -> &mut Option<u64>;
     type Reader = fn(&str) -> Option<u64>;
     // Longer prefixes stand before those they begin with.
     const KEYS: [(&str, Reader, Place); 7] = [

@@ -8,7 +8,7 @@ use syscollect_model::{Ticks, Unit};
 use syscollect_records::{CounterRecord, RecordKind, Stamp};
 use syscollect_store::CounterDefinition;
 
-use super::clients::{Clients, Part, Series};
+use super::clients::{Clients, GpuPart, Series};
 use super::devices::driver_of;
 use super::fdinfo::{ClientUsage, Device};
 use super::scan::{Answer, Scan};
@@ -35,7 +35,7 @@ pub(super) struct Poll {
 
 /// What came of a look.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct PolledCounters {
     pub(super) definitions: Vec<CounterDefinition>,
     pub(super) records: Vec<CounterRecord>,
 }
@@ -59,7 +59,7 @@ impl Poll {
 
     /// Asks the drivers of all open GPUs. `clock` gives nanoseconds; all values are of these ticks,
     /// which are from before the first question, so that nobody is named who has ended.
-    pub(super) fn ask(&mut self, ticks: Ticks, clock: &dyn Fn() -> u64) -> Found {
+    pub(super) fn ask(&mut self, ticks: Ticks, clock: &dyn Fn() -> u64) -> PolledCounters {
         for (pid, held) in self.scan.holders() {
             self.reads += 1;
             let now = clock();
@@ -74,8 +74,8 @@ impl Poll {
             self.damaged += usage.damaged;
             self.clients.add(pid, now, usage);
         }
-        let mut found = Found::default();
-        let Found { definitions, records } = &mut found;
+        let mut found = PolledCounters::default();
+        let PolledCounters { definitions, records } = &mut found;
         let value = |number: u64, value: f64| {
             let (stamp, counter) =
                 (Stamp::new(ticks.0, RecordKind::Counter), FIRST_NUMBER + number);
@@ -131,8 +131,8 @@ fn definition(number: u64, series: &Series) -> CounterDefinition {
     let Series { pid, device: Device { driver, slot }, part } = series;
     let device = format!("{driver} {slot}");
     let (what, name, unit) = match part {
-        Part::Memory(region) => ("memory", region, Unit::Bytes),
-        Part::Engine(engine) => ("engine", engine, Unit::Percent),
+        GpuPart::Memory(region) => ("memory", region, Unit::Bytes),
+        GpuPart::Engine(engine) => ("engine", engine, Unit::Percent),
     };
     CounterDefinition {
         counter: FIRST_NUMBER + number,
@@ -195,7 +195,10 @@ mod tests {
     }
 
     /// Values by the names of their counters, in the order in which they are told.
-    fn named(found: &Found, known: &mut Vec<CounterDefinition>) -> Vec<(u32, String, f64)> {
+    fn named(
+        found: &PolledCounters,
+        known: &mut Vec<CounterDefinition>,
+    ) -> Vec<(u32, String, f64)> {
         known.extend(found.definitions.iter().cloned());
         let of = |record: &CounterRecord| {
             let definition =

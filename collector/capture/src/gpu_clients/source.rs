@@ -11,7 +11,7 @@ use syscollect_model::{ClockSource, Lane, LaneKind, SessionInfo, Ticks};
 use syscollect_records::CounterRecord;
 use syscollect_store::{Chunk, Definition, LaneLoss};
 
-use super::poll::{Found, Poll};
+use super::poll::{Poll, PolledCounters};
 use crate::clock::ticks_now;
 use crate::error::CaptureError;
 use crate::notes::definition_chunk;
@@ -30,7 +30,7 @@ const LONGEST_GOODBYE: Duration = Duration::from_secs(1);
 const LANE: Lane = Lane::new(LaneKind::Counter, 1);
 
 /// What the thread has to say.
-enum Told {
+enum PollerMessage {
     Chunk(Chunk),
     Missing(String),
 }
@@ -45,7 +45,7 @@ struct Effort {
 
 /// GPU memory and use of processes, as their drivers tell.
 pub(crate) struct GpuClients {
-    told: Receiver<Told>,
+    told: Receiver<PollerMessage>,
     /// The thread ends when this is dropped.
     stop: Option<Sender<()>>,
     effort: Arc<Effort>,
@@ -78,10 +78,10 @@ impl GpuClients {
         Ok(this)
     }
 
-    fn take(&mut self, told: Told, out: &mut Drained<'_>) {
+    fn take(&mut self, told: PollerMessage, out: &mut Drained<'_>) {
         match told {
-            Told::Chunk(chunk) => (out.chunk)(chunk),
-            Told::Missing(text) => self.missing.push(text),
+            PollerMessage::Chunk(chunk) => (out.chunk)(chunk),
+            PollerMessage::Missing(text) => self.missing.push(text),
         }
     }
 }
@@ -91,7 +91,7 @@ struct Asker {
     poll: Poll,
     clock: ClockSource,
     stage: Stage,
-    tell: Sender<Told>,
+    tell: Sender<PollerMessage>,
     effort: Arc<Effort>,
 }
 
@@ -115,22 +115,24 @@ impl Asker {
         }
         for text in self.poll.missing() {
             // Nobody listens where the end did not wait.
-            let _ = self.tell.send(Told::Missing(text));
+            let _ = self.tell.send(PollerMessage::Missing(text));
         }
     }
 
-    fn hand_on(&mut self, found: Found) {
+    fn hand_on(&mut self, found: PolledCounters) {
         if !found.definitions.is_empty() {
-            let _ = self
-                .tell
-                .send(Told::Chunk(definition_chunk(&Definition::Counters(found.definitions))));
+            let _ = self.tell.send(PollerMessage::Chunk(definition_chunk(&Definition::Counters(
+                found.definitions,
+            ))));
         }
         if !found.records.is_empty() {
             let data = self.stage.data();
             found.records.iter().for_each(|record| data.extend_from_slice(record.as_bytes()));
         }
         let Self { stage, tell, clock, .. } = self;
-        stage.flush(ticks_now(*clock), |_| 0, &mut |chunk| drop(tell.send(Told::Chunk(chunk))));
+        stage.flush(ticks_now(*clock), |_| 0, &mut |chunk| {
+            drop(tell.send(PollerMessage::Chunk(chunk)));
+        });
     }
 
     fn account(&self, spent: Duration) {

@@ -12,7 +12,7 @@ use syscollect_store::LaneLoss;
 use super::event::PerfEvent;
 use super::ring::PerfRing;
 use crate::error::CaptureError;
-use crate::source::{Drained, Seen, Source};
+use crate::source::{Drained, Observed, Source};
 use crate::stage::Stage;
 
 /// Pages of each CPU's ring: some 1,500 mappings between two polls.
@@ -269,11 +269,11 @@ impl Record<'_> {
     }
 
     /// What of the record should be noted.
-    fn seen(&self) -> Option<Seen> {
+    fn seen(&self) -> Option<Observed> {
         match self.kind {
-            PERF_RECORD_MMAP2 => Some(Seen::Mapping(self.mapping()?, self.time()?)),
+            PERF_RECORD_MMAP2 => Some(Observed::Mapping(self.mapping()?, self.time()?)),
             PERF_RECORD_COMM if self.misc & PERF_RECORD_MISC_COMM_EXEC != 0 => {
-                Some(Seen::Exec { pid: self.word(0)? as u32 })
+                Some(Observed::Exec { pid: self.word(0)? as u32 })
             }
             _ => None,
         }

@@ -18,7 +18,7 @@ use std::marker::PhantomData;
 use rustix::thread::{self, CapabilitySet, CapabilitySets};
 
 use crate::ebpf::kernel_at_least;
-use crate::probes::Way;
+use crate::probes::AttachMethod;
 
 /// What is needed while a recording runs, on kernels that tell these apart (5.9).
 const RECORDING: CapabilitySet = CapabilitySet::BPF
@@ -99,7 +99,7 @@ fn of_this_kernel() -> CapabilitySet {
     // Events of the uprobe PMU ask for it (perf_uprobe_event_init in kernel/events/core.c), links
     // to many places do not; before 5.9 it also stands for BPF, PERFMON and CHECKPOINT_RESTORE.
     // Where perf events are for administrators, CAP_PERFMON opens none (Debian's 5.10 and 7.2).
-    if Way::may_be_events() || is_perf_for_administrators() {
+    if AttachMethod::may_be_events() || is_perf_for_administrators() {
         needed |= CapabilitySet::SYS_ADMIN;
     }
     // Before that, memory of maps counts against RLIMIT_MEMLOCK, which has to be raised.

@@ -13,11 +13,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::cookies::Cookies;
 use super::keeper::{Keeper, Means, Request};
-use crate::bpf_calls::{self, Place};
+use crate::bpf_calls::{self, UprobePoint};
 
 /// How programs are attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum AttachMethod {
     /// A link to many places of a file.
     Multi,
     /// An event of the uprobe PMU, whose type number this is, for each place.
@@ -29,7 +29,7 @@ pub(crate) enum Way {
 /// Set to `events` to have the PMU's events used where links to many places are there, too.
 const WAY: &str = "SYSCOLLECT_UPROBES";
 
-impl Way {
+impl AttachMethod {
     /// Whether [`of_this_kernel`](Self::of_this_kernel) may choose events. Asks the kernel's
     /// version only, so that it is known before anything is tried.
     pub(crate) fn may_be_events() -> bool {
@@ -99,7 +99,7 @@ struct Attaching<'a> {
 /// lives. Returns what was refused: a file may be attached in part.
 pub(super) fn attach(
     keeper: &mut Keeper,
-    way: Way,
+    way: AttachMethod,
     program: &Program,
     file: BorrowedFd<'_>,
     points: &[Point],
@@ -107,10 +107,10 @@ pub(super) fn attach(
 ) -> Vec<Refused> {
     let mut attaching = Attaching { keeper, program, file, pid, refused: Vec::new() };
     for at_return in [false, true] {
-        let places: Vec<Place> = points
+        let places: Vec<UprobePoint> = points
             .iter()
             .filter(|point| point.at_return == at_return)
-            .map(|point| Place {
+            .map(|point| UprobePoint {
                 offset: point.offset,
                 semaphore: point.semaphore,
                 cookie: point.cookie,
@@ -120,8 +120,8 @@ pub(super) fn attach(
             continue;
         }
         match way {
-            Way::Multi => attaching.all(&places, at_return),
-            Way::Events(pmu) | Way::EventsWithoutCookies(pmu) => {
+            AttachMethod::Multi => attaching.all(&places, at_return),
+            AttachMethod::Events(pmu) | AttachMethod::EventsWithoutCookies(pmu) => {
                 places.iter().for_each(|place| attaching.event(pmu, *place, at_return));
             }
         }
@@ -132,7 +132,7 @@ pub(super) fn attach(
 impl Attaching<'_> {
     /// All places with one link. The kernel refuses all for one that it cannot
     /// probe, so then each half is tried by itself.
-    fn all(&mut self, places: &[Place], at_return: bool) {
+    fn all(&mut self, places: &[UprobePoint], at_return: bool) {
         let request =
             Request { means: Means::Link, at_return, pid: self.pid, places: places.to_vec() };
         match self.keeper.link(&request, self.program.program.as_fd(), self.file) {
@@ -146,7 +146,7 @@ impl Attaching<'_> {
         }
     }
 
-    fn event(&mut self, pmu: u32, place: Place, at_return: bool) {
+    fn event(&mut self, pmu: u32, place: UprobePoint, at_return: bool) {
         let request = |means| Request { means, at_return, pid: self.pid, places: vec![place] };
         let linked = match &self.program.cookies {
             None => self.keeper.link(

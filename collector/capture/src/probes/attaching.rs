@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 
 use super::attach::{Point, Refused, attach};
 use super::keeper::Keeper;
-use super::manager::{Told, Work};
+use super::manager::{AttachContext, ManagerReport};
 
 /// As long may a piece take, and the files of a turn.
 const PIECE: Duration = Duration::from_millis(100);
@@ -45,7 +45,7 @@ const OWNERS_MAX: usize = 4096;
 
 /// A file to attach to.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct AttachJob {
     /// As long as it is open, no other file gets its number.
     pub(super) file: OwnedFd,
     pub(super) path: String,
@@ -91,7 +91,7 @@ impl Progress {
     }
 }
 
-impl Job {
+impl AttachJob {
     /// The next places, and whether rings are announced there.
     fn next_piece(&mut self) -> Option<(bool, Vec<Point>)> {
         let of_rings = !self.rings.is_empty();
@@ -108,7 +108,7 @@ impl Job {
 /// Attaches. Dropping it detaches everything.
 pub(super) struct Attaching {
     pub(super) keeper: Keeper,
-    waiting: Waiting<Job>,
+    waiting: Waiting<AttachJob>,
 }
 
 impl Attaching {
@@ -128,7 +128,12 @@ impl Attaching {
     }
 
     /// Attaches, or has it done later; whether anything of the file is attached or will be.
-    pub(super) fn begin(&mut self, job: Job, work: &Work, told: &Told) -> bool {
+    pub(super) fn begin(
+        &mut self,
+        job: AttachJob,
+        work: &AttachContext,
+        told: &ManagerReport,
+    ) -> bool {
         match job.is_awaited || self.waiting.has_share(job.owner, Instant::now()) {
             true => self.turn(job, work, told),
             false => self.wait(job, told),
@@ -141,7 +146,7 @@ impl Attaching {
     }
 
     /// Gives one of those that wait a turn, if it is time.
-    pub(super) fn go_on(&mut self, work: &Work, told: &Told) {
+    pub(super) fn go_on(&mut self, work: &AttachContext, told: &ManagerReport) {
         let Some(job) = self.waiting.next(Instant::now()) else { return };
         let began = Instant::now();
         let part = if job.is_asked_for { PART_ASKED_FOR } else { PART };
@@ -149,7 +154,7 @@ impl Attaching {
         self.waiting.rest(began.elapsed(), part);
     }
 
-    fn turn(&mut self, mut job: Job, work: &Work, told: &Told) -> bool {
+    fn turn(&mut self, mut job: AttachJob, work: &AttachContext, told: &ManagerReport) -> bool {
         let began = Instant::now();
         while !told.is_stopping()
             && let Some((of_rings, points)) = job.next_piece()
@@ -181,7 +186,7 @@ impl Attaching {
         finish(&job, told)
     }
 
-    fn wait(&mut self, mut job: Job, told: &Told) -> bool {
+    fn wait(&mut self, mut job: AttachJob, told: &ManagerReport) -> bool {
         let owner = job.owner;
         if job.progress.waits_since.is_none() {
             job.progress.waits_since = Some(Instant::now());
@@ -193,7 +198,7 @@ impl Attaching {
     }
 }
 
-fn too_slow(each: Duration, job: &Job) -> String {
+fn too_slow(each: Duration, job: &AttachJob) -> String {
     format!(
         "the processes that run it kept the kernel waiting for {:.1} s at one place, and no process could fork \
          meanwhile: {} more places are left out",
@@ -203,7 +208,7 @@ fn too_slow(each: Duration, job: &Job) -> String {
 }
 
 /// Tells what became of a file; whether anything is attached.
-fn finish(job: &Job, told: &Told) -> bool {
+fn finish(job: &AttachJob, told: &ManagerReport) -> bool {
     let Progress { attached, refused, waits_since, .. } = &job.progress;
     if let Some(since) = waits_since {
         told.unattached().waited(job.owner, *since);

@@ -10,8 +10,8 @@ use syscollect_model::{BuildId, Mapping};
 
 use super::files::{self, MappedFile};
 use super::lookups::FoundFunction;
-use super::manager::{MappedAt, Told, Work};
-use super::scan::{Known, Scanner};
+use super::manager::{AttachContext, ManagerReport, MappedAt};
+use super::scan::{KnownFile, Scanner};
 use crate::bpf_calls;
 use crate::clock::raw_now;
 use crate::turns::{Account, Owners, Turn, TurnOutcome, Turns, Waiting, Whose};
@@ -27,7 +27,7 @@ const FILES_MAX: usize = 8192;
 const GONE_HOLDS: Duration = Duration::from_secs(1);
 
 /// What is looked at.
-enum Look {
+enum LookTarget {
     /// A process that ran when the recording began.
     Process(u32),
     /// The files of such a process, as far as they were not looked at.
@@ -40,10 +40,10 @@ enum Look {
 
 /// Finds what there is to look at, and looks.
 pub(super) struct Looks<'a> {
-    told: &'a Told,
+    told: &'a ManagerReport,
     recorded: Option<OwnedFd>,
     zones: Sender<ZoneNotice>,
-    turns: Turns<Look>,
+    turns: Turns<LookTarget>,
     owners: Owners,
     /// Paths and contents in which there is nothing to attach to: most of what is mapped is the
     /// same few libraries, again and again. `false` where that is not to be relied upon.
@@ -56,7 +56,7 @@ pub(super) struct Looks<'a> {
 
 impl<'a> Looks<'a> {
     /// Nothing waits.
-    pub(super) fn new(work: &Work, told: &'a Told) -> Self {
+    pub(super) fn new(work: &AttachContext, told: &'a ManagerReport) -> Self {
         Self {
             told,
             recorded: work.recorded.as_ref().and_then(|map| map.try_clone().ok()),
@@ -74,7 +74,7 @@ impl<'a> Looks<'a> {
         for pid in files::processes(Path::new("/")) {
             if self.is_recorded(pid) {
                 let whose = self.owners.whose(pid);
-                self.add(whose, Look::Process(pid), Instant::now());
+                self.add(whose, LookTarget::Process(pid), Instant::now());
             }
         }
     }
@@ -91,17 +91,17 @@ impl<'a> Looks<'a> {
         let whose = self.owners.whose(*pid);
         let now = Instant::now();
         let age = Duration::from_nanos(raw_now().saturating_sub(at.at));
-        self.add(whose, Look::Mapped(at), now.checked_sub(age).unwrap_or(now));
+        self.add(whose, LookTarget::Mapped(at), now.checked_sub(age).unwrap_or(now));
     }
 
     /// A program was given the address of a function.
     pub(super) fn add_found(&mut self, found: FoundFunction) {
         let whose = self.owners.whose(found.pid);
-        self.add(whose, Look::Found(found), Instant::now());
+        self.add(whose, LookTarget::Found(found), Instant::now());
     }
 
-    fn add(&mut self, whose: Whose, look: Look, since: Instant) {
-        let is_first = matches!(look, Look::Process(_));
+    fn add(&mut self, whose: Whose, look: LookTarget, since: Instant) {
+        let is_first = matches!(look, LookTarget::Process(_));
         if self.turns.add(whose, look, since) {
             self.first += usize::from(is_first);
         }
@@ -113,17 +113,17 @@ impl<'a> Looks<'a> {
         let Some(turn) = self.turns.next(began) else { return false };
         let (what, turn) = turn.take();
         let outcome = match what {
-            Look::Process(pid) => {
+            LookTarget::Process(pid) => {
                 self.go_on(&turn, files_of(pid));
                 TurnOutcome::NOTHING
             }
-            Look::Files(mut files) => {
+            LookTarget::Files(mut files) => {
                 let file = files.pop();
                 self.go_on(&turn, files);
                 file.map_or(TurnOutcome::NOTHING, |file| self.file(scanner, &file))
             }
-            Look::Mapped(at) => self.mapped(scanner, at),
-            Look::Found(found) => {
+            LookTarget::Mapped(at) => self.mapped(scanner, at),
+            LookTarget::Found(found) => {
                 scanner.found(&found);
                 TurnOutcome::NOTHING
             }
@@ -159,7 +159,7 @@ impl<'a> Looks<'a> {
         files.drain(..beyond);
         match files.is_empty() {
             true => self.first -= 1,
-            false => self.turns.go_on(turn, Look::Files(files)),
+            false => self.turns.go_on(turn, LookTarget::Files(files)),
         }
     }
 
@@ -168,7 +168,7 @@ impl<'a> Looks<'a> {
         if known.is_some_and(|known| known.is_client) {
             self.tell_client(mapped.pid);
         }
-        known.map_or(TurnOutcome::NOTHING, Known::outcome)
+        known.map_or(TurnOutcome::NOTHING, KnownFile::outcome)
     }
 
     fn mapped(
@@ -201,7 +201,7 @@ impl<'a> Looks<'a> {
         scanner: &mut Scanner<'_>,
         path: &str,
         build_id: &BuildId,
-    ) -> Option<Known> {
+    ) -> Option<KnownFile> {
         let (since, gone) = &mut self.gone;
         if since.elapsed() >= GONE_HOLDS || gone.len() >= PLAIN_MAX {
             *since = Instant::now();
@@ -214,7 +214,7 @@ impl<'a> Looks<'a> {
     /// Remembers that there is nothing in a file. Names and build ids are what the process shows:
     /// whoever has namespaces of their own shows what they like where another program lies. So it
     /// is root's files alone that are known by them, and only where they lie here, too.
-    fn remember(&mut self, content: (String, BuildId), known: Known) {
+    fn remember(&mut self, content: (String, BuildId), known: KnownFile) {
         if self.plain.contains_key(&content) {
             return;
         }
@@ -235,7 +235,7 @@ impl<'a> Looks<'a> {
     }
 }
 
-impl Waiting for Look {
+impl Waiting for LookTarget {
     fn count(&self) -> u64 {
         match self {
             Self::Files(files) => files.len() as u64,

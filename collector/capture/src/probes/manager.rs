@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use syscollect_model::Mapping;
 use syscollect_probes::Spec;
 
-use super::attach::{Program, Way};
+use super::attach::{AttachMethod, Program};
 use super::files;
 use super::keeper::Keeper;
 use super::looks::Looks;
@@ -58,8 +58,8 @@ const LONGEST_ACCOUNT: Duration = Duration::from_secs(1);
 const LONGEST_GOODBYE: Duration = Duration::from_secs(2);
 
 /// What the manager works with.
-pub(super) struct Work {
-    pub(super) way: Way,
+pub(super) struct AttachContext {
+    pub(super) way: AttachMethod,
     pub(super) on_probe: Program,
     pub(super) on_ring: Program,
     pub(super) arguments: ArgumentPrograms,
@@ -78,7 +78,7 @@ pub(super) struct Work {
 
 /// What the thread tells.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct ManagerReport {
     notes: Mutex<Vec<String>>,
     /// Specs that match nothing so far.
     unmatched: Mutex<Vec<String>>,
@@ -108,7 +108,7 @@ struct Accounts {
     notes: Vec<String>,
 }
 
-impl Told {
+impl ManagerReport {
     /// Says something to the user, once.
     pub(super) fn note(&self, note: String) {
         let note = match note.char_indices().nth(NOTE_MAX) {
@@ -227,7 +227,7 @@ pub(super) struct MappedAt {
 #[derive(Clone)]
 pub(crate) struct MappedFiles {
     messages: SyncSender<Message>,
-    told: Arc<Told>,
+    told: Arc<ManagerReport>,
 }
 
 impl MappedFiles {
@@ -249,16 +249,16 @@ pub(super) struct Manager {
     first_done: Option<Receiver<()>>,
     /// Until its end has been waited for.
     worker: Option<Worker<()>>,
-    told: Arc<Told>,
+    told: Arc<ManagerReport>,
     keeper: i32,
 }
 
 impl Manager {
     /// Starts the thread; it begins to attach at once.
-    pub(super) fn start(work: Work, keeper: Keeper) -> Result<Self, CaptureError> {
+    pub(super) fn start(work: AttachContext, keeper: Keeper) -> Result<Self, CaptureError> {
         let (messages, received) = sync_channel(MESSAGES_MAX);
         let (done, first_done) = channel();
-        let told = Arc::new(Told::default());
+        let told = Arc::new(ManagerReport::default());
         let tell = told.clone();
         let holder = keeper.pid();
         let worker = Worker::start("probes", move || manage(work, keeper, &received, &done, &tell))
@@ -396,11 +396,11 @@ fn is_late(done: &Receiver<()>, longest: Duration, stop_asked: &AtomicBool) -> b
 }
 
 fn manage(
-    work: Work,
+    work: AttachContext,
     keeper: Keeper,
     messages: &Receiver<Message>,
     done: &Sender<()>,
-    told: &Told,
+    told: &ManagerReport,
 ) {
     let (launch, all_at_first) = (work.launch.clone(), work.gpu || !work.specs.is_empty());
     let mut looks = Looks::new(&work, told);

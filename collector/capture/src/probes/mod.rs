@@ -50,7 +50,7 @@ mod semaphores;
 mod source;
 mod unattached;
 
-pub(crate) use attach::Way;
+pub(crate) use attach::AttachMethod;
 pub(crate) use keeper::Keeper;
 pub(crate) use manager::MappedFiles;
 pub(crate) use presets::{functions_in, installed_libraries};

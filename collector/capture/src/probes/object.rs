@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use syscollect_records::RecordKind;
 
-use super::attach::{Program, Way};
+use super::attach::{AttachMethod, Program};
 use super::cookies::Cookies;
 use crate::bpf_calls;
 use crate::bpf_object::{KernelObject, MapSizes, SharedMaps};
@@ -31,7 +31,7 @@ pub(super) struct Settings {
     /// Bytes of each CPU's ring buffer, a power of two.
     pub(super) ring_bytes: usize,
     /// How they will be attached.
-    pub(super) way: Way,
+    pub(super) way: AttachMethod,
 }
 
 /// The loaded object. The kernel keeps what its programs use as long as they
@@ -50,7 +50,7 @@ impl Loaded {
     /// Makes the maps and loads the programs.
     pub(super) fn load(settings: &Settings, shared: &SharedMaps) -> Result<Self, CaptureError> {
         let (tsc, filter) = ([u8::from(settings.tsc)], [u8::from(settings.filter)]);
-        let cookies = [u8::from(!matches!(settings.way, Way::EventsWithoutCookies(_)))];
+        let cookies = [u8::from(!matches!(settings.way, AttachMethod::EventsWithoutCookies(_)))];
         let constants = [("USE_TSC", &tsc[..]), ("FILTER", &filter[..]), ("COOKIES", &cookies[..])];
         let (cpus, programs) = (settings.possible_cpus, settings.programs);
         let sizes = MapSizes {
@@ -58,11 +58,11 @@ impl Loaded {
             ring_bytes: settings.ring_bytes,
         };
         let mut object = KernelObject::new(NAME, OBJECT, &constants, shared, &sizes)?;
-        if matches!(settings.way, Way::EventsWithoutCookies(_)) {
+        if matches!(settings.way, AttachMethod::EventsWithoutCookies(_)) {
             object.without_exchanges();
         }
         let attach_type =
-            if settings.way == Way::Multi { bpf_calls::TRACE_UPROBE_MULTI } else { 0 };
+            if settings.way == AttachMethod::Multi { bpf_calls::TRACE_UPROBE_MULTI } else { 0 };
         let kind = (bpf_calls::PROG_TYPE_KPROBE, attach_type);
         let (on_probe, on_ring) = (object.load("on_probe", kind)?, object.load("on_ring", kind)?);
         Ok(Self { on_probe, on_ring, object, ring_bytes: settings.ring_bytes, possible_cpus: cpus })
@@ -96,10 +96,14 @@ impl Loaded {
     }
 
     /// One of the two programs, as attaching in this way takes it.
-    pub(super) fn program(&self, program: &OwnedFd, way: Way) -> Result<Program, CaptureError> {
+    pub(super) fn program(
+        &self,
+        program: &OwnedFd,
+        way: AttachMethod,
+    ) -> Result<Program, CaptureError> {
         let failed = |error| CaptureError::system("cannot hold a program", error);
         let program = program.try_clone().map_err(failed)?;
-        if !matches!(way, Way::EventsWithoutCookies(_)) {
+        if !matches!(way, AttachMethod::EventsWithoutCookies(_)) {
             return Ok(Program { program, cookies: None });
         }
         let given = self.object.map("given_cookie")?.try_clone_to_owned().map_err(failed)?;

@@ -56,12 +56,12 @@ pub(super) struct Plan {
     /// Places of functions for which there was no room.
     left_out: usize,
     /// The parts of specs that something here was asked for by.
-    pub(super) matched: Vec<Part>,
+    pub(super) matched: Vec<SpecPart>,
 }
 
 /// A part of a spec that has to match something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Part {
+pub(super) struct SpecPart {
     /// The spec's index.
     pub(super) spec: usize,
     /// 0 is the begin of a zone, or all there is; from 1 on its ends.
@@ -70,7 +70,7 @@ pub(super) struct Part {
 
 impl Plan {
     /// A part of a spec matches something here.
-    pub(super) fn matches(&mut self, part: Part) {
+    pub(super) fn matches(&mut self, part: SpecPart) {
         if !self.matched.contains(&part) {
             self.matched.push(part);
         }
@@ -141,7 +141,7 @@ impl Planner {
                     path,
                 };
                 self.add_usdt(&sites, meaning, plan);
-                plan.matches(Part { spec: index, probe: part });
+                plan.matches(SpecPart { spec: index, probe: part });
             }
         };
         match spec {
@@ -252,7 +252,7 @@ impl Planner {
                     (ProbeRole::FunctionReturn, std::slice::from_ref(&function.offset), true)
                 }
             };
-            plan.matches(Part { spec: index, probe: 0 });
+            plan.matches(SpecPart { spec: index, probe: 0 });
             if !taken.insert((function.offset, false)) {
                 continue;
             }
@@ -402,7 +402,7 @@ mod tests {
         assert_eq!(roles, [(ProbeRole::ZoneBegin, 5, Some(1)), (ProbeRole::ZoneEnd, 5, None)]);
         let texts: Vec<_> = plan.points[0].arguments.iter().map(|(_, text)| *text).collect();
         assert_eq!(texts, [Text::Always, Text::Always, Text::Never]);
-        assert_eq!(plan.matched, [0, 1].map(|probe| Part { spec: 3, probe }));
+        assert_eq!(plan.matched, [0, 1].map(|probe| SpecPart { spec: 3, probe }));
         assert_eq!(plan.definitions[0].nests, Some(true));
     }
 
@@ -425,7 +425,7 @@ mod tests {
         assert_eq!(roles, [begin, end, end]);
         assert_eq!(
             plan.matched,
-            [0, 1, 2].map(|probe| Part { spec: 0, probe }),
+            [0, 1, 2].map(|probe| SpecPart { spec: 0, probe }),
             "the third end is nowhere"
         );
     }

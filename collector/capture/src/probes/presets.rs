@@ -16,8 +16,8 @@ use syscollect_untrusted_files::{FileLocation, Reader};
 use object::ReadCache;
 use rustc_hash::FxHashSet;
 use syscollect_probes::{
-    Argument, Function, FunctionPreset, Functions, LibraryPreset, Parameter, Place, Register,
-    Returns, library_presets,
+    Argument, ArgumentPlace, Function, FunctionPreset, Functions, LibraryPreset, Parameter,
+    Register, Returns, library_presets,
 };
 use syscollect_store::{ProbeArgument, ProbeDefinition, ProbeRole};
 
@@ -190,7 +190,7 @@ impl Planner {
             size: 8,
             signed: false,
             float: false,
-            place: Place::Register { register: Register::Rax, shift: 0 },
+            place: ArgumentPlace::Register { register: Register::Rax, shift: 0 },
         };
         let point = |probe, argument, at_return| Planned {
             offset: function.offset,

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustc_hash::FxHashMap;
-use syscollect_probes::{Argument, Place};
+use syscollect_probes::{Argument, ArgumentPlace};
 
 use crate::bpf_calls;
 
@@ -56,18 +56,18 @@ impl ArgumentProgram {
 fn encode(argument: &Argument, text: Text) -> [u8; ARGUMENT_BYTES] {
     let register = |register: syscollect_probes::Register| (register.pt_regs_offset() / 8) as u8;
     let (kind, value, base, index, scale, skip) = match &argument.place {
-        Place::Constant(value) => (CONSTANT, *value, NO_REGISTER, NO_REGISTER, 0, 0),
-        Place::Register { register: name, shift } => {
+        ArgumentPlace::Constant(value) => (CONSTANT, *value, NO_REGISTER, NO_REGISTER, 0, 0),
+        ArgumentPlace::Register { register: name, shift } => {
             (REGISTER, 0, register(*name), NO_REGISTER, 0, *shift)
         }
-        Place::Memory { base, index, offset } => {
+        ArgumentPlace::Memory { base, index, offset } => {
             let base = base.map_or(NO_REGISTER, register);
             let (index, scale) =
                 index.map_or((NO_REGISTER, 1), |(name, scale)| (register(name), scale));
             (MEMORY, *offset, base, index, scale.max(1).ilog2() as u8, 0)
         }
         // Memory of no bytes: what cannot be read is told as such.
-        Place::Unsupported(_) => (MEMORY, 0, NO_REGISTER, NO_REGISTER, 0, 0),
+        ArgumentPlace::Unsupported(_) => (MEMORY, 0, NO_REGISTER, NO_REGISTER, 0, 0),
     };
     let size = if argument.is_supported() { argument.size } else { 0 };
     let mut bytes = [0; ARGUMENT_BYTES];
@@ -88,19 +88,19 @@ fn encode(argument: &Argument, text: Text) -> [u8; ARGUMENT_BYTES] {
 /// The programs that the kernel knows, each once.
 pub(super) struct ArgumentPrograms {
     map: OwnedFd,
-    room: Room,
+    room: ProgramQuota,
     known: FxHashMap<ArgumentProgram, u32>,
 }
 
 /// How many programs there may be. Anybody can write files with many; an owner of files has as many
 /// as are still free for others, so that there are always some for one more.
 #[derive(Debug)]
-struct Room {
+struct ProgramQuota {
     free: u32,
     used: FxHashMap<u32, u32>,
 }
 
-impl Room {
+impl ProgramQuota {
     fn new(free: u32) -> Self {
         Self { free, used: FxHashMap::default() }
     }
@@ -120,7 +120,7 @@ impl Room {
 impl ArgumentPrograms {
     /// None yet; `map` has room for so many.
     pub(super) fn new(map: OwnedFd, room: u32) -> Self {
-        Self { map, room: Room::new(room), known: FxHashMap::default() }
+        Self { map, room: ProgramQuota::new(room), known: FxHashMap::default() }
     }
 
     /// The cookie of a probe with these arguments, in a file of this owner.
@@ -179,7 +179,7 @@ mod tests {
             size: 8,
             signed: false,
             float: true,
-            place: Place::Unsupported("%xmm0".into()),
+            place: ArgumentPlace::Unsupported("%xmm0".into()),
         };
         assert_eq!(
             encode(&argument, Text::Never)[8..],
@@ -189,8 +189,9 @@ mod tests {
 
     #[test]
     fn whatever_one_owner_takes_there_is_room_for_the_next() {
-        let mut room = Room::new(4096);
-        let taken = |room: &mut Room, owner| (0..10_000).filter(|_| room.take(owner)).count();
+        let mut room = ProgramQuota::new(4096);
+        let taken =
+            |room: &mut ProgramQuota, owner| (0..10_000).filter(|_| room.take(owner)).count();
         assert_eq!(taken(&mut room, 1001), 2048);
         (1002..1006).for_each(|owner| assert!(taken(&mut room, owner) >= 128, "{room:?}"));
         assert_eq!(taken(&mut room, 0), 128);

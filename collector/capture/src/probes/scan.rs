@@ -19,15 +19,15 @@ use syscollect_untrusted_files::{FileLocation, Owner, Reader};
 use syscollect_zone_protocol::PROVIDER;
 
 use super::attach::Point;
-use super::attaching::{Attaching, Job, NO_ROOM, Progress};
+use super::attaching::{AttachJob, Attaching, NO_ROOM, Progress};
 use super::companion;
 use super::cost::{Census, Mapper, SINGLE_MAX, Whom, map_key};
 use super::files::{Change, FileKey, MappedFile, OpenFile, mapping_of};
 use super::keeper::Keeper;
 use super::launch::files_of;
 use super::lookups::FoundFunction;
-use super::manager::{Told, Work};
-use super::plan::{Part, Plan, Planned, Planner};
+use super::manager::{AttachContext, ManagerReport};
+use super::plan::{Plan, Planned, Planner, SpecPart};
 use super::presets::{installed_libraries, preset_of};
 use super::semaphores;
 use crate::notes::definition_chunk;
@@ -48,13 +48,13 @@ const LOOKS_MAX: u32 = 8;
 
 /// Looks into each file once. Dropping it detaches everything.
 pub(super) struct Scanner<'a> {
-    work: Work,
-    told: &'a Told,
+    work: AttachContext,
+    told: &'a ManagerReport,
     planner: Planner,
-    known: FxHashMap<FileKey, Known>,
+    known: FxHashMap<FileKey, KnownFile>,
     /// The files that specs name by their path.
     named: Vec<(PathBuf, FileKey)>,
-    matched: BTreeSet<Part>,
+    matched: BTreeSet<SpecPart>,
     /// Of specs of functions whose library was found, why it has none.
     without: BTreeMap<usize, String>,
     names: BTreeSet<String>,
@@ -67,7 +67,7 @@ pub(super) struct Scanner<'a> {
 
 /// What a look into a file found.
 #[derive(Clone, Copy)]
-pub(super) struct Known {
+pub(super) struct KnownFile {
     /// It belongs to an instrumented program.
     pub(super) is_client: bool,
     /// It is held in place by what is attached, so that no other gets its number.
@@ -85,7 +85,7 @@ pub(super) struct Known {
     changed: Change,
 }
 
-impl Known {
+impl KnownFile {
     /// Whether this tells of the file what a look would.
     fn holds(&self, changed: Change) -> bool {
         self.attached || self.changed == changed
@@ -103,7 +103,7 @@ impl Known {
 }
 
 impl<'a> Scanner<'a> {
-    pub(super) fn new(work: Work, keeper: Keeper, told: &'a Told) -> Self {
+    pub(super) fn new(work: AttachContext, keeper: Keeper, told: &'a ManagerReport) -> Self {
         Self {
             work,
             told,
@@ -174,7 +174,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// A file that a process has mapped; `None` if it cannot be looked into.
-    pub(super) fn mapped(&mut self, mapped: &MappedFile) -> Option<Known> {
+    pub(super) fn mapped(&mut self, mapped: &MappedFile) -> Option<KnownFile> {
         // A file that is attached to in single processes is opened for each of them.
         if let Some((key, changed)) = mapped.identity()
             && !self.single.contains_key(&key)
@@ -201,7 +201,7 @@ impl<'a> Scanner<'a> {
     /// A file that a process had mapped which has ended since: the file of that
     /// path here, if its contents are the same. Programs that live shorter than
     /// their mapping events take would never be found otherwise.
-    pub(super) fn was_mapped(&mut self, path: &str, build_id: &BuildId) -> Option<Known> {
+    pub(super) fn was_mapped(&mut self, path: &str, build_id: &BuildId) -> Option<KnownFile> {
         OpenFile::of_contents(Path::new(path), build_id).map(|file| self.file(file, path))
     }
 
@@ -228,7 +228,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn file(&mut self, file: OpenFile, path: &str) -> Known {
+    fn file(&mut self, file: OpenFile, path: &str) -> KnownFile {
         let looks = match self.known.get(&file.key) {
             Some(known) if known.holds(file.changed) && !self.is_new_process_of(&file) => {
                 return known.later();
@@ -246,7 +246,7 @@ impl<'a> Scanner<'a> {
         // Processes that map it later may be attached to by themselves.
         let attached = is_new || self.single.contains_key(&key);
         let looked = Instant::now();
-        let known = Known { is_client, attached, is_new, key, of_root, looks, looked, changed };
+        let known = KnownFile { is_client, attached, is_new, key, of_root, looks, looked, changed };
         self.known.insert(key, known);
         known
     }
@@ -386,7 +386,7 @@ impl<'a> Scanner<'a> {
         for pid in processes {
             // Without descriptors nothing can be attached to either.
             let Ok(file) = file.file.file().as_fd().try_clone_to_owned() else { continue };
-            let job = Job {
+            let job = AttachJob {
                 file,
                 path: path.to_owned(),
                 owner,
@@ -517,7 +517,8 @@ impl<'a> Scanner<'a> {
                 }
                 Spec::Function(_) => vec![String::new()],
             };
-            let is_missing = |probe: usize| !self.matched.contains(&Part { spec: index, probe });
+            let is_missing =
+                |probe: usize| !self.matched.contains(&SpecPart { spec: index, probe });
             let missing: Vec<&str> = parts
                 .iter()
                 .zip(0..)

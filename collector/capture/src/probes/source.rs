@@ -11,10 +11,10 @@ use syscollect_records::{ProbeRecord, RecordKind};
 use syscollect_store::LaneLoss;
 
 use super::announcements::Announcements;
-use super::attach::Way;
+use super::attach::AttachMethod;
 use super::keeper::Keeper;
 use super::lookups::{Lookups, OF_LOOKUP};
-use super::manager::{Manager, MappedFiles, Work};
+use super::manager::{AttachContext, Manager, MappedFiles};
 use super::object::{Loaded, Settings};
 use super::plan::OF_CLIENT;
 use super::program::ArgumentPrograms;
@@ -83,7 +83,7 @@ impl ProbeSource {
         let Setup { options, clock, possible_cpus, shared, buffer, zones } = setup;
         let unavailable =
             |why| CaptureError::system("cannot probe programs", std::io::Error::other(why));
-        let way = Way::of_this_kernel().map_err(unavailable)?;
+        let way = AttachMethod::of_this_kernel().map_err(unavailable)?;
         let asked = options.gpu || !options.probes.is_empty();
         let settings = Settings {
             tsc: clock == ClockSource::Tsc,
@@ -108,7 +108,7 @@ impl ProbeSource {
         let lane = |cpu: &u32| Ok(RingLane::new(LaneKind::Probe, *cpu, loaded.add_cpu(*cpu)?));
         let lanes = cpus.iter().map(lane).collect::<Result<Vec<_>, CaptureError>>()?;
         let recorded = shared.get("recorded_processes").filter(|_| settings.filter);
-        let work = Work {
+        let work = AttachContext {
             way,
             on_probe: loaded.program(&loaded.on_probe, way)?,
             on_ring: loaded.program(&loaded.on_ring, way)?,

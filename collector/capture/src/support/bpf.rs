@@ -6,7 +6,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use crate::bpf_calls::{
-    self, MAP_TYPE_ARRAY, MapCreate, PROG_LOAD, PROG_TYPE_KPROBE, Place, TRACE_UPROBE_MULTI, bpf_fd,
+    self, MAP_TYPE_ARRAY, MapCreate, PROG_LOAD, PROG_TYPE_KPROBE, TRACE_UPROBE_MULTI, UprobePoint,
+    bpf_fd,
 };
 
 const RAW_TRACEPOINT_OPEN: i64 = 17;
@@ -160,7 +161,7 @@ pub(super) fn try_uprobe_multi() -> io::Result<()> {
         ..Default::default()
     };
     let program = load(&[zero(0), EXIT], attr, &mut [])?;
-    let place = Place { offset: 0, semaphore: 0, cookie: 0 };
+    let place = UprobePoint { offset: 0, semaphore: 0, cookie: 0 };
     match bpf_calls::link_uprobe_multi(program.as_fd(), c"/", &[place], false, None) {
         Ok(_) => Ok(()),
         Err(error) if error.raw_os_error() == Some(libc::EBADF) => Ok(()),

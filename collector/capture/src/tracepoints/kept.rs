@@ -12,7 +12,7 @@ const TEXT_BYTES: usize = 96;
 /// The part of a record that is kept: to the end of its last text, as far as that lies within
 /// `most_bytes`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Kept {
+pub(super) struct RecordPrefix {
     /// Bytes at most, a multiple of 8.
     pub(super) most_bytes: u64,
     /// Where it is told where the last text lies; 0 where there are no texts.
@@ -21,7 +21,7 @@ pub(super) struct Kept {
     pub(super) text_base: u64,
 }
 
-impl Kept {
+impl RecordPrefix {
     /// Of records of this format.
     pub(super) fn of(format: &Format) -> Self {
         let last = format.last_text();
@@ -44,8 +44,8 @@ mod tests {
     use super::*;
 
     fn kept(fields: &str) -> (u64, u64, u64) {
-        let Kept { most_bytes, text_at, text_base } =
-            Kept::of(&Format::parse(&format!("ID: 1\n{fields}")).unwrap());
+        let RecordPrefix { most_bytes, text_at, text_base } =
+            RecordPrefix::of(&Format::parse(&format!("ID: 1\n{fields}")).unwrap());
         (most_bytes, text_at, text_base)
     }
 

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::failures::Failures;
-use super::kept::Kept;
+use super::kept::RecordPrefix;
 use super::lanes::{LaneRecords, Lanes};
 use super::offer::Offer;
 use crate::bpf_calls;
@@ -55,7 +55,7 @@ impl Attached {
         }
         maps.insert("tracepoint_lanes".to_owned(), held(lanes.map())?);
         let way = PreemptCount::of_this_kernel();
-        let cpus = held(object(settings, way, 0, Kept::default(), &maps)?.map(CPUS)?)?;
+        let cpus = held(object(settings, way, 0, RecordPrefix::default(), &maps)?.map(CPUS)?)?;
         maps.insert(CPUS.to_owned(), cpus);
         let failures = Failures::default();
         Ok(Self { settings, way, lanes, maps, failures, events: Vec::new(), programs: Vec::new() })
@@ -74,7 +74,8 @@ impl Attached {
 
     /// Attaches to a tracepoint; its records carry this number.
     pub(super) fn attach(&mut self, number: u32, offer: &Offer) -> Result<(), CaptureError> {
-        let object = object(self.settings, self.way, number, Kept::of(&offer.format), &self.maps)?;
+        let object =
+            object(self.settings, self.way, number, RecordPrefix::of(&offer.format), &self.maps)?;
         let program = object.load(PROGRAM, KIND)?;
         self.events.push(attach(offer, program.as_fd())?);
         self.programs.push(program);
@@ -133,7 +134,7 @@ fn object(
     settings: Settings,
     way: PreemptCount,
     number: u32,
-    kept: Kept,
+    kept: RecordPrefix,
     maps: &SharedMaps,
 ) -> Result<KernelObject, CaptureError> {
     let (tsc, number) = ([u8::from(settings.tsc)], number.to_ne_bytes());

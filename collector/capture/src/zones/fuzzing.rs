@@ -17,7 +17,7 @@ use super::fake::{FakeProgram, FakeThread};
 use super::source::Follower;
 use super::survey::Survey;
 use super::taken::Arenas;
-use super::watch::{Found, Takeover};
+use super::watch::{Takeover, WatchEvent};
 use crate::clock::ticks_now;
 use crate::stage::CHUNK_BYTES;
 
@@ -31,7 +31,7 @@ const HONEST: u32 = 7001;
 struct Recorder {
     takeover: Takeover,
     survey: Survey,
-    found: Receiver<Found>,
+    found: Receiver<WatchEvent>,
     follower: Follower,
     chunks: Vec<Chunk>,
 }

@@ -16,7 +16,7 @@ use super::definitions::DefinitionShares;
 use super::lanes::{Lanes, LogLane};
 use super::shares::Pace;
 use super::turn::{Order, Turn, Visit};
-use super::watch::{Found, Handle};
+use super::watch::{Handle, WatchEvent};
 use crate::clock::ticks_now;
 use crate::error::CaptureError;
 use crate::notes::definition_chunk;
@@ -40,7 +40,7 @@ const MOST_NOTES: usize = 64;
 
 /// The zones of instrumented programs.
 pub(crate) struct ZoneSource {
-    found: Receiver<Found>,
+    found: Receiver<WatchEvent>,
     watcher: Option<Handle>,
     follower: Follower,
 }
@@ -164,33 +164,33 @@ impl Follower {
     }
 
     /// Takes in what the watcher found.
-    pub(super) fn found(&mut self, found: Found, now: Ticks, sink: &mut dyn FnMut(Chunk)) {
+    pub(super) fn found(&mut self, found: WatchEvent, now: Ticks, sink: &mut dyn FnMut(Chunk)) {
         match found {
-            Found::Client { number, arena, subject } => {
+            WatchEvent::Client { number, arena, subject } => {
                 let client = Client::new(number, &arena, *subject, self.start);
                 self.counts.programs += 1;
                 sink(definition_chunk(&Definition::Clients(vec![define(&client, now)])));
                 self.order.add(client.user(), number);
                 self.clients.insert(number, client);
             }
-            Found::Ring { client, ring } => {
+            WatchEvent::Ring { client, ring } => {
                 self.of(client, |client| client.add_ring(ring));
                 self.order.wake(client);
             }
-            Found::Thread { client, ring, owner, tid } => {
+            WatchEvent::Thread { client, ring, owner, tid } => {
                 let mut new = false;
                 self.of(client, |client| new = client.tell(ring, owner, tid));
                 self.counts.threads += u64::from(new);
             }
-            Found::Gone { client } => {
+            WatchEvent::Gone { client } => {
                 self.of(client, Client::end);
                 self.order.wake(client);
             }
-            Found::NotTaken { why } => {
+            WatchEvent::NotTaken { why } => {
                 self.counts.not_taken += 1;
                 self.note(why);
             }
-            Found::Held { pid } => {
+            WatchEvent::Held { pid } => {
                 self.counts.held += 1;
                 self.note(format!("process {pid}: another recorder reads its zones"));
             }

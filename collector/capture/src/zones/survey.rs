@@ -21,7 +21,7 @@ use syscollect_zone_protocol::arena::RingState;
 
 use super::arena::{Arena, FoundArena, NotTaken};
 use super::find::{self, Numbering};
-use super::taken::{Arenas, MOST_OF_A_PROCESS, Taken};
+use super::taken::{Arenas, MOST_OF_A_PROCESS, TakenArena};
 use super::watch::{Announcement, refused, take};
 
 /// Changes are looked for this often.
@@ -41,16 +41,16 @@ const MOST_JOBS: usize = 2 * super::taken::MOST_ARENAS as usize;
 const RINGS_AT_A_TIME: usize = 64;
 
 /// Something that takes its time.
-pub(super) enum Job {
+pub(super) enum SurveyJob {
     /// An arena was announced that is not where it should be, or was found (there) and not taken at
     /// once.
     Announced(Announcement, Option<Box<(PathBuf, FoundArena)>>),
     /// This process may have arenas from an earlier recording.
     Process(u32),
     /// Threads have taken rings in it.
-    Rings(Arc<Taken>),
+    Rings(Arc<TakenArena>),
     /// Its program may be gone.
-    RollCall(Arc<Taken>),
+    RollCall(Arc<TakenArena>),
     /// Another recorder had it.
     Held(u32, PathBuf),
 }
@@ -65,7 +65,7 @@ pub(super) struct Survey {
 
 /// An arena that was taken.
 struct Watched {
-    taken: Arc<Taken>,
+    taken: Arc<TakenArena>,
     /// Its count of rings that were taken, when they were last looked for.
     claims: u32,
 }
@@ -73,12 +73,12 @@ struct Watched {
 /// What is to be done for a user.
 struct OfUser {
     user: u32,
-    jobs: VecDeque<Job>,
+    jobs: VecDeque<SurveyJob>,
     spent: Duration,
 }
 
 /// Starts the thread; it ends when nobody sends jobs any more.
-pub(super) fn start(survey: Survey) -> std::io::Result<(SyncSender<Job>, JoinHandle<()>)> {
+pub(super) fn start(survey: Survey) -> std::io::Result<(SyncSender<SurveyJob>, JoinHandle<()>)> {
     let (send, jobs) = sync_channel(MOST_NEW_JOBS);
     let thread = std::thread::Builder::new()
         .name("zones-survey".into())
@@ -86,7 +86,7 @@ pub(super) fn start(survey: Survey) -> std::io::Result<(SyncSender<Job>, JoinHan
     Ok((send, thread))
 }
 
-fn run(mut survey: Survey, jobs: &Receiver<Job>) {
+fn run(mut survey: Survey, jobs: &Receiver<SurveyJob>) {
     let mut allowance = Allowance::new();
     let mut next_look = Instant::now();
     loop {
@@ -172,13 +172,13 @@ impl Survey {
     }
 
     /// Something is to be done for the user whom it concerns.
-    pub(super) fn add(&mut self, job: Job) {
+    pub(super) fn add(&mut self, job: SurveyJob) {
         let user = match &job {
-            Job::Announced(_, Some(found)) => found.1.user,
-            Job::Announced(Announcement { pid, .. }, None)
-            | Job::Process(pid)
-            | Job::Held(pid, _) => find::user_of(&self.arenas.root(), *pid),
-            Job::Rings(taken) | Job::RollCall(taken) => taken.arena.user,
+            SurveyJob::Announced(_, Some(found)) => found.1.user,
+            SurveyJob::Announced(Announcement { pid, .. }, None)
+            | SurveyJob::Process(pid)
+            | SurveyJob::Held(pid, _) => find::user_of(&self.arenas.root(), *pid),
+            SurveyJob::Rings(taken) | SurveyJob::RollCall(taken) => taken.arena.user,
         };
         let least = self.users.iter().map(|user| user.spent).min().unwrap_or_default();
         let index = self.users.iter().position(|known| known.user == user).unwrap_or_else(|| {
@@ -187,13 +187,13 @@ impl Survey {
             self.users.len() - 1
         });
         let of_user = &mut self.users[index];
-        if matches!(job, Job::Process(pid) if of_user.jobs.iter().any(|job| matches!(job, Job::Process(p) if *p == pid)))
+        if matches!(job, SurveyJob::Process(pid) if of_user.jobs.iter().any(|job| matches!(job, SurveyJob::Process(p) if *p == pid)))
         {
             return;
         }
         if of_user.jobs.len() < MOST_JOBS {
             of_user.jobs.push_back(job);
-        } else if let Job::Announced(Announcement { pid, tid, ring, .. }, _) = job {
+        } else if let SurveyJob::Announced(Announcement { pid, tid, ring, .. }, _) = job {
             self.arenas.refuse(pid, (tid, ring), &NotTaken::TooMany("its user has announcements,"));
         }
     }
@@ -207,7 +207,7 @@ impl Survey {
             if std::mem::replace(claims, now) != now
                 && !taken.rings_wait.swap(true, Ordering::Relaxed)
             {
-                jobs.push(Job::Rings(taken.clone()));
+                jobs.push(SurveyJob::Rings(taken.clone()));
             }
         }
         if self.last_roll_call.elapsed() >= ROLL_CALL_INTERVAL {
@@ -221,17 +221,18 @@ impl Survey {
     fn watch_new(&mut self) {
         for taken in self.arenas.take_new() {
             taken.rings_wait.store(true, Ordering::Relaxed);
-            self.add(Job::Rings(taken.clone()));
+            self.add(SurveyJob::Rings(taken.clone()));
             self.watched.push(Watched { claims: taken.claims(), taken });
         }
     }
 
     /// Finds programs that are gone, and takes what another recorder has left.
-    pub(super) fn roll_call(&self) -> Vec<Job> {
+    pub(super) fn roll_call(&self) -> Vec<SurveyJob> {
         let all = self.watched.iter().map(|watched| &watched.taken);
         let asked = all.filter(|taken| !taken.roll_call_waits.swap(true, Ordering::Relaxed));
-        let held = self.arenas.take_held().into_iter().map(|(pid, path)| Job::Held(pid, path));
-        asked.map(|taken| Job::RollCall(taken.clone())).chain(held).collect()
+        let held =
+            self.arenas.take_held().into_iter().map(|(pid, path)| SurveyJob::Held(pid, path));
+        asked.map(|taken| SurveyJob::RollCall(taken.clone())).chain(held).collect()
     }
 
     /// Does what is next.
@@ -250,25 +251,25 @@ impl Survey {
         }
     }
 
-    fn act(&mut self, job: Job) {
+    fn act(&mut self, job: SurveyJob) {
         match job {
-            Job::Announced(announcement, found) => self.announced(announcement, found),
-            Job::Process(pid) => self.look_for_arenas(pid),
-            Job::Rings(taken) => {
+            SurveyJob::Announced(announcement, found) => self.announced(announcement, found),
+            SurveyJob::Process(pid) => self.look_for_arenas(pid),
+            SurveyJob::Rings(taken) => {
                 if tell_rings(&self.arenas, &taken, RINGS_AT_A_TIME) {
                     taken.rings_wait.store(false, Ordering::Relaxed);
                 } else {
-                    self.add(Job::Rings(taken));
+                    self.add(SurveyJob::Rings(taken));
                 }
             }
-            Job::RollCall(taken) => {
+            SurveyJob::RollCall(taken) => {
                 taken.roll_call_waits.store(false, Ordering::Relaxed);
                 if is_gone(&self.arenas, &taken) {
                     forget(&self.arenas, &taken);
                     self.watched.retain(|watched| !Arc::ptr_eq(&watched.taken, &taken));
                 }
             }
-            Job::Held(pid, path) => {
+            SurveyJob::Held(pid, path) => {
                 let taken =
                     FoundArena::at(&path).and_then(|found| self.arenas.take(pid, &path, &found));
                 if matches!(taken, Err(NotTaken::Held)) {
@@ -333,11 +334,11 @@ impl Survey {
     }
 }
 
-fn is_gone(arenas: &Arenas, taken: &Taken) -> bool {
+fn is_gone(arenas: &Arenas, taken: &TakenArena) -> bool {
     !find::still_has(&arenas.root(), &taken.place)
 }
 
-fn forget(arenas: &Arenas, taken: &Taken) {
+fn forget(arenas: &Arenas, taken: &TakenArena) {
     tell_rings(arenas, taken, usize::MAX);
     arenas.forget(taken);
 }
@@ -345,7 +346,7 @@ fn forget(arenas: &Arenas, taken: &Taken) {
 /// Looks for rings in use that nobody announced: those of a program that was
 /// recorded before, or whose announcement was lost. Tells of so many of them,
 /// and returns whether those were all.
-fn tell_rings(arenas: &Arenas, taken: &Taken, most: usize) -> bool {
+fn tell_rings(arenas: &Arenas, taken: &TakenArena, most: usize) -> bool {
     let Ok(identities) = taken.arena.memory.identities(taken.arena.rings()) else { return true };
     let used =
         (0..).zip(identities).filter(|(_, identity)| identity.state != RingState::Free as u32);

@@ -18,7 +18,7 @@ use super::counters::Subject;
 use super::exited::Exited;
 use super::find::{ArenaLocation, Numbering};
 use super::shares::Pool;
-use super::watch::Found;
+use super::watch::WatchEvent;
 
 /// Arenas that are read at one time, where the system has room for their mappings and descriptors.
 pub(super) const MOST_ARENAS: u64 = 4096;
@@ -38,7 +38,7 @@ const MOST_HELD: usize = 256;
 const MOST_REFUSED: usize = 16_384;
 
 /// An arena that was taken.
-pub(super) struct Taken {
+pub(super) struct TakenArena {
     /// Its number.
     pub(super) client: u32,
     /// Its process.
@@ -69,15 +69,15 @@ struct HeardOf {
 pub(super) struct Arenas {
     /// Below which /proc is found.
     root: Mutex<PathBuf>,
-    found: Sender<Found>,
+    found: Sender<WatchEvent>,
     state: Mutex<State>,
 }
 
 struct State {
     next_number: u32,
-    by_id: FxHashMap<ArenaId, Arc<Taken>>,
+    by_id: FxHashMap<ArenaId, Arc<TakenArena>>,
     /// Taken and not seen yet by who watches them.
-    new: Vec<Arc<Taken>>,
+    new: Vec<Arc<TakenArena>>,
     arenas: Pool,
     rings: Pool,
     of_process: FxHashMap<u32, OfProcess>,
@@ -102,7 +102,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Arenas {
     /// None yet. `clock` is that of announcements.
-    pub(super) fn new(root: &Path, clock: ClockSource, found: Sender<Found>) -> Self {
+    pub(super) fn new(root: &Path, clock: ClockSource, found: Sender<WatchEvent>) -> Self {
         let state = State {
             next_number: 1,
             by_id: FxHashMap::default(),
@@ -129,18 +129,18 @@ impl Arenas {
     }
 
     /// Tells the collector.
-    pub(super) fn send(&self, found: Found) {
+    pub(super) fn send(&self, found: WatchEvent) {
         // The collector ends later than this.
         let _ = self.found.send(found);
     }
 
     /// The arena, if it was taken.
-    pub(super) fn known(&self, id: ArenaId) -> Option<Arc<Taken>> {
+    pub(super) fn known(&self, id: ArenaId) -> Option<Arc<TakenArena>> {
         lock(&self.state).by_id.get(&id).cloned()
     }
 
     /// The arena that this process had at one of these paths, of one that is gone.
-    pub(super) fn known_at(&self, pid: u32, paths: &[PathBuf]) -> Option<Arc<Taken>> {
+    pub(super) fn known_at(&self, pid: u32, paths: &[PathBuf]) -> Option<Arc<TakenArena>> {
         let state = lock(&self.state);
         state
             .by_id
@@ -156,12 +156,12 @@ impl Arenas {
     }
 
     /// Those that were taken since the last call.
-    pub(super) fn take_new(&self) -> Vec<Arc<Taken>> {
+    pub(super) fn take_new(&self) -> Vec<Arc<TakenArena>> {
         std::mem::take(&mut lock(&self.state).new)
     }
 
     /// Those of a process.
-    pub(super) fn of_process(&self, pid: u32) -> Vec<Arc<Taken>> {
+    pub(super) fn of_process(&self, pid: u32) -> Vec<Arc<TakenArena>> {
         lock(&self.state).by_id.values().filter(|taken| taken.pid == pid).cloned().collect()
     }
 
@@ -171,7 +171,7 @@ impl Arenas {
         pid: u32,
         path: &Path,
         found: &FoundArena,
-    ) -> Result<Arc<Taken>, NotTaken> {
+    ) -> Result<Arc<TakenArena>, NotTaken> {
         lock(&self.state).reserve(pid, found.user)?;
         let root = self.root();
         let same_numbers = !matches!(Numbering::of(&root, pid), Some(Numbering::Own(_)));
@@ -181,7 +181,7 @@ impl Arenas {
         let mut state = lock(&self.state);
         let client = state.next_number;
         state.next_number += 1;
-        let taken = Arc::new(Taken {
+        let taken = Arc::new(TakenArena {
             client,
             pid,
             arena,
@@ -197,7 +197,7 @@ impl Arenas {
         let arena = &taken.arena;
         let subject =
             Subject { root, place: taken.place.clone(), user: arena.user, clock: arena.clock };
-        self.send(Found::Client {
+        self.send(WatchEvent::Client {
             number: client,
             arena: Box::new(arena.clone()),
             subject: Box::new(subject),
@@ -206,7 +206,7 @@ impl Arenas {
     }
 
     /// The program is gone: its arena is read to its end and forgotten.
-    pub(super) fn forget(&self, taken: &Taken) {
+    pub(super) fn forget(&self, taken: &TakenArena) {
         let mut state = lock(&self.state);
         if state.by_id.remove(&taken.arena.id).is_none() {
             return;
@@ -215,11 +215,11 @@ impl Arenas {
         state.give_back(taken.pid, taken.arena.user, rings);
         state.exited.add(taken.pid, taken.place.path.clone());
         drop(state);
-        self.send(Found::Gone { client: taken.client });
+        self.send(WatchEvent::Gone { client: taken.client });
     }
 
     /// A ring has an owner of whom the collector has not heard: has it read, and tells whose it is.
-    pub(super) fn tell(&self, taken: &Taken, ring: u32, owner: u32, tid: Option<u32>) {
+    pub(super) fn tell(&self, taken: &TakenArena, ring: u32, owner: u32, tid: Option<u32>) {
         let client = taken.client;
         let mut rings = lock(&taken.rings);
         let known = rings.get(&ring).copied();
@@ -237,9 +237,9 @@ impl Arenas {
             );
         }
         if known.is_none() {
-            self.send(Found::Ring { client, ring });
+            self.send(WatchEvent::Ring { client, ring });
         }
-        self.send(Found::Thread { client, ring, owner, tid });
+        self.send(WatchEvent::Thread { client, ring, owner, tid });
     }
 
     /// Another recorder has the arena: it is tried again later.
@@ -248,7 +248,7 @@ impl Arenas {
         if state.held.len() < MOST_HELD && !state.held.iter().any(|(_, held)| held == path) {
             state.held.push((pid, path.to_path_buf()));
             drop(state);
-            self.send(Found::Held { pid });
+            self.send(WatchEvent::Held { pid });
         }
     }
 
@@ -271,7 +271,7 @@ impl Arenas {
         let is_first = state.refused.insert((pid, tid, ring, why.to_string()));
         drop(state);
         if is_first {
-            self.send(Found::NotTaken {
+            self.send(WatchEvent::NotTaken {
                 why: format!("process {pid}: its zones are not recorded: {why}"),
             });
         }
@@ -312,7 +312,7 @@ impl State {
     }
 }
 
-impl Taken {
+impl TakenArena {
     /// Whether the collector has not heard of this owner of a ring.
     pub(super) fn is_untold(&self, ring: u32, owner: u32) -> bool {
         lock(&self.rings).get(&ring).is_none_or(|known| known.owner != owner)

@@ -17,7 +17,7 @@ use super::fake::{FakeProcess, FakeProgram, FakeThread};
 use super::source::Follower;
 use super::survey::Survey;
 use super::taken::Arenas;
-use super::watch::{Found, Takeover};
+use super::watch::{Takeover, WatchEvent};
 use crate::clock::ticks_now;
 
 /// Tests look through this process's descriptors, so they go one by one.
@@ -34,7 +34,7 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    fn new(found: Sender<Found>) -> Self {
+    fn new(found: Sender<WatchEvent>) -> Self {
         let arenas = Arc::new(Arenas::new(Path::new("/"), ClockSource::Tsc, found));
         Self {
             takeover: Takeover::new(arenas.clone()),
@@ -74,7 +74,7 @@ impl Watcher {
     }
 
     /// As if it had found this: this process, which plays the programs, has them still.
-    fn found_for_tests(&self, found: Found) {
+    fn found_for_tests(&self, found: WatchEvent) {
         self.arenas.send(found);
     }
 }
@@ -82,7 +82,7 @@ impl Watcher {
 /// Watcher and follower without their threads.
 pub(super) struct Recorder {
     pub(super) watcher: Watcher,
-    found: Receiver<Found>,
+    found: Receiver<WatchEvent>,
     pub(super) follower: Follower,
     pub(super) chunks: Vec<Chunk>,
     _alone: Option<MutexGuard<'static, ()>>,
@@ -348,7 +348,7 @@ fn a_program_that_died_is_read_to_the_end() {
     recorder.drain(false);
     zones(thread, 3..5);
     drop(program);
-    recorder.watcher.found_for_tests(Found::Gone { client: 1 });
+    recorder.watcher.found_for_tests(WatchEvent::Gone { client: 1 });
     recorder.drain(false);
     assert_eq!(recorder.locations(7001), [1, 2, 3, 4]);
     recorder.drain(true);

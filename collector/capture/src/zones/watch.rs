@@ -20,8 +20,8 @@ use super::ZoneNotice;
 use super::arena::{Arena, FoundArena, NotTaken};
 use super::counters::Subject;
 use super::find;
-use super::survey::{self, Job, Survey};
-use super::taken::{Arenas, Taken};
+use super::survey::{self, Survey, SurveyJob};
+use super::taken::{Arenas, TakenArena};
 use crate::worker::Worker;
 
 /// Arenas that are taken over at once in each window, of all programs and of one user's: a fraction
@@ -35,7 +35,7 @@ const LOOKED_AT_INTERVAL: Duration = Duration::from_millis(200);
 const MOST_LOOKED_AT: usize = 16_384;
 
 /// What was found.
-pub(super) enum Found {
+pub(super) enum WatchEvent {
     /// An arena was taken.
     Client {
         /// Its number.
@@ -111,7 +111,7 @@ impl Handle {
     pub(super) fn start(
         root: &Path,
         clock: ClockSource,
-        found: Sender<Found>,
+        found: Sender<WatchEvent>,
     ) -> std::io::Result<Self> {
         let arenas = Arc::new(Arenas::new(root, clock, found));
         let (notices, received) = channel();
@@ -142,13 +142,14 @@ impl Handle {
     }
 }
 
-fn forward(takeover: &mut Takeover, notices: &Receiver<ZoneNotice>, jobs: &SyncSender<Job>) {
+fn forward(takeover: &mut Takeover, notices: &Receiver<ZoneNotice>, jobs: &SyncSender<SurveyJob>) {
     while let Ok(notice) = notices.recv() {
         if notice == ZoneNotice::Stop {
             return;
         }
         if let Some(job) = takeover.notice(notice)
-            && let Err(TrySendError::Full(Job::Announced(announcement, _))) = jobs.try_send(job)
+            && let Err(TrySendError::Full(SurveyJob::Announced(announcement, _))) =
+                jobs.try_send(job)
         {
             let Announcement { pid, tid, ring, .. } = announcement;
             takeover.arenas.refuse(
@@ -173,19 +174,19 @@ impl Takeover {
     }
 
     /// Sees to one notice; what takes longer comes back.
-    pub(super) fn notice(&mut self, notice: ZoneNotice) -> Option<Job> {
+    pub(super) fn notice(&mut self, notice: ZoneNotice) -> Option<SurveyJob> {
         match notice {
             ZoneNotice::Announcement { ticks, pid, tid, descriptor, ring } => {
                 self.announced(Announcement { ticks, pid, tid, descriptor, ring })
             }
             ZoneNotice::ClientFile { pid } => {
-                self.is_time_to_look_at(pid).then_some(Job::Process(pid))
+                self.is_time_to_look_at(pid).then_some(SurveyJob::Process(pid))
             }
             ZoneNotice::Stop => None,
         }
     }
 
-    fn announced(&mut self, announcement: Announcement) -> Option<Job> {
+    fn announced(&mut self, announcement: Announcement) -> Option<SurveyJob> {
         let Announcement { pid, tid, descriptor, .. } = announcement;
         let paths = find::descriptor_paths(&self.arenas.root(), pid, tid, descriptor);
         for path in &paths {
@@ -206,12 +207,12 @@ impl Takeover {
                 return None;
             }
             // The file is held: it does not go with the program.
-            return Some(Job::Announced(announcement, Some(Box::new((path.clone(), found)))));
+            return Some(SurveyJob::Announced(announcement, Some(Box::new((path.clone(), found)))));
         }
         match self.arenas.known_at(pid, &paths) {
             Some(taken) => announced_ring(&self.arenas, &taken, announcement),
             None if self.arenas.had(pid, &paths, announcement.ticks) => {}
-            None => return Some(Job::Announced(announcement, None)),
+            None => return Some(SurveyJob::Announced(announcement, None)),
         }
         None
     }
@@ -263,7 +264,11 @@ pub(super) fn take(
 
 /// A thread has announced its ring; it still has it, for a ring is given to
 /// another only when it was emptied, which waits for this.
-fn announced_ring(arenas: &Arenas, taken: &Taken, Announcement { tid, ring, .. }: Announcement) {
+fn announced_ring(
+    arenas: &Arenas,
+    taken: &TakenArena,
+    Announcement { tid, ring, .. }: Announcement,
+) {
     let Some(ring) = u32::try_from(ring).ok().filter(|ring| *ring < MAX_RINGS as u32) else {
         return;
     };

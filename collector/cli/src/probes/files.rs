@@ -13,14 +13,14 @@ pub(super) struct Mapped {
     /// Device and inode as the kernel lists them; they tell files apart.
     key: (String, u64),
     /// Where it is mapped: one that ends takes only its own away.
-    places: Vec<Place>,
+    places: Vec<FileMapping>,
     /// Its name, as the first process sees it.
     pub(super) path: String,
 }
 
 /// A mapping of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct FileMapping {
     /// The process's folder.
     process: PathBuf,
     /// What leads to the mapped file.
@@ -131,7 +131,7 @@ fn parse(folder: &Path, pid: u32, line: &[u8]) -> Option<Mapped> {
         return None;
     }
     let number = |text| u64::from_str_radix(text, 16).ok();
-    let place = Place {
+    let place = FileMapping {
         process: folder.to_owned(),
         // Small addresses have zeros before them in one place and not in the other.
         by_address: folder.join("map_files").join(format!(
@@ -161,7 +161,7 @@ impl Mapped {
         why.map_or(Ok(None), Err)
     }
 
-    fn open_at(&self, place: &Place) -> Result<OpenedFile> {
+    fn open_at(&self, place: &FileMapping) -> Result<OpenedFile> {
         let owner = Owner::of_process(place.pid);
         let open = |at: &FileLocation<'_>| syscollect_untrusted_files::open(at, owner.as_ref());
         if let Ok(file) = open(&FileLocation::Said(&place.by_address)) {

@@ -1,13 +1,13 @@
 //! After a recording: naming, exporting, and giving the files their names.
 
-use super::place::{KeepCapture, Place};
+use super::place::{KeepCapture, OutputFiles};
 use crate::confine;
 use crate::convert::{self, Abandoned, CaptureEnd, Nameable, Selection};
 use crate::format::Format;
 use crate::lost::Lost;
 use crate::output::Draft;
 use crate::signals::Abandon;
-use crate::summary::Kept;
+use crate::summary::KeptCapture;
 use crate::terminal::Terminal;
 use anyhow::{Context, Result, bail};
 use std::collections::HashSet;
@@ -32,7 +32,7 @@ pub(crate) struct Finished {
     /// Its size in bytes.
     pub(crate) bytes: u64,
     /// The capture beside it.
-    pub(crate) capture: Kept,
+    pub(crate) capture: KeptCapture,
     /// Events in the output.
     pub(crate) events: u64,
     /// What was lost.
@@ -43,7 +43,7 @@ pub(crate) struct Finished {
 
 /// What finishing a recording needs.
 pub(crate) struct Finish<'a> {
-    pub(crate) place: &'a Place,
+    pub(crate) place: &'a OutputFiles,
     pub(crate) abandon: &'a Abandon,
     pub(crate) terminal: &'a Terminal,
     pub(crate) read: Read,
@@ -244,13 +244,13 @@ impl Finish<'_> {
                 if let Err(error) = end.append(capture.file().try_clone()?, told) {
                     say!("syscollect: {}", crate::message(&error));
                 }
-                Kept::At(capture.publish(&place.capture)?)
+                KeptCapture::At(capture.publish(&place.capture)?)
             }
-            false if place.keep == KeepCapture::WhileSmall => Kept::TooLarge(size),
-            false => Kept::Not,
+            false if place.keep == KeepCapture::WhileSmall => KeptCapture::TooLarge(size),
+            false => KeptCapture::Not,
         };
         let (output, capture) = match (exported, place.standard_output, kept) {
-            (None, None, Kept::At(path)) => (Some((path, Format::Syscap)), Kept::Not),
+            (None, None, KeptCapture::At(path)) => (Some((path, Format::Syscap)), KeptCapture::Not),
             (output, _, capture) => (output, capture),
         };
         Ok(Finished { output, bytes, capture, events, lost, costs })

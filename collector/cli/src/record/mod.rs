@@ -18,7 +18,7 @@ use anyhow::Result;
 use command::{Gated, Launched};
 use finish::{Finish, Read};
 use options::Options;
-use place::Place;
+use place::OutputFiles;
 use series::Series;
 use std::fs::File;
 use std::path::PathBuf;
@@ -64,7 +64,7 @@ struct Surroundings<'a> {
 /// A recording from its output's checks to its summary, with any backend.
 fn record(options: &Options, around: &Surroundings<'_>, program_start: Instant) -> Result<u8> {
     let Surroundings { backend, terminal, owner } = *around;
-    let place = Place::choose(options, owner)?;
+    let place = OutputFiles::choose(options, owner)?;
     let (sender, stop_events) = mpsc::channel();
     // Before signals are watched, so that Ctrl-C ends a command that waits.
     let gated =
@@ -128,7 +128,7 @@ enum Drafted {
 impl Drafted {
     /// Makes the first file, with what the recorder writes into.
     fn begin(
-        place: &Place,
+        place: &OutputFiles,
         options: &Options,
         abandon: &Abandon,
     ) -> Result<(Self, RecordingFiles)> {
@@ -144,7 +144,7 @@ impl Drafted {
     }
 
     /// The recording has begun: its file takes its name. Each of several has had it from the start.
-    fn show(&mut self, place: &Place) -> Result<()> {
+    fn show(&mut self, place: &OutputFiles) -> Result<()> {
         match self {
             Self::One(draft) => place.show_capture(draft),
             Self::Several(_) => Ok(()),
@@ -229,7 +229,7 @@ fn run_until_the_end(
 /// Names, exports, says what came of it, and chooses the exit code.
 fn conclude(
     options: &Options,
-    place: &Place,
+    place: &OutputFiles,
     drafted: Drafted,
     recorded: Recorded,
     ending: &Ending,

@@ -17,7 +17,7 @@ const FIRST_CHUNKS: Duration = Duration::from_millis(500);
 /// The files of a recording: `x.syscap.partial` while it runs; then `x.pftrace`,
 /// `x.syscap`, or both.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct OutputFiles {
     /// The exported file; `None` for standard output, or when the capture is the output.
     pub(crate) export: Option<(Target, Format)>,
     /// The capture under its final name. One that is not kept only takes it when the export fails.
@@ -44,7 +44,7 @@ pub(crate) enum KeepCapture {
     Never,
 }
 
-impl Place {
+impl OutputFiles {
     /// Decides and checks.
     ///
     /// # Errors
@@ -243,14 +243,14 @@ mod tests {
     use clap::Parser;
     use std::fs;
 
-    fn choose(folder: &Path, arguments: &[&str]) -> Result<Place> {
+    fn choose(folder: &Path, arguments: &[&str]) -> Result<OutputFiles> {
         let path = |argument: &str| match argument.strip_prefix("./") {
             Some(name) => folder.join(name).to_str().unwrap().to_owned(),
             None => argument.to_owned(),
         };
         let arguments =
             std::iter::once("syscollect".to_owned()).chain(arguments.iter().map(|a| path(a)));
-        Place::choose(&Cli::try_parse_from(arguments)?.record.finish()?, None)
+        OutputFiles::choose(&Cli::try_parse_from(arguments)?.record.finish()?, None)
     }
 
     #[test]

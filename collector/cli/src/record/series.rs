@@ -5,7 +5,7 @@
 
 use super::finish::{Finish, Finished, Read};
 use super::options::Rotate;
-use super::place::Place;
+use super::place::OutputFiles;
 use crate::confine;
 use crate::lost::Lost;
 use crate::output::Draft;
@@ -29,12 +29,12 @@ const MOST_FILES: u32 = 999_999;
 /// The files of a recording, those to come included.
 pub(crate) struct Series {
     drafts: Arc<Drafts>,
-    thread: JoinHandle<Kept>,
+    thread: JoinHandle<KeptFiles>,
 }
 
 /// Makes the files, one after another.
 struct Drafts {
-    place: Place,
+    place: OutputFiles,
     state: Mutex<State>,
 }
 
@@ -42,15 +42,15 @@ struct Drafts {
 struct State {
     last_number: u32,
     /// Those that are not published yet, the oldest first; the last one is being written.
-    open: VecDeque<(Place, Draft)>,
+    open: VecDeque<(OutputFiles, Draft)>,
     /// The thread that names files, once it runs.
     naming_thread: Option<u32>,
 }
 
 /// What is kept of the files that are complete.
-struct Kept {
+struct KeptFiles {
     rotate: Rotate,
-    files: VecDeque<(Place, PathBuf, u64)>,
+    files: VecDeque<(OutputFiles, PathBuf, u64)>,
     deleted: usize,
     events: u64,
     lost: Lost,
@@ -60,7 +60,7 @@ impl Series {
     /// Makes the first file, and what makes the others. `read` says what of complete files is read
     /// for losses.
     pub(crate) fn begin(
-        place: &Place,
+        place: &OutputFiles,
         rotate: Rotate,
         read: Read,
         abandon: Abandon,
@@ -80,7 +80,7 @@ impl Series {
             // draft names.
             ended: Box::new(move |file| drop(sender.send(file))),
         };
-        let (of_thread, kept) = (drafts.clone(), Kept::nothing(rotate));
+        let (of_thread, kept) = (drafts.clone(), KeptFiles::nothing(rotate));
         let thread = std::thread::Builder::new().name("naming".into());
         let thread = thread
             .spawn(move || kept.follow(&ended, &of_thread, read, &abandon))
@@ -90,7 +90,7 @@ impl Series {
 
     /// The file that was written last, with its place, and what became of those before. To be asked
     /// when the recording has ended.
-    pub(crate) fn end(self) -> Result<(Place, Draft, Before)> {
+    pub(crate) fn end(self) -> Result<(OutputFiles, Draft, Before)> {
         // Nothing goes before it any more, and somebody waits.
         let naming_thread = self.drafts.lock().naming_thread;
         naming_thread.inspect(|thread| set_nice(*thread, 0));
@@ -114,11 +114,11 @@ impl Series {
 }
 
 /// The files before the last one.
-pub(crate) struct Before(Kept);
+pub(crate) struct Before(KeptFiles);
 
 impl Before {
     /// The whole recording, whose last file has become this; its place is needed to count it.
-    pub(crate) fn and(self, place: Place, finished: &mut Finished) -> Told {
+    pub(crate) fn and(self, place: OutputFiles, finished: &mut Finished) -> Told {
         let mut kept = self.0;
         let files = kept.files.len();
         kept.add(place, finished, 0);
@@ -150,7 +150,7 @@ impl Drafts {
         )
     }
 
-    fn take(&self) -> Option<(Place, Draft)> {
+    fn take(&self) -> Option<(OutputFiles, Draft)> {
         self.lock().open.pop_front()
     }
 
@@ -159,7 +159,7 @@ impl Drafts {
     }
 }
 
-impl Kept {
+impl KeptFiles {
     fn nothing(rotate: Rotate) -> Self {
         Self { rotate, files: VecDeque::new(), deleted: 0, events: 0, lost: Lost::default() }
     }
@@ -208,7 +208,7 @@ impl Kept {
     }
 
     /// Counts a file that is published, and deletes those that are too many beside `open` others.
-    fn add(&mut self, place: Place, finished: &mut Finished, open: usize) {
+    fn add(&mut self, place: OutputFiles, finished: &mut Finished, open: usize) {
         self.events += finished.events;
         self.lost.add(std::mem::take(&mut finished.lost));
         if let Some((path, _)) = &finished.output {

@@ -1,6 +1,6 @@
 //! After a recording: what was lost, the export, and the files' names.
 
-use super::place::Place;
+use super::place::OutputFiles;
 use crate::convert::{self, Selection};
 use crate::format::Format;
 use crate::lost::Lost;
@@ -27,7 +27,7 @@ pub(super) fn losses(counts: &Counts, style: Style) -> bool {
 
 /// Exports, if that is wanted, and gives the files their names. Whatever fails, the raw trace is
 /// kept.
-pub(super) fn finish(place: &Place, abandon: &Abandon, terminal: &Terminal) -> Result<()> {
+pub(super) fn finish(place: &OutputFiles, abandon: &Abandon, terminal: &Terminal) -> Result<()> {
     let raw = place.recorded()?;
     let size = raw.file().metadata()?.len();
     if size == 0 {

@@ -9,7 +9,7 @@ use crate::signals;
 use crate::terminal::{Progress, Terminal};
 use anyhow::{Result, bail};
 use options::Options;
-use place::Place;
+use place::OutputFiles;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc;
@@ -35,7 +35,7 @@ pub(crate) fn run(args: Args, _program_start: Instant) -> Result<ExitCode> {
         bail!("cannot take the right to profile the system: {status}");
     }
     let terminal = Terminal::stderr();
-    let place = Place::choose(&options)?;
+    let place = OutputFiles::choose(&options)?;
     let (sender, stop_events) = mpsc::channel();
     let abandon = signals::watch(sender.clone())?;
     let path = place.begin(options.force)?;

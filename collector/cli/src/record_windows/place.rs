@@ -10,7 +10,7 @@ use syscollect_windows::system::local_time;
 
 /// The files of a recording: `x.partial.etl` while it runs; then `x.pftrace`, `x.etl`, or both.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct OutputFiles {
     /// The exported file; `None` where the raw trace is the output.
     pub(super) export: Option<(Target, Format)>,
     /// The raw trace under its final name. Without `keep` it only takes it when the export fails.
@@ -19,7 +19,7 @@ pub(super) struct Place {
     pub(super) keep: bool,
 }
 
-impl Place {
+impl OutputFiles {
     /// Decides and checks.
     ///
     /// # Errors
@@ -99,10 +99,10 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    fn place(folder: &Path, name: &str, more: &[&str]) -> Result<Place> {
+    fn place(folder: &Path, name: &str, more: &[&str]) -> Result<OutputFiles> {
         let path = folder.join(name);
         let arguments = ["syscollect", "-o", path.to_str().unwrap()];
-        Place::choose(&Cli::try_parse_from(arguments.iter().chain(more))?.record.finish()?)
+        OutputFiles::choose(&Cli::try_parse_from(arguments.iter().chain(more))?.record.finish()?)
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! One buffer of a file: read, expanded if it is compressed, and its records found.
 
 use super::bytes::{u16_at, u32_at, u64_at};
-use super::record::{ALIGNMENT, Found, Head, peek};
+use super::record::{ALIGNMENT, BufferPart, Head, peek};
 use super::source::Source;
 use super::statistics::Statistics;
 use super::xpress;
@@ -213,20 +213,20 @@ impl Buffer {
         while self.at < self.end {
             let at = self.at;
             match peek(self.from(at)) {
-                Found::Record(head) => {
+                BufferPart::Record(head) => {
                     self.advance(head.size.into());
                     statistics.count(head.kind);
                     return Some((at, head));
                 }
-                Found::Other(size) => {
+                BufferPart::Other(size) => {
                     self.advance(size);
                     statistics.other_records += 1;
                 }
-                Found::Filler => {
+                BufferPart::Filler => {
                     self.advance(ALIGNMENT);
                     statistics.filler_bytes += ALIGNMENT as u64;
                 }
-                Found::Damage => {
+                BufferPart::Damage => {
                     let rest = self.end - at;
                     self.at = self.end;
                     self.damaged(rest, statistics);

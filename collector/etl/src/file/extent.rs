@@ -13,7 +13,7 @@
 //! - One of several files of a logger (`NEWFILE`) may have the count of all files up to it.
 
 use super::header::LogfileHeader;
-use super::index::Step;
+use super::index::FilePart;
 use std::path::PathBuf;
 
 /// How much of a file is there.
@@ -43,17 +43,17 @@ pub(super) struct FoundBuffers {
 
 impl FoundBuffers {
     /// Takes what lies at the next place.
-    pub(super) fn add(&mut self, step: &Step) {
+    pub(super) fn add(&mut self, step: &FilePart) {
         match step {
-            Step::Buffer(offset, header) => {
+            FilePart::Buffer(offset, header) => {
                 self.holes += std::mem::take(&mut self.unused);
                 self.count += 1;
                 if *offset > 0 {
                     self.sequences.push(header.sequence);
                 }
             }
-            Step::Unused(_) => self.unused += 1,
-            Step::Stray(_) => self.holes += 1,
+            FilePart::Unused(_) => self.unused += 1,
+            FilePart::Stray(_) => self.holes += 1,
         }
     }
 

@@ -23,7 +23,7 @@ pub(super) struct Stream {
 }
 
 /// What lies at a place of a file.
-pub(super) enum Step {
+pub(super) enum FilePart {
     Buffer(u64, BufferHeader),
     /// Bytes that were allocated and never written.
     Unused(u64),
@@ -63,23 +63,23 @@ impl<'a> Walk<'a> {
 
     /// What lies where no buffer begins. Where all buffers are alike, the next one
     /// is looked for where it has to be.
-    fn no_buffer(&self) -> Step {
+    fn no_buffer(&self) -> FilePart {
         let rest = self.source.length() - self.offset;
         let bytes = self.fixed.map_or(rest, |fixed| rest.min(fixed as u64));
         let glimpse = &self.glimpse[..self.length];
         // What cannot be read is not known to be unused.
         let is_read = self.length as u64 == rest.min(GLIMPSE as u64);
         match is_read && glimpse.iter().all(|byte| *byte == 0) {
-            true => Step::Unused(bytes),
-            false => Step::Stray(bytes),
+            true => FilePart::Unused(bytes),
+            false => FilePart::Stray(bytes),
         }
     }
 }
 
 impl Iterator for Walk<'_> {
-    type Item = Step;
+    type Item = FilePart;
 
-    fn next(&mut self) -> Option<Step> {
+    fn next(&mut self) -> Option<FilePart> {
         if self.offset >= self.source.length() {
             return None;
         }
@@ -87,13 +87,13 @@ impl Iterator for Walk<'_> {
         let offset = self.offset;
         let step = match BufferHeader::parse(&self.glimpse[..self.length]) {
             Some(header) if self.fixed.is_none_or(|fixed| fixed == header.stride) => {
-                Step::Buffer(offset, header)
+                FilePart::Buffer(offset, header)
             }
             _ => self.no_buffer(),
         };
         self.offset += match &step {
-            Step::Buffer(_, header) => header.stride as u64,
-            Step::Unused(bytes) | Step::Stray(bytes) => *bytes,
+            FilePart::Buffer(_, header) => header.stride as u64,
+            FilePart::Unused(bytes) | FilePart::Stray(bytes) => *bytes,
         };
         Some(step)
     }
@@ -116,15 +116,15 @@ impl Index {
         while let Some(step) = walk.next() {
             index.found.add(&step);
             match step {
-                Step::Buffer(offset, header) => {
+                FilePart::Buffer(offset, header) => {
                     let entries = cpus.entry(header.cpu).or_default();
                     // What does not say when it begins stays behind the one before.
                     let before = entries.last().map_or(0, |entry| entry.first);
                     let first = walk.first_timestamp(&header, how).unwrap_or(before);
                     entries.push(Entry { offset, first });
                 }
-                Step::Unused(bytes) => index.unused += bytes,
-                Step::Stray(bytes) => index.stray += bytes,
+                FilePart::Unused(bytes) => index.unused += bytes,
+                FilePart::Stray(bytes) => index.stray += bytes,
             }
         }
         index.streams = cpus.into_values().map(|entries| Stream { file, entries }).collect();

@@ -58,7 +58,7 @@ impl<'t> Merged<'t> {
 }
 
 /// A record that was taken: it lies in its stream's buffer until the next is taken.
-struct Taken {
+struct TakenRecord {
     at: usize,
     head: Head,
     timestamp: u64,
@@ -74,7 +74,7 @@ struct StreamCursor<'t> {
     file_index: usize,
     entries: slice::Iter<'t, Entry>,
     buffer: Buffer,
-    head: Option<Taken>,
+    head: Option<TakenRecord>,
     /// The time stamp of the last record that had one.
     last: u64,
     statistics: Statistics,
@@ -97,7 +97,7 @@ impl<'t> StreamCursor<'t> {
     fn find_head(&mut self) {
         self.head = self.buffer.next(&mut self.statistics).map(|(at, head)| {
             self.last = head.timestamp.unwrap_or(self.last);
-            Taken { at, head, timestamp: self.last }
+            TakenRecord { at, head, timestamp: self.last }
         });
     }
 
@@ -118,7 +118,7 @@ impl<'t> StreamCursor<'t> {
 impl Cursor for StreamCursor<'_> {
     type Key = u64;
     /// `None` where a buffer holds no record.
-    type Item = Option<Taken>;
+    type Item = Option<TakenRecord>;
 
     #[inline]
     fn key(&self) -> Option<u64> {
@@ -129,7 +129,7 @@ impl Cursor for StreamCursor<'_> {
     }
 
     #[inline]
-    fn take(&mut self) -> Option<Taken> {
+    fn take(&mut self) -> Option<TakenRecord> {
         if self.head.is_none() {
             self.load();
         }

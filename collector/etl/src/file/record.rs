@@ -112,7 +112,7 @@ pub(super) const ALIGNMENT: usize = 8;
 
 /// What lies at a place in a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum BufferPart {
     /// A record.
     Record(Head),
     /// A record of this size, of a kind that is passed over.
@@ -135,9 +135,9 @@ pub(super) struct Head {
 
 /// What the bytes begin with.
 #[inline]
-pub(super) fn peek(bytes: &[u8]) -> Found {
+pub(super) fn peek(bytes: &[u8]) -> BufferPart {
     let Some(&[first, second, kind, flags]) = bytes.first_chunk::<4>() else {
-        return Found::Damage;
+        return BufferPart::Damage;
     };
     if flags & EVENT_BITS != EVENT_BITS {
         return peek_message(bytes);
@@ -145,15 +145,15 @@ pub(super) fn peek(bytes: &[u8]) -> Found {
     let Some(layout) = LAYOUTS.get(usize::from(kind)) else {
         return peek_rare(bytes, u16::from_le_bytes([first, second]));
     };
-    let Some(size) = u16_at(bytes, layout.size_at.into()) else { return Found::Damage };
+    let Some(size) = u16_at(bytes, layout.size_at.into()) else { return BufferPart::Damage };
     if size < u16::from(layout.length) || usize::from(size) > bytes.len() {
         return peek_rare(bytes, 0);
     }
     match (layout.kind, u64_at(bytes, layout.timestamp_at.into())) {
         (Some(kind), Some(timestamp)) => {
-            Found::Record(Head { kind, size, timestamp: Some(timestamp) })
+            BufferPart::Record(Head { kind, size, timestamp: Some(timestamp) })
         }
-        _ => Found::Other(size.into()),
+        _ => BufferPart::Other(size.into()),
     }
 }
 
@@ -169,21 +169,21 @@ pub(super) fn first_timestamp(bytes: &[u8]) -> Option<u64> {
 
 /// What is seldom there: filler, and sizes that cannot be.
 #[cold]
-fn peek_rare(bytes: &[u8], size: u16) -> Found {
+fn peek_rare(bytes: &[u8], size: u16) -> BufferPart {
     match u32_at(bytes, 0) {
-        Some(FILLER) => Found::Filler,
+        Some(FILLER) => BufferPart::Filler,
         _ if usize::from(size) >= ALIGNMENT && usize::from(size) <= bytes.len() => {
-            Found::Other(size.into())
+            BufferPart::Other(size.into())
         }
-        _ => Found::Damage,
+        _ => BufferPart::Damage,
     }
 }
 
-fn peek_message(bytes: &[u8]) -> Found {
+fn peek_message(bytes: &[u8]) -> BufferPart {
     if bytes[3] & WPP_BITS != WPP_BITS {
-        return Found::Damage;
+        return BufferPart::Damage;
     }
-    wpp::peek(bytes).map_or(Found::Damage, Found::Record)
+    wpp::peek(bytes).map_or(BufferPart::Damage, BufferPart::Record)
 }
 
 /// Bits of the version that are none: how many counters lie behind the header

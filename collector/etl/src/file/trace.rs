@@ -4,7 +4,7 @@ use super::buffer::{Buffer, BufferHeader, Expansion, HEADER};
 use super::error::FileError;
 use super::extent::Extent;
 use super::header::LogfileHeader;
-use super::index::{Index, Step, Stream, Walk};
+use super::index::{FilePart, Index, Stream, Walk};
 use super::merged::Merged;
 use super::source::Source;
 use super::statistics::Statistics;
@@ -137,7 +137,7 @@ impl Trace {
             let mut buffer = file.buffer();
             let mut last = 0;
             for step in file.walk() {
-                let Step::Buffer(offset, _) = step else { continue };
+                let FilePart::Buffer(offset, _) = step else { continue };
                 buffer.load(&file.source, offset, file.expansion, &mut statistics);
                 while let Some((at, head)) = buffer.next(&mut statistics) {
                     last = head.timestamp.unwrap_or(last);

@@ -37,7 +37,7 @@ pub(super) struct Search {
     longest: u64,
     /// By thread id.
     threads: Vec<Waiting>,
-    found: Vec<Found>,
+    found: Vec<FoundWaitPart>,
 }
 
 /// A thread as far as it waits; 0 stands for never.
@@ -50,7 +50,7 @@ struct Waiting {
 
 /// A part of a stack of a long wait.
 #[derive(Clone, Copy, Debug)]
-struct Found {
+struct FoundWaitPart {
     task: Task,
     left: u64,
     part: WaitPart,
@@ -103,7 +103,7 @@ impl Search {
             return;
         };
         if event == back && left > 0 && self.found.len() < MOST_WAITS {
-            self.found.push(Found { task, left, part });
+            self.found.push(FoundWaitPart { task, left, part });
         }
     }
 
@@ -115,7 +115,7 @@ impl Search {
         lists: &AddressLists,
     ) -> LongWaits {
         let mut waits = LongWaits::default();
-        for Found { task, left, part } in self.found {
+        for FoundWaitPart { task, left, part } in self.found {
             let (list, is_kernel) = match part {
                 WaitPart::List(list) => {
                     let first = lists.get(list).first().copied();

@@ -31,7 +31,7 @@ pub(super) struct Prescan {
     pub(super) keys: StackKeys,
     pub(super) files: Files,
     pub(super) waits: Search,
-    pub(super) seen: Seen,
+    pub(super) seen: CodeUses,
     pub(super) machine: MachineFacts,
     pub(super) counts: EventCounts,
     pub(super) topology: Topology,
@@ -52,7 +52,7 @@ pub(super) struct Prescan {
 /// Where code was seen, so that names can be asked for before anything is played.
 /// With each the raw time when that was.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct CodeUses {
     /// Stacks by process.
     pub(super) stacks: FxHashMap<(u32, ListId), u64>,
     /// Stacks by process and key.
@@ -95,7 +95,7 @@ impl MachineFacts {
     }
 }
 
-impl Seen {
+impl CodeUses {
     /// Locates all code that was seen.
     pub(super) fn locate(
         &self,

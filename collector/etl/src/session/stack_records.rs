@@ -7,7 +7,7 @@ use crate::payload::{Frames, ItemStack, Stack, StackKeyReference, item_stacks};
 
 /// A part of a stack, and whose it is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
+pub(super) struct StackPart {
     list: ListId,
     is_kernel: bool,
     pid: u32,
@@ -26,7 +26,7 @@ impl Player<'_> {
     #[inline]
     pub(super) fn stack_key(&mut self, reference: &StackKeyReference) {
         self.stacks.records += 1;
-        let part = self.keys.get(reference.key, self.at).map(|list| Part {
+        let part = self.keys.get(reference.key, self.at).map(|list| StackPart {
             list,
             is_kernel: reference.is_kernel,
             pid: reference.task.pid,
@@ -35,16 +35,16 @@ impl Player<'_> {
     }
 
     /// Which part it is shows the innermost address.
-    pub(super) fn part(&mut self, addresses: Frames<'_>, pid: u32) -> Option<Part> {
+    pub(super) fn part(&mut self, addresses: Frames<'_>, pid: u32) -> Option<StackPart> {
         self.addresses.clear();
         self.addresses.extend(addresses);
         let is_kernel = self.code.images.is_kernel(self.at, *self.addresses.first()?);
-        Some(Part { list: self.code.lists.intern(&self.addresses), is_kernel, pid })
+        Some(StackPart { list: self.code.lists.intern(&self.addresses), is_kernel, pid })
     }
 
     /// Gives a part to the event at exactly that time of that thread.
     #[inline]
-    fn attach(&mut self, at: u64, tid: u32, part: Option<Part>) {
+    fn attach(&mut self, at: u64, tid: u32, part: Option<StackPart>) {
         let mut is_known = false;
         for target in self.recent.find(at, tid) {
             is_known = true;
@@ -78,16 +78,16 @@ impl Player<'_> {
     }
 
     /// Gives a part to the event of a slot, if that still waits.
-    pub(super) fn give(&mut self, number: u64, part: Part) {
+    pub(super) fn give(&mut self, number: u64, part: StackPart) {
         if let Some(slot) = self.delay.get_mut(number) {
             let place = if part.is_kernel { &mut slot.stack.kernel } else { &mut slot.stack.user };
             (*place, slot.pid) = (Some(part.list), part.pid);
         }
     }
 
-    fn keyed(&mut self, key: u64, pid: u32) -> Option<Part> {
+    fn keyed(&mut self, key: u64, pid: u32) -> Option<StackPart> {
         let list = self.keys.get(key, self.at)?;
         let first = self.code.lists.get(list).first().copied()?;
-        Some(Part { list, is_kernel: self.code.images.is_kernel(self.at, first), pid })
+        Some(StackPart { list, is_kernel: self.code.images.is_kernel(self.at, first), pid })
     }
 }

@@ -13,7 +13,7 @@ const REMEMBERED: usize = 1024;
 
 /// A job whose end has not been told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Open<D, T> {
+pub(super) struct OpenJob<D, T> {
     /// What is known of it beside its times.
     pub(super) detail: D,
     pub(super) submitted: Option<T>,
@@ -34,11 +34,11 @@ pub(super) enum Stage {
 
 /// What a stage led to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Told<D, T> {
+pub(super) enum StageOutcome<D, T> {
     /// The job is known now, or was.
     Noted,
     /// This older one never ended: its key is used again.
-    Replaced(Open<D, T>),
+    Replaced(OpenJob<D, T>),
     /// The job has ended before; or too many are open.
     Ignored,
 }
@@ -46,7 +46,7 @@ pub(super) enum Told<D, T> {
 /// Jobs by key, from their first stage to their end.
 #[derive(Debug)]
 pub(super) struct Jobs<K, D, T> {
-    open: FxHashMap<K, Open<D, T>>,
+    open: FxHashMap<K, OpenJob<D, T>>,
     /// Keys whose end came, the oldest first.
     ended: VecDeque<K>,
     /// How often a key is in `ended`.
@@ -74,11 +74,11 @@ impl<K: Copy + Eq + Hash + Ord, D, T: Copy> Jobs<K, D, T> {
         stage: Stage,
         now: T,
         detail: impl FnOnce() -> D,
-    ) -> Told<D, T> {
+    ) -> StageOutcome<D, T> {
         let renewed = stage == Stage::Submitted;
         // CPUs' clocks differ a little, so a later stage may be told first: then it is the same
         // job.
-        let is_older = |job: &Open<D, T>| renewed && job.submitted.is_some();
+        let is_older = |job: &OpenJob<D, T>| renewed && job.submitted.is_some();
         let replaced =
             if self.open.get(&key).is_some_and(is_older) { self.open.remove(&key) } else { None };
         if let Some(job) = self.open.get_mut(&key) {
@@ -89,11 +89,11 @@ impl<K: Copy + Eq + Hash + Ord, D, T: Copy> Jobs<K, D, T> {
         } else {
             if (!renewed && self.counts.contains_key(&key)) || self.open.len() >= MOST_OPEN {
                 self.ignored += 1;
-                return Told::Ignored;
+                return StageOutcome::Ignored;
             }
             self.open.insert(
                 key,
-                Open { detail: detail(), submitted: None, queued: None, started: None },
+                OpenJob { detail: detail(), submitted: None, queued: None, started: None },
             );
         }
         if let Some(job) = self.open.get_mut(&key) {
@@ -105,7 +105,7 @@ impl<K: Copy + Eq + Hash + Ord, D, T: Copy> Jobs<K, D, T> {
             // A stage that is told twice was reached the first time.
             time.get_or_insert(now);
         }
-        replaced.map_or(Told::Noted, Told::Replaced)
+        replaced.map_or(StageOutcome::Noted, StageOutcome::Replaced)
     }
 
     /// What is known of an open job.
@@ -114,7 +114,7 @@ impl<K: Copy + Eq + Hash + Ord, D, T: Copy> Jobs<K, D, T> {
     }
 
     /// A job's end; `None` where nothing of it was told before.
-    pub(super) fn end(&mut self, key: K) -> Option<Open<D, T>> {
+    pub(super) fn end(&mut self, key: K) -> Option<OpenJob<D, T>> {
         let job = self.open.remove(&key);
         self.remember(key);
         job
@@ -146,7 +146,7 @@ impl<K: Copy + Eq + Hash + Ord, D, T: Copy> Jobs<K, D, T> {
     }
 
     /// Those that never ended, in order of their keys.
-    pub(super) fn finish(&mut self) -> Vec<(K, Open<D, T>)> {
+    pub(super) fn finish(&mut self) -> Vec<(K, OpenJob<D, T>)> {
         let mut rest: Vec<_> = self.open.drain().collect();
         rest.sort_by_key(|(key, _)| *key);
         rest
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn a_job_ends_with_all_its_stages() {
         let mut jobs = Jobs::<u32, &str, u32>::default();
-        assert_eq!(jobs.stage(1, Stage::Submitted, 10, || "draw"), Told::Noted);
+        assert_eq!(jobs.stage(1, Stage::Submitted, 10, || "draw"), StageOutcome::Noted);
         jobs.stage(1, Stage::Queued, 20, || "not asked for");
         jobs.stage(1, Stage::Started, 30, || "not asked for");
         jobs.stage(1, Stage::Started, 40, || "told twice");
@@ -177,7 +177,7 @@ mod tests {
         let mut jobs = Jobs::<u32, &str, u32>::default();
         jobs.stage(1, Stage::Submitted, 10, || "old");
         let told = jobs.stage(1, Stage::Submitted, 20, || "new");
-        assert!(matches!(told, Told::Replaced(job) if job.detail == "old"));
+        assert!(matches!(told, StageOutcome::Replaced(job) if job.detail == "old"));
         assert_eq!(jobs.end(1).unwrap().detail, "new");
     }
 
@@ -185,7 +185,7 @@ mod tests {
     fn a_job_that_starts_before_it_is_handed_over_is_one_job() {
         let mut jobs = Jobs::<u32, &str, u32>::default();
         jobs.stage(1, Stage::Started, 19, || "a worker");
-        assert_eq!(jobs.stage(1, Stage::Submitted, 20, || "a program"), Told::Noted);
+        assert_eq!(jobs.stage(1, Stage::Submitted, 20, || "a program"), StageOutcome::Noted);
         let job = jobs.end(1).unwrap();
         assert_eq!((job.detail, job.submitted, job.started), ("a program", Some(20), Some(19)));
     }
@@ -194,9 +194,9 @@ mod tests {
     fn a_stage_after_the_end_begins_nothing() {
         let mut jobs = Jobs::<u32, &str, u32>::default();
         assert_eq!(jobs.end(1), None, "nothing was told of it");
-        assert_eq!(jobs.stage(1, Stage::Queued, 10, || "late"), Told::Ignored);
+        assert_eq!(jobs.stage(1, Stage::Queued, 10, || "late"), StageOutcome::Ignored);
         assert_eq!((jobs.ignored, jobs.has_ended(1)), (1, true));
-        assert_eq!(jobs.stage(1, Stage::Submitted, 20, || "a new one"), Told::Noted);
+        assert_eq!(jobs.stage(1, Stage::Submitted, 20, || "a new one"), StageOutcome::Noted);
         assert_eq!(jobs.finish().len(), 1);
     }
 
@@ -211,9 +211,9 @@ mod tests {
                     Some(stage) => {
                         let is_open = jobs.open.contains_key(&key);
                         match jobs.stage(key, stage, now, || ()) {
-                            Told::Replaced(_) => (begun, done) = (begun + 1, done + 1),
-                            Told::Noted => begun += usize::from(!is_open),
-                            Told::Ignored => {}
+                            StageOutcome::Replaced(_) => (begun, done) = (begun + 1, done + 1),
+                            StageOutcome::Noted => begun += usize::from(!is_open),
+                            StageOutcome::Ignored => {}
                         }
                     }
                     None => done += usize::from(jobs.end(key).is_some()),

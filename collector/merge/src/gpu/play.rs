@@ -1,7 +1,7 @@
 //! Records of tracepoints on their way into the model.
 
 use super::failures::Failures;
-use super::jobs::{Jobs, Open, Stage, Told};
+use super::jobs::{Jobs, OpenJob, Stage, StageOutcome};
 use super::recent::Recent;
 use super::record::{Reading, TracepointTable};
 use super::scheduler::Numbered;
@@ -152,9 +152,9 @@ impl Player<'_> {
 
     pub(super) fn stage(&mut self, key: Key, stage: Stage, detail: Detail) -> Result<(), Stopped> {
         match self.gpu.jobs.stage(key, stage, self.now, || detail) {
-            Told::Replaced(job) => self.job(job, GpuJobEnd::Unfinished),
-            Told::Noted => Ok(()),
-            Told::Ignored => {
+            StageOutcome::Replaced(job) => self.job(job, GpuJobEnd::Unfinished),
+            StageOutcome::Noted => Ok(()),
+            StageOutcome::Ignored => {
                 self.unmatched += 1;
                 Ok(())
             }
@@ -179,15 +179,19 @@ impl Player<'_> {
                 let mut detail = Detail { thread: None, ..detail };
                 let error = self.gpu.failures.of_end(key);
                 detail.fields.extend(error.map(|error| self.error_field(error)));
-                let job = Open { detail, submitted: None, queued: None, started: None };
+                let job = OpenJob { detail, submitted: None, queued: None, started: None };
                 self.job(job, error.map_or(GpuJobEnd::WithoutBeginning, |_| GpuJobEnd::Failed))
             }
         }
     }
 
     /// Tells of a job that is over now.
-    pub(super) fn job(&mut self, job: Open<Detail, Time>, end: GpuJobEnd) -> Result<(), Stopped> {
-        let Open { detail, submitted, queued, started } = job;
+    pub(super) fn job(
+        &mut self,
+        job: OpenJob<Detail, Time>,
+        end: GpuJobEnd,
+    ) -> Result<(), Stopped> {
+        let OpenJob { detail, submitted, queued, started } = job;
         let now = self.now;
         let queue = self.gpu.queues.entry(detail.queue);
         let queue = queue.or_insert_with(|| Queue { rows: Rows::new(MOST_ROWS), last_end: None });

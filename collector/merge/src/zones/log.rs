@@ -11,7 +11,7 @@ use syscollect_zone_protocol::log::{Definition, SchemaField, split_entry};
 
 /// A place in the source with what a zone there is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Marked {
+pub(crate) struct SourceLocation {
     pub(crate) name: StringId,
     /// `None` where the program says neither function nor file nor line.
     pub(crate) location: Option<LocationId>,
@@ -22,7 +22,7 @@ pub(crate) struct Marked {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Entry {
     String(StringId),
-    Location(Marked),
+    Location(SourceLocation),
     /// A plot, or a counter that the collector samples.
     Plot {
         name: StringId,
@@ -60,7 +60,7 @@ impl Log {
     }
 
     #[inline]
-    pub(crate) fn location(&self, number: u32) -> Option<Marked> {
+    pub(crate) fn location(&self, number: u32) -> Option<SourceLocation> {
         match self.entries.get(&number) {
             Some(Entry::Location(marked)) => Some(*marked),
             _ => None,
@@ -168,7 +168,7 @@ impl Logs {
                     place.line != 0 || !place.function.is_empty() || !place.file.is_empty();
                 let location = Location { function, file, line: place.line };
                 let location = is_known.then(|| self.intern_location(location, tables));
-                Entry::Location(Marked { name, location, color: color_of(place.color) })
+                Entry::Location(SourceLocation { name, location, color: color_of(place.color) })
             }
             // The collector reads a counter's values at its address, and gives them as a plot's.
             Definition::Plot { name, unit, .. } | Definition::Counter { name, unit, .. } => {

@@ -35,7 +35,7 @@ use programs::Programs;
 
 /// What is known of instrumented programs and of probes before they are played.
 #[derive(Debug, Default)]
-pub(crate) struct Marked {
+pub(crate) struct InstrumentedPrograms {
     pub(crate) programs: Programs,
     pub(crate) logs: Logs,
     pub(crate) lifetimes: Lifetimes,

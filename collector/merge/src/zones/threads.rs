@@ -4,7 +4,7 @@ use crate::lane::Missing;
 use crate::play::Player;
 use crate::zones::attributes::{About, Attributes, EventAttributes, FieldNames, joined};
 use crate::zones::cursor::ZoneRecord;
-use crate::zones::log::{Marked, color_of};
+use crate::zones::log::{SourceLocation, color_of};
 use crate::zones::open::{End, MAX_DEPTH};
 use crate::zones::stacks::return_addresses;
 use crate::zones::state::{Mark, Writer, Zone};
@@ -211,7 +211,7 @@ impl Player<'_> {
         lane: usize,
         writer: Writer,
         (began, location, depth): (u64, u32, u32),
-        place: Marked,
+        place: SourceLocation,
         more: &[u64],
         before: Option<u64>,
     ) -> Result<(), Stopped> {

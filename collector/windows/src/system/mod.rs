@@ -13,15 +13,15 @@ pub use rights::{is_elevated, take_profile_privilege};
 pub use watch::ImageWatch;
 
 use crate::error::Status;
-use crate::plan::Place;
+use crate::plan::RecordingContext;
 use processes::cpus;
 use windows_sys::Win32::Foundation::SYSTEMTIME;
 use windows_sys::Win32::System::SystemInformation::GetLocalTime;
 
 /// This process on this machine, with a GUID that nothing has had.
 #[must_use]
-pub fn place() -> Place {
-    Place { pid: std::process::id(), fresh: etw::fresh_guid(), cpus: cpus() }
+pub fn place() -> RecordingContext {
+    RecordingContext { pid: std::process::id(), fresh: etw::fresh_guid(), cpus: cpus() }
 }
 
 /// Now, in local time, as `20261231-235959`.

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use crate::bpf_calls::Place;
+use crate::bpf_calls::UprobePoint;
 
 /// How a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(in crate::probes) struct Request {
     pub(in crate::probes) at_return: bool,
     /// In that process only.
     pub(in crate::probes) pid: Option<u32>,
-    pub(in crate::probes) places: Vec<Place>,
+    pub(in crate::probes) places: Vec<UprobePoint>,
 }
 
 /// Means, type of the PMU, return, process, number of places.
@@ -92,7 +92,7 @@ impl Request {
             .chunks_exact(PLACE * NUMBER_BYTES)
             .map(|place| {
                 let [offset, semaphore, cookie] = numbers::<PLACE>(place);
-                Place { offset, semaphore, cookie }
+                UprobePoint { offset, semaphore, cookie }
             })
             .collect();
     }
@@ -143,7 +143,7 @@ mod tests {
             places: Vec<(u64, u64, u64)>,
         ) {
             let places = places.into_iter();
-            let places = places.map(|(offset, semaphore, cookie)| Place { offset, semaphore, cookie }).collect();
+            let places = places.map(|(offset, semaphore, cookie)| UprobePoint { offset, semaphore, cookie }).collect();
             let sent = Request { means, at_return, pid, places };
             let (head, places) = sent.encode();
             let (mut received, bytes) = Request::decode_head(&head);

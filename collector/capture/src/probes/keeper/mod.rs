@@ -183,7 +183,7 @@ mod tests {
     }
 
     fn request(places: usize) -> Request {
-        let place = |offset| crate::bpf_calls::Place { offset, semaphore: 2, cookie: 3 };
+        let place = |offset| crate::bpf_calls::UprobePoint { offset, semaphore: 2, cookie: 3 };
         let places = (0..places as u64).map(place).collect();
         Request { means: Means::Link, at_return: false, pid: None, places }
     }

@@ -33,7 +33,7 @@ pub use code::{FUNCTIONS, TOP};
 /// What a viewer shows, by name.
 ///
 /// ```
-/// assert_eq!(syscollect_tests::reference::figures()["samples"], 407);
+/// assert_eq!(syscollect_tests::reference_capture::figures()["samples"], 407);
 /// ```
 pub type Figures = BTreeMap<String, u64>;
 
