@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(
             plain(&outcome(Vec::new())),
             "Wrote x.pftrace: 12.3 MB, 99,000 events in 2.00 s\n\
-             KeptCapture x.syscap, the raw capture, for `syscollect report x.syscap` and others\n\
+             Kept x.syscap, the raw capture, for `syscollect report x.syscap` and others\n\
              Lost: nothing\n\
              Recorder: 80.0 ms of CPU time (4.0 % of one CPU), 31.0 MB of memory, recording 150.0 ms after its start\n\
              Look at it: open https://ui.perfetto.dev and drop x.pftrace into it\n"
