@@ -44,6 +44,7 @@ mod gaps;
 mod heap;
 mod labels;
 mod locks;
+mod nesting;
 mod off_cpu;
 mod perfetto;
 mod process_filter;

@@ -10,6 +10,7 @@ use super::details::Note;
 use super::tracks::{TrackEventType, Tracks};
 use crate::ExportError;
 use crate::labels;
+use crate::nesting::Nesting;
 use std::io::Write;
 use syscollect_model::{Crash, Message, MessageText, Slice, SliceUpdate, Tables, TrackId};
 
@@ -22,9 +23,7 @@ const MAX_LATER_FIELDS: usize = 64;
 #[derive(Debug, Default)]
 struct OpenSlices {
     /// What has become known of each, the innermost last.
-    slices: Vec<Option<Box<SliceUpdate>>>,
-    /// How many more are open that are too deep to be written.
-    deeper: u64,
+    slices: Nesting<Option<Box<SliceUpdate>>, MAX_DEPTH>,
     /// How many there were inside of the innermost one that is written.
     left_out: u64,
 }
@@ -51,8 +50,7 @@ impl Slices {
         slice: &Slice,
     ) -> Result<(), ExportError> {
         let open = self.open(id);
-        if open.slices.len() >= MAX_DEPTH {
-            open.deeper += 1;
+        if !open.slices.begin() {
             open.left_out += 1;
             return Ok(());
         }
@@ -64,11 +62,7 @@ impl Slices {
 
     /// More is known of the innermost slice.
     pub(crate) fn more(&mut self, id: TrackId, more: &SliceUpdate) {
-        let open = self.open(id);
-        if open.deeper > 0 {
-            return;
-        }
-        let Some(known) = open.slices.last_mut() else { return };
+        let Some(known) = self.open(id).slices.innermost() else { return };
         let known = known.get_or_insert_default();
         known.name = more.name.or(known.name);
         known.unfinished |= more.unfinished;
@@ -90,11 +84,7 @@ impl Slices {
         id: TrackId,
     ) -> Result<(), ExportError> {
         let open = self.open(id);
-        if open.deeper > 0 {
-            open.deeper -= 1;
-            return Ok(());
-        }
-        let Some(more) = open.slices.pop() else { return Ok(()) };
+        let Some(more) = open.slices.end() else { return Ok(()) };
         let left_out = std::mem::take(&mut open.left_out);
         let uuid = tracks.model(at, id)?;
         if let Some(more) = more {

@@ -1,6 +1,7 @@
 //! The longest waits of threads for fences.
 
 use super::longest::Longest;
+use crate::nesting::Nesting;
 use rustc_hash::FxHashMap;
 use syscollect_model::{
     Fence, FieldRole, GpuJob, Slice, SliceRole, SliceUpdate, StringId, Tables, ThreadId, TrackId,
@@ -27,18 +28,10 @@ pub(super) struct FenceWait {
     pub(super) unfinished: bool,
 }
 
-/// The open waits of a track.
-#[derive(Debug, Default)]
-struct OpenWaits {
-    waits: Vec<FenceWait>,
-    /// Those inside that are too deep to be kept.
-    deeper: u64,
-}
-
 /// All waits.
 #[derive(Debug)]
 pub(super) struct FenceWaits {
-    open: FxHashMap<TrackId, OpenWaits>,
+    open: FxHashMap<TrackId, Nesting<FenceWait, MAX_DEPTH>>,
     /// Of fences that are waited for: the tracks.
     awaited: FxHashMap<Fence, Vec<TrackId>>,
     pub(super) longest: Longest<FenceWait>,
@@ -59,8 +52,7 @@ impl FenceWaits {
             return;
         }
         let open = self.open.entry(track).or_default();
-        if open.waits.len() >= MAX_DEPTH {
-            open.deeper += 1;
+        if !open.begin() {
             return;
         }
         let mut wait = FenceWait {
@@ -86,12 +78,11 @@ impl FenceWaits {
         if let Some(fence) = wait.fence {
             self.awaited.entry(fence).or_default().push(track);
         }
-        open.waits.push(wait);
+        open.push(wait);
     }
 
     pub(super) fn more(&mut self, track: TrackId, more: &SliceUpdate) {
-        let Some(OpenWaits { waits, deeper: 0 }) = self.open.get_mut(&track) else { return };
-        let Some(wait) = waits.last_mut() else { return };
+        let Some(wait) = self.open.get_mut(&track).and_then(Nesting::innermost) else { return };
         wait.unfinished |= more.unfinished;
         for field in &more.fields {
             if let (FieldRole::FenceSignaler, Value::Text(text)) = (field.role, &field.value) {
@@ -104,7 +95,7 @@ impl FenceWaits {
     pub(super) fn job(&mut self, track: TrackId, job: &GpuJob, tables: &Tables) {
         let Some(fence) = job.fence else { return };
         for waiting in self.awaited.get(&fence).into_iter().flatten() {
-            let waits = self.open.get_mut(waiting).into_iter().flat_map(|open| &mut open.waits);
+            let waits = self.open.get_mut(waiting).into_iter().flat_map(Nesting::iter_mut);
             for wait in waits.filter(|wait| wait.fence == Some(fence)) {
                 wait.job.get_or_insert((tables.track(track).name, job.thread));
             }
@@ -117,12 +108,7 @@ impl FenceWaits {
         if self.open.is_empty() {
             return;
         }
-        let Some(open) = self.open.get_mut(&track) else { return };
-        if open.deeper > 0 {
-            open.deeper -= 1;
-            return;
-        }
-        let Some(mut wait) = open.waits.pop() else { return };
+        let Some(mut wait) = self.open.get_mut(&track).and_then(Nesting::end) else { return };
         if let Some(fence) = wait.fence
             && let Some(tracks) = self.awaited.get_mut(&fence)
         {

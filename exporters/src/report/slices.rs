@@ -7,6 +7,7 @@
 use super::capped::Capped;
 use super::data::Times;
 use super::durations::Durations;
+use crate::nesting::Nesting;
 use rustc_hash::FxHashMap;
 use syscollect_model::{
     LocationId, ProcessId, Scope, Slice, SliceUpdate, StringId, Tables, ThreadId, TrackId,
@@ -66,18 +67,10 @@ struct Begun {
     unfinished: bool,
 }
 
-/// The open slices of a track.
-#[derive(Debug, Default)]
-struct OpenSlices {
-    slices: Vec<Begun>,
-    /// Slices inside that are too deep to be kept.
-    deeper: u64,
-}
-
 /// Slices and instants. Times are nanoseconds.
 #[derive(Debug)]
 pub(super) struct Slices {
-    open: FxHashMap<TrackId, OpenSlices>,
+    open: FxHashMap<TrackId, Nesting<Begun, MAX_DEPTH>>,
     /// The tracks of threads that have slices.
     tracks: FxHashMap<ThreadId, Vec<TrackId>>,
     pub(super) names: Capped<SliceKey, Named>,
@@ -112,33 +105,24 @@ impl Slices {
             if let Some((thread, _)) = times {
                 self.tracks.entry(thread).or_default().push(track);
             }
-            OpenSlices::default()
+            Nesting::default()
         });
-        if open.slices.len() < MAX_DEPTH {
+        if open.begin() {
             let key = SliceKey { name: slice.name, location: slice.location };
             let times = times.map_or_else(Times::default, |(_, times)| times);
-            open.slices.push(Begun { key, since: now, times, unfinished: false });
-        } else {
-            open.deeper += 1;
+            open.push(Begun { key, since: now, times, unfinished: false });
         }
     }
 
     pub(super) fn more(&mut self, track: TrackId, more: &SliceUpdate) {
-        if let Some(OpenSlices { slices, deeper: 0 }) = self.open.get_mut(&track)
-            && let Some(slice) = slices.last_mut()
-        {
+        if let Some(slice) = self.open.get_mut(&track).and_then(Nesting::innermost) {
             slice.unfinished |= more.unfinished;
         }
     }
 
     /// Ends the innermost slice; one that began before the session is not counted.
     pub(super) fn end(&mut self, now: u64, track: TrackId, times: Option<&Times>, tables: &Tables) {
-        let Some(open) = self.open.get_mut(&track) else { return };
-        if open.deeper > 0 {
-            open.deeper -= 1;
-            return;
-        }
-        let Some(slice) = open.slices.pop() else { return };
+        let Some(slice) = self.open.get_mut(&track).and_then(Nesting::end) else { return };
         let row = self.row(track, slice.key, tables);
         if slice.unfinished {
             row.unfinished += 1;
@@ -179,12 +163,8 @@ impl Slices {
         nanoseconds: u64,
     ) {
         for track in self.tracks.get(&thread).into_iter().flatten() {
-            for slice in self
-                .open
-                .get(track)
-                .into_iter()
-                .flat_map(|open| open.slices.iter().take(MAX_BLOCKED))
-            {
+            let open = self.open.get(track).into_iter();
+            for slice in open.flat_map(|open| open.iter().take(MAX_BLOCKED)) {
                 let sum = self.reasons.row((slice.key, function));
                 *sum = sum.saturating_add(nanoseconds);
             }
@@ -198,7 +178,7 @@ impl Slices {
     /// The session ends.
     pub(super) fn finish(&mut self, tables: &Tables) {
         for (track, open) in std::mem::take(&mut self.open) {
-            for slice in open.slices {
+            for slice in open.into_open() {
                 self.row(track, slice.key, tables).unfinished += 1;
             }
         }

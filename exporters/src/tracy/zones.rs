@@ -5,6 +5,7 @@ use super::locations::{LocationRow, Locations, bgr};
 use super::texts::Texts;
 use super::wire::Payload;
 use crate::labels;
+use crate::nesting::Nesting;
 use std::io::{self, Write};
 use syscollect_model::{Fields, Slice, SliceUpdate, StackId, Tables};
 
@@ -63,9 +64,7 @@ pub(crate) struct Shared {
 #[derive(Debug, Default)]
 pub(crate) struct Zones {
     list: Vec<Zone>,
-    open: Vec<OpenZone>,
-    /// Open zones that were too deep.
-    skipped: u32,
+    open: Nesting<OpenZone, MAX_DEPTH>,
 }
 
 impl Zones {
@@ -77,11 +76,10 @@ impl Zones {
         texts: &mut Texts,
         tables: &Tables,
     ) -> bool {
-        if self.open.len() >= MAX_DEPTH {
-            self.skipped += 1;
+        if !self.open.begin() {
             return false;
         }
-        if let Some(parent) = self.open.last() {
+        if let Some(parent) = self.open.innermost() {
             self.list[parent.zone as usize].children += 1;
         }
         let place = shared.locations.zone(slice.name, (slice.location, slice.color), texts, tables);
@@ -108,7 +106,7 @@ impl Zones {
 
     /// More is known of the innermost zone.
     pub(crate) fn more(&mut self, more: &SliceUpdate, texts: &mut Texts, tables: &Tables) {
-        let Some(open) = self.open.last_mut().filter(|_| self.skipped == 0) else { return };
+        let Some(open) = self.open.innermost() else { return };
         if let Some((name, number)) = more.name {
             open.name = Some(texts.intern(&labels::numbered(name, number, tables)));
         }
@@ -127,9 +125,7 @@ impl Zones {
         texts: &mut Texts,
         tables: &Tables,
     ) {
-        if self.skipped > 0 {
-            self.skipped -= 1;
-        } else if let Some(open) = self.open.pop() {
+        if let Some(open) = self.open.end() {
             self.list[open.zone as usize].end = time;
             self.say(open, shared, texts, tables);
         }
@@ -137,7 +133,7 @@ impl Zones {
 
     /// No more comes: zones that are open stay so.
     pub(crate) fn finish(&mut self, shared: &mut Shared, texts: &mut Texts, tables: &Tables) {
-        for open in std::mem::take(&mut self.open) {
+        for open in std::mem::take(&mut self.open).into_open() {
             self.say(open, shared, texts, tables);
         }
     }
