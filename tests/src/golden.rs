@@ -7,8 +7,9 @@ use syscollect_model::Time;
 use syscollect_playback::{Played, Recording};
 use syscollect_store::CaptureReader;
 
-/// Opens a capture that lies in memory.
+/// Opens a capture that lies in memory, and which tells the same [in pieces](crate::cuts).
 pub fn open(capture: Vec<u8>) -> Session {
+    crate::cuts::check(&capture);
     let reader = CaptureReader::from_bytes(capture).expect("it is a capture");
     Session::open(reader).expect("it has clock readings")
 }

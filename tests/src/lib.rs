@@ -21,6 +21,7 @@
 //! ```
 
 pub mod client;
+pub mod cuts;
 pub mod etl;
 pub mod golden;
 pub mod gpu;

@@ -519,6 +519,6 @@ impl FakeMachine {
 }
 
 /// The tick count at a microsecond.
-pub fn ticks(us: u64) -> u64 {
+pub const fn ticks(us: u64) -> u64 {
     FIRST_TICKS + us * TICKS_PER_US
 }

@@ -1,11 +1,11 @@
-//! Lanes of fixed-size records as cursors: one chunk in memory at a time.
+//! Lanes of fixed-size records as cursors.
 
+use crate::chunk_queue::{ChunkQueue, Decode, Missing};
 use syscollect_model::{Lane, LaneKind};
 use syscollect_playback::order::Cursor;
 use syscollect_records::{
     CounterRecord, RecordKind, SampleRecord, SchedRecord, SchedStackRecord, Stamp, TaskRecord,
 };
-use syscollect_store::{CaptureReader, IndexEntry, ReadBuffer};
 
 /// What a lane gives.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,93 +33,45 @@ pub(crate) struct ChunkStart {
     pub(crate) missing: Missing,
 }
 
-/// Records that a lane produced and that cannot be read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Missing {
-    /// Records, as far as they were counted.
-    pub(crate) records: u64,
-    /// Chunks.
-    pub(crate) chunks: u64,
-}
-
 /// The records of one lane, in the order they were written.
-pub(crate) struct LaneCursor<'a> {
-    reader: &'a CaptureReader,
+pub(crate) struct LaneCursor {
     lane: Lane,
-    entries: std::slice::Iter<'a, IndexEntry>,
-    /// Where the lane stood after the last chunk that was read: its records and chunks.
-    expected: Missing,
+    queue: ChunkQueue,
     /// First ticks of the chunk.
     first: u64,
     data: Vec<u8>,
-    buffer: ReadBuffer,
     /// Start of the next record in `data`.
     at: usize,
     /// Bytes of each record, at least what its kind needs.
     stride: usize,
-    /// Ticks of the next record.
+    /// Ticks of the next record; while it waits, the least that these may be.
     head: Option<u64>,
+    waiting: bool,
     start: Option<ChunkStart>,
-    unreadable: u64,
     undecodable: u64,
 }
 
-impl<'a> LaneCursor<'a> {
-    pub(crate) fn new(reader: &'a CaptureReader, lane: Lane) -> Self {
-        let entries = reader.chunks(lane);
-        let mut cursor = Self {
-            reader,
+impl LaneCursor {
+    pub(crate) fn new(lane: Lane) -> Self {
+        Self {
             lane,
-            entries: entries.iter(),
-            expected: Missing::default(),
+            queue: ChunkQueue::default(),
             first: 0,
             data: Vec::new(),
-            buffer: ReadBuffer::default(),
             at: 0,
             stride: 0,
-            head: None,
+            head: Some(0),
+            waiting: true,
             start: None,
-            unreadable: 0,
             undecodable: 0,
-        };
-        cursor.next_chunk();
-        cursor
+        }
     }
 
-    /// The lane.
-    pub(crate) fn lane(&self) -> Lane {
-        self.lane
-    }
-
-    /// Records of chunks that did not verify when they were read. Of those that
-    /// are followed by a readable one, the [`ChunkStart`] has told already.
-    pub(crate) fn unreadable(&self) -> u64 {
-        self.unreadable
-    }
-
-    /// Records in readable chunks whose layout is not known here.
-    pub(crate) fn undecodable(&self) -> u64 {
-        self.undecodable
-    }
-
-    /// Loads the next chunk that can be read and holds a record.
+    /// Goes to the next chunk that holds a record; those so far were of up to `last`.
     #[cold]
-    fn next_chunk(&mut self) {
-        self.head = None;
-        let reader = self.reader;
-        while let Some(entry) = self.entries.next() {
-            let Ok(header) = reader.read_into(entry, &mut self.data, &mut self.buffer) else {
-                self.unreadable += u64::from(entry.records);
-                continue;
-            };
-            let missing = Missing {
-                records: header.records_before.saturating_sub(self.expected.records),
-                chunks: header.sequence.saturating_sub(self.expected.chunks),
-            };
-            self.expected = Missing {
-                records: header.records_before.saturating_add(u64::from(header.records)),
-                chunks: header.sequence.saturating_add(1),
-            };
+    fn next_chunk(&mut self, last: u64) {
+        self.waiting = false;
+        while let Some((header, missing)) = self.queue.take(&mut self.data) {
             (self.at, self.first, self.stride) = (0, header.first.0, header.stride as usize);
             if self.stride < least_stride(self.lane.kind) {
                 self.undecodable += u64::from(header.records);
@@ -131,7 +83,9 @@ impl<'a> LaneCursor<'a> {
                 return;
             }
         }
-        self.data = Vec::new();
+        (self.data, self.at) = (Vec::new(), 0);
+        self.waiting = !self.queue.is_at_end();
+        self.head = self.waiting.then(|| last.max(self.queue.not_before()));
     }
 
     #[inline]
@@ -169,9 +123,34 @@ impl<'a> LaneCursor<'a> {
     }
 }
 
-impl Cursor for LaneCursor<'_> {
+impl Decode for LaneCursor {
+    fn lane(&self) -> Lane {
+        self.lane
+    }
+
+    fn queue(&self) -> &ChunkQueue {
+        &self.queue
+    }
+
+    fn queue_mut(&mut self) -> &mut ChunkQueue {
+        &mut self.queue
+    }
+
+    fn resume(&mut self) {
+        if self.waiting {
+            self.next_chunk(self.head.unwrap_or_default());
+        }
+    }
+
+    fn undecodable(&self) -> u64 {
+        self.undecodable
+    }
+}
+
+impl Cursor for LaneCursor {
     type Key = u64;
-    type Item = Record;
+    /// Ticks, and what happened.
+    type Item = (u64, Record);
 
     #[inline]
     fn key(&self) -> Option<u64> {
@@ -179,33 +158,23 @@ impl Cursor for LaneCursor<'_> {
     }
 
     #[inline]
-    fn take(&mut self) -> Record {
+    fn is_waiting(&self) -> bool {
+        self.waiting
+    }
+
+    #[inline]
+    fn take(&mut self) -> (u64, Record) {
+        let ticks = self.head.unwrap_or(u64::MAX);
         if let Some(start) = self.start.take() {
-            return Record::Chunk(start);
+            return (ticks, Record::Chunk(start));
         }
         let record = self.decode().unwrap_or(Record::Unknown);
         self.at += self.stride;
         self.find_head();
         if self.head.is_none() {
-            self.next_chunk();
+            self.next_chunk(ticks);
         }
-        record
-    }
-}
-
-/// A lane that gives the ticks with each record.
-pub(crate) struct Timed<'a>(pub(crate) LaneCursor<'a>);
-
-impl Cursor for Timed<'_> {
-    type Key = u64;
-    type Item = (u64, Record);
-
-    fn key(&self) -> Option<u64> {
-        self.0.key()
-    }
-
-    fn take(&mut self) -> (u64, Record) {
-        (self.0.key().unwrap_or(u64::MAX), self.0.take())
+        (ticks, record)
     }
 }
 

@@ -31,6 +31,7 @@
 //! # }
 //! ```
 
+mod chunk_queue;
 mod counters;
 mod definitions;
 mod error;
@@ -41,6 +42,7 @@ mod lifecycle;
 mod losses;
 mod mappings;
 mod play;
+mod playing;
 mod probes;
 mod record_cursor;
 mod session;
@@ -51,4 +53,5 @@ mod tasks;
 mod zones;
 
 pub use error::MergeError;
+pub use playing::Playing;
 pub use session::Session;

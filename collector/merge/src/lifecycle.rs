@@ -7,11 +7,10 @@ use syscollect_model::{Event, Lane};
 use syscollect_playback::Stopped;
 
 impl Player<'_> {
-    /// A step in the life of tasks.
+    /// Something in the life of tasks.
     pub(crate) fn lifecycle_event(
         &mut self,
         lifecycle_event: LifecycleEvent,
-        task_lanes: &mut Vec<(Lane, GapCauses)>,
     ) -> Result<(), Stopped> {
         let event = match lifecycle_event {
             LifecycleEvent::Record(kind) => {
@@ -31,7 +30,7 @@ impl Player<'_> {
                 loss(lane, self.losses.cause_before_collector(lane), count, None)
             }
             LifecycleEvent::Missing(lane, count) => {
-                return self.missing_tasks(lane, count, task_lanes);
+                return self.missing_tasks(lane, count);
             }
             LifecycleEvent::ProcessStart(process) => Event::ProcessStart(process),
             LifecycleEvent::ProcessExec(process, name) => {
@@ -53,17 +52,13 @@ impl Player<'_> {
         self.emit(&event)
     }
 
-    fn missing_tasks(
-        &mut self,
-        lane: Lane,
-        count: u64,
-        task_lanes: &mut Vec<(Lane, GapCauses)>,
-    ) -> Result<(), Stopped> {
-        let index = task_lanes.iter().position(|(of, _)| *of == lane).unwrap_or_else(|| {
-            task_lanes.push((lane, GapCauses::new(self.losses.declared_chunks(lane))));
-            task_lanes.len() - 1
+    fn missing_tasks(&mut self, lane: Lane, count: u64) -> Result<(), Stopped> {
+        let known = self.task_lanes.iter().position(|(of, _)| *of == lane);
+        let index = known.unwrap_or_else(|| {
+            self.task_lanes.push((lane, GapCauses::new(self.losses.declared_chunks(lane))));
+            self.task_lanes.len() - 1
         });
-        let parts = task_lanes[index].1.divide(count);
+        let parts = self.task_lanes[index].1.divide(count);
         parts.into_iter().try_for_each(|(cause, count)| self.emit(&loss(lane, cause, count, None)))
     }
 }

@@ -10,6 +10,7 @@
 //! - lost between collector and file: what was declared;
 //! - damaged: what is missing beyond that, and chunks that do not verify.
 
+use crate::chunk_queue::Decode;
 use std::collections::BTreeMap;
 use syscollect_model::{
     Event, Lane, LaneIndex, LaneKind, Loss, LossCause, LossOrigin, Retention, Time,
@@ -92,6 +93,12 @@ impl Losses {
 
     fn lane(&mut self, lane: Lane) -> &mut LaneLosses {
         self.lanes.entry(lane_key(lane)).or_default()
+    }
+
+    /// What of a lane that was decoded to its end could not be.
+    pub(crate) fn not_decoded(&mut self, cursor: &dyn Decode) {
+        self.unreadable(cursor.lane(), cursor.queue().unreadable());
+        self.undecodable(cursor.lane(), cursor.undecodable());
     }
 
     /// Records of chunks that do not verify.

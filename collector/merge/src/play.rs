@@ -2,26 +2,22 @@
 
 use crate::counters::{CounterTable, ProcessCounters};
 use crate::gpu::play::GpuState;
-use crate::lane::{ChunkStart, LaneCursor, Record, Timed};
+use crate::lane::{ChunkStart, Record};
 use crate::losses::{GapCauses, Losses, loss};
-use crate::record_cursor::{RecordCursor, Shape};
-use crate::session::Session;
+use crate::session::Knowledge;
 use crate::source::{Source, SourceItem};
 use crate::stacks::{Resolved, Resolver, StackCache};
-use crate::tasks::{add_process, add_thread, unknown_name};
+use crate::tasks::{TaskHistory, add_process, add_thread, unknown_name};
 use crate::zones::InstrumentedPrograms;
-use crate::zones::cursor::ZoneCursor;
 use crate::zones::state::{MARKS, Mark, Marks, Writer};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
-use std::ops::Range;
 use syscollect_model::{
     ClockMap, Event, Lane, LaneKind, Location, LocationId, LockId, Migration, OffCpu, ProcessId,
     Sample, Scope, SleepState, StringId, Switch, Tables, ThreadId, Ticks, Time, TimeCursor, Track,
     TrackId, TrackKind, Unit, Wakeup,
 };
-use syscollect_playback::order::{Cursor, Merge};
-use syscollect_playback::{AnyExporter, EventType, Output, Played, Stopped, ThreadIds};
+use syscollect_playback::{EventType, Output, Played, Stopped, ThreadIds};
 use syscollect_records::{
     RecordKind, SampleRecord, SchedRecord, sched_flags, stack_id, task_state,
 };
@@ -67,6 +63,8 @@ pub(crate) struct Player<'a> {
     pub(crate) clock: TimeCursor<'a>,
     pub(crate) threads: ThreadIds,
     pub(crate) lanes: Vec<LaneState>,
+    /// Lanes of tasks have no state above, so they are made when they are first seen.
+    pub(crate) task_lanes: Vec<(Lane, GapCauses)>,
     pub(crate) losses: Losses,
     counts: [u64; 256],
     pub(crate) records: u64,
@@ -80,65 +78,32 @@ pub(crate) struct Player<'a> {
 }
 
 impl<'a> Player<'a> {
-    /// Plays everything; gives what was played and what is now known of losses.
-    pub(crate) fn run(
-        session: &'a mut Session,
-        exporter: &'a mut AnyExporter<'_>,
-        range: Range<Time>,
-    ) -> Result<(Played, Losses), Stopped> {
-        let reader = &session.reader;
-        let (marked, map) = (&session.marked, &session.clock);
-        let source = |lane: &Lane| match lane.kind {
-            LaneKind::Sched | LaneKind::Sample | LaneKind::Counter => {
-                Some((*lane, Source::Lane(Timed(LaneCursor::new(reader, *lane)))))
-            }
-            LaneKind::Zone => {
-                let (known, owners) =
-                    ((&marked.programs, &marked.lifetimes), marked.prescan.owners.get(lane));
-                Some((
-                    *lane,
-                    Source::Zones(Box::new(ZoneCursor::new(reader, *lane, known, owners, map))),
-                ))
-            }
-            LaneKind::Probe => Some((
-                *lane,
-                Source::Probes(Box::new(RecordCursor::new(reader, *lane, Shape::Probe))),
-            )),
-            LaneKind::Tracepoint => {
-                let cursor = RecordCursor::new(reader, *lane, Shape::Tracepoint);
-                Some((*lane, Source::Tracepoints(Box::new(cursor))))
-            }
-            _ => None,
-        };
-        let (lanes, lane_sources): (Vec<Lane>, Vec<Source<'a>>) =
-            reader.lanes().iter().filter_map(source).unzip();
-        // Lifecycle come first, so that of equal ticks a task is born before it runs.
-        let mut sources = vec![Source::lifecycle(&session.history.lifecycle)];
-        sources.extend(lane_sources);
-        sources.push(Source::Markers(&marked.prescan.markers));
+    pub(crate) fn new(known: &'a mut Knowledge, output: Output<'a>) -> (Self, &'a TaskHistory) {
+        let (marked, map) = (&known.marked, &known.clock);
         let mut threads = ThreadIds::default();
         threads.bind(0, Tables::IDLE_THREAD);
-        let initial = session.found.threads.iter().map(|(tid, thread)| (*tid, *thread));
+        let initial = known.found.threads.iter().map(|(tid, thread)| (*tid, *thread));
         initial
-            .chain(session.history.initial.iter().copied())
+            .chain(known.history.initial.iter().copied())
             .for_each(|(tid, thread)| threads.bind(tid, thread));
-        let mut player = Self {
-            output: Output::new(exporter, range),
-            marks: Marks::new(&mut session.tables.strings),
+        let player = Self {
+            output,
+            marks: Marks::new(&mut known.tables.strings),
             gpu: GpuState::default(),
-            tables: &mut session.tables,
-            resolver: &mut session.resolver,
-            counters: &session.counters,
+            tables: &mut known.tables,
+            resolver: &mut known.resolver,
+            counters: &known.counters,
             process_counters: ProcessCounters::default(),
-            found: &mut session.found,
+            found: &mut known.found,
             marked,
             map,
             clock: map.cursor(),
             threads,
             lanes: Vec::new(),
-            losses: session.known_losses.clone(),
+            task_lanes: Vec::new(),
+            losses: known.losses.clone(),
             counts: [0; 256],
-            records: session.definition_records,
+            records: known.definition_records,
             missing_stacks: 0,
             unmatched: 0,
             first: None,
@@ -146,16 +111,10 @@ impl<'a> Player<'a> {
             now: Time(0),
             ticks: 0,
         };
-        player.lanes = lanes.iter().map(|lane| player.lane_state(*lane)).collect();
-        player.name_threads(
-            sources.iter().filter_map(Source::key).min(),
-            &session.history.first_names,
-        )?;
-        player.merge(sources)?;
-        Ok(player.finish())
+        (player, &known.history)
     }
 
-    fn lane_state(&self, lane: Lane) -> LaneState {
+    pub(crate) fn lane_state(&self, lane: Lane) -> LaneState {
         let gaps = GapCauses::new(self.losses.declared_chunks(lane));
         LaneState {
             lane,
@@ -168,48 +127,26 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Tells the first names of threads that get others later.
-    fn name_threads(
+    #[inline]
+    pub(crate) fn on(
         &mut self,
-        first_ticks: Option<u64>,
-        names: &[(ThreadId, StringId)],
+        lane: usize,
+        ticks: u64,
+        item: SourceItem<'a>,
+        of: &Source<'a>,
     ) -> Result<(), Stopped> {
-        let Some(ticks) = first_ticks else { return Ok(()) };
         self.advance(ticks);
-        names.iter().try_for_each(|(thread, name)| self.emit(&Event::ThreadName(*thread, *name)))
+        match item {
+            SourceItem::Record(record) => self.record(lane, record),
+            SourceItem::LifecycleEvent(event) => self.lifecycle_event(event),
+            SourceItem::Zones(record) => self.zones(lane, record, of.group()),
+            SourceItem::Probes(item) => self.probes(lane, item, of.bytes()),
+            SourceItem::Tracepoints(item) => self.tracepoints(lane, item, of.bytes()),
+            SourceItem::Marker(marker) => self.placed_marker(marker),
+        }
     }
 
-    fn merge(&mut self, sources: Vec<Source<'a>>) -> Result<(), Stopped> {
-        let mut merge = Merge::new(sources);
-        // Lanes of tasks have no state here, so they are made when they are first seen.
-        let mut task_lanes = Vec::new();
-        while let Some((index, (ticks, item))) = merge.next() {
-            self.advance(ticks);
-            match item {
-                SourceItem::Record(record) => self.record(index - 1, record)?,
-                SourceItem::LifecycleEvent(event) => {
-                    self.lifecycle_event(event, &mut task_lanes)?;
-                }
-                SourceItem::Zones(record) => {
-                    self.zones(index - 1, record, merge.lanes()[index].group())?;
-                }
-                SourceItem::Probes(item) => {
-                    self.probes(index - 1, item, merge.lanes()[index].bytes())?;
-                }
-                SourceItem::Tracepoints(item) => {
-                    self.tracepoints(index - 1, item, merge.lanes()[index].bytes())?;
-                }
-                SourceItem::Marker(marker) => self.placed_marker(marker)?,
-            }
-        }
-        for (lane, unreadable, undecodable) in merge.lanes().iter().filter_map(Source::lost) {
-            self.losses.unreadable(lane, unreadable);
-            self.losses.undecodable(lane, undecodable);
-        }
-        self.close_all()
-    }
-
-    fn finish(self) -> (Played, Losses) {
+    pub(crate) fn finish(self) -> (Played, Losses) {
         let kinds = RecordKind::ALL.iter();
         let kinds = kinds.filter_map(|(kind, _)| {
             event_type(*kind).map(|event_type| (event_type, self.counts[*kind as usize]))
@@ -234,7 +171,7 @@ impl<'a> Player<'a> {
 
     /// Moves the present to `ticks`; it never goes back.
     #[inline]
-    fn advance(&mut self, ticks: u64) {
+    pub(crate) fn advance(&mut self, ticks: u64) {
         self.ticks = ticks;
         self.now = self.now.max(self.clock.time(Ticks(ticks)));
     }

@@ -1,16 +1,16 @@
 //! A CPU's lane of records of sizes of their own, in order of time: hits of
 //! probes, tracepoints.
 
-use crate::lane::Missing;
+use crate::chunk_queue::{ChunkQueue, Decode, Missing};
+use std::collections::VecDeque;
 use std::ops::Range;
 use syscollect_model::Lane;
 use syscollect_playback::order::Cursor;
 use syscollect_records::{ProbeRecord, RecordKind, Stamp, TracepointRecord};
-use syscollect_store::{CaptureReader, IndexEntry, ReadBuffer};
 
 /// Records that wait for the next chunk, because one of its may be older: the
 /// program that writes a record may be interrupted by another between reading
-/// the clock and taking its place in the lane. What is missing is told before them.
+/// the clock and taking its place in the lane.
 pub(crate) const WINDOW: usize = 64;
 
 /// The shape of a lane's records.
@@ -64,53 +64,39 @@ pub(crate) enum RecordItem {
 
 /// The records of one lane. Ticks never fall: what comes too late for the
 /// window comes at the time of the record before it.
-pub(crate) struct RecordCursor<'a> {
-    reader: &'a CaptureReader,
+pub(crate) struct RecordCursor {
     lane: Lane,
     shape: Shape,
-    entries: std::slice::Iter<'a, IndexEntry>,
-    expected: Missing,
+    queue: ChunkQueue,
     /// Bytes of the records that wait, then those of the chunk.
     data: Vec<u8>,
     chunk: Vec<u8>,
-    buffer: ReadBuffer,
     /// Ticks and place of the records, the latest first.
     records: Vec<(u64, Range<usize>)>,
     /// That many at the front wait for the next chunk.
-    waiting: usize,
+    held: usize,
     last: u64,
-    missing: Option<Missing>,
+    /// What is missing, and the first ticks of the chunk behind it.
+    gaps: VecDeque<(u64, Missing)>,
     record: Vec<u8>,
-    unreadable: u64,
     undecodable: u64,
 }
 
-impl<'a> RecordCursor<'a> {
-    pub(crate) fn new(reader: &'a CaptureReader, lane: Lane, shape: Shape) -> Self {
-        let mut cursor = Self {
-            reader,
+impl RecordCursor {
+    pub(crate) fn new(lane: Lane, shape: Shape) -> Self {
+        Self {
             lane,
             shape,
-            entries: reader.chunks(lane).iter(),
-            expected: Missing::default(),
+            queue: ChunkQueue::default(),
             data: Vec::new(),
             chunk: Vec::new(),
-            buffer: ReadBuffer::default(),
             records: Vec::new(),
-            waiting: 0,
+            held: 0,
             last: 0,
-            missing: None,
+            gaps: VecDeque::new(),
             record: Vec::new(),
-            unreadable: 0,
             undecodable: 0,
-        };
-        cursor.fill();
-        cursor
-    }
-
-    /// The lane.
-    pub(crate) fn lane(&self) -> Lane {
-        self.lane
+        }
     }
 
     /// The bytes of the record that was taken last.
@@ -118,56 +104,34 @@ impl<'a> RecordCursor<'a> {
         &self.record
     }
 
-    /// Records of chunks that did not verify when they were read.
-    pub(crate) fn unreadable(&self) -> u64 {
-        self.unreadable
-    }
-
-    /// Records of another kind.
-    pub(crate) fn undecodable(&self) -> u64 {
-        self.undecodable
-    }
-
-    /// Reads chunks until there is a record that need not wait.
+    /// Decodes chunks until there is a record that need not wait for the next of them.
     #[cold]
     fn fill(&mut self) {
-        while self.records.len() <= self.waiting && self.waiting > 0 || self.records.is_empty() {
-            if !self.next_chunk() {
-                self.waiting = 0;
-                return;
-            }
-        }
-    }
-
-    /// Adds a chunk to the records that wait; `false` at the end.
-    fn next_chunk(&mut self) -> bool {
-        let reader = self.reader;
-        for entry in self.entries.by_ref() {
-            let Ok(header) = reader.read_into(entry, &mut self.chunk, &mut self.buffer) else {
-                self.unreadable += u64::from(entry.records.max(1));
-                continue;
-            };
-            let missing = Missing {
-                records: header.records_before.saturating_sub(self.expected.records),
-                chunks: header.sequence.saturating_sub(self.expected.chunks),
-            };
-            self.expected = Missing {
-                records: header.records_before.saturating_add(u64::from(header.records)),
-                chunks: header.sequence.saturating_add(1),
-            };
+        while self.records.len() <= self.held {
+            let Some((header, missing)) = self.queue.take(&mut self.chunk) else { break };
             if missing != Missing::default() {
-                let sum = self.missing.unwrap_or_default();
-                self.missing = Some(Missing {
-                    records: sum.records.saturating_add(missing.records),
-                    chunks: sum.chunks.saturating_add(missing.chunks),
-                });
+                self.gaps.push_back((header.first.0, missing));
             }
             self.keep_waiting();
             self.add_records(header.first.0);
-            self.waiting = self.records.len().min(WINDOW);
-            return true;
+            self.held = self.records.len().min(WINDOW);
         }
-        false
+        if self.queue.is_at_end() {
+            self.held = 0;
+        }
+    }
+
+    /// The gap that is told next: before the first record of the chunk behind it.
+    fn next_gap(&mut self) -> Option<Missing> {
+        let (behind, missing) = *self.gaps.front()?;
+        let next = self.records.last().map_or(u64::MAX, |(ticks, _)| *ticks);
+        // Its records may all be older than the chunk's first: then it is told before the very last.
+        let is_last = self.records.len() == 1 && self.queue.is_at_end();
+        if next < behind && !is_last {
+            return None;
+        }
+        self.gaps.pop_front();
+        Some(missing)
     }
 
     /// Moves the records that wait to the front of the data.
@@ -209,18 +173,56 @@ impl<'a> RecordCursor<'a> {
     }
 }
 
-impl Cursor for RecordCursor<'_> {
+impl Decode for RecordCursor {
+    fn lane(&self) -> Lane {
+        self.lane
+    }
+
+    fn queue(&self) -> &ChunkQueue {
+        &self.queue
+    }
+
+    fn queue_mut(&mut self) -> &mut ChunkQueue {
+        &mut self.queue
+    }
+
+    fn resume(&mut self) {
+        if self.records.len() <= self.held {
+            self.fill();
+        }
+    }
+
+    fn undecodable(&self) -> u64 {
+        self.undecodable
+    }
+}
+
+impl Cursor for RecordCursor {
     type Key = u64;
     type Item = RecordItem;
 
     #[inline]
     fn key(&self) -> Option<u64> {
+        if self.is_waiting() {
+            return Some(self.last.max(self.queue.not_before()));
+        }
         self.records.last().map(|(ticks, _)| (*ticks).max(self.last))
+    }
+
+    /// What is held back waits, unless what comes is later.
+    #[inline]
+    fn is_waiting(&self) -> bool {
+        if self.records.len() > self.held || self.queue.is_at_end() {
+            return false;
+        }
+        self.records.last().is_none_or(|(ticks, _)| *ticks >= self.queue.not_before())
     }
 
     #[inline]
     fn take(&mut self) -> RecordItem {
-        if let Some(missing) = self.missing.take() {
+        if !self.gaps.is_empty()
+            && let Some(missing) = self.next_gap()
+        {
             return RecordItem::Missing(missing);
         }
         if let Some((ticks, place)) = self.records.pop() {
@@ -228,7 +230,8 @@ impl Cursor for RecordCursor<'_> {
             self.record.clear();
             self.record.extend_from_slice(&self.data[place]);
         }
-        if self.records.len() <= self.waiting {
+        self.held = self.held.min(self.records.len());
+        if self.records.len() <= self.held {
             self.fill();
         }
         RecordItem::Record

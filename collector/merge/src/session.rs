@@ -1,13 +1,14 @@
 //! A capture opened for playing.
 
 use crate::MergeError;
+use crate::chunk_queue::{Decode, FromFile};
 use crate::counters::CounterTable;
 use crate::definitions::{Definitions, LaneCount, clock_map, each_chunk, lanes_of, read_clock};
 use crate::gpu::record::TracepointTable;
-use crate::lane::{LaneCursor, Record, Timed};
+use crate::lane::{LaneCursor, Record};
 use crate::losses::Losses;
 use crate::mappings::{MappingRecord, MappingRecords};
-use crate::play::Player;
+use crate::playing::Playing;
 use crate::probes::nesting::seen_to_nest;
 use crate::probes::table::ProbeTable;
 use crate::stack_shares::PLENTY;
@@ -18,12 +19,15 @@ use crate::zones::lifetimes::Lifetimes;
 use crate::zones::prescan::{Prescan, Prescanner};
 use crate::zones::programs::Programs;
 use rustc_hash::FxHashMap;
+use std::ops::Range;
 use syscollect_model::{
-    AddressSpaces, ClockMap, Lane, LaneKind, Loss, Mapping, RecorderSummary, SessionInfo,
+    AddressSpaces, ClockMap, Exporter, Lane, LaneKind, Loss, Mapping, RecorderSummary, SessionInfo,
     SymbolTable, Tables, Time, naming_shortage, records_lost,
 };
 use syscollect_playback::order::Merge;
-use syscollect_playback::{AnyExporter, ModuleKey, Played, Recording, Stopped, UnresolvedModule};
+use syscollect_playback::{
+    AnyExporter, ModuleKey, Output, Played, Recording, Stopped, UnresolvedModule, stoppable,
+};
 use syscollect_store::{CaptureReader, Damage};
 
 const DEFINITIONS: Lane = Lane::new(LaneKind::Definition, 0);
@@ -34,7 +38,15 @@ const DEFINITIONS: Lane = Lane::new(LaneKind::Definition, 0);
 /// process, and by one chunk per lane; it does not grow with the number of events.
 #[derive(Debug)]
 pub struct Session {
-    pub(crate) reader: CaptureReader,
+    reader: CaptureReader,
+    pub(crate) known: Knowledge,
+    summary: Option<RecorderSummary>,
+    losses: Vec<Loss>,
+}
+
+/// What is known before events are played: what they refer to.
+#[derive(Debug)]
+pub(crate) struct Knowledge {
     pub(crate) info: SessionInfo,
     pub(crate) clock: ClockMap,
     pub(crate) tables: Tables,
@@ -45,13 +57,11 @@ pub struct Session {
     /// Counter tracks by the number that records carry.
     pub(crate) counters: CounterTable,
     /// What is known of losses without reading the events.
-    pub(crate) known_losses: Losses,
+    pub(crate) losses: Losses,
     /// Records of definition lanes.
     pub(crate) definition_records: u64,
-    pub(crate) summary: Option<RecorderSummary>,
     /// Rows that an earlier play added, so that the next one finds them.
     pub(crate) found: crate::play::AddedRows,
-    losses: Vec<Loss>,
 }
 
 impl Session {
@@ -105,27 +115,59 @@ impl Session {
         definitions.info.notes.extend(coarse.into_iter().chain(shortage).chain(cut_off));
         resolver.add_names(definitions.symbols);
         let Opening { losses: known_losses, records: definition_records, .. } = opening;
-        Ok(Self {
-            losses: known_losses.totals(),
+        let known = Knowledge {
             info: SessionInfo { clock_pairs: clock.pairs().to_vec(), ..definitions.info },
-            summary: definitions.summary,
-            found: crate::play::AddedRows::default(),
-            reader,
             clock,
             tables,
             resolver,
             history,
             marked,
             counters,
-            known_losses,
+            losses: known_losses,
             definition_records,
+            found: crate::play::AddedRows::default(),
+        };
+        let losses = known.losses.totals();
+        Ok(Self { reader, known, summary: definitions.summary, losses })
+    }
+
+    /// Plays what `feed` feeds, in place of the chunks of the capture, and what is left of it then.
+    ///
+    /// # Errors
+    ///
+    /// Those of `feed`, and the exporter's.
+    pub fn play_fed<E: Exporter>(
+        &mut self,
+        exporter: &mut E,
+        feed: impl FnOnce(&mut Playing<'_>) -> Result<(), Stopped>,
+    ) -> Result<Played, E::Error> {
+        stoppable(exporter, |exporter| {
+            self.play_with(exporter, Time(0)..Time(u64::MAX), |mut playing, _| {
+                feed(&mut playing)?;
+                playing.finish()
+            })
         })
+    }
+
+    fn play_with(
+        &mut self,
+        exporter: &mut AnyExporter<'_>,
+        range: Range<Time>,
+        play: impl FnOnce(Playing<'_>, &CaptureReader) -> Result<(Played, Losses), Stopped>,
+    ) -> Result<Played, Stopped> {
+        let Self { reader, known, .. } = self;
+        exporter.begin(&known.info, &known.tables)?;
+        let (mut played, losses) = play(Playing::new(known, Output::new(exporter, range)), reader)?;
+        self.losses = losses.totals();
+        played.lost = records_lost(&self.losses);
+        exporter.end(&self.losses, self.summary.as_ref(), &self.known.tables)?;
+        Ok(played)
     }
 
     /// What events point into. Processes and threads that were announced are
     /// there from the start; frames and stacks are added as they are played.
     pub fn tables(&self) -> &Tables {
-        &self.tables
+        &self.known.tables
     }
 
     /// The capture.
@@ -136,11 +178,11 @@ impl Session {
 
 impl Recording for Session {
     fn info(&self) -> &SessionInfo {
-        &self.info
+        &self.known.info
     }
 
     fn clock(&self) -> &ClockMap {
-        &self.clock
+        &self.known.clock
     }
 
     /// Exact once the session was played: before, chunks of events that do not
@@ -167,7 +209,7 @@ impl Recording for Session {
 
     /// Code without a file (JIT) is not among them.
     fn unresolved(&self) -> Vec<UnresolvedModule> {
-        let (places, names) = (&self.resolver.stacks.places, self.resolver.names());
+        let (places, names) = (&self.known.resolver.stacks.places, self.known.resolver.names());
         places
             .unnamed(names)
             .into_iter()
@@ -185,8 +227,8 @@ impl Recording for Session {
     }
 
     fn add_symbols(&mut self, tables: Vec<SymbolTable>) {
-        self.info.notes.extend(naming_shortage(&tables));
-        self.resolver.add_names(tables);
+        self.known.info.notes.extend(naming_shortage(&tables));
+        self.known.resolver.add_names(tables);
     }
 
     fn play_into(
@@ -195,13 +237,8 @@ impl Recording for Session {
         from: Option<Time>,
         to: Option<Time>,
     ) -> Result<Played, Stopped> {
-        exporter.begin(&self.info, &self.tables)?;
         let range = from.unwrap_or(Time(0))..to.unwrap_or(Time(u64::MAX));
-        let (mut played, losses) = Player::run(self, exporter, range)?;
-        self.losses = losses.totals();
-        played.lost = records_lost(&self.losses);
-        exporter.end(&self.losses, self.summary.as_ref(), &self.tables)?;
-        Ok(played)
+        self.play_with(exporter, range, |playing, reader| playing.play_file(reader))
     }
 }
 
@@ -297,11 +334,10 @@ impl<'a> Opening<'a> {
     }
 
     fn tasks(&mut self, mut builder: TaskBuilder<'_>) -> TaskHistory {
-        let cursors =
-            lanes_of(self.reader, LaneKind::Task).map(|lane| LaneCursor::new(self.reader, lane));
-        let mut merge = Merge::new(cursors.map(Timed).collect());
+        let lanes = lanes_of(self.reader, LaneKind::Task).map(LaneCursor::new);
+        let mut merge = Merge::new(lanes.map(|lane| FromFile::new(self.reader, lane)).collect());
         while let Some((index, (ticks, record))) = merge.next() {
-            let lane = merge.lanes()[index].0.lane();
+            let lane = merge.lanes()[index].cursor.lane();
             match record {
                 Record::Chunk(start) => builder.missing(ticks, lane, start.missing.records),
                 Record::Task(task) => {
@@ -313,9 +349,8 @@ impl<'a> Opening<'a> {
                 _ => self.losses.undecodable(lane, 1),
             }
         }
-        for Timed(cursor) in merge.lanes() {
-            self.losses.unreadable(cursor.lane(), cursor.unreadable());
-            self.losses.undecodable(cursor.lane(), cursor.undecodable());
+        for FromFile { cursor, .. } in merge.lanes() {
+            self.losses.not_decoded(cursor);
         }
         builder.finish()
     }

@@ -1,28 +1,32 @@
-//! What is merged while playing: the steps of tasks, lanes, and markers that
-//! programs placed at another time than that of their lane.
+//! What is merged while playing: lifecycle events, lanes, and markers that programs placed at
+//! another time than that of their lane.
 
-use crate::lane::{Record, Timed};
-use crate::record_cursor::{RecordCursor, RecordItem};
+use crate::chunk_queue::Decode;
+use crate::lane::{LaneCursor, Record};
+use crate::record_cursor::{RecordCursor, RecordItem, Shape};
 use crate::tasks::LifecycleEvent;
 use crate::zones::cursor::{ZoneCursor, ZoneRecord};
 use crate::zones::prescan::PlacedMarker;
 use std::iter::{Copied, Peekable};
 use std::slice::Iter;
-use syscollect_model::{Lane, Tables};
+use syscollect_model::{Lane, LaneKind, Tables};
 use syscollect_playback::order::Cursor;
 
 /// A source of the merge.
 pub(crate) enum Source<'a> {
-    /// The steps and the ticks of the next one.
+    /// What lanes that are not known yet hold is not of before these ticks; `None` where no lane
+    /// comes any more.
+    Horizon(Option<u64>),
+    /// The events and the ticks of the next one.
     Lifecycle(Peekable<Copied<Iter<'a, (u64, LifecycleEvent)>>>, Option<u64>),
     /// A lane of the kernel's events or of counters.
-    Lane(Timed<'a>),
+    Lane(Box<LaneCursor>),
     /// A thread of an instrumented program; large, so that the others need not be.
     Zones(Box<ZoneCursor<'a>>),
     /// Hits of probes.
-    Probes(Box<RecordCursor<'a>>),
+    Probes(Box<RecordCursor>),
     /// Kernel tracepoints.
-    Tracepoints(Box<RecordCursor<'a>>),
+    Tracepoints(Box<RecordCursor>),
     /// Placed markers.
     Markers(&'a [PlacedMarker]),
 }
@@ -37,24 +41,33 @@ pub(crate) enum SourceItem<'a> {
 }
 
 impl<'a> Source<'a> {
+    /// A lane of events; `None` of a kind that others read.
+    pub(crate) fn of_lane(lane: Lane, zones: impl FnOnce() -> ZoneCursor<'a>) -> Option<Self> {
+        let records = |shape| Box::new(RecordCursor::new(lane, shape));
+        Some(match lane.kind {
+            LaneKind::Sched | LaneKind::Sample | LaneKind::Counter => {
+                Self::Lane(Box::new(LaneCursor::new(lane)))
+            }
+            LaneKind::Zone => Self::Zones(Box::new(zones())),
+            LaneKind::Probe => Self::Probes(records(Shape::Probe)),
+            LaneKind::Tracepoint => Self::Tracepoints(records(Shape::Tracepoint)),
+            _ => return None,
+        })
+    }
+
     pub(crate) fn lifecycle(lifecycle: &'a [(u64, LifecycleEvent)]) -> Self {
         let mut lifecycle = lifecycle.iter().copied().peekable();
         let head = lifecycle.peek().map(|(ticks, _)| *ticks);
         Self::Lifecycle(lifecycle, head)
     }
 
-    /// The lane, if it is one, with its records that could not be read and those that could not be
-    /// decoded.
-    pub(crate) fn lost(&self) -> Option<(Lane, u64, u64)> {
+    /// What decodes the lane's chunks, if it is a lane.
+    pub(crate) fn decoder(&mut self) -> Option<&mut dyn Decode> {
         match self {
-            Self::Lane(Timed(cursor)) => {
-                Some((cursor.lane(), cursor.unreadable(), cursor.undecodable()))
-            }
-            Self::Zones(cursor) => Some((cursor.lane(), cursor.unreadable(), cursor.undecodable())),
-            Self::Probes(cursor) | Self::Tracepoints(cursor) => {
-                Some((cursor.lane(), cursor.unreadable(), cursor.undecodable()))
-            }
-            Self::Lifecycle(..) | Self::Markers(_) => None,
+            Self::Lane(cursor) => Some(&mut **cursor),
+            Self::Zones(cursor) => Some(&mut **cursor),
+            Self::Probes(cursor) | Self::Tracepoints(cursor) => Some(&mut **cursor),
+            Self::Horizon(_) | Self::Lifecycle(..) | Self::Markers(_) => None,
         }
     }
 
@@ -89,12 +102,24 @@ impl<'a> Cursor for Source<'a> {
             Self::Zones(cursor) => cursor.key(),
             Self::Probes(cursor) | Self::Tracepoints(cursor) => cursor.key(),
             Self::Markers(markers) => markers.first().map(|marker| marker.ticks),
+            Self::Horizon(ticks) => *ticks,
+        }
+    }
+
+    #[inline]
+    fn is_waiting(&self) -> bool {
+        match self {
+            Self::Lane(lane) => lane.is_waiting(),
+            Self::Zones(cursor) => cursor.is_waiting(),
+            Self::Probes(cursor) | Self::Tracepoints(cursor) => cursor.is_waiting(),
+            Self::Horizon(ticks) => ticks.is_some(),
+            Self::Lifecycle(..) | Self::Markers(_) => false,
         }
     }
 
     #[inline]
     fn take(&mut self) -> (u64, SourceItem<'a>) {
-        // `take` follows a `key`, so there is an item; else a step that changes nothing.
+        // `take` follows a `key`, so there is an item; else an event that changes nothing.
         const NOTHING: (u64, SourceItem<'static>) =
             (u64::MAX, SourceItem::LifecycleEvent(LifecycleEvent::Bind(0, Tables::IDLE_THREAD)));
         match self {
@@ -121,6 +146,7 @@ impl<'a> Cursor for Source<'a> {
                 *markers = rest;
                 (marker.ticks, SourceItem::Marker(marker))
             }
+            Self::Horizon(_) => NOTHING,
         }
     }
 }

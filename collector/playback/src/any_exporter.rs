@@ -16,7 +16,11 @@ struct Stoppable<'a, E: Exporter> {
 }
 
 /// Has something played into an exporter, and gives back the exporter's own error.
-pub(crate) fn stoppable<E: Exporter, T>(
+///
+/// # Errors
+///
+/// The exporter's.
+pub fn stoppable<E: Exporter, T>(
     exporter: &mut E,
     play: impl FnOnce(&mut AnyExporter<'_>) -> Result<T, Stopped>,
 ) -> Result<T, E::Error> {

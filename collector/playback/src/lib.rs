@@ -34,7 +34,7 @@ mod recording;
 mod rows;
 mod thread_ids;
 
-pub use any_exporter::{AnyExporter, Stopped};
+pub use any_exporter::{AnyExporter, Stopped, stoppable};
 pub use event_type::EventType;
 pub use names::{Framer, Names};
 pub use null_exporter::NullExporter;

@@ -1,4 +1,4 @@
-//! A k-way merge, without I/O and without knowledge of what it merges.
+//! A k-way merge, without I/O and without knowledge of what it merges. Lanes may be fed while they are merged.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,10 +11,17 @@ pub trait Cursor {
     /// What comes out.
     type Item;
 
-    /// The key of the next item; `None` at the end, and from then on.
+    /// The key of the next item; while the cursor waits for it, the least that it may have.
+    /// `None` at the end, and from then on.
     fn key(&self) -> Option<Self::Key>;
 
-    /// Takes the next item. Called only after [`Self::key`] gave a key.
+    /// Whether the next item is not there yet: more must be fed before it can be taken.
+    #[inline]
+    fn is_waiting(&self) -> bool {
+        false
+    }
+
+    /// Takes the next item. Called only after [`Self::key`] gave a key, and not while it waits.
     fn take(&mut self) -> Self::Item;
 }
 
@@ -29,6 +36,8 @@ pub trait Cursor {
 /// - While a lane's next key is not above the smallest key of all others,
 ///   one comparison per item is all that is paid; only a change of lane costs
 ///   the logarithm of their number.
+/// - A lane that waits to be fed keeps back what its next item may come before, and nothing else.
+///   What comes out does not depend on when lanes are fed.
 ///
 /// ```
 /// use syscollect_playback::order::{Cursor, Merge};
@@ -50,18 +59,73 @@ pub struct Merge<C: Cursor> {
     current: Option<usize>,
     /// Next key and index of the other lanes that have one.
     others: BinaryHeap<Reverse<(C::Key, usize)>>,
+    /// The keys in `others` are not those of the lanes any more.
+    stale: bool,
+}
+
+/// What comes next of a merge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step<T> {
+    /// The index of a lane, and its item.
+    Item(usize, T),
+    /// This lane must be fed, or told that nothing comes, before anything else can come out.
+    Waiting(usize),
+    /// All lanes are at their end.
+    End,
 }
 
 impl<C: Cursor> Merge<C> {
     /// Merges these lanes.
     pub fn new(lanes: Vec<C>) -> Self {
-        let mut others: BinaryHeap<_> = lanes
-            .iter()
-            .enumerate()
-            .filter_map(|(lane, cursor)| Some(Reverse((cursor.key()?, lane))))
-            .collect();
-        let current = others.pop().map(|Reverse((_, lane))| lane);
-        Self { lanes, current, others }
+        let mut merge = Self { lanes, current: None, others: BinaryHeap::new(), stale: true };
+        merge.compare_all();
+        merge
+    }
+
+    /// The same, when it is over.
+    pub fn into_lanes(self) -> Vec<C> {
+        self.lanes
+    }
+
+    /// Puts a lane between the others, which are numbered anew: of equal keys, it comes behind those
+    /// before `index`.
+    pub fn insert(&mut self, index: usize, lane: C) {
+        self.lanes.insert(index, lane);
+        self.stale = true;
+    }
+
+    /// Has a lane fed. Its key may rise, and fall while it waits.
+    pub fn feed(&mut self, lane: usize, feed: impl FnOnce(&mut C)) {
+        feed(&mut self.lanes[lane]);
+        if self.current == Some(lane) && !self.stale {
+            self.settle(lane);
+        } else {
+            self.stale = true;
+        }
+    }
+
+    /// What comes next.
+    #[inline]
+    pub fn step(&mut self) -> Step<C::Item> {
+        if self.stale {
+            self.compare_all();
+        }
+        let Some(current) = self.current else { return Step::End };
+        if self.lanes[current].is_waiting() {
+            return Step::Waiting(current);
+        }
+        let item = self.lanes[current].take();
+        self.settle(current);
+        Step::Item(current, item)
+    }
+
+    #[cold]
+    fn compare_all(&mut self) {
+        let keys = self.lanes.iter().enumerate();
+        self.others =
+            keys.filter_map(|(lane, cursor)| Some(Reverse((cursor.key()?, lane)))).collect();
+        self.current = self.others.pop().map(|Reverse((_, lane))| lane);
+        self.stale = false;
     }
 
     /// The lanes, for what they have to tell after the merge.
@@ -87,15 +151,16 @@ impl<C: Cursor> Merge<C> {
 }
 
 impl<C: Cursor> Iterator for Merge<C> {
-    /// The index of the lane and its item.
+    /// The index of the lane and its item. `None` where a lane waits, too: who feeds lanes asks for
+    /// the [`step`](Merge::step).
     type Item = (usize, C::Item);
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let current = self.current?;
-        let item = self.lanes[current].take();
-        self.settle(current);
-        Some((current, item))
+        match self.step() {
+            Step::Item(lane, item) => Some((lane, item)),
+            Step::Waiting(_) | Step::End => None,
+        }
     }
 }
 
@@ -145,7 +210,57 @@ mod tests {
         assert_eq!(merged, [1, 3, 9, 2, 10]);
     }
 
+    /// A list of which only so much was fed.
+    struct Fed {
+        list: List,
+        fed: usize,
+    }
+
+    impl Cursor for Fed {
+        type Key = u8;
+        type Item = (u8, usize);
+
+        /// While it waits: not before the last.
+        fn key(&self) -> Option<u8> {
+            let last = || self.list.at.checked_sub(1).map_or(0, |last| self.list.items[last].0);
+            if self.is_waiting() { Some(last()) } else { self.list.key() }
+        }
+
+        fn is_waiting(&self) -> bool {
+            self.list.at == self.fed && self.fed < self.list.items.len()
+        }
+
+        fn take(&mut self) -> (u8, usize) {
+            self.list.take()
+        }
+    }
+
     proptest! {
+        #[test]
+        fn when_lanes_are_fed_does_not_matter(
+            mut keys in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 1..5),
+            pieces in prop::collection::vec((any::<prop::sample::Index>(), 1usize..8), 0..40),
+        ) {
+            keys.iter_mut().for_each(|lane| lane.sort_unstable());
+            let whole: Vec<_> = Merge::new(lanes(&keys)).collect();
+            let mut merge = Merge::new(lanes(&keys).into_iter().map(|list| Fed { list, fed: 0 }).collect());
+            let (mut merged, mut pieces) = (Vec::new(), pieces.into_iter());
+            loop {
+                match merge.step() {
+                    Step::Item(lane, item) => merged.push((lane, item)),
+                    Step::End => break,
+                    Step::Waiting(waiting) => {
+                        let more = |fed: &mut Fed, count: usize| fed.fed = (fed.fed + count).min(fed.list.items.len());
+                        match pieces.next() {
+                            Some((lane, count)) => merge.feed(lane.index(keys.len()), |fed| more(fed, count)),
+                            None => merge.feed(waiting, |fed| more(fed, 1)),
+                        }
+                    }
+                }
+            }
+            prop_assert_eq!(merged, whole);
+        }
+
         #[test]
         fn merging_is_a_stable_sort(mut keys in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..6)) {
             keys.iter_mut().for_each(|lane| lane.sort_unstable());

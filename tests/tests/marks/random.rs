@@ -10,11 +10,14 @@ use syscollect_playback::{Played, Recording};
 use syscollect_records::RecordKind;
 use syscollect_store::{CaptureReader, Definition, ProbeArgument, ProbeDefinition, ProbeRole};
 use syscollect_tests::client::{stack, tag, task_name, text, value};
-use syscollect_tests::{FIRST_BOOTTIME, FakeMachine, FakeProgram, FakeThread, Hit, golden, ticks};
+use syscollect_tests::{
+    FIRST_BOOTTIME, FakeMachine, FakeProgram, FakeThread, Hit, cuts, golden, ticks,
+};
 use syscollect_zone_protocol::{FieldFormat, ItemKind, TextRole, Value, ZONE_END, ZONE_VALUE};
 
 /// Plays all of it and a part; what was played.
 fn play(capture: Vec<u8>) -> Option<(String, Played)> {
+    cuts::check(&capture);
     let mut session = Session::open(CaptureReader::from_bytes(capture).ok()?).ok()?;
     viewers(&mut session);
     let mut range = |from: Option<u64>, to: Option<u64>| {

@@ -102,10 +102,7 @@ impl Player<'_> {
     ) -> Result<(), Stopped> {
         match item {
             RecordItem::Missing(missing) => {
-                self.missing(
-                    lane,
-                    if missing.records > 0 { missing.records } else { missing.chunks },
-                )?;
+                self.missing(lane, missing.at_least())?;
             }
             RecordItem::Record if bytes.first() == Some(&(RecordKind::GpuFailure as u8)) => {
                 match GpuFailureRecord::from_bytes(bytes) {

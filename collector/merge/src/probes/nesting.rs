@@ -11,6 +11,7 @@
 //! missing. The stack pointer is no help: an interpreter's functions may all be entered at one
 //! place of the stack, and what begins a zone may be a helper that has long returned.
 
+use crate::chunk_queue::FromFile;
 use crate::probes::table::ProbeTable;
 use crate::record_cursor::{RecordCursor, RecordItem, Shape, WINDOW};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -38,8 +39,8 @@ pub(crate) fn seen_to_nest(reader: &CaptureReader, probes: &ProbeTable) -> FxHas
         return nesting;
     }
     let lanes = reader.lanes().into_iter().filter(|lane| lane.kind == LaneKind::Probe);
-    let mut merge =
-        Merge::new(lanes.map(|lane| RecordCursor::new(reader, lane, Shape::Probe)).collect());
+    let cursor = |lane| FromFile::new(reader, RecordCursor::new(lane, Shape::Probe));
+    let mut merge = Merge::new(lanes.map(cursor).collect());
     let mut open = FxHashMap::<(u32, u32), OpenPair>::default();
     let mut unsure = vec![0; merge.lanes().len()];
     while let Some((lane, item)) = merge.next() {
@@ -52,7 +53,7 @@ pub(crate) fn seen_to_nest(reader: &CaptureReader, probes: &ProbeTable) -> FxHas
             unsure[lane] -= 1;
             open.clear();
         }
-        let record = ProbeRecord::from_bytes(merge.lanes()[lane].record());
+        let record = ProbeRecord::from_bytes(merge.lanes()[lane].cursor.record());
         let Some((record, probe)) =
             record.and_then(|record| Some((record, probes.get(record.probe)?)))
         else {

@@ -43,10 +43,7 @@ impl Player<'_> {
     ) -> Result<(), Stopped> {
         match item {
             RecordItem::Missing(missing) => {
-                self.missing(
-                    lane,
-                    if missing.records > 0 { missing.records } else { missing.chunks },
-                )?;
+                self.missing(lane, missing.at_least())?;
             }
             RecordItem::Record => self.hit(lane, bytes)?,
         }

@@ -1,13 +1,12 @@
-//! A thread's lane as groups of items: one chunk in memory at a time.
+//! A thread's lane as groups of items.
 
-use crate::lane::Missing;
+use crate::chunk_queue::{ChunkQueue, Decode, Missing};
 use crate::zones::lifetimes::{Lifetime, Lifetimes, Owners};
 use crate::zones::programs::{ProgramClock, Programs};
 use std::ops::Range;
 use syscollect_model::{ClockMap, Lane};
 use syscollect_playback::order::Cursor;
 use syscollect_records::ZoneChunk;
-use syscollect_store::{CaptureReader, IndexEntry, ReadBuffer};
 use syscollect_zone_protocol::{is_stamped, item_words};
 
 /// What a lane gives.
@@ -28,18 +27,14 @@ pub(crate) enum ZoneRecord {
 /// not keep back those that have the lane after it. Items that lie outside the
 /// recording are counted, not given.
 pub(crate) struct ZoneCursor<'a> {
-    reader: &'a CaptureReader,
     lane: Lane,
+    queue: ChunkQueue,
     programs: &'a Programs,
     lifetimes: &'a Lifetimes,
     /// Who writes to the lane, if that is known already.
     owners: Option<&'a Owners>,
     map: &'a ClockMap,
-    entries: std::slice::Iter<'a, IndexEntry>,
-    /// Where the lane stood after the last chunk that was read: its records and chunks.
-    expected: Missing,
     data: Vec<u8>,
-    buffer: ReadBuffer,
     clock: ProgramClock<'a>,
     /// Client, thread id and number of whose chunk it is.
     owner: Option<(u32, u32, u32)>,
@@ -52,35 +47,31 @@ pub(crate) struct ZoneCursor<'a> {
     last: u64,
     /// When the chunk begins, for what stands before the first stamped item.
     about: u64,
-    /// Ticks of the next group, and where it lies in `data`.
+    /// Ticks of the next group, and where it lies in `data`; while it waits, the least ticks.
     head: Option<u64>,
+    waiting: bool,
     next: Range<usize>,
     items: u32,
     start: Option<Box<(ZoneChunk, Missing)>>,
     group: Vec<u64>,
-    unreadable: u64,
     undecodable: u64,
 }
 
 impl<'a> ZoneCursor<'a> {
     pub(crate) fn new(
-        reader: &'a CaptureReader,
         lane: Lane,
         (programs, lifetimes): (&'a Programs, &'a Lifetimes),
         owners: Option<&'a Owners>,
         map: &'a ClockMap,
     ) -> Self {
-        let mut cursor = Self {
-            reader,
+        Self {
             lane,
+            queue: ChunkQueue::default(),
             programs,
             lifetimes,
             owners,
             map,
-            entries: reader.chunks(lane).iter(),
-            expected: Missing::default(),
             data: Vec::new(),
-            buffer: ReadBuffer::default(),
             clock: programs.clock(0, map),
             owner: None,
             owners_before: 0,
@@ -88,21 +79,14 @@ impl<'a> ZoneCursor<'a> {
             left: 0,
             last: 0,
             about: 0,
-            head: None,
+            head: Some(0),
+            waiting: true,
             next: 0..0,
             items: 0,
             start: None,
             group: Vec::new(),
-            unreadable: 0,
             undecodable: 0,
-        };
-        cursor.next_chunk();
-        cursor
-    }
-
-    /// The lane.
-    pub(crate) fn lane(&self) -> Lane {
-        self.lane
+        }
     }
 
     /// How many others wrote to the lane before the present owner, and the life of this one.
@@ -115,35 +99,11 @@ impl<'a> ZoneCursor<'a> {
         &self.group
     }
 
-    /// Items of chunks that did not verify when they were read.
-    pub(crate) fn unreadable(&self) -> u64 {
-        self.unreadable
-    }
-
-    /// Items that mean nothing here, or lie outside the recording.
-    pub(crate) fn undecodable(&self) -> u64 {
-        self.undecodable
-    }
-
-    /// Loads the next chunk that can be read and holds a group.
+    /// Goes to the next chunk that holds a group; those so far were of up to `last`.
     #[cold]
-    fn next_chunk(&mut self) {
-        self.head = None;
-        let reader = self.reader;
-        while let Some(entry) = self.entries.next() {
-            let Ok(header) = reader.read_into(entry, &mut self.data, &mut self.buffer) else {
-                // Where items were not counted there was one at least.
-                self.unreadable += u64::from(entry.records.max(1));
-                continue;
-            };
-            let missing = Missing {
-                records: header.records_before.saturating_sub(self.expected.records),
-                chunks: header.sequence.saturating_sub(self.expected.chunks),
-            };
-            self.expected = Missing {
-                records: header.records_before.saturating_add(u64::from(header.records)),
-                chunks: header.sequence.saturating_add(1),
-            };
+    fn next_chunk(&mut self, last: u64) {
+        self.waiting = false;
+        while let Some((header, missing)) = self.queue.take(&mut self.data) {
             let Some(chunk) = ZoneChunk::from_bytes(&self.data) else {
                 self.undecodable += u64::from(header.records.max(1));
                 continue;
@@ -161,6 +121,8 @@ impl<'a> ZoneCursor<'a> {
             }
         }
         self.data = Vec::new();
+        self.waiting = !self.queue.is_at_end();
+        self.head = self.waiting.then(|| last.max(self.queue.not_before()));
     }
 
     /// If the chunk is another's than the one before: time begins anew.
@@ -242,6 +204,31 @@ impl<'a> ZoneCursor<'a> {
     }
 }
 
+impl Decode for ZoneCursor<'_> {
+    fn lane(&self) -> Lane {
+        self.lane
+    }
+
+    fn queue(&self) -> &ChunkQueue {
+        &self.queue
+    }
+
+    fn queue_mut(&mut self) -> &mut ChunkQueue {
+        &mut self.queue
+    }
+
+    fn resume(&mut self) {
+        if self.waiting {
+            self.next_chunk(self.head.unwrap_or_default());
+        }
+    }
+
+    /// Items that mean nothing here, or lie outside the recording.
+    fn undecodable(&self) -> u64 {
+        self.undecodable
+    }
+}
+
 impl Cursor for ZoneCursor<'_> {
     type Key = u64;
     type Item = ZoneRecord;
@@ -249,6 +236,11 @@ impl Cursor for ZoneCursor<'_> {
     #[inline]
     fn key(&self) -> Option<u64> {
         self.head
+    }
+
+    #[inline]
+    fn is_waiting(&self) -> bool {
+        self.waiting
     }
 
     #[inline]
@@ -263,7 +255,7 @@ impl Cursor for ZoneCursor<'_> {
         let items = self.items;
         self.find_head();
         if self.head.is_none() {
-            self.next_chunk();
+            self.next_chunk(self.last);
         }
         ZoneRecord::Group(items)
     }

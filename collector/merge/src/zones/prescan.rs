@@ -3,6 +3,7 @@
 //! time, because events leave in order of time; stacks, because their places
 //! want names; the names of threads, because tables show the last ones.
 
+use crate::chunk_queue::FromFile;
 use crate::stacks::StackReader;
 use crate::tasks::TaskHistory;
 use crate::zones::cursor::{ZoneCursor, ZoneRecord};
@@ -62,12 +63,12 @@ pub(crate) struct Prescanner<'a, 'b> {
 impl Prescanner<'_, '_> {
     /// Reads the lane from its beginning to its end.
     pub(crate) fn lane(&mut self, lane: Lane, prescan: &mut Prescan) {
-        let mut cursor =
-            ZoneCursor::new(self.reader, lane, (self.programs, self.lifetimes), None, self.clock);
+        let cursor = ZoneCursor::new(lane, (self.programs, self.lifetimes), None, self.clock);
+        let mut lane_of_file = FromFile::new(self.reader, cursor);
         let (mut owner, mut owners, mut count) = (ZoneChunk::default(), Owners::default(), 0);
-        while let Some(ticks) = cursor.key() {
-            let (before, life) = cursor.present_owner();
-            match cursor.take() {
+        while let Some(ticks) = lane_of_file.key() {
+            let (before, life) = lane_of_file.cursor.present_owner();
+            match lane_of_file.take() {
                 ZoneRecord::Chunk(start) => {
                     owner = start.0;
                     if before == count {
@@ -76,8 +77,9 @@ impl Prescanner<'_, '_> {
                     }
                 }
                 ZoneRecord::Group(_) => {
-                    self.marker(ticks, (&owner, life), cursor.group(), prescan);
-                    self.group(lane, ticks, &owner, cursor.group(), prescan);
+                    let words = lane_of_file.cursor.group();
+                    self.marker(ticks, (&owner, life), words, prescan);
+                    self.group(lane, ticks, &owner, words, prescan);
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Items of a thread: zones, messages, what is lost, its name and its end.
 
-use crate::lane::Missing;
+use crate::chunk_queue::Missing;
 use crate::play::Player;
 use crate::zones::attributes::{About, Attributes, EventAttributes, FieldNames, joined};
 use crate::zones::cursor::ZoneRecord;
@@ -47,7 +47,7 @@ impl Player<'_> {
         chunk: &ZoneChunk,
         missing: Missing,
     ) -> Result<(), Stopped> {
-        self.missing(lane, if missing.records > 0 { missing.records } else { missing.chunks })?;
+        self.missing(lane, missing.at_least())?;
         let before = self.lanes[lane].writer;
         let writer = self.writer(chunk);
         self.lanes[lane].writer = Some(writer);

@@ -1,0 +1,179 @@
+//! The chunks of one lane on their way to what decodes them: as a recording runs, or out of a file.
+
+use std::collections::VecDeque;
+use syscollect_model::Lane;
+use syscollect_playback::order::Cursor;
+use syscollect_store::{CaptureReader, Chunk, ChunkHeader, IndexEntry, ReadBuffer};
+
+/// Records that a lane produced and that cannot be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Missing {
+    /// Records, as far as they were counted.
+    pub(crate) records: u64,
+    /// Chunks.
+    pub(crate) chunks: u64,
+}
+
+impl Missing {
+    /// How many records at least; a chunk whose records were not counted had one.
+    pub(crate) fn at_least(self) -> u64 {
+        if self.records > 0 { self.records } else { self.chunks }
+    }
+}
+
+/// What is fed with the chunks of a lane, in the order of their sequence numbers.
+pub(crate) trait Decode {
+    /// The lane.
+    fn lane(&self) -> Lane;
+
+    /// What is to be decoded.
+    fn queue(&self) -> &ChunkQueue;
+
+    /// The same to feed it; [`resume`](Self::resume) follows.
+    fn queue_mut(&mut self) -> &mut ChunkQueue;
+
+    /// Goes on with what the queue got.
+    fn resume(&mut self);
+
+    /// Records in readable chunks that mean nothing here.
+    fn undecodable(&self) -> u64;
+}
+
+/// The chunks that were not decoded yet, and what is known of those to come.
+#[derive(Debug, Default)]
+pub(crate) struct ChunkQueue {
+    chunks: VecDeque<Chunk>,
+    /// Where the lane stood after the last chunk that was taken: its records and chunks.
+    expected: Missing,
+    not_before: u64,
+    closed: bool,
+    /// A vector to use again.
+    spare: Vec<u8>,
+    unreadable: u64,
+}
+
+impl ChunkQueue {
+    /// The next chunk has come.
+    pub(crate) fn push(&mut self, chunk: Chunk) {
+        self.chunks.push_back(chunk);
+    }
+
+    /// A chunk of that many records does not verify; where they were not counted there was one.
+    pub(crate) fn push_unreadable(&mut self, records: u32) {
+        self.unreadable += u64::from(records.max(1));
+    }
+
+    /// No record that comes is of before these ticks.
+    pub(crate) fn nothing_before(&mut self, ticks: u64) {
+        self.not_before = self.not_before.max(ticks);
+    }
+
+    /// No chunk will come.
+    pub(crate) fn close(&mut self) {
+        self.closed = true;
+    }
+
+    /// A vector for the bytes of a chunk.
+    pub(crate) fn spare(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.spare)
+    }
+
+    /// Takes the next chunk: its bytes, and what is missing before it.
+    pub(crate) fn take(&mut self, data: &mut Vec<u8>) -> Option<(ChunkHeader, Missing)> {
+        let chunk = self.chunks.pop_front()?;
+        let header = chunk.header;
+        self.spare = std::mem::replace(data, chunk.data);
+        let missing = Missing {
+            records: header.records_before.saturating_sub(self.expected.records),
+            chunks: header.sequence.saturating_sub(self.expected.chunks),
+        };
+        self.expected = Missing {
+            records: header.records_before.saturating_add(u64::from(header.records)),
+            chunks: header.sequence.saturating_add(1),
+        };
+        Some((header, missing))
+    }
+
+    /// Whether all chunks were taken and none will come.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.closed && self.chunks.is_empty()
+    }
+
+    /// The least ticks of the records to come.
+    pub(crate) fn not_before(&self) -> u64 {
+        self.not_before
+    }
+
+    /// Records of chunks that do not verify.
+    pub(crate) fn unreadable(&self) -> u64 {
+        self.unreadable
+    }
+}
+
+/// The chunks of a lane in a file.
+pub(crate) struct LaneFile<'a> {
+    reader: &'a CaptureReader,
+    entries: std::slice::Iter<'a, IndexEntry>,
+    buffer: ReadBuffer,
+}
+
+impl<'a> LaneFile<'a> {
+    pub(crate) fn new(reader: &'a CaptureReader, lane: Lane) -> Self {
+        Self { reader, entries: reader.chunks(lane).iter(), buffer: ReadBuffer::default() }
+    }
+
+    /// Feeds the next chunk that verifies, or tells that there is none.
+    pub(crate) fn feed(&mut self, into: &mut dyn Decode) {
+        let queue = into.queue_mut();
+        let mut data = queue.spare();
+        loop {
+            let Some(entry) = self.entries.next() else {
+                queue.close();
+                break;
+            };
+            match self.reader.read_into(entry, &mut data, &mut self.buffer) {
+                Ok(header) => {
+                    queue.push(Chunk { header, data });
+                    break;
+                }
+                Err(_) => queue.push_unreadable(entry.records),
+            }
+        }
+        into.resume();
+    }
+}
+
+/// A lane of a file that is read for itself, one chunk in memory at a time.
+pub(crate) struct FromFile<'a, C> {
+    file: LaneFile<'a>,
+    pub(crate) cursor: C,
+}
+
+impl<'a, C: Decode + Cursor> FromFile<'a, C> {
+    pub(crate) fn new(reader: &'a CaptureReader, cursor: C) -> Self {
+        let mut this = Self { file: LaneFile::new(reader, cursor.lane()), cursor };
+        this.fill();
+        this
+    }
+
+    fn fill(&mut self) {
+        while self.cursor.is_waiting() {
+            self.file.feed(&mut self.cursor);
+        }
+    }
+}
+
+impl<C: Decode + Cursor> Cursor for FromFile<'_, C> {
+    type Key = C::Key;
+    type Item = C::Item;
+
+    fn key(&self) -> Option<C::Key> {
+        self.cursor.key()
+    }
+
+    fn take(&mut self) -> C::Item {
+        let item = self.cursor.take();
+        self.fill();
+        item
+    }
+}

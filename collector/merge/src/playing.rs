@@ -1,0 +1,164 @@
+//! Playing what is fed: chunks in, events out, as far as the lanes are in order.
+
+use crate::chunk_queue::{Decode, LaneFile};
+use crate::losses::Losses;
+use crate::play::Player;
+use crate::session::Knowledge;
+use crate::source::Source;
+use crate::tasks::TaskHistory;
+use crate::zones::cursor::ZoneCursor;
+use syscollect_model::{Event, Lane, Ticks};
+use syscollect_playback::order::{Merge, Step};
+use syscollect_playback::{Output, Played, Stopped};
+use syscollect_store::{CaptureReader, Chunk};
+
+/// Where the lanes lie among the sources, behind the horizon and the lifecycle events: of equal
+/// ticks a task is born before it runs.
+const FIRST_LANE: usize = 2;
+const HORIZON: usize = 0;
+
+/// A session that is played while its chunks come.
+///
+/// Each lane is fed with its chunks in their order; how the lanes take turns does not matter, nor
+/// how much comes at once. An event is told once nothing can come before it: when every lane has
+/// come further, or who feeds them says that [nothing comes before](Self::nothing_before) it. Until
+/// then chunks wait in memory, so a lane that is silent for long needs such a word.
+pub struct Playing<'a> {
+    player: Player<'a>,
+    merge: Merge<Source<'a>>,
+    history: &'a TaskHistory,
+    begun: bool,
+}
+
+impl<'a> Playing<'a> {
+    pub(crate) fn new(known: &'a mut Knowledge, output: Output<'a>) -> Self {
+        let (player, history) = Player::new(known, output);
+        let sources = vec![
+            Source::Horizon(Some(0)),
+            Source::lifecycle(&history.lifecycle),
+            Source::Markers(&player.marked.prescan.markers),
+        ];
+        Self { player, merge: Merge::new(sources), history, begun: false }
+    }
+
+    /// The next chunk of its lane. Lanes that hold no events are known already.
+    pub fn feed(&mut self, chunk: Chunk) {
+        let Some(source) = self.source_of(chunk.header.lane) else { return };
+        self.decode(source, |decoder| decoder.queue_mut().push(chunk));
+    }
+
+    /// The next chunk of its lane is there and does not verify: so many records cannot be read.
+    pub fn feed_unreadable(&mut self, lane: Lane, records: u32) {
+        let Some(source) = self.source_of(lane) else { return };
+        self.decode(source, |decoder| decoder.queue_mut().push_unreadable(records));
+    }
+
+    /// No record of before these ticks comes any more, of any lane.
+    pub fn nothing_before(&mut self, ticks: Ticks) {
+        let ticks = ticks.0;
+        for source in FIRST_LANE..FIRST_LANE + self.player.lanes.len() {
+            self.decode(source, |decoder| decoder.queue_mut().nothing_before(ticks));
+        }
+        self.merge.feed(HORIZON, |source| *source = Source::Horizon(Some(ticks)));
+    }
+
+    /// Tells the exporter all that nothing can come before.
+    ///
+    /// # Errors
+    ///
+    /// The exporter stopped it.
+    pub fn play(&mut self) -> Result<(), Stopped> {
+        self.play_until_waiting().map(|_| ())
+    }
+
+    /// Nothing comes any more: plays the rest.
+    pub(crate) fn finish(mut self) -> Result<(Played, Losses), Stopped> {
+        for source in FIRST_LANE..FIRST_LANE + self.player.lanes.len() {
+            self.decode(source, |decoder| decoder.queue_mut().close());
+        }
+        self.merge.feed(HORIZON, |source| *source = Source::Horizon(None));
+        self.play()?;
+        self.end()
+    }
+
+    /// Plays what lies in a file, which is read where a lane waits: one chunk of each is in memory.
+    pub(crate) fn play_file(mut self, reader: &CaptureReader) -> Result<(Played, Losses), Stopped> {
+        for lane in reader.lanes() {
+            self.source_of(lane);
+        }
+        self.merge.feed(HORIZON, |source| *source = Source::Horizon(None));
+        let lanes = self.player.lanes.iter();
+        let mut files: Vec<_> = lanes.map(|of| LaneFile::new(reader, of.lane)).collect();
+        while let Some(waiting) = self.play_until_waiting()? {
+            let file = &mut files[waiting - FIRST_LANE];
+            self.merge.feed(waiting, |source| {
+                source.decoder().into_iter().for_each(|decoder| file.feed(decoder));
+            });
+        }
+        self.end()
+    }
+
+    /// Plays until a source has to be fed, or to the end.
+    fn play_until_waiting(&mut self) -> Result<Option<usize>, Stopped> {
+        loop {
+            match self.merge.step() {
+                Step::Item(source, (ticks, item)) => {
+                    if !self.begun {
+                        self.begin(ticks)?;
+                    }
+                    let lane = source.wrapping_sub(FIRST_LANE);
+                    self.player.on(lane, ticks, item, &self.merge.lanes()[source])?;
+                }
+                Step::Waiting(source) => return Ok(Some(source)),
+                Step::End => return Ok(None),
+            }
+        }
+    }
+
+    /// Tells the first names of threads that get others later.
+    #[cold]
+    fn begin(&mut self, ticks: u64) -> Result<(), Stopped> {
+        self.begun = true;
+        self.player.advance(ticks);
+        let mut names = self.history.first_names.iter();
+        names.try_for_each(|(thread, name)| self.player.emit(&Event::ThreadName(*thread, *name)))
+    }
+
+    fn end(mut self) -> Result<(Played, Losses), Stopped> {
+        for source in self.merge.into_lanes().iter_mut() {
+            source.decoder().into_iter().for_each(|lane| self.player.losses.not_decoded(lane));
+        }
+        self.player.close_all()?;
+        Ok(self.player.finish())
+    }
+
+    fn decode(&mut self, source: usize, change: impl FnOnce(&mut dyn Decode)) {
+        self.merge.feed(source, |source| {
+            if let Some(decoder) = source.decoder() {
+                change(decoder);
+                decoder.resume();
+            }
+        });
+    }
+
+    /// Where the lane lies among the sources; `None` if it holds no events. One that is new gets
+    /// its place in the order of lanes, so that it does not matter which was fed first.
+    fn source_of(&mut self, lane: Lane) -> Option<usize> {
+        let lanes = &mut self.player.lanes;
+        let index = match lanes.binary_search_by_key(&lane, |state| state.lane) {
+            Ok(index) => index,
+            Err(index) => {
+                let (marked, map) = (self.player.marked, self.player.map);
+                let zones = || {
+                    let owners = marked.prescan.owners.get(&lane);
+                    ZoneCursor::new(lane, (&marked.programs, &marked.lifetimes), owners, map)
+                };
+                self.merge.insert(FIRST_LANE + index, Source::of_lane(lane, zones)?);
+                let state = self.player.lane_state(lane);
+                self.player.lanes.insert(index, state);
+                index
+            }
+        };
+        Some(FIRST_LANE + index)
+    }
+}
