@@ -125,7 +125,7 @@ impl<'a> Playing<'a> {
     }
 
     fn end(mut self) -> Result<(Played, Losses), Stopped> {
-        for source in self.merge.into_lanes().iter_mut() {
+        for mut source in self.merge.into_lanes() {
             source.decoder().into_iter().for_each(|lane| self.player.losses.not_decoded(lane));
         }
         self.player.close_all()?;

@@ -19,7 +19,6 @@ use crate::zones::lifetimes::Lifetimes;
 use crate::zones::prescan::{Prescan, Prescanner};
 use crate::zones::programs::Programs;
 use rustc_hash::FxHashMap;
-use std::ops::Range;
 use syscollect_model::{
     AddressSpaces, ClockMap, Exporter, Lane, LaneKind, Loss, Mapping, RecorderSummary, SessionInfo,
     SymbolTable, Tables, Time, naming_shortage, records_lost,
@@ -142,22 +141,20 @@ impl Session {
         feed: impl FnOnce(&mut Playing<'_>) -> Result<(), Stopped>,
     ) -> Result<Played, E::Error> {
         stoppable(exporter, |exporter| {
-            self.play_with(exporter, Time(0)..Time(u64::MAX), |mut playing, _| {
-                feed(&mut playing)?;
-                playing.finish()
-            })
+            exporter.begin(&self.known.info, &self.known.tables)?;
+            let output = Output::new(exporter, Time(0)..Time(u64::MAX));
+            let mut playing = Playing::new(&mut self.known, output);
+            feed(&mut playing)?;
+            let outcome = playing.finish()?;
+            self.end(exporter, outcome)
         })
     }
 
-    fn play_with(
+    fn end(
         &mut self,
         exporter: &mut AnyExporter<'_>,
-        range: Range<Time>,
-        play: impl FnOnce(Playing<'_>, &CaptureReader) -> Result<(Played, Losses), Stopped>,
+        (mut played, losses): (Played, Losses),
     ) -> Result<Played, Stopped> {
-        let Self { reader, known, .. } = self;
-        exporter.begin(&known.info, &known.tables)?;
-        let (mut played, losses) = play(Playing::new(known, Output::new(exporter, range)), reader)?;
         self.losses = losses.totals();
         played.lost = records_lost(&self.losses);
         exporter.end(&self.losses, self.summary.as_ref(), &self.known.tables)?;
@@ -238,7 +235,10 @@ impl Recording for Session {
         to: Option<Time>,
     ) -> Result<Played, Stopped> {
         let range = from.unwrap_or(Time(0))..to.unwrap_or(Time(u64::MAX));
-        self.play_with(exporter, range, |playing, reader| playing.play_file(reader))
+        exporter.begin(&self.known.info, &self.known.tables)?;
+        let playing = Playing::new(&mut self.known, Output::new(exporter, range));
+        let outcome = playing.play_file(&self.reader)?;
+        self.end(exporter, outcome)
     }
 }
 
