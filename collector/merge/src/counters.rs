@@ -1,13 +1,13 @@
 //! Counters: those of the machine and its CPUs have a track from the start, those of processes get
 //! theirs from the process that has the id when the first value is told.
 
-use crate::play::Player;
+use crate::engine::Engine;
 use rustc_hash::FxHashMap;
 use syscollect_model::{
     Event, ProcessId, Scope, StringId, Tables, Track, TrackId, TrackKind, Unit,
 };
-use syscollect_playback::Stopped;
-use syscollect_records::{CounterRecord, RecordKind};
+use syscollect_playback::{EventType, Stopped};
+use syscollect_records::CounterRecord;
 use syscollect_store::CounterDefinition;
 
 /// Keeps rows of counters apart from those of other tracks of the same name.
@@ -54,56 +54,63 @@ impl CounterTable {
     }
 }
 
-/// Counters of processes while they are played.
-#[derive(Debug, Default)]
-pub(crate) struct ProcessCounters {
-    /// By number; `None` where the process has ended.
+/// Decodes lanes of counters.
+#[derive(Debug)]
+pub(crate) struct Counters<'a> {
+    table: &'a CounterTable,
+    /// Tracks of those of processes, by number; `None` where the process has ended.
     tracks: FxHashMap<u64, Option<TrackId>>,
     by_process: FxHashMap<ProcessId, Vec<(u64, TrackId)>>,
 }
 
-impl Player<'_> {
-    /// A value of a counter.
-    pub(crate) fn counter(&mut self, lane: usize, record: &CounterRecord) -> Result<(), Stopped> {
-        let value = f64::from_bits(record.value);
-        let track = match self.counters.tracks.get(&record.counter) {
-            Some(track) => Some(Some(*track)),
-            None => self.process_counter(record.counter),
-        };
-        let Some(track) = track.filter(|_| value.is_finite()) else {
-            self.unknown(lane);
-            return Ok(());
-        };
-        self.count(RecordKind::Counter);
-        // What is told of a process that has ended was told when it ended.
-        track.map_or(Ok(()), |track| self.emit(&Event::Counter(track, value)))
+impl<'a> Counters<'a> {
+    pub(crate) fn new(table: &'a CounterTable) -> Self {
+        Self { table, tracks: FxHashMap::default(), by_process: FxHashMap::default() }
     }
 
-    fn process_counter(&mut self, number: u64) -> Option<Option<TrackId>> {
-        if let Some(track) = self.process_counters.tracks.get(&number) {
+    /// A value of a counter.
+    pub(crate) fn on(
+        &mut self,
+        engine: &mut Engine<'_>,
+        lane: usize,
+        record: &CounterRecord,
+    ) -> Result<(), Stopped> {
+        let value = f64::from_bits(record.value);
+        let track = match self.table.tracks.get(&record.counter) {
+            Some(track) => Some(Some(*track)),
+            None => self.process_counter(engine, record.counter),
+        };
+        let Some(track) = track.filter(|_| value.is_finite()) else {
+            engine.unknown(lane);
+            return Ok(());
+        };
+        engine.count(EventType::Counter);
+        // What is told of a process that has ended was told when it ended.
+        track.map_or(Ok(()), |track| engine.emit(&Event::Counter(track, value)))
+    }
+
+    fn process_counter(&mut self, engine: &mut Engine<'_>, number: u64) -> Option<Option<TrackId>> {
+        if let Some(track) = self.tracks.get(&number) {
             return Some(*track);
         }
-        let OfProcess { pid, name, unit } = *self.counters.of_processes.get(&number)?;
-        let process = self.process_of(pid);
+        let OfProcess { pid, name, unit } = *self.table.of_processes.get(&number)?;
+        let process = engine.process_of(pid);
         let track =
-            self.track(Scope::Process(process), name, TrackKind::Counter { unit }, COUNTERS);
-        self.process_counters.tracks.insert(number, Some(track));
-        self.process_counters.by_process.entry(process).or_default().push((number, track));
+            engine.track(Scope::Process(process), name, TrackKind::Counter { unit }, COUNTERS);
+        self.tracks.insert(number, Some(track));
+        self.by_process.entry(process).or_default().push((number, track));
         Some(Some(track))
     }
 
-    /// The process that an id, also of one of its threads, means now.
-    pub(crate) fn process_of(&mut self, id: u32) -> ProcessId {
-        let thread = self.thread_of(id, None);
-        self.tables.thread(thread).process
-    }
-
     /// The process ends, and what it had with it: whoever asks for it asks later.
-    pub(crate) fn end_counters(&mut self, process: ProcessId) -> Result<(), Stopped> {
-        for (number, track) in self.process_counters.by_process.remove(&process).unwrap_or_default()
-        {
-            self.process_counters.tracks.insert(number, None);
-            self.emit(&Event::Counter(track, 0.0))?;
+    pub(crate) fn end_process(
+        &mut self,
+        engine: &mut Engine<'_>,
+        process: ProcessId,
+    ) -> Result<(), Stopped> {
+        for (number, track) in self.by_process.remove(&process).unwrap_or_default() {
+            self.tracks.insert(number, None);
+            engine.emit(&Event::Counter(track, 0.0))?;
         }
         Ok(())
     }

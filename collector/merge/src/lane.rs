@@ -13,7 +13,7 @@ pub(crate) enum Record {
     /// Comes before the first record of every chunk.
     Chunk(ChunkStart),
     /// A scheduling event; ids are 0 where the lane carries no stacks.
-    Sched { event: SchedRecord, user_stack: u32, kernel_stack: u32 },
+    Sched(SchedStackRecord),
     /// A CPU sample.
     Sample(SampleRecord),
     /// A value of a counter.
@@ -100,15 +100,13 @@ impl LaneCursor {
         let (_, kind) = stamp(record)?.split();
         match self.lane.kind {
             LaneKind::Sched if self.stride >= SchedStackRecord::SIZE => {
-                let SchedStackRecord { event, user_stack, kernel_stack } =
-                    SchedStackRecord::from_bytes(record)?;
-                Some(Record::Sched { event, user_stack, kernel_stack })
+                SchedStackRecord::from_bytes(record).map(Record::Sched)
             }
-            LaneKind::Sched => Some(Record::Sched {
+            LaneKind::Sched => Some(Record::Sched(SchedStackRecord {
                 event: SchedRecord::from_bytes(record)?,
                 user_stack: 0,
                 kernel_stack: 0,
-            }),
+            })),
             LaneKind::Sample if kind == RecordKind::Sample as u8 => {
                 SampleRecord::from_bytes(record).map(Record::Sample)
             }

@@ -33,7 +33,9 @@
 
 mod chunk_queue;
 mod counters;
+mod decoders;
 mod definitions;
+mod engine;
 mod error;
 mod gpu;
 mod kernel_functions;
@@ -41,14 +43,16 @@ mod lane;
 mod lifecycle;
 mod losses;
 mod mappings;
-mod play;
 mod playing;
 mod probes;
 mod record_cursor;
+mod samples;
+mod scheduling;
 mod session;
 mod source;
 mod stack_shares;
 mod stacks;
+mod tally;
 mod tasks;
 mod zones;
 

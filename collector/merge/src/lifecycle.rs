@@ -1,64 +1,89 @@
-//! The steps of tasks while they are played, among the other events.
+//! Lifecycle events of tasks while they are played, among the other events.
 
+use crate::decoders::Decoders;
+use crate::engine::Engine;
 use crate::losses::{GapCauses, loss};
-use crate::play::Player;
 use crate::tasks::LifecycleEvent;
 use syscollect_model::{Event, Lane};
-use syscollect_playback::Stopped;
+use syscollect_playback::{EventType, Stopped};
+use syscollect_records::RecordKind;
 
-impl Player<'_> {
+/// What lanes of tasks lost. They are read before the others, and so have no state among them.
+#[derive(Debug, Default)]
+pub(crate) struct Lifecycle {
+    gaps: Vec<(Lane, GapCauses)>,
+}
+
+impl Lifecycle {
+    fn missing(&mut self, engine: &mut Engine<'_>, lane: Lane, count: u64) -> Result<(), Stopped> {
+        let known = self.gaps.iter().position(|(of, _)| *of == lane);
+        let index = known.unwrap_or_else(|| {
+            self.gaps.push((lane, GapCauses::new(engine.losses.declared_chunks(lane))));
+            self.gaps.len() - 1
+        });
+        let parts = self.gaps[index].1.divide(count);
+        parts
+            .into_iter()
+            .try_for_each(|(cause, count)| engine.emit(&loss(lane, cause, count, None)))
+    }
+}
+
+/// What a record of that kind is counted as; `None` for what does not tell of tasks.
+fn event_type(kind: RecordKind) -> Option<EventType> {
+    Some(match kind {
+        RecordKind::Fork => EventType::Fork,
+        RecordKind::Exec => EventType::Exec,
+        RecordKind::Exit => EventType::Exit,
+        RecordKind::Rename => EventType::Rename,
+        _ => return None,
+    })
+}
+
+impl Decoders<'_> {
     /// Something in the life of tasks.
     pub(crate) fn lifecycle_event(
         &mut self,
+        engine: &mut Engine<'_>,
         lifecycle_event: LifecycleEvent,
     ) -> Result<(), Stopped> {
         let event = match lifecycle_event {
             LifecycleEvent::Record(kind) => {
-                self.count(kind);
+                engine.tally.records += 1;
+                event_type(kind).into_iter().for_each(|event| engine.occurred(event));
                 return Ok(());
             }
             LifecycleEvent::Bind(tid, thread) => {
-                self.threads.bind(tid, thread);
+                engine.threads.bind(tid, thread);
                 return Ok(());
             }
             LifecycleEvent::Replace { old, new } => {
-                let running = self.lanes.iter_mut().filter(|lane| lane.current == Some(old));
+                let running = engine.lanes.iter_mut().filter(|lane| lane.current == Some(old));
                 running.for_each(|lane| lane.current = Some(new));
                 return Ok(());
             }
             LifecycleEvent::Lost(lane, count) => {
-                loss(lane, self.losses.cause_before_collector(lane), count, None)
+                loss(lane, engine.losses.cause_before_collector(lane), count, None)
             }
             LifecycleEvent::Missing(lane, count) => {
-                return self.missing_tasks(lane, count);
+                return self.lifecycle.missing(engine, lane, count);
             }
             LifecycleEvent::ProcessStart(process) => Event::ProcessStart(process),
             LifecycleEvent::ProcessExec(process, name) => {
-                self.close_process(process)?;
+                self.close_process(engine, Some(process))?;
                 Event::ProcessExec(process, name)
             }
             LifecycleEvent::ProcessEnd(process) => {
-                self.close_process(process)?;
-                self.end_counters(process)?;
+                self.close_process(engine, Some(process))?;
+                self.counters.end_process(engine, process)?;
                 Event::ProcessEnd(process)
             }
             LifecycleEvent::ThreadStart(thread) => Event::ThreadStart(thread),
             LifecycleEvent::ThreadName(thread, name) => Event::ThreadName(thread, name),
             LifecycleEvent::ThreadEnd(thread) => {
-                self.close_thread(thread)?;
+                self.close_thread(engine, thread)?;
                 Event::ThreadEnd(thread)
             }
         };
-        self.emit(&event)
-    }
-
-    fn missing_tasks(&mut self, lane: Lane, count: u64) -> Result<(), Stopped> {
-        let known = self.task_lanes.iter().position(|(of, _)| *of == lane);
-        let index = known.unwrap_or_else(|| {
-            self.task_lanes.push((lane, GapCauses::new(self.losses.declared_chunks(lane))));
-            self.task_lanes.len() - 1
-        });
-        let parts = self.task_lanes[index].1.divide(count);
-        parts.into_iter().try_for_each(|(cause, count)| self.emit(&loss(lane, cause, count, None)))
+        engine.emit(&event)
     }
 }

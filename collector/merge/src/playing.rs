@@ -1,12 +1,20 @@
 //! Playing what is fed: chunks in, events out, as far as the lanes are in order.
 
 use crate::chunk_queue::{Decode, LaneFile};
+use crate::counters::Counters;
+use crate::decoders::Decoders;
+use crate::engine::{Engine, Shared};
+use crate::gpu::decoder::Gpu;
+use crate::lifecycle::Lifecycle;
 use crate::losses::Losses;
-use crate::play::Player;
+use crate::probes::decoder::Probes;
+use crate::scheduling::Scheduling;
 use crate::session::Knowledge;
 use crate::source::Source;
 use crate::tasks::TaskHistory;
+use crate::zones::InstrumentedPrograms;
 use crate::zones::cursor::ZoneCursor;
+use crate::zones::state::Zones;
 use syscollect_model::{Event, Lane, Ticks};
 use syscollect_playback::order::{Merge, Step};
 use syscollect_playback::{Output, Played, Stopped};
@@ -24,21 +32,41 @@ const HORIZON: usize = 0;
 /// come further, or who feeds them says that [nothing comes before](Self::nothing_before) it. Until
 /// then chunks wait in memory, so a lane that is silent for long needs such a word.
 pub struct Playing<'a> {
-    player: Player<'a>,
+    engine: Engine<'a>,
+    decoders: Decoders<'a>,
     merge: Merge<Source<'a>>,
     history: &'a TaskHistory,
+    marked: &'a InstrumentedPrograms,
     begun: bool,
 }
 
 impl<'a> Playing<'a> {
     pub(crate) fn new(known: &'a mut Knowledge, output: Output<'a>) -> Self {
-        let (player, history) = Player::new(known, output);
+        let Knowledge { tables, history, marked, .. } = known;
+        let strings = &mut tables.strings;
+        let decoders = Decoders {
+            scheduling: Scheduling::default(),
+            lifecycle: Lifecycle::default(),
+            counters: Counters::new(&known.counters),
+            zones: Zones::new(marked, strings),
+            probes: Probes::new(&marked.probes, strings),
+            gpu: Gpu::new(&marked.tracepoints),
+        };
+        let shared = Shared {
+            map: &known.clock,
+            tables,
+            resolver: &mut known.resolver,
+            added: &mut known.found,
+            losses: known.losses.clone(),
+            definition_records: known.definition_records,
+        };
+        let engine = Engine::new(shared, &history.initial, output);
         let sources = vec![
             Source::Horizon(Some(0)),
             Source::lifecycle(&history.lifecycle),
-            Source::Markers(&player.marked.prescan.markers),
+            Source::Markers(&marked.prescan.markers),
         ];
-        Self { player, merge: Merge::new(sources), history, begun: false }
+        Self { engine, decoders, merge: Merge::new(sources), history, marked, begun: false }
     }
 
     /// The next chunk of its lane. Lanes that hold no events are known already.
@@ -56,7 +84,7 @@ impl<'a> Playing<'a> {
     /// No record of before these ticks comes any more, of any lane.
     pub fn nothing_before(&mut self, ticks: Ticks) {
         let ticks = ticks.0;
-        for source in FIRST_LANE..FIRST_LANE + self.player.lanes.len() {
+        for source in FIRST_LANE..FIRST_LANE + self.engine.lanes.len() {
             self.decode(source, |decoder| decoder.queue_mut().nothing_before(ticks));
         }
         self.merge.feed(HORIZON, |source| *source = Source::Horizon(Some(ticks)));
@@ -73,7 +101,7 @@ impl<'a> Playing<'a> {
 
     /// Nothing comes any more: plays the rest.
     pub(crate) fn finish(mut self) -> Result<(Played, Losses), Stopped> {
-        for source in FIRST_LANE..FIRST_LANE + self.player.lanes.len() {
+        for source in FIRST_LANE..FIRST_LANE + self.engine.lanes.len() {
             self.decode(source, |decoder| decoder.queue_mut().close());
         }
         self.merge.feed(HORIZON, |source| *source = Source::Horizon(None));
@@ -87,7 +115,7 @@ impl<'a> Playing<'a> {
             self.source_of(lane);
         }
         self.merge.feed(HORIZON, |source| *source = Source::Horizon(None));
-        let lanes = self.player.lanes.iter();
+        let lanes = self.engine.lanes.iter();
         let mut files: Vec<_> = lanes.map(|of| LaneFile::new(reader, of.lane)).collect();
         while let Some(waiting) = self.play_until_waiting()? {
             let file = &mut files[waiting - FIRST_LANE];
@@ -107,7 +135,9 @@ impl<'a> Playing<'a> {
                         self.begin(ticks)?;
                     }
                     let lane = source.wrapping_sub(FIRST_LANE);
-                    self.player.on(lane, ticks, item, &self.merge.lanes()[source])?;
+                    self.engine.advance(ticks);
+                    let of = &self.merge.lanes()[source];
+                    self.decoders.on(&mut self.engine, lane, item, of)?;
                 }
                 Step::Waiting(source) => return Ok(Some(source)),
                 Step::End => return Ok(None),
@@ -119,17 +149,19 @@ impl<'a> Playing<'a> {
     #[cold]
     fn begin(&mut self, ticks: u64) -> Result<(), Stopped> {
         self.begun = true;
-        self.player.advance(ticks);
+        self.engine.advance(ticks);
         let mut names = self.history.first_names.iter();
-        names.try_for_each(|(thread, name)| self.player.emit(&Event::ThreadName(*thread, *name)))
+        names.try_for_each(|(thread, name)| self.engine.emit(&Event::ThreadName(*thread, *name)))
     }
 
     fn end(mut self) -> Result<(Played, Losses), Stopped> {
         for mut source in self.merge.into_lanes() {
-            source.decoder().into_iter().for_each(|lane| self.player.losses.not_decoded(lane));
+            source.decoder().into_iter().for_each(|lane| self.engine.losses.not_decoded(lane));
         }
-        self.player.close_all()?;
-        Ok(self.player.finish())
+        self.decoders.close(&mut self.engine)?;
+        let unshown_failures = self.decoders.gpu.failures.unshown;
+        let played = Played { unshown_failures, ..self.engine.tally.played() };
+        Ok((played, self.engine.losses))
     }
 
     fn decode(&mut self, source: usize, change: impl FnOnce(&mut dyn Decode)) {
@@ -144,18 +176,18 @@ impl<'a> Playing<'a> {
     /// Where the lane lies among the sources; `None` if it holds no events. One that is new gets
     /// its place in the order of lanes, so that it does not matter which was fed first.
     fn source_of(&mut self, lane: Lane) -> Option<usize> {
-        let lanes = &mut self.player.lanes;
+        let lanes = &mut self.engine.lanes;
         let index = match lanes.binary_search_by_key(&lane, |state| state.lane) {
             Ok(index) => index,
             Err(index) => {
-                let (marked, map) = (self.player.marked, self.player.map);
+                let (marked, map) = (self.marked, self.engine.present.map);
                 let zones = || {
                     let owners = marked.prescan.owners.get(&lane);
                     ZoneCursor::new(lane, (&marked.programs, &marked.lifetimes), owners, map)
                 };
                 self.merge.insert(FIRST_LANE + index, Source::of_lane(lane, zones)?);
-                let state = self.player.lane_state(lane);
-                self.player.lanes.insert(index, state);
+                let state = self.engine.lane_state(lane);
+                self.engine.lanes.insert(index, state);
                 index
             }
         };

@@ -60,7 +60,7 @@ pub(crate) struct Knowledge {
     /// Records of definition lanes.
     pub(crate) definition_records: u64,
     /// Rows that an earlier play added, so that the next one finds them.
-    pub(crate) found: crate::play::AddedRows,
+    pub(crate) found: crate::engine::AddedRows,
 }
 
 impl Session {
@@ -124,7 +124,7 @@ impl Session {
             counters,
             losses: known_losses,
             definition_records,
-            found: crate::play::AddedRows::default(),
+            found: crate::engine::AddedRows::default(),
         };
         let losses = known.losses.totals();
         Ok(Self { reader, known, summary: definitions.summary, losses })

@@ -16,6 +16,9 @@ macro_rules! event_types {
         }
 
         impl EventType {
+            /// All types, in the order in which they are declared: `ALL[event_type as usize]`.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$variant),*];
+
             /// The name that reports have.
             pub fn name(self) -> &'static str {
                 match self {

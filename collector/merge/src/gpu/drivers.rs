@@ -2,29 +2,34 @@
 
 use syscollect_model::{Fence, Field, GpuJobEnd, Value};
 
+use super::decoder::{Detail, Family, Gpu, Key};
 use super::jobs::Stage;
-use super::play::{Detail, Family, Key};
 use super::record::Reading;
-use crate::play::Player;
+use crate::engine::Engine;
 use syscollect_playback::Stopped;
 
-impl Player<'_> {
+impl Gpu<'_> {
     /// Commands of virtual GPUs (drivers/gpu/drm/virtio/virtgpu_trace.h).
-    pub(super) fn virtio(&mut self, name: &str, reading: &Reading<'_>) -> Result<(), Stopped> {
+    pub(super) fn virtio(
+        &mut self,
+        engine: &mut Engine<'_>,
+        name: &str,
+        reading: &Reading<'_>,
+    ) -> Result<(), Stopped> {
         let queue = reading.text("name").filter(|name| !name.is_empty()).unwrap_or("queue".into());
         let device = reading.number("dev").unwrap_or(0) & 0xffff_ffff;
-        let Some(vq) = reading.number("vq") else { return self.plain(reading) };
+        let Some(vq) = reading.number("vq") else { return self.plain(engine, reading) };
         let is_answer = name == "virtio_gpu_cmd_response";
         let sequence = reading.number("seqno").unwrap_or_else(|| {
-            let order = self.gpu.orders.entry(device << 32 | vq & 0xffff_ffff).or_default();
+            let order = self.orders.entry(device << 32 | vq & 0xffff_ffff).or_default();
             if is_answer { order.answered() } else { order.queued() }
         });
         let key = (Family::Virtio, device << 32 | vq & 0xffff_ffff, sequence);
-        let thread = self.current(reading);
-        let queue = self.tables.strings.intern(&format!("virtio_gpu {device} {queue}"));
+        let thread = self.current(engine, reading);
+        let queue = engine.tables.strings.intern(&format!("virtio_gpu {device} {queue}"));
         let command = reading.number("type").unwrap_or(0);
-        let label = self.tables.strings.intern(virtio_command(command));
-        let field = self.tables.strings.intern("type");
+        let label = engine.tables.strings.intern(virtio_command(command));
+        let field = engine.tables.strings.intern("type");
         let fields = vec![Field::named(field, Value::Address(command))];
         let context = reading.number("ctx_id");
         let detail = Detail {
@@ -37,59 +42,70 @@ impl Player<'_> {
             fields,
         };
         match name {
-            "virtio_gpu_cmd_queue" => self.stage(key, Stage::Submitted, detail),
-            "virtio_gpu_cmd_response" => self.job_ends(key, GpuJobEnd::Finished, detail),
-            _ => self.plain(reading),
+            "virtio_gpu_cmd_queue" => self.stage(engine, key, Stage::Submitted, detail),
+            "virtio_gpu_cmd_response" => self.job_ends(engine, key, GpuJobEnd::Finished, detail),
+            _ => self.plain(engine, reading),
         }
     }
 
     /// Requests of Intel's older driver, which has a scheduler of its own
     /// (drivers/gpu/drm/i915/i915_trace.h).
-    pub(super) fn i915(&mut self, name: &str, reading: &Reading<'_>) -> Result<(), Stopped> {
+    pub(super) fn i915(
+        &mut self,
+        engine: &mut Engine<'_>,
+        name: &str,
+        reading: &Reading<'_>,
+    ) -> Result<(), Stopped> {
         let (Some(context), Some(sequence)) = (reading.number("ctx"), reading.number("seqno"))
         else {
-            return self.plain(reading);
+            return self.plain(engine, reading);
         };
         let key = (Family::I915, context, sequence);
         match name {
-            "i915_request_queue" => self.request_stage(key, Stage::Submitted, reading),
+            "i915_request_queue" => self.request_stage(engine, key, Stage::Submitted, reading),
             // A program's requests were queued before, the kernel's own begin here.
-            "i915_request_add" if self.gpu.jobs.detail(key).is_none() => {
-                self.request_stage(key, Stage::Submitted, reading)
+            "i915_request_add" if self.jobs.detail(key).is_none() => {
+                self.request_stage(engine, key, Stage::Submitted, reading)
             }
             "i915_request_add" => Ok(()),
-            "i915_request_submit" => self.request_stage(key, Stage::Queued, reading),
-            "i915_request_in" => self.request_stage(key, Stage::Started, reading),
+            "i915_request_submit" => self.request_stage(engine, key, Stage::Queued, reading),
+            "i915_request_in" => self.request_stage(engine, key, Stage::Started, reading),
             // Most end when their fence is signaled; what is left ends here.
-            "i915_request_out" | "i915_request_retire" if self.gpu.jobs.detail(key).is_some() => {
-                let detail = self.request(key, reading);
-                self.job_ends(key, GpuJobEnd::Finished, detail)
+            "i915_request_out" | "i915_request_retire" if self.jobs.detail(key).is_some() => {
+                let detail = self.request(engine, key, reading);
+                self.job_ends(engine, key, GpuJobEnd::Finished, detail)
             }
             "i915_request_out" | "i915_request_retire" => Ok(()),
             "i915_request_wait_begin" => {
-                self.request_wait_begins(Fence { context, sequence }, reading)
+                self.request_wait_begins(engine, Fence { context, sequence }, reading)
             }
-            "i915_request_wait_end" => self.request_wait_ends(reading),
-            _ => self.plain(reading),
+            "i915_request_wait_end" => self.request_wait_ends(engine, reading),
+            _ => self.plain(engine, reading),
         }
     }
 
     fn request_stage(
         &mut self,
+        engine: &mut Engine<'_>,
         key: Key,
         stage: Stage,
         reading: &Reading<'_>,
     ) -> Result<(), Stopped> {
-        let detail = self.request(key, reading);
-        self.stage(key, stage, detail)
+        let detail = self.request(engine, key, reading);
+        self.stage(engine, key, stage, detail)
     }
 
-    fn request(&mut self, (_, context, sequence): Key, reading: &Reading<'_>) -> Detail {
-        let engine =
+    fn request(
+        &mut self,
+        engine: &mut Engine<'_>,
+        (_, context, sequence): Key,
+        reading: &Reading<'_>,
+    ) -> Detail {
+        let instance =
             [reading.number("class"), reading.number("instance")].map(Option::unwrap_or_default);
-        let thread = self.current(reading);
-        let queue = self.tables.strings.intern(&format!("i915 {}", engine_name(engine)));
-        let name = self.tables.strings.intern("request");
+        let thread = self.current(engine, reading);
+        let queue = engine.tables.strings.intern(&format!("i915 {}", engine_name(instance)));
+        let name = engine.tables.strings.intern("request");
         let fence = Some(Fence { context, sequence });
         let (waited_for, fields) = (Vec::new(), Vec::new());
         Detail { queue, name, context: Some(context), fence, thread, waited_for, fields }
@@ -98,36 +114,46 @@ impl Player<'_> {
     /// A fence of i915 is one of its requests, which has more to tell; whether that is so.
     pub(super) fn is_request(
         &mut self,
+        engine: &mut Engine<'_>,
         name: &str,
         fence: Fence,
         driver: &str,
         reading: &Reading<'_>,
     ) -> Result<bool, Stopped> {
         let key = (Family::I915, fence.context, fence.sequence);
-        if name == "dma_fence_signaled" && self.gpu.jobs.detail(key).is_some() {
-            let detail = self.request(key, reading);
-            self.job_ends(key, GpuJobEnd::Finished, detail)?;
+        if name == "dma_fence_signaled" && self.jobs.detail(key).is_some() {
+            let detail = self.request(engine, key, reading);
+            self.job_ends(engine, key, GpuJobEnd::Finished, detail)?;
             return Ok(true);
         }
-        Ok(driver == "i915" && self.marked.tracepoints.has_requests())
+        Ok(driver == "i915" && self.table.has_requests())
     }
 
     /// The driver tells of a wait within the kernel's own of the same fence, or alone.
-    fn request_wait_begins(&mut self, fence: Fence, reading: &Reading<'_>) -> Result<(), Stopped> {
-        let Some(thread) = self.current(reading) else { return Ok(()) };
-        if self.gpu.waits.is_for(thread, fence) {
-            self.gpu.waits_within.insert(thread);
+    fn request_wait_begins(
+        &mut self,
+        engine: &mut Engine<'_>,
+        fence: Fence,
+        reading: &Reading<'_>,
+    ) -> Result<(), Stopped> {
+        let Some(thread) = self.current(engine, reading) else { return Ok(()) };
+        if self.waits.is_for(thread, fence) {
+            self.waits_within.insert(thread);
             return Ok(());
         }
-        let engine =
+        let instance =
             [reading.number("class"), reading.number("instance")].map(Option::unwrap_or_default);
-        self.wait_begins(fence, &format!("i915 {}", engine_name(engine)), reading)
+        self.wait_begins(engine, fence, &format!("i915 {}", engine_name(instance)), reading)
     }
 
-    fn request_wait_ends(&mut self, reading: &Reading<'_>) -> Result<(), Stopped> {
+    fn request_wait_ends(
+        &mut self,
+        engine: &mut Engine<'_>,
+        reading: &Reading<'_>,
+    ) -> Result<(), Stopped> {
         let is_within =
-            self.current(reading).is_some_and(|thread| self.gpu.waits_within.remove(&thread));
-        if is_within { Ok(()) } else { self.wait_ends(reading) }
+            self.current(engine, reading).is_some_and(|thread| self.waits_within.remove(&thread));
+        if is_within { Ok(()) } else { self.wait_ends(engine, reading) }
     }
 }
 

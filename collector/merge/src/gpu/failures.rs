@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 
 use syscollect_model::{Fence, Field, FieldRole, GpuJobEnd, Value};
-use syscollect_records::{GpuFailureRecord, RecordKind, gpu_failure};
+use syscollect_records::{GpuFailureRecord, gpu_failure};
 
-use super::play::{Family, Key};
+use super::decoder::{Family, Gpu, Key};
 use super::submissions::replace;
-use crate::play::Player;
-use syscollect_playback::Stopped;
+use crate::engine::Engine;
+use syscollect_playback::{EventType, Stopped};
 
 /// Failures that are remembered: what belongs to them follows at once.
 const REMEMBERED: usize = 64;
@@ -132,12 +132,16 @@ fn keys(family: Family, address: u64, context: u64, sequence: u64) -> [Key; 2] {
     }
 }
 
-impl Player<'_> {
+impl Gpu<'_> {
     /// Ends the jobs that failed: what ends them otherwise follows, or is lost.
-    pub(super) fn failure(&mut self, record: &GpuFailureRecord) -> Result<(), Stopped> {
-        self.count(RecordKind::GpuFailure);
+    pub(super) fn failure(
+        &mut self,
+        engine: &mut Engine<'_>,
+        record: &GpuFailureRecord,
+    ) -> Result<(), Stopped> {
+        engine.count(EventType::GpuFailure);
         let by_scheduler = record.told_by == gpu_failure::SCHEDULER;
-        if !by_scheduler && self.gpu.failures.is_followed_by(record) {
+        if !by_scheduler && self.failures.is_followed_by(record) {
             return Ok(());
         }
         let fence = Fence { context: record.context, sequence: record.sequence };
@@ -145,9 +149,9 @@ impl Player<'_> {
             self.ends_without_fence(fence, record.fence);
             return Ok(());
         }
-        let job = self.gpu.submissions.job_of(fence).filter(|_| !by_scheduler);
-        let field = self.error_field(record.error);
-        if let Some(detail) = job.and_then(|key| self.gpu.jobs.detail(key)) {
+        let job = self.submissions.job_of(fence).filter(|_| !by_scheduler);
+        let field = self.error_field(engine, record.error);
+        if let Some(detail) = job.and_then(|key| self.jobs.detail(key)) {
             // The scheduler ends the job, or tries it again.
             replace(&mut detail.fields, field);
             return Ok(());
@@ -162,51 +166,51 @@ impl Player<'_> {
             .flat_map(|family| keys(*family, record.fence, record.context, record.sequence));
         let (mut shown, mut ended) = (false, false);
         for key in keys {
-            if self.gpu.jobs.detail(key).is_some() {
+            if self.jobs.detail(key).is_some() {
                 shown = true;
-                self.gpu.failures.decided(fence);
-                self.job_fails(key, record.error)?;
+                self.failures.decided(fence);
+                self.job_fails(engine, key, record.error)?;
             }
-            ended |= self.gpu.jobs.has_ended(key);
+            ended |= self.jobs.has_ended(key);
         }
         if by_scheduler || !(shown || ended) {
-            self.gpu.failures.remember(Failure::new(record, shown));
+            self.failures.remember(Failure::new(record, shown));
         } else if !shown {
             // Its end was told first, and it was well.
-            self.gpu.failures.unshown += 1;
+            self.failures.unshown += 1;
         }
         Ok(())
     }
 
     fn ends_without_fence(&mut self, fence: Fence, address: u64) {
         let keys = keys(Family::Scheduler, address, fence.context, fence.sequence);
-        if let Some(key) = keys.into_iter().find(|key| self.gpu.jobs.detail(*key).is_some()) {
-            self.gpu.failures.decide_later(fence, key);
+        if let Some(key) = keys.into_iter().find(|key| self.jobs.detail(*key).is_some()) {
+            self.failures.decide_later(fence, key);
         }
     }
 
-    fn job_fails(&mut self, key: Key, error: i32) -> Result<(), Stopped> {
-        let field = self.error_field(error);
-        let Some(mut job) = self.gpu.jobs.end(key) else { return Ok(()) };
+    fn job_fails(&mut self, engine: &mut Engine<'_>, key: Key, error: i32) -> Result<(), Stopped> {
+        let field = self.error_field(engine, error);
+        let Some(mut job) = self.jobs.end(key) else { return Ok(()) };
         replace(&mut job.detail.fields, field);
         if key.0 == Family::Scheduler && job.started.is_none() {
             // The GPU never had it: being with the scheduler is nothing more.
             job.queued = None;
         }
-        self.job(job, GpuJobEnd::Failed)
+        self.job(engine, job, GpuJobEnd::Failed)
     }
 
-    pub(super) fn error_field(&mut self, error: i32) -> Field {
-        let name = self.tables.strings.intern("error");
+    pub(super) fn error_field(&mut self, engine: &mut Engine<'_>, error: i32) -> Field {
+        let name = engine.tables.strings.intern("error");
         Field::new(FieldRole::JobError, name, Value::Text(error_text(error).into()))
     }
 
     /// How a job ended that the scheduler takes for done.
     pub(super) fn end_of_job(&mut self, key: Key) -> GpuJobEnd {
-        let failed =
-            self.gpu.jobs.detail(key).is_some_and(|job| {
-                job.fields.iter().any(|field| field.role == FieldRole::JobError)
-            });
+        let failed = self
+            .jobs
+            .detail(key)
+            .is_some_and(|job| job.fields.iter().any(|field| field.role == FieldRole::JobError));
         if failed { GpuJobEnd::Failed } else { GpuJobEnd::Finished }
     }
 }

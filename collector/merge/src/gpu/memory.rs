@@ -2,27 +2,31 @@
 
 use syscollect_model::{Event, Scope, TrackKind, Unit};
 
-use super::play::QUEUES;
+use super::decoder::{Gpu, QUEUES};
 use super::record::Reading;
-use crate::play::Player;
+use crate::engine::Engine;
 use syscollect_playback::Stopped;
 
-impl Player<'_> {
+impl Gpu<'_> {
     /// All that a process has of a GPU's memory from now on, or everybody.
-    pub(super) fn memory_total(&mut self, reading: &Reading<'_>) -> Result<(), Stopped> {
+    pub(super) fn memory_total(
+        &mut self,
+        engine: &mut Engine<'_>,
+        reading: &Reading<'_>,
+    ) -> Result<(), Stopped> {
         let (Some(gpu), Some(pid), Some(bytes)) =
             (reading.number("gpu_id"), reading.number("pid"), reading.number("size"))
         else {
-            return self.plain(reading);
+            return self.plain(engine, reading);
         };
         // The kernel has no id for what belongs to nobody in particular.
         let scope = match pid as u32 {
             0 => Scope::Machine,
-            pid => Scope::Process(self.process_of(pid)),
+            pid => Scope::Process(engine.process_of(pid)),
         };
-        let name = self.tables.strings.intern(&format!("GPU {gpu} memory"));
+        let name = engine.tables.strings.intern(&format!("GPU {gpu} memory"));
         let kind = TrackKind::Counter { unit: Unit::Bytes };
-        let track = self.track(scope, name, kind, QUEUES);
-        self.emit(&Event::Counter(track, bytes as f64))
+        let track = engine.track(scope, name, kind, QUEUES);
+        engine.emit(&Event::Counter(track, bytes as f64))
     }
 }

@@ -4,11 +4,11 @@
 use rustc_hash::FxHashMap;
 use syscollect_model::{Fence, Field, FieldRole, StringId, ThreadId, Value};
 
-use super::play::{Detail, Family, Key};
+use super::decoder::{Detail, Family, Gpu, Key};
 use super::recent::Recent;
 use super::record::Reading;
 use super::scheduler::UNNAMED;
-use crate::play::Player;
+use crate::engine::Engine;
 use syscollect_playback::Stopped;
 
 /// What a thread says of the job that it gives to the scheduler next.
@@ -73,37 +73,43 @@ fn is_timeline_of(ring: &str, driver: &str, timeline: &str) -> bool {
     !ring.is_empty() && (ring == timeline || (!driver.is_empty() && ring.starts_with(driver)))
 }
 
-impl Player<'_> {
+impl Gpu<'_> {
     /// Jobs of AMD's driver, which are the scheduler's (drivers/gpu/drm/amd/amdgpu/amdgpu_trace.h).
-    pub(super) fn amdgpu(&mut self, name: &str, reading: &Reading<'_>) -> Result<(), Stopped> {
-        let thread = self.current(reading).filter(|_| self.marked.tracepoints.has_scheduler());
-        let Some(thread) = thread else { return self.plain(reading) };
+    pub(super) fn amdgpu(
+        &mut self,
+        engine: &mut Engine<'_>,
+        name: &str,
+        reading: &Reading<'_>,
+    ) -> Result<(), Stopped> {
+        let thread = self.current(engine, reading).filter(|_| self.table.has_scheduler());
+        let Some(thread) = thread else { return self.plain(engine, reading) };
         let ring = reading
             .text("ring")
             .filter(|ring| !ring.is_empty())
-            .map(|ring| self.tables.strings.intern(&ring));
+            .map(|ring| engine.tables.strings.intern(&ring));
         let fence = reading.number("context").zip(reading.number("seqno"));
         let fence = fence.map(|(context, sequence)| Fence { context, sequence });
-        let fields = self.numbers(reading, &[("num_ibs", "indirect buffers")], Value::Unsigned);
+        let fields =
+            self.numbers(engine, reading, &[("num_ibs", "indirect buffers")], Value::Unsigned);
         let number = reading.number("sched_job_id");
         let attributes = Announced { ring, fence, number, address: None, fields };
         match name {
-            "amdgpu_cs_ioctl" => drop(self.gpu.submissions.announced.insert(thread, attributes)),
-            "amdgpu_sched_run_job" => self.amdgpu_runs(thread, attributes),
-            _ => return self.plain(reading),
+            "amdgpu_cs_ioctl" => drop(self.submissions.announced.insert(thread, attributes)),
+            "amdgpu_sched_run_job" => self.amdgpu_runs(engine, thread, attributes),
+            _ => return self.plain(engine, reading),
         }
         Ok(())
     }
 
     /// Jobs of the kernel's own are not announced; this comes right after the scheduler says that
     /// they run.
-    fn amdgpu_runs(&mut self, thread: ThreadId, attributes: Announced) {
-        let Some((key, ring)) = self.gpu.submissions.running.get_mut(&thread) else { return };
+    fn amdgpu_runs(&mut self, engine: &mut Engine<'_>, thread: ThreadId, attributes: Announced) {
+        let Some((key, ring)) = self.submissions.running.get_mut(&thread) else { return };
         let key = *key;
         *ring = attributes.ring.unwrap_or(*ring);
-        let unnamed = self.tables.strings.intern(UNNAMED);
+        let unnamed = engine.tables.strings.intern(UNNAMED);
         let Some(detail) =
-            self.gpu.jobs.detail(key).filter(|detail| attributes.is_of(detail.fence, None))
+            self.jobs.detail(key).filter(|detail| attributes.is_of(detail.fence, None))
         else {
             return;
         };
@@ -111,118 +117,149 @@ impl Player<'_> {
     }
 
     /// Jobs of Intel's newer driver, which are the scheduler's (drivers/gpu/drm/xe/xe_trace.h).
-    pub(super) fn xe(&mut self, name: &str, reading: &Reading<'_>) -> Result<(), Stopped> {
-        let thread = self.current(reading).filter(|_| self.marked.tracepoints.has_scheduler());
+    pub(super) fn xe(
+        &mut self,
+        engine: &mut Engine<'_>,
+        name: &str,
+        reading: &Reading<'_>,
+    ) -> Result<(), Stopped> {
+        let thread = self.current(engine, reading).filter(|_| self.table.has_scheduler());
         let address = reading.number("fence");
         match (name, address, thread) {
             ("xe_hw_fence_create", Some(address), _) => {
                 if let Some((context, sequence)) =
                     reading.number("ctx").zip(reading.number("seqno"))
                 {
-                    self.gpu.submissions.fences.note(address, Fence { context, sequence });
+                    self.submissions.fences.note(address, Fence { context, sequence });
                 }
                 Ok(())
             }
             ("xe_sched_job_exec", address, Some(thread)) => {
                 let mut fields = self.numbers(
+                    engine,
                     reading,
                     &[("gt_id", "GT"), ("guc_id", "GuC id")],
                     Value::Unsigned,
                 );
-                fields.extend(self.numbers(reading, &[("batch_addr", "batch")], Value::Address));
+                fields.extend(self.numbers(
+                    engine,
+                    reading,
+                    &[("batch_addr", "batch")],
+                    Value::Address,
+                ));
                 let attributes = Announced { address, fields, ..Announced::default() };
-                self.gpu.submissions.announced.insert(thread, attributes);
+                self.submissions.announced.insert(thread, attributes);
                 Ok(())
             }
-            ("xe_sched_job_timedout", Some(address), _) => self.xe_gives_up(address, reading),
-            _ => self.plain(reading),
+            ("xe_sched_job_timedout", Some(address), _) => {
+                self.xe_gives_up(engine, address, reading)
+            }
+            _ => self.plain(engine, reading),
         }
     }
 
-    fn xe_gives_up(&mut self, address: u64, reading: &Reading<'_>) -> Result<(), Stopped> {
-        let key = self.gpu.submissions.jobs.get(address);
-        let name = self.tables.strings.intern("timed out");
-        match key.and_then(|key| self.gpu.jobs.detail(key)) {
+    fn xe_gives_up(
+        &mut self,
+        engine: &mut Engine<'_>,
+        address: u64,
+        reading: &Reading<'_>,
+    ) -> Result<(), Stopped> {
+        let key = self.submissions.jobs.get(address);
+        let name = engine.tables.strings.intern("timed out");
+        match key.and_then(|key| self.jobs.detail(key)) {
             Some(detail) => {
                 let value = Value::Text("the driver gave it up".into());
                 detail.fields.push(Field::named(name, value));
                 Ok(())
             }
-            None => self.plain(reading),
+            None => self.plain(engine, reading),
         }
     }
 
     fn numbers(
         &mut self,
+        engine: &mut Engine<'_>,
         reading: &Reading<'_>,
         labels: &[(&str, &str)],
         value: fn(u64) -> Value,
     ) -> Vec<Field> {
         let known = labels.iter().filter_map(|(key, label)| Some((reading.number(key)?, label)));
         known
-            .map(|(number, label)| Field::named(self.tables.strings.intern(label), value(number)))
+            .map(|(number, label)| Field::named(engine.tables.strings.intern(label), value(number)))
             .collect()
     }
 
     /// A thread gives a job to the scheduler: what the driver said right before is this job's.
-    pub(super) fn announced(&mut self, key: Key, number: Option<u64>, detail: &mut Detail) {
+    pub(super) fn announced(
+        &mut self,
+        engine: &mut Engine<'_>,
+        key: Key,
+        number: Option<u64>,
+        detail: &mut Detail,
+    ) {
         let attributes =
-            detail.thread.and_then(|thread| self.gpu.submissions.announced.remove(&thread));
+            detail.thread.and_then(|thread| self.submissions.announced.remove(&thread));
         let Some(attributes) =
             attributes.filter(|attributes| attributes.is_of(detail.fence, number))
         else {
             return;
         };
         let address = attributes.address;
-        attributes.complete(detail, self.tables.strings.intern(UNNAMED));
+        attributes.complete(detail, engine.tables.strings.intern(UNNAMED));
         let Some(address) = address else { return };
-        self.gpu.submissions.jobs.note(address, key);
-        if let Some(fence) = self.gpu.submissions.fences.get(address).map(told) {
+        self.submissions.jobs.note(address, key);
+        if let Some(fence) = self.submissions.fences.get(address).map(told) {
             // Until now it looked like a job of its own.
-            self.gpu.jobs.forget((Family::Fence, fence.context, fence.sequence));
-            self.gpu.submissions.own.note(fence, Some(key));
-            let field = self.own_fence(fence);
+            self.jobs.forget((Family::Fence, fence.context, fence.sequence));
+            self.submissions.own.note(fence, Some(key));
+            let field = self.own_fence(engine, fence);
             replace(&mut detail.fields, field);
         }
     }
 
-    fn own_fence(&mut self, fence: Fence) -> Field {
+    fn own_fence(&mut self, engine: &mut Engine<'_>, fence: Fence) -> Field {
         let value = Value::Text(format!("{}:{}", fence.context, fence.sequence).into());
-        Field::named(self.tables.strings.intern("fence on the GPU"), value)
+        Field::named(engine.tables.strings.intern("fence on the GPU"), value)
     }
 
     /// A thread gives a job to the GPU.
-    pub(super) fn runs(&mut self, key: Key, reading: &Reading<'_>) {
-        let Some(thread) = self.current(reading) else { return };
-        let ring = self.tables.strings.intern(&reading.text("name").unwrap_or_default());
-        self.gpu.submissions.running.insert(thread, (key, ring));
+    pub(super) fn runs(&mut self, engine: &mut Engine<'_>, key: Key, reading: &Reading<'_>) {
+        let Some(thread) = self.current(engine, reading) else { return };
+        let ring = engine.tables.strings.intern(&reading.text("name").unwrap_or_default());
+        self.submissions.running.insert(thread, (key, ring));
     }
 
     /// Whether a fence that is told is the driver's own of a job that the scheduler tells: made by
     /// the thread that gave the job to the GPU last, on the timeline of its ring.
-    pub(super) fn is_jobs_own(&mut self, name: &str, fence: Fence, reading: &Reading<'_>) -> bool {
+    pub(super) fn is_jobs_own(
+        &mut self,
+        engine: &mut Engine<'_>,
+        name: &str,
+        fence: Fence,
+        reading: &Reading<'_>,
+    ) -> bool {
         if name != "dma_fence_init" {
-            return self.gpu.submissions.job_of(fence).is_some();
+            return self.submissions.job_of(fence).is_some();
         }
         let running = self
-            .current(reading)
-            .and_then(|thread| self.gpu.submissions.running.get(&thread).copied());
+            .current(engine, reading)
+            .and_then(|thread| self.submissions.running.get(&thread).copied());
         let [driver, timeline] =
             ["driver", "timeline"].map(|field| reading.text(field).unwrap_or_default());
-        let is_of = |ring| is_timeline_of(self.tables.strings.get(ring), &driver, &timeline);
+        let is_of = |ring| is_timeline_of(engine.tables.strings.get(ring), &driver, &timeline);
         let key = running.filter(|(_, ring)| is_of(*ring)).map(|(key, _)| key);
-        let field = self.own_fence(fence);
-        if let Some((key, detail)) = key.and_then(|key| Some((key, self.gpu.jobs.detail(key)?))) {
+        let field = self.own_fence(engine, fence);
+        if let Some((key, detail)) = key.and_then(|key| Some((key, self.jobs.detail(key)?))) {
             // The last of several is the job's: those before it are of what prepares the GPU for
             // it, or of a try that failed.
             replace(&mut detail.fields, field);
             detail.fields.retain(|field| field.role != FieldRole::JobError);
-            self.gpu.submissions.own.note(fence, Some(key));
+            self.submissions.own.note(fence, Some(key));
             return true;
         }
-        if self.gpu.submissions.own.get(fence).is_some() {
+        if self.submissions.own.get(fence).is_some() {
             // Its numbers are used again.
-            self.gpu.submissions.own.note(fence, None);
+            self.submissions.own.note(fence, None);
         }
         false
     }

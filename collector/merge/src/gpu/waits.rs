@@ -6,9 +6,9 @@ use syscollect_model::{
     TrackKind, TrackRole, Value,
 };
 
-use super::play::QUEUES;
+use super::decoder::{Gpu, QUEUES};
 use super::record::Reading;
-use crate::play::Player;
+use crate::engine::Engine;
 use syscollect_playback::Stopped;
 
 /// Waits of one thread that may be open at once. Drivers wait for one fence
@@ -86,21 +86,22 @@ impl Waits {
     }
 }
 
-impl Player<'_> {
+impl Gpu<'_> {
     pub(super) fn wait_begins(
         &mut self,
+        engine: &mut Engine<'_>,
         fence: Fence,
         waited_for: &str,
         reading: &Reading<'_>,
     ) -> Result<(), Stopped> {
-        let Some(thread) = self.current(reading) else { return Ok(()) };
+        let Some(thread) = self.current(engine, reading) else { return Ok(()) };
         let [track, name, category, context, sequence, timeline] =
             ["GPU waits", "waits for a fence", "fence wait", "context", "sequence", "timeline"]
-                .map(|text| self.tables.strings.intern(text));
+                .map(|text| engine.tables.strings.intern(text));
         let track =
-            self.track(Scope::Thread(thread), track, TrackKind::Slices(TrackRole::Named), QUEUES);
-        if !self.gpu.waits.begin(thread, track, fence) {
-            self.unmatched += 1;
+            engine.track(Scope::Thread(thread), track, TrackKind::Slices(TrackRole::Named), QUEUES);
+        if !self.waits.begin(thread, track, fence) {
+            engine.tally.unmatched += 1;
             return Ok(());
         }
         let fields = vec![
@@ -110,49 +111,58 @@ impl Player<'_> {
         ];
         let (role, category) = (SliceRole::FenceWait, Some(category));
         let slice = Slice { role, category, fields, ..Slice::named(name) };
-        self.emit(&Event::SliceBegin(track, slice))
+        engine.emit(&Event::SliceBegin(track, slice))
     }
 
-    pub(super) fn wait_ends(&mut self, reading: &Reading<'_>) -> Result<(), Stopped> {
-        let Some(thread) = self.current(reading) else { return Ok(()) };
-        let Some((track, signaler)) = self.gpu.waits.end(thread) else {
-            self.unmatched += 1;
+    pub(super) fn wait_ends(
+        &mut self,
+        engine: &mut Engine<'_>,
+        reading: &Reading<'_>,
+    ) -> Result<(), Stopped> {
+        let Some(thread) = self.current(engine, reading) else { return Ok(()) };
+        let Some((track, signaler)) = self.waits.end(thread) else {
+            engine.tally.unmatched += 1;
             return Ok(());
         };
         if let Some(signaler) = signaler {
-            let field = self.signaler(signaler);
-            self.emit(&Event::SliceUpdate(
+            let field = self.signaler(engine, signaler);
+            engine.emit(&Event::SliceUpdate(
                 track,
                 SliceUpdate { fields: vec![field], ..SliceUpdate::default() },
             ))?;
         }
-        self.emit(&Event::SliceEnd(track))
+        engine.emit(&Event::SliceEnd(track))
     }
 
     /// A fence is signaled: whoever waits for it learns by whom.
-    pub(super) fn fence_signaled(&mut self, fence: Fence, reading: &Reading<'_>) {
-        let signaler = self.current(reading).map_or(Signaler::Interrupt, Signaler::Thread);
-        self.gpu.waits.signaled(fence, signaler);
+    pub(super) fn fence_signaled(
+        &mut self,
+        engine: &mut Engine<'_>,
+        fence: Fence,
+        reading: &Reading<'_>,
+    ) {
+        let signaler = self.current(engine, reading).map_or(Signaler::Interrupt, Signaler::Thread);
+        self.waits.signaled(fence, signaler);
     }
 
-    fn signaler(&mut self, signaler: Signaler) -> Field {
+    fn signaler(&mut self, engine: &mut Engine<'_>, signaler: Signaler) -> Field {
         let text = match signaler {
             Signaler::Thread(id) => {
-                let row = self.tables.thread(id);
-                format!("{} ({})", self.tables.strings.get(row.name), row.tid)
+                let row = engine.tables.thread(id);
+                format!("{} ({})", engine.tables.strings.get(row.name), row.tid)
             }
             Signaler::Interrupt => "an interrupt".to_owned(),
         };
-        let name = self.tables.strings.intern("signaled by");
+        let name = engine.tables.strings.intern("signaled by");
         Field::new(FieldRole::FenceSignaler, name, Value::Text(text.into()))
     }
 
     /// The recording is over, and what waits still waits.
-    pub(super) fn close_waits(&mut self) -> Result<(), Stopped> {
-        for track in self.gpu.waits.finish() {
+    pub(super) fn close_waits(&mut self, engine: &mut Engine<'_>) -> Result<(), Stopped> {
+        for track in self.waits.finish() {
             let more = SliceUpdate { unfinished: true, ..SliceUpdate::default() };
-            self.emit(&Event::SliceUpdate(track, more))?;
-            self.emit(&Event::SliceEnd(track))?;
+            engine.emit(&Event::SliceUpdate(track, more))?;
+            engine.emit(&Event::SliceEnd(track))?;
         }
         Ok(())
     }

@@ -1,36 +1,36 @@
 //! Zones that belong to a task: they overlap, and may end on another thread.
 
-use crate::play::Player;
+use crate::engine::Engine;
 use crate::zones::attributes::{About, EventAttributes};
-use crate::zones::state::{AsyncZone, Mark, Writer};
+use crate::zones::state::{AsyncZone, Writer, Zones};
 use syscollect_model::{Event, Field, Scope, Slice, StringId, Ticks, TrackKind, TrackRole, Value};
-use syscollect_playback::Stopped;
+use syscollect_playback::{EventType, Stopped};
 
 /// Async zones of a program that may be open at one time: more would let
 /// memory grow with events.
 const MOST_ASYNC: usize = 1 << 16;
 
-impl Player<'_> {
+impl Zones<'_> {
     pub(crate) fn async_begin(
         &mut self,
-        lane: usize,
+        engine: &mut Engine<'_>,
         writer: Writer,
         (location, number, task): (u32, u64, u64),
         more: &[u64],
     ) -> Result<(), Stopped> {
-        let attributes = self.decode_attributes(lane, writer, more, About::AsyncZone)?;
-        let program = self.marks.program(writer.process, writer.client);
+        let attributes = self.decode_attributes(engine, writer, more, About::AsyncZone)?;
+        let program = self.program(writer.process, writer.client);
         let restated = program.async_zones.get_mut(&number).filter(|zone| zone.restated);
         if let Some(zone) = restated {
             // Another thread was quicker to restate it than this one to begin it.
             zone.restated = false;
             let track = zone.track;
-            self.mark(Mark::AsyncZone);
-            return self.say_more(track, attributes.own);
+            engine.occurred(EventType::AsyncZone);
+            return self.say_more(engine, track, attributes.own);
         }
         let task = program.tasks.get(task).filter(|_| task != 0);
-        if self.begin_async(lane, writer, (location, number, task), attributes, None)? {
-            self.mark(Mark::AsyncZone);
+        if self.begin_async(engine, writer, (location, number, task), attributes, None)? {
+            engine.occurred(EventType::AsyncZone);
         }
         Ok(())
     }
@@ -38,20 +38,20 @@ impl Player<'_> {
     /// A zone that is restated: if it is not known, it begins here.
     pub(crate) fn async_open(
         &mut self,
-        lane: usize,
+        engine: &mut Engine<'_>,
         writer: Writer,
         (location, number, began): (u32, u64, u64),
         more: &[u64],
     ) -> Result<(), Stopped> {
-        let attributes = self.decode_attributes(lane, writer, more, About::AsyncZone)?;
-        if self.marks.program(writer.process, writer.client).async_zones.contains_key(&number) {
+        let attributes = self.decode_attributes(engine, writer, more, About::AsyncZone)?;
+        if self.program(writer.process, writer.client).async_zones.contains_key(&number) {
             return Ok(());
         }
         let task = attributes.tasks.first().map(|(_, name)| *name);
-        let ticks = self.marked.programs.clock(writer.client, self.map).anywhere(began);
-        let before =
-            ticks.map_or(0, |ticks| self.now.0.saturating_sub(self.clock.time(Ticks(ticks)).0));
-        self.begin_async(lane, writer, (location, number, task), attributes, Some(before))
+        let ticks = self.known.programs.clock(writer.client, engine.present.map).anywhere(began);
+        let before = ticks
+            .map_or(0, |ticks| engine.now().0.saturating_sub(engine.present.time(Ticks(ticks)).0));
+        self.begin_async(engine, writer, (location, number, task), attributes, Some(before))
             .map(|_| ())
     }
 
@@ -60,56 +60,56 @@ impl Player<'_> {
     /// whether it could be begun.
     fn begin_async(
         &mut self,
-        lane: usize,
+        engine: &mut Engine<'_>,
         writer: Writer,
         (location, number, task): (u32, u64, Option<StringId>),
         attributes: EventAttributes,
         before: Option<u64>,
     ) -> Result<bool, Stopped> {
-        let place = self.marked.logs.get(writer.client).location(location);
-        let program = self.marks.program(writer.process, writer.client);
+        let place = self.known.logs.get(writer.client).location(location);
+        let program = self.program(writer.process, writer.client);
         let room =
             program.async_zones.len() < MOST_ASYNC && !program.async_zones.contains_key(&number);
         let Some(place) = place.filter(|_| room) else {
-            self.unknown(lane);
+            engine.losses.undecodable(writer.lane, 1);
             return Ok(false);
         };
         let name = task.unwrap_or(place.name);
         let row = program.rows.entry(name).or_default().take();
         // Two clients of one process must not share a row.
         let key = u64::from(writer.client) << 32 | u64::from(row);
-        let track = self.track(
+        let track = engine.track(
             Scope::Process(writer.process),
             name,
             TrackKind::Slices(TrackRole::Named),
             key,
         );
         let zone = AsyncZone { track, name, row, restated: before.is_some() };
-        self.marks.program(writer.process, writer.client).async_zones.insert(number, zone);
+        self.program(writer.process, writer.client).async_zones.insert(number, zone);
         let mut slice =
             Slice { location: place.location, color: place.color, ..Slice::named(place.name) };
-        slice.stack = self.zone_stack(writer, self.ticks, None, attributes.stack);
-        self.apply(&mut slice, attributes.own);
+        slice.stack = self.zone_stack(engine, writer, engine.present.ticks, None, attributes.stack);
+        self.apply(engine, &mut slice, attributes.own);
         if let Some(nanoseconds) = before {
-            let (name, value) = (self.marks.words.began_before, Value::Duration(nanoseconds));
+            let (name, value) = (self.words.began_before, Value::Duration(nanoseconds));
             slice.fields.push(Field::named(name, value));
         }
-        self.emit(&Event::SliceBegin(track, slice))?;
+        engine.emit(&Event::SliceBegin(track, slice))?;
         Ok(true)
     }
 
     pub(crate) fn async_end(
         &mut self,
-        lane: usize,
+        engine: &mut Engine<'_>,
         writer: Writer,
         number: u64,
         more: &[u64],
     ) -> Result<(), Stopped> {
-        let attributes = self.decode_attributes(lane, writer, more, About::AsyncZone)?;
-        let program = self.marks.program(writer.process, writer.client);
+        let attributes = self.decode_attributes(engine, writer, more, About::AsyncZone)?;
+        let program = self.program(writer.process, writer.client);
         let Some(zone) = program.async_zones.remove(&number) else { return Ok(()) };
         program.rows.entry(zone.name).or_default().give_back(zone.row);
-        self.say_more(zone.track, attributes.own)?;
-        self.emit(&Event::SliceEnd(zone.track))
+        self.say_more(engine, zone.track, attributes.own)?;
+        engine.emit(&Event::SliceEnd(zone.track))
     }
 }

@@ -5,15 +5,16 @@
 //! items. [`parts`]: what is said behind a stamped item. [`prescan`]: the pass before playing that
 //! finds what must be known earlier than its place in the lane. [`open`]: the zones that are open.
 //! [`state`]: what is remembered while playing; [`threads`], [`processes`], [`async_zones`] and
-//! [`markers`] turn items into events.
+//! [`markers`] turn items into events,
+//! [`hits`] the probes of programs without shared memory.
 //!
 //! Nothing here is trusted: programs write what they like. What cannot be is
 //! counted as undecodable, of its own lane; every slice that begins ends.
 
 pub(crate) mod async_zones;
 pub(crate) mod attributes;
-pub(crate) mod closing;
 pub(crate) mod cursor;
+pub(crate) mod hits;
 pub(crate) mod lifetimes;
 pub(crate) mod log;
 pub(crate) mod markers;

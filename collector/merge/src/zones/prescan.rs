@@ -23,6 +23,7 @@ use syscollect_zone_protocol::{Attribute, Event, Item, MarkerPhase, TextRole, it
 #[derive(Clone, Debug)]
 pub(crate) struct PlacedMarker {
     pub(crate) ticks: u64,
+    pub(crate) lane: Lane,
     /// When it was placed.
     pub(crate) stamped: u64,
     /// Who placed it.
@@ -78,7 +79,7 @@ impl Prescanner<'_, '_> {
                 }
                 ZoneRecord::Group(_) => {
                     let words = lane_of_file.cursor.group();
-                    self.marker(ticks, (&owner, life), words, prescan);
+                    self.marker(lane, ticks, (&owner, life), words, prescan);
                     self.group(lane, ticks, &owner, words, prescan);
                 }
             }
@@ -105,6 +106,7 @@ impl Prescanner<'_, '_> {
     #[inline]
     fn marker(
         &self,
+        lane: Lane,
         stamped: u64,
         (owner, life): (&ZoneChunk, Lifetime),
         words: &[u64],
@@ -115,7 +117,16 @@ impl Prescanner<'_, '_> {
         if let Some(ticks) = self.programs.clock(owner.client, self.clock).within(at) {
             let (chunk, ticks) = (*owner, life.limit(ticks));
             let more = own_attributes(words).into();
-            prescan.markers.push(PlacedMarker { ticks, stamped, chunk, tid, schema, phase, more });
+            prescan.markers.push(PlacedMarker {
+                ticks,
+                lane,
+                stamped,
+                chunk,
+                tid,
+                schema,
+                phase,
+                more,
+            });
         }
     }
 

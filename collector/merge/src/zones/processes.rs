@@ -1,19 +1,19 @@
 //! Items that belong to the process: plots, frames, locks, memory, and its crash.
 
-use crate::play::Player;
+use crate::engine::Engine;
 use crate::zones::attributes::{About, Attributes};
-use crate::zones::state::{FrameSet, Mark, Writer};
+use crate::zones::state::{FrameSet, Writer, Zones};
 use syscollect_model::{
     Crash, Event, LockAction, LockEvent, LockId, MemoryEvent, ProcessId, Scope, Slice, StringId,
     TrackId, TrackKind,
 };
-use syscollect_playback::Stopped;
+use syscollect_playback::{EventType, Stopped};
 use syscollect_zone_protocol::{self as protocol, FramePhase};
 
-impl Player<'_> {
+impl Zones<'_> {
     pub(crate) fn plot(
         &mut self,
-        lane: usize,
+        engine: &mut Engine<'_>,
         writer: Writer,
         plot: u32,
         value: protocol::Value,
@@ -25,62 +25,68 @@ impl Player<'_> {
             protocol::Value::Float(value) => value,
             protocol::Value::String(_) => f64::NAN,
         };
-        match self.plot_track(writer, plot).filter(|_| value.is_finite()) {
+        match self.plot_track(engine, writer, plot).filter(|_| value.is_finite()) {
             Some(track) => {
-                self.mark(Mark::Plot);
-                self.emit(&Event::Counter(track, value))?;
+                engine.occurred(EventType::Plot);
+                engine.emit(&Event::Counter(track, value))?;
             }
-            None => self.unknown(lane),
+            None => engine.losses.undecodable(writer.lane, 1),
         }
-        self.more(lane, writer, more)
+        self.more(engine, writer, more)
     }
 
-    fn plot_track(&mut self, writer: Writer, plot: u32) -> Option<TrackId> {
-        let known = self.marks.program(writer.process, writer.client).plots.get(&plot);
+    fn plot_track(
+        &mut self,
+        engine: &mut Engine<'_>,
+        writer: Writer,
+        plot: u32,
+    ) -> Option<TrackId> {
+        let known = self.program(writer.process, writer.client).plots.get(&plot);
         if let Some(track) = known {
             return Some(*track);
         }
-        let (name, unit) = self.marked.logs.get(writer.client).plot(plot)?;
+        let (name, unit) = self.known.logs.get(writer.client).plot(plot)?;
         let track =
-            self.track(Scope::Process(writer.process), name, TrackKind::Counter { unit }, 0);
-        self.marks.program(writer.process, writer.client).plots.insert(plot, track);
+            engine.track(Scope::Process(writer.process), name, TrackKind::Counter { unit }, 0);
+        self.program(writer.process, writer.client).plots.insert(plot, track);
         Some(track)
     }
 
     pub(crate) fn frame_item(
         &mut self,
-        lane: usize,
+        engine: &mut Engine<'_>,
         writer: Writer,
         set: u32,
         phase: FramePhase,
         more: &[u64],
     ) -> Result<(), Stopped> {
         let name = match set {
-            0 => Some(self.marks.words.frames),
-            set => self.marked.logs.get(writer.client).string(set),
+            0 => Some(self.words.frames),
+            set => self.known.logs.get(writer.client).string(set),
         };
         match name {
-            Some(name) => self.frame(writer.process, writer.client, name, phase)?,
-            None => self.unknown(lane),
+            Some(name) => self.frame(engine, writer.process, writer.client, name, phase)?,
+            None => engine.losses.undecodable(writer.lane, 1),
         }
-        self.more(lane, writer, more)
+        self.more(engine, writer, more)
     }
 
     /// A frame of the set begins, ends, or both. The first mark of a set that
     /// is continuous begins its first frame.
     pub(crate) fn frame(
         &mut self,
+        engine: &mut Engine<'_>,
         process: ProcessId,
         client: u32,
         name: StringId,
         phase: FramePhase,
     ) -> Result<(), Stopped> {
         let continuous = phase == FramePhase::Mark;
-        let known = self.marks.program(process, client).frames.get(&(name, continuous)).copied();
+        let known = self.program(process, client).frames.get(&(name, continuous)).copied();
         let mut set = known.unwrap_or_else(|| {
             let kind = TrackKind::Frames { continuous };
             FrameSet {
-                track: self.track(Scope::Process(process), name, kind, client.into()),
+                track: engine.track(Scope::Process(process), name, kind, client.into()),
                 count: 0,
                 open: false,
             }
@@ -88,52 +94,53 @@ impl Player<'_> {
         if set.open {
             match phase {
                 // It was never ended.
-                FramePhase::Begin => self.unfinished(set.track, 1)?,
-                FramePhase::Mark | FramePhase::End => self.emit(&Event::SliceEnd(set.track))?,
+                FramePhase::Begin => engine.unfinished(set.track, 1)?,
+                FramePhase::Mark | FramePhase::End => engine.emit(&Event::SliceEnd(set.track))?,
             }
         }
         set.open = phase != FramePhase::End;
         if set.open {
-            self.mark(Mark::Frame);
+            engine.occurred(EventType::Frame);
             set.count += 1;
-            let slice = Slice { number: Some(set.count), ..Slice::named(self.marks.words.frame) };
-            self.emit(&Event::SliceBegin(set.track, slice))?;
+            let slice = Slice { number: Some(set.count), ..Slice::named(self.words.frame) };
+            engine.emit(&Event::SliceBegin(set.track, slice))?;
         }
-        self.marks.program(process, client).frames.insert((name, continuous), set);
+        self.program(process, client).frames.insert((name, continuous), set);
         Ok(())
     }
 
     /// More of the innermost slice of a track, if anything is said.
     pub(crate) fn say_more(
         &mut self,
+        engine: &mut Engine<'_>,
         track: TrackId,
         attributes: Attributes,
     ) -> Result<(), Stopped> {
         if attributes.is_empty() {
             return Ok(());
         }
-        let more = self.slice_more(attributes);
-        self.emit(&Event::SliceUpdate(track, more))
+        let more = self.slice_more(engine, attributes);
+        engine.emit(&Event::SliceUpdate(track, more))
     }
 
     pub(crate) fn lock(
         &mut self,
-        lane: usize,
+        engine: &mut Engine<'_>,
         writer: Writer,
         (lock, action, location): (u32, protocol::LockAction, u32),
         more: &[u64],
     ) -> Result<(), Stopped> {
-        match self.lock_row(writer, lock) {
+        match self.lock_row(engine, writer, lock) {
             Some(lock) => {
-                self.mark(Mark::Lock);
+                engine.occurred(EventType::Lock);
                 let (action, shared) = lock_action(action);
                 let location = self
-                    .marked
+                    .known
                     .logs
                     .get(writer.client)
                     .location(location)
                     .and_then(|place| place.location);
-                self.emit(&Event::Lock(LockEvent {
+                engine.emit(&Event::Lock(LockEvent {
                     lock,
                     thread: writer.thread,
                     action,
@@ -141,45 +148,45 @@ impl Player<'_> {
                     location,
                 }))?;
             }
-            None => self.unknown(lane),
+            None => engine.losses.undecodable(writer.lane, 1),
         }
-        self.more(lane, writer, more)
+        self.more(engine, writer, more)
     }
 
-    fn lock_row(&mut self, writer: Writer, lock: u32) -> Option<LockId> {
+    fn lock_row(&mut self, engine: &mut Engine<'_>, writer: Writer, lock: u32) -> Option<LockId> {
         let key = (writer.process, writer.client, lock);
-        if let Some(id) = self.found.locks.get(&key) {
+        if let Some(id) = engine.added.locks.get(&key) {
             return Some(*id);
         }
-        let defined = self.marked.logs.get(writer.client).lock(lock)?;
+        let defined = self.known.logs.get(writer.client).lock(lock)?;
         let (process, name, shared) = (writer.process, defined.name, defined.shared);
-        self.tables.locks.push(syscollect_model::Lock {
+        engine.tables.locks.push(syscollect_model::Lock {
             process,
             name,
             shared,
             location: defined.location,
         });
-        let id = LockId(self.tables.locks.len() as u32 - 1);
-        self.found.locks.insert(key, id);
+        let id = LockId(engine.tables.locks.len() as u32 - 1);
+        engine.added.locks.insert(key, id);
         Some(id)
     }
 
     pub(crate) fn memory(
         &mut self,
-        lane: usize,
+        engine: &mut Engine<'_>,
         writer: Writer,
         (address, allocated, pool): (u64, Option<u64>, u32),
         more: &[u64],
     ) -> Result<(), Stopped> {
-        let attributes = self.decode_attributes(lane, writer, more, About::Other)?;
-        let name = self.marked.logs.get(writer.client).string(pool);
+        let attributes = self.decode_attributes(engine, writer, more, About::Other)?;
+        let name = self.known.logs.get(writer.client).string(pool);
         if pool != 0 && name.is_none() {
-            self.unknown(lane);
+            engine.losses.undecodable(writer.lane, 1);
             return Ok(());
         }
-        self.mark(if allocated.is_some() { Mark::Allocation } else { Mark::Free });
-        let stack = self.zone_stack(writer, self.ticks, None, attributes.stack);
-        self.emit(&Event::Memory(MemoryEvent {
+        engine.occurred(if allocated.is_some() { EventType::Allocation } else { EventType::Free });
+        let stack = self.zone_stack(engine, writer, engine.present.ticks, None, attributes.stack);
+        engine.emit(&Event::Memory(MemoryEvent {
             thread: writer.thread,
             pool: name,
             address,
@@ -190,24 +197,34 @@ impl Player<'_> {
 
     pub(crate) fn crash(
         &mut self,
-        lane: usize,
+        engine: &mut Engine<'_>,
         writer: Writer,
         (signal, address, instruction): (u32, u64, u64),
         more: &[u64],
     ) -> Result<(), Stopped> {
-        let attributes = self.decode_attributes(lane, writer, more, About::Other)?;
-        self.mark(Mark::Crash);
-        let signal = self.tables.strings.intern(&signal_name(signal));
-        let stack = self.zone_stack(writer, self.ticks, Some(instruction), attributes.stack);
-        self.emit(&Event::Crash(Crash { thread: writer.thread, signal, address, stack }))
+        let attributes = self.decode_attributes(engine, writer, more, About::Other)?;
+        engine.occurred(EventType::Crash);
+        let signal = engine.tables.strings.intern(&signal_name(signal));
+        let stack = self.zone_stack(
+            engine,
+            writer,
+            engine.present.ticks,
+            Some(instruction),
+            attributes.stack,
+        );
+        engine.emit(&Event::Crash(Crash { thread: writer.thread, signal, address, stack }))
     }
 
     /// The process is over, or runs another program: closes what belongs to no
     /// thread. Without a process: those of all.
-    pub(crate) fn close_programs(&mut self, process: Option<ProcessId>) -> Result<(), Stopped> {
+    pub(crate) fn close_programs(
+        &mut self,
+        engine: &mut Engine<'_>,
+        process: Option<ProcessId>,
+    ) -> Result<(), Stopped> {
         let mut tracks = Vec::new();
         let over = |(of, _): &(ProcessId, u32)| process.is_none_or(|process| process == *of);
-        for (_, marks) in self.marks.programs.iter_mut().filter(|(key, _)| over(key)) {
+        for (_, marks) in self.programs.iter_mut().filter(|(key, _)| over(key)) {
             tracks.extend(marks.frames.values_mut().filter(|set| set.open).map(|set| {
                 set.open = false;
                 set.track
@@ -216,7 +233,7 @@ impl Player<'_> {
             marks.rows.clear();
         }
         tracks.sort_unstable();
-        tracks.into_iter().try_for_each(|track| self.unfinished(track, 1))
+        tracks.into_iter().try_for_each(|track| engine.unfinished(track, 1))
     }
 }
 

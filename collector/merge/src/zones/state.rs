@@ -1,42 +1,10 @@
 //! What is remembered of instrumented programs while they are played.
 
-use crate::probes::play::ProbeMarks;
+use crate::zones::InstrumentedPrograms;
 use crate::zones::open::OpenZones;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeSet, VecDeque};
-use syscollect_model::{ProcessId, StackId, StringId, Strings, ThreadId, TrackId};
-use syscollect_playback::EventType;
-
-/// What is counted, each at its beginning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mark {
-    Zone,
-    Message,
-    Plot,
-    Frame,
-    Marker,
-    AsyncZone,
-    Lock,
-    Allocation,
-    Free,
-    Probe,
-    Crash,
-}
-
-/// What they are counted as, in the order of [`Mark`].
-pub(crate) const MARKS: [EventType; 11] = [
-    EventType::Zone,
-    EventType::Message,
-    EventType::Plot,
-    EventType::Frame,
-    EventType::Marker,
-    EventType::AsyncZone,
-    EventType::Lock,
-    EventType::Allocation,
-    EventType::Free,
-    EventType::Probe,
-    EventType::Crash,
-];
+use syscollect_model::{Lane, ProcessId, StackId, StringId, Strings, ThreadId, TrackId};
 
 /// Names that events get here.
 #[derive(Clone, Copy, Debug)]
@@ -48,12 +16,9 @@ pub(crate) struct Words {
     pub(crate) text: StringId,
     pub(crate) value: StringId,
     pub(crate) began_before: StringId,
-    pub(crate) probes: StringId,
     pub(crate) unreadable: StringId,
     /// What stands for the text of a message that has none.
     pub(crate) empty: StringId,
-    /// The field that says which of several ends it was.
-    pub(crate) ended_by: StringId,
 }
 
 impl Words {
@@ -66,10 +31,8 @@ impl Words {
             text: strings.intern("text"),
             value: strings.intern("value"),
             began_before: strings.intern("began_before"),
-            probes: strings.intern("Probes"),
             unreadable: strings.intern("(unreadable)"),
             empty: strings.intern("(empty)"),
-            ended_by: strings.intern("end"),
         }
     }
 }
@@ -77,6 +40,7 @@ impl Words {
 /// Who writes to a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Writer {
+    pub(crate) lane: Lane,
     pub(crate) client: u32,
     pub(crate) tid: u32,
     pub(crate) owner: u32,
@@ -191,42 +155,36 @@ pub(crate) struct ProgramMarks {
     pub(crate) plots: FxHashMap<u32, TrackId>,
 }
 
-/// All that is remembered.
+/// Decodes lanes of zones: what instrumented programs tell.
 #[derive(Debug)]
-pub(crate) struct Marks {
+pub(crate) struct Zones<'a> {
+    pub(crate) known: &'a InstrumentedPrograms,
     pub(crate) words: Words,
-    pub(crate) counts: [u64; MARKS.len()],
     pub(crate) threads: Vec<ThreadMarks>,
     /// Places in `threads` by thread and client.
     slots: FxHashMap<(ThreadId, u32), usize>,
     by_thread: FxHashMap<ThreadId, Vec<usize>>,
-    pub(crate) by_process: FxHashMap<ProcessId, BTreeSet<ThreadId>>,
+    by_process: FxHashMap<ProcessId, BTreeSet<ThreadId>>,
     pub(crate) programs: FxHashMap<(ProcessId, u32), ProgramMarks>,
-    /// What is open of probes, by thread.
-    pub(crate) probes: FxHashMap<ThreadId, ProbeMarks>,
-    /// Stacks that were made of the surveyed ones, by number.
+    /// Stacks that were made of those that are known, by number.
     pub(crate) stacks: FxHashMap<u32, Option<StackId>>,
-    /// Names that came with events and are strings now.
-    pub(crate) new_names: usize,
 }
 
-impl Marks {
-    pub(crate) fn new(strings: &mut Strings) -> Self {
+impl<'a> Zones<'a> {
+    pub(crate) fn new(known: &'a InstrumentedPrograms, strings: &mut Strings) -> Self {
         Self {
+            known,
             words: Words::new(strings),
-            counts: [0; MARKS.len()],
             threads: Vec::new(),
             slots: FxHashMap::default(),
             by_thread: FxHashMap::default(),
             by_process: FxHashMap::default(),
             programs: FxHashMap::default(),
-            probes: FxHashMap::default(),
             stacks: FxHashMap::default(),
-            new_names: 0,
         }
     }
 
-    pub(crate) fn slot(&self, thread: ThreadId, client: u32) -> Option<usize> {
+    pub(crate) fn known_slot(&self, thread: ThreadId, client: u32) -> Option<usize> {
         self.slots.get(&(thread, client)).copied()
     }
 
@@ -248,13 +206,16 @@ impl Marks {
         });
         self.slots.insert((thread, client), slot);
         self.by_thread.entry(thread).or_default().push(slot);
-        self.note_thread(thread, process);
+        self.by_process.entry(process).or_default().insert(thread);
         slot
     }
 
-    /// The thread has something that its process's end closes.
-    pub(crate) fn note_thread(&mut self, thread: ThreadId, process: ProcessId) {
-        self.by_process.entry(process).or_default().insert(thread);
+    /// The threads of the process of which something was told; of all processes without one.
+    pub(crate) fn threads_of(&self, process: Option<ProcessId>) -> BTreeSet<ThreadId> {
+        match process {
+            Some(process) => self.by_process.get(&process).cloned().unwrap_or_default(),
+            None => self.by_process.values().flatten().copied().collect(),
+        }
     }
 
     /// The thread's places in `threads`.

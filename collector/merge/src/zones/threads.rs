@@ -1,103 +1,129 @@
 //! Items of a thread: zones, messages, what is lost, its name and its end.
 
 use crate::chunk_queue::Missing;
-use crate::play::Player;
+use crate::engine::Engine;
 use crate::zones::attributes::{About, Attributes, EventAttributes, FieldNames, joined};
 use crate::zones::cursor::ZoneRecord;
 use crate::zones::log::{SourceLocation, color_of};
-use crate::zones::open::{End, MAX_DEPTH};
+use crate::zones::open::MAX_DEPTH;
 use crate::zones::stacks::return_addresses;
-use crate::zones::state::{Mark, Writer, Zone};
+use crate::zones::state::{Writer, Zone, Zones};
 use syscollect_model::{
-    Event, Field, FieldRole, Fields, Message, MessageText, ProcessId, Scope, Slice, SliceUpdate,
-    StackId, StringId, ThreadId, Ticks, TrackId, TrackKind, TrackRole, Value,
+    Event, Field, FieldRole, Fields, Lane, Message, MessageText, ProcessId, Scope, Slice,
+    SliceUpdate, StackId, StringId, ThreadId, Ticks, TrackKind, TrackRole, Value,
 };
-use syscollect_playback::Stopped;
+use syscollect_playback::{EventType, Stopped};
 use syscollect_records::ZoneChunk;
 use syscollect_zone_protocol::{self as zone_protocol, Item, is_stamped, item_words};
 
-/// Names that events may bring along and that become strings: more are not
-/// kept, so that memory does not grow with events.
-const MOST_NEW_NAMES: usize = 1 << 18;
-
-impl Player<'_> {
+impl Zones<'_> {
     /// A record of a zone lane; `words` are those of a group.
-    pub(crate) fn zones(
+    pub(crate) fn on(
         &mut self,
+        engine: &mut Engine<'_>,
         lane: usize,
         record: ZoneRecord,
         words: &[u64],
     ) -> Result<(), Stopped> {
         match record {
-            ZoneRecord::Chunk(start) => self.zone_chunk(lane, &start.0, start.1)?,
-            ZoneRecord::Group(items) => {
-                if let Some(writer) = self.lanes[lane].writer {
-                    self.records += u64::from(items);
-                    self.zone_group(lane, writer, words)?;
+            ZoneRecord::Chunk(start) => self.zone_chunk(engine, lane, &start.0, start.1),
+            ZoneRecord::Group(items) => match engine.lanes[lane].writer {
+                Some(writer) => {
+                    engine.tally.records += u64::from(items);
+                    self.zone_group(engine, writer, words)
                 }
-            }
+                None => Ok(()),
+            },
         }
-        self.lanes[lane].last = Some(self.now);
+    }
+
+    /// The thread ends: closes its zones and markers.
+    pub(crate) fn close_thread(
+        &mut self,
+        engine: &mut Engine<'_>,
+        thread: ThreadId,
+    ) -> Result<(), Stopped> {
+        for index in 0..self.slots_of(thread).len() {
+            let slot = self.slots_of(thread)[index];
+            self.close_slot(engine, slot)?;
+        }
         Ok(())
     }
 
     fn zone_chunk(
         &mut self,
+        engine: &mut Engine<'_>,
         lane: usize,
         chunk: &ZoneChunk,
         missing: Missing,
     ) -> Result<(), Stopped> {
-        self.missing(lane, missing.at_least())?;
-        let before = self.lanes[lane].writer;
-        let writer = self.writer(chunk);
-        self.lanes[lane].writer = Some(writer);
+        engine.missing(lane, missing.at_least())?;
+        let before = engine.lanes[lane].writer;
+        let writer = self.writer(engine, engine.lanes[lane].lane, chunk);
+        engine.lanes[lane].writer = Some(writer);
         match before.filter(|before| before.slot != writer.slot || before.owner != writer.owner) {
             // The lane went to another thread: the one before has ended.
-            Some(before) => self.close_slot(before.slot),
+            Some(before) => self.close_slot(engine, before.slot),
             None => Ok(()),
         }
     }
 
     /// Who wrote this chunk.
-    pub(crate) fn writer(&mut self, chunk: &ZoneChunk) -> Writer {
+    pub(crate) fn writer(
+        &mut self,
+        engine: &mut Engine<'_>,
+        lane: Lane,
+        chunk: &ZoneChunk,
+    ) -> Writer {
         let ZoneChunk { client, tid, owner, .. } = *chunk;
-        let pid = self.marked.programs.pid(client);
-        let thread = self.thread_of(tid, pid);
-        let process = self.tables.thread(thread).process;
-        let slot = self.slot(thread, process, client);
-        Writer { client, tid, owner, thread, process, slot }
+        let pid = self.known.programs.pid(client);
+        let thread = engine.thread_of(tid, pid);
+        let process = engine.tables.thread(thread).process;
+        let slot = self.slot(engine, thread, process, client);
+        Writer { lane, client, tid, owner, thread, process, slot }
     }
 
     /// Where the thread's zones are remembered.
-    pub(crate) fn slot(&mut self, thread: ThreadId, process: ProcessId, client: u32) -> usize {
-        match self.marks.slot(thread, client) {
+    pub(crate) fn slot(
+        &mut self,
+        engine: &mut Engine<'_>,
+        thread: ThreadId,
+        process: ProcessId,
+        client: u32,
+    ) -> usize {
+        match self.known_slot(thread, client) {
             Some(slot) => slot,
             None => {
-                let name = self.marks.words.zones;
-                let track = self.track(
+                let name = self.words.zones;
+                let track = engine.track(
                     Scope::Thread(thread),
                     name,
                     TrackKind::Slices(TrackRole::Zones),
                     client.into(),
                 );
-                self.marks.add_thread(thread, process, client, track)
+                self.add_thread(thread, process, client, track)
             }
         }
     }
 
     #[inline]
-    fn zone_group(&mut self, lane: usize, writer: Writer, words: &[u64]) -> Result<(), Stopped> {
+    fn zone_group(
+        &mut self,
+        engine: &mut Engine<'_>,
+        writer: Writer,
+        words: &[u64],
+    ) -> Result<(), Stopped> {
         let Some(first) = words.first() else { return Ok(()) };
         let (item, more) = words.split_at(item_words(*first).unwrap_or(0).min(words.len()));
         match Item::decode(item) {
             Some(Item::Stamped { ticks, event }) => {
-                self.zone_event(lane, writer, ticks, event, more)
+                self.zone_event(engine, writer, ticks, event, more)
             }
             // No event: it says more of what came before.
-            _ if !is_stamped(*first) => self.more(lane, writer, words),
+            _ if !is_stamped(*first) => self.more(engine, writer, words),
             _ => {
-                self.unknown(lane);
-                self.more(lane, writer, more)
+                engine.losses.undecodable(writer.lane, 1);
+                self.more(engine, writer, more)
             }
         }
     }
@@ -105,7 +131,7 @@ impl Player<'_> {
     #[inline]
     fn zone_event(
         &mut self,
-        lane: usize,
+        engine: &mut Engine<'_>,
         writer: Writer,
         stamp: u64,
         event: zone_protocol::Event,
@@ -114,101 +140,106 @@ impl Player<'_> {
         use zone_protocol::Event as ZoneEvent;
         match event {
             ZoneEvent::ZoneBegin { location, depth } => {
-                self.zone_begin(lane, writer, (stamp, location, depth), more)
+                self.zone_begin(engine, writer, (stamp, location, depth), more)
             }
             ZoneEvent::ZoneEnd { depth } => {
-                self.zone_end(writer.slot, depth)?;
-                self.more(lane, writer, more)
+                self.zone_end(engine, writer.slot, depth)?;
+                self.more(engine, writer, more)
             }
             ZoneEvent::OpenZone { location, depth, began } => {
-                self.open_zone(lane, writer, (began, location, depth), more)
+                self.open_zone(engine, writer, (began, location, depth), more)
             }
             ZoneEvent::Attached { depth } => {
-                self.leave(writer.slot, depth)?;
-                self.more(lane, writer, more)
+                self.leave(engine, writer.slot, depth)?;
+                self.more(engine, writer, more)
             }
             ZoneEvent::Lost { events } => {
-                self.told(lane, events)?;
-                self.more(lane, writer, more)
+                if let Some(lane) = engine.index_of(writer.lane) {
+                    engine.told(lane, events)?;
+                }
+                self.more(engine, writer, more)
             }
             ZoneEvent::ThreadEnd => {
-                self.more(lane, writer, more)?;
-                self.close_slot(writer.slot)
+                self.more(engine, writer, more)?;
+                self.close_slot(engine, writer.slot)
             }
             ZoneEvent::Message { string, color } => {
-                self.message(lane, writer, (string, color), more)
+                self.message(engine, writer, (string, color), more)
             }
-            ZoneEvent::Plot { plot, value } => self.plot(lane, writer, plot, value, more),
-            ZoneEvent::Frame { set, phase } => self.frame_item(lane, writer, set, phase, more),
+            ZoneEvent::Plot { plot, value } => self.plot(engine, writer, plot, value, more),
+            ZoneEvent::Frame { set, phase } => self.frame_item(engine, writer, set, phase, more),
             ZoneEvent::AsyncBegin { location, zone, task } => {
-                self.async_begin(lane, writer, (location, zone, task), more)
+                self.async_begin(engine, writer, (location, zone, task), more)
             }
             ZoneEvent::AsyncOpen { location, zone, began } => {
-                self.async_open(lane, writer, (location, zone, began), more)
+                self.async_open(engine, writer, (location, zone, began), more)
             }
-            ZoneEvent::AsyncEnd { zone } => self.async_end(lane, writer, zone, more),
+            ZoneEvent::AsyncEnd { zone } => self.async_end(engine, writer, zone, more),
             ZoneEvent::Lock { lock, action, location } => {
-                self.lock(lane, writer, (lock, action, location), more)
+                self.lock(engine, writer, (lock, action, location), more)
             }
             ZoneEvent::Alloc { address, bytes, pool } => {
-                self.memory(lane, writer, (address, Some(bytes), pool), more)
+                self.memory(engine, writer, (address, Some(bytes), pool), more)
             }
             ZoneEvent::Free { address, pool } => {
-                self.memory(lane, writer, (address, None, pool), more)
+                self.memory(engine, writer, (address, None, pool), more)
             }
             ZoneEvent::Crash { signal, address, instruction, .. } => {
-                self.crash(lane, writer, (signal, address, instruction), more)
+                self.crash(engine, writer, (signal, address, instruction), more)
             }
-            ZoneEvent::Marker { schema, phase } => self.marker(lane, writer, (schema, phase), more),
-            // It comes from the survey, at its own time.
+            ZoneEvent::Marker { schema, phase } => {
+                self.marker(engine, writer, (schema, phase), more)
+            }
+            // It was found before playing, and comes at its own time.
             ZoneEvent::MarkerAt { .. } => Ok(()),
         }
     }
 
     fn zone_begin(
         &mut self,
-        lane: usize,
+        engine: &mut Engine<'_>,
         writer: Writer,
         (began, location, depth): (u64, u32, u32),
         more: &[u64],
     ) -> Result<(), Stopped> {
         let place =
-            self.marked.logs.get(writer.client).location(location).filter(|_| depth < MAX_DEPTH);
+            self.known.logs.get(writer.client).location(location).filter(|_| depth < MAX_DEPTH);
         let Some(place) = place else {
-            self.unknown(lane);
+            engine.losses.undecodable(writer.lane, 1);
             return Ok(());
         };
-        self.mark(Mark::Zone);
-        self.begin_at(lane, writer, (began, location, depth), place, more, None)
+        engine.occurred(EventType::Zone);
+        self.begin_at(engine, writer, (began, location, depth), place, more, None)
     }
 
     /// A zone that is restated: if it is not known, it begins here.
     fn open_zone(
         &mut self,
-        lane: usize,
+        engine: &mut Engine<'_>,
         writer: Writer,
         (began, location, depth): (u64, u32, u32),
         more: &[u64],
     ) -> Result<(), Stopped> {
         const STAMP: u64 = u64::MAX >> 8;
-        let marked = self.marked;
+        let marked = self.known;
         let place = marked.logs.get(writer.client).location(location).filter(|_| depth < MAX_DEPTH);
         let Some(place) = place else {
-            self.unknown(lane);
+            engine.losses.undecodable(writer.lane, 1);
             return Ok(());
         };
-        let known = self.marks.threads[writer.slot].zones.at(depth);
+        let known = self.threads[writer.slot].zones.at(depth);
         if known.is_some_and(|zone| zone.began == began & STAMP && zone.location == location) {
-            return self.more(lane, writer, more);
+            return self.more(engine, writer, more);
         }
-        let ticks = marked.programs.clock(writer.client, self.map).anywhere(began);
-        let before = ticks.map(|ticks| self.now.0.saturating_sub(self.clock.time(Ticks(ticks)).0));
-        self.begin_at(lane, writer, (began & STAMP, location, depth), place, more, before)
+        let ticks = marked.programs.clock(writer.client, engine.present.map).anywhere(began);
+        let before =
+            ticks.map(|ticks| engine.now().0.saturating_sub(engine.present.time(Ticks(ticks)).0));
+        self.begin_at(engine, writer, (began & STAMP, location, depth), place, more, before)
     }
 
     fn begin_at(
         &mut self,
-        lane: usize,
+        engine: &mut Engine<'_>,
         writer: Writer,
         (began, location, depth): (u64, u32, u32),
         place: SourceLocation,
@@ -219,104 +250,86 @@ impl Player<'_> {
             Slice { location: place.location, color: place.color, ..Slice::named(place.name) };
         let mut text = None;
         if !more.is_empty() {
-            let attributes = self.decode_attributes(lane, writer, more, About::Zone)?;
+            let attributes = self.decode_attributes(engine, writer, more, About::Zone)?;
             text.clone_from(&attributes.own.text);
-            slice.stack = self.zone_stack(writer, self.ticks, None, attributes.stack);
-            self.apply(&mut slice, attributes.own);
+            slice.stack =
+                self.zone_stack(engine, writer, engine.present.ticks, None, attributes.stack);
+            self.apply(engine, &mut slice, attributes.own);
         }
         if let Some(nanoseconds) = before {
-            let (name, value) = (self.marks.words.began_before, Value::Duration(nanoseconds));
+            let (name, value) = (self.words.began_before, Value::Duration(nanoseconds));
             slice.fields.push(Field::named(name, value));
         }
-        let thread = &mut self.marks.threads[writer.slot];
+        let thread = &mut self.threads[writer.slot];
         let track = thread.track;
         let left = thread.zones.begin(depth, Zone { began, location, text });
-        self.unfinished(track, left)?;
-        self.emit(&Event::SliceBegin(track, slice))
+        engine.unfinished(track, left)?;
+        engine.emit(&Event::SliceBegin(track, slice))
     }
 
     #[inline]
-    fn zone_end(&mut self, slot: usize, left: u8) -> Result<(), Stopped> {
-        let thread = &mut self.marks.threads[slot];
+    fn zone_end(&mut self, engine: &mut Engine<'_>, slot: usize, left: u8) -> Result<(), Stopped> {
+        let thread = &mut self.threads[slot];
         let (track, end) = (thread.track, thread.zones.end(left));
-        self.end_zones(track, end)
-    }
-
-    #[inline]
-    pub(crate) fn end_zones(&mut self, track: TrackId, end: End) -> Result<(), Stopped> {
-        if end.unfinished > 0 {
-            self.unfinished(track, end.unfinished)?;
-        }
-        if end.ended { self.emit(&Event::SliceEnd(track)) } else { Ok(()) }
+        engine.end_zones(track, end)
     }
 
     /// Zones at that depth or deeper have ended, it is not known when.
-    fn leave(&mut self, slot: usize, depth: u32) -> Result<(), Stopped> {
-        let thread = &mut self.marks.threads[slot];
+    fn leave(&mut self, engine: &mut Engine<'_>, slot: usize, depth: u32) -> Result<(), Stopped> {
+        let thread = &mut self.threads[slot];
         let (track, left) = (thread.track, thread.zones.leave(depth));
-        self.unfinished(track, left)
-    }
-
-    /// Closes what the program did not end.
-    pub(crate) fn unfinished(&mut self, track: TrackId, count: usize) -> Result<(), Stopped> {
-        for _ in 0..count {
-            self.emit(&Event::SliceUpdate(
-                track,
-                SliceUpdate { unfinished: true, ..SliceUpdate::default() },
-            ))?;
-            self.emit(&Event::SliceEnd(track))?;
-        }
-        Ok(())
+        engine.unfinished(track, left)
     }
 
     /// Closes all that is open of a thread.
-    pub(crate) fn close_slot(&mut self, slot: usize) -> Result<(), Stopped> {
-        self.leave(slot, 0)?;
-        let halves = std::mem::take(&mut self.marks.threads[slot].halves);
-        halves.into_iter().try_for_each(|(track, count)| self.unfinished(track, count as usize))
+    fn close_slot(&mut self, engine: &mut Engine<'_>, slot: usize) -> Result<(), Stopped> {
+        self.leave(engine, slot, 0)?;
+        let halves = std::mem::take(&mut self.threads[slot].halves);
+        halves.into_iter().try_for_each(|(track, count)| engine.unfinished(track, count as usize))
     }
 
     fn message(
         &mut self,
-        lane: usize,
+        engine: &mut Engine<'_>,
         writer: Writer,
         (string, color): (u32, u32),
         more: &[u64],
     ) -> Result<(), Stopped> {
-        let interned = self.marked.logs.get(writer.client).string(string);
+        let interned = self.known.logs.get(writer.client).string(string);
         if interned.is_none() && string != 0 {
-            self.unknown(lane);
+            engine.losses.undecodable(writer.lane, 1);
             return Ok(());
         }
-        let attributes = self.decode_attributes(lane, writer, more, About::Message)?;
-        self.mark(Mark::Message);
+        let attributes = self.decode_attributes(engine, writer, more, About::Message)?;
+        engine.occurred(EventType::Message);
         let message = Message {
-            category: self.marks.words.message,
-            text: self.message_text(interned, &attributes.own),
+            category: self.words.message,
+            text: self.message_text(engine, interned, &attributes.own),
             color: color_of(color),
-            stack: self.zone_stack(writer, self.ticks, None, attributes.stack),
+            stack: self.zone_stack(engine, writer, engine.present.ticks, None, attributes.stack),
             fields: Fields::new(),
         };
-        self.emit(&Event::Message(self.marks.threads[writer.slot].track, message))
+        engine.emit(&Event::Message(self.threads[writer.slot].track, message))
     }
 
     /// The text of a message: what it says at length, else a string with a number, else the string
     /// alone. One that is empty is replaced: a marker without any words looks like a fault.
     fn message_text(
         &self,
+        engine: &mut Engine<'_>,
         interned: Option<StringId>,
         attributes: &Attributes,
     ) -> Option<MessageText> {
-        let empty = self.marks.words.empty;
+        let empty = self.words.empty;
         if let Some(text) = &attributes.text {
-            let text = if text.is_empty() { self.tables.strings.get(empty) } else { text };
+            let text = if text.is_empty() { engine.tables.strings.get(empty) } else { text };
             return Some(MessageText::Written(text.into()));
         }
         if let Some((string, number)) = attributes.name {
             return Some(MessageText::Interned { string, number });
         }
         let string = interned?;
-        let is_empty = self.tables.strings.get(string).is_empty();
+        let is_empty = engine.tables.strings.get(string).is_empty();
         let string = if is_empty { empty } else { string };
         Some(MessageText::Interned { string, number: None })
     }
@@ -324,55 +337,60 @@ impl Player<'_> {
     /// What is said behind an item, and of other things than that item at once.
     pub(crate) fn decode_attributes(
         &mut self,
-        lane: usize,
+        engine: &mut Engine<'_>,
         writer: Writer,
         words: &[u64],
         about: About,
     ) -> Result<EventAttributes, Stopped> {
-        let names = FieldNames { value: self.marks.words.value };
+        let names = FieldNames { value: self.words.value };
         let mut attributes = EventAttributes::read(
             words,
             about,
-            self.marked.logs.get(writer.client),
+            self.known.logs.get(writer.client),
             names,
-            self.tables,
+            engine.tables,
         );
         if words.is_empty() {
             return Ok(attributes);
         }
-        self.losses.undecodable(self.lanes[lane].lane, std::mem::take(&mut attributes.unknown));
+        engine.losses.undecodable(writer.lane, std::mem::take(&mut attributes.unknown));
         if let Some(name) = attributes.thread_name.take()
-            && let Some(name) = self.new_name(&name)
+            && let Some(name) = engine.new_name(&name)
         {
-            self.emit(&Event::ThreadName(writer.thread, name))?;
+            engine.emit(&Event::ThreadName(writer.thread, name))?;
         }
         for &(task, name) in &attributes.tasks {
-            self.marks.program(writer.process, writer.client).tasks.insert(task, name);
+            self.program(writer.process, writer.client).tasks.insert(task, name);
         }
-        self.zone_more(writer.slot, std::mem::take(&mut attributes.zone))?;
+        self.zone_more(engine, writer.slot, std::mem::take(&mut attributes.zone))?;
         Ok(attributes)
     }
 
     /// Items that say more of what is open.
     pub(crate) fn more(
         &mut self,
-        lane: usize,
+        engine: &mut Engine<'_>,
         writer: Writer,
         words: &[u64],
     ) -> Result<(), Stopped> {
         if words.is_empty() {
             Ok(())
         } else {
-            self.decode_attributes(lane, writer, words, About::Other).map(|_| ())
+            self.decode_attributes(engine, writer, words, About::Other).map(|_| ())
         }
     }
 
     /// More of the innermost zone.
-    fn zone_more(&mut self, slot: usize, mut attributes: Attributes) -> Result<(), Stopped> {
+    fn zone_more(
+        &mut self,
+        engine: &mut Engine<'_>,
+        slot: usize,
+        mut attributes: Attributes,
+    ) -> Result<(), Stopped> {
         if attributes.is_empty() {
             return Ok(());
         }
-        let thread = &mut self.marks.threads[slot];
+        let thread = &mut self.threads[slot];
         let track = thread.track;
         let Some((_, zone)) = thread.zones.innermost() else { return Ok(()) };
         if let Some(more) = attributes.text.take() {
@@ -380,16 +398,20 @@ impl Player<'_> {
             zone.text = Some(text.clone());
             attributes.text = Some(text);
         }
-        let more = self.slice_more(attributes);
-        self.emit(&Event::SliceUpdate(track, more))
+        let more = self.slice_more(engine, attributes);
+        engine.emit(&Event::SliceUpdate(track, more))
     }
 
     /// What is said, as an addition to a slice.
-    pub(crate) fn slice_more(&mut self, attributes: Attributes) -> SliceUpdate {
-        let new_name = attributes.new_name.and_then(|name| self.new_name(&name));
+    pub(crate) fn slice_more(
+        &mut self,
+        engine: &mut Engine<'_>,
+        attributes: Attributes,
+    ) -> SliceUpdate {
+        let new_name = attributes.new_name.and_then(|name| engine.new_name(&name));
         let mut fields = attributes.fields;
         if let Some(text) = attributes.text {
-            let (name, value) = (self.marks.words.text, Value::Text(text.into()));
+            let (name, value) = (self.words.text, Value::Text(text.into()));
             fields.insert(0, Field::new(FieldRole::Text, name, value));
         }
         let name = new_name.map(|name| (name, None)).or(attributes.name);
@@ -397,8 +419,13 @@ impl Player<'_> {
     }
 
     /// Puts what is said into a slice that is not told yet.
-    pub(crate) fn apply(&mut self, slice: &mut Slice, attributes: Attributes) {
-        let more = self.slice_more(attributes);
+    pub(crate) fn apply(
+        &mut self,
+        engine: &mut Engine<'_>,
+        slice: &mut Slice,
+        attributes: Attributes,
+    ) {
+        let more = self.slice_more(engine, attributes);
         if let Some((name, number)) = more.name {
             (slice.name, slice.number) = (name, number);
         }
@@ -406,9 +433,10 @@ impl Player<'_> {
         slice.fields = more.fields;
     }
 
-    /// A stack that the program wrote; one that the survey did not find is missing.
+    /// A stack that the program wrote; one that was not found before playing is missing.
     pub(crate) fn zone_stack(
         &mut self,
+        engine: &mut Engine<'_>,
         writer: Writer,
         at: u64,
         crash: Option<u64>,
@@ -418,27 +446,16 @@ impl Player<'_> {
         if addresses.is_empty() {
             return None;
         }
-        let pid = self.marked.programs.pid(writer.client)?;
-        let Some(known) = self.marked.prescan.stacks.get((pid, Ticks(at)), &addresses) else {
-            self.missing_stacks += 1;
+        let pid = self.known.programs.pid(writer.client)?;
+        let Some(known) = self.known.prescan.stacks.get((pid, Ticks(at)), &addresses) else {
+            engine.tally.missing_stacks += 1;
             return None;
         };
-        if let Some(stack) = self.marks.stacks.get(&known.number) {
+        if let Some(stack) = self.stacks.get(&known.number) {
             return *stack;
         }
-        let stack = self.resolver.stack_at(known.defined, self.tables);
-        self.marks.stacks.insert(known.number, stack);
+        let stack = engine.resolver.stack_at(known.defined, engine.tables);
+        self.stacks.insert(known.number, stack);
         stack
-    }
-
-    /// A name that came with an event, as a string, unless there are too many.
-    pub(crate) fn new_name(&mut self, name: &str) -> Option<StringId> {
-        if self.marks.new_names >= MOST_NEW_NAMES {
-            return None;
-        }
-        let before = self.tables.strings.len();
-        let id = self.tables.strings.intern(name);
-        self.marks.new_names += self.tables.strings.len() - before;
-        Some(id)
     }
 }

@@ -7,14 +7,13 @@ use super::record::{Reading, TracepointTable};
 use super::scheduler::Numbered;
 use super::submissions::Submissions;
 use super::waits::Waits;
-use crate::play::Player;
-use crate::record_cursor::RecordItem;
+use crate::engine::Engine;
 use rustc_hash::{FxHashMap, FxHashSet};
 use syscollect_model::{
     Event, Fence, Field, GpuJob, GpuJobEnd, Scope, Slice, StringId, Tables, ThreadId, Time,
     TrackId, TrackKind, TrackRole,
 };
-use syscollect_playback::{Rows, Stopped};
+use syscollect_playback::{EventType, Rows, Stopped};
 use syscollect_records::{GpuFailureRecord, RecordKind};
 
 /// Rows of one queue: jobs that overlap beyond them lose their beginning.
@@ -73,9 +72,10 @@ impl Order {
     }
 }
 
-/// What is remembered of GPUs while playing.
-#[derive(Debug, Default)]
-pub(crate) struct GpuState {
+/// Decodes lanes of tracepoints.
+#[derive(Debug)]
+pub(crate) struct Gpu<'a> {
+    pub(super) table: &'a TracepointTable,
     pub(super) jobs: Jobs<Key, Detail, Time>,
     /// Jobs of the scheduler by what their dependencies name them, on kernels that do not name
     /// their fences.
@@ -92,67 +92,92 @@ pub(crate) struct GpuState {
     pub(super) frames: FxHashMap<(u64, &'static str), TrackId>,
 }
 
-impl Player<'_> {
-    /// An item of a lane of tracepoints; `bytes` are those of a record.
-    pub(crate) fn tracepoints(
-        &mut self,
-        lane: usize,
-        item: RecordItem,
-        bytes: &[u8],
-    ) -> Result<(), Stopped> {
-        match item {
-            RecordItem::Missing(missing) => {
-                self.missing(lane, missing.at_least())?;
-            }
-            RecordItem::Record if bytes.first() == Some(&(RecordKind::GpuFailure as u8)) => {
-                match GpuFailureRecord::from_bytes(bytes) {
-                    Some(record) => self.failure(&record)?,
-                    None => self.unknown(lane),
-                }
-            }
-            RecordItem::Record => {
-                let table: &TracepointTable = &self.marked.tracepoints;
-                match Reading::new(bytes, table) {
-                    Some(reading) => self.tracepoint(&reading)?,
-                    None => self.unknown(lane),
-                }
-            }
+impl<'a> Gpu<'a> {
+    pub(crate) fn new(table: &'a TracepointTable) -> Self {
+        Self {
+            table,
+            jobs: Jobs::default(),
+            numbered: Recent::default(),
+            failures: Failures::default(),
+            queues: FxHashMap::default(),
+            waits: Waits::default(),
+            waits_within: FxHashSet::default(),
+            submissions: Submissions::default(),
+            orders: FxHashMap::default(),
+            frames: FxHashMap::default(),
         }
-        self.lanes[lane].last = Some(self.now);
-        Ok(())
     }
 
-    fn tracepoint(&mut self, reading: &Reading<'_>) -> Result<(), Stopped> {
-        self.count(RecordKind::Tracepoint);
+    /// A record of a lane of tracepoints.
+    pub(crate) fn on(
+        &mut self,
+        engine: &mut Engine<'_>,
+        lane: usize,
+        bytes: &[u8],
+    ) -> Result<(), Stopped> {
+        if bytes.first() == Some(&(RecordKind::GpuFailure as u8)) {
+            return match GpuFailureRecord::from_bytes(bytes) {
+                Some(record) => self.failure(engine, &record),
+                None => {
+                    engine.unknown(lane);
+                    Ok(())
+                }
+            };
+        }
+        match Reading::new(bytes, self.table) {
+            Some(reading) => self.tracepoint(engine, &reading),
+            None => {
+                engine.unknown(lane);
+                Ok(())
+            }
+        }
+    }
+
+    fn tracepoint(
+        &mut self,
+        engine: &mut Engine<'_>,
+        reading: &Reading<'_>,
+    ) -> Result<(), Stopped> {
+        engine.count(EventType::Tracepoint);
         let (system, name) = (reading.tracepoint.system.as_str(), reading.tracepoint.name.as_str());
         match system {
-            "dma_fence" => self.dma_fence(name, reading),
-            "gpu_scheduler" => self.scheduler(name, reading),
-            "virtio_gpu" => self.virtio(name, reading),
-            "i915" => self.i915(name, reading),
-            "amdgpu" => self.amdgpu(name, reading),
-            "xe" => self.xe(name, reading),
-            "gpu_mem" => self.memory_total(reading),
-            "drm" if name == "drm_vblank_event" => self.crtc_frame("", "vblank", reading),
+            "dma_fence" => self.dma_fence(engine, name, reading),
+            "gpu_scheduler" => self.scheduler(engine, name, reading),
+            "virtio_gpu" => self.virtio(engine, name, reading),
+            "i915" => self.i915(engine, name, reading),
+            "amdgpu" => self.amdgpu(engine, name, reading),
+            "xe" => self.xe(engine, name, reading),
+            "gpu_mem" => self.memory_total(engine, reading),
+            "drm" if name == "drm_vblank_event" => self.crtc_frame(engine, "", "vblank", reading),
             "drm" if name == "drm_vblank_event_delivered" => {
-                self.crtc_frame(" flips", "flip", reading)
+                self.crtc_frame(engine, " flips", "flip", reading)
             }
-            _ => self.plain(reading),
+            _ => self.plain(engine, reading),
         }
     }
 
     /// The thread that was current; interrupts have none of their own.
-    pub(super) fn current(&mut self, reading: &Reading<'_>) -> Option<ThreadId> {
+    pub(super) fn current(
+        &mut self,
+        engine: &mut Engine<'_>,
+        reading: &Reading<'_>,
+    ) -> Option<ThreadId> {
         let head = reading.head;
-        (head.interrupt == 0).then(|| self.thread_of(head.tid, Some(head.tgid)))
+        (head.interrupt == 0).then(|| engine.thread_of(head.tid, Some(head.tgid)))
     }
 
-    pub(super) fn stage(&mut self, key: Key, stage: Stage, detail: Detail) -> Result<(), Stopped> {
-        match self.gpu.jobs.stage(key, stage, self.now, || detail) {
-            StageOutcome::Replaced(job) => self.job(job, GpuJobEnd::Unfinished),
+    pub(super) fn stage(
+        &mut self,
+        engine: &mut Engine<'_>,
+        key: Key,
+        stage: Stage,
+        detail: Detail,
+    ) -> Result<(), Stopped> {
+        match self.jobs.stage(key, stage, engine.now(), || detail) {
+            StageOutcome::Replaced(job) => self.job(engine, job, GpuJobEnd::Unfinished),
             StageOutcome::Noted => Ok(()),
             StageOutcome::Ignored => {
-                self.unmatched += 1;
+                engine.tally.unmatched += 1;
                 Ok(())
             }
         }
@@ -161,23 +186,28 @@ impl Player<'_> {
     /// `detail` is that of the end, where nothing else was told.
     pub(super) fn job_ends(
         &mut self,
+        engine: &mut Engine<'_>,
         key: Key,
         end: GpuJobEnd,
         detail: Detail,
     ) -> Result<(), Stopped> {
-        if self.gpu.jobs.has_ended(key) && self.gpu.jobs.detail(key).is_none() {
+        if self.jobs.has_ended(key) && self.jobs.detail(key).is_none() {
             return Ok(());
         }
-        match self.gpu.jobs.end(key) {
-            Some(job) => self.job(job, end),
+        match self.jobs.end(key) {
+            Some(job) => self.job(engine, job, end),
             None => {
-                self.unmatched += 1;
+                engine.tally.unmatched += 1;
                 // Whoever ended it is not who handed it over.
                 let mut detail = Detail { thread: None, ..detail };
-                let error = self.gpu.failures.of_end(key);
-                detail.fields.extend(error.map(|error| self.error_field(error)));
+                let error = self.failures.of_end(key);
+                detail.fields.extend(error.map(|error| self.error_field(engine, error)));
                 let job = OpenJob { detail, submitted: None, queued: None, started: None };
-                self.job(job, error.map_or(GpuJobEnd::WithoutBeginning, |_| GpuJobEnd::Failed))
+                self.job(
+                    engine,
+                    job,
+                    error.map_or(GpuJobEnd::WithoutBeginning, |_| GpuJobEnd::Failed),
+                )
             }
         }
     }
@@ -185,12 +215,13 @@ impl Player<'_> {
     /// Tells of a job that is over now.
     pub(super) fn job(
         &mut self,
+        engine: &mut Engine<'_>,
         job: OpenJob<Detail, Time>,
         end: GpuJobEnd,
     ) -> Result<(), Stopped> {
         let OpenJob { detail, submitted, queued, started } = job;
-        let now = self.now;
-        let queue = self.gpu.queues.entry(detail.queue);
+        let now = engine.now();
+        let queue = self.queues.entry(detail.queue);
         let queue = queue.or_insert_with(|| Queue { rows: Rows::new(MOST_ROWS), last_end: None });
         // What the driver has is done one by one: the GPU began when it had ended the one before.
         let taken = started.or(queued);
@@ -201,7 +232,7 @@ impl Player<'_> {
         if taken.is_some() {
             queue.last_end = Some(now);
         }
-        let track = self.track(
+        let track = engine.track(
             Scope::Machine,
             detail.queue,
             TrackKind::GpuQueue,
@@ -223,14 +254,18 @@ impl Player<'_> {
             waited_for,
             fields,
         };
-        self.emit(&Event::GpuJob(track, Box::new(job)))
+        engine.emit(&Event::GpuJob(track, Box::new(job)))
     }
 
     /// What no rule knows, with all its fields: beside the thread that did it.
-    pub(super) fn plain(&mut self, reading: &Reading<'_>) -> Result<(), Stopped> {
-        let name = self.tables.strings.intern(&reading.tracepoint.system);
-        let thread = self.current(reading).filter(|thread| *thread != Tables::IDLE_THREAD);
-        let track = self.track(
+    pub(super) fn plain(
+        &mut self,
+        engine: &mut Engine<'_>,
+        reading: &Reading<'_>,
+    ) -> Result<(), Stopped> {
+        let name = engine.tables.strings.intern(&reading.tracepoint.system);
+        let thread = self.current(engine, reading).filter(|thread| *thread != Tables::IDLE_THREAD);
+        let track = engine.track(
             thread.map_or(Scope::Machine, Scope::Thread),
             name,
             TrackKind::Slices(TrackRole::Named),
@@ -238,18 +273,18 @@ impl Player<'_> {
         );
         let mut slice = Slice::named(reading.tracepoint.label);
         slice.fields = reading.fields();
-        self.emit(&Event::Instant(track, slice))
+        engine.emit(&Event::Instant(track, slice))
     }
 
     /// The recording is over: what is open ends with it.
-    pub(crate) fn close_gpu(&mut self) -> Result<(), Stopped> {
-        self.gpu.failures.close();
-        for (_, job) in self.gpu.jobs.finish() {
-            self.job(job, GpuJobEnd::Unfinished)?;
+    pub(crate) fn close(&mut self, engine: &mut Engine<'_>) -> Result<(), Stopped> {
+        self.failures.close();
+        for (_, job) in self.jobs.finish() {
+            self.job(engine, job, GpuJobEnd::Unfinished)?;
         }
-        self.close_waits()?;
-        let mut frames: Vec<_> = self.gpu.frames.drain().map(|(_, track)| track).collect();
+        self.close_waits(engine)?;
+        let mut frames: Vec<_> = self.frames.drain().map(|(_, track)| track).collect();
         frames.sort_unstable();
-        frames.into_iter().try_for_each(|track| self.emit(&Event::SliceEnd(track)))
+        frames.into_iter().try_for_each(|track| engine.emit(&Event::SliceEnd(track)))
     }
 }

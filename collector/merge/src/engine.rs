@@ -1,0 +1,293 @@
+//! What all decoders share while a session is played: the present, the tables, who has which thread
+//! id, what lanes lost, and the way out.
+
+use crate::losses::{GapCauses, Losses, loss};
+use crate::stacks::{Resolved, Resolver, StackCache};
+use crate::tally::Tally;
+use crate::tasks::{add_process, add_thread, unknown_name};
+use crate::zones::open::End;
+use crate::zones::state::Writer;
+use rustc_hash::FxHashMap;
+use syscollect_model::{
+    ClockMap, Event, Lane, Location, LocationId, LockId, ProcessId, Scope, SliceUpdate, StringId,
+    Tables, ThreadId, Ticks, Time, TimeCursor, Track, TrackId, TrackKind,
+};
+use syscollect_playback::{EventType, Output, Stopped, ThreadIds};
+
+/// Names that events may bring along and that become strings: more are not
+/// kept, so that memory does not grow with events.
+const MOST_NEW_NAMES: usize = 1 << 18;
+
+/// Rows that playing adds for what nothing announced.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AddedRows {
+    pub(crate) threads: FxHashMap<u32, ThreadId>,
+    /// Tracks; the number tells those of one name apart.
+    tracks: FxHashMap<(Scope, StringId, TrackKind, u64), TrackId>,
+    /// Locks by process, client and number.
+    pub(crate) locks: FxHashMap<(ProcessId, u32, u32), LockId>,
+    pub(crate) locations: FxHashMap<Location, LocationId>,
+    /// Names that came with events and are strings now.
+    new_names: usize,
+}
+
+/// A lane while it is played.
+pub(crate) struct LaneState {
+    pub(crate) lane: Lane,
+    /// The CPU of its records; 0 where they are of none.
+    pub(crate) cpu: u32,
+    /// Scheduling: the task that runs.
+    pub(crate) current: Option<ThreadId>,
+    stacks: StackCache,
+    gaps: GapCauses,
+    /// Time of its last record.
+    pub(crate) last: Option<Time>,
+    /// Zones: who writes now.
+    pub(crate) writer: Option<Writer>,
+}
+
+/// The present.
+pub(crate) struct Present<'a> {
+    pub(crate) map: &'a ClockMap,
+    clock: TimeCursor<'a>,
+    now: Time,
+    /// Ticks of the present item.
+    pub(crate) ticks: u64,
+}
+
+impl Present<'_> {
+    /// The time of any ticks.
+    #[inline]
+    pub(crate) fn time(&mut self, ticks: Ticks) -> Time {
+        self.clock.time(ticks)
+    }
+}
+
+/// What decoders share: each tells it of events, losses and counts.
+pub(crate) struct Engine<'a> {
+    output: Output<'a>,
+    pub(crate) present: Present<'a>,
+    pub(crate) tables: &'a mut Tables,
+    pub(crate) resolver: &'a mut Resolver,
+    pub(crate) added: &'a mut AddedRows,
+    pub(crate) threads: ThreadIds,
+    /// In their order.
+    pub(crate) lanes: Vec<LaneState>,
+    pub(crate) losses: Losses,
+    pub(crate) tally: Tally,
+}
+
+/// What an engine is made of, of all that is known before playing.
+pub(crate) struct Shared<'a> {
+    pub(crate) map: &'a ClockMap,
+    pub(crate) tables: &'a mut Tables,
+    pub(crate) resolver: &'a mut Resolver,
+    pub(crate) added: &'a mut AddedRows,
+    pub(crate) losses: Losses,
+    /// Records of definition lanes.
+    pub(crate) definition_records: u64,
+}
+
+impl<'a> Engine<'a> {
+    /// `initial` says what thread ids mean in the beginning.
+    pub(crate) fn new(shared: Shared<'a>, initial: &[(u32, ThreadId)], output: Output<'a>) -> Self {
+        let Shared { map, tables, resolver, added, losses, definition_records } = shared;
+        let mut threads = ThreadIds::default();
+        threads.bind(0, Tables::IDLE_THREAD);
+        let known = added.threads.iter().map(|(tid, thread)| (*tid, *thread));
+        known.chain(initial.iter().copied()).for_each(|(tid, thread)| threads.bind(tid, thread));
+        Self {
+            output,
+            present: Present { map, clock: map.cursor(), now: Time(0), ticks: 0 },
+            tables,
+            resolver,
+            added,
+            threads,
+            lanes: Vec::new(),
+            losses,
+            tally: Tally::new(definition_records),
+        }
+    }
+
+    pub(crate) fn lane_state(&self, lane: Lane) -> LaneState {
+        let gaps = GapCauses::new(self.losses.declared_chunks(lane));
+        LaneState {
+            lane,
+            cpu: lane.cpu().unwrap_or_default(),
+            current: None,
+            stacks: StackCache::default(),
+            gaps,
+            last: None,
+            writer: None,
+        }
+    }
+
+    /// Where the lane lies among the lanes.
+    pub(crate) fn index_of(&self, lane: Lane) -> Option<usize> {
+        self.lanes.binary_search_by_key(&lane, |state| state.lane).ok()
+    }
+
+    /// Moves the present to `ticks`; it never goes back.
+    #[inline]
+    pub(crate) fn advance(&mut self, ticks: u64) {
+        let present = &mut self.present;
+        present.ticks = ticks;
+        present.now = present.now.max(present.clock.time(Ticks(ticks)));
+    }
+
+    /// The time of the present item.
+    #[inline]
+    pub(crate) fn now(&self) -> Time {
+        self.present.now
+    }
+
+    /// Counts a record, and what it tells.
+    #[inline]
+    pub(crate) fn count(&mut self, event: EventType) {
+        self.tally.records += 1;
+        self.occurred(event);
+    }
+
+    /// Counts what happens now, if that is in the part that is played. What programs and probes tell
+    /// is counted so: their records are counted as they come.
+    #[inline]
+    pub(crate) fn occurred(&mut self, event: EventType) {
+        let now = self.now();
+        if self.output.covers(now) {
+            self.tally.occurred(event, now);
+        }
+    }
+
+    /// Gives an event of now to the exporter.
+    #[inline]
+    pub(crate) fn emit(&mut self, event: &Event) -> Result<(), Stopped> {
+        self.output.emit(self.present.now, event, self.tables)
+    }
+
+    /// The thread that an id means now; if nothing announced it, a new row.
+    #[inline]
+    pub(crate) fn thread(&mut self, tid: u32) -> ThreadId {
+        match self.threads.get(tid) {
+            Some(thread) => thread,
+            None => self.unannounced(tid),
+        }
+    }
+
+    #[cold]
+    fn unannounced(&mut self, tid: u32) -> ThreadId {
+        let process = add_process(self.tables, tid, None, &unknown_name(tid), None);
+        self.add_thread(tid, process)
+    }
+
+    /// The same of a process, if that is known.
+    #[inline]
+    pub(crate) fn thread_of(&mut self, tid: u32, pid: Option<u32>) -> ThreadId {
+        match (self.threads.get(tid), pid) {
+            (Some(thread), _) => thread,
+            (None, Some(pid)) => {
+                let main = self.thread(pid);
+                let process = self.tables.thread(main).process;
+                if pid == tid { main } else { self.add_thread(tid, process) }
+            }
+            (None, None) => self.unannounced(tid),
+        }
+    }
+
+    fn add_thread(&mut self, tid: u32, process: ProcessId) -> ThreadId {
+        let name = unknown_name(tid);
+        let thread = add_thread(self.tables, tid, process, &name, None);
+        self.added.threads.insert(tid, thread);
+        self.threads.bind(tid, thread);
+        thread
+    }
+
+    /// A track of marks; `row` tells apart those of one name.
+    pub(crate) fn track(
+        &mut self,
+        scope: Scope,
+        name: StringId,
+        kind: TrackKind,
+        row: u64,
+    ) -> TrackId {
+        let tables = &mut self.tables;
+        *self
+            .added
+            .tracks
+            .entry((scope, name, kind, row))
+            .or_insert_with(|| tables.add_track(Track { scope, name, kind }))
+    }
+
+    /// A record of the lane means nothing here.
+    pub(crate) fn unknown(&mut self, lane: usize) {
+        self.losses.undecodable(self.lanes[lane].lane, 1);
+    }
+
+    /// Records of the lane are missing from the capture here.
+    pub(crate) fn missing(&mut self, lane: usize, count: u64) -> Result<(), Stopped> {
+        let now = self.now();
+        let state = &mut self.lanes[lane];
+        let parts = state.gaps.divide(count);
+        let (lane, between) = (state.lane, state.last.map(|last| (last, now)));
+        parts
+            .into_iter()
+            .try_for_each(|(cause, count)| self.emit(&loss(lane, cause, count, between)))
+    }
+
+    /// The stack of an event of the lane.
+    #[inline]
+    pub(crate) fn stack(&mut self, lane: usize, user: u32, kernel: u32) -> Resolved {
+        let state = &mut self.lanes[lane];
+        let resolved =
+            self.resolver.resolve(&mut state.stacks, state.lane, user, kernel, self.tables);
+        self.tally.missing_stacks += u64::from(resolved.missing);
+        resolved
+    }
+
+    /// The lane says that records were lost right before the present one.
+    pub(crate) fn told(&mut self, lane: usize, count: u64) -> Result<(), Stopped> {
+        if count == 0 {
+            return Ok(());
+        }
+        let LaneState { lane, last, .. } = self.lanes[lane];
+        self.losses.told(lane, count);
+        let cause = self.losses.cause_before_collector(lane);
+        self.emit(&loss(lane, cause, count, last.map(|last| (last, self.now()))))
+    }
+
+    /// A name that came with an event, as a string, unless there are too many.
+    pub(crate) fn new_name(&mut self, name: &str) -> Option<StringId> {
+        if self.added.new_names >= MOST_NEW_NAMES {
+            return None;
+        }
+        let before = self.tables.strings.len();
+        let id = self.tables.strings.intern(name);
+        self.added.new_names += self.tables.strings.len() - before;
+        Some(id)
+    }
+
+    /// The process that an id, also of one of its threads, means now.
+    pub(crate) fn process_of(&mut self, id: u32) -> ProcessId {
+        let thread = self.thread_of(id, None);
+        self.tables.thread(thread).process
+    }
+
+    #[inline]
+    pub(crate) fn end_zones(&mut self, track: TrackId, end: End) -> Result<(), Stopped> {
+        if end.unfinished > 0 {
+            self.unfinished(track, end.unfinished)?;
+        }
+        if end.ended { self.emit(&Event::SliceEnd(track)) } else { Ok(()) }
+    }
+
+    /// Closes what the program did not end.
+    pub(crate) fn unfinished(&mut self, track: TrackId, count: usize) -> Result<(), Stopped> {
+        for _ in 0..count {
+            self.emit(&Event::SliceUpdate(
+                track,
+                SliceUpdate { unfinished: true, ..SliceUpdate::default() },
+            ))?;
+            self.emit(&Event::SliceEnd(track))?;
+        }
+        Ok(())
+    }
+}

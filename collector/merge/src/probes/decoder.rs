@@ -1,0 +1,301 @@
+//! Hits of probes in programs that know nothing of it: points, zones, functions.
+
+use crate::engine::Engine;
+use crate::probes::calls::Calls;
+use crate::probes::hit::{ArgumentValue, Hit};
+use crate::probes::table::{Probe, ProbeTable};
+use crate::zones::open::MAX_DEPTH;
+use crate::zones::state::{NO_CLIENT, Zones};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
+use syscollect_model::{
+    Event, Field, Fields, ProcessId, Scope, Slice, SliceUpdate, StringId, Strings, ThreadId,
+    TrackId, TrackKind, TrackRole, Value,
+};
+use syscollect_playback::{EventType, Stopped};
+use syscollect_store::ProbeRole;
+use syscollect_zone_protocol::FramePhase;
+
+/// Keeps the rows of functions apart from those of pairs.
+const FUNCTIONS: u64 = 1 << 62;
+/// And those of points.
+const POINTS: u64 = 1 << 61;
+/// And all rows of probes from those of zones.
+const PROBES: u64 = 1 << 60;
+
+/// What is open of a thread.
+#[derive(Debug, Default)]
+struct OpenProbes {
+    /// Zones by pair: their track and how many are open.
+    pairs: FxHashMap<(StringId, u32), (TrackId, u32)>,
+    /// Functions by the name of their track.
+    calls: FxHashMap<StringId, (TrackId, Calls)>,
+    points: FxHashMap<StringId, TrackId>,
+}
+
+/// Names that events get here.
+#[derive(Clone, Copy, Debug)]
+struct Words {
+    probes: StringId,
+    unreadable: StringId,
+    /// The field that says which of several ends it was.
+    ended_by: StringId,
+}
+
+/// A hit of a probe that is defined, and the thread that hit it.
+#[derive(Clone, Copy)]
+struct Occurrence<'a> {
+    thread: ThreadId,
+    probe: &'a Probe,
+    hit: Hit<'a>,
+}
+
+/// Decodes lanes of hits.
+#[derive(Debug)]
+pub(crate) struct Probes<'a> {
+    table: &'a ProbeTable,
+    words: Words,
+    open: FxHashMap<ThreadId, OpenProbes>,
+    by_process: FxHashMap<ProcessId, BTreeSet<ThreadId>>,
+}
+
+impl<'a> Probes<'a> {
+    pub(crate) fn new(table: &'a ProbeTable, strings: &mut Strings) -> Self {
+        let words = Words {
+            probes: strings.intern("Probes"),
+            unreadable: strings.intern("(unreadable)"),
+            ended_by: strings.intern("end"),
+        };
+        Self { table, words, open: FxHashMap::default(), by_process: FxHashMap::default() }
+    }
+
+    /// A hit. Those of instrumented programs, and frames that functions begin, are of `zones`.
+    pub(crate) fn on(
+        &mut self,
+        engine: &mut Engine<'_>,
+        zones: &mut Zones<'_>,
+        lane: usize,
+        bytes: &[u8],
+    ) -> Result<(), Stopped> {
+        let hit = Hit::new(bytes);
+        let probe = hit.and_then(|hit| self.table.get(hit.record.probe));
+        let (Some(hit), Some(probe)) = (hit, probe) else {
+            engine.unknown(lane);
+            return Ok(());
+        };
+        engine.tally.records += 1;
+        let thread = engine.thread_of(hit.record.tid, Some(hit.record.tgid));
+        let at = Occurrence { thread, probe, hit };
+        match probe.role {
+            ProbeRole::Point => self.point(engine, at),
+            ProbeRole::ZoneBegin => self.pair_begin(engine, at),
+            ProbeRole::ZoneEnd => self.pair_end(engine, at),
+            ProbeRole::FunctionEntry => self.entry(engine, zones, at),
+            // The return address has been taken off the stack.
+            ProbeRole::FunctionReturn => {
+                self.exit(engine, at, hit.record.stack_pointer.wrapping_sub(8))
+            }
+            ProbeRole::FunctionExit => self.exit(engine, at, hit.record.stack_pointer),
+            _ => zones.on_hit(engine, lane, thread, probe.role, &hit),
+        }
+    }
+
+    /// The threads of the process of which something was told; of all processes without one.
+    pub(crate) fn threads_of(&self, process: Option<ProcessId>) -> BTreeSet<ThreadId> {
+        match process {
+            Some(process) => self.by_process.get(&process).cloned().unwrap_or_default(),
+            None => self.by_process.values().flatten().copied().collect(),
+        }
+    }
+
+    /// What is open of a thread; its process's end will close it.
+    fn open_of(&mut self, engine: &Engine<'_>, thread: ThreadId) -> &mut OpenProbes {
+        if !self.open.contains_key(&thread) {
+            let process = engine.tables.thread(thread).process;
+            self.by_process.entry(process).or_default().insert(thread);
+        }
+        self.open.entry(thread).or_default()
+    }
+
+    fn track_name(&self, probe: &Probe) -> StringId {
+        probe.track.unwrap_or(self.words.probes)
+    }
+
+    fn point(&mut self, engine: &mut Engine<'_>, at: Occurrence<'_>) -> Result<(), Stopped> {
+        let name = self.track_name(at.probe);
+        let points = &mut self.open_of(engine, at.thread).points;
+        let track = *points.entry(name).or_insert_with(|| {
+            let kind = TrackKind::Slices(TrackRole::Named);
+            engine.track(Scope::Thread(at.thread), name, kind, PROBES | POINTS)
+        });
+        engine.occurred(EventType::Probe);
+        let slice = self.slice(engine, at);
+        engine.emit(&Event::Instant(track, slice))
+    }
+
+    fn pair_begin(&mut self, engine: &mut Engine<'_>, at: Occurrence<'_>) -> Result<(), Stopped> {
+        let Occurrence { thread, probe, .. } = at;
+        let (name, nests) = (self.track_name(probe), self.table.nests(probe.pair));
+        let pairs = &mut self.open_of(engine, thread).pairs;
+        let (track, open) = pairs.entry((name, probe.pair)).or_insert_with(|| {
+            let (kind, row) = (TrackKind::Slices(TrackRole::Named), PROBES | u64::from(probe.pair));
+            (engine.track(Scope::Thread(thread), name, kind, row), 0)
+        });
+        let track = *track;
+        // The one before is over, however it ended.
+        let over = if nests { 0 } else { std::mem::take(open) };
+        if *open >= MAX_DEPTH {
+            engine.tally.unmatched += 1;
+            return Ok(());
+        }
+        *open += 1;
+        engine.unfinished(track, over as usize)?;
+        engine.occurred(EventType::Zone);
+        let slice = self.slice(engine, at);
+        engine.emit(&Event::SliceBegin(track, slice))
+    }
+
+    fn pair_end(&mut self, engine: &mut Engine<'_>, at: Occurrence<'_>) -> Result<(), Stopped> {
+        let key = (self.track_name(at.probe), at.probe.pair);
+        let pairs = &mut self.open_of(engine, at.thread).pairs;
+        let Some((track, open)) = pairs.get_mut(&key).filter(|(_, open)| *open > 0) else {
+            engine.tally.unmatched += 1;
+            return Ok(());
+        };
+        *open -= 1;
+        let track = *track;
+        self.end_with(engine, track, at)
+    }
+
+    fn entry(
+        &mut self,
+        engine: &mut Engine<'_>,
+        zones: &mut Zones<'_>,
+        at: Occurrence<'_>,
+    ) -> Result<(), Stopped> {
+        let Occurrence { thread, probe, hit } = at;
+        let (name, table) = (self.track_name(probe), self.table);
+        let calls = &mut self.open_of(engine, thread).calls;
+        let (track, calls) = calls.entry(name).or_insert_with(|| {
+            let kind = TrackKind::Slices(TrackRole::Named);
+            let track = engine.track(Scope::Thread(thread), name, kind, PROBES | FUNCTIONS);
+            (track, Calls::default())
+        });
+        if !calls.has_room() {
+            engine.tally.unmatched += 1;
+            return Ok(());
+        }
+        let (track, left) = (*track, calls.enter(hit.record.stack_pointer, probe.pair));
+        let frames = probe.frames.filter(|set| is_outermost(calls, *set, table));
+        engine.unfinished(track, left)?;
+        if let Some(set) = frames {
+            let process = engine.tables.thread(thread).process;
+            zones.frame(engine, process, NO_CLIENT, set, FramePhase::Mark)?;
+        }
+        engine.occurred(EventType::Zone);
+        let slice = self.slice(engine, at);
+        engine.emit(&Event::SliceBegin(track, slice))
+    }
+
+    /// A function ends that was entered with this stack pointer.
+    fn exit(
+        &mut self,
+        engine: &mut Engine<'_>,
+        at: Occurrence<'_>,
+        entered: u64,
+    ) -> Result<(), Stopped> {
+        let name = self.track_name(at.probe);
+        let Some((track, calls)) = self.open_of(engine, at.thread).calls.get_mut(&name) else {
+            engine.tally.unmatched += 1;
+            return Ok(());
+        };
+        let (track, end) = (*track, calls.exit(entered, at.probe.pair));
+        engine.unfinished(track, end.unfinished)?;
+        if !end.ended {
+            engine.tally.unmatched += 1;
+            return Ok(());
+        }
+        self.end_with(engine, track, at)
+    }
+
+    /// Ends the innermost slice, with what only the end knows.
+    fn end_with(
+        &mut self,
+        engine: &mut Engine<'_>,
+        track: TrackId,
+        at: Occurrence<'_>,
+    ) -> Result<(), Stopped> {
+        let mut fields = Fields::new();
+        if at.probe.is_one_of_ends {
+            fields.push(Field::named(self.words.ended_by, Value::String(at.probe.name)));
+        }
+        fields.extend(self.fields(at.probe, &at.hit, None));
+        if !fields.is_empty() {
+            let update = SliceUpdate { fields, ..SliceUpdate::default() };
+            engine.emit(&Event::SliceUpdate(track, update))?;
+        }
+        engine.emit(&Event::SliceEnd(track))
+    }
+
+    fn slice(&mut self, engine: &mut Engine<'_>, at: Occurrence<'_>) -> Slice {
+        let Occurrence { probe, hit, .. } = at;
+        let by = probe.named_by.and_then(|by| hit.argument(by, probe.arguments.get(by)?));
+        let (name, number) = match by {
+            Some(ArgumentValue::Text(text)) => (engine.new_name(&text), None),
+            Some(ArgumentValue::Unsigned(number)) => (Some(probe.name), Some(number)),
+            Some(ArgumentValue::Signed(number)) => (Some(probe.name), u64::try_from(number).ok()),
+            _ => (None, None),
+        };
+        let named = name.is_some() && by_is_said(number, probe, &hit);
+        let fields = self.fields(probe, &hit, probe.named_by.filter(|_| named));
+        Slice { number, fields, ..Slice::named(name.unwrap_or(probe.name)) }
+    }
+
+    /// The arguments but for the one that is the name.
+    fn fields(&self, probe: &Probe, hit: &Hit<'_>, but: Option<usize>) -> Fields {
+        let mut fields = Fields::new();
+        for (index, argument) in
+            probe.arguments.iter().enumerate().filter(|(index, _)| Some(*index) != but)
+        {
+            let value = match hit.argument(index, argument).filter(|_| !argument.repeated) {
+                Some(ArgumentValue::Text(text)) => Value::Text(text.into()),
+                Some(ArgumentValue::Unsigned(value)) => Value::Unsigned(value),
+                Some(ArgumentValue::Signed(value)) => Value::Signed(value),
+                Some(ArgumentValue::Float(value)) => Value::Float(value),
+                Some(ArgumentValue::Address(value)) => Value::Address(value),
+                Some(ArgumentValue::Unreadable) => Value::String(self.words.unreadable),
+                None => continue,
+            };
+            fields.push(Field::named(argument.name, value));
+        }
+        fields
+    }
+
+    /// Closes all that is open of a thread.
+    pub(crate) fn close_thread(
+        &mut self,
+        engine: &mut Engine<'_>,
+        thread: ThreadId,
+    ) -> Result<(), Stopped> {
+        let Some(probes) = self.open.get_mut(&thread) else { return Ok(()) };
+        let pairs = probes.pairs.values_mut();
+        let pairs = pairs.map(|(track, open)| (*track, std::mem::take(open) as usize));
+        let mut open: Vec<(TrackId, usize)> = pairs.collect();
+        open.extend(probes.calls.values_mut().map(|(track, calls)| (*track, calls.clear())));
+        open.sort_unstable();
+        open.into_iter().try_for_each(|(track, count)| engine.unfinished(track, count))
+    }
+}
+
+/// Whether of all open functions only the innermost makes frames of the set: one library may have
+/// another do it.
+fn is_outermost(calls: &Calls, set: StringId, probes: &ProbeTable) -> bool {
+    calls.functions().filter(|pair| probes.is_frame_of(*pair, set)).count() == 1
+}
+
+/// Whether the argument that names a slice is told by the name: a text is, a
+/// number where it fits.
+fn by_is_said(number: Option<u64>, probe: &Probe, hit: &Hit<'_>) -> bool {
+    let value = probe.named_by.and_then(|by| hit.argument(by, probe.arguments.get(by)?));
+    number.is_some() || matches!(value, Some(ArgumentValue::Text(_)))
+}

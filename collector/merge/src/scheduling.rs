@@ -1,0 +1,164 @@
+//! Scheduling events: switches, wakeups, migrations, frequencies.
+
+use crate::engine::Engine;
+use crate::lane::ChunkStart;
+use rustc_hash::FxHashMap;
+use syscollect_model::{
+    Event, Migration, OffCpu, Scope, SleepState, Switch, TrackId, TrackKind, Unit, Wakeup,
+};
+use syscollect_playback::{EventType, Stopped};
+use syscollect_records::{RecordKind, SchedRecord, SchedStackRecord, sched_flags, task_state};
+
+/// Decodes lanes of scheduling events. Which task runs on a CPU is known by its lane.
+#[derive(Debug, Default)]
+pub(crate) struct Scheduling {
+    /// By CPU.
+    frequencies: FxHashMap<u32, TrackId>,
+}
+
+impl Scheduling {
+    #[inline]
+    pub(crate) fn on(
+        &mut self,
+        engine: &mut Engine<'_>,
+        lane: usize,
+        record: &SchedStackRecord,
+    ) -> Result<(), Stopped> {
+        const SWITCH: u8 = RecordKind::Switch as u8;
+        const WAKING: u8 = RecordKind::Waking as u8;
+        const WAKEUP_NEW: u8 = RecordKind::WakeupNew as u8;
+        const MIGRATE: u8 = RecordKind::Migrate as u8;
+        const FREQUENCY: u8 = RecordKind::Frequency as u8;
+        const RESUME: u8 = RecordKind::Resume as u8;
+        match record.event.stamp.split().1 {
+            SWITCH => switch(engine, lane, record),
+            WAKING => wakeup(engine, lane, record, EventType::Waking),
+            WAKEUP_NEW => wakeup(engine, lane, record, EventType::WakeupNew),
+            MIGRATE => migrate(engine, &record.event),
+            FREQUENCY => self.frequency(engine, &record.event),
+            RESUME => resume(engine, lane, &record.event),
+            _ => {
+                engine.unknown(lane);
+                Ok(())
+            }
+        }
+    }
+
+    fn frequency(&mut self, engine: &mut Engine<'_>, record: &SchedRecord) -> Result<(), Stopped> {
+        engine.count(EventType::Frequency);
+        let cpu = u16_of(record.state, record.prio);
+        let track = *self.frequencies.entry(cpu).or_insert_with(|| {
+            let name = engine.tables.strings.intern("cpufreq");
+            let kind = TrackKind::Counter { unit: Unit::Kilohertz };
+            engine.track(Scope::Cpu(cpu), name, kind, 0)
+        });
+        engine.emit(&Event::Counter(track, f64::from(record.tid)))
+    }
+}
+
+#[inline]
+fn switch(engine: &mut Engine<'_>, lane: usize, record: &SchedStackRecord) -> Result<(), Stopped> {
+    let SchedStackRecord { event: record, user_stack, kernel_stack } = record;
+    engine.count(EventType::Switch);
+    let next = engine.thread(record.tid);
+    let stack = engine.stack(lane, *user_stack, *kernel_stack);
+    let state = sleep_state(record.state);
+    let preempted = record.flags & sched_flags::PREEMPTED != 0;
+    let blocked = state != SleepState::Runnable && !preempted;
+    let lane = &mut engine.lanes[lane];
+    let previous = lane.current.replace(next);
+    let event = Event::Switch(Switch {
+        cpu: lane.cpu,
+        previous,
+        previous_priority: i32::from(record.prio),
+        off_cpu: OffCpu {
+            state,
+            preempted,
+            io_wait: record.flags & sched_flags::IO_WAIT != 0,
+            blocked_in: stack.blocked_in.filter(|_| blocked),
+            stack: stack.stack,
+        },
+        next,
+        next_priority: i32::from(record.next_prio),
+    });
+    engine.emit(&event)
+}
+
+#[inline]
+fn wakeup(
+    engine: &mut Engine<'_>,
+    lane: usize,
+    record: &SchedStackRecord,
+    kind: EventType,
+) -> Result<(), Stopped> {
+    let SchedStackRecord { event: record, user_stack, kernel_stack } = record;
+    engine.count(kind);
+    let wakee = engine.thread(record.tid);
+    let stack = engine.stack(lane, *user_stack, *kernel_stack);
+    let lane = &engine.lanes[lane];
+    let event = Event::Wakeup(Wakeup {
+        cpu: lane.cpu,
+        waker: lane.current,
+        from_interrupt: record.flags & sched_flags::FROM_INTERRUPT != 0,
+        wakee,
+        priority: i32::from(record.prio),
+        target_cpu: u16_of(record.state, record.next_prio),
+        new: kind == EventType::WakeupNew,
+        stack: stack.stack,
+    });
+    engine.emit(&event)
+}
+
+fn migrate(engine: &mut Engine<'_>, record: &SchedRecord) -> Result<(), Stopped> {
+    engine.count(EventType::Migrate);
+    let thread = engine.thread(record.tid);
+    let (from_cpu, to_cpu) =
+        (u16_of(record.state, record.flags), u16_of(record.prio, record.next_prio));
+    engine.emit(&Event::Migration(Migration { thread, from_cpu, to_cpu }))
+}
+
+fn resume(engine: &mut Engine<'_>, lane: usize, record: &SchedRecord) -> Result<(), Stopped> {
+    engine.tally.records += 1;
+    let count =
+        u64::from(record.state) | u64::from(record.prio) << 8 | u64::from(record.next_prio) << 16;
+    engine.lanes[lane].current = Some(engine.thread(record.tid));
+    engine.told(lane, count)
+}
+
+/// What a chunk restates holds whatever was lost before it.
+pub(crate) fn chunk(
+    engine: &mut Engine<'_>,
+    lane: usize,
+    start: ChunkStart,
+) -> Result<(), Stopped> {
+    engine.missing(lane, start.missing.records)?;
+    let current = engine.lanes[lane].current;
+    let unchanged =
+        current.is_some_and(|thread| engine.tables.thread(thread).tid == start.current_tid);
+    if start.current_tid == u32::MAX {
+        engine.lanes[lane].current = None;
+    } else if !unchanged {
+        engine.lanes[lane].current = Some(engine.thread(start.current_tid));
+    }
+    Ok(())
+}
+
+fn u16_of(low: u8, high: u8) -> u32 {
+    u32::from(u16::from_le_bytes([low, high]))
+}
+
+/// The lowest bit counts, as in the kernel.
+#[inline]
+fn sleep_state(state: u8) -> SleepState {
+    match state & state.wrapping_neg() {
+        task_state::INTERRUPTIBLE => SleepState::Interruptible,
+        task_state::UNINTERRUPTIBLE => SleepState::Uninterruptible,
+        task_state::STOPPED => SleepState::Stopped,
+        task_state::TRACED => SleepState::Traced,
+        task_state::DEAD => SleepState::Dead,
+        task_state::ZOMBIE => SleepState::Zombie,
+        task_state::PARKED => SleepState::Parked,
+        task_state::IDLE => SleepState::Idle,
+        _ => SleepState::Runnable,
+    }
+}
