@@ -13,7 +13,7 @@ use crate::session::Knowledge;
 use crate::source::Source;
 use crate::tasks::TaskHistory;
 use crate::zones::InstrumentedPrograms;
-use crate::zones::cursor::ZoneCursor;
+use crate::zones::cursor::{Programmed, ZoneCursor};
 use crate::zones::state::Zones;
 use syscollect_model::{Event, Lane, Ticks};
 use syscollect_playback::order::{Merge, Step};
@@ -181,10 +181,9 @@ impl<'a> Playing<'a> {
             Ok(index) => index,
             Err(index) => {
                 let (marked, map) = (self.marked, self.engine.present.map);
-                let zones = || {
-                    let owners = marked.prescan.owners.get(&lane);
-                    ZoneCursor::new(lane, (&marked.programs, &marked.lifetimes), owners, map)
-                };
+                let InstrumentedPrograms { programs, lifetimes, prescan, .. } = marked;
+                let programs = Programmed { programs, lifetimes, map };
+                let zones = || ZoneCursor::new(lane, programs, prescan.owners.get(&lane));
                 self.merge.insert(FIRST_LANE + index, Source::of_lane(lane, zones)?);
                 let state = self.engine.lane_state(lane);
                 self.engine.lanes.insert(index, state);

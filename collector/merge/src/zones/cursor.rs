@@ -19,6 +19,14 @@ pub(crate) enum ZoneRecord {
     Group(u32),
 }
 
+/// What is known of the programs whose lanes are read.
+#[derive(Clone, Copy)]
+pub(crate) struct Programmed<'a> {
+    pub(crate) programs: &'a Programs,
+    pub(crate) lifetimes: &'a Lifetimes,
+    pub(crate) map: &'a ClockMap,
+}
+
 /// The items of one lane, in the order they were written, in groups: a stamped
 /// item and those without a stamp behind it. A group without a stamped item at
 /// its front says more of what came before.
@@ -29,69 +37,36 @@ pub(crate) enum ZoneRecord {
 pub(crate) struct ZoneCursor<'a> {
     lane: Lane,
     queue: ChunkQueue,
-    programs: &'a Programs,
-    lifetimes: &'a Lifetimes,
-    /// Who writes to the lane, if that is known already.
-    owners: Option<&'a Owners>,
-    map: &'a ClockMap,
-    data: Vec<u8>,
-    clock: ProgramClock<'a>,
-    /// Client, thread id and number of whose chunk it is.
-    owner: Option<(u32, u32, u32)>,
-    /// How many there were before, and the life of this one.
-    owners_before: usize,
-    life: Option<Lifetime>,
-    /// Items that the chunk's header counts and that were not seen yet.
-    left: u64,
-    /// Ticks of the last group of the same owner; 0 before the first.
-    last: u64,
-    /// When the chunk begins, for what stands before the first stamped item.
-    about: u64,
-    /// Ticks of the next group, and where it lies in `data`; while it waits, the least ticks.
+    programs: Programmed<'a>,
+    owner: Owner<'a>,
+    groups: Groups,
+    /// Ticks of the next group; while it waits, the least that these may be.
     head: Option<u64>,
     waiting: bool,
-    next: Range<usize>,
-    items: u32,
     start: Option<Box<(ZoneChunk, Missing)>>,
+    /// The words of the group that was taken last.
     group: Vec<u64>,
-    undecodable: u64,
 }
 
 impl<'a> ZoneCursor<'a> {
-    pub(crate) fn new(
-        lane: Lane,
-        (programs, lifetimes): (&'a Programs, &'a Lifetimes),
-        owners: Option<&'a Owners>,
-        map: &'a ClockMap,
-    ) -> Self {
+    /// `owners` says who writes to the lane, if that is known already.
+    pub(crate) fn new(lane: Lane, programs: Programmed<'a>, owners: Option<&'a Owners>) -> Self {
         Self {
             lane,
             queue: ChunkQueue::default(),
+            owner: Owner::new(owners, programs.programs.clock(0, programs.map)),
             programs,
-            lifetimes,
-            owners,
-            map,
-            data: Vec::new(),
-            clock: programs.clock(0, map),
-            owner: None,
-            owners_before: 0,
-            life: None,
-            left: 0,
-            last: 0,
-            about: 0,
+            groups: Groups::default(),
             head: Some(0),
             waiting: true,
-            next: 0..0,
-            items: 0,
             start: None,
             group: Vec::new(),
-            undecodable: 0,
         }
     }
 
     /// How many others wrote to the lane before the present owner, and the life of this one.
     pub(crate) fn present_owner(&self) -> (usize, Lifetime) {
-        (self.owners_before, self.life.unwrap_or(Lifetime::UNKNOWN))
+        (self.owner.before, self.owner.life.unwrap_or(Lifetime::UNKNOWN))
     }
 
     /// The words of the group that was taken last.
@@ -103,41 +78,118 @@ impl<'a> ZoneCursor<'a> {
     #[cold]
     fn next_chunk(&mut self, last: u64) {
         self.waiting = false;
-        while let Some((header, missing)) = self.queue.take(&mut self.data) {
-            let Some(chunk) = ZoneChunk::from_bytes(&self.data) else {
-                self.undecodable += u64::from(header.records.max(1));
-                continue;
-            };
-            self.clock = self.programs.clock(chunk.client, self.map);
-            self.begin_owner(&chunk);
-            // The header's ticks are the program's.
-            self.about = self.clock.limit(self.clock.anywhere(header.first.0).unwrap_or_default());
-            (self.left, self.next) = (header.records.into(), 0..ZoneChunk::SIZE);
+        while let Some((header, missing)) = self.queue.take(&mut self.groups.data) {
+            let Some(chunk) = self.groups.begin(header.records) else { continue };
+            let clock = self.programs.programs.clock(chunk.client, self.programs.map);
+            self.owner.write(&chunk, clock, header.first.0);
             self.find_head();
             if let Some(head) = self.head {
-                self.head = Some(self.life_from(chunk.tid, head).limit(head));
+                let life = self.owner.life_from(head, self.programs.lifetimes);
+                self.head = Some(life.limit(head));
                 self.start = Some(Box::new((chunk, missing)));
                 return;
             }
         }
-        self.data = Vec::new();
+        self.groups.data = Vec::new();
         self.waiting = !self.queue.is_at_end();
         self.head = self.waiting.then(|| last.max(self.queue.not_before()));
     }
 
-    /// If the chunk is another's than the one before: time begins anew.
-    fn begin_owner(&mut self, chunk: &ZoneChunk) {
-        let owner = (chunk.client, chunk.tid, chunk.owner);
-        if self.owner != Some(owner) {
-            self.owners_before += usize::from(self.life.take().is_some());
-            (self.owner, self.last) = (Some(owner), 0);
+    /// Finds the group behind the present one.
+    #[inline]
+    fn find_head(&mut self) {
+        self.head = None;
+        while let Some(first) = self.groups.advance() {
+            self.head = self.owner.ticks(first);
+            if self.head.is_some() {
+                return;
+            }
+            self.groups.undecodable += u64::from(self.groups.items);
         }
     }
+}
 
-    /// The life of the present owner, of which something is told at `ticks`.
-    fn life_from(&mut self, tid: u32, ticks: u64) -> Lifetime {
-        let known = self.owners.and_then(|owners| owners.life(self.owners_before));
-        *self.life.get_or_insert_with(|| known.unwrap_or_else(|| self.lifetimes.at(tid, ticks)))
+/// Whose items come, and when.
+struct Owner<'a> {
+    /// Client, thread id and number of whose chunk it is.
+    key: Option<(u32, u32, u32)>,
+    /// How many others there were before, the life of this one, and those of all, where they are
+    /// known.
+    before: usize,
+    life: Option<Lifetime>,
+    lifetimes: Option<&'a Owners>,
+    clock: ProgramClock<'a>,
+    /// Ticks of its last group; 0 before the first.
+    last: u64,
+    /// When the chunk begins, for what stands before the first stamped item.
+    about: u64,
+}
+
+impl<'a> Owner<'a> {
+    fn new(lifetimes: Option<&'a Owners>, clock: ProgramClock<'a>) -> Self {
+        Self { key: None, before: 0, life: None, lifetimes, clock, last: 0, about: 0 }
+    }
+
+    /// The owner of a chunk that begins at `first`, by the program's clock. If that is another than
+    /// of the chunk before, time begins anew.
+    fn write(&mut self, chunk: &ZoneChunk, clock: ProgramClock<'a>, first: u64) {
+        self.clock = clock;
+        let key = (chunk.client, chunk.tid, chunk.owner);
+        if self.key != Some(key) {
+            self.before += usize::from(self.life.take().is_some());
+            (self.key, self.last) = (Some(key), 0);
+        }
+        self.about = clock.limit(clock.anywhere(first).unwrap_or_default());
+    }
+
+    /// Its life, of which something is told at `ticks`.
+    fn life_from(&mut self, ticks: u64, lifetimes: &Lifetimes) -> Lifetime {
+        let known = self.lifetimes.and_then(|owners| owners.life(self.before));
+        let tid = self.key.map_or(0, |(_, tid, _)| tid);
+        *self.life.get_or_insert_with(|| known.unwrap_or_else(|| lifetimes.at(tid, ticks)))
+    }
+
+    /// When a group happened that begins with this word; `None` where that is outside the recording.
+    #[inline]
+    fn ticks(&self, first: u64) -> Option<u64> {
+        let ticks = match is_stamped(first) {
+            true => self.clock.within(first >> 8)?,
+            false if self.last == 0 => self.about,
+            false => self.last,
+        };
+        Some(self.life.map_or(ticks, |life| life.limit(ticks)).max(self.last))
+    }
+}
+
+/// A chunk's items, in groups.
+#[derive(Default)]
+struct Groups {
+    data: Vec<u8>,
+    /// Where the present group lies in `data`, and how many items it has.
+    present: Range<usize>,
+    items: u32,
+    /// Items that the chunk's header counts and that were not seen yet.
+    left: u64,
+    /// Items that mean nothing here.
+    undecodable: u64,
+}
+
+impl Groups {
+    /// Begins with `data` as the chunk, of which that many items are said; `None` if it is no
+    /// program's.
+    fn begin(&mut self, items: u32) -> Option<ZoneChunk> {
+        let chunk = ZoneChunk::from_bytes(&self.data);
+        if chunk.is_none() {
+            self.undecodable += u64::from(items.max(1));
+        }
+        (self.left, self.present) = (items.into(), 0..ZoneChunk::SIZE);
+        chunk
+    }
+
+    /// The words of the present group.
+    fn words(&self) -> impl Iterator<Item = u64> {
+        let (words, _) = self.data[self.present.clone()].as_chunks::<8>();
+        words.iter().map(|word| u64::from_le_bytes(*word))
     }
 
     #[inline]
@@ -145,30 +197,21 @@ impl<'a> ZoneCursor<'a> {
         Some(u64::from_le_bytes(*self.data.get(at..)?.first_chunk()?))
     }
 
-    /// Finds the group behind the present one.
+    /// Goes to the next group: its first word.
     #[inline]
-    fn find_head(&mut self) {
-        self.head = None;
-        let mut at = self.next.end;
-        while at < self.data.len() {
-            let Some(first) = self.word(at) else { return self.rest_is_unknown() };
-            let ticks = match is_stamped(first) {
-                true => self.clock.within(first >> 8),
-                false => Some(if self.last == 0 { self.about } else { self.last }),
-            };
-            let Some((end, items)) = self.end_of_group(at, first) else {
-                return self.rest_is_unknown();
-            };
-            self.left = self.left.saturating_sub(items.into());
-            if let Some(ticks) = ticks {
-                (self.next, self.items) = (at..end, items);
-                let limited = self.life.map_or(ticks, |life| life.limit(ticks));
-                self.head = Some(limited.max(self.last));
-                return;
-            }
-            self.undecodable += u64::from(items);
-            at = end;
+    fn advance(&mut self) -> Option<u64> {
+        let at = self.present.end;
+        if at >= self.data.len() {
+            return None;
         }
+        let group = self.word(at).and_then(|first| Some((first, self.end_of_group(at, first)?)));
+        let Some((first, (end, items))) = group else {
+            self.rest_is_unknown();
+            return None;
+        };
+        self.left = self.left.saturating_sub(items.into());
+        (self.present, self.items) = (at..end, items);
+        Some(first)
     }
 
     /// Where the group ends whose first item is at `at`, and how many items it
@@ -200,7 +243,7 @@ impl<'a> ZoneCursor<'a> {
     fn rest_is_unknown(&mut self) {
         self.undecodable += self.left.max(1);
         self.left = 0;
-        self.next.end = self.data.len();
+        self.present.end = self.data.len();
     }
 }
 
@@ -225,7 +268,7 @@ impl Decode for ZoneCursor<'_> {
 
     /// Items that mean nothing here, or lie outside the recording.
     fn undecodable(&self) -> u64 {
-        self.undecodable
+        self.groups.undecodable
     }
 }
 
@@ -249,13 +292,12 @@ impl Cursor for ZoneCursor<'_> {
             return ZoneRecord::Chunk(start);
         }
         self.group.clear();
-        let (words, _) = self.data[self.next.clone()].as_chunks::<8>();
-        self.group.extend(words.iter().map(|word| u64::from_le_bytes(*word)));
-        self.last = self.head.unwrap_or(self.last);
-        let items = self.items;
+        self.group.extend(self.groups.words());
+        let items = self.groups.items;
+        self.owner.last = self.head.unwrap_or(self.owner.last);
         self.find_head();
         if self.head.is_none() {
-            self.next_chunk(self.last);
+            self.next_chunk(self.owner.last);
         }
         ZoneRecord::Group(items)
     }

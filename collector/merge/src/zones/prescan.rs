@@ -6,7 +6,7 @@
 use crate::chunk_queue::FromFile;
 use crate::stacks::StackReader;
 use crate::tasks::TaskHistory;
-use crate::zones::cursor::{ZoneCursor, ZoneRecord};
+use crate::zones::cursor::{Programmed, ZoneCursor, ZoneRecord};
 use crate::zones::lifetimes::{Lifetime, Lifetimes, Owners};
 use crate::zones::log::{Log, Logs};
 use crate::zones::parts::{Part, Parts};
@@ -64,7 +64,9 @@ pub(crate) struct Prescanner<'a, 'b> {
 impl Prescanner<'_, '_> {
     /// Reads the lane from its beginning to its end.
     pub(crate) fn lane(&mut self, lane: Lane, prescan: &mut Prescan) {
-        let cursor = ZoneCursor::new(lane, (self.programs, self.lifetimes), None, self.clock);
+        let (programs, lifetimes) = (self.programs, self.lifetimes);
+        let programs = Programmed { programs, lifetimes, map: self.clock };
+        let cursor = ZoneCursor::new(lane, programs, None);
         let mut lane_of_file = FromFile::new(self.reader, cursor);
         let (mut owner, mut owners, mut count) = (ZoneChunk::default(), Owners::default(), 0);
         while let Some(ticks) = lane_of_file.key() {
