@@ -30,6 +30,8 @@ struct scratch {
 	 * walk then looks the same to it, and it need not follow each path. */
 	__u64 window_start;
 	__u64 window_bytes;
+	/* How many frames a walk found, for the same reason: see frames_found. */
+	__u64 count;
 };
 
 struct known_stack {
@@ -74,6 +76,15 @@ static __always_inline __u64 mix(__u64 hash, __u64 word)
 static __always_inline __u64 address_space_hash(__u32 tgid, __u64 exec_id)
 {
 	return mix(mix(HASH_MULTIPLIER, tgid), exec_id);
+}
+
+/* The number of frames that a walk has found, by way of the scratch. In a register the verifier
+ * knows it exactly after each turn of a loop, and follows all that comes after the loop once for
+ * each of 127 numbers: that took longer than everything else when a recording starts. */
+static __always_inline __u32 frames_found(struct scratch *s, __u64 count)
+{
+	*(volatile __u64 *)&s->count = count;
+	return *(volatile __u64 *)&s->count;
 }
 
 /* Writes the scratch's first `count` frames as a definition; its id, or STACK_LOST. */
@@ -134,11 +145,12 @@ static __always_inline bool read_window(struct scratch *s, __u64 start)
 		bytes = USER_WINDOW_BYTES;
 	if (bytes < 16)
 		bytes = 16;
-	barrier_var(bytes);
+	s->window_start = start;
+	/* By way of the scratch, as in frames_found: each of these numbers is a path otherwise. */
+	*(volatile __u64 *)&s->window_bytes = bytes;
+	bytes = *(volatile __u64 *)&s->window_bytes;
 	if (bytes > USER_WINDOW_BYTES)
 		return false;
-	s->window_start = start;
-	s->window_bytes = bytes;
 	return !bpf_probe_read_user(s->window, bytes, (void *)start);
 }
 
@@ -180,6 +192,7 @@ static __always_inline __u32 user_stack_walked(struct stack_writer *w, __u64 ip,
 		lowest = bp + 16;
 		bp = caller_bp;
 	}
+	count = frames_found(s, count);
 	return stack_id(w, hash, count, tgid, STACK_USER, count == MAX_FRAMES);
 }
 
@@ -193,13 +206,17 @@ static __always_inline __u32 walk_with_helper(void *context, struct scratch *s, 
 	return bytes <= 0 ? 0 : (__u64)bytes >> 3;
 }
 
-static __always_inline __u64 hash_frames(struct scratch *s, __u32 count, __u64 hash)
+static __always_inline __u64 hash_frames(struct scratch *s, __u32 *count, __u64 hash)
 {
+	__u32 frames = *count;
+
+	*(volatile __u64 *)&s->count = frames;
 	for (__u32 i = 0; i < MAX_FRAMES; i++) {
-		if (i >= count)
+		if (i >= frames)
 			break;
 		hash = mix(hash, s->frames[i]);
 	}
+	*count = *(volatile __u64 *)&s->count;
 	return hash;
 }
 
@@ -209,7 +226,7 @@ static __always_inline __u32 user_stack_helped(void *context, struct stack_write
 
 	if (!count)
 		return STACK_NONE;
-	__u64 hash = hash_frames(w->scratch, count, address_space_hash(tgid, exec_id));
+	__u64 hash = hash_frames(w->scratch, &count, address_space_hash(tgid, exec_id));
 
 	return stack_id(w, hash, count, tgid, STACK_USER, count == MAX_FRAMES);
 }
@@ -220,7 +237,9 @@ static __always_inline __u32 kernel_stack_helped(void *context, struct stack_wri
 
 	if (!count)
 		return STACK_NONE;
-	return stack_id(w, hash_frames(w->scratch, count, 0), count, 0, STACK_KERNEL, count == MAX_FRAMES);
+	__u64 hash = hash_frames(w->scratch, &count, 0);
+
+	return stack_id(w, hash, count, 0, STACK_KERNEL, count == MAX_FRAMES);
 }
 
 #endif

@@ -42,15 +42,26 @@ static __always_inline void sample_stacks_of(struct sample_context *context, str
 	__u32 tgid = READ(direct, task, tgid);
 	__u64 exec_id = READ(direct, task, self_exec_id);
 
-	if (in_user_mode(context)) {
-		record->user_stack = user_stack_walked(&w, context->ip, context->sp, context->bp, tgid, exec_id);
-	} else if (direct) {
+	/* One walk for both, so that it is verified once. */
+	__u64 ip = context->ip, sp = context->sp, bp = context->bp;
+
+	barrier_var(ip);
+	barrier_var(sp);
+	barrier_var(bp);
+	if (!in_user_mode(context)) {
+		if (!direct) {
+			record->user_stack = user_stack_helped(context, &w, tgid, exec_id);
+			return;
+		}
 		struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
 
-		record->user_stack = user_stack_walked(&w, regs->ip, regs->sp, regs->bp, tgid, exec_id);
-	} else {
-		record->user_stack = user_stack_helped(context, &w, tgid, exec_id);
+		/* Else the compiler reads both through one pointer, which the verifier refuses. */
+		barrier_var(regs);
+		ip = regs->ip;
+		sp = regs->sp;
+		bp = regs->bp;
 	}
+	record->user_stack = user_stack_walked(&w, ip, sp, bp, tgid, exec_id);
 }
 
 static __always_inline void write_sample(struct sample_context *context, struct sample_lane *lane,

@@ -57,6 +57,8 @@ pub(crate) struct Collector {
     stacks_lost: u64,
     /// The present file.
     pub(crate) file: FileStart,
+    /// When scheduling, tasks and samples were recorded; zones, probes and GPUs follow.
+    attached: Instant,
 }
 
 /// What is read and followed beside the sources.
@@ -153,6 +155,7 @@ impl Collector {
         let keeper = Keeper::start();
         let host = Host::at(Path::new("/"));
         let online = host.online_cpus();
+        let hurry = Hurry::begin();
         let programs = EbpfSource::load(options, memory, &host)?;
         let clock_source = programs.clock_source;
         let shared_maps = programs.shared_maps()?;
@@ -165,6 +168,8 @@ impl Collector {
         for source in &mut sources {
             source.attach(&online)?;
         }
+        drop(hurry);
+        let attached = Instant::now();
         options.go_on()?;
         readings.read();
         let mut missing: Vec<String> =
@@ -237,6 +242,7 @@ impl Collector {
             last_losses: Vec::new(),
             stacks_lost: 0,
             file,
+            attached,
         })
     }
 
@@ -252,12 +258,18 @@ impl Collector {
             last_losses: Vec::new(),
             stacks_lost: 0,
             file: FileStart::of_the_first(),
+            attached: Instant::now(),
         }
     }
 
     /// When the first event could be recorded: all of them lie after it.
     pub(crate) fn began(&self) -> Instant {
         self.file.at
+    }
+
+    /// When scheduling, tasks and samples were recorded.
+    pub(crate) fn attached(&self) -> Instant {
+        self.attached
     }
 
     /// What this machine lacks.
@@ -515,6 +527,29 @@ pub(crate) fn go_first() {
 pub(crate) fn go_before_most() {
     // SAFETY: the own thread's priority; no memory is involved.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -19) };
+}
+
+/// While this lives, the thread and those that it starts have as much of a CPU as they can: people
+/// reach for a profiler when the machine is busy, and what they look for happens meanwhile.
+struct Hurry {
+    nice_before: i32,
+}
+
+impl Hurry {
+    fn begin() -> Self {
+        // SAFETY: the own thread's priority; no memory is involved. It cannot fail, so that -1 is a
+        // value.
+        let nice_before = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+        go_before_most();
+        Self { nice_before }
+    }
+}
+
+impl Drop for Hurry {
+    fn drop(&mut self) {
+        // SAFETY: the own thread's priority; no memory is involved. Whoever may raise it may lower it.
+        unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, self.nice_before) };
+    }
 }
 
 /// Everything that is known at the start.

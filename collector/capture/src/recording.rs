@@ -164,7 +164,7 @@ impl Recording {
             &options,
             Output { outlet: outlet.clone(), shared: shared.clone(), begin, pace },
         )?;
-        let startup = options.program_start.elapsed();
+        let startup = collector.attached().duration_since(options.program_start);
         let mut costs = CostAccount::default();
         costs.note(RecorderWork::Start);
         let failed = |error| CaptureError::system("cannot start a thread", error);

@@ -1,9 +1,11 @@
 //! Which programs a kernel takes: BTF tracepoints where it has them, else raw
 //! tracepoints; direct reads where the helpers are there, else probing ones.
 
+use std::collections::HashMap;
 use std::error::Error;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::thread;
 
 use aya::programs::{BtfTracePoint, PerfEvent, Program, ProgramError, RawTracePoint};
 use aya::{Btf, Ebpf};
@@ -58,27 +60,63 @@ pub(crate) fn kernel_at_least(major: u32, minor: u32) -> bool {
 }
 
 /// Loads the variants that the kernel takes; what it does not take is noted in `missing`.
+///
+/// Most of a recording's start is the verifier's work on the programs that walk stacks, which it
+/// does for several at once: each of them gets a thread.
 pub(super) fn load(
     ebpf: &mut Ebpf,
     btf: &Btf,
     options: &RecordOptions,
     missing: &mut Vec<String>,
 ) -> Result<(), CaptureError> {
-    let mut refused: Vec<(&str, String)> = Vec::new();
-    for (tracepoint, fast, raw) in SCHED {
-        if let Err(why) = load_btf(ebpf, fast, tracepoint, btf) {
-            refused.push((tracepoint, short_reason(&why)));
-            load_raw(ebpf, raw).map_err(|error| load_error(raw, &error))?;
+    let mut programs: Programs<'_> = ebpf.programs_mut().collect();
+    let sched = SCHED.map(|names| (names, [names.1, names.2].map(|name| programs.remove(name))));
+    let samplers = SAMPLERS.map(|name| programs.remove(name));
+    let refused = thread::scope(|scope| {
+        let sampler = scope.spawn(|| load_samplers(samplers, options));
+        let sched = sched
+            .map(|(names, variants)| scope.spawn(move || load_tracepoint(names, variants, btf)));
+        let rare = RARE.iter().try_for_each(|(_, name)| load_raw(programs.remove(name), name));
+        let mut refused = Vec::new();
+        for thread in sched {
+            refused.extend(joined(thread)?);
         }
-    }
+        joined(sampler).and(rare).map(|()| refused)
+    })?;
     missing.extend(said_once(&refused));
-    for (_, program) in RARE {
-        load_raw(ebpf, program).map_err(|error| load_error(program, &error))?;
-    }
-    if options.sample_rate_hz > 0 && load_sampler(ebpf, SAMPLERS[0]).is_err() {
-        load_sampler(ebpf, SAMPLERS[1]).map_err(|error| load_error(SAMPLERS[1], &error))?;
-    }
     Ok(())
+}
+
+/// Programs of an object by name.
+type Programs<'a> = HashMap<&'a str, &'a mut Program>;
+
+/// What the thread came to; where it panics, so does this.
+fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Loads the fast program of a tracepoint or, where the kernel refuses it, the other: then the
+/// tracepoint and why.
+fn load_tracepoint<'a>(
+    (tracepoint, _, raw_name): (&'a str, &str, &str),
+    [fast, raw]: [Option<&mut Program>; 2],
+    btf: &Btf,
+) -> Result<Option<(&'a str, String)>, CaptureError> {
+    let loaded = typed::<BtfTracePoint>(fast).and_then(|program| program.load(tracepoint, btf));
+    let Err(why) = loaded else { return Ok(None) };
+    load_raw(raw, raw_name)?;
+    Ok(Some((tracepoint, short_reason(&why))))
+}
+
+/// Loads the first of the sampling programs that the kernel takes.
+fn load_samplers(
+    [direct, probing]: [Option<&mut Program>; 2],
+    options: &RecordOptions,
+) -> Result<(), CaptureError> {
+    if options.sample_rate_hz == 0 || load_sampler(direct).is_ok() {
+        return Ok(());
+    }
+    load_sampler(probing).map_err(|error| load_error(SAMPLERS[1], &error))
 }
 
 /// Attaches what was loaded, switches last, so that the first switch finds all
@@ -132,32 +170,30 @@ fn is_loaded(ebpf: &Ebpf, name: &str) -> bool {
     ebpf.program(name).is_some_and(|program| program.fd().is_ok())
 }
 
-/// The program of that name as its type; the object is ours, so it is there.
-fn program<'a, T>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut T, ProgramError>
+/// A program as its type; the object is ours, so it is there.
+fn typed<'a, T>(program: Option<&'a mut Program>) -> Result<&'a mut T, ProgramError>
 where
     &'a mut T: TryFrom<&'a mut Program, Error = ProgramError>,
 {
-    ebpf.program_mut(name).ok_or(ProgramError::NotLoaded)?.try_into()
+    program.ok_or(ProgramError::NotLoaded)?.try_into()
 }
 
-fn load_btf(ebpf: &mut Ebpf, name: &str, tracepoint: &str, btf: &Btf) -> Result<(), ProgramError> {
-    program::<BtfTracePoint>(ebpf, name)?.load(tracepoint, btf)
+fn load_raw(program: Option<&mut Program>, name: &str) -> Result<(), CaptureError> {
+    typed::<RawTracePoint>(program)
+        .and_then(RawTracePoint::load)
+        .map_err(|error| load_error(name, &error))
 }
 
-fn load_raw(ebpf: &mut Ebpf, name: &str) -> Result<(), ProgramError> {
-    program::<RawTracePoint>(ebpf, name)?.load()
-}
-
-fn load_sampler(ebpf: &mut Ebpf, name: &str) -> Result<(), ProgramError> {
-    program::<PerfEvent>(ebpf, name)?.load()
+fn load_sampler(program: Option<&mut Program>) -> Result<(), ProgramError> {
+    typed::<PerfEvent>(program).and_then(PerfEvent::load)
 }
 
 fn attach_btf(ebpf: &mut Ebpf, name: &str) -> Result<(), ProgramError> {
-    program::<BtfTracePoint>(ebpf, name)?.attach().map(drop)
+    typed::<BtfTracePoint>(ebpf.program_mut(name))?.attach().map(drop)
 }
 
 fn attach_raw(ebpf: &mut Ebpf, name: &str, tracepoint: &str) -> Result<(), ProgramError> {
-    program::<RawTracePoint>(ebpf, name)?.attach(tracepoint).map(drop)
+    typed::<RawTracePoint>(ebpf.program_mut(name))?.attach(tracepoint).map(drop)
 }
 
 /// What is not the program's fault.
