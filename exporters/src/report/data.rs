@@ -2,6 +2,7 @@
 //!
 //! All times are nanoseconds.
 
+use super::durations::sum_ns;
 use serde::{Deserialize, Serialize};
 use syscollect_model::{LossCause, LossOrigin, SampleEvent, StackOrigin};
 
@@ -199,6 +200,13 @@ pub struct CpuRow {
     pub unknown_ns: u64,
     /// Context switches.
     pub switches: u64,
+}
+
+impl CpuRow {
+    /// All of its time, nanoseconds.
+    pub(super) fn whole_ns(&self) -> u64 {
+        sum_ns([self.busy_ns, self.idle_ns, self.unknown_ns])
+    }
 }
 
 /// What time went to. The sum is the time that the thread was there, within the session.

@@ -6,6 +6,11 @@ use hdrhistogram::Histogram;
 /// Longer durations count as this long (13 days).
 const LONGEST: u64 = 1 << 50;
 
+/// All of these together, nanoseconds. Of a hostile recording one may last for centuries.
+pub(super) fn sum_ns(durations: impl IntoIterator<Item = u64>) -> u64 {
+    durations.into_iter().fold(0, u64::saturating_add)
+}
+
 /// The durations of one kind of thing, nanoseconds.
 ///
 /// Count, total, mean, least and most are exact; percentiles come from a
@@ -94,6 +99,12 @@ impl Durations {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn centuries_together_are_the_longest_time_there_is() {
+        assert_eq!(sum_ns([3, 4]), 7);
+        assert_eq!(sum_ns([u64::MAX - 1, 4]), u64::MAX);
+    }
 
     #[test]
     fn sums_are_exact_and_percentiles_near() {

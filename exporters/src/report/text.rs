@@ -5,6 +5,7 @@
 
 use super::columns::{clipped, duration, grouped, percent, table, wrapped};
 use super::data::*;
+use super::durations::sum_ns;
 use super::{hints, kernel_waits};
 use syscollect_model::LossCause;
 
@@ -143,7 +144,7 @@ impl Text {
         } else {
             format!("{} other processes", grouped(processes as u64))
         };
-        let whole = report.cpus.iter().map(|row| row.busy_ns + row.idle_ns + row.unknown_ns).sum();
+        let whole = sum_ns(report.cpus.iter().map(CpuRow::whole_ns));
         let share = format!("{} % of the CPUs' time", percent(on_cpu_ns, whole));
         let way = if report.recording.filter_pids.is_empty() { "" } else { ": --all shows them" };
         self.line(&format!("{:<10} {others}, {share}{way}", ""));
@@ -190,7 +191,7 @@ impl Text {
         }
         self.title("CPUs");
         let rows = cpus.iter().map(|row| {
-            let whole = row.busy_ns + row.idle_ns + row.unknown_ns;
+            let whole = row.whole_ns();
             let times = [row.busy_ns, row.idle_ns, row.unknown_ns].map(duration);
             let [busy, idle, unknown] = times;
             [

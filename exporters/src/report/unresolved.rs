@@ -24,7 +24,9 @@ pub(super) fn by_module(
         each_module(stack, tables, &mut modules, |module| module.samples += count);
     }
     for ((_, stack), total) in off_cpu.stacks.iter() {
-        each_module(*stack, tables, &mut modules, |module| module.blocked += total.sum);
+        each_module(*stack, tables, &mut modules, |module| {
+            module.blocked = module.blocked.saturating_add(total.sum);
+        });
     }
     modules
 }

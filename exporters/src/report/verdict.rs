@@ -2,6 +2,7 @@
 
 use super::columns::{duration, grouped, percent};
 use super::data::*;
+use super::durations::sum_ns;
 use super::text::{count, shown};
 use super::text_worst::{moment, waiter_words};
 
@@ -19,19 +20,19 @@ impl Report {
         }
         let cpus = count(self.recording.cpus.max(self.cpus.len()) as u64, "CPU");
         let [busy, idle, unknown] = [
-            self.cpus.iter().map(|row| row.busy_ns).sum::<u64>(),
-            self.cpus.iter().map(|row| row.idle_ns).sum(),
-            self.cpus.iter().map(|row| row.unknown_ns).sum(),
+            sum_ns(self.cpus.iter().map(|row| row.busy_ns)),
+            sum_ns(self.cpus.iter().map(|row| row.idle_ns)),
+            sum_ns(self.cpus.iter().map(|row| row.unknown_ns)),
         ];
         // Of a recording of some processes only these are known, and without switches nobody is.
-        if busy + idle == 0 || !self.recording.filter_pids.is_empty() {
+        if busy == 0 && idle == 0 || !self.recording.filter_pids.is_empty() {
             return Some(format!("This is {length} on {cpus}."));
         }
-        let doubt = match percent(unknown, busy + idle + unknown).as_str() {
+        let doubt = match percent(unknown, sum_ns([busy, idle, unknown])).as_str() {
             "0.0" => String::new(),
             share => format!(" ({share} % of their time is unknown)"),
         };
-        let share = percent(busy, busy + idle);
+        let share = percent(busy, sum_ns([busy, idle]));
         Some(format!("In {length}, {cpus} {} {share} % busy{doubt}.", were(&cpus)))
     }
 

@@ -2,6 +2,7 @@
 
 use super::Waker;
 use super::account::Wait;
+use super::durations::sum_ns;
 use super::longest::Longest;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
@@ -106,7 +107,7 @@ impl Runs {
         let mut most: Vec<_> = times.into_iter().collect();
         most.sort_unstable_by_key(|(thread, ran)| (Reverse(*ran), *thread));
         let rest = most.split_off(most.len().min(NAMED));
-        let others = (rest.len(), rest.iter().map(|(_, ran)| ran).sum());
+        let others = (rest.len(), sum_ns(rest.iter().map(|(_, ran)| *ran)));
         Meanwhile { most, others, is_part }
     }
 }
