@@ -4,9 +4,13 @@
 //! [`syscollect_fixtures::test`], which is ignored where they are not there.
 
 mod fake;
+mod logger;
+mod payload;
 mod repeat;
 
 pub use fake::{FakeTrace, classic, event, event_with, perf_info, system};
+pub use logger::{Logger, group, ticks};
+pub use payload::Payload;
 pub use repeat::{repeated, with_narrow_headers};
 
 use flate2::read::{DeflateDecoder, GzDecoder};
