@@ -44,6 +44,8 @@ pub struct Logger {
 impl Logger {
     /// The process and thread that records with such a header name.
     pub const WRITER: (u32, u32) = (100, 101);
+    /// The address of every request of a disk.
+    pub const REQUEST: u64 = 0xffff_c000_0abc_0000;
 
     /// A machine of that many CPUs.
     pub fn new(cpus: u32) -> Self {
@@ -149,7 +151,8 @@ impl Logger {
     /// size, reserved, place, key of the file, request, duration in ticks, thread).
     pub fn transfer(&mut self, us: u64, opcode: u8, took_us: u64, file: u64) {
         let payload = Payload::default().u32s(&[0, 0, 4096, 0]);
-        let payload = payload.u64(0x8000).pointer(file).pointer(0xabc).u64(took_us * 10).u32(101);
+        let payload =
+            payload.u64(0x8000).pointer(file).pointer(Self::REQUEST).u64(took_us * 10).u32(101);
         self.perf_info(0, us, (DISK, opcode), 3, &payload.bytes);
     }
 

@@ -51,7 +51,7 @@ fn a_perfetto_trace_is_packets_from_beginning_to_end() {
 }
 
 /// How many packets a trace is made of; all of its bytes are.
-fn packets(mut file: &[u8]) -> u64 {
+pub(crate) fn packets(mut file: &[u8]) -> u64 {
     let mut count = 0;
     while let Some((tag, rest)) = file.split_first() {
         assert_eq!(*tag, 0x0a, "a packet begins");

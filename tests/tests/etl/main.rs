@@ -4,6 +4,7 @@
 
 mod checked;
 mod damage;
+mod every_kind;
 mod fixtures;
 mod golden;
 mod incomplete;
