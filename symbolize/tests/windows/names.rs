@@ -175,6 +175,21 @@ fn an_image_of_64_and_of_32_bits_names_its_exports() {
 }
 
 #[test]
+fn a_piece_of_a_function_that_lies_apart_has_its_name() {
+    let exports = [image::Export { name: "EntryPoint", address: 0x1000 }];
+    let piece = image::Piece { code: 0x1800..0x1810, first: 0x1000..0x1040 };
+    let image = image::Image {
+        exports: &exports,
+        functions: &[0x1000..0x1040, 0x1100..0x1180],
+        pieces: &[piece],
+        ..image::Image::default()
+    };
+    let symbols = Image::read(&*image.bytes(), 1 << 20).unwrap().name(&[0x1808, 0x1108, 0x1811]);
+    let found: Vec<_> = symbols.iter().map(|it| (it.offset, it.start, frames(it))).collect();
+    assert_eq!(found, [(0x1808, 0x1000, vec!["EntryPoint:0".to_owned()])]);
+}
+
+#[test]
 fn a_module_that_nothing_is_known_of_is_told_so() {
     let table = name(path(&[]), request(None, &[0x1000]));
     assert!(table.symbols.is_empty());
