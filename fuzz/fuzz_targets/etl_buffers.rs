@@ -3,7 +3,7 @@
 //!
 //! Every input is read as a file, as what follows a sound first buffer, as the
 //! records of a sound buffer, and as changes to the smallest real file, where
-//! that lies beside the repository.
+//! that is there (tests/fixtures/README.md).
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -11,10 +11,7 @@ use std::sync::LazyLock;
 use syscollect_etl::file::Trace;
 use syscollect_fuzz::etl::{BUFFER_HEADER, buffer, logfile_header};
 
-const REAL: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../shared/fixtures/etl/perfview-win11-xpress-single-tracelogging.etl"
-);
+const REAL: &str = "etl/perfview-win11-xpress-single-tracelogging.etl";
 
 fuzz_target!(|bytes: &[u8]| {
     read(bytes.to_vec());
@@ -22,7 +19,9 @@ fuzz_target!(|bytes: &[u8]| {
     read([&FIRST, bytes].concat());
     let (cpu, records) = bytes.split_first().unwrap_or((&0, &[]));
     read([&FIRST, &buffer(records, (*cpu).into())[..]].concat());
-    static REAL_FILE: LazyLock<Option<Vec<u8>>> = LazyLock::new(|| std::fs::read(REAL).ok());
+    static REAL_FILE: LazyLock<Option<Vec<u8>>> = LazyLock::new(|| {
+        std::fs::read(syscollect_fixtures::folder()?.join(REAL)).ok()
+    });
     if let Some(real) = &*REAL_FILE {
         read(changed(real.clone(), bytes));
         cut(real, bytes);

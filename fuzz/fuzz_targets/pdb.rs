@@ -2,14 +2,16 @@
 //! panic that gets out, and what is named holds the place that was asked for.
 //!
 //! A search from nothing does not get to a file system with streams of types and symbols, so inputs
-//! are edits of real files, which lie beside the repository. Without those an input is a file.
+//! are edits of files: of those that a writer of tests makes, and of real ones where they are
+//! (tests/fixtures/README.md).
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use std::io::Cursor;
-use std::path::Path;
 use std::sync::LazyLock;
 use std::{fs, panic, thread};
+use syscollect_fixtures::image::{self, Export, SymbolFileOf};
+use syscollect_fixtures::pdb::{Function, INT, Inlined, Line, Public, SymbolFile};
 use syscollect_symbolize::windows::{Image, Pdb};
 
 /// As the threads that name have.
@@ -22,10 +24,10 @@ static FILES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     // Panics of a PDB's reader are caught, and no findings: the fuzzer's hook would end the
     // program.
     panic::set_hook(Box::new(|_| ()));
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/fixtures/etl");
-    let names =
-        ["perfview-CppCon.pdb", "syzygy-test_types_x64.dll.pdb", "syzygy-test_types_x64.dll"];
-    names.iter().filter_map(|name| fs::read(folder.join(name)).ok()).collect()
+    let names = ["perfview-CppCon.pdb", "syzygy-test_types_x64.dll.pdb", "syzygy-test_types_x64.dll"];
+    let folder = syscollect_fixtures::folder().unwrap_or_default().join("etl");
+    let real = names.iter().filter_map(|name| fs::read(folder.join(name)).ok());
+    real.chain(made()).collect()
 });
 
 fuzz_target!(|bytes: &[u8]| {
@@ -37,6 +39,30 @@ fuzz_target!(|bytes: &[u8]| {
     let naming = thread::Builder::new().stack_size(STACK).spawn(move || name(file));
     naming.expect("there are threads").join().expect("nobody panics");
 });
+
+/// A symbol file and an image as tests write them.
+fn made() -> [Vec<u8>; 2] {
+    let function = Function {
+        name: "compute",
+        start: 0x100,
+        size: 0x80,
+        arguments: &[INT],
+        lines: &[Line { offset: 0, number: 40 }],
+        inlined: Some(Inlined { name: "clamp", offset: 0x20, size: 0x10, line: 5 }),
+    };
+    let publics = [Public { name: "?helper@@YAXXZ", start: 0x300 }];
+    let symbols =
+        SymbolFile { functions: &[function], publics: &publics, ..SymbolFile::default() };
+    let exports = [Export { name: "compute", address: 0x1100 }];
+    let named = SymbolFileOf { guid: [7; 16], age: 1, path: "library.pdb" };
+    let image = image::Image {
+        symbols: Some(named),
+        exports: &exports,
+        functions: &[0x1100..0x1180],
+        ..image::Image::default()
+    };
+    [symbols.bytes(), image.bytes()]
+}
 
 fn edited(mut file: Vec<u8>, edits: &[u8]) -> Vec<u8> {
     for edit in edits.chunks_exact(EDIT) {

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use syscollect_etl::session::Session;
 use syscollect_exporters::{FoldedExporter, StackOptions};
+use syscollect_fixtures::pdb::{Function, Line, POINTER, SymbolFile, UNSIGNED_LONG};
 use syscollect_playback::Recording;
 use syscollect_symbolize::windows::{
     ImageRequest, Options, PdbIdentity, SymbolPath, SymbolSource, WindowsSymbolizer,
@@ -87,21 +88,24 @@ fn folded(trace: Vec<u8>, directory: &Path) -> (String, Vec<String>) {
 }
 
 /// A directory with the library's symbol file, under the name that the trace has for it.
-fn directory() -> Option<tempfile::TempDir> {
-    let pdb = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../shared/fixtures/etl/syzygy-test_types_x64.dll.pdb");
-    let Ok(bytes) = fs::read(&pdb) else {
-        eprintln!("not checked: {} is not there", pdb.display());
-        return None;
+fn directory() -> tempfile::TempDir {
+    let entry = Function {
+        name: "EntryPoint",
+        start: 0,
+        size: 0x40,
+        arguments: &[POINTER, UNSIGNED_LONG, POINTER],
+        lines: &[Line { offset: 0, number: 20 }],
+        inlined: None,
     };
+    let symbols = SymbolFile { guid: GUID, functions: &[entry], ..SymbolFile::default() };
     let directory = tempfile::tempdir().expect("a directory");
-    fs::write(directory.path().join("library.pdb"), bytes).expect("room on the disk");
-    Some(directory)
+    fs::write(directory.path().join("library.pdb"), symbols.bytes()).expect("room on the disk");
+    directory
 }
 
 #[test]
 fn a_sample_in_an_image_has_the_name_that_its_symbol_file_states() {
-    let Some(directory) = directory() else { return };
+    let directory = directory();
     let (text, notes) = folded(trace(1, 0x1000), directory.path());
     assert!(text.contains("EntryPoint(void*, unsigned long, void*)"), "{text}{notes:?}");
     assert_eq!(notes, [""]);
@@ -109,7 +113,7 @@ fn a_sample_in_an_image_has_the_name_that_its_symbol_file_states() {
 
 #[test]
 fn a_sample_whose_symbol_file_is_of_another_build_has_no_name() {
-    let Some(directory) = directory() else { return };
+    let directory = directory();
     let (text, notes) = folded(trace(2, 0x1000), directory.path());
     assert!(!text.contains("EntryPoint") && text.contains("library.dll"), "{text}");
     assert!(notes[0].contains("another build"), "{notes:?}");

@@ -1,7 +1,7 @@
 //! Perfetto's own engine, trace_processor, as the judge of exported files.
 //!
-//! The engine is not part of this repository: `perfetto-sql` lies in
-//! `shared/tools` beside the checkout, or `PERFETTO_SQL` names another program
+//! The engine is not part of this repository: `perfetto-sql` lies in the folder
+//! that `SYSCOLLECT_VIEWERS` names, or `PERFETTO_SQL` names another program
 //! that takes a trace and queries and prints tab-separated rows with a header,
 //! an empty line after each result.
 
@@ -12,7 +12,38 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::{output_of, root};
+use crate::process::output_of;
+
+/// The viewers' engines, as the tool in the folder of `SYSCOLLECT_VIEWERS` fetched them.
+pub(crate) struct Fetched {
+    /// The folder of the tools that run them.
+    pub(crate) folder: PathBuf,
+    /// The folder of their own programs.
+    pub(crate) programs: PathBuf,
+    /// A PATH with these, and the Node.js that they need.
+    pub(crate) path: OsString,
+}
+
+/// Fetches the engines at the first use, or says why there are none.
+pub(crate) fn fetched() -> Result<Fetched, String> {
+    let folder = syscollect_fixtures::viewers();
+    let folder = folder.ok_or_else(|| syscollect_fixtures::HOW_TO_HAVE_VIEWERS.to_owned())?;
+    let fetcher = folder.join("get-viewers");
+    if !fetcher.is_file() {
+        return Err(syscollect_fixtures::HOW_TO_HAVE_VIEWERS.to_owned());
+    }
+    let said = output_of(&mut Command::new(&fetcher)).map_err(|error| {
+        let why = format!("{error:#}").replace('\n', " ");
+        format!("the viewers' engines cannot be fetched: {why}")
+    })?;
+    let said = String::from_utf8_lossy(&said.stdout);
+    let programs =
+        Path::new(said.lines().last().unwrap_or_default()).join("node_modules").join(".bin");
+    let mut path = programs.clone().into_os_string();
+    path.push(":");
+    path.push(std::env::var_os("PATH").unwrap_or_default());
+    Ok(Fetched { folder, programs, path })
+}
 
 /// A way to run SQL over a trace.
 pub(crate) struct Engine {
@@ -23,34 +54,17 @@ pub(crate) struct Engine {
 impl Engine {
     /// The engine, or why there is none.
     pub(crate) fn find() -> Result<Self, String> {
-        let program = match std::env::var_os("PERFETTO_SQL") {
-            Some(program) => PathBuf::from(program),
-            None => root().join("../shared/tools/perfetto-sql"),
-        };
-        if !program.is_file() {
-            return Err(
-                "no perfetto-sql beside the checkout, and PERFETTO_SQL is not set".to_owned()
-            );
+        if let Some(program) = std::env::var_os("PERFETTO_SQL") {
+            let program = PathBuf::from(program);
+            if !program.is_file() {
+                return Err(format!("PERFETTO_SQL: {} is not there", program.display()));
+            }
+            return Ok(Self { program, path: std::env::var_os("PATH").unwrap_or_default() });
         }
-        // The first use fetches the engines, and a Node.js of their own; where that fails, nothing
-        // can be judged.
-        let mut path = std::env::var_os("PATH").unwrap_or_default();
-        let fetcher = program.with_file_name("get-viewers");
-        if fetcher.is_file() {
-            let fetched = output_of(&mut Command::new(&fetcher)).map_err(|error| {
-                format!(
-                    "the viewers' engines cannot be fetched: {}",
-                    format!("{error:#}").replace('\n', " ")
-                )
-            })?;
-            let folder = String::from_utf8_lossy(&fetched.stdout)
-                .lines()
-                .last()
-                .unwrap_or_default()
-                .to_owned();
-            let mut places = OsString::from(format!("{folder}/node_modules/.bin:"));
-            places.push(path);
-            path = places;
+        let Fetched { path, folder, .. } = fetched()?;
+        let program = folder.join("perfetto-sql");
+        if !program.is_file() {
+            return Err(format!("{} is not there", program.display()));
         }
         Ok(Self { program, path })
     }

@@ -1,7 +1,9 @@
 //! `cargo xtask tidy`: habits that no other tool checks.
 
+mod outside;
+
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Result, bail};
@@ -30,17 +32,36 @@ pub(crate) fn run() -> Result<()> {
         "*.h",
         "*.toml",
         "*.md",
+        "*.sh",
+        ".ci/run",
     ]))?;
     let mut found = Vec::new();
     for name in String::from_utf8_lossy(&listed.stdout).lines() {
         if let Ok(text) = fs::read_to_string(root().join(name)) {
             look(name, &text, &mut found);
+            if !name.ends_with(".md") {
+                look_outside(name, &text, &mut found);
+            }
         }
     }
     if !found.is_empty() {
         bail!("{}", found.join("\n"));
     }
     Ok(())
+}
+
+/// Finds paths that lead out of the repository.
+fn look_outside(name: &str, text: &str, found: &mut Vec<String>) {
+    for (line, _) in outside::lines(name, &package_of(name), text) {
+        found.push(format!("{name}:{line}: a path that leads out of the repository"));
+    }
+}
+
+/// The folder of a file's package, within the repository.
+fn package_of(name: &str) -> PathBuf {
+    let folders = Path::new(name).ancestors().skip(1);
+    let mut packages = folders.filter(|folder| root().join(folder).join("Cargo.toml").is_file());
+    packages.next().unwrap_or(Path::new("")).to_path_buf()
 }
 
 fn look(name: &str, text: &str, found: &mut Vec<String>) {

@@ -8,7 +8,7 @@
 //! Each of a trace of the graphics kernel's events (about 100 bytes each) and
 //! of one of scheduling events (about 60), repeated to a quarter of a gigabyte.
 //!
-//! `cargo bench -p syscollect-etl`; needs the fixtures beside the repository.
+//! `cargo bench -p syscollect-etl`; needs the fixtures (tests/fixtures/README.md).
 #![allow(missing_docs, reason = "criterion's macros make functions without documentation")]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -21,21 +21,14 @@ const LENGTH: usize = 256 << 20;
 
 fn decode(criterion: &mut Criterion) {
     for (name, file) in [("graphics", GPUVIS), ("scheduling", SYNTHETIC)] {
-        let Some(trace) =
-            fixture(file).and_then(|bytes| Trace::from_bytes(vec![repeated(&bytes, LENGTH)]).ok())
-        else {
-            continue;
-        };
+        let Ok(trace) = Trace::from_bytes(vec![repeated(&fixture(file), LENGTH)]) else { continue };
         let mut group = criterion.benchmark_group(name);
         group.sample_size(10).throughput(Throughput::Bytes(trace.bytes()));
         group.bench_function("scan", |bencher| bencher.iter(|| scan(&trace)));
         group.bench_function("merged", |bencher| bencher.iter(|| merged(&trace)));
         group.finish();
     }
-    let Some(trace) = fixture(PERFVIEW).and_then(|bytes| Trace::from_bytes(vec![bytes]).ok())
-    else {
-        return;
-    };
+    let Ok(trace) = Trace::from_bytes(vec![fixture(PERFVIEW)]) else { return };
     let mut group = criterion.benchmark_group("samples");
     group.throughput(Throughput::Bytes(trace.bytes()));
     group.bench_function("expanded", |bencher| bencher.iter(|| merged(&trace)));

@@ -7,7 +7,7 @@
 //! Each of a trace of the graphics kernel's events (about 100 bytes each) and of
 //! one of scheduling events (about 60), repeated to a quarter of a gigabyte.
 //!
-//! `cargo bench -p syscollect-etl --bench session`; needs the fixtures beside the repository.
+//! `cargo bench -p syscollect-etl --bench session`; needs the fixtures (tests/fixtures/README.md).
 #![allow(missing_docs, reason = "criterion's macros make functions without documentation")]
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
@@ -22,7 +22,7 @@ const LENGTH: usize = 256 << 20;
 /// A long recording made of a fixture, in a folder.
 fn long(folder: &Path, name: &str) -> Option<PathBuf> {
     let path = folder.join("long.etl");
-    std::fs::write(&path, repeated(&fixture(name)?, LENGTH)).ok()?;
+    std::fs::write(&path, repeated(&fixture(name), LENGTH)).ok()?;
     Some(path)
 }
 

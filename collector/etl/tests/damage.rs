@@ -6,10 +6,9 @@ use std::sync::LazyLock;
 use syscollect_etl::file::{Statistics, Trace};
 use syscollect_tests::etl::{FIXTURES, FakeTrace, event, fixture, perf_info};
 
-/// The fixtures that are there, unpacked once: name, records, bytes.
-static WHOLE: LazyLock<Vec<(&str, u64, Vec<u8>)>> = LazyLock::new(|| {
-    FIXTURES.iter().filter_map(|(name, total)| Some((*name, *total, fixture(name)?))).collect()
-});
+/// The fixtures, unpacked once: name, records, bytes.
+static WHOLE: LazyLock<Vec<(&str, u64, Vec<u8>)>> =
+    LazyLock::new(|| FIXTURES.iter().map(|(name, total)| (*name, *total, fixture(name))).collect());
 
 /// Reads all of it in both orders, and everything a record offers.
 fn read(bytes: Vec<u8>) -> Option<Statistics> {
@@ -54,7 +53,7 @@ fn flip(bytes: &mut [u8], flips: &[(f64, u8)]) {
     }
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn every_fixture_cut_off_anywhere_gives_fewer_records_and_no_panic() {
     for (name, total, whole) in WHOLE.iter() {
         // In the first half of each lies a record; a buffer's end may hold none.
@@ -77,7 +76,7 @@ fn a_file_whose_first_bytes_are_anything_ends() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(6))]
 
-    #[test]
+    #[syscollect_fixtures::test]
     fn every_fixture_with_flipped_bits_reads_to_its_end(flips in flips()) {
         for (name, total, whole) in WHOLE.iter() {
             let mut bytes = whole.clone();
@@ -148,7 +147,7 @@ fn lacks(bytes: Vec<u8>, total: u64) -> Option<(bool, Statistics)> {
     Some((statistics.records < total, statistics))
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn a_fixture_that_ends_early_is_never_complete() {
     let mut random = Random(1);
     for (name, total, whole) in WHOLE.iter() {
@@ -160,7 +159,7 @@ fn a_fixture_that_ends_early_is_never_complete() {
     }
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn a_fixture_cut_between_two_buffers_says_how_many_are_missing() {
     for (name, _, whole) in WHOLE.iter() {
         let Ok(trace) = Trace::from_bytes(vec![whole.clone()]) else { panic!("{name}") };
@@ -186,7 +185,7 @@ fn a_fixture_cut_between_two_buffers_says_how_many_are_missing() {
     }
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn a_fixture_with_zeros_in_it_is_never_complete() {
     let mut random = Random(2);
     for (name, total, whole) in WHOLE.iter() {
@@ -206,7 +205,7 @@ fn a_fixture_with_zeros_in_it_is_never_complete() {
     }
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn a_fixture_that_lacks_a_buffer_in_its_middle_says_so() {
     for (name, _, whole) in WHOLE.iter() {
         let stride =

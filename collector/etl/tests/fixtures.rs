@@ -5,14 +5,14 @@ use syscollect_etl::file::{Clock, HeaderKind, Trace};
 use syscollect_etl::{Class, Record};
 use syscollect_tests::etl::{self, FIXTURES, fixture, repeated};
 
-fn open(name: &str) -> Option<Trace> {
-    Some(Trace::from_bytes(vec![fixture(name)?]).expect("a fixture opens"))
+fn open(name: &str) -> Trace {
+    Trace::from_bytes(vec![fixture(name)]).expect("a fixture opens")
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn every_record_of_every_file_is_given_and_nothing_is_left_over() {
     for (name, total) in FIXTURES {
-        let Some(trace) = open(name) else { continue };
+        let trace = open(name);
         let mut records = 0;
         let statistics = trace.scan(|_, _| records += 1);
         assert_eq!((records, statistics.records), (total, total), "{name}");
@@ -25,10 +25,10 @@ fn every_record_of_every_file_is_given_and_nothing_is_left_over() {
     }
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn merging_gives_the_same_records_in_order_of_time_and_of_every_cpu() {
     for (name, total) in FIXTURES {
-        let Some(trace) = open(name) else { continue };
+        let trace = open(name);
         let mut merged = trace.merged();
         let (mut last, mut order) = (0, HashMap::<u16, Vec<Seen>>::new());
         while let Some((_, record)) = merged.next() {
@@ -66,9 +66,9 @@ fn count(trace: &Trace, kinds: &[(u8, u8)]) -> usize {
     count
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn a_compressed_file_has_the_samples_and_stacks_its_page_lists() {
-    let Some(trace) = open(etl::PERFVIEW) else { return };
+    let trace = open(etl::PERFVIEW);
     let statistics = trace.scan(|_, _| ());
     assert_eq!((statistics.buffers, statistics.compressed_buffers), (360, 359));
     assert!(trace.headers()[0].is_compressed());
@@ -80,9 +80,9 @@ fn a_compressed_file_has_the_samples_and_stacks_its_page_lists() {
     assert_eq!(stacks, 655);
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn a_32_bit_logger_on_a_machine_with_another_clock_rate_is_understood() {
-    let Some(trace) = open(etl::GPUVIS) else { return };
+    let trace = open(etl::GPUVIS);
     let header = &trace.headers()[0];
     assert_eq!((header.pointer_size, header.cpus, header.os_build), (4, 8, 17_134));
     assert_eq!((header.clock, header.perf_freq), (Clock::Qpc, 3_119_142));
@@ -94,9 +94,9 @@ fn a_32_bit_logger_on_a_machine_with_another_clock_rate_is_understood() {
     assert_eq!(statistics.records_with(HeaderKind::Event64), 211_033);
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn the_events_a_logger_lost_are_in_its_header() {
-    let Some(trace) = open(etl::SYNTHETIC) else { return };
+    let trace = open(etl::SYNTHETIC);
     let header = &trace.headers()[0];
     assert_eq!((header.events_lost, header.buffers_lost), (7, 0));
     assert!(!header.qpc_is_tsc());
@@ -106,9 +106,9 @@ fn the_events_a_logger_lost_are_in_its_header() {
     assert_eq!(count(&trace, &[(0x18, 32)]), 3_488);
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn a_recording_in_two_files_is_the_recording() {
-    let Some(whole) = fixture(etl::GPUVIS) else { return };
+    let whole = fixture(etl::GPUVIS);
     // Its first buffer is the header; the others go by CPU into one file or the other.
     let buffers: Vec<&[u8]> = whole.chunks(65_536).collect();
     let part = |odd: u8| {
@@ -131,9 +131,9 @@ fn a_recording_in_two_files_is_the_recording() {
     assert_eq!(two.statistics().records, whole.scan(|_, _| ()).records + 2);
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn a_file_on_disk_reads_as_it_does_in_memory() {
-    let Some(bytes) = fixture(etl::SYNTHETIC) else { return };
+    let bytes = fixture(etl::SYNTHETIC);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("trace.etl");
     std::fs::write(&path, &bytes).expect("it can be written");
@@ -144,9 +144,9 @@ fn a_file_on_disk_reads_as_it_does_in_memory() {
     assert_eq!(on_disk.scan(|_, _| ()), in_memory.scan(|_, _| ()));
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn a_recording_repeated_is_as_many_recordings_one_after_the_other() {
-    let Some(bytes) = fixture(etl::SYNTHETIC) else { return };
+    let bytes = fixture(etl::SYNTHETIC);
     let long = repeated(&bytes, bytes.len() * 2 + 1);
     let trace = Trace::from_bytes(vec![long]).expect("it opens");
     let (mut merged, mut last) = (trace.merged(), 0);

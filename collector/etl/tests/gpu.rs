@@ -83,16 +83,16 @@ impl Told {
     }
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn the_counter_does_not_run_at_ten_megahertz() {
-    let Some(bytes) = fixture(GPUVIS) else { return };
+    let bytes = fixture(GPUVIS);
     let trace = Trace::from_bytes(vec![bytes]).unwrap();
     assert_eq!(trace.headers()[0].perf_freq, 3_119_142);
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn every_event_of_the_graphics_kernel_that_is_of_interest_decodes() {
-    let Some(bytes) = fixture(GPUVIS) else { return };
+    let bytes = fixture(GPUVIS);
     let trace = Trace::from_bytes(vec![bytes]).unwrap();
     let mut counts = BTreeMap::<u16, [u64; 2]>::new();
     let mut syncs = BTreeSet::new();
@@ -119,17 +119,17 @@ fn every_event_of_the_graphics_kernel_that_is_of_interest_decodes() {
     );
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn packets_find_their_beginnings() {
-    let Some(bytes) = fixture(GPUVIS) else { return };
+    let bytes = fixture(GPUVIS);
     let told = Told::of(bytes);
     assert_eq!(told.ends(true), (2_404, 1, 0), "DMA packets");
     assert_eq!(told.ends(false), (6_969, 10, 8), "queue packets");
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn dma_packets_belong_to_the_threads_that_submitted_them() {
-    let Some(bytes) = fixture(GPUVIS) else { return };
+    let bytes = fixture(GPUVIS);
     let told = Told::of(bytes);
     let of_engines = || told.jobs.iter().filter(|(_, _, scope, ..)| *scope == Scope::Machine);
     let own = of_engines().filter(|(.., name, _, _)| name != "Preemption");
@@ -144,9 +144,9 @@ fn dma_packets_belong_to_the_threads_that_submitted_them() {
     );
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn jobs_of_a_track_follow_each_other() {
-    let Some(bytes) = fixture(GPUVIS) else { return };
+    let bytes = fixture(GPUVIS);
     let mut ends = BTreeMap::new();
     for (track, .., end, job) in Told::of(bytes).jobs {
         let Some(began) = job.began() else { continue };
@@ -155,9 +155,9 @@ fn jobs_of_a_track_follow_each_other() {
     }
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn each_sync_is_told_once() {
-    let Some(bytes) = fixture(GPUVIS) else { return };
+    let bytes = fixture(GPUVIS);
     let told = Told::of(bytes);
     let syncs = told.instants.iter().filter(|(track, _)| track.ends_with("VSync"));
     assert_eq!(syncs.map(|(_, count)| count).sum::<u64>(), 438);

@@ -9,8 +9,8 @@ use syscollect_etl::payload::{
 use syscollect_etl::{Guid, Record};
 use syscollect_tests::etl::{self, FIXTURES, fixture};
 
-fn open(name: &str) -> Option<Trace> {
-    Some(Trace::from_bytes(vec![fixture(name)?]).expect("a fixture opens"))
+fn open(name: &str) -> Trace {
+    Trace::from_bytes(vec![fixture(name)]).expect("a fixture opens")
 }
 
 /// How many payloads of a kind there are.
@@ -33,26 +33,26 @@ fn is_sound(text: Utf16<'_>) -> bool {
         && !text.to_string_lossy().contains(char::REPLACEMENT_CHARACTER)
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn no_payload_of_any_file_is_malformed() {
     for (name, _) in FIXTURES {
-        let Some(trace) = open(name) else { continue };
+        let trace = open(name);
         assert_eq!(count(&trace, |payload| *payload == Payload::Malformed), 0, "{name}");
     }
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn the_compressed_file_has_what_its_page_lists() {
-    let Some(trace) = open(etl::PERFVIEW) else { return };
+    let trace = open(etl::PERFVIEW);
     counts!(&trace, Sample: 79_528, Stack: 252, StackKeyReference: 9_107, StackKeyDefinition: 2_921);
     counts!(&trace, Process: 68, Thread: 1_358, Image: 3_596, ImageDebugId: 3_534, ImageFileId: 3_590);
     counts!(&trace, DiskIo: 1_231, DiskIoBegin: 1_231, HardFault: 153, FileName: 3_084, SampleInterval: 2);
     counts!(&trace, Machine: 1, Build: 1, VolumeMapping: 9, EventInfo: 61);
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn every_key_of_a_stack_is_told_after_it_was_used() {
-    let Some(trace) = open(etl::PERFVIEW) else { return };
+    let trace = open(etl::PERFVIEW);
     let (mut used, mut told) = (HashMap::new(), HashMap::new());
     trace.scan(|_, record| match decode(record) {
         Payload::StackKeyReference(StackKeyReference { key, event_timestamp, .. }) => {
@@ -70,9 +70,9 @@ fn every_key_of_a_stack_is_told_after_it_was_used() {
     assert!(used.iter().all(|(key, used)| told.get(key).is_some_and(|told| told >= used)));
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn stacks_of_providers_events_lie_in_their_items() {
-    let Some(trace) = open(etl::PERFVIEW) else { return };
+    let trace = open(etl::PERFVIEW);
     let mut stacks = 0;
     trace.scan(|_, record| {
         for stack in item_stacks(record.extended) {
@@ -84,9 +84,9 @@ fn stacks_of_providers_events_lie_in_their_items() {
     assert_eq!(stacks, 655);
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn samples_lie_in_code_and_name_a_thread() {
-    let Some(trace) = open(etl::PERFVIEW) else { return };
+    let trace = open(etl::PERFVIEW);
     let mut threads = HashSet::new();
     trace.scan(|_, record| {
         if let Payload::Sample(sample) = decode(record) {
@@ -97,9 +97,9 @@ fn samples_lie_in_code_and_name_a_thread() {
     assert!(threads.contains(&0) && threads.len() > 50, "{}", threads.len());
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn a_live_kernel_log_has_processes_threads_and_images_with_their_names() {
-    let Some(trace) = open(etl::AIRBUS) else { return };
+    let trace = open(etl::AIRBUS);
     counts!(&trace, Process: 196, Thread: 3_058, Image: 13_753);
     let (mut named, mut dated, mut processes) = (0, 0, HashSet::new());
     trace.scan(|_, record| match decode(record) {
@@ -125,9 +125,9 @@ fn a_live_kernel_log_has_processes_threads_and_images_with_their_names() {
     assert!(processes.contains(&4), "the system's own process is there");
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn images_of_a_merged_file_have_their_pdb() {
-    let Some(trace) = open(etl::PERFVIEW) else { return };
+    let trace = open(etl::PERFVIEW);
     let (mut images, mut identities) = (HashSet::new(), Vec::new());
     trace.scan(|_, record| match decode(record) {
         Payload::Image(image) => drop(images.insert((image.pid, image.base))),
@@ -144,9 +144,9 @@ fn images_of_a_merged_file_have_their_pdb() {
     assert!(identities.iter().all(|identity| images.contains(identity)));
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn the_synthetic_file_has_what_its_page_lists_and_its_switches_are_a_chain() {
-    let Some(trace) = open(etl::SYNTHETIC) else { return };
+    let trace = open(etl::SYNTHETIC);
     counts!(&trace, ContextSwitch: 3_847, ReadyThread: 3_191, Sample: 1_924, Stack: 3_488);
     assert!(count(&trace, |payload| matches!(payload, Payload::Dpc(_))) > 0);
     assert!(count(&trace, |payload| matches!(payload, Payload::Isr(_))) > 0);
@@ -168,9 +168,9 @@ fn shown(fields: &[Field]) -> Vec<String> {
     fields.iter().map(|field| format!("{}={}", field.name, field.value)).collect()
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn events_of_every_primitive_type_describe_themselves() {
-    let Some(trace) = open(etl::TRACELOGGING) else { return };
+    let trace = open(etl::TRACELOGGING);
     let mut texts = Vec::new();
     trace.scan(|_, record| {
         let Payload::TraceLogging(event) = decode(record) else { return };
@@ -186,9 +186,9 @@ fn events_of_every_primitive_type_describe_themselves() {
     assert_eq!(texts[0], first_event());
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn structures_describe_themselves_in_a_compressed_file() {
-    let Some(trace) = open(etl::COMPRESSED_TRACELOGGING) else { return };
+    let trace = open(etl::COMPRESSED_TRACELOGGING);
     let mut events = Vec::new();
     trace.scan(|_, record| {
         if let Payload::TraceLogging(event) = decode(record) {
@@ -202,9 +202,9 @@ fn structures_describe_themselves_in_a_compressed_file() {
     );
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn manifests_in_the_file_describe_most_of_its_providers_events() {
-    let Some(trace) = open(etl::PERFVIEW) else { return };
+    let trace = open(etl::PERFVIEW);
     let mut schemas = HashMap::<EventKey, EventSchema>::new();
     trace.scan(|_, record| {
         if let Payload::EventInfo(info) = decode(record) {

@@ -4,7 +4,6 @@ use super::*;
 use crate::identify::identify;
 use crate::identity::Identity;
 use crate::images::{Image, Images, tests::identity};
-use std::path::PathBuf;
 use syscollect_etl::Guid;
 use syscollect_etl::file::{Statistics, Trace};
 use syscollect_etl::payload::{Payload, decode};
@@ -133,18 +132,12 @@ fn nothing_to_add_changes_nothing() {
     assert_eq!(std::fs::read(file.path()).unwrap(), bytes);
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn a_real_file_of_a_kernel_session_keeps_its_records_and_gains_identities() {
-    let fixture = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../../shared/fixtures/etl/airbus-win10-18362-2cpu-process-thread-image.etl.gz"
-    );
-    let Ok(packed) = File::open(PathBuf::from(fixture)) else {
-        eprintln!("skipped: the fixture is not here");
-        return;
-    };
+    let packed =
+        syscollect_fixtures::read("etl/airbus-win10-18362-2cpu-process-thread-image.etl.gz");
     let mut bytes = Vec::new();
-    flate2::read::GzDecoder::new(packed).read_to_end(&mut bytes).unwrap();
+    flate2::read::GzDecoder::new(&*packed).read_to_end(&mut bytes).unwrap();
     let file = file(&bytes);
     let before = Trace::open(&[file.path().into()]).unwrap().scan(|_, _| ());
     let added = identify(file.path(), always).unwrap();

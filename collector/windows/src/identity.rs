@@ -66,6 +66,7 @@ fn openable(path: &str) -> String {
 mod tests {
     use super::*;
     use std::io::Cursor;
+    use syscollect_fixtures::image::{Image, SymbolFileOf};
 
     #[test]
     fn names_of_the_kernel_become_names_that_programs_open() {
@@ -93,14 +94,7 @@ mod tests {
             at in proptest::collection::vec((0_usize..1024, proptest::num::u8::ANY), 1..20),
             length in 0_usize..100_000,
         ) {
-            // Without the fixture the bytes say MZ and PE, and little else.
-            let mut bytes = std::fs::read(FIXTURE).unwrap_or_else(|_| {
-                let mut bytes = vec![0; 1024];
-                bytes[..2].copy_from_slice(b"MZ");
-                bytes[0x3c] = 0x40;
-                bytes[0x40..0x44].copy_from_slice(b"PE\0\0");
-                bytes
-            });
+            let mut bytes = image(at.len() % 2 == 0).bytes();
             at.iter().for_each(|(at, byte)| bytes[*at] = *byte);
             bytes.truncate(length);
             if let Some(identity) = identity(Cursor::new(bytes)) {
@@ -109,17 +103,28 @@ mod tests {
         }
     }
 
-    const FIXTURE: &str = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../../shared/fixtures/etl/syzygy-test_types_x64.dll"
-    );
+    /// An image whose symbol file is known.
+    fn image(is_64_bit: bool) -> Image<'static> {
+        let symbols = SymbolFileOf { guid: [0xab; 16], age: 7, path: r"d:\out\app.pdb" };
+        Image { is_64_bit, symbols: Some(symbols), ..Image::default() }
+    }
 
     #[test]
+    fn an_image_of_64_and_of_32_bits_says_which_its_symbol_file_is() {
+        for is_64_bit in [true, false] {
+            let image = image(is_64_bit);
+            let found = identity(Cursor::new(image.bytes())).unwrap();
+            let pdb = r"d:\out\app.pdb".to_owned();
+            let expected = Identity { guid: Guid([0xab; 16]), age: 7, pdb, stamp: image.timestamp };
+            assert_eq!(found, expected);
+            let without = Image { symbols: None, ..image };
+            assert_eq!(identity(Cursor::new(without.bytes())), None);
+        }
+    }
+
+    #[syscollect_fixtures::test]
     fn the_identity_of_a_real_image_is_that_of_its_pdb() {
-        let Ok(file) = File::open(FIXTURE) else {
-            eprintln!("skipped: the fixture is not here");
-            return;
-        };
+        let file = File::open(syscollect_fixtures::path("etl/syzygy-test_types_x64.dll")).unwrap();
         let identity = identity(file).unwrap();
         assert_eq!(identity.guid.to_string(), "988a0d29-3b0e-42e4-8a13-9ddd7f0f2bc1");
         assert_eq!(identity.age, 1);

@@ -1,43 +1,87 @@
-//! The fixtures, and requests for them.
+//! A library that these tests make, and requests for its names.
 
+use std::fs;
 use std::path::{Path, PathBuf};
+use syscollect_fixtures::image::{self, Export, SymbolFileOf};
+use syscollect_fixtures::pdb::{
+    Function, INT, Inlined, Line, POINTER, Public, SymbolFile, UNSIGNED_LONG,
+};
 use syscollect_model::{BuildId, SymbolTable};
 use syscollect_symbolize::windows::{
     ImageRequest, Options, PdbIdentity, SymbolPath, SymbolSource, WindowsSymbolizer,
 };
+use tempfile::TempDir;
 
-/// The folder of the fixtures; `None` where it is not, except in CI.
-pub fn fixtures() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/fixtures/etl");
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    assert!(std::env::var_os("CI").is_none(), "the fixtures are not at {}", folder.display());
-    eprintln!("skipped: no fixtures at {}", folder.display());
-    None
-}
-
-/// A library with its symbol file beside it.
+/// A library with its symbol file beside it, both made by these tests.
 pub struct Library {
     pub image: PathBuf,
     pub pdb: PathBuf,
+    _folder: TempDir,
 }
 
-pub fn library() -> Option<Library> {
-    let folder = fixtures()?;
-    let image = folder.join("syzygy-test_types_x64.dll");
-    Some(Library { pdb: folder.join("syzygy-test_types_x64.dll.pdb"), image })
+pub fn library() -> Library {
+    let folder = tempfile::tempdir().unwrap();
+    let (image, pdb) = (folder.path().join("library.dll"), folder.path().join("library.pdb"));
+    fs::write(&image, image_bytes()).unwrap();
+    fs::write(&pdb, symbol_bytes()).unwrap();
+    Library { image, pdb, _folder: folder }
+}
+
+/// The library: two functions, of which one is exported; what is behind them is exported by
+/// its decorated name.
+pub fn image_bytes() -> Vec<u8> {
+    let PdbIdentity { name, guid, age } = library_pdb();
+    let exports = [
+        Export { name: "?helper@@YAXXZ", address: 0x1300 },
+        Export { name: "EntryPoint", address: 0x1000 },
+    ];
+    image::Image {
+        symbols: Some(SymbolFileOf { guid, age, path: &name }),
+        exports: &exports,
+        functions: &[0x1000..0x1040, 0x1100..0x1180],
+        ..image::Image::default()
+    }
+    .bytes()
+}
+
+/// Its symbol file: a function with arguments, one with an inlined call, and a public symbol.
+pub fn symbol_bytes() -> Vec<u8> {
+    let PdbIdentity { guid, age, .. } = library_pdb();
+    let entry = Function {
+        name: "EntryPoint",
+        start: 0,
+        size: 0x40,
+        arguments: &[POINTER, UNSIGNED_LONG, POINTER],
+        lines: &[Line { offset: 0, number: 20 }, Line { offset: 0x10, number: 22 }],
+        inlined: None,
+    };
+    let computing = Function {
+        name: "math::compute",
+        start: 0x100,
+        size: 0x80,
+        arguments: &[INT],
+        lines: &[Line { offset: 0, number: 40 }],
+        inlined: Some(Inlined { name: "clamp", offset: 0x20, size: 0x10, line: 5 }),
+    };
+    let symbols = SymbolFile {
+        guid,
+        age,
+        functions: &[entry, computing],
+        publics: &[Public { name: "?helper@@YAXXZ", start: 0x300 }],
+        ..SymbolFile::default()
+    };
+    symbols.bytes()
 }
 
 /// As a trace names the library's symbol file.
 pub fn library_pdb() -> PdbIdentity {
     let guid = guid(
-        [0x98, 0x8a, 0x0d, 0x29],
-        [0x3b, 0x0e],
-        [0x42, 0xe4],
-        [0x8a, 0x13, 0x9d, 0xdd, 0x7f, 0x0f, 0x2b, 0xc1],
+        [0x00, 0x11, 0x22, 0x33],
+        [0x44, 0x55],
+        [0x66, 0x77],
+        [0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff],
     );
-    PdbIdentity { name: r"d:\build\test_types_x64.dll.pdb".into(), guid, age: 1 }
+    PdbIdentity { name: r"d:\build\library.pdb".into(), guid, age: 3 }
 }
 
 /// The bytes of a GUID as they lie in files, from its digits.
@@ -55,7 +99,7 @@ pub fn guid(
 
 pub fn request(pdb: Option<PdbIdentity>, offsets: &[u64]) -> ImageRequest {
     ImageRequest {
-        path: r"\Device\HarddiskVolume3\Tools\test_types_x64.dll".into(),
+        path: r"\Device\HarddiskVolume3\Tools\library.dll".into(),
         build_id: BuildId::from_bytes(&[7; 20]),
         pdb,
         offsets: offsets.to_vec(),

@@ -1,22 +1,27 @@
 //! Damaged files: fewer names or an error, soon, and nothing else.
 
-use crate::common::{fixtures, library};
+use crate::common::{image_bytes, symbol_bytes};
+use crate::fixtures::{LIBRARY, LIBRARY_SYMBOLS, PROGRAM};
 use crate::streams;
 use proptest::prelude::*;
-use std::fs;
 use std::io::Cursor;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 use syscollect_symbolize::windows::{Image, Pdb, PdbError, PdbNames};
 
-static LIBRARY: LazyLock<Option<Vec<u8>>> =
-    LazyLock::new(|| Some(fs::read(library()?.pdb).unwrap()));
-static PROGRAM: LazyLock<Option<Vec<u8>>> =
-    LazyLock::new(|| Some(fs::read(fixtures()?.join("perfview-CppCon.pdb")).unwrap()));
-static IMAGE: LazyLock<Option<Vec<u8>>> =
-    LazyLock::new(|| Some(fs::read(library()?.image).unwrap()));
+/// The symbol file of these tests, and the real ones where they are.
+static SYMBOLS: LazyLock<Vec<Vec<u8>>> =
+    LazyLock::new(|| [vec![symbol_bytes()], real(&[LIBRARY_SYMBOLS, PROGRAM])].concat());
+/// The same of images.
+static IMAGES: LazyLock<Vec<Vec<u8>>> =
+    LazyLock::new(|| [vec![image_bytes()], real(&[LIBRARY])].concat());
 
-/// Every place of the code of both fixtures.
+fn real(names: &[&str]) -> Vec<Vec<u8>> {
+    let is_there = syscollect_fixtures::folder().is_some();
+    names.iter().filter(|_| is_there).map(|name| syscollect_fixtures::read(name)).collect()
+}
+
+/// Every place of the code of all files.
 fn offsets() -> Vec<u64> {
     (0x1000..0x4000).step_by(3).collect()
 }
@@ -62,48 +67,53 @@ const PROCEDURES: [u16; 4] = [0x110f, 0x1110, 0x1146, 0x1147];
 
 #[test]
 fn a_function_that_lies_within_itself_costs_lines_and_no_stack() {
-    let Some(intact) = &*PROGRAM else { return };
-    let mut bytes = intact.clone();
-    let places = streams::places(&bytes, IDS);
-    let functions = streams::records(&bytes, &places, IDS_HEADER);
-    let functions = functions.iter().enumerate().filter(|(_, (_, kind))| *kind == FUNCTION_ID);
-    let functions: Vec<_> =
-        functions.map(|(index, (at, _))| (0x1000 + index as u32, *at)).collect();
-    assert!(!functions.is_empty());
-    functions.iter().for_each(|(id, at)| streams::write(&mut bytes, &places, at + 4, *id));
-    let names = name_pdb(bytes).unwrap();
-    assert!(names.note.contains("compilation units are damaged"), "{}", names.note);
-    let whole = name_pdb(intact.clone()).unwrap();
-    assert!(!names.symbols.is_empty() && names.symbols.len() <= whole.symbols.len());
+    for intact in &*SYMBOLS {
+        let mut bytes = intact.clone();
+        let places = streams::places(&bytes, IDS);
+        let functions = streams::records(&bytes, &places, IDS_HEADER);
+        let functions = functions.iter().enumerate().filter(|(_, (_, kind))| *kind == FUNCTION_ID);
+        let functions: Vec<_> =
+            functions.map(|(index, (at, _))| (0x1000 + index as u32, *at)).collect();
+        assert!(!functions.is_empty());
+        functions.iter().for_each(|(id, at)| streams::write(&mut bytes, &places, at + 4, *id));
+        let names = name_pdb(bytes).unwrap();
+        assert!(names.note.contains("compilation units are damaged"), "{}", names.note);
+        let whole = name_pdb(intact.clone()).unwrap();
+        assert!(!names.symbols.is_empty() && names.symbols.len() <= whole.symbols.len());
+    }
 }
 
 #[test]
 fn a_procedure_that_ends_before_it_begins_does_not_go_round_in_circles() {
-    let Some(intact) = &*PROGRAM else { return };
-    let mut bytes = intact.clone();
-    let mut damaged = 0;
-    for stream in 5..streams::count(&bytes) {
-        let places = streams::places(&bytes, stream);
-        let records = streams::records(&bytes, &places, SYMBOLS_HEADER);
-        let mut procedures =
-            (0..records.len()).filter(|index| PROCEDURES.contains(&records[*index].1));
-        // The first one holds all the others, which lead back to what comes behind its beginning.
-        let Some(first) = procedures.next() else { continue };
-        streams::write(&mut bytes, &places, records[first].0 + 8, places.len() as u32);
-        for other in procedures {
-            streams::write(&mut bytes, &places, records[other].0 + 8, records[first + 1].0 as u32);
-            damaged += 1;
+    for mut bytes in SYMBOLS.clone() {
+        let mut damaged = 0;
+        for stream in 5..streams::count(&bytes) {
+            let places = streams::places(&bytes, stream);
+            let records = streams::records(&bytes, &places, SYMBOLS_HEADER);
+            let mut procedures =
+                (0..records.len()).filter(|index| PROCEDURES.contains(&records[*index].1));
+            // The first one holds all the others, which lead back to what comes behind its beginning.
+            let Some(first) = procedures.next() else { continue };
+            streams::write(&mut bytes, &places, records[first].0 + 8, places.len() as u32);
+            for other in procedures {
+                streams::write(
+                    &mut bytes,
+                    &places,
+                    records[other].0 + 8,
+                    records[first + 1].0 as u32,
+                );
+                damaged += 1;
+            }
         }
+        assert!(damaged > 0);
+        let names = name_pdb(bytes).unwrap();
+        assert!(names.note.contains("compilation units are damaged"), "{}", names.note);
     }
-    assert!(damaged > 0);
-    let names = name_pdb(bytes).unwrap();
-    assert!(names.note.contains("compilation units are damaged"), "{}", names.note);
 }
 
 #[test]
 fn a_directory_that_is_longer_than_its_file_is_not_read() {
-    let Some(intact) = &*PROGRAM else { return };
-    let mut bytes = intact.clone();
+    let mut bytes = symbol_bytes();
     // The directory's length, in bytes: more of it than there is.
     bytes[44..48].copy_from_slice(&(1u32 << 30).to_le_bytes());
     assert!(name_pdb(bytes).is_err());
@@ -114,21 +124,21 @@ proptest! {
 
     #[test]
     fn a_symbol_file_with_flipped_bits_is_an_error_or_names_less(flips in flips()) {
-        for bytes in [&*LIBRARY, &*PROGRAM].into_iter().flatten() {
+        for bytes in &*SYMBOLS {
             let _ = name_pdb(flipped(bytes, &flips));
         }
     }
 
     #[test]
     fn a_symbol_file_that_was_cut_off_is_an_error(length in any::<prop::sample::Index>()) {
-        for bytes in [&*LIBRARY, &*PROGRAM].into_iter().flatten() {
+        for bytes in &*SYMBOLS {
             let _ = name_pdb(bytes[..length.index(bytes.len())].to_vec());
         }
     }
 
     #[test]
     fn an_image_with_flipped_bits_or_cut_off_names_no_more_than_it_can(flips in flips(), length in any::<prop::sample::Index>()) {
-        for bytes in IMAGE.iter() {
+        for bytes in &*IMAGES {
             name_image(&flipped(bytes, &flips));
             name_image(&bytes[..length.index(bytes.len())]);
         }

@@ -1,10 +1,11 @@
-//! Naming code of Windows modules with the symbol files of the fixtures, which lie beside the
-//! repository. Without them these tests say so, and pass only where nobody promised them.
+//! Naming code of Windows modules with images and symbol files: those that these tests make, and
+//! real ones.
 // Helpers of tests may panic, too.
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
 mod common;
 mod damage;
+mod fixtures;
 mod names;
 mod server;
 mod stores;

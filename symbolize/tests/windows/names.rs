@@ -1,123 +1,112 @@
-//! What the fixtures' symbol files say.
+//! What symbol files and images say.
 
-use crate::common::{fixtures, guid, library, library_pdb, name, path, request};
-use crate::streams;
+use crate::common::{image_bytes, library, library_pdb, name, path, request, symbol_bytes};
+use crate::streams::without_section_headers;
 use std::fs::{self, File};
 use std::io::Cursor;
+use syscollect_fixtures::image;
+use syscollect_model::Symbol;
 use syscollect_symbolize::windows::{Image, ImageRequest, Pdb, PdbIdentity};
 
 #[test]
 fn a_place_has_the_function_file_and_line_that_its_symbol_file_states() {
-    let Some(library) = library() else { return };
+    let library = library();
     let store = tempfile::tempdir().unwrap();
-    fs::copy(&library.pdb, store.path().join("test_types_x64.dll.pdb")).unwrap();
+    fs::copy(&library.pdb, store.path().join("library.pdb")).unwrap();
     let table =
         name(path(&[store.path()]), request(Some(library_pdb()), &[0x1000, 0x1001, 0x40, 1 << 40]));
     assert_eq!(table.note, "");
     assert_eq!(table.build_id.as_bytes(), [7; 20]);
     let first = &table.symbols[0];
     assert_eq!((first.offset, first.start), (0x1000, 0x1000));
-    assert!(first.size > 1);
+    assert_eq!(first.size, 0x40);
     let frame = &first.frames[0];
     assert_eq!(
         (frame.function.as_str(), frame.line),
         ("EntryPoint(void*, unsigned long, void*)", 20)
     );
-    assert!(frame.file.ends_with("test_types_main.cc"), "{}", frame.file);
+    assert_eq!(frame.file, r"d:\source\main.cc");
     assert_eq!(
         table.symbols.iter().map(|symbol| symbol.offset).collect::<Vec<_>>(),
         [0x1000, 0x1001]
     );
 }
 
-#[test]
-fn a_symbol_file_knows_its_functions_by_guid_and_age() {
-    let Some(folder) = fixtures() else { return };
-    let file = || File::open(folder.join("perfview-CppCon.pdb")).unwrap();
-    let pdb = Pdb::open(file()).unwrap();
-    let expected = guid(
-        [0x12, 0xdc, 0x0a, 0x4f],
-        [0xbd, 0x7d],
-        [0x4f, 0x2a],
-        [0xa9, 0xbe, 0x26, 0x3b, 0xac, 0xae, 0xb4, 0x67],
-    );
-    assert_eq!((*pdb.guid(), pdb.age()), (expected, 5));
-    let names = pdb.name(&(0..0x10000).collect::<Vec<_>>(), 0).unwrap();
-    assert_eq!(names.note, "");
-    let main = names.symbols.iter().find(|symbol| symbol.offset == 0x1000).unwrap();
-    let frame = main.frames.last().unwrap();
-    assert_eq!((frame.function.as_str(), frame.line), ("main()", 8));
-    assert!(frame.file.ends_with("CppCon.cpp"), "{}", frame.file);
-    let mut functions: Vec<u64> = names.symbols.iter().map(|symbol| symbol.start).collect();
-    functions.dedup();
-    // It knows 83 places: three functions without a name, and the end of the code.
-    assert_eq!(functions.len(), 79);
-    let longest = names.symbols.iter().map(|symbol| symbol.frames.len()).max();
-    assert!(longest > Some(1), "somewhere a call is inlined");
+/// Innermost first: `clamp(int):5`.
+fn frames(symbol: &Symbol) -> Vec<String> {
+    let frame = |it: &syscollect_model::SymbolFrame| format!("{}:{}", it.function, it.line);
+    symbol.frames.iter().map(frame).collect()
 }
 
-/// The symbol file without the stream of section headers, as those of precompiled .NET images are.
-fn without_section_headers(mut file: Vec<u8>) -> Vec<u8> {
-    const DEBUG_INFORMATION: u32 = 3;
-    const HEADER: usize = 64;
-    let places = streams::places(&file, DEBUG_INFORMATION);
-    let word = |at: usize| {
-        let bytes: Vec<u8> = places[at..at + 4].iter().map(|place| file[*place]).collect();
-        u32::from_le_bytes(bytes.try_into().unwrap()) as usize
-    };
-    // Modules, contributions, map of sections, files, types; the further numbers of streams lie
-    // behind one more part.
-    let before: usize = (0..5).map(|part| word(24 + 4 * part)).sum::<usize>() + word(52);
-    let number = HEADER + before + 2 * 5;
-    places[number..number + 2].iter().for_each(|place| file[*place] = 0xff);
-    file
+fn pdb() -> Pdb<Cursor<Vec<u8>>> {
+    Pdb::open(Cursor::new(symbol_bytes())).unwrap()
+}
+
+#[test]
+fn a_symbol_file_knows_its_functions_by_guid_and_age() {
+    let PdbIdentity { guid, age, .. } = library_pdb();
+    assert_eq!((*pdb().guid(), pdb().age()), (guid, age));
+    let offsets = [0xfff, 0x103f, 0x1100, 0x111f, 0x1120, 0x112f, 0x1130, 0x117f, 0x2000];
+    let names = pdb().name(&offsets, 0).unwrap();
+    assert_eq!(names.note, "");
+    let named: Vec<_> = names.symbols.iter().map(|it| (it.offset, it.start, frames(it))).collect();
+    let entry = "EntryPoint(void*, unsigned long, void*):22";
+    let (outer, inlined) = ("math::compute(int):40", "clamp(int):5");
+    let expected = [
+        (0x103f, 0x1000, vec![entry]),
+        (0x1100, 0x1100, vec![outer]),
+        (0x111f, 0x1100, vec![outer]),
+        (0x1120, 0x1100, vec![inlined, outer]),
+        (0x112f, 0x1100, vec![inlined, outer]),
+        (0x1130, 0x1100, vec![outer]),
+        (0x117f, 0x1100, vec![outer]),
+    ];
+    let expected = expected.map(|(offset, start, frames)| {
+        (offset, start, frames.into_iter().map(str::to_owned).collect::<Vec<_>>())
+    });
+    assert_eq!(named, expected);
+}
+
+#[test]
+fn what_only_a_public_symbol_names_has_its_undecorated_name() {
+    let names = pdb().name(&[0x1300, 0x1fff], 0).unwrap();
+    let found = names.symbols.iter().map(|it| (it.start, it.frames[0].function.as_str()));
+    assert_eq!(found.collect::<Vec<_>>(), [(0x1300, "helper(void)"); 2]);
 }
 
 #[test]
 fn a_symbol_file_without_section_headers_names_an_image_whose_length_agrees_with_its_sections() {
-    let Some(folder) = fixtures() else { return };
-    for (file, image_length) in
-        [("perfview-CppCon.pdb", 0x6000), ("syzygy-test_types_x64.dll.pdb", 0x8000)]
-    {
-        let whole = fs::read(folder.join(file)).unwrap();
-        let offsets: Vec<u64> = (0..0x9000).collect();
-        let name =
-            |bytes: Vec<u8>, length| Pdb::open(Cursor::new(bytes)).unwrap().name(&offsets, length);
-        let expected = name(whole.clone(), 0).unwrap();
-        let bare = without_section_headers(whole);
-        assert_ne!(expected.symbols, []);
-        assert_eq!(name(bare.clone(), image_length).unwrap(), expected, "{file}");
-        let reason = |length| name(bare.clone(), length).unwrap_err().to_string();
-        assert!(
-            reason(image_length + 0x1000).contains("no section headers"),
-            "{}",
-            reason(image_length + 0x1000)
-        );
-        assert!(reason(0).contains("does not say how long"), "{}", reason(0));
-    }
+    let offsets: Vec<u64> = (0..0x3000).collect();
+    let expected = pdb().name(&offsets, 0).unwrap();
+    let bare = || Pdb::open(Cursor::new(without_section_headers(symbol_bytes()))).unwrap();
+    // A page of headers and one of code.
+    assert_eq!(bare().name(&offsets, 0x2000).unwrap(), expected);
+    let reason = |length| bare().name(&offsets, length).unwrap_err().to_string();
+    assert!(reason(0x3000).contains("no section headers"), "{}", reason(0x3000));
+    assert!(reason(0).contains("does not say how long"), "{}", reason(0));
 }
 
 #[test]
 fn a_symbol_file_whose_code_cannot_be_placed_says_so_in_the_note() {
-    let Some(library) = library() else { return };
+    let library = library();
     let store = tempfile::tempdir().unwrap();
     let bare = without_section_headers(fs::read(&library.pdb).unwrap());
-    fs::write(store.path().join("test_types_x64.dll.pdb"), bare).unwrap();
+    fs::write(store.path().join("library.pdb"), bare).unwrap();
     let table = name(path(&[store.path()]), request(Some(library_pdb()), &[0x1000]));
     assert_eq!(table.symbols, []);
     assert!(table.note.contains("precompiled .NET images"), "{}", table.note);
-    let known = ImageRequest { image_size: 0x8000, ..request(Some(library_pdb()), &[0x1000]) };
+    let known = ImageRequest { image_size: 0x2000, ..request(Some(library_pdb()), &[0x1000]) };
     assert_eq!(name(path(&[store.path()]), known).symbols.len(), 1);
 }
 
 #[test]
 fn an_image_says_what_it_is_known_by() {
-    let Some(library) = library() else { return };
+    let library = library();
     let image = Image::read(File::open(&library.image).unwrap(), 1 << 20).unwrap();
     let PdbIdentity { guid, age, .. } = library_pdb();
     let pdb = image.pdb().unwrap();
     assert_eq!((pdb.guid, pdb.age), (guid, age));
-    assert!(image.size() > 0x1000);
+    assert_eq!((image.size(), image.timestamp()), (image::Image::SIZE, 0x5f00_0000));
     assert!(Image::read(File::open(&library.image).unwrap(), 1000).is_err(), "it is longer");
     assert!(
         Image::read(File::open(&library.pdb).unwrap(), 1 << 20).is_err(),
@@ -137,10 +126,10 @@ fn without_pdb(library: &crate::common::Library) -> ImageRequest {
 
 #[test]
 fn an_image_at_hand_leads_to_its_symbol_file_where_the_trace_does_not() {
-    let Some(library) = library() else { return };
+    let library = library();
     let store = tempfile::tempdir().unwrap();
     let request = without_pdb(&library);
-    fs::copy(&library.image, store.path().join("test_types_x64.dll")).unwrap();
+    fs::copy(&library.image, store.path().join("library.dll")).unwrap();
     let image = Image::read(File::open(&library.image).unwrap(), 1 << 20).unwrap();
     let pdb_name = image.pdb().unwrap().name.rsplit('\\').next().unwrap().to_owned();
     fs::copy(&library.pdb, store.path().join(pdb_name)).unwrap();
@@ -154,14 +143,50 @@ fn an_image_at_hand_leads_to_its_symbol_file_where_the_trace_does_not() {
 
 #[test]
 fn without_a_symbol_file_an_image_of_the_same_build_has_its_exports() {
-    let Some(library) = library() else { return };
+    let library = library();
     let store = tempfile::tempdir().unwrap();
-    fs::copy(&library.image, store.path().join("test_types_x64.dll")).unwrap();
+    fs::copy(&library.image, store.path().join("library.dll")).unwrap();
     let table = name(path(&[store.path()]), without_pdb(&library));
     assert!(table.note.contains("exports"), "{}", table.note);
     let other = ImageRequest { image_timestamp: 1, ..without_pdb(&library) };
     let table = name(path(&[store.path()]), other);
     assert!(table.symbols.is_empty() && table.note.contains("another build"), "{}", table.note);
+}
+
+#[test]
+fn an_image_of_64_and_of_32_bits_names_its_exports() {
+    let offsets = [0xfff, 0x1000, 0x103f, 0x1040, 0x1100, 0x1300];
+    let named = |bytes: &[u8]| -> Vec<(u64, u64, String)> {
+        let symbols = Image::read(bytes, 1 << 20).unwrap().name(&offsets);
+        symbols.into_iter().map(|it| (it.offset, it.size, it.frames[0].function.clone())).collect()
+    };
+    let entry = |offset, size| (offset, size, "EntryPoint".to_owned());
+    // Where the first of them ends is said by the table of functions, and where no padding shows
+    // it, by the next export.
+    let helper = (0x1300, 0xd00, "helper(void)".to_owned());
+    assert_eq!(named(&image_bytes()), [entry(0x1000, 0x40), entry(0x103f, 0x40), helper.clone()]);
+    let exports = [
+        image::Export { name: "?helper@@YAXXZ", address: 0x1300 },
+        image::Export { name: "EntryPoint", address: 0x1000 },
+    ];
+    let narrow = image::Image { is_64_bit: false, exports: &exports, ..image::Image::default() };
+    let all = [0x1000, 0x103f, 0x1040, 0x1100].map(|offset| entry(offset, 0x300));
+    assert_eq!(named(&narrow.bytes()), [&all[..], &[helper]].concat());
+}
+
+#[test]
+fn a_piece_of_a_function_that_lies_apart_has_its_name() {
+    let exports = [image::Export { name: "EntryPoint", address: 0x1000 }];
+    let piece = image::Piece { code: 0x1800..0x1810, first: 0x1000..0x1040 };
+    let image = image::Image {
+        exports: &exports,
+        functions: &[0x1000..0x1040, 0x1100..0x1180],
+        pieces: &[piece],
+        ..image::Image::default()
+    };
+    let symbols = Image::read(&*image.bytes(), 1 << 20).unwrap().name(&[0x1808, 0x1108, 0x1811]);
+    let found: Vec<_> = symbols.iter().map(|it| (it.offset, it.start, frames(it))).collect();
+    assert_eq!(found, [(0x1808, 0x1000, vec!["EntryPoint:0".to_owned()])]);
 }
 
 #[test]

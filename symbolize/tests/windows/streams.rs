@@ -50,3 +50,20 @@ pub fn write(file: &mut [u8], places: &[usize], at: usize, number: u32) {
         file[places[at + offset]] = byte;
     }
 }
+
+/// The symbol file without the stream of section headers, as those of precompiled .NET images are.
+pub fn without_section_headers(mut file: Vec<u8>) -> Vec<u8> {
+    const DEBUG_INFORMATION: u32 = 3;
+    const HEADER: usize = 64;
+    let bytes = places(&file, DEBUG_INFORMATION);
+    let word = |at: usize| {
+        let word: Vec<u8> = bytes[at..at + 4].iter().map(|place| file[*place]).collect();
+        u32::from_le_bytes(word.try_into().unwrap()) as usize
+    };
+    // Modules, contributions, map of sections, files, types; the further numbers of streams lie
+    // behind one more part.
+    let before: usize = (0..5).map(|part| word(24 + 4 * part)).sum::<usize>() + word(52);
+    let number = HEADER + before + 2 * 5;
+    bytes[number..number + 2].iter().for_each(|place| file[*place] = 0xff);
+    file
+}

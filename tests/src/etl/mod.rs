@@ -1,12 +1,16 @@
-//! Real Windows traces, unpacked for tests.
+//! Windows traces: a writer of them, and real ones, unpacked for tests.
 //!
-//! They lie beside the repository, not in it: `../shared/fixtures/etl`. Where
-//! they are missing, a test that needs one says so and passes.
+//! The real ones are no part of the repository. A test that needs one is a
+//! [`syscollect_fixtures::test`], which is ignored where they are not there.
 
 mod fake;
+mod logger;
+mod payload;
 mod repeat;
 
 pub use fake::{FakeTrace, classic, event, event_with, perf_info, system};
+pub use logger::{Logger, group, ticks};
+pub use payload::Payload;
 pub use repeat::{repeated, with_narrow_headers};
 
 use flate2::read::{DeflateDecoder, GzDecoder};
@@ -37,21 +41,22 @@ pub const COMPRESSED_TRACELOGGING: &str = "perfview-win11-xpress-single-tracelog
 /// Context switches, ready threads, samples and stacks that a generator made.
 pub const SYNTHETIC: &str = "synthetic_sched.etl.gz";
 
-/// A file of the fixtures, unpacked; `None`, and a line that says so, when it is not there.
-pub fn fixture(name: &str) -> Option<Vec<u8>> {
-    let path =
-        Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/fixtures/etl")).join(name);
-    let Ok(packed) = std::fs::read(&path) else {
-        eprintln!("not checked: {} is not there", path.display());
-        return None;
-    };
-    let unpacked = match path.extension().and_then(|extension| extension.to_str()) {
+/// A real trace, unpacked.
+///
+/// # Panics
+///
+/// If it is not there, or cannot be unpacked.
+pub fn fixture(name: &str) -> Vec<u8> {
+    let packed = syscollect_fixtures::read(&format!("etl/{name}"));
+    let unpacked = match Path::new(name).extension().and_then(|extension| extension.to_str()) {
         Some("gz") => inflate(GzDecoder::new(packed.as_slice())),
         Some("zip") => unzip(&packed),
         _ => Some(packed),
     };
-    assert!(unpacked.is_some(), "{} cannot be unpacked", path.display());
-    unpacked
+    match unpacked {
+        Some(bytes) => bytes,
+        None => panic!("{name} cannot be unpacked"),
+    }
 }
 
 fn inflate(mut from: impl Read) -> Option<Vec<u8>> {

@@ -8,7 +8,7 @@ const BUFFER_HEADER: usize = 0x48;
 ///
 /// ```no_run
 /// use syscollect_tests::etl;
-/// let trace = etl::fixture(etl::SYNTHETIC).unwrap();
+/// let trace = etl::fixture(etl::SYNTHETIC);
 /// assert!(etl::repeated(&trace, 1 << 28).len() >= 1 << 28);
 /// ```
 pub fn repeated(trace: &[u8], bytes: usize) -> Vec<u8> {

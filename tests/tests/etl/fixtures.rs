@@ -9,10 +9,10 @@ fn count(played: &Played, kind: &str) -> u64 {
     played.events_by_type.get(kind).copied().unwrap_or(0)
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn every_fixture_plays_to_its_totals_without_an_error() {
     for (name, records) in etl::FIXTURES {
-        let Some(mut session) = open(name) else { continue };
+        let mut session = open(name);
         let Ok(played) = session.play(&mut Checked::default());
         assert_eq!(played.records, records, "{name}");
         let facts = session.facts();
@@ -31,10 +31,10 @@ fn every_fixture_plays_to_its_totals_without_an_error() {
     }
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn stacks_find_their_events() {
     for (name, stacks) in [(etl::PERFVIEW, 252 + 9_107 + 655 + 14_983), (etl::SYNTHETIC, 3_488)] {
-        let Some(mut session) = open(name) else { continue };
+        let mut session = open(name);
         let mut checked = Checked::default();
         let Ok(_) = session.play(&mut checked);
         let facts = session.facts().stacks;
@@ -47,9 +47,9 @@ fn stacks_find_their_events() {
     }
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn samples_lie_in_images() {
-    let Some(mut session) = open(etl::PERFVIEW) else { return };
+    let mut session = open(etl::PERFVIEW);
     let Ok(played) = session.play(&mut Checked::default());
     let stacks = session.facts().stacks;
     assert_eq!((stacks.samples, count(&played, "sample")), (79_528, 79_528));
@@ -64,9 +64,9 @@ fn samples_lie_in_images() {
     assert!(named.into_iter().all(|module| module.build_id.as_bytes().len() == 20));
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn methods_of_dotnet_have_the_names_that_the_trace_tells() {
-    let Some(mut session) = open(etl::PERFVIEW) else { return };
+    let mut session = open(etl::PERFVIEW);
     let mut checked = Checked::default();
     let Ok(_) = session.play(&mut checked);
     let (named, all) = (checked.named_user_frames, checked.user_frames);
@@ -76,9 +76,9 @@ fn methods_of_dotnet_have_the_names_that_the_trace_tells() {
     assert!(bare * 100 < all, "{bare} of {all} frames are bare addresses");
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn the_chain_of_switches_is_whole() {
-    let Some(mut session) = open(etl::SYNTHETIC) else { return };
+    let mut session = open(etl::SYNTHETIC);
     let mut checked = Checked::default();
     let Ok(played) = session.play(&mut checked);
     assert_eq!(
@@ -91,9 +91,9 @@ fn the_chain_of_switches_is_whole() {
     assert_eq!(checked.slices, count(&played, "dpc") + count(&played, "isr"));
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn a_live_loggers_file_tells_who_lived_when() {
-    let Some(mut session) = open(etl::AIRBUS) else { return };
+    let mut session = open(etl::AIRBUS);
     let Ok(played) = session.play(&mut Checked::default());
     assert_eq!(
         ["thread-start", "thread-end", "process-end"].map(|kind| count(&played, kind)),
@@ -111,9 +111,9 @@ fn a_live_loggers_file_tells_who_lived_when() {
     assert!(began.iter().all(|thread| thread.end.is_none_or(|end| Some(end) >= thread.start)));
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn the_counter_that_is_a_fraction_of_the_tsc_is_told_of() {
-    let Some(mut session) = open(etl::GPUVIS) else { return };
+    let mut session = open(etl::GPUVIS);
     let Ok(played) = session.play(&mut Checked::default());
     assert!(session.facts().qpc_is_tsc && session.facts().ticks_per_second == 3_119_142);
     assert!(session.info().notes.iter().any(|note| note.contains("divided by 1024")));
@@ -122,10 +122,10 @@ fn the_counter_that_is_a_fraction_of_the_tsc_is_told_of() {
     assert_eq!(count(&played, "vsync"), 438);
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn playing_again_is_the_same_and_adds_no_rows() {
     for name in [etl::SYNTHETIC, etl::TRACELOGGING, etl::GPUVIS] {
-        let Some(mut session) = open(name) else { continue };
+        let mut session = open(name);
         let Ok(first) = session.play(&mut Checked::default());
         let rows = |session: &syscollect_etl::session::Session| {
             let tables = session.tables();
@@ -144,9 +144,9 @@ fn playing_again_is_the_same_and_adds_no_rows() {
     }
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn two_parts_of_the_time_have_all_events_between_them() {
-    let Some(mut session) = open(etl::SYNTHETIC) else { return };
+    let mut session = open(etl::SYNTHETIC);
     let Ok(whole) = session.play(&mut Checked::default());
     let middle = Time(whole.first.unwrap().0.midpoint(whole.last.unwrap().0));
     let Ok(first) = session.play_range(&mut Checked::default(), None, Some(middle));
@@ -155,9 +155,9 @@ fn two_parts_of_the_time_have_all_events_between_them() {
     assert!(first.last < second.first);
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn dpcs_and_interrupts_lie_on_tracks_of_their_cpus() {
-    let Some(mut session) = open(etl::SYNTHETIC) else { return };
+    let mut session = open(etl::SYNTHETIC);
     let Ok(_) = session.play(&mut Checked::default());
     let tables = session.tables();
     let on_cpus = |name: &str| {
@@ -167,9 +167,9 @@ fn dpcs_and_interrupts_lie_on_tracks_of_their_cpus() {
     assert!(on_cpus("DPC") >= 4 && on_cpus("ISR") >= 4);
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn manifests_in_the_file_name_the_events_of_providers() {
-    let Some(mut session) = open(etl::PERFVIEW) else { return };
+    let mut session = open(etl::PERFVIEW);
     let mut checked = Checked::default();
     let Ok(played) = session.play(&mut checked);
     // Of 68,143 events, 14,983 are stacks, 33,011 say which code there was, and 4 are manifests.
@@ -194,9 +194,9 @@ fn manifests_in_the_file_name_the_events_of_providers() {
     assert_eq!(strings.len(), known, "names of events and of their fields are there");
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn events_that_describe_themselves_are_instants_of_their_thread() {
-    let Some(mut session) = open(etl::TRACELOGGING) else { return };
+    let mut session = open(etl::TRACELOGGING);
     let mut checked = Checked::default();
     let Ok(_) = session.play(&mut checked);
     assert_eq!(checked.instants, 5);

@@ -8,9 +8,9 @@ use syscollect_tests::golden;
 use syscollect_tests::shown::Profile;
 
 /// The first two milliseconds behind the first 50 of the generator's trace.
-#[test]
+#[syscollect_fixtures::test]
 fn two_milliseconds_of_switches_wakeups_samples_and_interrupts() {
-    let Some(mut session) = open(etl::SYNTHETIC) else { return };
+    let mut session = open(etl::SYNTHETIC);
     let began = session.clock().pairs()[0].boottime + 50_000_000;
     golden::check_range(
         "etl_synthetic",
@@ -20,15 +20,15 @@ fn two_milliseconds_of_switches_wakeups_samples_and_interrupts() {
     );
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn every_primitive_type_of_a_self_describing_event() {
-    let Some(mut session) = open(etl::TRACELOGGING) else { return };
+    let mut session = open(etl::TRACELOGGING);
     golden::check("etl_tracelogging", &mut session);
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn a_firefox_profile_shows_every_sample() {
-    let Some(mut session) = open(etl::SYNTHETIC) else { return };
+    let mut session = open(etl::SYNTHETIC);
     let mut firefox = FirefoxExporter::new(Vec::new(), FirefoxOptions::default());
     let played = session.play(&mut firefox).unwrap();
     let profile = Profile::read(&firefox.finish().unwrap()).unwrap();
@@ -38,10 +38,10 @@ fn a_firefox_profile_shows_every_sample() {
     assert!(shown > 0 && shown <= played.events_by_type["sample"] * 2, "{shown}");
 }
 
-#[test]
+#[syscollect_fixtures::test]
 fn a_perfetto_trace_is_packets_from_beginning_to_end() {
     for name in [etl::SYNTHETIC, etl::PERFVIEW, etl::GPUVIS, etl::AIRBUS] {
-        let Some(mut session) = open(name) else { continue };
+        let mut session = open(name);
         let mut perfetto = PerfettoExporter::new(Vec::new());
         let played = session.play(&mut perfetto).unwrap();
         let file = perfetto.finish().unwrap();
@@ -51,7 +51,7 @@ fn a_perfetto_trace_is_packets_from_beginning_to_end() {
 }
 
 /// How many packets a trace is made of; all of its bytes are.
-fn packets(mut file: &[u8]) -> u64 {
+pub(crate) fn packets(mut file: &[u8]) -> u64 {
     let mut count = 0;
     while let Some((tag, rest)) = file.split_first() {
         assert_eq!(*tag, 0x0a, "a packet begins");

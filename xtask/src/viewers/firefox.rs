@@ -1,7 +1,7 @@
 //! The figures in the Firefox Profiler's own engine, through its command line `profiler-cli`.
 //!
-//! It is not part of this repository: the tool `get-viewers`, beside the
-//! checkout, fetches it, or `PROFILER_CLI` names it.
+//! It is not part of this repository: the tool `get-viewers`, in the folder that
+//! `SYSCOLLECT_VIEWERS` names, fetches it, or `PROFILER_CLI` names it.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,8 @@ use serde_json::Value;
 use syscollect_tests::reference_capture::Figures;
 
 use super::text;
-use crate::process::{output_of, root};
+use crate::engine::{Fetched, fetched};
+use crate::process::output_of;
 
 /// Reasons for which threads are off the CPU, which the profile has as functions.
 const OFF_CPU: [&str; 6] =
@@ -200,27 +201,11 @@ impl Drop for ProfilerCli {
 
 /// The program, and the PATH with the Node.js that it needs.
 fn find() -> Result<(PathBuf, OsString), String> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
     if let Some(program) = std::env::var_os("PROFILER_CLI") {
-        return Ok((program.into(), path));
+        return Ok((program.into(), std::env::var_os("PATH").unwrap_or_default()));
     }
-    let fetcher = root().join("../shared/tools/get-viewers");
-    if !fetcher.is_file() {
-        return Err("no get-viewers beside the checkout, and PROFILER_CLI is not set".to_owned());
-    }
-    let fetched = output_of(&mut Command::new(&fetcher)).map_err(|error| {
-        format!(
-            "the viewers' engines cannot be fetched: {}",
-            format!("{error:#}").replace('\n', " ")
-        )
-    })?;
-    let folder =
-        String::from_utf8_lossy(&fetched.stdout).lines().last().unwrap_or_default().to_owned();
-    let programs = Path::new(&folder).join("node_modules/.bin");
-    let mut places = programs.clone().into_os_string();
-    places.push(":");
-    places.push(path);
-    Ok((programs.join("profiler-cli"), places))
+    let Fetched { programs, path, .. } = fetched()?;
+    Ok((programs.join("profiler-cli"), path))
 }
 
 fn add(figures: &mut Figures, name: &str, count: u64) {

@@ -7,8 +7,8 @@
 //! the command fails where one differs from the plan. Real Windows traces, where
 //! they are there, are compared with what `info` and `report` count.
 //!
-//! **Non-goals.** The engines are fetched by a tool beside the checkout; without
-//! it they are left out, and the table says so.
+//! **Non-goals.** The engines are fetched by a tool that is no part of this repository; without it
+//! they are left out, and the table says so.
 
 mod bad_input;
 mod firefox;
@@ -72,7 +72,7 @@ fn compare(print: bool) -> Result<Outcome> {
     let names: Vec<&str> = figures(&shown).iter().map(|(viewer, _)| viewer.name()).collect();
     let mut passed = format!("{} figures as planned in {}", plan.len(), names.join(", "));
     match windows.traces {
-        0 => passed += "; no Windows traces beside the checkout",
+        0 => passed += &format!("; of Windows none: {}", syscollect_fixtures::HOW_TO_HAVE_FIXTURES),
         count => {
             passed +=
                 &format!("; {} figures of {count} Windows traces as counted", windows.figures);
