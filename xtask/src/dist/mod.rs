@@ -31,6 +31,9 @@ pub(crate) struct Arguments {
     /// The folder of the packages
     #[arg(short, long, value_name = "FOLDER")]
     output: Option<PathBuf>,
+    /// Do what CI does: make them, install them below an empty folder, run the program there
+    #[arg(long, conflicts_with = "output")]
+    check: bool,
 }
 
 /// The packages that were made.
@@ -42,6 +45,11 @@ struct Packages {
 
 /// Makes the packages and prints where they are.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    if arguments.check {
+        let mut report = Report::default();
+        steps(&mut report);
+        return report.finish("dist");
+    }
     if let Some(missing) = program::missing_tools() {
         bail!("{missing}");
     }
