@@ -5,7 +5,7 @@ use anyhow::Result;
 use crate::privileged::context::cargo;
 use crate::process::{output_of, root};
 use crate::report::Report;
-use crate::{bpf, fuzz, layouts, privileged, tidy, viewers, vm, windows};
+use crate::{bpf, dist, fuzz, layouts, privileged, tidy, viewers, vm, windows};
 
 /// Runs every step, also after one that failed.
 pub(crate) fn run() -> Result<()> {
@@ -19,7 +19,8 @@ pub(crate) fn run() -> Result<()> {
     });
     windows::steps(&mut report);
     report.step("documentation", documentation);
-    report.step("release build", || quiet(&["build", "--quiet", "--release", "-p", "syscollect"]));
+    report.step("release build", || quiet(&["build", "--quiet", "--release"]));
+    dist::steps(&mut report);
     report.step("the ring's ordering under loom", loom);
     report.step("figures in the viewers", viewers::step);
     fuzz::steps(&mut report);

@@ -4,7 +4,8 @@
 //! whole check (`ci`), the viewers' engines as judges of exported files
 //! (`viewers`), the tests that need root (`privileged`), parts of what these
 //! recorded as files for tests (`cut`), the comparison with other tracers
-//! (`bench`), and the load programs that both record.
+//! (`bench`), the load programs that both record, and the packages of a
+//! release (`dist`).
 //!
 //! **Non-goals.** Nothing here is part of the product; a user of syscollect
 //! never needs this crate, nor clang.
@@ -13,6 +14,7 @@ mod bench;
 mod bpf;
 mod ci;
 mod cut;
+mod dist;
 mod engine;
 mod fuzz;
 mod layouts;
@@ -52,6 +54,8 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Make the packages of a release: a tar.gz and a .deb with the static program.
+    Dist(dist::Arguments),
     /// Everything that .ci/run does after `cargo test`.
     Ci,
     /// Give what reads foreign bytes arbitrary ones, found by libFuzzer.
@@ -86,6 +90,7 @@ fn main() -> ExitCode {
         Command::Layouts { check } => layouts::run(check),
         Command::Bpf { check } => bpf::run(check),
         Command::Ci => ci::run(),
+        Command::Dist(arguments) => dist::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Tidy => tidy::run(),
         Command::Viewers => viewers::run(),

@@ -1,4 +1,5 @@
-//! Records the machine for a second: `cargo run --release --example record -- OUT.syscap`.
+//! Records the machine for a second:
+//! `cargo run --release -p syscollect-capture --example record -- OUT.syscap`.
 
 use std::fs::File;
 use std::time::Duration;

@@ -513,11 +513,14 @@ impl SleepPace {
 /// collector wait a quarter of a second; the real-time class goes before all
 /// groups. Where neither is permitted, it goes without.
 pub(crate) fn go_first() {
-    let lowest = libc::sched_param { sched_priority: 1 };
+    // The kernel's `sched_param`, a priority: the lowest of the class.
+    let lowest: libc::c_int = 1;
     // Threads made later are not to inherit it.
     let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
+    // musl's function of this name always fails, because POSIX means processes where Linux means
+    // threads. So the call is made without the C library.
     // SAFETY: the calling thread (0), and a parameter that outlives the call.
-    if unsafe { libc::sched_setscheduler(0, policy, &raw const lowest) } != 0 {
+    if unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const lowest) } != 0 {
         go_before_most();
     }
 }

@@ -149,10 +149,12 @@ impl Folder {
             });
         }
         let flags = libc::RENAME_NOREPLACE;
+        let (from_name_at, to_name_at) = (from_name.as_ptr(), to_name.as_ptr());
+        // Made without the C library: the musl that Rust brings has no function for it.
         // SAFETY: as above.
         let result = check(unsafe {
-            libc::renameat2(handle, from_name.as_ptr(), handle, to_name.as_ptr(), flags)
-        });
+            libc::syscall(libc::SYS_renameat2, handle, from_name_at, handle, to_name_at, flags)
+        } as libc::c_int);
         match result {
             // File systems without that flag: a hard link refuses to replace as well.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {

@@ -148,7 +148,7 @@ impl ProcessFolder {
     /// Whether only who is root to this process, too, could mount what it sees: the user namespace
     /// that owns its mount namespace (ioctl_ns(2), 4.9) is the one of this process.
     fn sees_mounts_of_root(&self) -> bool {
-        const NS_GET_USERNS: libc::c_ulong = 0xb701;
+        const NS_GET_USERNS: libc::Ioctl = 0xb701;
         let Ok(namespace) = File::open(self.path("ns/mnt")) else { return false };
         // SAFETY: the call takes no argument.
         let owner = unsafe { libc::ioctl(namespace.as_raw_fd(), NS_GET_USERNS) };
