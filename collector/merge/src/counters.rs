@@ -115,3 +115,39 @@ impl<'a> Counters<'a> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{COUNTER, told};
+
+    fn value(counter: u64, value: f64) -> CounterRecord {
+        CounterRecord { counter, value: value.to_bits(), ..Default::default() }
+    }
+
+    #[test]
+    fn what_a_process_has_ends_with_it_and_is_not_told_later() {
+        let mut tables = Tables::default();
+        let definition = CounterDefinition {
+            counter: 5,
+            name: "GPU memory".into(),
+            unit: Default::default(),
+            cpu: None,
+            pid: Some(100),
+        };
+        let table = CounterTable::new(&[definition], &mut tables);
+        let events = told(&mut tables, |engine| {
+            let mut counters = Counters::new(&table);
+            counters.on(engine, COUNTER, &value(5, 64.0)).unwrap();
+            let process = engine.process_of(100);
+            counters.end_process(engine, process).unwrap();
+            counters.on(engine, COUNTER, &value(5, 32.0)).unwrap();
+            counters.on(engine, COUNTER, &value(6, 1.0)).unwrap();
+            assert_eq!(engine.losses.totals()[0].count, 1, "nobody defined number 6");
+        });
+        let [Event::Counter(track, 64.0), Event::Counter(ended, 0.0)] = events[..] else {
+            panic!("{events:?}");
+        };
+        assert_eq!(track, ended);
+    }
+}

@@ -54,6 +54,8 @@ mod stack_shares;
 mod stacks;
 mod tally;
 mod tasks;
+#[cfg(test)]
+mod testing;
 mod zones;
 
 pub use error::MergeError;

@@ -19,3 +19,19 @@ pub(crate) fn on(
     let in_kernel = record.kernel_stack != stack_id::NONE;
     engine.emit(&Event::Sample(Sample { cpu, thread, stack: stack.stack, in_kernel }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{SAMPLE, told};
+    use syscollect_model::Tables;
+
+    #[test]
+    fn what_was_lost_before_a_sample_is_told_before_it() {
+        let record = SampleRecord { tid: 7, lost_before: 4, ..Default::default() };
+        let mut tables = Tables::default();
+        let events = told(&mut tables, |engine| on(engine, SAMPLE, &record).unwrap());
+        let [Event::Loss(loss), Event::Sample(sample)] = &events[..] else { panic!("{events:?}") };
+        assert_eq!((loss.count, tables.thread(sample.thread).tid, sample.stack), (4, 7, None));
+    }
+}

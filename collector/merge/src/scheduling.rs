@@ -162,3 +162,72 @@ fn sleep_state(state: u8) -> SleepState {
         _ => SleepState::Runnable,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chunk_queue::Missing;
+    use crate::testing::{SCHED, told};
+    use syscollect_model::{LossCause, Tables};
+    use syscollect_records::Stamp;
+
+    fn record(kind: RecordKind, tid: u32) -> SchedStackRecord {
+        let event = SchedRecord { stamp: Stamp(kind as u64), tid, ..Default::default() };
+        SchedStackRecord { event, user_stack: 0, kernel_stack: 0 }
+    }
+
+    /// Thread ids that switches lead from and to.
+    fn switches(events: &[Event], tables: &Tables) -> Vec<(Option<u32>, u32)> {
+        let tid = |thread| tables.thread(thread).tid;
+        let ids = |event: &Event| match event {
+            Event::Switch(switch) => Some((switch.previous.map(tid), tid(switch.next))),
+            _ => None,
+        };
+        events.iter().filter_map(ids).collect()
+    }
+
+    #[test]
+    fn who_ran_is_known_from_the_switch_before_and_from_what_a_chunk_restates() {
+        let mut tables = Tables::default();
+        let events = told(&mut tables, |engine| {
+            let mut scheduling = Scheduling::default();
+            scheduling.on(engine, SCHED, &record(RecordKind::Switch, 7)).unwrap();
+            scheduling.on(engine, SCHED, &record(RecordKind::Switch, 8)).unwrap();
+            let missing = Missing { records: 3, chunks: 1 };
+            chunk(engine, SCHED, ChunkStart { current_tid: 9, missing }).unwrap();
+            scheduling.on(engine, SCHED, &record(RecordKind::Switch, 7)).unwrap();
+        });
+        assert_eq!(switches(&events, &tables), [(None, 7), (Some(7), 8), (Some(9), 7)]);
+        let lost = |event: &Event| match event {
+            Event::Loss(loss) => Some((loss.cause, loss.count)),
+            _ => None,
+        };
+        assert_eq!(events.iter().find_map(lost), Some((LossCause::Damaged, 3)));
+    }
+
+    #[test]
+    fn a_frequency_has_one_track_for_each_cpu() {
+        let mut tables = Tables::default();
+        let events = told(&mut tables, |engine| {
+            let mut scheduling = Scheduling::default();
+            for khz in [800_000, 3_000_000] {
+                scheduling.on(engine, SCHED, &record(RecordKind::Frequency, khz)).unwrap();
+            }
+        });
+        let [Event::Counter(first, 800_000.0), Event::Counter(second, 3_000_000.0)] = events[..]
+        else {
+            panic!("{events:?}");
+        };
+        assert_eq!((first, tables.track(first).scope), (second, Scope::Cpu(0)));
+    }
+
+    #[test]
+    fn a_record_of_no_kind_is_counted_and_told_of_nobody() {
+        let mut tables = Tables::default();
+        let events = told(&mut tables, |engine| {
+            Scheduling::default().on(engine, SCHED, &record(RecordKind::Sample, 7)).unwrap();
+            assert_eq!(engine.losses.totals()[0].cause, LossCause::Undecodable);
+        });
+        assert_eq!(events, []);
+    }
+}

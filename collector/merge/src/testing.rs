@@ -1,0 +1,66 @@
+//! An engine for the tests of decoders: one CPU's lane of each kind, and what was told.
+
+use crate::engine::{AddedRows, Engine, Shared};
+use crate::losses::Losses;
+use crate::stacks::{Resolver, Stacks};
+use syscollect_model::{
+    ClockMap, ClockPair, Event, Exporter, Lane, LaneKind, Loss, RecorderSummary, SessionInfo,
+    Tables, Ticks, Time,
+};
+use syscollect_playback::{Output, Stopped};
+
+/// The lanes' indices.
+pub(crate) const SCHED: usize = 0;
+pub(crate) const SAMPLE: usize = 1;
+pub(crate) const COUNTER: usize = 2;
+
+/// Keeps all events.
+struct Told(Vec<Event>);
+
+impl Exporter for Told {
+    type Error = Stopped;
+
+    fn begin(&mut self, _: &SessionInfo, _: &Tables) -> Result<(), Stopped> {
+        Ok(())
+    }
+
+    fn event(&mut self, _: Time, event: &Event, _: &Tables) -> Result<(), Stopped> {
+        self.0.push(event.clone());
+        Ok(())
+    }
+
+    fn end(&mut self, _: &[Loss], _: Option<&RecorderSummary>, _: &Tables) -> Result<(), Stopped> {
+        Ok(())
+    }
+}
+
+/// What `decode` tells of these tables; a tick is a nanosecond.
+pub(crate) fn told(tables: &mut Tables, decode: impl FnOnce(&mut Engine<'_>)) -> Vec<Event> {
+    let reading = |ns: u64| ClockPair {
+        ticks: Ticks(ns),
+        monotonic: ns,
+        monotonic_raw: ns,
+        boottime: ns,
+        realtime: ns,
+        uncertainty: 0,
+    };
+    let map = ClockMap::new(vec![reading(0), reading(1_000_000)]).unwrap();
+    let mut resolver = Resolver::new(&SessionInfo::default(), Stacks::default());
+    let (mut told, mut added) = (Told(Vec::new()), AddedRows::default());
+    let shared = Shared {
+        map: &map,
+        tables,
+        resolver: &mut resolver,
+        added: &mut added,
+        losses: Losses::default(),
+        definition_records: 0,
+    };
+    let mut engine = Engine::new(shared, &[], Output::new(&mut told, Time(0)..Time(u64::MAX)));
+    for kind in [LaneKind::Sched, LaneKind::Sample, LaneKind::Counter] {
+        let lane = engine.lane_state(Lane::new(kind, 0));
+        engine.lanes.push(lane);
+    }
+    decode(&mut engine);
+    drop(engine);
+    told.0
+}
