@@ -117,6 +117,9 @@ fn finishing(context: &Context) -> Result<String> {
     row("events", |run| run.events.to_string());
     row("lost", |run| run.lost.to_string());
     row("from the start of the program to recording", |run| format!("{:.0} ms", run.startup_ms));
+    row(&format!("the same beside {} busy threads", tracer::BUSY_THREADS), |run| {
+        format!("{:.0} ms", run.busy_startup_ms)
+    });
     row("the recorder's CPU while recording", |run| format!("{:.1} %", run.cpu_share));
     row("from stop to a finished .pftrace", |run| format!("{:.2} s", run.seconds));
     row("largest resident memory, export included", |run| {

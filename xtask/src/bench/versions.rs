@@ -86,6 +86,9 @@ impl Versions {
         };
         row("lost", |run| run.lost as f64);
         row("from the start of the program to recording, ms", |run| run.startup_ms);
+        row(&format!("the same beside {} busy threads, ms", tracer::BUSY_THREADS), |run| {
+            run.busy_startup_ms
+        });
         row("the recorder's CPU while recording, %", |run| run.cpu_share);
         row("from stop to a finished .pftrace, s", |run| run.seconds);
         row("largest resident memory, export included, MB", |run| run.peak_bytes as f64 / 1e6);
